@@ -1,0 +1,51 @@
+/**
+ * Every NATS subject. Built only from ids the system made, never from text a
+ * caller sent: ids are base62, so they hold no dot, blank or wildcard.
+ */
+
+const PREFIX = "gw.v1";
+
+/** Workers share this queue group on {@link chatAnySubject}. */
+export const CHAT_QUEUE = "chat-worker";
+
+/** A job for one worker. Reply subject: the edge's stream subject. */
+export const chatJobSubject = (workerId: string): string =>
+  `${PREFIX}.chat.job.${workerId}`;
+
+/** A job for any worker, when the edge knows none. */
+export const chatAnySubject = `${PREFIX}.chat.any`;
+
+/** Pieces of one large body; the reply is the acknowledgement. */
+export const chatBodySubject = (workerId: string, requestId: string): string =>
+  `${PREFIX}.chat.body.${workerId}.${requestId}`;
+
+/** All pieces for a worker. */
+export const chatBodyWildcard = (workerId: string): string =>
+  `${PREFIX}.chat.body.${workerId}.*`;
+
+/** Acknowledgements, repeats, cancels and probes for a worker, see `control.ts`. */
+export const chatControlSubject = (workerId: string): string =>
+  `${PREFIX}.chat.ctl.${workerId}`;
+
+/** Frames of one answer. */
+export const edgeStreamSubject = (edgeId: string, requestId: string): string =>
+  `${PREFIX}.edge.${edgeId}.s.${requestId}`;
+
+/** The one subscription of an edge. */
+export const edgeStreamWildcard = (edgeId: string): string =>
+  `${PREFIX}.edge.${edgeId}.s.*`;
+
+export const workerBeatSubject = (workerId: string): string =>
+  `${PREFIX}.beat.worker.${workerId}`;
+export const workerBeatWildcard = `${PREFIX}.beat.worker.*`;
+export const edgeBeatSubject = (edgeId: string): string =>
+  `${PREFIX}.beat.edge.${edgeId}`;
+export const edgeBeatWildcard = `${PREFIX}.beat.edge.*`;
+
+/** Told by key-admin to every edge when running requests of a key must stop. */
+export const keyChangedSubject = `${PREFIX}.key.changed`;
+
+/** The last token of a subject: the request id of a stream, the worker id of a beat. */
+export function lastToken(subject: string): string {
+  return subject.slice(subject.lastIndexOf(".") + 1);
+}

@@ -1,0 +1,120 @@
+/**
+ * Every bound of the product in one place: what it limits, why this number, who
+ * sees it when it is exceeded. A value an operator may change is the *default* of
+ * a variable in a service's `config.ts`; the rest are part of the contract.
+ */
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+/** Bounds of what a caller may send. Beyond one: HTTP 400, unless said otherwise. */
+export const REQUEST_LIMITS = {
+  /** Whole body, default of `BODY_BYTES_MAX`. 20 MiB carries a few large images. Beyond: 413. */
+  bodyBytesMax: 20 * MIB,
+  /** `Authorization` header. Our credential is 58 bytes; longer than this is not ours. Beyond: 401. */
+  authorizationBytesMax: 8 * KIB,
+  /** Nested arrays and objects. JSON schemas in tools reach about 20. */
+  depthMax: 64,
+  /** Top-level members, known or not: a body with 100,000 distinct keys costs 19 ms to parse. */
+  topLevelKeysMax: 64,
+  messagesMax: 4096,
+  contentPartsMax: 1024,
+  modelCharsMax: 200,
+  toolsMax: 128,
+  toolCallsPerMessageMax: 128,
+  toolNameCharsMax: 64,
+  schemaNameCharsMax: 64,
+  stopMax: 16,
+  stopCharsMax: 512,
+  nMax: 8,
+  temperatureMin: 0,
+  temperatureMax: 2,
+  topPMin: 0,
+  topPMax: 1,
+  penaltyMin: -2,
+  penaltyMax: 2,
+  topLogprobsMax: 20,
+} as const;
+
+/** Deadlines of reading a request body. Beyond: 408 and the connection closed. */
+export const BODY_DEADLINES = {
+  /** No byte for this long. */
+  progressMs: 15_000,
+  /** The whole body. */
+  totalMs: 60_000,
+} as const;
+
+/** Server-sent events toward the client. */
+export const SSE_LIMITS = {
+  /** Silence after which a `: keep-alive` comment is sent. Some hand-written clients choke on comments, so not sooner. */
+  keepAliveMs: 15_000,
+  /** A client that takes nothing for this long is cut off. */
+  slowClientMs: 60_000,
+} as const;
+
+/** The stream protocol between worker and edge, see `bus/frame.ts`. */
+export const STREAM_LIMITS = {
+  /** Unacknowledged bytes a worker keeps for replay; also the credit window. */
+  windowBytes: 256 * KIB,
+  /** Payload of one DATA frame. A quarter of the window, well under a default server's 1 MB. */
+  framePayloadBytesMax: 64 * KIB,
+  /** One line (one chunk) of a stream. */
+  lineBytesMax: 1 * MIB,
+  /** The edge acknowledges after this many delivered bytes or frames, whichever is first. */
+  ackBytes: 64 * KIB,
+  ackFrames: 32,
+  /** A worker with nothing to send says so this often, with its last sequence number. */
+  idleBeatMs: 1_000,
+  /** Silence after which the edge asks the worker for what it may have lost. */
+  silenceProbeMs: 1_250,
+  /** At most one NAK per stream in this time. */
+  nakIntervalMs: 50,
+  /** An END that nobody acknowledges is sent again this often, and forgotten after `endForgetMs`. */
+  endRetryMs: 1_000,
+  endForgetMs: 30_000,
+} as const;
+
+/** Finding a worker and noticing that one is gone. */
+export const DISPATCH_LIMITS = {
+  workerBeatMs: 250,
+  edgeBeatMs: 500,
+  /** A worker without a beat for this long gets no new jobs. */
+  workerSkipMs: 1_000,
+  /** A worker without a beat for this long is asked directly whether it lives. */
+  workerProbeMs: 500,
+  /** A worker without a beat for this long is lost, and with it its streams. */
+  workerLostMs: 2_000,
+  /** A worker cancels the work of an edge silent for this long. */
+  edgeLostMs: 3_000,
+  /** A worker has this long to accept or reject a job. */
+  acceptMs: 250,
+  workersTriedMax: 3,
+  /** A request waits this long at most for a free slot, then 503 `overloaded`. */
+  queueWaitMs: 2_000,
+  /** Waiting requests per edge, default of `QUEUE_MAX`. */
+  queueMax: 256,
+  /** Attempts of one request, the first included. */
+  attemptsMax: 2,
+} as const;
+
+/** Request bodies on the bus. */
+export const BUS_LIMITS = {
+  /** A job up to this size travels in one message; a default server takes 1 MB. */
+  jobBytesMax: 512 * KIB,
+  /** Larger ones are cut into pieces of this size, this many unacknowledged at once. */
+  pieceBytes: 256 * KIB,
+  piecesInFlight: 4,
+  /** A worker waits this long for the next piece before it gives the job up. */
+  pieceWaitMs: 5_000,
+} as const;
+
+/** API keys, see `keys/key.ts`. */
+export const KEY_LIMITS = {
+  descriptionCharsMax: 100,
+  keysPerOwnerMax: 100_000,
+  /** Entries of hash -> key id that an edge remembers. 100 bytes each. */
+  lookupEntriesMax: 100_000,
+  /** Unknown hashes an edge remembers, and for how long. */
+  unknownEntriesMax: 10_000,
+  unknownMs: 30_000,
+} as const;

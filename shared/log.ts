@@ -1,0 +1,90 @@
+import type { WallNow } from "./clock.ts";
+
+/** Severity of a log line, in rising order. */
+export type LogLevel = "debug" | "info" | "warn" | "error";
+
+const RANK: Record<LogLevel, number> = {
+  debug: 10,
+  info: 20,
+  warn: 30,
+  error: 40,
+};
+
+/** Anything that looks like one of our keys, or the bearer credential of another vendor. */
+const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
+const REDACTED = "sk-[redacted]";
+
+/** Data of one event. Values must be JSON: no keys, no prompt text, no objects with secrets. */
+export type LogFields = Record<string, unknown>;
+
+/** Writes one JSON line per event. */
+export interface Log {
+  debug(event: string, fields?: LogFields): void;
+  info(event: string, fields?: LogFields): void;
+  warn(event: string, fields?: LogFields): void;
+  error(event: string, fields?: LogFields): void;
+  /** A log whose lines all carry `fields`, for example a request id. */
+  with(fields: LogFields): Log;
+}
+
+/** Where lines go and which are written. */
+export interface LogOptions {
+  /** Name of the service, in every line. */
+  service: string;
+  /** Lines below this level are dropped. */
+  level: LogLevel;
+  now: WallNow;
+  /** Receives one line without its line end. */
+  write: (line: string) => void;
+}
+
+/**
+ * Makes a log that writes lines such as
+ * `{"time":"2026-11-20T11:00:00.000Z","level":"info","service":"edge-auth","event":"ready"}`.
+ * Text that looks like an API key is replaced, wherever it stands in the line,
+ * as the last guard: callers must not pass one in the first place.
+ */
+export function createLog(options: LogOptions, base: LogFields = {}): Log {
+  const emit = (level: LogLevel, event: string, fields?: LogFields) => {
+    if (RANK[level] < RANK[options.level]) return;
+    const line = JSON.stringify(
+      {
+        time: new Date(options.now()).toISOString(),
+        level,
+        service: options.service,
+        event,
+        ...base,
+        ...fields,
+      },
+      (_key, value) => value instanceof Error ? describeError(value) : value,
+    );
+    options.write(line.replace(SECRET_PATTERN, REDACTED));
+  };
+  return {
+    debug: (event, fields) => emit("debug", event, fields),
+    info: (event, fields) => emit("info", event, fields),
+    warn: (event, fields) => emit("warn", event, fields),
+    error: (event, fields) => emit("error", event, fields),
+    with: (fields) => createLog(options, { ...base, ...fields }),
+  };
+}
+
+/** A log that drops everything, for tests that do not look at it. */
+export const silentLog: Log = {
+  debug() {},
+  info() {},
+  warn() {},
+  error() {},
+  with: () => silentLog,
+};
+
+/** An error as plain data, causes included, so that JSON does not turn it into `{}`. */
+export function describeError(error: unknown): LogFields {
+  if (!(error instanceof Error)) return { message: String(error) };
+  return {
+    name: error.name,
+    message: error.message,
+    stack: error.stack,
+    ...(error.cause === undefined ? {} : { cause: describeError(error.cause) }),
+  };
+}

@@ -1,0 +1,82 @@
+/**
+ * Which models the gateway offers and what each can do. Edges read it to answer
+ * `GET /v1/models` and to check requests; workers read it to find the backends.
+ */
+
+/** A backend that runs a model. More than one is tried in order of preference. */
+export type BackendConfig =
+  | OpenAiBackendConfig
+  | SimulatorBackendConfig;
+
+/** Any server that speaks OpenAI's chat completions. */
+export interface OpenAiBackendConfig {
+  type: "openai";
+  /** Appears in logs and metrics, unique within the model. */
+  name: string;
+  /** Up to and including `/v1`. */
+  baseUrl: string;
+  /** Name of the environment variable that holds the key; absent: no `Authorization` is sent. */
+  apiKeyEnv?: string;
+  /** The model's name at that server. */
+  model: string;
+  /** Share of requests among backends of the same preference. */
+  weight: number;
+  /** Lower is tried first. */
+  preference: number;
+  /** Sent with every call. Values that are secrets belong in the environment. */
+  headers: { [name: string]: string };
+  deadlines: BackendDeadlines;
+}
+
+export interface BackendDeadlines {
+  connectMs: number;
+  firstTokenMs: number;
+  betweenTokensMs: number;
+  totalMs: number;
+}
+
+/** The built-in model, see `services/chat-worker/backends/simulator`. */
+export interface SimulatorBackendConfig {
+  type: "simulator";
+  name: string;
+  weight: number;
+  preference: number;
+  knobs: SimulatorKnobs;
+}
+
+/** Behaviour of the simulator for load and fault tests. */
+export interface SimulatorKnobs {
+  firstTokenMs: number;
+  /** 0: as fast as it can. */
+  tokensPerSecond: number;
+  /** Each delay is stretched or shrunk by up to this share, 0..1. */
+  jitter: number;
+  /** Share of requests, 0..1, that fail before the first token. */
+  errorRate: number;
+  /** Share of requests, 0..1, that fail after some tokens. */
+  midStreamErrorRate: number;
+}
+
+export interface ModelConfig {
+  /** What clients put in `model`. */
+  id: string;
+  kind: "chat";
+  ownedBy: string;
+  /** Unix seconds, shown by `GET /v1/models`. */
+  created: number;
+  /** Prompt and answer together. Absent: the backend decides. */
+  contextTokensMax?: number;
+  /** Upper bound of `max_tokens`. Absent: the backend decides. */
+  outputTokensMax?: number;
+  /** Image parts are accepted. */
+  vision: boolean;
+  /** Top-level request fields passed on beside the known ones, for example `top_k`. */
+  passFields: string[];
+  backends: BackendConfig[];
+}
+
+/** The models by id, in the order of the file. */
+export type Catalog = ReadonlyMap<string, ModelConfig>;
+
+/** The model of the service specification. */
+export const DEFAULT_MODEL_ID = "neutral-3.7-plus";

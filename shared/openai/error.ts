@@ -1,0 +1,193 @@
+/**
+ * The error contract: one table from code to HTTP status, type and whether trying
+ * again can help, and the one class that carries such an error through the code.
+ * Shapes: OpenAI's `{"error":{"message","type","param","code"}}`, except that an
+ * authentication failure is exactly what the service specification prints.
+ */
+
+/** What is sent for a code: HTTP status, OpenAI's `type`, and whether a client should repeat the call. */
+export interface ErrorKind {
+  status: number;
+  type: string;
+  retryable: boolean;
+}
+
+const invalid = (status: number): ErrorKind => ({
+  status,
+  type: "invalid_request_error",
+  retryable: false,
+});
+const fault = (status: number, retryable: boolean): ErrorKind => ({
+  status,
+  type: "server_error",
+  retryable,
+});
+
+/** Every code the gateway itself answers with. */
+export const ERROR_KINDS = {
+  // Authentication: fixed by the specification, `type` is "error" and there is no `param`.
+  unauthorized: { status: 401, type: "error", retryable: false },
+  key_disabled: { status: 403, type: "error", retryable: false },
+  forbidden: { status: 403, type: "error", retryable: false },
+
+  // The request is wrong.
+  invalid_json: invalid(400),
+  invalid_type: invalid(400),
+  invalid_value: invalid(400),
+  missing_required_parameter: invalid(400),
+  integer_below_min_value: invalid(400),
+  integer_above_max_value: invalid(400),
+  decimal_below_min_value: invalid(400),
+  decimal_above_max_value: invalid(400),
+  empty_array: invalid(400),
+  array_above_max_length: invalid(400),
+  empty_string: invalid(400),
+  string_above_max_length: invalid(400),
+  object_above_max_properties: invalid(400),
+  unsupported_parameter: invalid(400),
+  unsupported_value: invalid(400),
+  context_length_exceeded: invalid(400),
+  invalid_request: invalid(400),
+  content_policy_violation: invalid(400),
+  model_not_found: invalid(404),
+  not_found: invalid(404),
+  method_not_allowed: invalid(405),
+  request_timeout: {
+    status: 408,
+    type: "invalid_request_error",
+    retryable: true,
+  },
+  request_too_large: invalid(413),
+  unsupported_media_type: invalid(415),
+  misdirected_request: invalid(421),
+  headers_too_large: invalid(431),
+
+  // The caller must wait.
+  rate_limit_exceeded: { status: 429, type: "requests", retryable: true },
+  token_limit_exceeded: { status: 429, type: "tokens", retryable: true },
+  daily_limit_exceeded: { status: 429, type: "tokens", retryable: false },
+  concurrency_limit_exceeded: {
+    status: 429,
+    type: "requests",
+    retryable: true,
+  },
+  upstream_rate_limited: { status: 429, type: "requests", retryable: true },
+
+  // The service cannot do it now.
+  internal_error: fault(500, true),
+  upstream_error: fault(502, true),
+  upstream_unreachable: fault(502, true),
+  upstream_invalid: fault(502, true),
+  upstream_truncated: fault(502, true),
+  service_unavailable: fault(503, true),
+  overloaded: fault(503, true),
+  no_worker: fault(503, true),
+  bus_unavailable: fault(503, true),
+  server_shutdown: fault(503, true),
+  worker_lost: fault(502, true),
+  upstream_timeout: fault(504, true),
+  deadline_exceeded: fault(504, false),
+  /** A running request was stopped because its key was disabled or deleted. */
+  key_revoked: { status: 403, type: "error", retryable: false },
+} as const satisfies Record<string, ErrorKind>;
+
+/** A code of {@link ERROR_KINDS}. */
+export type ErrorCode = keyof typeof ERROR_KINDS;
+
+/** The `error` member of a response body or of an SSE error frame. */
+export interface ErrorBody {
+  error: {
+    message: string;
+    type: string;
+    param?: string | null;
+    code: string | null;
+  };
+}
+
+/** The body of every authentication failure, field by field as the specification prints it. */
+export const UNAUTHORIZED_BODY: ErrorBody = {
+  error: { code: "unauthorized", message: "unauthorized", type: "error" },
+};
+
+/** What an {@link ApiError} may carry beside its code and message. */
+export interface ApiErrorOptions {
+  /** Path of the offending request field, `messages[0].content`. */
+  param?: string;
+  /** How long the caller should wait, for 429 and 503. At least 1. */
+  retryAfterMs?: number;
+  /** Overrides `type` of the table: a model server's own type. */
+  type?: string;
+  /** Overrides the code on the wire: a model server's own code. */
+  wireCode?: string | null;
+  /** Overrides the status of the table: a model server's own 4xx. */
+  status?: number;
+  /** What went wrong inside. For the log, never for the caller. */
+  cause?: unknown;
+}
+
+/**
+ * An answer other than success, meant for the caller: its message is sent as it
+ * stands, so it names fields and limits and nothing of the inside.
+ */
+export class ApiError extends Error {
+  override readonly name = "ApiError";
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly type: string;
+  readonly param: string | null;
+  readonly wireCode: string | null;
+  readonly retryAfterMs: number | null;
+  readonly retryable: boolean;
+
+  constructor(code: ErrorCode, message: string, options: ApiErrorOptions = {}) {
+    super(
+      message,
+      options.cause === undefined ? undefined : { cause: options.cause },
+    );
+    const kind: ErrorKind = ERROR_KINDS[code];
+    this.code = code;
+    this.status = options.status ?? kind.status;
+    this.type = options.type ?? kind.type;
+    this.param = options.param ?? null;
+    this.wireCode = options.wireCode === undefined
+      ? wireCodeOf(code)
+      : options.wireCode;
+    this.retryAfterMs = options.retryAfterMs ?? null;
+    this.retryable = kind.retryable;
+  }
+
+  /** The JSON body, also used inside an SSE error frame. */
+  toBody(): ErrorBody {
+    if (this.code === "unauthorized" || this.code === "key_disabled") {
+      return UNAUTHORIZED_BODY;
+    }
+    if (this.code === "forbidden") {
+      return {
+        error: { code: "forbidden", message: this.message, type: this.type },
+      };
+    }
+    return {
+      error: {
+        message: this.message,
+        type: this.type,
+        param: this.param,
+        code: this.wireCode,
+      },
+    };
+  }
+}
+
+/** Codes that are told apart inside and are one code on the wire. */
+function wireCodeOf(code: ErrorCode): string {
+  switch (code) {
+    case "token_limit_exceeded":
+    case "daily_limit_exceeded":
+    case "concurrency_limit_exceeded":
+    case "upstream_rate_limited":
+      return "rate_limit_exceeded";
+    case "no_worker":
+      return "overloaded";
+    default:
+      return code;
+  }
+}
