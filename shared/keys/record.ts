@@ -1,0 +1,105 @@
+/**
+ * What is stored of an API key, and how it lies in Redis. All keys of one owner
+ * share the hash tag `{owner}`, so that one script call can check a key and its
+ * owner together. The full value of an API key is never here.
+ *
+ * | key | type | content |
+ * | --- | --- | --- |
+ * | `hash:<sha256 base64url>` | string | `<key id>:<owner id>` |
+ * | `key:{owner}:<key id>` | hash | {@link KeyRecord}, see {@link KEY_FIELDS} |
+ * | `keys:{owner}` | zset | key ids by creation time in ms |
+ * | `own:{owner}` | hash | the owner's limits, fields as in a key record |
+ * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner |
+ * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry |
+ * | `use:{owner}:<key id>:<yyyymmdd>` | hash | counters per hour of the UTC day |
+ * | `audit:{owner}` | stream | who did what to which key, when, from where |
+ */
+
+/** A deleted key has no record, so there is no third state. */
+export type KeyState = "enabled" | "disabled";
+
+/** What a key may be used for. */
+export const KEY_SCOPES = [
+  "chat",
+  "models",
+  "image",
+  "video",
+  "speech",
+] as const;
+export type KeyScope = typeof KEY_SCOPES[number];
+
+/** Limits of a key or of an owner. 0 means no limit. */
+export interface Limits {
+  requestsPerMinute: number;
+  tokensPerMinute: number;
+  tokensPerDay: number;
+  /** Requests running at the same time. */
+  concurrency: number;
+}
+
+export const UNLIMITED: Limits = {
+  requestsPerMinute: 0,
+  tokensPerMinute: 0,
+  tokensPerDay: 0,
+  concurrency: 0,
+};
+
+export interface KeyRecord {
+  /** `key_` and 20 base62 characters. */
+  id: string;
+  /** `own_` and 20 base62 characters. */
+  ownerId: string;
+  state: KeyState;
+  description: string;
+  /** First five and last four characters: `sk-Cg…x4Zq`. */
+  hint: string;
+  /** SHA-256 of the full value, base64url. */
+  hash: string;
+  scopes: readonly KeyScope[];
+  /** Model ids the key may use; empty: all. */
+  models: readonly string[];
+  limits: Limits;
+  createdAtMs: number;
+  expiresAtMs: number | null;
+  /** Counts changes, from 1. A change names the version it was based on. */
+  version: number;
+}
+
+/** Field names of `key:{owner}:<key id>`; `own:{owner}` has the last four. Numbers are decimal text, lists are joined by commas, no expiry is 0. */
+export const KEY_FIELDS = {
+  state: "state",
+  description: "description",
+  hint: "hint",
+  hash: "hash",
+  scopes: "scopes",
+  models: "models",
+  createdAtMs: "created_at",
+  expiresAtMs: "expires_at",
+  version: "version",
+  requestsPerMinute: "rpm",
+  tokensPerMinute: "tpm",
+  tokensPerDay: "tpd",
+  concurrency: "conc",
+} as const;
+
+/** Who a key speaks for. This pair never changes while the key lives. */
+export interface Principal {
+  keyId: string;
+  ownerId: string;
+}
+
+export const hashKey = (sha256: string): string => `hash:${sha256}`;
+export const recordKey = (p: Principal): string =>
+  `key:{${p.ownerId}}:${p.keyId}`;
+export const keysKey = (ownerId: string): string => `keys:{${ownerId}}`;
+export const ownerLimitsKey = (ownerId: string): string => `own:{${ownerId}}`;
+export const limiterKey = (p: Principal): string =>
+  `lim:{${p.ownerId}}:${p.keyId}`;
+export const ownerLimiterKey = (ownerId: string): string => `lim:{${ownerId}}`;
+export const leaseKey = (p: Principal): string =>
+  `lease:{${p.ownerId}}:${p.keyId}`;
+export const ownerLeaseKey = (ownerId: string): string => `lease:{${ownerId}}`;
+export const auditKey = (ownerId: string): string => `audit:{${ownerId}}`;
+/** `day` is `yyyymmdd` in UTC. */
+export const usageKey = (p: Principal, day: string): string =>
+  `use:{${p.ownerId}}:${p.keyId}:${day}`;
