@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { serve } from "./serve.ts";
+
+const options = {
+  hostname: "127.0.0.1",
+  port: 0,
+  onError: () => new Response(null, { status: 500 }),
+};
+
+Deno.test("stop() lets a running response end", async () => {
+  let answer = () => {};
+  const answered = new Promise<void>((resolve) => answer = resolve);
+  const server = serve({
+    ...options,
+    handler: async () => {
+      await answered;
+      return new Response("whole");
+    },
+  });
+  const response = fetch(`http://127.0.0.1:${server.port}/`);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  const stopped = server.stop({ graceMs: 5_000, lastWordMs: 100 });
+  answer();
+  assert.equal(await (await response).text(), "whole");
+  await stopped;
+  assert.equal(server.stopping.aborted, false);
+});
+
+Deno.test("stop() tells streams when the grace time is over and waits for their last word", async () => {
+  const encoder = new TextEncoder();
+  const server = serve({
+    ...options,
+    handler: () =>
+      new Response(
+        new ReadableStream<Uint8Array>({
+          start(controller) {
+            controller.enqueue(encoder.encode("begin "));
+            server.stopping.addEventListener("abort", () => {
+              controller.enqueue(encoder.encode("last word"));
+              controller.close();
+            });
+          },
+        }),
+      ),
+  });
+  const response = await fetch(`http://127.0.0.1:${server.port}/`);
+  const text = response.text();
+  await server.stop({ graceMs: 20, lastWordMs: 5_000 });
+  assert.equal(await text, "begin last word");
+});
+
+Deno.test("stop() does not wait for a stream that ignores the end of the grace time", async () => {
+  const server = serve({
+    ...options,
+    handler: () =>
+      new Response(
+        new ReadableStream<Uint8Array>({
+          start(controller) {
+            controller.enqueue(new Uint8Array(1));
+          },
+        }),
+      ),
+  });
+  const response = await fetch(`http://127.0.0.1:${server.port}/`);
+  await server.stop({ graceMs: 10, lastWordMs: 10 });
+  assert.equal(server.stopping.aborted, true);
+  await response.body?.cancel();
+});
