@@ -44,8 +44,8 @@ export class JobFormatError extends Error {
   override readonly name = "JobFormatError";
   constructor(
     message: string,
-    /** The sender speaks another version: another worker may understand it. */
-    readonly isVersionMismatch: boolean,
+    /** The attempt, when only the version is wrong: another worker may understand the job. */
+    readonly mismatchedAttempt: number | null,
     options?: ErrorOptions,
   ) {
     super(message, options);
@@ -86,13 +86,13 @@ export function decodeJob(bytes: Uint8Array): ReceivedJob {
   if (!parsed.success) {
     throw new JobFormatError(
       `Cannot read a job: ${z.prettifyError(parsed.error)}`,
-      false,
+      null,
     );
   }
   if (parsed.data.version !== JOB_VERSION) {
     throw new JobFormatError(
       `Cannot read a job of version ${parsed.data.version}: this worker speaks ${JOB_VERSION}`,
-      true,
+      parsed.data.attempt,
     );
   }
   const { version, attempt, deadlineMs, traceparent, body } = parsed.data;
@@ -116,7 +116,7 @@ function parseJson(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(decoder.decode(bytes));
   } catch (cause) {
-    throw new JobFormatError("Cannot read a job: it is not JSON", false, {
+    throw new JobFormatError("Cannot read a job: it is not JSON", null, {
       cause,
     });
   }
@@ -132,7 +132,7 @@ function requestOf(value: unknown): ChatRequest {
   if (!isChatRequest(value)) {
     throw new JobFormatError(
       "Cannot read a job: its request is damaged",
-      false,
+      null,
     );
   }
   return value;

@@ -31,6 +31,17 @@ export const chatControlSubject = (workerId: string): string =>
 export const edgeStreamSubject = (edgeId: string, requestId: string): string =>
   `${PREFIX}.edge.${edgeId}.s.${requestId}`;
 
+const EDGE_STREAM = /^gw\.v1\.edge\.([0-9A-Za-z]+)\.s\.([0-9a-f]{32})$/;
+
+/** Edge and request of a stream subject, or null for any other text. */
+export function parseEdgeStreamSubject(
+  subject: string,
+): { edgeId: string; requestId: string } | null {
+  const [, edgeId, requestId] = EDGE_STREAM.exec(subject) ?? [];
+  if (edgeId === undefined || requestId === undefined) return null;
+  return { edgeId, requestId };
+}
+
 /** The one subscription of an edge. */
 export const edgeStreamWildcard = (edgeId: string): string =>
   `${PREFIX}.edge.${edgeId}.s.*`;

@@ -1,0 +1,204 @@
+/**
+ * A job that has a slot: joins the pure parts (the run of the request, the sender
+ * of its frames) to the bus and the clock.
+ */
+import type { MonotonicNow, WallNow } from "@gateway/shared/clock";
+import type { CancelReason } from "@gateway/shared/bus/control";
+import { encodeFrame, FrameType } from "@gateway/shared/bus/frame";
+import {
+  encodeErr,
+  type EndPayload,
+  errPayloadOf,
+} from "@gateway/shared/bus/frame_payload";
+import {
+  type SenderOutcome,
+  StreamSender,
+} from "@gateway/shared/bus/stream_sender";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { Backend } from "./backends/backend.ts";
+import { type JobOutput, runJob } from "./run_job.ts";
+
+/** Why a backend is told to stop when nobody listens any more. */
+export class JobCancelledError extends Error {
+  override readonly name = "JobCancelledError";
+  constructor(readonly cancelReason: CancelReason | null) {
+    super(`Cancelled: ${cancelReason ?? "no edge was heard"}`);
+  }
+}
+
+export interface RunningJobOptions {
+  requestId: string;
+  edgeId: string;
+  attempt: number;
+  workerId: string;
+  /** Absolute, on the monotonic clock. */
+  deadlineAtMs: number;
+  traceparent: string | undefined;
+}
+
+export interface RunningJobDependencies {
+  now: MonotonicNow;
+  wallNow: WallNow;
+  /** Sends a frame to the edge. Must not throw. */
+  sendFrame: (frame: Uint8Array) => void;
+  onFault: (error: unknown) => void;
+  /** The backend is done: the slot is free. */
+  onSlotFree: (job: RunningJob) => void;
+  /** The edge has everything, or wants nothing: forget the job. */
+  onFinished: (job: RunningJob, outcome: SenderOutcome) => void;
+}
+
+export class RunningJob implements JobOutput {
+  readonly options: RunningJobOptions;
+  readonly #d: RunningJobDependencies;
+  readonly #sender: StreamSender;
+  readonly #abort = new AbortController();
+  #room: PromiseWithResolvers<void> | null = null;
+  /** Once nobody follows the stream, its frames would go nowhere. */
+  #isCancelled = false;
+  #tokens = 0;
+
+  constructor(
+    options: RunningJobOptions,
+    dependencies: RunningJobDependencies,
+  ) {
+    this.options = options;
+    this.#d = dependencies;
+    this.#sender = new StreamSender({
+      attempt: options.attempt,
+      workerId: options.workerId,
+      nowMs: dependencies.now(),
+    }, {
+      sendFrame: (frame) => {
+        this.#hasSpoken = true;
+        dependencies.sendFrame(frame);
+      },
+      writable: () => this.#makeRoom(),
+      finished: (outcome, reason) => this.#onFinished(outcome, reason),
+    });
+  }
+
+  /** Tells the edge that the job runs here. Done on the next tick when nothing else has. */
+  accept(): void {
+    this.#hasSpoken = true;
+    this.#sender.accept(this.#d.now());
+  }
+
+  /** Asks the backend and sends what it answers. */
+  async run(request: ChatRequest, backend: Backend): Promise<void> {
+    const { requestId, traceparent } = this.options;
+    await runJob(
+      {
+        requestId,
+        request,
+        signal: this.#abort.signal,
+        ...(traceparent === undefined ? {} : { traceparent }),
+      },
+      this,
+      {
+        backend,
+        wallNow: this.#d.wallNow,
+        onFault: this.#d.onFault,
+      },
+    );
+    this.#d.onSlotFree(this);
+  }
+
+  /** Stops the backend and says why: the edge passes the error on. */
+  stop(error: ApiError): void {
+    this.#abort.abort(error);
+  }
+
+  /** Ends a job whose backend was never asked. */
+  refuse(error: ApiError): void {
+    this.fail(error, 0, true);
+    this.#d.onSlotFree(this);
+  }
+
+  onAck(attempt: number, sequence: number): void {
+    this.#sender.onAck(attempt, sequence, this.#d.now());
+  }
+
+  onNak(attempt: number, fromSequence: number): void {
+    this.#sender.onNak(attempt, fromSequence, this.#d.now());
+  }
+
+  onCancel(attempt: number, reason: CancelReason): void {
+    this.#sender.onCancel(attempt, reason);
+  }
+
+  onTick(nowMs: number): void {
+    if (!this.#hasSpoken) this.accept();
+    if (nowMs >= this.options.deadlineAtMs) {
+      this.stop(
+        new ApiError("deadline_exceeded", "The request took too long."),
+      );
+    }
+    this.#sender.onTick(nowMs);
+  }
+
+  onDisconnect(): void {
+    this.#sender.onDisconnect();
+  }
+
+  onReconnect(nowMs: number): void {
+    this.#sender.onReconnect(nowMs);
+  }
+
+  write(lines: Uint8Array, tokens: number): void {
+    this.#tokens = tokens;
+    this.#sender.write(lines, tokens, this.#d.now());
+  }
+
+  room(): Promise<void> | null {
+    if (this.#sender.isWritable || this.#sender.isFinished) return null;
+    this.#room ??= Promise.withResolvers<void>();
+    return this.#room.promise;
+  }
+
+  end(payload: EndPayload, tokens: number): void {
+    this.#tokens = tokens;
+    this.#sender.end(payload, tokens, this.#d.now());
+  }
+
+  fail(error: ApiError, tokens: number, isOurs: boolean): void {
+    this.#tokens = tokens;
+    const payload = errPayloadOf(error, { retryable: isOurs, usage: null });
+    if (this.#isCancelled) this.#sendFarewell(error);
+    else this.#sender.fail(payload, tokens, this.#d.now());
+  }
+
+  /**
+   * One frame outside the protocol's repeats: an edge that cancelled wants nothing
+   * more of the answer, but it settles by the tokens that were made.
+   */
+  #sendFarewell(error: ApiError): void {
+    this.#d.sendFrame(encodeFrame(
+      {
+        type: FrameType.ERR,
+        sequence: 0,
+        attempt: this.options.attempt,
+        tokens: this.#tokens,
+      },
+      encodeErr(
+        this.options.workerId,
+        errPayloadOf(error, { retryable: false, usage: null }),
+      ),
+    ));
+  }
+
+  #onFinished(outcome: SenderOutcome, reason: CancelReason | null): void {
+    if (outcome !== "acked") {
+      this.#isCancelled = true;
+      this.#abort.abort(new JobCancelledError(reason));
+    }
+    this.#makeRoom();
+    this.#d.onFinished(this, outcome);
+  }
+
+  #makeRoom(): void {
+    this.#room?.resolve();
+    this.#room = null;
+  }
+}

@@ -1,0 +1,432 @@
+/**
+ * Takes jobs from the bus, runs as many at once as it has slots, and passes their
+ * answers on. Everything that arrives is handled at once or refused at once:
+ * nothing waits here, because an edge knows better where else there is room.
+ */
+import type { MonotonicNow, WallNow } from "@gateway/shared/clock";
+import type { Log } from "@gateway/shared/log";
+import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
+import { BodyAssembly, decodePiece } from "@gateway/shared/bus/body_piece";
+import { decodeControl } from "@gateway/shared/bus/control";
+import {
+  encodeRejectFrame,
+  type RejectReason,
+} from "@gateway/shared/bus/frame_payload";
+import {
+  decodeJob,
+  decodeRequest,
+  JobFormatError,
+  type ReceivedJob,
+} from "@gateway/shared/bus/job";
+import {
+  CHAT_QUEUE,
+  chatAnySubject,
+  chatBodyWildcard,
+  chatControlSubject,
+  chatJobSubject,
+  edgeBeatWildcard,
+  lastToken,
+  parseEdgeStreamSubject,
+  workerBeatSubject,
+} from "@gateway/shared/bus/subjects";
+import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { settlesWithin } from "@gateway/shared/serve";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { Backend } from "./backends/backend.ts";
+import { RunningJob } from "./running_job.ts";
+
+/** A message as the bus delivers it. */
+export interface WorkerMessage {
+  subject: string;
+  data: Uint8Array;
+  reply: string | undefined;
+}
+
+/** A subscription that can be ended without losing what is on its way. */
+export interface WorkerSubscription {
+  drain(): Promise<void>;
+}
+
+/** What the worker needs of the bus. */
+export interface WorkerBus {
+  readonly isConnected: boolean;
+  publish(subject: string, payload: Uint8Array): void;
+  subscribe(
+    subject: string,
+    handler: (message: WorkerMessage) => void,
+    options?: { queue?: string },
+  ): WorkerSubscription;
+  flush(): Promise<void>;
+}
+
+export interface ChatWorkerDependencies {
+  bus: WorkerBus;
+  workerId: string;
+  /** Jobs that run at once. */
+  slots: number;
+  /** The backend of each model this worker runs. */
+  backends: ReadonlyMap<string, Backend>;
+  now: MonotonicNow;
+  wallNow: WallNow;
+  log: Log;
+}
+
+/** How often {@link ChatWorker.tick} must be called. */
+export const WORKER_TICK_MS = 50;
+/** A full worker asks edges to stay away this long; its next beat says more. */
+const FULL_RETRY_MS = 100;
+/** Backends are stopped when the bus is away for this long. */
+const BUS_LOST_MS = 10_000;
+
+const EMPTY = new Uint8Array(0);
+
+/** A job whose request is still coming in pieces. */
+interface IncomingBody {
+  assembly: BodyAssembly;
+  lastPieceAtMs: number;
+}
+
+export class ChatWorker {
+  readonly #d: ChatWorkerDependencies;
+  /** By request id. A second attempt of a request replaces the first. */
+  readonly #jobs = new Map<string, RunningJob>();
+  readonly #incoming = new Map<RunningJob, IncomingBody>();
+  readonly #edgeHeardAtMs = new Map<string, number>();
+  readonly #subscriptions: WorkerSubscription[] = [];
+  #inFlight = 0;
+  #isDraining = false;
+  /** Until a flush tells that the jobs which piled up while we slept are behind us. */
+  #isWaking = false;
+  #lastTickMs: number;
+  #lastBeatMs = -Infinity;
+  #busLostAtMs: number | null = null;
+  #onIdle: (() => void) | null = null;
+
+  constructor(dependencies: ChatWorkerDependencies) {
+    this.#d = dependencies;
+    this.#lastTickMs = dependencies.now();
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Starts to take jobs. */
+  start(): void {
+    const { bus, workerId } = this.#d;
+    const onJob = (message: WorkerMessage) => this.#onJob(message);
+    this.#subscriptions.push(
+      bus.subscribe(chatJobSubject(workerId), onJob),
+      bus.subscribe(chatAnySubject, onJob, { queue: CHAT_QUEUE }),
+    );
+    bus.subscribe(
+      chatControlSubject(workerId),
+      (message) => this.#onControl(message),
+    );
+    bus.subscribe(
+      chatBodyWildcard(workerId),
+      (message) => this.#onPiece(message),
+    );
+    bus.subscribe(
+      edgeBeatWildcard,
+      ({ subject }) =>
+        this.#edgeHeardAtMs.set(lastToken(subject), this.#d.now()),
+    );
+    this.#beat(this.#d.now());
+  }
+
+  /** Lets time pass: beats, deadlines, repeats, lost edges. */
+  tick(): void {
+    const now = this.#d.now();
+    if (now - this.#lastTickMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
+    this.#lastTickMs = now;
+    if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
+    for (const job of this.#jobs.values()) job.onTick(now);
+    this.#expireIncoming(now);
+    this.#cancelForLostEdges(now);
+  }
+
+  /** The bus went away: frames are kept until it is back. */
+  onDisconnect(): void {
+    this.#busLostAtMs = this.#d.now();
+    for (const job of this.#jobs.values()) job.onDisconnect();
+  }
+
+  onReconnect(): void {
+    const now = this.#d.now();
+    this.#busLostAtMs = null;
+    // Nobody could be heard: the silence of the edges starts anew.
+    for (const edgeId of this.#edgeHeardAtMs.keys()) {
+      this.#edgeHeardAtMs.set(edgeId, now);
+    }
+    for (const job of this.#jobs.values()) job.onReconnect(now);
+    this.#beat(now);
+  }
+
+  /**
+   * Leaves: takes no more jobs, lets the running ones end, and after `graceMs`
+   * stops what is left. Resolves when every answer is with its edge, or
+   * `lastWordMs` after the grace time.
+   */
+  async drain(options: { graceMs: number; lastWordMs: number }): Promise<void> {
+    this.#isDraining = true;
+    this.#beat(this.#d.now());
+    await Promise.all(this.#subscriptions.map((s) => s.drain()));
+    if (await this.#idleWithin(options.graceMs)) return;
+    for (const job of this.#jobs.values()) {
+      job.stop(new ApiError("server_shutdown", "The server is shutting down."));
+    }
+    await this.#idleWithin(options.lastWordMs);
+  }
+
+  #onJob(message: WorkerMessage): void {
+    const reply = message.reply ?? "";
+    const target = parseEdgeStreamSubject(reply);
+    if (target === null) {
+      this.#d.log.warn("job_without_reply", { reply });
+      return;
+    }
+    const job = this.#readJob(message.data, reply);
+    if (job === null) return;
+    const reason = this.#refusal(job);
+    if (reason !== null) {
+      this.#reject(reply, job.attempt, reason);
+      return;
+    }
+    this.#take(job, target, reply, message.subject === chatAnySubject);
+  }
+
+  #readJob(data: Uint8Array, reply: string): ReceivedJob | null {
+    try {
+      return decodeJob(data);
+    } catch (error) {
+      if (!(error instanceof JobFormatError)) throw error;
+      this.#d.log.warn("job_unreadable", { error: error.message });
+      if (error.mismatchedAttempt !== null) {
+        this.#reject(reply, error.mismatchedAttempt, "unsupported_version");
+      }
+      return null;
+    }
+  }
+
+  /** Why this job cannot run here now, or null. */
+  #refusal(job: ReceivedJob): RejectReason | null {
+    const asleepMs = this.#d.now() - this.#lastTickMs;
+    if (asleepMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
+    if (this.#isWaking) return "stale";
+    if (this.#isDraining) return "draining";
+    if (this.#inFlight >= this.#d.slots) return "full";
+    if (
+      job.request !== undefined && !this.#d.backends.has(job.request.model)
+    ) return "unknown_model";
+    return null;
+  }
+
+  #reject(reply: string, attempt: number, reason: RejectReason): void {
+    this.#publish(
+      reply,
+      encodeRejectFrame(attempt, {
+        worker: this.#d.workerId,
+        reason,
+        retryAfterMs: reason === "full" ? FULL_RETRY_MS : null,
+      }),
+    );
+  }
+
+  #take(
+    received: ReceivedJob,
+    target: { edgeId: string; requestId: string },
+    reply: string,
+    mustIntroduce: boolean,
+  ): void {
+    const now = this.#d.now();
+    const job = new RunningJob({
+      ...target,
+      attempt: received.attempt,
+      workerId: this.#d.workerId,
+      deadlineAtMs: now + received.deadlineMs,
+      traceparent: received.traceparent,
+    }, {
+      now: this.#d.now,
+      wallNow: this.#d.wallNow,
+      sendFrame: (frame) => this.#publish(reply, frame),
+      onFault: (error) =>
+        this.#d.log.error("job_fault", {
+          requestId: target.requestId,
+          error,
+        }),
+      onSlotFree: () => {
+        this.#inFlight -= 1;
+        this.#tellIdle();
+      },
+      onFinished: (job) => {
+        // A second attempt may already stand in its place.
+        if (this.#jobs.get(target.requestId) === job) {
+          this.#jobs.delete(target.requestId);
+        }
+        this.#dropIncoming(job);
+        this.#tellIdle();
+      },
+    });
+    this.#jobs.get(target.requestId)?.onCancel(
+      received.attempt - 1,
+      "not_accepted",
+    );
+    this.#jobs.set(target.requestId, job);
+    this.#inFlight += 1;
+    if (!this.#edgeHeardAtMs.has(target.edgeId)) {
+      this.#edgeHeardAtMs.set(target.edgeId, now);
+    }
+    if (received.request !== undefined) {
+      this.#run(job, received.request, mustIntroduce);
+    } else if (received.body !== undefined) {
+      this.#incoming.set(job, {
+        assembly: new BodyAssembly(received.body),
+        lastPieceAtMs: now,
+      });
+      job.accept();
+    }
+  }
+
+  #run(job: RunningJob, request: ChatRequest, mustIntroduce: boolean): void {
+    const backend = this.#d.backends.get(request.model);
+    if (backend === undefined) {
+      job.refuse(
+        new ApiError("no_worker", "No worker runs this model at the moment."),
+      );
+      return;
+    }
+    if (mustIntroduce) job.accept();
+    void job.run(request, backend);
+  }
+
+  #onControl(message: WorkerMessage): void {
+    if (message.reply !== undefined && message.reply !== "") {
+      this.#publish(message.reply, EMPTY); // A probe: yes, alive.
+    }
+    decodeControl(message.data, {
+      ack: (requestId, attempt, sequence) =>
+        this.#jobs.get(requestId)?.onAck(attempt, sequence),
+      nak: (requestId, attempt, fromSequence) =>
+        this.#jobs.get(requestId)?.onNak(attempt, fromSequence),
+      cancel: (requestId, attempt, reason) =>
+        this.#jobs.get(requestId)?.onCancel(attempt, reason),
+    });
+  }
+
+  #onPiece(message: WorkerMessage): void {
+    const piece = decodePiece(message.data);
+    const job = this.#jobs.get(lastToken(message.subject));
+    if (piece === null || job?.options.attempt !== piece.attempt) return;
+    const incoming = this.#incoming.get(job);
+    if (incoming === undefined) return;
+    incoming.lastPieceAtMs = this.#d.now();
+    const added = incoming.assembly.add(piece);
+    if (added === "invalid") {
+      this.#refuseIncoming(job, "A part of the request was damaged.");
+      return;
+    }
+    this.#publish(message.reply ?? "", EMPTY);
+    if (added === "complete") this.#runAssembled(job, incoming.assembly);
+  }
+
+  #runAssembled(job: RunningJob, assembly: BodyAssembly): void {
+    this.#incoming.delete(job);
+    let request: ChatRequest;
+    try {
+      request = decodeRequest(assembly.body);
+    } catch (error) {
+      if (!(error instanceof JobFormatError)) throw error;
+      job.refuse(
+        new ApiError("internal_error", "The request was damaged on its way."),
+      );
+      return;
+    }
+    this.#run(job, request, false);
+  }
+
+  #expireIncoming(now: number): void {
+    for (const [job, { lastPieceAtMs }] of this.#incoming) {
+      if (now - lastPieceAtMs < BUS_LIMITS.pieceWaitMs) continue;
+      this.#refuseIncoming(job, "The request did not arrive in time.");
+    }
+  }
+
+  #refuseIncoming(job: RunningJob, message: string): void {
+    this.#incoming.delete(job);
+    job.refuse(new ApiError("worker_lost", message));
+  }
+
+  /** Gives back the slot of a job that was cancelled before it could run. */
+  #dropIncoming(job: RunningJob): void {
+    if (!this.#incoming.delete(job)) return;
+    this.#inFlight -= 1;
+  }
+
+  /**
+   * Refuses what piled up while this process slept: its edges have long gone
+   * elsewhere. Everything sent before now is behind us once a flush came back.
+   */
+  #wakeUp(): void {
+    if (this.#isWaking) return;
+    this.#isWaking = true;
+    this.#d.log.warn("woke_up", {
+      asleepMs: Math.round(this.#d.now() - this.#lastTickMs),
+    });
+    this.#d.bus.flush().catch((error: unknown) =>
+      // Without the bus there is no pile either.
+      this.#d.log.debug("wake_up_flush_failed", { error })
+    ).finally(() => this.#isWaking = false);
+  }
+
+  #cancelForLostEdges(now: number): void {
+    const isBusGone = this.#busLostAtMs !== null &&
+      now - this.#busLostAtMs >= BUS_LOST_MS;
+    if (this.#busLostAtMs !== null && !isBusGone) return;
+    for (const [edgeId, heardAtMs] of this.#edgeHeardAtMs) {
+      if (!isBusGone && now - heardAtMs < DISPATCH_LIMITS.edgeLostMs) continue;
+      this.#edgeHeardAtMs.delete(edgeId);
+      for (const job of this.#jobs.values()) {
+        if (job.options.edgeId === edgeId) {
+          job.onCancel(job.options.attempt, "other");
+        }
+      }
+    }
+  }
+
+  #beat(now: number): void {
+    this.#lastBeatMs = now;
+    this.#publish(
+      workerBeatSubject(this.#d.workerId),
+      encodeWorkerBeat({
+        version: BEAT_VERSION,
+        slots: this.#d.slots,
+        inFlight: this.#inFlight,
+        draining: this.#isDraining,
+        models: [...this.#d.backends.keys()],
+      }),
+    );
+  }
+
+  #publish(subject: string, payload: Uint8Array): void {
+    if (!this.#d.bus.isConnected || subject === "") return;
+    try {
+      this.#d.bus.publish(subject, payload);
+    } catch (error) {
+      // Frames are repeated from the replay buffer, beats by the next beat.
+      this.#d.log.debug("publish_failed", { subject, error });
+    }
+  }
+
+  /** Whether every job is done and its answer acknowledged, in time. */
+  #idleWithin(timeoutMs: number): Promise<boolean> {
+    if (this.#jobs.size === 0) return Promise.resolve(true);
+    const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
+    return settlesWithin(idle, timeoutMs);
+  }
+
+  #tellIdle(): void {
+    if (this.#jobs.size === 0) this.#onIdle?.();
+  }
+}

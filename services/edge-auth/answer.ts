@@ -1,0 +1,202 @@
+/**
+ * The two ways an answer reaches a client: as an event stream while it is made, or
+ * whole when it is complete. Both take what the dispatcher delivers and promise an
+ * HTTP response; until that promise is kept nothing has gone out, and a failure is
+ * still an honest HTTP error.
+ */
+import type { MonotonicNow } from "@gateway/shared/clock";
+import { LineAssembler, sseFrame } from "@gateway/shared/bus/line_assembler";
+import { SSE_LIMITS } from "@gateway/shared/limits";
+import { ApiError } from "@gateway/shared/openai/error";
+import { errorEvent } from "./responses.ts";
+
+/** Takes an answer in as it comes. */
+export interface AnswerSink {
+  /** Something went to the client, so another attempt would repeat it. */
+  readonly hasStarted: boolean;
+  /** The next bytes of the answer, lines that may be cut anywhere. A view: copied if kept. */
+  onPayload(payload: Uint8Array, sequence: number): void;
+  /** The answer is complete. */
+  onEnd(): void;
+  /** There will be no more of it. */
+  onError(error: ApiError): void;
+  /** What came so far is void: another attempt begins. Only while nothing has started. */
+  onRestart(): void;
+  /** Called now and then: keep-alives and clients that stopped reading. */
+  onTick(nowMs: number): void;
+}
+
+/** What an answer needs from the request it belongs to. */
+export interface AnswerOptions {
+  /** Headers of the 200. */
+  headers: Headers;
+  now: MonotonicNow;
+  /** The client's socket took everything up to this frame: the worker may send more. */
+  onDelivered: (sequence: number) => void;
+  /** The client left or takes nothing. */
+  onAbandoned: (reason: "client_left" | "client_slow") => void;
+}
+
+const encoder = new TextEncoder();
+const DONE = encoder.encode("data: [DONE]\n\n");
+const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
+/** Bytes that wait in the response beside what the kernel takes. */
+const HIGH_WATER_BYTES = 64 * 1024;
+
+/** An answer as server-sent events. The 200 is held until the first line. */
+export class StreamAnswer implements AnswerSink {
+  readonly response: Promise<Response>;
+  readonly #options: AnswerOptions;
+  readonly #settle: PromiseWithResolvers<Response>;
+  #lines = new LineAssembler();
+  #controller: ReadableStreamDefaultController<Uint8Array> | null = null;
+  /** The last frame in the response's queue, or 0 when the socket took all. */
+  #queuedSequence = 0;
+  #lastSentAtMs: number;
+  /** Since when the client has taken nothing; null while it keeps up. */
+  #blockedSinceMs: number | null = null;
+  #isOver = false;
+
+  constructor(options: AnswerOptions) {
+    this.#options = options;
+    this.#settle = Promise.withResolvers<Response>();
+    this.response = this.#settle.promise;
+    this.#lastSentAtMs = options.now();
+  }
+
+  get hasStarted(): boolean {
+    return this.#controller !== null;
+  }
+
+  onPayload(payload: Uint8Array, sequence: number): void {
+    if (this.#isOver) return;
+    const lines = this.#lines.push(payload);
+    // The rest of a cut line is needed before it can go out: as good as taken.
+    if (lines === null) this.#options.onDelivered(sequence);
+    else this.#enqueue(sseFrame(lines), sequence);
+  }
+
+  onEnd(): void {
+    if (this.#isOver) return;
+    this.#enqueue(DONE, 0);
+    this.#close();
+  }
+
+  onError(error: ApiError): void {
+    if (this.#isOver) return;
+    if (!this.hasStarted) {
+      this.#isOver = true;
+      this.#settle.reject(error);
+      return;
+    }
+    this.#enqueue(encoder.encode(errorEvent(error.toBody())), 0);
+    this.#close();
+  }
+
+  onRestart(): void {
+    this.#lines = new LineAssembler();
+  }
+
+  onTick(nowMs: number): void {
+    if (this.#controller === null || this.#isOver) return;
+    if (
+      this.#blockedSinceMs !== null &&
+      nowMs - this.#blockedSinceMs >= SSE_LIMITS.slowClientMs
+    ) {
+      this.#isOver = true;
+      this.#controller.error(new Error("The client takes no data"));
+      this.#options.onAbandoned("client_slow");
+    } else if (nowMs - this.#lastSentAtMs >= SSE_LIMITS.keepAliveMs) {
+      this.#enqueue(KEEP_ALIVE, 0);
+    }
+  }
+
+  #enqueue(bytes: Uint8Array, sequence: number): void {
+    const controller = this.#controller ?? this.#open();
+    controller.enqueue(bytes);
+    this.#lastSentAtMs = this.#options.now();
+    if (sequence > 0) this.#queuedSequence = sequence;
+    if ((controller.desiredSize ?? 0) > 0) this.#onDrained();
+    else this.#blockedSinceMs ??= this.#lastSentAtMs;
+  }
+
+  /** Sends the 200 with the first bytes already in its body. */
+  #open(): ReadableStreamDefaultController<Uint8Array> {
+    let opened: ReadableStreamDefaultController<Uint8Array> | undefined;
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        opened = controller;
+      },
+      pull: () => this.#onDrained(),
+      cancel: () => this.#onCancel(),
+    }, new ByteLengthQueuingStrategy({ highWaterMark: HIGH_WATER_BYTES }));
+    if (opened === undefined) {
+      throw new Error("Cannot open a response: its stream did not start");
+    }
+    this.#controller = opened;
+    this.#settle.resolve(
+      new Response(body, { status: 200, headers: this.#options.headers }),
+    );
+    return opened;
+  }
+
+  #close(): void {
+    this.#isOver = true;
+    this.#controller?.close();
+  }
+
+  /** The socket takes more: what was queued counts as delivered. */
+  #onDrained(): void {
+    this.#blockedSinceMs = null;
+    if (this.#queuedSequence === 0) return;
+    const taken = this.#queuedSequence;
+    this.#queuedSequence = 0;
+    this.#options.onDelivered(taken);
+  }
+
+  #onCancel(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#options.onAbandoned("client_left");
+  }
+}
+
+/** An answer as one JSON body. Nothing goes out before it is complete. */
+export class WholeAnswer implements AnswerSink {
+  readonly response: Promise<Response>;
+  readonly hasStarted = false;
+  readonly #options: AnswerOptions;
+  readonly #settle: PromiseWithResolvers<Response>;
+  #parts: Uint8Array<ArrayBuffer>[] = [];
+
+  constructor(options: AnswerOptions) {
+    this.#options = options;
+    this.#settle = Promise.withResolvers<Response>();
+    this.response = this.#settle.promise;
+  }
+
+  onPayload(payload: Uint8Array, sequence: number): void {
+    this.#parts.push(new Uint8Array(payload));
+    this.#options.onDelivered(sequence);
+  }
+
+  onEnd(): void {
+    const [only] = this.#parts;
+    const body = this.#parts.length === 1 && only !== undefined
+      ? only
+      : new Blob(this.#parts);
+    this.#settle.resolve(
+      new Response(body, { status: 200, headers: this.#options.headers }),
+    );
+  }
+
+  onError(error: ApiError): void {
+    this.#settle.reject(error);
+  }
+
+  onRestart(): void {
+    this.#parts = [];
+  }
+
+  onTick(): void {}
+}

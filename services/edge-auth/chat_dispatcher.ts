@@ -1,0 +1,358 @@
+/**
+ * Brings chat requests and workers together: picks a worker for each run, sends
+ * the job, routes what comes back, and lets time pass for all of them.
+ */
+import { encodePiece, pieceCount } from "@gateway/shared/bus/body_piece";
+import type { ControlSink } from "@gateway/shared/bus/control";
+import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
+import type { RejectPayload } from "@gateway/shared/bus/frame_payload";
+import {
+  encodeEnvelope,
+  encodeJob,
+  encodeRequest,
+  JOB_VERSION,
+  type JobEnvelope,
+} from "@gateway/shared/bus/job";
+import { strayFrameAnswer } from "@gateway/shared/bus/stray_frame";
+import {
+  chatAnySubject,
+  chatBodySubject,
+  chatJobSubject,
+  edgeStreamSubject,
+  lastToken,
+} from "@gateway/shared/bus/subjects";
+import type { MonotonicNow } from "@gateway/shared/clock";
+import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
+import type { Log } from "@gateway/shared/log";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { AnswerSink } from "./answer.ts";
+import {
+  type ChatJob,
+  ChatRun,
+  type RunHost,
+  type RunOutcome,
+} from "./chat_run.ts";
+import { ControlOutbox } from "./control_outbox.ts";
+import { WaitQueue } from "./wait_queue.ts";
+import { type ProbeBus, WorkerLiveness } from "./worker_liveness.ts";
+import type { WorkerTable } from "./worker_table.ts";
+
+/** What the dispatcher needs from the bus. */
+export interface DispatchBus extends ProbeBus {
+  /** Throws when the message cannot be sent now. */
+  publish(
+    subject: string,
+    payload: Uint8Array,
+    options?: { reply?: string },
+  ): void;
+}
+
+export interface ChatDispatcherDependencies {
+  bus: DispatchBus;
+  edgeId: string;
+  workers: WorkerTable;
+  now: MonotonicNow;
+  /** Runs a function at the end of the event-loop turn. */
+  schedule: (flush: () => void) => void;
+  log: Log;
+  /** Requests that may wait for a slot. */
+  queueMax: number;
+  /** A request is over after this long, whatever it does. */
+  requestTimeoutMs: number;
+}
+
+/** How often {@link ChatDispatcher.tick} must be called. */
+export const DISPATCH_TICK_MS = 25;
+/** A tick this late says that we were the silent ones. */
+const OWN_LAG_MS = 200;
+/** Runs survive a bus that is away for this long. */
+const BUS_LOST_MS = 10_000;
+/** A worker that did not even answer is left alone this long, unless it beats. */
+const UNRESPONSIVE_MS = 1_000;
+const PIECE_TIMEOUT_MS = 2_000;
+
+export class ChatDispatcher implements RunHost {
+  readonly now: MonotonicNow;
+  readonly log: Log;
+  readonly liveness: WorkerLiveness;
+  readonly #d: ChatDispatcherDependencies;
+  readonly #runs = new Map<string, ChatRun>();
+  readonly #queue: WaitQueue<ChatRun>;
+  readonly #control: ControlOutbox;
+  #lastTickMs: number;
+  #busLostAtMs: number | null = null;
+
+  constructor(dependencies: ChatDispatcherDependencies) {
+    this.#d = dependencies;
+    this.now = dependencies.now;
+    this.log = dependencies.log;
+    this.#queue = new WaitQueue({
+      now: dependencies.now,
+      lengthMax: dependencies.queueMax,
+      waitMsMax: DISPATCH_LIMITS.queueWaitMs,
+    });
+    this.#control = new ControlOutbox({
+      publish: (subject, payload) => this.#tryPublish(subject, payload),
+      schedule: dependencies.schedule,
+    });
+    this.liveness = new WorkerLiveness({
+      bus: dependencies.bus,
+      workers: dependencies.workers,
+      now: dependencies.now,
+      onLost: (workerId) => this.#onWorkerLost(workerId),
+      onRoom: () => this.#offerWaiting(),
+    });
+    this.#lastTickMs = dependencies.now();
+  }
+
+  /** Runs that are not over. */
+  get running(): number {
+    return this.#runs.size;
+  }
+
+  /** Runs that wait for a slot. */
+  get waiting(): number {
+    return this.#queue.length;
+  }
+
+  /** Begins a run. It tells `sink` its answer and `onEnded` its end, each exactly once. */
+  start(
+    job: ChatJob,
+    sink: AnswerSink,
+    onEnded: (outcome: RunOutcome) => void,
+  ): ChatRun {
+    const run = new ChatRun({
+      job,
+      sink,
+      host: this,
+      timeoutMs: this.#d.requestTimeoutMs,
+      onEnded,
+    });
+    this.#runs.set(job.requestId, run);
+    run.start();
+    return run;
+  }
+
+  /** A message on a stream subject of this edge. */
+  onStreamMessage(
+    subject: string,
+    data: Uint8Array,
+    isNoResponders: boolean,
+  ): void {
+    const requestId = lastToken(subject);
+    const run = this.#runs.get(requestId);
+    if (isNoResponders) {
+      run?.onNoResponders();
+      return;
+    }
+    const frame = decodeFrame(data);
+    if (typeof frame === "string") {
+      this.log.warn("frame_unreadable", { requestId, fault: frame });
+      return;
+    }
+    if (run?.onFrame(frame) !== true) this.#answerStray(requestId, frame);
+  }
+
+  /** Ends every run that `isMeant` names, with this error for clients that still wait. */
+  cancelAll(
+    reason: "key_revoked" | "shutdown",
+    error: ApiError,
+    isMeant: (requestId: string) => boolean = () => true,
+  ): void {
+    for (const [requestId, run] of [...this.#runs]) {
+      if (isMeant(requestId)) run.cancel(reason, error);
+    }
+  }
+
+  /** Lets time pass. */
+  tick(): void {
+    const now = this.now();
+    if (now - this.#lastTickMs > OWN_LAG_MS) this.#d.workers.forgiveSilence();
+    this.#lastTickMs = now;
+    this.liveness.tick(now);
+    for (const run of this.#queue.expire()) {
+      run.onWaitedTooLong(this.#d.bus.isConnected);
+    }
+    for (const run of [...this.#runs.values()]) run.onTick(now);
+    if (this.#busLostAtMs !== null && now - this.#busLostAtMs >= BUS_LOST_MS) {
+      for (const run of [...this.#runs.values()]) run.onBusGivenUp();
+    }
+  }
+
+  onBusLost(): void {
+    this.#busLostAtMs ??= this.now();
+  }
+
+  onBusRestored(): void {
+    this.#busLostAtMs = null;
+    this.#d.workers.forgiveSilence();
+    for (const run of this.#runs.values()) run.onBusRestored();
+    this.#offerWaiting();
+  }
+
+  controlFor(workerId: string): ControlSink {
+    return this.#control.to(workerId);
+  }
+
+  offer(run: ChatRun): boolean {
+    if (!this.#d.bus.isConnected) return false;
+    const { model } = run.job.request;
+    const workerId = this.#d.workers.pick(model, run.tried);
+    // Somebody runs the model but has no room: wait. Nobody known: ask whoever listens.
+    if (workerId === null && this.#d.workers.knows(model)) return false;
+    const subject = workerId === null
+      ? chatAnySubject
+      : chatJobSubject(workerId);
+    if (!this.#sendJob(run, subject)) return false;
+    if (workerId !== null) this.#d.workers.onSent(workerId);
+    run.onOffered(workerId);
+    return true;
+  }
+
+  enqueue(run: ChatRun, sinceMs: number): boolean {
+    return this.#queue.push(run, sinceMs);
+  }
+
+  onAccepted(run: ChatRun, workerId: string): void {
+    const body = this.#largeBodies.get(run);
+    if (body !== undefined) void this.#sendBody(run, workerId, body);
+  }
+
+  onRejected(workerId: string, reject: RejectPayload): void {
+    if (reject.reason === "draining") this.#d.workers.onDraining(workerId);
+    else if (reject.retryAfterMs !== null) {
+      this.#d.workers.onFull(workerId, reject.retryAfterMs);
+    }
+  }
+
+  onUnresponsive(workerId: string): void {
+    this.#d.workers.onFull(workerId, UNRESPONSIVE_MS);
+  }
+
+  onGone(workerId: string): void {
+    this.#d.workers.remove(workerId);
+    this.#onWorkerLost(workerId);
+  }
+
+  onAttemptOver(workerId: string): void {
+    this.#d.workers.onEnded(workerId);
+    if (this.#queue.length > 0) this.#d.schedule(() => this.#offerWaiting());
+  }
+
+  forget(run: ChatRun): void {
+    this.#queue.remove(run);
+    this.#largeBodies.delete(run);
+    if (this.#runs.get(run.job.requestId) === run) {
+      this.#runs.delete(run.job.requestId);
+    }
+  }
+
+  /** Requests too large for one message, encoded. Kept for another attempt. */
+  readonly #largeBodies = new Map<ChatRun, Uint8Array>();
+
+  /** Publishes the job. False when the bus does not take it now. */
+  #sendJob(run: ChatRun, subject: string): boolean {
+    const { requestId, request } = run.job;
+    const reply = edgeStreamSubject(this.#d.edgeId, requestId);
+    const envelope = this.#envelopeOf(run);
+    const large = this.#largeBodies.get(run);
+    if (large !== undefined) {
+      return this.#tryPublish(subject, encodeLarge(envelope, large), reply);
+    }
+    const message = encodeJob({ ...envelope, request });
+    if (message.length <= BUS_LIMITS.jobBytesMax) {
+      return this.#tryPublish(subject, message, reply);
+    }
+    const body = encodeRequest(request);
+    this.#largeBodies.set(run, body);
+    return this.#tryPublish(subject, encodeLarge(envelope, body), reply);
+  }
+
+  #envelopeOf(run: ChatRun): JobEnvelope {
+    const { traceparent } = run.job;
+    return {
+      version: JOB_VERSION,
+      attempt: run.attempt + 1,
+      deadlineMs: Math.max(1, Math.ceil(run.deadlineAtMs - this.now())),
+      ...(traceparent === undefined ? {} : { traceparent }),
+    };
+  }
+
+  /** Sends the pieces of a large request, some at once, each acknowledged. */
+  async #sendBody(
+    run: ChatRun,
+    workerId: string,
+    body: Uint8Array,
+  ): Promise<void> {
+    const subject = chatBodySubject(workerId, run.job.requestId);
+    const { attempt } = run;
+    const pieces = pieceCount(body.length);
+    let next = 0;
+    const sendSome = async () => {
+      while (
+        next < pieces && run.attempt === attempt && run.state === "running"
+      ) {
+        const piece = encodePiece(body, attempt, next);
+        next += 1;
+        await this.#d.bus.request(subject, piece, {
+          timeoutMs: PIECE_TIMEOUT_MS,
+        });
+      }
+    };
+    try {
+      await Promise.all(
+        Array.from({ length: BUS_LIMITS.piecesInFlight }, sendSome),
+      );
+    } catch (error) {
+      this.log.warn("body_upload_failed", {
+        requestId: run.job.requestId,
+        workerId,
+        error,
+      });
+      if (run.attempt === attempt) run.onWorkerLost();
+    }
+  }
+
+  #offerWaiting(): void {
+    this.#queue.offer((run) => run.onRoom());
+  }
+
+  #onWorkerLost(workerId: string): void {
+    this.log.warn("worker_lost", { workerId });
+    this.#control.forget(workerId);
+    for (const run of [...this.#runs.values()]) {
+      if (run.workerId === workerId) run.onWorkerLost();
+    }
+  }
+
+  #answerStray(requestId: string, frame: Frame): void {
+    const answer = strayFrameAnswer(frame);
+    if (answer === null) return;
+    const control = this.#control.to(answer.workerId);
+    if (answer.type === "ack") {
+      control.ack(requestId, answer.attempt, answer.sequence);
+    } else control.cancel(requestId, answer.attempt, "unknown_stream");
+  }
+
+  #tryPublish(subject: string, payload: Uint8Array, reply?: string): boolean {
+    try {
+      this.#d.bus.publish(
+        subject,
+        payload,
+        reply === undefined ? {} : { reply },
+      );
+      return true;
+    } catch (error) {
+      // Acknowledgements are repeated, jobs wait: the bus itself logs its state.
+      this.log.debug("publish_failed", { subject, error });
+      return false;
+    }
+  }
+}
+
+function encodeLarge(envelope: JobEnvelope, body: Uint8Array): Uint8Array {
+  return encodeEnvelope({
+    ...envelope,
+    body: { bytes: body.length, pieces: pieceCount(body.length) },
+  });
+}

@@ -1,0 +1,437 @@
+/**
+ * One chat request from its admission to its end: waiting for a slot, offered to a
+ * worker, running there, perhaps once more elsewhere.
+ *
+ * A lost attempt is repeated once as long as the client has not seen a byte. A run
+ * that is cancelled is `leaving` for a moment: the worker's last frame says how
+ * many tokens it had made.
+ */
+import type { CancelReason, ControlSink } from "@gateway/shared/bus/control";
+import { type Frame, FrameType } from "@gateway/shared/bus/frame";
+import {
+  apiErrorOf,
+  type EndPayload,
+  type ErrPayload,
+  type RejectPayload,
+} from "@gateway/shared/bus/frame_payload";
+import {
+  type LostReason,
+  StreamReceiver,
+  type StreamReceiverHandlers,
+  type Violation,
+} from "@gateway/shared/bus/stream_receiver";
+import type { MonotonicNow } from "@gateway/shared/clock";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import type { Log } from "@gateway/shared/log";
+import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { AnswerSink } from "./answer.ts";
+
+/** A request that is to be run. */
+export interface ChatJob {
+  requestId: string;
+  request: ChatRequest;
+  /** W3C trace context. */
+  traceparent?: string;
+}
+
+/** How a run ended, for the settlement of limits, the log and the metrics. */
+export interface RunOutcome {
+  kind: "complete" | "failed" | "cancelled";
+  /** What the backend counted; null when it did not get that far. */
+  usage: Usage | null;
+  /** Completion tokens known to have been produced. */
+  completionTokens: number;
+  error: ApiError | null;
+  workerId: string | null;
+  /** Job messages sent. */
+  offers: number;
+  /** From the start of the run to a worker's acceptance; null when none accepted. */
+  dispatchMs: number | null;
+  /** From the start of the run to the first bytes of the answer. */
+  firstByteMs: number | null;
+}
+
+/** Where a run stands. */
+export type RunState = "waiting" | "offered" | "running" | "leaving" | "over";
+
+/** What a run needs from those who keep it. */
+export interface RunHost {
+  readonly now: MonotonicNow;
+  readonly log: Log;
+  controlFor(workerId: string): ControlSink;
+  /** Finds a worker that is not in `run.tried` and sends it the job. False when there is none with room. */
+  offer(run: ChatRun): boolean;
+  /** Queues the run for a slot; it has looked for one since `sinceMs`. False when the queue is full. */
+  enqueue(run: ChatRun, sinceMs: number): boolean;
+  onAccepted(run: ChatRun, workerId: string): void;
+  onRejected(workerId: string, reject: RejectPayload): void;
+  /** The worker did not accept in time. */
+  onUnresponsive(workerId: string): void;
+  /** The bus says that the worker is gone. */
+  onGone(workerId: string): void;
+  /** An attempt no longer takes a slot. */
+  onAttemptOver(workerId: string): void;
+  /** The run is over: forget it. */
+  forget(run: ChatRun): void;
+}
+
+/** A worker has this long to say how much a cancelled request cost. */
+const LEAVE_MS = 1_000;
+/** What clients are told to wait when no worker has room. */
+const OVERLOADED_RETRY_MS = 1_000;
+
+export class ChatRun implements StreamReceiverHandlers {
+  readonly job: ChatJob;
+  readonly deadlineAtMs: number;
+  /** Workers that were offered the job since it last waited. */
+  readonly tried: Set<string> = new Set();
+  readonly #host: RunHost;
+  readonly #sink: AnswerSink;
+  readonly #onEnded: (outcome: RunOutcome) => void;
+  readonly #startedAtMs: number;
+  #state: RunState = "waiting";
+  #attempt = 0;
+  #lostAttempts = 0;
+  /** When it last began to look for a worker. */
+  #searchingSinceMs: number;
+  #receiver: StreamReceiver | null = null;
+  #hasSlot = false;
+  #leaveByMs = 0;
+  #cancelled: { error: ApiError | null } | null = null;
+  #dispatchMs: number | null = null;
+  #firstByteMs: number | null = null;
+
+  constructor(options: {
+    job: ChatJob;
+    sink: AnswerSink;
+    host: RunHost;
+    timeoutMs: number;
+    onEnded: (outcome: RunOutcome) => void;
+  }) {
+    this.job = options.job;
+    this.#sink = options.sink;
+    this.#host = options.host;
+    this.#onEnded = options.onEnded;
+    this.#startedAtMs = options.host.now();
+    this.#searchingSinceMs = this.#startedAtMs;
+    this.deadlineAtMs = this.#startedAtMs + options.timeoutMs;
+  }
+
+  get state(): RunState {
+    return this.#state;
+  }
+
+  get attempt(): number {
+    return this.#attempt;
+  }
+
+  /** The worker that runs it or was asked to; null while any may take it. */
+  get workerId(): string | null {
+    return this.#receiver?.workerId ?? null;
+  }
+
+  /** Begins to look for a worker. */
+  start(): void {
+    this.#search();
+  }
+
+  /** A slot may be free. True when the run left the queue. */
+  onRoom(): boolean {
+    if (this.#state !== "waiting") return true;
+    return this.#host.offer(this);
+  }
+
+  /** Nobody had room in time. */
+  onWaitedTooLong(isBusConnected: boolean): void {
+    if (this.#state !== "waiting") return;
+    this.#fail(isBusConnected ? overloaded() : busUnavailable());
+  }
+
+  /** The job is on its way. `workerId` is null when any worker may take it. */
+  onOffered(workerId: string | null): void {
+    this.#attempt += 1;
+    this.#state = "offered";
+    this.#hasSlot = workerId !== null;
+    if (workerId !== null) this.tried.add(workerId);
+    this.#receiver = new StreamReceiver({
+      attempt: this.#attempt,
+      workerId,
+      nowMs: this.#host.now(),
+    }, this);
+  }
+
+  /** A frame of this request. False when it belongs to none of its attempts. */
+  onFrame(frame: Frame): boolean {
+    if (this.#state === "leaving") return this.#onFarewell(frame);
+    return this.#receiver?.onFrame(frame, this.#host.now()) ?? false;
+  }
+
+  /** The bus says that nobody listens where the job was sent. */
+  onNoResponders(): void {
+    if (this.#state !== "offered") return;
+    const workerId = this.workerId;
+    this.#dropReceiver("not_accepted");
+    if (workerId === null) {
+      this.#fail(noWorker());
+      return;
+    }
+    this.#host.onGone(workerId);
+    this.#searchElsewhere();
+  }
+
+  /** The worker is known to be gone. */
+  onWorkerLost(): void {
+    if (this.#state === "leaving") this.#finish("cancelled");
+    else this.#loseAttempt("The worker that ran the request was lost.");
+  }
+
+  /** The bus was away and is back. */
+  onBusRestored(): void {
+    this.#receiver?.onReconnect(this.#host.now());
+  }
+
+  /** The bus is away for too long. */
+  onBusGivenUp(): void {
+    if (this.#state === "leaving") this.#finish("cancelled");
+    else if (this.#state !== "over") this.#fail(busUnavailable());
+  }
+
+  /** The client's socket took everything up to this frame. */
+  delivered(sequence: number): void {
+    if (this.#receiver?.isOver === false) this.#receiver.delivered(sequence);
+  }
+
+  onTick(nowMs: number): void {
+    if (this.#state === "leaving") {
+      if (nowMs >= this.#leaveByMs) this.#finish("cancelled");
+      return;
+    }
+    if (nowMs >= this.deadlineAtMs) {
+      this.cancel(
+        "deadline",
+        new ApiError("deadline_exceeded", "The request took too long."),
+      );
+      return;
+    }
+    this.#receiver?.onTick(nowMs);
+    if (this.#state === "running") this.#sink.onTick(nowMs);
+  }
+
+  /**
+   * Stops the work, wherever it stands. With an `error` the client is still there
+   * and gets it. Harmless when the run is over.
+   */
+  cancel(reason: CancelReason, error: ApiError | null = null): void {
+    if (this.#state === "over" || this.#state === "leaving") return;
+    if (error !== null) this.#sink.onError(error);
+    this.#cancelled = { error };
+    const isRunning = this.#state === "running" || this.#state === "offered";
+    this.#receiver?.cancel(reason);
+    if (!isRunning) {
+      this.#finish("cancelled");
+      return;
+    }
+    this.#state = "leaving";
+    this.#leaveByMs = this.#host.now() + LEAVE_MS;
+  }
+
+  accepted(workerId: string): void {
+    this.#state = "running";
+    this.#dispatchMs ??= this.#host.now() - this.#startedAtMs;
+    this.#hasSlot = true;
+    this.tried.add(workerId);
+    this.#host.onAccepted(this, workerId);
+  }
+
+  rejected(reject: RejectPayload): void {
+    this.#releaseSlot();
+    this.tried.add(reject.worker);
+    this.#host.onRejected(reject.worker, reject);
+    this.#searchElsewhere();
+  }
+
+  deliver(payload: Uint8Array, sequence: number): void {
+    this.#firstByteMs ??= this.#host.now() - this.#startedAtMs;
+    this.#sink.onPayload(payload, sequence);
+  }
+
+  ended(end: EndPayload, tokens: number): void {
+    this.#sink.onEnd();
+    this.#finish("complete", { usage: end.usage, tokens });
+  }
+
+  failed(failure: ErrPayload, tokens: number): void {
+    const error = apiErrorOf(failure);
+    if (failure.retryable && this.#mayRepeat()) {
+      this.#repeat(error.message);
+      return;
+    }
+    this.#sink.onError(error);
+    this.#finish("failed", { usage: failure.usage, tokens, error });
+  }
+
+  lost(reason: LostReason): void {
+    if (reason === "not_accepted") {
+      const workerId = this.workerId;
+      this.#releaseSlot();
+      if (workerId !== null) this.#host.onUnresponsive(workerId);
+      this.#searchElsewhere();
+    } else {
+      this.#loseAttempt("The worker that ran the request fell silent.");
+    }
+  }
+
+  violated(violation: Violation): void {
+    this.#host.log.error("stream_violation", {
+      requestId: this.job.requestId,
+      workerId: this.workerId,
+      violation,
+    });
+    this.#loseAttempt("The worker that ran the request misbehaved.");
+  }
+
+  sendAck(workerId: string, sequence: number): void {
+    this.#host.controlFor(workerId)
+      .ack(this.job.requestId, this.#attempt, sequence);
+  }
+
+  sendNak(workerId: string, fromSequence: number): void {
+    this.#host.controlFor(workerId)
+      .nak(this.job.requestId, this.#attempt, fromSequence);
+  }
+
+  sendCancel(workerId: string, reason: CancelReason): void {
+    this.#host.controlFor(workerId)
+      .cancel(this.job.requestId, this.#attempt, reason);
+  }
+
+  /** Offers the job to a worker, or waits for one. */
+  #search(): void {
+    this.#state = "waiting";
+    if (!this.#host.offer(this)) this.#wait();
+  }
+
+  #searchElsewhere(): void {
+    // After so many refusals the beats we know are old: wait for newer ones.
+    if (this.tried.size >= DISPATCH_LIMITS.workersTriedMax) this.#wait();
+    else this.#search();
+  }
+
+  #wait(): void {
+    if (this.#state === "over") return;
+    this.#state = "waiting";
+    this.tried.clear();
+    const waitedMs = this.#host.now() - this.#searchingSinceMs;
+    if (
+      waitedMs >= DISPATCH_LIMITS.queueWaitMs ||
+      !this.#host.enqueue(this, this.#searchingSinceMs)
+    ) this.#fail(overloaded());
+  }
+
+  #loseAttempt(message: string): void {
+    if (this.#state !== "running" && this.#state !== "offered") return;
+    this.#dropReceiver("worker_lost");
+    if (this.#mayRepeat()) this.#repeat(message);
+    else this.#fail(new ApiError("worker_lost", message));
+  }
+
+  #mayRepeat(): boolean {
+    return !this.#sink.hasStarted &&
+      this.#lostAttempts + 1 < DISPATCH_LIMITS.attemptsMax;
+  }
+
+  #repeat(cause: string): void {
+    this.#lostAttempts += 1;
+    this.#host.log.warn("attempt_repeated", {
+      requestId: this.job.requestId,
+      workerId: this.workerId,
+      cause,
+    });
+    this.#releaseSlot();
+    this.#sink.onRestart();
+    this.#searchingSinceMs = this.#host.now();
+    this.#search();
+  }
+
+  #dropReceiver(reason: CancelReason): void {
+    this.#receiver?.cancel(reason);
+    this.#releaseSlot();
+  }
+
+  #releaseSlot(): void {
+    const workerId = this.workerId;
+    if (!this.#hasSlot || workerId === null) return;
+    this.#hasSlot = false;
+    this.#host.onAttemptOver(workerId);
+  }
+
+  #fail(error: ApiError): void {
+    this.#sink.onError(error);
+    this.#finish("failed", { usage: null, tokens: this.#tokens, error });
+  }
+
+  get #tokens(): number {
+    return this.#receiver?.tokens ?? 0;
+  }
+
+  /** The last word of a worker that was told to stop. */
+  #onFarewell(frame: Frame): boolean {
+    if (frame.attempt !== this.#attempt) return false;
+    if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
+      return true; // On its way before the worker heard the cancel.
+    }
+    this.#finish("cancelled", {
+      usage: null,
+      tokens: Math.max(frame.tokens, this.#tokens),
+    });
+    return frame.sequence === 0; // A numbered one waits for its acknowledgement.
+  }
+
+  #finish(
+    kind: RunOutcome["kind"],
+    result: { usage: Usage | null; tokens: number; error?: ApiError } = {
+      usage: null,
+      tokens: this.#tokens,
+    },
+  ): void {
+    if (this.#state === "over") return;
+    this.#releaseSlot();
+    this.#state = "over";
+    this.#host.forget(this);
+    this.#onEnded({
+      kind,
+      usage: result.usage,
+      completionTokens: result.usage?.completion_tokens ?? result.tokens,
+      error: result.error ?? this.#cancelled?.error ?? null,
+      workerId: this.workerId,
+      offers: this.#attempt,
+      dispatchMs: this.#dispatchMs,
+      firstByteMs: this.#firstByteMs,
+    });
+  }
+}
+
+function overloaded(): ApiError {
+  return new ApiError(
+    "overloaded",
+    "All workers are busy. Please try again shortly.",
+    { retryAfterMs: OVERLOADED_RETRY_MS },
+  );
+}
+
+function noWorker(): ApiError {
+  return new ApiError(
+    "no_worker",
+    "No worker is available at the moment. Please try again shortly.",
+    { retryAfterMs: OVERLOADED_RETRY_MS },
+  );
+}
+
+function busUnavailable(): ApiError {
+  return new ApiError(
+    "bus_unavailable",
+    "The service is temporarily unavailable. Please try again shortly.",
+    { retryAfterMs: OVERLOADED_RETRY_MS },
+  );
+}
