@@ -1,0 +1,173 @@
+import { freePort } from "./free_port.ts";
+import { type RunningProcess, startProcess } from "./process.ts";
+import { sleep } from "./wait_for.ts";
+
+const START_TIMEOUT_MS = 10_000;
+const POLL_INTERVAL_MS = 3;
+/** Another process may take a free port between looking and binding. */
+const PORT_ATTEMPTS = 5;
+const PORT_TAKEN = /address already in use/i;
+
+/** A server of the machine, on a port and with a directory of its own. */
+export interface LocalServer extends AsyncDisposable {
+  readonly port: number;
+  /** Of the process that runs now; another one after `restart()`. */
+  pid(): number;
+  isRunning(): boolean;
+  /** Removed when the server is disposed, kept over `restart()`. */
+  readonly directory: string;
+  /** What the running (or last) process wrote. */
+  output(): string;
+  signal(signal: Deno.Signal): void;
+  /** SIGKILL, then waits until the process is gone. Data stays for `restart()`. */
+  kill(): Promise<void>;
+  /** SIGTERM, then waits until the process is gone. Data stays for `restart()`. */
+  terminate(): Promise<void>;
+  /** SIGSTOP: connections stay open and nobody answers. */
+  stop(): void;
+  /** SIGCONT. */
+  cont(): void;
+  /** Kills the process if it runs, and starts it on the same port with the same data. */
+  restart(): Promise<void>;
+}
+
+/** How to start one kind of server. */
+export interface LocalServerOptions {
+  command: string;
+  /** A fixed port, or a free one is taken. */
+  port: number | undefined;
+  /** The command line for this port and directory. May write files there. */
+  args: (port: number, directory: string) => Promise<string[]>;
+  /**
+   * Whether this very server serves: another one may sit on the port while ours is
+   * about to fail. Refused connections count as no.
+   */
+  isReady: (server: StartedServer) => Promise<boolean>;
+}
+
+/** What tells a server from others. */
+export interface StartedServer {
+  port: number;
+  pid: number;
+  directory: string;
+}
+
+/** Starts a server and returns when it serves. */
+export async function startLocalServer(
+  options: LocalServerOptions,
+): Promise<LocalServer> {
+  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
+  const removeDirectory = () => Deno.remove(directory, { recursive: true });
+  try {
+    const { port, process } = await startOnSomePort(options, directory);
+    return createHandle(options, { port, process, directory, removeDirectory });
+  } catch (error) {
+    await removeDirectory();
+    throw error;
+  }
+}
+
+async function startOnSomePort(
+  options: LocalServerOptions,
+  directory: string,
+): Promise<{ port: number; process: RunningProcess }> {
+  for (let attempt = 1;; attempt++) {
+    const port = options.port ?? freePort();
+    try {
+      return { port, process: await startOn(port, options, directory) };
+    } catch (error) {
+      const mayTryAnother = options.port === undefined &&
+        attempt < PORT_ATTEMPTS && error instanceof Error &&
+        PORT_TAKEN.test(error.message);
+      if (!mayTryAnother) throw error;
+    }
+  }
+}
+
+async function startOn(
+  port: number,
+  options: LocalServerOptions,
+  directory: string,
+): Promise<RunningProcess> {
+  const process = startProcess({
+    command: options.command,
+    args: await options.args(port, directory),
+  });
+  const server = { port, directory, pid: process.pid };
+  const deadline = performance.now() + START_TIMEOUT_MS;
+  while (performance.now() < deadline && process.isRunning) {
+    if (await answers(options, server)) return process;
+    await sleep(POLL_INTERVAL_MS);
+  }
+  await process.kill();
+  throw new Error(
+    `Cannot start ${options.command} on port ${port}: ${process.output()}`,
+  );
+}
+
+async function answers(
+  options: LocalServerOptions,
+  server: StartedServer,
+): Promise<boolean> {
+  try {
+    return await options.isReady(server);
+  } catch (error) {
+    if (isConnectionError(error)) return false;
+    throw error;
+  }
+}
+
+function isConnectionError(error: unknown): boolean {
+  return error instanceof Deno.errors.ConnectionRefused ||
+    error instanceof Deno.errors.ConnectionReset;
+}
+
+function createHandle(
+  options: LocalServerOptions,
+  started: {
+    port: number;
+    process: RunningProcess;
+    directory: string;
+    removeDirectory: () => Promise<void>;
+  },
+): LocalServer {
+  const { port, directory } = started;
+  let { process } = started;
+  return {
+    port,
+    directory,
+    pid: () => process.pid,
+    isRunning: () => process.isRunning,
+    output: () => process.output(),
+    signal: (signal) => process.signal(signal),
+    kill: () => process.kill(),
+    terminate: async () => {
+      process.signal("SIGTERM");
+      await process.exited;
+    },
+    stop: () => process.signal("SIGSTOP"),
+    cont: () => process.signal("SIGCONT"),
+    restart: async () => {
+      await process.kill();
+      process = await startOn(port, options, directory);
+    },
+    [Symbol.asyncDispose]: async () => {
+      await process.kill();
+      await started.removeDirectory();
+    },
+  };
+}
+
+/**
+ * Connects to a port of this machine, sends `request` (nothing if empty) and
+ * returns the first bytes of the answer as text, empty if there was none.
+ */
+export async function askPort(port: number, request: string): Promise<string> {
+  using connection = await Deno.connect({ hostname: "127.0.0.1", port });
+  if (request !== "") {
+    await connection.write(new TextEncoder().encode(request));
+  }
+  const buffer = new Uint8Array(16 * 1024);
+  const length = await connection.read(buffer) ?? 0;
+  return new TextDecoder().decode(buffer.subarray(0, length));
+}

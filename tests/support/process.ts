@@ -1,0 +1,78 @@
+/** The last part of what a process wrote, kept for error messages. */
+const OUTPUT_CHARS_MAX = 64 * 1024;
+
+/** What to start. */
+export interface ProcessOptions {
+  command: string;
+  args: string[];
+  env?: Record<string, string>;
+  cwd?: string;
+}
+
+/** A process that this test started. Disposing kills it and waits until it is gone. */
+export interface RunningProcess extends AsyncDisposable {
+  readonly pid: number;
+  readonly isRunning: boolean;
+  /** Settles when the process has ended and all of its output was read. */
+  readonly exited: Promise<Deno.CommandStatus>;
+  /** Standard output and standard error as they came, the last 64 Ki characters. */
+  output(): string;
+  /** Does nothing once the process has ended. */
+  signal(signal: Deno.Signal): void;
+  /** SIGKILL, which also ends a process stopped by SIGSTOP, then waits. */
+  kill(): Promise<void>;
+}
+
+/** Starts a process whose output is captured and which cannot outlive `await using`. */
+export function startProcess(options: ProcessOptions): RunningProcess {
+  const child = new Deno.Command(options.command, {
+    args: options.args,
+    ...(options.env === undefined ? {} : { env: options.env }),
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+
+  let output = "";
+  let isRunning = true;
+  const append = (text: string) => {
+    output = (output + text).slice(-OUTPUT_CHARS_MAX);
+  };
+  const exited = (async () => {
+    const [status] = await Promise.all([
+      child.status.finally(() => isRunning = false),
+      readAll(child.stdout, append),
+      readAll(child.stderr, append),
+    ]);
+    return status;
+  })();
+
+  const signal = (name: Deno.Signal) => {
+    if (isRunning) child.kill(name);
+  };
+  const kill = async () => {
+    signal("SIGKILL");
+    await exited;
+  };
+  return {
+    pid: child.pid,
+    get isRunning() {
+      return isRunning;
+    },
+    exited,
+    output: () => output,
+    signal,
+    kill,
+    [Symbol.asyncDispose]: kill,
+  };
+}
+
+async function readAll(
+  stream: ReadableStream<Uint8Array<ArrayBuffer>>,
+  append: (text: string) => void,
+): Promise<void> {
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+    append(text);
+  }
+}
