@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { delay, until } from "../../tests/support/redis_fixture.ts";
+import { monotonicNow } from "../clock.ts";
+import { createDeadlines } from "./deadlines.ts";
+
+function item(inMs: number, log: string[], name: string) {
+  return {
+    expiresAtMs: monotonicNow() + inMs,
+    expire: () => void log.push(name),
+  };
+}
+
+Deno.test("deadlines expire in order of time, removed ones never", async () => {
+  const deadlines = createDeadlines(monotonicNow);
+  const log: string[] = [];
+  const removed = item(10, log, "removed");
+  deadlines.add(item(60, log, "late"));
+  deadlines.add(item(15, log, "early"));
+  deadlines.add(removed);
+  deadlines.remove(removed);
+  await until(() => deadlines.size === 0, 1_000);
+  assert.deepEqual(log, ["early", "late"]);
+  deadlines.close();
+});
+
+Deno.test("close() stops what has not expired", async () => {
+  const deadlines = createDeadlines(monotonicNow);
+  const log: string[] = [];
+  deadlines.add(item(5, log, "never"));
+  deadlines.close();
+  await delay(20);
+  assert.deepEqual(log, []);
+});
+
+Deno.test("after a stall of this process, answers that are there come before deadlines", async () => {
+  const deadlines = createDeadlines(monotonicNow);
+  const log: string[] = [];
+  const timed = item(20, log, "expired");
+  deadlines.add(timed);
+  const { port1, port2 } = new MessageChannel();
+  port2.onmessage = () => deadlines.remove(timed);
+  port1.postMessage("answer");
+  const endsAtMs = monotonicNow() + 60;
+  while (monotonicNow() < endsAtMs);
+  await delay(20);
+  port1.close();
+  port2.close();
+  assert.deepEqual(log, []);
+  deadlines.close();
+});

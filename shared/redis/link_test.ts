@@ -1,0 +1,325 @@
+import assert from "node:assert/strict";
+import {
+  delay,
+  freePort,
+  type RedisFixture,
+  startRedis,
+  startSlowProxy,
+  until,
+} from "../../tests/support/redis_fixture.ts";
+import { monotonicNow } from "../clock.ts";
+import { type Log, silentLog } from "../log.ts";
+import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
+import { createRedisLink, type RedisLink, type RedisReply } from "./link.ts";
+import { defineScript } from "./script.ts";
+
+/** What a call may take at most: its deadline and some turns of a busy event loop. */
+const SLACK_MS = 60;
+const DEADLINE_MS = 90;
+const RECOVERY_MS = 2_000;
+
+function open(url: string, log: Log = silentLog): RedisLink {
+  return createRedisLink({
+    address: { url },
+    log,
+    now: monotonicNow,
+    random: Math.random,
+    deadlineMs: DEADLINE_MS,
+  });
+}
+
+async function openReady(url: string, log?: Log): Promise<RedisLink> {
+  const link = open(url, log);
+  await link.ready(RECOVERY_MS);
+  return link;
+}
+
+/** Settles a call and says how long it took and why it failed. */
+async function timed(
+  call: Promise<RedisReply>,
+): Promise<{ tookMs: number; reason: string }> {
+  const startedAtMs = performance.now();
+  const reason = await call.then(
+    () => "answered",
+    (error) => {
+      if (error instanceof RedisUnavailableError) return error.reason;
+      throw error;
+    },
+  );
+  return { tookMs: performance.now() - startedAtMs, reason };
+}
+
+function assertWithinBudget(result: { tookMs: number }): void {
+  assert.ok(
+    result.tookMs <= DEADLINE_MS + SLACK_MS,
+    `took ${result.tookMs} ms`,
+  );
+}
+
+async function answersAgain(link: RedisLink): Promise<void> {
+  await until(
+    () => link.command(["PING"]).then(() => true, () => false),
+    RECOVERY_MS,
+  );
+}
+
+/** Runs a raw command on its own connection, past the link. */
+async function raw(redis: RedisFixture, ...args: string[]): Promise<void> {
+  const link = await openReady(redis.url);
+  await link.command(args, { deadlineMs: 1_000 });
+  await link.close();
+}
+
+const INCREMENT = defineScript(
+  "increment",
+  "return redis.call('INCRBY', KEYS[1], ARGV[1])",
+);
+
+Deno.test("link carries commands, replies of each type, and error replies", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  assert.equal(await link.command(["SET", "a", "1"]), "OK");
+  assert.equal(await link.command(["INCR", "a"]), 2);
+  assert.equal(await link.command(["GET", "none"]), null);
+  assert.deepEqual(await link.command(["MGET", "a", "none"]), ["2", null]);
+  await assert.rejects(
+    link.command(["LPUSH", "a", "x"]),
+    (error) => error instanceof RedisReplyError && error.code === "WRONGTYPE",
+  );
+  assert.equal(link.state, "ready");
+  await link.close();
+  assert.equal((await timed(link.command(["PING"]))).reason, "closed");
+});
+
+Deno.test("link sends calls of one turn together and answers them in order", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  const replies = await Promise.all(
+    Array.from({ length: 500 }, () => link.command(["INCR", "n"])),
+  );
+  assert.deepEqual(replies, Array.from({ length: 500 }, (_, i) => i + 1));
+  await link.close();
+});
+
+Deno.test("link signs in with user and password, and says why it cannot", async () => {
+  await using redis = await startRedis([
+    "user default off",
+    "user edge on >secret ~* +@all",
+  ]);
+  const events: unknown[] = [];
+  const log = { ...silentLog, warn: (...line: unknown[]) => events.push(line) };
+  const wrong = createRedisLink({
+    address: { url: redis.url, username: "edge", password: "wrong" },
+    log,
+    now: monotonicNow,
+    random: Math.random,
+  });
+  await assert.rejects(wrong.ready(200), RedisUnavailableError);
+  assert.equal(events.length, 1, "one line per change of state");
+  assert.match(
+    JSON.stringify(events, (_, v) => v instanceof Error ? v.message : v),
+    /WRONGPASS/,
+  );
+  await wrong.close();
+
+  const inOptions = createRedisLink({
+    address: {
+      url: redis.url,
+      username: "edge",
+      password: "secret",
+      clientName: "edge-1",
+    },
+    log: silentLog,
+    now: monotonicNow,
+    random: Math.random,
+  });
+  await inOptions.ready(RECOVERY_MS);
+  assert.equal(await inOptions.command(["CLIENT", "GETNAME"]), "edge-1");
+  await inOptions.close();
+
+  const inUrl = await openReady(redis.url.replace("//", "//edge:secret@"));
+  await inUrl.close();
+});
+
+Deno.test("evalScript() loads an unknown script once and repairs a flushed cache", async () => {
+  await using redis = await startRedis();
+  const loads: unknown[] = [];
+  const log = { ...silentLog };
+  log.info = (event) => {
+    if (event === "redis_script_load") loads.push(event);
+  };
+  const link = await openReady(redis.url, log);
+  const replies = await Promise.all(
+    Array.from(
+      { length: 50 },
+      () => link.evalScript(INCREMENT, ["n"], ["1"]),
+    ),
+  );
+  assert.deepEqual(replies.at(-1), 50);
+  assert.equal(loads.length, 1);
+  await link.command(["SCRIPT", "FLUSH"]);
+  assert.equal(await link.evalScript(INCREMENT, ["n"], ["2"]), 52);
+  assert.equal(loads.length, 2);
+  await link.close();
+});
+
+Deno.test("a frozen server costs one deadline, then nothing, and is found again", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  redis.freeze();
+  const first = await Promise.all(
+    Array.from({ length: 20 }, () => timed(link.command(["INCR", "n"]))),
+  );
+  for (const result of first) {
+    assert.equal(result.reason, "deadline");
+    assertWithinBudget(result);
+  }
+  assert.equal(link.state, "stalled");
+  const refused = await timed(link.command(["INCR", "n"]));
+  assert.equal(refused.reason, "circuit_open");
+  assert.ok(refused.tookMs < 20, `took ${refused.tookMs} ms`);
+  redis.thaw();
+  await answersAgain(link);
+  assert.equal(link.state, "ready");
+  await link.close();
+});
+
+Deno.test("a server frozen for long is disconnected, and found again when it wakes", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  redis.freeze();
+  await until(() => link.state === "offline", 3_000);
+  assert.equal((await timed(link.command(["PING"]))).reason, "offline");
+  redis.thaw();
+  await answersAgain(link);
+  await link.close();
+});
+
+Deno.test("a late answer reaches the caller that gave the call up", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  const late: (RedisReply | null)[] = [];
+  redis.freeze();
+  const result = await timed(
+    link.command(["INCR", "n"], { onAbandoned: (reply) => late.push(reply) }),
+  );
+  assert.equal(result.reason, "deadline");
+  assert.deepEqual(late, []);
+  redis.thaw();
+  await until(() => late.length > 0, RECOVERY_MS);
+  assert.deepEqual(late, [1]);
+  await link.close();
+});
+
+Deno.test("an abandoned call is reported as unknown when its connection breaks", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  const late: (RedisReply | null)[] = [];
+  redis.freeze();
+  await timed(
+    link.command(["INCR", "n"], { onAbandoned: (reply) => late.push(reply) }),
+  );
+  await redis.kill();
+  await until(() => late.length > 0, RECOVERY_MS);
+  assert.deepEqual(late, [null]);
+  await link.close();
+});
+
+Deno.test("a killed server fails calls at once, and is found again after its restart", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  await link.evalScript(INCREMENT, ["n"], ["1"]);
+  const waiting = timed(link.command(["BLPOP", "empty", "1"]));
+  await delay(20);
+  await redis.kill();
+  assert.equal((await waiting).reason, "connection_lost");
+  const offline = await timed(link.command(["PING"]));
+  assert.equal(offline.reason, "offline");
+  assert.ok(offline.tookMs < 20, `took ${offline.tookMs} ms`);
+  await redis.start();
+  await answersAgain(link);
+  assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
+  await link.close();
+});
+
+Deno.test("a server that became a replica refuses, and is used again when it is master", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  await raw(redis, "REPLICAOF", "127.0.0.1", String(freePort()));
+  const result = await timed(link.command(["SET", "a", "1"]));
+  assert.equal(result.reason, "read_only");
+  assertWithinBudget(result);
+  await raw(redis, "REPLICAOF", "NO", "ONE");
+  await until(
+    () => link.command(["SET", "a", "1"]).then(() => true, () => false),
+    RECOVERY_MS,
+  );
+  await link.close();
+});
+
+Deno.test("a full server refuses writes, also from scripts, and recovers", async () => {
+  await using redis = await startRedis(["maxmemory-policy noeviction"]);
+  const link = await openReady(redis.url);
+  await link.command(["CONFIG", "SET", "maxmemory", "1"]);
+  const set = await timed(link.command(["SET", "a", "1"]));
+  assert.equal(set.reason, "out_of_memory");
+  const script = await timed(link.evalScript(INCREMENT, ["n"], ["1"]));
+  assert.equal(script.reason, "out_of_memory");
+  await link.command(["CONFIG", "SET", "maxmemory", "0"]);
+  assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
+  await link.close();
+});
+
+Deno.test("a slow path to the server ends in deadlines, and calls work when it is fast", async () => {
+  await using redis = await startRedis();
+  await using proxy = await startSlowProxy(redis.port);
+  const link = await openReady(proxy.url);
+  proxy.delayMs = DEADLINE_MS + 100;
+  const slow = await timed(link.command(["PING"]));
+  assert.equal(slow.reason, "deadline");
+  assertWithinBudget(slow);
+  proxy.delayMs = 0;
+  await answersAgain(link);
+  proxy.cut();
+  await answersAgain(link);
+  await link.close();
+});
+
+Deno.test("an idle connection that went silent is noticed without any call", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  redis.freeze();
+  await until(() => link.state !== "ready", 3_000);
+  redis.thaw();
+  await until(() => link.state === "ready", RECOVERY_MS);
+  await link.close();
+});
+
+Deno.test("a blocking call with a long deadline is not taken for an outage", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  const reply = await link.command(["BLPOP", "empty", "1.5"], {
+    deadlineMs: 3_000,
+  });
+  assert.equal(reply, null);
+  assert.equal(link.state, "ready");
+  await link.close();
+});
+
+Deno.test("a link to nowhere says so, and close() leaves nothing behind", async () => {
+  const link = open(`redis://127.0.0.1:${freePort()}`);
+  assert.equal((await timed(link.command(["PING"]))).reason, "offline");
+  await assert.rejects(link.ready(50), RedisUnavailableError);
+  assert.equal(link.state, "offline");
+  await link.close();
+  assert.equal(link.state, "closed");
+});
+
+Deno.test("close() lets running calls end", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  const running = link.command(["INCR", "n"]);
+  const closing = link.close();
+  assert.equal(await running, 1);
+  await closing;
+});
