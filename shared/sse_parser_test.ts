@@ -1,0 +1,208 @@
+import assert from "node:assert/strict";
+import { createSseParser, SseLimitError } from "./sse_parser.ts";
+
+const LINE_BYTES_MAX = 64;
+const encoder = new TextEncoder();
+
+interface Parsed {
+  events: [data: string, name: string][];
+  rest: string | null;
+}
+
+function parse(pieces: Iterable<Uint8Array>, lineBytesMax: number): Parsed {
+  const events: Parsed["events"] = [];
+  const parser = createSseParser({
+    lineBytesMax,
+    onEvent: (data, name) => void events.push([data, name]),
+  });
+  for (const piece of pieces) {
+    // The parser must not keep what it was given: overwrite it afterwards.
+    const given = piece.slice();
+    parser.push(given);
+    given.fill(0x58);
+  }
+  return { events, rest: parser.end() };
+}
+
+function* byteByByte(bytes: Uint8Array): Iterable<Uint8Array> {
+  for (let i = 0; i < bytes.length; i++) yield bytes.subarray(i, i + 1);
+}
+
+/** The bytes whole, byte by byte, and cut in two at every place. */
+function* everySplit(bytes: Uint8Array): Iterable<Uint8Array[]> {
+  yield [bytes];
+  yield [...byteByByte(bytes)];
+  for (let at = 0; at <= bytes.length; at++) {
+    yield [bytes.subarray(0, at), bytes.subarray(at)];
+  }
+}
+
+const cases: {
+  name: string;
+  input: string | Uint8Array;
+  events: (string | [string, string])[];
+  rest?: string;
+}[] = [
+  { name: "one event", input: 'data: {"a":1}\n\n', events: ['{"a":1}'] },
+  { name: "two events", input: "data: 1\n\ndata: 2\n\n", events: ["1", "2"] },
+  { name: "no space after the colon", input: "data:x\n\n", events: ["x"] },
+  { name: "only one space goes", input: "data:  x \n\n", events: [" x "] },
+  { name: "a tab stays", input: "data:\tx\n\n", events: ["\tx"] },
+  { name: "a colon in the value", input: "data: a:b\n\n", events: ["a:b"] },
+  { name: "CRLF", input: "data: 1\r\n\r\ndata: 2\r\n\r\n", events: ["1", "2"] },
+  { name: "CR", input: "data: 1\r\rdata: 2\r\r", events: ["1", "2"] },
+  {
+    name: "mixed line ends",
+    input: "data: 1\r\n\rdata: 2\n\r\ndata: 3\r\n\n",
+    events: ["1", "2", "3"],
+  },
+  { name: "CR, then LF CR LF", input: "data: 1\r\n\r\n\r\n", events: ["1"] },
+  {
+    name: "several data lines",
+    input: "data: a\ndata: b\n\n",
+    events: ["a\nb"],
+  },
+  { name: "empty data", input: "data:\n\n", events: [""] },
+  { name: "data with one space", input: "data: \n\n", events: [""] },
+  { name: "field name alone", input: "data\n\n", events: [""] },
+  { name: "two bare data lines", input: "data\ndata\n\n", events: ["\n"] },
+  { name: "another field", input: "database: x\ndat: y\n\n", events: [] },
+  { name: "a field with a space", input: " data: x\n\n", events: [] },
+  {
+    name: "comments",
+    input: ": ping\n\n:\ndata: 1\n: in between\ndata: 2\n\n:x",
+    events: ["1\n2"],
+  },
+  {
+    name: "event, id and retry",
+    input: "event: error\nid: 7\nretry: 10\ndata: x\n\ndata: y\n\n",
+    events: [["x", "error"], "y"],
+  },
+  {
+    name: "event without data",
+    input: "event: ping\n\ndata: 1\n\n",
+    events: ["1"],
+  },
+  {
+    name: "the last event name counts",
+    input: "event: a\nevent: b\ndata: 1\n\n",
+    events: [["1", "b"]],
+  },
+  { name: "byte order mark", input: "\ufeffdata: 1\n\n", events: ["1"] },
+  {
+    name: "a mark later is text",
+    input: "data: \ufeff1\n\n",
+    events: ["\ufeff1"],
+  },
+  {
+    name: "a mark on the second line",
+    input: "\n\ufeffdata: 1\n\n",
+    events: [],
+  },
+  { name: "a mark alone", input: "\ufeff", events: [] },
+  { name: "blank lines", input: "\n\n\r\n\ndata: 1\n\n\n\n", events: ["1"] },
+  { name: "long characters", input: "data: é€😀\n\n", events: ["é€😀"] },
+  {
+    name: "bytes that are not UTF-8",
+    input: Uint8Array.of(...encoder.encode("data: a"), 0xff, 0xc3, 0x0a, 0x0a),
+    events: ["a\ufffd\ufffd"],
+  },
+  {
+    name: "no final blank line",
+    input: "data: [DONE]\n",
+    events: [],
+    rest: "[DONE]",
+  },
+  {
+    name: "no final line end",
+    input: "data: [DONE]",
+    events: [],
+    rest: "[DONE]",
+  },
+  { name: "cut in a field name", input: "data: 1\n\ndat", events: ["1"] },
+  { name: "nothing", input: "", events: [] },
+];
+
+for (const { name, input, events, rest } of cases) {
+  Deno.test(`createSseParser() reads ${name}, however it is cut`, () => {
+    const bytes = typeof input === "string" ? encoder.encode(input) : input;
+    const expected: Parsed = {
+      events: events.map((event) =>
+        typeof event === "string" ? [event, ""] : event
+      ),
+      rest: rest ?? null,
+    };
+    for (const pieces of everySplit(bytes)) {
+      assert.deepEqual(parse(pieces, LINE_BYTES_MAX), expected);
+    }
+  });
+}
+
+const prefix = "data: ".length;
+const bounds: { name: string; input: string; fits: boolean }[] = [
+  {
+    name: "a line below",
+    input: `data: ${"x".repeat(63 - prefix)}\n\n`,
+    fits: true,
+  },
+  {
+    name: "a line at",
+    input: `data: ${"x".repeat(64 - prefix)}\n\n`,
+    fits: true,
+  },
+  {
+    name: "a line above",
+    input: `data: ${"x".repeat(65 - prefix)}\n\n`,
+    fits: false,
+  },
+  { name: "a comment above", input: `:${"x".repeat(64)}\n`, fits: false },
+  { name: "an endless line above", input: "x".repeat(65), fits: false },
+  {
+    name: "two-byte characters at",
+    input: `data: ${"é".repeat(29)}\n\n`,
+    fits: true,
+  },
+  {
+    name: "two-byte characters above",
+    input: `data: ${"é".repeat(30)}\n\n`,
+    fits: false,
+  },
+  {
+    name: "joined data with its LF at",
+    input: `data: ${"x".repeat(32)}\ndata: ${"x".repeat(31)}\n\n`,
+    fits: true,
+  },
+  {
+    name: "joined data above",
+    input: `data: ${"x".repeat(32)}\ndata: ${"x".repeat(32)}\n\n`,
+    fits: false,
+  },
+  { name: "empty data lines above", input: "data\n".repeat(70), fits: false },
+  {
+    name: "two events, each below",
+    input: `data: ${"x".repeat(40)}\n\ndata: ${"x".repeat(40)}\n\n`,
+    fits: true,
+  },
+];
+
+for (const { name, input, fits } of bounds) {
+  Deno.test(`createSseParser() ${fits ? "takes" : "refuses"} ${name} the bound`, () => {
+    const bytes = encoder.encode(input);
+    for (const pieces of everySplit(bytes)) {
+      if (fits) parse(pieces, LINE_BYTES_MAX);
+      else assert.throws(() => parse(pieces, LINE_BYTES_MAX), SseLimitError);
+    }
+  });
+}
+
+Deno.test("createSseParser() needs time in proportion to the bytes, not to the pieces", () => {
+  const lineBytesMax = 1024 * 1024;
+  const bytes = encoder.encode(
+    `data: ${"x".repeat(lineBytesMax - prefix)}\n\n`,
+  );
+  const startedAt = performance.now();
+  const { events } = parse(byteByByte(bytes), lineBytesMax);
+  // A copy of the pending line per piece would be 5e11 byte moves, minutes of work.
+  assert.ok(performance.now() - startedAt < 5_000);
+  assert.equal(events[0]?.[0].length, lineBytesMax - prefix);
+});
