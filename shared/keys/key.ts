@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import type { RandomBytes } from "../ids.ts";
 
 /**
  * The form of an API key: `sk-Cg`, 40 random base62 characters, 6 base62
@@ -21,13 +22,6 @@ const ID_CHARS = 20;
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /** Bytes from here on would favour the first characters (256 is no multiple of 62). */
 const FAIR_BYTES = 248;
-
-/** Gives `length` bytes nobody can guess. A dependency, so that tests can choose them. */
-export type RandomBytes = (length: number) => Uint8Array;
-
-/** The process's cryptographic random source. */
-export const systemRandomBytes: RandomBytes = (length) =>
-  crypto.getRandomValues(new Uint8Array(length));
 
 /** `length` random base62 characters, each with the same probability. */
 export function randomBase62(length: number, randomBytes: RandomBytes): string {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { crc32 } from "node:zlib";
+import { randomBytes } from "../ids.ts";
 import {
   hashKeyValue,
   isKeyId,
@@ -12,7 +13,6 @@ import {
   mintKeyId,
   mintOwnerId,
   randomBase62,
-  systemRandomBytes,
 } from "./key.ts";
 
 const ALPHABET =
@@ -34,7 +34,7 @@ function seeded(seed: number) {
 Deno.test("mintKey() gives 51 characters that isWellFormedKey() accepts", () => {
   const seen = new Set<string>();
   for (let round = 0; round < 5_000; round++) {
-    const key = mintKey(systemRandomBytes);
+    const key = mintKey(randomBytes);
     assert.equal(key.length, KEY_LENGTH);
     assert.match(key, FORM);
     assert.ok(isWellFormedKey(key), key);
@@ -62,7 +62,7 @@ Deno.test("randomBase62() drops bytes that would favour some characters", () => 
 });
 
 Deno.test("randomBase62() uses every character about equally often", () => {
-  const text = randomBase62(62_000, systemRandomBytes);
+  const text = randomBase62(62_000, randomBytes);
   for (const char of ALPHABET) {
     const count = text.split(char).length - 1;
     assert.ok(count > 800 && count < 1_200, `${char}: ${count}`);
@@ -137,8 +137,8 @@ Deno.test("keyHint() shows the prefix and the last four characters", () => {
 });
 
 Deno.test("ids have their own shape, and only that is taken for one", () => {
-  const keyId = mintKeyId(systemRandomBytes);
-  const ownerId = mintOwnerId(systemRandomBytes);
+  const keyId = mintKeyId(randomBytes);
+  const ownerId = mintOwnerId(randomBytes);
   assert.match(keyId, /^key_[0-9A-Za-z]{20}$/);
   assert.match(ownerId, /^own_[0-9A-Za-z]{20}$/);
   assert.ok(isKeyId(keyId) && isOwnerId(ownerId));

@@ -1,0 +1,24 @@
+/** Ids the system makes. All are safe in subjects, keys, headers and logs. */
+
+const REQUEST_ID_BYTES = 16;
+const INSTANCE_ID_BYTES = 9;
+
+/** Fills an array with random bytes, `crypto.getRandomValues` in the services. */
+export type RandomBytes = (length: number) => Uint8Array;
+
+/** The process's source of randomness for ids, keys and secrets. */
+export const randomBytes: RandomBytes = (length) =>
+  crypto.getRandomValues(new Uint8Array(length));
+
+/** Id of a request: 128 random bits as 32 hex characters. */
+export function newRequestId(random: RandomBytes = randomBytes): string {
+  return random(REQUEST_ID_BYTES).toHex();
+}
+
+/**
+ * Id of a running process. New at every start, so that frames and beats of an
+ * earlier life go nowhere.
+ */
+export function newInstanceId(random: RandomBytes = randomBytes): string {
+  return random(INSTANCE_ID_BYTES).toHex();
+}

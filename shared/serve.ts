@@ -1,0 +1,71 @@
+/**
+ * An HTTP server that stops without cutting anybody off: it takes no new
+ * connections, lets running responses end, and only then, after the grace time,
+ * aborts what is left. `Deno.serve` alone waits without end on an open stream.
+ */
+
+/** A running server. */
+export interface GracefulServer {
+  readonly hostname: string;
+  /** The port it got, also when it was asked for any. */
+  readonly port: number;
+  /** Aborted when the grace time is over: streams end themselves on it. */
+  readonly stopping: AbortSignal;
+  /**
+   * Stops taking connections and resolves when every response has ended.
+   * After `graceMs` what still runs is told through `stopping` and has
+   * `lastWordMs` to say so to its client. A client that does not even take that
+   * is cut off by the end of the process.
+   */
+  stop(options: { graceMs: number; lastWordMs: number }): Promise<void>;
+}
+
+export interface ServeOptions {
+  hostname: string;
+  /** 0 takes any free port. */
+  port: number;
+  handler: (
+    request: Request,
+    info: Deno.ServeHandlerInfo<Deno.NetAddr>,
+  ) => Response | Promise<Response>;
+  /** Answers for a handler that threw, which is a fault of ours. */
+  onError: (error: unknown) => Response | Promise<Response>;
+}
+
+/** Starts to listen. Throws `Deno.errors.AddrInUse` when the port is taken. */
+export function serve(options: ServeOptions): GracefulServer {
+  const stopping = new AbortController();
+  const server = Deno.serve({
+    hostname: options.hostname,
+    port: options.port,
+    onListen: () => {},
+    onError: options.onError,
+  }, options.handler);
+  return {
+    hostname: server.addr.hostname,
+    port: server.addr.port,
+    stopping: stopping.signal,
+    stop: async ({ graceMs, lastWordMs }) => {
+      const finished = server.shutdown();
+      if (await settlesWithin(finished, graceMs)) return;
+      stopping.abort(new Error("The server is shutting down"));
+      await settlesWithin(finished, lastWordMs);
+    },
+  };
+}
+
+/** Whether the promise settles in time. Leaves no timer behind. */
+export async function settlesWithin(
+  promise: Promise<unknown>,
+  timeoutMs: number,
+): Promise<boolean> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const timeout = new Promise<false>((resolve) => {
+    timer = setTimeout(() => resolve(false), timeoutMs);
+  });
+  try {
+    return await Promise.race([promise.then(() => true), timeout]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
