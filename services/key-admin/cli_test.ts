@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { fileURLToPath } from "node:url";
+import { randomBytes } from "@gateway/shared/ids";
+import { isWellFormedKey } from "@gateway/shared/keys/key";
+import { parseCommandLine } from "./cli/arguments.ts";
+import { runKeysCommand } from "./cli/key_commands.ts";
+import { createKeyStore } from "./key_store.ts";
+import { createOwnerDirectory } from "./owners/directory.ts";
+import { freePort, startRedis } from "./redis_fixture.ts";
+
+const CLI = fileURLToPath(new URL("cli.ts", import.meta.url));
+
+interface Outcome {
+  code: number;
+  out: string;
+  err: string;
+  /** What `--json` printed; empty for other output. */
+  json: Record<string, unknown>;
+}
+
+async function keys(redisUrl: string, ...args: string[]): Promise<Outcome> {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
+      ...["--allow-sys", CLI, "keys", ...args],
+    ],
+    env: {
+      REDIS_URL: redisUrl,
+      NATS_URL: `nats://127.0.0.1:${freePort()}`,
+      NO_COLOR: "1",
+    },
+  }).output();
+  const out = new TextDecoder().decode(stdout);
+  return {
+    code,
+    out,
+    err: new TextDecoder().decode(stderr),
+    json: out.startsWith("{") ? JSON.parse(out) : {},
+  };
+}
+
+Deno.test("keys: a key lives and dies on the command line", async () => {
+  await using redis = await startRedis();
+  const made = await keys(
+    redis.url,
+    ...["create", "--description", "Ci", "--rpm", "60", "--models", "a,b"],
+    ...["--owner", "Ada@Example.org", "--json"],
+  );
+  assert.equal(made.code, 0, made.err);
+  assert.ok(isWellFormedKey(String(made.json.key)));
+  assert.equal(made.json.state, "enabled");
+  assert.deepEqual(made.json.models, ["a", "b"]);
+  const id = String(made.json.id);
+  const owner = ["--owner", "ada@example.org"];
+
+  const off = await keys(redis.url, "disable", id, ...owner, "--json");
+  assert.deepEqual([off.code, off.json.state], [0, "disabled"]);
+  const on = await keys(redis.url, "enable", id, ...owner, "--json");
+  assert.deepEqual([on.code, on.json.state], [0, "enabled"]);
+  const next = await keys(redis.url, "rotate", id, ...owner, "--json");
+  assert.ok(isWellFormedKey(String(next.json.key)));
+  assert.equal(next.json.replaces, id);
+  const gone = await keys(redis.url, "delete", id, ...owner, "--json");
+  assert.deepEqual([gone.code, gone.json.state], [0, "deleted"]);
+  const list = await keys(redis.url, "list", ...owner);
+  assert.ok(list.out.includes(String(next.json.id)) && !list.out.includes(id));
+  assert.ok(!list.out.includes(String(next.json.key)));
+  const other = await keys(redis.url, "show", String(next.json.id));
+  assert.equal(other.code, 1, "the first owner has no such key");
+});
+
+Deno.test("keys: mistakes are explained", async (t) => {
+  await using server = await startRedis();
+  const redis = await server.connect();
+  const shared = { redis, writer: redis, randomBytes, now: () => Date.now() };
+  const deps = {
+    ...shared,
+    keys: createKeyStore(shared),
+    owners: createOwnerDirectory(shared),
+    sendStop: () => Promise.resolve(),
+  };
+  const cases: [args: string[], name: string, says: RegExp][] = [
+    [[], "UsageError", /Which command/],
+    [["frobnicate"], "UsageError", /no command "frobnicate"/],
+    [["constructor"], "UsageError", /no command/],
+    [["create"], "UsageError", /description: Say what/],
+    [["create", "--description", "a\nb"], "UsageError", /Line breaks/],
+    [["create", "--description", "a", "--rpm", "-1"], "UsageError", /--rpm/],
+    [["create", "--description", "a", "--rpm", "1.5"], "UsageError", /whole/],
+    [["create", "--description", "a", "--scopes", "x"], "UsageError", /Scopes/],
+    [
+      ["create", "--description", "a", "--models", "a b"],
+      "UsageError",
+      /Model/,
+    ],
+    [
+      ["create", "--description", "a", "--expires", "soon"],
+      "UsageError",
+      /time/,
+    ],
+    [
+      ["create", "--description", "a", "--expires", "2020"],
+      "UsageError",
+      /past/,
+    ],
+    [["create", "--description", "a", "--owner", "me"], "UsageError", /e-mail/],
+    [["create", "two", "words"], "UsageError", /words/],
+    [["list", "--owner", "no@example.org"], "CommandRefused", /no owner/],
+    [["list", "--state", "odd"], "UsageError", /--state/],
+    [["list", "--rows", "0"], "UsageError", /--rows/],
+    [["list", "--after", "x"], "BadCursor", /cursor/],
+    [["show"], "UsageError", /Which key/],
+    [["show", "key_x"], "CommandRefused", /no such key/],
+    [["edit", "key_x"], "UsageError", /what to change/],
+    [["rotate", "key_x", "--old", "1y"], "UsageError", /--old/],
+    [["rotate", "key_x", "--old", "toString"], "UsageError", /--old/],
+    [["enable", "key_x", "--stop-running"], "UsageError", /does not go with/],
+    [["--bogus"], "UsageError", /bogus/],
+  ];
+  for (const [args, name, message] of cases) {
+    await t.step(`keys ${args.join(" ")}`, async () => {
+      await assert.rejects(
+        async () => await runKeysCommand(deps, parseCommandLine(args)),
+        { name, message },
+      );
+    });
+  }
+});
+
+Deno.test("keys: redis away is 69, and its password is not printed", async () => {
+  const url = `redis://user:s3cret@127.0.0.1:${freePort()}`;
+  const outcome = await keys(url, "list");
+  assert.equal(outcome.code, 69);
+  assert.match(outcome.err, /Cannot connect to redis/);
+  assert.ok(!outcome.err.includes("s3cret"));
+});
+
+Deno.test("keys --stop-running says when nobody could be told", async () => {
+  await using redis = await startRedis();
+  const made = await keys(
+    redis.url,
+    ...["create", "--description", "Ci", "--json"],
+  );
+  const id = String(made.json.id);
+  const outcome = await keys(redis.url, "disable", id, "--stop-running");
+  assert.equal(outcome.code, 1);
+  assert.match(outcome.err, /is disabled, but its running requests/);
+  const misspelt = await keys(redis.url, "--bogus");
+  assert.equal(misspelt.code, 2);
+});

@@ -1,0 +1,413 @@
+import assert from "node:assert/strict";
+import { randomBytes } from "@gateway/shared/ids";
+import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
+import {
+  auditKey,
+  hashKey,
+  keysKey,
+  recordKey,
+  UNLIMITED,
+} from "@gateway/shared/keys/record";
+import {
+  type Changed,
+  createKeyStore,
+  type KeyStore,
+  type Made,
+} from "./key_store.ts";
+import { ROTATION_GRACES_MS } from "./keys/key_changes.ts";
+import type { KeySettings } from "./keys/settings.ts";
+import { startRedis, type TestRedis } from "./redis_fixture.ts";
+import { findKey } from "./store/names.ts";
+import type { RedisConnection } from "./store/redis.ts";
+
+const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
+const OTHER = "own_BBBBBBBBBBBBBBBBBBBB";
+const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
+const SETTINGS: KeySettings = {
+  description: "Billing service",
+  scopes: ["chat", "models"],
+  models: [],
+  limits: { ...UNLIMITED, requestsPerMinute: 60 },
+  expiresAtMs: null,
+};
+const PAGE = {
+  filter: "all",
+  search: "",
+  start: { at: "first" },
+  rows: 50,
+  day: "20261120",
+} as const;
+
+interface Setup extends AsyncDisposable {
+  server: TestRedis;
+  redis: RedisConnection;
+  store: KeyStore;
+}
+
+async function setup(): Promise<Setup> {
+  const server = await startRedis();
+  const redis = await server.connect();
+  const writer = await server.connect();
+  const store = createKeyStore({ redis, writer, randomBytes });
+  return {
+    server,
+    redis,
+    store,
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  };
+}
+
+function made(result: Made) {
+  if (!result.ok) assert.fail(`not made: ${result.reason}`);
+  return result;
+}
+
+function done(result: Changed) {
+  if (!result.ok) assert.fail(`not done: ${result.reason}`);
+  return result.key;
+}
+
+const create = async (store: KeyStore, settings = SETTINGS, ownerId = OWNER) =>
+  made(await store.create({ ownerId, settings, actor: ACTOR }));
+
+const at = (keyId: string, version: number | null = null, ownerId = OWNER) => ({
+  ownerId,
+  keyId,
+  version,
+  actor: ACTOR,
+});
+
+async function auditActions(redis: RedisConnection): Promise<string> {
+  const entries = await redis.send(["XRANGE", auditKey(OWNER), "-", "+"]);
+  return JSON.stringify(entries);
+}
+
+Deno.test("a key is stored as its hash, and its full value nowhere", async () => {
+  await using t = await setup();
+  const { key, value } = await create(t.store);
+  assert.ok(isWellFormedKey(value));
+  assert.equal(
+    await t.redis.send(["GET", hashKey(hashKeyValue(value))]),
+    `${key.id}:${OWNER}`,
+  );
+  assert.deepEqual(await t.store.get(OWNER, key.id), key);
+  const names = await t.redis.send(["KEYS", "*"]);
+  assert.ok(Array.isArray(names));
+  for (const name of names) {
+    const dump = await t.redis.send(["DUMP", name]);
+    assert.ok(!`${name} ${dump}`.includes(value.slice(5, 40)), name);
+  }
+});
+
+Deno.test("the lifecycle: enabled, disabled, enabled, deleted", async () => {
+  await using t = await setup();
+  const { key, value } = await create(t.store);
+  assert.equal(done(await t.store.disable(at(key.id, 1))).state, "disabled");
+  assert.equal((await t.store.get(OWNER, key.id))?.state, "disabled");
+  assert.equal(done(await t.store.enable(at(key.id, 2))).state, "enabled");
+  done(await t.store.delete(at(key.id, 3)));
+  assert.equal(await t.store.get(OWNER, key.id), null);
+  const left = [
+    recordKey({ keyId: key.id, ownerId: OWNER }),
+    keysKey(OWNER),
+    findKey(OWNER),
+    hashKey(hashKeyValue(value)),
+  ];
+  assert.equal(await t.redis.send(["EXISTS", ...left]), 0);
+  const audit = await auditActions(t.redis);
+  for (const action of ["created", "disabled", "enabled", "deleted"]) {
+    assert.ok(audit.includes(`key.${action}`), action);
+  }
+  assert.ok(!audit.includes(key.hash) && !audit.includes(value));
+});
+
+Deno.test("a change on an old version is refused and changes nothing", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  done(await t.store.disable(at(key.id, 1)));
+  for (
+    const refused of [
+      await t.store.enable(at(key.id, 1)),
+      await t.store.edit(at(key.id, 1), { description: "Other" }),
+      await t.store.delete(at(key.id, 1)),
+      await t.store.rotate(at(key.id, 1), 0),
+    ]
+  ) {
+    assert.deepEqual(refused, { ok: false, reason: "changed" });
+  }
+  const now = await t.store.get(OWNER, key.id);
+  assert.equal(now?.state, "disabled");
+  assert.equal(now?.version, 2);
+});
+
+Deno.test("of two tabs that change the same version one wins", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  const results = await Promise.all(
+    Array.from(
+      { length: 20 },
+      (_, n) => t.store.edit(at(key.id, 1), { description: `Tab ${n}` }),
+    ),
+  );
+  assert.equal(results.filter(({ ok }) => ok).length, 1);
+  assert.equal((await t.store.get(OWNER, key.id))?.version, 2);
+});
+
+Deno.test("a change without a version waits concurrent changes out", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  const results = await Promise.all([
+    t.store.disable(at(key.id)),
+    t.store.edit(at(key.id), { description: "Renamed" }),
+    t.store.edit(at(key.id), { models: ["small"] }),
+  ]);
+  assert.ok(results.every(({ ok }) => ok));
+  const now = await t.store.get(OWNER, key.id);
+  assert.deepEqual(
+    [now?.state, now?.description, now?.models, now?.version],
+    ["disabled", "Renamed", ["small"], 4],
+  );
+});
+
+Deno.test("asking for what is so already succeeds and writes nothing", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  assert.equal(done(await t.store.enable(at(key.id, 1))).version, 1);
+  assert.ok(!(await auditActions(t.redis)).includes("key.enabled"));
+});
+
+Deno.test("API1: another owner's key does not exist", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  const target = at(key.id, null, OTHER);
+  assert.equal(await t.store.get(OTHER, key.id), null);
+  const refusals = [
+    await t.store.edit(target, { description: "Mine" }),
+    await t.store.disable(target),
+    await t.store.enable(target),
+    await t.store.delete(target),
+    await t.store.rotate(target, 0),
+  ];
+  for (const refusal of refusals) {
+    assert.deepEqual(refusal, { ok: false, reason: "not_found" });
+  }
+  assert.equal((await t.store.list(OTHER, PAGE)).rows.length, 0);
+  assert.deepEqual(await t.store.get(OWNER, key.id), key);
+});
+
+Deno.test("a key id of another form is not found, and reaches no key name", async () => {
+  await using t = await setup();
+  await create(t.store);
+  for (const keyId of ["", "*", "key_}:{x", `key_${"a".repeat(20)}\n`]) {
+    assert.equal(await t.store.get(OWNER, keyId), null);
+  }
+});
+
+Deno.test("the same form nonce makes one key", async () => {
+  await using t = await setup();
+  const order = { ownerId: OWNER, settings: SETTINGS, actor: ACTOR };
+  const results = await Promise.all(
+    Array.from(
+      { length: 10 },
+      () => t.store.create({ ...order, once: "digestOfANonce" }),
+    ),
+  );
+  assert.equal(results.filter(({ ok }) => ok).length, 1);
+  for (const result of results) {
+    if (!result.ok) assert.equal(result.reason, "already_made");
+  }
+  assert.equal((await t.store.list(OWNER, PAGE)).total, 1);
+  const lookups = await t.redis.send(["KEYS", "hash:*"]);
+  assert.ok(Array.isArray(lookups));
+  assert.equal(lookups.length, 1);
+});
+
+Deno.test("rotation gives a key with the same settings and ends the old one", async (test) => {
+  for (const [grace, graceMs] of Object.entries(ROTATION_GRACES_MS)) {
+    await test.step(grace, async () => {
+      await using t = await setup();
+      const { key: old, value: oldValue } = await create(t.store);
+      const beforeMs = Date.now();
+      const { key, value } = made(await t.store.rotate(at(old.id, 1), graceMs));
+      assert.notEqual(value, oldValue);
+      assert.deepEqual(
+        [key.description, key.scopes, key.models, key.limits, key.state],
+        [old.description, old.scopes, old.models, old.limits, "enabled"],
+      );
+      assert.equal(key.expiresAtMs, null);
+      const retired = await t.store.get(OWNER, old.id);
+      const endMs = retired?.expiresAtMs ?? 0;
+      assert.ok(endMs >= beforeMs + graceMs - 1_000, `${endMs}`);
+      assert.ok(endMs <= Date.now() + graceMs, `${endMs}`);
+      assert.equal(retired?.state, "enabled");
+    });
+  }
+});
+
+Deno.test("rotation never gives the old key more time", async () => {
+  await using t = await setup();
+  const soonMs = Date.now() + 60_000;
+  const { key } = await create(t.store, { ...SETTINGS, expiresAtMs: soonMs });
+  made(await t.store.rotate(at(key.id), 86_400_000));
+  assert.equal((await t.store.get(OWNER, key.id))?.expiresAtMs, soonMs);
+});
+
+Deno.test("a disabled key and one that is over cannot be rotated", async () => {
+  await using t = await setup();
+  const off = (await create(t.store)).key;
+  done(await t.store.disable(at(off.id)));
+  const over = (await create(t.store, { ...SETTINGS, expiresAtMs: 1 })).key;
+  for (const { id } of [off, over]) {
+    assert.deepEqual(await t.store.rotate(at(id), 0), {
+      ok: false,
+      reason: "not_rotatable",
+    });
+  }
+  assert.equal((await t.store.list(OWNER, PAGE)).total, 2);
+});
+
+Deno.test("pages go forward, backward and to the end without gaps", async () => {
+  await using t = await setup();
+  const names = Array.from({ length: 23 }, (_, n) => `Key number ${n}`);
+  for (const description of names) {
+    await create(t.store, { ...SETTINGS, description });
+  }
+  const query = { ...PAGE, rows: 5 };
+  const seen: string[] = [];
+  let page = await t.store.list(OWNER, query);
+  let pages = 1;
+  for (;;) {
+    assert.equal(page.total, 23);
+    assert.equal(page.before, seen.length);
+    seen.push(...page.rows.map(({ key }) => key.id));
+    if (page.next === null) break;
+    page = await t.store.list(OWNER, {
+      ...query,
+      start: { at: "after", cursor: page.next },
+    });
+    pages++;
+  }
+  assert.equal(pages, 5);
+  assert.equal(new Set(seen).size, 23);
+  const last = await t.store.list(OWNER, { ...query, start: { at: "last" } });
+  assert.deepEqual(last.rows.map(({ key }) => key.id), seen.slice(-5));
+  assert.equal(last.next, null);
+  assert.equal(last.before, 18);
+  const before = await t.store.list(OWNER, {
+    ...query,
+    start: { at: "before", cursor: last.previous ?? "" },
+  });
+  assert.deepEqual(before.rows.map(({ key }) => key.id), seen.slice(13, 18));
+  const first = await t.store.list(OWNER, query);
+  assert.equal(first.previous, null);
+});
+
+Deno.test("a page on which every row fits has no neighbours", async () => {
+  await using t = await setup();
+  for (let n = 0; n < 3; n++) await create(t.store);
+  const page = await t.store.list(OWNER, { ...PAGE, rows: 3 });
+  assert.deepEqual([page.rows.length, page.previous, page.next], [
+    3,
+    null,
+    null,
+  ]);
+});
+
+Deno.test("keys are found by words, state and the end of their value", async (test) => {
+  await using t = await setup();
+  const api = (await create(t.store, {
+    ...SETTINGS,
+    description: "Prod API_v2 apis",
+  })).key;
+  const chat = (await create(t.store, {
+    ...SETTINGS,
+    description: "用户聊天 chat robot",
+    expiresAtMs: Date.now() + 60_000,
+  })).key;
+  const old = (await create(t.store, {
+    ...SETTINGS,
+    description: "Old API café",
+  })).key;
+  done(await t.store.disable(at(old.id)));
+  const cases: [
+    search: string,
+    filter: "all" | "enabled" | "disabled" | "with_expiry",
+    ids: string[],
+  ][] = [
+    ["", "all", [old.id, chat.id, api.id]],
+    ["", "enabled", [chat.id, api.id]],
+    ["", "disabled", [old.id]],
+    ["", "with_expiry", [chat.id]],
+    ["ap", "all", [old.id, api.id]],
+    ["API", "enabled", [api.id]],
+    ["api", "with_expiry", []],
+    ["v2 prod", "all", [api.id]],
+    ["prod nothing", "all", []],
+    ["CAFE\u0301", "all", [old.id]],
+    ["聊天", "all", [chat.id]],
+    [api.hint.slice(-4), "all", [api.id]],
+    ["%^&", "all", [old.id, chat.id, api.id]],
+  ];
+  for (const [search, filter, ids] of cases) {
+    await test.step(`${search} in ${filter}`, async () => {
+      const page = await t.store.list(OWNER, { ...PAGE, search, filter });
+      assert.deepEqual(
+        page.rows.map(({ key }) => key.id).sort(),
+        ids.toSorted(),
+      );
+    });
+  }
+  done(await t.store.edit(at(old.id), { description: "Renamed" }));
+  const gone = await t.store.list(OWNER, { ...PAGE, search: "café" });
+  assert.equal(gone.rows.length, 0);
+});
+
+Deno.test("a list shows today's counters", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  const usage = `use:{${OWNER}}:${key.id}:20261120`;
+  await t.redis.send(
+    [
+      "HSET",
+      usage,
+      "09:req",
+      "3",
+      "09:in",
+      "100",
+      "10:req",
+      "4",
+      "10:out",
+      "7",
+    ],
+  );
+  const [row] = (await t.store.list(OWNER, PAGE)).rows;
+  assert.deepEqual([row?.requestsToday, row?.tokensToday], [7, 107]);
+});
+
+Deno.test("a forged cursor is refused", async () => {
+  await using t = await setup();
+  for (const cursor of ["", "x", "+", "a/b/c", ":all/1/key_\n"]) {
+    await assert.rejects(
+      t.store.list(OWNER, { ...PAGE, start: { at: "after", cursor } }),
+      { name: "BadCursor" },
+    );
+  }
+});
+
+Deno.test("promise 8: every acknowledged change survives kill -9", async () => {
+  await using t = await setup();
+  const ids: string[] = [];
+  for (let n = 0; n < 30; n++) ids.push((await create(t.store)).key.id);
+  for (const id of ids.slice(0, 10)) done(await t.store.disable(at(id)));
+  for (const id of ids.slice(10, 20)) done(await t.store.delete(at(id)));
+  await t.server.kill();
+  await t.server.restart();
+  const redis = await t.server.connect();
+  const writer = await t.server.connect();
+  const store = createKeyStore({ redis, writer, randomBytes });
+  for (const [n, id] of ids.entries()) {
+    const state = (await store.get(OWNER, id))?.state ?? "deleted";
+    assert.equal(state, n < 10 ? "disabled" : n < 20 ? "deleted" : "enabled");
+  }
+  assert.equal((await store.list(OWNER, PAGE)).total, 20);
+});

@@ -1,0 +1,84 @@
+import { z } from "zod";
+import { KEY_SCOPES, type KeyScope } from "@gateway/shared/keys/record";
+import { KEY_LIMITS } from "@gateway/shared/limits";
+
+/**
+ * What an owner may choose about a key. The same rules hold for the console's
+ * forms and for the command line; everything else of a key is made by the
+ * system. Strict: an unknown member such as `ownerId` is an error (ASVS 15.3.3).
+ */
+
+/** Numbers stay exact in Lua and readable in a table. */
+const REQUESTS_MAX = 1_000_000;
+const TOKENS_MAX = 1_000_000_000_000;
+const MODELS_MAX = 100;
+const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
+
+/** Controls, line separators and the marks that reverse the reading direction of what follows. */
+const FORBIDDEN =
+  /[\p{Cc}\p{Cs}\u2028\u2029\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u;
+/** Something one can see, not only blanks and joiners. */
+const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;
+
+const description = z.string()
+  .transform((text) => text.normalize("NFC").trim())
+  .refine((text) => VISIBLE.test(text), "Say what the key is for")
+  .refine(
+    (text) => [...text].length <= KEY_LIMITS.descriptionCharsMax,
+    `At most ${KEY_LIMITS.descriptionCharsMax} characters`,
+  )
+  .refine(
+    (text) => !FORBIDDEN.test(text),
+    "Line breaks, control characters and text direction marks are not allowed",
+  );
+
+const limit = (max: number) =>
+  z.int("A whole number; 0 means no limit").min(
+    0,
+    "0 means no limit; less is not possible",
+  )
+    .max(max, `At most ${max.toLocaleString("en")}`);
+
+const scopes = z.array(
+  z.enum(KEY_SCOPES, `Scopes are ${KEY_SCOPES.join(", ")}`),
+)
+  .min(1, "Choose at least one")
+  .transform((chosen): KeyScope[] =>
+    KEY_SCOPES.filter((scope) => chosen.includes(scope))
+  );
+
+const models = z.array(
+  z.string().regex(
+    MODEL_ID,
+    "Model ids are letters, digits and . _ : / @ + -, at most 200 characters",
+  ),
+)
+  .max(MODELS_MAX, `At most ${MODELS_MAX} models`)
+  .transform((ids) => [...new Set(ids)]);
+
+/** Limits of a key or an owner, 0 for none. */
+export const limitsSchema = z.strictObject({
+  requestsPerMinute: limit(REQUESTS_MAX),
+  tokensPerMinute: limit(TOKENS_MAX),
+  tokensPerDay: limit(TOKENS_MAX),
+  concurrency: limit(REQUESTS_MAX),
+});
+
+/** Everything an owner chooses, complete. */
+export const settingsSchema = z.strictObject({
+  description,
+  scopes,
+  models,
+  limits: limitsSchema,
+  /** Milliseconds since 1970, whole. That it lies ahead is checked where the time is known. */
+  expiresAtMs: z.int().positive().nullable(),
+});
+
+export type KeySettings = z.infer<typeof settingsSchema>;
+
+/** One line per mistake, such as `limits.concurrency: At most 1,000,000`. */
+export function describeIssues(error: z.ZodError): string[] {
+  return error.issues.map(({ path, message }) =>
+    path.length === 0 ? message : `${path.join(".")}: ${message}`
+  );
+}

@@ -1,0 +1,97 @@
+import { mintOwnerId } from "@gateway/shared/keys/key";
+import type { RandomBytes } from "@gateway/shared/ids";
+import type { WallNow } from "@gateway/shared/clock";
+import { confirmDurable } from "../store/durability.ts";
+import {
+  accountKey,
+  firstOwnerKey,
+  mailKey,
+  ownersKey,
+} from "../store/names.ts";
+import type { RedisCommands } from "../store/redis.ts";
+import { asText, asTextOrNull, asTexts } from "../store/reply.ts";
+import { emailDigest } from "./email.ts";
+
+/** Who owns keys. An owner exists from the first key or invitation on; signing in needs a password besides. */
+export interface OwnerDirectory {
+  /** The owner of an address (as `parseEmail` gives it), or null. */
+  find(email: string): Promise<string | null>;
+  /** The owner of an address, made if there is none. */
+  ensure(email: string): Promise<string>;
+  /**
+   * The owner of what was made before anybody signed up. Whoever uses the set-up
+   * link becomes this owner, and so finds those keys in the console.
+   */
+  first(): Promise<string>;
+  /** The address of an owner; empty for the first one before set-up, null for an unknown id. */
+  emailOf(ownerId: string): Promise<string | null>;
+  /** Gives the owner without an address its address. False when the address belongs to somebody. */
+  claim(ownerId: string, email: string): Promise<boolean>;
+  /** Owners by age, at most `count`, from `offset` on. */
+  list(offset: number, count: number): Promise<string[]>;
+}
+
+export interface OwnerDirectoryDeps {
+  redis: RedisCommands;
+  writer: RedisCommands;
+  randomBytes: RandomBytes;
+  now: WallNow;
+}
+
+/** The directory on Redis, see `store/names.ts` for its layout. */
+export function createOwnerDirectory(deps: OwnerDirectoryDeps): OwnerDirectory {
+  const { redis, writer } = deps;
+  const find = async (email: string) =>
+    asTextOrNull(await redis.send(["GET", mailKey(emailDigest(email))]));
+  return {
+    find,
+    ensure: async (email) =>
+      await find(email) ??
+        await makeOwner(deps, mailKey(emailDigest(email)), email),
+    first: async () =>
+      asTextOrNull(await redis.send(["GET", firstOwnerKey])) ??
+        await makeOwner(deps, firstOwnerKey, ""),
+    emailOf: async (ownerId) =>
+      asTextOrNull(await redis.send(["HGET", accountKey(ownerId), "email"])),
+    claim: async (ownerId, email) => {
+      const pointer = mailKey(emailDigest(email));
+      const set = await writer.send(["SET", pointer, ownerId, "NX"]);
+      const isOurs = set !== null ||
+        asText(await writer.send(["GET", pointer])) === ownerId;
+      if (!isOurs) return false;
+      await writer.send(["HSET", accountKey(ownerId), "email", email]);
+      await confirmDurable(writer);
+      return true;
+    },
+    list: async (offset, count) =>
+      asTexts(
+        await redis.send(
+          ["ZRANGE", ownersKey, String(offset), String(offset + count - 1)],
+        ),
+      ),
+  };
+}
+
+/**
+ * The pointer that names the owner is written last and only once: of two that
+ * make the same owner at the same time one wins, and a crash before it leaves an
+ * account nobody can reach.
+ */
+async function makeOwner(
+  { writer, randomBytes, now }: OwnerDirectoryDeps,
+  pointer: string,
+  email: string,
+): Promise<string> {
+  const ownerId = mintOwnerId(randomBytes);
+  const nowMs = String(now());
+  const account = accountKey(ownerId);
+  await writer.send(["HSET", account, "email", email, "created_at", nowMs]);
+  const set = await writer.send(["SET", pointer, ownerId, "NX"]);
+  if (set === null) {
+    await writer.send(["DEL", account]);
+    return asText(await writer.send(["GET", pointer]));
+  }
+  await writer.send(["ZADD", ownersKey, nowMs, ownerId]);
+  await confirmDurable(writer);
+  return ownerId;
+}

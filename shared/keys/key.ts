@@ -1,0 +1,137 @@
+import { hash } from "node:crypto";
+import type { RandomBytes } from "../ids.ts";
+
+/**
+ * The form of an API key: `sk-Cg`, 40 random base62 characters, 6 base62
+ * characters of CRC32 over everything before. 51 characters, 238 random bits.
+ *
+ * The checksum is no secret. It turns typos, cut-off copies and keys of other
+ * vendors away without any I/O; who may pass is decided by the hash alone.
+ */
+
+/** Length of a full key value in characters (all ASCII, so also in bytes). */
+export const KEY_LENGTH = 51;
+
+const PREFIX = "sk-Cg";
+const RANDOM_CHARS = 40;
+const CHECKSUM_CHARS = 6;
+const CHECKED_CHARS = PREFIX.length + RANDOM_CHARS;
+const HINT_TAIL_CHARS = 4;
+const ID_CHARS = 20;
+
+const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/** Bytes from here on would favour the first characters (256 is no multiple of 62). */
+const FAIR_BYTES = 248;
+
+/** `length` random base62 characters, each with the same probability. */
+export function randomBase62(length: number, randomBytes: RandomBytes): string {
+  let text = "";
+  while (text.length < length) {
+    for (const byte of randomBytes(length - text.length)) {
+      if (byte < FAIR_BYTES) text += BASE62.charAt(byte % BASE62.length);
+    }
+  }
+  return text;
+}
+
+/** A new full key value. It is shown once and never stored; keep {@link hashKeyValue} of it. */
+export function mintKey(randomBytes: RandomBytes): string {
+  const checked = PREFIX + randomBase62(RANDOM_CHARS, randomBytes);
+  return checked + encodeChecksum(crc32(checked));
+}
+
+/**
+ * Whether `value` has the form of a key, checksum included. Runs on every
+ * request before anything else: no I/O, no allocation, under a microsecond.
+ */
+export function isWellFormedKey(value: string): boolean {
+  if (value.length !== KEY_LENGTH || !value.startsWith(PREFIX)) return false;
+  let crc = CRC_START;
+  for (let at = 0; at < CHECKED_CHARS; at++) {
+    const code = value.charCodeAt(at);
+    if (at >= PREFIX.length && digitOf(code) < 0) return false;
+    crc = crcStep(crc, code);
+  }
+  let stated = 0;
+  for (let at = CHECKED_CHARS; at < KEY_LENGTH; at++) {
+    const digit = digitOf(value.charCodeAt(at));
+    if (digit < 0) return false;
+    stated = stated * BASE62.length + digit;
+  }
+  return stated === crcEnd(crc);
+}
+
+/**
+ * SHA-256 of a full key value as 43 base64url characters: what is stored and
+ * looked up. A fast hash is enough for 238 random bits (ASVS 5.0, 6.5.2).
+ */
+export function hashKeyValue(value: string): string {
+  return hash("sha256", value, "base64url");
+}
+
+/** What may be shown of a key later: `sk-Cg…x4Zq`. */
+export function keyHint(value: string): string {
+  return `${PREFIX}…${value.slice(-HINT_TAIL_CHARS)}`;
+}
+
+/** `key_` and 20 base62 characters. */
+export const mintKeyId = (randomBytes: RandomBytes): string =>
+  `key_${randomBase62(ID_CHARS, randomBytes)}`;
+
+/** `own_` and 20 base62 characters. */
+export const mintOwnerId = (randomBytes: RandomBytes): string =>
+  `own_${randomBase62(ID_CHARS, randomBytes)}`;
+
+const KEY_ID = /^key_[0-9A-Za-z]{20}$/;
+const OWNER_ID = /^own_[0-9A-Za-z]{20}$/;
+
+/** Whether `text` has the form of a key id, so that it may become part of a Redis key name. */
+export const isKeyId = (text: string): boolean => KEY_ID.test(text);
+
+/** Whether `text` has the form of an owner id. */
+export const isOwnerId = (text: string): boolean => OWNER_ID.test(text);
+
+/** Value of each ASCII character as a base62 digit; -1 for the others. */
+const DIGITS = Int8Array.from(
+  { length: 128 },
+  (_, code) => BASE62.indexOf(String.fromCharCode(code)),
+);
+
+function digitOf(charCode: number): number {
+  return DIGITS[charCode] ?? -1;
+}
+
+/** CRC-32 as in gzip (reflected polynomial 0xEDB88320), one step per byte. */
+const CRC_START = 0xffffffff;
+const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte;
+  for (let bit = 0; bit < 8; bit++) {
+    crc = crc & 1 ? 0xedb88320 ^ (crc >>> 1) : crc >>> 1;
+  }
+  return crc;
+});
+
+function crcStep(crc: number, byte: number): number {
+  return (CRC_TABLE[(crc ^ byte) & 0xff] ?? 0) ^ (crc >>> 8);
+}
+
+function crcEnd(crc: number): number {
+  return (crc ^ 0xffffffff) >>> 0;
+}
+
+function crc32(ascii: string): number {
+  let crc = CRC_START;
+  for (let at = 0; at < ascii.length; at++) {
+    crc = crcStep(crc, ascii.charCodeAt(at));
+  }
+  return crcEnd(crc);
+}
+
+function encodeChecksum(crc: number): string {
+  let text = "";
+  for (let rest = crc; text.length < CHECKSUM_CHARS;) {
+    text = BASE62.charAt(rest % BASE62.length) + text;
+    rest = Math.floor(rest / BASE62.length);
+  }
+  return text;
+}

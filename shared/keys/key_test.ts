@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { crc32 } from "node:zlib";
+import { randomBytes } from "../ids.ts";
+import {
+  hashKeyValue,
+  isKeyId,
+  isOwnerId,
+  isWellFormedKey,
+  KEY_LENGTH,
+  keyHint,
+  mintKey,
+  mintKeyId,
+  mintOwnerId,
+  randomBase62,
+} from "./key.ts";
+
+const ALPHABET =
+  "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const FORM = /^sk-Cg[0-9A-Za-z]{46}$/;
+
+/** The same keys in every run: a xorshift generator, seed per test. */
+function seeded(seed: number) {
+  let state = seed;
+  return (length: number) =>
+    Uint8Array.from({ length }, () => {
+      state ^= state << 13;
+      state ^= state >>> 17;
+      state ^= state << 5;
+      return state & 0xff;
+    });
+}
+
+Deno.test("mintKey() gives 51 characters that isWellFormedKey() accepts", () => {
+  const seen = new Set<string>();
+  for (let round = 0; round < 5_000; round++) {
+    const key = mintKey(randomBytes);
+    assert.equal(key.length, KEY_LENGTH);
+    assert.match(key, FORM);
+    assert.ok(isWellFormedKey(key), key);
+    seen.add(key);
+  }
+  assert.equal(seen.size, 5_000);
+});
+
+Deno.test("the last six characters are the CRC32 of the rest, most significant first", () => {
+  const key = mintKey(seeded(7));
+  let stated = 0;
+  for (const char of key.slice(45)) {
+    stated = stated * 62 + ALPHABET.indexOf(char);
+  }
+  assert.equal(stated, crc32(key.slice(0, 45)));
+});
+
+Deno.test("randomBase62() drops bytes that would favour some characters", () => {
+  const rounds = [
+    Uint8Array.of(255, 248, 0, 61),
+    Uint8Array.of(62, 247),
+  ];
+  const text = randomBase62(4, () => rounds.shift() ?? assert.fail());
+  assert.equal(text, "0z0z");
+});
+
+Deno.test("randomBase62() uses every character about equally often", () => {
+  const text = randomBase62(62_000, randomBytes);
+  for (const char of ALPHABET) {
+    const count = text.split(char).length - 1;
+    assert.ok(count > 800 && count < 1_200, `${char}: ${count}`);
+  }
+});
+
+Deno.test("isWellFormedKey() refuses every single wrong character", () => {
+  const key = mintKey(seeded(11));
+  for (let at = 0; at < key.length; at++) {
+    for (const char of ALPHABET + "-_é\0 ") {
+      if (char === key[at]) continue;
+      const wrong = key.slice(0, at) + char + key.slice(at + 1);
+      assert.equal(isWellFormedKey(wrong), false, `${at}: ${wrong}`);
+    }
+  }
+});
+
+Deno.test("isWellFormedKey() refuses every swap of neighbours", () => {
+  const random = seeded(13);
+  for (let round = 0; round < 500; round++) {
+    const key = mintKey(random);
+    for (let at = 0; at + 1 < key.length; at++) {
+      if (key[at] === key[at + 1]) continue;
+      const swapped = key.slice(0, at) + key[at + 1] + key[at] +
+        key.slice(at + 2);
+      assert.equal(isWellFormedKey(swapped), false, swapped);
+    }
+  }
+});
+
+Deno.test("isWellFormedKey() refuses random text of the right shape", () => {
+  const random = seeded(17);
+  for (let round = 0; round < 20_000; round++) {
+    const text = `sk-Cg${randomBase62(46, random)}`;
+    assert.equal(isWellFormedKey(text), false, text);
+  }
+});
+
+Deno.test("isWellFormedKey() refuses other shapes", async (t) => {
+  const key = mintKey(seeded(19));
+  const cases: [name: string, value: string][] = [
+    ["empty", ""],
+    ["one character short", key.slice(0, -1)],
+    ["one character long", key + "0"],
+    ["blank before", " " + key],
+    ["line end after", key + "\n"],
+    ["line end instead of the last character", key.slice(0, -1) + "\n"],
+    ["other case of the prefix", key.replace("sk-Cg", "sk-CG")],
+    ["prefix of another vendor", key.replace("sk-Cg", "sk-ab")],
+    ["full-width letter", key.slice(0, 10) + "Ａ" + key.slice(11)],
+    ["very long", key.repeat(1_000)],
+    ["checksum above 32 bits", key.slice(0, 45) + "zzzzzz"],
+  ];
+  for (const [name, value] of cases) {
+    await t.step(
+      name,
+      () => assert.equal(isWellFormedKey(value), false),
+    );
+  }
+});
+
+Deno.test("hashKeyValue() is SHA-256 in base64url", () => {
+  const key = mintKey(seeded(23));
+  const expected = createHash("sha256").update(key).digest("base64url");
+  assert.equal(hashKeyValue(key), expected);
+  assert.equal(hashKeyValue(key).length, 43);
+});
+
+Deno.test("keyHint() shows the prefix and the last four characters", () => {
+  const key = mintKey(seeded(29));
+  assert.equal(keyHint(key), `sk-Cg…${key.slice(-4)}`);
+});
+
+Deno.test("ids have their own shape, and only that is taken for one", () => {
+  const keyId = mintKeyId(randomBytes);
+  const ownerId = mintOwnerId(randomBytes);
+  assert.match(keyId, /^key_[0-9A-Za-z]{20}$/);
+  assert.match(ownerId, /^own_[0-9A-Za-z]{20}$/);
+  assert.ok(isKeyId(keyId) && isOwnerId(ownerId));
+  for (
+    const text of ["", ownerId, keyId + "0", keyId + "\n", "key_{own_x}*?"]
+  ) {
+    assert.equal(isKeyId(text), false, JSON.stringify(text));
+  }
+  assert.equal(isOwnerId(keyId), false);
+});
