@@ -34,7 +34,7 @@ export interface AnswerOptions {
   /** The client's socket took everything up to this frame: the worker may send more. */
   onDelivered: (sequence: number) => void;
   /** The client left or takes nothing. */
-  onAbandoned: (reason: "client_left" | "client_slow") => void;
+  onAbandoned: (reason: "client_gone" | "slow_client") => void;
 }
 
 const encoder = new TextEncoder();
@@ -105,7 +105,7 @@ export class StreamAnswer implements AnswerSink {
     ) {
       this.#isOver = true;
       this.#controller.error(new Error("The client takes no data"));
-      this.#options.onAbandoned("client_slow");
+      this.#options.onAbandoned("slow_client");
     } else if (nowMs - this.#lastSentAtMs >= SSE_LIMITS.keepAliveMs) {
       this.#enqueue(KEEP_ALIVE, 0);
     }
@@ -157,7 +157,7 @@ export class StreamAnswer implements AnswerSink {
   #onCancel(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#options.onAbandoned("client_left");
+    this.#options.onAbandoned("client_gone");
   }
 }
 

@@ -1,0 +1,170 @@
+/** The routes of the public door, and what happens before and after each. */
+import { type Context, Hono, type MiddlewareHandler } from "hono";
+import type { MonotonicNow } from "@gateway/shared/clock";
+import { newRequestId } from "@gateway/shared/ids";
+import type { Log } from "@gateway/shared/log";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import { ApiError } from "@gateway/shared/openai/error";
+import { authenticate } from "./authenticate.ts";
+import { chatCompletions } from "./chat_completions.ts";
+import type { ChatDispatcher } from "./chat_dispatcher.ts";
+import type { EdgeEnv } from "./edge_env.ts";
+import type { Gate } from "./gate.ts";
+import { getModel, listModels } from "./models.ts";
+import { logAnswer, logRun } from "./request_log.ts";
+import {
+  errorResponse,
+  internalError,
+  jsonResponse,
+  publicRequestId,
+  REQUEST_ID_HEADER,
+} from "./responses.ts";
+import type { RunningRequests } from "./running_requests.ts";
+
+export interface AppDependencies {
+  catalog: Catalog;
+  gate: Gate;
+  dispatcher: Pick<ChatDispatcher, "start">;
+  running: RunningRequests;
+  now: MonotonicNow;
+  log: Log;
+  bodyBytesMax: number;
+}
+
+const CHAT = "/v1/chat/completions";
+const MODELS = "/v1/models";
+const MODEL = "/v1/models/:id{.+}";
+
+/** What each known path answers to. `OPTIONS` needs no key: it tells nothing else. */
+const METHODS: Record<string, string> = {
+  [CHAT]: "POST, OPTIONS",
+  [MODELS]: "GET, HEAD, OPTIONS",
+  [MODEL]: "GET, HEAD, OPTIONS",
+};
+
+export function createApp(d: AppDependencies): Hono<EdgeEnv> {
+  const app = new Hono<EdgeEnv>({ strict: false });
+
+  app.use(nameRequest(d));
+  for (const [path, methods] of Object.entries(METHODS)) {
+    app.options(path, (c) => allowed(c, methods));
+  }
+  app.use("/v1/*", authenticateFirst(d));
+
+  app.post(CHAT, (c) => completeChat(c, d));
+  app.get(MODELS, async (c) => {
+    const models = await d.gate.check(c.var.principal, "models");
+    return jsonResponse(listModels(d.catalog, models), c.var.requestId);
+  });
+  app.get(MODEL, async (c) => {
+    const models = await d.gate.check(c.var.principal, "models");
+    const model = getModel(d.catalog, models, c.req.param("id"));
+    return jsonResponse(model, c.var.requestId);
+  });
+
+  for (const [path, methods] of Object.entries(METHODS)) {
+    app.all(path, async (c) => {
+      await d.gate.check(c.var.principal, null);
+      return methodNotAllowed(c, methods);
+    });
+  }
+  app.all("/v1/*", async (c) => {
+    await d.gate.check(c.var.principal, null);
+    return notFound(c);
+  });
+  app.notFound(notFound);
+  app.onError((error, c) => answerError(error, c, d.log));
+  return app;
+}
+
+/** Gives the request its id and, unless it runs on, its log line. */
+function nameRequest(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
+  return async (c, next) => {
+    const startedAtMs = d.now();
+    c.set("requestId", newRequestId());
+    await next();
+    if (c.var.hasRun !== true) logAnswer(d.log, c, d.now() - startedAtMs);
+  };
+}
+
+/** Nobody learns anything of `/v1`, not even what exists there, without a key. */
+function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
+  return async (c, next) => {
+    const header = c.req.raw.headers.get("authorization");
+    c.set(
+      "principal",
+      await authenticate(header, (hash) => d.gate.findPrincipal(hash)),
+    );
+    await next();
+  };
+}
+
+function completeChat(
+  c: Context<EdgeEnv>,
+  d: AppDependencies,
+): Promise<Response> {
+  const { requestId, principal } = c.var;
+  const startedAtMs = d.now();
+  return chatCompletions({
+    requestId,
+    principal,
+    httpRequest: c.req.raw,
+    onStarted: () => c.set("hasRun", true),
+    onEnded: (request, outcome) =>
+      logRun(d.log, {
+        requestId,
+        principal,
+        request,
+        outcome,
+        durationMs: d.now() - startedAtMs,
+      }),
+  }, d);
+}
+
+function allowed(c: Context<EdgeEnv>, methods: string): Response {
+  return new Response(null, {
+    status: 204,
+    headers: {
+      allow: methods,
+      [REQUEST_ID_HEADER]: publicRequestId(c.var.requestId),
+    },
+  });
+}
+
+function methodNotAllowed(c: Context<EdgeEnv>, methods: string): Response {
+  const { method } = c.req;
+  const response = errorResponse(
+    new ApiError(
+      "method_not_allowed",
+      `Not allowed to ${method} on ${shownPath(c)}. Allowed: ${methods}.`,
+    ),
+    c.var.requestId,
+  );
+  response.headers.set("allow", methods);
+  return response;
+}
+
+function notFound(c: Context<EdgeEnv>): Response {
+  return errorResponse(
+    new ApiError("not_found", `Invalid URL (${c.req.method} ${shownPath(c)})`),
+    c.var.requestId,
+  );
+}
+
+const SHOWN_PATH_CHARS_MAX = 200;
+
+/** The path as it may be repeated to the caller: bounded, and without the query, which may hold secrets. */
+function shownPath(c: Context<EdgeEnv>): string {
+  return c.req.path.slice(0, SHOWN_PATH_CHARS_MAX);
+}
+
+function answerError(
+  error: unknown,
+  c: Context<EdgeEnv>,
+  log: Log,
+): Response {
+  const { requestId } = c.var;
+  if (error instanceof ApiError) return errorResponse(error, requestId);
+  log.error("request_fault", { requestId, error });
+  return errorResponse(internalError(error), requestId);
+}

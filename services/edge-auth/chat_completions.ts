@@ -1,0 +1,132 @@
+/**
+ * `POST /v1/chat/completions`: checks the request, has it admitted, runs it, and
+ * settles what it cost, however it ended.
+ */
+import type { MonotonicNow } from "@gateway/shared/clock";
+import type { Principal } from "@gateway/shared/keys/record";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import { parseChatRequest } from "@gateway/shared/openai/request";
+import { type AnswerOptions, StreamAnswer, WholeAnswer } from "./answer.ts";
+import type { ChatDispatcher } from "./chat_dispatcher.ts";
+import type { ChatRun, RunOutcome } from "./chat_run.ts";
+import type { Gate, Ticket } from "./gate.ts";
+import { decodeJson } from "./json_guard.ts";
+import { readBody } from "./read_body.ts";
+import { eventStreamHeaders, jsonHeaders } from "./responses.ts";
+import type { RunningRequests } from "./running_requests.ts";
+
+export interface ChatCompletionsDependencies {
+  catalog: Catalog;
+  gate: Gate;
+  dispatcher: Pick<ChatDispatcher, "start">;
+  running: RunningRequests;
+  now: MonotonicNow;
+  bodyBytesMax: number;
+}
+
+/** A request on its way through the handler. */
+export interface ChatCall {
+  requestId: string;
+  principal: Principal;
+  /** As it arrived, with its body unread. */
+  httpRequest: Request;
+  /** The request was admitted and runs: its end will be told. */
+  onStarted: () => void;
+  /** Told once how a run that began has ended. */
+  onEnded: (request: ChatRequest, outcome: RunOutcome) => void;
+}
+
+/**
+ * Answers one call. Rejects with an `ApiError` as long as nothing was sent; the
+ * returned response is sent in any case.
+ */
+export async function chatCompletions(
+  call: ChatCall,
+  dependencies: ChatCompletionsDependencies,
+): Promise<Response> {
+  const request = await readRequest(call, dependencies);
+  const ticket = await dependencies.gate.admitChat(
+    call.principal,
+    request,
+    call.requestId,
+  );
+  return runAdmitted(call, request, ticket, dependencies);
+}
+
+/** Reads and checks the request. A caller without a right to be here hears that first. */
+async function readRequest(
+  { httpRequest, principal }: ChatCall,
+  { catalog, gate, bodyBytesMax, now }: ChatCompletionsDependencies,
+): Promise<ChatRequest> {
+  try {
+    const body = await readBody(httpRequest, { bytesMax: bodyBytesMax, now });
+    return parseChatRequest(decodeJson(body), catalog);
+  } catch (error) {
+    if (error instanceof ApiError) await gate.check(principal, "chat");
+    throw error;
+  }
+}
+
+function runAdmitted(
+  call: ChatCall,
+  request: ChatRequest,
+  ticket: Ticket,
+  { dispatcher, running, now }: ChatCompletionsDependencies,
+): Promise<Response> {
+  const { requestId, principal, httpRequest } = call;
+  let run: ChatRun | undefined;
+  const headers = request.stream
+    ? eventStreamHeaders(requestId)
+    : jsonHeaders(requestId);
+  ticket.setHeaders(headers);
+  const options: AnswerOptions = {
+    headers,
+    now,
+    onDelivered: (sequence) => run?.delivered(sequence),
+    onAbandoned: (reason) => run?.cancel(reason),
+  };
+  const answer = request.stream
+    ? new StreamAnswer(options)
+    : new WholeAnswer(options);
+  running.add(principal, requestId);
+  call.onStarted();
+  const started = dispatcher.start(
+    {
+      requestId,
+      request,
+      ...traceOf(httpRequest),
+    },
+    answer,
+    (outcome) => {
+      running.remove(principal, requestId);
+      ticket.settle({
+        usage: outcome.usage,
+        completionTokens: outcome.completionTokens,
+        isError: outcome.kind !== "complete",
+        hasRun: outcome.dispatchMs !== null,
+      });
+      call.onEnded(request, outcome);
+    },
+  );
+  run = started;
+  cancelWhenClientLeaves(httpRequest.signal, started);
+  return answer.response;
+}
+
+/** Works in every state: queued, before the first token, streaming, not streaming. */
+function cancelWhenClientLeaves(signal: AbortSignal, run: ChatRun): void {
+  if (signal.aborted) run.cancel("client_gone");
+  else signal.addEventListener("abort", () => run.cancel("client_gone"));
+}
+
+/** W3C Trace Context: version, trace id, parent id, flags. */
+const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+function traceOf(request: Request): { traceparent?: string } {
+  const traceparent = request.headers.get("traceparent");
+  return traceparent !== null && TRACEPARENT.test(traceparent)
+    ? { traceparent }
+    : {};
+}

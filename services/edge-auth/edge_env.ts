@@ -1,0 +1,19 @@
+/** What the middlewares know of a request, in Hono's terms. */
+import type { Principal } from "@gateway/shared/keys/record";
+
+export interface EdgeVariables {
+  /** 32 hex characters; callers see it behind `req_`. */
+  requestId: string;
+  /** Set once the caller is known. */
+  principal: Principal;
+  /** A chat request that was admitted is logged when its run is over. */
+  hasRun: true | undefined;
+}
+
+export interface EdgeEnv {
+  Variables: EdgeVariables;
+  Bindings: {
+    /** Address of the peer, the proxy's when there is one. */
+    remoteAddress: string;
+  };
+}

@@ -1,0 +1,49 @@
+/**
+ * What the routes need from admission: may this principal do that now, and what
+ * did it cost in the end. An interface, so that routes can be tested without Redis.
+ */
+import type { KeyScope, Principal } from "@gateway/shared/keys/record";
+import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+
+/** What is settled when a request is over. */
+export interface Settlement {
+  /** What the backend counted; null when it did not get that far. */
+  usage: Usage | null;
+  /** Completion tokens known to have been produced. */
+  completionTokens: number;
+  /** The request did not end with a complete answer. */
+  isError: boolean;
+  /** A worker ran it: a prompt that no backend saw costs nothing. */
+  hasRun: boolean;
+}
+
+/** An admitted request. Must be settled exactly once, whatever becomes of it. */
+export interface Ticket {
+  /** Sets the `x-ratelimit-*` and `RateLimit` headers. */
+  setHeaders(headers: Headers): void;
+  /** Gives back what was reserved too much. Does not wait and does not throw. */
+  settle(settlement: Settlement): void;
+}
+
+export interface Gate {
+  /** Finds the principal of a key by the hash of its value, or null. */
+  findPrincipal(hash: string): Promise<Principal | null>;
+  /**
+   * Whether the key is enabled, alive and has this right. Consumes nothing.
+   * Throws `unauthorized`, `key_disabled`, `forbidden` or `service_unavailable`.
+   * Returns the models the key may use; empty: all.
+   */
+  check(
+    principal: Principal,
+    scope: KeyScope | null,
+  ): Promise<readonly string[]>;
+  /**
+   * Admits a chat request or throws the `ApiError` of its refusal.
+   * `tokens` of the limits are reserved until the ticket is settled.
+   */
+  admitChat(
+    principal: Principal,
+    request: ChatRequest,
+    requestId: string,
+  ): Promise<Ticket>;
+}

@@ -1,0 +1,65 @@
+/**
+ * One line per request, whatever became of it, with the id the caller saw. Never
+ * a key, a prompt or an answer.
+ */
+import type { Context } from "hono";
+import type { Principal } from "@gateway/shared/keys/record";
+import type { Log } from "@gateway/shared/log";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { RunOutcome } from "./chat_run.ts";
+import type { EdgeEnv } from "./edge_env.ts";
+import { publicRequestId } from "./responses.ts";
+
+/** A chat request that ran. */
+export interface LoggedRun {
+  requestId: string;
+  principal: Principal;
+  request: ChatRequest;
+  outcome: RunOutcome;
+  durationMs: number;
+}
+
+/** Logs a request that was answered at once: models, refusals, errors. */
+export function logAnswer(
+  log: Log,
+  c: Context<EdgeEnv>,
+  durationMs: number,
+): void {
+  log.info("request", {
+    requestId: publicRequestId(c.var.requestId),
+    keyId: c.var.principal?.keyId,
+    method: c.req.method,
+    path: c.req.path,
+    status: c.res.status,
+    durationMs: round(durationMs),
+  });
+}
+
+/** Logs a chat request that was admitted, at the end of its run. */
+export function logRun(log: Log, run: LoggedRun): void {
+  const { outcome, request } = run;
+  log.info("chat", {
+    requestId: publicRequestId(run.requestId),
+    keyId: run.principal.keyId,
+    model: request.model,
+    stream: request.stream,
+    outcome: outcome.kind,
+    errorCode: outcome.error?.code,
+    workerId: outcome.workerId,
+    offers: outcome.offers,
+    promptTokens: outcome.usage?.prompt_tokens,
+    completionTokens: outcome.completionTokens,
+    dispatchMs: outcome.dispatchMs === null
+      ? undefined
+      : round(outcome.dispatchMs),
+    firstByteMs: outcome.firstByteMs === null
+      ? undefined
+      : round(outcome.firstByteMs),
+    durationMs: round(run.durationMs),
+  });
+}
+
+/** Tenths of a millisecond are all that matters. */
+function round(ms: number): number {
+  return Math.round(ms * 10) / 10;
+}
