@@ -58,6 +58,8 @@ export class RunningJob implements JobOutput {
   /** Once nobody follows the stream, its frames would go nowhere. */
   #isCancelled = false;
   #tokens = 0;
+  /** Any frame tells the edge that the job was taken. */
+  #hasSpoken = false;
 
   constructor(
     options: RunningJobOptions,

@@ -5,8 +5,10 @@
  * still an honest HTTP error.
  */
 import type { MonotonicNow } from "@gateway/shared/clock";
-import { LineAssembler, sseFrame } from "@gateway/shared/bus/line_assembler";
-import { SSE_LIMITS } from "@gateway/shared/limits";
+import { ByteSlab } from "@gateway/shared/bus/byte_slab";
+import { LineAssembler } from "@gateway/shared/bus/line_assembler";
+import { sseFrame } from "@gateway/shared/bus/sse_frame";
+import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { errorEvent } from "./responses.ts";
 
@@ -33,6 +35,8 @@ export interface AnswerOptions {
   now: MonotonicNow;
   /** The client's socket took everything up to this frame: the worker may send more. */
   onDelivered: (sequence: number) => void;
+  /** A chunk is longer than any chunk may be: the answer cannot go on. */
+  onOverlongLine: () => void;
   /** The client left or takes nothing. */
   onAbandoned: (reason: "client_gone" | "slow_client") => void;
 }
@@ -48,7 +52,8 @@ export class StreamAnswer implements AnswerSink {
   readonly response: Promise<Response>;
   readonly #options: AnswerOptions;
   readonly #settle: PromiseWithResolvers<Response>;
-  #lines = new LineAssembler();
+  readonly #slab = new ByteSlab();
+  #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
   #controller: ReadableStreamDefaultController<Uint8Array> | null = null;
   /** The last frame in the response's queue, or 0 when the socket took all. */
   #queuedSequence = 0;
@@ -71,9 +76,10 @@ export class StreamAnswer implements AnswerSink {
   onPayload(payload: Uint8Array, sequence: number): void {
     if (this.#isOver) return;
     const lines = this.#lines.push(payload);
+    if (lines === null) this.#options.onOverlongLine();
     // The rest of a cut line is needed before it can go out: as good as taken.
-    if (lines === null) this.#options.onDelivered(sequence);
-    else this.#enqueue(sseFrame(lines), sequence);
+    else if (lines.length === 0) this.#options.onDelivered(sequence);
+    else this.#enqueue(sseFrame(lines, this.#slab), sequence);
   }
 
   onEnd(): void {
@@ -94,7 +100,7 @@ export class StreamAnswer implements AnswerSink {
   }
 
   onRestart(): void {
-    this.#lines = new LineAssembler();
+    this.#lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
   }
 
   onTick(nowMs: number): void {

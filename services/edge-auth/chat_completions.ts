@@ -85,6 +85,7 @@ function runAdmitted(
     headers,
     now,
     onDelivered: (sequence) => run?.delivered(sequence),
+    onOverlongLine: () => run?.cancel("violation", overlongLine()),
     onAbandoned: (reason) => run?.cancel(reason),
   };
   const answer = request.stream
@@ -129,4 +130,11 @@ function traceOf(request: Request): { traceparent?: string } {
   return traceparent !== null && TRACEPARENT.test(traceparent)
     ? { traceparent }
     : {};
+}
+
+function overlongLine(): ApiError {
+  return new ApiError(
+    "upstream_invalid",
+    "The model server answered with a chunk that is too long.",
+  );
 }
