@@ -7,6 +7,11 @@ import type { MonotonicNow, WallNow } from "@gateway/shared/clock";
 import type { Log } from "@gateway/shared/log";
 import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
 import { BodyAssembly, decodePiece } from "@gateway/shared/bus/body_piece";
+import type {
+  BusLink,
+  BusMessage,
+  BusSubscription,
+} from "@gateway/shared/bus/link";
 import { decodeControl } from "@gateway/shared/bus/control";
 import {
   encodeRejectFrame,
@@ -36,29 +41,11 @@ import { ApiError } from "@gateway/shared/openai/error";
 import type { Backend } from "./backends/backend.ts";
 import { RunningJob } from "./running_job.ts";
 
-/** A message as the bus delivers it. */
-export interface WorkerMessage {
-  subject: string;
-  data: Uint8Array;
-  reply: string | undefined;
-}
-
-/** A subscription that can be ended without losing what is on its way. */
-export interface WorkerSubscription {
-  drain(): Promise<void>;
-}
-
 /** What the worker needs of the bus. */
-export interface WorkerBus {
-  readonly isConnected: boolean;
-  publish(subject: string, payload: Uint8Array): void;
-  subscribe(
-    subject: string,
-    handler: (message: WorkerMessage) => void,
-    options?: { queue?: string },
-  ): WorkerSubscription;
-  flush(): Promise<void>;
-}
+export type WorkerBus = Pick<
+  BusLink,
+  "isConnected" | "publish" | "subscribe" | "flush"
+>;
 
 export interface ChatWorkerDependencies {
   bus: WorkerBus;
@@ -93,7 +80,7 @@ export class ChatWorker {
   readonly #jobs = new Map<string, RunningJob>();
   readonly #incoming = new Map<RunningJob, IncomingBody>();
   readonly #edgeHeardAtMs = new Map<string, number>();
-  readonly #subscriptions: WorkerSubscription[] = [];
+  readonly #subscriptions: BusSubscription[] = [];
   #inFlight = 0;
   #isDraining = false;
   /** Until a flush tells that the jobs which piled up while we slept are behind us. */
@@ -115,7 +102,7 @@ export class ChatWorker {
   /** Starts to take jobs. */
   start(): void {
     const { bus, workerId } = this.#d;
-    const onJob = (message: WorkerMessage) => this.#onJob(message);
+    const onJob = (message: BusMessage) => this.#onJob(message);
     this.#subscriptions.push(
       bus.subscribe(chatJobSubject(workerId), onJob),
       bus.subscribe(chatAnySubject, onJob, { queue: CHAT_QUEUE }),
@@ -180,7 +167,7 @@ export class ChatWorker {
     await this.#idleWithin(options.lastWordMs);
   }
 
-  #onJob(message: WorkerMessage): void {
+  #onJob(message: BusMessage): void {
     const reply = message.reply ?? "";
     const target = parseEdgeStreamSubject(reply);
     if (target === null) {
@@ -301,7 +288,7 @@ export class ChatWorker {
     void job.run(request, backend);
   }
 
-  #onControl(message: WorkerMessage): void {
+  #onControl(message: BusMessage): void {
     if (message.reply !== undefined && message.reply !== "") {
       this.#publish(message.reply, EMPTY); // A probe: yes, alive.
     }
@@ -315,7 +302,7 @@ export class ChatWorker {
     });
   }
 
-  #onPiece(message: WorkerMessage): void {
+  #onPiece(message: BusMessage): void {
     const piece = decodePiece(message.data);
     const job = this.#jobs.get(lastToken(message.subject));
     if (piece === null || job?.options.attempt !== piece.attempt) return;

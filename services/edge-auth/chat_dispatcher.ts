@@ -3,6 +3,7 @@
  * the job, routes what comes back, and lets time pass for all of them.
  */
 import { encodePiece, pieceCount } from "@gateway/shared/bus/body_piece";
+import type { BusLink } from "@gateway/shared/bus/link";
 import type { ControlSink } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
 import type { RejectPayload } from "@gateway/shared/bus/frame_payload";
@@ -34,18 +35,11 @@ import {
 } from "./chat_run.ts";
 import { ControlOutbox } from "./control_outbox.ts";
 import { WaitQueue } from "./wait_queue.ts";
-import { type ProbeBus, WorkerLiveness } from "./worker_liveness.ts";
+import { WorkerLiveness } from "./worker_liveness.ts";
 import type { WorkerTable } from "./worker_table.ts";
 
 /** What the dispatcher needs from the bus. */
-export interface DispatchBus extends ProbeBus {
-  /** Throws when the message cannot be sent now. */
-  publish(
-    subject: string,
-    payload: Uint8Array,
-    options?: { reply?: string },
-  ): void;
-}
+export type DispatchBus = Pick<BusLink, "isConnected" | "publish" | "request">;
 
 export interface ChatDispatcherDependencies {
   bus: DispatchBus;

@@ -3,24 +3,14 @@
  * answers at once that nobody listens. A frozen one is found by its silence.
  */
 import type { MonotonicNow } from "@gateway/shared/clock";
-import { NoRespondersError } from "@gateway/shared/bus/link";
+import { type BusLink, NoRespondersError } from "@gateway/shared/bus/link";
 import { CONTROL_PROBE } from "@gateway/shared/bus/control";
 import { decodeWorkerBeat } from "@gateway/shared/bus/beat";
 import { chatControlSubject, lastToken } from "@gateway/shared/bus/subjects";
 import type { WorkerTable } from "./worker_table.ts";
 
-/** What is needed of the bus here. */
-export interface ProbeBus {
-  readonly isConnected: boolean;
-  request(
-    subject: string,
-    payload: Uint8Array,
-    options: { timeoutMs: number },
-  ): Promise<unknown>;
-}
-
 export interface WorkerLivenessDependencies {
-  bus: ProbeBus;
+  bus: Pick<BusLink, "isConnected" | "request">;
   workers: WorkerTable;
   now: MonotonicNow;
   /** A worker is gone, and with it all its jobs. */
