@@ -1,0 +1,231 @@
+/**
+ * Edges and workers in this process, joined by a real nats-server: everything
+ * between the HTTP door and the backend runs as in production, while the test
+ * holds both ends. Redis is left out: every key is admitted.
+ */
+import {
+  ChatDispatcher,
+  DISPATCH_TICK_MS,
+} from "../../services/edge-auth/chat_dispatcher.ts";
+import { createApp } from "../../services/edge-auth/app.ts";
+import type { RunOutcome } from "../../services/edge-auth/chat_run.ts";
+import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
+import { RunningRequests } from "../../services/edge-auth/running_requests.ts";
+import { WorkerTable } from "../../services/edge-auth/worker_table.ts";
+import {
+  ChatWorker,
+  WORKER_TICK_MS,
+} from "../../services/chat-worker/worker.ts";
+import type { Backend } from "../../services/chat-worker/backends/backend.ts";
+import {
+  type BusLink,
+  connectBus,
+  isNoResponders,
+} from "@gateway/shared/bus/link";
+import {
+  edgeBeatSubject,
+  edgeStreamWildcard,
+  workerBeatWildcard,
+} from "@gateway/shared/bus/subjects";
+import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { newInstanceId, randomBytes } from "@gateway/shared/ids";
+import { mintKey } from "@gateway/shared/keys/key";
+import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
+import { type Log, silentLog } from "@gateway/shared/log";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import {
+  DEFAULT_MODEL_ID,
+  defaultCatalog,
+} from "@gateway/shared/models/catalog";
+import { type GracefulServer, serve } from "@gateway/shared/serve";
+
+/** A key that every edge of a mini cluster admits. */
+export const TEST_KEY: string = mintKey(randomBytes);
+
+export interface MiniEdge extends AsyncDisposable {
+  readonly id: string;
+  /** `http://127.0.0.1:<port>/v1` */
+  readonly baseUrl: string;
+  readonly link: BusLink;
+  readonly dispatcher: ChatDispatcher;
+  /** What was settled, in order. */
+  readonly settlements: Settlement[];
+}
+
+export interface MiniWorker extends AsyncDisposable {
+  readonly id: string;
+  readonly link: BusLink;
+  readonly worker: ChatWorker;
+  /** Vanishes as a killed process does: the connection is gone, the jobs with it. */
+  kill(): Promise<void>;
+}
+
+/** Options of an edge. */
+export interface MiniEdgeOptions {
+  servers: string[];
+  catalog?: Catalog;
+  queueMax?: number;
+  requestTimeoutMs?: number;
+  log?: Log;
+}
+
+/** Options of a worker. */
+export interface MiniWorkerOptions {
+  servers: string[];
+  backend: Backend;
+  /** Models it runs; the model of the specification if left out. */
+  models?: string[];
+  slots?: number;
+  log?: Log;
+}
+
+function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
+  return connectBus({
+    servers,
+    name,
+    log,
+    now: monotonicNow,
+    random: Math.random,
+  });
+}
+
+/** A gate that admits everything and writes down what it cost. */
+function openGate(settlements: Settlement[]): Gate {
+  const principal = { keyId: "key_test", ownerId: "own_test" };
+  return {
+    findPrincipal: () => Promise.resolve(principal),
+    check: () => Promise.resolve([]),
+    admitChat: () =>
+      Promise.resolve({
+        setHeaders: () => {},
+        settle: (settlement) => void settlements.push(settlement),
+      }),
+  };
+}
+
+/** Starts an edge and waits for nothing: workers are found by their beats. */
+export async function startMiniEdge(
+  options: MiniEdgeOptions,
+): Promise<MiniEdge> {
+  const id = newInstanceId();
+  const log = options.log ?? silentLog;
+  const link = await connect(options.servers, `edge ${id}`, log);
+  const workers = new WorkerTable({ now: monotonicNow, random: Math.random });
+  const dispatcher = new ChatDispatcher({
+    bus: link,
+    edgeId: id,
+    workers,
+    now: monotonicNow,
+    schedule: queueMicrotask,
+    log,
+    queueMax: options.queueMax ?? DISPATCH_LIMITS.queueMax,
+    requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
+  });
+  link.subscribe(
+    edgeStreamWildcard(id),
+    (message) =>
+      dispatcher.onStreamMessage(
+        message.subject,
+        message.data,
+        isNoResponders(message),
+      ),
+  );
+  link.subscribe(
+    workerBeatWildcard,
+    (message) =>
+      dispatcher.liveness.onBeatMessage(message.subject, message.data),
+  );
+  link.onStatus((status) => {
+    if (status.type === "disconnected") dispatcher.onBusLost();
+    if (status.type === "reconnected") dispatcher.onBusRestored();
+  });
+  const ticker = setInterval(() => dispatcher.tick(), DISPATCH_TICK_MS);
+  const beat = () => {
+    if (link.isConnected) link.publish(edgeBeatSubject(id), new Uint8Array(0));
+  };
+  const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
+  beat();
+  const settlements: Settlement[] = [];
+  const app = createApp({
+    catalog: options.catalog ?? defaultCatalog(),
+    gate: openGate(settlements),
+    dispatcher,
+    running: new RunningRequests(),
+    now: monotonicNow,
+    log,
+    bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
+  });
+  const server: GracefulServer = serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    handler: (request, info) =>
+      app.fetch(request, { remoteAddress: info.remoteAddr.hostname }),
+    onError: () => new Response(null, { status: 500 }),
+  });
+  return {
+    id,
+    baseUrl: `http://127.0.0.1:${server.port}/v1`,
+    link,
+    dispatcher,
+    settlements,
+    [Symbol.asyncDispose]: async () => {
+      await server.stop({ graceMs: 2_000, lastWordMs: 100 });
+      clearInterval(ticker);
+      clearInterval(beats);
+      await link.close();
+    },
+  };
+}
+
+/** Starts a worker. */
+export async function startMiniWorker(
+  options: MiniWorkerOptions,
+): Promise<MiniWorker> {
+  const id = newInstanceId();
+  const log = options.log ?? silentLog;
+  const link = await connect(options.servers, `worker ${id}`, log);
+  const models = options.models ?? [DEFAULT_MODEL_ID];
+  const worker = new ChatWorker({
+    bus: link,
+    workerId: id,
+    slots: options.slots ?? 64,
+    backends: new Map(models.map((model) => [model, options.backend])),
+    now: monotonicNow,
+    wallNow,
+    log,
+  });
+  link.onStatus((status) => {
+    if (status.type === "disconnected") worker.onDisconnect();
+    if (status.type === "reconnected") worker.onReconnect();
+  });
+  worker.start();
+  const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
+  const kill = async () => {
+    clearInterval(ticker);
+    await link.close();
+  };
+  return { id, link, worker, kill, [Symbol.asyncDispose]: kill };
+}
+
+/** Sends a chat request as a client does. */
+export function chat(
+  edge: MiniEdge,
+  body: object,
+  init: { signal?: AbortSignal } = {},
+): Promise<Response> {
+  return fetch(`${edge.baseUrl}/chat/completions`, {
+    ...init,
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${TEST_KEY}`,
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({
+      model: DEFAULT_MODEL_ID,
+      messages: [{ role: "user", content: "ping" }],
+      ...body,
+    }),
+  });
+}
+
+export type { RunOutcome };
