@@ -1,0 +1,340 @@
+/**
+ * Guarantee: an answer reaches the client as the backend gave it, and every
+ * request ends in exactly one way, whatever fails on the way between.
+ */
+import assert from "node:assert/strict";
+import { ApiError } from "@gateway/shared/openai/error";
+import {
+  chat,
+  startMiniEdge,
+  startMiniWorker,
+} from "../support/mini_cluster.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+import {
+  scriptedBackend,
+  type ScriptedCall,
+  text,
+  usageOf,
+} from "../support/scripted_backend.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+/** The events of a stream: parsed chunks, error frames, and "[DONE]". */
+async function eventsOf(response: Response): Promise<unknown[]> {
+  const body = await response.text();
+  return body.split("\n\n").filter((event) => event.startsWith("data: "))
+    .map((event) => event.slice("data: ".length))
+    .map((data) => data === "[DONE]" ? data : JSON.parse(data));
+}
+
+function contentOf(events: unknown[]): string {
+  let content = "";
+  for (const event of events) {
+    const choices = Reflect.get(Object(event), "choices");
+    if (Array.isArray(choices)) content += choices[0]?.delta?.content ?? "";
+  }
+  return content;
+}
+
+function hello(call: ScriptedCall): void {
+  call.say(text("Hello"), text(", "), text("world"));
+  call.end(usageOf(3));
+}
+
+Deno.test("a streamed answer arrives whole, in order, ended by [DONE]", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  await using _worker = await startMiniWorker({
+    servers,
+    backend: scriptedBackend(hello),
+  });
+  const response = await chat(edge, { stream: true });
+  assert.equal(response.status, 200);
+  assert.equal(
+    response.headers.get("content-type"),
+    "text/event-stream; charset=utf-8",
+  );
+  const events = await eventsOf(response);
+  assert.equal(contentOf(events), "Hello, world");
+  assert.equal(events.at(-1), "[DONE]");
+  await waitFor(() => edge.settlements.length === 1, {
+    what: "the settlement",
+  });
+  assert.deepEqual(edge.settlements, [{
+    usage: usageOf(3),
+    completionTokens: 3,
+    isError: false,
+    hasRun: true,
+  }]);
+});
+
+Deno.test("an answer without stream is one JSON body", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  await using _worker = await startMiniWorker({
+    servers,
+    backend: scriptedBackend(hello),
+  });
+  const response = await chat(edge, {});
+  assert.equal(response.status, 200);
+  assert.partialDeepStrictEqual(await response.json(), {
+    object: "chat.completion",
+    choices: [{ message: { content: "Hello, world" }, finish_reason: "stop" }],
+    usage: usageOf(3),
+  });
+});
+
+Deno.test("an answer of many megabytes passes through the credit window", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const line = "0123456789abcdef".repeat(64);
+  const lines = 5_000;
+  const backend = scriptedBackend((call) => {
+    for (let i = 0; i < lines; i += 1) call.say(text(line));
+    call.end(usageOf(lines));
+  });
+  await using _worker = await startMiniWorker({ servers, backend });
+  const events = await eventsOf(await chat(edge, { stream: true }));
+  assert.equal(contentOf(events).length, line.length * lines);
+  assert.equal(events.at(-1), "[DONE]");
+});
+
+Deno.test("one chunk larger than a bus message arrives whole", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const long = "é".repeat(300_000);
+  const backend = scriptedBackend((call) => {
+    call.say(text(long));
+    call.end();
+  });
+  await using _worker = await startMiniWorker({ servers, backend });
+  assert.equal(
+    contentOf(await eventsOf(await chat(edge, { stream: true }))),
+    long,
+  );
+  const whole = await (await chat(edge, {})).json();
+  assert.equal(whole.choices[0].message.content, long);
+});
+
+Deno.test("a request of 18 MiB passes over a default nats-server", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const content = "0123456789abcdef".repeat(18 * 1024 * 64);
+  const backend = scriptedBackend((call) => {
+    call.say(text(String(call.request.messages[0]?.content?.length)));
+    call.end();
+  });
+  await using _worker = await startMiniWorker({ servers, backend });
+  const response = await chat(edge, { messages: [{ role: "user", content }] });
+  assert.equal(response.status, 200);
+  assert.equal(
+    (await response.json()).choices[0].message.content,
+    String(content.length),
+  );
+});
+
+Deno.test("a failure before the first token is an HTTP error, stream or not", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend((call) =>
+    call.fail(new ApiError("upstream_error", "The model server failed."))
+  );
+  await using _worker = await startMiniWorker({ servers, backend });
+  for (const stream of [true, false]) {
+    const response = await chat(edge, { stream });
+    assert.equal(response.status, 502);
+    assert.deepEqual(await response.json(), {
+      error: {
+        message: "The model server failed.",
+        type: "server_error",
+        param: null,
+        code: "upstream_error",
+      },
+    });
+  }
+});
+
+Deno.test("a failure after the first token is one error frame and no [DONE]", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend((call) => {
+    call.say(text("begin"));
+    call.fail(
+      new ApiError(
+        "upstream_truncated",
+        "The model server ended its answer early.",
+      ),
+    );
+  });
+  await using _worker = await startMiniWorker({ servers, backend });
+  const response = await chat(edge, { stream: true });
+  assert.equal(response.status, 200);
+  const events = await eventsOf(response);
+  assert.equal(contentOf(events), "begin");
+  assert.deepEqual(events.at(-1), {
+    error: {
+      message: "The model server ended its answer early.",
+      type: "server_error",
+      param: null,
+      code: "upstream_truncated",
+    },
+  });
+  assert.ok(!events.includes("[DONE]"));
+});
+
+Deno.test("a fault of ours tells the client nothing of its cause", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend((call) =>
+    call.fail(new Error("secret db password"))
+  );
+  await using _worker = await startMiniWorker({ servers, backend });
+  const response = await chat(edge, {});
+  assert.equal(response.status, 500);
+  assert.ok(!(await response.text()).includes("secret"));
+});
+
+Deno.test("without any worker the answer is 503 at once", async () => {
+  await using nats = await startNatsServer();
+  await using edge = await startMiniEdge({ servers: [nats.server] });
+  await chat(edge, {}).then((response) => response.body?.cancel()); // Warm.
+  const startedAtMs = performance.now();
+  const response = await chat(edge, {});
+  const tookMs = performance.now() - startedAtMs;
+  assert.equal(response.status, 503);
+  assert.equal(response.headers.get("retry-after"), "1");
+  assert.equal((await response.json()).error.code, "overloaded");
+  assert.ok(tookMs < 100, `took ${tookMs} ms`);
+});
+
+Deno.test("requests beyond the slots wait for a free one, in order", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend();
+  await using _worker = await startMiniWorker({ servers, backend, slots: 2 });
+  await waitFor(() => edge.dispatcher.liveness !== undefined, {
+    what: "the edge",
+  });
+  const answers = Array.from({ length: 6 }, (_, i) => chat(edge, { seed: i }));
+  for (let served = 0; served < 6; served += 1) {
+    const call = await waitFor(() => backend.calls[served], {
+      what: `call ${served}`,
+    });
+    assert.ok(backend.calls.length <= served + 2, "more calls than slots");
+    call.say(text("ok"));
+    call.end();
+  }
+  for (const answer of answers) {
+    const response = await answer;
+    assert.equal(response.status, 200);
+    await response.body?.cancel();
+  }
+});
+
+Deno.test("a request that finds no slot in time is answered 503 overloaded", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend();
+  await using _worker = await startMiniWorker({ servers, backend, slots: 1 });
+  const first = chat(edge, {});
+  const running = await waitFor(() => backend.calls[0], {
+    what: "the first call",
+  });
+  const second = await chat(edge, {});
+  assert.equal(second.status, 503);
+  assert.equal((await second.json()).error.code, "overloaded");
+  running.end();
+  await (await first).body?.cancel();
+});
+
+Deno.test("a killed worker: unseen work is repeated elsewhere, a seen answer ends with an error", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const doomedBackend = scriptedBackend();
+  const doomed = await startMiniWorker({ servers, backend: doomedBackend });
+  const unseen = chat(edge, { stream: true });
+  const seen = chat(edge, { stream: true });
+  const [, second] = await waitFor(
+    () => doomedBackend.calls.length === 2 && doomedBackend.calls,
+    { what: "both calls" },
+  );
+  // Whichever request this call belongs to has a first token now.
+  second?.say(text("partly"));
+  const whichSeen = await Promise.race([
+    seen.then(() => "seen"),
+    unseen.then(() => "unseen"),
+  ]);
+  const backend = scriptedBackend(hello);
+  await using _worker = await startMiniWorker({ servers, backend });
+  await doomed.kill();
+  const cut = await eventsOf(await (whichSeen === "seen" ? seen : unseen));
+  assert.equal(contentOf(cut), "partly");
+  assert.partialDeepStrictEqual(cut.at(-1), { error: { code: "worker_lost" } });
+  const repeated = await eventsOf(await (whichSeen === "seen" ? unseen : seen));
+  assert.equal(contentOf(repeated), "Hello, world");
+  assert.equal(repeated.at(-1), "[DONE]");
+});
+
+Deno.test("a worker that drains finishes its streams and gets no new ones", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const leavingBackend = scriptedBackend();
+  await using leaving = await startMiniWorker({
+    servers,
+    backend: leavingBackend,
+  });
+  const old = chat(edge, { stream: true });
+  const call = await waitFor(() => leavingBackend.calls[0], {
+    what: "the call",
+  });
+  call.say(text("a"));
+  await old;
+  await using _fresh = await startMiniWorker({
+    servers,
+    backend: scriptedBackend(hello),
+  });
+  const drained = leaving.worker.drain({ graceMs: 10_000, lastWordMs: 100 });
+  for (let i = 0; i < 10; i += 1) {
+    const response = await chat(edge, {});
+    assert.equal(response.status, 200);
+    await response.body?.cancel();
+  }
+  assert.equal(leavingBackend.calls.length, 1);
+  call.say(text("b"));
+  call.end(usageOf(2));
+  const events = await eventsOf(await old);
+  assert.equal(contentOf(events), "ab");
+  assert.equal(events.at(-1), "[DONE]");
+  await drained;
+});
+
+Deno.test("the bus away for a moment: streams go on where they were", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend();
+  await using _worker = await startMiniWorker({ servers, backend });
+  const answered = chat(edge, { stream: true });
+  const call = await waitFor(() => backend.calls[0], { what: "the call" });
+  call.say(text("before "));
+  const response = await answered;
+  await nats.kill();
+  call.say(text("during "));
+  await nats.restart();
+  call.say(text("after"));
+  call.end(usageOf(3));
+  const events = await eventsOf(response);
+  assert.equal(contentOf(events), "before during after");
+  assert.equal(events.at(-1), "[DONE]");
+});
