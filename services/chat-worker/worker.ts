@@ -99,8 +99,8 @@ export class ChatWorker {
     return this.#inFlight;
   }
 
-  /** Starts to take jobs. */
-  start(): void {
+  /** Starts to take jobs. Resolves when the bus knows of it. */
+  async start(): Promise<void> {
     const { bus, workerId } = this.#d;
     const onJob = (message: BusMessage) => this.#onJob(message);
     this.#subscriptions.push(
@@ -120,6 +120,7 @@ export class ChatWorker {
       ({ subject }) =>
         this.#edgeHeardAtMs.set(lastToken(subject), this.#d.now()),
     );
+    await bus.flush();
     this.#beat(this.#d.now());
   }
 

@@ -198,7 +198,7 @@ export async function startMiniWorker(
     if (status.type === "disconnected") worker.onDisconnect();
     if (status.type === "reconnected") worker.onReconnect();
   });
-  worker.start();
+  await worker.start();
   const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
   const kill = async () => {
     clearInterval(ticker);
