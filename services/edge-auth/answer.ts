@@ -22,6 +22,8 @@ export interface AnswerSink {
   onEnd(): void;
   /** There will be no more of it. */
   onError(error: ApiError): void;
+  /** The client is gone: nobody will read the response. */
+  onAbandoned(): void;
   /** What came so far is void: another attempt begins. Only while nothing has started. */
   onRestart(): void;
   /** Called now and then: keep-alives and clients that stopped reading. */
@@ -97,6 +99,13 @@ export class StreamAnswer implements AnswerSink {
     }
     this.#enqueue(encoder.encode(errorEvent(error.toBody())), 0);
     this.#close();
+  }
+
+  onAbandoned(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    if (this.#controller === null) this.#settle.resolve(nobodyThere());
+    else this.#controller.error(new Error("The client is gone"));
   }
 
   onRestart(): void {
@@ -200,9 +209,21 @@ export class WholeAnswer implements AnswerSink {
     this.#settle.reject(error);
   }
 
+  onAbandoned(): void {
+    this.#settle.resolve(nobodyThere());
+  }
+
   onRestart(): void {
     this.#parts = [];
   }
 
   onTick(): void {}
+}
+
+/** What logs of proxies call "client closed request". */
+const CLIENT_CLOSED_REQUEST = 499;
+
+/** Lets the server finish with a request whose client is gone. */
+function nobodyThere(): Response {
+  return new Response(null, { status: CLIENT_CLOSED_REQUEST });
 }

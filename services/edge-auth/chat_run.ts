@@ -225,6 +225,7 @@ export class ChatRun implements StreamReceiverHandlers {
   cancel(reason: CancelReason, error: ApiError | null = null): void {
     if (this.#state === "over" || this.#state === "leaving") return;
     if (error !== null) this.#sink.onError(error);
+    else this.#sink.onAbandoned();
     this.#cancelled = { error };
     const isRunning = this.#state === "running" || this.#state === "offered";
     this.#receiver?.cancel(reason);
@@ -378,8 +379,10 @@ export class ChatRun implements StreamReceiverHandlers {
   /** The last word of a worker that was told to stop. */
   #onFarewell(frame: Frame): boolean {
     if (frame.attempt !== this.#attempt) return false;
+    this.#dispatchMs ??= this.#host.now() - this.#startedAtMs;
+    // A worker that has not heard of the cancel, or could not be named yet, hears again.
     if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
-      return true; // On its way before the worker heard the cancel.
+      return false;
     }
     this.#finish("cancelled", {
       usage: null,
