@@ -1,1 +1,67 @@
-export {};
+/** Wires the worker: bus, backends, jobs. */
+import { connectBus } from "@gateway/shared/bus/link";
+import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { newInstanceId } from "@gateway/shared/ids";
+import type { Log } from "@gateway/shared/log";
+import { serveOps } from "@gateway/shared/ops_server";
+import { type RunningService, runService } from "@gateway/shared/service";
+import { createBackends } from "./backends/create.ts";
+import { readConfig, type WorkerConfig } from "./config.ts";
+import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
+
+/** After the grace time, what still runs has this long to say that it was cut. */
+const LAST_WORD_MS = 1_000;
+
+await runService({ name: "chat-worker", readConfig, start });
+
+async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
+  const workerId = newInstanceId();
+  const bus = await connectBus({
+    servers: config.nats.servers,
+    name: `chat-worker ${workerId}`,
+    log,
+    now: monotonicNow,
+    random: Math.random,
+  });
+  const worker = new ChatWorker({
+    bus,
+    workerId,
+    slots: config.slots,
+    backends: createBackends(config, log),
+    now: monotonicNow,
+    wallNow,
+    log,
+  });
+  bus.onStatus((status) => {
+    if (status.type === "disconnected") worker.onDisconnect();
+    if (status.type === "reconnected") worker.onReconnect();
+  });
+  const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
+  await worker.start();
+  let isStopping = false;
+  const ops = serveOps({
+    hostname: config.ops.hostname,
+    port: config.ops.port,
+    notReady: () => [
+      ...(bus.isConnected ? [] : ["bus"]),
+      ...(isStopping ? ["stopping"] : []),
+    ],
+    metrics: () => Promise.resolve(""),
+  });
+  return {
+    ready: { workerId, opsPort: ops.port, slots: config.slots },
+    failed: bus.closed.then((error) =>
+      error ?? new Error("The bus was closed")
+    ),
+    stop: async () => {
+      isStopping = true;
+      await worker.drain({
+        graceMs: config.drainMs,
+        lastWordMs: LAST_WORD_MS,
+      });
+      clearInterval(ticker);
+      await bus.drain();
+      await ops.stop({ graceMs: 0, lastWordMs: 0 });
+    },
+  };
+}
