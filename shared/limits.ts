@@ -67,12 +67,27 @@ export const STREAM_LIMITS = {
   idleBeatMs: 1_000,
   /** Silence after which the edge asks the worker for what it may have lost. */
   silenceProbeMs: 1_250,
-  /** At most one NAK per stream in this time. */
+  /** No frame at all for this long, probes unanswered: the edge gives the stream up. Beats of the worker usually tell sooner. */
+  silenceLostMs: 10_000,
+  /** At most one NAK per stream in this time, and one replay; doubled up to the maximum while a NAK changes nothing. */
   nakIntervalMs: 50,
+  nakIntervalMaxMs: 1_000,
+  /** Bytes sent again at once; the rest of a replay follows tick by tick, so that 1,000 streams do not flood a bus that just came back. */
+  replayBytes: 64 * KIB,
   /** An END that nobody acknowledges is sent again this often, and forgotten after `endForgetMs`. */
   endRetryMs: 1_000,
+  /** A worker that hears nothing of the edge for this long gives the attempt up, ended or not. */
   endForgetMs: 30_000,
+  /** Both ends look at their clocks this often. */
+  tickMs: 50,
+  /** A tick this late means that the process itself stood still: that time is nobody's silence. */
+  tickLateMs: 200,
 } as const;
+
+/** The names of {@link STREAM_LIMITS}, so that a test can use other numbers. */
+export type StreamLimits = {
+  readonly [Name in keyof typeof STREAM_LIMITS]: number;
+};
 
 /** Finding a worker and noticing that one is gone. */
 export const DISPATCH_LIMITS = {

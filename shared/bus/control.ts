@@ -1,0 +1,204 @@
+/**
+ * What an edge tells a worker about the streams it receives from it: many records
+ * of 25 bytes in one message, for however many streams. Numbers are big-endian.
+ *
+ * ```
+ * 0  u8   version        1
+ * then for each record
+ * 0  u8   type           1 ACK, 2 NAK, 3 CANCEL
+ * 1  16   request id     the 32 hex characters as bytes
+ * 17 u32  attempt        the attempt that is meant; a worker ignores any other
+ * 21 u32  value          ACK: all up to this sequence number is with the client
+ *                        NAK: send again from this sequence number on
+ *                        CANCEL: why, see CancelReason
+ * ```
+ *
+ * A message without records is a probe: a worker answers it if it has a reply
+ * subject, and has nothing else to do.
+ */
+
+import { readU32, writeU32 } from "./frame.ts";
+
+export const CONTROL_VERSION = 1;
+export const CONTROL_RECORD_BYTES = 25;
+
+/** Records of one message: 100 KiB, a tenth of what a default server takes. */
+export const CONTROL_RECORDS_MAX = 4_096;
+
+const RecordType = { ACK: 1, NAK: 2, CANCEL: 3 } as const;
+
+const CANCEL_REASONS = [
+  "other",
+  "client_gone",
+  "slow_client",
+  "not_accepted",
+  "worker_lost",
+  "edge_lost",
+  "unknown_stream",
+  "violation",
+  "deadline",
+  "key_revoked",
+  "shutdown",
+] as const;
+
+/**
+ * Why an edge wants no more of an attempt. `unknown_stream`: nobody at the edge
+ * follows it any more. `other`: a reason that this version does not know.
+ */
+export type CancelReason = typeof CANCEL_REASONS[number];
+
+/**
+ * Takes control records one by one. The edge's end is a {@link ControlBatch}, the
+ * worker's end looks up the sender of the request and calls it.
+ */
+export interface ControlSink {
+  ack(requestId: string, attempt: number, sequence: number): void;
+  nak(requestId: string, attempt: number, fromSequence: number): void;
+  cancel(requestId: string, attempt: number, reason: CancelReason): void;
+}
+
+/** Why a message, or a part of it, is not control records. Its receiver counts and ignores it. */
+export type ControlFault = "short" | "unknown_version" | "unknown_type";
+
+/** The message that asks a worker whether it lives. */
+export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
+
+/**
+ * Collects the records for one worker during one turn of the event loop. `send`
+ * gets a message whenever it is full, and what is left on `flush()`, which the
+ * owner calls at the end of the turn.
+ */
+export class ControlBatch implements ControlSink {
+  readonly #send: (message: Uint8Array) => void;
+  #buffer: Uint8Array = new Uint8Array(1 + 8 * CONTROL_RECORD_BYTES);
+  #length = 1;
+
+  constructor(send: (message: Uint8Array) => void) {
+    this.#send = send;
+  }
+
+  get isEmpty(): boolean {
+    return this.#length === 1;
+  }
+
+  ack(requestId: string, attempt: number, sequence: number): void {
+    this.#add(RecordType.ACK, requestId, attempt, sequence);
+  }
+
+  nak(requestId: string, attempt: number, fromSequence: number): void {
+    this.#add(RecordType.NAK, requestId, attempt, fromSequence);
+  }
+
+  cancel(requestId: string, attempt: number, reason: CancelReason): void {
+    const code = CANCEL_REASONS.indexOf(reason);
+    this.#add(RecordType.CANCEL, requestId, attempt, code);
+  }
+
+  /** Sends what has been collected, if anything. */
+  flush(): void {
+    if (this.isEmpty) return;
+    const message = this.#buffer.slice(0, this.#length);
+    message[0] = CONTROL_VERSION;
+    this.#length = 1;
+    this.#send(message);
+  }
+
+  #add(type: number, requestId: string, attempt: number, value: number): void {
+    this.#makeRoom();
+    const start = this.#length;
+    this.#buffer[start] = type;
+    writeRequestId(this.#buffer, start + 1, requestId);
+    writeU32(this.#buffer, start + 17, attempt);
+    writeU32(this.#buffer, start + 21, value);
+    this.#length = start + CONTROL_RECORD_BYTES;
+    if (this.#length === 1 + CONTROL_RECORDS_MAX * CONTROL_RECORD_BYTES) {
+      this.flush();
+    }
+  }
+
+  #makeRoom(): void {
+    if (this.#length + CONTROL_RECORD_BYTES <= this.#buffer.length) return;
+    const records = (this.#buffer.length - 1) / CONTROL_RECORD_BYTES;
+    const larger = new Uint8Array(1 + 2 * records * CONTROL_RECORD_BYTES);
+    larger.set(this.#buffer.subarray(0, this.#length));
+    this.#buffer = larger;
+  }
+}
+
+/**
+ * Hands every record of a message to `sink`, in order. Returns null when all was
+ * understood. A message that is cut or of another version does nothing at all; a
+ * record of an unknown type is passed over.
+ */
+export function decodeControl(
+  message: Uint8Array,
+  sink: ControlSink,
+): ControlFault | null {
+  if (message.length === 0) return "short";
+  if (message[0] !== CONTROL_VERSION) return "unknown_version";
+  if ((message.length - 1) % CONTROL_RECORD_BYTES !== 0) return "short";
+  let fault: ControlFault | null = null;
+  for (let at = 1; at < message.length; at += CONTROL_RECORD_BYTES) {
+    if (!decodeRecord(message, at, sink)) fault = "unknown_type";
+  }
+  return fault;
+}
+
+function decodeRecord(
+  message: Uint8Array,
+  at: number,
+  sink: ControlSink,
+): boolean {
+  const requestId = readRequestId(message, at + 1);
+  const attempt = readU32(message, at + 17);
+  const value = readU32(message, at + 21);
+  switch (message[at]) {
+    case RecordType.ACK:
+      sink.ack(requestId, attempt, value);
+      return true;
+    case RecordType.NAK:
+      sink.nak(requestId, attempt, value);
+      return true;
+    case RecordType.CANCEL:
+      sink.cancel(requestId, attempt, CANCEL_REASONS[value] ?? "other");
+      return true;
+    default:
+      return false;
+  }
+}
+
+const REQUEST_ID_BYTES = 16;
+const HEX_OF_BYTE: readonly string[] = Array.from(
+  { length: 256 },
+  (_, byte) => byte.toString(16).padStart(2, "0"),
+);
+
+function writeRequestId(
+  target: Uint8Array,
+  offset: number,
+  requestId: string,
+): void {
+  if (requestId.length !== 2 * REQUEST_ID_BYTES) {
+    throw new TypeError(`Request id has ${requestId.length} characters`);
+  }
+  for (let i = 0; i < REQUEST_ID_BYTES; i++) {
+    const high = hexValue(requestId.charCodeAt(2 * i));
+    const low = hexValue(requestId.charCodeAt(2 * i + 1));
+    target[offset + i] = high << 4 | low;
+  }
+}
+
+function readRequestId(source: Uint8Array, offset: number): string {
+  let requestId = "";
+  for (let i = 0; i < REQUEST_ID_BYTES; i++) {
+    requestId += HEX_OF_BYTE[source[offset + i] ?? 0];
+  }
+  return requestId;
+}
+
+function hexValue(charCode: number): number {
+  // 0-9, then a-f.
+  if (charCode >= 0x30 && charCode <= 0x39) return charCode - 0x30;
+  if (charCode >= 0x61 && charCode <= 0x66) return charCode - 0x57;
+  throw new TypeError("Request id is not lower-case hex");
+}

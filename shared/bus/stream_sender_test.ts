@@ -1,0 +1,374 @@
+import assert from "node:assert/strict";
+import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
+import { decodeFrame, FrameType } from "./frame.ts";
+import { type ErrPayload, parseWorker } from "./frame_payload.ts";
+import { StreamSender } from "./stream_sender.ts";
+
+const ATTEMPT = 3;
+const END = { usage: null, finishReasons: [] };
+const ERR: ErrPayload = {
+  status: 502,
+  code: "upstream_error",
+  message: "No",
+  type: "server_error",
+  param: null,
+  wireCode: null,
+  retryAfterMs: null,
+  retryable: true,
+  usage: null,
+};
+const {
+  windowBytes,
+  idleBeatMs,
+  nakIntervalMs,
+  endRetryMs,
+  endForgetMs,
+  tickMs,
+} = STREAM_LIMITS;
+
+const NAMES = new Map(
+  Object.entries(FrameType).map(([name, type]) => [type, name]),
+);
+
+/** A sender whose actions are short texts: `DATA 1`, `writable`, `finished acked null`. */
+function start(limits: Partial<StreamLimits> = {}) {
+  const actions: string[] = [];
+  const tokens: number[] = [];
+  const sender = new StreamSender({
+    attempt: ATTEMPT,
+    workerId: "w1",
+    nowMs: 0,
+    limits: { ...STREAM_LIMITS, ...limits },
+  }, {
+    sendFrame(bytes) {
+      const frame = decodeFrame(bytes);
+      assert(typeof frame === "object");
+      assert.equal(frame.attempt, ATTEMPT);
+      if (frame.type !== FrameType.DATA) {
+        assert.equal(parseWorker(frame.payload), "w1");
+      }
+      tokens.push(frame.tokens);
+      actions.push(`${NAMES.get(frame.type)} ${frame.sequence}`);
+    },
+    writable: () => actions.push("writable"),
+    finished: (outcome, reason) =>
+      actions.push(`finished ${outcome} ${reason}`),
+  });
+  /** The actions since the last call. */
+  const did = () => actions.splice(0);
+  const write = (bytes: number, count: number, nowMs: number) =>
+    sender.write(new Uint8Array(bytes), count, nowMs);
+  /** Ticks until `untilMs`, from the tick after `fromMs`. */
+  const tick = (fromMs: number, untilMs: number) => {
+    for (let at = fromMs + tickMs; at <= untilMs; at += tickMs) {
+      sender.onTick(at);
+    }
+  };
+  return { sender, did, write, tick, tokens };
+}
+
+Deno.test("a sender numbers its frames from 1 and finishes when END is acknowledged", () => {
+  const { sender, did, write, tokens } = start();
+  sender.accept(0);
+  write(10, 1, 1);
+  write(10, 2, 2);
+  sender.end(END, 2, 3);
+  assert.deepEqual(did(), ["ACCEPT 0", "DATA 1", "DATA 2", "END 3"]);
+  assert.deepEqual(tokens, [0, 1, 2, 2]);
+  sender.onAck(ATTEMPT, 2, 4);
+  assert.deepEqual(did(), []);
+  sender.onAck(ATTEMPT, 3, 5);
+  assert.deepEqual(did(), ["finished acked null"]);
+  assert.equal(sender.isFinished, true);
+  assert.equal(sender.bufferedBytes, 0);
+});
+
+Deno.test("fail() sends ERR behind the data", () => {
+  const { sender, did, write } = start();
+  write(10, 1, 1);
+  sender.fail(ERR, 1, 2);
+  assert.deepEqual(did(), ["DATA 1", "ERR 2"]);
+});
+
+Deno.test("write() of nothing sends nothing", () => {
+  const { did, write } = start();
+  write(0, 1, 1);
+  assert.deepEqual(did(), []);
+});
+
+Deno.test("the window stops the driver and an ACK lets it go on", () => {
+  const { sender, did, write } = start({
+    windowBytes: 100,
+    framePayloadBytesMax: 34,
+  });
+  write(34, 1, 1);
+  assert.equal(sender.isWritable, true);
+  write(40, 2, 2);
+  assert.equal(sender.isWritable, false);
+  assert.deepEqual(did(), ["DATA 1", "DATA 2"]);
+  sender.onAck(ATTEMPT, 1, 3);
+  assert.deepEqual(did(), ["DATA 3", "writable"]);
+  sender.onAck(ATTEMPT, 1, 3);
+  assert.deepEqual(did(), [], "told once");
+  assert.equal(sender.isWritable, true);
+});
+
+Deno.test("unacknowledged bytes stay within the window whatever is written", () => {
+  const { sender, write } = start();
+  for (let i = 0; sender.isWritable; i++) write(1_000, i, i);
+  assert(sender.bufferedBytes <= windowBytes + 1_000);
+  sender.onAck(ATTEMPT, 100, 1_000);
+  assert.equal(sender.isWritable, true);
+});
+
+Deno.test("END waits behind what waits for room", () => {
+  const { sender, did, write } = start({
+    windowBytes: 100,
+    framePayloadBytesMax: 84,
+  });
+  write(84, 1, 1);
+  write(10, 2, 2);
+  sender.end(END, 2, 3);
+  assert.deepEqual(did(), ["DATA 1"]);
+  sender.onAck(ATTEMPT, 1, 4);
+  assert.deepEqual(did(), ["DATA 2", "END 3"]);
+});
+
+Deno.test("a NAK sends again from the number it names", () => {
+  const { sender, did, write } = start();
+  for (let i = 1; i <= 4; i++) write(10, i, i);
+  did();
+  sender.onNak(ATTEMPT, 3, 100);
+  assert.deepEqual(did(), ["DATA 3", "DATA 4"]);
+});
+
+Deno.test("several NAKs in a short time cause one replay", () => {
+  const { sender, did, write } = start();
+  for (let i = 1; i <= 4; i++) write(10, i, i);
+  did();
+  sender.onNak(ATTEMPT, 2, 100);
+  assert.equal(did().length, 3);
+  for (let at = 100; at < 100 + nakIntervalMs; at += 10) {
+    sender.onNak(ATTEMPT, 2, at);
+    sender.onNak(ATTEMPT, 3, at);
+  }
+  assert.deepEqual(did(), []);
+  sender.onNak(ATTEMPT, 2, 100 + nakIntervalMs);
+  assert.equal(did().length, 3);
+});
+
+Deno.test("a long replay goes on tick by tick, and new frames queue behind it", () => {
+  const { sender, did, write } = start({ replayBytes: 100 });
+  for (let i = 1; i <= 6; i++) write(34, i, i);
+  did();
+  sender.onNak(ATTEMPT, 1, 100);
+  assert.deepEqual(did(), ["DATA 1", "DATA 2"]);
+  write(34, 7, 101);
+  assert.deepEqual(did(), []);
+  sender.onTick(150);
+  assert.deepEqual(did(), ["DATA 3", "DATA 4"]);
+  sender.onAck(ATTEMPT, 6, 160);
+  sender.onTick(200);
+  assert.deepEqual(did(), ["DATA 7"]);
+  write(34, 8, 201);
+  assert.deepEqual(did(), ["DATA 8"], "caught up");
+});
+
+Deno.test("a NAK for what comes next is a probe and answered by a BEAT", () => {
+  const { sender, did, write } = start();
+  write(10, 1, 1);
+  did();
+  sender.onNak(ATTEMPT, 2, 100);
+  assert.deepEqual(did(), ["BEAT 1"]);
+  sender.onNak(ATTEMPT, 2, 100 + nakIntervalMs - 1);
+  assert.deepEqual(did(), []);
+  sender.onNak(ATTEMPT, 2, 100 + nakIntervalMs);
+  assert.deepEqual(did(), ["BEAT 1"]);
+});
+
+Deno.test("records that make no sense change nothing", () => {
+  const { sender, did, write } = start();
+  for (let i = 1; i <= 4; i++) write(10, i, i);
+  sender.onAck(ATTEMPT, 2, 5);
+  did();
+  const table: [name: string, event: () => void][] = [
+    ["NAK of what is acknowledged", () => sender.onNak(ATTEMPT, 2, 100)],
+    ["NAK of 0", () => sender.onNak(ATTEMPT, 0, 100)],
+    ["NAK beyond the next", () => sender.onNak(ATTEMPT, 6, 100)],
+    ["NAK of an older attempt", () => sender.onNak(ATTEMPT - 1, 3, 100)],
+    ["NAK of a newer attempt", () => sender.onNak(ATTEMPT + 1, 3, 100)],
+    ["ACK of an older attempt", () => sender.onAck(ATTEMPT - 1, 4, 100)],
+    ["ACK of what was never sent", () => sender.onAck(ATTEMPT, 5, 100)],
+    ["ACK again", () => sender.onAck(ATTEMPT, 2, 100)],
+    ["ACK of 0", () => sender.onAck(ATTEMPT, 0, 100)],
+    ["CANCEL of another attempt", () => sender.onCancel(2, "client_gone")],
+  ];
+  for (const [name, event] of table) {
+    const before = sender.bufferedBytes;
+    event();
+    assert.deepEqual(did(), [], name);
+    assert.equal(sender.bufferedBytes, before, name);
+  }
+  sender.onNak(ATTEMPT, 3, 200);
+  assert.deepEqual(did(), ["DATA 3", "DATA 4"], "still whole");
+});
+
+Deno.test("an idle sender beats with its last sequence number and tokens", () => {
+  const { sender, did, write, tick, tokens } = start();
+  write(10, 5, 0);
+  did();
+  tick(0, idleBeatMs - tickMs);
+  assert.deepEqual(did(), []);
+  tick(idleBeatMs - tickMs, idleBeatMs);
+  assert.deepEqual(did(), ["BEAT 1"]);
+  assert.equal(tokens.at(-1), 5);
+  tick(idleBeatMs, 2 * idleBeatMs);
+  assert.deepEqual(did(), ["BEAT 1"]);
+  assert.equal(sender.isFinished, false);
+});
+
+Deno.test("a busy sender beats once a second as long as it hears nothing", () => {
+  const { sender, did, write } = start();
+  for (let at = 0; at < 3_000; at += tickMs) {
+    write(1, at, at);
+    sender.onTick(at);
+  }
+  const beats = did().filter((action) => action.startsWith("BEAT"));
+  assert.equal(beats.length, 2);
+  for (let at = 3_000; at < 6_000; at += tickMs) {
+    write(1, at, at);
+    sender.onAck(ATTEMPT, 1, at);
+    sender.onTick(at);
+  }
+  const later = did().filter((action) => action.startsWith("BEAT"));
+  assert.equal(later.length, 0);
+});
+
+Deno.test("a stopped stream beats too, and tells the tokens that wait", () => {
+  const { did, write, tick, tokens } = start({
+    windowBytes: 100,
+    framePayloadBytesMax: 84,
+  });
+  write(84, 1, 0);
+  write(84, 2, 0);
+  tick(0, idleBeatMs);
+  assert.deepEqual(did(), ["DATA 1", "BEAT 1"]);
+  assert.equal(tokens.at(-1), 2);
+});
+
+Deno.test("END is repeated until it is acknowledged, and forgotten in the end", () => {
+  const { sender, did, write, tick } = start();
+  write(10, 1, 0);
+  sender.end(END, 1, 0);
+  did();
+  tick(0, endForgetMs - tickMs);
+  const repeats = did();
+  assert.equal(repeats.length, endForgetMs / endRetryMs - 1);
+  assert(repeats.every((action) => action === "END 2"));
+  tick(endForgetMs - tickMs, endForgetMs);
+  assert.deepEqual(did(), ["finished forgotten null"]);
+  assert.equal(sender.bufferedBytes, 0);
+});
+
+Deno.test("an attempt that nobody listens to is forgotten before its end, too", () => {
+  const { did, tick, write } = start();
+  write(10, 1, 0);
+  tick(0, endForgetMs);
+  assert.equal(did().at(-1), "finished forgotten null");
+});
+
+Deno.test("anything heard puts off forgetting", () => {
+  const { sender, did, tick, write } = start();
+  write(10, 1, 0);
+  tick(0, endForgetMs - tickMs);
+  sender.onAck(ATTEMPT, 0, endForgetMs - tickMs);
+  tick(endForgetMs - tickMs, 2 * endForgetMs - 2 * tickMs);
+  assert.equal(sender.isFinished, false);
+  sender.onNak(ATTEMPT, 1, 2 * endForgetMs - 2 * tickMs);
+  tick(2 * endForgetMs - 2 * tickMs, 3 * endForgetMs - 3 * tickMs);
+  assert.equal(sender.isFinished, false);
+  did();
+});
+
+Deno.test("time in which the process stood still is not silence", () => {
+  const { sender, tick } = start();
+  tick(0, 1_000);
+  sender.onTick(1_000 + 2 * endForgetMs);
+  assert.equal(sender.isFinished, false);
+});
+
+Deno.test("CANCEL finishes at once; nothing is sent after it", () => {
+  const { sender, did, write, tick } = start();
+  write(10, 1, 0);
+  did();
+  sender.onCancel(ATTEMPT, "client_gone");
+  assert.deepEqual(did(), ["finished cancelled client_gone"]);
+  assert.equal(sender.isWritable, false);
+  assert.equal(sender.bufferedBytes, 0);
+  write(10, 2, 1);
+  sender.accept(1);
+  sender.end(END, 2, 1);
+  sender.fail(ERR, 2, 1);
+  sender.onNak(ATTEMPT, 1, 1);
+  sender.onAck(ATTEMPT, 1, 1);
+  sender.onCancel(ATTEMPT, "client_gone");
+  sender.onReconnect(1);
+  tick(1, 2 * endForgetMs);
+  assert.deepEqual(did(), []);
+});
+
+Deno.test("write() and a second end() after the end are the driver's fault", () => {
+  const { sender, write } = start();
+  sender.end(END, 0, 0);
+  assert.equal(sender.isWritable, false);
+  assert.throws(() => write(1, 1, 1), /has ended/);
+  assert.throws(() => sender.end(END, 1, 1), /has ended/);
+  assert.throws(() => sender.fail(ERR, 1, 1), /has ended/);
+});
+
+Deno.test("nothing is sent while the bus is away; all of it, in order, when it is back", () => {
+  const { sender, did, write, tick } = start({ replayBytes: 100 });
+  write(34, 1, 0);
+  did();
+  sender.onDisconnect();
+  sender.accept(1);
+  for (let i = 2; i <= 5; i++) write(34, i, i);
+  sender.end(END, 5, 6);
+  sender.onNak(ATTEMPT, 6, 7);
+  tick(0, 3_000);
+  assert.deepEqual(did(), []);
+  sender.onReconnect(3_010);
+  assert.deepEqual(did(), ["DATA 2", "DATA 3"]);
+  sender.onTick(3_050);
+  assert.deepEqual(did(), ["DATA 4", "DATA 5"]);
+  sender.onTick(3_100);
+  assert.deepEqual(did(), ["END 6"]);
+});
+
+Deno.test("a reconnected sender with nothing new says where it stands", () => {
+  const { sender, did, write } = start();
+  write(10, 1, 0);
+  did();
+  sender.onDisconnect();
+  sender.onReconnect(100);
+  assert.deepEqual(did(), ["BEAT 1"]);
+});
+
+Deno.test("the driver may write from inside writable()", () => {
+  const sent: number[] = [];
+  const sender = new StreamSender({
+    attempt: 1,
+    workerId: "w1",
+    nowMs: 0,
+    limits: { ...STREAM_LIMITS, windowBytes: 100, framePayloadBytesMax: 84 },
+  }, {
+    sendFrame: (frame) => sent.push(frame[7] ?? 0),
+    writable: () => sender.write(new Uint8Array(84), 2, 2),
+    finished: () => {},
+  });
+  sender.write(new Uint8Array(84), 1, 1);
+  sender.onAck(1, 1, 2);
+  sender.onAck(1, 2, 3);
+  assert.deepEqual(sent, [1, 2, 3]);
+  assert.equal(sender.isWritable, false);
+});
