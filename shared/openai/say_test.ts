@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { clip, formatPath, listOfValues, nameOfType, valueAt } from "./say.ts";
+
+Deno.test("clip() makes caller text fit for a message", () => {
+  const rows: [string, string][] = [
+    ["bogus", "bogus"],
+    ["", ""],
+    ["a\u0000b\r\nc\u001b[31m", "abc[31m"],
+    ["safe\u202egnp.exe", "safegnp.exe"],
+    ["\ufeffa\u2028b", "ab"],
+    ["你好", "你好"],
+    ["\ud800", "\ufffd"],
+    ["x".repeat(64), "x".repeat(64)],
+    ["x".repeat(65), `${"x".repeat(64)}…`],
+    ["x".repeat(1_000_000), `${"x".repeat(64)}…`],
+    [`${"x".repeat(63)}😀`, `${"x".repeat(63)}\ufffd…`],
+  ];
+  for (const [given, expected] of rows) assert.equal(clip(given), expected);
+  assert.equal(clip("abcdef", 3), "abc…");
+});
+
+Deno.test("formatPath() writes paths as OpenAI does and stops at caller text", () => {
+  const rows: [PropertyKey[], string][] = [
+    [[], ""],
+    [["n"], "n"],
+    [["messages", 0, "content"], "messages[0].content"],
+    [["tools", 12, "function", "name"], "tools[12].function.name"],
+    [["a", "b c", "d"], "a"],
+    [["a", "x".repeat(65)], "a"],
+    [["a", Symbol("s")], "a"],
+    [["", "a"], ""],
+  ];
+  for (const [path, expected] of rows) assert.equal(formatPath(path), expected);
+  assert.ok(formatPath(Array(1_000).fill("member")).length <= 200);
+});
+
+Deno.test("nameOfType() names each kind of JSON value", () => {
+  const rows: [unknown, string][] = [
+    [null, "null"],
+    [[], "an array"],
+    [{}, "an object"],
+    ["", "a string"],
+    [true, "a boolean"],
+    [1, "an integer"],
+    [1.5, "a decimal number"],
+    [undefined, "nothing"],
+  ];
+  for (const [value, expected] of rows) {
+    assert.equal(nameOfType(value), expected);
+  }
+});
+
+Deno.test("listOfValues() writes lists as sentences do", () => {
+  assert.equal(listOfValues([], "and"), "");
+  assert.equal(listOfValues(["a"], "and"), "'a'");
+  assert.equal(listOfValues(["a", "b"], "or"), "'a' or 'b'");
+  assert.equal(listOfValues(["a", "b", "c"], "and"), "'a', 'b', and 'c'");
+});
+
+Deno.test("valueAt() follows own members only", () => {
+  const root = { a: [{ b: 1 }] };
+  assert.equal(valueAt(root, ["a", 0, "b"]), 1);
+  assert.equal(valueAt(root, []), root);
+  for (const path of [["x"], ["a", 1], ["a", 0, "b", "c"], ["toString"]]) {
+    assert.equal(valueAt(root, path), undefined);
+  }
+});
