@@ -105,7 +105,7 @@ function runAdmitted(
       ticket.settle({
         usage: outcome.usage,
         completionTokens: outcome.completionTokens,
-        isError: outcome.kind !== "complete",
+        kind: outcome.kind,
         hasRun: outcome.dispatchMs !== null,
       });
       call.onEnded(request, outcome);

@@ -402,11 +402,13 @@ export class ChatRun implements StreamReceiverHandlers {
     this.#releaseSlot();
     this.#state = "over";
     this.#host.forget(this);
+    const error = result.error ?? this.#cancelled?.error ?? null;
     this.#onEnded({
-      kind,
+      // A client that is still there and got an error did not cancel anything.
+      kind: kind === "cancelled" && error !== null ? "failed" : kind,
       usage: result.usage,
       completionTokens: result.usage?.completion_tokens ?? result.tokens,
-      error: result.error ?? this.#cancelled?.error ?? null,
+      error,
       workerId: this.workerId,
       offers: this.#attempt,
       dispatchMs: this.#dispatchMs,

@@ -4,6 +4,7 @@
  */
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+import type { RunOutcome } from "./chat_run.ts";
 
 /** What is settled when a request is over. */
 export interface Settlement {
@@ -11,8 +12,8 @@ export interface Settlement {
   usage: Usage | null;
   /** Completion tokens known to have been produced. */
   completionTokens: number;
-  /** The request did not end with a complete answer. */
-  isError: boolean;
+  /** A client that left is `cancelled`, which is no error. */
+  kind: RunOutcome["kind"];
   /** A worker ran it: a prompt that no backend saw costs nothing. */
   hasRun: boolean;
 }

@@ -11,7 +11,7 @@ import {
   workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
 import { monotonicNow } from "@gateway/shared/clock";
-import { newInstanceId } from "@gateway/shared/ids";
+import { newInstanceId, newRequestId } from "@gateway/shared/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -33,3 +33,130 @@ const LAST_WORD_MS = 1_000;
 const EMPTY = new Uint8Array(0);
 
 await runService({ name: "edge-auth", readConfig, start });
+
+async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
+  const edgeId = newInstanceId();
+  const redis = createRedisLink({
+    address: config.redis,
+    log,
+    now: monotonicNow,
+    random: Math.random,
+  });
+  const bus = await connectBus({
+    servers: config.nats.servers,
+    name: `edge-auth ${edgeId}`,
+    log,
+    now: monotonicNow,
+    random: Math.random,
+  });
+  await redis.ready(config.startTimeoutMs);
+
+  const dispatcher = new ChatDispatcher({
+    bus,
+    edgeId,
+    workers: new WorkerTable({ now: monotonicNow, random: Math.random }),
+    now: monotonicNow,
+    schedule: queueMicrotask,
+    log,
+    queueMax: config.queueMax,
+    requestTimeoutMs: config.requestTimeoutMs,
+  });
+  const running = new RunningRequests();
+  const gate = createGate({ redis, log, staleMs: config.authStaleMs });
+  gate.start();
+  const stopBeating = await joinBus({ bus, edgeId, dispatcher, running, log });
+
+  let isStopping = false;
+  const app = createApp({
+    catalog: config.catalog,
+    gate,
+    dispatcher,
+    running,
+    now: monotonicNow,
+    log,
+    bodyBytesMax: config.bodyBytesMax,
+  });
+  const server = serve({
+    hostname: config.hostname,
+    port: config.port,
+    handler: (request, info) =>
+      app.fetch(request, { remoteAddress: info.remoteAddr.hostname }),
+    onError: (error) => {
+      log.error("request_fault", { error });
+      return errorResponse(internalError(error), newRequestId());
+    },
+  });
+  server.stopping.addEventListener("abort", () =>
+    dispatcher.cancelAll(
+      "shutdown",
+      new ApiError("server_shutdown", "The server is shutting down."),
+    ));
+  const ops = serveOps({
+    hostname: config.ops.hostname,
+    port: config.ops.port,
+    notReady: () => [
+      ...(bus.isConnected ? [] : ["bus"]),
+      ...(redis.state === "ready" ? [] : ["redis"]),
+      ...(isStopping ? ["stopping"] : []),
+    ],
+    metrics: () => Promise.resolve(""),
+  });
+  return {
+    ready: { edgeId, port: server.port, opsPort: ops.port },
+    failed: bus.closed.then((error) =>
+      error ?? new Error("The bus was closed")
+    ),
+    stop: async () => {
+      isStopping = true;
+      await server.stop({ graceMs: config.drainMs, lastWordMs: LAST_WORD_MS });
+      await gate.stop();
+      stopBeating();
+      await bus.drain();
+      await redis.close();
+      await ops.stop({ graceMs: 0, lastWordMs: 0 });
+    },
+  };
+}
+
+interface BusParts {
+  bus: BusLink;
+  edgeId: string;
+  dispatcher: ChatDispatcher;
+  running: RunningRequests;
+  log: Log;
+}
+
+/** Connects the dispatcher to the bus and the clock. Returns what ends that. */
+async function joinBus(parts: BusParts): Promise<() => void> {
+  const { bus, edgeId, dispatcher } = parts;
+  bus.subscribe(
+    edgeStreamWildcard(edgeId),
+    (message) =>
+      dispatcher.onStreamMessage(
+        message.subject,
+        message.data,
+        isNoResponders(message),
+      ),
+  );
+  bus.subscribe(
+    workerBeatWildcard,
+    (message) =>
+      dispatcher.liveness.onBeatMessage(message.subject, message.data),
+  );
+  bus.subscribe(keyChangedSubject, ({ data }) => stopKeyRequests(data, parts));
+  bus.onStatus((status) => {
+    if (status.type === "disconnected") dispatcher.onBusLost();
+    if (status.type === "reconnected") dispatcher.onBusRestored();
+  });
+  await bus.flush();
+  const beat = () => {
+    if (bus.isConnected) bus.publish(edgeBeatSubject(edgeId), EMPTY);
+  };
+  beat();
+  const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
+  const ticks = setInterval(() => dispatcher.tick(), DISPATCH_TICK_MS);
+  return () => {
+    clearInterval(beats);
+    clearInterval(ticks);
+  };
+}

@@ -63,7 +63,7 @@ Deno.test("a streamed answer arrives whole, in order, ended by [DONE]", async ()
   assert.deepEqual(edge.settlements, [{
     usage: usageOf(3),
     completionTokens: 3,
-    isError: false,
+    kind: "complete",
     hasRun: true,
   }]);
 });

@@ -47,7 +47,7 @@ for (
     assert.deepEqual(edge.settlements, [{
       usage: null,
       completionTokens: firstToken ? 2 : 0,
-      isError: true,
+      kind: "cancelled",
       hasRun: true,
     }]);
     await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
