@@ -6,8 +6,10 @@ import {
 } from "@gateway/shared/bus/link";
 import {
   edgeBeatSubject,
+  edgeBeatWildcard,
   edgeStreamWildcard,
   keyChangedSubject,
+  lastToken,
   workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
 import { monotonicNow } from "@gateway/shared/clock";
@@ -22,6 +24,7 @@ import { type RunningService, runService } from "@gateway/shared/service";
 import { createApp } from "./app.ts";
 import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
+import { EdgeTable } from "./edge_table.ts";
 import { createGate } from "./redis_gate.ts";
 import { errorResponse, internalError } from "./responses.ts";
 import { RunningRequests } from "./running_requests.ts";
@@ -30,6 +33,8 @@ import { WorkerTable } from "./worker_table.ts";
 
 /** After the grace time, streams have this long to end with an error frame. */
 const LAST_WORD_MS = 1_000;
+/** Redis has this long to take what is not settled yet. */
+const SETTLE_MS = 3_000;
 const EMPTY = new Uint8Array(0);
 
 await runService({ name: "edge-auth", readConfig, start });
@@ -62,9 +67,25 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     requestTimeoutMs: config.requestTimeoutMs,
   });
   const running = new RunningRequests();
-  const gate = createGate({ redis, log, staleMs: config.authStaleMs });
+  const edges = new EdgeTable(edgeId, monotonicNow);
+  const gate = createGate({
+    redis,
+    catalog: config.catalog,
+    now: monotonicNow,
+    random: Math.random,
+    log,
+    staleMs: config.authStaleMs,
+    edgeCount: () => edges.count,
+  });
   gate.start();
-  const stopBeating = await joinBus({ bus, edgeId, dispatcher, running, log });
+  const stopBeating = await joinBus({
+    bus,
+    edgeId,
+    dispatcher,
+    running,
+    edges,
+    log,
+  });
 
   let isStopping = false;
   const app = createApp({
@@ -109,7 +130,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     stop: async () => {
       isStopping = true;
       await server.stop({ graceMs: config.drainMs, lastWordMs: LAST_WORD_MS });
-      await gate.stop();
+      const unsettled = await gate.stop(SETTLE_MS);
+      if (unsettled > 0) log.error("settlements_lost", { count: unsettled });
       stopBeating();
       await bus.drain();
       await redis.close();
@@ -123,6 +145,7 @@ interface BusParts {
   edgeId: string;
   dispatcher: ChatDispatcher;
   running: RunningRequests;
+  edges: EdgeTable;
   log: Log;
 }
 
@@ -142,6 +165,10 @@ async function joinBus(parts: BusParts): Promise<() => void> {
     workerBeatWildcard,
     (message) =>
       dispatcher.liveness.onBeatMessage(message.subject, message.data),
+  );
+  bus.subscribe(
+    edgeBeatWildcard,
+    ({ subject }) => parts.edges.onBeat(lastToken(subject)),
   );
   bus.subscribe(keyChangedSubject, ({ data }) => stopKeyRequests(data, parts));
   bus.onStatus((status) => {

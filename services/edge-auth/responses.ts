@@ -67,6 +67,9 @@ function setErrorHeaders(headers: Headers, error: ApiError): void {
   if (!error.retryable && (error.status === 429 || error.status >= 500)) {
     headers.set("x-should-retry", "false");
   }
+  for (const [name, value] of Object.entries(error.headers)) {
+    headers.set(name, value);
+  }
 }
 
 /** `Retry-After` in whole seconds for everybody, in milliseconds for the SDKs that read them. */

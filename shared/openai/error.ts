@@ -121,6 +121,8 @@ export interface ApiErrorOptions {
   wireCode?: string | null;
   /** Overrides the status of the table: a model server's own 4xx. */
   status?: number;
+  /** Further headers of the HTTP answer, such as where the limits stand. */
+  headers?: Readonly<Record<string, string>>;
   /** What went wrong inside. For the log, never for the caller. */
   cause?: unknown;
 }
@@ -138,6 +140,7 @@ export class ApiError extends Error {
   readonly wireCode: string | null;
   readonly retryAfterMs: number | null;
   readonly retryable: boolean;
+  readonly headers: Readonly<Record<string, string>>;
 
   constructor(code: ErrorCode, message: string, options: ApiErrorOptions = {}) {
     super(
@@ -154,6 +157,7 @@ export class ApiError extends Error {
       : options.wireCode;
     this.retryAfterMs = options.retryAfterMs ?? null;
     this.retryable = kind.retryable;
+    this.headers = options.headers ?? {};
   }
 
   /** The JSON body, also used inside an SSE error frame. */

@@ -1,0 +1,30 @@
+/**
+ * How many edges serve now, from their beats: what an edge divides the limits by
+ * while Redis is away. Pure.
+ */
+import type { MonotonicNow } from "@gateway/shared/clock";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+
+export class EdgeTable {
+  readonly #now: MonotonicNow;
+  readonly #ownId: string;
+  readonly #heardAtMs = new Map<string, number>();
+
+  constructor(ownId: string, now: MonotonicNow) {
+    this.#ownId = ownId;
+    this.#now = now;
+  }
+
+  onBeat(edgeId: string): void {
+    if (edgeId !== this.#ownId) this.#heardAtMs.set(edgeId, this.#now());
+  }
+
+  /** Edges heard lately and this one, so at least 1. */
+  get count(): number {
+    const oldest = this.#now() - DISPATCH_LIMITS.edgeLostMs;
+    for (const [edgeId, heardAtMs] of this.#heardAtMs) {
+      if (heardAtMs < oldest) this.#heardAtMs.delete(edgeId);
+    }
+    return this.#heardAtMs.size + 1;
+  }
+}

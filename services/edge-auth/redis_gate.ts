@@ -1,0 +1,191 @@
+/** The gate of production: keys and limits in Redis. */
+import type { MonotonicNow } from "@gateway/shared/clock";
+import {
+  type KeyScope,
+  limiterKey,
+  type Principal,
+  recordKey,
+} from "@gateway/shared/keys/record";
+import { KEY_LIMITS } from "@gateway/shared/limits";
+import type { Log } from "@gateway/shared/log";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import {
+  type Admission,
+  type Admitted,
+  createAdmission,
+  type Outcome,
+  type Refused,
+} from "./admission.ts";
+import type { Gate, Settlement, Ticket } from "./gate.ts";
+import { INSPECT } from "./inspect.lua.ts";
+import { createPrincipalLookup } from "./principal_lookup.ts";
+import { rateLimitHeaders, retryHeaders } from "./rate_limit_headers.ts";
+import { refusalError } from "./refusal.ts";
+import { estimateTokens, type TokenEstimate } from "./token_estimate.ts";
+
+export interface RedisGateOptions {
+  redis: RedisLink;
+  catalog: Catalog;
+  now: MonotonicNow;
+  random: () => number;
+  log: Log;
+  /** How long recently admitted keys go on without Redis; 0: not at all. */
+  staleMs: number;
+  /** Edges that serve now, this one included. */
+  edgeCount: () => number;
+}
+
+/** A gate with a life of its own: it renews leases and delivers settlements. */
+export interface RedisGate extends Gate {
+  start(): void;
+  /** Delivers what is not settled yet. Returns how many could not be delivered. */
+  stop(timeoutMs: number): Promise<number>;
+}
+
+const INSPECT_DEADLINE_MS = 100;
+const RETRY_AFTER_MS = 1_000;
+
+export function createGate(options: RedisGateOptions): RedisGate {
+  const { redis, now, random, log, catalog } = options;
+  const admission = createAdmission(options);
+  const lookup = createPrincipalLookup({
+    redis,
+    now,
+    entriesMax: KEY_LIMITS.lookupEntriesMax,
+    unknownEntriesMax: KEY_LIMITS.unknownEntriesMax,
+    unknownMs: KEY_LIMITS.unknownMs,
+  });
+  return {
+    start: () => admission.start(),
+    stop: (timeoutMs) => admission.stop(timeoutMs),
+    findPrincipal: (hash) => lookup.find(hash),
+    check: (principal, scope) => inspect(redis, principal, scope),
+    async admitChat(principal, request, requestId) {
+      const estimate = estimateFor(request, catalog);
+      const decision = await admission.admit(principal, {
+        scope: "chat",
+        model: request.model,
+        wantTokens: estimate.totalTokens,
+        requestId,
+      });
+      if (!decision.isAdmitted) throw refusal(decision, random);
+      return ticketOf(admission, decision, estimate, log);
+    },
+  };
+}
+
+function estimateFor(request: ChatRequest, catalog: Catalog): TokenEstimate {
+  const outputTokensMax = catalog.get(request.model)?.outputTokensMax;
+  return estimateTokens(
+    request,
+    outputTokensMax === undefined ? {} : { outputTokensMax },
+  );
+}
+
+function ticketOf(
+  admission: Admission,
+  admitted: Admitted,
+  estimate: TokenEstimate,
+  log: Log,
+): Ticket {
+  return {
+    setHeaders(headers) {
+      for (
+        const [name, value] of Object.entries(rateLimitHeaders(admitted.rates))
+      ) {
+        headers.set(name, value);
+      }
+    },
+    settle(settlement) {
+      if (settlement.kind === "complete" && settlement.usage === null) {
+        log.warn("usage_missing", { requestId: admitted.requestId });
+      }
+      admission.settle(admitted, outcomeOf(settlement, estimate));
+    },
+  };
+}
+
+const OUTCOME_OF_KIND = {
+  complete: "completed",
+  failed: "failed",
+  cancelled: "cancelled",
+} as const;
+
+/** What a request cost. A prompt that a backend read but did not count is charged by the estimate. */
+function outcomeOf(
+  { usage, completionTokens, kind, hasRun }: Settlement,
+  estimate: TokenEstimate,
+): Outcome {
+  const outcome = OUTCOME_OF_KIND[kind];
+  if (usage !== null) {
+    return {
+      promptTokens: usage.prompt_tokens,
+      completionTokens: usage.completion_tokens,
+      outcome,
+    };
+  }
+  // An answer that never began cost nothing, as far as anybody can tell.
+  const isCharged = hasRun && completionTokens > 0;
+  return {
+    promptTokens: isCharged ? estimate.promptTokens : 0,
+    completionTokens,
+    outcome,
+  };
+}
+
+/** The error of a refusal, with the headers that tell a client what to do. */
+function refusal(refused: Refused, random: () => number): ApiError {
+  const error = refusalError(refused);
+  if (refused.reason !== "limited") return error;
+  return new ApiError(error.code, error.message, {
+    headers: {
+      ...rateLimitHeaders(refused.rates),
+      ...retryHeaders(refused.waitMs, {
+        random,
+        isDaily: refused.limit === "day",
+      }),
+    },
+  });
+}
+
+async function inspect(
+  redis: RedisLink,
+  principal: Principal,
+  scope: KeyScope | null,
+): Promise<readonly string[]> {
+  let reply: RedisReply;
+  try {
+    reply = await redis.evalScript(
+      INSPECT,
+      [limiterKey(principal)],
+      [recordKey(principal), scope ?? ""],
+      { deadlineMs: INSPECT_DEADLINE_MS },
+    );
+  } catch (cause) {
+    throw new ApiError(
+      "service_unavailable",
+      "The service cannot check API keys at the moment. Try again shortly.",
+      { retryAfterMs: RETRY_AFTER_MS, cause },
+    );
+  }
+  const [status, models] = Array.isArray(reply) ? reply.map(String) : [];
+  switch (status) {
+    case "ok":
+      return models === undefined || models === "" ? [] : models.split(",");
+    case "unknown":
+    case "expired":
+    case "disabled":
+      throw refusalError({ isAdmitted: false, reason: status });
+    case "scope":
+      throw refusalError({
+        isAdmitted: false,
+        reason: "forbidden",
+        what: "scope",
+      });
+    default:
+      throw new Error(`Unknown reply of the inspect script: ${status}`);
+  }
+}
