@@ -224,6 +224,6 @@ export class WholeAnswer implements AnswerSink {
 const CLIENT_CLOSED_REQUEST = 499;
 
 /** Lets the server finish with a request whose client is gone. */
-function nobodyThere(): Response {
+export function nobodyThere(): Response {
   return new Response(null, { status: CLIENT_CLOSED_REQUEST });
 }

@@ -8,6 +8,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { authenticate } from "./authenticate.ts";
 import { chatCompletions } from "./chat_completions.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
+import type { Deadlines } from "./deadlines.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 import type { Gate } from "./gate.ts";
 import { getModel, listModels } from "./models.ts";
@@ -29,6 +30,7 @@ export interface AppDependencies {
   now: MonotonicNow;
   log: Log;
   bodyBytesMax: number;
+  deadlines: Deadlines;
 }
 
 const CHAT = "/v1/chat/completions";

@@ -6,12 +6,19 @@ import type { MonotonicNow } from "@gateway/shared/clock";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { BODY_DEADLINES } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "@gateway/shared/openai/request";
-import { type AnswerOptions, StreamAnswer, WholeAnswer } from "./answer.ts";
+import {
+  type AnswerOptions,
+  nobodyThere,
+  StreamAnswer,
+  WholeAnswer,
+} from "./answer.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { ChatRun, RunOutcome } from "./chat_run.ts";
 import type { Gate, Ticket } from "./gate.ts";
+import type { Deadlines } from "./deadlines.ts";
 import { decodeJson } from "./json_guard.ts";
 import { readBody } from "./read_body.ts";
 import { eventStreamHeaders, jsonHeaders } from "./responses.ts";
@@ -24,6 +31,7 @@ export interface ChatCompletionsDependencies {
   running: RunningRequests;
   now: MonotonicNow;
   bodyBytesMax: number;
+  deadlines: Deadlines;
 }
 
 /** A request on its way through the handler. */
@@ -47,6 +55,7 @@ export async function chatCompletions(
   dependencies: ChatCompletionsDependencies,
 ): Promise<Response> {
   const request = await readRequest(call, dependencies);
+  if (request === null) return nobodyThere();
   const ticket = await dependencies.gate.admitChat(
     call.principal,
     request,
@@ -55,18 +64,39 @@ export async function chatCompletions(
   return runAdmitted(call, request, ticket, dependencies);
 }
 
-/** Reads and checks the request. A caller without a right to be here hears that first. */
+/**
+ * Reads and checks the request. A caller without a right to be here hears that
+ * first. Null when the client left before its request was whole.
+ */
 async function readRequest(
   { httpRequest, principal }: ChatCall,
-  { catalog, gate, bodyBytesMax, now }: ChatCompletionsDependencies,
-): Promise<ChatRequest> {
+  dependencies: ChatCompletionsDependencies,
+): Promise<ChatRequest | null> {
   try {
-    const body = await readBody(httpRequest, { bytesMax: bodyBytesMax, now });
-    return parseChatRequest(decodeJson(body), catalog);
+    const body = await readBody(httpRequest, {
+      bytesMax: dependencies.bodyBytesMax,
+      progressMs: BODY_DEADLINES.progressMs,
+      totalMs: BODY_DEADLINES.totalMs,
+      deadlines: dependencies.deadlines,
+    });
+    if (body.type === "gone") return null;
+    if (body.type === "refused") throw refused(body.error, body.close);
+    return parseChatRequest(decodeJson(body.bytes), dependencies.catalog);
   } catch (error) {
-    if (error instanceof ApiError) await gate.check(principal, "chat");
+    if (error instanceof ApiError) {
+      await dependencies.gate.check(principal, "chat");
+    }
     throw error;
   }
+}
+
+function refused(error: ApiError, isUnread: boolean): ApiError {
+  if (!isUnread) return error;
+  // The rest of the body would be taken for the next request.
+  return new ApiError(error.code, error.message, {
+    headers: { connection: "close" },
+    cause: error.cause,
+  });
 }
 
 function runAdmitted(

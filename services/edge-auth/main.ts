@@ -24,6 +24,7 @@ import { type RunningService, runService } from "@gateway/shared/service";
 import { createApp } from "./app.ts";
 import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
+import { createDeadlines } from "./deadlines.ts";
 import { EdgeTable } from "./edge_table.ts";
 import { createGate } from "./redis_gate.ts";
 import { errorResponse, internalError } from "./responses.ts";
@@ -96,6 +97,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     log,
     bodyBytesMax: config.bodyBytesMax,
+    deadlines: createDeadlines(monotonicNow),
   });
   const server = serve({
     hostname: config.hostname,

@@ -61,7 +61,6 @@ function setErrorHeaders(headers: Headers, error: ApiError): void {
   if (error.status === 401) {
     headers.set("www-authenticate", "Bearer");
   }
-  if (error.status === 408) headers.set("connection", "close");
   if (error.retryAfterMs !== null) setRetryAfter(headers, error.retryAfterMs);
   // SDKs repeat 408, 409, 429 and 5xx on their own account unless told not to.
   if (!error.retryable && (error.status === 429 || error.status >= 500)) {

@@ -8,6 +8,7 @@ import {
   DISPATCH_TICK_MS,
 } from "../../services/edge-auth/chat_dispatcher.ts";
 import { createApp } from "../../services/edge-auth/app.ts";
+import { createDeadlines } from "../../services/edge-auth/deadlines.ts";
 import type { RunOutcome } from "../../services/edge-auth/chat_run.ts";
 import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
 import { RunningRequests } from "../../services/edge-auth/running_requests.ts";
@@ -146,6 +147,7 @@ export async function startMiniEdge(
   const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
   beat();
   const settlements: Settlement[] = [];
+  const deadlines = createDeadlines(monotonicNow);
   const app = createApp({
     catalog: options.catalog ?? defaultCatalog(),
     gate: openGate(settlements),
@@ -154,6 +156,7 @@ export async function startMiniEdge(
     now: monotonicNow,
     log,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
+    deadlines,
   });
   const server: GracefulServer = serve({
     hostname: "127.0.0.1",
@@ -170,6 +173,7 @@ export async function startMiniEdge(
     settlements,
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 2_000, lastWordMs: 100 });
+      deadlines[Symbol.dispose]();
       clearInterval(ticker);
       clearInterval(beats);
       await link.close();
