@@ -1,0 +1,48 @@
+import { probeNats } from "./nats_probe.ts";
+import { redisCall } from "./redis_call.ts";
+import { EXIT, messageOf, UpError } from "./up_error.ts";
+
+const TIMEOUT_MS = 3_000;
+
+/**
+ * Checks that the server which `REDIS_URL` names answers.
+ *
+ * Throws an {@link UpError} that names the variable and the address, never a password.
+ */
+export async function requireRedis(url: string): Promise<void> {
+  try {
+    await redisCall(url, [["PING"]], TIMEOUT_MS);
+  } catch (error) {
+    throw describe("REDIS_URL", "Redis", url, error);
+  }
+}
+
+/** The same for `NATS_URL`, which may list several servers: one must answer. */
+export async function requireNats(url: string): Promise<void> {
+  try {
+    const one = (text: string) => probeNats(text.trim(), TIMEOUT_MS);
+    await Promise.any(url.split(",").map(one));
+  } catch (error) {
+    const cause = error instanceof AggregateError ? error.errors[0] : error;
+    throw describe("NATS_URL", "NATS", url, cause);
+  }
+}
+
+function describe(
+  variable: string,
+  server: string,
+  url: string,
+  error: unknown,
+): UpError {
+  return new UpError(
+    `Cannot use ${server} at "${withoutPassword(url)}" (${variable}): ` +
+      `${messageOf(error)}\n` +
+      `Without ${variable} the gateway starts a server of its own`,
+    EXIT.config,
+  );
+}
+
+/** A URL, or a list of them, that may be shown. */
+export function withoutPassword(url: string): string {
+  return url.replaceAll(/\/\/[^/@,]*@/g, "//…@");
+}

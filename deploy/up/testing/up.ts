@@ -1,0 +1,20 @@
+/** The launcher with stand-ins for the services, otherwise as it is. */
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { runCli } from "../cli.ts";
+
+const here = resolve(fileURLToPath(import.meta.url), "..");
+const usualDirs = Deno.env.get("STAND_IN_USUAL_DIRS");
+
+Deno.exit(
+  await runCli({
+    root: resolve(here, "../../.."),
+    scripts: {
+      edge: `${here}/edge.ts`,
+      worker: `${here}/worker.ts`,
+      admin: `${here}/admin.ts`,
+      keys: `${here}/keys.ts`,
+    },
+    ...(usualDirs === undefined ? {} : { usualDirs: usualDirs.split(":") }),
+  }),
+);
