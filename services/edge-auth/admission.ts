@@ -1,0 +1,384 @@
+import type { MonotonicNow } from "@gateway/shared/clock";
+import {
+  lateKey,
+  limiterDay,
+  usageDay,
+  usageHour,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  type KeyScope,
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  ownerLimitsKey,
+  type Principal,
+  recordKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
+import { KEY_LIMITS } from "@gateway/shared/limits";
+import type { Log } from "@gateway/shared/log";
+import { ApiError } from "@gateway/shared/openai/error";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { ADMIT } from "./admit.lua.ts";
+import {
+  isAdmitted,
+  type LimitName,
+  type LimitOwner,
+  parseAdmitReply,
+  type Rates,
+  type ReservationTerms,
+} from "./admit_reply.ts";
+import { createLeaseKeeper, type Lease } from "./lease_keeper.ts";
+import { createLocalLimiter } from "./local_limiter.ts";
+import { createSettleQueue } from "./settle_queue.ts";
+
+export interface AdmissionOptions {
+  redis: RedisLink;
+  now: MonotonicNow;
+  /** 0 ≤ x < 1: names this process's leases, and spreads retries. */
+  random: () => number;
+  log: Log;
+  /** `AUTH_STALE_SECONDS` in ms: how long recently admitted keys go on without Redis. 0: not at all. */
+  staleMs: number;
+  /** Edges that serve now, this one included. Only asked in an outage with `staleMs`. */
+  edgeCount: () => number;
+}
+
+/** What a request asks for. */
+export interface Ask {
+  scope: KeyScope;
+  /** A model id of the catalog, or null where none is involved. */
+  model: string | null;
+  /** Tokens to reserve, see `token_estimate.ts`. 0: token limits do not apply. */
+  wantTokens: number;
+  /** For the log. */
+  requestId: string;
+}
+
+/** The request may run. Has to be settled exactly when it has ended, however it ended. */
+export interface Admitted extends Lease {
+  readonly isAdmitted: true;
+  readonly requestId: string;
+  readonly reservedTokens: number;
+  /** Where the limits stand with this request counted. Null in an outage of Redis. */
+  readonly rates: Rates;
+  readonly terms: ReservationTerms;
+  /** Admitted by the local limiter, without Redis. */
+  readonly isLocal: boolean;
+}
+
+/** The request may not run. Nothing was consumed. */
+export type Refused =
+  & { readonly isAdmitted: false }
+  & (
+    /** No such key, as far as anybody outside may know. */
+    | { reason: "unknown" | "expired" | "disabled" }
+    /** The key has no right to the endpoint (scope) or to the model. */
+    | { reason: "forbidden"; what: "scope" | "model" }
+    | {
+      reason: "limited";
+      limit: LimitName;
+      of: LimitOwner;
+      /** After this long, the same request passes unless others come first. */
+      waitMs: number;
+      rates: Rates;
+    }
+  );
+
+/** How a request ended. */
+export interface Outcome {
+  /** Null: the backend did not say. What was reserved then stays charged. */
+  promptTokens: number | null;
+  completionTokens: number | null;
+  /** `failed` counts as an error; a client that left is `cancelled`, not an error. */
+  outcome: "completed" | "failed" | "cancelled";
+}
+
+/** Checks keys and limits in Redis: the same answer on every edge. */
+export interface Admission {
+  /** Requests that hold a lease. */
+  readonly running: number;
+  /** Settlements not yet known to have reached Redis. */
+  readonly unsettled: number;
+  /**
+   * Decides one request: one round trip. Throws `ApiError` `service_unavailable`
+   * within 150 ms when Redis cannot answer; never admits without an answer
+   * (unless `staleMs` says so) and never calls an unreachable key unknown.
+   */
+  admit(principal: Principal, ask: Ask): Promise<Admitted | Refused>;
+  /**
+   * Frees the slot, corrects the reservation to what was used, counts usage.
+   * Returns at once; delivery is repeated until it works. A second call does nothing.
+   */
+  settle(admitted: Admitted, outcome: Outcome): void;
+  /** Starts renewing the leases of running requests. */
+  start(): void;
+  /** Waits for settlements to be delivered, at most `timeoutMs`. Returns how many were not. */
+  stop(timeoutMs: number): Promise<number>;
+}
+
+/** Leaves a third of the 150 ms promise to a busy event loop. */
+const ADMIT_DEADLINE_MS = 100;
+const RETRY_AFTER_MS = 1_000;
+const OWNER_COUNTS_LEASES = 4;
+const KEY_HAS_DAY = 1;
+const OWNER_HAS_DAY = 2;
+
+/** Makes an admission over one link. Call `start` to have leases renewed. */
+export function createAdmission(options: AdmissionOptions): Admission {
+  const { redis, now, random, log, staleMs, edgeCount } = options;
+  const leases = createLeaseKeeper({ redis, now, log });
+  const settlements = createSettleQueue({ redis, now, random, log });
+  const local = staleMs > 0
+    ? createLocalLimiter({
+      now,
+      staleMs,
+      edgeCount,
+      entriesMax: KEY_LIMITS.lookupEntriesMax,
+    })
+    : null;
+  const leasePrefix = randomName(random);
+  const wantsPolicy = local === null ? "0" : "1";
+  let leaseCount = 0;
+  /** Server's clock less ours, from the last answer. */
+  let clockOffsetMs = 0;
+
+  /** Undoes an admission whose answer came too late or was lost. */
+  const release = (principal: Principal, leaseId: string, ask: Ask) => {
+    settlements.add({
+      leaseId,
+      keys: settleKeys(principal, leaseId, 0),
+      mode: "release",
+      terms: [
+        String(ask.wantTokens),
+        recordKey(principal),
+        ownerLimitsKey(principal.ownerId),
+      ],
+    });
+  };
+
+  const hold = (
+    principal: Principal,
+    leaseId: string,
+    ask: Ask,
+    rates: Rates,
+    terms: ReservationTerms,
+    isLocal: boolean,
+  ): Admitted => {
+    const admitted: Admitted = {
+      isAdmitted: true,
+      id: leaseId,
+      principal,
+      requestId: ask.requestId,
+      reservedTokens: ask.wantTokens,
+      rates,
+      terms,
+      isOwnerCounted: terms.flags >= OWNER_COUNTS_LEASES,
+      isLocal,
+      isLost: isLocal,
+    };
+    leases.hold(admitted);
+    return admitted;
+  };
+
+  const admitWithoutRedis = (
+    principal: Principal,
+    ask: Ask,
+    leaseId: string,
+    cause: unknown,
+  ): Admitted | Refused => {
+    const atMs = now() + clockOffsetMs;
+    const decision = cause instanceof RedisUnavailableError
+      ? local?.decide(principal, {
+        scope: ask.scope,
+        model: ask.model,
+        tokens: ask.wantTokens,
+        atMs,
+      })
+      : null;
+    if (decision === null || decision === undefined) throw unavailable(cause);
+    if (decision.status !== "ok") return refused(decision);
+    const { policy, rates } = decision;
+    const terms = {
+      atMs,
+      flags: (policy.keyLimits.tokensPerDay > 0 ? KEY_HAS_DAY : 0) +
+        (policy.ownerLimits.tokensPerDay > 0 ? OWNER_HAS_DAY : 0) +
+        (policy.ownerLimits.concurrency > 0 ? OWNER_COUNTS_LEASES : 0),
+      keyTokensPerMinute: policy.keyLimits.tokensPerMinute,
+      ownerTokensPerMinute: policy.ownerLimits.tokensPerMinute,
+    };
+    // A name of its own: the release of the abandoned admission must not hit it.
+    return hold(principal, `${leaseId}l`, ask, rates, terms, true);
+  };
+
+  return {
+    get running() {
+      return leases.held;
+    },
+    get unsettled() {
+      return settlements.pending;
+    },
+    async admit(principal, ask) {
+      const leaseId = `${leasePrefix}.${(leaseCount++).toString(36)}`;
+      let reply;
+      try {
+        const answer = await redis.evalScript(
+          ADMIT,
+          limiterKeys(principal),
+          [
+            recordKey(principal),
+            ownerLimitsKey(principal.ownerId),
+            ask.scope,
+            ask.model ?? "",
+            String(ask.wantTokens),
+            leaseId,
+            wantsPolicy,
+          ],
+          {
+            deadlineMs: ADMIT_DEADLINE_MS,
+            onAbandoned(late) {
+              if (late !== null && !isAdmitted(late)) return;
+              release(principal, leaseId, ask);
+            },
+          },
+        );
+        reply = parseAdmitReply(answer);
+      } catch (error) {
+        if (isLostInFlight(error)) release(principal, leaseId, ask);
+        return admitWithoutRedis(principal, ask, leaseId, error);
+      }
+      if (reply.status === "ok") {
+        clockOffsetMs = reply.terms.atMs - now();
+        if (reply.policy !== null) local?.remember(principal, reply.policy);
+        const { rates, terms } = reply;
+        return hold(principal, leaseId, ask, rates, terms, false);
+      }
+      if (isKeyRefusal(reply.status)) local?.forget(principal);
+      return refused(reply);
+    },
+    settle(admitted, reported) {
+      if (!leases.release(admitted.id)) return;
+      const outcome = checked(reported, admitted, log);
+      if (admitted.isLocal) local?.release(admitted.principal);
+      const { principal, terms } = admitted;
+      settlements.add({
+        leaseId: admitted.id,
+        keys: settleKeys(principal, admitted.id, terms.atMs),
+        mode: admitted.isLost ? "late" : "held",
+        terms: [
+          String(terms.flags),
+          String(terms.keyTokensPerMinute),
+          String(terms.ownerTokensPerMinute),
+          String(correction(admitted, outcome)),
+          String(limiterDay(terms.atMs)),
+          usageHour(terms.atMs),
+          "1",
+          String(outcome.promptTokens ?? 0),
+          String(outcome.completionTokens ?? 0),
+          outcome.outcome === "failed" ? "1" : "0",
+        ],
+      });
+    },
+    start: () => leases.start(),
+    async stop(timeoutMs) {
+      await leases.stop();
+      return await settlements.drain(timeoutMs);
+    },
+  };
+}
+
+/** Counts that are not counts would stop the script half way: they are taken as not reported. */
+function checked(outcome: Outcome, admitted: Admitted, log: Log): Outcome {
+  const { promptTokens, completionTokens } = outcome;
+  if (isCount(promptTokens) && isCount(completionTokens)) return outcome;
+  const { requestId } = admitted;
+  log.error("usage_invalid", { requestId, promptTokens, completionTokens });
+  return { ...outcome, promptTokens: null, completionTokens: null };
+}
+
+function isCount(value: number | null): boolean {
+  return value === null || (Number.isSafeInteger(value) && value >= 0);
+}
+
+/** Tokens used less tokens charged so far. What was reserved at a server that lost its data is not charged. */
+function correction(admitted: Admitted, outcome: Outcome): number {
+  const { promptTokens, completionTokens } = outcome;
+  const charged = admitted.isLost ? 0 : admitted.reservedTokens;
+  if (promptTokens === null || completionTokens === null) {
+    return admitted.reservedTokens - charged;
+  }
+  return promptTokens + completionTokens - charged;
+}
+
+function limiterKeys(principal: Principal): readonly string[] {
+  return [
+    limiterKey(principal),
+    leaseKey(principal),
+    ownerLimiterKey(principal.ownerId),
+    ownerLeaseKey(principal.ownerId),
+  ];
+}
+
+function settleKeys(
+  principal: Principal,
+  leaseId: string,
+  atMs: number,
+): readonly string[] {
+  return [
+    ...limiterKeys(principal),
+    usageKey(principal, usageDay(atMs)),
+    lateKey(principal.ownerId, leaseId),
+  ];
+}
+
+/** The connection broke under the call. At a deadline the answer may still come, and is waited for. */
+function isLostInFlight(error: unknown): boolean {
+  return error instanceof RedisUnavailableError &&
+    error.reason === "connection_lost";
+}
+
+function isKeyRefusal(status: string): boolean {
+  return status === "unknown" || status === "expired" || status === "disabled";
+}
+
+type Refusal =
+  | { status: "unknown" | "expired" | "disabled" | "scope" | "model" }
+  | {
+    status: "limited";
+    limit: LimitName;
+    of: LimitOwner;
+    waitMs: number;
+    rates: Rates;
+  };
+
+function refused(refusal: Refusal): Refused {
+  switch (refusal.status) {
+    case "limited": {
+      const { limit, of, waitMs, rates } = refusal;
+      return { isAdmitted: false, reason: "limited", limit, of, waitMs, rates };
+    }
+    case "scope":
+    case "model":
+      return { isAdmitted: false, reason: "forbidden", what: refusal.status };
+    default:
+      return { isAdmitted: false, reason: refusal.status };
+  }
+}
+
+function unavailable(cause: unknown): ApiError {
+  return new ApiError(
+    "service_unavailable",
+    "The service cannot check API keys at the moment. Try again shortly.",
+    { retryAfterMs: RETRY_AFTER_MS, cause },
+  );
+}
+
+/** 16 characters, 82 random bits: leases of different processes must not meet. */
+function randomName(random: () => number): string {
+  return Array.from(
+    { length: 16 },
+    () => Math.floor(random() * 36).toString(36),
+  ).join("");
+}

@@ -1,0 +1,140 @@
+import type { MonotonicNow } from "@gateway/shared/clock";
+import {
+  leaseKey,
+  ownerLeaseKey,
+  type Principal,
+} from "@gateway/shared/keys/record";
+import type { Log } from "@gateway/shared/log";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { RENEW } from "./renew.lua.ts";
+
+/** A slot that a running request holds. */
+export interface Lease {
+  readonly id: string;
+  readonly principal: Principal;
+  /** The owner counts it as well. */
+  readonly isOwnerCounted: boolean;
+  /** Set when the server has lost it, and with it what was reserved. */
+  isLost: boolean;
+}
+
+export interface LeaseKeeperOptions {
+  redis: RedisLink;
+  now: MonotonicNow;
+  log: Log;
+}
+
+/** Keeps the leases of this edge's running requests alive. */
+export interface LeaseKeeper {
+  readonly held: number;
+  hold(lease: Lease): void;
+  /** Returns false when it was not held: the request has ended before. */
+  release(id: string): boolean;
+  /** Renews all leases that are not young, now. Returns false when that failed. */
+  renew(): Promise<boolean>;
+  /** Renews every 10 s from now on, sooner after a failure. */
+  start(): void;
+  /** Ends renewing. Leases still held run out by themselves. */
+  stop(): Promise<void>;
+}
+
+/** A third of a lease's life: two renewals may fail. */
+const RENEW_EVERY_MS = 10_000;
+/** After a failure there is no time to lose. */
+const RENEW_AGAIN_MS = 1_000;
+/** Most requests are shorter: a young lease is left for the next round. */
+const YOUNG_MS = 5_000;
+const DEADLINE_MS = 1_000;
+/** Leases in one call, so that no call holds the server up for long. */
+const BATCH = 200;
+
+interface Held {
+  lease: Lease;
+  sinceMs: number;
+}
+
+/** Makes a keeper that holds nothing. */
+export function createLeaseKeeper(options: LeaseKeeperOptions): LeaseKeeper {
+  const { redis, now, log } = options;
+  const held = new Map<string, Held>();
+  let timer: ReturnType<typeof setTimeout> | null = null;
+  let round: Promise<void> = Promise.resolve();
+  let isRunning = false;
+
+  const renewBatch = async (leases: readonly Lease[]): Promise<void> => {
+    const [first] = leases;
+    if (first === undefined) return;
+    const missing = await redis.evalScript(
+      RENEW,
+      [leaseKey(first.principal), ownerLeaseKey(first.principal.ownerId)],
+      [first.isOwnerCounted ? "1" : "0", ...leases.map((lease) => lease.id)],
+      { deadlineMs: DEADLINE_MS },
+    );
+    if (!Array.isArray(missing)) return;
+    const lost = leases.filter((lease) =>
+      !lease.isLost && missing.includes(lease.id)
+    );
+    if (lost.length === 0) return;
+    for (const lease of lost) lease.isLost = true;
+    const { keyId } = first.principal;
+    log.warn("lease_lost", { keyId, count: lost.length });
+  };
+
+  /** All calls are made in one turn, so they travel together. */
+  const renew = async (): Promise<boolean> => {
+    const batches = batchesOf(held.values(), now());
+    const results = await Promise.allSettled(batches.map(renewBatch));
+    const failure = results.find((result) => result.status === "rejected");
+    if (failure === undefined) return true;
+    log.warn("lease_renew_failed", { held: held.size, error: failure.reason });
+    return false;
+  };
+
+  const schedule = (ms: number) => {
+    timer = setTimeout(() => {
+      round = renew().then((isDone) => {
+        if (isRunning) schedule(isDone ? RENEW_EVERY_MS : RENEW_AGAIN_MS);
+      });
+    }, ms);
+  };
+
+  return {
+    get held() {
+      return held.size;
+    },
+    hold(lease) {
+      held.set(lease.id, { lease, sinceMs: now() });
+    },
+    release: (id) => held.delete(id),
+    renew,
+    start() {
+      if (isRunning) return;
+      isRunning = true;
+      schedule(RENEW_EVERY_MS);
+    },
+    async stop() {
+      isRunning = false;
+      if (timer !== null) clearTimeout(timer);
+      timer = null;
+      await round;
+    },
+  };
+}
+
+/** Leases that are not young, by key and by what their owner counts. */
+function batchesOf(held: Iterable<Held>, nowMs: number): Lease[][] {
+  const open = new Map<string, Lease[]>();
+  const batches: Lease[][] = [];
+  for (const { lease, sinceMs } of held) {
+    if (nowMs - sinceMs < YOUNG_MS) continue;
+    const group = lease.principal.keyId + (lease.isOwnerCounted ? "+" : "");
+    let batch = open.get(group);
+    if (batch === undefined || batch.length === BATCH) {
+      batch = [];
+      open.set(group, batch);
+      batches.push(batch);
+    }
+    batch.push(lease);
+  }
+  return batches;
+}

@@ -1,0 +1,174 @@
+import { Buffer } from "node:buffer";
+import { monotonicNow } from "../../shared/clock.ts";
+import {
+  KEY_FIELDS,
+  type Limits,
+  ownerLimitsKey,
+  type Principal,
+  recordKey,
+  UNLIMITED,
+} from "../../shared/keys/record.ts";
+import { LIMITER_EPOCH_MS } from "../../shared/keys/limiter_state.ts";
+import { type Log, silentLog } from "../../shared/log.ts";
+import { createRedisLink, type RedisLink } from "../../shared/redis/link.ts";
+import { type RedisFixture, startRedis } from "./redis_fixture.ts";
+
+/** What a test may say of a key; the rest is: enabled, chat and models, all models, no limits. */
+export interface KeyOptions {
+  limits?: Partial<Limits>;
+  ownerLimits?: Partial<Limits>;
+  owner?: string;
+  state?: string;
+  scopes?: string;
+  models?: string;
+  expiresAtMs?: number;
+}
+
+/** A redis-server with keys in it and links to it. */
+export interface RedisWorld extends AsyncDisposable {
+  readonly redis: RedisFixture;
+  /** The test's own link, with a long deadline. */
+  readonly link: RedisLink;
+  /** Opens a further link, as another process would. */
+  open(url?: string): Promise<RedisLink>;
+  addKey(options?: KeyOptions): Promise<Principal>;
+  setKey(principal: Principal, fields: Record<string, string>): Promise<void>;
+  /** The server's clock, Unix ms. */
+  time(): Promise<number>;
+  command(...args: string[]): Promise<unknown>;
+}
+
+export async function startRedisWorld(
+  options: { config?: string[]; log?: Log } = {},
+): Promise<RedisWorld> {
+  const redis = await startRedis(options.config ?? []);
+  const links: RedisLink[] = [];
+  const open = async (url = redis.url) => {
+    const link = createRedisLink({
+      address: { url },
+      log: options.log ?? silentLog,
+      now: monotonicNow,
+      random: Math.random,
+    });
+    links.push(link);
+    await link.ready(5_000);
+    return link;
+  };
+  const link = await open();
+  const command = (...args: string[]) =>
+    link.command(args, { deadlineMs: 900 });
+  let keyCount = 0;
+  return {
+    redis,
+    link,
+    open,
+    command,
+    async addKey(key = {}) {
+      const number = String(keyCount++).padStart(20, "0");
+      const principal = {
+        keyId: `key_${number}`,
+        ownerId: key.owner ?? `own_${number}`,
+      };
+      await command(
+        "HSET",
+        recordKey(principal),
+        ...Object.entries({
+          [KEY_FIELDS.state]: key.state ?? "enabled",
+          [KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
+          [KEY_FIELDS.models]: key.models ?? "",
+          [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
+          ...limitFields(key.limits),
+        }).flat(),
+      );
+      if (key.ownerLimits !== undefined) {
+        await command(
+          "HSET",
+          ownerLimitsKey(principal.ownerId),
+          ...Object.entries(limitFields(key.ownerLimits)).flat(),
+        );
+      }
+      return principal;
+    },
+    async setKey(principal, fields) {
+      await command(
+        "HSET",
+        recordKey(principal),
+        ...Object.entries(fields).flat(),
+      );
+    },
+    async time() {
+      const reply = await link.command(["TIME"]);
+      if (!Array.isArray(reply)) throw new Error("TIME answers an array");
+      return Number(reply[0]) * 1_000 + Number(reply[1]) / 1_000;
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all(links.map((each) => each.close()));
+      await redis[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function limitFields(limits: Partial<Limits> = {}): Record<string, string> {
+  const full = { ...UNLIMITED, ...limits };
+  return {
+    [KEY_FIELDS.requestsPerMinute]: String(full.requestsPerMinute),
+    [KEY_FIELDS.tokensPerMinute]: String(full.tokensPerMinute),
+    [KEY_FIELDS.tokensPerDay]: String(full.tokensPerDay),
+    [KEY_FIELDS.concurrency]: String(full.concurrency),
+  };
+}
+
+/** The packed limiter state, times as Unix ms. */
+export interface LimiterState {
+  lastAtMs: number;
+  requestsTatMs: number;
+  tokensTatMs: number;
+  day: number;
+  dayTokens: number;
+  choresAtMs: number;
+}
+
+/** Reads the packed state of a `lim:` key. Null: there is none. */
+export async function readState(
+  world: RedisWorld,
+  key: string,
+): Promise<LimiterState | null> {
+  // Packed bytes do not survive being read as text: the server writes them as hex.
+  const script = `local s = redis.call('HGET', KEYS[1], 's')
+    return s and (s:gsub('.', function (c) return string.format('%02x', c:byte()) end))`;
+  const hex = await world.command("EVAL", script, "1", key);
+  if (typeof hex !== "string") return null;
+  const bytes = Buffer.from(hex, "hex");
+  const at = (index: number) => bytes.readDoubleLE(index * 8);
+  return {
+    lastAtMs: at(0) + LIMITER_EPOCH_MS,
+    requestsTatMs: at(1) + LIMITER_EPOCH_MS,
+    tokensTatMs: at(2) + LIMITER_EPOCH_MS,
+    day: at(3),
+    dayTokens: at(4),
+    choresAtMs: at(5) + LIMITER_EPOCH_MS,
+  };
+}
+
+/** Writes the packed state of a `lim:` key. */
+export async function writeState(
+  world: RedisWorld,
+  key: string,
+  state: LimiterState,
+): Promise<void> {
+  const script = `redis.call('HSET', KEYS[1], 's',
+    struct.pack('<dddddd', ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]))`;
+  const relative = (ms: number) => String(ms - LIMITER_EPOCH_MS);
+  await world.command(
+    "EVAL",
+    script,
+    "1",
+    key,
+    relative(state.lastAtMs),
+    relative(state.requestsTatMs),
+    relative(state.tokensTatMs),
+    String(state.day),
+    String(state.dayTokens),
+    relative(state.choresAtMs),
+  );
+}
