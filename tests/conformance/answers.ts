@@ -1,0 +1,145 @@
+/** Cases B: answers without `stream`. */
+import assert from "node:assert/strict";
+import { chatCompletionSchema } from "@gateway/shared/openai/schemas";
+import { type Context, M1, MODEL } from "./context.ts";
+
+export async function answerCases(
+  t: Deno.TestContext,
+  { chat, post, call }: Context,
+): Promise<void> {
+  const answer = async (change: object = {}) => {
+    const response = await chat(change);
+    const text = await response.text();
+    assert.equal(response.status, 200, text);
+    return chatCompletionSchema.parse(JSON.parse(text));
+  };
+  const isOk = async (response: Response, what: string) => {
+    assert.equal(response.status, 200, `${what}: ${await response.text()}`);
+  };
+
+  await t.step("B11-B13 the shape of an answer", async () => {
+    const completion = await answer();
+    assert.equal(completion.object, "chat.completion");
+    assert.ok(Number.isInteger(completion.created));
+    assert.ok(Math.abs(Date.now() / 1000 - completion.created) < 300);
+    assert.equal(completion.model, MODEL);
+    assert.equal(completion.choices.length, 1);
+    const [choice] = completion.choices;
+    assert.equal(choice?.index, 0);
+    assert.equal(choice?.message.role, "assistant");
+    assert.ok(choice?.message.content);
+    assert.ok(["stop", "length"].includes(choice?.finish_reason ?? ""));
+    assert.equal(choice?.logprobs, null);
+    const { usage } = completion;
+    assert.equal(
+      usage.total_tokens,
+      usage.prompt_tokens + usage.completion_tokens,
+    );
+    assert.ok(usage.prompt_tokens >= 1);
+  });
+  await t.step("B14 every answer has an id of its own", async () => {
+    assert.notEqual((await answer()).id, (await answer()).id);
+  });
+  await t.step("B15 max_tokens bounds the answer", async () => {
+    const completion = await answer({ max_tokens: 1 });
+    assert.equal(completion.choices[0]?.finish_reason, "length");
+    assert.equal(completion.usage.completion_tokens, 1);
+  });
+  await t.step("B16 n gives choices in order", async () => {
+    const completion = await answer({ n: 3, max_tokens: 5 });
+    assert.deepEqual(completion.choices.map(({ index }) => index), [0, 1, 2]);
+    assert.ok(completion.usage.completion_tokens > 5);
+  });
+  await t.step(
+    "B17 stop as string and as array, never in the text",
+    async () => {
+      for (const stop of ["e", ["e"], ["e", "a"]]) {
+        const completion = await answer({ stop });
+        assert.ok(!completion.choices[0]?.message.content?.includes("e"));
+        assert.equal(completion.choices[0]?.finish_reason, "stop");
+      }
+    },
+  );
+  await t.step("B18-B22 what SDKs send is accepted", async () => {
+    const accepted: Record<string, object> = {
+      "temperature and top_p": { temperature: 0.7, top_p: 0.9 },
+      "text parts": {
+        messages: [{ role: "user", content: [{ type: "text", text: "ping" }] }],
+      },
+      "developer role": {
+        messages: [{ role: "developer", content: "Be brief." }, ...M1.messages],
+      },
+      "unknown members": {
+        store: false,
+        metadata: { a: "b" },
+        user: "u",
+        logit_bias: null,
+        frequency_penalty: 0,
+        zzz: 1,
+      },
+      "nulls": Object.fromEntries(
+        [
+          "stream",
+          "stream_options",
+          "temperature",
+          "top_p",
+          "max_tokens",
+          "max_completion_tokens",
+          "presence_penalty",
+          "frequency_penalty",
+          "repetition_penalty",
+          "n",
+          "seed",
+          "stop",
+          "tools",
+          "tool_choice",
+          "parallel_tool_calls",
+          "response_format",
+          "enable_thinking",
+        ].map((name) => [name, null]),
+      ),
+      "max_completion_tokens": { max_completion_tokens: 3 },
+    };
+    for (const [what, change] of Object.entries(accepted)) {
+      await isOk(await chat({ max_tokens: 5, ...change }), what);
+    }
+  });
+  await t.step("B23 headers do not matter", async () => {
+    const body = JSON.stringify({ ...M1, max_tokens: 3 });
+    const bytes = new TextEncoder().encode(body);
+    await isOk(await post(bytes, {}), "no content type");
+    await isOk(
+      await post(body, { "content-type": "Application/JSON; charset=utf-8" }),
+      "content type with charset",
+    );
+    await isOk(
+      await post(body, {
+        "content-type": "application/json",
+        accept: "text/html",
+      }),
+      "accept",
+    );
+    await isOk(
+      await call("/chat/completions/", {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body,
+      }),
+      "trailing slash",
+    );
+  });
+  await t.step(
+    "B24 thinking appears when asked for and only then",
+    async () => {
+      const thinking = await answer({ enable_thinking: true });
+      const [choice] = thinking.choices;
+      assert.ok(choice?.message.reasoning_content);
+      assert.ok(choice?.message.content);
+      assert.ok(
+        (thinking.usage.completion_tokens_details?.reasoning_tokens ?? 0) > 0,
+      );
+      const plain = await answer({ enable_thinking: false });
+      assert.ok(!("reasoning_content" in (plain.choices[0]?.message ?? {})));
+    },
+  );
+}

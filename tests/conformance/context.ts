@@ -1,0 +1,185 @@
+/** What the conformance cases share: a running cluster and short ways to call it. */
+import assert from "node:assert/strict";
+import type { Cluster } from "../support/cluster.ts";
+
+export const MODEL = "neutral-3.7-plus";
+
+/** The smallest request, called M1 in the cases. */
+export const M1 = {
+  model: MODEL,
+  messages: [{ role: "user", content: "ping" }],
+};
+
+/** The body of every authentication failure, to the letter. */
+export const UNAUTHORIZED = {
+  error: { code: "unauthorized", message: "unauthorized", type: "error" },
+};
+
+/** A decoded chunk, as far as the cases look into it. */
+export interface Chunk {
+  id: string;
+  object: string;
+  created: number;
+  model: string;
+  choices: {
+    index: number;
+    delta: Record<string, unknown>;
+    finish_reason: string | null;
+  }[];
+  usage?: Record<string, number> | null;
+  error?: unknown;
+}
+
+/** What a stream came to. */
+export interface StreamResult {
+  response: Response;
+  lines: string[];
+  chunks: Chunk[];
+  isDone: boolean;
+  /** Content of choice 0. */
+  content: string;
+}
+
+export interface Context {
+  cluster: Cluster;
+  /** Calls a path below `/v1` with the key; `init.headers` come on top. */
+  call(path: string, init?: RequestInit): Promise<Response>;
+  /** Posts a chat request; fields of `change` replace those of {@link M1}. */
+  chat(change?: object, init?: RequestInit): Promise<Response>;
+  /** Posts text or bytes as they are. */
+  post(body: BodyInit, headers?: Record<string, string>): Promise<Response>;
+  stream(change?: object): Promise<StreamResult>;
+}
+
+export function createContext(cluster: Cluster): Context {
+  const authorization = `Bearer ${cluster.state.api_key}`;
+  const call: Context["call"] = (path, init = {}) =>
+    fetch(`${cluster.baseUrl()}${path}`, {
+      ...init,
+      headers: { authorization, ...Object(init.headers) },
+    });
+  const chat: Context["chat"] = (change = {}, init = {}) =>
+    call("/chat/completions", {
+      ...init,
+      method: "POST",
+      headers: { "content-type": "application/json", ...Object(init.headers) },
+      body: JSON.stringify({ ...M1, ...change }),
+    });
+  return {
+    cluster,
+    call,
+    chat,
+    post: (body, headers = { "content-type": "application/json" }) =>
+      call("/chat/completions", { method: "POST", headers, body }),
+    stream: async (change = {}) => {
+      const response = await chat({ ...change, stream: true });
+      return readStream(response);
+    },
+  };
+}
+
+/** Reads a stream to its end and checks what holds for every stream. */
+export async function readStream(response: Response): Promise<StreamResult> {
+  assert.equal(response.status, 200);
+  assert.ok(
+    response.headers.get("content-type")?.startsWith("text/event-stream"),
+  );
+  const lines = (await response.text()).split("\n");
+  const data = lines.filter((line) => line.startsWith("data: "))
+    .map((line) => line.slice("data: ".length));
+  const isDone = data.at(-1) === "[DONE]";
+  const chunks: Chunk[] = (isDone ? data.slice(0, -1) : data)
+    .map((text) => JSON.parse(text));
+  const content = chunks.map((chunk) => chunk.choices?.[0])
+    .filter((choice) => choice?.index === 0)
+    .map((choice) => choice?.delta.content ?? "").join("");
+  return { response, lines, chunks, isDone, content };
+}
+
+/** What an error answer must look like; `undefined` fields are not looked at. */
+export interface ExpectedError {
+  status: number;
+  code?: string | null;
+  param?: string | null;
+}
+
+/** Checks an error answer as the cases' `E(status, code, param)` means it. */
+export async function assertError(
+  response: Response,
+  expected: ExpectedError,
+  what: string,
+): Promise<void> {
+  const text = await response.text();
+  assert.equal(response.status, expected.status, `${what}: ${text}`);
+  assert.ok(
+    response.headers.get("content-type")?.startsWith("application/json"),
+    what,
+  );
+  assertRequestId(response, what);
+  const { error } = JSON.parse(text);
+  assert.equal(typeof error.message, "string", what);
+  assert.notEqual(error.message, "", what);
+  assert.equal(typeof error.type, "string", what);
+  if (expected.code !== undefined) {
+    assert.equal(error.code, expected.code, `${what}: ${text}`);
+  }
+  if (expected.param !== undefined) {
+    assert.equal(error.param, expected.param, `${what}: ${text}`);
+  }
+}
+
+/** Every answer, good or bad, names its request. */
+export function assertRequestId(response: Response, what: string): void {
+  assert.match(
+    response.headers.get("x-request-id") ?? "",
+    /^req_[0-9a-f]{32}$/,
+    what,
+  );
+}
+
+/** Sends bytes over a plain socket and returns all that comes back until the end or `quietMs` of silence. */
+export async function rawExchange(
+  url: string,
+  pieces: (string | Uint8Array | { waitMs: number })[],
+  quietMs = 500,
+): Promise<string> {
+  const { hostname, port } = new URL(url);
+  using connection = await Deno.connect({ hostname, port: Number(port) });
+  const encoder = new TextEncoder();
+  for (const piece of pieces) {
+    if (typeof piece === "object" && "waitMs" in piece) {
+      await new Promise((resolve) => setTimeout(resolve, piece.waitMs));
+      continue;
+    }
+    const bytes = typeof piece === "string" ? encoder.encode(piece) : piece;
+    for (let at = 0; at < bytes.length;) {
+      at += await connection.write(bytes.subarray(at));
+    }
+  }
+  return readUntilQuiet(connection, quietMs);
+}
+
+async function readUntilQuiet(
+  connection: Deno.Conn,
+  quietMs: number,
+): Promise<string> {
+  const decoder = new TextDecoder();
+  const buffer = new Uint8Array(65_536);
+  let text = "";
+  while (true) {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const quiet = new Promise<"quiet">((resolve) => {
+      timer = setTimeout(() => resolve("quiet"), quietMs);
+    });
+    const reading = connection.read(buffer).catch(() => null);
+    const read = await Promise.race([reading, quiet]);
+    clearTimeout(timer);
+    if (read === "quiet") {
+      connection.close();
+      await reading;
+      return text;
+    }
+    if (read === null) return text;
+    text += decoder.decode(buffer.subarray(0, read), { stream: true });
+  }
+}

@@ -1,0 +1,164 @@
+/** Cases F and G that need no limits: request ids, models, methods, HTTP. */
+import assert from "node:assert/strict";
+import { modelListSchema, modelSchema } from "@gateway/shared/openai/schemas";
+import {
+  assertError,
+  assertRequestId,
+  type Context,
+  M1,
+  MODEL,
+  rawExchange,
+} from "./context.ts";
+
+export async function routingCases(
+  t: Deno.TestContext,
+  { cluster, call, chat }: Context,
+): Promise<void> {
+  const url = `${cluster.baseUrl()}/chat/completions`;
+  const { api_key: key } = cluster.state;
+  const body = JSON.stringify({ ...M1, max_tokens: 2 });
+  const head = (more: string) =>
+    `POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\n${more}\r\n`;
+
+  await t.step(
+    "F54 every answer names its request, each another one",
+    async () => {
+      const responses = [
+        await chat({ max_tokens: 1 }),
+        await chat({ max_tokens: 1, stream: true }),
+        await chat({ n: 0 }),
+        await fetch(url),
+        await call("/nope"),
+        await call("/chat/completions"),
+        await call("/chat/completions", { method: "OPTIONS" }),
+      ];
+      const ids = new Set<string>();
+      for (const response of responses) {
+        assertRequestId(response, String(response.status));
+        ids.add(response.headers.get("x-request-id") ?? "");
+        await response.body?.cancel();
+      }
+      assert.equal(ids.size, responses.length);
+    },
+  );
+  await t.step("F55 a failing backend leaks nothing", async () => {
+    const response = await chat({
+      messages: [{ role: "user", content: "[simulator: error 500]" }],
+    });
+    const text = await response.text();
+    assert.equal(response.status, 502, text);
+    assert.ok(JSON.parse(text).error.message);
+    assert.ok(!/\bat \w|\.ts\b|sk-/.test(text), text);
+  });
+  await t.step("G56 models", async () => {
+    const list = modelListSchema.parse(await (await call("/models")).json());
+    assert.ok(list.data.some((model) => model.id === MODEL));
+    const one = modelSchema.parse(
+      await (await call(`/models/${MODEL}`)).json(),
+    );
+    assert.deepEqual(one, list.data.find((model) => model.id === MODEL));
+    await assertError(
+      await call("/models/nope"),
+      { status: 404, code: "model_not_found" },
+      "nope",
+    );
+    await assertError(
+      await call("/models/a%2Fb%20c"),
+      { status: 404, code: "model_not_found" },
+      "encoded slash",
+    );
+  });
+  await t.step("G57 methods and paths", async () => {
+    const wrongMethod = await call("/chat/completions");
+    assert.ok(wrongMethod.headers.get("allow")?.includes("POST"));
+    await assertError(
+      wrongMethod,
+      { status: 405, code: "method_not_allowed" },
+      "GET",
+    );
+    for (const method of ["PUT", "DELETE", "PATCH"]) {
+      await assertError(
+        await call("/models", { method }),
+        { status: 405 },
+        method,
+      );
+    }
+    await assertError(
+      await call("/nope", { method: "POST" }),
+      { status: 404 },
+      "nope",
+    );
+    await assertError(await call("/images/generations", { method: "POST" }), {
+      status: 404,
+    }, "images");
+    const headOnly = await call("/models", { method: "HEAD" });
+    assert.equal(headOnly.status, 200);
+    assert.equal(await headOnly.text(), "");
+    const options = await fetch(url, { method: "OPTIONS" });
+    assert.equal(options.status, 204);
+    assert.ok(options.headers.get("allow")?.includes("POST"));
+    assert.equal(options.headers.get("access-control-allow-origin"), null);
+    const outside = await fetch(`${cluster.state.edge_url}/nope`);
+    await assertError(outside, { status: 404 }, "outside /v1");
+    const doubled = await rawExchange(url, [
+      `GET //v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\n\r\n`,
+    ]);
+    assert.match(doubled, /^HTTP\/1.1 404 /);
+    assert.match(doubled, /"error"/);
+  });
+  await t.step("G58 ways of sending a body", async () => {
+    const half = body.length >> 1;
+    const chunked = await rawExchange(url, [
+      head("Transfer-Encoding: chunked\r\n"),
+      `${half.toString(16)}\r\n${body.slice(0, half)}\r\n`,
+      { waitMs: 20 },
+      `${(body.length - half).toString(16)}\r\n${
+        body.slice(half)
+      }\r\n0\r\n\r\n`,
+    ]);
+    assert.match(chunked, /^HTTP\/1.1 200 /);
+    const expecting = await rawExchange(url, [
+      head(`Content-Length: ${body.length}\r\nExpect: 100-continue\r\n`),
+      { waitMs: 50 },
+      body,
+    ]);
+    assert.match(expecting, /^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 200 /);
+    const old = await rawExchange(url, [
+      head(`Content-Length: ${body.length}\r\n`).replace(
+        "HTTP/1.1",
+        "HTTP/1.0",
+      ) + body,
+    ]);
+    assert.match(old, /^HTTP\/1.0 200 |^HTTP\/1.1 200 /);
+    const reused = await rawExchange(url, [
+      `${head("Content-Length: 1\r\n")}{`,
+      { waitMs: 100 },
+      head(`Content-Length: ${body.length}\r\n`) + body,
+    ]);
+    assert.match(reused, /^HTTP\/1.1 400 [\s\S]*HTTP\/1.1 200 /);
+  });
+  await t.step("G59 nothing is compressed", async () => {
+    const response = await chat({ stream: true, max_tokens: 3 }, {
+      headers: { "accept-encoding": "gzip, deflate, br" },
+    });
+    assert.equal(response.headers.get("content-encoding"), null);
+    await response.body?.cancel();
+  });
+  await t.step("smuggling and broken chunks are refused", async () => {
+    for (
+      const broken of [
+        `Content-Length: ${body.length}\r\nTransfer-Encoding: chunked\r\n`,
+        "Content-Length: 5\r\nContent-Length: 6\r\n",
+        "Content-Length: -1\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+      ]
+    ) {
+      const answer = await rawExchange(url, [head(broken) + body]);
+      assert.match(answer, /^HTTP\/1.1 400 /, broken);
+    }
+    const badChunk = await rawExchange(url, [
+      `${head("Transfer-Encoding: chunked\r\n")}zz\r\n`,
+    ]);
+    assert.ok(badChunk === "" || /^HTTP\/1.1 400 /.test(badChunk), badChunk);
+  });
+}

@@ -1,0 +1,193 @@
+/** Cases C: streams. */
+import assert from "node:assert/strict";
+import { assertError, type Context } from "./context.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+export async function streamingCases(
+  t: Deno.TestContext,
+  { cluster, chat, stream }: Context,
+): Promise<void> {
+  await t.step(
+    "C25 only data lines and comments, ended by [DONE]",
+    async () => {
+      const { lines, isDone } = await stream();
+      assert.ok(isDone);
+      for (const line of lines) {
+        assert.ok(
+          line === "" || line.startsWith("data: ") || line.startsWith(":"),
+          line,
+        );
+      }
+      assert.deepEqual(lines.slice(-3), ["data: [DONE]", "", ""]);
+    },
+  );
+  await t.step("C26-C28 chunks of one answer", async () => {
+    const { chunks } = await stream();
+    const [first] = chunks;
+    assert.ok(first);
+    for (const chunk of chunks) {
+      assert.equal(chunk.id, first.id);
+      assert.equal(chunk.created, first.created);
+      assert.equal(chunk.object, "chat.completion.chunk");
+      assert.ok(chunk.model);
+      assert.ok(!("error" in chunk));
+    }
+    const choices = chunks.flatMap((chunk) => chunk.choices);
+    assert.equal(choices[0]?.delta.role, "assistant");
+    assert.ok(choices.slice(1).every((choice) => !("role" in choice.delta)));
+    const finishes = choices.filter((choice) => choice.finish_reason !== null);
+    assert.equal(finishes.length, 1);
+    assert.equal(choices.at(-1), finishes[0]);
+    assert.deepEqual(finishes[0]?.delta, {});
+  });
+  await t.step("C29 a stream says what the whole answer says", async () => {
+    const change = { seed: 42, max_tokens: 50 };
+    const { content } = await stream(change);
+    const whole = await (await chat(change)).json();
+    assert.equal(content, whole.choices[0].message.content);
+  });
+  await t.step(
+    "C30-C31 usage only when asked for, in a chunk of its own",
+    async () => {
+      const plain = await stream();
+      assert.ok(plain.chunks.every((chunk) => !("usage" in chunk)));
+      const { chunks } = await stream({
+        stream_options: { include_usage: true },
+      });
+      const last = chunks.at(-1);
+      assert.deepEqual(last?.choices, []);
+      assert.equal(
+        last?.usage?.total_tokens,
+        (last?.usage?.prompt_tokens ?? 0) +
+          (last?.usage?.completion_tokens ?? 0),
+      );
+      assert.equal(last?.id, chunks[0]?.id);
+      assert.ok(chunks.slice(0, -1).every((chunk) => chunk.usage === null));
+    },
+  );
+  await t.step("C32 stream_options without stream: 400", async () => {
+    await assertError(
+      await chat({ stream_options: { include_usage: true } }),
+      { status: 400, param: "stream_options" },
+      "stream_options",
+    );
+  });
+  await t.step("C33 n streams advance together", async () => {
+    const { chunks } = await stream({ n: 2 });
+    const choices = chunks.flatMap((chunk) => chunk.choices);
+    assert.equal(choices[0]?.index, 0);
+    for (const index of [0, 1]) {
+      const own = choices.filter((choice) => choice.index === index);
+      assert.equal(
+        own.filter((choice) => choice.delta.role === "assistant").length,
+        1,
+      );
+      assert.equal(
+        own.filter((choice) => choice.finish_reason !== null).length,
+        1,
+      );
+    }
+    const role1 = choices.findIndex((choice) =>
+      choice.index === 1 && "role" in choice.delta
+    );
+    const finish0 = choices.findIndex((choice) =>
+      choice.index === 0 && choice.finish_reason !== null
+    );
+    assert.ok(role1 < finish0);
+  });
+  await t.step("C34 chunks come as they are made", async () => {
+    const startedAtMs = performance.now();
+    const response = await chat({
+      stream: true,
+      messages: [{
+        role: "user",
+        content: "[simulator: 20 tokens] [simulator: 40 tokens per second]",
+      }],
+    });
+    assert.ok(response.body);
+    const arrivals: number[] = [];
+    for await (const _bytes of response.body) {
+      arrivals.push(performance.now() - startedAtMs);
+    }
+    const [first = 0] = arrivals;
+    const last = arrivals.at(-1) ?? 0;
+    assert.ok(arrivals.length > 10, `${arrivals.length} pieces`);
+    assert.ok(last - first > 300, `all within ${last - first} ms`);
+  });
+  await t.step("C35 a bad request is JSON, also with stream", async () => {
+    await assertError(
+      await chat({ stream: true, temperature: 3 }),
+      { status: 400, param: "temperature" },
+      "temperature",
+    );
+  });
+  await t.step(
+    "C36 a failure after the first token is one error frame, no [DONE]",
+    async () => {
+      const { chunks, isDone } = await stream({
+        messages: [{
+          role: "user",
+          content: "[simulator: fail after 5 tokens]",
+        }],
+      });
+      assert.ok(!isDone);
+      const error = Object(chunks.at(-1)?.error);
+      assert.deepEqual(Object.keys(error).sort(), [
+        "code",
+        "message",
+        "param",
+        "type",
+      ]);
+      assert.ok(!("choices" in Object(chunks.at(-1))));
+    },
+  );
+  await t.step("C37 a client that leaves frees its slot", async () => {
+    const created = JSON.parse(
+      await cluster.keys(
+        "create",
+        "--description",
+        "C37",
+        "--concurrency",
+        "1",
+        "--json",
+      ),
+    );
+    const headers = { authorization: `Bearer ${created.key}` };
+    const client = new AbortController();
+    const response = await chat({
+      stream: true,
+      messages: [{
+        role: "user",
+        content: "[simulator: 500 tokens] [simulator: 20 tokens per second]",
+      }],
+    }, { headers, signal: client.signal });
+    assert.equal(response.status, 200);
+    client.abort();
+    await assert.rejects(response.text());
+    await waitFor(async () => {
+      const next = await chat({ max_tokens: 1 }, { headers });
+      await next.body?.cancel();
+      return next.status === 200;
+    }, {
+      what: "the slot of the client that left",
+      timeoutMs: 2_000,
+      intervalMs: 20,
+    });
+  });
+  await t.step("C38 thinking comes first and is never null", async () => {
+    const { chunks } = await stream({ enable_thinking: true });
+    const deltas = chunks.flatMap((chunk) => chunk.choices).map((choice) =>
+      choice.delta
+    );
+    const thoughts = deltas.filter((delta) => "reasoning_content" in delta);
+    assert.ok(thoughts.length > 0);
+    assert.ok(
+      thoughts.every((delta) => typeof delta.reasoning_content === "string"),
+    );
+    const firstText = deltas.findIndex((delta) => Boolean(delta.content));
+    const lastThought = deltas.findLastIndex((delta) =>
+      "reasoning_content" in delta
+    );
+    assert.ok(lastThought < firstText);
+  });
+}
