@@ -235,10 +235,10 @@ const EXHAUST: {
   { limits: { concurrency: 3 }, passes: 3, which: "concurrency" },
 ];
 
-for (const  of of["key", "owner"] as const) {
+for (const whose of ["key", "owner"] as const) {
   for (const { limits, passes, which } of EXHAUST) {
     const name = JSON.stringify(limits);
-    Deno.test(`${of} limit ${name} admits exactly ${passes}, and a refusal consumes nothing`, async () => {
+    Deno.test(`${whose} limit ${name} admits exactly ${passes}, and a refusal consumes nothing`, async () => {
       await using world = await startRedisWorld();
       const admission = edge(world.link);
       const wide = {
@@ -249,12 +249,15 @@ for (const  of of["key", "owner"] as const) {
       };
       const narrow = { ...wide, ...limits };
       const key = await world.addKey({
-        limits: of === "key" ? narrow : wide,
-        ownerLimits: of === "owner" ? narrow : wide,
+        limits: whose === "key" ? narrow : wide,
+        ownerLimits: whose === "owner" ? narrow : wide,
       });
       for (let i = 0; i < passes; i++) await admitted(admission, key);
       const before = await footprint(world, key);
-      assert.equal((await limitedBy(admission, key)).which, `${of}:${which}`);
+      assert.equal(
+        (await limitedBy(admission, key)).which,
+        `${whose}:${which}`,
+      );
       assert.deepEqual(await footprint(world, key), before);
     });
   }

@@ -106,7 +106,6 @@ function runAdmitted(
   { dispatcher, running, now }: ChatCompletionsDependencies,
 ): Promise<Response> {
   const { requestId, principal, httpRequest } = call;
-  let run: ChatRun | undefined;
   const headers = request.stream
     ? eventStreamHeaders(requestId)
     : jsonHeaders(requestId);
@@ -114,9 +113,10 @@ function runAdmitted(
   const options: AnswerOptions = {
     headers,
     now,
-    onDelivered: (sequence) => run?.delivered(sequence),
-    onOverlongLine: () => run?.cancel("violation", overlongLine()),
-    onAbandoned: (reason) => run?.cancel(reason),
+    // The run delivers nothing before `start` has returned it.
+    onDelivered: (sequence) => run.delivered(sequence),
+    onOverlongLine: () => run.cancel("violation", overlongLine()),
+    onAbandoned: (reason) => run.cancel(reason),
   };
   const answer = request.stream
     ? new StreamAnswer(options)
@@ -141,8 +141,7 @@ function runAdmitted(
       call.onEnded(request, outcome);
     },
   );
-  run = started;
-  cancelWhenClientLeaves(httpRequest.signal, started);
+  cancelWhenClientLeaves(httpRequest.signal, run);
   return answer.response;
 }
 

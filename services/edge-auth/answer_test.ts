@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
+import { ApiError } from "@gateway/shared/openai/error";
+import { type AnswerOptions, StreamAnswer, WholeAnswer } from "./answer.ts";
+
+function setup() {
+  const clock = { ms: 0 };
+  const told = {
+    delivered: [] as number[],
+    abandoned: [] as string[],
+    overlong: 0,
+  };
+  const options: AnswerOptions = {
+    headers: new Headers({ "content-type": "text/event-stream" }),
+    now: () => clock.ms,
+    onDelivered: (sequence) => void told.delivered.push(sequence),
+    onOverlongLine: () => void (told.overlong += 1),
+    onAbandoned: (reason) => void told.abandoned.push(reason),
+  };
+  return { clock, told, options };
+}
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const FAILURE = new ApiError("worker_lost", "The worker was lost.");
+const FAILURE_EVENT = `data: ${JSON.stringify(FAILURE.toBody())}\n\n`;
+
+Deno.test("StreamAnswer frames lines as events and ends with [DONE]", async () => {
+  const { options } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onPayload(bytes('{"a":1}\n{"b":2}\n'), 1);
+  answer.onEnd();
+  const response = await answer.response;
+  assert.equal(response.status, 200);
+  assert.equal(
+    await response.text(),
+    'data: {"a":1}\n\ndata: {"b":2}\n\ndata: [DONE]\n\n',
+  );
+});
+
+Deno.test("StreamAnswer sends only whole lines", async () => {
+  const { options, told } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onPayload(bytes('{"a":'), 1);
+  assert.equal(answer.hasStarted, false);
+  assert.deepEqual(told.delivered, [1]);
+  answer.onPayload(bytes("1}\n{"), 2);
+  assert.equal(answer.hasStarted, true);
+  answer.onError(FAILURE);
+  assert.equal(
+    await (await answer.response).text(),
+    `data: {"a":1}\n\n${FAILURE_EVENT}`,
+  );
+});
+
+Deno.test("StreamAnswer answers a failure before the first line as an HTTP error", async () => {
+  const { options } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onPayload(bytes('{"cut'), 1);
+  answer.onError(FAILURE);
+  await assert.rejects(answer.response, FAILURE);
+});
+
+Deno.test("StreamAnswer forgets a cut line when the attempt is repeated", async () => {
+  const { options } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onPayload(bytes('{"old'), 1);
+  answer.onRestart();
+  answer.onPayload(bytes('{"new":1}\n'), 1);
+  answer.onEnd();
+  assert.equal(
+    await (await answer.response).text(),
+    'data: {"new":1}\n\ndata: [DONE]\n\n',
+  );
+});
+
+Deno.test("StreamAnswer gives credit only for what the client takes", async () => {
+  const { options, told } = setup();
+  const answer = new StreamAnswer(options);
+  const line = bytes(`${"x".repeat(40_000)}\n`);
+  answer.onPayload(line, 1);
+  answer.onPayload(line, 2);
+  answer.onPayload(line, 3);
+  assert.deepEqual(told.delivered, [1]);
+  const reader = (await answer.response).body?.getReader();
+  assert.ok(reader);
+  for (let i = 0; i < 3; i += 1) await reader.read();
+  assert.deepEqual(told.delivered, [1, 3]);
+  await reader.cancel();
+});
+
+Deno.test("StreamAnswer sends a keep-alive after silence, not before", async () => {
+  const { clock, options } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onTick(SSE_LIMITS.keepAliveMs * 2); // Nothing has started: nothing to keep alive.
+  answer.onPayload(bytes("{}\n"), 1);
+  clock.ms = SSE_LIMITS.keepAliveMs - 1;
+  answer.onTick(clock.ms);
+  clock.ms = SSE_LIMITS.keepAliveMs;
+  answer.onTick(clock.ms);
+  answer.onTick(clock.ms);
+  answer.onEnd();
+  assert.equal(
+    await (await answer.response).text(),
+    "data: {}\n\n: keep-alive\n\ndata: [DONE]\n\n",
+  );
+});
+
+Deno.test("StreamAnswer cuts off a client that takes nothing", async () => {
+  const { clock, told, options } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onPayload(bytes(`${"x".repeat(100_000)}\n`), 1);
+  const response = await answer.response;
+  clock.ms = SSE_LIMITS.slowClientMs - 1;
+  answer.onTick(clock.ms);
+  assert.deepEqual(told.abandoned, []);
+  clock.ms = SSE_LIMITS.slowClientMs;
+  answer.onTick(clock.ms);
+  assert.deepEqual(told.abandoned, ["slow_client"]);
+  await assert.rejects(response.text());
+});
+
+Deno.test("StreamAnswer tells when the client leaves, once", async () => {
+  const { told, options } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onPayload(bytes("{}\n"), 1);
+  await (await answer.response).body?.cancel();
+  answer.onPayload(bytes("{}\n"), 2);
+  answer.onEnd();
+  assert.deepEqual(told.abandoned, ["client_gone"]);
+});
+
+Deno.test("StreamAnswer refuses a line that is too long", () => {
+  const { told, options } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onPayload(new Uint8Array(STREAM_LIMITS.lineBytesMax).fill(120), 1);
+  assert.equal(told.overlong, 0);
+  answer.onPayload(new Uint8Array(1).fill(120), 2);
+  assert.equal(told.overlong, 1);
+});
+
+for (const kind of ["stream", "whole"] as const) {
+  Deno.test(`an abandoned ${kind} answer lets the server finish`, async () => {
+    const { options } = setup();
+    const answer = kind === "stream"
+      ? new StreamAnswer(options)
+      : new WholeAnswer(options);
+    answer.onAbandoned();
+    assert.equal((await answer.response).status, 499);
+  });
+}
+
+Deno.test("WholeAnswer joins its parts, cut anywhere, and keeps no view of them", async () => {
+  const { told, options } = setup();
+  const answer = new WholeAnswer(options);
+  const text = '{"text":"é"}\n';
+  const all = bytes(text);
+  for (let at = 0; at < all.length; at += 1) {
+    const part = all.slice(at, at + 1);
+    answer.onPayload(part, at + 1);
+    part.fill(0);
+  }
+  answer.onEnd();
+  assert.equal(await (await answer.response).text(), text);
+  assert.equal(told.delivered.length, all.length);
+  assert.equal(answer.hasStarted, false);
+});
+
+Deno.test("WholeAnswer drops what a lost attempt had sent", async () => {
+  const { options } = setup();
+  const answer = new WholeAnswer(options);
+  answer.onPayload(bytes('{"old'), 1);
+  answer.onRestart();
+  answer.onPayload(bytes('{"new":1}\n'), 1);
+  answer.onEnd();
+  assert.equal(await (await answer.response).text(), '{"new":1}\n');
+});
