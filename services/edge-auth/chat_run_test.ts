@@ -1,0 +1,395 @@
+/**
+ * Guarantee: a run ends exactly once, in time, whatever its workers do; a lost
+ * attempt is repeated once, and never after the client has seen a byte.
+ */
+import assert from "node:assert/strict";
+import { decodeFrame, encodeFrame, FrameType } from "@gateway/shared/bus/frame";
+import {
+  encodeAccept,
+  encodeEnd,
+  encodeErr,
+  encodeRejectFrame,
+  errPayloadOf,
+  type RejectReason,
+} from "@gateway/shared/bus/frame_payload";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { silentLog } from "@gateway/shared/log";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { AnswerSink } from "./answer.ts";
+import { ChatRun, type RunHost, type RunOutcome } from "./chat_run.ts";
+
+const REQUEST_ID = "0".repeat(32);
+const TIMEOUT_MS = 60_000;
+const USAGE = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 };
+
+/** A run whose every step the test decides; `events` has what it did, in order. */
+function setup(
+  options: { workers?: (string | null)[]; queueHasRoom?: boolean } = {},
+) {
+  const clock = { ms: 0 };
+  const events: string[] = [];
+  const outcomes: RunOutcome[] = [];
+  /** What each search finds: a worker, anybody (null), or nobody (none left). */
+  const workers = [...options.workers ?? ["w1"]];
+  const host: RunHost = {
+    now: () => clock.ms,
+    log: silentLog,
+    controlFor: (workerId) => ({
+      ack: (_id, attempt, sequence) =>
+        void events.push(`ack ${workerId} ${attempt}.${sequence}`),
+      nak: (_id, attempt, from) =>
+        void events.push(`nak ${workerId} ${attempt}.${from}`),
+      cancel: (_id, attempt, reason) =>
+        void events.push(`cancel ${workerId} ${attempt} ${reason}`),
+    }),
+    offer: (run) => {
+      if (workers.length === 0) return false;
+      const worker = workers.shift() ?? null;
+      events.push(`offer ${worker ?? "anybody"}`);
+      run.onOffered(worker);
+      return true;
+    },
+    enqueue: () => {
+      events.push("wait");
+      return options.queueHasRoom ?? true;
+    },
+    onAccepted: (_run, workerId) => void events.push(`accepted ${workerId}`),
+    onRejected: (workerId, { reason }) =>
+      void events.push(`rejected ${workerId} ${reason}`),
+    onUnresponsive: (workerId) => void events.push(`unresponsive ${workerId}`),
+    onGone: (workerId) => void events.push(`gone ${workerId}`),
+    onAttemptOver: (workerId) => void events.push(`slot ${workerId}`),
+    forget: () => void events.push("forget"),
+  };
+  let hasStarted = false;
+  const sink: AnswerSink = {
+    get hasStarted() {
+      return hasStarted;
+    },
+    onPayload: (payload: Uint8Array) => {
+      hasStarted = true;
+      events.push(`payload ${new TextDecoder().decode(payload)}`);
+    },
+    onEnd: () => void events.push("end"),
+    onError: (error: ApiError) => void events.push(`error ${error.code}`),
+    onAbandoned: () => void events.push("abandoned"),
+    onRestart: () => void events.push("restart"),
+    onTick: () => {},
+  };
+  const run = new ChatRun({
+    job: {
+      requestId: REQUEST_ID,
+      request: {
+        model: "m",
+        messages: [{ role: "user", content: "x" }],
+        stream: true,
+        include_usage: false,
+        n: 1,
+      },
+    },
+    sink,
+    host,
+    timeoutMs: TIMEOUT_MS,
+    onEnded: (outcome) => {
+      outcomes.push(outcome);
+      events.push(`ended ${outcome.kind}`);
+    },
+  });
+  const feed = (message: Uint8Array): boolean => {
+    const frame = decodeFrame(message);
+    assert.ok(typeof frame !== "string");
+    return run.onFrame(frame);
+  };
+  const frame = (
+    type: typeof FrameType[keyof typeof FrameType],
+    payload: Uint8Array,
+    header: { sequence?: number; attempt?: number; tokens?: number } = {},
+  ) =>
+    feed(encodeFrame({
+      type,
+      sequence: header.sequence ?? 0,
+      attempt: header.attempt ?? run.attempt,
+      tokens: header.tokens ?? 0,
+    }, payload));
+  const tickTo = (ms: number) => {
+    // In small steps: one large step would look like a stall of our own.
+    while (clock.ms < ms) {
+      clock.ms = Math.min(ms, clock.ms + 25);
+      run.onTick(clock.ms);
+    }
+  };
+  const error = (isOurs: boolean) =>
+    encodeErr(
+      "w1",
+      errPayloadOf(new ApiError("upstream_error", "It failed."), {
+        retryable: isOurs,
+        usage: null,
+      }),
+    );
+  return {
+    clock,
+    events,
+    outcomes,
+    workers,
+    run,
+    frame,
+    tickTo,
+    accept: (worker = "w1") => frame(FrameType.ACCEPT, encodeAccept(worker)),
+    data: (text: string, sequence: number, tokens = 0) =>
+      frame(FrameType.DATA, new TextEncoder().encode(text), {
+        sequence,
+        tokens,
+      }),
+    end: (sequence: number) =>
+      frame(
+        FrameType.END,
+        encodeEnd("w1", { usage: USAGE, finishReasons: ["stop"] }),
+        {
+          sequence,
+          tokens: 2,
+        },
+      ),
+    err: (sequence: number, isOurs: boolean) =>
+      frame(FrameType.ERR, error(isOurs), { sequence }),
+    reject: (reason: RejectReason, worker = "w1") =>
+      feed(
+        encodeRejectFrame(run.attempt, { worker, reason, retryAfterMs: null }),
+      ),
+  };
+}
+
+Deno.test("a run that goes well", () => {
+  const t = setup();
+  t.run.start();
+  t.data("a\n", 1, 1);
+  t.end(2);
+  assert.deepEqual(t.events, [
+    "offer w1",
+    "accepted w1",
+    "payload a\n",
+    "ack w1 1.2",
+    "end",
+    "slot w1",
+    "forget",
+    "ended complete",
+  ]);
+  assert.partialDeepStrictEqual(t.outcomes[0], {
+    usage: USAGE,
+    completionTokens: 2,
+    offers: 1,
+    workerId: "w1",
+    error: null,
+  });
+});
+
+Deno.test("a rejected run looks elsewhere, and waits when nobody is left", () => {
+  const t = setup({ workers: ["w1", "w2"] });
+  t.run.start();
+  t.reject("full");
+  t.reject("full", "w2");
+  assert.deepEqual(t.events, [
+    "offer w1",
+    "slot w1",
+    "rejected w1 full",
+    "offer w2",
+    "slot w2",
+    "rejected w2 full",
+    "wait",
+  ]);
+  t.workers.push("w3");
+  assert.equal(t.run.onRoom(), true);
+  assert.equal(t.run.state, "offered");
+});
+
+Deno.test("after three refusals a run waits for newer beats", () => {
+  const t = setup({ workers: ["w1", "w2", "w3", "w4"] });
+  t.run.start();
+  t.reject("full", "w1");
+  t.reject("full", "w2");
+  t.reject("full", "w3");
+  assert.equal(t.events.at(-1), "wait");
+  assert.equal(t.run.tried.size, 0);
+});
+
+Deno.test("a run that finds a full queue is overloaded at once", () => {
+  const t = setup({ workers: [], queueHasRoom: false });
+  t.run.start();
+  assert.deepEqual(t.events, [
+    "wait",
+    "error overloaded",
+    "forget",
+    "ended failed",
+  ]);
+});
+
+Deno.test("a worker that does not accept in time is passed over, and told", () => {
+  const t = setup({ workers: ["w1", "w2"] });
+  t.run.start();
+  t.tickTo(DISPATCH_LIMITS.acceptMs - 1);
+  assert.deepEqual(t.events, ["offer w1"]);
+  t.tickTo(DISPATCH_LIMITS.acceptMs);
+  assert.deepEqual(t.events, [
+    "offer w1",
+    "cancel w1 1 not_accepted",
+    "slot w1",
+    "unresponsive w1",
+    "offer w2",
+  ]);
+  // What the first one says later belongs to nobody.
+  assert.equal(
+    t.frame(FrameType.ACCEPT, encodeAccept("w1"), { attempt: 1 }),
+    false,
+  );
+});
+
+Deno.test("nobody listens at all: no worker", () => {
+  const t = setup({ workers: [null] });
+  t.run.start();
+  t.run.onNoResponders();
+  assert.deepEqual(t.events, [
+    "offer anybody",
+    "error no_worker",
+    "forget",
+    "ended failed",
+  ]);
+});
+
+Deno.test("the chosen worker is gone: the next one", () => {
+  const t = setup({ workers: ["w1", "w2"] });
+  t.run.start();
+  t.run.onNoResponders();
+  assert.deepEqual(t.events.slice(1), [
+    "cancel w1 1 not_accepted",
+    "slot w1",
+    "gone w1",
+    "offer w2",
+  ]);
+});
+
+Deno.test("a lost attempt is repeated once before the first byte", () => {
+  const t = setup({ workers: ["w1", "w2", "w3"] });
+  t.run.start();
+  t.accept();
+  t.run.onWorkerLost();
+  t.accept("w2");
+  t.run.onWorkerLost();
+  assert.deepEqual(t.events, [
+    "offer w1",
+    "accepted w1",
+    "cancel w1 1 worker_lost",
+    "slot w1",
+    "restart",
+    "offer w2",
+    "accepted w2",
+    "cancel w2 2 worker_lost",
+    "slot w2",
+    "error worker_lost",
+    "forget",
+    "ended failed",
+  ]);
+});
+
+Deno.test("a lost attempt is not repeated after the first byte", () => {
+  const t = setup({ workers: ["w1", "w2"] });
+  t.run.start();
+  t.data("a\n", 1, 7);
+  t.run.onWorkerLost();
+  assert.ok(!t.events.includes("restart"));
+  assert.ok(t.events.includes("error worker_lost"));
+  assert.equal(t.outcomes[0]?.completionTokens, 7);
+});
+
+Deno.test("a fault of the worker is repeated elsewhere, one of the backend is not", () => {
+  const ours = setup({ workers: ["w1", "w2"] });
+  ours.run.start();
+  ours.err(1, true);
+  assert.equal(ours.events.at(-1), "offer w2");
+  const theirs = setup({ workers: ["w1", "w2"] });
+  theirs.run.start();
+  theirs.err(1, false);
+  assert.ok(theirs.events.includes("error upstream_error"));
+  assert.equal(theirs.outcomes[0]?.kind, "failed");
+});
+
+Deno.test("a cancelled run waits for the worker's last word on its cost", () => {
+  const t = setup();
+  t.run.start();
+  t.data("a\n", 1, 3);
+  t.run.cancel("client_gone");
+  assert.deepEqual(t.events.slice(-2), [
+    "abandoned",
+    "cancel w1 1 client_gone",
+  ]);
+  assert.equal(t.outcomes.length, 0);
+  t.frame(FrameType.DATA, new Uint8Array(1), { sequence: 2, tokens: 4 });
+  t.frame(FrameType.ERR, new Uint8Array(0), { tokens: 5 });
+  assert.deepEqual(
+    t.outcomes.map(({ kind, completionTokens }) => [kind, completionTokens]),
+    [
+      ["cancelled", 5],
+    ],
+  );
+});
+
+Deno.test("a cancelled run does not wait long for it", () => {
+  const t = setup();
+  t.run.start();
+  t.data("a\n", 1, 3);
+  t.run.cancel("client_gone");
+  t.tickTo(999);
+  assert.equal(t.outcomes.length, 0);
+  t.tickTo(1_000);
+  assert.equal(t.outcomes[0]?.completionTokens, 3);
+});
+
+Deno.test("a run cancelled while it waits ends at once and never reaches a worker", () => {
+  const t = setup({ workers: [] });
+  t.run.start();
+  t.run.cancel("client_gone");
+  assert.deepEqual(t.events, [
+    "wait",
+    "abandoned",
+    "forget",
+    "ended cancelled",
+  ]);
+  assert.equal(t.outcomes[0]?.dispatchMs, null);
+});
+
+Deno.test("a run cancelled before it is known who took it is cancelled when it is", () => {
+  const t = setup({ workers: [null] });
+  t.run.start();
+  t.run.cancel("client_gone");
+  // Not taken by the run: the dispatcher answers it with a cancel.
+  assert.equal(t.frame(FrameType.ACCEPT, encodeAccept("w9")), false);
+});
+
+Deno.test("a run that takes too long ends with an error for the client", () => {
+  const t = setup();
+  t.run.start();
+  t.accept();
+  t.clock.ms = TIMEOUT_MS;
+  t.run.onTick(TIMEOUT_MS);
+  assert.deepEqual(t.events.slice(-2), [
+    "error deadline_exceeded",
+    "cancel w1 1 deadline",
+  ]);
+  t.frame(FrameType.ERR, new Uint8Array(0));
+  assert.equal(t.outcomes[0]?.kind, "failed");
+});
+
+Deno.test("whatever is told to a run after its end changes nothing", () => {
+  const t = setup({ workers: ["w1", "w2"] });
+  t.run.start();
+  t.data("a\n", 1);
+  t.end(2);
+  const before = [...t.events];
+  t.run.cancel("client_gone");
+  t.run.onWorkerLost();
+  t.run.onNoResponders();
+  t.run.onBusGivenUp();
+  t.run.onWaitedTooLong(true);
+  t.run.delivered(1);
+  t.run.onTick(TIMEOUT_MS * 2);
+  assert.equal(t.end(2), false);
+  assert.deepEqual(t.events, before);
+});
