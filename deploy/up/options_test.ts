@@ -65,6 +65,16 @@ const BAD: [args: string[], mistakes: RegExp[]][] = [
   ]],
 ];
 
+Deno.test("parseOptions() takes MODELS_FILE where --models is not given", () => {
+  const bases = { ...BASES, modelsFile: "m.json" };
+  const read = (args: string[]) => {
+    const options = parseOptions(args, bases);
+    return options === "help" ? undefined : options.modelsFile;
+  };
+  assert.equal(read([]), "/home/ann/m.json");
+  assert.equal(read(["--models", "/x.json"]), "/x.json");
+});
+
 Deno.test("parseOptions() names every mistake at once", async (t) => {
   for (const [args, mistakes] of BAD) {
     await t.step(args.join(" "), () => {

@@ -236,7 +236,8 @@ async function waitUntil(
 }
 
 function describeDeath(unit: Unit, ending: Ending, pauseMs: number): string {
-  const last = ending.tail.at(-1);
+  // Who was killed did not see it coming: its last line is about something else.
+  const last = ending.exit.signal ? undefined : ending.tail.at(-1);
   return `${unit.name} ${describeExit(unit, ending)}, ` +
     `starting it again in ${pauseMs / 1_000} s` +
     (last === undefined ? "" : `: ${last}`);
