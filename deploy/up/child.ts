@@ -23,7 +23,7 @@ export interface Child {
   readonly exited: Promise<Exit>;
   /** The last lines it wrote: those of standard error, or else of standard output. */
   tail(): string[];
-  /** Sends a signal; one that has ended is fine. */
+  /** Sends a signal, SIGKILL to its own children too; one that has ended is fine. */
   signal(name: Deno.Signal): void;
 }
 
@@ -73,21 +73,24 @@ export function spawnChild(program: Program, watcher: ChildWatcher): Child {
     pid: process.pid,
     exited: ended(),
     tail: () => err.lines().length > 0 ? err.lines() : out.lines(),
-    signal: (name) => {
-      try {
-        process.kill(name);
-      } catch (error) {
-        // Only "already ended" is expected, and then there is nothing to do.
-        if (!(error instanceof TypeError) && !isNoSuchProcess(error)) {
-          throw error;
-        }
-      }
-    },
+    signal: (name) => sendSignal(process, name),
   };
 }
 
-function isNoSuchProcess(error: unknown): boolean {
-  return error instanceof Deno.errors.NotFound;
+/**
+ * SIGKILL goes to the whole group, since a killed process cannot end its own
+ * children. Other signals are the process's to pass on.
+ */
+function sendSignal(process: Deno.ChildProcess, name: Deno.Signal): void {
+  try {
+    if (name === "SIGKILL") Deno.kill(-process.pid, name);
+    else process.kill(name);
+  } catch (error) {
+    // It has ended: then there is nothing to do. Deno has two ways to say so.
+    const hasEnded = error instanceof TypeError ||
+      error instanceof Deno.errors.NotFound;
+    if (!hasEnded) throw error;
+  }
 }
 
 interface Tail {

@@ -48,7 +48,11 @@ export async function runCli(deps: CliDeps): Promise<number> {
       },
       scripts: deps.scripts,
       out,
-      stop: listenForStop(Deno.addSignalListener, monotonicNow),
+      stop: listenForStop({
+        addListener: Deno.addSignalListener,
+        isHangUpIgnored: await isHangUpIgnored(),
+        now: monotonicNow,
+      }),
       now: monotonicNow,
       wallNow,
     });
@@ -70,7 +74,21 @@ function readOptions(
 ): UpOptions | "help" {
   // `deno task` runs in the root; it notes where the operator stood.
   const cwd = env.INIT_CWD ?? Deno.cwd();
-  return parseOptions(Deno.args, { root, cwd });
+  return parseOptions(Deno.args, { root, cwd, modelsFile: env.MODELS_FILE });
+}
+
+/**
+ * True under `nohup`. An ignored signal stays ignored in a new process, so a shell
+ * that outlives its own hang-up tells. Must be asked before we listen for it.
+ */
+async function isHangUpIgnored(): Promise<boolean> {
+  const { success } = await new Deno.Command("sh", {
+    args: ["-c", "kill -s HUP $$; exit 0"],
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).output();
+  return success;
 }
 
 function createProcessOutput(args: readonly string[]): Output {

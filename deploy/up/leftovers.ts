@@ -19,8 +19,8 @@ export interface ChildNote {
 export interface ChildList {
   add(note: ChildNote): void;
   remove(pid: number): void;
-  /** Resolves when the file says what was told so far. */
-  settled(): Promise<void>;
+  /** Finishes the writing, and removes the file when nothing runs any more. */
+  close(): Promise<void>;
 }
 
 /** Keeps the list in `file`, one JSON object per line. */
@@ -50,9 +50,10 @@ export function createChildList(file: string): ChildList {
       notes.delete(pid);
       save();
     },
-    async settled() {
+    async close() {
       await saved;
       if (failure !== undefined) throw failure;
+      if (notes.size === 0) await removeFile(file);
     },
   };
 }

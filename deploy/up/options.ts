@@ -15,7 +15,7 @@ export interface UpOptions {
   dataDir: string;
   /** State and logs of this run: can be thrown away. */
   runDir: string;
-  /** The list of models. Absent: `MODELS_FILE`, or what the services fall back to. */
+  /** The list of models. Absent: what the services fall back to. */
   modelsFile?: string;
   /** Print nothing but warnings and errors. */
   quiet: boolean;
@@ -27,6 +27,8 @@ export interface OptionBases {
   root: string;
   /** Where the operator typed the command. */
   cwd: string;
+  /** Value of `MODELS_FILE`, unless `--models` says otherwise. */
+  modelsFile?: string | undefined;
 }
 
 const INSTANCES_MAX = 64;
@@ -91,7 +93,7 @@ export function parseOptions(
   args: readonly string[],
   bases: OptionBases,
 ): UpOptions | "help" {
-  const draft: Draft = { ...defaults(bases.root), help: false };
+  const draft: Draft = { ...defaults(bases), help: false };
   const mistakes: string[] = [];
   const seen = new Set<string>();
   for (let i = 0; i < args.length; i++) {
@@ -121,7 +123,7 @@ export function parseOptions(
   return absolutePaths(options, bases.cwd);
 }
 
-function defaults(root: string): UpOptions {
+function defaults({ root, modelsFile }: OptionBases): UpOptions {
   return {
     workers: 1,
     edges: 1,
@@ -130,6 +132,7 @@ function defaults(root: string): UpOptions {
     consolePort: 8081,
     dataDir: resolve(root, ".data"),
     runDir: resolve(root, ".run"),
+    ...(modelsFile ? { modelsFile } : {}),
     quiet: false,
   };
 }

@@ -18,7 +18,7 @@ export function findFreePorts(
 }
 
 /**
- * Checks that a port can be listened on; 0 always can.
+ * Checks that a port can be listened on; 0 checks the address alone.
  *
  * Throws an {@link UpError} that says which option chooses another.
  */
@@ -27,7 +27,6 @@ export function requireFreePort(
   port: number,
   option: string,
 ): void {
-  if (port === 0) return;
   try {
     Deno.listen({ hostname, port }).close();
   } catch (error) {

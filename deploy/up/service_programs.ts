@@ -114,13 +114,14 @@ function withoutSecrets(env: Record<string, string>): Record<string, string> {
 }
 
 function denoProgram(
-  { execPath, root, options, env }: ProgramContext,
+  { execPath, root, options }: ProgramContext,
   script: string,
   args: readonly string[],
   environment: Record<string, string>,
 ): Program {
-  const modelsFile = options.modelsFile ?? env.MODELS_FILE;
-  const readable = [root, ...(modelsFile ? [modelsFile] : [])];
+  // Their own files, not those of this run: a key lies among those.
+  const readable = [`${root}/services`, `${root}/shared`];
+  if (options.modelsFile !== undefined) readable.push(options.modelsFile);
   return {
     file: execPath,
     args: [
@@ -128,7 +129,6 @@ function denoProgram(
       "--no-prompt",
       "--allow-net",
       "--allow-env",
-      "--allow-sys=hostname,osRelease",
       // A comma ends a path of the list unless it is doubled.
       `--allow-read=${readable.map((p) => p.replaceAll(",", ",,")).join(",")}`,
       script,

@@ -7,20 +7,22 @@ import type { StopRequest } from "./up.ts";
  */
 const SAME_INTERRUPT_MS = 300;
 
-/** Calls `listener` for each such signal; the seam for tests. */
-export type AddSignalListener = (
-  signal: "SIGINT" | "SIGTERM" | "SIGHUP",
-  listener: () => void,
-) => void;
+/** What ends the launcher: Ctrl-C, `kill`, and the end of its terminal. */
+export type StopSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
+
+export interface StopSignalDeps {
+  addListener: (signal: StopSignal, listener: () => void) => void;
+  /** True under `nohup`: then the end of the terminal is no reason to stop. */
+  isHangUpIgnored: boolean;
+  now: MonotonicNow;
+}
 
 /**
- * Turns signals into a request to stop: any of the three asks for it, and a later
- * Ctrl-C asks to hurry. A second SIGTERM does not: supervisors repeat theirs.
+ * Turns signals into a request to stop: each asks for it, and a later Ctrl-C asks
+ * to hurry. A second SIGTERM does not: supervisors repeat theirs.
  */
-export function listenForStop(
-  addListener: AddSignalListener,
-  now: MonotonicNow,
-): StopRequest {
+export function listenForStop(deps: StopSignalDeps): StopRequest {
+  const { addListener, isHangUpIgnored, now } = deps;
   const requested = new AbortController();
   const hurry = new AbortController();
   let requestedAtMs = 0;
@@ -30,7 +32,8 @@ export function listenForStop(
     requested.abort();
   };
   addListener("SIGTERM", stop);
-  addListener("SIGHUP", stop);
+  // Deno handles SIGHUP once it handles any signal, so ignoring it takes a listener.
+  addListener("SIGHUP", isHangUpIgnored ? () => {} : stop);
   addListener("SIGINT", () => {
     if (!requested.signal.aborted) return stop();
     if (now() - requestedAtMs > SAME_INTERRUPT_MS) hurry.abort();

@@ -236,10 +236,11 @@ async function waitUntil(
 }
 
 function describeDeath(unit: Unit, ending: Ending, pauseMs: number): string {
-  const last = ending.tail.at(-1);
-  const why = last === undefined ? "" : `: ${last}`;
-  return `${unit.name} ${describeExit(unit, ending)}${why}\n` +
-    `  starting it again in ${pauseMs / 1_000} s`;
+  // Who was killed did not see it coming: its last line is about something else.
+  const last = ending.exit.signal ? undefined : ending.tail.at(-1);
+  return `${unit.name} ${describeExit(unit, ending)}, ` +
+    `starting it again in ${pauseMs / 1_000} s` +
+    (last === undefined ? "" : `: ${last}`);
 }
 
 function describeExit(unit: Unit, { exit, isLate }: Ending): string {

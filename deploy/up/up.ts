@@ -101,6 +101,7 @@ async function runCluster(
   cleanup: AsyncDisposableStack,
 ): Promise<void> {
   const startedAtMs = deps.now();
+  await requireModelsFile(options);
   const files = runFiles(options.runDir);
   await claimDirs(options, files, deps, cleanup);
   requireFreePort(options.host, options.port, "--port");
@@ -115,7 +116,7 @@ async function runCluster(
   const watching = findRunners(deps.pid).then(guardian.watch);
   cleanup.defer(() => watching);
   const children = createChildList(files.children);
-  cleanup.defer(() => children.settled());
+  cleanup.defer(() => children.close());
 
   const state = createStateFile(files.state);
   let describe: (() => UpState) | null = null;
@@ -148,6 +149,18 @@ async function runCluster(
   await saveState();
   await saySummary(run, started, deps.now() - startedAtMs);
   await stopping;
+}
+
+async function requireModelsFile({ modelsFile }: UpOptions): Promise<void> {
+  if (modelsFile === undefined) return;
+  try {
+    await Deno.readTextFile(modelsFile);
+  } catch (error) {
+    throw new UpError(
+      `Cannot read the list of models: ${messageOf(error)}`,
+      EXIT.config,
+    );
+  }
 }
 
 interface RunFiles {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { redisCall } from "./redis_call.ts";
 import {
   allPids,
+  isRunning,
   launcherCommand,
   makeScratch,
   readState,
@@ -236,14 +237,35 @@ Deno.test("up hurries at a second Ctrl-C", async () => {
   });
   const state = await up.state();
   up.signal("SIGINT");
-  await until("the start of the stop", () => /Stopping/.test(up.printed()));
   // The same Ctrl-C, passed on by a runner, is not a second one.
   up.signal("SIGINT");
+  await until("the start of the stop", () => /Stopping/.test(up.printed()));
   await new Promise((resolve) => setTimeout(resolve, 400));
   assert.equal((await running(state.pids["edge-auth"] ?? [])).length, 1);
   up.signal("SIGINT");
   assert.equal(await up.exitCode, 130);
   assert.deepEqual(await running(allPids(state)), []);
+});
+
+Deno.test("up outlives its terminal under nohup, and only then", async (t) => {
+  for (const nohup of [true, false]) {
+    await t.step(nohup ? "nohup" : "plain", async () => {
+      await using scratch = await makeScratch();
+      await using up = startLauncher(scratch, {
+        command: [...(nohup ? ["nohup"] : []), ...launcherCommand()],
+      });
+      const state = await up.state();
+      up.signal("SIGHUP");
+      if (!nohup) return assert.equal(await up.exitCode, 0);
+      await until("a restart after the hang-up", async () => {
+        // The launcher proves that it lives by what it does.
+        const [worker] = (await readState(scratch))?.pids["chat-worker"] ?? [];
+        if (worker === undefined) return false;
+        if (worker !== state.pids["chat-worker"]?.[0]) return true;
+        if (await isRunning(worker)) Deno.kill(worker, "SIGKILL");
+      });
+    });
+  }
 });
 
 Deno.test("up refuses a second launcher in the same directory", async () => {
@@ -381,6 +403,18 @@ Deno.test("up fails with a clear message", async (t) => {
       env: { NATS_URL: `nats://127.0.0.1:${busy.port}` },
       code: 78,
       says: [/NATS_URL/, /not NATS/],
+    },
+    {
+      name: "list of models that is not there",
+      args: ["--models", "/nowhere/models.json"],
+      code: 78,
+      says: [/Cannot read the list of models: .*\/nowhere\/models\.json/],
+    },
+    {
+      name: "address that is not this machine's",
+      args: ["--host", "192.0.2.1", "--port", "0"],
+      code: 1,
+      says: [/Cannot listen on 192\.0\.2\.1:0/],
     },
     {
       name: "bad options, all at once",

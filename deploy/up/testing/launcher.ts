@@ -1,6 +1,7 @@
 /** Starts the launcher with stand-ins as a process of its own, in a directory of its own. */
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { END_ALL_FUNCTION } from "../end_all_function.ts";
 import { isRecord, parseRecord } from "../json.ts";
 import { readFileIfAny } from "../private_file.ts";
 import { sleep } from "../wait.ts";
@@ -151,11 +152,10 @@ export async function until<T>(
 
 /** True while a process runs. One that ended but that nobody has asked about yet does not. */
 export async function isRunning(pid: number): Promise<boolean> {
-  const { stdout } = await new Deno.Command("ps", {
-    args: ["-o", "stat=", "-p", String(pid)],
+  const { success } = await new Deno.Command("sh", {
+    args: ["-c", `${END_ALL_FUNCTION}\nis_alive "$0"`, String(pid)],
   }).output();
-  const state = new TextDecoder().decode(stdout).trim();
-  return state !== "" && !state.startsWith("Z");
+  return success;
 }
 
 /** Those of `pids` that run. */

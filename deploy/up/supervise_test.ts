@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { monotonicNow } from "@gateway/shared/clock";
+import { openLogFile } from "./log_file.ts";
+import { supervise, type Supervised, type Unit } from "./supervise.ts";
+import { isRunning, makeScratch } from "./testing/launcher.ts";
+import { UpError } from "./up_error.ts";
+
+const STOP = { graceMs: 5_000, hurry: new AbortController().signal };
+
+Deno.test("supervise() gives a start up that cannot succeed", async (t) => {
+  const cases: {
+    name: string;
+    program: string[];
+    readyMs: number;
+    starts: number;
+    says: RegExp;
+    code: number;
+  }[] = [
+    {
+      name: "never ready",
+      program: ["/bin/sh", "-c", "sleep 60"],
+      readyMs: 50,
+      starts: 3,
+      says: /x does not start: it was not ready after 0.05 s/,
+      code: 1,
+    },
+    {
+      name: "no such program",
+      program: ["/nowhere/server"],
+      readyMs: 5_000,
+      starts: 0,
+      says: /x does not start[^]*\/nowhere\/server/,
+      code: 1,
+    },
+    {
+      name: "wrong configuration, which no second try mends",
+      program: ["/bin/sh", "-c", "echo 'PORT is bad' >&2; exit 78"],
+      readyMs: 5_000,
+      starts: 1,
+      says: /x found a mistake in its configuration\n {2}PORT is bad/,
+      code: 78,
+    },
+    {
+      name: "last words on standard output",
+      program: ["/bin/sh", "-c", "echo 'Bad file format'; exit 1"],
+      readyMs: 5_000,
+      starts: 3,
+      says: /exit code 1\n {2}Bad file format/,
+      code: 1,
+    },
+  ];
+  for (const { name, program, readyMs, starts, says, code } of cases) {
+    await t.step(name, async () => {
+      await using under = await superviseScript(program, { readyMs });
+      await assert.rejects(under.supervised.firstReady, (error) => {
+        assert.ok(error instanceof UpError);
+        assert.match(error.message, says);
+        assert.equal(error.exitCode, code);
+        return true;
+      });
+      assert.equal(under.started.length, starts);
+      for (const pid of under.started) assert.ok(!await isRunning(pid));
+    });
+  }
+});
+
+Deno.test("supervise() waits for the probe, and stop() thaws a frozen process", async () => {
+  let isUp = false;
+  await using under = await superviseScript(
+    ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"],
+    { probe: () => Promise.resolve(isUp) },
+  );
+  const early = await Promise.race([
+    under.supervised.firstReady,
+    new Promise((resolve) => setTimeout(resolve, 60, "not yet")),
+  ]);
+  assert.equal(early, "not yet");
+  isUp = true;
+  assert.deepEqual(await under.supervised.firstReady, { port: 0, opsPort: 0 });
+  const pid = under.supervised.pid() ?? 0;
+  Deno.kill(pid, "SIGSTOP");
+  const startedAt = performance.now();
+  await under.supervised.stop(STOP);
+  assert.ok(performance.now() - startedAt < STOP.graceMs);
+  assert.ok(!await isRunning(pid));
+  assert.equal(under.supervised.pid(), undefined);
+});
+
+Deno.test("supervise() has patience while packages are downloaded", async () => {
+  const script = [
+    "for i in 1 2 3 4 5; do",
+    "  echo 'Download https://registry.npmjs.org/hono' >&2; sleep 0.06",
+    "done",
+    'echo \'{"event":"ready","port":7,"opsPort":8}\'; sleep 60',
+  ].join("\n");
+  await using under = await superviseScript(["/bin/sh", "-c", script], {
+    readyMs: 200,
+  });
+  assert.deepEqual(await under.supervised.firstReady, { port: 7, opsPort: 8 });
+  assert.equal(under.started.length, 1);
+  assert.equal(under.downloads(), 5);
+});
+
+interface UnderTest extends AsyncDisposable {
+  supervised: Supervised;
+  started: number[];
+  downloads(): number;
+}
+
+async function superviseScript(
+  [file = "", ...args]: string[],
+  rest: Partial<Pick<Unit, "probe" | "readyMs">>,
+): Promise<UnderTest> {
+  const scratch = await makeScratch();
+  const log = openLogFile({
+    path: `${scratch.path}/x.log`,
+    bytesMax: 10_000,
+    onFailure: assert.fail,
+  });
+  const started: number[] = [];
+  let downloads = 0;
+  const supervised = supervise({
+    name: "x",
+    service: "edge-auth",
+    kind: "service",
+    program: () => ({
+      file,
+      args,
+      env: { PATH: "/usr/bin:/bin" },
+      cwd: scratch.path,
+    }),
+    marker: () => "x",
+    readyMs: 5_000,
+    ...rest,
+  }, {
+    now: monotonicNow,
+    log,
+    onStart: (pid) => started.push(pid),
+    onEnd() {},
+    notice() {},
+    onEvent() {},
+    onDownload: () => downloads++,
+    onReady() {},
+  });
+  return {
+    supervised,
+    started,
+    downloads: () => downloads,
+    async [Symbol.asyncDispose]() {
+      await supervised.stop({ ...STOP, graceMs: 100 });
+      await log.close();
+      await scratch[Symbol.asyncDispose]();
+    },
+  };
+}
