@@ -1,6 +1,6 @@
 import { freePort } from "./free_port.ts";
 import { type RunningProcess, startProcess } from "./process.ts";
-import { sleep } from "./wait_for.ts";
+import { sleep, waitFor } from "./wait_for.ts";
 
 const START_TIMEOUT_MS = 10_000;
 const POLL_INTERVAL_MS = 3;
@@ -18,13 +18,15 @@ export interface LocalServer extends AsyncDisposable {
   readonly directory: string;
   /** What the running (or last) process wrote. */
   output(): string;
+  /** How many characters it has written, also those that were dropped. */
+  outputChars(): number;
   signal(signal: Deno.Signal): void;
   /** SIGKILL, then waits until the process is gone. Data stays for `restart()`. */
   kill(): Promise<void>;
   /** SIGTERM, then waits until the process is gone. Data stays for `restart()`. */
   terminate(): Promise<void>;
-  /** SIGSTOP: connections stay open and nobody answers. */
-  stop(): void;
+  /** SIGSTOP, returns when it stands still: connections stay open, nobody answers. */
+  stop(): Promise<void>;
   /** SIGCONT. */
   cont(): void;
   /** Kills the process if it runs, and starts it on the same port with the same data. */
@@ -139,13 +141,19 @@ function createHandle(
     pid: () => process.pid,
     isRunning: () => process.isRunning,
     output: () => process.output(),
+    outputChars: () => process.outputChars(),
     signal: (signal) => process.signal(signal),
     kill: () => process.kill(),
     terminate: async () => {
       process.signal("SIGTERM");
       await process.exited;
     },
-    stop: () => process.signal("SIGSTOP"),
+    stop: async () => {
+      process.signal("SIGSTOP");
+      await waitFor(() => isStopped(process.pid), {
+        what: `${options.command} to stand still`,
+      });
+    },
     cont: () => process.signal("SIGCONT"),
     restart: async () => {
       await process.kill();
@@ -156,6 +164,13 @@ function createHandle(
       await started.removeDirectory();
     },
   };
+}
+
+/** The signal is sent at once, but threads may run on for a moment. */
+async function isStopped(pid: number): Promise<boolean> {
+  const ps = new Deno.Command("ps", { args: ["-o", "state=", "-p", `${pid}`] });
+  const { stdout } = await ps.output();
+  return new TextDecoder().decode(stdout).trim().startsWith("T");
 }
 
 /**

@@ -44,7 +44,7 @@ Deno.test("startNatsServer() refuses a port on which another server answers", as
 
 Deno.test("a stopped server is killed and reaped like a running one", async () => {
   await using nats = await startNatsServer();
-  nats.stop();
+  await nats.stop();
   await nats.kill();
   assert.equal(nats.isRunning(), false);
 });

@@ -1,4 +1,5 @@
 import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
+import { waitFor } from "./wait_for.ts";
 
 /** What differs from a plain server on a free port. */
 export interface NatsServerOptions {
@@ -13,7 +14,7 @@ export interface NatsServerOptions {
 export interface NatsServer extends LocalServer {
   /** `127.0.0.1:<port>`, as `connectBus` takes it. */
   readonly server: string;
-  /** Replaces the configuration and has the running server read it. */
+  /** Replaces the configuration and returns when the running server has taken it. */
   reload(config: string): Promise<void>;
   /** Asks the server to retire: it tells its clients, then cuts them off one by one. */
   retire(): void;
@@ -35,10 +36,9 @@ export async function startNatsServer(
     port: options.port,
     args: async (port, directory) => {
       const file = configFile(directory);
-      await Deno.writeTextFile(file, config);
+      await Deno.writeTextFile(file, withName(config, directory));
       const address = ["-a", "127.0.0.1", "-p", String(port)];
-      const name = ["-n", directory];
-      return ["-c", file, ...address, ...name, ...options.args ?? []];
+      return ["-c", file, ...address, ...options.args ?? []];
     },
     isReady: async ({ port, directory }) =>
       (await askPort(port, "")).includes(`"server_name":"${directory}"`),
@@ -48,11 +48,29 @@ export async function startNatsServer(
     server: `127.0.0.1:${server.port}`,
     reload: async (text) => {
       config = text;
-      await Deno.writeTextFile(configFile(server.directory), config);
+      const file = configFile(server.directory);
+      await Deno.writeTextFile(file, withName(config, server.directory));
+      const before = server.outputChars();
       server.signal("SIGHUP");
+      const said = await waitFor(
+        () => RELOAD_OUTCOME.exec(outputSince(server, before))?.[0],
+        { what: "the server to read its configuration" },
+      );
+      if (said.startsWith("Failed")) throw new Error(said);
     },
     retire: () => server.signal("SIGUSR2"),
   };
 }
+
+const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/;
+
+function outputSince(server: LocalServer, chars: number): string {
+  const fresh = server.outputChars() - chars;
+  return fresh === 0 ? "" : server.output().slice(-fresh);
+}
+
+/** The name tells this server from another one on its port. */
+const withName = (config: string, directory: string): string =>
+  `server_name: "${directory}"\n${config}`;
 
 const configFile = (directory: string): string => `${directory}/nats.conf`;

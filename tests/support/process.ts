@@ -17,6 +17,8 @@ export interface RunningProcess extends AsyncDisposable {
   readonly exited: Promise<Deno.CommandStatus>;
   /** Standard output and standard error as they came, the last 64 Ki characters. */
   output(): string;
+  /** How many characters have come so far, also those that were dropped. */
+  outputChars(): number;
   /** Does nothing once the process has ended. */
   signal(signal: Deno.Signal): void;
   /** SIGKILL, which also ends a process stopped by SIGSTOP, then waits. */
@@ -35,8 +37,10 @@ export function startProcess(options: ProcessOptions): RunningProcess {
   }).spawn();
 
   let output = "";
+  let outputChars = 0;
   let isRunning = true;
   const append = (text: string) => {
+    outputChars += text.length;
     output = (output + text).slice(-OUTPUT_CHARS_MAX);
   };
   const exited = (async () => {
@@ -62,6 +66,7 @@ export function startProcess(options: ProcessOptions): RunningProcess {
     },
     exited,
     output: () => output,
+    outputChars: () => outputChars,
     signal,
     kill,
     [Symbol.asyncDispose]: kill,

@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { connectTestLink } from "../../tests/support/bus_link.ts";
+import { freePort } from "../../tests/support/free_port.ts";
+import { startNatsServer } from "../../tests/support/nats_server.ts";
+import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
+import { waitFor } from "../../tests/support/wait_for.ts";
+import { BusConfigError, BusUnavailableError } from "./link.ts";
+
+const ONCE = { firstConnectMs: 0, dialMs: 100 };
+
+Deno.test("connectBus() waits for a server that is started after it", async () => {
+  const port = freePort();
+  const connecting = connectTestLink([`127.0.0.1:${port}`], {
+    timing: { reconnectWaitMs: 20 },
+  });
+  await using nats = await startNatsServer({ port });
+  await using test = await connecting;
+  assert.equal(await test.link.probe(), true);
+  assert.equal(test.log.find("bus_connected")?.["server"], nats.server);
+});
+
+Deno.test("connectBus() gives up at its deadline, with a reason for each server", async () => {
+  await using frozen = await startNatsServer();
+  await frozen.stop();
+  const refused = `127.0.0.1:${freePort()}`;
+  await assert.rejects(
+    connectTestLink([refused, frozen.server], { timing: ONCE }),
+    (error) => {
+      assert.ok(error instanceof BusUnavailableError);
+      assert.equal(
+        error.message,
+        `Cannot reach the bus at "${refused}": connection refused; ` +
+          `Cannot reach the bus at "${frozen.server}": no answer within 100 ms`,
+      );
+      return true;
+    },
+  );
+});
+
+const IMPOSTORS: [string, string, RegExp][] = [
+  ["an HTTP server", "HTTP/1.1 400 Bad Request\r\n\r\n", /unexpected response/],
+  ["a greeting without JSON", "INFO hello\r\n", /JSON/],
+  ["a server that hangs up", "INF", /hung up without a greeting/],
+];
+
+for (const [name, words, reason] of IMPOSTORS) {
+  Deno.test(`connectBus() says what is wrong with ${name}`, async () => {
+    using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const serving = (async () => {
+      const connection = await listener.accept();
+      await connection.write(new TextEncoder().encode(words));
+      connection.close();
+    })();
+    await assert.rejects(
+      connectTestLink([`127.0.0.1:${listener.addr.port}`], {
+        timing: { firstConnectMs: 0 },
+      }),
+      reason,
+    );
+    await serving;
+  });
+}
+
+Deno.test("connectBus() passes over a server that hangs, which stays in the pool", async () => {
+  await using hanging = await startNatsServer();
+  await using nats = await startNatsServer();
+  await hanging.stop();
+  await using test = await connectTestLink([hanging.server, nats.server], {
+    timing: { dialMs: 100 },
+  });
+  assert.equal(await test.link.probe(), true);
+  hanging.cont();
+  await nats.kill();
+  const status = await waitFor(() => test.status("reconnected"), {
+    what: "the move to the other server",
+  });
+  assert.equal(status.server, hanging.server);
+});
+
+Deno.test("connectBus() hangs up on a server that says nothing", async () => {
+  await using nats = await startNatsServer();
+  await using proxy = startTcpProxy(nats.port);
+  proxy.set({ blackHole: "down" });
+  await assert.rejects(
+    connectTestLink([proxy.server], { timing: ONCE }),
+    /no answer within 100 ms/,
+  );
+  proxy.set({});
+  await waitFor(() => proxy.connections() === 0, { what: "the end of it" });
+});
+
+Deno.test("connectBus() refuses at once what can never work", async () => {
+  await assert.rejects(connectTestLink(["http://nats"]), BusConfigError);
+});

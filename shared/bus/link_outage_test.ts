@@ -1,0 +1,259 @@
+import assert from "node:assert/strict";
+import { connectTestLink } from "../../tests/support/bus_link.ts";
+import { startNatsServer } from "../../tests/support/nats_server.ts";
+import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
+import { waitFor } from "../../tests/support/wait_for.ts";
+import { BusUnavailableError } from "./link.ts";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const text = (data: Uint8Array) => new TextDecoder().decode(data);
+const NOTHING = new Uint8Array();
+
+/** Finds a dead connection in 0.3 s instead of 6. */
+const QUICK = { pingIntervalMs: 100, dialMs: 250 };
+const BACK_WITHIN_MS = 2_000;
+
+Deno.test("a killed server: everything fails at once, and works again when it is back", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  const { link } = test;
+  const seen: string[] = [];
+  link.subscribe("s", (message) => seen.push(text(message.data)));
+  link.subscribe("silent", () => {});
+  await link.flush();
+  const asked = link.request("silent", NOTHING, { timeoutMs: 60_000 });
+  const cut = assert.rejects(asked, BusUnavailableError);
+
+  await nats.kill();
+  await cut;
+  assert.equal(test.status("disconnected")?.server, nats.server);
+  assert.equal(link.isConnected, false);
+  assert.throws(() => link.publish("s", NOTHING), BusUnavailableError);
+  await assert.rejects(
+    link.request("s", NOTHING, { timeoutMs: 60_000 }),
+    BusUnavailableError,
+  );
+  await assert.rejects(link.flush(), BusUnavailableError);
+  assert.equal(await link.probe(), false);
+  link.subscribe("later", (message) => seen.push(text(message.data)));
+
+  await nats.restart();
+  const backAt = performance.now();
+  const status = await waitFor(() => test.status("reconnected"), {
+    what: "the link to be back",
+  });
+  const tookMs = performance.now() - backAt;
+  assert.ok(tookMs < BACK_WITHIN_MS, `took ${tookMs} ms`);
+  assert.ok(status.outageMs > 0);
+  assert.equal(await link.probe(), true);
+  link.publish("s", bytes("again"));
+  link.publish("later", bytes("new"));
+  await waitFor(() => seen.length === 2, { what: "two messages" });
+  assert.deepEqual(seen, ["again", "new"]);
+  assert.deepEqual(test.statuses.map((one) => one.type), [
+    "disconnected",
+    "reconnected",
+  ]);
+});
+
+Deno.test("what publish() took during a restart is never dropped for being offline", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  const { link } = test;
+  const arrived = new Set<number>();
+  link.subscribe("s", (message) => arrived.add(Number(text(message.data))));
+  await link.flush();
+
+  // The count of messages taken when the link was lost and when it came back.
+  const taken: number[] = [];
+  let lostAt = -1;
+  let refused = 0;
+  link.onStatus((status) => {
+    if (status.type === "disconnected") lostAt = taken.length;
+  });
+  const publishing = setInterval(() => {
+    const number = taken.length;
+    try {
+      link.publish("s", bytes(`${number}`));
+      taken.push(number);
+    } catch (error) {
+      assert.ok(error instanceof BusUnavailableError);
+      refused++;
+    }
+  }, 1);
+  try {
+    await waitFor(() => arrived.size > 20, { what: "a running flow" });
+    await nats.kill();
+    await waitFor(() => refused > 20, { what: "messages in the gap" });
+    await nats.restart();
+    const goal = taken.length + 20;
+    await waitFor(() => taken.length > goal, { what: "the flow to go on" });
+  } finally {
+    clearInterval(publishing);
+  }
+  await link.flush();
+  const lostNumbers = taken.filter((number) => !arrived.has(number));
+  // Those on the wire when the server died are lost; none of later ones.
+  assert.ok(lostNumbers.every((number) => number < lostAt), `${lostNumbers}`);
+  assert.ok(refused > 20);
+});
+
+Deno.test("a frozen server is found, waits end, and the link returns when it thaws", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server], { timing: QUICK });
+  const { link } = test;
+  link.subscribe("silent", () => {});
+  await link.flush();
+  await nats.stop();
+  const outcomes = await Promise.allSettled([
+    link.request("silent", NOTHING, { timeoutMs: 60_000 }),
+    link.flush(),
+  ]);
+  for (const outcome of outcomes) {
+    assert.equal(outcome.status, "rejected");
+    assert.ok(outcome.reason instanceof BusUnavailableError);
+  }
+  assert.equal(link.isConnected, false);
+  nats.cont();
+  await waitFor(() => test.status("reconnected"), { what: "the thaw" });
+  assert.equal(await link.probe(), true);
+});
+
+Deno.test("flush() has a deadline of its own", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server], {
+    timing: { flushMs: 30 },
+  });
+  await nats.stop();
+  await assert.rejects(test.link.flush(), /no answer in 30 ms/);
+});
+
+Deno.test("probe() tells a frozen server from a living one before the link is lost", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server], {
+    timing: { probeMs: 50 },
+  });
+  await nats.stop();
+  assert.equal(test.link.isConnected, true);
+  assert.equal(await test.link.probe(), false);
+  nats.cont();
+  await waitFor(() => test.link.probe(), { what: "the thaw" });
+});
+
+Deno.test("a server that reads nothing is left although there is much to send", async () => {
+  await using first = await startNatsServer();
+  await using second = await startNatsServer();
+  await using test = await connectTestLink([first.server, second.server], {
+    timing: QUICK,
+  });
+  const { link } = test;
+  const seen: string[] = [];
+  link.subscribe("s", (message) => seen.push(text(message.data)));
+  await link.flush();
+
+  await first.stop();
+  fillBacklog(link);
+  assert.equal(await link.probe(), false, "not ready with such a backlog");
+  await waitFor(() => test.status("reconnected"), { what: "the move" });
+  assert.equal(test.status("reconnected")?.server, second.server);
+  link.publish("s", bytes("here"));
+  await waitFor(() => seen.length === 1, { what: "a message" });
+  assert.equal(link.pendingBytes, 0);
+});
+
+/** More than the kernel buffers of a connection to a frozen server hold. */
+function fillBacklog(
+  link: Awaited<ReturnType<typeof connectTestLink>>["link"],
+) {
+  const piece = new Uint8Array(512 * 1024);
+  for (let sent = 0; sent < 48; sent++) link.publish("bulk", piece);
+  assert.ok(link.pendingBytes > 8 * 1024 * 1024);
+}
+
+Deno.test("a network that swallows packets ends like a frozen server", async () => {
+  await using nats = await startNatsServer();
+  await using proxy = startTcpProxy(nats.port);
+  await using test = await connectTestLink([proxy.server], { timing: QUICK });
+  proxy.set({ blackHole: "both" });
+  await waitFor(() => test.status("disconnected"), { what: "the loss" });
+  proxy.set({});
+  await waitFor(() => test.status("reconnected"), { what: "the return" });
+  assert.equal(await test.link.probe(), true);
+});
+
+Deno.test("with two servers, the death of one costs less than a second", async () => {
+  await using first = await startNatsServer();
+  await using second = await startNatsServer();
+  await using test = await connectTestLink([first.server, second.server]);
+  await first.kill();
+  const status = await waitFor(() => test.status("reconnected"), {
+    what: "the move",
+  });
+  assert.equal(status.server, second.server);
+  assert.ok(status.outageMs < 1_000, `took ${status.outageMs} ms`);
+});
+
+Deno.test("a server that retires is announced, and left without a lost message", async () => {
+  await using first = await startNatsServer({
+    config: `lame_duck_duration: "30s", lame_duck_grace_period: "100ms"`,
+  });
+  await using second = await startNatsServer();
+  await using test = await connectTestLink([first.server, second.server]);
+  first.retire();
+  await waitFor(() => test.status("lame_duck"), { what: "the announcement" });
+  assert.equal(test.link.isConnected, true);
+  const status = await waitFor(() => test.status("reconnected"), {
+    what: "the move",
+  });
+  assert.equal(status.server, second.server);
+});
+
+Deno.test("drain() and close() end in time while the bus is away", async () => {
+  await using nats = await startNatsServer();
+  await using drained = await connectTestLink([nats.server]);
+  await using closed = await connectTestLink([nats.server]);
+  drained.link.subscribe("s", () => {});
+  await nats.kill();
+  await waitFor(() => !drained.link.isConnected && !closed.link.isConnected, {
+    what: "the loss",
+  });
+  await Promise.all([drained.link.drain(), closed.link.close()]);
+  assert.equal(await drained.link.closed, undefined);
+});
+
+Deno.test("a link that is closed while it dials leaves no connection behind", async () => {
+  await using nats = await startNatsServer();
+  await using proxy = startTcpProxy(nats.port);
+  await using test = await connectTestLink([proxy.server], {
+    timing: { dialMs: 60_000 },
+  });
+  proxy.set({ blackHole: "both" });
+  proxy.cut();
+  await waitFor(() => !test.link.isConnected, { what: "the loss" });
+  await waitFor(() => proxy.connections() === 1, { what: "the next dial" });
+  await test.link.close();
+  proxy.set({});
+  await waitFor(() => proxy.connections() === 0, { what: "the end of it" });
+});
+
+Deno.test("a link does not count its attempts to come back", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server], {
+    timing: { reconnectWaitMs: 1 },
+  });
+  await nats.kill();
+  let attempts = 0;
+  const impostor = Deno.listen({ hostname: "127.0.0.1", port: nats.port });
+  const refusing = (async () => {
+    for await (const connection of impostor) {
+      attempts++;
+      connection.close();
+    }
+  })();
+  // The bare client is content with ten.
+  await waitFor(() => attempts > 30, { what: "many attempts" });
+  impostor.close();
+  await refusing;
+  await nats.restart();
+  await waitFor(() => test.status("reconnected"), { what: "the return" });
+});

@@ -1,0 +1,353 @@
+import assert from "node:assert/strict";
+import { connectTestLink } from "../../tests/support/bus_link.ts";
+import { startNatsServer } from "../../tests/support/nats_server.ts";
+import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
+import { sleep, waitFor } from "../../tests/support/wait_for.ts";
+import {
+  BusTimeoutError,
+  BusUnavailableError,
+  isNoResponders,
+  NoRespondersError,
+  PayloadTooLargeError,
+} from "./link.ts";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const text = (data: Uint8Array) => new TextDecoder().decode(data);
+const NOTHING = new Uint8Array();
+
+Deno.test("publish() delivers to wildcard subscriptions, in order, with reply and headers", async () => {
+  await using nats = await startNatsServer();
+  await using alice = await connectTestLink([nats.server]);
+  await using bob = await connectTestLink([nats.server]);
+  const seen: unknown[] = [];
+  bob.link.subscribe("s.*", (message) =>
+    seen.push([
+      message.subject,
+      text(message.data),
+      message.reply,
+      message.headers?.get("traceparent"),
+    ]));
+  await bob.link.flush();
+
+  alice.link.publish("s.a", bytes("1"));
+  alice.link.publish("s.b", bytes("2"), { reply: "r" });
+  alice.link.publish("s.c", bytes("3"), { headers: { traceparent: "00-x" } });
+  await waitFor(() => seen.length === 3, { what: "three messages" });
+  assert.deepEqual(seen, [
+    ["s.a", "1", "", undefined],
+    ["s.b", "2", "r", undefined],
+    ["s.c", "3", "", "00-x"],
+  ]);
+});
+
+Deno.test("a header value with a line break is refused", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  assert.throws(
+    () => test.link.publish("s", NOTHING, { headers: { a: "1\r\nb: 2" } }),
+    /cannot contain/,
+  );
+});
+
+Deno.test("data of earlier messages stays intact while later ones arrive", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  const kept: Uint8Array[] = [];
+  test.link.subscribe("s", (message) => kept.push(message.data));
+  const count = 20_000;
+  for (let number = 0; number < count; number++) {
+    test.link.publish("s", bytes(`message ${number}`));
+    if (number % 1000 === 0) await test.link.flush();
+  }
+  await waitFor(() => kept.length === count, { what: "all messages" });
+  assert.ok(kept.every((data, number) => text(data) === `message ${number}`));
+});
+
+Deno.test("a queue group gets each message once", async () => {
+  await using nats = await startNatsServer();
+  await using sender = await connectTestLink([nats.server]);
+  await using first = await connectTestLink([nats.server]);
+  await using second = await connectTestLink([nats.server]);
+  const seen: string[] = [];
+  for (const { link } of [first, second]) {
+    link.subscribe("jobs", (message) => seen.push(text(message.data)), {
+      queue: "workers",
+    });
+    await link.flush();
+  }
+  for (let job = 0; job < 20; job++) {
+    sender.link.publish("jobs", bytes(`${job}`));
+  }
+  await waitFor(() => seen.length >= 20, { what: "the jobs" });
+  assert.equal(new Set(seen).size, 20);
+});
+
+Deno.test("a handler that throws harms no other message", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  const seen: string[] = [];
+  test.link.subscribe("bad", () => {
+    throw new Error("a bug");
+  });
+  test.link.subscribe("good", (message) => seen.push(text(message.data)));
+
+  test.link.publish("bad", NOTHING);
+  test.link.publish("good", bytes("after"));
+  await waitFor(() => seen.length === 1, { what: "the message after the bug" });
+  await test.link.flush();
+  assert.equal(await test.link.probe(), true);
+  const line = test.log.find("bus_handler_failed");
+  assert.equal(line?.["subject"], "bad");
+  assert.match(String(line?.["error"]), /a bug/);
+});
+
+Deno.test("an async handler that rejects is contained and logged", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  test.link.subscribe("bad", async () => {
+    await sleep(1);
+    throw new Error("an async bug");
+  });
+  test.link.publish("bad", NOTHING);
+  const line = await waitFor(() => test.log.find("bus_handler_failed"), {
+    what: "the log line",
+  });
+  assert.match(String(line["error"]), /an async bug/);
+  assert.equal(await test.link.probe(), true);
+});
+
+Deno.test("a handler that fails for every message is logged once a second", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server], { now: () => 0 });
+  let calls = 0;
+  test.link.subscribe("bad", () => {
+    calls++;
+    throw new Error("a bug");
+  });
+  for (let i = 0; i < 100; i++) test.link.publish("bad", NOTHING);
+  await waitFor(() => calls === 100, { what: "100 calls" });
+  assert.equal(
+    test.log.lines.filter((line) => line.event === "bus_handler_failed").length,
+    1,
+  );
+});
+
+Deno.test("a payload over max_payload is a typed error and harms nothing", async () => {
+  await using nats = await startNatsServer({ config: "max_payload: 1024" });
+  await using test = await connectTestLink([nats.server]);
+  const seen: number[] = [];
+  test.link.subscribe("s", (message) => seen.push(message.data.length));
+
+  const tooLarge = new Uint8Array(1025);
+  assert.throws(() => test.link.publish("s", tooLarge), PayloadTooLargeError);
+  await assert.rejects(
+    test.link.request("s", tooLarge, { timeoutMs: 5_000 }),
+    PayloadTooLargeError,
+  );
+  assert.throws(
+    () =>
+      test.link.publish("s", new Uint8Array(1000), {
+        headers: { a: "x".repeat(30) },
+      }),
+    PayloadTooLargeError,
+  );
+  test.link.publish("s", new Uint8Array(1024));
+  await waitFor(() => seen.length > 0, { what: "the message that fits" });
+  assert.deepEqual(seen, [1024]);
+});
+
+Deno.test("request() resolves with the answer to this very question", async () => {
+  await using nats = await startNatsServer();
+  await using asker = await connectTestLink([nats.server]);
+  await using answerer = await connectTestLink([nats.server]);
+  answerer.link.subscribe("double", (message) => {
+    const number = Number(text(message.data));
+    // Later questions are answered first.
+    setTimeout(
+      () => answerer.link.respond(message, bytes(`${number * 2}`)),
+      20 - number,
+    );
+  });
+  await answerer.link.flush();
+  const numbers = Array.from({ length: 20 }, (_, number) => number);
+  const answers = await Promise.all(numbers.map(async (number) => {
+    const answer = await asker.link.request("double", bytes(`${number}`), {
+      timeoutMs: 5_000,
+    });
+    return Number(text(answer.data));
+  }));
+  assert.deepEqual(answers, numbers.map((number) => number * 2));
+});
+
+Deno.test("respond() to a message that expects no answer does nothing", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  let isHandled = false;
+  test.link.subscribe("s", (message) => {
+    test.link.respond(message, bytes("answer"));
+    isHandled = true;
+  });
+  test.link.publish("s", NOTHING);
+  await waitFor(() => isHandled, { what: "the message" });
+  assert.equal(test.log.find("bus_handler_failed"), undefined);
+});
+
+Deno.test("request() that nobody answers ends at once, not at its timeout", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  await assert.rejects(
+    test.link.request("warm.up", NOTHING, { timeoutMs: 5_000 }),
+    NoRespondersError,
+  );
+  const startedAt = performance.now();
+  await assert.rejects(
+    test.link.request("nobody", NOTHING, { timeoutMs: 60_000 }),
+    (error) => error instanceof NoRespondersError && error.subject === "nobody",
+  );
+  const tookMs = performance.now() - startedAt;
+  assert.ok(tookMs < 500, `took ${tookMs} ms`);
+});
+
+Deno.test("isNoResponders() recognizes the server's word on a reply subject of ours", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  const seen: [string, boolean][] = [];
+  test.link.subscribe("edge.e1.s.*", (message) => {
+    seen.push([message.subject, isNoResponders(message)]);
+  });
+  test.link.publish("jobs", bytes("job"), { reply: "edge.e1.s.r1" });
+  test.link.publish("edge.e1.s.r2", NOTHING);
+  await waitFor(() => seen.length === 2, { what: "two messages" });
+  assert.deepEqual(seen, [["edge.e1.s.r1", true], ["edge.e1.s.r2", false]]);
+});
+
+Deno.test("request() ends with BusTimeoutError when the answer does not come", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  test.link.subscribe("silent", () => {});
+  await assert.rejects(
+    test.link.request("silent", NOTHING, { timeoutMs: 20 }),
+    BusTimeoutError,
+  );
+});
+
+Deno.test("probe() survives an event loop that stood still", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server], {
+    timing: { probeMs: 100 },
+  });
+  const probed = test.link.probe();
+  const blockedUntil = performance.now() + 400;
+  while (performance.now() < blockedUntil);
+  assert.equal(await probed, true);
+});
+
+Deno.test("unsubscribe() ends delivery, and the other subscriptions go on", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  const seen: string[] = [];
+  const first = test.link.subscribe("s", () => seen.push("first"));
+  test.link.subscribe("s", () => seen.push("second"));
+  first.unsubscribe();
+  test.link.publish("s", NOTHING);
+  await waitFor(() => seen.length > 0, { what: "a message" });
+  await test.link.flush();
+  assert.deepEqual(seen, ["second"]);
+});
+
+Deno.test("a worker that drains under load loses no request", async () => {
+  await using nats = await startNatsServer();
+  await using asker = await connectTestLink([nats.server]);
+  await using staying = await startWorker(nats.server);
+  // Jobs are on the wire at any moment, also while the server is told to send no more.
+  await using proxy = startTcpProxy(nats.port);
+  const leaving = await startWorker(proxy.server);
+  proxy.set({ delayMs: 20 });
+
+  let isLoadOn = true;
+  let answered = 0;
+  const failures: unknown[] = [];
+  const load = Array.from({ length: 16 }, async () => {
+    while (isLoadOn) {
+      try {
+        await asker.link.request("jobs", NOTHING, { timeoutMs: 2_000 });
+        answered++;
+      } catch (error) {
+        failures.push(error);
+      }
+    }
+  });
+  await waitFor(() => leaving.done() > 50, { what: "load on the worker" });
+  await leaving.leave();
+  const doneByLeaving = leaving.done();
+  const answeredBefore = answered;
+  await waitFor(() => answered > answeredBefore + 50, { what: "further load" });
+  isLoadOn = false;
+  await Promise.all(load);
+
+  assert.deepEqual(failures, []);
+  assert.equal(leaving.done(), doneByLeaving);
+  assert.equal(answered, leaving.done() + staying.done());
+});
+
+/** A worker that takes 10 ms for each job and leaves in the order that loses none. */
+async function startWorker(server: string) {
+  const { link } = await connectTestLink([server]);
+  let running = 0;
+  let done = 0;
+  const jobs = link.subscribe("jobs", (message) => {
+    running++;
+    setTimeout(() => {
+      link.respond(message, bytes("done"));
+      running--;
+      done++;
+    }, 10);
+  }, { queue: "workers" });
+  await link.flush();
+  return {
+    done: () => done,
+    leave: async () => {
+      await jobs.drain();
+      await waitFor(() => running === 0, { what: "the running jobs" });
+      await link.drain();
+    },
+    [Symbol.asyncDispose]: () => link.close(),
+  };
+}
+
+Deno.test("drain() delivers what was published just before, then closes", async () => {
+  await using nats = await startNatsServer();
+  await using reader = await connectTestLink([nats.server]);
+  await using writer = await connectTestLink([nats.server]);
+  let count = 0;
+  reader.link.subscribe("s", () => count++);
+  await reader.link.flush();
+  for (let i = 0; i < 5_000; i++) {
+    writer.link.publish("s", bytes("x".repeat(200)));
+  }
+  await writer.link.drain();
+  await waitFor(() => count === 5_000, { what: "all messages" });
+  assert.equal(await writer.link.closed, undefined);
+});
+
+Deno.test("a closed link says so to everybody who uses it", async () => {
+  await using nats = await startNatsServer();
+  await using test = await connectTestLink([nats.server]);
+  const { link } = test;
+  link.subscribe("silent", () => {});
+  const asked = link.request("silent", NOTHING, { timeoutMs: 60_000 });
+  const outcome = assert.rejects(asked, BusUnavailableError);
+  await link.close();
+  await link.close();
+  await outcome;
+  assert.equal(await link.closed, undefined);
+  assert.equal(link.isConnected, false);
+  assert.throws(() => link.publish("s", NOTHING), BusUnavailableError);
+  assert.throws(() => link.subscribe("s", () => {}), BusUnavailableError);
+  await assert.rejects(link.flush(), BusUnavailableError);
+  await assert.rejects(
+    link.request("s", NOTHING, { timeoutMs: 10 }),
+    BusUnavailableError,
+  );
+  assert.equal(await link.probe(), false);
+});

@@ -1,0 +1,55 @@
+import {
+  type BusLink,
+  type BusOptions,
+  type BusStatus,
+  connectBus,
+} from "../../shared/bus/link.ts";
+import { monotonicNow } from "../../shared/clock.ts";
+import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
+
+/** A link of a test: closed with it, and remembering what happened to it. */
+export interface TestLink extends AsyncDisposable {
+  readonly link: BusLink;
+  readonly log: RecordingLog;
+  /** Every status so far, oldest first. */
+  readonly statuses: BusStatus[];
+  /** The first status of this type. */
+  status<T extends BusStatus["type"]>(
+    type: T,
+  ): Extract<BusStatus, { type: T }> | undefined;
+}
+
+/**
+ * Connects to servers of this machine. Without `random`, servers are tried in the
+ * order given and reconnects have no jitter.
+ */
+export async function connectTestLink(
+  servers: readonly string[],
+  options: Partial<Omit<BusOptions, "servers" | "log">> = {},
+): Promise<TestLink> {
+  const log = createRecordingLog();
+  const link = await connectBus({
+    name: "test",
+    now: monotonicNow,
+    random: () => 0,
+    ...options,
+    servers,
+    log,
+  });
+  const statuses: BusStatus[] = [];
+  link.onStatus((status) => statuses.push(status));
+  return {
+    link,
+    log,
+    statuses,
+    status: (type) => statuses.find((status) => isOfType(status, type)),
+    [Symbol.asyncDispose]: () => link.close(),
+  };
+}
+
+function isOfType<T extends BusStatus["type"]>(
+  status: BusStatus,
+  type: T,
+): status is Extract<BusStatus, { type: T }> {
+  return status.type === type;
+}

@@ -1,0 +1,70 @@
+import { startProcess } from "./process.ts";
+
+/** A certificate and its key, as PEM files. */
+export interface CertificateFiles {
+  certFile: string;
+  keyFile: string;
+}
+
+/** A certificate authority of a test, and what it signed. The files go with it. */
+export interface TestAuthority extends AsyncDisposable {
+  caFile: string;
+  /** For the names asked for, `localhost` and `127.0.0.1` by default. */
+  server: CertificateFiles;
+  client: CertificateFiles;
+}
+
+const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
+
+/**
+ * Makes an authority with one server and one client certificate, using openssl.
+ *
+ * @param serverNames As openssl writes them: `DNS:nats.example,IP:10.0.0.1`.
+ */
+export async function createTestAuthority(
+  serverNames: string = THIS_MACHINE,
+): Promise<TestAuthority> {
+  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
+  const ca = filesIn(directory, "ca");
+  await openssl([
+    ...["req", "-x509", "-subj", "/CN=Test authority", "-days", "2"],
+    ...newKey(ca),
+    ...["-addext", "basicConstraints=critical,CA:TRUE"],
+  ]);
+  const sign = async (name: string, extensions: string[]) => {
+    const files = filesIn(directory, name);
+    await openssl([
+      ...["req", "-x509", "-subj", `/CN=${name}`, "-days", "2"],
+      ...newKey(files),
+      ...["-CA", ca.certFile, "-CAkey", ca.keyFile],
+      ...["basicConstraints=critical,CA:FALSE", ...extensions]
+        .flatMap((extension) => ["-addext", extension]),
+    ]);
+    return files;
+  };
+  return {
+    caFile: ca.certFile,
+    server: await sign("server", [
+      `subjectAltName=${serverNames}`,
+      "extendedKeyUsage=serverAuth",
+    ]),
+    client: await sign("client", ["extendedKeyUsage=clientAuth"]),
+    [Symbol.asyncDispose]: () => Deno.remove(directory, { recursive: true }),
+  };
+}
+
+const filesIn = (directory: string, name: string): CertificateFiles => ({
+  certFile: `${directory}/${name}.pem`,
+  keyFile: `${directory}/${name}.key`,
+});
+
+const newKey = ({ certFile, keyFile }: CertificateFiles): string[] => [
+  ...["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"],
+  ...["-keyout", keyFile, "-out", certFile],
+];
+
+async function openssl(args: string[]): Promise<void> {
+  await using process = startProcess({ command: "openssl", args });
+  const { success } = await process.exited;
+  if (!success) throw new Error(`openssl failed: ${process.output()}`);
+}
