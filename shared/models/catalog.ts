@@ -55,6 +55,12 @@ export interface SimulatorKnobs {
   errorRate: number;
   /** Share of requests, 0..1, that fail after some tokens. */
   midStreamErrorRate: number;
+  /**
+   * Whether a user message may set these for its own request, as in
+   * `[simulator: 200 tokens]`; all phrases are in the simulator's
+   * `control_phrases.ts`. Absent: it may.
+   */
+  controlPhrases?: boolean;
 }
 
 export interface ModelConfig {
