@@ -26,12 +26,21 @@ export interface OpenAiBackendConfig {
   /** Sent with every call. Values that are secrets belong in the environment. */
   headers: { [name: string]: string };
   deadlines: BackendDeadlines;
+  /** Under which name `max_tokens` is sent; absent: as it is. OpenAI's reasoning models refuse the old name. */
+  maxTokensField?: "max_tokens" | "max_completion_tokens";
+  /** Where `enable_thinking` is sent; absent: at the top, as Qwen's hosted API has it. vLLM, SGLang and llama.cpp read `chat_template_kwargs`. */
+  thinkingField?: "enable_thinking" | "chat_template_kwargs";
 }
 
+/** Beyond one of them: `upstream_timeout`. */
 export interface BackendDeadlines {
+  /** Connecting, and each step of sending the request. */
   connectMs: number;
+  /** From the request sent to the first content. Only for streams: a whole answer comes at its end. */
   firstTokenMs: number;
+  /** From one event to the next while somebody reads. */
   betweenTokensMs: number;
+  /** The whole attempt. */
   totalMs: number;
 }
 

@@ -49,4 +49,6 @@ export interface Backend {
     request: ChatRequest,
     call: BackendCall,
   ): AsyncIterable<readonly BackendEvent[]>;
+  /** Gives up what is kept between calls. Running calls go on. */
+  close?(): void;
 }

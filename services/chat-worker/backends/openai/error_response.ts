@@ -1,0 +1,185 @@
+import type { WallNow } from "@gateway/shared/clock";
+import { UpstreamError, type UpstreamErrorOptions } from "../upstream_error.ts";
+import { isJsonObject, type JsonObject, textOf } from "./json.ts";
+import type { Redact } from "./redact.ts";
+
+/**
+ * What a model server's refusal becomes. Only a fault of the request is told in
+ * the server's words, and only if it came in OpenAI's shape: other bodies are
+ * pages and stack traces of machines that callers must not know about.
+ */
+
+/** `param` paths such as `messages[0].content`. */
+const PARAM = /^[A-Za-z0-9_.[\]-]{1,128}$/;
+const CODE = /^[A-Za-z0-9_.-]{1,64}$/;
+const CONTEXT_LENGTH =
+  /context_length_exceeded|exceed_context_size|maximum context length|context window/i;
+
+const NUMBER = /^\d+(\.\d+)?$/;
+/** `Date.parse` would make a date of almost anything. */
+const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} .* GMT$/;
+const RETRY_AFTER_MS_MIN = 1_000;
+const RETRY_AFTER_MS_MAX = 60_000;
+
+/** What a server said was wrong, as far as it can be trusted. */
+export interface Refusal {
+  status: number;
+  /** Parsed body or event data, or undefined when it was not JSON. */
+  body: unknown;
+  retryAfterMs?: number;
+}
+
+/**
+ * Maps a refusal to the error for the caller:
+ *
+ * | status | fault | to the client |
+ * | --- | --- | --- |
+ * | 400, 404, 422 | request | 400 with the sanitised message |
+ * | 413 | request | 413 with the sanitised message |
+ * | 401, 402, 403, 407 | credentials | 502 |
+ * | 408, 409, 425, 429 | rate_limited | 429 with `Retry-After` |
+ * | 404 not in OpenAI's shape, other 4xx, 3xx | server_error | 502 |
+ * | 5xx | server_error | 502 |
+ */
+export function refusalError(refusal: Refusal, redact: Redact): UpstreamError {
+  const { status } = refusal;
+  const cause = new Error(`Model server answered with status ${status}`);
+  switch (status) {
+    case 400:
+    case 413:
+    case 422:
+      return requestError(refusal, redact, cause);
+    case 404:
+      // Without OpenAI's shape it is not the model that is unknown but our path.
+      return errorMemberOf(refusal.body) === null
+        ? new UpstreamError("server_error", { cause })
+        : requestError(refusal, redact, cause);
+    case 401:
+    case 402:
+    case 403:
+    case 407:
+      return new UpstreamError("credentials", { cause });
+    case 408:
+    case 409:
+    case 425:
+    case 429:
+      return new UpstreamError("rate_limited", {
+        cause,
+        retryAfterMs: refusal.retryAfterMs ?? RETRY_AFTER_MS_MIN,
+      });
+    default:
+      return new UpstreamError("server_error", { cause });
+  }
+}
+
+/**
+ * The error of an `error` member, or of an `error` event, inside a stream or a
+ * body that began with status 200. Shapes in use: `{"error":{…}}`,
+ * `{"error":"text"}`, `{"object":"error","message":…}`, `{"message":…,"code":…}`.
+ * Its message is passed on, sanitised: there is no status to go by.
+ */
+export function frameError(data: unknown, redact: Redact): UpstreamError {
+  const error = errorMemberOf(data) ?? {};
+  const status = statusOf(error);
+  if (status < 500) return refusalError({ status, body: data }, redact);
+  const message = redact(textOf(error.message));
+  return new UpstreamError("server_error", {
+    cause: new Error("Error within the answer"),
+    ...(message === "" ? {} : { message }),
+  });
+}
+
+/** The wait in milliseconds that the headers ask for, clamped to 1..60 s; undefined when they do not. */
+export function readRetryAfter(
+  retryAfter: string | null,
+  retryAfterMs: string | null,
+  now: WallNow,
+): number | undefined {
+  const ms = waitOf(retryAfter, retryAfterMs, now);
+  if (ms === undefined || Number.isNaN(ms)) return undefined;
+  return Math.min(Math.max(ms, RETRY_AFTER_MS_MIN), RETRY_AFTER_MS_MAX);
+}
+
+function waitOf(
+  retryAfter: string | null,
+  retryAfterMs: string | null,
+  now: WallNow,
+): number | undefined {
+  if (retryAfterMs !== null && NUMBER.test(retryAfterMs)) {
+    return Math.ceil(Number(retryAfterMs));
+  }
+  if (retryAfter === null) return undefined;
+  if (NUMBER.test(retryAfter)) return Math.ceil(Number(retryAfter) * 1_000);
+  return HTTP_DATE.test(retryAfter)
+    ? Date.parse(retryAfter) - now()
+    : undefined;
+}
+
+function requestError(
+  refusal: Refusal,
+  redact: Redact,
+  cause: Error,
+): UpstreamError {
+  const error = errorMemberOf(refusal.body);
+  if (error === null) return new UpstreamError("request", { cause });
+  const message = redact(textOf(error.message));
+  const param = clean(error.param, PARAM, redact);
+  const code = clean(error.code, CODE, redact);
+  const options: UpstreamErrorOptions = {
+    cause,
+    ...(message === "" ? {} : { message }),
+    ...(param === null ? {} : { param }),
+  };
+  if (isContextLength(error, message)) {
+    return new UpstreamError("request", {
+      ...options,
+      code: "context_length_exceeded",
+    });
+  }
+  return new UpstreamError("request", {
+    ...options,
+    ...(refusal.status === 413 ? { code: "request_too_large" } : {}),
+    ...(code === null ? {} : { wireCode: code }),
+  });
+}
+
+function isContextLength(error: JsonObject, message: string): boolean {
+  return [textOf(error.code), textOf(error.type), message].some((text) =>
+    CONTEXT_LENGTH.test(text)
+  );
+}
+
+/** The object that holds `message`, in any of the shapes in use, or null. */
+function errorMemberOf(body: unknown): JsonObject | null {
+  if (!isJsonObject(body)) return null;
+  const { error } = body;
+  if (isJsonObject(error)) return hasMessage(error) ? error : null;
+  if (typeof error === "string") return { message: error };
+  const isFlat = body.object === "error" || typeof body.code === "string" ||
+    typeof body.code === "number";
+  return isFlat && hasMessage(body) ? body : null;
+}
+
+function hasMessage(error: JsonObject): boolean {
+  return typeof error.message === "string";
+}
+
+/** The HTTP status an error object names by number or by kind; 500 when it does not. */
+function statusOf(error: JsonObject): number {
+  for (const value of [error.code, error.status, error.status_code]) {
+    const status = Number(value);
+    if (status >= 400 && status <= 599) return status;
+  }
+  const kind = `${textOf(error.type)} ${textOf(error.code)}`.toLowerCase();
+  if (/rate_limit|ratelimit|throttl|too_many/.test(kind)) return 429;
+  if (/auth|permission|api_key/.test(kind)) return 401;
+  if (/invalid_request|badrequest|context_length|invalid_param/.test(kind)) {
+    return 400;
+  }
+  return 500;
+}
+
+function clean(value: unknown, form: RegExp, redact: Redact): string | null {
+  if (typeof value !== "string" || !form.test(value)) return null;
+  return redact(value) === value ? value : null;
+}

@@ -1,0 +1,350 @@
+import assert from "node:assert/strict";
+import type { ErrorBody } from "@gateway/shared/openai/error";
+import type { UpstreamError, UpstreamFault } from "../upstream_error.ts";
+import { frameError, readRetryAfter, refusalError } from "./error_response.ts";
+import { createRedact } from "./redact.ts";
+
+const KEY = "the-key-of-the-model-server";
+const redact = createRedact({
+  secrets: [KEY],
+  baseUrl: new URL("http://gpu.internal:8000/v1"),
+});
+
+function openAi(error: { [name: string]: unknown }): unknown {
+  return {
+    error: {
+      message: "Too long",
+      type: "invalid_request_error",
+      param: null,
+      code: null,
+      ...error,
+    },
+  };
+}
+
+interface Expected {
+  fault: UpstreamFault;
+  status: number;
+  error: Partial<ErrorBody["error"]>;
+}
+
+const refusedRequest: Expected = {
+  fault: "request",
+  status: 400,
+  error: {
+    message: "The model server refused the request",
+    type: "invalid_request_error",
+    param: null,
+    code: "invalid_request",
+  },
+};
+const credentials: Expected = {
+  fault: "credentials",
+  status: 502,
+  error: {
+    message: "The model server refused the gateway's credentials",
+    code: "upstream_error",
+  },
+};
+const limited: Expected = {
+  fault: "rate_limited",
+  status: 429,
+  error: { type: "requests", code: "rate_limit_exceeded" },
+};
+const failed: Expected = {
+  fault: "server_error",
+  status: 502,
+  error: { message: "The model server failed", code: "upstream_error" },
+};
+
+function told(error: Partial<ErrorBody["error"]>): Expected {
+  return { ...refusedRequest, error: { ...refusedRequest.error, ...error } };
+}
+
+function check(error: UpstreamError, expected: Expected): void {
+  assert.equal(error.fault, expected.fault);
+  assert.equal(error.status, expected.status);
+  const body = error.toBody().error;
+  assert.deepEqual({ ...body, ...expected.error }, body);
+  assert.ok(!JSON.stringify(body).includes(KEY));
+}
+
+const refusals: {
+  name: string;
+  status: number;
+  body: unknown;
+  expected: Expected;
+}[] = [
+  {
+    name: "OpenAI's shape",
+    status: 400,
+    body: openAi({}),
+    expected: told({ message: "Too long" }),
+  },
+  {
+    name: "param and code",
+    status: 422,
+    body: openAi({
+      param: "messages[0].content",
+      code: "string_above_max_length",
+    }),
+    expected: told({
+      message: "Too long",
+      param: "messages[0].content",
+      code: "string_above_max_length",
+    }),
+  },
+  {
+    name: "param and code that are not clean",
+    status: 400,
+    body: openAi({ param: "a b", code: "<script>" }),
+    expected: told({ message: "Too long" }),
+  },
+  {
+    name: "a code that holds the key",
+    status: 400,
+    body: openAi({ code: KEY }),
+    expected: told({ message: "Too long" }),
+  },
+  {
+    name: "a message that holds the key and the address",
+    status: 400,
+    body: openAi({ message: `${KEY} at http://gpu.internal:8000/v1` }),
+    expected: told({ message: "[redacted] at [redacted]" }),
+  },
+  {
+    name: "an empty message",
+    status: 400,
+    body: openAi({ message: "" }),
+    expected: refusedRequest,
+  },
+  {
+    name: "a numeric code",
+    status: 400,
+    body: openAi({ code: 400 }),
+    expected: told({ message: "Too long" }),
+  },
+  {
+    name: "vLLM's older shape",
+    status: 400,
+    body: {
+      object: "error",
+      message: "Bad n",
+      type: "BadRequestError",
+      param: null,
+      code: 400,
+    },
+    expected: told({ message: "Bad n" }),
+  },
+  {
+    name: "Qwen's native shape",
+    status: 400,
+    body: { code: "InvalidParameter", message: "Bad n", request_id: "x" },
+    expected: told({ message: "Bad n", code: "InvalidParameter" }),
+  },
+  {
+    name: "text for an error",
+    status: 400,
+    body: { error: "Bad n" },
+    expected: told({ message: "Bad n" }),
+  },
+  {
+    name: "FastAPI's shape",
+    status: 422,
+    body: { detail: [{ msg: KEY }] },
+    expected: refusedRequest,
+  },
+  { name: "no JSON", status: 400, body: undefined, expected: refusedRequest },
+  { name: "an array", status: 400, body: [], expected: refusedRequest },
+  {
+    name: "a context that is too long, by code",
+    status: 400,
+    body: openAi({ code: "context_length_exceeded", param: "messages" }),
+    expected: told({
+      message: "Too long",
+      code: "context_length_exceeded",
+      param: "messages",
+    }),
+  },
+  {
+    name: "a context that is too long, by type",
+    status: 400,
+    body: openAi({ type: "exceed_context_size_error", code: 400 }),
+    expected: told({ message: "Too long", code: "context_length_exceeded" }),
+  },
+  {
+    name: "a context that is too long, by message",
+    status: 400,
+    body: openAi({
+      message: "This model's maximum context length is 8 tokens",
+    }),
+    expected: told({
+      message: "This model's maximum context length is 8 tokens",
+      code: "context_length_exceeded",
+    }),
+  },
+  {
+    name: "a body that is too large",
+    status: 413,
+    body: openAi({}),
+    expected: {
+      fault: "request",
+      status: 413,
+      error: { message: "Too long", code: "request_too_large" },
+    },
+  },
+  {
+    name: "an unknown model",
+    status: 404,
+    body: openAi({ code: "model_not_found" }),
+    expected: told({ message: "Too long", code: "model_not_found" }),
+  },
+  {
+    name: "an unknown path",
+    status: 404,
+    body: { detail: "Not Found" },
+    expected: failed,
+  },
+  {
+    name: "a wrong key",
+    status: 401,
+    body: openAi({ message: KEY }),
+    expected: credentials,
+  },
+  { name: "no credit", status: 402, body: openAi({}), expected: credentials },
+  { name: "no right", status: 403, body: openAi({}), expected: credentials },
+  {
+    name: "a timeout of its own",
+    status: 408,
+    body: undefined,
+    expected: limited,
+  },
+  { name: "a conflict", status: 409, body: undefined, expected: limited },
+  { name: "too early", status: 425, body: undefined, expected: limited },
+  {
+    name: "a limit",
+    status: 429,
+    body: openAi({ message: KEY }),
+    expected: limited,
+  },
+  {
+    name: "a method that is not allowed",
+    status: 405,
+    body: openAi({}),
+    expected: failed,
+  },
+  { name: "a redirect", status: 302, body: undefined, expected: failed },
+  {
+    name: "success of another kind",
+    status: 204,
+    body: undefined,
+    expected: failed,
+  },
+  {
+    name: "a fault",
+    status: 500,
+    body: openAi({ message: KEY }),
+    expected: failed,
+  },
+  { name: "overload", status: 503, body: undefined, expected: failed },
+];
+
+for (const { name, status, body, expected } of refusals) {
+  Deno.test(`refusalError() maps ${status} with ${name}`, () => {
+    check(refusalError({ status, body }, redact), expected);
+  });
+}
+
+const frames: { name: string; data: unknown; expected: Expected }[] = [
+  {
+    name: "an error object",
+    data: {
+      error: { message: `Out of memory on ${KEY}`, type: "server_error" },
+    },
+    expected: {
+      ...failed,
+      error: { message: "Out of memory on [redacted]", type: "server_error" },
+    },
+  },
+  {
+    name: "text",
+    data: { error: "CUDA error" },
+    expected: { ...failed, error: { message: "CUDA error" } },
+  },
+  {
+    name: "a flat error",
+    data: { message: "Gone", code: "x" },
+    expected: { ...failed, error: { message: "Gone" } },
+  },
+  { name: "nothing that is known", data: { error: 7 }, expected: failed },
+  { name: "no JSON", data: undefined, expected: failed },
+  {
+    name: "a status in the code",
+    data: openAi({ code: 400 }),
+    expected: told({ message: "Too long" }),
+  },
+  {
+    name: "a status in words",
+    data: openAi({ code: "429" }),
+    expected: limited,
+  },
+  {
+    name: "a limit by name",
+    data: openAi({ type: "rate_limit_error" }),
+    expected: limited,
+  },
+  {
+    name: "a kind of request error",
+    data: openAi({ type: "BadRequestError" }),
+    expected: told({ message: "Too long" }),
+  },
+  {
+    name: "refused credentials",
+    data: openAi({ code: "invalid_api_key" }),
+    expected: credentials,
+  },
+];
+
+for (const { name, data, expected } of frames) {
+  Deno.test(`frameError() maps ${name}`, () =>
+    check(frameError(data, redact), expected));
+}
+
+const NOW = Date.parse("2026-11-20T11:00:00Z");
+const waits: {
+  after: string | null;
+  afterMs?: string;
+  ms: number | undefined;
+}[] = [
+  { after: null, ms: undefined },
+  { after: "7", ms: 7_000 },
+  { after: "1.5", ms: 1_500 },
+  { after: "0", ms: 1_000 },
+  { after: "60", ms: 60_000 },
+  { after: "61", ms: 60_000 },
+  { after: "-5", ms: undefined },
+  { after: "soon", ms: undefined },
+  { after: "Fri, 20 Nov 2026 11:00:09 GMT", ms: 9_000 },
+  { after: "Fri, 20 Nov 2026 10:00:00 GMT", ms: 1_000 },
+  { after: "7", afterMs: "2500.4", ms: 2_501 },
+  { after: "7", afterMs: "x", ms: 7_000 },
+  { after: null, afterMs: "1", ms: 1_000 },
+];
+
+for (const { after, afterMs = null, ms } of waits) {
+  Deno.test(`readRetryAfter() reads ${after} and ${afterMs} as ${ms} ms`, () => {
+    assert.equal(readRetryAfter(after, afterMs, () => NOW), ms);
+  });
+}
+
+Deno.test("refusalError() tells the wait of a limit, one second if none is given", () => {
+  assert.equal(
+    refusalError({ status: 429, body: null }, redact).retryAfterMs,
+    1_000,
+  );
+  assert.equal(
+    refusalError({ status: 429, body: null, retryAfterMs: 9_000 }, redact)
+      .retryAfterMs,
+    9_000,
+  );
+});

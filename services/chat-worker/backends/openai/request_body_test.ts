@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { type BodyDialect, encodeRequestBody } from "./request_body.ts";
+
+const messages = [{ role: "user" as const, content: "hi" }];
+const plain: ChatRequest = {
+  model: "neutral-3.7-plus",
+  messages,
+  stream: false,
+  include_usage: false,
+  n: 1,
+};
+const dialect: BodyDialect = { model: "org/upstream" };
+const base = { model: "org/upstream", messages, stream: false };
+const tool = {
+  type: "function" as const,
+  function: { name: "f", parameters: {} },
+};
+
+const cases: {
+  name: string;
+  request: Partial<ChatRequest>;
+  dialect?: Partial<BodyDialect>;
+  body: { [name: string]: unknown };
+}[] = [
+  { name: "only what was given", request: {}, body: {} },
+  {
+    name: "usage in every stream",
+    request: { stream: true },
+    body: { stream: true, stream_options: { include_usage: true } },
+  },
+  { name: "n above one", request: { n: 2 }, body: { n: 2 } },
+  {
+    name: "every known field",
+    request: {
+      temperature: 0,
+      top_p: 0.5,
+      max_tokens: 7,
+      presence_penalty: -1,
+      frequency_penalty: 1,
+      repetition_penalty: 1.1,
+      seed: 0,
+      stop: ["a", "b"],
+      tools: [tool],
+      tool_choice: "auto",
+      parallel_tool_calls: false,
+      response_format: { type: "json_object" },
+      enable_thinking: false,
+      thinking_budget: 9,
+      logprobs: true,
+      top_logprobs: 0,
+    },
+    body: {
+      temperature: 0,
+      top_p: 0.5,
+      max_tokens: 7,
+      presence_penalty: -1,
+      frequency_penalty: 1,
+      repetition_penalty: 1.1,
+      seed: 0,
+      stop: ["a", "b"],
+      tools: [tool],
+      tool_choice: "auto",
+      parallel_tool_calls: false,
+      response_format: { type: "json_object" },
+      enable_thinking: false,
+      thinking_budget: 9,
+      logprobs: true,
+      top_logprobs: 0,
+    },
+  },
+  {
+    name: "the newer name of max_tokens",
+    request: { max_tokens: 7 },
+    dialect: { maxTokensField: "max_completion_tokens" },
+    body: { max_completion_tokens: 7 },
+  },
+  {
+    name: "thinking as an argument of the chat template",
+    request: { enable_thinking: true },
+    dialect: { thinkingField: "chat_template_kwargs" },
+    body: { chat_template_kwargs: { enable_thinking: true } },
+  },
+  {
+    name: "thinking beside other arguments of the chat template",
+    request: {
+      enable_thinking: true,
+      extra: { chat_template_kwargs: { x: 1, enable_thinking: false } },
+    },
+    dialect: { thinkingField: "chat_template_kwargs" },
+    body: { chat_template_kwargs: { x: 1, enable_thinking: true } },
+  },
+  {
+    name: "fields let through, which replace none of the known",
+    request: { extra: { top_k: 5, model: "evil", stream: true, messages: [] } },
+    body: { top_k: 5 },
+  },
+];
+
+for (const { name, request, dialect: more, body } of cases) {
+  Deno.test(`encodeRequestBody() sends ${name}`, () => {
+    const text = encodeRequestBody({ ...plain, ...request }, {
+      ...dialect,
+      ...more,
+    });
+    assert.deepEqual(JSON.parse(text), { ...base, ...body });
+  });
+}

@@ -1,0 +1,316 @@
+/**
+ * A model server for tests, on raw TCP so that it can misbehave: every byte it
+ * sends, and every pause, is in the script of the test. It records what it was
+ * asked and when its clients left.
+ */
+
+/** One thing the server does for a request, in order. */
+export type Step =
+  /** Writes these bytes, in one packet if they are few. */
+  | { send: string | Uint8Array }
+  | { pauseMs: number }
+  /** Goes on when the promise settles. */
+  | { until: Promise<unknown> }
+  /** Does nothing until the client hangs up. */
+  | { stall: true }
+  /** Hangs up. */
+  | { close: true };
+
+/** What the server does for a request. */
+export type Reply = (
+  request: FakeRequest,
+) => Iterable<Step> | AsyncIterable<Step>;
+
+/** A request that has been read whole. */
+export interface FakeRequest {
+  /** 1 for the first request of the server. */
+  readonly number: number;
+  /** 1 for the first connection of the server. */
+  readonly connection: number;
+  readonly method: string;
+  readonly path: string;
+  /** By name in lower case. */
+  readonly headers: ReadonlyMap<string, string>;
+  readonly body: string;
+  /** The body as JSON. */
+  json(): unknown;
+  /** Settles when the client hangs up before the script is over; never otherwise. */
+  readonly left: Promise<void>;
+  /** `performance.now()` of that moment, or null. */
+  readonly leftAtMs: number | null;
+  /** Bytes the kernel has taken for this request so far. */
+  readonly bytesSent: number;
+}
+
+/** How a server starts. */
+export interface FakeModelServerOptions {
+  reply: Reply;
+  /** PEM texts; with them the server speaks TLS. */
+  tls?: { cert: string; key: string };
+}
+
+/** A running server. Disposing of it ends every connection. */
+export interface FakeModelServer extends AsyncDisposable {
+  readonly port: number;
+  /** `http://127.0.0.1:<port>/v1`, or `https://localhost:<port>/v1` */
+  readonly baseUrl: string;
+  readonly requests: readonly FakeRequest[];
+  /** Connections accepted so far. */
+  readonly connections: number;
+  /** Connections open now. */
+  readonly openConnections: number;
+  /** What to do from the next request on. */
+  reply: Reply;
+  /** The request with this number, as soon as it has come; rejects after `timeoutMs`. */
+  request(number: number, timeoutMs?: number): Promise<FakeRequest>;
+}
+
+interface MutableRequest extends FakeRequest {
+  leftAtMs: number | null;
+  bytesSent: number;
+  isOver: boolean;
+  leave: () => void;
+}
+
+const REQUEST_WAIT_MS = 5_000;
+const encoder = new TextEncoder();
+
+/** Starts a server on a free port of 127.0.0.1. */
+export function startFakeModelServer(
+  options: FakeModelServerOptions,
+): FakeModelServer {
+  const { tls } = options;
+  const where = { hostname: "127.0.0.1", port: 0 };
+  const listener = tls === undefined
+    ? Deno.listen(where)
+    : Deno.listenTls({ ...where, ...tls });
+  const requests: MutableRequest[] = [];
+  const open = new Set<Deno.Conn>();
+  const running = new Set<Promise<void>>();
+  const waiting: { number: number; resolve: (r: FakeRequest) => void }[] = [];
+  let connections = 0;
+
+  const onRequest = (request: MutableRequest) => {
+    requests.push(request);
+    for (const waiter of waiting) {
+      if (waiter.number === request.number) waiter.resolve(request);
+    }
+  };
+
+  const accept = async () => {
+    for await (const conn of listener) {
+      connections++;
+      open.add(conn);
+      const done = serve(conn, connections).finally(() => {
+        open.delete(conn);
+        running.delete(done);
+      });
+      running.add(done);
+    }
+  };
+
+  const serve = async (conn: Deno.Conn, connection: number) => {
+    if ("setNoDelay" in conn && typeof conn.setNoDelay === "function") {
+      conn.setNoDelay(true);
+    }
+    const input = createInput(conn);
+    let script: Promise<void> = Promise.resolve();
+    for (;;) {
+      const parts = await input.next();
+      if (parts === null) break;
+      await script;
+      const request = createRequest(requests.length + 1, connection, parts);
+      onRequest(request);
+      script = run(conn, server.reply(request), request);
+    }
+    const last = requests.findLast((r) => r.connection === connection);
+    if (last !== undefined && !last.isOver) last.leave();
+    await script;
+    close(conn);
+  };
+
+  const accepting = accept();
+  const port = listener.addr.transport === "tcp" ? listener.addr.port : 0;
+  const server: FakeModelServer = {
+    port,
+    baseUrl: tls === undefined
+      ? `http://127.0.0.1:${port}/v1`
+      : `https://localhost:${port}/v1`,
+    requests,
+    get connections() {
+      return connections;
+    },
+    get openConnections() {
+      return open.size;
+    },
+    reply: options.reply,
+    async request(number, timeoutMs = REQUEST_WAIT_MS) {
+      const known = requests[number - 1];
+      if (known !== undefined) return known;
+      const { promise, resolve, reject } = Promise.withResolvers<FakeRequest>();
+      waiting.push({ number, resolve });
+      const timer = setTimeout(
+        () => reject(new Error(`Request ${number} did not come`)),
+        timeoutMs,
+      );
+      try {
+        return await promise;
+      } finally {
+        clearTimeout(timer);
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      listener.close();
+      for (const conn of open) close(conn);
+      await accepting;
+      await Promise.all(running);
+    },
+  };
+  return server;
+}
+
+/** Runs a script until it ends or the client leaves. */
+async function run(
+  conn: Deno.Conn,
+  steps: Iterable<Step> | AsyncIterable<Step>,
+  request: MutableRequest,
+): Promise<void> {
+  const isGone = () => request.leftAtMs !== null;
+  for await (const step of steps) {
+    if (isGone()) return;
+    if ("send" in step) {
+      if (!await writeAll(conn, step.send, request)) return;
+    } else if ("pauseMs" in step) await pause(step.pauseMs, request.left);
+    else if ("until" in step) await Promise.race([step.until, request.left]);
+    else if ("stall" in step) await request.left;
+    else {
+      request.isOver = true;
+      return close(conn);
+    }
+  }
+  request.isOver = true;
+}
+
+/** False when the client is gone. */
+async function writeAll(
+  conn: Deno.Conn,
+  data: string | Uint8Array,
+  request: MutableRequest,
+): Promise<boolean> {
+  let rest = typeof data === "string" ? encoder.encode(data) : data;
+  try {
+    while (rest.length > 0) {
+      const written = await conn.write(rest);
+      request.bytesSent += written;
+      rest = rest.subarray(written);
+    }
+    return true;
+  } catch {
+    // A broken pipe is how a writer learns that its client left.
+    request.leave();
+    return false;
+  }
+}
+
+async function pause(ms: number, left: Promise<void>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ms);
+  await Promise.race([promise, left]);
+  clearTimeout(timer);
+}
+
+interface RequestParts {
+  head: string;
+  body: string;
+}
+
+/** Cuts what a connection brings into requests; null at its end. */
+function createInput(
+  conn: Deno.Conn,
+): { next(): Promise<RequestParts | null> } {
+  const decoder = new TextDecoder();
+  let buffer = new Uint8Array(64 * 1024);
+  let filled = 0;
+  const take = (): RequestParts | null => {
+    const headEnd = indexOfBlankLine(buffer.subarray(0, filled));
+    if (headEnd < 0) return null;
+    const head = decoder.decode(buffer.subarray(0, headEnd));
+    const length = /^content-length: *(\d+)/im.exec(head)?.[1] ?? "0";
+    const end = headEnd + Number(length);
+    if (filled < end) return null;
+    const body = decoder.decode(buffer.subarray(headEnd, end));
+    buffer.copyWithin(0, end, filled);
+    filled -= end;
+    return { head, body };
+  };
+  return {
+    async next() {
+      for (;;) {
+        const parts = take();
+        if (parts !== null) return parts;
+        if (filled === buffer.length) {
+          const grown = new Uint8Array(buffer.length * 2);
+          grown.set(buffer);
+          buffer = grown;
+        }
+        // Whatever ends the connection, the client is gone.
+        const count = await conn.read(buffer.subarray(filled)).catch(() =>
+          null
+        );
+        if (count === null) return null;
+        filled += count;
+      }
+    },
+  };
+}
+
+/** Index after the first CRLF CRLF, or -1. */
+function indexOfBlankLine(bytes: Uint8Array): number {
+  for (let at = bytes.indexOf(13); at >= 0; at = bytes.indexOf(13, at + 1)) {
+    const isBlankLine = bytes[at + 1] === 10 && bytes[at + 2] === 13 &&
+      bytes[at + 3] === 10;
+    if (isBlankLine) return at + 4;
+  }
+  return -1;
+}
+
+function createRequest(
+  number: number,
+  connection: number,
+  { head, body }: RequestParts,
+): MutableRequest {
+  const [first = "", ...lines] = head.trimEnd().split("\r\n");
+  const [method = "", path = ""] = first.split(" ");
+  const headers = new Map(lines.map((line): [string, string] => {
+    const colon = line.indexOf(":");
+    return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
+  }));
+  const { promise: left, resolve } = Promise.withResolvers<void>();
+  const request: MutableRequest = {
+    number,
+    connection,
+    method,
+    path,
+    headers,
+    body,
+    json: () => JSON.parse(body),
+    left,
+    leftAtMs: null,
+    bytesSent: 0,
+    isOver: false,
+    leave() {
+      request.leftAtMs ??= performance.now();
+      resolve();
+    },
+  };
+  return request;
+}
+
+/** Closes, whether or not the other side or the test has done so before. */
+function close(conn: Deno.Conn): void {
+  try {
+    conn.close();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.BadResource)) throw error;
+  }
+}

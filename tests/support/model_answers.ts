@@ -1,0 +1,187 @@
+import type { FakeRequest, Reply, Step } from "./fake_model_server.ts";
+
+/** Builders of what a model server says, right or wrong, for `startFakeModelServer`. */
+
+/** How a response is wrapped. */
+export interface ResponseOptions {
+  status?: number;
+  /** Beside the content type and the framing. */
+  headers?: { [name: string]: string };
+}
+
+/** A JSON response with a content length. A string is sent as it is. */
+export function jsonResponse(
+  body: unknown,
+  options: ResponseOptions = {},
+): Step[] {
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  const head = responseHead(options, {
+    "content-type": "application/json",
+    "content-length": String(new TextEncoder().encode(text).length),
+  });
+  return [{ send: head + text }];
+}
+
+/** The head of a chunked event stream. */
+export function streamHead(options: ResponseOptions = {}): Step {
+  return {
+    send: responseHead(options, {
+      "content-type": "text/event-stream; charset=utf-8",
+      "transfer-encoding": "chunked",
+    }),
+  };
+}
+
+/** One HTTP chunk. */
+export function chunk(data: string | Uint8Array): Step {
+  const bytes = typeof data === "string"
+    ? new TextEncoder().encode(data)
+    : data;
+  const before = new TextEncoder().encode(`${bytes.length.toString(16)}\r\n`);
+  const send = new Uint8Array(before.length + bytes.length + 2);
+  send.set(before);
+  send.set(bytes, before.length);
+  send.set([13, 10], before.length + bytes.length);
+  return { send };
+}
+
+/** The end of a chunked body. */
+export const lastChunk: Step = { send: "0\r\n\r\n" };
+
+/** `data: …` and a blank line. A string is sent as it is. */
+export function event(data: unknown): string {
+  return `data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`;
+}
+
+/** A whole event stream, one HTTP chunk per event, ended by `[DONE]`. */
+export function streamResponse(
+  payloads: readonly unknown[],
+  options: ResponseOptions = {},
+): Step[] {
+  return [
+    streamHead(options),
+    ...payloads.map((payload) => chunk(event(payload))),
+    chunk(event("[DONE]")),
+    lastChunk,
+  ];
+}
+
+/** A chunk with one choice. */
+export function choiceChunk(
+  delta: unknown,
+  finishReason: string | null = null,
+  index = 0,
+): { [name: string]: unknown } {
+  return {
+    id: "chatcmpl-upstream",
+    object: "chat.completion.chunk",
+    created: 1_767_622_290,
+    model: "upstream-model",
+    choices: [{ index, delta, logprobs: null, finish_reason: finishReason }],
+  };
+}
+
+/** The chunk that carries usage. */
+export function usageChunk(
+  prompt: number,
+  completion: number,
+): { [name: string]: unknown } {
+  return {
+    ...choiceChunk({}),
+    choices: [],
+    usage: {
+      prompt_tokens: prompt,
+      completion_tokens: completion,
+      total_tokens: prompt + completion,
+    },
+  };
+}
+
+/** What {@link chatReply} says. */
+export interface ChatReplyOptions {
+  /** One per chunk. */
+  words: readonly string[];
+  /** Before the first word. */
+  firstMs?: number;
+  /** Between words. */
+  betweenMs?: number;
+}
+
+/** A well-behaved server: streams or answers whole as it was asked, for every `n`. */
+export function chatReply(options: ChatReplyOptions): Reply {
+  return (request) =>
+    isStreamAskedFor(request)
+      ? streamWords(options, choiceCount(request))
+      : answerWords(options, choiceCount(request));
+}
+
+function* streamWords(options: ChatReplyOptions, n: number): Iterable<Step> {
+  const { words, firstMs = 0, betweenMs = 0 } = options;
+  yield streamHead();
+  for (let i = 0; i < n; i++) {
+    yield chunk(
+      event(choiceChunk({ role: "assistant", content: "" }, null, i)),
+    );
+  }
+  if (firstMs > 0) yield { pauseMs: firstMs };
+  for (const [position, word] of words.entries()) {
+    if (position > 0 && betweenMs > 0) yield { pauseMs: betweenMs };
+    for (let i = 0; i < n; i++) {
+      yield chunk(event(choiceChunk({ content: word }, null, i)));
+    }
+  }
+  for (let i = 0; i < n; i++) yield chunk(event(choiceChunk({}, "stop", i)));
+  yield chunk(event(usageChunk(1, words.length * n)));
+  yield chunk(event("[DONE]"));
+  yield lastChunk;
+}
+
+function* answerWords(options: ChatReplyOptions, n: number): Iterable<Step> {
+  const { words, firstMs = 0, betweenMs = 0 } = options;
+  const ms = firstMs + betweenMs * Math.max(0, words.length - 1);
+  if (ms > 0) yield { pauseMs: ms };
+  yield* jsonResponse({
+    id: "chatcmpl-upstream",
+    object: "chat.completion",
+    created: 1_767_622_290,
+    model: "upstream-model",
+    choices: Array.from({ length: n }, (_, index) => ({
+      index,
+      message: { role: "assistant", content: words.join("") },
+      logprobs: null,
+      finish_reason: "stop",
+    })),
+    usage: {
+      prompt_tokens: 1,
+      completion_tokens: words.length * n,
+      total_tokens: 1 + words.length * n,
+    },
+  });
+}
+
+function isStreamAskedFor(request: FakeRequest): boolean {
+  return field(request, "stream") === true;
+}
+
+function choiceCount(request: FakeRequest): number {
+  const n = field(request, "n");
+  return typeof n === "number" ? n : 1;
+}
+
+function field(request: FakeRequest, name: string): unknown {
+  const body = request.json();
+  return typeof body === "object" && body !== null
+    ? Reflect.get(body, name)
+    : undefined;
+}
+
+function responseHead(
+  options: ResponseOptions,
+  fixed: { [name: string]: string },
+): string {
+  const headers = { ...fixed, ...options.headers };
+  const lines = Object.entries(headers).map(([name, value]) =>
+    `${name}: ${value}\r\n`
+  );
+  return `HTTP/1.1 ${options.status ?? 200} Status\r\n${lines.join("")}\r\n`;
+}
