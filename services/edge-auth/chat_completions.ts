@@ -123,7 +123,7 @@ function runAdmitted(
     : new WholeAnswer(options);
   running.add(principal, requestId);
   call.onStarted();
-  const started = dispatcher.start(
+  const run = dispatcher.start(
     {
       requestId,
       request,

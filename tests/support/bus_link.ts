@@ -3,8 +3,8 @@ import {
   type BusOptions,
   type BusStatus,
   connectBus,
-} from "../../shared/bus/link.ts";
-import { monotonicNow } from "../../shared/clock.ts";
+} from "@gateway/shared/bus/link";
+import { monotonicNow } from "@gateway/shared/clock";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
 
 /** A link of a test: closed with it, and remembering what happened to it. */
