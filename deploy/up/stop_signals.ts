@@ -1,5 +1,12 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
-import type { StopRequest } from "./up.ts";
+
+/** How the operator ends it. */
+export interface StopRequest {
+  /** Stop in order. */
+  requested: AbortSignal;
+  /** Stop waiting for streams under way. */
+  hurry: AbortSignal;
+}
 
 /**
  * One Ctrl-C arrives several times: from the terminal and once more from each

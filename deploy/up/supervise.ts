@@ -1,5 +1,11 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
-import { type Child, type Exit, type Program, spawnChild } from "./child.ts";
+import { type Child, type Program, spawnChild } from "./child.ts";
+import {
+  describeDeath,
+  type Ending,
+  NOT_STARTED,
+  startError,
+} from "./ending.ts";
 import type { ProcessKind } from "./guardian.ts";
 import type { LogFile } from "./log_file.ts";
 import type { ServiceEvent } from "./service_event.ts";
@@ -189,21 +195,6 @@ export function supervise(unit: Unit, deps: SuperviseDeps): Supervised {
   return { unit, firstReady: firstReady.promise, pid: () => child?.pid, stop };
 }
 
-interface Ending {
-  exit: Exit;
-  /** It was killed because it did not become ready in time. */
-  isLate: boolean;
-  isHealthy: boolean;
-  tail: string[];
-}
-
-const NOT_STARTED: Ending = {
-  exit: { code: 127, signal: null },
-  isLate: false,
-  isHealthy: false,
-  tail: [],
-};
-
 function readPorts({ fields }: ServiceEvent): Ready {
   const port = typeof fields.port === "number" ? fields.port : 0;
   const opsPort = typeof fields.opsPort === "number" ? fields.opsPort : 0;
@@ -233,30 +224,4 @@ async function waitUntil(
     await sleep(leftMs, over);
   }
   return undefined;
-}
-
-function describeDeath(unit: Unit, ending: Ending, pauseMs: number): string {
-  // Who was killed did not see it coming: its last line is about something else.
-  const last = ending.exit.signal ? undefined : ending.tail.at(-1);
-  return `${unit.name} ${describeExit(unit, ending)}, ` +
-    `starting it again in ${pauseMs / 1_000} s` +
-    (last === undefined ? "" : `: ${last}`);
-}
-
-function describeExit(unit: Unit, { exit, isLate }: Ending): string {
-  if (isLate) return `was not ready after ${unit.readyMs / 1_000} s`;
-  if (exit.signal) return `was ended by ${exit.signal}`;
-  return `ended with exit code ${exit.code}`;
-}
-
-function startError(unit: Unit, ending: Ending, logPath: string): UpError {
-  const isConfig = ending.exit.code === EXIT.config;
-  const what = isConfig
-    ? `${unit.name} found a mistake in its configuration`
-    : `${unit.name} does not start: it ${describeExit(unit, ending)}`;
-  const lines = ending.tail.map((line) => `  ${line}`).join("\n");
-  return new UpError(
-    `${what}\n${lines === "" ? "" : `${lines}\n`}Its log: ${logPath}`,
-    isConfig ? EXIT.config : EXIT.failed,
-  );
 }

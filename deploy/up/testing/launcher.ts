@@ -172,3 +172,17 @@ export async function standInEnv(url: string): Promise<Record<string, string>> {
     Object.entries(body).map(([name, value]) => [name, String(value)]),
   );
 }
+
+/** The services in the order in which they were told to stop, by their logs. */
+export async function stopOrder(scratch: Scratch): Promise<string[]> {
+  const stops: { service: string; atMs: number }[] = [];
+  for await (const { name } of Deno.readDir(`${scratch.path}/run/logs`)) {
+    const text = await Deno.readTextFile(`${scratch.path}/run/logs/${name}`);
+    const [, atMs] = /"event":"stopped","at_ms":(\d+)/.exec(text) ?? [];
+    if (atMs === undefined) continue;
+    const service = name.replace(/(-\d+)?\.log$/, "");
+    stops.push({ service, atMs: Number(atMs) });
+  }
+  stops.sort((a, b) => a.atMs - b.atMs);
+  return stops.map(({ service }) => service);
+}

@@ -1,0 +1,195 @@
+import assert from "node:assert/strict";
+import { redisCall } from "./redis_call.ts";
+import {
+  allPids,
+  makeScratch,
+  readState,
+  running,
+  startLauncher,
+  until,
+} from "./testing/launcher.ts";
+
+Deno.test("up refuses a second launcher in the same directory", async () => {
+  await using scratch = await makeScratch();
+  await using first = startLauncher(scratch);
+  const state = await first.state();
+  await using second = startLauncher(scratch);
+  assert.equal(await second.exitCode, 1);
+  assert.match(second.printed(), /already running/);
+  assert.match(second.printed(), new RegExp(`pid ${first.pid}\\b`));
+  // The refused one has touched nothing.
+  assert.deepEqual((await readState(scratch))?.text, state.text);
+  assert.equal((await running(allPids(state))).length, allPids(state).length);
+});
+
+Deno.test("up starts a service again that dies, on the same port", async () => {
+  await using scratch = await makeScratch();
+  await using up = startLauncher(scratch);
+  const before = await up.state();
+  for (const service of ["edge-auth", "redis"]) {
+    for (const pid of before.pids[service] ?? []) Deno.kill(pid, "SIGKILL");
+  }
+  const after = await until("new processes in up.json", async () => {
+    const state = await readState(scratch);
+    return ["edge-auth", "redis"].every((service) => {
+      const [pid] = state?.pids[service] ?? [];
+      return pid !== undefined && !before.pids[service]?.includes(pid);
+    }) && /redis is back/.test(up.printed()) &&
+      /edge-auth is back/.test(up.printed()) && state;
+  });
+  assert.equal(after.edgeUrl, before.edgeUrl);
+  const models = await fetch(`${after.edgeUrl}/v1/models`);
+  await models.body?.cancel();
+  assert.equal(models.status, 200);
+  assert.match(up.printed(), /edge-auth was ended by SIGKILL/);
+  // The key of the summary is still in Redis.
+  const [count] = await redisCall(
+    String(after.text.redis_url),
+    [["DBSIZE"]],
+    2_000,
+  );
+  assert.equal(count, 2);
+});
+
+Deno.test("up shows warnings of services, and repeats once", async () => {
+  await using scratch = await makeScratch();
+  await using up = startLauncher(scratch, {
+    env: { STAND_IN_FAULT: "chat-worker:warns" },
+  });
+  await up.state();
+  const line = "chat-worker warn: redis_slow: took_ms=250\n";
+  await until("the warning", () => up.printed().includes(line));
+  assert.equal(up.printed().split("redis_slow").length - 1, 1);
+  const log = await Deno.readTextFile(
+    `${scratch.path}/run/logs/chat-worker.log`,
+  );
+  assert.equal(log.split("redis_slow").length - 1, 3);
+});
+
+Deno.test("up works without the first key", async () => {
+  await using scratch = await makeScratch();
+  await using up = startLauncher(scratch, {
+    env: { STAND_IN_FAULT: "keys:dies" },
+  });
+  assert.equal((await up.state()).text.api_key, null);
+  await until("the reason", () => /Cannot reach redis/.test(up.printed()));
+});
+
+Deno.test("up fails with a clear message", async (t) => {
+  await using busy = await listenSomewhere();
+  const cases: {
+    name: string;
+    args?: string[];
+    env?: Record<string, string>;
+    code: number;
+    says: RegExp[];
+  }[] = [
+    {
+      name: "busy port",
+      args: ["--port", String(busy.port), "--console-port", "0"],
+      code: 1,
+      says: [new RegExp(`Port ${busy.port} is in use`), /--port/],
+    },
+    {
+      name: "busy console port",
+      args: ["--port", "0", "--console-port", String(busy.port)],
+      code: 1,
+      says: [/--console-port/],
+    },
+    {
+      name: "service with a mistake in its configuration",
+      env: { STAND_IN_FAULT: "chat-worker:misconfigured" },
+      code: 78,
+      says: [/chat-worker/, /SLOTS must be a whole number/],
+    },
+    {
+      name: "service that keeps dying",
+      env: { STAND_IN_FAULT: "key-admin:dies" },
+      code: 1,
+      says: [
+        /key-admin does not start: it ended with exit code 1/,
+        /Cannot bind the flux capacitor/,
+        /logs\/key-admin\.log/,
+      ],
+    },
+    {
+      name: "Redis that is not there",
+      env: { REDIS_URL: "redis://:s3cret@127.0.0.1:1" },
+      code: 78,
+      says: [/REDIS_URL/, /127\.0\.0\.1:1"/, /connection refused/],
+    },
+    {
+      name: "NATS that is something else",
+      env: { NATS_URL: `nats://127.0.0.1:${busy.port}` },
+      code: 78,
+      says: [/NATS_URL/, /not NATS/],
+    },
+    {
+      name: "list of models that is not there",
+      args: ["--models", "/nowhere/models.json"],
+      code: 78,
+      says: [/Cannot read the list of models: .*\/nowhere\/models\.json/],
+    },
+    {
+      name: "address that is not this machine's",
+      args: ["--host", "192.0.2.1", "--port", "0"],
+      code: 1,
+      says: [/Cannot listen on 192\.0\.2\.1:0/],
+    },
+    {
+      name: "bad options, all at once",
+      args: ["--workers", "0", "--prot", "1"],
+      code: 2,
+      says: [/--workers must be a whole number/, /did you mean --port\?/],
+    },
+    { name: "help", args: ["--help"], code: 0, says: [/--console-port P/] },
+  ];
+  for (const { name, args, env, code, says } of cases) {
+    await t.step(name, async () => {
+      await using scratch = await makeScratch();
+      await using up = startLauncher(scratch, {
+        ...(args === undefined ? {} : { args }),
+        ...(env === undefined ? {} : { env }),
+      });
+      assert.equal(await up.exitCode, code, up.printed());
+      for (const part of says) assert.match(up.printed(), part);
+      assert.doesNotMatch(up.printed(), /s3cret/);
+      assert.equal(await readState(scratch), undefined);
+    });
+  }
+});
+
+Deno.test("up says what is wrong with a Redis whose data is broken", async () => {
+  await using scratch = await makeScratch();
+  await Deno.mkdir(`${scratch.path}/data/redis/appendonlydir`, {
+    recursive: true,
+  });
+  await Deno.writeTextFile(
+    `${scratch.path}/data/redis/appendonlydir/appendonly.aof.manifest`,
+    "this is no manifest\n",
+  );
+  await using up = startLauncher(scratch);
+  assert.equal(await up.exitCode, 1);
+  assert.match(up.printed(), /redis does not start/);
+  assert.match(up.printed(), /AOF manifest/);
+});
+
+/** Something that listens and greets like no server we know. */
+async function listenSomewhere(): Promise<AsyncDisposable & { port: number }> {
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const greet = async () => {
+    for await (const connection of listener) {
+      await connection.write(new TextEncoder().encode("SSH-2.0-x\r\n"));
+      connection.close();
+    }
+  };
+  const greeting = greet();
+  await Promise.resolve();
+  return {
+    port: listener.addr.port,
+    async [Symbol.asyncDispose]() {
+      listener.close();
+      await greeting;
+    },
+  };
+}
