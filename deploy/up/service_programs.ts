@@ -82,7 +82,7 @@ export function createKeyProgram(
   context: ProgramContext,
   description: string,
 ): Program {
-  const args = ["create", "--description", description, "--json"];
+  const args = ["keys", "create", "--description", description, "--json"];
   return denoProgram(context, context.scripts.keys, args, {
     ...withoutSecrets(sharedEnv(context)),
     REDIS_URL: context.redisUrl,
