@@ -34,8 +34,13 @@ export async function authenticationCases(
 ): Promise<void> {
   const url = `${cluster.baseUrl()}/chat/completions`;
   const key = cluster.state.api_key;
-  const ask = (headers: HeadersInit, body: BodyInit = JSON.stringify(M1)) =>
-    fetch(url, { method: "POST", headers, body });
+  // As bytes: for a text, fetch would add a Content-Type of its own.
+  const ask = (headers: HeadersInit, body = JSON.stringify(M1)) =>
+    fetch(url, {
+      method: "POST",
+      headers,
+      body: new TextEncoder().encode(body),
+    });
 
   await t.step(
     "A1-A3 no key, an invalid key: 401, the exact body, WWW-Authenticate",

@@ -156,7 +156,8 @@ export async function rawExchange(
       at += await connection.write(bytes.subarray(at));
     }
   }
-  return readUntilQuiet(connection, quietMs);
+  // Awaited: `using` would close the connection under it.
+  return await readUntilQuiet(connection, quietMs);
 }
 
 async function readUntilQuiet(

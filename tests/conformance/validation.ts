@@ -136,7 +136,7 @@ export async function validationCases(
       '"x"',
       "null",
       `${JSON.stringify(M1)} x`,
-      JSON.stringify(M1).replace("}", ',"temperature":1e400}'),
+      `{"temperature":1e400,${JSON.stringify(M1).slice(1)}`,
       new Uint8Array([0x7b, 0xff, 0x7d]),
       "[".repeat(100_000),
       `{${Array.from({ length: 10_000 }, (_, i) => `"k${i}":1`).join()}}`,

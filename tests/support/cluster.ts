@@ -29,7 +29,7 @@ export interface Cluster extends AsyncDisposable {
   readonly state: ClusterState;
   /** Base URL of edge `index`, as an SDK takes it. */
   baseUrl(index?: number): string;
-  /** Everything the services and the launcher logged. */
+  /** Everything the services logged. */
   logs(): Promise<string>;
   /** Runs `deno task keys …` against the cluster and returns what it printed. */
   keys(...args: string[]): Promise<string>;
@@ -105,7 +105,7 @@ export async function startCluster(
       return state;
     },
     baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
-    logs: async () => output.text + await readLogs(`${directory}/run/logs`),
+    logs: () => readLogs(`${directory}/run/logs`),
     keys: (...args) => runKeys(state.redis_url, args),
     refresh: async () => {
       state = await readState() ?? state;
