@@ -1,0 +1,99 @@
+import type { Process } from "./process.ts";
+import type { Random } from "./random.ts";
+import type { Scheduler } from "./scheduler.ts";
+
+/** What may happen to a message, as shares of 1. */
+export interface LinkFaults {
+  dropShare: number;
+  duplicateShare: number;
+  /** Share of messages that may overtake or be overtaken. */
+  reorderShare: number;
+  /** Longest way of a message. */
+  delayMsMax: number;
+}
+
+/** A process's connection to the bus. */
+export class Connection {
+  readonly process: Process;
+  onDisconnect: () => void = () => {};
+  onReconnect: () => void = () => {};
+  #isUp = true;
+  /** When the latest message for this connection arrives: later ones keep behind it. */
+  arrivalMs = 0;
+
+  constructor(process: Process) {
+    this.process = process;
+  }
+
+  get isUp(): boolean {
+    return this.#isUp && !this.process.isDead;
+  }
+
+  /** Breaks now; the process learns of it when it looks, and has it back after `durationMs`. */
+  cut(scheduler: Scheduler, durationMs: number, unnoticedMs: number): void {
+    if (!this.#isUp) return;
+    this.#isUp = false;
+    scheduler.after(Math.min(unnoticedMs, durationMs), () => {
+      this.process.post(() => this.onDisconnect());
+    });
+    scheduler.after(durationMs, () => {
+      this.#isUp = true;
+      this.process.post(() => this.onReconnect());
+    });
+  }
+}
+
+/** A bus that promises at most once, in order for each connection, and with faults not even that. */
+export class Bus {
+  /** Messages under way. */
+  inFlight = 0;
+  readonly #scheduler: Scheduler;
+  readonly #random: Random;
+  readonly #faults: LinkFaults;
+  readonly #faultsEndMs: number;
+
+  constructor(
+    scheduler: Scheduler,
+    random: Random,
+    faults: LinkFaults,
+    faultsEndMs: number,
+  ) {
+    this.#scheduler = scheduler;
+    this.#random = random;
+    this.#faults = faults;
+    this.#faultsEndMs = faultsEndMs;
+  }
+
+  /** `arrive` happens to the receiving process, if the message gets there. */
+  publish(from: Connection, to: Connection, arrive: () => void): void {
+    if (!from.isUp) return;
+    if (this.#strikes(this.#faults.dropShare)) return;
+    this.#carry(to, arrive);
+    if (this.#strikes(this.#faults.duplicateShare)) this.#carry(to, arrive);
+  }
+
+  /** The same for a message that is delivered at most once whatever happens. */
+  publishOnce(from: Connection, to: Connection, arrive: () => void): void {
+    if (!from.isUp || this.#strikes(this.#faults.dropShare)) return;
+    this.#carry(to, arrive);
+  }
+
+  #carry(to: Connection, arrive: () => void): void {
+    let atMs = this.#scheduler.nowMs +
+      this.#random.between(0.1, this.#faults.delayMsMax);
+    if (!this.#strikes(this.#faults.reorderShare)) {
+      atMs = Math.max(atMs, to.arrivalMs);
+      to.arrivalMs = atMs;
+    }
+    this.inFlight++;
+    this.#scheduler.at(atMs, () => {
+      this.inFlight--;
+      if (to.isUp) to.process.post(arrive);
+    });
+  }
+
+  #strikes(share: number): boolean {
+    return share > 0 && this.#scheduler.nowMs < this.#faultsEndMs &&
+      this.#random.chance(share);
+  }
+}
