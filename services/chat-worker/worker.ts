@@ -160,12 +160,16 @@ export class ChatWorker {
   async drain(options: { graceMs: number; lastWordMs: number }): Promise<void> {
     this.#isDraining = true;
     this.#beat(this.#d.now());
-    await Promise.all(this.#subscriptions.map((s) => s.drain()));
-    if (await this.#idleWithin(options.graceMs)) return;
-    for (const job of this.#jobs.values()) {
-      job.stop(new ApiError("server_shutdown", "The server is shutting down."));
+    if (!await this.#idleWithin(options.graceMs)) {
+      for (const job of this.#jobs.values()) {
+        job.stop(
+          new ApiError("server_shutdown", "The server is shutting down."),
+        );
+      }
+      await this.#idleWithin(options.lastWordMs);
     }
-    await this.#idleWithin(options.lastWordMs);
+    // Only now: until here jobs on their way were told to go elsewhere.
+    await Promise.all(this.#subscriptions.map((s) => s.drain()));
   }
 
   #onJob(message: BusMessage): void {
@@ -257,10 +261,7 @@ export class ChatWorker {
         this.#tellIdle();
       },
     });
-    this.#jobs.get(target.requestId)?.onCancel(
-      received.attempt - 1,
-      "not_accepted",
-    );
+    this.#cancelOlder(target.requestId);
     this.#jobs.set(target.requestId, job);
     this.#inFlight += 1;
     if (!this.#edgeHeardAtMs.has(target.edgeId)) {
@@ -275,6 +276,12 @@ export class ChatWorker {
       });
       job.accept();
     }
+  }
+
+  /** An edge that sends a request again has given up on the attempt before. */
+  #cancelOlder(requestId: string): void {
+    const older = this.#jobs.get(requestId);
+    older?.onCancel(older.options.attempt, "not_accepted");
   }
 
   #run(job: RunningJob, request: ChatRequest, mustIntroduce: boolean): void {

@@ -225,7 +225,8 @@ export class ChatDispatcher implements RunHost {
 
   onGone(workerId: string): void {
     this.#d.workers.remove(workerId);
-    this.#onWorkerLost(workerId);
+    // It takes no jobs any more; whether those it has are lost is another question.
+    this.liveness.probe(workerId);
   }
 
   onAttemptOver(workerId: string): void {

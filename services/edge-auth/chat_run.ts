@@ -68,7 +68,7 @@ export interface RunHost {
   onRejected(workerId: string, reject: RejectPayload): void;
   /** The worker did not accept in time. */
   onUnresponsive(workerId: string): void;
-  /** The bus says that the worker is gone. */
+  /** The bus says that the worker takes no jobs. */
   onGone(workerId: string): void;
   /** An attempt no longer takes a slot. */
   onAttemptOver(workerId: string): void;

@@ -48,10 +48,11 @@ export class WorkerLiveness {
     this.#lastSweepMs = nowMs;
     const silent = this.#d.workers.sweep();
     for (const workerId of silent.lost) this.#d.onLost(workerId);
-    for (const workerId of silent.probe) this.#probe(workerId);
+    for (const workerId of silent.probe) this.probe(workerId);
   }
 
-  #probe(workerId: string): void {
+  /** Asks a worker whether it lives. It is lost when the bus says that nobody listens. */
+  probe(workerId: string): void {
     if (this.#probing.has(workerId)) return;
     this.#probing.add(workerId);
     this.#d.bus.request(chatControlSubject(workerId), CONTROL_PROBE, {
