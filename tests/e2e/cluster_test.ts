@@ -86,6 +86,21 @@ function streamAnswer(status: number, text: string): Answer {
   };
 }
 
+/** Whether this many workers say that they are ready. */
+async function areReady(cluster: Cluster, workers: number): Promise<boolean> {
+  const urls = cluster.state.ops_urls["chat-worker"] ?? [];
+  const ready = await Promise.all(urls.map(async (url) => {
+    try {
+      const response = await fetch(`${url}/readyz`);
+      await response.body?.cancel();
+      return response.status === 200;
+    } catch {
+      return false; // Its process is gone, or not there yet.
+    }
+  }));
+  return ready.filter(Boolean).length === workers;
+}
+
 Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
   await using cluster = await startCluster({ edges: 2, workers: 3 });
 
@@ -154,7 +169,7 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
     async () => {
       await waitFor(async () => {
         const { pids } = await cluster.refresh();
-        return pids["chat-worker"]?.length === 3;
+        return pids["chat-worker"]?.length === 3 && await areReady(cluster, 3);
       }, { what: "three workers again", timeoutMs: 15_000, intervalMs: 100 });
       let isOver = false;
       const failures: Answer[] = [];
