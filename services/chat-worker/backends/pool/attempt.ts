@@ -31,6 +31,8 @@ export interface AttemptReport {
   durationMs: number;
   /** From the request to the first events; null: there were none. */
   firstEventMs: number | null;
+  /** For the log: what ended it, null for a success or a reader that stopped. */
+  error: unknown;
 }
 
 /** What {@link startAttempt} needs beside the slot. */
@@ -76,12 +78,13 @@ export async function startAttempt(
   const startedAt = now();
   let firstEventMs: number | null = null;
 
-  const report = (outcome: AttemptOutcome) =>
+  const report = (outcome: AttemptOutcome, error: unknown = null) =>
     deps.onAttempt?.({
       backend: slot.backend.name,
       outcome,
       durationMs: now() - startedAt,
       firstEventMs,
+      error,
     });
 
   /** Tells breaker and observer; null if the error is no fault of the backend. */
@@ -90,7 +93,7 @@ export async function startAttempt(
     const fault = isAborted ? null : faultOf(error);
     const verdict = fault === null ? null : VERDICTS[fault];
     permit.report(verdict?.result ?? "ignored");
-    report(fault ?? (isAborted ? "aborted" : "internal"));
+    report(fault ?? (isAborted ? "aborted" : "internal"), error);
     if (fault === "rate_limited") {
       slot.limitedUntilMs = now() + limitedMs(error);
     }

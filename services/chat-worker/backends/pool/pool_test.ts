@@ -266,6 +266,9 @@ for (const { name, a, b, text, code, outcomes, sleeps = 0 } of first) {
       outcomes,
     );
     assert.equal(r.sleeps.length, sleeps);
+    for (const { outcome, error } of r.reports) {
+      assert.equal(error === null, outcome === "success");
+    }
     for (const backend of backends) {
       assert.equal(backend.returned, backend.calls);
     }
@@ -408,7 +411,13 @@ Deno.test("complete() reports how long it took, to the first event and in all", 
   const slowRig = rig(slow);
   await ask(slowRig.pool);
   assert.deepEqual(slowRig.reports, [
-    { backend: "slow", outcome: "success", durationMs: 42, firstEventMs: 30 },
+    {
+      backend: "slow",
+      outcome: "success",
+      durationMs: 42,
+      firstEventMs: 30,
+      error: null,
+    },
   ]);
 });
 
