@@ -75,7 +75,7 @@ export function createLifeline(options: LifelineOptions): Lifeline {
     if (now() < at) return schedule(at);
     expired = totalAt <= phaseAt ? "total" : phase;
     end(
-      new UpstreamError("timeout", {
+      new UpstreamError(expired === "total" ? "deadline" : "timeout", {
         cause: new Error(`Deadline passed: ${expired}`),
       }),
     );

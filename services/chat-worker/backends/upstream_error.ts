@@ -18,7 +18,10 @@ export type UpstreamFault =
   /** No connection, or it ended before an answer began. */
   | "unreachable"
   | "server_error"
+  /** Nothing came for too long. */
   | "timeout"
+  /** The whole attempt took too long: there is no time left for another. */
+  | "deadline"
   /** The answer ended before it was complete. */
   | "truncated"
   /** The answer is not what the protocol allows. */
@@ -49,6 +52,10 @@ const ANSWERS: Record<UpstreamFault, { code: ErrorCode; message: string }> = {
   timeout: {
     code: "upstream_timeout",
     message: "The model server did not answer in time",
+  },
+  deadline: {
+    code: "upstream_timeout",
+    message: "The model server did not finish in time",
   },
   truncated: {
     code: "upstream_truncated",

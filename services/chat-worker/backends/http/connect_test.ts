@@ -87,7 +87,7 @@ for (const { name, certFor, trust } of distrusted) {
   });
 }
 
-Deno.test("createConnect() refuses a server that does not speak TLS", async () => {
+Deno.test("createConnect() gives up a TLS handshake when it is aborted", async () => {
   await using server = startFakeModelServer({ reply: () => [] });
   const connecting = createConnect({
     hostname: "localhost",

@@ -14,6 +14,7 @@ export interface Connection {
   /** It has carried a request before, so the server may have hung up in the meantime. */
   readonly isReused: boolean;
   readonly idleSinceMs: number;
+  readonly isOpen: boolean;
   /** Reads into the buffer from `at` on; null at the end of the stream. */
   read(at: number): Promise<number | null>;
   /** Writes all of `bytes`; `onProgress` is told when it takes more than one step. */
@@ -41,6 +42,9 @@ export function createConnection(raw: ByteConnection): Connection {
     },
     get idleSinceMs() {
       return idleSinceMs;
+    },
+    get isOpen() {
+      return !isClosed;
     },
     read(at) {
       if (idleRead === null) {

@@ -75,7 +75,7 @@ export function createResponse(parts: ResponseParts): HttpResponse {
 
   const canRecycle = () =>
     decoder.isComplete && decoder.surplusBytes === 0 && head.isKeepAlive &&
-    parts.isReusable();
+    connection.isOpen && parts.isReusable();
 
   const drain = async () => {
     let bytes = 0;

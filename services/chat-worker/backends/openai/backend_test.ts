@@ -615,7 +615,7 @@ const failures: {
       }
     }(),
     deadlines: { totalMs: 150 },
-    fault: "timeout",
+    fault: "deadline",
     status: 504,
   },
   {
@@ -623,7 +623,7 @@ const failures: {
     stream: false,
     reply: [{ stall: true }],
     deadlines: { totalMs: 50, firstTokenMs: 5 },
-    fault: "timeout",
+    fault: "deadline",
     status: 504,
   },
   {

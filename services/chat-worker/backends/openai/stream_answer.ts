@@ -2,7 +2,11 @@ import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { createSseParser, SseLimitError } from "@gateway/shared/sse_parser";
 import type { BackendEvent } from "../backend.ts";
 import type { HttpResponse } from "../http/response.ts";
-import { invalidAnswer, UpstreamError } from "../upstream_error.ts";
+import {
+  invalidAnswer,
+  UpstreamError,
+  type UpstreamFault,
+} from "../upstream_error.ts";
 import type { ChunkReader } from "./chunk_reader.ts";
 
 const DONE = "[DONE]";
@@ -81,10 +85,15 @@ function emptyStep(): StreamStep {
   return { events: [], isProgress: false, isLast: false, error: undefined };
 }
 
-/** The stream broke off or fell silent, as opposed to: it says something wrong. */
+/** Ways to break off or fall silent, as opposed to saying something wrong. */
+const CUTS: ReadonlySet<UpstreamFault> = new Set([
+  "truncated",
+  "timeout",
+  "deadline",
+]);
+
 function isCut(error: unknown): boolean {
-  return error instanceof UpstreamError &&
-    (error.fault === "truncated" || error.fault === "timeout");
+  return error instanceof UpstreamError && CUTS.has(error.fault);
 }
 
 function named(error: unknown): unknown {

@@ -1,0 +1,127 @@
+import type { MonotonicNow } from "@gateway/shared/clock";
+import { createSlidingCounter } from "./sliding_counter.ts";
+
+/** When a breaker opens, and for how long. */
+export const BREAKER_LIMITS = {
+  /** Failures without a success in between. */
+  consecutiveFailuresMax: 5,
+  /** The window over which the share of failures is taken. */
+  windowMs: 10_000,
+  /** Fewer attempts than this in the window say nothing about the share. */
+  windowAttemptsMin: 20,
+  /** From this share of failures on, it opens. */
+  failureShareMax: 0.5,
+  /** The first time without attempts; doubles with each probe that fails. */
+  openMs: 1_000,
+  openMsMax: 30_000,
+} as const;
+
+/** `half-open`: one attempt, the probe, is out to see. */
+export type BreakerState = "closed" | "open" | "half-open";
+
+/** What became of an attempt. `ignored`: it says nothing about the backend. */
+export type AttemptResult = "success" | "failure" | "ignored";
+
+/** The right to one attempt. */
+export interface Permit {
+  /** Reports what became of it. The first `success` or `failure` of a probe decides. */
+  report(result: AttemptResult): void;
+}
+
+/**
+ * Keeps attempts away from a backend that fails. Closed, it lets all through.
+ * After too many failures it is open and lets none through for a while; then one
+ * probe, whose success closes it and whose failure opens it for twice as long.
+ */
+export interface CircuitBreaker {
+  readonly state: BreakerState;
+  /** Milliseconds until the next probe may go, 0 if an attempt may go now. */
+  readonly waitMs: number;
+  /** A permit, or null: not now. Every permit must be reported. */
+  enter(): Permit | null;
+}
+
+/** Makes a closed breaker. Pure but for its clock. */
+export function createCircuitBreaker(now: MonotonicNow): CircuitBreaker {
+  const limits = BREAKER_LIMITS;
+  const attempts = createSlidingCounter(limits.windowMs, now);
+  const failures = createSlidingCounter(limits.windowMs, now);
+  let state: BreakerState = "closed";
+  let consecutive = 0;
+  let openMs: number = limits.openMs;
+  let openUntilMs = 0;
+  /** Rises with each change of state: a report from before it says nothing about now. */
+  let era = 0;
+
+  const change = (next: BreakerState) => {
+    state = next;
+    era++;
+  };
+
+  const open = () => {
+    change("open");
+    openUntilMs = now() + openMs;
+  };
+
+  const close = () => {
+    change("closed");
+    consecutive = 0;
+    openMs = limits.openMs;
+    attempts.reset();
+    failures.reset();
+  };
+
+  const isTooMuch = () =>
+    consecutive >= limits.consecutiveFailuresMax ||
+    (attempts.sum >= limits.windowAttemptsMin &&
+      failures.sum >= attempts.sum * limits.failureShareMax);
+
+  const count = (result: AttemptResult) => {
+    if (result === "ignored") return;
+    attempts.add();
+    if (result === "success") {
+      consecutive = 0;
+      return;
+    }
+    failures.add();
+    consecutive++;
+    if (isTooMuch()) open();
+  };
+
+  const judgeProbe = (result: AttemptResult) => {
+    if (result === "success") return close();
+    if (result === "failure") {
+      openMs = Math.min(openMs * 2, limits.openMsMax);
+      return open();
+    }
+    // The probe was given up for reasons of its own: the next may go at once.
+    change("open");
+    openUntilMs = now();
+  };
+
+  const permit = (judge: (result: AttemptResult) => void): Permit => {
+    const mine = era;
+    return {
+      report(result) {
+        if (era === mine) judge(result);
+      },
+    };
+  };
+
+  return {
+    get state() {
+      return state;
+    },
+    get waitMs() {
+      if (state === "closed") return 0;
+      // How long the probe will take nobody knows.
+      return state === "open" ? Math.max(0, openUntilMs - now()) : openMs;
+    },
+    enter() {
+      if (state === "closed") return permit(count);
+      if (state === "half-open" || now() < openUntilMs) return null;
+      change("half-open");
+      return permit(judgeProbe);
+    },
+  };
+}

@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import {
+  type AttemptResult,
+  BREAKER_LIMITS,
+  type BreakerState,
+  type CircuitBreaker,
+  createCircuitBreaker,
+} from "./circuit_breaker.ts";
+
+interface Rig {
+  breaker: CircuitBreaker;
+  /** Lets the clock go on. */
+  wait(ms: number): void;
+  /** Enters and reports at once. */
+  attempt(result: AttemptResult): void;
+}
+
+function rig(): Rig {
+  let nowMs = 1_000;
+  const breaker = createCircuitBreaker(() => nowMs);
+  return {
+    breaker,
+    wait: (ms) => void (nowMs += ms),
+    attempt(result) {
+      const permit = breaker.enter();
+      assert.ok(permit, "refused");
+      permit.report(result);
+    },
+  };
+}
+
+function repeat(result: AttemptResult, times: number): AttemptResult[] {
+  return new Array<AttemptResult>(times).fill(result);
+}
+
+/** A failure after every success: never two in a row. */
+function alternate(pairs: number): AttemptResult[] {
+  return Array.from({ length: pairs }, () => ["failure", "success"] as const)
+    .flat();
+}
+
+const sequences: {
+  name: string;
+  results: AttemptResult[];
+  state: BreakerState;
+}[] = [
+  { name: "nothing", results: [], state: "closed" },
+  {
+    name: "four failures in a row",
+    results: repeat("failure", 4),
+    state: "closed",
+  },
+  {
+    name: "five failures in a row",
+    results: repeat("failure", 5),
+    state: "open",
+  },
+  {
+    name: "four failures, a success, four failures",
+    results: [...repeat("failure", 4), "success", ...repeat("failure", 4)],
+    state: "closed",
+  },
+  {
+    name: "five failures with what says nothing in between",
+    results: [...repeat("failure", 4), ...repeat("ignored", 9), "failure"],
+    state: "open",
+  },
+  {
+    name: "any number of aborts",
+    results: repeat("ignored", 1_000),
+    state: "closed",
+  },
+  { name: "half of 18 failing", results: alternate(9), state: "closed" },
+  {
+    name: "half of 20 failing",
+    results: ["success", ...alternate(9), "failure"],
+    state: "open",
+  },
+  {
+    name: "less than half of 21 failing",
+    results: ["success", "success", "success", ...alternate(9)],
+    state: "closed",
+  },
+];
+
+for (const { name, results, state } of sequences) {
+  Deno.test(`createCircuitBreaker() is ${state} after ${name}`, () => {
+    const { breaker, attempt } = rig();
+    for (const result of results) attempt(result);
+    assert.equal(breaker.state, state);
+    assert.equal(breaker.enter() === null, state === "open");
+  });
+}
+
+Deno.test("createCircuitBreaker() forgets failures that are older than its window", () => {
+  const { breaker, attempt, wait } = rig();
+  for (const result of alternate(9)) attempt(result);
+  wait(BREAKER_LIMITS.windowMs + 1_000);
+  for (const result of alternate(9)) attempt(result);
+  assert.equal(breaker.state, "closed");
+});
+
+Deno.test("createCircuitBreaker() lets one probe through when its time is over", () => {
+  const { breaker, attempt, wait } = rig();
+  for (const result of repeat("failure", 5)) attempt(result);
+  assert.equal(breaker.waitMs, 1_000);
+  wait(999);
+  assert.equal(breaker.enter(), null);
+  assert.equal(breaker.waitMs, 1);
+  wait(1);
+  assert.equal(breaker.waitMs, 0);
+  const probe = breaker.enter();
+  assert.equal(breaker.state, "half-open");
+  assert.equal(breaker.enter(), null);
+  wait(60_000);
+  assert.equal(breaker.enter(), null);
+  probe?.report("success");
+  assert.equal(breaker.state, "closed");
+  attempt("success");
+});
+
+Deno.test("createCircuitBreaker() stays open twice as long with each probe that fails, up to a bound, and starts anew after a success", () => {
+  const { breaker, attempt, wait } = rig();
+  for (const result of repeat("failure", 5)) attempt(result);
+  for (const openMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
+    assert.equal(breaker.waitMs, openMs);
+    wait(openMs);
+    attempt("failure");
+    assert.equal(breaker.state, "open");
+  }
+  wait(30_000);
+  attempt("success");
+  for (const result of repeat("failure", 5)) attempt(result);
+  assert.equal(breaker.waitMs, 1_000);
+});
+
+Deno.test("createCircuitBreaker() sends another probe at once when one was given up", () => {
+  const { breaker, attempt, wait } = rig();
+  for (const result of repeat("failure", 5)) attempt(result);
+  wait(1_000);
+  attempt("ignored");
+  assert.equal(breaker.state, "open");
+  attempt("success");
+  assert.equal(breaker.state, "closed");
+});
+
+Deno.test("createCircuitBreaker() is not moved by reports of attempts from before it opened", () => {
+  const { breaker, attempt, wait } = rig();
+  const early = [breaker.enter(), breaker.enter()];
+  for (const result of repeat("failure", 5)) attempt(result);
+  early[0]?.report("success");
+  assert.equal(breaker.state, "open");
+  wait(1_000);
+  const probe = breaker.enter();
+  early[1]?.report("failure");
+  assert.equal(breaker.state, "half-open");
+  probe?.report("success");
+  early[1]?.report("failure");
+  assert.equal(breaker.state, "closed");
+});
+
+Deno.test("createCircuitBreaker() counts a failure that follows a success of the same attempt", () => {
+  const { breaker } = rig();
+  for (let i = 0; i < 10; i++) {
+    const permit = breaker.enter();
+    permit?.report("success");
+    permit?.report("failure");
+  }
+  assert.equal(breaker.state, "open");
+});
