@@ -21,6 +21,7 @@ import type { Log } from "@gateway/shared/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisScript } from "@gateway/shared/redis/script";
 import { ADMIT } from "./admit.lua.ts";
 import {
   isAdmitted,
@@ -32,6 +33,8 @@ import {
 } from "./admit_reply.ts";
 import { createLeaseKeeper, type Lease } from "./lease_keeper.ts";
 import { createLocalLimiter } from "./local_limiter.ts";
+import { RENEW } from "./renew.lua.ts";
+import { SETTLE } from "./settle.lua.ts";
 import { createSettleQueue } from "./settle_queue.ts";
 
 export interface AdmissionOptions {
@@ -44,6 +47,8 @@ export interface AdmissionOptions {
   staleMs: number;
   /** Edges that serve now, this one included. Only asked in an outage with `staleMs`. */
   edgeCount: () => number;
+  /** How long Redis may be silent before an admission is given up. Default 125 ms. */
+  deadlineMs?: number;
 }
 
 /** What a request asks for. */
@@ -119,8 +124,11 @@ export interface Admission {
   stop(timeoutMs: number): Promise<number>;
 }
 
-/** Leaves a third of the 150 ms promise to a busy event loop. */
-const ADMIT_DEADLINE_MS = 100;
+/** What an edge's link must know: give it to `createRedisLink`. */
+export const ADMISSION_SCRIPTS: readonly RedisScript[] = [ADMIT, SETTLE, RENEW];
+
+/** Leaves a sixth of the 150 ms promise to a busy event loop. */
+const DEADLINE_MS = 125;
 const RETRY_AFTER_MS = 1_000;
 const OWNER_COUNTS_LEASES = 4;
 const KEY_HAS_DAY = 1;
@@ -129,6 +137,7 @@ const OWNER_HAS_DAY = 2;
 /** Makes an admission over one link. Call `start` to have leases renewed. */
 export function createAdmission(options: AdmissionOptions): Admission {
   const { redis, now, random, log, staleMs, edgeCount } = options;
+  const deadlineMs = options.deadlineMs ?? DEADLINE_MS;
   const leases = createLeaseKeeper({ redis, now, log });
   const settlements = createSettleQueue({ redis, now, random, log });
   const local = staleMs > 0
@@ -237,7 +246,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
             wantsPolicy,
           ],
           {
-            deadlineMs: ADMIT_DEADLINE_MS,
+            deadlineMs,
             onAbandoned(late) {
               if (late !== null && !isAdmitted(late)) return;
               release(principal, leaseId, ask);

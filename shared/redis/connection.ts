@@ -21,9 +21,11 @@ export interface ConnectionOptions {
   now: MonotonicNow;
   /** 0 ≤ x < 1, for the jitter between attempts. */
   random: () => number;
-  /** Time for TCP, TLS, sign-in and a first PING together. */
+  /** Time for TCP, TLS, sign-in and the greeting together. */
   connectTimeoutMs: number;
-  /** Connected, signed in, and a PING was answered. */
+  /** Commands that must work before the connection counts as up. At least one: a frozen server accepts connections. */
+  greeting: readonly (readonly string[])[];
+  /** Connected, signed in, and the greeting was answered. */
   onUp: () => void;
   /** The connection broke, or an attempt failed. Called once per attempt. */
   onDown: (cause: unknown) => void;
@@ -54,7 +56,7 @@ type Client = ReturnType<typeof makeClient>;
  * and bounds the sign-in, which the library leaves without a deadline.
  */
 export function openConnection(options: ConnectionOptions): Connection {
-  const { now, random, connectTimeoutMs, onUp, onDown } = options;
+  const { now, random, onUp, onDown } = options;
   const closing = Promise.withResolvers<void>();
   const attempts = new Set<Promise<void>>();
   let current: Client | null = null;
@@ -67,7 +69,7 @@ export function openConnection(options: ConnectionOptions): Connection {
       lost = Promise.withResolvers<unknown>();
       const client = makeClient(options, lost.resolve);
       try {
-        await connectWithin(client, connectTimeoutMs, attempts);
+        await connectInTime(client, options, attempts);
       } catch (error) {
         if (isClosed) break;
         onDown(error);
@@ -140,12 +142,12 @@ function makeClient(
   return client;
 }
 
-/** Connects and proves it with a PING: a frozen server accepts connections, a starting one refuses commands. */
-async function connectWithin(
+async function connectInTime(
   client: Client,
-  timeoutMs: number,
+  options: ConnectionOptions,
   attempts: Set<Promise<void>>,
 ): Promise<void> {
+  const timeoutMs = options.connectTimeoutMs;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(
@@ -153,7 +155,7 @@ async function connectWithin(
       timeoutMs,
     );
   });
-  const connecting = connectAndPing(client);
+  const connecting = connectAndGreet(client, options.greeting);
   try {
     await Promise.race([connecting, late]);
   } catch (error) {
@@ -171,9 +173,12 @@ async function connectWithin(
   }
 }
 
-async function connectAndPing(client: Client): Promise<void> {
+async function connectAndGreet(
+  client: Client,
+  greeting: ConnectionOptions["greeting"],
+): Promise<void> {
   await client.connect();
-  await client.sendCommand(["PING"]);
+  await Promise.all(greeting.map((args) => client.sendCommand(args)));
 }
 
 /** 25, 50, 100 … 500 ms, each shortened by up to half so that edges do not return in step. */

@@ -18,15 +18,17 @@ export interface Deadlines {
 
 /** A timer later than this was held up by this process, not by the other side. */
 const STALL_MS = 10;
+const GRACE_MAX_MS = 100;
 
 /**
  * Watches many deadlines with one timer. A timer per call costs more than the
  * rest of the call, and nearly all are cancelled: here adding and removing are
  * set operations, and the timer fires at most once per shortest deadline.
  *
- * When the timer itself comes late, this process was stalled, and answers may be
- * waiting in the socket's buffer. They get one more turn of the event loop before
- * anything expires, so that a busy edge does not take its own pause for an outage.
+ * When the timer itself comes late, this process was stalled: answers may be
+ * waiting in the socket's buffer, and calls may not even have been written. What
+ * the stall took is given back once before anything expires, so that a busy edge
+ * does not take its own pause for an outage.
  */
 export function createDeadlines(now: MonotonicNow): Deadlines {
   const items = new Set<Timed>();
@@ -39,8 +41,9 @@ export function createDeadlines(now: MonotonicNow): Deadlines {
     timer = setTimeout(fire, Math.max(1, Math.ceil(atMs - now())));
   };
   const fire = () => {
-    if (now() - firesAtMs <= STALL_MS) return sweep();
-    timer = setTimeout(sweep, 1);
+    const lateMs = now() - firesAtMs;
+    if (lateMs <= STALL_MS) return sweep();
+    timer = setTimeout(sweep, Math.min(lateMs, GRACE_MAX_MS));
   };
   const sweep = () => {
     timer = null;

@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "../../shared/clock.ts";
 import {
   KEY_FIELDS,
   type Limits,
@@ -7,10 +7,11 @@ import {
   type Principal,
   recordKey,
   UNLIMITED,
-} from "@gateway/shared/keys/record";
-import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
-import { type Log, silentLog } from "@gateway/shared/log";
-import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+} from "../../shared/keys/record.ts";
+import { LIMITER_EPOCH_MS } from "../../shared/keys/limiter_state.ts";
+import { type Log, silentLog } from "../../shared/log.ts";
+import { createRedisLink, type RedisLink } from "../../shared/redis/link.ts";
+import type { RedisScript } from "../../shared/redis/script.ts";
 import { type RedisFixture, startRedis } from "./redis_fixture.ts";
 
 /** What a test may say of a key; the rest is: enabled, chat and models, all models, no limits. */
@@ -39,7 +40,11 @@ export interface RedisWorld extends AsyncDisposable {
 }
 
 export async function startRedisWorld(
-  options: { config?: string[]; log?: Log } = {},
+  options: {
+    config?: string[];
+    log?: Log;
+    scripts?: readonly RedisScript[];
+  } = {},
 ): Promise<RedisWorld> {
   const redis = await startRedis(options.config ?? []);
   const links: RedisLink[] = [];
@@ -49,6 +54,7 @@ export async function startRedisWorld(
       log: options.log ?? silentLog,
       now: monotonicNow,
       random: Math.random,
+      ...(options.scripts === undefined ? {} : { scripts: options.scripts }),
     });
     links.push(link);
     await link.ready(5_000);

@@ -1,0 +1,157 @@
+// deno-lint-ignore-file no-console -- the result goes to the terminal
+/**
+ * What an admission costs: admissions and admit+settle pairs per second through
+ * one link, and server CPU per script call from `INFO commandstats`, which a busy
+ * client does not distort. Starts its own redis-server.
+ *
+ *   deno run --allow-net --allow-env --allow-read --allow-write --allow-run --allow-sys bench/admission.ts
+ */
+
+import { monotonicNow } from "../shared/clock.ts";
+import {
+  type Limits,
+  type Principal,
+  UNLIMITED,
+} from "../shared/keys/record.ts";
+import { silentLog } from "../shared/log.ts";
+import {
+  ADMISSION_SCRIPTS,
+  type Admitted,
+  createAdmission,
+} from "../services/edge-auth/admission.ts";
+import {
+  type RedisWorld,
+  startRedisWorld,
+} from "../tests/support/admission_fixture.ts";
+import { until } from "../tests/support/redis_fixture.ts";
+
+const ROUNDS = 7;
+const BATCH = 32;
+const BATCHES = 60;
+const THROUGHPUT_MS = 1_500;
+
+const WIDE: Limits = {
+  requestsPerMinute: 1e9,
+  tokensPerMinute: 1e9,
+  tokensPerDay: 1e12,
+  concurrency: 1e6,
+};
+
+const CASES: { name: string; limits: Limits; ownerLimits: Limits }[] = [
+  { name: "no limits", limits: UNLIMITED, ownerLimits: UNLIMITED },
+  {
+    name: "requests/min",
+    limits: { ...UNLIMITED, requestsPerMinute: 1e9 },
+    ownerLimits: UNLIMITED,
+  },
+  { name: "four of the key", limits: WIDE, ownerLimits: UNLIMITED },
+  { name: "four of key and owner", limits: WIDE, ownerLimits: WIDE },
+];
+
+async function scriptStats(world: RedisWorld): Promise<[number, number]> {
+  const text = String(await world.command("INFO", "commandstats"));
+  const match = /cmdstat_evalsha:calls=(\d+),usec=(\d+)/.exec(text);
+  return [Number(match?.[1] ?? 0), Number(match?.[2] ?? 0)];
+}
+
+/** Server microseconds per script call that `work` makes. */
+async function serverUs(
+  world: RedisWorld,
+  work: () => Promise<void>,
+): Promise<number> {
+  const [callsBefore, usBefore] = await scriptStats(world);
+  await work();
+  const [callsAfter, usAfter] = await scriptStats(world);
+  return (usAfter - usBefore) / (callsAfter - callsBefore);
+}
+
+function spread(values: number[]): string {
+  const sorted = values.toSorted((a, b) => a - b);
+  const median = sorted[sorted.length >> 1] ?? NaN;
+  return `${(sorted[0] ?? NaN).toFixed(1)} / ${median.toFixed(1)}`;
+}
+
+async function run(world: RedisWorld): Promise<void> {
+  const admission = createAdmission({
+    redis: world.link,
+    now: monotonicNow,
+    random: Math.random,
+    log: silentLog,
+    staleMs: 0,
+    edgeCount: () => 1,
+    deadlineMs: 5_000,
+  });
+  const admit = async (principal: Principal): Promise<Admitted> => {
+    const decision = await admission.admit(principal, {
+      scope: "chat",
+      model: "neutral-3.7-plus",
+      wantTokens: 1_000,
+      requestId: "r",
+    });
+    if (!decision.isAdmitted) throw new Error(decision.reason);
+    return decision;
+  };
+  const settle = (request: Admitted) =>
+    admission.settle(request, {
+      promptTokens: 50,
+      completionTokens: 50,
+      outcome: "completed",
+    });
+
+  console.log("server us per call, min / median of rounds");
+  for (const { name, limits, ownerLimits } of CASES) {
+    const key = await world.addKey({ limits, ownerLimits });
+    const admits: number[] = [];
+    const settles: number[] = [];
+    for (let round = 0; round <= ROUNDS; round++) {
+      let admitUs = 0;
+      let settleUs = 0;
+      for (let batch = 0; batch < BATCHES; batch++) {
+        let running: Admitted[] = [];
+        admitUs += await serverUs(world, async () => {
+          running = await Promise.all(
+            Array.from({ length: BATCH }, () => admit(key)),
+          );
+        });
+        settleUs += await serverUs(world, async () => {
+          running.forEach(settle);
+          await until(() => admission.unsettled === 0, 5_000);
+        });
+      }
+      // The first round warms the state up.
+      if (round === 0) continue;
+      admits.push(admitUs / BATCHES);
+      settles.push(settleUs / BATCHES);
+    }
+    console.log(
+      `${name.padEnd(24)} admit ${spread(admits)}   settle ${spread(settles)}`,
+    );
+  }
+
+  console.log("\nper second, one link, all eight limits on");
+  const key = await world.addKey({ limits: WIDE, ownerLimits: WIDE });
+  for (const concurrency of [1, 32, 256]) {
+    for (const isPair of [false, true]) {
+      const endsAtMs = monotonicNow() + THROUGHPUT_MS;
+      let count = 0;
+      const loop = async () => {
+        while (monotonicNow() < endsAtMs) {
+          const request = await admit(key);
+          count += 1;
+          if (isPair) settle(request);
+        }
+      };
+      await Promise.all(Array.from({ length: concurrency }, loop));
+      await until(() => admission.unsettled === 0, 5_000);
+      const perSecond = Math.round(count / (THROUGHPUT_MS / 1_000));
+      const what = isPair ? "admit+settle" : "admit";
+      console.log(`${what.padEnd(13)} c=${concurrency}: ${perSecond}`);
+      await world.command("DEL", `lease:{${key.ownerId}}:${key.keyId}`);
+      await world.command("DEL", `lease:{${key.ownerId}}`);
+    }
+  }
+  await admission.stop(1_000);
+}
+
+await using world = await startRedisWorld({ scripts: ADMISSION_SCRIPTS });
+await run(world);

@@ -1,0 +1,348 @@
+// Promise: without an answer from Redis nobody is admitted and nobody is called
+// unknown; the edge says 503 within 150 ms, recovers without a restart, and what
+// was reserved or used meanwhile is neither lost nor counted twice.
+
+import assert from "node:assert/strict";
+import { monotonicNow } from "@gateway/shared/clock";
+import { usageDay, usageHour } from "@gateway/shared/keys/limiter_state";
+import {
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  type Principal,
+  usageKey,
+} from "@gateway/shared/keys/record";
+import { type Log, silentLog } from "@gateway/shared/log";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import {
+  readState,
+  type RedisWorld,
+  startRedisWorld,
+} from "../../tests/support/admission_fixture.ts";
+import {
+  delay,
+  freePort,
+  startSlowProxy,
+  until,
+} from "../../tests/support/redis_fixture.ts";
+import {
+  type Admission,
+  type Admitted,
+  createAdmission,
+  type Refused,
+} from "./admission.ts";
+
+const BUDGET_MS = 150;
+const SLACK_MS = 60;
+const RECOVERY_MS = 2_000;
+const DONE = {
+  promptTokens: 40,
+  completionTokens: 60,
+  outcome: "completed",
+} as const;
+
+function edge(
+  redis: RedisLink,
+  options: { staleMs?: number; log?: Log } = {},
+): Admission {
+  return createAdmission({
+    redis,
+    now: monotonicNow,
+    random: Math.random,
+    log: options.log ?? silentLog,
+    staleMs: options.staleMs ?? 0,
+    edgeCount: () => 2,
+  });
+}
+
+function ask(
+  admission: Admission,
+  principal: Principal,
+): Promise<Admitted | Refused> {
+  return admission.admit(principal, {
+    scope: "chat",
+    model: "m",
+    wantTokens: 100,
+    requestId: "r",
+  });
+}
+
+/** Admits while Redis works; on a busy machine it may be silent for a moment. */
+async function admitted(
+  admission: Admission,
+  principal: Principal,
+): Promise<Admitted> {
+  for (let attempt = 1;; attempt++) {
+    try {
+      const decision = await ask(admission, principal);
+      assert.ok(decision.isAdmitted, JSON.stringify(decision));
+      return decision;
+    } catch (error) {
+      if (!(error instanceof ApiError) || attempt === 5) throw error;
+      await delay(300);
+    }
+  }
+}
+
+async function assertUnavailable(
+  admission: Admission,
+  principal: Principal,
+): Promise<void> {
+  const startedAtMs = monotonicNow();
+  await assert.rejects(
+    ask(admission, principal),
+    (error) =>
+      error instanceof ApiError && error.code === "service_unavailable" &&
+      error.status === 503 && error.retryAfterMs === 1_000,
+  );
+  const tookMs = monotonicNow() - startedAtMs;
+  assert.ok(tookMs <= BUDGET_MS + SLACK_MS, `took ${tookMs} ms`);
+}
+
+async function admitsAgain(
+  admission: Admission,
+  principal: Principal,
+): Promise<void> {
+  await until(
+    () => ask(admission, principal).then((d) => d.isAdmitted, () => false),
+    RECOVERY_MS,
+  );
+}
+
+async function usedRequests(
+  world: RedisWorld,
+  principal: Principal,
+): Promise<string | null> {
+  const nowMs = await world.time();
+  const value = await world.command(
+    "HGET",
+    usageKey(principal, usageDay(nowMs)),
+    `${usageHour(nowMs)}:req`,
+  );
+  return value === null ? null : String(value);
+}
+
+const FULL = {
+  requestsPerMinute: 1_000,
+  tokensPerMinute: 60_000,
+  tokensPerDay: 1_000_000,
+  concurrency: 100,
+};
+
+Deno.test("frozen Redis: 503 in time, and the admission that came too late is undone", async () => {
+  await using world = await startRedisWorld();
+  const admission = edge(await world.open());
+  const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
+  // The script is known, so the frozen call is the admission itself.
+  admission.settle(await admitted(admission, key), DONE);
+  await until(() => admission.unsettled === 0, 1_000);
+  const before = await readState(world, limiterKey(key));
+  world.redis.freeze();
+  await Promise.all(
+    Array.from({ length: 20 }, () => assertUnavailable(admission, key)),
+  );
+  await assertUnavailable(admission, key);
+  world.redis.thaw();
+  await until(
+    async () =>
+      (await world.command("HGET", limiterKey(key), "s").catch(() => null)) !==
+        null && admission.unsettled === 0,
+    RECOVERY_MS,
+  );
+  await until(
+    async () =>
+      Number(await world.command("ZCARD", leaseKey(key))) === 0 &&
+      Number(await world.command("ZCARD", ownerLeaseKey(key.ownerId))) === 0,
+    RECOVERY_MS,
+  );
+  const after = await readState(world, limiterKey(key));
+  assert.ok(before !== null && after !== null);
+  assert.ok(after.lastAtMs > before.lastAtMs, "it had been admitted late");
+  assert.equal(after.dayTokens, before.dayTokens, "and was given back");
+  assert.ok(after.tokensTatMs <= after.lastAtMs + 1);
+  assert.equal(await usedRequests(world, key), "1", "nothing was used by it");
+  await admitsAgain(admission, key);
+  await admission.stop(1_000);
+});
+
+Deno.test("a connection cut under an admission: its lease is undone on the next connection", async () => {
+  await using world = await startRedisWorld();
+  await using proxy = await startSlowProxy(world.redis.port);
+  const link = await world.open(proxy.url);
+  const admission = edge(link);
+  const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
+  admission.settle(await admitted(admission, key), DONE);
+  await until(() => admission.unsettled === 0, 1_000);
+  proxy.delayMs = 60_000;
+  const pending = assertUnavailable(admission, key);
+  await until(
+    async () => Number(await world.command("ZCARD", leaseKey(key))) === 1,
+    1_000,
+  );
+  proxy.delayMs = 0;
+  proxy.cut();
+  await pending;
+  await until(
+    async () => Number(await world.command("ZCARD", leaseKey(key))) === 0,
+    RECOVERY_MS,
+  );
+  await admitsAgain(admission, key);
+  await admission.stop(1_000);
+});
+
+Deno.test("Redis killed, restarted, demoted and full: 503 each time, never a refusal of the key", async (t) => {
+  await using world = await startRedisWorld({
+    config: ["appendonly yes", "appendfsync always"],
+  });
+  const admission = edge(await world.open());
+  const key = await world.addKey({ limits: FULL });
+  await admitted(admission, key);
+
+  await t.step("killed and restarted", async () => {
+    await world.redis.kill();
+    await assertUnavailable(admission, key);
+    await world.redis.start();
+    await admitsAgain(admission, key);
+    await world.link.ready(RECOVERY_MS);
+  });
+  await t.step("script cache flushed", async () => {
+    await world.command("SCRIPT", "FLUSH");
+    await admitted(admission, key);
+  });
+  await t.step("became a replica", async () => {
+    await world.command("REPLICAOF", "127.0.0.1", String(freePort()));
+    await assertUnavailable(admission, key);
+    await world.command("REPLICAOF", "NO", "ONE");
+    await admitsAgain(admission, key);
+  });
+  await t.step("out of memory; slots are given back all the same", async () => {
+    const running = await admitted(admission, key);
+    await world.command("CONFIG", "SET", "maxmemory", "1");
+    await assertUnavailable(admission, key);
+    const leases = Number(await world.command("ZCARD", leaseKey(key)));
+    admission.settle(running, DONE);
+    await until(() => admission.unsettled === 0, 1_000);
+    assert.equal(
+      Number(await world.command("ZCARD", leaseKey(key))),
+      leases - 1,
+    );
+    await world.command("CONFIG", "SET", "maxmemory", "0");
+    await admitsAgain(admission, key);
+  });
+  await admission.stop(1_000);
+});
+
+Deno.test("settlements made while Redis is frozen arrive once each", async () => {
+  await using world = await startRedisWorld();
+  const admission = edge(await world.open());
+  const key = await world.addKey({ limits: FULL });
+  const running = await Promise.all(
+    Array.from({ length: 50 }, () => admitted(admission, key)),
+  );
+  admission.settle(running[0] ?? assert.fail(), DONE);
+  await until(() => admission.unsettled === 0, 1_000);
+  world.redis.freeze();
+  for (const request of running) admission.settle(request, DONE);
+  // Longer than a settlement's deadline: each is sent again, uncertain of the first.
+  await delay(1_300);
+  assert.equal(admission.unsettled, 49);
+  world.redis.thaw();
+  await until(() => admission.unsettled === 0, 3_000);
+  assert.equal(await usedRequests(world, key), "50");
+  const state = await readState(world, limiterKey(key));
+  assert.equal(state?.dayTokens, 50 * 100);
+  assert.equal(await world.command("ZCARD", leaseKey(key)), 0);
+  assert.equal(await admission.stop(1_000), 0);
+});
+
+Deno.test("settlements made while Redis is down are delivered after its restart, and stop() waits for them", async () => {
+  await using world = await startRedisWorld({
+    config: ["appendonly yes", "appendfsync always"],
+  });
+  const admission = edge(await world.open());
+  const key = await world.addKey({ limits: FULL });
+  const running = await Promise.all(
+    Array.from({ length: 10 }, () => admitted(admission, key)),
+  );
+  await world.redis.kill();
+  for (const request of running) admission.settle(request, DONE);
+  const stopping = admission.stop(5_000);
+  await world.redis.start();
+  assert.equal(await stopping, 0);
+  await world.link.ready(RECOVERY_MS);
+  assert.equal(await usedRequests(world, key), "10");
+  assert.equal(await world.command("ZCARD", leaseKey(key)), 0);
+});
+
+Deno.test("stop() says how many settlements it could not deliver", async () => {
+  await using world = await startRedisWorld();
+  const lost: unknown[] = [];
+  const log: Log = {
+    ...silentLog,
+    error: (event, fields) => lost.push([event, fields]),
+  };
+  const admission = edge(await world.open(), { log });
+  const key = await world.addKey();
+  const request = await admitted(admission, key);
+  await world.redis.kill();
+  admission.settle(request, DONE);
+  assert.equal(await admission.stop(200), 1);
+  assert.deepEqual(lost, [["settle_lost", { count: 1, reason: "shutdown" }]]);
+});
+
+Deno.test("a lease that the server lost: settled all the same, once, without the lost reservation", async () => {
+  await using world = await startRedisWorld();
+  const admission = edge(await world.open());
+  const key = await world.addKey({ limits: FULL });
+  const request = await admitted(admission, key);
+  await world.command("DEL", leaseKey(key));
+  admission.settle(request, DONE);
+  await until(() => admission.unsettled === 0, 1_000);
+  assert.equal(await usedRequests(world, key), "1");
+  assert.equal((await readState(world, limiterKey(key)))?.dayTokens, 100);
+  await admission.stop(1_000);
+});
+
+Deno.test("AUTH_STALE: recently admitted keys go on through an outage under a share of their limits", async () => {
+  await using world = await startRedisWorld();
+  const admission = edge(await world.open(), { staleMs: 600 });
+  const key = await world.addKey({
+    limits: { requestsPerMinute: 40, tokensPerDay: 100_000 },
+  });
+  const disabled = await world.addKey();
+  const unseen = await world.addKey();
+  admission.settle(await admitted(admission, key), DONE);
+  await admitted(admission, disabled);
+  await world.setKey(disabled, { state: "disabled" });
+  assert.equal((await ask(admission, disabled)).isAdmitted, false);
+  await until(() => admission.unsettled === 0, 1_000);
+
+  const outageAtMs = monotonicNow();
+  world.redis.freeze();
+  // 40 per minute over 2 edges, halved: 10 at once.
+  const local = await Promise.all(
+    Array.from({ length: 15 }, () => ask(admission, key)),
+  );
+  const going = local.filter((d): d is Admitted => d.isAdmitted);
+  assert.equal(going.length, 10);
+  assert.ok(going.every((each) => each.isLocal));
+  const refused = local.find((d) => !d.isAdmitted);
+  assert.ok(refused?.isAdmitted === false && refused.reason === "limited");
+  await assertUnavailable(admission, unseen);
+  await assertUnavailable(admission, disabled);
+  for (const request of going) admission.settle(request, DONE);
+  await until(() => monotonicNow() - outageAtMs > 700, 2_000);
+  await assertUnavailable(admission, key);
+
+  world.redis.thaw();
+  await until(() => admission.unsettled === 0, 3_000);
+  assert.equal(await usedRequests(world, key), "11");
+  const state = await readState(world, limiterKey(key));
+  assert.equal(state?.dayTokens, 11 * 100);
+  await until(
+    async () => Number(await world.command("ZCARD", leaseKey(key))) === 0,
+    RECOVERY_MS,
+  );
+  await admission.stop(1_000);
+});

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { hashKey } from "@gateway/shared/keys/record";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { startRedisWorld } from "../../tests/support/admission_fixture.ts";
+import { createPrincipalLookup } from "./principal_lookup.ts";
+
+const KEY_ID = `key_${"k".repeat(20)}`;
+const OWNER_ID = `own_${"o".repeat(20)}`;
+const PRINCIPAL = { keyId: KEY_ID, ownerId: OWNER_ID };
+
+function lookupOver(redis: RedisLink) {
+  const counted = { reads: 0, nowMs: 0 };
+  const link: RedisLink = {
+    ...redis,
+    get state() {
+      return redis.state;
+    },
+    command(args, options) {
+      counted.reads += 1;
+      return redis.command(args, { ...options, deadlineMs: 900 });
+    },
+  };
+  const lookup = createPrincipalLookup({
+    redis: link,
+    now: () => counted.nowMs,
+    entriesMax: 3,
+    unknownEntriesMax: 3,
+    unknownMs: 30_000,
+  });
+  return { lookup, counted };
+}
+
+Deno.test("find() reads a hash once, however many ask at the same time or later", async () => {
+  await using world = await startRedisWorld();
+  await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
+  const { lookup, counted } = lookupOver(world.link);
+  assert.equal(lookup.remembered("a"), undefined);
+  const found = await Promise.all(
+    Array.from({ length: 100 }, () => lookup.find("a")),
+  );
+  assert.deepEqual(found, Array(100).fill(PRINCIPAL));
+  assert.deepEqual(await lookup.find("a"), PRINCIPAL);
+  assert.deepEqual(lookup.remembered("a"), PRINCIPAL);
+  assert.equal(counted.reads, 1);
+  lookup.forget("a");
+  assert.deepEqual(await lookup.find("a"), PRINCIPAL);
+  assert.equal(counted.reads, 2);
+});
+
+Deno.test("find() remembers unknown hashes for 30 s", async () => {
+  await using world = await startRedisWorld();
+  const { lookup, counted } = lookupOver(world.link);
+  assert.equal(await lookup.find("a"), null);
+  assert.equal(lookup.remembered("a"), null);
+  counted.nowMs = 29_999;
+  assert.equal(await lookup.find("a"), null);
+  assert.equal(counted.reads, 1);
+  counted.nowMs = 30_000;
+  assert.equal(lookup.remembered("a"), undefined);
+  await lookup.find("a");
+  assert.equal(counted.reads, 2);
+});
+
+Deno.test("both memories are bounded and drop what was not used for longest", async () => {
+  await using world = await startRedisWorld();
+  for (const hash of ["a", "b", "c", "d"]) {
+    await world.command("SET", hashKey(hash), `${KEY_ID}:${OWNER_ID}`);
+  }
+  const { lookup } = lookupOver(world.link);
+  for (const hash of ["a", "b", "c"]) await lookup.find(hash);
+  lookup.remembered("a");
+  await lookup.find("d");
+  assert.deepEqual(
+    ["a", "b", "c", "d"].map((hash) => lookup.remembered(hash) !== undefined),
+    [true, false, true, true],
+  );
+  for (const hash of ["w", "x", "y", "z"]) await lookup.find(hash);
+  assert.equal(lookup.remembered("w"), undefined);
+  assert.equal(lookup.remembered("z"), null);
+});
+
+Deno.test("find() says 503 without Redis for what it does not remember, and asks again after", async () => {
+  await using world = await startRedisWorld();
+  await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
+  const { lookup } = lookupOver(await world.open());
+  await lookup.find("a");
+  await world.redis.kill();
+  assert.deepEqual(await lookup.find("a"), PRINCIPAL);
+  await assert.rejects(
+    lookup.find("b"),
+    (error) => error instanceof ApiError && error.status === 503,
+  );
+  assert.equal(lookup.remembered("b"), undefined, "an outage is not an answer");
+});
+
+Deno.test("find() does not believe an entry that is no pair of ids", async () => {
+  await using world = await startRedisWorld();
+  const { lookup } = lookupOver(world.link);
+  for (const value of ["", "key_a:own_b", `${KEY_ID}:${OWNER_ID}:x`]) {
+    await world.command("SET", hashKey("a"), value);
+    await assert.rejects(lookup.find("a"), /Malformed/);
+  }
+});

@@ -1,0 +1,157 @@
+import assert from "node:assert/strict";
+import { monotonicNow } from "@gateway/shared/clock";
+import { silentLog } from "@gateway/shared/log";
+import { startRedisWorld } from "../../tests/support/admission_fixture.ts";
+import { delay } from "../../tests/support/redis_fixture.ts";
+import { createAdmission } from "./admission.ts";
+import {
+  goDuration,
+  rateLimitHeaders,
+  retryHeaders,
+} from "./rate_limit_headers.ts";
+
+const DURATIONS: [ms: number, text: string][] = [
+  [-5, "0s"],
+  [0, "0s"],
+  [0.2, "1ms"],
+  [12, "12ms"],
+  [999, "999ms"],
+  [999.5, "1s"],
+  [1_000, "1s"],
+  [1_500, "1.5s"],
+  [8_640, "8.64s"],
+  [59_999, "59.999s"],
+  [60_000, "1m0s"],
+  [360_000, "6m0s"],
+  [3_599_999, "59m59.999s"],
+  [3_600_000, "1h0m0s"],
+  [5_400_000, "1h30m0s"],
+  [86_400_001, "24h0m0.001s"],
+];
+
+for (const [ms, text] of DURATIONS) {
+  Deno.test(`goDuration(${ms}) is ${text}`, () => {
+    assert.equal(goDuration(ms), text);
+  });
+}
+
+Deno.test("rateLimitHeaders() sends OpenAI's six and the IETF's two", () => {
+  assert.deepEqual(
+    rateLimitHeaders({
+      requests: { limit: 600, remaining: 599, resetMs: 100 },
+      tokens: { limit: 150_000, remaining: 149_984, resetMs: 360_000 },
+    }),
+    {
+      "x-ratelimit-limit-requests": "600",
+      "x-ratelimit-remaining-requests": "599",
+      "x-ratelimit-reset-requests": "100ms",
+      "x-ratelimit-limit-tokens": "150000",
+      "x-ratelimit-remaining-tokens": "149984",
+      "x-ratelimit-reset-tokens": "6m0s",
+      "ratelimit-policy": '"rpm";q=600;w=60',
+      "ratelimit": '"rpm";r=599;t=1',
+    },
+  );
+});
+
+Deno.test("rateLimitHeaders() is silent about limits that are off", () => {
+  assert.deepEqual(rateLimitHeaders({ requests: null, tokens: null }), {});
+  assert.deepEqual(
+    Object.keys(
+      rateLimitHeaders({
+        requests: null,
+        tokens: { limit: 1, remaining: 0, resetMs: 1 },
+      }),
+    ).filter((name) => name.includes("requests") || name === "ratelimit"),
+    [],
+  );
+});
+
+const MORE: [limit: number, remaining: number, resetMs: number, t: number][] = [
+  [600, 600, 0, 0],
+  [600, 599, 100, 1],
+  [60, 0, 60_000, 1],
+  [1, 0, 60_000, 60],
+  [1, 0, 30_001, 31],
+  [2, 0, 45_000, 15],
+];
+
+for (const [limit, remaining, resetMs, t] of MORE) {
+  Deno.test(`RateLimit of ${remaining}/${limit}, whole in ${resetMs} ms: one more in ${t} s`, () => {
+    const fields = rateLimitHeaders({
+      requests: { limit, remaining, resetMs },
+      tokens: null,
+    });
+    assert.equal(fields["ratelimit"], `"rpm";r=${remaining};t=${t}`);
+  });
+}
+
+const RETRIES: [
+  waitMs: number,
+  random: number,
+  seconds: string,
+  exact: string,
+][] = [
+  [0, 0, "1", "1"],
+  [1, 0, "1", "1"],
+  [1_000, 0, "1", "1000"],
+  [1_000, 0.99, "2", "1099"],
+  [1_001, 0, "2", "1001"],
+  [45_175, 0, "46", "45175"],
+  [59_900, 0.99, "60", "60000"],
+  [60_000, 0.99, "60", "60000"],
+  [240_060, 0, "241", "240060"],
+];
+
+for (const [waitMs, random, seconds, exact] of RETRIES) {
+  Deno.test(`retryHeaders(${waitMs}) with jitter ${random}: ${seconds} s`, () => {
+    assert.deepEqual(retryHeaders(waitMs, { random: () => random }), {
+      "retry-after": seconds,
+      "retry-after-ms": exact,
+    });
+  });
+}
+
+Deno.test("retryHeaders() tells clients not to sit out the budget of a day", () => {
+  const fields = retryHeaders(7_200_000, { random: () => 0, isDaily: true });
+  assert.equal(fields["x-should-retry"], "false");
+  assert.equal(fields["retry-after"], "7200");
+});
+
+Deno.test("a client that waits what the headers say succeeds", async () => {
+  await using world = await startRedisWorld();
+  const admission = createAdmission({
+    redis: world.link,
+    now: monotonicNow,
+    random: Math.random,
+    log: silentLog,
+    staleMs: 0,
+    edgeCount: () => 1,
+    deadlineMs: 1_000,
+  });
+  const clients = [
+    { requestsPerMinute: 300 },
+    { requestsPerMinute: 233, tokensPerMinute: 40_000 },
+    { tokensPerMinute: 30_000 },
+  ].map(async (limits) => {
+    const key = await world.addKey({ limits });
+    let refusals = 0;
+    while (refusals < 3) {
+      const ask = {
+        scope: "chat",
+        model: null,
+        wantTokens: 131,
+        requestId: "r",
+      } as const;
+      const decision = await admission.admit(key, ask);
+      if (decision.isAdmitted) continue;
+      refusals += 1;
+      assert.ok(decision.reason === "limited");
+      const fields = retryHeaders(decision.waitMs, { random: () => 0 });
+      await delay(Number(fields["retry-after-ms"]));
+      const again = await admission.admit(key, ask);
+      assert.ok(again.isAdmitted, JSON.stringify([limits, decision, again]));
+    }
+  });
+  await Promise.all(clients);
+});
