@@ -9,8 +9,8 @@ const ANSWER_TOKENS = 3;
 /** A picture, by `detail`. Its size is not looked at. */
 const IMAGE_TOKENS_LOW = 85;
 const IMAGE_TOKENS_HIGH = 765;
-/** Text encoded at once, about 2 ms of work. */
-const PORTION_UNITS = 32_768;
+/** Text encoded at once, about 1 ms of work. */
+const PORTION_UNITS = 16_384;
 
 /** What {@link countPromptTokens} needs. */
 export interface PromptCount {

@@ -68,11 +68,22 @@ export function createTopicIndex(options: TopicIndexOptions): TopicIndex {
         scoresOf(stems, topicWeights, topics.length),
         fallback,
       );
+      const passage = fittingPassage(
+        scoresOf(stems, passageWeights, passages.length),
+        passages.map(({ topic }) => (activeTopics & 1 << topic) !== 0),
+        passages,
+      );
       return {
         allowedTopics:
           languageTopics.find((bits) => (bits & activeTopics) !== 0) ?? 0,
         activeTopics,
-        ...wordsToBoost(stems, texts, passageWeights, options),
+        boostedTokens: [
+          ...new Set([
+            ...rareTokens(texts[0] ?? "", passageWeights, options),
+            ...passage,
+          ]),
+        ],
+        openingTokens: passage.slice(0, OPENING_TOKENS),
       };
     },
   };
@@ -174,31 +185,30 @@ function chooseTopics(scores: Float32Array, fallback: number): number {
   return active;
 }
 
-/** The rare words of the last message, and the passage that fits all of them best. */
-function wordsToBoost(
-  stems: readonly ReadonlySet<string>[],
-  texts: readonly string[],
+/** The tokens of a message's rare words. */
+function rareTokens(
+  text: string,
   weights: Weights,
   options: TopicIndexOptions,
-): Pick<Bias, "boostedTokens" | "openingTokens"> {
+): number[] {
   const { passages, tokenOf } = options;
-  const boosted = new Set<number>();
-  for (const word of wordsOf(texts[0] ?? "").slice(0, WORDS_MAX)) {
+  const usersMax = passages.length * COMMON_SHARE;
+  const rare = wordsOf(text).slice(0, WORDS_MAX).filter((word) => {
     const row = weights.get(stemOf(word));
-    if (!row || countUsers(row) > passages.length * COMMON_SHARE) continue;
-    for (const form of [word, ` ${word}`]) {
-      const token = tokenOf(form);
-      if (token !== undefined) boosted.add(token);
-    }
-  }
-  const scores = scoresOf(stems, weights, passages.length);
-  const best = Math.max(...scores);
-  const fitting = best >= PASSAGE_SCORE_MIN
-    ? passages[scores.indexOf(best)]?.tokens ?? []
-    : [];
-  for (const token of fitting) boosted.add(token);
-  return {
-    boostedTokens: [...boosted],
-    openingTokens: fitting.slice(0, OPENING_TOKENS),
-  };
+    return row !== undefined && countUsers(row) <= usersMax;
+  });
+  const tokens = rare.flatMap((word) => [tokenOf(word), tokenOf(` ${word}`)]);
+  return [...new Set(tokens)].filter((token) => token !== undefined);
+}
+
+/** The distinct tokens, in order, of the passage that fits the messages best. */
+function fittingPassage(
+  scores: Float32Array,
+  isActive: readonly boolean[],
+  passages: readonly IndexedPassage[],
+): number[] {
+  const fitting = scores.map((score, at) => isActive[at] ? score : 0);
+  const best = Math.max(...fitting);
+  if (best < PASSAGE_SCORE_MIN) return [];
+  return [...new Set(passages[fitting.indexOf(best)]?.tokens)];
 }

@@ -20,6 +20,8 @@ export interface SeenTokens {
   answer: ReadonlyMap<number, number>;
 }
 
+const LOGIT_MIN = -1e9;
+
 /** Whether any penalty is in force, so that somebody must keep {@link SeenTokens}. */
 export function hasPenalties(settings: SamplerSettings): boolean {
   return settings.repetitionPenalty !== 1 || settings.presencePenalty !== 0 ||
@@ -94,7 +96,8 @@ function penalised(
   if (times > 0) {
     result -= settings.presencePenalty + settings.frequencyPenalty * times;
   }
-  return result;
+  // What is impossible stays so; what is only discouraged stays possible, however large the penalty.
+  return logit === -Infinity ? logit : Math.max(result, LOGIT_MIN);
 }
 
 function heaviestSlot(candidates: Candidates): number {
