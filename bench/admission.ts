@@ -7,13 +7,13 @@
  *   deno run --allow-net --allow-env --allow-read --allow-write --allow-run --allow-sys bench/admission.ts
  */
 
-import { monotonicNow } from "../shared/clock.ts";
+import { monotonicNow } from "@gateway/shared/clock";
 import {
   type Limits,
   type Principal,
   UNLIMITED,
-} from "../shared/keys/record.ts";
-import { silentLog } from "../shared/log.ts";
+} from "@gateway/shared/keys/record";
+import { silentLog } from "@gateway/shared/log";
 import {
   ADMISSION_SCRIPTS,
   type Admitted,

@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { monotonicNow } from "../../shared/clock.ts";
+import { monotonicNow } from "@gateway/shared/clock";
 import {
   KEY_FIELDS,
   type Limits,
@@ -7,11 +7,11 @@ import {
   type Principal,
   recordKey,
   UNLIMITED,
-} from "../../shared/keys/record.ts";
-import { LIMITER_EPOCH_MS } from "../../shared/keys/limiter_state.ts";
-import { type Log, silentLog } from "../../shared/log.ts";
-import { createRedisLink, type RedisLink } from "../../shared/redis/link.ts";
-import type { RedisScript } from "../../shared/redis/script.ts";
+} from "@gateway/shared/keys/record";
+import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
+import { type Log, silentLog } from "@gateway/shared/log";
+import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import type { RedisScript } from "@gateway/shared/redis/script";
 import { type RedisFixture, startRedis } from "./redis_fixture.ts";
 
 /** What a test may say of a key; the rest is: enabled, chat and models, all models, no limits. */
