@@ -17,17 +17,18 @@ await runService({ name: "chat-worker", readConfig, start });
 async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
   const workerId = newInstanceId();
   const bus = await connectBus({
-    servers: config.nats.servers,
+    servers: config.natsServers,
     name: `chat-worker ${workerId}`,
     log,
     now: monotonicNow,
     random: Math.random,
   });
+  const backends = createBackends({ ...config, log });
   const worker = new ChatWorker({
     bus,
     workerId,
     slots: config.slots,
-    backends: createBackends(config, log),
+    backends,
     now: monotonicNow,
     wallNow,
     log,
@@ -60,6 +61,7 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
         lastWordMs: LAST_WORD_MS,
       });
       clearInterval(ticker);
+      for (const backend of backends.values()) backend.close?.();
       await bus.drain();
       await ops.stop({ graceMs: 0, lastWordMs: 0 });
     },

@@ -34,6 +34,8 @@ import { WorkerTable } from "./worker_table.ts";
 
 /** After the grace time, streams have this long to end with an error frame. */
 const LAST_WORD_MS = 1_000;
+/** The stores may be started after the services. */
+const START_MS = 30_000;
 /** Redis has this long to take what is not settled yet. */
 const SETTLE_MS = 3_000;
 const EMPTY = new Uint8Array(0);
@@ -49,13 +51,13 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     random: Math.random,
   });
   const bus = await connectBus({
-    servers: config.nats.servers,
+    servers: config.natsServers,
     name: `edge-auth ${edgeId}`,
     log,
     now: monotonicNow,
     random: Math.random,
   });
-  await redis.ready(config.startTimeoutMs);
+  await redis.ready(START_MS);
 
   const dispatcher = new ChatDispatcher({
     bus,

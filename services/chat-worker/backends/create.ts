@@ -1,0 +1,98 @@
+/** Makes the backends of every model: one pool each, with a log line per failed attempt. */
+import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { randomBytes } from "@gateway/shared/ids";
+import { randomBase62 } from "@gateway/shared/keys/key";
+import type { Log } from "@gateway/shared/log";
+import type {
+  BackendConfig,
+  Catalog,
+  ModelConfig,
+} from "@gateway/shared/models/catalog";
+import type { Backend } from "./backend.ts";
+import { createOpenAiBackend } from "./openai/backend.ts";
+import { createBackendPool } from "./pool/pool.ts";
+import { sleep } from "./pool/sleep.ts";
+import {
+  createSimulator,
+  type Language,
+  lazyLanguage,
+  timerSleep,
+} from "./simulator/simulator.ts";
+
+export interface BackendsOptions {
+  catalog: Catalog;
+  /** Keys of model servers by the name of the variable that holds them. */
+  backendKeys: ReadonlyMap<string, string>;
+  log: Log;
+}
+
+const CALL_ID_CHARS = 24;
+
+/** The backend of each model by its id. */
+export function createBackends(
+  options: BackendsOptions,
+): ReadonlyMap<string, Backend> {
+  const language = lazyLanguage();
+  const backends = new Map<string, Backend>();
+  for (const model of options.catalog.values()) {
+    backends.set(model.id, createPool(model, options, language));
+  }
+  return backends;
+}
+
+function createPool(
+  model: ModelConfig,
+  options: BackendsOptions,
+  language: () => Language,
+): Backend {
+  return createBackendPool({
+    model: model.id,
+    backends: model.backends.map((config) => ({
+      backend: createBackend(model, config, options, language),
+      preference: config.preference,
+      weight: config.weight,
+    })),
+    now: monotonicNow,
+    random: Math.random,
+    sleep,
+    onAttempt: ({ backend, outcome, durationMs, error }) => {
+      if (outcome === "success" || outcome === "aborted") return;
+      options.log.warn("backend_attempt_failed", {
+        model: model.id,
+        backend,
+        outcome,
+        durationMs: Math.round(durationMs),
+        error,
+      });
+    },
+  });
+}
+
+function createBackend(
+  model: ModelConfig,
+  config: BackendConfig,
+  { backendKeys }: BackendsOptions,
+  language: () => Language,
+): Backend {
+  switch (config.type) {
+    case "openai":
+      return createOpenAiBackend({
+        config,
+        apiKey: config.apiKeyEnv === undefined
+          ? null
+          : backendKeys.get(config.apiKeyEnv) ?? null,
+        now: monotonicNow,
+        wallNow,
+        newToolCallId: () => `call_${randomBase62(CALL_ID_CHARS, randomBytes)}`,
+      });
+    case "simulator":
+      return createSimulator({
+        model,
+        config,
+        now: monotonicNow,
+        sleep: timerSleep,
+        random: Math.random,
+        language,
+      });
+  }
+}

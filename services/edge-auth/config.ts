@@ -1,0 +1,104 @@
+/** The one place of this service that reads the environment. */
+import { type ConfigOf, integer, parseEnv } from "@gateway/shared/env";
+import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
+import type { LogLevel } from "@gateway/shared/log";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import {
+  CATALOG_VARIABLES,
+  catalogOf,
+} from "@gateway/shared/models/catalog_variables";
+import type { RedisAddress } from "@gateway/shared/redis/link";
+import {
+  listenVariables,
+  NATS_VARIABLES,
+  REDIS_VARIABLES,
+  SERVICE_VARIABLES,
+} from "@gateway/shared/service_variables";
+
+const DEFAULT_PORT = 8080;
+const MS_PER_SECOND = 1_000;
+
+/** Every variable of the edge. */
+export const EDGE_VARIABLES = {
+  ...listenVariables(DEFAULT_PORT),
+  ...SERVICE_VARIABLES,
+  ...NATS_VARIABLES,
+  ...REDIS_VARIABLES,
+  ...CATALOG_VARIABLES,
+  bodyBytesMax: integer({
+    name: "BODY_BYTES_MAX",
+    meaning: "Largest request body; beyond it 413",
+    unit: "bytes",
+    min: 1_024,
+    max: 256 * 1_024 * 1_024,
+    fallback: REQUEST_LIMITS.bodyBytesMax,
+  }),
+  queueMax: integer({
+    name: "QUEUE_MAX",
+    meaning: "Requests that may wait for a free worker, two seconds at most",
+    unit: "requests",
+    min: 0,
+    max: 100_000,
+    fallback: DISPATCH_LIMITS.queueMax,
+  }),
+  requestTimeoutSeconds: integer({
+    name: "REQUEST_TIMEOUT_SECONDS",
+    meaning: "A request is over after this long, whatever it does",
+    unit: "seconds",
+    min: 1,
+    max: 86_400,
+    fallback: 600,
+  }),
+  authStaleSeconds: integer({
+    name: "AUTH_STALE_SECONDS",
+    meaning:
+      "While Redis is away, keys seen this recently go on under a local limiter; a key disabled meanwhile works that much longer",
+    unit: "seconds",
+    min: 0,
+    max: 3_600,
+    fallback: 0,
+  }),
+} as const;
+
+/** What the edge was told, in the units and shapes its code uses. */
+export interface EdgeConfig {
+  logLevel: LogLevel;
+  hostname: string;
+  port: number;
+  ops: { hostname: string; port: number };
+  natsServers: readonly string[];
+  redis: RedisAddress;
+  catalog: Catalog;
+  bodyBytesMax: number;
+  queueMax: number;
+  requestTimeoutMs: number;
+  authStaleMs: number;
+  drainMs: number;
+}
+
+/** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
+export function readConfig(): EdgeConfig {
+  return toConfig(parseEnv(
+    EDGE_VARIABLES,
+    Deno.env.toObject(),
+    Deno.readTextFileSync,
+  ));
+}
+
+function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
+  return {
+    logLevel: env.logLevel,
+    hostname: env.host,
+    port: env.port,
+    ops: { hostname: env.opsHost, port: env.opsPort },
+    natsServers: env.natsUrl,
+    redis: { url: env.redisUrl, clientName: "edge-auth" },
+    // Which models there are is the edge's business, their keys are not.
+    catalog: catalogOf(env, Deno.readTextFileSync, false),
+    bodyBytesMax: env.bodyBytesMax,
+    queueMax: env.queueMax,
+    requestTimeoutMs: env.requestTimeoutSeconds * MS_PER_SECOND,
+    authStaleMs: env.authStaleSeconds * MS_PER_SECOND,
+    drainMs: env.drainSeconds * MS_PER_SECOND,
+  };
+}

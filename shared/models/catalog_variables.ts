@@ -1,0 +1,119 @@
+/**
+ * How an installation says which models it offers: a file, or the address of one
+ * model server, or nothing at all. The same for every service that needs the list.
+ */
+import {
+  ConfigError,
+  type ConfigOf,
+  decimal,
+  integer,
+  optional,
+  path,
+  text,
+  url,
+  type Variable,
+} from "../env.ts";
+import { type Catalog, DEFAULT_MODEL_ID } from "./catalog.ts";
+import {
+  catalogFromUpstream,
+  defaultCatalog,
+  parseCatalog,
+} from "./catalog_file.ts";
+
+/** Name of the variable that holds the key of the model server given by address. */
+export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
+
+const TOKENS_PER_SECOND_MAX = 1_000_000;
+const FIRST_TOKEN_MS_MAX = 600_000;
+
+/** The variables of the model list. */
+export const CATALOG_VARIABLES: {
+  readonly modelsFile: Variable<string | undefined>;
+  readonly upstreamBaseUrl: Variable<string | undefined>;
+  readonly upstreamModel: Variable<string | undefined>;
+  readonly modelId: Variable<string>;
+  readonly simulatorFirstTokenMs: Variable<number>;
+  readonly simulatorTokensPerSecond: Variable<number>;
+} = {
+  modelsFile: optional(path({
+    name: "MODELS_FILE",
+    meaning: "List of models and their backends; goes before UPSTREAM_*",
+  })),
+  upstreamBaseUrl: optional(url({
+    name: "UPSTREAM_BASE_URL",
+    meaning: "An OpenAI-compatible model server, up to and including /v1",
+    protocols: ["http:", "https:"],
+  })),
+  upstreamModel: optional(text({
+    name: "UPSTREAM_MODEL",
+    meaning:
+      "The model's name at UPSTREAM_BASE_URL; the same as MODEL_ID if absent",
+  })),
+  modelId: text({
+    name: "MODEL_ID",
+    meaning: "What clients put in `model`, without MODELS_FILE",
+    fallback: DEFAULT_MODEL_ID,
+  }),
+  simulatorFirstTokenMs: integer({
+    name: "SIMULATOR_FIRST_TOKEN_MS",
+    meaning: "The built-in model waits this long before its first token",
+    unit: "milliseconds",
+    min: 0,
+    max: FIRST_TOKEN_MS_MAX,
+    fallback: 0,
+  }),
+  simulatorTokensPerSecond: decimal({
+    name: "SIMULATOR_TOKENS_PER_SECOND",
+    meaning: "Pace of the built-in model, 0 for as fast as it can",
+    unit: "tokens per second",
+    min: 0,
+    max: TOKENS_PER_SECOND_MAX,
+    fallback: 0,
+  }),
+};
+
+/** What the operator said. */
+export type CatalogSettings = ConfigOf<typeof CATALOG_VARIABLES>;
+
+/**
+ * The catalog that these settings mean. Throws a {@link ConfigError} that names
+ * the file and every mistake in it.
+ */
+export function catalogOf(
+  settings: CatalogSettings,
+  readFile: (path: string) => string,
+  hasUpstreamKey: boolean,
+): Catalog {
+  if (settings.modelsFile !== undefined) {
+    return parseCatalog(readJson(settings.modelsFile, readFile));
+  }
+  if (settings.upstreamBaseUrl !== undefined) {
+    return catalogFromUpstream({
+      baseUrl: settings.upstreamBaseUrl,
+      ...(settings.upstreamModel === undefined
+        ? {}
+        : { model: settings.upstreamModel }),
+      ...(hasUpstreamKey ? { apiKeyEnv: UPSTREAM_KEY_ENV } : {}),
+    }, settings.modelId);
+  }
+  return defaultCatalog(settings.modelId, {
+    firstTokenMs: settings.simulatorFirstTokenMs,
+    tokensPerSecond: settings.simulatorTokensPerSecond,
+  });
+}
+
+function readJson(file: string, readFile: (path: string) => string): unknown {
+  let content: string;
+  try {
+    content = readFile(file);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ConfigError("MODELS_FILE", [`cannot read ${file}: ${why}`]);
+  }
+  try {
+    return JSON.parse(content);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ConfigError("MODELS_FILE", [`${file} is not JSON: ${why}`]);
+  }
+}
