@@ -13,7 +13,7 @@ import {
   url,
   type Variable,
 } from "../env.ts";
-import { type Catalog, DEFAULT_MODEL_ID } from "./catalog.ts";
+import type { Catalog } from "./catalog.ts";
 import {
   catalogFromUpstream,
   defaultCatalog,
@@ -31,7 +31,6 @@ export const CATALOG_VARIABLES: {
   readonly modelsFile: Variable<string | undefined>;
   readonly upstreamBaseUrl: Variable<string | undefined>;
   readonly upstreamModel: Variable<string | undefined>;
-  readonly modelId: Variable<string>;
   readonly simulatorFirstTokenMs: Variable<number>;
   readonly simulatorTokensPerSecond: Variable<number>;
 } = {
@@ -46,14 +45,8 @@ export const CATALOG_VARIABLES: {
   })),
   upstreamModel: optional(text({
     name: "UPSTREAM_MODEL",
-    meaning:
-      "The model's name at UPSTREAM_BASE_URL; the same as MODEL_ID if absent",
+    meaning: "The model's name at UPSTREAM_BASE_URL; ours if absent",
   })),
-  modelId: text({
-    name: "MODEL_ID",
-    meaning: "What clients put in `model`, without MODELS_FILE",
-    fallback: DEFAULT_MODEL_ID,
-  }),
   simulatorFirstTokenMs: integer({
     name: "SIMULATOR_FIRST_TOKEN_MS",
     meaning: "The built-in model waits this long before its first token",
@@ -94,9 +87,9 @@ export function catalogOf(
         ? {}
         : { model: settings.upstreamModel }),
       ...(hasUpstreamKey ? { apiKeyEnv: UPSTREAM_KEY_ENV } : {}),
-    }, settings.modelId);
+    });
   }
-  return defaultCatalog(settings.modelId, {
+  return defaultCatalog({
     firstTokenMs: settings.simulatorFirstTokenMs,
     tokensPerSecond: settings.simulatorTokensPerSecond,
   });

@@ -34,10 +34,8 @@ import { mintKey } from "@gateway/shared/keys/key";
 import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import { type Log, silentLog } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
-import {
-  DEFAULT_MODEL_ID,
-  defaultCatalog,
-} from "@gateway/shared/models/catalog";
+import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { type GracefulServer, serve } from "@gateway/shared/serve";
 
 /** A key that every edge of a mini cluster admits. */
