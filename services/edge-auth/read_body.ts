@@ -7,7 +7,11 @@ export type BodyOutcome =
   | {
     type: "refused";
     error: ApiError;
-    /** The rest of the body is still to come: answer with `connection: close`. */
+    /**
+     * The rest of the body is still to come: answer with `connection: close`.
+     * That asks the client; Deno 2.9.6 itself leaves the connection open, so a
+     * client that does not want to go is the front proxy's to cut.
+     */
     close: boolean;
   }
   /** The client left before the body was whole. Whatever is answered, nobody hears it. */
@@ -28,9 +32,10 @@ export interface ReadBodyOptions {
 }
 
 /**
- * A body that declares at most this many bytes is read in one go, which saves
- * half the cost of a stream reader (10 us a request). Its progress cannot be seen
- * then, so it has `progressMs` in all; 4 kB a second is enough to make it.
+ * A body that declares at most this many bytes is read in one go, which costs
+ * 12.5 us a request instead of the 17.8 of a stream reader (1.2 kB, Deno 2.9.6).
+ * Its progress cannot be seen then, so it has `progressMs` in all; 4.4 kB a
+ * second is enough to make it.
  */
 const ONE_READ_BYTES_MAX = 64 * 1024;
 

@@ -1,0 +1,198 @@
+import * as z from "zod";
+import { ConfigError } from "../config_error.ts";
+import {
+  type BackendConfig,
+  type Catalog,
+  DEFAULT_MODEL_ID,
+  type ModelConfig,
+  type OpenAiBackendConfig,
+  type SimulatorKnobs,
+} from "./catalog.ts";
+import {
+  contradictionsIn,
+  duplicatesIn,
+  mistakesOf,
+} from "./catalog_mistakes.ts";
+import {
+  baseUrlSchema,
+  type CatalogFile,
+  catalogFileSchema,
+  defaultBackendName,
+  envNameSchema,
+  modelIdSchema,
+  upstreamModelSchema,
+} from "./catalog_schema.ts";
+
+type ModelFile = CatalogFile["models"][number];
+type BackendFile = ModelFile["backends"][number];
+
+/**
+ * Turns the parsed `models.json` into a catalog, defaults filled in. Throws a
+ * {@link ConfigError} with all mistakes and their paths at once. The smallest file:
+ *
+ * ```json
+ * { "models": [{
+ *   "id": "qwen3-8b",
+ *   "backends": [{ "type": "openai", "base_url": "http://vllm:8000/v1", "model": "Qwen/Qwen3-8B" }]
+ * }] }
+ * ```
+ *
+ * A full one is `deploy/models.example.json`; every member is described in
+ * `deploy/models.schema.json`.
+ */
+export function parseCatalog(json: unknown): Catalog {
+  const checked = catalogFileSchema.safeParse(json);
+  const mistakes = [
+    ...mistakesOf(checked, json, "the file"),
+    ...duplicatesIn(json),
+    ...contradictionsIn(json),
+  ];
+  if (!checked.success || mistakes.length > 0) {
+    throw new ConfigError("the models file", mistakes);
+  }
+  return new Map(
+    checked.data.models.map((model) => [model.id, toModel(model)]),
+  );
+}
+
+/** What the `UPSTREAM_*` variables say: one model server, without a file. */
+export interface UpstreamShortcut {
+  /** Up to and including `/v1`. */
+  baseUrl: string;
+  /** The variable that holds its key; absent when it wants none. */
+  apiKeyEnv?: string;
+  /** The model's name there. Absent: the same as ours. */
+  model?: string;
+}
+
+/** Fields that local model servers understand beyond OpenAI's; strict servers refuse them by themselves. */
+const UPSTREAM_PASS_FIELDS = [
+  "top_k",
+  "min_p",
+  "logit_bias",
+  "reasoning_effort",
+  "chat_template_kwargs",
+];
+
+/**
+ * A catalog of one model server, offered under the identifier of the service
+ * specification and, where that can be, under its own name too. What the model
+ * can do is left to the server to say. Throws a {@link ConfigError} when the
+ * shortcut cannot be used.
+ */
+export function catalogFromUpstream(shortcut: UpstreamShortcut): Catalog {
+  const { baseUrl, apiKeyEnv, model = DEFAULT_MODEL_ID } = shortcut;
+  const mistakes = [
+    ...mistakesOf(baseUrlSchema.safeParse(baseUrl), baseUrl, "the base URL"),
+    ...mistakesOf(
+      envNameSchema.optional().safeParse(apiKeyEnv),
+      apiKeyEnv,
+      "the key's variable",
+    ),
+    ...mistakesOf(upstreamModelSchema.safeParse(model), model, "the model"),
+  ];
+  if (mistakes.length > 0) throw new ConfigError("the upstream", mistakes);
+  const ids = [DEFAULT_MODEL_ID];
+  const isUsableId = modelIdSchema.safeParse(model).success;
+  if (isUsableId && model !== DEFAULT_MODEL_ID) ids.push(model);
+  return parseCatalog({
+    models: ids.map((id) => ({
+      id,
+      vision: true,
+      pass_fields: UPSTREAM_PASS_FIELDS,
+      backends: [{
+        type: "openai",
+        name: "upstream",
+        base_url: baseUrl,
+        api_key_env: apiKeyEnv,
+        model,
+      }],
+    })),
+  });
+}
+
+/** Bounds of the built-in model: those of common hosted ones. */
+const SIMULATED_CONTEXT_TOKENS = 131_072;
+const SIMULATED_OUTPUT_TOKENS = 32_768;
+
+/**
+ * The catalog of an installation that was told nothing: the simulator under the
+ * identifier of the service specification, at a pace that looks like a model
+ * unless `knobs` say otherwise.
+ */
+export function defaultCatalog(knobs: Partial<SimulatorKnobs> = {}): Catalog {
+  const catalog = parseCatalog({
+    models: [{
+      id: DEFAULT_MODEL_ID,
+      context_tokens: SIMULATED_CONTEXT_TOKENS,
+      output_tokens: SIMULATED_OUTPUT_TOKENS,
+      backends: [{ type: "simulator", name: "simulator" }],
+    }],
+  });
+  for (const { backends } of catalog.values()) {
+    for (const backend of backends) {
+      if (backend.type === "simulator") Object.assign(backend.knobs, knobs);
+    }
+  }
+  return catalog;
+}
+
+/** The JSON Schema of `models.json`, for editors. */
+export function catalogJsonSchema(): { [key: string]: unknown } {
+  return z.toJSONSchema(catalogFileSchema, { io: "input" });
+}
+
+function toModel(file: ModelFile): ModelConfig {
+  return {
+    id: file.id,
+    kind: file.kind,
+    ownedBy: file.owned_by,
+    created: file.created,
+    ...(file.context_tokens === undefined
+      ? {}
+      : { contextTokensMax: file.context_tokens }),
+    ...(file.output_tokens === undefined
+      ? {}
+      : { outputTokensMax: file.output_tokens }),
+    vision: file.vision,
+    passFields: [...new Set(file.pass_fields)],
+    backends: file.backends.map(toBackend),
+  };
+}
+
+function toBackend(file: BackendFile, index: number): BackendConfig {
+  const name = file.name ?? defaultBackendName(file.type, index);
+  const { weight, preference } = file;
+  if (file.type === "openai") {
+    const backend: OpenAiBackendConfig = {
+      type: "openai",
+      name,
+      baseUrl: file.base_url.replace(/\/+$/, ""),
+      model: file.model,
+      weight,
+      preference,
+      headers: file.headers,
+      deadlines: {
+        connectMs: file.deadlines.connect_ms,
+        firstTokenMs: file.deadlines.first_token_ms,
+        betweenTokensMs: file.deadlines.between_tokens_ms,
+        totalMs: file.deadlines.total_ms,
+      },
+    };
+    if (file.api_key_env !== undefined) backend.apiKeyEnv = file.api_key_env;
+    return backend;
+  }
+  return {
+    type: "simulator",
+    name,
+    weight,
+    preference,
+    knobs: {
+      firstTokenMs: file.knobs.first_token_ms,
+      tokensPerSecond: file.knobs.tokens_per_second,
+      jitter: file.knobs.jitter,
+      errorRate: file.knobs.error_rate,
+      midStreamErrorRate: file.knobs.mid_stream_error_rate,
+    },
+  };
+}
