@@ -27,6 +27,12 @@ export interface BackendsOptions {
 }
 
 const CALL_ID_CHARS = 24;
+/** Nothing is wrong with a backend that refuses a bad request. */
+const QUIET_OUTCOMES: ReadonlySet<string> = new Set([
+  "success",
+  "aborted",
+  "request",
+]);
 
 /** The backend of each model by its id. */
 export function createBackends(
@@ -56,7 +62,7 @@ function createPool(
     random: Math.random,
     sleep,
     onAttempt: ({ backend, outcome, durationMs, error }) => {
-      if (outcome === "success" || outcome === "aborted") return;
+      if (QUIET_OUTCOMES.has(outcome)) return;
       options.log.warn("backend_attempt_failed", {
         model: model.id,
         backend,
