@@ -1,6 +1,7 @@
 import { wallNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
-import { createLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/log";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { z } from "zod";
 import { parseCommandLine, UsageError } from "./cli/arguments.ts";
 import {
@@ -14,7 +15,7 @@ import { BadCursor } from "./keys/key_page.ts";
 import { createStopSender } from "./notice.ts";
 import { createOwnerDirectory } from "./owners/directory.ts";
 import { detectDurability, NotDurable } from "./store/durability.ts";
-import { connectRedis, RedisAway } from "./store/redis.ts";
+import { connectRedis } from "./store/redis.ts";
 
 /**
  * `deno task keys …`: the console's key lifecycle without the console.
@@ -23,6 +24,7 @@ import { connectRedis, RedisAway } from "./store/redis.ts";
  */
 
 const EXIT = { refused: 1, usage: 2, unavailable: 69 } as const;
+const CONNECT_MS = 2_000;
 const UP_FILE = ".run/up.json";
 
 const upFile = z.object({ redis_url: z.string(), nats_url: z.string() });
@@ -55,13 +57,11 @@ async function run(args: string[]): Promise<string> {
   const line = parseCommandLine(rest);
   if (line.has("help") || line.words[0] === "help") return KEYS_HELP;
   const { redisUrl, natsUrl } = findServers();
-  const log = createLog({
-    service: "key-admin",
-    level: "error",
-    now: wallNow,
-    write: (text) => printError(text),
+  const redis = await connectRedis({
+    url: redisUrl,
+    log: silentLog,
+    waitMs: CONNECT_MS,
   });
-  const redis = await connectRedis(redisUrl, log);
   try {
     const shared = { redis, writer: redis, randomBytes, now: wallNow };
     if (await detectDurability(redis) === "none") {
@@ -78,7 +78,7 @@ async function run(args: string[]): Promise<string> {
     }, line);
     return line.has("json") ? JSON.stringify(answer.json) : answer.text;
   } finally {
-    redis.close();
+    await redis.close();
   }
 }
 
@@ -86,7 +86,7 @@ function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof BadCursor) {
     return EXIT.usage;
   }
-  if (error instanceof RedisAway || error instanceof NotDurable) {
+  if (error instanceof RedisUnavailableError || error instanceof NotDurable) {
     return EXIT.unavailable;
   }
   if (error instanceof CommandRefused) return EXIT.refused;

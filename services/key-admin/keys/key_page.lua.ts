@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "../store/script.ts";
+import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 
 /**
  * One page of keys from the search index, with today's counters.
@@ -16,7 +16,9 @@ import { defineScript, type Script } from "../store/script.ts";
  * range was reached, the last member looked at, rows }`; a row is
  * `{ member, key id, record fields, last use, requests, tokens }`.
  */
-export const PAGE_SCRIPT: Script = defineScript(`
+export const PAGE_SCRIPT: RedisScript = defineScript(
+  "key-admin/page",
+  `
 local q = cjson.decode(ARGV[1])
 local recordPrefix = 'key:{' .. q.owner .. '}:'
 
@@ -95,4 +97,5 @@ if q.counted then
   end
 end
 return { total, before, atEnd, last, rows }
-`);
+`,
+);

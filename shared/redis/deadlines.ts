@@ -1,0 +1,79 @@
+import type { MonotonicNow } from "../clock.ts";
+
+/** Something that must be finished at a certain time. */
+export interface Timed {
+  readonly expiresAtMs: number;
+  /** Called once, at or shortly after `expiresAtMs`, unless it was removed before. */
+  expire(): void;
+}
+
+/** A set of deadlines behind a single timer. */
+export interface Deadlines {
+  readonly size: number;
+  add(item: Timed): void;
+  remove(item: Timed): void;
+  /** Stops the timer and forgets everything. Nothing expires any more. */
+  close(): void;
+}
+
+/** A timer later than this was held up by this process, not by the other side. */
+const STALL_MS = 10;
+
+/**
+ * Watches many deadlines with one timer. A timer per call costs more than the
+ * rest of the call, and nearly all are cancelled: here adding and removing are
+ * set operations, and the timer fires at most once per shortest deadline.
+ *
+ * When the timer itself comes late, this process was stalled, and answers may be
+ * waiting in the socket's buffer. They get one more turn of the event loop before
+ * anything expires, so that a busy edge does not take its own pause for an outage.
+ */
+export function createDeadlines(now: MonotonicNow): Deadlines {
+  const items = new Set<Timed>();
+  let timer: ReturnType<typeof setTimeout> | null = null;
+  let firesAtMs = Infinity;
+
+  const arm = (atMs: number) => {
+    if (timer !== null) clearTimeout(timer);
+    firesAtMs = atMs;
+    timer = setTimeout(fire, Math.max(1, Math.ceil(atMs - now())));
+  };
+  const fire = () => {
+    if (now() - firesAtMs <= STALL_MS) return sweep();
+    timer = setTimeout(sweep, 1);
+  };
+  const sweep = () => {
+    timer = null;
+    firesAtMs = Infinity;
+    const nowMs = now();
+    let nextMs = Infinity;
+    for (const item of items) {
+      if (item.expiresAtMs <= nowMs) {
+        items.delete(item);
+        item.expire();
+      } else if (item.expiresAtMs < nextMs) {
+        nextMs = item.expiresAtMs;
+      }
+    }
+    if (nextMs < firesAtMs) arm(nextMs);
+  };
+
+  return {
+    get size() {
+      return items.size;
+    },
+    add(item) {
+      items.add(item);
+      if (item.expiresAtMs < firesAtMs) arm(item.expiresAtMs);
+    },
+    remove(item) {
+      items.delete(item);
+    },
+    close() {
+      if (timer !== null) clearTimeout(timer);
+      timer = null;
+      firesAtMs = Infinity;
+      items.clear();
+    },
+  };
+}
