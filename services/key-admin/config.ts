@@ -1,3 +1,4 @@
+import { ConfigError } from "@gateway/shared/service";
 import { z } from "zod";
 
 /** Everything an operator can set, checked. Every variable, its unit and default are in the schema below. */
@@ -28,14 +29,6 @@ export interface OidcConfig {
   name: string;
 }
 
-/** The environment does not make a configuration; `problems` has one line per mistake. */
-export class BadConfig extends Error {
-  override name = "BadConfig";
-  constructor(readonly problems: readonly string[]) {
-    super(`Configuration: ${problems.join("; ")}`);
-  }
-}
-
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
 
 const port = z.coerce.number().int().min(0).max(65_535);
@@ -59,7 +52,7 @@ const environment = z.object({
   /** Port of `/healthz`, `/readyz` and `/metrics`, never public; 0 for any free one. */
   OPS_PORT: port.default(9081),
   /** Address to listen on. */
-  HOSTNAME_LISTEN: z.string().default("127.0.0.1"),
+  HOST: z.string().default("127.0.0.1"),
   REDIS_URL: z.url({ protocol: /^rediss?$/ }).default("redis://127.0.0.1:6379"),
   NATS_URL: z.url({ protocol: /^(nats|tls)$/ }).default(
     "nats://127.0.0.1:4222",
@@ -81,7 +74,7 @@ const environment = z.object({
 
 type Environment = z.infer<typeof environment>;
 
-/** Reads the configuration. An empty variable counts as not set. Throws {@link BadConfig} with all mistakes at once. */
+/** Reads the configuration. An empty variable counts as not set. Throws `ConfigError` with all mistakes at once. */
 export function readConfig(
   variables: Readonly<Record<string, string>>,
 ): Config {
@@ -90,7 +83,7 @@ export function readConfig(
   );
   const parsed = environment.safeParse(given);
   if (!parsed.success) {
-    throw new BadConfig(
+    throw badConfig(
       parsed.error.issues.map(({ path, message }) =>
         `${path.join(".")}: ${message}`
       ),
@@ -101,7 +94,7 @@ export function readConfig(
   return {
     port: env.PORT,
     opsPort: env.OPS_PORT,
-    hostname: env.HOSTNAME_LISTEN,
+    hostname: env.HOST,
     redisUrl: env.REDIS_URL,
     natsUrl: env.NATS_URL,
     publicUrl: env.PUBLIC_URL ?? null,
@@ -117,6 +110,12 @@ export function readProcessConfig(): Config {
   return readConfig(Deno.env.toObject());
 }
 
+function badConfig(problems: readonly string[]): ConfigError {
+  return new ConfigError(
+    ["key-admin cannot start:", ...problems].join("\n  "),
+  );
+}
+
 function readOidc(env: Environment): OidcConfig | null {
   if (env.OIDC_ISSUER === undefined) return null;
   const problems = [
@@ -129,7 +128,7 @@ function readOidc(env: Environment): OidcConfig | null {
       "OIDC_ALLOWED: needed with OIDC_ISSUER, or everybody with an account there could sign in",
     );
   }
-  if (problems.length > 0) throw new BadConfig(problems);
+  if (problems.length > 0) throw badConfig(problems);
   return {
     issuer: new URL(env.OIDC_ISSUER),
     clientId: env.OIDC_CLIENT_ID ?? "",

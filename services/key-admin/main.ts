@@ -1,9 +1,10 @@
 import { wallNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
-import { createLog, type Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/log";
+import { serveOps } from "@gateway/shared/ops_server";
 import { type GracefulServer, serve } from "@gateway/shared/serve";
-import { createLineWriter } from "@gateway/shared/stdout";
-import { BadConfig, type Config, readProcessConfig } from "./config.ts";
+import { type RunningService, runService } from "@gateway/shared/service";
+import { type Config, readProcessConfig } from "./config.ts";
 import { createConsoleDeps } from "./console_deps.ts";
 import { createStopSender } from "./notice.ts";
 import { linkPath } from "./sign_in/links.ts";
@@ -13,41 +14,23 @@ import { detectDurability } from "./store/durability.ts";
 import { connectRedis } from "./store/redis.ts";
 import { createConsole } from "./web/app.tsx";
 import { readAssets } from "./web/assets.ts";
-import { clientIp } from "./web/client_ip.ts";
 import type { ConsoleDeps } from "./web/context.ts";
-import { createOps } from "./web/ops.ts";
+import { createMetrics } from "./web/metrics.ts";
+import { createHandler, type Handler } from "./web/server.ts";
 
-/** The service: configuration, connections, console, ops port, drain. */
+/** The service: connections, console, ops port, drain. */
 
-const EXIT = { config: 78, unavailable: 69 } as const;
 const FIRST_CONNECT_MS = 30_000;
 const DRAIN = { graceMs: 10_000, lastWordMs: 500 };
 
-const lines = createLineWriter(Deno.stdout);
-
-function createServiceLog(level: Config["logLevel"]): Log {
-  return createLog({
-    service: "key-admin",
-    level,
-    now: wallNow,
-    write: lines.write,
-  });
-}
-
-async function run(config: Config, log: Log): Promise<void> {
+async function start(config: Config, log: Log): Promise<RunningService> {
   const options = { url: config.redisUrl, log, waitMs: FIRST_CONNECT_MS };
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
-  // The port is known only once it is taken, and the public address may need it.
+  const metrics = createMetrics();
+  // The public address may need the port, which is known once it is taken.
   const handler = Promise.withResolvers<Handler>();
-  const server = serve({
-    hostname: config.hostname,
-    port: config.port,
-    handler: async (request, info) => (await handler.promise)(request, info),
-    onError: (error) => faultResponse(log, error),
-  });
-  const publicUrl = config.publicUrl ??
-    new URL(`http://127.0.0.1:${server.port}`);
+  const server = listen(config, log, handler.promise);
   const deps = createConsoleDeps({
     redis,
     writer,
@@ -58,56 +41,57 @@ async function run(config: Config, log: Log): Promise<void> {
     randomBytes,
     now: wallNow,
     log,
-    publicUrl,
+    publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
     apiUrl: config.apiUrl,
   });
-  handler.resolve(createHandler(deps, config));
-  const ops = serve({
+  handler.resolve(
+    createHandler(createConsole(deps), { ...config, log, metrics }),
+  );
+  const ops = serveOps({
     hostname: config.hostname,
     port: config.opsPort,
-    handler: createOps({ redis, writer }),
-    onError: (error) => faultResponse(log, error),
+    notReady: () =>
+      [redis, writer].filter(({ state }) => state !== "ready")
+        .map(({ state }) => `redis is ${state}`),
+    metrics: () => Promise.resolve(metrics.text()),
   });
-  await announce(deps, server, ops);
-  await untilSignal();
-  log.info("stopping");
-  await Promise.all([server.stop(DRAIN), ops.stop(DRAIN)]);
-  await Promise.all([redis.close(), writer.close()]);
-}
-
-type Handler = (
-  request: Request,
-  info: Deno.ServeHandlerInfo<Deno.NetAddr>,
-) => Response | Promise<Response>;
-
-function createHandler(deps: ConsoleDeps, config: Config): Handler {
-  const app = createConsole(deps);
-  return async (request, info) => {
-    const startMs = performance.now();
-    const remoteIp = clientIp(
-      info.remoteAddr.hostname,
-      request.headers.get("x-forwarded-for"),
-      config.trustedProxies,
-    );
-    const response = await app.fetch(request, { remoteIp });
-    deps.log.info("request", {
-      requestId: response.headers.get("x-request-id"),
-      method: request.method,
-      path: new URL(request.url).pathname.replace(/^\/link\/.*/, "/link/…"),
-      status: response.status,
-      durationMs: Math.round(performance.now() - startMs),
-      ip: remoteIp,
-    });
-    return response;
+  const durability = await announceDurability(deps);
+  await announceSetUp(deps);
+  return {
+    ready: {
+      port: server.port,
+      opsPort: ops.port,
+      publicUrl: deps.publicUrl.origin,
+      durability,
+    },
+    failed: new Promise(() => {}),
+    stop: async () => {
+      await Promise.all([server.stop(DRAIN), ops.stop(DRAIN)]);
+      await Promise.all([redis.close(), writer.close()]);
+    },
   };
 }
 
-async function announce(
-  deps: ConsoleDeps,
-  server: GracefulServer,
-  ops: GracefulServer,
-): Promise<void> {
-  const { log, redis, publicUrl } = deps;
+function listen(
+  config: Config,
+  log: Log,
+  handler: Promise<Handler>,
+): GracefulServer {
+  return serve({
+    hostname: config.hostname,
+    port: config.port,
+    handler: async (request, info) => (await handler)(request, info),
+    onError: (error) => {
+      log.error("request_failed", { error });
+      return new Response("Something went wrong on our side\n", {
+        status: 500,
+        headers: { "content-type": "text/plain; charset=utf-8" },
+      });
+    },
+  });
+}
+
+async function announceDurability({ log, redis }: ConsoleDeps) {
   const durability = await detectDurability(redis);
   if (durability === "none") {
     log.error("not_durable", {
@@ -116,53 +100,20 @@ async function announce(
         "set appendonly yes and appendfsync always, or use redis 7.2 or later with appendonly yes",
     });
   }
-  log.info("ready", {
-    port: server.port,
-    opsPort: ops.port,
-    publicUrl: publicUrl.origin,
-    durability,
-  });
-  await announceSetUp(deps);
+  return durability;
 }
 
-/** While nobody can sign in, every start prints a new link for the first owner. */
+/** While the first owner cannot sign in, every start prints a new link for him. */
 async function announceSetUp(deps: ConsoleDeps): Promise<void> {
   const { owners, accounts, links, log, publicUrl } = deps;
   const ownerId = await owners.first();
   const account = await accounts.read(ownerId);
   if (account?.passwordHash) return;
   const secret = await links.make({ kind: "set_up", ownerId });
-  log.info("set_up_link", {
+  log.info("setup_link", {
     url: new URL(linkPath(secret), publicUrl).href,
     meaning: "opens the console's set-up, once, within 15 minutes",
   });
 }
 
-function faultResponse(log: Log, error: unknown): Response {
-  log.error("request_failed", { error });
-  return new Response("Something went wrong on our side\n", {
-    status: 500,
-    headers: { "content-type": "text/plain; charset=utf-8" },
-  });
-}
-
-async function untilSignal(): Promise<void> {
-  const signal = Promise.withResolvers<void>();
-  const signals = ["SIGTERM", "SIGINT"] as const;
-  for (const name of signals) Deno.addSignalListener(name, signal.resolve);
-  await signal.promise;
-  for (const name of signals) Deno.removeSignalListener(name, signal.resolve);
-}
-
-try {
-  const config = readProcessConfig();
-  await run(config, createServiceLog(config.logLevel));
-} catch (error) {
-  const log = createServiceLog("info");
-  const isConfig = error instanceof BadConfig;
-  log.error(isConfig ? "bad_config" : "start_failed", {
-    ...(isConfig ? { problems: error.problems } : { error }),
-  });
-  Deno.exitCode = isConfig ? EXIT.config : EXIT.unavailable;
-}
-await lines.flush();
+await runService({ name: "key-admin", readConfig: readProcessConfig, start });

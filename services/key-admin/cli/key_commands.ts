@@ -1,5 +1,5 @@
 import type { WallNow } from "@gateway/shared/clock";
-import { dayOf } from "../keys/days.ts";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { type KeyFilter, PAGE_ROWS } from "../keys/key_page.ts";
 import type { Changed, KeyStore, Refusal, Target } from "../key_store.ts";
 import type { SendStop } from "../notice.ts";
@@ -132,7 +132,7 @@ async function list(
     search: line.text("search") ?? "",
     start: cursor === undefined ? { at: "first" } : { at: "after", cursor },
     rows: numberFrom(line, "rows", { min: 1, max: 200, otherwise: PAGE_ROWS }),
-    day: dayOf(deps.now()),
+    day: usageDay(deps.now()),
   });
   const more = page.next === null ? "" : `\n\nMore: --after "${page.next}"`;
   return {

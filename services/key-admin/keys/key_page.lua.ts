@@ -1,3 +1,7 @@
+import {
+  LIMITER_FIELDS,
+  USAGE_KINDS,
+} from "@gateway/shared/keys/limiter_state";
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 
 /**
@@ -70,8 +74,10 @@ local function today(key)
   local usage = redis.call('HGETALL', 'use:{' .. q.owner .. '}:' .. key .. ':' .. q.day)
   for at = 1, #usage, 2 do
     local kind, count = string.sub(usage[at], 4), tonumber(usage[at + 1]) or 0
-    if kind == 'req' then requests = requests + count end
-    if kind == 'in' or kind == 'out' then tokens = tokens + count end
+    if kind == '${USAGE_KINDS.requests}' then requests = requests + count end
+    if kind == '${USAGE_KINDS.promptTokens}' or kind == '${USAGE_KINDS.completionTokens}' then
+      tokens = tokens + count
+    end
   end
   return requests, tokens
 end
@@ -83,7 +89,7 @@ for _, row in ipairs(found) do
   table.insert(rows, {
     row[1], key,
     redis.call('HGETALL', recordPrefix .. key),
-    redis.call('HGET', 'lim:{' .. q.owner .. '}:' .. key, 'lu') or '0',
+    redis.call('HGET', 'lim:{' .. q.owner .. '}:' .. key, '${LIMITER_FIELDS.lastUsedAtMs}') or '0',
     string.format('%.0f', requests), string.format('%.0f', tokens)
   })
 end

@@ -1,8 +1,8 @@
+import { USAGE_KINDS, usageDay } from "@gateway/shared/keys/limiter_state";
 import { keysKey, usageKey } from "@gateway/shared/keys/record";
 import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { asNumber, asTexts } from "../store/reply.ts";
-import { lastDays } from "./days.ts";
 
 /**
  * Usage for charts, from the counters that the edges keep per key and hour of
@@ -50,7 +50,10 @@ const SUM_SCRIPT = defineScript(
   "key-admin/usage",
   `
 local perHour = ARGV[1] == 'hour'
-local place = { req = 1, err = 2, ['in'] = 3, out = 4 }
+local place = {
+  ['${USAGE_KINDS.requests}'] = 1, ['${USAGE_KINDS.errors}'] = 2,
+  ['${USAGE_KINDS.promptTokens}'] = 3, ['${USAGE_KINDS.completionTokens}'] = 4
+}
 local sums = {}
 for i = 1, (perHour and 24 or 1) * 4 do sums[i] = 0 end
 for _, key in ipairs(KEYS) do
@@ -92,6 +95,14 @@ export async function readUsage(
     total: buckets.reduce(add, NOTHING),
     isComplete,
   };
+}
+
+/** The last `count` days, oldest first, today included. */
+function lastDays(nowMs: number, count: number): string[] {
+  return Array.from(
+    { length: count },
+    (_, at) => usageDay(nowMs - (count - 1 - at) * DAY_MS),
+  );
 }
 
 const NOTHING: Counts = {

@@ -26,7 +26,11 @@ const LABELS: Readonly<Record<string, string>> = {
 
 /** Entries as a table. */
 export function AuditTable(
-  { rows, caption }: { rows: readonly AuditRow[]; caption: string },
+  { rows, caption, isOfOneKey = false }: {
+    rows: readonly AuditRow[];
+    caption: string;
+    isOfOneKey?: boolean;
+  },
 ): JSX.Element {
   return (
     <div class="table-box">
@@ -36,7 +40,7 @@ export function AuditTable(
           <tr>
             <th scope="col">When</th>
             <th scope="col">What</th>
-            <th scope="col">Key</th>
+            {!isOfOneKey && <th scope="col">Key</th>}
             <th scope="col">Who</th>
             <th scope="col">From</th>
           </tr>
@@ -53,14 +57,7 @@ export function AuditTable(
                   : row.action}
                 {row.detail !== "" && <span class="detail">{row.detail}</span>}
               </th>
-              <td data-label="Key">
-                {row.keyId === "" ? <span class="faint">–</span> : (
-                  <>
-                    <a href={`/keys/${row.keyId}`}>{row.description}</a>
-                    <code class="hint">{row.hint}</code>
-                  </>
-                )}
-              </td>
+              {!isOfOneKey && <AboutKey row={row} />}
               <td data-label="Who">{row.by}</td>
               <td data-label="From">
                 {row.ip === "" ? <span class="faint">–</span> : row.ip}
@@ -70,5 +67,21 @@ export function AuditTable(
         </tbody>
       </table>
     </div>
+  );
+}
+
+function AboutKey({ row }: { row: AuditRow }): JSX.Element {
+  if (row.keyId === "") {
+    return (
+      <td data-label="Key">
+        <span class="faint">–</span>
+      </td>
+    );
+  }
+  return (
+    <td data-label="Key">
+      <a href={`/keys/${row.keyId}`}>{row.description}</a>{" "}
+      <code class="hint">{row.hint}</code>
+    </td>
   );
 }

@@ -39,7 +39,11 @@ export function KeyPage(props: KeyPageProps): JSX.Element {
       <h2>Usage</h2>
       <UsageView usage={usage} base={`/keys/${keyRecord.id}`} />
       <h2>History</h2>
-      <AuditTable rows={history} caption="What happened to this key" />
+      <AuditTable
+        rows={history}
+        caption="What happened to this key"
+        isOfOneKey
+      />
     </Page>
   );
 }

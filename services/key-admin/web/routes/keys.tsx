@@ -1,8 +1,8 @@
 import { isKeyId } from "@gateway/shared/keys/key";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Hono } from "hono";
 import type { Refusal, Target } from "../../key_store.ts";
-import { dayOf } from "../../keys/days.ts";
 import { ROTATION_GRACES_MS } from "../../keys/key_changes.ts";
 import {
   BadCursor,
@@ -74,7 +74,7 @@ async function listKeys(
     search,
     start: startOf(c),
     rows: PAGE_ROWS,
-    day: dayOf(deps.now()),
+    day: usageDay(deps.now()),
   };
   try {
     const page = await deps.keys.list(ownerId, query);

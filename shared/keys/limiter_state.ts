@@ -1,0 +1,81 @@
+/**
+ * What the admission scripts keep beside a key's record, for everyone who reads
+ * it: the console shows when a key was last used and what it has used. The key
+ * names are in `record.ts`; the scripts that write are the edge's.
+ */
+
+/**
+ * Fields of `lim:{owner}:<key id>` and `lim:{owner}`.
+ *
+ * The state is six little-endian doubles, because one packed field takes a third
+ * of the time of six fields of text, and a double read back is the double written:
+ *
+ * ```
+ * 0  last admission           ms since LIMITER_EPOCH_MS, with fractions
+ * 1  requests: arrival time   the same; at most a minute ahead (GCRA)
+ * 2  tokens: full again at    the same; more than a minute ahead is debt
+ * 3  day of the next field    days since LIMITER_EPOCH_MS
+ * 4  tokens of that day       used, and reserved by running requests
+ * 5  chores due at            ms since LIMITER_EPOCH_MS: expiry times, dead leases
+ * ```
+ */
+export const LIMITER_FIELDS = {
+  state: "s",
+  /** Unix ms of an admission, at most a minute before the last one: "last used". */
+  lastUsedAtMs: "lu",
+} as const;
+
+/**
+ * 2025-01-01T00:00:00Z, a midnight, so that days counted from it are UTC days.
+ * Counted from 1970, a double would have too few digits left for fast limits.
+ */
+export const LIMITER_EPOCH_MS = 1_735_689_600_000;
+
+const DAY_MS = 86_400_000;
+
+/** What is counted per hour in `use:{owner}:<key id>:<yyyymmdd>`. */
+export const USAGE_KINDS = {
+  /** Requests that ended, well or not. */
+  requests: "req",
+  promptTokens: "in",
+  completionTokens: "out",
+  /** Of the requests: those that failed. */
+  errors: "err",
+} as const;
+
+/** A counter of {@link USAGE_KINDS}. */
+export type UsageKind = keyof typeof USAGE_KINDS;
+
+/** Days of hourly counters that are kept. */
+export const USAGE_DAYS_KEPT = 40;
+
+/** Field of a usage hash: `usageField("09", "promptTokens")` is `09:in`. */
+export function usageField(hour: string, kind: UsageKind): string {
+  return `${hour}:${USAGE_KINDS[kind]}`;
+}
+
+/** The UTC day of a time as key names have it: `20261120`. */
+export function usageDay(unixMs: number): string {
+  const date = new Date(unixMs);
+  return String(date.getUTCFullYear()) + twoDigits(date.getUTCMonth() + 1) +
+    twoDigits(date.getUTCDate());
+}
+
+/** The UTC hour of a time as usage fields have it: `09`. */
+export function usageHour(unixMs: number): string {
+  return twoDigits(new Date(unixMs).getUTCHours());
+}
+
+/** Days from {@link LIMITER_EPOCH_MS} to the UTC day of a time. */
+export function limiterDay(unixMs: number): number {
+  return Math.floor((unixMs - LIMITER_EPOCH_MS) / DAY_MS);
+}
+
+/** Remembers for an hour that a request whose lease was lost has been settled. */
+export function lateKey(ownerId: string, leaseId: string): string {
+  return `late:{${ownerId}}:${leaseId}`;
+}
+
+function twoDigits(value: number): string {
+  return value < 10 ? `0${value}` : String(value);
+}

@@ -1,0 +1,117 @@
+/**
+ * The life of a service process: configuration, start, ready, signal, drain, exit.
+ * The same for all services, so that an operator learns it once.
+ */
+import { wallNow } from "./clock.ts";
+import { createLog, type Log, type LogFields, type LogLevel } from "./log.ts";
+import { createLineWriter } from "./stdout.ts";
+
+/** Exit codes, after sysexits.h. */
+const EXIT_OK = 0;
+const EXIT_FAILED = 1;
+const EXIT_CONFIG = 78;
+/** A start that failed for a moment's reason is repeated by the supervisor. */
+const SIGNALS = ["SIGTERM", "SIGINT"] as const;
+
+/** Configuration mistakes, as a text for the operator that names all of them. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+}
+
+/** A service that has started. */
+export interface RunningService {
+  /** What the `ready` line says: ports and ids. */
+  ready: LogFields;
+  /** Resolves when the service cannot go on, for example without its bus. */
+  failed: Promise<Error>;
+  /** Finishes what is running and lets go of everything. */
+  stop(): Promise<void>;
+}
+
+export interface ServiceOptions<Config extends { logLevel: LogLevel }> {
+  name: string;
+  /** Throws {@link ConfigError}. */
+  readConfig: () => Config;
+  start: (config: Config, log: Log) => Promise<RunningService>;
+}
+
+/**
+ * Runs a service until it is told to stop. SIGTERM and SIGINT drain it; a second
+ * one ends it at once. Ends the process: 0 after a drain, 78 for configuration
+ * mistakes, 1 for everything else.
+ */
+export async function runService<Config extends { logLevel: LogLevel }>(
+  options: ServiceOptions<Config>,
+): Promise<never> {
+  const signal = nextSignal();
+  const config = configOrExit(options);
+  const writer = createLineWriter(Deno.stdout);
+  const log = createLog({
+    service: options.name,
+    level: config.logLevel,
+    now: wallNow,
+    write: writer.write,
+  });
+  const code = await live(options, config, log, signal);
+  await writer.flush();
+  Deno.exit(code);
+}
+
+async function live<Config extends { logLevel: LogLevel }>(
+  options: ServiceOptions<Config>,
+  config: Config,
+  log: Log,
+  signal: Promise<string>,
+): Promise<number> {
+  let service: RunningService;
+  try {
+    service = await options.start(config, log);
+  } catch (error) {
+    log.error("start_failed", { error });
+    return EXIT_FAILED;
+  }
+  log.info("ready", service.ready);
+  const ended = await Promise.race([
+    signal.then((name) => ({ name, error: null })),
+    service.failed.then((error) => ({ name: "failure", error })),
+  ]);
+  if (ended.error === null) log.info("stopping", { signal: ended.name });
+  else log.error("failed", { error: ended.error });
+  exitOnSignals();
+  try {
+    await service.stop();
+  } catch (error) {
+    log.error("stop_failed", { error });
+    return EXIT_FAILED;
+  }
+  log.info("stopped");
+  return ended.error === null ? EXIT_OK : EXIT_FAILED;
+}
+
+function configOrExit<Config extends { logLevel: LogLevel }>(
+  options: ServiceOptions<Config>,
+): Config {
+  try {
+    return options.readConfig();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    Deno.stderr.writeSync(new TextEncoder().encode(`${error.message}\n`));
+    Deno.exit(EXIT_CONFIG);
+  }
+}
+
+/** Resolves with the first signal that asks to stop. */
+function nextSignal(): Promise<string> {
+  return new Promise((resolve) => {
+    for (const name of SIGNALS) {
+      Deno.addSignalListener(name, () => resolve(name));
+    }
+  });
+}
+
+/** Whoever asks twice does not want to wait. */
+function exitOnSignals(): void {
+  for (const name of SIGNALS) {
+    Deno.addSignalListener(name, () => Deno.exit(EXIT_FAILED));
+  }
+}
