@@ -10,6 +10,9 @@ export interface TestRedis extends AsyncDisposable {
   connect(): Promise<RedisLink>;
   /** SIGKILL, and waits until the process is gone. Connections made before are closed: they would only retry. */
   kill(): Promise<void>;
+  /** Stops the process without ending it, as a frozen host does. */
+  freeze(): void;
+  thaw(): void;
   /** Starts it again on the same port and data. */
   restart(): Promise<void>;
 }
@@ -74,6 +77,8 @@ export async function startRedis(
       await closeAll();
       await stop("SIGKILL");
     },
+    freeze: () => process.kill("SIGSTOP"),
+    thaw: () => process.kill("SIGCONT"),
     restart: async () => {
       process = await start();
     },

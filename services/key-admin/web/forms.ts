@@ -17,16 +17,11 @@ export function readForm<T extends FormShape>(
   shape: T,
 ): z.infer<z.ZodObject<T>> {
   const form = c.get("form");
-  const values: Record<string, string | string[]> = {};
-  for (const name of new Set(form.keys())) {
-    if (name === FORM_TOKEN) continue;
-    const all = form.getAll(name);
-    if (!LISTS.includes(name) && all.length > 1) {
-      throw new Refused(400, `The form has the field ${name} more than once`);
-    }
-    values[name] = LISTS.includes(name) ? all : all[0] ?? "";
-  }
-  const parsed = z.strictObject(shape).safeParse(values);
+  const names = [...new Set(form.keys())].filter((name) => name !== FORM_TOKEN);
+  const values = names.map((name) => [name, valueOf(form, name)] as const);
+  const parsed = z.strictObject(shape).safeParse(
+    Object.fromEntries(values),
+  );
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
     throw new Refused(
@@ -37,6 +32,15 @@ export function readForm<T extends FormShape>(
     );
   }
   return parsed.data;
+}
+
+function valueOf(form: URLSearchParams, name: string): string | string[] {
+  const all = form.getAll(name);
+  if (LISTS.includes(name)) return all;
+  if (all.length > 1) {
+    throw new Refused(400, `The form has the field ${name} more than once`);
+  }
+  return all[0] ?? "";
 }
 
 /** A line of text, checked for its meaning later. */
