@@ -5,6 +5,7 @@ import type { Changed, KeyStore, Refusal, Target } from "../key_store.ts";
 import type { SendStop } from "../notice.ts";
 import type { OwnerDirectory } from "../owners/directory.ts";
 import { parseEmail } from "../owners/email.ts";
+import { type Answer, COMMAND_LINE, CommandRefused } from "./answer.ts";
 import {
   allowOptions,
   type CommandLine,
@@ -17,25 +18,12 @@ import {
 } from "./arguments.ts";
 import { describeKey, tableOf, toJson } from "./key_text.ts";
 
-/** What a command says: one object for `--json`, the same for people. */
-export interface Answer {
-  json: object;
-  text: string;
-}
-
-/** The command was understood and cannot be done. */
-export class CommandRefused extends Error {
-  override name = "CommandRefused";
-}
-
 export interface CommandDeps {
   keys: KeyStore;
   owners: OwnerDirectory;
   sendStop: SendStop;
   now: WallNow;
 }
-
-const ACTOR = { by: "command line", ip: "" };
 
 export const KEYS_HELP = `Manage API keys.
 
@@ -109,7 +97,11 @@ async function create(
   }
   const settings = settingsFrom(line, deps.now());
   const ownerId = await ensureOwner(deps, line);
-  const made = await deps.keys.create({ ownerId, settings, actor: ACTOR });
+  const made = await deps.keys.create({
+    ownerId,
+    settings,
+    actor: COMMAND_LINE,
+  });
   if (!made.ok) throw refused(made.reason);
   return {
     json: { ...toJson(made.key, deps.now()), key: made.value },
@@ -279,7 +271,7 @@ async function targetOf(
 ): Promise<Target> {
   if (keyId === undefined) throw new UsageError("Which key? Give its id");
   const ownerId = await findOwner(deps, line);
-  return { ownerId, keyId, version: null, actor: ACTOR };
+  return { ownerId, keyId, version: null, actor: COMMAND_LINE };
 }
 
 async function findOwner(
