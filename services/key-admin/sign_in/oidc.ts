@@ -46,7 +46,14 @@ export function createOidcClient(config: OidcConfig): OidcClient {
       config.clientId,
       config.clientSecret,
       undefined,
-      { timeout: TIMEOUT_SECONDS, execute: insecureOnLoopback(config.issuer) },
+      {
+        timeout: TIMEOUT_SECONDS,
+        execute: [
+          // The library trusts TLS alone otherwise and leaves signatures unchecked.
+          oidc.enableNonRepudiationChecks,
+          ...insecureOnLoopback(config.issuer),
+        ],
+      },
     );
     try {
       return await discovered;
