@@ -11,9 +11,9 @@ export interface Series {
 }
 
 const WIDTH = 720;
-const HEIGHT = 200;
+const HEIGHT = 210;
 const LEFT = 48;
-const BOTTOM = 24;
+const BOTTOM = 30;
 const TOP = 8;
 const GRID_LINES = 4;
 
