@@ -1,41 +1,70 @@
 import { wallNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
-import { createLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/log";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
-import { parseCommandLine, UsageError } from "./cli/arguments.ts";
+import { type Answer, CommandRefused } from "./cli/answer.ts";
 import {
-  type Answer,
-  CommandRefused,
-  KEYS_HELP,
-  runKeysCommand,
-} from "./cli/key_commands.ts";
+  type CommandLine,
+  parseCommandLine,
+  UsageError,
+} from "./cli/arguments.ts";
+import { KEYS_HELP, runKeysCommand } from "./cli/key_commands.ts";
+import { OWNERS_HELP, runOwnersCommand } from "./cli/owner_commands.ts";
+import { createLinks } from "./console_deps.ts";
 import { createKeyStore } from "./key_store.ts";
+import { createAuditLog } from "./keys/audit_log.ts";
 import { BadCursor } from "./keys/key_page.ts";
 import { createStopSender } from "./notice.ts";
+import { createAccountStore } from "./owners/account.ts";
 import { createOwnerDirectory } from "./owners/directory.ts";
+import { createOwnerLimits } from "./owners/limits.ts";
+import { createSessionStore } from "./sign_in/sessions.ts";
 import { detectDurability, NotDurable } from "./store/durability.ts";
-import { connectRedis, RedisAway } from "./store/redis.ts";
+import { connectRedis } from "./store/redis.ts";
 
 /**
- * `deno task keys …`: the console's key lifecycle without the console.
+ * `deno task keys …` and `deno task owners …`: the console's stores without the
+ * console.
  *
  * Exit codes: 0 done, 1 refused, 2 not understood, 69 redis or its disk away.
  */
 
 const EXIT = { refused: 1, usage: 2, unavailable: 69 } as const;
+const CONNECT_MS = 2_000;
 const UP_FILE = ".run/up.json";
 
-const upFile = z.object({ redis_url: z.string(), nats_url: z.string() });
+const upFile = z.object({
+  redis_url: z.string(),
+  nats_url: z.string(),
+  console_url: z.string(),
+});
 
-/** Where the cluster is: `REDIS_URL` and `NATS_URL`, else what `deno task up` wrote. */
-function findServers(): { redisUrl: string; natsUrl: string } {
+interface Cluster {
+  redisUrl: string;
+  natsUrl: string;
+  consoleUrl: string;
+}
+
+/** Where the cluster is: `REDIS_URL`, `NATS_URL`, `PUBLIC_URL`, else what `deno task up` wrote. */
+function findCluster(): Cluster {
   const redisUrl = Deno.env.get("REDIS_URL");
   const natsUrl = Deno.env.get("NATS_URL");
-  if (redisUrl !== undefined && redisUrl !== "") {
-    return { redisUrl, natsUrl: natsUrl || "nats://127.0.0.1:4222" };
+  const consoleUrl = Deno.env.get("PUBLIC_URL");
+  if (redisUrl) {
+    return {
+      redisUrl,
+      natsUrl: natsUrl || "nats://127.0.0.1:4222",
+      consoleUrl: consoleUrl || "http://127.0.0.1:8081",
+    };
   }
   const up = readUpFile();
-  return { redisUrl: up.redis_url, natsUrl: natsUrl || up.nats_url };
+  return {
+    redisUrl: up.redis_url,
+    natsUrl: natsUrl || up.nats_url,
+    consoleUrl: consoleUrl || up.console_url,
+  };
 }
 
 function readUpFile(): z.infer<typeof upFile> {
@@ -49,44 +78,83 @@ function readUpFile(): z.infer<typeof upFile> {
   }
 }
 
-async function run(args: string[]): Promise<string> {
-  const [area, ...rest] = args;
-  if (area !== "keys") throw new UsageError("The first word is keys");
-  const line = parseCommandLine(rest);
-  if (line.has("help") || line.words[0] === "help") return KEYS_HELP;
-  const { redisUrl, natsUrl } = findServers();
-  const log = createLog({
-    service: "key-admin",
-    level: "error",
+type Run = (
+  redis: RedisLink,
+  cluster: Cluster,
+  line: CommandLine,
+) => Promise<Answer>;
+
+const AREAS: ReadonlyMap<string, { help: string; run: Run }> = new Map([
+  ["keys", { help: KEYS_HELP, run: keys }],
+  ["owners", { help: OWNERS_HELP, run: owners }],
+]);
+
+function keys(
+  redis: RedisLink,
+  { natsUrl }: Cluster,
+  line: CommandLine,
+): Promise<Answer> {
+  const parts = { redis, writer: redis, randomBytes, now: wallNow };
+  return runKeysCommand({
+    keys: createKeyStore(parts),
+    owners: createOwnerDirectory(parts),
+    sendStop: createStopSender(natsUrl),
     now: wallNow,
-    write: (text) => printError(text),
+  }, line);
+}
+
+function owners(
+  redis: RedisLink,
+  { consoleUrl }: Cluster,
+  line: CommandLine,
+): Promise<Answer> {
+  const parts = { redis, writer: redis, randomBytes, now: wallNow };
+  return runOwnersCommand({
+    owners: createOwnerDirectory(parts),
+    accounts: createAccountStore(parts),
+    links: createLinks(parts),
+    sessions: createSessionStore(parts),
+    limits: createOwnerLimits(parts),
+    audit: createAuditLog(redis),
+    consoleUrl,
+  }, line);
+}
+
+async function run([name, ...args]: string[]): Promise<string> {
+  const area = AREAS.get(name ?? "");
+  if (area === undefined) {
+    throw new UsageError("The first word is keys or owners");
+  }
+  const line = parseCommandLine(args);
+  if (line.has("help") || line.words[0] === "help") return area.help;
+  const cluster = findCluster();
+  const redis = await connectRedis({
+    url: cluster.redisUrl,
+    log: silentLog,
+    waitMs: CONNECT_MS,
   });
-  const redis = await connectRedis(redisUrl, log);
   try {
-    const shared = { redis, writer: redis, randomBytes, now: wallNow };
-    if (await detectDurability(redis) === "none") {
-      printError(
-        "Warning: this redis does not keep changes over a loss of power " +
-          "(set appendonly yes and appendfsync always)",
-      );
-    }
-    const answer: Answer = await runKeysCommand({
-      keys: createKeyStore(shared),
-      owners: createOwnerDirectory(shared),
-      sendStop: createStopSender(natsUrl),
-      now: wallNow,
-    }, line);
+    await warnIfNotDurable(redis);
+    const answer = await area.run(redis, cluster, line);
     return line.has("json") ? JSON.stringify(answer.json) : answer.text;
   } finally {
-    redis.close();
+    await redis.close();
   }
+}
+
+async function warnIfNotDurable(redis: RedisLink): Promise<void> {
+  if (await detectDurability(redis) !== "none") return;
+  printError(
+    "Warning: this redis does not keep changes over a loss of power " +
+      "(set appendonly yes and appendfsync always)",
+  );
 }
 
 function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof BadCursor) {
     return EXIT.usage;
   }
-  if (error instanceof RedisAway || error instanceof NotDurable) {
+  if (error instanceof RedisUnavailableError || error instanceof NotDurable) {
     return EXIT.unavailable;
   }
   if (error instanceof CommandRefused) return EXIT.refused;
@@ -102,6 +170,6 @@ try {
   await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
 } catch (error) {
   Deno.exitCode = exitCodeOf(error);
-  const help = error instanceof UsageError ? "\nMore: keys --help" : "";
+  const help = error instanceof UsageError ? "\nMore: --help" : "";
   printError((error instanceof Error ? error.message : String(error)) + help);
 }

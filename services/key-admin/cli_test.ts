@@ -131,7 +131,7 @@ Deno.test("keys: redis away is 69, and its password is not printed", async () =>
   const url = `redis://user:s3cret@127.0.0.1:${freePort()}`;
   const outcome = await keys(url, "list");
   assert.equal(outcome.code, 69);
-  assert.match(outcome.err, /Cannot connect to redis/);
+  assert.match(outcome.err, /Cannot reach redis/);
   assert.ok(!outcome.err.includes("s3cret"));
 });
 

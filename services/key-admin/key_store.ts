@@ -24,7 +24,7 @@ import { type KeyPage, type PageQuery, readPage } from "./keys/key_page.ts";
 import type { KeySettings } from "./keys/settings.ts";
 import { confirmDurable } from "./store/durability.ts";
 import { barrierKey } from "./store/names.ts";
-import type { RedisCommands } from "./store/redis.ts";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import { asFields, asList, asNumber } from "./store/reply.ts";
 
 /**
@@ -91,9 +91,9 @@ export type Made =
   | { ok: false; reason: Refusal };
 
 export interface KeyStoreDeps {
-  redis: RedisCommands;
+  redis: RedisLink;
   /** A connection of its own: waiting for the disk holds back everything behind it. */
-  writer: RedisCommands;
+  writer: RedisLink;
   randomBytes: RandomBytes;
 }
 
@@ -215,7 +215,7 @@ async function remove(deps: KeyStoreDeps, target: Target): Promise<Changed> {
     }, found.key);
   });
   // Only tidies up: without its record the look-up leads nowhere.
-  if (removed.ok) await deps.writer.send(["DEL", hashKey(removed.key.hash)]);
+  if (removed.ok) await deps.writer.command(["DEL", hashKey(removed.key.hash)]);
   return removed;
 }
 
@@ -235,8 +235,8 @@ async function commitChange(
  * change may have made it so a moment ago and not be on disk yet: a write after
  * it, once on disk, says that the earlier one is there too.
  */
-async function confirmEarlier(writer: RedisCommands): Promise<void> {
-  await writer.send(["SET", barrierKey, "1", "EX", "60"]);
+async function confirmEarlier(writer: RedisLink): Promise<void> {
+  await writer.command(["SET", barrierKey, "1", "EX", "60"]);
   await confirmDurable(writer);
 }
 
@@ -253,7 +253,7 @@ async function retry<T extends Changed | Made>(
 }
 
 async function readForChange(
-  redis: RedisCommands,
+  redis: RedisLink,
   { ownerId, keyId, version }: Target,
 ): Promise<{ ok: true; key: KeyRecord } | { ok: false; reason: Refusal }> {
   const key = await get(redis, ownerId, keyId);
@@ -265,13 +265,13 @@ async function readForChange(
 }
 
 async function get(
-  redis: RedisCommands,
+  redis: RedisLink,
   ownerId: string,
   keyId: string,
 ): Promise<KeyRecord | null> {
   if (!isKeyId(keyId)) return null;
   const fields = asFields(
-    await redis.send(["HGETALL", recordKey({ ownerId, keyId })]),
+    await redis.command(["HGETALL", recordKey({ ownerId, keyId })]),
   );
   return fields.size === 0 ? null : decodeKey({ ownerId, keyId }, fields);
 }
@@ -303,24 +303,24 @@ function mint(
 }
 
 async function writeLookup(
-  writer: RedisCommands,
+  writer: RedisLink,
   { hash, id, ownerId }: KeyRecord,
 ): Promise<void> {
-  await writer.send(["SET", hashKey(hash), `${id}:${ownerId}`]);
+  await writer.command(["SET", hashKey(hash), `${id}:${ownerId}`]);
 }
 
 async function takeBackLookup(
-  writer: RedisCommands,
+  writer: RedisLink,
   { hash }: KeyRecord,
   { reason }: Exclude<CommitResult, { done: true }>,
 ): Promise<{ ok: false; reason: Refusal }> {
-  await writer.send(["DEL", hashKey(hash)]);
+  await writer.command(["DEL", hashKey(hash)]);
   return { ok: false, reason };
 }
 
 /** Redis' clock is the one that expiry is judged by. */
-async function redisTimeMs(redis: RedisCommands): Promise<number> {
-  const [seconds, micros] = asList(await redis.send(["TIME"])).map(asNumber);
+async function redisTimeMs(redis: RedisLink): Promise<number> {
+  const [seconds, micros] = asList(await redis.command(["TIME"])).map(asNumber);
   return (seconds ?? 0) * 1_000 + Math.floor((micros ?? 0) / 1_000);
 }
 

@@ -18,7 +18,7 @@ import { ROTATION_GRACES_MS } from "./keys/key_changes.ts";
 import type { KeySettings } from "./keys/settings.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import { findKey } from "./store/names.ts";
-import type { RedisConnection } from "./store/redis.ts";
+import type { RedisLink } from "@gateway/shared/redis/link";
 
 const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
 const OTHER = "own_BBBBBBBBBBBBBBBBBBBB";
@@ -40,7 +40,7 @@ const PAGE = {
 
 interface Setup extends AsyncDisposable {
   server: TestRedis;
-  redis: RedisConnection;
+  redis: RedisLink;
   store: KeyStore;
 }
 
@@ -77,8 +77,8 @@ const at = (keyId: string, version: number | null = null, ownerId = OWNER) => ({
   actor: ACTOR,
 });
 
-async function auditActions(redis: RedisConnection): Promise<string> {
-  const entries = await redis.send(["XRANGE", auditKey(OWNER), "-", "+"]);
+async function auditActions(redis: RedisLink): Promise<string> {
+  const entries = await redis.command(["XRANGE", auditKey(OWNER), "-", "+"]);
   return JSON.stringify(entries);
 }
 
@@ -87,15 +87,15 @@ Deno.test("a key is stored as its hash, and its full value nowhere", async () =>
   const { key, value } = await create(t.store);
   assert.ok(isWellFormedKey(value));
   assert.equal(
-    await t.redis.send(["GET", hashKey(hashKeyValue(value))]),
+    await t.redis.command(["GET", hashKey(hashKeyValue(value))]),
     `${key.id}:${OWNER}`,
   );
   assert.deepEqual(await t.store.get(OWNER, key.id), key);
-  const names = await t.redis.send(["KEYS", "*"]);
+  const names = await t.redis.command(["KEYS", "*"]);
   assert.ok(Array.isArray(names));
   for (const name of names) {
-    const dump = await t.redis.send(["DUMP", name]);
-    assert.ok(!`${name} ${dump}`.includes(value.slice(5, 40)), name);
+    const dump = await t.redis.command(["DUMP", String(name)]);
+    assert.ok(!`${name} ${dump}`.includes(value.slice(5, 40)), `${name}`);
   }
 });
 
@@ -113,7 +113,7 @@ Deno.test("the lifecycle: enabled, disabled, enabled, deleted", async () => {
     findKey(OWNER),
     hashKey(hashKeyValue(value)),
   ];
-  assert.equal(await t.redis.send(["EXISTS", ...left]), 0);
+  assert.equal(await t.redis.command(["EXISTS", ...left]), 0);
   const audit = await auditActions(t.redis);
   for (const action of ["created", "disabled", "enabled", "deleted"]) {
     assert.ok(audit.includes(`key.${action}`), action);
@@ -217,7 +217,7 @@ Deno.test("the same form nonce makes one key", async () => {
     if (!result.ok) assert.equal(result.reason, "already_made");
   }
   assert.equal((await t.store.list(OWNER, PAGE)).total, 1);
-  const lookups = await t.redis.send(["KEYS", "hash:*"]);
+  const lookups = await t.redis.command(["KEYS", "hash:*"]);
   assert.ok(Array.isArray(lookups));
   assert.equal(lookups.length, 1);
 });
@@ -366,7 +366,7 @@ Deno.test("a list shows today's counters", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   const usage = `use:{${OWNER}}:${key.id}:20261120`;
-  await t.redis.send(
+  await t.redis.command(
     [
       "HSET",
       usage,

@@ -1,1 +1,119 @@
-export {};
+import { wallNow } from "@gateway/shared/clock";
+import { randomBytes } from "@gateway/shared/ids";
+import type { Log } from "@gateway/shared/log";
+import { serveOps } from "@gateway/shared/ops_server";
+import { type GracefulServer, serve } from "@gateway/shared/serve";
+import { type RunningService, runService } from "@gateway/shared/service";
+import { type Config, readProcessConfig } from "./config.ts";
+import { createConsoleDeps } from "./console_deps.ts";
+import { createStopSender } from "./notice.ts";
+import { linkPath } from "./sign_in/links.ts";
+import { createOidcClient } from "./sign_in/oidc.ts";
+import { createPasswordHasher } from "./sign_in/password.ts";
+import { detectDurability } from "./store/durability.ts";
+import { connectRedis } from "./store/redis.ts";
+import { createConsole } from "./web/app.tsx";
+import { readAssets } from "./web/assets.ts";
+import type { ConsoleDeps } from "./web/context.ts";
+import { createMetrics } from "./web/metrics.ts";
+import { createHandler, type Handler } from "./web/server.ts";
+
+/** The service: connections, console, ops port, drain. */
+
+const FIRST_CONNECT_MS = 30_000;
+const DRAIN = { graceMs: 10_000, lastWordMs: 500 };
+
+async function start(config: Config, log: Log): Promise<RunningService> {
+  const options = { url: config.redisUrl, log, waitMs: FIRST_CONNECT_MS };
+  const redis = await connectRedis(options);
+  const writer = await connectRedis(options);
+  const metrics = createMetrics();
+  // The public address may need the port, which is known once it is taken.
+  const handler = Promise.withResolvers<Handler>();
+  const server = listen(config, log, handler.promise);
+  const deps = createConsoleDeps({
+    redis,
+    writer,
+    sendStop: createStopSender(config.natsUrl),
+    hasher: await createPasswordHasher(),
+    assets: await readAssets(),
+    oidc: config.oidc === null ? null : createOidcClient(config.oidc),
+    randomBytes,
+    now: wallNow,
+    log,
+    publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
+    apiUrl: config.apiUrl,
+  });
+  handler.resolve(
+    createHandler(createConsole(deps), { ...config, log, metrics }),
+  );
+  const ops = serveOps({
+    hostname: config.hostname,
+    port: config.opsPort,
+    notReady: () =>
+      [redis, writer].filter(({ state }) => state !== "ready")
+        .map(({ state }) => `redis is ${state}`),
+    metrics: () => Promise.resolve(metrics.text()),
+  });
+  const durability = await announceDurability(deps);
+  await announceSetUp(deps);
+  return {
+    ready: {
+      port: server.port,
+      opsPort: ops.port,
+      publicUrl: deps.publicUrl.origin,
+      durability,
+    },
+    failed: new Promise(() => {}),
+    stop: async () => {
+      await Promise.all([server.stop(DRAIN), ops.stop(DRAIN)]);
+      await Promise.all([redis.close(), writer.close()]);
+    },
+  };
+}
+
+function listen(
+  config: Config,
+  log: Log,
+  handler: Promise<Handler>,
+): GracefulServer {
+  return serve({
+    hostname: config.hostname,
+    port: config.port,
+    handler: async (request, info) => (await handler)(request, info),
+    onError: (error) => {
+      log.error("request_failed", { error });
+      return new Response("Something went wrong on our side\n", {
+        status: 500,
+        headers: { "content-type": "text/plain; charset=utf-8" },
+      });
+    },
+  });
+}
+
+async function announceDurability({ log, redis }: ConsoleDeps) {
+  const durability = await detectDurability(redis);
+  if (durability === "none") {
+    log.error("not_durable", {
+      meaning: "key changes may be lost when the power fails",
+      remedy:
+        "set appendonly yes and appendfsync always, or use redis 7.2 or later with appendonly yes",
+    });
+  }
+  return durability;
+}
+
+/** While the first owner cannot sign in, every start prints a new link for him. */
+async function announceSetUp(deps: ConsoleDeps): Promise<void> {
+  const { owners, accounts, links, log, publicUrl } = deps;
+  const ownerId = await owners.first();
+  const account = await accounts.read(ownerId);
+  if (account?.passwordHash) return;
+  const secret = await links.make({ kind: "set_up", ownerId });
+  log.info("setup_link", {
+    url: new URL(linkPath(secret), publicUrl).href,
+    meaning: "opens the console's set-up, once, within 15 minutes",
+  });
+}
+
+await runService({ name: "key-admin", readConfig: readProcessConfig, start });

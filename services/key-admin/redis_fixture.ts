@@ -1,14 +1,18 @@
-import { connectRedis, type RedisConnection } from "./store/redis.ts";
 import { silentLog } from "@gateway/shared/log";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { connectRedis } from "./store/redis.ts";
 
 /** A private redis-server on a free port, with its data in a folder of its own. */
 export interface TestRedis extends AsyncDisposable {
   url: string;
   port: number;
   folder: string;
-  connect(): Promise<RedisConnection>;
+  connect(): Promise<RedisLink>;
   /** SIGKILL, and waits until the process is gone. Connections made before are closed: they would only retry. */
   kill(): Promise<void>;
+  /** Stops the process without ending it, as a frozen host does. */
+  freeze(): void;
+  thaw(): void;
   /** Starts it again on the same port and data. */
   restart(): Promise<void>;
 }
@@ -30,7 +34,7 @@ export async function startRedis(
   const folder = await Deno.makeTempDir({ prefix: "key-admin-redis-" });
   const port = freePort();
   const url = `redis://127.0.0.1:${port}`;
-  const connections: RedisConnection[] = [];
+  const connections: RedisLink[] = [];
   const start = async () => {
     const child = new Deno.Command("redis-server", {
       args: [
@@ -53,24 +57,33 @@ export async function startRedis(
     }
     await process.status;
   };
+  const closeAll = async () => {
+    await Promise.all(connections.splice(0).map((link) => link.close()));
+  };
   return {
     url,
     port,
     folder,
     connect: async () => {
-      const connection = await connectRedis(url, silentLog);
+      const connection = await connectRedis({
+        url,
+        log: silentLog,
+        waitMs: START_MS,
+      });
       connections.push(connection);
       return connection;
     },
     kill: async () => {
-      for (const connection of connections.splice(0)) connection.close();
+      await closeAll();
       await stop("SIGKILL");
     },
+    freeze: () => process.kill("SIGSTOP"),
+    thaw: () => process.kill("SIGCONT"),
     restart: async () => {
       process = await start();
     },
     [Symbol.asyncDispose]: async () => {
-      connections.forEach((connection) => connection.close());
+      await closeAll();
       await stop("SIGKILL");
       await Deno.remove(folder, { recursive: true });
     },

@@ -83,13 +83,18 @@ export function allowOptions(
   }
 }
 
-/** Options that describe a key. */
-export const SETTING_OPTIONS: readonly OptionName[] = [
-  "description",
+/** Options that are limits, of a key or of an owner. */
+export const LIMIT_OPTIONS: readonly OptionName[] = [
   "rpm",
   "tpm",
   "tokens-per-day",
   "concurrency",
+];
+
+/** Options that describe a key. */
+export const SETTING_OPTIONS: readonly OptionName[] = [
+  "description",
+  ...LIMIT_OPTIONS,
   "expires",
   "models",
   "scopes",
@@ -148,7 +153,8 @@ export function numberFrom(
   return value;
 }
 
-function limitsFrom(line: CommandLine): Partial<KeySettings["limits"]> {
+/** The limits that were given. */
+export function limitsFrom(line: CommandLine): Partial<KeySettings["limits"]> {
   const number = (name: TextOption) => {
     const text = line.text(name);
     return text === undefined ? undefined : wholeNumber(name, text);

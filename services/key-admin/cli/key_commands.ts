@@ -1,10 +1,11 @@
 import type { WallNow } from "@gateway/shared/clock";
-import { dayOf } from "../keys/days.ts";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { type KeyFilter, PAGE_ROWS } from "../keys/key_page.ts";
 import type { Changed, KeyStore, Refusal, Target } from "../key_store.ts";
 import type { SendStop } from "../notice.ts";
 import type { OwnerDirectory } from "../owners/directory.ts";
 import { parseEmail } from "../owners/email.ts";
+import { type Answer, COMMAND_LINE, CommandRefused } from "./answer.ts";
 import {
   allowOptions,
   type CommandLine,
@@ -17,25 +18,12 @@ import {
 } from "./arguments.ts";
 import { describeKey, tableOf, toJson } from "./key_text.ts";
 
-/** What a command says: one object for `--json`, the same for people. */
-export interface Answer {
-  json: object;
-  text: string;
-}
-
-/** The command was understood and cannot be done. */
-export class CommandRefused extends Error {
-  override name = "CommandRefused";
-}
-
 export interface CommandDeps {
   keys: KeyStore;
   owners: OwnerDirectory;
   sendStop: SendStop;
   now: WallNow;
 }
-
-const ACTOR = { by: "command line", ip: "" };
 
 export const KEYS_HELP = `Manage API keys.
 
@@ -109,7 +97,11 @@ async function create(
   }
   const settings = settingsFrom(line, deps.now());
   const ownerId = await ensureOwner(deps, line);
-  const made = await deps.keys.create({ ownerId, settings, actor: ACTOR });
+  const made = await deps.keys.create({
+    ownerId,
+    settings,
+    actor: COMMAND_LINE,
+  });
   if (!made.ok) throw refused(made.reason);
   return {
     json: { ...toJson(made.key, deps.now()), key: made.value },
@@ -132,7 +124,7 @@ async function list(
     search: line.text("search") ?? "",
     start: cursor === undefined ? { at: "first" } : { at: "after", cursor },
     rows: numberFrom(line, "rows", { min: 1, max: 200, otherwise: PAGE_ROWS }),
-    day: dayOf(deps.now()),
+    day: usageDay(deps.now()),
   });
   const more = page.next === null ? "" : `\n\nMore: --after "${page.next}"`;
   return {
@@ -279,7 +271,7 @@ async function targetOf(
 ): Promise<Target> {
   if (keyId === undefined) throw new UsageError("Which key? Give its id");
   const ownerId = await findOwner(deps, line);
-  return { ownerId, keyId, version: null, actor: ACTOR };
+  return { ownerId, keyId, version: null, actor: COMMAND_LINE };
 }
 
 async function findOwner(

@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "../store/script.ts";
+import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 
 /**
  * One lifecycle change, all or nothing: records, list, search index and audit
@@ -10,7 +10,9 @@ import { defineScript, type Script } from "../store/script.ts";
  * Reply: `{"DONE"}`, `{"ONCE", <key id made before>}`, `{"GONE"}` (no such
  * record), `{"CHANGED"}` (another version), `{"FULL"}` (too many keys).
  */
-export const COMMIT_SCRIPT: Script = defineScript(`
+export const COMMIT_SCRIPT: RedisScript = defineScript(
+  "key-admin/commit",
+  `
 local plan = cjson.decode(ARGV[1])
 local added = 0
 if plan.once then
@@ -49,4 +51,5 @@ if plan.once then
   redis.call('SET', KEYS[4], plan.changes[1].id, 'EX', plan.once)
 end
 return {'DONE'}
-`);
+`,
+);

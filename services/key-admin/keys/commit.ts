@@ -10,9 +10,8 @@ import { COMMIT_SCRIPT } from "./commit.lua.ts";
 import { encodeKey } from "./key_codec.ts";
 import { indexMembersOf } from "./search_terms.ts";
 import { findKey, onceKey } from "../store/names.ts";
-import type { RedisCommands } from "../store/redis.ts";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import { asList, asText } from "../store/reply.ts";
-import { runScript } from "../store/script.ts";
 
 /** A form that was sent twice within this time makes one key. */
 const ONCE_SECONDS = 24 * 3600;
@@ -39,7 +38,7 @@ export type CommitResult =
 
 /** Makes the changes in one step if every key still has the version of its `before`. */
 export async function commit(
-  redis: RedisCommands,
+  redis: RedisLink,
   { ownerId, changes, audit, once }: Commit,
 ): Promise<CommitResult> {
   const ids = changes.map(({ before, after }) => idOf(before ?? after));
@@ -57,7 +56,7 @@ export async function commit(
     ...(once === null ? {} : { once: ONCE_SECONDS }),
   };
   const reply = asList(
-    await runScript(redis, COMMIT_SCRIPT, [
+    await redis.evalScript(COMMIT_SCRIPT, [
       keysKey(ownerId),
       findKey(ownerId),
       auditKey(ownerId),

@@ -1,4 +1,8 @@
-import { defineScript, type Script } from "../store/script.ts";
+import {
+  LIMITER_FIELDS,
+  USAGE_KINDS,
+} from "@gateway/shared/keys/limiter_state";
+import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 
 /**
  * One page of keys from the search index, with today's counters.
@@ -16,7 +20,9 @@ import { defineScript, type Script } from "../store/script.ts";
  * range was reached, the last member looked at, rows }`; a row is
  * `{ member, key id, record fields, last use, requests, tokens }`.
  */
-export const PAGE_SCRIPT: Script = defineScript(`
+export const PAGE_SCRIPT: RedisScript = defineScript(
+  "key-admin/page",
+  `
 local q = cjson.decode(ARGV[1])
 local recordPrefix = 'key:{' .. q.owner .. '}:'
 
@@ -68,8 +74,10 @@ local function today(key)
   local usage = redis.call('HGETALL', 'use:{' .. q.owner .. '}:' .. key .. ':' .. q.day)
   for at = 1, #usage, 2 do
     local kind, count = string.sub(usage[at], 4), tonumber(usage[at + 1]) or 0
-    if kind == 'req' then requests = requests + count end
-    if kind == 'in' or kind == 'out' then tokens = tokens + count end
+    if kind == '${USAGE_KINDS.requests}' then requests = requests + count end
+    if kind == '${USAGE_KINDS.promptTokens}' or kind == '${USAGE_KINDS.completionTokens}' then
+      tokens = tokens + count
+    end
   end
   return requests, tokens
 end
@@ -81,7 +89,7 @@ for _, row in ipairs(found) do
   table.insert(rows, {
     row[1], key,
     redis.call('HGETALL', recordPrefix .. key),
-    redis.call('HGET', 'lim:{' .. q.owner .. '}:' .. key, 'lu') or '0',
+    redis.call('HGET', 'lim:{' .. q.owner .. '}:' .. key, '${LIMITER_FIELDS.lastUsedAtMs}') or '0',
     string.format('%.0f', requests), string.format('%.0f', tokens)
   })
 end
@@ -95,4 +103,5 @@ if q.counted then
   end
 end
 return { total, before, atEnd, last, rows }
-`);
+`,
+);

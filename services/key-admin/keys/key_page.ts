@@ -1,8 +1,7 @@
 import type { KeyRecord, KeyState } from "@gateway/shared/keys/record";
 import { findKey } from "../store/names.ts";
-import type { RedisCommands } from "../store/redis.ts";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import { asFields, asList, asNumber, asText } from "../store/reply.ts";
-import { runScript } from "../store/script.ts";
 import { decodeKey } from "./key_codec.ts";
 import { PAGE_SCRIPT } from "./key_page.lua.ts";
 import { type Tag, tagRange, wordRange, wordsOf } from "./search_terms.ts";
@@ -63,13 +62,13 @@ export class BadCursor extends Error {
 
 /** Reads one page in one script call that does a bounded amount of work. */
 export async function readPage(
-  redis: RedisCommands,
+  redis: RedisLink,
   ownerId: string,
   query: PageQuery,
 ): Promise<KeyPage> {
   const plan = planPage(query);
   const reply = asList(
-    await runScript(redis, PAGE_SCRIPT, [findKey(ownerId)], [
+    await redis.evalScript(PAGE_SCRIPT, [findKey(ownerId)], [
       JSON.stringify({ ...plan, owner: ownerId, day: query.day }),
     ]),
   );

@@ -8,7 +8,7 @@ import {
   mailKey,
   ownersKey,
 } from "../store/names.ts";
-import type { RedisCommands } from "../store/redis.ts";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import { asText, asTextOrNull, asTexts } from "../store/reply.ts";
 import { emailDigest } from "./email.ts";
 
@@ -32,8 +32,8 @@ export interface OwnerDirectory {
 }
 
 export interface OwnerDirectoryDeps {
-  redis: RedisCommands;
-  writer: RedisCommands;
+  redis: RedisLink;
+  writer: RedisLink;
   randomBytes: RandomBytes;
   now: WallNow;
 }
@@ -42,30 +42,30 @@ export interface OwnerDirectoryDeps {
 export function createOwnerDirectory(deps: OwnerDirectoryDeps): OwnerDirectory {
   const { redis, writer } = deps;
   const find = async (email: string) =>
-    asTextOrNull(await redis.send(["GET", mailKey(emailDigest(email))]));
+    asTextOrNull(await redis.command(["GET", mailKey(emailDigest(email))]));
   return {
     find,
     ensure: async (email) =>
       await find(email) ??
         await makeOwner(deps, mailKey(emailDigest(email)), email),
     first: async () =>
-      asTextOrNull(await redis.send(["GET", firstOwnerKey])) ??
+      asTextOrNull(await redis.command(["GET", firstOwnerKey])) ??
         await makeOwner(deps, firstOwnerKey, ""),
     emailOf: async (ownerId) =>
-      asTextOrNull(await redis.send(["HGET", accountKey(ownerId), "email"])),
+      asTextOrNull(await redis.command(["HGET", accountKey(ownerId), "email"])),
     claim: async (ownerId, email) => {
       const pointer = mailKey(emailDigest(email));
-      const set = await writer.send(["SET", pointer, ownerId, "NX"]);
+      const set = await writer.command(["SET", pointer, ownerId, "NX"]);
       const isOurs = set !== null ||
-        asText(await writer.send(["GET", pointer])) === ownerId;
+        asText(await writer.command(["GET", pointer])) === ownerId;
       if (!isOurs) return false;
-      await writer.send(["HSET", accountKey(ownerId), "email", email]);
+      await writer.command(["HSET", accountKey(ownerId), "email", email]);
       await confirmDurable(writer);
       return true;
     },
     list: async (offset, count) =>
       asTexts(
-        await redis.send(
+        await redis.command(
           ["ZRANGE", ownersKey, String(offset), String(offset + count - 1)],
         ),
       ),
@@ -85,13 +85,13 @@ async function makeOwner(
   const ownerId = mintOwnerId(randomBytes);
   const nowMs = String(now());
   const account = accountKey(ownerId);
-  await writer.send(["HSET", account, "email", email, "created_at", nowMs]);
-  const set = await writer.send(["SET", pointer, ownerId, "NX"]);
+  await writer.command(["HSET", account, "email", email, "created_at", nowMs]);
+  const set = await writer.command(["SET", pointer, ownerId, "NX"]);
   if (set === null) {
-    await writer.send(["DEL", account]);
-    return asText(await writer.send(["GET", pointer]));
+    await writer.command(["DEL", account]);
+    return asText(await writer.command(["GET", pointer]));
   }
-  await writer.send(["ZADD", ownersKey, nowMs, ownerId]);
+  await writer.command(["ZADD", ownersKey, nowMs, ownerId]);
   await confirmDurable(writer);
   return ownerId;
 }

@@ -1,4 +1,5 @@
-import { RedisAway, type RedisCommands } from "./redis.ts";
+import { RedisReplyError } from "@gateway/shared/redis/errors";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import { asFields, asList, asNumber } from "./reply.ts";
 
 /**
@@ -18,7 +19,7 @@ const CONFIRM_MS = 3_000;
 
 /** Finds out what the server offers. An old server or a forbidden command counts as "does not". */
 export async function detectDurability(
-  redis: RedisCommands,
+  redis: RedisLink,
 ): Promise<Durability> {
   const config = await readConfig(redis);
   if (config.get("appendonly") !== "yes") return "none";
@@ -35,14 +36,14 @@ export async function detectDurability(
  * lifecycle changes are rare, and somebody may have changed its settings.
  */
 export async function confirmDurable(
-  redis: RedisCommands,
+  redis: RedisLink,
 ): Promise<Durability> {
   const durability = await detectDurability(redis);
   if (durability !== "waitaof") return durability;
   const [local] = asList(
-    await redis.send(
+    await redis.command(
       ["WAITAOF", "1", "0", String(CONFIRM_MS)],
-      CONFIRM_MS + 1_000,
+      { deadlineMs: CONFIRM_MS + 1_000 },
     ),
   );
   if (asNumber(local) < 1) {
@@ -53,18 +54,19 @@ export async function confirmDurable(
   return durability;
 }
 
-async function readConfig(redis: RedisCommands): Promise<Map<string, string>> {
+async function readConfig(redis: RedisLink): Promise<Map<string, string>> {
   try {
     return asFields(
-      await redis.send(["CONFIG", "GET", "append*"]),
+      await redis.command(["CONFIG", "GET", "append*"]),
     );
   } catch (error) {
-    if (error instanceof RedisAway) throw error;
-    return new Map(); // CONFIG is forbidden here: nothing is known, so nothing is promised.
+    // CONFIG is forbidden here: nothing is known, so nothing is promised.
+    if (error instanceof RedisReplyError) return new Map();
+    throw error;
   }
 }
 
-async function knowsWaitaof(redis: RedisCommands): Promise<boolean> {
-  const [info] = asList(await redis.send(["COMMAND", "INFO", "waitaof"]));
+async function knowsWaitaof(redis: RedisLink): Promise<boolean> {
+  const [info] = asList(await redis.command(["COMMAND", "INFO", "waitaof"]));
   return info !== null;
 }

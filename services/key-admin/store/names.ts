@@ -9,6 +9,12 @@
  * | `acct:{owner}` | hash | the owner's account, see `owners/account.ts` |
  * | `mail:<digest>` | string | owner id of an e-mail address |
  * | `owners` | zset | owner ids by creation time in ms |
+ * | `sess:<digest>` | hash | a signed-in session, see `sign_in/sessions.ts` |
+ * | `sessions:{owner}` | zset | the owner's sessions by start |
+ * | `ticket:<kind>:<digest>` | string | something to be used once, see `sign_in/tickets.ts` |
+ * | `try:<digest>` | hash | failed sign-ins of an account, address or device |
+ * | `known:<digest>` | string | owner who signed in from a device before |
+ * | `oidc:<digest>` | string | owner of an OpenID Connect identity |
  * | `barrier` | string | nothing; written to wait for the disk |
  * | `owner:first` | string | owner of what was made before anyone signed up |
  */
@@ -21,3 +27,10 @@ export const mailKey = (digest: string): string => `mail:${digest}`;
 export const ownersKey = "owners";
 export const firstOwnerKey = "owner:first";
 export const barrierKey = "barrier";
+export const sessionKey = (digest: string): string => `sess:${digest}`;
+export const sessionsKey = (ownerId: string): string => `sessions:{${ownerId}}`;
+export const ticketKey = (kind: string, digest: string): string =>
+  `ticket:${kind}:${digest}`;
+export const attemptsKey = (digest: string): string => `try:${digest}`;
+export const knownDeviceKey = (digest: string): string => `known:${digest}`;
+export const identityKey = (digest: string): string => `oidc:${digest}`;

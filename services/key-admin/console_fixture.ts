@@ -1,0 +1,245 @@
+import assert from "node:assert/strict";
+import { randomBytes } from "@gateway/shared/ids";
+import { createLog } from "@gateway/shared/log";
+import { UNLIMITED } from "@gateway/shared/keys/record";
+import { createConsoleDeps } from "./console_deps.ts";
+import type { StopNotice } from "./notice.ts";
+import { startRedis, type TestRedis } from "./redis_fixture.ts";
+import type { PasswordHasher } from "./sign_in/password.ts";
+import type { OidcClient } from "./sign_in/oidc.ts";
+import { createConsole } from "./web/app.tsx";
+import { readAssets } from "./web/assets.ts";
+import type { ConsoleDeps } from "./web/context.ts";
+
+export const ORIGIN = "https://console.test";
+export const PASSWORD = "correct horse battery staple";
+
+/** A console on a real Redis, with a clock that tests turn and a hasher that takes no time. */
+export interface TestConsole extends AsyncDisposable {
+  deps: ConsoleDeps;
+  server: TestRedis;
+  /** Wall time of the console in ms; tests add to it. */
+  clock: { nowMs: number };
+  /** What was asked of the edges. `fails` makes the next ones fail. */
+  stops: { sent: StopNotice[]; fails: boolean };
+  hashing: { verified: number };
+  logLines: string[];
+  /** Everything any client was answered. */
+  answers: string[];
+  /** A browser without cookies, from an address. */
+  client(ip?: string): TestClient;
+  /** A browser whose owner signed in with {@link PASSWORD}. */
+  signedIn(email: string, ip?: string): Promise<TestClient>;
+  /** An owner with {@link PASSWORD}. */
+  addOwner(email: string): Promise<string>;
+}
+
+export interface Answer {
+  status: number;
+  headers: Headers;
+  text: string;
+}
+
+export interface TestClient {
+  cookies: Map<string, string>;
+  get(path: string, headers?: Record<string, string>): Promise<Answer>;
+  /** Sends a form as our own page does, with the session's token. */
+  post(path: string, form?: Form): Promise<Answer>;
+  /** Sends exactly this request, with the cookies. */
+  send(path: string, init: RequestInit): Promise<Answer>;
+  /** The session's token, from a page that has it. */
+  formToken(): Promise<string>;
+}
+
+export type Form = Record<string, string | string[]>;
+
+export async function startConsole(
+  { oidc = null, settings }: {
+    oidc?: OidcClient | null;
+    settings?: string[];
+  } = {},
+): Promise<TestConsole> {
+  const server = await startRedis(settings === undefined ? {} : { settings });
+  const clock = { nowMs: Date.now() };
+  const stops: TestConsole["stops"] = { sent: [], fails: false };
+  const hashing = { verified: 0 };
+  const logLines: string[] = [];
+  const answers: string[] = [];
+  const deps = createConsoleDeps({
+    redis: await server.connect(),
+    writer: await server.connect(),
+    sendStop: (notice) => {
+      if (stops.fails) return Promise.reject(new Error("No answer"));
+      stops.sent.push(notice);
+      return Promise.resolve();
+    },
+    hasher: quickHasher(hashing),
+    assets: await readAssets(),
+    oidc,
+    randomBytes,
+    now: () => clock.nowMs,
+    log: createLog({
+      service: "key-admin",
+      level: "debug",
+      now: () => clock.nowMs,
+      write: (line) => logLines.push(line),
+    }),
+    publicUrl: new URL(ORIGIN),
+    apiUrl: "https://api.test/v1",
+  });
+  const app = createConsole(deps);
+  const client = (ip = "192.0.2.1") =>
+    createClient(async (request) => {
+      const response = await app.fetch(request, { remoteIp: ip });
+      const text = await response.text();
+      answers.push(text);
+      return { status: response.status, headers: response.headers, text };
+    });
+  const addOwner = async (email: string) => {
+    const ownerId = await deps.owners.ensure(email);
+    await deps.accounts.setPassword(ownerId, await deps.hasher.hash(PASSWORD));
+    return ownerId;
+  };
+  return {
+    ...{ deps, server, clock, stops, hashing, logLines, answers },
+    ...{ client, addOwner },
+    signedIn: async (email, ip) => {
+      await addOwner(email);
+      const browser = client(ip);
+      const answer = await signIn(browser, email);
+      assert.equal(answer.status, 303, answer.text);
+      return browser;
+    },
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  };
+}
+
+/** Sends the sign-in form. */
+export function signIn(
+  client: TestClient,
+  email: string,
+  { password = PASSWORD, code = "" } = {},
+): Promise<Answer> {
+  return client.post("/sign-in", { email, password, code, next: "/keys" });
+}
+
+/** The form of a new key, as the page sends it. */
+export function keyForm(description: string, more: Form = {}): Form {
+  return {
+    description,
+    expiry: "never",
+    expiry_date: "",
+    scopes: ["chat", "models"],
+    models: "",
+    ...{ rpm: "", tpm: "", tpd: "", concurrency: "" },
+    ...more,
+  };
+}
+
+/** Makes a key through the pages and gives its id and value. */
+export async function makeKey(
+  client: TestClient,
+  description: string,
+): Promise<{ id: string; value: string }> {
+  const form = await client.get("/keys/new");
+  const nonce = hiddenField(form.text, "nonce");
+  const answer = await client.post("/keys", keyForm(description, { nonce }));
+  assert.equal(answer.status, 201, answer.text);
+  const value = /sk-Cg[0-9A-Za-z]{46}/.exec(answer.text)?.[0] ?? "";
+  const list = await client.get("/keys");
+  const id = /\/keys\/(key_[0-9A-Za-z]{20})/.exec(list.text)?.[1] ?? "";
+  return { id, value };
+}
+
+/** Makes a key past the pages. */
+export async function storedKey(
+  { deps }: TestConsole,
+  ownerId: string,
+  description = "A key",
+): Promise<{ id: string; version: number; hint: string }> {
+  const made = await deps.keys.create({
+    ownerId,
+    settings: {
+      description,
+      scopes: ["chat"],
+      models: [],
+      limits: UNLIMITED,
+      expiresAtMs: null,
+    },
+    actor: { by: "test", ip: "" },
+  });
+  if (!made.ok) assert.fail(made.reason);
+  return made.key;
+}
+
+/** The value of a hidden field of a page. */
+export function hiddenField(page: string, name: string): string {
+  const found = new RegExp(`name="${name}" value="([^"]*)"`).exec(page)?.[1];
+  return found ?? assert.fail(`no field ${name} in ${page}`);
+}
+
+function createClient(
+  fetch: (request: Request) => Promise<Answer>,
+): TestClient {
+  const cookies = new Map<string, string>();
+  const send = async (path: string, init: RequestInit) => {
+    const headers = new Headers(init.headers);
+    if (!headers.has("host")) headers.set("host", new URL(ORIGIN).host);
+    if (cookies.size > 0) {
+      headers.set(
+        "cookie",
+        [...cookies].map(([name, value]) => `${name}=${value}`).join("; "),
+      );
+    }
+    const answer = await fetch(
+      new Request(new URL(path, ORIGIN), { ...init, headers }),
+    );
+    for (const line of answer.headers.getSetCookie()) {
+      const [pair = ""] = line.split(";");
+      const [name = "", value = ""] = pair.split("=");
+      if (/max-age=0/i.test(line)) cookies.delete(name);
+      else cookies.set(name, value);
+    }
+    return answer;
+  };
+  const client: TestClient = {
+    cookies,
+    send,
+    get: (path, headers = {}) => send(path, { headers }),
+    post: async (path, form = {}) => {
+      const body = new URLSearchParams();
+      const isPrivate = !path.startsWith("/sign-in") &&
+        !path.startsWith("/link/");
+      if (isPrivate && cookies.has("__Host-sid")) {
+        body.set("form_token", await client.formToken());
+      }
+      for (const [name, value] of Object.entries(form)) {
+        for (const one of [value].flat()) body.append(name, one);
+      }
+      return await send(path, {
+        method: "POST",
+        headers: { origin: ORIGIN, "sec-fetch-site": "same-origin" },
+        body,
+      });
+    },
+    formToken: async () => {
+      const page = await send("/usage", {});
+      return page.status === 200
+        ? hiddenField(page.text, "form_token")
+        : "no session";
+    },
+  };
+  return client;
+}
+
+/** Passwords in clear: only for tests that are not about hashing. */
+function quickHasher(counts: { verified: number }): PasswordHasher {
+  return {
+    hash: (password) => Promise.resolve(`quick ${password}`),
+    verify: (stored, password) => {
+      counts.verified++;
+      return Promise.resolve(stored === `quick ${password}`);
+    },
+    isOutdated: () => false,
+  };
+}

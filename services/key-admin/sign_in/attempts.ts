@@ -1,0 +1,138 @@
+import { defineScript } from "@gateway/shared/redis/script";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { attemptsKey, knownDeviceKey } from "../store/names.ts";
+import { asNumber, asTextOrNull } from "../store/reply.ts";
+import { digest, isSecret } from "./secret.ts";
+
+/**
+ * Slows guessing down without ever locking an account: after a few free tries
+ * each further one has to wait twice as long as the one before, up to 15 minutes
+ * (ASVS 6.1.1, 6.3.1). A try is counted before its password is looked at, so that
+ * a thousand at once are not all free.
+ *
+ * Who signed in from a device before has tries of his own there, so strangers who
+ * guess cannot keep him out.
+ */
+export interface AttemptGuard {
+  /** Milliseconds to wait; 0 when the try may go on. */
+  take(attempt: Attempt): Promise<number>;
+  /** The try was right: the account's count starts anew. Gives how many had failed. */
+  succeeded(attempt: Attempt): Promise<number>;
+}
+
+export interface Attempt {
+  /** An address, known or not: both count alike. */
+  email: string;
+  ip: string;
+  /** Value of the device cookie, empty without one. */
+  device: string;
+}
+
+const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
+/** Tries per network address and in all, each in a fixed window. */
+const ADDRESS_RULE = { count: 20, windowMs: 600_000 };
+const ALL_RULE = { count: 100, windowMs: 60_000 };
+const FORGET_SECONDS = 24 * 3_600;
+
+const DELAY_SCRIPT = defineScript(
+  "key-admin/delay",
+  `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local state = redis.call('HMGET', KEYS[1], 'failed', 'until')
+local wait = (tonumber(state[2]) or 0) - now
+if wait > 0 then return wait end
+local failed = (tonumber(state[1]) or 0) + 1
+local over = failed - tonumber(ARGV[1])
+local pause = 0
+if over >= 0 then pause = math.min(tonumber(ARGV[2]) * 2 ^ over, tonumber(ARGV[3])) end
+redis.call('HSET', KEYS[1], 'failed', failed, 'until', string.format('%.0f', now + pause))
+redis.call('EXPIRE', KEYS[1], ARGV[4])
+return 0
+`,
+);
+
+const WINDOW_SCRIPT = defineScript(
+  "key-admin/window",
+  `
+local count = redis.call('INCR', KEYS[1])
+if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+if count <= tonumber(ARGV[1]) then return 0 end
+return math.max(1, redis.call('PTTL', KEYS[1]))
+`,
+);
+
+/** The guard on Redis, shared by all instances of the service. */
+export function createAttemptGuard(redis: RedisLink): AttemptGuard {
+  return {
+    take: (attempt) => take(redis, attempt),
+    succeeded: async (attempt) => {
+      const key = await accountScope(redis, attempt);
+      const failed = asTextOrNull(
+        await redis.command(["HGET", key, "failed"]),
+      );
+      await redis.command(["DEL", key]);
+      return Math.max(0, Number(failed ?? "1") - 1);
+    },
+  };
+}
+
+async function take(redis: RedisLink, attempt: Attempt): Promise<number> {
+  const scope = await accountScope(redis, attempt);
+  const isKnown = scope === deviceScope(attempt.device);
+  // A known device does not share the windows that strangers fill.
+  const windowWaitMs = isKnown ? 0 : await takeWindows(redis, attempt.ip);
+  if (windowWaitMs > 0) return windowWaitMs;
+  return asNumber(
+    await redis.evalScript(DELAY_SCRIPT, [scope], [
+      String(ACCOUNT_RULE.free),
+      String(ACCOUNT_RULE.waitMs),
+      String(ACCOUNT_RULE.waitMsMax),
+      String(FORGET_SECONDS),
+    ]),
+  );
+}
+
+async function takeWindows(redis: RedisLink, ip: string): Promise<number> {
+  const address = await takeWindow(redis, `ip ${networkOf(ip)}`, ADDRESS_RULE);
+  return address > 0 ? address : await takeWindow(redis, "all", ALL_RULE);
+}
+
+/** Counts in a fixed window of its own name. Milliseconds to wait; 0 when it may go on. */
+export async function takeWindow(
+  redis: RedisLink,
+  name: string,
+  { count, windowMs }: { count: number; windowMs: number },
+): Promise<number> {
+  return asNumber(
+    await redis.evalScript(WINDOW_SCRIPT, [attemptsKey(digest(name))], [
+      String(count),
+      String(windowMs),
+    ]),
+  );
+}
+
+async function accountScope(
+  redis: RedisLink,
+  { email, device }: Attempt,
+): Promise<string> {
+  if (isSecret(device)) {
+    const owner = await redis.command(["GET", knownDeviceKey(digest(device))]);
+    if (owner === digest(email)) return deviceScope(device);
+  }
+  return attemptsKey(digest(`account ${email}`));
+}
+
+const deviceScope = (device: string): string =>
+  attemptsKey(digest(`device ${device}`));
+
+/** One address of version 4, or the /64 of version 6 that one customer has. */
+export function networkOf(ip: string): string {
+  if (!ip.includes(":")) return ip;
+  if (ip.toLowerCase().startsWith("::ffff:")) return ip.slice(7);
+  const [head = "", tail] = ip.split("::");
+  const first = head === "" ? [] : head.split(":");
+  const last = tail === undefined || tail === "" ? [] : tail.split(":");
+  const zeros = Array(Math.max(0, 8 - first.length - last.length)).fill("0");
+  return [...first, ...zeros, ...last].slice(0, 4).join(":");
+}

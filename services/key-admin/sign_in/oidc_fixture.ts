@@ -1,0 +1,96 @@
+import { createHash, generateKeyPairSync, sign } from "node:crypto";
+
+/** An OpenID Connect provider on 127.0.0.1 that says what a test wants it to say. */
+export interface TestProvider extends AsyncDisposable {
+  issuer: string;
+  /** Claims of the next identity token, over the right ones. */
+  claims: Record<string, unknown>;
+  /** Whether the code verifier fitted the challenge at the last exchange. */
+  verifierFitted: boolean | null;
+  /** Takes what the browser was sent with, gives what it comes back with. */
+  authorize(url: URL): URL;
+  /** Signs with a key that is not the provider's. */
+  forges: boolean;
+}
+
+export const CLIENT_ID = "gateway-console";
+export const CLIENT_SECRET = "client secret for tests";
+
+export function startProvider(): TestProvider {
+  const keys = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  const others = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  let nonce = "";
+  let challenge = "";
+  const token = (claims: Record<string, unknown>) => {
+    const encode = (value: unknown) =>
+      Buffer.from(JSON.stringify(value)).toString("base64url");
+    const body = `${encode({ alg: "RS256", kid: "k1", typ: "JWT" })}.${
+      encode(claims)
+    }`;
+    const key = provider.forges ? others.privateKey : keys.privateKey;
+    return `${body}.${
+      sign("sha256", Buffer.from(body), key).toString("base64url")
+    }`;
+  };
+  const exchange = async (request: Request) => {
+    const form = new URLSearchParams(await request.text());
+    const digest = createHash("sha256").update(form.get("code_verifier") ?? "")
+      .digest("base64url");
+    provider.verifierFitted = digest === challenge;
+    const nowS = Math.floor(Date.now() / 1_000);
+    return Response.json({
+      access_token: "not used",
+      token_type: "bearer",
+      id_token: token({
+        iss: provider.issuer,
+        aud: CLIENT_ID,
+        sub: "subject-1",
+        iat: nowS,
+        exp: nowS + 300,
+        nonce,
+        email: "ada@example.org",
+        email_verified: true,
+        ...provider.claims,
+      }),
+    });
+  };
+  const server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen: () => {} },
+    (request) => {
+      const { pathname } = new URL(request.url);
+      if (pathname === "/.well-known/openid-configuration") {
+        return Response.json({
+          issuer: provider.issuer,
+          authorization_endpoint: `${provider.issuer}/authorize`,
+          token_endpoint: `${provider.issuer}/token`,
+          jwks_uri: `${provider.issuer}/jwks`,
+          response_types_supported: ["code"],
+          subject_types_supported: ["public"],
+          id_token_signing_alg_values_supported: ["RS256"],
+        });
+      }
+      if (pathname === "/jwks") {
+        const jwk = keys.publicKey.export({ format: "jwk" });
+        return Response.json({ keys: [{ ...jwk, kid: "k1", use: "sig" }] });
+      }
+      if (pathname === "/token") return exchange(request);
+      return new Response("Not found", { status: 404 });
+    },
+  );
+  const provider: TestProvider = {
+    issuer: `http://127.0.0.1:${server.addr.port}`,
+    claims: {},
+    verifierFitted: null,
+    forges: false,
+    authorize: (url) => {
+      nonce = url.searchParams.get("nonce") ?? "";
+      challenge = url.searchParams.get("code_challenge") ?? "";
+      const back = new URL(url.searchParams.get("redirect_uri") ?? "");
+      back.searchParams.set("code", "one-time-code");
+      back.searchParams.set("state", url.searchParams.get("state") ?? "");
+      return back;
+    },
+    [Symbol.asyncDispose]: () => server.shutdown(),
+  };
+  return provider;
+}

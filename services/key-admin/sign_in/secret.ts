@@ -1,0 +1,18 @@
+import { createHash } from "node:crypto";
+import { randomBase62 } from "@gateway/shared/keys/key";
+import type { RandomBytes } from "@gateway/shared/ids";
+
+/** Characters of sessions, links and nonces: 43 of base62 are 256 bits. */
+const SECRET_CHARS = 43;
+const SECRET_FORM = /^[0-9A-Za-z]{43}$/;
+
+/** A value that only its holder knows. Only its {@link digest} is stored. */
+export const mintSecret = (randomBytes: RandomBytes): string =>
+  randomBase62(SECRET_CHARS, randomBytes);
+
+/** Whether `text` may be one of our secrets; anything else is not even looked up. */
+export const isSecret = (text: string): boolean => SECRET_FORM.test(text);
+
+/** SHA-256 in base64url: what stands for a secret or an address in the store. */
+export const digest = (text: string): string =>
+  createHash("sha256").update(text).digest("base64url");

@@ -1,0 +1,173 @@
+import type { WallNow } from "@gateway/shared/clock";
+import type { RandomBytes } from "@gateway/shared/ids";
+import type { Log } from "@gateway/shared/log";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { AuditLog } from "../keys/audit_log.ts";
+import type { Account, AccountStore } from "../owners/account.ts";
+import type { OwnerDirectory } from "../owners/directory.ts";
+import { parseEmail } from "../owners/email.ts";
+import type { AttemptGuard } from "./attempts.ts";
+import { rememberDevice } from "./devices.ts";
+import type { PasswordHasher } from "./password.ts";
+import type { Client, SessionStore } from "./sessions.ts";
+import { totpStep } from "./totp.ts";
+
+/** What somebody typed, and from where. */
+export interface Credentials {
+  email: string;
+  password: string;
+  /** Code of the authenticator app or a recovery code; empty without a second factor. */
+  code: string;
+  client: Client;
+  /** Value of the device cookie, empty without one. */
+  device: string;
+}
+
+/**
+ * Why nobody was signed in is not told apart on purpose: unknown address, wrong
+ * password and wrong code look the same and take the same work.
+ */
+export type SignInResult =
+  | { ok: true; cookie: string; device: string; ownerId: string }
+  | { ok: false; waitMs: number };
+
+export interface SignInDeps {
+  redis: RedisLink;
+  owners: OwnerDirectory;
+  accounts: AccountStore;
+  sessions: SessionStore;
+  guard: AttemptGuard;
+  hasher: PasswordHasher;
+  audit: AuditLog;
+  randomBytes: RandomBytes;
+  now: WallNow;
+  log: Log;
+}
+
+/** Tries to sign somebody in. */
+export async function signIn(
+  deps: SignInDeps,
+  credentials: Credentials,
+): Promise<SignInResult> {
+  const email = parseEmail(credentials.email) ?? "";
+  const { client, device } = credentials;
+  const attempt = { email, ip: client.ip, device };
+  const waitMs = await deps.guard.take(attempt);
+  if (waitMs > 0) return { ok: false, waitMs };
+  const account = await findAccount(deps, email);
+  const isRight = await checkPassword(deps, account, credentials.password);
+  const isComplete = account !== null && isRight &&
+    await checkCode(deps, account, credentials.code);
+  if (!isComplete) {
+    await noteRefusal(deps, account, credentials);
+    return { ok: false, waitMs: 0 };
+  }
+  const failedBefore = await deps.guard.succeeded(attempt);
+  return await admit(deps, account, client, failedBefore);
+}
+
+/** Starts a session for an owner who has proved himself, by password or otherwise. */
+export async function admit(
+  { redis, sessions, audit, randomBytes }: Pick<
+    SignInDeps,
+    "redis" | "sessions" | "audit" | "randomBytes"
+  >,
+  { ownerId, email }: Account,
+  client: Client,
+  failedBefore: number,
+): Promise<SignInResult & { ok: true }> {
+  const cookie = await sessions.start(ownerId, client);
+  await audit.add(ownerId, {
+    action: "session.signed_in",
+    by: email,
+    ip: client.ip,
+    detail: failedBefore === 0
+      ? ""
+      : `after ${failedBefore} failed ${failedBefore === 1 ? "try" : "tries"}`,
+  });
+  return {
+    ok: true,
+    cookie,
+    device: await rememberDevice(redis, randomBytes, email),
+    ownerId,
+  };
+}
+
+/** Whether the password is the account's; counts as a try. For asking again within a session. */
+export async function checkAgain(
+  deps: Pick<SignInDeps, "guard" | "hasher" | "accounts">,
+  account: Account,
+  password: string,
+  from: { ip: string; device: string },
+): Promise<{ ok: true } | { ok: false; waitMs: number }> {
+  const attempt = { email: account.email, ...from };
+  const waitMs = await deps.guard.take(attempt);
+  if (waitMs > 0) return { ok: false, waitMs };
+  if (!(await checkPassword(deps, account, password))) {
+    return { ok: false, waitMs: 0 };
+  }
+  await deps.guard.succeeded(attempt);
+  return { ok: true };
+}
+
+async function findAccount(
+  { owners, accounts }: SignInDeps,
+  email: string,
+): Promise<Account | null> {
+  const ownerId = email === "" ? null : await owners.find(email);
+  return ownerId === null ? null : await accounts.read(ownerId);
+}
+
+async function checkPassword(
+  { hasher, accounts }: Pick<SignInDeps, "hasher" | "accounts">,
+  account: Account | null,
+  password: string,
+): Promise<boolean> {
+  const stored = account?.passwordHash ?? null;
+  const isRight = await hasher.verify(stored, password);
+  if (isRight && account !== null && stored && hasher.isOutdated(stored)) {
+    await accounts.setPassword(account.ownerId, await hasher.hash(password));
+  }
+  return isRight;
+}
+
+async function checkCode(
+  { accounts, audit, now }: SignInDeps,
+  { ownerId, email, totpSecret }: Account,
+  code: string,
+): Promise<boolean> {
+  if (totpSecret === null) return true;
+  const digits = code.replace(/\s/g, "");
+  if (/^\d{6}$/.test(digits)) {
+    const step = totpStep(totpSecret, digits, now(), 0);
+    return step !== null && await accounts.useTotpStep(ownerId, step);
+  }
+  const isRecovery = await accounts.useRecoveryCode(ownerId, code);
+  if (isRecovery) {
+    await audit.add(ownerId, {
+      action: "account.recovery_code_used",
+      by: email,
+      ip: "",
+      detail: "",
+    });
+  }
+  return isRecovery;
+}
+
+async function noteRefusal(
+  { audit, log }: SignInDeps,
+  account: Account | null,
+  { client }: Credentials,
+): Promise<void> {
+  log.warn("sign_in_refused", {
+    ip: client.ip,
+    ownerId: account?.ownerId ?? null,
+  });
+  if (account === null) return;
+  await audit.add(account.ownerId, {
+    action: "session.refused",
+    by: account.email,
+    ip: client.ip,
+    detail: "",
+  });
+}

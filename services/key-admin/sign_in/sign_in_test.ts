@@ -1,0 +1,396 @@
+import assert from "node:assert/strict";
+import {
+  hiddenField,
+  keyForm,
+  PASSWORD,
+  signIn,
+  startConsole,
+  type TestClient,
+  type TestConsole,
+} from "../console_fixture.ts";
+import { asTexts } from "../store/reply.ts";
+import { SESSION_LIMITS } from "./sessions.ts";
+import { totpCode } from "./totp.ts";
+
+const ADA = "ada@example.org";
+const MINUTE_MS = 60_000;
+const SESSION = "__Host-sid";
+
+async function isIn(client: TestClient): Promise<boolean> {
+  return (await client.get("/keys")).status === 200;
+}
+
+/** The time base of one-time codes, which Redis does not share: the console's clock. */
+const codeNow = (site: TestConsole, secret: string) =>
+  totpCode(secret, Math.floor(site.clock.nowMs / 30_000));
+
+Deno.test("ASVS 3.3.1-3.3.4: the session cookie cannot be read, planted or sent elsewhere", async () => {
+  await using site = await startConsole();
+  await site.addOwner(ADA);
+  const answer = await signIn(site.client(), ADA);
+  const line =
+    answer.headers.getSetCookie().find((cookie) =>
+      cookie.startsWith(`${SESSION}=`)
+    ) ?? "";
+  assert.match(line, /^__Host-sid=[0-9A-Za-z]{43};/);
+  for (const part of ["Path=/", "HttpOnly", "Secure", "SameSite=Lax"]) {
+    assert.ok(line.includes(part), line);
+  }
+  assert.ok(!/domain=/i.test(line), line);
+});
+
+Deno.test("ASVS 7.2.4 (fixation): signing in gives a new session and ends the old one", async () => {
+  await using site = await startConsole();
+  await site.addOwner(ADA);
+  const client = site.client();
+  const planted = "A".repeat(43);
+  client.cookies.set(SESSION, planted);
+  await signIn(client, ADA);
+  const first = client.cookies.get(SESSION) ?? "";
+  assert.notEqual(first, planted);
+  await signIn(client, ADA);
+  const second = client.cookies.get(SESSION) ?? "";
+  assert.notEqual(second, first);
+  client.cookies.set(SESSION, first);
+  assert.equal(await isIn(client), false);
+});
+
+Deno.test("ASVS 7.2.2: a session is stored as a digest that opens nothing", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const cookie = client.cookies.get(SESSION) ?? "";
+  const names = await site.deps.redis.command(["KEYS", "*"]);
+  assert.ok(Array.isArray(names) && !JSON.stringify(names).includes(cookie));
+  const ownerId = await site.addOwner(ADA);
+  const [session] = await site.deps.sessions.list(ownerId);
+  client.cookies.set(SESSION, session?.id ?? "");
+  assert.equal(await isIn(client), false);
+});
+
+Deno.test("ASVS 7.3.1: a session ends after 30 minutes without a request", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  site.clock.nowMs += 29 * MINUTE_MS;
+  assert.equal(await isIn(client), true);
+  site.clock.nowMs += 29 * MINUTE_MS;
+  assert.equal(await isIn(client), true, "a request starts the time anew");
+  site.clock.nowMs += SESSION_LIMITS.idleMs;
+  const answer = await client.get("/keys");
+  assert.equal(answer.status, 302);
+  assert.equal(client.cookies.has(SESSION), false, "the cookie is cleared");
+});
+
+Deno.test("ASVS 7.3.2: a session ends after 12 hours, however busy", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  for (let minutes = 0; minutes < 12 * 60 - 20; minutes += 20) {
+    site.clock.nowMs += 20 * MINUTE_MS;
+    assert.equal(await isIn(client), true, `after ${minutes} minutes`);
+  }
+  site.clock.nowMs += 20 * MINUTE_MS;
+  assert.equal(await isIn(client), false);
+});
+
+Deno.test("ASVS 7.4.1: signing out ends the session on the server", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const cookie = client.cookies.get(SESSION) ?? "";
+  const answer = await client.post("/sign-out");
+  assert.equal(answer.status, 303);
+  assert.match(answer.headers.get("clear-site-data") ?? "", /cache/);
+  assert.equal(client.cookies.has(SESSION), false);
+  client.cookies.set(SESSION, cookie);
+  assert.equal(await isIn(client), false);
+});
+
+Deno.test("ASVS 7.5.2: sessions are listed and can be ended, one or all", async () => {
+  await using site = await startConsole();
+  const here = await site.signedIn(ADA);
+  const there = await site.signedIn(ADA, "192.0.2.77");
+  const page = await here.get("/account");
+  assert.ok(
+    page.text.includes("192.0.2.77") && page.text.includes("This device"),
+  );
+  const session = hiddenField(page.text, "session");
+  const answer = await here.post("/account/sessions/end", { session });
+  assert.equal(answer.status, 303);
+  assert.deepEqual([await isIn(here), await isIn(there)], [true, false]);
+
+  const again = await site.signedIn(ADA, "192.0.2.78");
+  await here.post("/account/sessions/end-all");
+  assert.deepEqual([await isIn(here), await isIn(again)], [false, false]);
+});
+
+Deno.test("ASVS 7.4.3: a new password ends the other sessions", async () => {
+  await using site = await startConsole();
+  const here = await site.signedIn(ADA);
+  const there = await site.signedIn(ADA, "192.0.2.77");
+  const wrong = await here.post("/account/password", {
+    password: "not my password",
+    new_password: "a much better passphrase 7",
+  });
+  assert.equal(wrong.status, 422);
+  const answer = await here.post("/account/password", {
+    password: PASSWORD,
+    new_password: "a much better passphrase 7",
+    end_others: "on",
+  });
+  assert.equal(answer.status, 303);
+  assert.deepEqual([await isIn(here), await isIn(there)], [true, false]);
+  assert.equal((await signIn(site.client(), ADA)).status, 401);
+});
+
+Deno.test("ASVS 7.5.3: an hour after the password, making and deleting keys asks for it again", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const form = await client.get("/keys/new");
+  const nonce = hiddenField(form.text, "nonce");
+  for (let minutes = 0; minutes < 60; minutes += 20) {
+    site.clock.nowMs += 20 * MINUTE_MS;
+    assert.equal(await isIn(client), true);
+  }
+  const page = await client.get("/keys/new");
+  assert.equal(page.headers.get("location"), "/confirm?next=%2Fkeys%2Fnew");
+  const post = await client.post("/keys", keyForm("Late", { nonce }));
+  assert.equal(post.status, 303);
+  const ownerId = await site.addOwner(ADA);
+  assert.equal((await client.get("/keys")).text.includes("Late"), false);
+  const next = "/keys/new";
+  const wrong = await client.post("/confirm", { password: "no", next });
+  assert.equal(wrong.status, 422);
+  const right = await client.post("/confirm", { password: PASSWORD, next });
+  assert.equal(right.headers.get("location"), next);
+  const made = await client.post("/keys", keyForm("Late", { nonce }));
+  assert.equal(made.status, 201);
+  assert.equal((await site.deps.sessions.list(ownerId)).length, 1);
+});
+
+Deno.test("ASVS 6.3.8: unknown address, wrong password and wrong code look the same", async () => {
+  await using site = await startConsole();
+  const ownerId = await site.addOwner(ADA);
+  await site.addOwner("eve@example.org");
+  await site.deps.accounts.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ", 0);
+  const answers = [
+    await signIn(site.client("192.0.2.11"), "nobody@example.org"),
+    await signIn(site.client("192.0.2.12"), "eve@example.org", {
+      password: "x",
+    }),
+    await signIn(site.client("192.0.2.13"), ADA, { code: "000000" }),
+    await signIn(site.client("192.0.2.14"), ADA, { code: "" }),
+    await signIn(site.client("192.0.2.15"), "no address"),
+  ];
+  const plain = answers.map(({ status, text }) => [
+    status,
+    text.replace(/value="[^"]*"/g, "").replace(/[0-9a-f]{32}/g, ""),
+  ]);
+  for (const answer of plain) assert.deepEqual(answer, plain[0]);
+  assert.equal(plain[0]?.[0], 401);
+  assert.equal(site.hashing.verified, answers.length, "one hash each");
+});
+
+Deno.test("ASVS 6.1.1, 6.3.1: guessing one account is slowed down, not locked out", async () => {
+  await using site = await startConsole();
+  const known = await site.signedIn(ADA);
+  const statuses: number[] = [];
+  for (let tries = 0; tries < 7; tries++) {
+    const stranger = site.client(`198.51.100.${tries}`);
+    statuses.push((await signIn(stranger, ADA, { password: "guess" })).status);
+  }
+  assert.deepEqual(statuses, [401, 401, 401, 401, 401, 429, 429]);
+  const right = await signIn(site.client("198.51.100.99"), ADA);
+  assert.equal(right.status, 429, "the right password has to wait too");
+  assert.ok(Number(right.headers.get("retry-after")) >= 1);
+  known.cookies.delete(SESSION);
+  assert.equal(
+    (await signIn(known, ADA)).status,
+    303,
+    "the owner's own device is not held up",
+  );
+});
+
+Deno.test("parallel guesses are counted before they are checked", async () => {
+  await using site = await startConsole();
+  await site.addOwner(ADA);
+  const answers = await Promise.all(
+    Array.from(
+      { length: 40 },
+      (_, n) =>
+        signIn(site.client(`198.51.100.${n}`), ADA, { password: `guess ${n}` }),
+    ),
+  );
+  assert.equal(answers.filter(({ status }) => status === 401).length, 5);
+  assert.equal(site.hashing.verified, 5);
+});
+
+Deno.test("one address may try 20 passwords in ten minutes, over all accounts", async () => {
+  await using site = await startConsole();
+  await site.addOwner(ADA);
+  const spray = async (ip: string, n: number) =>
+    (await signIn(site.client(ip), `user${n}@example.org`)).status;
+  for (let n = 0; n < 20; n++) assert.equal(await spray("203.0.113.5", n), 401);
+  assert.equal(await spray("203.0.113.5", 21), 429);
+  assert.equal(await spray("203.0.113.6", 22), 401, "others are not held up");
+  for (let n = 0; n < 20; n++) {
+    assert.equal(await spray(`2001:db8:1:2:${n}::1`, 30 + n), 401);
+  }
+  assert.equal(await spray("2001:db8:1:2:ffff::1", 60), 429, "one /64 is one");
+});
+
+Deno.test("a password beyond 128 characters is refused before any work", async () => {
+  await using site = await startConsole();
+  await site.addOwner(ADA);
+  const answer = await signIn(site.client(), ADA, {
+    password: "a".repeat(129),
+  });
+  assert.equal(answer.status, 400);
+  assert.equal(site.hashing.verified, 0);
+});
+
+Deno.test("ASVS 6.3.5: a sign-in after failed tries says so in the audit log", async () => {
+  await using site = await startConsole();
+  const known = await site.signedIn(ADA);
+  for (let tries = 0; tries < 3; tries++) {
+    await signIn(known, ADA, { password: "typo" });
+  }
+  await signIn(known, ADA);
+  const audit = await known.get("/audit?action=session.");
+  assert.ok(audit.text.includes("after 3 failed tries"), audit.text);
+  assert.ok(audit.text.includes("Sign-in refused"));
+});
+
+Deno.test("ASVS 6.4.1: the set-up link makes the first owner once, who finds the earlier keys", async () => {
+  await using site = await startConsole();
+  const ownerId = await site.deps.owners.first();
+  const links = await Promise.all(
+    [1, 2].map(() => site.deps.links.make({ kind: "set_up", ownerId })),
+  );
+  const client = site.client();
+  const path = `/link/${links[0]}`;
+  assert.equal((await client.get(path)).status, 200);
+  assert.equal((await client.get(path)).status, 200, "looking uses nothing up");
+  const weak = await client.post(path, {
+    email: ADA,
+    new_password: "password1234",
+  });
+  assert.equal(weak.status, 422);
+  const form = { email: "Ada@Example.org", new_password: PASSWORD };
+  assert.equal((await client.post(path, form)).status, 303);
+  assert.equal(await isIn(client), true);
+  assert.equal((await client.get(path)).status, 404, "used up");
+  assert.equal(await site.deps.owners.find(ADA), ownerId);
+
+  const late = site.client();
+  const takeover = await late.post(`/link/${links[1]}`, {
+    email: "eve@example.org",
+    new_password: PASSWORD,
+  });
+  assert.equal(takeover.status, 404, "the second link is of no use");
+  assert.equal((await signIn(site.client(), ADA)).status, 303);
+});
+
+Deno.test("of two who use a link at the same time one gets in", async () => {
+  await using site = await startConsole();
+  const ownerId = await site.deps.owners.ensure(ADA);
+  const secret = await site.deps.links.make({
+    kind: "invite",
+    ownerId,
+    email: ADA,
+  });
+  const answers = await Promise.all(
+    Array.from({ length: 5 }, () =>
+      site.client().post(`/link/${secret}`, {
+        email: ADA,
+        new_password: PASSWORD,
+      })),
+  );
+  assert.equal(answers.filter(({ status }) => status === 303).length, 1);
+});
+
+Deno.test("links end: set-up after 15 minutes, and an unknown one is 404", async () => {
+  await using site = await startConsole();
+  const ownerId = await site.deps.owners.first();
+  await site.deps.links.make({ kind: "set_up", ownerId });
+  const { redis } = site.deps;
+  const [name = ""] = asTexts(await redis.command(["KEYS", "ticket:link:*"]));
+  const seconds = await redis.command(["TTL", name]);
+  assert.ok(Number(seconds) > 890 && Number(seconds) <= 900);
+  for (const secret of ["x", "a".repeat(43), "%00"]) {
+    assert.equal((await site.client().get(`/link/${secret}`)).status, 404);
+  }
+});
+
+Deno.test("an invitation cannot change the address, a reset does not get around the second factor", async () => {
+  await using site = await startConsole();
+  const ownerId = await site.addOwner(ADA);
+  await site.deps.accounts.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ", 0);
+  const secret = await site.deps.links.make({
+    kind: "reset",
+    ownerId,
+    email: ADA,
+  });
+  const client = site.client();
+  const answer = await client.post(`/link/${secret}`, {
+    email: "eve@example.org",
+    new_password: "another long passphrase",
+  });
+  assert.equal(answer.headers.get("location"), "/sign-in");
+  assert.equal(await isIn(client), false);
+  assert.equal(await site.deps.owners.find("eve@example.org"), null);
+});
+
+Deno.test("ASVS 6.3.3: two-step sign-in, from setting it up to switching it off", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const page = await client.get("/account/second-factor");
+  const ticket = hiddenField(page.text, "ticket");
+  const secret = /secret=([A-Z2-7]{32})/.exec(page.text)?.[1] ?? "";
+  const on = (code: string, password: string) =>
+    client.post("/account/second-factor", { ticket, code, password });
+  assert.equal((await on("000000", PASSWORD)).status, 422);
+  assert.equal((await on(codeNow(site, secret), "wrong")).status, 422);
+  const done = await on(codeNow(site, secret), PASSWORD);
+  assert.equal(done.status, 200);
+  const codes = done.text.match(/\b(?:[0-9A-Za-z]{5}-){3}[0-9A-Za-z]{5}\b/g);
+  assert.equal(codes?.length, 10);
+
+  const device = site.client();
+  assert.equal((await signIn(device, ADA)).status, 401, "no code");
+  const used = codeNow(site, secret);
+  const replay = await signIn(device, ADA, { code: used });
+  assert.equal(replay.status, 401, "the code of the set-up was used");
+  site.clock.nowMs += 30_000;
+  const code = codeNow(site, secret);
+  assert.equal((await signIn(device, ADA, { code })).status, 303);
+  assert.equal((await signIn(device, ADA, { code })).status, 401, "replayed");
+  const recovery = codes?.[0] ?? "";
+  const rescued = await signIn(device, ADA, { code: ` ${recovery} ` });
+  assert.equal(rescued.status, 303);
+  assert.equal((await signIn(device, ADA, { code: recovery })).status, 401);
+
+  const wrong = await client.post("/account/second-factor/off", {
+    password: "wrong",
+  });
+  assert.equal(wrong.status, 422);
+  await client.post("/account/second-factor/off", { password: PASSWORD });
+  assert.equal((await signIn(site.client("192.0.2.50"), ADA)).status, 303);
+});
+
+Deno.test("nothing but digests of secrets is stored", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const ownerId = await site.deps.owners.ensure("new@example.org");
+  const link = await site.deps.links.make({
+    kind: "invite",
+    ownerId,
+    email: "new@example.org",
+  });
+  const secrets = [...client.cookies.values(), link];
+  const names = await site.deps.redis.command(["KEYS", "*"]);
+  assert.ok(Array.isArray(names));
+  for (const name of names.map(String)) {
+    const dump = await site.deps.redis.command(["DUMP", name]);
+    for (const secret of secrets) {
+      assert.ok(!`${name}${dump}`.includes(secret), name);
+    }
+  }
+});

@@ -1,0 +1,115 @@
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { Hono } from "hono";
+import { NotDurable } from "../store/durability.ts";
+import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "./context.ts";
+import {
+  baseHeaders,
+  crossSiteGuard,
+  formGuard,
+  hostGuard,
+  noBearer,
+  SECURITY_HEADERS,
+} from "./guards.ts";
+import { RefusedPage } from "./pages/sign_in_pages.tsx";
+import { Refused } from "./refused.ts";
+import { route } from "./route.ts";
+import { accountRoutes } from "./routes/account.tsx";
+import { keyRoutes } from "./routes/keys.tsx";
+import { reportRoutes } from "./routes/reports.tsx";
+import { signInRoutes } from "./routes/sign_in.tsx";
+import { sessionGuard } from "./session_guard.ts";
+
+/** Paths behind the sign-in. Everything else is listed in `signInRoutes` and below. */
+const PRIVATE = [
+  "/keys",
+  "/keys/*",
+  "/usage",
+  "/audit",
+  "/audit.csv",
+  "/account",
+  "/account/*",
+  "/confirm",
+  "/sign-out",
+];
+
+/** The console: every route and what stands before it. */
+export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
+  const app = new Hono<ConsoleEnv>();
+  app.use(baseHeaders);
+  app.use(hostGuard(deps.publicUrl));
+  app.use(noBearer);
+  app.use(crossSiteGuard(deps.publicUrl));
+  app.use(formGuard);
+
+  route(app, "/", { GET: (c) => c.redirect("/keys", 302) });
+  route(app, "/assets/:version/:name", { GET: (c) => asset(c, deps) });
+  signInRoutes(app, deps);
+  for (const path of PRIVATE) app.use(path, sessionGuard(deps));
+  keyRoutes(app, deps);
+  reportRoutes(app, deps);
+  accountRoutes(app, deps);
+
+  app.notFound((c) =>
+    refuse(c, deps, new Refused(404, "There is no such page"))
+  );
+  app.onError((error, c) => refuse(c, deps, asRefused(error, deps, c)));
+  return app;
+}
+
+/** The console's own files; their paths name their content. */
+function asset(c: ConsoleContext, { assets }: ConsoleDeps): Response {
+  const file = assets.files.get(new URL(c.req.url).pathname);
+  if (file === undefined) throw new Refused(404, "There is no such file");
+  return c.body(file.body, 200, {
+    "content-type": file.type,
+    "cache-control": "public, max-age=31536000, immutable",
+  });
+}
+
+function asRefused(
+  error: unknown,
+  { log }: ConsoleDeps,
+  c: ConsoleContext,
+): Refused {
+  if (error instanceof Refused) return error;
+  const requestId = c.get("requestId");
+  if (error instanceof RedisUnavailableError) {
+    log.warn("redis_unavailable", { requestId, error });
+    return new Refused(
+      503,
+      "The store does not answer. Try again in a moment",
+      {
+        headers: { "retry-after": "1" },
+      },
+    );
+  }
+  if (error instanceof NotDurable) {
+    log.error("not_durable", { requestId, error });
+    return new Refused(
+      503,
+      "The change was made but is not confirmed to be on disk. Look whether it is there",
+      { headers: { "retry-after": "1" } },
+    );
+  }
+  log.error("request_failed", { requestId, error });
+  return new Refused(500, "Something went wrong on our side");
+}
+
+async function refuse(
+  c: ConsoleContext,
+  { assets }: ConsoleDeps,
+  refused: Refused,
+): Promise<Response> {
+  const response = await c.html(
+    <RefusedPage
+      assets={assets}
+      status={refused.status}
+      message={refused.message}
+      requestId={c.get("requestId") ?? ""}
+      back={refused.back}
+    />,
+    refused.status,
+    { ...SECURITY_HEADERS, "cache-control": "no-store", ...refused.headers },
+  );
+  return response;
+}

@@ -1,0 +1,60 @@
+import { deleteCookie, getCookie, setCookie } from "hono/cookie";
+import { DEVICE_SECONDS } from "../sign_in/devices.ts";
+import { SESSION_LIMITS } from "../sign_in/sessions.ts";
+import type { ConsoleContext } from "./context.ts";
+
+/**
+ * The console's cookies: `__Host-` keeps other hosts of the same domain from
+ * planting one, and browsers take it over TLS only (ASVS 3.3.1). A console on
+ * this machine without TLS, which `config.ts` allows for localhost only, has to
+ * do without the prefix.
+ */
+export type CookieName = "sid" | "device" | "oidc";
+
+const SECONDS: Record<CookieName, number> = {
+  sid: SESSION_LIMITS.absoluteMs / 1_000,
+  device: DEVICE_SECONDS,
+  oidc: 600,
+};
+
+export function readCookie(
+  c: ConsoleContext,
+  publicUrl: URL,
+  name: CookieName,
+): string {
+  return getCookie(c, fullName(publicUrl, name)) ?? "";
+}
+
+export function writeCookie(
+  c: ConsoleContext,
+  publicUrl: URL,
+  name: CookieName,
+  value: string,
+): void {
+  setCookie(c, fullName(publicUrl, name), value, {
+    ...attributes(publicUrl),
+    maxAge: SECONDS[name],
+  });
+}
+
+export function clearCookie(
+  c: ConsoleContext,
+  publicUrl: URL,
+  name: CookieName,
+): void {
+  deleteCookie(c, fullName(publicUrl, name), attributes(publicUrl));
+}
+
+const isSecure = (publicUrl: URL): boolean => publicUrl.protocol === "https:";
+
+const fullName = (publicUrl: URL, name: CookieName): string =>
+  isSecure(publicUrl) ? `__Host-${name}` : name;
+
+function attributes(publicUrl: URL) {
+  return {
+    path: "/",
+    httpOnly: true,
+    secure: isSecure(publicUrl),
+    sameSite: "Lax",
+  } as const;
+}

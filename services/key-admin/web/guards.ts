@@ -1,0 +1,127 @@
+import { newRequestId } from "@gateway/shared/ids";
+import type { MiddlewareHandler } from "hono";
+import type { ConsoleEnv } from "./context.ts";
+import { Refused } from "./refused.ts";
+
+/** What stands before every page, in the order in which `app.ts` puts it. */
+
+type Guard = MiddlewareHandler<ConsoleEnv>;
+
+/** A form of the console is a few hundred bytes; a password at most a few hundred more. */
+const FORM_BYTES_MAX = 32 * 1024;
+
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "manifest-src 'self'",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+  "base-uri 'none'",
+  "object-src 'none'",
+].join("; ");
+
+/** ASVS 3.4: the same headers on every answer, errors and files included. */
+export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
+  "content-security-policy": CONTENT_SECURITY_POLICY,
+  "strict-transport-security": "max-age=31536000; includeSubDomains",
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+  // Not "no-referrer": with it browsers send "Origin: null" with our own forms.
+  "referrer-policy": "same-origin",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "permissions-policy":
+    "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+};
+
+/** Names the request and adds the headers that every answer has. Pages are never stored (ASVS 14.3.2). */
+export const baseHeaders: Guard = async (c, next) => {
+  const requestId = newRequestId();
+  c.set("requestId", requestId);
+  await next();
+  for (const [name, value] of Object.entries(SECURITY_HEADERS)) {
+    c.res.headers.set(name, value);
+  }
+  c.res.headers.set("x-request-id", requestId);
+  if (!c.res.headers.has("cache-control")) {
+    c.res.headers.set("cache-control", "no-store");
+  }
+};
+
+/** Answers only under the configured name: no DNS rebinding, no poisoned links. */
+export function hostGuard(publicUrl: URL): Guard {
+  return async (c, next) => {
+    const isOurs = c.req.header("host") === publicUrl.host &&
+      new URL(c.req.url).host === publicUrl.host;
+    if (!isOurs) {
+      throw new Refused(421, "This is not the address of the console");
+    }
+    await next();
+  };
+}
+
+/** API keys are for the API (API5): a bearer credential gets nobody in here. */
+export const noBearer: Guard = async (c, next) => {
+  if (c.req.header("authorization") !== undefined) {
+    throw new Refused(
+      401,
+      "The console is used with a browser, not with a key",
+    );
+  }
+  await next();
+};
+
+/**
+ * Lets a change through only from our own pages (ASVS 3.5.1). Browsers say where
+ * a request comes from in `Sec-Fetch-Site`, older ones in `Origin`; a request that
+ * says neither is refused. Forms carry the session's token besides.
+ */
+export function crossSiteGuard(publicUrl: URL): Guard {
+  return async (c, next) => {
+    if (isReading(c.req.method)) return await next();
+    const site = c.req.header("sec-fetch-site");
+    const origin = c.req.header("origin");
+    const isOurs = (site === undefined || site === "same-origin") &&
+      (origin === undefined || origin === publicUrl.origin) &&
+      (site !== undefined || origin !== undefined);
+    if (!isOurs) throw new Refused(403, "This request came from another site");
+    await next();
+  };
+}
+
+/** Reads the posted form: one media type, bounded, valid UTF-8 (ASVS 1.5.3). */
+export const formGuard: Guard = async (c, next) => {
+  if (isReading(c.req.method)) return await next();
+  const type = (c.req.header("content-type") ?? "").split(";")[0]?.trim();
+  if (type?.toLowerCase() !== "application/x-www-form-urlencoded") {
+    throw new Refused(415, "The console takes forms only");
+  }
+  c.set("form", new URLSearchParams(await readForm(c.req.raw)));
+  await next();
+};
+
+async function readForm(request: Request): Promise<string> {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let text = "";
+  let bytes = 0;
+  for await (const piece of request.body ?? []) {
+    bytes += piece.length;
+    if (bytes > FORM_BYTES_MAX) throw new Refused(413, "The form is too large");
+    text += decodeOrRefuse(() => decoder.decode(piece, { stream: true }));
+  }
+  return text + decodeOrRefuse(() => decoder.decode());
+}
+
+function decodeOrRefuse(decode: () => string): string {
+  try {
+    return decode();
+  } catch (cause) {
+    throw new Refused(400, "The form is not valid UTF-8", { cause });
+  }
+}
+
+const isReading = (method: string): boolean =>
+  method === "GET" || method === "HEAD";

@@ -1,0 +1,152 @@
+import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
+import { z } from "zod";
+import { type KeySettings, settingsSchema } from "../keys/settings.ts";
+import { text } from "./forms.ts";
+
+/** The form of a key: what was typed, and its way to {@link KeySettings} and back. */
+export interface KeyFormValues {
+  description: string;
+  expiry: string;
+  expiryDate: string;
+  scopes: readonly string[];
+  models: string;
+  rpm: string;
+  tpm: string;
+  tpd: string;
+  concurrency: string;
+}
+
+/** The fields the form has, beside its token. */
+export const KEY_FORM_SHAPE = {
+  description: text(1_000),
+  expiry: z.enum(["keep", "never", "7d", "30d", "90d", "365d", "date"]),
+  expiry_date: text(20).default(""),
+  scopes: z.array(z.string().max(20)).max(KEY_SCOPES.length).default([]),
+  models: text(30_000),
+  rpm: text(20),
+  tpm: text(20),
+  tpd: text(20),
+  concurrency: text(20),
+};
+
+const posted = z.object(KEY_FORM_SHAPE);
+type Posted = z.infer<typeof posted>;
+
+export type KeyFormResult =
+  | { ok: true; settings: KeySettings }
+  | { ok: false; values: KeyFormValues; errors: Map<string, string> };
+
+const DAY_MS = 86_400_000;
+const DAYS = { "7d": 7, "30d": 30, "90d": 90, "365d": 365 } as const;
+
+/** A form for a new key: everything allowed, nothing limited. */
+export const EMPTY_FORM: KeyFormValues = {
+  description: "",
+  expiry: "never",
+  expiryDate: "",
+  scopes: KEY_SCOPES,
+  models: "",
+  rpm: "",
+  tpm: "",
+  tpd: "",
+  concurrency: "",
+};
+
+/** The form filled in with what a key has. */
+export function formOf(key: KeyRecord): KeyFormValues {
+  const limit = (value: number) => value === 0 ? "" : String(value);
+  return {
+    description: key.description,
+    expiry: key.expiresAtMs === null ? "never" : "keep",
+    expiryDate: "",
+    scopes: key.scopes,
+    models: key.models.join(", "),
+    rpm: limit(key.limits.requestsPerMinute),
+    tpm: limit(key.limits.tokensPerMinute),
+    tpd: limit(key.limits.tokensPerDay),
+    concurrency: limit(key.limits.concurrency),
+  };
+}
+
+/** Checks what was posted. `keptMs` is what "as it is" stands for. */
+export function parseKeyForm(
+  form: Posted,
+  nowMs: number,
+  keptMs: number | null,
+): KeyFormResult {
+  const errors = new Map<string, string>();
+  const expiresAtMs = expiryOf(form, nowMs, keptMs);
+  if (
+    expiresAtMs !== null && form.expiry !== "keep" && !(expiresAtMs > nowMs)
+  ) {
+    errors.set("expiresAtMs", "Choose a day that is not over");
+  }
+  const parsed = settingsSchema.safeParse({
+    description: form.description,
+    scopes: form.scopes,
+    models: form.models.split(/[\s,]+/).filter((id) => id !== ""),
+    limits: {
+      requestsPerMinute: limitOf(form.rpm),
+      tokensPerMinute: limitOf(form.tpm),
+      tokensPerDay: limitOf(form.tpd),
+      concurrency: limitOf(form.concurrency),
+    },
+    expiresAtMs: Number.isNaN(expiresAtMs) ? null : expiresAtMs,
+  });
+  if (!parsed.success) {
+    for (const { path, message } of parsed.error.issues) {
+      const field = fieldOf(path);
+      if (!errors.has(field)) errors.set(field, message);
+    }
+  }
+  if (parsed.success && errors.size === 0) {
+    return { ok: true, settings: parsed.data };
+  }
+  return { ok: false, values: typed(form), errors };
+}
+
+function expiryOf(
+  { expiry, expiry_date }: Posted,
+  nowMs: number,
+  keptMs: number | null,
+): number | null {
+  switch (expiry) {
+    case "keep":
+      return keptMs;
+    case "never":
+      return null;
+    case "date":
+      return /^\d{4}-\d\d-\d\d$/.test(expiry_date)
+        ? Date.parse(`${expiry_date}T23:59:59Z`)
+        : NaN;
+    default:
+      return nowMs + DAYS[expiry] * DAY_MS;
+  }
+}
+
+/** `10,000` and `10 000` are numbers for people; empty is no limit. */
+function limitOf(value: string): number {
+  const digits = value.replace(/[\s,]/g, "");
+  return digits === "" ? 0 : /^\d+$/.test(digits) ? Number(digits) : NaN;
+}
+
+const FORM_FIELDS: Readonly<Record<string, string>> = {
+  requestsPerMinute: "rpm",
+  tokensPerMinute: "tpm",
+  tokensPerDay: "tpd",
+  concurrency: "concurrency",
+};
+
+function fieldOf(path: readonly PropertyKey[]): string {
+  const [first, second] = path.map(String);
+  return first === "limits" ? FORM_FIELDS[second ?? ""] ?? "" : first ?? "";
+}
+
+function typed(form: Posted): KeyFormValues {
+  const { description, expiry, expiry_date, scopes, models } = form;
+  const { rpm, tpm, tpd, concurrency } = form;
+  return {
+    ...{ description, expiry, expiryDate: expiry_date, scopes, models },
+    ...{ rpm, tpm, tpd, concurrency },
+  };
+}

@@ -1,0 +1,385 @@
+import assert from "node:assert/strict";
+import {
+  usageDay,
+  usageField,
+  usageHour,
+} from "@gateway/shared/keys/limiter_state";
+import { usageKey } from "@gateway/shared/keys/record";
+import {
+  type Answer,
+  hiddenField,
+  keyForm,
+  makeKey,
+  startConsole,
+  storedKey,
+  type TestConsole,
+} from "../console_fixture.ts";
+
+const ADA = "ada@example.org";
+const VALUE = /sk-Cg[0-9A-Za-z]{46}/;
+
+const versionOf = (page: Answer) => hiddenField(page.text, "version");
+
+async function count(
+  { deps, clock }: TestConsole,
+  ownerId: string,
+  keyId: string,
+  fields: Record<"requests" | "promptTokens" | "completionTokens", number>,
+): Promise<void> {
+  const key = usageKey({ ownerId, keyId }, usageDay(clock.nowMs));
+  const hour = usageHour(clock.nowMs);
+  await deps.redis.command([
+    ...["HSET", key, usageField(hour, "requests"), String(fields.requests)],
+    ...[usageField(hour, "promptTokens"), String(fields.promptTokens)],
+    ...[usageField(hour, "completionTokens"), String(fields.completionTokens)],
+  ]);
+}
+
+Deno.test("a key's full value is in the answer that made it, and nowhere afterwards", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const { id, value } = await makeKey(owner, "Billing");
+  assert.match(value, VALUE);
+  site.answers.length = 0;
+  const pages = ["/keys", `/keys/${id}`, `/keys/${id}/edit`, "/audit"];
+  for (const path of [...pages, "/audit.csv", "/usage", "/account"]) {
+    assert.equal((await owner.get(path)).status, 200, path);
+  }
+  assert.ok(!site.answers.join("").includes(value.slice(0, 20)));
+  assert.ok(
+    !site.answers.join("").includes(
+      (await site.deps.keys.get(await site.addOwner(ADA), id))?.hash ?? "?",
+    ),
+    "API3: no page shows the hash",
+  );
+  assert.ok(site.answers.join("").includes(value.slice(-4)));
+});
+
+Deno.test("ASVS 16.2.5: no log line holds a key, a session or a password", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const { value } = await makeKey(owner, "Billing");
+  const log = site.logLines.join("\n");
+  assert.ok(!/sk-Cg/.test(log));
+  for (const secret of [value, ...owner.cookies.values(), "battery staple"]) {
+    assert.ok(!log.includes(secret));
+  }
+});
+
+Deno.test("a double click on Create makes one key, and the second answer has no value", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const nonce = hiddenField((await owner.get("/keys/new")).text, "nonce");
+  const form = keyForm("Twice", { nonce });
+  const answers = await Promise.all([
+    owner.post("/keys", form),
+    owner.post("/keys", form),
+  ]);
+  assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 409]);
+  const second = answers.find(({ status }) => status === 409);
+  assert.ok(second?.text.includes("already created"));
+  assert.ok(!VALUE.test(second?.text ?? ""));
+  const list = await owner.get("/keys");
+  assert.equal(list.text.split("Twice</a>").length - 1, 1);
+});
+
+Deno.test("a mistake in the form is shown beside its field, with what was typed", async (t) => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const nonce = hiddenField((await owner.get("/keys/new")).text, "nonce");
+  const cases: [
+    name: string,
+    form: Parameters<typeof keyForm>,
+    says: RegExp,
+  ][] = [
+    ["no description", ["   "], /description-error/],
+    ["101 characters", ["a".repeat(101)], /At most 100 characters/],
+    ["line break", ["a\nb"], /Line breaks/],
+    ["right-to-left override", ["a\u202Eb"], /text direction/],
+    ["NUL", ["a\0b"], /control characters/],
+    ["no scope", ["a", { scopes: [] }], /Choose at least one/],
+    ["unknown scope", ["a", { scopes: ["root"] }], /Scopes are/],
+    ["limit in words", ["a", { rpm: "many" }], /rpm-error/],
+    ["negative limit", ["a", { tpm: "-5" }], /tpm-error/],
+    ["limit too high", ["a", { rpm: "1000001" }], /At most 1,000,000/],
+    ["model with a blank in it", ["a", { models: "a<b" }], /Model ids/],
+    [
+      "day gone by",
+      ["a", { expiry: "date", expiry_date: "2020-01-01" }],
+      /not over/,
+    ],
+    ["no day", ["a", { expiry: "date" }], /not over/],
+  ];
+  for (const [name, [description, more], says] of cases) {
+    await t.step(name, async () => {
+      const form = keyForm(description, { nonce, ...more });
+      const answer = await owner.post("/keys", form);
+      assert.equal(answer.status, 422, answer.text);
+      assert.match(answer.text, says);
+      assert.ok(!VALUE.test(answer.text));
+    });
+  }
+  await t.step(
+    "100 characters, emoji and grouped digits are fine",
+    async () => {
+      const description = "é🔑".repeat(50);
+      const form = keyForm(description, { nonce, rpm: "10,000", tpm: "1 000" });
+      const answer = await owner.post("/keys", form);
+      assert.equal(answer.status, 201, answer.text);
+      const ownerId = await site.addOwner(ADA);
+      const page = await site.deps.keys.list(ownerId, {
+        filter: "all",
+        search: "",
+        start: { at: "first" },
+        rows: 5,
+        day: "20261120",
+      });
+      assert.equal(page.rows.length, 1);
+      assert.equal(page.rows[0]?.key.limits.requestsPerMinute, 10_000);
+      assert.equal(page.rows[0]?.key.limits.tokensPerMinute, 1_000);
+    },
+  );
+});
+
+Deno.test("ASVS 1.2.1, 3.2.2 (XSS): a hostile description is text on every page", async (t) => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const hostile = [
+    `<img src=x onerror=alert(1)>`,
+    `"><script>alert(1)</script>`,
+    `' onmouseover='alert(1)`,
+    `javascript:alert(1)//</title>`,
+  ];
+  for (const description of hostile) {
+    await t.step(description, async () => {
+      const { id } = await makeKey(owner, description);
+      site.answers.length = 0;
+      const paths = [`/keys/${id}`, `/keys/${id}/edit`, "/keys", "/audit"];
+      for (const path of [...paths, `/keys/${id}/ask/delete`]) {
+        assert.equal((await owner.get(path)).status, 200);
+      }
+      await owner.get(`/keys?search=${encodeURIComponent(description)}`);
+      const all = site.answers.join("\n");
+      assert.ok(!/<img|<script>|\sonmouseover='/.test(all));
+      assert.ok(!all.includes("//</title>"));
+    });
+  }
+});
+
+Deno.test("ASVS 1.2.10: no cell of the CSV can become a formula", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const hostile = [`=HYPERLINK("http://evil.test","x")`, "+1", "-1", "@SUM(1)"];
+  for (const description of hostile) await makeKey(owner, description);
+  const csv = await owner.get("/audit.csv");
+  assert.match(csv.headers.get("content-type") ?? "", /^text\/csv; charset/);
+  assert.match(csv.headers.get("content-disposition") ?? "", /attachment/);
+  assert.ok(csv.text.includes(`"'=HYPERLINK(""http://evil.test"",""x"")"`));
+  for (const line of csv.text.trim().split("\r\n")) {
+    for (const cell of line.match(/("([^"]|"")*"|[^,]*)(,|$)/g) ?? []) {
+      assert.ok(!/^"?[=+\-@\t]/.test(cell), cell);
+    }
+  }
+});
+
+Deno.test("two tabs: the second is told that the key was changed meanwhile", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const ownerId = await site.addOwner(ADA);
+  const { id } = await storedKey(site, ownerId);
+  const tabs = [
+    await owner.get(`/keys/${id}/edit`),
+    await owner.get(`/keys/${id}/edit`),
+  ];
+  const version = versionOf(tabs[0] ?? await owner.get("/"));
+  const first = await owner.post(
+    `/keys/${id}/edit`,
+    keyForm("First", { version }),
+  );
+  assert.equal(first.status, 303);
+  const second = await owner.post(
+    `/keys/${id}/edit`,
+    keyForm("Second", { version }),
+  );
+  assert.equal(second.status, 409);
+  assert.match(second.text, /changed meanwhile/);
+  assert.equal((await site.deps.keys.get(ownerId, id))?.description, "First");
+});
+
+Deno.test("disable, enable, rotate and delete through the pages", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const ownerId = await site.addOwner(ADA);
+  const { id, value } = await makeKey(owner, "Billing");
+  const ask = await owner.get(`/keys/${id}/ask/disable`);
+  const off = await owner.post(`/keys/${id}/disable`, {
+    version: versionOf(ask),
+    stop_running: "on",
+  });
+  assert.match(off.headers.get("location") ?? "", /done=disabled_stopped/);
+  assert.deepEqual(site.stops.sent, [{ keyId: id, ownerId }]);
+  assert.equal((await site.deps.keys.get(ownerId, id))?.state, "disabled");
+  const page = await owner.get(`/keys/${id}?done=disabled_stopped`);
+  assert.match(page.text, /running requests are being stopped/);
+  assert.ok(!page.text.includes("ask/rotate"), "a disabled key is not rotated");
+
+  await owner.post(`/keys/${id}/enable`, { version: versionOf(page) });
+  const rotation = await owner.get(`/keys/${id}/ask/rotate`);
+  const form = {
+    version: versionOf(rotation),
+    nonce: hiddenField(rotation.text, "nonce"),
+    old: "1h",
+  };
+  const rotated = await owner.post(`/keys/${id}/rotate`, form);
+  assert.equal(rotated.status, 201);
+  const next = VALUE.exec(rotated.text)?.[0];
+  assert.ok(next !== undefined && next !== value);
+  assert.match(rotated.text, /still works for 1 hour/);
+  const again = await owner.post(`/keys/${id}/rotate`, form);
+  assert.equal(again.status, 409);
+  assert.ok(!VALUE.test(again.text));
+
+  const asked = await owner.get(`/keys/${id}/ask/delete`);
+  const version = versionOf(asked);
+  const unsure = await owner.post(`/keys/${id}/delete`, { version });
+  assert.equal(unsure.status, 422);
+  const gone = await owner.post(`/keys/${id}/delete`, { version, sure: "on" });
+  assert.equal(gone.status, 303);
+  assert.equal((await owner.get(`/keys/${id}`)).status, 404);
+  const audit = await owner.get("/audit");
+  for (const what of ["Deleted", "Rotated", "Enabled", "Disabled", "Created"]) {
+    assert.ok(audit.text.includes(`${what} key`), what);
+  }
+  assert.ok(audit.text.includes("Stopped running requests"));
+});
+
+Deno.test("a key in use is deleted only with its last characters", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const ownerId = await site.addOwner(ADA);
+  const { id, version, hint } = await storedKey(site, ownerId);
+  const counts = { requests: 3, promptTokens: 10, completionTokens: 20 };
+  await count(site, ownerId, id, counts);
+  const form = { version: String(version), sure: "on" };
+  assert.equal((await owner.post(`/keys/${id}/delete`, form)).status, 422);
+  const wrong = { version: String(version), tail: "zzzz" };
+  assert.equal((await owner.post(`/keys/${id}/delete`, wrong)).status, 422);
+  const right = { version: String(version), tail: hint.slice(-4) };
+  assert.equal((await owner.post(`/keys/${id}/delete`, right)).status, 303);
+});
+
+Deno.test("when running requests cannot be stopped, the page says so and the key is disabled", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const ownerId = await site.addOwner(ADA);
+  const { id } = await storedKey(site, ownerId);
+  site.stops.fails = true;
+  const answer = await owner.post(`/keys/${id}/disable`, {
+    version: "1",
+    stop_running: "on",
+  });
+  const page = await owner.get(answer.headers.get("location") ?? "");
+  assert.match(page.text, /could not be stopped/);
+  assert.equal((await site.deps.keys.get(ownerId, id))?.state, "disabled");
+});
+
+Deno.test("editing changes what was changed and keeps the rest", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const ownerId = await site.addOwner(ADA);
+  const { id } = await makeKey(owner, "Billing");
+  const answer = await owner.post(
+    `/keys/${id}/edit`,
+    keyForm("Billing, new", {
+      version: "1",
+      models: "small-1, neutral-3.7-plus",
+      rpm: "60",
+      expiry: "30d",
+      scopes: ["chat"],
+    }),
+  );
+  assert.equal(answer.status, 303);
+  const key = await site.deps.keys.get(ownerId, id);
+  assert.deepEqual(
+    [key?.description, key?.models, key?.scopes, key?.limits.requestsPerMinute],
+    ["Billing, new", ["small-1", "neutral-3.7-plus"], ["chat"], 60],
+  );
+  const days = ((key?.expiresAtMs ?? 0) - site.clock.nowMs) / 86_400_000;
+  assert.ok(Math.abs(days - 30) < 0.01);
+  const form = keyForm("Billing, new", { version: "2", expiry: "keep" });
+  await owner.post(`/keys/${id}/edit`, form);
+  const kept = await site.deps.keys.get(ownerId, id);
+  assert.equal(kept?.expiresAtMs, key?.expiresAtMs);
+});
+
+Deno.test("API6: more than 30 keys a minute are refused", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const statuses: number[] = [];
+  for (let n = 0; n < 31; n++) {
+    const nonce = hiddenField((await owner.get("/keys/new")).text, "nonce");
+    const form = keyForm(`Key ${n}`, { nonce });
+    statuses.push((await owner.post("/keys", form)).status);
+  }
+  assert.deepEqual(statuses.slice(0, 30), Array(30).fill(201));
+  assert.equal(statuses[30], 429);
+});
+
+Deno.test("a pasted key is searched by its end only and not shown again", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const { value } = await makeKey(owner, "Billing");
+  await makeKey(owner, "Other");
+  site.answers.length = 0;
+  const found = await owner.get(`/keys?search=${value}`);
+  assert.ok(found.text.includes("Billing</a>"));
+  assert.ok(!found.text.includes("Other</a>"));
+  assert.ok(!found.text.includes(value));
+});
+
+Deno.test("a forged cursor leads to the first page", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  for (const cursor of ["x", "%2B", "%5B%3Aall", ""]) {
+    const answer = await owner.get(`/keys?after=${cursor}`);
+    assert.equal(answer.headers.get("location"), "/keys");
+  }
+});
+
+Deno.test("usage is shown per key and in all", async () => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const ownerId = await site.addOwner(ADA);
+  const first = await storedKey(site, ownerId, "First");
+  const second = await storedKey(site, ownerId, "Second");
+  await count(site, ownerId, first.id, {
+    requests: 1_200,
+    promptTokens: 34_000,
+    completionTokens: 5_600,
+  });
+  await count(site, ownerId, second.id, {
+    requests: 34,
+    promptTokens: 0,
+    completionTokens: 0,
+  });
+  for (const range of ["24h", "30d"]) {
+    const all = await owner.get(`/usage?range=${range}`);
+    assert.match(all.text, /<dt>Requests<\/dt><dd><span>1,234<\/span>/);
+    assert.match(all.text, /title="34,000">34K/);
+    const one = await owner.get(`/keys/${second.id}?range=${range}`);
+    assert.match(one.text, /<dt>Requests<\/dt><dd><span>34<\/span>/);
+  }
+  const list = await owner.get("/keys");
+  assert.ok(
+    list.text.includes("1,200") && list.text.includes(`title="39,600"`),
+  );
+});
+
+Deno.test("the console says when redis may lose changes", async () => {
+  await using site = await startConsole({ settings: ["--appendonly", "no"] });
+  const owner = await site.signedIn(ADA);
+  assert.match((await owner.get("/keys")).text, /does not keep changes/);
+  await using good = await startConsole();
+  const other = await good.signedIn(ADA);
+  assert.ok(!(await other.get("/keys")).text.includes("does not keep changes"));
+});

@@ -1,0 +1,129 @@
+import type { JSX } from "hono/jsx/jsx-runtime";
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import type { AuditRow } from "../../keys/audit_log.ts";
+import { isExpired } from "../../keys/key_changes.ts";
+import type { Usage } from "../../keys/usage.ts";
+import { AuditTable } from "./audit_view.tsx";
+import { FormToken, type Frame, Page } from "./frame.tsx";
+import { Icon } from "./icon.tsx";
+import { UsageView } from "./usage_view.tsx";
+import { Expiry, number, Status, Time } from "./values.tsx";
+
+export interface KeyPageProps {
+  frame: Frame;
+  keyRecord: KeyRecord;
+  usage: Usage;
+  history: readonly AuditRow[];
+  nowMs: number;
+}
+
+/** One key: what it may do, what it did, what happened to it. */
+export function KeyPage(props: KeyPageProps): JSX.Element {
+  const { frame, keyRecord, usage, history, nowMs } = props;
+  return (
+    <Page title={keyRecord.description} frame={frame} section="keys">
+      <a class="back" href="/keys">
+        <Icon name="back" /> API keys
+      </a>
+      <div class="head">
+        <div>
+          <h1>{keyRecord.description}</h1>
+          <p class="key-line">
+            <code class="hint">{keyRecord.hint}</code>{" "}
+            <Status keyRecord={keyRecord} nowMs={nowMs} />
+          </p>
+        </div>
+        <Actions {...props} />
+      </div>
+      <Settings {...props} />
+      <h2>Usage</h2>
+      <UsageView usage={usage} base={`/keys/${keyRecord.id}`} />
+      <h2>History</h2>
+      <AuditTable
+        rows={history}
+        caption="What happened to this key"
+        isOfOneKey
+      />
+    </Page>
+  );
+}
+
+function Actions({ frame, keyRecord, nowMs }: KeyPageProps): JSX.Element {
+  const base = `/keys/${keyRecord.id}`;
+  const isEnabled = keyRecord.state === "enabled";
+  return (
+    <div class="buttons">
+      <a class="button" href={`${base}/edit`} data-dialog="">
+        <Icon name="edit" /> Edit
+      </a>
+      {isEnabled && !isExpired(keyRecord, nowMs) && (
+        <a class="button" href={`${base}/ask/rotate`} data-dialog="">
+          <Icon name="rotate" /> Rotate
+        </a>
+      )}
+      {isEnabled
+        ? (
+          <a class="button" href={`${base}/ask/disable`} data-dialog="">
+            <Icon name="power" /> Disable
+          </a>
+        )
+        : (
+          <form method="post" action={`${base}/enable`} data-once="">
+            <FormToken frame={frame} />
+            <input
+              type="hidden"
+              name="version"
+              value={String(keyRecord.version)}
+            />
+            <button type="submit">
+              <Icon name="power" /> Enable
+            </button>
+          </form>
+        )}
+      <a class="button danger-text" href={`${base}/ask/delete`} data-dialog="">
+        <Icon name="trash" /> Delete
+      </a>
+    </div>
+  );
+}
+
+function Settings({ keyRecord, nowMs }: KeyPageProps): JSX.Element {
+  const { limits, models, scopes } = keyRecord;
+  return (
+    <dl class="card facts">
+      <Fact name="Created">
+        <Time ms={keyRecord.createdAtMs} as="minute" />
+      </Fact>
+      <Fact name="Expires">
+        <Expiry keyRecord={keyRecord} nowMs={nowMs} />
+      </Fact>
+      <Fact name="May use">{scopes.join(", ")}</Fact>
+      <Fact name="Models">
+        {models.length === 0 ? "All" : models.join(", ")}
+      </Fact>
+      <Fact name="Requests per minute">
+        {limitText(limits.requestsPerMinute)}
+      </Fact>
+      <Fact name="Tokens per minute">{limitText(limits.tokensPerMinute)}</Fact>
+      <Fact name="Tokens per day">{limitText(limits.tokensPerDay)}</Fact>
+      <Fact name="Requests at a time">{limitText(limits.concurrency)}</Fact>
+      <Fact name="Key id">
+        <code>{keyRecord.id}</code>
+      </Fact>
+    </dl>
+  );
+}
+
+function Fact(
+  { name, children }: { name: string; children: JSX.Element | string },
+): JSX.Element {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+const limitText = (value: number): string =>
+  value === 0 ? "No limit" : number(value);

@@ -1,0 +1,46 @@
+import type { JSX } from "hono/jsx/jsx-runtime";
+import type { Usage } from "../../keys/usage.ts";
+import { type Frame, Page } from "./frame.tsx";
+import { Curl } from "./keys_page.tsx";
+import { UsageView } from "./usage_view.tsx";
+import { Icon } from "./icon.tsx";
+
+/** Usage of all keys together. */
+export function UsagePage({ frame, usage, apiUrl }: {
+  frame: Frame;
+  usage: Usage;
+  apiUrl: string;
+}): JSX.Element {
+  return (
+    <Page title="Usage" frame={frame} section="usage">
+      <div class="head">
+        <div>
+          <h1>Usage</h1>
+          <p class="lead">
+            All your keys together. A key's own numbers are on its page.
+          </p>
+        </div>
+      </div>
+      {!usage.isComplete && (
+        <p class="banner note">
+          <Icon name="warn" />
+          <span>
+            You have more keys than this page adds up: these are the newest
+            2,000.
+          </span>
+        </p>
+      )}
+      {usage.total.requests === 0 && (
+        <section class="card empty">
+          <h2>
+            No requests in the last{" "}
+            {usage.range === "24h" ? "24 hours" : "30 days"}
+          </h2>
+          <p>They appear here within seconds. Send one:</p>
+          <Curl apiUrl={apiUrl} />
+        </section>
+      )}
+      <UsageView usage={usage} base="/usage" />
+    </Page>
+  );
+}

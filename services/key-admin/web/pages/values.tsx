@@ -1,0 +1,62 @@
+import type { JSX } from "hono/jsx/jsx-runtime";
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import { isExpired } from "../../keys/key_changes.ts";
+
+/** How values are shown. The script turns times into the reader's zone; without it they are UTC and say so. */
+
+const NUMBER = new Intl.NumberFormat("en-US");
+const SHORT = new Intl.NumberFormat("en-US", {
+  notation: "compact",
+  maximumFractionDigits: 1,
+});
+
+/** `1,234,567` */
+export const number = (value: number): string => NUMBER.format(value);
+
+/** `1.2M` from ten thousand on, with the exact number in reach. */
+export function Count({ value }: { value: number }): JSX.Element {
+  if (value < 10_000) return <span>{number(value)}</span>;
+  return <span title={number(value)}>{SHORT.format(value)}</span>;
+}
+
+type TimeStyle = "day" | "minute" | "relative";
+
+/** A time for people. */
+export function Time(
+  { ms, as }: { ms: number; as: TimeStyle },
+): JSX.Element {
+  const iso = new Date(ms).toISOString();
+  return (
+    <time datetime={iso} data-as={as}>
+      {as === "day"
+        ? iso.slice(0, 10)
+        : `${iso.slice(0, 16).replace("T", " ")} UTC`}
+    </time>
+  );
+}
+
+/** `Enabled`, `Disabled`, `Expired`: a word and a colour, never a colour alone. */
+export function Status(
+  { keyRecord, nowMs }: { keyRecord: KeyRecord; nowMs: number },
+): JSX.Element {
+  if (isExpired(keyRecord, nowMs)) {
+    return <span class="badge off">Expired</span>;
+  }
+  return keyRecord.state === "enabled"
+    ? <span class="badge on">Enabled</span>
+    : <span class="badge off">Disabled</span>;
+}
+
+/** `Never`, a date ahead, or a date gone by. */
+export function Expiry(
+  { keyRecord, nowMs }: { keyRecord: KeyRecord; nowMs: number },
+): JSX.Element {
+  const { expiresAtMs } = keyRecord;
+  if (expiresAtMs === null) return <span class="faint">Never</span>;
+  const isSoon = expiresAtMs - nowMs < 7 * 86_400_000;
+  return (
+    <span class={isSoon && expiresAtMs > nowMs ? "soon" : ""}>
+      <Time ms={expiresAtMs} as={isSoon ? "relative" : "day"} />
+    </span>
+  );
+}

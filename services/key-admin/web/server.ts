@@ -1,0 +1,48 @@
+import type { Log } from "@gateway/shared/log";
+import type { Hono } from "hono";
+import { clientIp } from "./client_ip.ts";
+import type { ConsoleEnv } from "./context.ts";
+import type { Metrics } from "./metrics.ts";
+
+/** What `Deno.serve` calls. */
+export type Handler = (
+  request: Request,
+  info: Deno.ServeHandlerInfo<Deno.NetAddr>,
+) => Response | Promise<Response>;
+
+export interface HandlerOptions {
+  trustedProxies: readonly string[];
+  log: Log;
+  metrics: Metrics;
+}
+
+/** The console behind a socket: knows the client's address, counts, and logs a line per request. */
+export function createHandler(
+  app: Hono<ConsoleEnv>,
+  { trustedProxies, log, metrics }: HandlerOptions,
+): Handler {
+  return async (request, info) => {
+    const startMs = performance.now();
+    const remoteIp = clientIp(
+      info.remoteAddr.hostname,
+      request.headers.get("x-forwarded-for"),
+      trustedProxies,
+    );
+    const response = await app.fetch(request, { remoteIp });
+    metrics.count(response.status);
+    log.info("request", {
+      requestId: response.headers.get("x-request-id"),
+      method: request.method,
+      path: loggedPath(request.url),
+      status: response.status,
+      durationMs: Math.round(performance.now() - startMs),
+      ip: remoteIp,
+    });
+    return response;
+  };
+}
+
+/** The path without what opens something: no query, no secret of a link. */
+function loggedPath(url: string): string {
+  return new URL(url).pathname.replace(/^\/link\/.*/s, "/link/…").slice(0, 200);
+}
