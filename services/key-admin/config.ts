@@ -1,4 +1,4 @@
-import { ConfigError } from "@gateway/shared/service";
+import { ConfigError } from "@gateway/shared/config_error";
 import { z } from "zod";
 
 /** Everything an operator can set, checked. Every variable, its unit and default are in the schema below. */
@@ -111,9 +111,7 @@ export function readProcessConfig(): Config {
 }
 
 function badConfig(problems: readonly string[]): ConfigError {
-  return new ConfigError(
-    ["key-admin cannot start:", ...problems].join("\n  "),
-  );
+  return new ConfigError("the environment of key-admin", problems);
 }
 
 function readOidc(env: Environment): OidcConfig | null {

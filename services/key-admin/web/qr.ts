@@ -286,10 +286,12 @@ function penalty(dark: QrModules): number {
   const at = (x: number, y: number) => dark[y]?.[x];
   let points = 0;
   for (let line = 0; line < size; line++) {
-    for (const  of of[(n: number) => at(n, line), (n: number) => at(line, n)]) {
+    for (
+      const cell of [(n: number) => at(n, line), (n: number) => at(line, n)]
+    ) {
       let run = 1;
       for (let n = 1; n <= size; n++) {
-        if (n < size && of(n) === of(n - 1)) run++;
+        if (n < size && cell(n) === cell(n - 1)) run++;
         else {
           if (run >= 5) points += run - 2;
           run = 1;
