@@ -38,6 +38,9 @@ const ANY_PORT = "0";
 /** Ctrl-C on a workstation should not wait for a long answer as a rollout does. */
 const DRAIN_SECONDS = "10";
 
+/** Argon2 is native code, and looks at `ldd` to find out which build of it fits. */
+const PASSWORD_HASHER = { readable: ["/usr/bin/ldd"], flags: ["--allow-ffi"] };
+
 /** Only the worker talks to model servers, so only it gets their secret. */
 const WORKER_ONLY = new Set(["UPSTREAM_API_KEY"]);
 
@@ -74,7 +77,7 @@ export function adminProgram(context: ProgramContext, port: number): Program {
     REDIS_URL: redisUrl,
     NATS_URL: natsUrl,
     PUBLIC_URL: env.PUBLIC_URL ?? httpUrl(options.host, port),
-  });
+  }, PASSWORD_HASHER);
 }
 
 /** Creates a key and prints `{"id":"key_…","key":"sk-…"}`. */
@@ -118,9 +121,13 @@ function denoProgram(
   script: string,
   args: readonly string[],
   environment: Record<string, string>,
+  more: { readable: readonly string[]; flags: readonly string[] } = {
+    readable: [],
+    flags: [],
+  },
 ): Program {
   // Their own files, not those of this run: a key lies among those.
-  const readable = [`${root}/services`, `${root}/shared`];
+  const readable = [`${root}/services`, `${root}/shared`, ...more.readable];
   if (options.modelsFile !== undefined) readable.push(options.modelsFile);
   return {
     file: execPath,
@@ -131,6 +138,7 @@ function denoProgram(
       "--allow-env",
       // A comma ends a path of the list unless it is doubled.
       `--allow-read=${readable.map((p) => p.replaceAll(",", ",,")).join(",")}`,
+      ...more.flags,
       script,
       ...args,
     ],
