@@ -73,7 +73,8 @@ function targetOf(file: SourceFile, specifier: string): string {
 }
 
 function isTest(file: SourceFile): boolean {
-  return /_test\.tsx?$/.test(file.path) || /_fixture\.ts$/.test(file.path);
+  return /_(test|bench|fixture)\.tsx?$|\/simulation\/|\/testing\//
+    .test(file.path);
 }
 
 /** Code without comments, so that words in prose do not count. */

@@ -186,7 +186,8 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
         await waitFor(async () => {
           const { pids } = await cluster.refresh();
           const workers = pids["chat-worker"] ?? [];
-          return workers.length === 3 && !workers.includes(old);
+          return workers.length === 3 && !workers.includes(old) &&
+            await areReady(cluster, 3);
         }, {
           what: `worker ${old} to be replaced`,
           timeoutMs: 20_000,
