@@ -57,7 +57,7 @@ export class ChoiceRun {
       if (segment === undefined) {
         this.#finish(this.#options.script.reason, events);
       } else if (this.#say(segment, events)) {
-        this.#endIfFull(events);
+        this.#endIfDone(events);
         return;
       } else {
         this.#segment += 1;
@@ -178,14 +178,16 @@ export class ChoiceRun {
       : sampledLogprob(token, candidates, topLogprobs, vocabulary);
   }
 
-  /** With the last token allowed said, the choice is over: cut short unless that was the last it had. */
-  #endIfFull(events: BackendEvent[]): void {
+  /** With the last token it has, or may have, a choice is over. */
+  #endIfDone(events: BackendEvent[]): void {
     if (this.isFinished) return;
-    if (this.completionTokens < this.#options.tokensMax) return;
-    const { segments, reason } = this.#options.script;
+    const { script: { segments, reason }, tokensMax } = this.#options;
     const isLast = this.#segment === segments.length - 1;
-    const isWhole = isLast && this.#place === lengthOf(segments.at(-1));
-    this.#finish(isWhole ? reason : "length", events);
+    if (isLast && this.#place === lengthOf(segments.at(-1))) {
+      this.#finish(reason, events);
+    } else if (this.completionTokens >= tokensMax) {
+      this.#finish("length", events);
+    }
   }
 
   #finish(reason: FinishReason, events: BackendEvent[]): void {
