@@ -20,6 +20,23 @@ Deno.test("timerSleep() ends at once when the signal aborts, before or while it 
   assert.ok(performance.now() - startMs < LONG_MS / 2);
 });
 
+Deno.test("timerSleep() leaves nothing on a signal that outlives it", async () => {
+  const { signal } = new AbortController();
+  let listeners = 0;
+  const add = signal.addEventListener.bind(signal);
+  const remove = signal.removeEventListener.bind(signal);
+  signal.addEventListener = (type: string, listener: () => void) => {
+    listeners += 1;
+    add(type, listener);
+  };
+  signal.removeEventListener = (type: string, listener: () => void) => {
+    listeners -= 1;
+    remove(type, listener);
+  };
+  await timerSleep(1, signal);
+  assert.equal(listeners, 0);
+});
+
 Deno.test("timerSleep(0) lets a timer that is due run", async () => {
   let hasRun = false;
   const timer = setTimeout(() => hasRun = true, 0);

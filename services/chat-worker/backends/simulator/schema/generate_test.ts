@@ -309,12 +309,13 @@ const SCHEMAS: { name: string; schema: unknown }[] = [
 for (const { name, schema } of SCHEMAS) {
   Deno.test(`generateValue() makes ${name} that is valid, and survives JSON`, () => {
     for (let seed = 0; seed < SEEDS; seed++) {
-      const value = generate(schema, `${seed}`);
+      const optional = seed % 2 === 0 ? "all" : "hinted";
+      const value = generate(schema, `${seed}`, { optional });
       assert.ok(value !== undefined);
       const decoded: Json = JSON.parse(JSON.stringify(value));
       const isValid = conforms(decoded, schema, schema, new WorkBudget(1e6));
       assert.ok(isValid, JSON.stringify(value));
-      assert.deepEqual(generate(schema, `${seed}`), value);
+      assert.deepEqual(generate(schema, `${seed}`, { optional }), value);
     }
   });
 }
@@ -405,7 +406,7 @@ Deno.test("generateValue() takes values of the request where they are valid, eac
     type: "object",
     properties: {
       from: { type: "string" },
-      to: { type: "string", maxLength: 4 },
+      to: { type: "string" },
       days: { type: "integer", minimum: 10 },
       unit: { enum: ["kelvin", "celsius"] },
     },
