@@ -187,6 +187,21 @@ for (const { name, more, less } of PENALTIES) {
   });
 }
 
+Deno.test("every answer ends, even where all repeats are invited", async () => {
+  for (const temperature of [0, 0.1, 1, 2]) {
+    const { finish, usage } = await askOne({
+      seed: 1,
+      temperature,
+      presence_penalty: -2,
+      frequency_penalty: -2,
+      repetition_penalty: 0.5,
+      enable_thinking: true,
+    });
+    assert.equal(finish, "stop");
+    assert.ok((usage?.completion_tokens ?? 0) < 1000);
+  }
+});
+
 Deno.test("repetition_penalty is also about the words of the prompt", async () => {
   const said = async (repetition_penalty: number) => {
     let count = 0;

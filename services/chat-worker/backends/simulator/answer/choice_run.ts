@@ -9,6 +9,7 @@ import {
   toLogprobs,
 } from "../sampling/logprobs.ts";
 import { ContentGate } from "./content_gate.ts";
+import { isOver } from "./ending.ts";
 import type { Channel, Script, Segment } from "./script.ts";
 import { Writer, type WriterOptions } from "./writer.ts";
 
@@ -86,9 +87,7 @@ export class ChoiceRun {
   #sample(segment: Segment & { type: "sampled" }): number {
     const { bias, length } = segment;
     if (segment.isNewText && this.#place === 0) this.#writer.restart();
-    if (length.type === "exactly" && this.#place >= length.tokens) {
-      return END_TOKEN;
-    }
+    if (isOver(length, this.#place)) return END_TOKEN;
     return this.#writer.next(bias, length, this.#place);
   }
 
