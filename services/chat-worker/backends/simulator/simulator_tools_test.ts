@@ -149,6 +149,19 @@ Deno.test("a model may think before it calls, and a stop text does not reach int
   assert.equal(finish, "tool_calls");
 });
 
+Deno.test("a thought that is cut inside a character leaves the call whole", async () => {
+  for (const thinking_budget of [4, 5, 6, 7, 8, 9, 10]) {
+    const { reasoning, calls } = await askOne({
+      messages: "🚀🚀🚀 weather in Rome",
+      tools: [WEATHER],
+      enable_thinking: true,
+      thinking_budget,
+    });
+    assert.doesNotMatch(reasoning, /\ufffd/);
+    assert.equal(JSON.parse(calls[0]?.text ?? "").location, "Rome");
+  }
+});
+
 Deno.test("a call wins over a response format, which holds when there is none", async () => {
   const response_format = { type: "json_object" } as const;
   const call = await askOne({

@@ -36,8 +36,8 @@ export class ChoiceRun {
   readonly #options: ChoiceRunOptions;
   readonly #writer: Writer;
   readonly #gate: ContentGate;
-  /** For all text that no stop applies to: reasoning and arguments. */
-  readonly #assembler: TextAssembler;
+  readonly #reasoning: TextAssembler;
+  readonly #arguments: TextAssembler;
   #channel: Channel | undefined;
   /** The segment at work, and how many tokens of it are said. */
   #segment = 0;
@@ -48,7 +48,8 @@ export class ChoiceRun {
     this.#options = options;
     this.#writer = new Writer(options);
     this.#gate = new ContentGate(vocabulary, options.stops);
-    this.#assembler = new TextAssembler(vocabulary);
+    this.#reasoning = new TextAssembler(vocabulary);
+    this.#arguments = new TextAssembler(vocabulary);
   }
 
   /** Says one more token, or ends the choice, and adds what there is to tell to `events`. */
@@ -117,7 +118,7 @@ export class ChoiceRun {
   }
 
   #argumentsPart(index: number, token: number) {
-    const text = this.#assembler.push(token);
+    const text = this.#arguments.push(token);
     return text === "" ? undefined : { index, function: { arguments: text } };
   }
 
@@ -138,7 +139,7 @@ export class ChoiceRun {
   }
 
   #emitReasoning(token: number, events: BackendEvent[]): void {
-    const reasoning = this.#assembler.push(token);
+    const reasoning = this.#reasoning.push(token);
     if (reasoning === "") return;
     events.push({ type: "delta", index: this.#options.index, reasoning });
   }
