@@ -82,13 +82,16 @@ export class Completion {
 
   async *#answer(): AsyncGenerator<readonly BackendEvent[]> {
     const { model, knobs, random } = this.#deps;
-    this.#call.signal.throwIfAborted();
+    const { signal } = this.#call;
+    signal.throwIfAborted();
     const controls = readControls(this.#request, knobs, random);
     const pacer = this.#pacer(controls);
     const distinct = await this.#countPrompt();
     const wanted = this.#request.max_tokens;
     const tokensMax = tokenRoom(model, this.#promptTokens, wanted);
     if (controls.errorStatus !== undefined) {
+      // A request that asks for both wants a failure that takes its time.
+      if (controls.firstTokenMs !== undefined) await pacer.due(1, signal);
       throw failureOf(controls.errorStatus);
     }
     this.#prepare(controls, tokensMax, distinct);

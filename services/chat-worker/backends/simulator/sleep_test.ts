@@ -20,6 +20,21 @@ Deno.test("timerSleep() ends at once when the signal aborts, before or while it 
   assert.ok(performance.now() - startMs < LONG_MS / 2);
 });
 
+Deno.test("timerSleep() leaves nothing on a signal that outlives it", async () => {
+  const { signal } = new AbortController();
+  let removed = 0;
+  const remove = signal.removeEventListener.bind(signal);
+  signal.removeEventListener = (
+    type: string,
+    listener: EventListenerOrEventListenerObject,
+  ) => {
+    removed += 1;
+    remove(type, listener);
+  };
+  await timerSleep(1, signal);
+  assert.equal(removed, 1);
+});
+
 Deno.test("timerSleep(0) lets a timer that is due run", async () => {
   let hasRun = false;
   const timer = setTimeout(() => hasRun = true, 0);

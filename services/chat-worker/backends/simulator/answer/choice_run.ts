@@ -9,6 +9,7 @@ import {
   toLogprobs,
 } from "../sampling/logprobs.ts";
 import { ContentGate } from "./content_gate.ts";
+import { isOver } from "./ending.ts";
 import type { Channel, Script, Segment } from "./script.ts";
 import { Writer, type WriterOptions } from "./writer.ts";
 
@@ -35,8 +36,8 @@ export class ChoiceRun {
   readonly #options: ChoiceRunOptions;
   readonly #writer: Writer;
   readonly #gate: ContentGate;
-  /** For all text that no stop applies to: reasoning and arguments. */
-  readonly #assembler: TextAssembler;
+  readonly #reasoning: TextAssembler;
+  readonly #arguments: TextAssembler;
   #channel: Channel | undefined;
   /** The segment at work, and how many tokens of it are said. */
   #segment = 0;
@@ -47,7 +48,8 @@ export class ChoiceRun {
     this.#options = options;
     this.#writer = new Writer(options);
     this.#gate = new ContentGate(vocabulary, options.stops);
-    this.#assembler = new TextAssembler(vocabulary);
+    this.#reasoning = new TextAssembler(vocabulary);
+    this.#arguments = new TextAssembler(vocabulary);
   }
 
   /** Says one more token, or ends the choice, and adds what there is to tell to `events`. */
@@ -57,7 +59,7 @@ export class ChoiceRun {
       if (segment === undefined) {
         this.#finish(this.#options.script.reason, events);
       } else if (this.#say(segment, events)) {
-        this.#endIfFull(events);
+        this.#endIfDone(events);
         return;
       } else {
         this.#segment += 1;
@@ -86,9 +88,7 @@ export class ChoiceRun {
   #sample(segment: Segment & { type: "sampled" }): number {
     const { bias, length } = segment;
     if (segment.isNewText && this.#place === 0) this.#writer.restart();
-    if (length.type === "exactly" && this.#place >= length.tokens) {
-      return END_TOKEN;
-    }
+    if (isOver(length, this.#place)) return END_TOKEN;
     return this.#writer.next(bias, length, this.#place);
   }
 
@@ -118,7 +118,7 @@ export class ChoiceRun {
   }
 
   #argumentsPart(index: number, token: number) {
-    const text = this.#assembler.push(token);
+    const text = this.#arguments.push(token);
     return text === "" ? undefined : { index, function: { arguments: text } };
   }
 
@@ -139,7 +139,7 @@ export class ChoiceRun {
   }
 
   #emitReasoning(token: number, events: BackendEvent[]): void {
-    const reasoning = this.#assembler.push(token);
+    const reasoning = this.#reasoning.push(token);
     if (reasoning === "") return;
     events.push({ type: "delta", index: this.#options.index, reasoning });
   }
@@ -178,14 +178,16 @@ export class ChoiceRun {
       : sampledLogprob(token, candidates, topLogprobs, vocabulary);
   }
 
-  /** With the last token allowed said, the choice is over: cut short unless that was the last it had. */
-  #endIfFull(events: BackendEvent[]): void {
+  /** With the last token it has, or may have, a choice is over. */
+  #endIfDone(events: BackendEvent[]): void {
     if (this.isFinished) return;
-    if (this.completionTokens < this.#options.tokensMax) return;
-    const { segments, reason } = this.#options.script;
+    const { script: { segments, reason }, tokensMax } = this.#options;
     const isLast = this.#segment === segments.length - 1;
-    const isWhole = isLast && this.#place === lengthOf(segments.at(-1));
-    this.#finish(isWhole ? reason : "length", events);
+    if (isLast && this.#place === lengthOf(segments.at(-1))) {
+      this.#finish(reason, events);
+    } else if (this.completionTokens >= tokensMax) {
+      this.#finish("length", events);
+    }
   }
 
   #finish(reason: FinishReason, events: BackendEvent[]): void {

@@ -25,6 +25,18 @@ const END_CHANCE_MAX = 0.97;
 const ANYWHERE_SHARE = 4;
 const ANYWHERE_CHANCE = 0.5;
 
+/**
+ * Beyond this share a text is cut. Penalties below 0 make every word that was said
+ * more probable each time, and without this an answer could go on for ever.
+ */
+const CUT_SHARE = 8;
+
+/** Whether a text of so many tokens is over, whatever the model would say next. */
+export function isOver(plan: LengthPlan, tokens: number): boolean {
+  const share = plan.type === "exactly" ? 1 : CUT_SHARE;
+  return tokens >= plan.tokens * share;
+}
+
 /** The length that a user's message asks for. */
 export function planLength(userText: string): LengthPlan {
   if (SHORT_WORDS.test(userText)) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Candidates } from "../language/candidates.ts";
 import { END_TOKEN } from "../language/vocabulary.ts";
-import { type LengthPlan, planLength, weighEnd } from "./ending.ts";
+import { isOver, type LengthPlan, planLength, weighEnd } from "./ending.ts";
 
 const PLAN: LengthPlan = { type: "about", tokens: 100 };
 
@@ -61,6 +61,14 @@ for (const { name, plan = PLAN, tokens, endsSentence, chance } of CASES) {
     assert.ok(Math.abs(end + other - 1) < 1e-9);
   });
 }
+
+Deno.test("isOver() cuts a text at its length, or at eight times the planned one", () => {
+  assert.equal(isOver({ type: "exactly", tokens: 100 }, 99), false);
+  assert.equal(isOver({ type: "exactly", tokens: 100 }, 100), true);
+  assert.equal(isOver({ type: "exactly", tokens: 0 }, 0), true);
+  assert.equal(isOver(PLAN, 799), false);
+  assert.equal(isOver(PLAN, 800), true);
+});
 
 Deno.test("planLength() hears how long an answer should be", () => {
   const usual = planLength("Why is the sky blue?").tokens;

@@ -36,7 +36,10 @@ export function trainLanguage(topics: readonly Topic[] = CORPUS): Language {
   const vocabulary = buildVocabulary(texts.flat(), characters);
   const tokenizer = createTokenizer(vocabulary, characters);
   const passages = texts.flatMap((ofTopic, topic) =>
-    ofTopic.map((text) => ({ topic, text, tokens: tokenizer.encode(text) }))
+    ofTopic.map((text) => {
+      const tokens = tokenizer.encode(text);
+      return { topic, text, tokens, distinctTokens: [...new Set(tokens)] };
+    })
   );
   const index = createTopicIndex({
     topics,

@@ -48,6 +48,25 @@ Deno.test("the model goes on after words it never saw together", () => {
   assert.ok(probabilityOf(" flew") > 0.5);
 });
 
+Deno.test("after words it never saw, many neighbours count more than many occurrences", () => {
+  // Kneser and Ney's example: "francisco" is frequent, and only after "san".
+  const passages = [
+    ...Array.from({ length: 9 }, () => "they saw san francisco"),
+    "a red glass",
+    "one blue glass",
+    "my green glass",
+  ];
+  const topic: Topic = {
+    id: "small-talk",
+    language: "en",
+    keywords: "",
+    passages,
+  };
+  const trained = trainLanguage([topic]);
+  const { probabilityOf } = predictAfter(trained, "zebra");
+  assert.ok(probabilityOf(" glass") > 2 * probabilityOf(" francisco"));
+});
+
 Deno.test("a topic of the request is preferred, another language is not spoken", () => {
   const trained = trainLanguage(TOPICS);
   const plain = predictAfter(trained, "the");

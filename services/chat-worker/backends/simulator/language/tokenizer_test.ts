@@ -80,6 +80,13 @@ Deno.test("words of the corpus are one token, unknown signs one per byte", () =>
   assert.equal(tokenizer.encode("\u0000").length, 1);
 });
 
+Deno.test("an unknown word is spelt with the longest tokens from its left", () => {
+  const { texts } = tokenizer.vocabulary;
+  const [first = 0, ...rest] = tokenizer.encode(" gatewayzzz");
+  assert.equal(texts[first], " gateway");
+  assert.equal(rest.map((token) => texts[token]).join(""), "zzz");
+});
+
 Deno.test("English prose takes about a token for three characters or more", () => {
   const text =
     "Please summarise the following article about energy policy, and mention the most important numbers in it.";

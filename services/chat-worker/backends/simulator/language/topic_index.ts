@@ -10,10 +10,10 @@ const TOPIC_SCORE_MIN = 2.5;
 const SECOND_SHARE = 0.75;
 /** Below this no passage is the one that the message asks for. */
 const PASSAGE_SCORE_MIN = 3;
-/** A word of the message that more passages than this share use says nothing about it. */
-const COMMON_SHARE = 0.1;
-/** A word used by more than half of the topics says nothing about any: log(topics / users) is below this. */
-const TOPIC_RARITY_MIN = 0.7;
+/** A word of the message that no more passages than this share use is worth repeating. */
+const RARE_SHARE = 0.1;
+/** A word that more than this share of the topics or passages use says nothing about any. */
+const COMMON_SHARE = 0.5;
 /** Words looked at of one message: the rest changes nothing but the time it takes. */
 const WORDS_MAX = 400;
 
@@ -23,6 +23,8 @@ export interface IndexedPassage {
   topic: number;
   text: string;
   tokens: readonly number[];
+  /** Each of the tokens once, in order. */
+  distinctTokens: readonly number[];
 }
 
 /** Finds what a request is about. */
@@ -49,8 +51,8 @@ export interface TopicIndexOptions {
 /** Makes the index of a corpus: words weigh more the fewer topics or passages use them (tf-idf). */
 export function createTopicIndex(options: TopicIndexOptions): TopicIndex {
   const { topics, passages } = options;
-  const topicWeights = weighTopics(options);
-  const passageWeights = weighPassages(passages);
+  const topicUses = weighTopics(options);
+  const passageUses = weighPassages(passages);
   const ids = topics.map((topic) => topic.id);
   const fallback = ids.indexOf(options.fallbackId);
   const languageTopics = LANGUAGES.map((language) =>
@@ -65,12 +67,12 @@ export function createTopicIndex(options: TopicIndexOptions): TopicIndex {
     choose(texts) {
       const stems = texts.map(stemsOf);
       const activeTopics = chooseTopics(
-        scoresOf(stems, topicWeights, topics.length),
+        scoresOf(stems, topicUses, topics.length),
         fallback,
       );
       const passage = fittingPassage(
-        scoresOf(stems, passageWeights, passages.length),
-        passages.map(({ topic }) => (activeTopics & 1 << topic) !== 0),
+        scoresOf(stems, passageUses, passages.length),
+        activeTopics,
         passages,
       );
       return {
@@ -79,7 +81,7 @@ export function createTopicIndex(options: TopicIndexOptions): TopicIndex {
         activeTopics,
         boostedTokens: [
           ...new Set([
-            ...rareTokens(texts[0] ?? "", passageWeights, options),
+            ...rareTokens(texts[0] ?? "", passageUses, options),
             ...passage,
           ]),
         ],
@@ -89,15 +91,22 @@ export function createTopicIndex(options: TopicIndexOptions): TopicIndex {
   };
 }
 
-/** Per stem, its weight for each topic or passage. */
-type Weights = ReadonlyMap<string, Float32Array>;
+/** Where a word is used, and how much it says about that place. */
+interface Use {
+  /** A topic or a passage, by its place in the list. */
+  at: number;
+  weight: number;
+}
 
-function weighTopics(options: TopicIndexOptions): Weights {
+/** Per stem, its uses. Words that are everywhere are left out. */
+type Uses = ReadonlyMap<string, readonly Use[]>;
+
+function weighTopics(options: TopicIndexOptions): Uses {
   const { topics, passages } = options;
-  const counts = new Map<string, Float32Array>();
+  const counts = new Map<string, Map<number, number>>();
   const add = (text: string, topic: number, count: number) => {
     for (const word of wordsOf(text)) {
-      addCount(counts, stemOf(word), topic, topics.length, count);
+      addCount(counts, stemOf(word), topic, count);
     }
   };
   // The model's inner voice is no topic to talk about.
@@ -106,53 +115,46 @@ function weighTopics(options: TopicIndexOptions): Weights {
     if (isSpoken(passage.topic)) add(passage.text, passage.topic, 1);
   }
   topics.forEach((topic, at) => add(topic.keywords, at, KEYWORD_COUNT));
-  return toWeights(counts, topics.length, TOPIC_RARITY_MIN);
+  return toUses(counts, topics.length);
 }
 
-function weighPassages(passages: readonly IndexedPassage[]): Weights {
-  const counts = new Map<string, Float32Array>();
+function weighPassages(passages: readonly IndexedPassage[]): Uses {
+  const counts = new Map<string, Map<number, number>>();
   passages.forEach((passage, at) => {
-    for (const stem of stemsOf(passage.text)) {
-      addCount(counts, stem, at, passages.length, 1);
-    }
+    for (const stem of stemsOf(passage.text)) addCount(counts, stem, at, 1);
   });
-  return toWeights(counts, passages.length, 0);
+  return toUses(counts, passages.length);
 }
 
 function addCount(
-  counts: Map<string, Float32Array>,
+  counts: Map<string, Map<number, number>>,
   stem: string,
   at: number,
-  length: number,
   count: number,
 ): void {
-  let row = counts.get(stem);
-  if (row === undefined) {
-    row = new Float32Array(length);
-    counts.set(stem, row);
+  let places = counts.get(stem);
+  if (places === undefined) {
+    places = new Map();
+    counts.set(stem, places);
   }
-  row[at] = (row[at] ?? 0) + count;
+  places.set(at, (places.get(at) ?? 0) + count);
 }
 
-function toWeights(
-  counts: Map<string, Float32Array>,
+function toUses(
+  counts: ReadonlyMap<string, ReadonlyMap<number, number>>,
   length: number,
-  rarityMin: number,
-): Weights {
-  for (const row of counts.values()) {
-    const logarithm = Math.log(length / countUsers(row));
-    const rarity = logarithm < rarityMin ? 0 : logarithm;
-    row.forEach((count, at) => {
-      row[at] = rarity * Math.log2(1 + count);
-    });
+): Uses {
+  const uses = new Map<string, readonly Use[]>();
+  for (const [stem, places] of counts) {
+    if (places.size > length * COMMON_SHARE) continue;
+    const rarity = Math.log(length / places.size);
+    const weighed = [...places].map(([at, count]) => ({
+      at,
+      weight: rarity * Math.log2(1 + count),
+    }));
+    uses.set(stem, weighed);
   }
-  return counts;
-}
-
-function countUsers(row: Float32Array): number {
-  let users = 0;
-  for (const value of row) if (value > 0) users += 1;
-  return users;
+  return uses;
 }
 
 function stemsOf(text: string): Set<string> {
@@ -161,21 +163,21 @@ function stemsOf(text: string): Set<string> {
 
 function scoresOf(
   texts: readonly ReadonlySet<string>[],
-  weights: Weights,
+  uses: Uses,
   length: number,
-): Float32Array {
-  const scores = new Float32Array(length);
+): Float64Array {
+  const scores = new Float64Array(length);
   texts.forEach((stems, age) => {
     for (const stem of stems) {
-      weights.get(stem)?.forEach((weight, at) => {
+      for (const { at, weight } of uses.get(stem) ?? []) {
         scores[at] = (scores[at] ?? 0) + weight / (1 + 3 * age);
-      });
+      }
     }
   });
   return scores;
 }
 
-function chooseTopics(scores: Float32Array, fallback: number): number {
+function chooseTopics(scores: Float64Array, fallback: number): number {
   const best = Math.max(...scores);
   if (best < TOPIC_SCORE_MIN) return 1 << fallback;
   let active = 0;
@@ -188,27 +190,33 @@ function chooseTopics(scores: Float32Array, fallback: number): number {
 /** The tokens of a message's rare words. */
 function rareTokens(
   text: string,
-  weights: Weights,
+  uses: Uses,
   options: TopicIndexOptions,
 ): number[] {
   const { passages, tokenOf } = options;
-  const usersMax = passages.length * COMMON_SHARE;
+  const usersMax = passages.length * RARE_SHARE;
   const rare = wordsOf(text).slice(0, WORDS_MAX).filter((word) => {
-    const row = weights.get(stemOf(word));
-    return row !== undefined && countUsers(row) <= usersMax;
+    const places = uses.get(stemOf(word));
+    return places !== undefined && places.length <= usersMax;
   });
   const tokens = rare.flatMap((word) => [tokenOf(word), tokenOf(` ${word}`)]);
   return [...new Set(tokens)].filter((token) => token !== undefined);
 }
 
-/** The distinct tokens, in order, of the passage that fits the messages best. */
+/** The distinct tokens, in order, of the passage on an active topic that fits the messages best. */
 function fittingPassage(
-  scores: Float32Array,
-  isActive: readonly boolean[],
+  scores: Float64Array,
+  activeTopics: number,
   passages: readonly IndexedPassage[],
-): number[] {
-  const fitting = scores.map((score, at) => isActive[at] ? score : 0);
-  const best = Math.max(...fitting);
-  if (best < PASSAGE_SCORE_MIN) return [];
-  return [...new Set(passages[fitting.indexOf(best)]?.tokens)];
+): readonly number[] {
+  let best = PASSAGE_SCORE_MIN;
+  let fitting: IndexedPassage | undefined;
+  passages.forEach((passage, at) => {
+    const score = scores[at] ?? 0;
+    if (score < best || (activeTopics & 1 << passage.topic) === 0) return;
+    if (fitting !== undefined && score === best) return;
+    best = score;
+    fitting = passage;
+  });
+  return fitting?.distinctTokens ?? [];
 }

@@ -21,6 +21,12 @@ export interface SeenTokens {
 }
 
 const LOGIT_MIN = -1e9;
+/**
+ * The logit of a certain token. Softmax does not care, but the repetition penalty
+ * divides logits, so it matters where their zero is: in large models the probable
+ * tokens have logits of this size.
+ */
+const LOGIT_OF_CERTAINTY = 10;
 
 /** Whether any penalty is in force, so that somebody must keep {@link SeenTokens}. */
 export function hasPenalties(settings: SamplerSettings): boolean {
@@ -64,7 +70,7 @@ function weigh(
   let best = -Infinity;
   for (let slot = 0; slot < size; slot++) {
     const logit = penalised(
-      Math.log(probabilities[slot] ?? 0),
+      LOGIT_OF_CERTAINTY + Math.log(probabilities[slot] ?? 0),
       candidates.tokens[slot] ?? 0,
       settings,
       seen,
@@ -90,8 +96,8 @@ function penalised(
   const times = seen.answer.get(token) ?? 0;
   let result = logit;
   if (times > 0 || seen.prompt.has(token)) {
-    // Logits here are logarithms of probabilities, so never above 0: to discourage is to multiply.
-    result *= settings.repetitionPenalty;
+    const penalty = settings.repetitionPenalty;
+    result = result > 0 ? result / penalty : result * penalty;
   }
   if (times > 0) {
     result -= settings.presencePenalty + settings.frequencyPenalty * times;

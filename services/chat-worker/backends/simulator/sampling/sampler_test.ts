@@ -23,6 +23,11 @@ interface Case {
   expected: [number, number, number];
 }
 
+/** The weight that a probability has after a repetition penalty: its logit, 10 for certainty, divided. */
+function repeated(probability: number, penalty: number): number {
+  return Math.exp((10 + Math.log(probability)) / penalty - 10);
+}
+
 /** Shares of weights, so that the cases can be read as what they divide. */
 function shares(...weights: [number, number, number]): Case["expected"] {
   const sum = weights[0] + weights[1] + weights[2];
@@ -90,21 +95,21 @@ const CASES: Case[] = [
   },
   {
     name: "repetition_penalty about the answer",
-    settings: { repetitionPenalty: 2 },
+    settings: { repetitionPenalty: 1.1 },
     answer: [[0, 3]],
-    expected: shares(0.25, 0.3, 0.2),
+    expected: shares(repeated(0.5, 1.1), 0.3, 0.2),
   },
   {
     name: "repetition_penalty about the prompt",
-    settings: { repetitionPenalty: 2 },
+    settings: { repetitionPenalty: 1.1 },
     prompt: [1],
-    expected: shares(0.5, 0.09, 0.2),
+    expected: shares(0.5, repeated(0.3, 1.1), 0.2),
   },
   {
     name: "repetition_penalty below 1 invites",
-    settings: { repetitionPenalty: 0.5 },
+    settings: { repetitionPenalty: 0.9 },
     answer: [[2, 1]],
-    expected: shares(0.5, 0.3, Math.sqrt(0.2)),
+    expected: shares(0.5, 0.3, repeated(0.2, 0.9)),
   },
   {
     name: "penalties before temperature 0",
