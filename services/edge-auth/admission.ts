@@ -25,6 +25,7 @@ import type { RedisScript } from "@gateway/shared/redis/script";
 import { ADMIT } from "./admit.lua.ts";
 import {
   isAdmitted,
+  type KeyPolicy,
   type LimitName,
   type LimitOwner,
   parseAdmitReply,
@@ -60,6 +61,8 @@ export interface Ask {
   wantTokens: number;
   /** For the log. */
   requestId: string;
+  /** The endpoint shows what the key may use: `Admitted.policy` is wanted. Costs a little more. */
+  wantsPolicy?: boolean;
 }
 
 /** The request may run. Has to be settled exactly when it has ended, however it ended. */
@@ -67,8 +70,10 @@ export interface Admitted extends Lease {
   readonly isAdmitted: true;
   readonly requestId: string;
   readonly reservedTokens: number;
-  /** Where the limits stand with this request counted. Null in an outage of Redis. */
+  /** Where the limits stand with this request counted. Empty in an outage of Redis. */
   readonly rates: Rates;
+  /** Rights and limits of the key; null unless the ask or `staleMs` wanted them. */
+  readonly policy: KeyPolicy | null;
   readonly terms: ReservationTerms;
   /** Admitted by the local limiter, without Redis. */
   readonly isLocal: boolean;
@@ -134,6 +139,14 @@ const OWNER_COUNTS_LEASES = 4;
 const KEY_HAS_DAY = 1;
 const OWNER_HAS_DAY = 2;
 
+/** What an admission granted, by Redis or by the local limiter. */
+interface Grant {
+  rates: Rates;
+  policy: KeyPolicy | null;
+  terms: ReservationTerms;
+  isLocal: boolean;
+}
+
 /** Makes an admission over one link. Call `start` to have leases renewed. */
 export function createAdmission(options: AdmissionOptions): Admission {
   const { redis, now, random, log, staleMs, edgeCount } = options;
@@ -149,7 +162,6 @@ export function createAdmission(options: AdmissionOptions): Admission {
     })
     : null;
   const leasePrefix = randomName(random);
-  const wantsPolicy = local === null ? "0" : "1";
   let leaseCount = 0;
   /** Server's clock less ours, from the last answer. */
   let clockOffsetMs = 0;
@@ -172,9 +184,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     principal: Principal,
     leaseId: string,
     ask: Ask,
-    rates: Rates,
-    terms: ReservationTerms,
-    isLocal: boolean,
+    grant: Grant,
   ): Admitted => {
     const admitted: Admitted = {
       isAdmitted: true,
@@ -182,11 +192,12 @@ export function createAdmission(options: AdmissionOptions): Admission {
       principal,
       requestId: ask.requestId,
       reservedTokens: ask.wantTokens,
-      rates,
-      terms,
-      isOwnerCounted: terms.flags >= OWNER_COUNTS_LEASES,
-      isLocal,
-      isLost: isLocal,
+      rates: grant.rates,
+      policy: grant.policy,
+      terms: grant.terms,
+      isOwnerCounted: grant.terms.flags >= OWNER_COUNTS_LEASES,
+      isLocal: grant.isLocal,
+      isLost: grant.isLocal,
     };
     leases.hold(admitted);
     return admitted;
@@ -210,16 +221,15 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (decision === null || decision === undefined) throw unavailable(cause);
     if (decision.status !== "ok") return refused(decision);
     const { policy, rates } = decision;
-    const terms = {
-      atMs,
-      flags: (policy.keyLimits.tokensPerDay > 0 ? KEY_HAS_DAY : 0) +
-        (policy.ownerLimits.tokensPerDay > 0 ? OWNER_HAS_DAY : 0) +
-        (policy.ownerLimits.concurrency > 0 ? OWNER_COUNTS_LEASES : 0),
-      keyTokensPerMinute: policy.keyLimits.tokensPerMinute,
-      ownerTokensPerMinute: policy.ownerLimits.tokensPerMinute,
-    };
+    const terms = termsOf(policy, atMs);
     // A name of its own: the release of the abandoned admission must not hit it.
-    return hold(principal, `${leaseId}l`, ask, rates, terms, true);
+    const localId = `${leaseId}l`;
+    return hold(principal, localId, ask, {
+      rates,
+      policy,
+      terms,
+      isLocal: true,
+    });
   };
 
   return {
@@ -243,7 +253,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
             ask.model ?? "",
             String(ask.wantTokens),
             leaseId,
-            wantsPolicy,
+            local !== null || ask.wantsPolicy === true ? "1" : "0",
           ],
           {
             deadlineMs,
@@ -261,8 +271,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       if (reply.status === "ok") {
         clockOffsetMs = reply.terms.atMs - now();
         if (reply.policy !== null) local?.remember(principal, reply.policy);
-        const { rates, terms } = reply;
-        return hold(principal, leaseId, ask, rates, terms, false);
+        return hold(principal, leaseId, ask, { ...reply, isLocal: false });
       }
       if (isKeyRefusal(reply.status)) local?.forget(principal);
       return refused(reply);
@@ -295,6 +304,19 @@ export function createAdmission(options: AdmissionOptions): Admission {
       await leases.stop();
       return await settlements.drain(timeoutMs);
     },
+  };
+}
+
+/** The terms Redis would have answered with. */
+function termsOf(policy: KeyPolicy, atMs: number): ReservationTerms {
+  const { keyLimits, ownerLimits } = policy;
+  return {
+    atMs,
+    flags: (keyLimits.tokensPerDay > 0 ? KEY_HAS_DAY : 0) +
+      (ownerLimits.tokensPerDay > 0 ? OWNER_HAS_DAY : 0) +
+      (ownerLimits.concurrency > 0 ? OWNER_COUNTS_LEASES : 0),
+    keyTokensPerMinute: keyLimits.tokensPerMinute,
+    ownerTokensPerMinute: ownerLimits.tokensPerMinute,
   };
 }
 

@@ -260,7 +260,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const probe = () => {
     if (isProbing || !connection.isUp) return;
     isProbing = true;
-    send(["PING"], PROBE_EVERY_MS, undefined).catch((error) => {
+    void send(["PING"], PROBE_EVERY_MS, undefined).catch((error) => {
       if (!(error instanceof RedisUnavailableError)) return;
       const silentMs = now() - heardAtMs;
       if (silentMs >= SILENT_MS && patientCalls === 0) connection.drop(error);
