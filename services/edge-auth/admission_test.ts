@@ -237,29 +237,31 @@ const EXHAUST: {
   { limits: { concurrency: 3 }, passes: 3, which: "concurrency" },
 ];
 
-for (const  of of["key", "owner"] as const) {
-  for (const { limits, passes, which } of EXHAUST) {
-    const name = JSON.stringify(limits);
-    Deno.test(`${of} limit ${name} admits exactly ${passes}, and a refusal consumes nothing`, async () => {
-      await using world = await startRedisWorld();
-      const admission = edge(world.link);
-      const wide = {
-        requestsPerMinute: 1_000,
-        tokensPerMinute: 1_000_000,
-        tokensPerDay: 1_000_000,
-        concurrency: 1_000,
-      };
-      const narrow = { ...wide, ...limits };
-      const key = await world.addKey({
-        limits: of === "key" ? narrow : wide,
-        ownerLimits: of === "owner" ? narrow : wide,
+for (const side of ["key", "owner"] as const) {
+  Deno.test(`each limit of the ${side} admits exactly what it says, and a refusal consumes nothing`, async (t) => {
+    await using world = await startRedisWorld();
+    const admission = edge(world.link);
+    const wide = {
+      requestsPerMinute: 1_000,
+      tokensPerMinute: 1_000_000,
+      tokensPerDay: 1_000_000,
+      concurrency: 1_000,
+    };
+    for (const { limits, passes, which } of EXHAUST) {
+      await t.step(`${JSON.stringify(limits)}: ${passes}`, async () => {
+        const narrow = { ...wide, ...limits };
+        const key = await world.addKey({
+          limits: side === "key" ? narrow : wide,
+          ownerLimits: side === "owner" ? narrow : wide,
+        });
+        for (let i = 0; i < passes; i++) await admitted(admission, key);
+        const before = await footprint(world, key);
+        const { which: found } = await limitedBy(admission, key);
+        assert.equal(found, `${side}:${which}`);
+        assert.deepEqual(await footprint(world, key), before);
       });
-      for (let i = 0; i < passes; i++) await admitted(admission, key);
-      const before = await footprint(world, key);
-      assert.equal((await limitedBy(admission, key)).which, `${of}:${which}`);
-      assert.deepEqual(await footprint(world, key), before);
-    });
-  }
+    }
+  });
 }
 
 Deno.test("two keys of one owner share the owner's limits and not each other's", async () => {
@@ -295,14 +297,14 @@ Deno.test("the longest wait of all violated limits is told", async () => {
 Deno.test("waiting as told for a request is enough, and not too long", async () => {
   await using world = await startRedisWorld();
   const admission = edge(world.link);
-  const key = await world.addKey({ limits: { requestsPerMinute: 120 } });
+  const key = await world.addKey({ limits: { requestsPerMinute: 300 } });
   await Promise.all(
-    Array.from({ length: 120 }, () => admitted(admission, key)),
+    Array.from({ length: 300 }, () => admitted(admission, key)),
   );
   for (let round = 0; round < 2; round++) {
     const { which, waitMs } = await limitedBy(admission, key);
     assert.equal(which, "key:requests");
-    assert.ok(waitMs > 0 && waitMs <= 500, `${waitMs} ms`);
+    assert.ok(waitMs > 0 && waitMs <= 200, `${waitMs} ms`);
     if (waitMs > 100) {
       await delay(waitMs - 100);
       const early = await limitedBy(admission, key);
@@ -319,7 +321,7 @@ Deno.test("waiting as told for tokens is enough", async () => {
   const admission = edge(world.link);
   const key = await world.addKey({ limits: { tokensPerMinute: 60_000 } });
   await admitted(admission, key, { wantTokens: 60_000 });
-  for (const wantTokens of [150, 300, 400]) {
+  for (const wantTokens of [100, 200]) {
     const { waitMs } = await limitedBy(admission, key, { wantTokens });
     assert.ok(waitMs <= wantTokens, `${waitMs} ms for ${wantTokens} tokens`);
     await delay(waitMs);
@@ -587,27 +589,29 @@ const OUTCOMES: {
   },
 ];
 
-for (const { name, outcome, dayTokens, usage } of OUTCOMES) {
-  Deno.test(`settle(): ${name}`, async () => {
-    await using world = await startRedisWorld();
-    const admission = edge(world.link);
-    const key = await world.addKey({ limits: { tokensPerDay: 10_000 } });
-    const request = await admitted(admission, key);
-    admission.settle(request, outcome);
-    assert.equal(await admission.stop(1_000), 0);
-    const state = await readState(world, limiterKey(key));
-    assert.equal(state?.dayTokens, dayTokens);
-    const hour = usageHour(request.terms.atMs);
-    assert.deepEqual(
-      await world.command(
-        "HMGET",
-        usageKey(key, usageDay(request.terms.atMs)),
-        ...["req", "in", "out", "err"].map((kind) => `${hour}:${kind}`),
-      ),
-      usage,
-    );
-  });
-}
+Deno.test("settle() by outcome", async (t) => {
+  await using world = await startRedisWorld();
+  const admission = edge(world.link);
+  for (const { name, outcome, dayTokens, usage } of OUTCOMES) {
+    await t.step(name, async () => {
+      const key = await world.addKey({ limits: { tokensPerDay: 10_000 } });
+      const request = await admitted(admission, key);
+      admission.settle(request, outcome);
+      await until(() => admission.unsettled === 0, 1_000);
+      const state = await readState(world, limiterKey(key));
+      assert.equal(state?.dayTokens, dayTokens);
+      const hour = usageHour(request.terms.atMs);
+      assert.deepEqual(
+        await world.command(
+          "HMGET",
+          usageKey(key, usageDay(request.terms.atMs)),
+          ...["req", "in", "out", "err"].map((kind) => `${hour}:${kind}`),
+        ),
+        usage,
+      );
+    });
+  }
+});
 
 Deno.test("a settlement does not touch the budget of another day, nor revive an expired state", async () => {
   await using world = await startRedisWorld();
