@@ -1,20 +1,8 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
 import {
-  lateKey,
-  limiterDay,
-  usageDay,
-  usageHour,
-} from "@gateway/shared/keys/limiter_state";
-import {
-  type KeyScope,
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimiterKey,
   ownerLimitsKey,
   type Principal,
   recordKey,
-  usageKey,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
@@ -25,17 +13,26 @@ import type { RedisScript } from "@gateway/shared/redis/script";
 import { ADMIT } from "./admit.lua.ts";
 import {
   isAdmitted,
-  type LimitName,
-  type LimitOwner,
+  type KeyPolicy,
   parseAdmitReply,
   type Rates,
   type ReservationTerms,
 } from "./admit_reply.ts";
-import { createLeaseKeeper, type Lease } from "./lease_keeper.ts";
+import {
+  type Admitted,
+  type Ask,
+  type Outcome,
+  type Refused,
+  refusedBy,
+} from "./admitted.ts";
+import { createLeaseKeeper } from "./lease_keeper.ts";
 import { createLocalLimiter } from "./local_limiter.ts";
 import { RENEW } from "./renew.lua.ts";
 import { SETTLE } from "./settle.lua.ts";
 import { createSettleQueue } from "./settle_queue.ts";
+import { limiterKeys, releaseOf, settlementOf } from "./settlement.ts";
+
+export type { Admitted, Ask, Outcome, Refused } from "./admitted.ts";
 
 export interface AdmissionOptions {
   redis: RedisLink;
@@ -49,56 +46,6 @@ export interface AdmissionOptions {
   edgeCount: () => number;
   /** How long Redis may be silent before an admission is given up. Default 125 ms. */
   deadlineMs?: number;
-}
-
-/** What a request asks for. */
-export interface Ask {
-  scope: KeyScope;
-  /** A model id of the catalog, or null where none is involved. */
-  model: string | null;
-  /** Tokens to reserve, see `token_estimate.ts`. 0: token limits do not apply. */
-  wantTokens: number;
-  /** For the log. */
-  requestId: string;
-}
-
-/** The request may run. Has to be settled exactly when it has ended, however it ended. */
-export interface Admitted extends Lease {
-  readonly isAdmitted: true;
-  readonly requestId: string;
-  readonly reservedTokens: number;
-  /** Where the limits stand with this request counted. Null in an outage of Redis. */
-  readonly rates: Rates;
-  readonly terms: ReservationTerms;
-  /** Admitted by the local limiter, without Redis. */
-  readonly isLocal: boolean;
-}
-
-/** The request may not run. Nothing was consumed. */
-export type Refused =
-  & { readonly isAdmitted: false }
-  & (
-    /** No such key, as far as anybody outside may know. */
-    | { reason: "unknown" | "expired" | "disabled" }
-    /** The key has no right to the endpoint (scope) or to the model. */
-    | { reason: "forbidden"; what: "scope" | "model" }
-    | {
-      reason: "limited";
-      limit: LimitName;
-      of: LimitOwner;
-      /** After this long, the same request passes unless others come first. */
-      waitMs: number;
-      rates: Rates;
-    }
-  );
-
-/** How a request ended. */
-export interface Outcome {
-  /** Null: the backend did not say. What was reserved then stays charged. */
-  promptTokens: number | null;
-  completionTokens: number | null;
-  /** `failed` counts as an error; a client that left is `cancelled`, not an error. */
-  outcome: "completed" | "failed" | "cancelled";
 }
 
 /** Checks keys and limits in Redis: the same answer on every edge. */
@@ -134,6 +81,14 @@ const OWNER_COUNTS_LEASES = 4;
 const KEY_HAS_DAY = 1;
 const OWNER_HAS_DAY = 2;
 
+/** What an admission granted, by Redis or by the local limiter. */
+interface Grant {
+  rates: Rates;
+  policy: KeyPolicy | null;
+  terms: ReservationTerms;
+  isLocal: boolean;
+}
+
 /** Makes an admission over one link. Call `start` to have leases renewed. */
 export function createAdmission(options: AdmissionOptions): Admission {
   const { redis, now, random, log, staleMs, edgeCount } = options;
@@ -149,32 +104,20 @@ export function createAdmission(options: AdmissionOptions): Admission {
     })
     : null;
   const leasePrefix = randomName(random);
-  const wantsPolicy = local === null ? "0" : "1";
   let leaseCount = 0;
   /** Server's clock less ours, from the last answer. */
   let clockOffsetMs = 0;
 
   /** Undoes an admission whose answer came too late or was lost. */
   const release = (principal: Principal, leaseId: string, ask: Ask) => {
-    settlements.add({
-      leaseId,
-      keys: settleKeys(principal, leaseId, 0),
-      mode: "release",
-      terms: [
-        String(ask.wantTokens),
-        recordKey(principal),
-        ownerLimitsKey(principal.ownerId),
-      ],
-    });
+    settlements.add(releaseOf(principal, leaseId, ask.wantTokens));
   };
 
   const hold = (
     principal: Principal,
     leaseId: string,
     ask: Ask,
-    rates: Rates,
-    terms: ReservationTerms,
-    isLocal: boolean,
+    grant: Grant,
   ): Admitted => {
     const admitted: Admitted = {
       isAdmitted: true,
@@ -182,11 +125,12 @@ export function createAdmission(options: AdmissionOptions): Admission {
       principal,
       requestId: ask.requestId,
       reservedTokens: ask.wantTokens,
-      rates,
-      terms,
-      isOwnerCounted: terms.flags >= OWNER_COUNTS_LEASES,
-      isLocal,
-      isLost: isLocal,
+      rates: grant.rates,
+      policy: grant.policy,
+      terms: grant.terms,
+      isOwnerCounted: grant.terms.flags >= OWNER_COUNTS_LEASES,
+      isLocal: grant.isLocal,
+      isLost: grant.isLocal,
     };
     leases.hold(admitted);
     return admitted;
@@ -208,18 +152,17 @@ export function createAdmission(options: AdmissionOptions): Admission {
       })
       : null;
     if (decision === null || decision === undefined) throw unavailable(cause);
-    if (decision.status !== "ok") return refused(decision);
+    if (decision.status !== "ok") return refusedBy(decision);
     const { policy, rates } = decision;
-    const terms = {
-      atMs,
-      flags: (policy.keyLimits.tokensPerDay > 0 ? KEY_HAS_DAY : 0) +
-        (policy.ownerLimits.tokensPerDay > 0 ? OWNER_HAS_DAY : 0) +
-        (policy.ownerLimits.concurrency > 0 ? OWNER_COUNTS_LEASES : 0),
-      keyTokensPerMinute: policy.keyLimits.tokensPerMinute,
-      ownerTokensPerMinute: policy.ownerLimits.tokensPerMinute,
-    };
+    const terms = termsOf(policy, atMs);
     // A name of its own: the release of the abandoned admission must not hit it.
-    return hold(principal, `${leaseId}l`, ask, rates, terms, true);
+    const localId = `${leaseId}l`;
+    return hold(principal, localId, ask, {
+      rates,
+      policy,
+      terms,
+      isLocal: true,
+    });
   };
 
   return {
@@ -243,7 +186,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
             ask.model ?? "",
             String(ask.wantTokens),
             leaseId,
-            wantsPolicy,
+            local !== null || ask.wantsPolicy === true ? "1" : "0",
           ],
           {
             deadlineMs,
@@ -261,40 +204,35 @@ export function createAdmission(options: AdmissionOptions): Admission {
       if (reply.status === "ok") {
         clockOffsetMs = reply.terms.atMs - now();
         if (reply.policy !== null) local?.remember(principal, reply.policy);
-        const { rates, terms } = reply;
-        return hold(principal, leaseId, ask, rates, terms, false);
+        return hold(principal, leaseId, ask, { ...reply, isLocal: false });
       }
       if (isKeyRefusal(reply.status)) local?.forget(principal);
-      return refused(reply);
+      return refusedBy(reply);
     },
     settle(admitted, reported) {
       if (!leases.release(admitted.id)) return;
       const outcome = checked(reported, admitted, log);
       if (admitted.isLocal) local?.release(admitted.principal);
-      const { principal, terms } = admitted;
-      settlements.add({
-        leaseId: admitted.id,
-        keys: settleKeys(principal, admitted.id, terms.atMs),
-        mode: admitted.isLost ? "late" : "held",
-        terms: [
-          String(terms.flags),
-          String(terms.keyTokensPerMinute),
-          String(terms.ownerTokensPerMinute),
-          String(correction(admitted, outcome)),
-          String(limiterDay(terms.atMs)),
-          usageHour(terms.atMs),
-          "1",
-          String(outcome.promptTokens ?? 0),
-          String(outcome.completionTokens ?? 0),
-          outcome.outcome === "failed" ? "1" : "0",
-        ],
-      });
+      settlements.add(settlementOf(admitted, outcome));
     },
     start: () => leases.start(),
     async stop(timeoutMs) {
       await leases.stop();
       return await settlements.drain(timeoutMs);
     },
+  };
+}
+
+/** The terms Redis would have answered with. */
+function termsOf(policy: KeyPolicy, atMs: number): ReservationTerms {
+  const { keyLimits, ownerLimits } = policy;
+  return {
+    atMs,
+    flags: (keyLimits.tokensPerDay > 0 ? KEY_HAS_DAY : 0) +
+      (ownerLimits.tokensPerDay > 0 ? OWNER_HAS_DAY : 0) +
+      (ownerLimits.concurrency > 0 ? OWNER_COUNTS_LEASES : 0),
+    keyTokensPerMinute: keyLimits.tokensPerMinute,
+    ownerTokensPerMinute: ownerLimits.tokensPerMinute,
   };
 }
 
@@ -311,37 +249,6 @@ function isCount(value: number | null): boolean {
   return value === null || (Number.isSafeInteger(value) && value >= 0);
 }
 
-/** Tokens used less tokens charged so far. What was reserved at a server that lost its data is not charged. */
-function correction(admitted: Admitted, outcome: Outcome): number {
-  const { promptTokens, completionTokens } = outcome;
-  const charged = admitted.isLost ? 0 : admitted.reservedTokens;
-  if (promptTokens === null || completionTokens === null) {
-    return admitted.reservedTokens - charged;
-  }
-  return promptTokens + completionTokens - charged;
-}
-
-function limiterKeys(principal: Principal): readonly string[] {
-  return [
-    limiterKey(principal),
-    leaseKey(principal),
-    ownerLimiterKey(principal.ownerId),
-    ownerLeaseKey(principal.ownerId),
-  ];
-}
-
-function settleKeys(
-  principal: Principal,
-  leaseId: string,
-  atMs: number,
-): readonly string[] {
-  return [
-    ...limiterKeys(principal),
-    usageKey(principal, usageDay(atMs)),
-    lateKey(principal.ownerId, leaseId),
-  ];
-}
-
 /** The connection broke under the call. At a deadline the answer may still come, and is waited for. */
 function isLostInFlight(error: unknown): boolean {
   return error instanceof RedisUnavailableError &&
@@ -350,30 +257,6 @@ function isLostInFlight(error: unknown): boolean {
 
 function isKeyRefusal(status: string): boolean {
   return status === "unknown" || status === "expired" || status === "disabled";
-}
-
-type Refusal =
-  | { status: "unknown" | "expired" | "disabled" | "scope" | "model" }
-  | {
-    status: "limited";
-    limit: LimitName;
-    of: LimitOwner;
-    waitMs: number;
-    rates: Rates;
-  };
-
-function refused(refusal: Refusal): Refused {
-  switch (refusal.status) {
-    case "limited": {
-      const { limit, of, waitMs, rates } = refusal;
-      return { isAdmitted: false, reason: "limited", limit, of, waitMs, rates };
-    }
-    case "scope":
-    case "model":
-      return { isAdmitted: false, reason: "forbidden", what: refusal.status };
-    default:
-      return { isAdmitted: false, reason: refusal.status };
-  }
 }
 
 function unavailable(cause: unknown): ApiError {

@@ -62,15 +62,15 @@ const SHARES: {
 
 for (const { limits, edges, passes: expected } of SHARES) {
   Deno.test(`local share of ${JSON.stringify(limits)} among ${edges}: ${expected}`, () => {
-    for (const  of of["key", "owner"] as const) {
+    for (const side of ["key", "owner"] as const) {
       const { local } = limiter(edges);
       local.remember(
         KEY,
-        of === "key"
+        side === "key"
           ? policy(limits)
           : policy({}, { ownerLimits: { ...UNLIMITED, ...limits } }),
       );
-      assert.equal(passes(local, 100), expected, of);
+      assert.equal(passes(local, 100), expected, side);
     }
   });
 }

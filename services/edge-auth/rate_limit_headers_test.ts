@@ -136,7 +136,7 @@ Deno.test("a client that waits what the headers say succeeds", async () => {
   ].map(async (limits) => {
     const key = await world.addKey({ limits });
     let refusals = 0;
-    while (refusals < 3) {
+    while (refusals < 2) {
       const ask = {
         scope: "chat",
         model: null,

@@ -1,6 +1,6 @@
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { LimitName } from "./admit_reply.ts";
-import type { Refused } from "./admission.ts";
+import type { Refused } from "./admitted.ts";
 
 const CODE_OF_LIMIT: Record<LimitName, ErrorCode> = {
   requests: "rate_limit_exceeded",

@@ -3,16 +3,7 @@ import type { Log } from "@gateway/shared/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { SETTLE } from "./settle.lua.ts";
-
-/** One call of the settle script, to be made until it is known to have worked. */
-export interface Settlement {
-  leaseId: string;
-  /** The six keys of `settle.lua.ts`. */
-  keys: readonly string[];
-  mode: "held" | "late" | "release";
-  /** The arguments behind the mode. */
-  terms: readonly string[];
-}
+import type { Settlement } from "./settlement.ts";
 
 export interface SettleQueueOptions {
   redis: RedisLink;

@@ -4,7 +4,8 @@ import { type Log, silentLog } from "@gateway/shared/log";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import { startRedisWorld } from "../../tests/support/admission_fixture.ts";
 import { freePort, until } from "../../tests/support/redis_fixture.ts";
-import { createSettleQueue, type Settlement } from "./settle_queue.ts";
+import { createSettleQueue } from "./settle_queue.ts";
+import type { Settlement } from "./settlement.ts";
 
 function settlement(leaseId: string): Settlement {
   return {

@@ -9,9 +9,10 @@
  * | `key:{owner}:<key id>` | hash | {@link KeyRecord}, see {@link KEY_FIELDS} |
  * | `keys:{owner}` | zset | key ids by creation time in ms |
  * | `own:{owner}` | hash | the owner's limits, fields as in a key record |
- * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner |
+ * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner, see `limiter_state.ts` |
  * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry |
- * | `use:{owner}:<key id>:<yyyymmdd>` | hash | counters per hour of the UTC day |
+ * | `use:{owner}:<key id>:<yyyymmdd>` | hash | counters per hour of the UTC day, see `limiter_state.ts` |
+ * | `late:{owner}:<lease id>` | string | a request whose lease was lost has been settled |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  */
 

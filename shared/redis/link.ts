@@ -1,19 +1,16 @@
 import type { MonotonicNow } from "../clock.ts";
 import type { Log } from "../log.ts";
 import { createBreaker } from "./breaker.ts";
+import { type CallOptions, createCalls, PATIENT_MS } from "./calls.ts";
 import {
   openConnection,
   type RedisAddress,
   type RedisReply,
 } from "./connection.ts";
-import { createDeadlines, type Timed } from "./deadlines.ts";
-import {
-  classifyRedisError,
-  isNoScript,
-  RedisUnavailableError,
-} from "./errors.ts";
+import { isNoScript, RedisUnavailableError } from "./errors.ts";
 import type { RedisScript } from "./script.ts";
 
+export type { CallOptions } from "./calls.ts";
 export type { RedisAddress, RedisReply } from "./connection.ts";
 
 /** What a link needs. */
@@ -40,21 +37,6 @@ export type RedisLinkState =
   | "offline"
   | "closed";
 
-export interface CallOptions {
-  /**
-   * How long the server may be silent before the call is given up. Default: the
-   * link's. While it answers other calls in time, this one waits its turn behind
-   * them, up to five times as long.
-   */
-  deadlineMs?: number;
-  /**
-   * Called once for a call that was given up at its deadline, as soon as its fate
-   * is known: with the late answer, or with null when it will never be known
-   * because the connection broke. Not called when the server refused the call.
-   */
-  onAbandoned?: (reply: RedisReply | null) => void;
-}
-
 /**
  * The only way this product talks to Redis. Every call ends in time, with an
  * answer, a {@link RedisUnavailableError} or a `RedisReplyError`: within its
@@ -66,7 +48,11 @@ export interface RedisLink {
   readonly state: RedisLinkState;
   /** Resolves when the link is ready; rejects with `RedisUnavailableError` after `timeoutMs`. */
   ready(timeoutMs: number): Promise<void>;
-  /** Runs any command: `command(["GET", "a"])`. A blocking one holds up the calls behind it. */
+  /**
+   * Runs any command: `command(["GET", "a"])`. One that blocks (WAITAOF, BLPOP)
+   * holds up the calls behind it, so it wants a link of its own and a deadline
+   * longer than it may block.
+   */
   command(args: readonly string[], options?: CallOptions): Promise<RedisReply>;
   /** Runs a script by its hash, and loads it first where the server does not know it. */
   evalScript(
@@ -80,12 +66,6 @@ export interface RedisLink {
 }
 
 const DEADLINE_MS = 100;
-/**
- * A burst is answered in order, and on a busy machine its tail takes longer than
- * the deadline. Refusing it would turn load into an outage: as long as answers
- * come in time, the tail waits, up to this many deadlines.
- */
-const QUEUED_DEADLINES_MAX = 5;
 /** TCP, TLS, sign-in, PING and the loading of scripts. */
 const CONNECT_TIMEOUT_MS = 1_000;
 const FAILURES_MAX = 5;
@@ -98,35 +78,20 @@ const IDLE_MS = 1_000;
  * A connection without any answer for this long is replaced. A socket time-out
  * cannot do this: writing to a frozen server counts as activity.
  */
-const SILENT_MS = 1_000;
-
-/** A call whose answer is awaited. */
-interface Pending extends Timed {
-  expiresAtMs: number;
-  /** Given up at its deadline; the answer may still come. */
-  isAbandoned: boolean;
-}
+const SILENT_MS = PATIENT_MS;
 
 /** Opens a link. It connects by itself and stays at it until it is closed. */
 export function createRedisLink(options: RedisLinkOptions): RedisLink {
-  const { address, log, now, random } = options;
+  const { address, log, now, random, scripts = [] } = options;
   const defaultDeadlineMs = options.deadlineMs ?? DEADLINE_MS;
-  const deadlines = createDeadlines(now);
   const breaker = createBreaker({
     now,
     failuresMax: FAILURES_MAX,
     windowMs: FAILURE_WINDOW_MS,
   });
   const readyWaiters = new Set<() => void>();
-  const emptyWaiters = new Set<() => void>();
-  const loads = new Map<string, Promise<RedisReply>>();
   let state: RedisLinkState = "connecting";
-  let heardAtMs = now();
-  /** Last answer to a call that was still waited for. Late ones prove nothing to those behind. */
-  let answeredAtMs = -Infinity;
   let isProbing = false;
-  /** Calls that may be silent for long, such as WAITAOF: no verdict while one runs. */
-  let patientCalls = 0;
 
   const enter = (next: RedisLinkState, fields: Record<string, unknown>) => {
     if (state === next || state === "closed") return;
@@ -143,98 +108,47 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     now,
     random,
     connectTimeoutMs: CONNECT_TIMEOUT_MS,
-    greeting: [
-      ["PING"],
-      ...(options.scripts ?? []).map((each) => loadLine(each)),
-    ],
+    greeting: [["PING"], ...scripts.map(loadLine)],
     onUp() {
-      heardAtMs = now();
+      calls.heard();
       breaker.succeeded();
       enter("ready", {});
     },
     onDown: (cause) => enter("offline", { cause }),
   });
 
-  const succeeded = () => {
-    heardAtMs = now();
-    answeredAtMs = heardAtMs;
-    if (breaker.succeeded()) enter("ready", {});
-  };
-  const failed = () => {
-    if (!breaker.failed()) return;
-    enter("stalled", { failures: FAILURES_MAX });
-    probe();
-  };
+  const calls = createCalls({
+    now,
+    send: (args) => connection.send(args),
+    onAnswer(error) {
+      if (!(error instanceof RedisUnavailableError)) {
+        if (breaker.succeeded()) enter("ready", {});
+        return;
+      }
+      // A replica stays one; the address may lead to the new master by now.
+      if (error.reason === "read_only") connection.drop(error);
+    },
+    onSilence() {
+      if (calls.isPatient || !breaker.failed()) return;
+      enter("stalled", { failures: FAILURES_MAX });
+      probe();
+    },
+  });
 
-  const send = (
-    args: readonly string[],
-    deadlineMs: number,
-    onAbandoned: CallOptions["onAbandoned"],
-  ): Promise<RedisReply> =>
-    new Promise((resolve, reject) => {
-      const isPatient = deadlineMs > SILENT_MS;
-      const sentAtMs = now();
-      const pending: Pending = {
-        expiresAtMs: sentAtMs + deadlineMs,
-        isAbandoned: false,
-        expire() {
-          const quietAtMs = Math.min(
-            answeredAtMs + deadlineMs,
-            sentAtMs + deadlineMs * QUEUED_DEADLINES_MAX,
-          );
-          if (quietAtMs > now()) {
-            pending.expiresAtMs = quietAtMs;
-            deadlines.add(pending);
-            return;
-          }
-          pending.isAbandoned = true;
-          finish();
-          failed();
-          const detail = `no answer within ${deadlineMs} ms`;
-          reject(new RedisUnavailableError("deadline", detail));
-        },
-      };
-      const finish = () => {
-        if (isPatient) patientCalls -= 1;
-        if (deadlines.size > 0) return;
-        for (const wake of emptyWaiters) wake();
-      };
-      const settle = () => {
-        deadlines.remove(pending);
-        finish();
-      };
-      if (isPatient) patientCalls += 1;
-      deadlines.add(pending);
-      connection.send(args).then((reply) => {
-        if (pending.isAbandoned) {
-          heardAtMs = now();
-          onAbandoned?.(reply);
-          return;
-        }
-        settle();
-        succeeded();
-        resolve(reply);
-      }, (error) => {
-        const typed = classifyRedisError(error);
-        const isLost = typed instanceof RedisUnavailableError &&
-          typed.mayHaveRun;
-        if (!isLost) heardAtMs = now();
-        if (pending.isAbandoned) {
-          if (isLost) onAbandoned?.(null);
-          return;
-        }
-        settle();
-        judge(typed);
-        reject(typed);
-      });
+  const probe = () => {
+    if (isProbing || !connection.isUp) return;
+    isProbing = true;
+    void calls.make(["PING"], PROBE_EVERY_MS, undefined).catch((error) => {
+      const isSilent = now() - calls.heardAtMs >= SILENT_MS;
+      if (isSilent && !calls.isPatient) connection.drop(error);
+    }).finally(() => {
+      isProbing = false;
     });
-
-  const judge = (error: ReturnType<typeof classifyRedisError>) => {
-    if (!(error instanceof RedisUnavailableError)) return succeeded();
-    if (error.reason === "connection_lost") return failed();
-    // A replica stays one; the address may lead to the new master by now.
-    if (error.reason === "read_only") connection.drop(error);
   };
+  const heartbeat = setInterval(() => {
+    if (calls.isPatient) return;
+    if (breaker.isOpen || now() - calls.heardAtMs >= IDLE_MS) probe();
+  }, PROBE_EVERY_MS);
 
   /** Why a call cannot even be sent, or null. */
   const refusal = (): RedisUnavailableError | null => {
@@ -254,36 +168,9 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     const refused = refusal();
     if (refused !== null) return Promise.reject(refused);
     const deadlineMs = callOptions?.deadlineMs ?? defaultDeadlineMs;
-    return send(args, deadlineMs, callOptions?.onAbandoned);
+    return calls.make(args, deadlineMs, callOptions?.onAbandoned);
   };
-
-  const probe = () => {
-    if (isProbing || !connection.isUp) return;
-    isProbing = true;
-    send(["PING"], PROBE_EVERY_MS, undefined).catch((error) => {
-      if (!(error instanceof RedisUnavailableError)) return;
-      const silentMs = now() - heardAtMs;
-      if (silentMs >= SILENT_MS && patientCalls === 0) connection.drop(error);
-    }).finally(() => {
-      isProbing = false;
-    });
-  };
-  const heartbeat = setInterval(() => {
-    if (patientCalls > 0) return;
-    if (breaker.isOpen || now() - heardAtMs >= IDLE_MS) probe();
-  }, PROBE_EVERY_MS);
-
-  /** Many calls may miss a script at once: it is loaded for all of them together. */
-  const load = (script: RedisScript, deadlineMs: number) => {
-    const running = loads.get(script.sha);
-    if (running !== undefined) return running;
-    log.info("redis_script_load", { script: script.name });
-    const loading = command(loadLine(script), { deadlineMs }).finally(() => {
-      loads.delete(script.sha);
-    });
-    loads.set(script.sha, loading);
-    return loading;
-  };
+  const load = createLoader(command, log);
 
   return {
     get state() {
@@ -291,18 +178,12 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     },
     command,
     evalScript(script, keys, args, callOptions) {
-      const startedAtMs = now();
-      const line = [
-        "EVALSHA",
-        script.sha,
-        String(keys.length),
-        ...keys,
-        ...args,
-      ];
-      const deadlineMs = callOptions?.deadlineMs ?? defaultDeadlineMs;
-      const leftMs = () => Math.max(1, deadlineMs - (now() - startedAtMs));
+      const sentAtMs = now();
+      const line = evalLine(script, keys, args);
       return command(line, callOptions).catch(async (error) => {
         if (!isNoScript(error)) throw error;
+        const deadlineMs = callOptions?.deadlineMs ?? defaultDeadlineMs;
+        const leftMs = () => Math.max(1, deadlineMs - (now() - sentAtMs));
         await load(script, leftMs());
         return await command(line, { ...callOptions, deadlineMs: leftMs() });
       });
@@ -326,15 +207,38 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
       if (state === "closed") return;
       enter("closed", {});
       clearInterval(heartbeat);
-      if (deadlines.size > 0) {
-        await new Promise<void>((resolve) => emptyWaiters.add(resolve));
-      }
-      deadlines.close();
+      await calls.close();
       await connection.close();
     },
   };
 }
 
+/** Loads scripts; when many calls miss the same one at once, it is loaded for all of them together. */
+function createLoader(
+  command: RedisLink["command"],
+  log: Log,
+): (script: RedisScript, deadlineMs: number) => Promise<RedisReply> {
+  const loads = new Map<string, Promise<RedisReply>>();
+  return (script, deadlineMs) => {
+    const running = loads.get(script.sha);
+    if (running !== undefined) return running;
+    log.info("redis_script_load", { script: script.name });
+    const loading = command(loadLine(script), { deadlineMs }).finally(() => {
+      loads.delete(script.sha);
+    });
+    loads.set(script.sha, loading);
+    return loading;
+  };
+}
+
 function loadLine(script: RedisScript): readonly string[] {
   return ["SCRIPT", "LOAD", script.source];
+}
+
+function evalLine(
+  script: RedisScript,
+  keys: readonly string[],
+  args: readonly string[],
+): readonly string[] {
+  return ["EVALSHA", script.sha, String(keys.length), ...keys, ...args];
 }

@@ -1,0 +1,138 @@
+import type { MonotonicNow } from "../clock.ts";
+import type { RedisReply } from "./connection.ts";
+import { createDeadlines, type Timed } from "./deadlines.ts";
+import {
+  classifyRedisError,
+  type RedisReplyError,
+  RedisUnavailableError,
+} from "./errors.ts";
+
+/** What a caller may say about a call. */
+export interface CallOptions {
+  /**
+   * How long the server may be silent before the call is given up. Default: the
+   * link's. While it answers other calls in time, this one waits its turn behind
+   * them, up to five times as long.
+   */
+  deadlineMs?: number;
+  /**
+   * Called once for a call that was given up at its deadline, as soon as its fate
+   * is known: with the late answer, or with null when it will never be known
+   * because the connection broke. Not called when the server refused the call.
+   */
+  onAbandoned?: (reply: RedisReply | null) => void;
+}
+
+export interface CallsOptions {
+  now: MonotonicNow;
+  send: (args: readonly string[]) => Promise<RedisReply>;
+  /** A call was answered, or refused, in time. */
+  onAnswer: (error: RedisUnavailableError | RedisReplyError | null) => void;
+  /** A call was given up. */
+  onSilence: () => void;
+}
+
+/** Calls on their way. */
+export interface Calls {
+  /** Time of the last answer of any kind. */
+  readonly heardAtMs: number;
+  /** True while a call runs that may be silent for long, such as WAITAOF: no verdict meanwhile. */
+  readonly isPatient: boolean;
+  make(
+    args: readonly string[],
+    deadlineMs: number,
+    onAbandoned: CallOptions["onAbandoned"],
+  ): Promise<RedisReply>;
+  /** Tells that the server has been heard otherwise. */
+  heard(): void;
+  /** Resolves when no call is awaited, and stops the clock. */
+  close(): Promise<void>;
+}
+
+/** A call with a longer deadline says that the server may be silent. */
+export const PATIENT_MS = 1_000;
+/**
+ * A burst is answered in order, and on a busy machine its tail takes longer than
+ * the deadline. Refusing it would turn load into an outage: as long as answers
+ * come in time, the tail waits, up to this many deadlines.
+ */
+const QUEUED_DEADLINES_MAX = 5;
+
+/** Gives every call a deadline, and late answers to those who gave up. */
+export function createCalls(options: CallsOptions): Calls {
+  const { now, send, onAnswer, onSilence } = options;
+  const deadlines = createDeadlines(now);
+  const emptyWaiters = new Set<() => void>();
+  let patientCalls = 0;
+  let heardAtMs = now();
+  /** Last answer to a call that was still awaited. Late ones prove nothing to those behind. */
+  let answeredAtMs = -Infinity;
+
+  const ended = (isPatient: boolean) => {
+    if (isPatient) patientCalls -= 1;
+    if (deadlines.size > 0) return;
+    for (const wake of emptyWaiters) wake();
+  };
+
+  const make: Calls["make"] = (args, deadlineMs, onAbandoned) =>
+    new Promise((resolve, reject) => {
+      const isPatient = deadlineMs > PATIENT_MS;
+      const sentAtMs = now();
+      let isAbandoned = false;
+      const timed: Timed & { expiresAtMs: number } = {
+        expiresAtMs: sentAtMs + deadlineMs,
+        expire() {
+          timed.expiresAtMs = Math.min(
+            answeredAtMs + deadlineMs,
+            sentAtMs + deadlineMs * QUEUED_DEADLINES_MAX,
+          );
+          if (timed.expiresAtMs > now()) return deadlines.add(timed);
+          isAbandoned = true;
+          ended(isPatient);
+          onSilence();
+          const detail = `no answer within ${deadlineMs} ms`;
+          reject(new RedisUnavailableError("deadline", detail));
+        },
+      };
+      if (isPatient) patientCalls += 1;
+      deadlines.add(timed);
+      send(args).then((reply) => {
+        heardAtMs = now();
+        if (isAbandoned) return onAbandoned?.(reply);
+        answeredAtMs = heardAtMs;
+        deadlines.remove(timed);
+        ended(isPatient);
+        onAnswer(null);
+        resolve(reply);
+      }, (cause) => {
+        const error = classifyRedisError(cause);
+        const isLost = error instanceof RedisUnavailableError &&
+          error.mayHaveRun;
+        if (!isLost) heardAtMs = now();
+        if (isAbandoned) return isLost ? onAbandoned?.(null) : undefined;
+        deadlines.remove(timed);
+        ended(isPatient);
+        onAnswer(error);
+        reject(error);
+      });
+    });
+
+  return {
+    get heardAtMs() {
+      return heardAtMs;
+    },
+    get isPatient() {
+      return patientCalls > 0;
+    },
+    make,
+    heard() {
+      heardAtMs = now();
+    },
+    async close() {
+      if (deadlines.size > 0) {
+        await new Promise<void>((resolve) => emptyWaiters.add(resolve));
+      }
+      deadlines.close();
+    },
+  };
+}
