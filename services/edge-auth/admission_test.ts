@@ -237,34 +237,6 @@ const EXHAUST: {
   { limits: { concurrency: 3 }, passes: 3, which: "concurrency" },
 ];
 
-<<<<<<< HEAD
-for (const whose of ["key", "owner"] as const) {
-  for (const { limits, passes, which } of EXHAUST) {
-    const name = JSON.stringify(limits);
-    Deno.test(`${whose} limit ${name} admits exactly ${passes}, and a refusal consumes nothing`, async () => {
-      await using world = await startRedisWorld();
-      const admission = edge(world.link);
-      const wide = {
-        requestsPerMinute: 1_000,
-        tokensPerMinute: 1_000_000,
-        tokensPerDay: 1_000_000,
-        concurrency: 1_000,
-      };
-      const narrow = { ...wide, ...limits };
-      const key = await world.addKey({
-        limits: whose === "key" ? narrow : wide,
-        ownerLimits: whose === "owner" ? narrow : wide,
-      });
-      for (let i = 0; i < passes; i++) await admitted(admission, key);
-      const before = await footprint(world, key);
-      assert.equal(
-        (await limitedBy(admission, key)).which,
-        `${whose}:${which}`,
-      );
-      assert.deepEqual(await footprint(world, key), before);
-    });
-  }
-=======
 for (const side of ["key", "owner"] as const) {
   Deno.test(`each limit of the ${side} admits exactly what it says, and a refusal consumes nothing`, async (t) => {
     await using world = await startRedisWorld();
@@ -290,7 +262,6 @@ for (const side of ["key", "owner"] as const) {
       });
     }
   });
->>>>>>> admission
 }
 
 Deno.test("two keys of one owner share the owner's limits and not each other's", async () => {
