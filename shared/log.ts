@@ -23,6 +23,8 @@ export interface Log {
   info(event: string, fields?: LogFields): void;
   warn(event: string, fields?: LogFields): void;
   error(event: string, fields?: LogFields): void;
+  /** Written at any level, as `info`: what whoever started the service waits for. */
+  notice(event: string, fields?: LogFields): void;
   /** A log whose lines all carry `fields`, for example a request id. */
   with(fields: LogFields): Log;
 }
@@ -46,7 +48,9 @@ export interface LogOptions {
  */
 export function createLog(options: LogOptions, base: LogFields = {}): Log {
   const emit = (level: LogLevel, event: string, fields?: LogFields) => {
-    if (RANK[level] < RANK[options.level]) return;
+    if (RANK[level] >= RANK[options.level]) write(level, event, fields);
+  };
+  const write = (level: LogLevel, event: string, fields?: LogFields) => {
     const line = JSON.stringify(
       {
         time: new Date(options.now()).toISOString(),
@@ -65,6 +69,7 @@ export function createLog(options: LogOptions, base: LogFields = {}): Log {
     info: (event, fields) => emit("info", event, fields),
     warn: (event, fields) => emit("warn", event, fields),
     error: (event, fields) => emit("error", event, fields),
+    notice: (event, fields) => write("info", event, fields),
     with: (fields) => createLog(options, { ...base, ...fields }),
   };
 }
@@ -75,6 +80,7 @@ export const silentLog: Log = {
   info() {},
   warn() {},
   error() {},
+  notice() {},
   with: () => silentLog,
 };
 

@@ -64,7 +64,7 @@ async function live<Config extends { logLevel: LogLevel }>(
     log.error("start_failed", { error });
     return EXIT_FAILED;
   }
-  log.info("ready", service.ready);
+  log.notice("ready", service.ready);
   const ended = await Promise.race([
     signal.then((name) => ({ name, error: null })),
     service.failed.then((error) => ({ name: "failure", error })),

@@ -110,7 +110,7 @@ async function announceSetUp(deps: ConsoleDeps): Promise<void> {
   const account = await accounts.read(ownerId);
   if (account?.passwordHash) return;
   const secret = await links.make({ kind: "set_up", ownerId });
-  log.info("setup_link", {
+  log.notice("setup_link", {
     url: new URL(linkPath(secret), publicUrl).href,
     meaning: "opens the console's set-up, once, within 15 minutes",
   });

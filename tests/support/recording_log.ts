@@ -30,6 +30,7 @@ export function createRecordingLog(
     info: keep("info"),
     warn: keep("warn"),
     error: keep("error"),
+    notice: keep("info"),
     with: (fields) => createRecordingLog(lines, { ...base, ...fields }),
   };
 }
