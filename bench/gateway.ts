@@ -216,7 +216,7 @@ await using cluster = await startCluster({
 const created = JSON.parse(
   await cluster.keys(
     ...["create", "--description", "bench", "--json"],
-    ...["--rpm", "10000000", "--tpm", "1000000000"],
+    ...["--rpm", "1000000", "--tpm", "1000000000"],
     ...["--tokens-per-day", "1000000000000", "--concurrency", "100000"],
   ),
 );

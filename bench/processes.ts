@@ -1,4 +1,7 @@
-/** What processes cost, from `/proc`: CPU seconds and resident memory. Linux only. */
+/**
+ * What processes cost, from `/proc`: CPU seconds and resident memory. Linux only.
+ * Read by `cat`, because Deno opens `/proc` only to programs that may do anything.
+ */
 
 const TICKS_PER_SECOND = 100;
 const KIB_PER_MIB = 1_024;
@@ -7,9 +10,8 @@ const KIB_PER_MIB = 1_024;
 export function cpuSeconds(pids: readonly number[]): number {
   let ticks = 0;
   for (const pid of pids) {
-    const stat = readOrEmpty(`/proc/${pid}/stat`);
-    // The name may hold blanks; after its bracket, user and system time are the 12th and 13th.
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    // Behind the name, user and system time are the 12th and 13th.
+    const fields = fieldsOf(read(`/proc/${pid}/stat`));
     ticks += Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
   }
   return ticks / TICKS_PER_SECOND;
@@ -19,7 +21,7 @@ export function cpuSeconds(pids: readonly number[]): number {
 export function residentMib(pids: readonly number[]): number {
   let kib = 0;
   for (const pid of pids) {
-    const status = readOrEmpty(`/proc/${pid}/status`);
+    const status = read(`/proc/${pid}/status`);
     kib += Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0);
   }
   return kib / KIB_PER_MIB;
@@ -27,26 +29,28 @@ export function residentMib(pids: readonly number[]): number {
 
 /** These processes and all their descendants. */
 export function withDescendants(pids: readonly number[]): number[] {
-  const all = new Set(pids);
   const children = new Map<number, number[]>();
-  for (const entry of Deno.readDirSync("/proc")) {
-    const pid = Number(entry.name);
-    if (!Number.isInteger(pid)) continue;
-    const stat = readOrEmpty(`/proc/${pid}/stat`);
-    const parent = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  for (const stat of read("/proc/[0-9]*/stat").split("\n")) {
+    const pid = Number.parseInt(stat);
+    const parent = Number(fieldsOf(stat)[1]);
     children.set(parent, [...children.get(parent) ?? [], pid]);
   }
+  const all = new Set(pids);
   for (const pid of all) {
     for (const child of children.get(pid) ?? []) all.add(child);
   }
   return [...all];
 }
 
-/** A process may end between listing and reading. */
-function readOrEmpty(path: string): string {
-  try {
-    return Deno.readTextFileSync(path);
-  } catch {
-    return "";
-  }
+/** What stands behind the name, which may hold blanks, and its bracket. */
+function fieldsOf(stat: string): string[] {
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+}
+
+/** Files that match; one whose process has ended is left out. */
+function read(pattern: string): string {
+  const { stdout } = new Deno.Command("sh", {
+    args: ["-c", `cat ${pattern} 2>/dev/null`],
+  }).outputSync();
+  return new TextDecoder().decode(stdout);
 }
