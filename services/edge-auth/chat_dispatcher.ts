@@ -48,6 +48,8 @@ export interface ChatDispatcherDependencies {
   now: MonotonicNow;
   /** Runs a function at the end of the event-loop turn. */
   schedule: (flush: () => void) => void;
+  /** Runs a function within `ACK_WAIT_MS`. */
+  scheduleSoon: (flush: () => void) => void;
   log: Log;
   /** Requests that may wait for a slot. */
   queueMax: number;
@@ -88,6 +90,7 @@ export class ChatDispatcher implements RunHost {
     this.#control = new ControlOutbox({
       publish: (subject, payload) => this.#tryPublish(subject, payload),
       schedule: dependencies.schedule,
+      scheduleSoon: dependencies.scheduleSoon,
     });
     this.liveness = new WorkerLiveness({
       bus: dependencies.bus,

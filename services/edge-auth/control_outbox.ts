@@ -1,9 +1,14 @@
 /**
- * Control records on their way to workers. Everything for one worker from one
- * event-loop turn travels in one message: under load that is one message for
- * dozens of acknowledgements.
+ * Control records on their way to workers. Everything for one worker travels in
+ * one message: acknowledgements wait a moment for others, so that under load one
+ * message carries dozens; what repairs or stops something goes at the end of the
+ * event-loop turn and takes them along.
  */
-import { ControlBatch, type ControlSink } from "@gateway/shared/bus/control";
+import {
+  type CancelReason,
+  ControlBatch,
+  type ControlSink,
+} from "@gateway/shared/bus/control";
 import { chatControlSubject } from "@gateway/shared/bus/subjects";
 
 export interface ControlOutboxDependencies {
@@ -11,12 +16,18 @@ export interface ControlOutboxDependencies {
   publish: (subject: string, payload: Uint8Array) => void;
   /** Runs `flush` at the end of the turn, `queueMicrotask` in the service. */
   schedule: (flush: () => void) => void;
+  /** Runs `flush` within {@link ACK_WAIT_MS}. */
+  scheduleSoon: (flush: () => void) => void;
 }
+
+/** How long an acknowledgement may wait. A window of 256 KiB per 2 ms is 128 MB/s. */
+export const ACK_WAIT_MS = 2;
 
 export class ControlOutbox {
   readonly #dependencies: ControlOutboxDependencies;
-  readonly #batches = new Map<string, ControlBatch>();
+  readonly #sinks = new Map<string, WorkerSink>();
   #isScheduled = false;
+  #isScheduledSoon = false;
 
   constructor(dependencies: ControlOutboxDependencies) {
     this.#dependencies = dependencies;
@@ -24,28 +35,73 @@ export class ControlOutbox {
 
   /** Takes records for one worker. */
   to(workerId: string): ControlSink {
-    this.#scheduleFlush();
-    const known = this.#batches.get(workerId);
+    const known = this.#sinks.get(workerId);
     if (known !== undefined) return known;
     const subject = chatControlSubject(workerId);
-    const batch = new ControlBatch((message) =>
-      this.#dependencies.publish(subject, message)
+    const sink = new WorkerSink(
+      (message) => this.#dependencies.publish(subject, message),
+      this,
     );
-    this.#batches.set(workerId, batch);
-    return batch;
+    this.#sinks.set(workerId, sink);
+    return sink;
   }
 
   /** Drops what is kept for a worker that is gone. */
   forget(workerId: string): void {
-    this.#batches.delete(workerId);
+    this.#sinks.delete(workerId);
   }
 
-  #scheduleFlush(): void {
+  /** Sends everything at the end of this turn. */
+  flushNow(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     this.#dependencies.schedule(() => {
       this.#isScheduled = false;
-      for (const batch of this.#batches.values()) batch.flush();
+      this.#flush();
     });
+  }
+
+  /** Sends everything in a moment. */
+  flushSoon(): void {
+    if (this.#isScheduledSoon) return;
+    this.#isScheduledSoon = true;
+    this.#dependencies.scheduleSoon(() => {
+      this.#isScheduledSoon = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    for (const sink of this.#sinks.values()) sink.flush();
+  }
+}
+
+/** The records for one worker. */
+class WorkerSink implements ControlSink {
+  readonly #batch: ControlBatch;
+  readonly #outbox: ControlOutbox;
+
+  constructor(send: (message: Uint8Array) => void, outbox: ControlOutbox) {
+    this.#batch = new ControlBatch(send);
+    this.#outbox = outbox;
+  }
+
+  ack(requestId: string, attempt: number, sequence: number): void {
+    this.#batch.ack(requestId, attempt, sequence);
+    this.#outbox.flushSoon();
+  }
+
+  nak(requestId: string, attempt: number, fromSequence: number): void {
+    this.#batch.nak(requestId, attempt, fromSequence);
+    this.#outbox.flushNow();
+  }
+
+  cancel(requestId: string, attempt: number, reason: CancelReason): void {
+    this.#batch.cancel(requestId, attempt, reason);
+    this.#outbox.flushNow();
+  }
+
+  flush(): void {
+    this.#batch.flush();
   }
 }

@@ -24,6 +24,7 @@ import { type RunningService, runService } from "@gateway/shared/service";
 import { createApp } from "./app.ts";
 import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
+import { ACK_WAIT_MS } from "./control_outbox.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { EdgeTable } from "./edge_table.ts";
 import { createGate } from "./redis_gate.ts";
@@ -65,6 +66,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     workers: new WorkerTable({ now: monotonicNow, random: Math.random }),
     now: monotonicNow,
     schedule: queueMicrotask,
+    scheduleSoon: (flush) => void setTimeout(flush, ACK_WAIT_MS),
     log,
     queueMax: config.queueMax,
     requestTimeoutMs: config.requestTimeoutMs,

@@ -8,6 +8,7 @@ import {
   DISPATCH_TICK_MS,
 } from "../../services/edge-auth/chat_dispatcher.ts";
 import { createApp } from "../../services/edge-auth/app.ts";
+import { ACK_WAIT_MS } from "../../services/edge-auth/control_outbox.ts";
 import { createDeadlines } from "../../services/edge-auth/deadlines.ts";
 import type { RunOutcome } from "../../services/edge-auth/chat_run.ts";
 import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
@@ -116,6 +117,7 @@ export async function startMiniEdge(
     workers,
     now: monotonicNow,
     schedule: queueMicrotask,
+    scheduleSoon: (flush) => void setTimeout(flush, ACK_WAIT_MS),
     log,
     queueMax: options.queueMax ?? DISPATCH_LIMITS.queueMax,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
