@@ -264,17 +264,20 @@ async function useKey(
   seed: number,
 ): Promise<void> {
   const principal = { ownerId, keyId };
-  for (let hours = 0; hours < 30 * 24; hours++) {
-    const atMs = Date.now() - hours * 3_600_000;
-    const hour = String(new Date(atMs).getUTCHours()).padStart(2, "0");
-    const requests = Math.round(60 * (1 + Math.sin(hours / 4 + seed)));
-    await redis.command([
-      ...["HSET", usageKey(principal, usageDay(atMs))],
-      ...[usageField(hour, "requests"), String(requests)],
-      ...[usageField(hour, "errors"), String(Math.round(requests / 30))],
-      ...[usageField(hour, "promptTokens"), String(requests * 812)],
-      ...[usageField(hour, "completionTokens"), String(requests * 344)],
-    ]);
+  for (let days = 0; days < 30; days++) {
+    const fields = Array.from({ length: 24 }, (_, at) => {
+      const hour = String(at).padStart(2, "0");
+      const wave = Math.sin((days * 24 - at) / 4 + seed);
+      const requests = Math.round(60 * (1 + wave));
+      return [
+        ...[usageField(hour, "requests"), String(requests)],
+        ...[usageField(hour, "errors"), String(Math.round(requests / 30))],
+        ...[usageField(hour, "promptTokens"), String(requests * 812)],
+        ...[usageField(hour, "completionTokens"), String(requests * 344)],
+      ];
+    });
+    const key = usageKey(principal, usageDay(Date.now() - days * 86_400_000));
+    await redis.command(["HSET", key, ...fields.flat()]);
   }
   await redis.command(
     [
