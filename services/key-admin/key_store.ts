@@ -23,7 +23,7 @@ import { decodeKey } from "./keys/key_codec.ts";
 import { type KeyPage, type PageQuery, readPage } from "./keys/key_page.ts";
 import type { KeySettings } from "./keys/settings.ts";
 import { confirmDurable } from "./store/durability.ts";
-import { barrierKey } from "./store/names.ts";
+import { barrierKey, onceKey } from "./store/names.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { asFields, asList, asNumber } from "./store/reply.ts";
 
@@ -153,6 +153,10 @@ async function rotate(
 ): Promise<Made> {
   const nowMs = await redisTimeMs(deps.redis);
   const { ownerId, actor } = target;
+  // The first of two equal forms changed the version that the second one names.
+  if (once !== undefined && await wasMade(deps.redis, ownerId, once)) {
+    return { ok: false, reason: "already_made" };
+  }
   return await retry(target, async (): Promise<Made> => {
     const old = await readForChange(deps.redis, target);
     if (!old.ok) return old;
@@ -300,6 +304,14 @@ function mint(
     version: 1,
   };
   return { key, value };
+}
+
+async function wasMade(
+  redis: RedisLink,
+  ownerId: string,
+  once: string,
+): Promise<boolean> {
+  return await redis.command(["EXISTS", onceKey(ownerId, once)]) === 1;
 }
 
 async function writeLookup(

@@ -156,8 +156,12 @@ function KeyTable(props: KeysPageProps): JSX.Element {
             <th scope="col">Status</th>
             <th scope="col">Created</th>
             <th scope="col">Last used</th>
-            <th scope="col" class="num">Requests today</th>
-            <th scope="col" class="num">Tokens today</th>
+            <th scope="col" class="num" title="Since 00:00 UTC">
+              Requests today
+            </th>
+            <th scope="col" class="num" title="Since 00:00 UTC">
+              Tokens today
+            </th>
             <th scope="col">Expires</th>
             <th scope="col">
               <span class="hidden">Switch</span>

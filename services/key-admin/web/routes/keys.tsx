@@ -385,7 +385,6 @@ async function rotateKey(
     nonceDigest(form.nonce),
   );
   const frame = await frameOf(c, deps);
-  // A second submit finds the old key changed by the first.
   if (!made.ok && made.reason === "already_made") {
     return c.html(<AlreadyCreatedPage frame={frame} keyId={null} />, 409);
   }
