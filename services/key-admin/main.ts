@@ -34,7 +34,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const deps = createConsoleDeps({
     redis,
     writer,
-    sendStop: createStopSender(config.natsUrl),
+    sendStop: createStopSender(config.natsUrl, log),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
     oidc: config.oidc === null ? null : createOidcClient(config.oidc),

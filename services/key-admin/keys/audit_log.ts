@@ -32,7 +32,9 @@ export interface AuditPage {
 export interface AuditLog {
   add(
     ownerId: string,
-    entry: Pick<AuditEntry, "action" | "by" | "ip" | "detail">,
+    entry:
+      & Pick<AuditEntry, "action" | "by" | "ip" | "detail">
+      & Partial<AuditEntry>,
   ): Promise<void>;
   read(ownerId: string, query: AuditQuery): Promise<AuditPage>;
 }

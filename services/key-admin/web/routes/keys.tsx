@@ -413,7 +413,7 @@ const GRACE_TEXT: Readonly<Record<string, string>> = {
 async function stopIfWished(
   c: ConsoleContext,
   { sendStop, audit, log }: ConsoleDeps,
-  { id, ownerId, hint }: KeyRecord,
+  { id, ownerId, hint, description }: KeyRecord,
   wish: "on" | undefined,
   done: "disabled" | "deleted",
 ): Promise<string> {
@@ -427,7 +427,7 @@ async function stopIfWished(
   await audit.add(ownerId, {
     action: "key.stop_requested",
     ...actorOf(c),
-    detail: hint,
+    ...{ keyId: id, hint, description, detail: "" },
   });
   return `${done}_stopped`;
 }
