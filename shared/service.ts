@@ -3,20 +3,14 @@
  * The same for all services, so that an operator learns it once.
  */
 import { wallNow } from "./clock.ts";
+import { ConfigError, EXIT_CONFIG } from "./config_error.ts";
 import { createLog, type Log, type LogFields, type LogLevel } from "./log.ts";
 import { createLineWriter } from "./stdout.ts";
 
 /** Exit codes, after sysexits.h. */
 const EXIT_OK = 0;
 const EXIT_FAILED = 1;
-const EXIT_CONFIG = 78;
-/** A start that failed for a moment's reason is repeated by the supervisor. */
 const SIGNALS = ["SIGTERM", "SIGINT"] as const;
-
-/** Configuration mistakes, as a text for the operator that names all of them. */
-export class ConfigError extends Error {
-  override readonly name = "ConfigError";
-}
 
 /** A service that has started. */
 export interface RunningService {

@@ -20,10 +20,13 @@ const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
  * now cannot be one that died unnoticed yesterday: either the notice reaches the
  * server or the caller learns that it did not.
  */
-export function createStopSender(natsUrl: string, log: Log): SendStop {
+export function createStopSender(
+  servers: readonly string[],
+  log: Log,
+): SendStop {
   return async ({ keyId, ownerId }) => {
     const bus = await connectBus({
-      servers: [natsUrl],
+      servers,
       name: "key-admin",
       log,
       now: monotonicNow,
