@@ -1,0 +1,153 @@
+/**
+ * The whole product as an operator starts it: the launcher, private stores, every
+ * service a process of its own, on free ports and in a directory of its own.
+ */
+import { waitFor } from "./wait_for.ts";
+
+/** What the launcher says of a running cluster, see `.run/up.json`. */
+export interface ClusterState {
+  pid: number;
+  edge_url: string;
+  edge_urls: string[];
+  console_url: string;
+  setup_url: string | null;
+  api_key: string;
+  nats_url: string;
+  redis_url: string;
+  ops_urls: Record<string, string[]>;
+  pids: Record<string, number[]>;
+}
+
+export interface ClusterOptions {
+  edges?: number;
+  workers?: number;
+  /** Added to the environment of every service. */
+  env?: Record<string, string>;
+}
+
+export interface Cluster extends AsyncDisposable {
+  readonly state: ClusterState;
+  /** Base URL of edge `index`, as an SDK takes it. */
+  baseUrl(index?: number): string;
+  /** Everything the services logged. */
+  logs(): Promise<string>;
+  /** Runs `deno task keys …` against the cluster and returns what it printed. */
+  keys(...args: string[]): Promise<string>;
+  /** Reads the state anew: pids change when a service was restarted. */
+  refresh(): Promise<ClusterState>;
+}
+
+const ROOT = new URL("../..", import.meta.url).pathname;
+const START_TIMEOUT_MS = 60_000;
+const STOP_TIMEOUT_MS = 30_000;
+
+/** Starts a cluster and waits until it serves. */
+export async function startCluster(
+  options: ClusterOptions = {},
+): Promise<Cluster> {
+  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
+  const stateFile = `${directory}/run/up.json`;
+  const launcher = new Deno.Command(Deno.execPath(), {
+    args: [
+      "task",
+      "up",
+      "--port=0",
+      "--console-port=0",
+      `--edges=${options.edges ?? 1}`,
+      `--workers=${options.workers ?? 1}`,
+      `--data-dir=${directory}/data`,
+      `--run-dir=${directory}/run`,
+    ],
+    cwd: ROOT,
+    env: { NO_COLOR: "1", ...options.env },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const output = collect(launcher);
+  let hasExited = false;
+  const exited = launcher.status.then((status) => {
+    hasExited = true;
+    return status;
+  });
+  const readState = async (): Promise<ClusterState | undefined> => {
+    if (hasExited) {
+      throw new Error(`The launcher ended early:\n${output.text}`);
+    }
+    try {
+      return JSON.parse(await Deno.readTextFile(stateFile));
+    } catch {
+      return undefined; // Not written yet.
+    }
+  };
+  const stop = async () => {
+    if (!hasExited) {
+      const state = await readState();
+      Deno.kill(state?.pid ?? launcher.pid, "SIGTERM");
+    }
+    await exited;
+    await output.done;
+    await Deno.remove(directory, { recursive: true });
+  };
+  let state: ClusterState;
+  try {
+    state = await waitFor(readState, {
+      what: () => `the cluster to start:\n${output.text}`,
+      timeoutMs: START_TIMEOUT_MS,
+      intervalMs: 50,
+    });
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return {
+    get state() {
+      return state;
+    },
+    baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
+    logs: () => readLogs(`${directory}/run/logs`),
+    keys: (...args) => runKeys(state.redis_url, args),
+    refresh: async () => {
+      state = await readState() ?? state;
+      return state;
+    },
+    [Symbol.asyncDispose]: stop,
+  };
+}
+
+/** Reads both outputs of a process as they come. */
+function collect(
+  child: Deno.ChildProcess,
+): { readonly text: string; done: Promise<void> } {
+  const result = { text: "", done: Promise.resolve() };
+  const read = async (stream: ReadableStream<Uint8Array>) => {
+    const decoder = new TextDecoder();
+    for await (const bytes of stream) {
+      result.text += decoder.decode(bytes, { stream: true });
+    }
+  };
+  result.done = Promise.all([read(child.stdout), read(child.stderr)])
+    .then(() => {});
+  return result;
+}
+
+async function readLogs(directory: string): Promise<string> {
+  let text = "";
+  for await (const entry of Deno.readDir(directory)) {
+    text += await Deno.readTextFile(`${directory}/${entry.name}`);
+  }
+  return text;
+}
+
+async function runKeys(redisUrl: string, args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["task", "keys", ...args],
+    cwd: ROOT,
+    env: { NO_COLOR: "1", REDIS_URL: redisUrl },
+    stdin: "null",
+    signal: AbortSignal.timeout(STOP_TIMEOUT_MS),
+  }).output();
+  const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
+  if (code !== 0) throw new Error(`keys ${args.join(" ")}: ${text(stderr)}`);
+  return text(stdout);
+}
