@@ -74,6 +74,7 @@ export interface Target {
   actor: Actor;
 }
 
+/** Why a change was not made. Nothing was changed then. */
 export type Refusal =
   | "not_found"
   | "changed"
@@ -81,6 +82,7 @@ export type Refusal =
   | "already_made"
   | "not_rotatable";
 
+/** The key as it is after the change; of a deleted one, as it was. */
 export type Changed =
   | { ok: true; key: KeyRecord }
   | { ok: false; reason: Refusal };
@@ -90,6 +92,7 @@ export type Made =
   | { ok: true; key: KeyRecord; value: string }
   | { ok: false; reason: Refusal };
 
+/** What the store needs. */
 export interface KeyStoreDeps {
   redis: RedisLink;
   /** A connection of its own: waiting for the disk holds back everything behind it. */

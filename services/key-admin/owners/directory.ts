@@ -31,6 +31,7 @@ export interface OwnerDirectory {
   list(offset: number, count: number): Promise<string[]>;
 }
 
+/** What the directory needs. */
 export interface OwnerDirectoryDeps {
   redis: RedisLink;
   writer: RedisLink;

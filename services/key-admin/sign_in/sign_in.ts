@@ -37,6 +37,7 @@ export interface Admitted {
   failedBefore: number;
 }
 
+/** What signing in works with. */
 export interface SignInDeps {
   redis: RedisLink;
   owners: OwnerDirectory;

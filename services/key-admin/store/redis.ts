@@ -5,6 +5,7 @@ import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 /** People wait for these answers, so there is more time than at an edge. */
 const DEADLINE_MS = 2_000;
 
+/** Which server, and how long to wait for it. */
 export interface ConnectOptions {
   url: string;
   log: Log;

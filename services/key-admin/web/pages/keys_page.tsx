@@ -4,6 +4,7 @@ import { FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
 import { Count, Expiry, number, Status, Time } from "./values.tsx";
 
+/** What the list of keys shows. */
 export interface KeysPageProps {
   frame: Frame;
   page: KeyPage;
@@ -283,6 +284,7 @@ function Pager({ page, filter, search }: KeysPageProps): JSX.Element | null {
   );
 }
 
+/** A step to another page, or its place when there is none. */
 export function PagerLink(
   { label, to }: { label: string; to: string | null },
 ): JSX.Element {
