@@ -32,11 +32,3 @@ export async function connectRedis(
     throw cause;
   }
 }
-
-/** The URL as it may be logged. */
-export function withoutPassword(url: string): string {
-  const parsed = URL.parse(url);
-  if (parsed === null) return "(not a URL)";
-  if (parsed.password !== "") parsed.password = "…";
-  return parsed.href;
-}
