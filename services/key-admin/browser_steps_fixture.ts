@@ -40,6 +40,9 @@ const LOOKS = [
     rules: ["scrollable-region-focusable", "target-size"],
   },
 ] as const;
+
+/** Widths at which the layout changes, or is about to. */
+const WIDTHS = [360, 720, 900, 901, 1040, 1180, 1600];
 const EMAIL = "ada@example.org";
 
 interface Site extends AsyncDisposable {
@@ -264,17 +267,20 @@ async function useKey(
   seed: number,
 ): Promise<void> {
   const principal = { ownerId, keyId };
-  for (let hours = 0; hours < 30 * 24; hours++) {
-    const atMs = Date.now() - hours * 3_600_000;
-    const hour = String(new Date(atMs).getUTCHours()).padStart(2, "0");
-    const requests = Math.round(60 * (1 + Math.sin(hours / 4 + seed)));
-    await redis.command([
-      ...["HSET", usageKey(principal, usageDay(atMs))],
-      ...[usageField(hour, "requests"), String(requests)],
-      ...[usageField(hour, "errors"), String(Math.round(requests / 30))],
-      ...[usageField(hour, "promptTokens"), String(requests * 812)],
-      ...[usageField(hour, "completionTokens"), String(requests * 344)],
-    ]);
+  for (let days = 0; days < 30; days++) {
+    const fields = Array.from({ length: 24 }, (_, at) => {
+      const hour = String(at).padStart(2, "0");
+      const wave = Math.sin((days * 24 - at) / 4 + seed);
+      const requests = Math.round(60 * (1 + wave));
+      return [
+        ...[usageField(hour, "requests"), String(requests)],
+        ...[usageField(hour, "errors"), String(Math.round(requests / 30))],
+        ...[usageField(hour, "promptTokens"), String(requests * 812)],
+        ...[usageField(hour, "completionTokens"), String(requests * 344)],
+      ];
+    });
+    const key = usageKey(principal, usageDay(Date.now() - days * 86_400_000));
+    await redis.command(["HSET", key, ...fields.flat()]);
   }
   await redis.command(
     [
@@ -352,6 +358,40 @@ async function look(
   return findings;
 }
 
+/** Notes a page, or a table in it, that has to be scrolled sideways. */
+async function measure(
+  page: Page,
+  name: string,
+  findings: string[],
+): Promise<void> {
+  const overflow = await page.evaluate(
+    `Math.max(...[document.documentElement, ...document.querySelectorAll(".table-box:not(.plain)")]
+      .map((box) => box.scrollWidth - box.clientWidth))`,
+  );
+  if (Number(overflow) > 0) findings.push(`${name}: ${overflow}px too wide`);
+}
+
+/** Pages on which something does not fit at one of {@link WIDTHS}. */
+async function cutOff(
+  browser: Browser,
+  site: Site,
+  keyId: string,
+  state: Awaited<ReturnType<BrowserContext["storageState"]>>,
+): Promise<string[]> {
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  const findings: string[] = [];
+  for (const path of ["/keys", `/keys/${keyId}`, "/audit", "/account"]) {
+    await page.goto(site.origin + path);
+    for (const width of WIDTHS) {
+      await page.setViewportSize({ width, height: 844 });
+      await measure(page, `${path} at ${width}`, findings);
+    }
+  }
+  await context.close();
+  return findings;
+}
+
 interface Inspection {
   findings: string[];
   /** Empty: all of axe's. */
@@ -368,10 +408,7 @@ async function inspect(
   if (folder !== undefined) {
     await page.screenshot({ path: `${folder}/${name}.png`, fullPage: true });
   }
-  const overflow = await page.evaluate(
-    "document.documentElement.scrollWidth - document.documentElement.clientWidth",
-  );
-  if (Number(overflow) > 0) findings.push(`${name}: ${overflow}px too wide`);
+  await measure(page, name, findings);
   // Evaluated by the debugger, so the page's own policy need not allow it.
   await page.evaluate(axe.source);
   const found: { id: string; impact: string; nodes: { html: string }[] }[] =
@@ -421,6 +458,9 @@ async function inBrowser(t: Deno.TestContext, path: string): Promise<void> {
         assert.deepEqual(await look(browser, site, keyId, state, one), []);
       });
     }
+    await t.step("nothing is cut off at any width", async () => {
+      assert.deepEqual(await cutOff(browser, site, keyId, state), []);
+    });
     await t.step(
       "without JavaScript",
       () => withoutScript(browser, site, state),

@@ -98,7 +98,7 @@ function keys(
   return runKeysCommand({
     keys: createKeyStore(parts),
     owners: createOwnerDirectory(parts),
-    sendStop: createStopSender(natsUrl),
+    sendStop: createStopSender([natsUrl], silentLog),
     now: wallNow,
   }, line);
 }

@@ -1,21 +1,107 @@
-import { ConfigError } from "@gateway/shared/config_error";
-import { z } from "zod";
+/** The one place of this service that reads the environment. */
+import {
+  ConfigError,
+  type ConfigOf,
+  type Env,
+  list,
+  optional,
+  parseEnv,
+  secret,
+  text,
+  url,
+  type Variable,
+} from "@gateway/shared/env";
+import type { LogLevel } from "@gateway/shared/log";
+import {
+  listenVariables,
+  NATS_VARIABLES,
+  REDIS_VARIABLES,
+  SERVICE_VARIABLES,
+} from "@gateway/shared/service_variables";
+import * as z from "zod";
 
-/** Everything an operator can set, checked. Every variable, its unit and default are in the schema below. */
+const DEFAULT_PORT = 8081;
+const MS_PER_SECOND = 1_000;
+const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
+
+/** An origin that passwords may be sent to: TLS, or this machine. */
+const PUBLIC_URL: Variable<URL> = {
+  name: "PUBLIC_URL",
+  meaning: "Origin of the console as browsers see it",
+  expects:
+    "an origin such as https://console.example.org (http:// on localhost only)",
+  presence: "optional",
+  fallback: undefined,
+  isSecret: false,
+  schema: z.string().refine((value) => URL.canParse(value))
+    .transform((value) => new URL(value))
+    .refine(({ pathname, search, username }) =>
+      pathname === "/" && search === "" && username === ""
+    )
+    .refine(({ protocol, hostname }) =>
+      protocol === "https:" ||
+      (protocol === "http:" && LOOPBACK.includes(hostname))
+    ),
+};
+
+/** Every variable of the console. */
+export const CONSOLE_VARIABLES = {
+  ...listenVariables(DEFAULT_PORT),
+  ...SERVICE_VARIABLES,
+  ...NATS_VARIABLES,
+  ...REDIS_VARIABLES,
+  publicUrl: optional(PUBLIC_URL),
+  apiUrl: url({
+    name: "API_URL",
+    meaning: "Base URL of the API in the console's examples",
+    protocols: ["http:", "https:"],
+    fallback: "http://127.0.0.1:8080/v1",
+  }),
+  trustedProxies: list({
+    name: "TRUSTED_PROXIES",
+    meaning: "Addresses of proxies whose X-Forwarded-For is believed",
+    fallback: [],
+  }),
+  oidcIssuer: optional(url({
+    name: "OIDC_ISSUER",
+    meaning: "OpenID Connect provider whose users may sign in",
+    protocols: ["https:", "http:"],
+  })),
+  oidcClientId: optional(text({
+    name: "OIDC_CLIENT_ID",
+    meaning: "The console's name at the provider",
+  })),
+  oidcClientSecret: optional(secret({
+    name: "OIDC_CLIENT_SECRET",
+    meaning: "The console's secret at the provider",
+  })),
+  oidcAllowed: list({
+    name: "OIDC_ALLOWED",
+    meaning: "E-mail addresses and @domains that may sign in",
+    fallback: [],
+  }),
+  oidcName: text({
+    name: "OIDC_NAME",
+    meaning: "Name of the provider on the sign-in page",
+    fallback: "your organisation",
+  }),
+} as const;
+
+/** What the console was told, in the units and shapes its code uses. */
 export interface Config {
-  port: number;
-  opsPort: number;
+  logLevel: LogLevel;
   hostname: string;
+  port: number;
+  ops: { hostname: string; port: number };
   redisUrl: string;
-  natsUrl: string;
-  /** Origin of the console as browsers see it; null: the address it listens on. */
+  natsServers: readonly string[];
+  /** Null: the address it listens on. */
   publicUrl: URL | null;
-  /** Base URL of the API in examples, without a slash at the end. */
+  /** Without a slash at the end. */
   apiUrl: string;
-  logLevel: "debug" | "info" | "warn" | "error";
-  /** Addresses of proxies whose `X-Forwarded-For` is believed. */
   trustedProxies: readonly string[];
   oidc: OidcConfig | null;
+  drainMs: number;
 }
 
 /** An OpenID Connect provider, fixed by the operator (API7). */
@@ -23,115 +109,59 @@ export interface OidcConfig {
   issuer: URL;
   clientId: string;
   clientSecret: string;
-  /** Addresses and `@domains` that may sign in. */
+  /** Addresses and `@domains` that may sign in, in lower case. */
   allowed: readonly string[];
   /** On the button: "Continue with …". */
   name: string;
 }
 
-const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
+/** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
+export function readConfig(): Config {
+  return configFrom(Deno.env.toObject(), Deno.readTextFileSync);
+}
 
-const port = z.coerce.number().int().min(0).max(65_535);
-const list = z.string().transform((text) =>
-  text.split(",").map((item) => item.trim()).filter((item) => item !== "")
-);
-const origin = z.url({ protocol: /^https?$/ })
-  .transform((text) => new URL(text))
-  .refine(
-    (url) => url.pathname === "/" && url.search === "" && url.username === "",
-    "must be an origin such as https://console.example.org",
-  )
-  .refine(
-    (url) => url.protocol === "https:" || LOOPBACK.includes(url.hostname),
-    "must begin with https:// (http is possible on localhost only)",
-  );
-
-const environment = z.object({
-  /** Port of the console; 0 for any free one. */
-  PORT: port.default(8081),
-  /** Port of `/healthz`, `/readyz` and `/metrics`, never public; 0 for any free one. */
-  OPS_PORT: port.default(9081),
-  /** Address to listen on. */
-  HOST: z.string().default("127.0.0.1"),
-  REDIS_URL: z.url({ protocol: /^rediss?$/ }).default("redis://127.0.0.1:6379"),
-  NATS_URL: z.url({ protocol: /^(nats|tls)$/ }).default(
-    "nats://127.0.0.1:4222",
-  ),
-  /** Origin of the console as browsers see it. Default: this machine. */
-  PUBLIC_URL: origin.optional(),
-  /** Base URL of the API, for the examples. */
-  API_URL: z.url({ protocol: /^https?$/ }).default("http://127.0.0.1:8080/v1"),
-  LOG_LEVEL: z.enum(["debug", "info", "warn", "error"]).default("info"),
-  /** Addresses of proxies in front, comma separated. */
-  TRUSTED_PROXIES: list.default([]),
-  OIDC_ISSUER: z.url({ protocol: /^https?$/ }).optional(),
-  OIDC_CLIENT_ID: z.string().min(1).optional(),
-  OIDC_CLIENT_SECRET: z.string().min(1).optional(),
-  /** Addresses and `@domains` that may sign in, comma separated. */
-  OIDC_ALLOWED: list.default([]),
-  OIDC_NAME: z.string().max(40).default("your organisation"),
-});
-
-type Environment = z.infer<typeof environment>;
-
-/** Reads the configuration. An empty variable counts as not set. Throws `ConfigError` with all mistakes at once. */
-export function readConfig(
-  variables: Readonly<Record<string, string>>,
+/** The same from any environment. */
+export function configFrom(
+  variables: Env,
+  readFile: (path: string) => string,
 ): Config {
-  const given = Object.fromEntries(
-    Object.entries(variables).filter(([, value]) => value !== ""),
-  );
-  const parsed = environment.safeParse(given);
-  if (!parsed.success) {
-    throw badConfig(
-      parsed.error.issues.map(({ path, message }) =>
-        `${path.join(".")}: ${message}`
-      ),
-    );
-  }
-  const env = parsed.data;
-  const oidc = readOidc(env);
+  const env = parseEnv(CONSOLE_VARIABLES, variables, readFile);
   return {
-    port: env.PORT,
-    opsPort: env.OPS_PORT,
-    hostname: env.HOST,
-    redisUrl: env.REDIS_URL,
-    natsUrl: env.NATS_URL,
-    publicUrl: env.PUBLIC_URL ?? null,
-    apiUrl: env.API_URL.replace(/\/$/, ""),
-    logLevel: env.LOG_LEVEL,
-    trustedProxies: env.TRUSTED_PROXIES,
-    oidc,
+    logLevel: env.logLevel,
+    hostname: env.host,
+    port: env.port,
+    ops: { hostname: env.opsHost, port: env.opsPort },
+    redisUrl: env.redisUrl,
+    natsServers: env.natsUrl,
+    publicUrl: env.publicUrl ?? null,
+    apiUrl: env.apiUrl.replace(/\/$/, ""),
+    trustedProxies: env.trustedProxies,
+    oidc: oidcOf(env),
+    drainMs: env.drainSeconds * MS_PER_SECOND,
   };
 }
 
-/** The process's environment. */
-export function readProcessConfig(): Config {
-  return readConfig(Deno.env.toObject());
-}
-
-function badConfig(problems: readonly string[]): ConfigError {
-  return new ConfigError("the environment of key-admin", problems);
-}
-
-function readOidc(env: Environment): OidcConfig | null {
-  if (env.OIDC_ISSUER === undefined) return null;
-  const problems = [
-    ["OIDC_CLIENT_ID", env.OIDC_CLIENT_ID],
-    ["OIDC_CLIENT_SECRET", env.OIDC_CLIENT_SECRET],
-  ].filter(([, value]) => value === undefined)
-    .map(([name]) => `${name}: needed with OIDC_ISSUER`);
-  if (env.OIDC_ALLOWED.length === 0) {
-    problems.push(
-      "OIDC_ALLOWED: needed with OIDC_ISSUER, or everybody with an account there could sign in",
+function oidcOf(env: ConfigOf<typeof CONSOLE_VARIABLES>): OidcConfig | null {
+  const { oidcIssuer, oidcClientId, oidcClientSecret, oidcAllowed } = env;
+  if (oidcIssuer === undefined) return null;
+  const mistakes: string[] = [];
+  if (oidcClientId === undefined) {
+    mistakes.push("OIDC_CLIENT_ID is needed with OIDC_ISSUER");
+  }
+  if (oidcClientSecret === undefined) {
+    mistakes.push("OIDC_CLIENT_SECRET is needed with OIDC_ISSUER");
+  }
+  if (oidcAllowed.length === 0) {
+    mistakes.push(
+      "OIDC_ALLOWED is needed with OIDC_ISSUER\nwithout it everybody with an account there could sign in",
     );
   }
-  if (problems.length > 0) throw badConfig(problems);
+  if (mistakes.length > 0) throw new ConfigError("the environment", mistakes);
   return {
-    issuer: new URL(env.OIDC_ISSUER),
-    clientId: env.OIDC_CLIENT_ID ?? "",
-    clientSecret: env.OIDC_CLIENT_SECRET ?? "",
-    allowed: env.OIDC_ALLOWED.map((item) => item.toLowerCase()),
-    name: env.OIDC_NAME,
+    issuer: new URL(oidcIssuer),
+    clientId: oidcClientId ?? "",
+    clientSecret: oidcClientSecret ?? "",
+    allowed: oidcAllowed.map((item) => item.toLowerCase()),
+    name: env.oidcName,
   };
 }

@@ -1,47 +1,51 @@
 import assert from "node:assert/strict";
-import { readConfig } from "./config.ts";
+import { configFrom } from "./config.ts";
 
-Deno.test("readConfig() starts on this machine without any variable", () => {
-  const config = readConfig({ REDIS_URL: "" });
+const noFile = (path: string): string => assert.fail(`read ${path}`);
+
+Deno.test("configFrom() starts on this machine without any variable", () => {
+  const config = configFrom({ REDIS_URL: "" }, noFile);
   assert.deepEqual(
-    [config.port, config.hostname, config.redisUrl, config.publicUrl],
-    [8081, "127.0.0.1", "redis://127.0.0.1:6379", null],
+    [config.port, config.redisUrl, config.publicUrl, config.oidc],
+    [8081, "redis://127.0.0.1:6379", null, null],
   );
-  assert.equal(config.oidc, null);
 });
 
-Deno.test("readConfig() takes what an operator sets", () => {
-  const config = readConfig({
+Deno.test("configFrom() takes what an operator sets", () => {
+  const config = configFrom({
     PORT: "0",
     PUBLIC_URL: "https://console.example.org/",
     API_URL: "https://api.example.org/v1/",
     TRUSTED_PROXIES: "10.0.0.1, 10.0.0.2",
     OIDC_ISSUER: "https://id.example.org",
     OIDC_CLIENT_ID: "console",
-    OIDC_CLIENT_SECRET: "s3cret",
+    OIDC_CLIENT_SECRET_FILE: "/run/secret",
     OIDC_ALLOWED: "Ada@Example.org,@corp.test",
-  });
+  }, () => "s3cret\n");
   assert.equal(config.publicUrl?.origin, "https://console.example.org");
   assert.equal(config.apiUrl, "https://api.example.org/v1");
   assert.deepEqual(config.trustedProxies, ["10.0.0.1", "10.0.0.2"]);
   assert.deepEqual(config.oidc?.allowed, ["ada@example.org", "@corp.test"]);
+  assert.equal(config.oidc?.clientSecret, "s3cret");
 });
 
-Deno.test("readConfig() names every mistake at once, and no secret", async (t) => {
+Deno.test("configFrom() names every mistake at once, and no secret", async (t) => {
   const cases: [variables: Record<string, string>, says: RegExp][] = [
     [{ PORT: "70000", LOG_LEVEL: "loud" }, /PORT[\s\S]*LOG_LEVEL/],
-    [{ PUBLIC_URL: "http://console.example.org" }, /https/],
-    [{ PUBLIC_URL: "https://console.example.org/path" }, /origin/],
+    [{ PUBLIC_URL: "http://console.example.org" }, /PUBLIC_URL/],
+    [{ PUBLIC_URL: "https://console.example.org/path" }, /PUBLIC_URL/],
+    [{ PUBLIC_URL: "ftp://localhost" }, /PUBLIC_URL/],
+    [{ PUBLIC_URL: "console" }, /PUBLIC_URL/],
     [{ REDIS_URL: "http://x" }, /REDIS_URL/],
     [{ OIDC_ISSUER: "https://id.example.org" }, /CLIENT_ID[\s\S]*ALLOWED/],
   ];
   for (const [variables, says] of cases) {
     await t.step(JSON.stringify(variables), () => {
-      assert.throws(() => readConfig(variables), says);
+      assert.throws(() => configFrom(variables, noFile), says);
     });
   }
   assert.throws(
-    () => readConfig({ REDIS_URL: "http://u:s3cret@x" }),
+    () => configFrom({ REDIS_URL: "http://u:s3cret@x" }, noFile),
     (error: Error) => !error.message.includes("s3cret"),
   );
 });

@@ -23,7 +23,7 @@ import { decodeKey } from "./keys/key_codec.ts";
 import { type KeyPage, type PageQuery, readPage } from "./keys/key_page.ts";
 import type { KeySettings } from "./keys/settings.ts";
 import { confirmDurable } from "./store/durability.ts";
-import { barrierKey } from "./store/names.ts";
+import { barrierKey, onceKey } from "./store/names.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { asFields, asList, asNumber } from "./store/reply.ts";
 
@@ -74,6 +74,7 @@ export interface Target {
   actor: Actor;
 }
 
+/** Why a change was not made. Nothing was changed then. */
 export type Refusal =
   | "not_found"
   | "changed"
@@ -81,6 +82,7 @@ export type Refusal =
   | "already_made"
   | "not_rotatable";
 
+/** The key as it is after the change; of a deleted one, as it was. */
 export type Changed =
   | { ok: true; key: KeyRecord }
   | { ok: false; reason: Refusal };
@@ -90,6 +92,7 @@ export type Made =
   | { ok: true; key: KeyRecord; value: string }
   | { ok: false; reason: Refusal };
 
+/** What the store needs. */
 export interface KeyStoreDeps {
   redis: RedisLink;
   /** A connection of its own: waiting for the disk holds back everything behind it. */
@@ -153,6 +156,10 @@ async function rotate(
 ): Promise<Made> {
   const nowMs = await redisTimeMs(deps.redis);
   const { ownerId, actor } = target;
+  // The first of two equal forms changed the version that the second one names.
+  if (once !== undefined && await wasMade(deps.redis, ownerId, once)) {
+    return { ok: false, reason: "already_made" };
+  }
   return await retry(target, async (): Promise<Made> => {
     const old = await readForChange(deps.redis, target);
     if (!old.ok) return old;
@@ -300,6 +307,14 @@ function mint(
     version: 1,
   };
   return { key, value };
+}
+
+async function wasMade(
+  redis: RedisLink,
+  ownerId: string,
+  once: string,
+): Promise<boolean> {
+  return await redis.command(["EXISTS", onceKey(ownerId, once)]) === 1;
 }
 
 async function writeLookup(

@@ -4,7 +4,7 @@ import type { Log } from "@gateway/shared/log";
 import { serveOps } from "@gateway/shared/ops_server";
 import { type GracefulServer, serve } from "@gateway/shared/serve";
 import { type RunningService, runService } from "@gateway/shared/service";
-import { type Config, readProcessConfig } from "./config.ts";
+import { type Config, readConfig } from "./config.ts";
 import { createConsoleDeps } from "./console_deps.ts";
 import { createStopSender } from "./notice.ts";
 import { linkPath } from "./sign_in/links.ts";
@@ -21,7 +21,9 @@ import { createHandler, type Handler } from "./web/server.ts";
 /** The service: connections, console, ops port, drain. */
 
 const FIRST_CONNECT_MS = 30_000;
-const DRAIN = { graceMs: 10_000, lastWordMs: 500 };
+/** A page takes a second or two; nobody waits for one as long as for an answer of a model. */
+const DRAIN_MS_MAX = 10_000;
+const LAST_WORD_MS = 500;
 
 async function start(config: Config, log: Log): Promise<RunningService> {
   const options = { url: config.redisUrl, log, waitMs: FIRST_CONNECT_MS };
@@ -34,7 +36,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const deps = createConsoleDeps({
     redis,
     writer,
-    sendStop: createStopSender(config.natsUrl),
+    sendStop: createStopSender(config.natsServers, log),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
     oidc: config.oidc === null ? null : createOidcClient(config.oidc),
@@ -48,8 +50,8 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     createHandler(createConsole(deps), { ...config, log, metrics }),
   );
   const ops = serveOps({
-    hostname: config.hostname,
-    port: config.opsPort,
+    hostname: config.ops.hostname,
+    port: config.ops.port,
     notReady: () =>
       [redis, writer].filter(({ state }) => state !== "ready")
         .map(({ state }) => `redis is ${state}`),
@@ -66,7 +68,9 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     },
     failed: new Promise(() => {}),
     stop: async () => {
-      await Promise.all([server.stop(DRAIN), ops.stop(DRAIN)]);
+      const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
+      const drain = { graceMs, lastWordMs: LAST_WORD_MS };
+      await Promise.all([server.stop(drain), ops.stop(drain)]);
       await Promise.all([redis.close(), writer.close()]);
     },
   };
@@ -116,4 +120,4 @@ async function announceSetUp(deps: ConsoleDeps): Promise<void> {
   });
 }
 
-await runService({ name: "key-admin", readConfig: readProcessConfig, start });
+await runService({ name: "key-admin", readConfig, start });

@@ -1,5 +1,7 @@
-import { connect } from "nats";
+import { connectBus } from "@gateway/shared/bus/link";
 import { keyChangedSubject } from "@gateway/shared/bus/subjects";
+import { monotonicNow } from "@gateway/shared/clock";
+import type { Log } from "@gateway/shared/log";
 
 /** Tells every edge to end the running requests of a key. */
 export interface StopNotice {
@@ -7,43 +9,36 @@ export interface StopNotice {
   ownerId: string;
 }
 
-/** Resolves when the notice is with the server; rejects when it is not after a second. */
+/** Resolves when the notice is with the server; rejects when it is not after a second or so. */
 export type SendStop = (notice: StopNotice) => Promise<void>;
 
-const CONNECT_MS = 1_000;
+/** Somebody waits for the page, and 1 s is promised for the stop as a whole. */
+const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
 
 /**
  * A sender that connects for each notice. They are rare, and a connection made
  * now cannot be one that died unnoticed yesterday: either the notice reaches the
  * server or the caller learns that it did not.
  */
-export function createStopSender(natsUrl: string): SendStop {
+export function createStopSender(
+  servers: readonly string[],
+  log: Log,
+): SendStop {
   return async ({ keyId, ownerId }) => {
-    const connection = await connect({
-      ...parseNatsUrl(natsUrl),
-      timeout: CONNECT_MS,
-      reconnect: false,
+    const bus = await connectBus({
+      servers,
       name: "key-admin",
+      log,
+      now: monotonicNow,
+      random: Math.random,
+      timing: TIMING,
     });
     try {
-      connection.publish(
-        keyChangedSubject,
-        JSON.stringify({ keyId, ownerId, action: "stop" }),
-      );
-      await connection.flush();
+      const notice = JSON.stringify({ keyId, ownerId, action: "stop" });
+      bus.publish(keyChangedSubject, new TextEncoder().encode(notice));
+      await bus.flush();
     } finally {
-      await connection.close();
+      await bus.close();
     }
   };
-}
-
-/** The client takes addresses and credentials apart: `nats://user:pass@host:4222`. */
-function parseNatsUrl(natsUrl: string) {
-  const url = new URL(natsUrl);
-  const servers = `${url.hostname}:${url.port || "4222"}`;
-  if (url.username === "") return { servers };
-  const user = decodeURIComponent(url.username);
-  return url.password === ""
-    ? { servers, token: user }
-    : { servers, user, pass: decodeURIComponent(url.password) };
 }

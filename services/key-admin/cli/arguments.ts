@@ -32,6 +32,7 @@ const OPTIONS = {
   help: { type: "boolean", short: "h" },
 } as const;
 
+/** Every option of every command. */
 export type OptionName = keyof typeof OPTIONS;
 type TextOption = Exclude<OptionName, "stop-running" | "json" | "help">;
 

@@ -18,6 +18,7 @@ import {
 } from "./arguments.ts";
 import { describeKey, tableOf, toJson } from "./key_text.ts";
 
+/** What `keys …` works with. */
 export interface CommandDeps {
   keys: KeyStore;
   owners: OwnerDirectory;
@@ -25,6 +26,7 @@ export interface CommandDeps {
   now: WallNow;
 }
 
+/** `keys --help` */
 export const KEYS_HELP = `Manage API keys.
 
   keys create --description TEXT [limits and rights]

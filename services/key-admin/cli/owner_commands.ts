@@ -17,6 +17,7 @@ import {
 } from "./arguments.ts";
 import { limitsText } from "./key_text.ts";
 
+/** What `owners …` works with. */
 export interface OwnerCommandDeps {
   owners: OwnerDirectory;
   accounts: AccountStore;
@@ -28,6 +29,7 @@ export interface OwnerCommandDeps {
   consoleUrl: string;
 }
 
+/** `owners --help` */
 export const OWNERS_HELP = `Manage the owners of API keys.
 
   owners set-up             a new link to make the first owner (15 minutes)

@@ -7,6 +7,7 @@
 /** About this many entries are kept per owner; the oldest go first. */
 export const AUDIT_ENTRIES_MAX = 500_000;
 
+/** What can happen, as `thing.happened`. Lists are narrowed by the part before the dot. */
 export type AuditAction =
   | "key.created"
   | "key.edited"
@@ -35,6 +36,7 @@ export interface Actor {
   ip: string;
 }
 
+/** One line of the log. */
 export interface AuditEntry extends Actor {
   action: AuditAction;
   /** Empty when the entry is not about a key. */

@@ -11,6 +11,7 @@ export interface AuditRow extends Omit<AuditEntry, "action"> {
   action: string;
 }
 
+/** Which entries. */
 export interface AuditQuery {
   /** Only actions that begin with this: `key.`, `session.refused`; empty for all. */
   action: string;
@@ -21,6 +22,7 @@ export interface AuditQuery {
   rows: number;
 }
 
+/** Some entries and where to go on. */
 export interface AuditPage {
   /** Newest first. */
   rows: AuditRow[];
@@ -32,7 +34,9 @@ export interface AuditPage {
 export interface AuditLog {
   add(
     ownerId: string,
-    entry: Pick<AuditEntry, "action" | "by" | "ip" | "detail">,
+    entry:
+      & Pick<AuditEntry, "action" | "by" | "ip" | "detail">
+      & Partial<AuditEntry>,
   ): Promise<void>;
   read(ownerId: string, query: AuditQuery): Promise<AuditPage>;
 }

@@ -22,6 +22,7 @@ export interface KeyChange {
   after: KeyRecord | null;
 }
 
+/** Changes of one owner's keys that are made together or not at all. */
 export interface Commit {
   ownerId: string;
   /** At least one. */
@@ -31,6 +32,7 @@ export interface Commit {
   once: string | null;
 }
 
+/** What became of a commit. Unless it is done, nothing was changed. */
 export type CommitResult =
   | { done: true }
   | { done: false; reason: "already_made"; keyId: string }

@@ -72,4 +72,7 @@ const quoted = (text: string): string => JSON.stringify(text);
 const modelsText = (key: KeyRecord): string =>
   key.models.length === 0 ? "all" : key.models.join("+");
 const expiryText = (key: KeyRecord): string =>
-  key.expiresAtMs === null ? "never" : new Date(key.expiresAtMs).toISOString();
+  key.expiresAtMs === null ? "never" : minuteText(key.expiresAtMs);
+/** `2026-11-20 13:53 UTC` */
+const minuteText = (ms: number): string =>
+  `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")} UTC`;

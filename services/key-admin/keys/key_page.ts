@@ -24,6 +24,7 @@ export type PageStart =
   | { at: "after"; cursor: string }
   | { at: "before"; cursor: string };
 
+/** Which page of which keys. */
 export interface PageQuery {
   filter: KeyFilter;
   /** Words to find, in any order; each may be the beginning of a word. Empty: no search. */
@@ -44,6 +45,7 @@ export interface KeyRow {
   tokensToday: number;
 }
 
+/** One page of keys. */
 export interface KeyPage {
   /** Newest first. */
   rows: KeyRow[];

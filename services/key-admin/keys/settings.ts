@@ -74,6 +74,7 @@ export const settingsSchema = z.strictObject({
   expiresAtMs: z.int().positive().nullable(),
 });
 
+/** Checked settings, as {@link settingsSchema} gives them. */
 export type KeySettings = z.infer<typeof settingsSchema>;
 
 /** One line per mistake, such as `limits.concurrency: At most 1,000,000`. */

@@ -9,6 +9,7 @@ import { asNumber, asTexts } from "../store/reply.ts";
  * the UTC day: fields `09:req`, `09:in`, `09:out`, `09:err`.
  */
 
+/** What is counted. */
 export interface Counts {
   requests: number;
   /** Requests that ended in an error of ours or of the backend. */
@@ -25,6 +26,7 @@ export interface Bucket extends Counts {
 /** Hours for the last day, days for the last month. */
 export type UsageRange = "24h" | "30d";
 
+/** The counters of a range, ready for a chart. */
 export interface Usage {
   range: UsageRange;
   bucketMs: number;

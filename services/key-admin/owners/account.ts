@@ -25,6 +25,7 @@ const RECOVERY_CODES = 10;
 const RECOVERY_CHARS = 20;
 const RECOVERY_GROUP = 5;
 
+/** Reads and changes how owners sign in. */
 export interface AccountStore {
   read(ownerId: string): Promise<Account | null>;
   setPassword(ownerId: string, passwordHash: string): Promise<void>;

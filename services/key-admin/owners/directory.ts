@@ -23,14 +23,13 @@ export interface OwnerDirectory {
    * link becomes this owner, and so finds those keys in the console.
    */
   first(): Promise<string>;
-  /** The address of an owner; empty for the first one before set-up, null for an unknown id. */
-  emailOf(ownerId: string): Promise<string | null>;
   /** Gives the owner without an address its address. False when the address belongs to somebody. */
   claim(ownerId: string, email: string): Promise<boolean>;
   /** Owners by age, at most `count`, from `offset` on. */
   list(offset: number, count: number): Promise<string[]>;
 }
 
+/** What the directory needs. */
 export interface OwnerDirectoryDeps {
   redis: RedisLink;
   writer: RedisLink;
@@ -51,8 +50,6 @@ export function createOwnerDirectory(deps: OwnerDirectoryDeps): OwnerDirectory {
     first: async () =>
       asTextOrNull(await redis.command(["GET", firstOwnerKey])) ??
         await makeOwner(deps, firstOwnerKey, ""),
-    emailOf: async (ownerId) =>
-      asTextOrNull(await redis.command(["HGET", accountKey(ownerId), "email"])),
     claim: async (ownerId, email) => {
       const pointer = mailKey(emailDigest(email));
       const set = await writer.command(["SET", pointer, ownerId, "NX"]);

@@ -20,6 +20,7 @@ export interface AttemptGuard {
   succeeded(attempt: Attempt): Promise<number>;
 }
 
+/** A try to sign in. */
 export interface Attempt {
   /** An address, known or not: both count alike. */
   email: string;

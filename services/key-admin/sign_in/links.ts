@@ -16,6 +16,7 @@ export const linkSchema = z.discriminatedUnion("kind", [
   }),
 ]);
 
+/** What a link is for. */
 export type Link = z.infer<typeof linkSchema>;
 
 /** Opening a link only peeks: mail scanners follow links. Sending its form uses it up. */

@@ -11,6 +11,7 @@ export interface OidcClient {
   finish(returned: URL, flow: OidcFlow): Promise<OidcIdentity>;
 }
 
+/** The address of the provider's page, and what to keep until the browser comes back. */
 export interface OidcStart {
   url: URL;
   flow: OidcFlow;

@@ -13,6 +13,7 @@ const PARAMETERS = {
 };
 const CURRENT = "$argon2id$v=19$m=19456,t=2,p=1$";
 
+/** Bounds of a password in characters. Longer ones are refused before any work (ASVS 6.2.1, 6.2.9). */
 export const PASSWORD_CHARS_MIN = 12;
 export const PASSWORD_CHARS_MAX = 128;
 

@@ -23,6 +23,7 @@ const USER_AGENT_CHARS_MAX = 200;
 /** More sessions than anybody has; the oldest are not shown. */
 const SESSIONS_SHOWN_MAX = 100;
 
+/** A signed-in browser. */
 export interface Session {
   /** Digest of the cookie: names a session and opens none. */
   id: string;
@@ -37,6 +38,7 @@ export interface Session {
   formToken: string;
 }
 
+/** Where a request came from. */
 export interface Client {
   ip: string;
   userAgent: string;
@@ -58,6 +60,7 @@ export interface SessionStore {
   endOthers(ownerId: string, sessionId: string | null): Promise<number>;
 }
 
+/** What the session store needs. */
 export interface SessionStoreDeps {
   redis: RedisLink;
   randomBytes: RandomBytes;

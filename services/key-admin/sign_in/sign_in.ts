@@ -27,10 +27,17 @@ export interface Credentials {
  * Why nobody was signed in is not told apart on purpose: unknown address, wrong
  * password and wrong code look the same and take the same work.
  */
-export type SignInResult =
-  | { ok: true; cookie: string; device: string; ownerId: string }
-  | { ok: false; waitMs: number };
+export type SignInResult = Admitted | { ok: false; waitMs: number };
 
+/** The cookies of a new session, and how many tries had failed before it. */
+export interface Admitted {
+  ok: true;
+  cookie: string;
+  device: string;
+  failedBefore: number;
+}
+
+/** What signing in works with. */
 export interface SignInDeps {
   redis: RedisLink;
   owners: OwnerDirectory;
@@ -75,7 +82,7 @@ export async function admit(
   { ownerId, email }: Account,
   client: Client,
   failedBefore: number,
-): Promise<SignInResult & { ok: true }> {
+): Promise<Admitted> {
   const cookie = await sessions.start(ownerId, client);
   await audit.add(ownerId, {
     action: "session.signed_in",
@@ -89,7 +96,7 @@ export async function admit(
     ok: true,
     cookie,
     device: await rememberDevice(redis, randomBytes, email),
-    ownerId,
+    failedBefore,
   };
 }
 

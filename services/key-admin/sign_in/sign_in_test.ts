@@ -258,6 +258,34 @@ Deno.test("ASVS 6.3.5: a sign-in after failed tries says so in the audit log", a
   assert.ok(audit.text.includes("Sign-in refused"));
 });
 
+Deno.test("ASVS 6.3.5: after five failed tries the owner is told at once", async () => {
+  await using site = await startConsole();
+  await site.addOwner(ADA);
+  const client = site.client();
+  for (let tries = 0; tries < 5; tries++) {
+    await signIn(client, ADA, { password: "guess" });
+  }
+  const { redis } = site.deps;
+  for (const name of asTexts(await redis.command(["KEYS", "try:*"]))) {
+    const type = await redis.command(["TYPE", name]);
+    if (type === "hash") await redis.command(["HDEL", name, "until"]);
+  }
+  const answer = await signIn(client, ADA);
+  assert.equal(answer.headers.get("location"), "/keys?done=failed_tries");
+  const page = await client.get("/keys?done=failed_tries");
+  assert.match(page.text, /failed to sign in to your account/);
+});
+
+Deno.test("before the set-up the sign-in page says how to begin", async () => {
+  await using site = await startConsole();
+  assert.match((await site.client().get("/sign-in")).text, /owners set-up/);
+  const ownerId = await site.deps.owners.first();
+  await site.deps.owners.claim(ownerId, ADA);
+  await site.deps.accounts.setPassword(ownerId, "quick x");
+  const page = await site.client().get("/sign-in");
+  assert.ok(!page.text.includes("owners set-up"));
+});
+
 Deno.test("ASVS 6.4.1: the set-up link makes the first owner once, who finds the earlier keys", async () => {
   await using site = await startConsole();
   const ownerId = await site.deps.owners.first();

@@ -19,6 +19,7 @@ export interface Tickets<T> {
   use(secret: string): Promise<T | null>;
 }
 
+/** What makes one kind of tickets. */
 export interface TicketOptions<T> {
   redis: RedisLink;
   randomBytes: RandomBytes;

@@ -5,6 +5,7 @@ import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 /** People wait for these answers, so there is more time than at an edge. */
 const DEADLINE_MS = 2_000;
 
+/** Which server, and how long to wait for it. */
 export interface ConnectOptions {
   url: string;
   log: Log;
@@ -30,12 +31,4 @@ export async function connectRedis(
     await link.close();
     throw cause;
   }
-}
-
-/** The URL as it may be logged. */
-export function withoutPassword(url: string): string {
-  const parsed = URL.parse(url);
-  if (parsed === null) return "(not a URL)";
-  if (parsed.password !== "") parsed.password = "…";
-  return parsed.href;
 }

@@ -14,6 +14,7 @@ import { RefusedPage } from "./pages/sign_in_pages.tsx";
 import { Refused } from "./refused.ts";
 import { route } from "./route.ts";
 import { accountRoutes } from "./routes/account.tsx";
+import { keyChangeRoutes } from "./routes/key_changes.tsx";
 import { keyRoutes } from "./routes/keys.tsx";
 import { reportRoutes } from "./routes/reports.tsx";
 import { signInRoutes } from "./routes/sign_in.tsx";
@@ -46,6 +47,7 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   signInRoutes(app, deps);
   for (const path of PRIVATE) app.use(path, sessionGuard(deps));
   keyRoutes(app, deps);
+  keyChangeRoutes(app, deps);
   reportRoutes(app, deps);
   accountRoutes(app, deps);
 

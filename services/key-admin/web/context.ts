@@ -67,6 +67,7 @@ export interface ConsoleEnv {
   };
 }
 
+/** A request on its way through the console. */
 export type ConsoleContext = Context<ConsoleEnv>;
 
 /** The address a request came from, as the operator's proxies tell it. */

@@ -17,6 +17,7 @@ const SECONDS: Record<CookieName, number> = {
   oidc: 600,
 };
 
+/** The value of one of our cookies, empty without one. */
 export function readCookie(
   c: ConsoleContext,
   publicUrl: URL,
@@ -25,6 +26,7 @@ export function readCookie(
   return getCookie(c, fullName(publicUrl, name)) ?? "";
 }
 
+/** Gives the browser a cookie. */
 export function writeCookie(
   c: ConsoleContext,
   publicUrl: URL,
@@ -37,6 +39,7 @@ export function writeCookie(
   });
 }
 
+/** Takes a cookie back. */
 export function clearCookie(
   c: ConsoleContext,
   publicUrl: URL,

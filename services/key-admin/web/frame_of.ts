@@ -13,6 +13,8 @@ const NOTICES: Readonly<Record<string, string>> = {
   edited: "Your changes are saved.",
   password: "Your password is changed.",
   factor_off: "Two-step sign-in is off.",
+  failed_tries:
+    "Before you, somebody failed to sign in to your account several times. The audit log says when and from where.",
   session_ended: "The session is ended.",
 };
 

@@ -32,6 +32,7 @@ export const KEY_FORM_SHAPE = {
 const posted = z.object(KEY_FORM_SHAPE);
 type Posted = z.infer<typeof posted>;
 
+/** Settings, or what was typed and what is wrong with it, by field. */
 export type KeyFormResult =
   | { ok: true; settings: KeySettings }
   | { ok: false; values: KeyFormValues; errors: Map<string, string> };

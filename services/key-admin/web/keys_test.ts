@@ -237,6 +237,7 @@ Deno.test("disable, enable, rotate and delete through the pages", async () => {
   assert.match(rotated.text, /still works for 1 hour/);
   const again = await owner.post(`/keys/${id}/rotate`, form);
   assert.equal(again.status, 409);
+  assert.match(again.text, /already created/);
   assert.ok(!VALUE.test(again.text));
 
   const asked = await owner.get(`/keys/${id}/ask/delete`);

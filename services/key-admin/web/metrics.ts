@@ -4,6 +4,7 @@ export interface Metrics {
   text(): string;
 }
 
+/** Counters that begin at nothing. */
 export function createMetrics(): Metrics {
   const byClass = new Map<string, number>(
     ["2xx", "3xx", "4xx", "5xx"].map((name) => [name, 0]),

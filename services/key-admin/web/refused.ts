@@ -1,5 +1,6 @@
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 
+/** What may go with a refusal. */
 export interface RefusedOptions extends ErrorOptions {
   headers?: Readonly<Record<string, string>>;
   /** Path the page's button leads to. */

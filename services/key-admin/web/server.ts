@@ -10,6 +10,7 @@ export type Handler = (
   info: Deno.ServeHandlerInfo<Deno.NetAddr>,
 ) => Response | Promise<Response>;
 
+/** What the handler needs beside the console. */
 export interface HandlerOptions {
   trustedProxies: readonly string[];
   log: Log;

@@ -8,6 +8,7 @@ import { QrCode } from "./qr_code.tsx";
 import { NewPasswordField } from "./sign_in_pages.tsx";
 import { Time } from "./values.tsx";
 
+/** What the account page shows. */
 export interface AccountPageProps {
   frame: Frame;
   account: Account;

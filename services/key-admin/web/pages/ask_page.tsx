@@ -6,6 +6,7 @@ import { FormErrors, FormToken, type Frame, Page } from "./frame.tsx";
 /** What can be asked about a key before it is done. */
 export type Question = "disable" | "delete" | "rotate";
 
+/** What a question is asked with. */
 export interface AskProps {
   frame: Frame;
   keyRecord: KeyRecord;

@@ -13,6 +13,7 @@ export const AUDIT_FILTERS: readonly [prefix: string, label: string][] = [
   ["account.", "Account"],
 ];
 
+/** What the audit page shows. */
 export interface AuditPageProps {
   frame: Frame;
   entries: Entries;

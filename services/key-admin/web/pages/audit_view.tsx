@@ -80,8 +80,10 @@ function AboutKey({ row }: { row: AuditRow }): JSX.Element {
   }
   return (
     <td data-label="Key">
-      <a href={`/keys/${row.keyId}`}>{row.description}</a>{" "}
-      <code class="hint">{row.hint}</code>
+      <span>
+        <a href={`/keys/${row.keyId}`}>{row.description}</a>{" "}
+        <code class="hint">{row.hint}</code>
+      </span>
     </td>
   );
 }

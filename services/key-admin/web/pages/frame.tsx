@@ -16,6 +16,7 @@ export interface Frame {
   warning: string | null;
 }
 
+/** Parts of the console, by the first part of their path. */
 export type Section = "keys" | "usage" | "audit" | "account";
 
 const SECTIONS: readonly [Section, label: string, IconName][] = [

@@ -24,6 +24,7 @@ const PATHS = {
   download: "M10 3v9.5M6 9l4 4 4-4M3.5 17h13",
 } as const;
 
+/** The icons there are. */
 export type IconName = keyof typeof PATHS;
 
 /** A decorative icon in the colour of the text around it. */

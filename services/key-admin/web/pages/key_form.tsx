@@ -10,6 +10,7 @@ import {
   Page,
 } from "./frame.tsx";
 
+/** What the form of a key shows. */
 export interface KeyFormProps {
   frame: Frame;
   values: KeyFormValues;

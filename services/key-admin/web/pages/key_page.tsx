@@ -9,6 +9,7 @@ import { Icon } from "./icon.tsx";
 import { UsageView } from "./usage_view.tsx";
 import { Expiry, number, Status, Time } from "./values.tsx";
 
+/** What the page of a key shows. */
 export interface KeyPageProps {
   frame: Frame;
   keyRecord: KeyRecord;

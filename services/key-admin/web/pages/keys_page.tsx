@@ -4,6 +4,7 @@ import { FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
 import { Count, Expiry, number, Status, Time } from "./values.tsx";
 
+/** What the list of keys shows. */
 export interface KeysPageProps {
   frame: Frame;
   page: KeyPage;
@@ -156,8 +157,12 @@ function KeyTable(props: KeysPageProps): JSX.Element {
             <th scope="col">Status</th>
             <th scope="col">Created</th>
             <th scope="col">Last used</th>
-            <th scope="col" class="num">Requests today</th>
-            <th scope="col" class="num">Tokens today</th>
+            <th scope="col" class="num" title="Since 00:00 UTC">
+              Requests today
+            </th>
+            <th scope="col" class="num" title="Since 00:00 UTC">
+              Tokens today
+            </th>
             <th scope="col">Expires</th>
             <th scope="col">
               <span class="hidden">Switch</span>
@@ -279,6 +284,7 @@ function Pager({ page, filter, search }: KeysPageProps): JSX.Element | null {
   );
 }
 
+/** A step to another page, or its place when there is none. */
 export function PagerLink(
   { label, to }: { label: string; to: string | null },
 ): JSX.Element {

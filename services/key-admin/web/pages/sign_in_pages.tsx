@@ -5,20 +5,35 @@ import {
   PASSWORD_CHARS_MIN,
 } from "../../sign_in/password.ts";
 import type { Assets } from "../assets.ts";
+import { Icon } from "./icon.tsx";
 import { Card, FormErrors, FormToken, type Frame } from "./frame.tsx";
 
 /** Sign-in. One form for everything, so that it does not tell which part was wrong. */
-export function SignInPage({ assets, email, next, errors, oidcName }: {
-  assets: Assets;
-  email: string;
-  /** Where to go afterwards; a path of the console. */
-  next: string;
-  errors: readonly string[];
-  oidcName: string | null;
-}): JSX.Element {
+export function SignInPage(
+  { assets, email, next, errors, oidcName, isSetUp }: {
+    assets: Assets;
+    email: string;
+    /** Where to go afterwards; a path of the console. */
+    next: string;
+    errors: readonly string[];
+    oidcName: string | null;
+    /** False: nobody has an account yet. */
+    isSetUp: boolean;
+  },
+): JSX.Element {
   return (
     <Card title="Sign in" assets={assets}>
       <FormErrors errors={errors} />
+      {!isSetUp && (
+        <p class="banner note">
+          <Icon name="key" />
+          <span>
+            Nobody has an account yet. The service prints a one-time set-up link
+            when it starts; <code>deno task owners set-up</code>{" "}
+            makes a new one.
+          </span>
+        </p>
+      )}
       {oidcName !== null && (
         <>
           <a class="button primary wide" href="/sign-in/oidc">

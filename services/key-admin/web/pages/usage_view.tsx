@@ -91,7 +91,12 @@ function UsageTable({ usage }: { usage: Usage }): JSX.Element {
   return (
     <details class="card">
       <summary>Show as a table</summary>
-      <div class="table-box plain">
+      <div
+        class="table-box plain"
+        role="region"
+        aria-label="Usage as a table"
+        tabindex={0}
+      >
         <table>
           <caption class="hidden">
             Usage by {usage.range === "24h" ? "hour" : "day"}, newest first

@@ -6,7 +6,7 @@ import { type Link, linkPath } from "../../sign_in/links.ts";
 import { NotAllowed, type OidcIdentity } from "../../sign_in/oidc.ts";
 import { PASSWORD_CHARS_MAX, passwordProblem } from "../../sign_in/password.ts";
 import { digest } from "../../sign_in/secret.ts";
-import { admit, signIn } from "../../sign_in/sign_in.ts";
+import { admit, type Admitted, signIn } from "../../sign_in/sign_in.ts";
 import { identityKey } from "../../store/names.ts";
 import { asTextOrNull } from "../../store/reply.ts";
 import {
@@ -25,6 +25,8 @@ import { findSignedIn } from "../session_guard.ts";
 import { waitText } from "./account.tsx";
 
 const WRONG = "E-mail, password or code is not right.";
+/** Fewer are typing mistakes. */
+const FAILURES_TOLD = 5;
 const CALLBACK = "/sign-in/oidc/callback";
 const LINK_OVER = "This link is over or was used already. Ask for a new one";
 
@@ -54,8 +56,15 @@ async function showSignIn(
       next={localPath(c.req.query("next"))}
       errors={[]}
       oidcName={deps.oidc?.name ?? null}
+      isSetUp={await isSetUp(deps)}
     />,
   );
+}
+
+/** Whether the first owner has an account: before that nobody can sign in. */
+async function isSetUp({ owners, accounts }: ConsoleDeps): Promise<boolean> {
+  const account = await accounts.read(await owners.first());
+  return account !== null && account.passwordHash !== null;
 }
 
 async function trySignIn(
@@ -87,6 +96,7 @@ async function trySignIn(
       next={localPath(form.next)}
       errors={[result.waitMs > 0 ? waitText(result.waitMs) : WRONG]}
       oidcName={deps.oidc?.name ?? null}
+      isSetUp
     />,
     result.waitMs > 0 ? 429 : 401,
   );
@@ -96,7 +106,7 @@ async function trySignIn(
 async function enter(
   c: ConsoleContext,
   deps: ConsoleDeps,
-  { cookie, device }: { cookie: string; device: string },
+  { cookie, device, failedBefore }: Admitted,
   next: string,
 ): Promise<Response> {
   const before = await findSignedIn(c, deps);
@@ -105,7 +115,9 @@ async function enter(
   }
   writeCookie(c, deps.publicUrl, "sid", cookie);
   writeCookie(c, deps.publicUrl, "device", device);
-  return c.redirect(next, 303);
+  // The owner must learn that somebody else may be trying (ASVS 6.3.5).
+  const told = failedBefore < FAILURES_TOLD ? next : "/keys?done=failed_tries";
+  return c.redirect(told, 303);
 }
 
 async function openLink(

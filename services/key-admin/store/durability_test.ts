@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { RedisReplyError } from "@gateway/shared/redis/errors";
+import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import { startRedis } from "../redis_fixture.ts";
+import { confirmDurable, detectDurability } from "./durability.ts";
+
+/** A server that answers from a table; no redis of 7.2 or later is at hand everywhere. */
+function fakeLink(
+  answers: Record<string, RedisReply | Error>,
+): { link: RedisLink; sent: string[] } {
+  const sent: string[] = [];
+  const link: RedisLink = {
+    state: "ready",
+    ready: () => Promise.resolve(),
+    command: (args) => {
+      sent.push(args.join(" "));
+      const answer = answers[args[0] ?? ""];
+      return answer instanceof Error
+        ? Promise.reject(answer)
+        : Promise.resolve(answer ?? null);
+    },
+    evalScript: () => Promise.reject(new Error("no scripts")),
+    close: () => Promise.resolve(),
+  };
+  return { link, sent };
+}
+
+const EVERYSEC = ["appendonly", "yes", "appendfsync", "everysec"];
+const ALWAYS = ["appendonly", "yes", "appendfsync", "always"];
+const KNOWS = [["waitaof", 4]];
+
+Deno.test("detectDurability() tells what the server promises", async (t) => {
+  const forbidden = new RedisReplyError(
+    "NOPERM",
+    "NOPERM this user has no permissions",
+  );
+  const cases: [
+    name: string,
+    answers: Record<string, RedisReply | Error>,
+    expected: string,
+  ][] = [
+    ["always", { CONFIG: ALWAYS, COMMAND: [null] }, "always"],
+    ["everysec, 7.2", { CONFIG: EVERYSEC, COMMAND: KNOWS }, "waitaof"],
+    ["everysec, 7.0", { CONFIG: EVERYSEC, COMMAND: [null] }, "none"],
+    ["no file", { CONFIG: ["appendonly", "no"], COMMAND: KNOWS }, "none"],
+    ["CONFIG forbidden", { CONFIG: forbidden, COMMAND: KNOWS }, "none"],
+  ];
+  for (const [name, answers, expected] of cases) {
+    await t.step(name, async () => {
+      assert.equal(await detectDurability(fakeLink(answers).link), expected);
+    });
+  }
+});
+
+Deno.test("confirmDurable() waits for the disk and compares what was reached", async () => {
+  const answers = { CONFIG: EVERYSEC, COMMAND: KNOWS };
+  const good = fakeLink({ ...answers, WAITAOF: [1, 0] });
+  assert.equal(await confirmDurable(good.link), "waitaof");
+  assert.equal(good.sent.at(-1), "WAITAOF 1 0 3000");
+  const late = fakeLink({ ...answers, WAITAOF: [0, 0] });
+  await assert.rejects(confirmDurable(late.link), { name: "NotDurable" });
+});
+
+Deno.test("a real server's settings are recognised", async (t) => {
+  const cases: [settings: string[], expected: RegExp][] = [
+    [["--appendonly", "yes", "--appendfsync", "always"], /^always$/],
+    [["--appendonly", "yes", "--appendfsync", "everysec"], /^(none|waitaof)$/],
+    [["--appendonly", "no"], /^none$/],
+  ];
+  for (const [settings, expected] of cases) {
+    await t.step(settings.join(" "), async () => {
+      await using server = await startRedis({ settings });
+      assert.match(await detectDurability(await server.connect()), expected);
+    });
+  }
+});
