@@ -67,7 +67,11 @@ export function workerProgram(context: ProgramContext): Program {
 }
 
 /** The console and the key lifecycle. `port` must be a real one: links are made with it. */
-export function adminProgram(context: ProgramContext, port: number): Program {
+export function adminProgram(
+  context: ProgramContext,
+  port: number,
+  edgePort: number,
+): Program {
   const { scripts, options, redisUrl, natsUrl, env } = context;
   return denoProgram(context, scripts.admin, [], {
     ...withoutSecrets(sharedEnv(context)),
@@ -77,6 +81,7 @@ export function adminProgram(context: ProgramContext, port: number): Program {
     REDIS_URL: redisUrl,
     NATS_URL: natsUrl,
     PUBLIC_URL: env.PUBLIC_URL ?? httpUrl(options.host, port),
+    API_URL: env.API_URL ?? `${httpUrl(options.host, edgePort)}/v1`,
   }, PASSWORD_HASHER);
 }
 

@@ -35,8 +35,10 @@ const OPS_HOST = "127.0.0.1";
 export function startServices(deps: ServiceDeps): Services {
   const { cluster, context } = deps;
   const { options, scripts } = context;
-  const [freePort = 0] = findFreePorts(1, options.host);
+  const [freePort = 0, freeEdgePort = 0] = findFreePorts(2, options.host);
   const consolePort = options.consolePort || freePort;
+  // Chosen here, because the console shows it in its examples.
+  const edgePort = options.port || freeEdgePort;
   const readies = new Map<string, Ready & { service: ServiceName }>();
   const firsts: Promise<Ready>[] = [];
   let setupUrl: string | undefined;
@@ -67,11 +69,11 @@ export function startServices(deps: ServiceDeps): Services {
   };
 
   start("key-admin", 0, {
-    program: () => adminProgram(context, consolePort),
+    program: () => adminProgram(context, consolePort, edgePort),
     marker: () => scripts.admin,
   });
   const edges = Array.from({ length: options.edges }, (_, index) => {
-    const wanted = index === 0 ? options.port : 0;
+    const wanted = index === 0 ? edgePort : 0;
     const name = index === 0 ? "edge-auth" : `edge-auth-${index + 1}`;
     return start("edge-auth", index, {
       // Clients know the first port, so a restart must come back on it.
