@@ -190,6 +190,11 @@ export class ChatDispatcher implements RunHost {
     this.#offerWaiting();
   }
 
+  /** Workers that control records are kept for. */
+  get outboxes(): number {
+    return this.#control.size;
+  }
+
   controlFor(workerId: string): ControlSink {
     return this.#control.to(workerId);
   }
@@ -322,10 +327,10 @@ export class ChatDispatcher implements RunHost {
 
   #onWorkerLost(workerId: string): void {
     this.log.warn("worker_lost", { workerId });
-    this.#control.forget(workerId);
     for (const run of [...this.#runs.values()]) {
       if (run.workerId === workerId) run.onWorkerLost();
     }
+    this.#control.forget(workerId);
   }
 
   #answerStray(requestId: string, frame: Frame): void {

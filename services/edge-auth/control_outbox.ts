@@ -16,6 +16,8 @@ export interface ControlOutboxDependencies {
 export class ControlOutbox {
   readonly #dependencies: ControlOutboxDependencies;
   readonly #batches = new Map<string, ControlBatch>();
+  /** Workers whose batch is dropped when it has gone out. */
+  readonly #leaving = new Set<string>();
   #isScheduled = false;
 
   constructor(dependencies: ControlOutboxDependencies) {
@@ -35,9 +37,15 @@ export class ControlOutbox {
     return batch;
   }
 
-  /** Drops what is kept for a worker that is gone. */
+  /** Workers that something is kept for. */
+  get size(): number {
+    return this.#batches.size;
+  }
+
+  /** Sends what there is for a worker that is gone, it may only have been frozen, and keeps nothing. */
   forget(workerId: string): void {
-    this.#batches.delete(workerId);
+    this.#leaving.add(workerId);
+    this.#scheduleFlush();
   }
 
   #scheduleFlush(): void {
@@ -46,6 +54,8 @@ export class ControlOutbox {
     this.#dependencies.schedule(() => {
       this.#isScheduled = false;
       for (const batch of this.#batches.values()) batch.flush();
+      for (const workerId of this.#leaving) this.#batches.delete(workerId);
+      this.#leaving.clear();
     });
   }
 }
