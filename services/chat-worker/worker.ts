@@ -245,6 +245,8 @@ export class ChatWorker {
     mustIntroduce: boolean,
   ): void {
     const now = this.#d.now();
+    // May throw: before anything is counted.
+    const assembly = received.body && new BodyAssembly(received.body);
     const job = new RunningJob({
       ...target,
       attempt: received.attempt,
@@ -279,11 +281,8 @@ export class ChatWorker {
     this.#edgeHeardAtMs.set(target.edgeId, now);
     if (received.request !== undefined) {
       this.#run(job, received.request, mustIntroduce);
-    } else if (received.body !== undefined) {
-      this.#incoming.set(job, {
-        assembly: new BodyAssembly(received.body),
-        lastPieceAtMs: now,
-      });
+    } else if (assembly !== undefined) {
+      this.#incoming.set(job, { assembly, lastPieceAtMs: now });
       job.accept();
     }
   }
@@ -365,8 +364,7 @@ export class ChatWorker {
 
   /** Gives back the slot of a job that was cancelled before it could run. */
   #dropIncoming(job: RunningJob): void {
-    if (!this.#incoming.delete(job)) return;
-    this.#inFlight -= 1;
+    if (this.#incoming.delete(job)) job.abandon();
   }
 
   /**
