@@ -110,6 +110,15 @@ export class RunningJob implements JobOutput {
   /** Stops the backend and says why: the edge passes the error on. */
   stop(error: ApiError): void {
     this.#abort.abort(error);
+    this.#makeRoom(); // It may be waiting for a slow client: it shall see this.
+  }
+
+  /** Ends a job that was cancelled before its backend was asked. */
+  abandon(): void {
+    this.#sendFarewell(
+      new ApiError("worker_lost", "The request was cancelled."),
+    );
+    this.#d.onSlotFree(this);
   }
 
   /** Ends a job whose backend was never asked. */

@@ -85,6 +85,9 @@ export class ChatWorker {
   #isDraining = false;
   /** Until a flush tells that the jobs which piled up while we slept are behind us. */
   #isWaking = false;
+  #heardSelfAtMs: number;
+  /** Our own beats do not come back: the silence of edges proves nothing. */
+  #isDeaf = false;
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
   #busLostAtMs: number | null = null;
@@ -93,6 +96,7 @@ export class ChatWorker {
   constructor(dependencies: ChatWorkerDependencies) {
     this.#d = dependencies;
     this.#lastTickMs = dependencies.now();
+    this.#heardSelfAtMs = this.#lastTickMs;
   }
 
   get inFlight(): number {
@@ -120,6 +124,10 @@ export class ChatWorker {
       ({ subject }) =>
         this.#edgeHeardAtMs.set(lastToken(subject), this.#d.now()),
     );
+    bus.subscribe(
+      workerBeatSubject(workerId),
+      () => this.#heardSelfAtMs = this.#d.now(),
+    );
     await bus.flush();
     this.#beat(this.#d.now());
   }
@@ -127,7 +135,12 @@ export class ChatWorker {
   /** Lets time pass: beats, deadlines, repeats, lost edges. */
   tick(): void {
     const now = this.#d.now();
-    if (now - this.#lastTickMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
+    const sinceLastMs = now - this.#lastTickMs;
+    if (sinceLastMs > DISPATCH_LIMITS.acceptMs) {
+      this.#wakeUp();
+      // What edges said meanwhile still waits in the socket.
+      this.#forgiveSilence(now, sinceLastMs - WORKER_TICK_MS);
+    }
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
     for (const job of this.#jobs.values()) job.onTick(now);
@@ -145,9 +158,8 @@ export class ChatWorker {
     const now = this.#d.now();
     this.#busLostAtMs = null;
     // Nobody could be heard: the silence of the edges starts anew.
-    for (const edgeId of this.#edgeHeardAtMs.keys()) {
-      this.#edgeHeardAtMs.set(edgeId, now);
-    }
+    this.#heardSelfAtMs = now;
+    this.#forgiveSilence(now, Infinity);
     for (const job of this.#jobs.values()) job.onReconnect(now);
     this.#beat(now);
   }
@@ -233,6 +245,8 @@ export class ChatWorker {
     mustIntroduce: boolean,
   ): void {
     const now = this.#d.now();
+    // May throw: before anything is counted.
+    const assembly = received.body && new BodyAssembly(received.body);
     const job = new RunningJob({
       ...target,
       attempt: received.attempt,
@@ -264,16 +278,11 @@ export class ChatWorker {
     this.#cancelOlder(target.requestId);
     this.#jobs.set(target.requestId, job);
     this.#inFlight += 1;
-    if (!this.#edgeHeardAtMs.has(target.edgeId)) {
-      this.#edgeHeardAtMs.set(target.edgeId, now);
-    }
+    this.#edgeHeardAtMs.set(target.edgeId, now);
     if (received.request !== undefined) {
       this.#run(job, received.request, mustIntroduce);
-    } else if (received.body !== undefined) {
-      this.#incoming.set(job, {
-        assembly: new BodyAssembly(received.body),
-        lastPieceAtMs: now,
-      });
+    } else if (assembly !== undefined) {
+      this.#incoming.set(job, { assembly, lastPieceAtMs: now });
       job.accept();
     }
   }
@@ -355,8 +364,7 @@ export class ChatWorker {
 
   /** Gives back the slot of a job that was cancelled before it could run. */
   #dropIncoming(job: RunningJob): void {
-    if (!this.#incoming.delete(job)) return;
-    this.#inFlight -= 1;
+    if (this.#incoming.delete(job)) job.abandon();
   }
 
   /**
@@ -375,10 +383,27 @@ export class ChatWorker {
     ).finally(() => this.#isWaking = false);
   }
 
+  /** Takes the last `pauseMs` out of every edge's silence: it was ours. */
+  #forgiveSilence(now: number, pauseMs: number): void {
+    for (const [edgeId, heardAtMs] of this.#edgeHeardAtMs) {
+      this.#edgeHeardAtMs.set(edgeId, Math.min(now, heardAtMs + pauseMs));
+    }
+  }
+
+  /** Whether the bus brings us nothing. The first time it does again, all silence begins anew. */
+  #hearsNothing(now: number): boolean {
+    const wasDeaf = this.#isDeaf;
+    this.#isDeaf = now - this.#heardSelfAtMs >= DISPATCH_LIMITS.deafMs;
+    if (wasDeaf && !this.#isDeaf) this.#forgiveSilence(now, Infinity);
+    return this.#isDeaf;
+  }
+
   #cancelForLostEdges(now: number): void {
     const isBusGone = this.#busLostAtMs !== null &&
       now - this.#busLostAtMs >= BUS_LOST_MS;
-    if (this.#busLostAtMs !== null && !isBusGone) return;
+    if (!isBusGone && (this.#busLostAtMs !== null || this.#hearsNothing(now))) {
+      return;
+    }
     for (const [edgeId, heardAtMs] of this.#edgeHeardAtMs) {
       if (!isBusGone && now - heardAtMs < DISPATCH_LIMITS.edgeLostMs) continue;
       this.#edgeHeardAtMs.delete(edgeId);

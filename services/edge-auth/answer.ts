@@ -79,8 +79,7 @@ export class StreamAnswer implements AnswerSink {
     if (this.#isOver) return;
     const lines = this.#lines.push(payload);
     if (lines === null) this.#options.onOverlongLine();
-    // The rest of a cut line is needed before it can go out: as good as taken.
-    else if (lines.length === 0) this.#options.onDelivered(sequence);
+    else if (lines.length === 0) this.#onCut(sequence);
     else this.#enqueue(sseFrame(lines, this.#slab), sequence);
   }
 
@@ -124,6 +123,15 @@ export class StreamAnswer implements AnswerSink {
     } else if (nowMs - this.#lastSentAtMs >= SSE_LIMITS.keepAliveMs) {
       this.#enqueue(KEEP_ALIVE, 0);
     }
+  }
+
+  /**
+   * The rest of a cut line is needed before it can go out: as good as taken. But
+   * not while something waits before it, which this would count as taken too.
+   */
+  #onCut(sequence: number): void {
+    if (this.#blockedSinceMs === null) this.#options.onDelivered(sequence);
+    else this.#queuedSequence = sequence;
   }
 
   #enqueue(bytes: Uint8Array, sequence: number): void {

@@ -73,6 +73,21 @@ Deno.test("StreamAnswer forgets a cut line when the attempt is repeated", async 
   );
 });
 
+Deno.test("StreamAnswer gives no credit for a cut line behind one that waits", async () => {
+  const { options, told } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onPayload(bytes(`${"x".repeat(100_000)}\n`), 1);
+  answer.onPayload(bytes("y".repeat(50_000)), 2);
+  answer.onPayload(bytes("y".repeat(50_000)), 3);
+  assert.deepEqual(told.delivered, []);
+  const reader = (await answer.response).body?.getReader();
+  await reader?.read();
+  assert.deepEqual(told.delivered, [3]);
+  answer.onPayload(bytes("y"), 4);
+  assert.deepEqual(told.delivered, [3, 4]);
+  await reader?.cancel();
+});
+
 Deno.test("StreamAnswer gives credit only for what the client takes", async () => {
   const { options, told } = setup();
   const answer = new StreamAnswer(options);

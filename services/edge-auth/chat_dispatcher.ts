@@ -65,6 +65,8 @@ const OWN_LAG_MS = 200;
 const BUS_LOST_MS = 10_000;
 /** A worker that did not even answer is left alone this long, unless it beats. */
 const UNRESPONSIVE_MS = 1_000;
+/** A worker that refused for another reason than its load is left alone this long, unless it beats. */
+const REFUSED_MS = 100;
 const PIECE_TIMEOUT_MS = 2_000;
 
 export class ChatDispatcher implements RunHost {
@@ -164,7 +166,11 @@ export class ChatDispatcher implements RunHost {
   /** Lets time pass. */
   tick(): void {
     const now = this.now();
-    if (now - this.#lastTickMs > OWN_LAG_MS) this.#d.workers.forgiveSilence();
+    const sinceLastMs = now - this.#lastTickMs;
+    if (sinceLastMs > OWN_LAG_MS) {
+      // Not all of it: one whose every tick is late must still miss the dead.
+      this.#d.workers.forgiveSilence(sinceLastMs - DISPATCH_TICK_MS);
+    }
     this.#lastTickMs = now;
     this.liveness.tick(now);
     for (const run of this.#queue.expire()) {
@@ -182,9 +188,14 @@ export class ChatDispatcher implements RunHost {
 
   onBusRestored(): void {
     this.#busLostAtMs = null;
-    this.#d.workers.forgiveSilence();
+    this.liveness.onBusRestored();
     for (const run of this.#runs.values()) run.onBusRestored();
     this.#offerWaiting();
+  }
+
+  /** Workers that control records are kept for. */
+  get outboxes(): number {
+    return this.#control.size;
   }
 
   controlFor(workerId: string): ControlSink {
@@ -217,9 +228,7 @@ export class ChatDispatcher implements RunHost {
 
   onRejected(workerId: string, reject: RejectPayload): void {
     if (reject.reason === "draining") this.#d.workers.onDraining(workerId);
-    else if (reject.retryAfterMs !== null) {
-      this.#d.workers.onFull(workerId, reject.retryAfterMs);
-    }
+    else this.#d.workers.onFull(workerId, reject.retryAfterMs ?? REFUSED_MS);
   }
 
   onUnresponsive(workerId: string): void {
@@ -227,6 +236,10 @@ export class ChatDispatcher implements RunHost {
   }
 
   onGone(workerId: string): void {
+    if (this.liveness.isRejoining) {
+      this.onUnresponsive(workerId);
+      return;
+    }
     this.#d.workers.remove(workerId);
     // It takes no jobs any more; whether those it has are lost is another question.
     this.liveness.probe(workerId);
@@ -317,10 +330,10 @@ export class ChatDispatcher implements RunHost {
 
   #onWorkerLost(workerId: string): void {
     this.log.warn("worker_lost", { workerId });
-    this.#control.forget(workerId);
     for (const run of [...this.#runs.values()]) {
       if (run.workerId === workerId) run.onWorkerLost();
     }
+    this.#control.forget(workerId);
   }
 
   #answerStray(requestId: string, frame: Frame): void {

@@ -96,6 +96,8 @@ export class ChatRun implements StreamReceiverHandlers {
   /** When it last began to look for a worker. */
   #searchingSinceMs: number;
   #receiver: StreamReceiver | null = null;
+  /** The job was last sent to whoever listens. */
+  #askedAnybody = false;
   #hasSlot = false;
   #leaveByMs = 0;
   #cancelled: { error: ApiError | null } | null = null;
@@ -152,6 +154,7 @@ export class ChatRun implements StreamReceiverHandlers {
   onOffered(workerId: string | null): void {
     this.#attempt += 1;
     this.#state = "offered";
+    this.#askedAnybody = workerId === null;
     this.#hasSlot = workerId !== null;
     if (workerId !== null) this.tried.add(workerId);
     this.#receiver = new StreamReceiver({
@@ -314,8 +317,12 @@ export class ChatRun implements StreamReceiverHandlers {
   }
 
   #searchElsewhere(): void {
-    // After so many refusals the beats we know are old: wait for newer ones.
-    if (this.tried.size >= DISPATCH_LIMITS.workersTriedMax) this.#wait();
+    // After so many refusals the beats we know are old: wait for newer ones. And
+    // asking anybody again may ask the same one, at once and without end.
+    if (
+      this.#askedAnybody ||
+      this.tried.size >= DISPATCH_LIMITS.workersTriedMax
+    ) this.#wait();
     else this.#search();
   }
 
@@ -379,6 +386,10 @@ export class ChatRun implements StreamReceiverHandlers {
   /** The last word of a worker that was told to stop. */
   #onFarewell(frame: Frame): boolean {
     if (frame.attempt !== this.#attempt) return false;
+    if (frame.type === FrameType.REJECT) {
+      this.#finish("cancelled"); // It never ran: nothing to count.
+      return true;
+    }
     this.#dispatchMs ??= this.#host.now() - this.#startedAtMs;
     // A worker that has not heard of the cancel, or could not be named yet, hears again.
     if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {

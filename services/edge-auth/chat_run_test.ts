@@ -211,6 +211,34 @@ Deno.test("after three refusals a run waits for newer beats", () => {
   assert.equal(t.run.tried.size, 0);
 });
 
+Deno.test("a run that anybody refused waits instead of asking anybody again", () => {
+  for (
+    const refuse of [
+      (t: ReturnType<typeof setup>) => void t.reject("draining", "w1"),
+      (t: ReturnType<typeof setup>) => t.tickTo(DISPATCH_LIMITS.acceptMs),
+    ]
+  ) {
+    const t = setup({ workers: [null, null] });
+    t.run.start();
+    refuse(t);
+    assert.equal(t.events.at(-1), "wait");
+    assert.equal(t.run.state, "waiting");
+    assert.equal(t.run.onRoom(), true, "newer beats: it may ask again");
+    refuse(t);
+  }
+});
+
+Deno.test("a run refused until the end of its wait is overloaded", () => {
+  const t = setup({ workers: [null, null] });
+  t.run.start();
+  t.reject("full");
+  t.clock.ms = DISPATCH_LIMITS.queueWaitMs;
+  t.run.onRoom();
+  t.reject("full");
+  assert.ok(t.events.includes("error overloaded"));
+  assert.equal(t.outcomes.length, 1);
+});
+
 Deno.test("a run that finds a full queue is overloaded at once", () => {
   const t = setup({ workers: [], queueHasRoom: false });
   t.run.start();
@@ -340,6 +368,16 @@ Deno.test("a cancelled run does not wait long for it", () => {
   assert.equal(t.outcomes.length, 0);
   t.tickTo(1_000);
   assert.equal(t.outcomes[0]?.completionTokens, 3);
+});
+
+Deno.test("a cancelled run that was refused ends at once and has not run", () => {
+  const t = setup();
+  t.run.start();
+  t.run.cancel("client_gone");
+  assert.equal(t.reject("full"), true);
+  assert.partialDeepStrictEqual(t.outcomes, [
+    { kind: "cancelled", dispatchMs: null },
+  ]);
 });
 
 Deno.test("a run cancelled while it waits ends at once and never reaches a worker", () => {

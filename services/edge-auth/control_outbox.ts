@@ -26,6 +26,8 @@ export const ACK_WAIT_MS = 2;
 export class ControlOutbox {
   readonly #dependencies: ControlOutboxDependencies;
   readonly #sinks = new Map<string, WorkerSink>();
+  /** Workers whose records are dropped when they have gone out. */
+  readonly #leaving = new Set<string>();
   #isScheduled = false;
   #isScheduledSoon = false;
 
@@ -46,9 +48,15 @@ export class ControlOutbox {
     return sink;
   }
 
-  /** Drops what is kept for a worker that is gone. */
+  /** Workers that something is kept for. */
+  get size(): number {
+    return this.#sinks.size;
+  }
+
+  /** Sends what there is for a worker that is gone, it may only have been frozen, and keeps nothing. */
   forget(workerId: string): void {
-    this.#sinks.delete(workerId);
+    this.#leaving.add(workerId);
+    this.flushNow();
   }
 
   /** Sends everything at the end of this turn. */
@@ -73,6 +81,8 @@ export class ControlOutbox {
 
   #flush(): void {
     for (const sink of this.#sinks.values()) sink.flush();
+    for (const workerId of this.#leaving) this.#sinks.delete(workerId);
+    this.#leaving.clear();
   }
 }
 

@@ -174,7 +174,11 @@ async function joinBus(parts: BusParts): Promise<() => void> {
   );
   bus.subscribe(
     edgeBeatWildcard,
-    ({ subject }) => parts.edges.onBeat(lastToken(subject)),
+    ({ subject }) => {
+      const beatingId = lastToken(subject);
+      parts.edges.onBeat(beatingId);
+      if (beatingId === edgeId) dispatcher.liveness.onOwnBeat();
+    },
   );
   bus.subscribe(keyChangedSubject, ({ data }) => stopKeyRequests(data, parts));
   bus.onStatus((status) => {

@@ -1,8 +1,13 @@
 /**
  * Notices workers that are gone. A killed process is found by asking it: the bus
  * answers at once that nobody listens. A frozen one is found by its silence.
+ *
+ * Neither proves anything while the bus itself is the one that fails: this process
+ * then does not hear its own beats either. And when the bus is back, workers may
+ * come back a little later than we do.
  */
 import type { MonotonicNow } from "@gateway/shared/clock";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type BusLink, NoRespondersError } from "@gateway/shared/bus/link";
 import { CONTROL_PROBE } from "@gateway/shared/bus/control";
 import { decodeWorkerBeat } from "@gateway/shared/bus/beat";
@@ -27,9 +32,33 @@ export class WorkerLiveness {
   readonly #d: WorkerLivenessDependencies;
   readonly #probing = new Set<string>();
   #lastSweepMs = 0;
+  #heardSelfAtMs: number;
+  #isDeaf = false;
+  /** Until then workers may still be on their way back to the bus. */
+  #rejoinUntilMs = -Infinity;
 
   constructor(dependencies: WorkerLivenessDependencies) {
     this.#d = dependencies;
+    this.#heardSelfAtMs = dependencies.now();
+  }
+
+  /** Whether a worker that nobody finds on the bus may just not be back yet. */
+  get isRejoining(): boolean {
+    return this.#d.now() < this.#rejoinUntilMs;
+  }
+
+  /** A beat of this edge itself came back: the bus carries messages. */
+  onOwnBeat(): void {
+    this.#heardSelfAtMs = this.#d.now();
+  }
+
+  /** The bus was away and is back: every silence begins anew. */
+  onBusRestored(): void {
+    const now = this.#d.now();
+    this.#isDeaf = false;
+    this.#heardSelfAtMs = now;
+    this.#rejoinUntilMs = now + DISPATCH_LIMITS.workerLostMs;
+    this.#d.workers.forgiveSilence();
   }
 
   /** Takes in a message on a worker's beat subject. */
@@ -46,6 +75,11 @@ export class WorkerLiveness {
       return;
     }
     this.#lastSweepMs = nowMs;
+    if (nowMs - this.#heardSelfAtMs >= DISPATCH_LIMITS.deafMs) {
+      this.#isDeaf = true;
+      return;
+    }
+    if (this.#isDeaf) this.onBusRestored();
     const silent = this.#d.workers.sweep();
     for (const workerId of silent.lost) this.#d.onLost(workerId);
     for (const workerId of silent.probe) this.probe(workerId);
@@ -53,7 +87,7 @@ export class WorkerLiveness {
 
   /** Asks a worker whether it lives. It is lost when the bus says that nobody listens. */
   probe(workerId: string): void {
-    if (this.#probing.has(workerId)) return;
+    if (this.isRejoining || this.#probing.has(workerId)) return;
     this.#probing.add(workerId);
     this.#d.bus.request(chatControlSubject(workerId), CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,

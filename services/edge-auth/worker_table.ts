@@ -129,12 +129,15 @@ export class WorkerTable {
   }
 
   /**
-   * Grants every worker a fresh start of its silence. Called after this process
-   * was itself deaf (a blocked event loop, a lost bus): the silence was ours.
+   * Takes the last `pauseMs` out of every worker's silence, or all of it. Called
+   * after this process was itself deaf (a blocked event loop, a lost bus): the
+   * silence was ours.
    */
-  forgiveSilence(): void {
+  forgiveSilence(pauseMs: number = Infinity): void {
     const now = this.#now();
-    for (const worker of this.#workers.values()) worker.beatAtMs = now;
+    for (const worker of this.#workers.values()) {
+      worker.beatAtMs = Math.min(now, worker.beatAtMs + pauseMs);
+    }
   }
 
   /** Slots and jobs of all living workers, for metrics. */

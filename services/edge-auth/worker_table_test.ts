@@ -138,3 +138,17 @@ Deno.test("knows() counts full workers but not those that leave", () => {
   table.onDraining("a");
   assert.equal(table.knows(MODEL), false);
 });
+
+Deno.test("forgiveSilence() of a pause leaves the rest of a silence", () => {
+  const { clock, table, beat } = setup();
+  beat("a");
+  // Every tick is late, and most of it is forgiven: the dead are missed in the end.
+  let ticks = 0;
+  while (table.sweep().lost.length === 0) {
+    clock.ms += 300;
+    table.forgiveSilence(275);
+    ticks += 1;
+    assert.ok(ticks < 100, "never lost");
+  }
+  assert.equal(ticks, DISPATCH_LIMITS.workerLostMs / 25);
+});

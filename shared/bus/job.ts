@@ -7,6 +7,7 @@
  */
 import { z } from "zod";
 import type { ChatRequest } from "../openai/chat.ts";
+import { pieceCount } from "./body_piece.ts";
 
 export const JOB_VERSION = 1;
 
@@ -44,7 +45,7 @@ export class JobFormatError extends Error {
   override readonly name = "JobFormatError";
   constructor(
     message: string,
-    /** The attempt, when only the version is wrong: another worker may understand the job. */
+    /** The attempt, when only the version or its piece size is wrong: another worker may understand the job. */
     readonly mismatchedAttempt: number | null,
     options?: ErrorOptions,
   ) {
@@ -96,6 +97,12 @@ export function decodeJob(bytes: Uint8Array): ReceivedJob {
     );
   }
   const { version, attempt, deadlineMs, traceparent, body } = parsed.data;
+  if (body !== undefined && body.pieces !== pieceCount(body.bytes)) {
+    throw new JobFormatError(
+      `Cannot read a job: ${body.bytes} bytes do not make ${body.pieces} pieces here`,
+      attempt,
+    );
+  }
   const envelope: JobEnvelope = {
     version,
     attempt,

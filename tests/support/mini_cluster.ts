@@ -136,6 +136,10 @@ export async function startMiniEdge(
     (message) =>
       dispatcher.liveness.onBeatMessage(message.subject, message.data),
   );
+  link.subscribe(
+    edgeBeatSubject(id),
+    () => dispatcher.liveness.onOwnBeat(),
+  );
   link.onStatus((status) => {
     if (status.type === "disconnected") dispatcher.onBusLost();
     if (status.type === "reconnected") dispatcher.onBusRestored();

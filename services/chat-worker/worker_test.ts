@@ -1,0 +1,348 @@
+/**
+ * Guarantee: a worker gives every slot back, whatever becomes of a job, and takes
+ * no edge for dead while it was itself deaf.
+ */
+import assert from "node:assert/strict";
+import { encodePiece, pieceCount } from "@gateway/shared/bus/body_piece";
+import { ControlBatch } from "@gateway/shared/bus/control";
+import { decodeFrame, FrameType } from "@gateway/shared/bus/frame";
+import { parseErr, parseReject } from "@gateway/shared/bus/frame_payload";
+import {
+  encodeEnvelope,
+  encodeJob,
+  encodeRequest,
+  JOB_VERSION,
+} from "@gateway/shared/bus/job";
+import type { BusHandler } from "@gateway/shared/bus/link";
+import {
+  chatBodySubject,
+  chatControlSubject,
+  chatJobSubject,
+  edgeBeatSubject,
+  edgeStreamSubject,
+  workerBeatSubject,
+} from "@gateway/shared/bus/subjects";
+import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { silentLog } from "@gateway/shared/log";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { Backend } from "./backends/backend.ts";
+import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
+
+const WORKER = "w1";
+const EDGE = "e1";
+const MODEL = "m";
+const REQUEST: ChatRequest = {
+  model: MODEL,
+  messages: [{ role: "user", content: "x" }],
+  stream: true,
+  include_usage: false,
+  n: 1,
+};
+const idOf = (number: number) => number.toString(16).padStart(32, "0");
+
+/** A backend that says nothing until it is stopped, and then as long as `hold` lasts. */
+function silentBackend(hold: Promise<void> = Promise.resolve()) {
+  const signals: AbortSignal[] = [];
+  const backend: Backend = {
+    name: "silent",
+    fingerprint: null,
+    async *complete(_request, { signal }) {
+      signals.push(signal);
+      yield [{ type: "delta", index: 0, content: "a" }];
+      if (!signal.aborted) {
+        await new Promise((resolve) =>
+          signal.addEventListener("abort", resolve, { once: true })
+        );
+      }
+      await hold;
+      throw new Error("stopped");
+    },
+  };
+  return { backend, signals };
+}
+
+async function setup(options: { slots?: number; backend?: Backend } = {}) {
+  const clock = { ms: 0 };
+  const handlers = new Map<string, BusHandler>();
+  const frames: { subject: string; type: number; payload: Uint8Array }[] = [];
+  const flushes: (() => void)[] = [];
+  let isEchoing = true;
+  const deliver = (subject: string, data: Uint8Array, reply?: string) => {
+    for (const [pattern, handler] of handlers) {
+      const prefix = pattern.endsWith("*") ? pattern.slice(0, -1) : undefined;
+      if (
+        prefix === undefined ? pattern !== subject : !subject.startsWith(prefix)
+      ) {
+        continue;
+      }
+      handler({ subject, data, ...(reply === undefined ? {} : { reply }) });
+    }
+  };
+  const worker = new ChatWorker({
+    bus: {
+      isConnected: true,
+      publish: (subject, payload) => {
+        if (subject === workerBeatSubject(WORKER)) {
+          if (isEchoing) deliver(subject, payload);
+          return;
+        }
+        const frame = decodeFrame(payload);
+        if (typeof frame === "string") return; // The answer to a piece.
+        frames.push({ subject, type: frame.type, payload: frame.payload });
+      },
+      subscribe: (subject, handler) => {
+        handlers.set(subject, handler);
+        return { drain: () => Promise.resolve(), unsubscribe: () => {} };
+      },
+      flush: () => new Promise<void>((resolve) => flushes.push(resolve)),
+    },
+    workerId: WORKER,
+    slots: options.slots ?? 2,
+    backends: new Map([[MODEL, options.backend ?? silentBackend().backend]]),
+    now: () => clock.ms,
+    wallNow: () => 0,
+    log: silentLog,
+  });
+  const endFlushes = async () => {
+    for (const resolve of flushes.splice(0)) resolve();
+    await turns();
+  };
+  const started = worker.start();
+  await endFlushes();
+  await started;
+  const envelope = { version: JOB_VERSION, attempt: 1, deadlineMs: 60_000 };
+  const reply = (id: number) => edgeStreamSubject(EDGE, idOf(id));
+  return {
+    clock,
+    frames,
+    worker,
+    endFlushes,
+    deafen: (isDeaf: boolean) => isEchoing = !isDeaf,
+    edgeBeats: () => deliver(edgeBeatSubject(EDGE), new Uint8Array(0)),
+    job: (id: number, change: { attempt?: number; model?: string } = {}) =>
+      deliver(
+        chatJobSubject(WORKER),
+        encodeJob({
+          ...envelope,
+          attempt: change.attempt ?? 1,
+          request: { ...REQUEST, model: change.model ?? MODEL },
+        }),
+        reply(id),
+      ),
+    announce: (id: number, body: { bytes: number; pieces: number }) =>
+      deliver(
+        chatJobSubject(WORKER),
+        encodeEnvelope({ ...envelope, body }),
+        reply(id),
+      ),
+    piece: (id: number, body: Uint8Array, index: number) =>
+      deliver(
+        chatBodySubject(WORKER, idOf(id)),
+        encodePiece(body, 1, index),
+        "_INBOX.1",
+      ),
+    control: (tell: (batch: ControlBatch) => void) => {
+      const batch = new ControlBatch((message) =>
+        deliver(chatControlSubject(WORKER), message)
+      );
+      tell(batch);
+      batch.flush();
+    },
+    tickTo: (ms: number) => {
+      while (clock.ms < ms) {
+        clock.ms = Math.min(ms, clock.ms + WORKER_TICK_MS);
+        worker.tick();
+      }
+    },
+  };
+}
+
+/** Lets everything that is ready run. */
+function turns(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
+function reasonsOf(frames: { type: number; payload: Uint8Array }[]) {
+  return frames.filter(({ type }) => type === FrameType.REJECT)
+    .map(({ payload }) => parseReject(payload)?.reason);
+}
+
+function errorsOf(frames: { type: number; payload: Uint8Array }[]) {
+  return frames.filter(({ type }) => type === FrameType.ERR)
+    .map(({ payload }) => parseErr(payload)?.code);
+}
+
+Deno.test("a worker refuses what it cannot run now, and says why", async () => {
+  const t = await setup({ slots: 1 });
+  t.job(1, { model: "other" });
+  t.job(2);
+  t.job(3);
+  assert.deepEqual(reasonsOf(t.frames), ["unknown_model", "full"]);
+  assert.equal(t.worker.inFlight, 1);
+  t.control((batch) => batch.cancel(idOf(2), 1, "client_gone"));
+  await turns();
+  const drained = t.worker.drain({ graceMs: 1_000, lastWordMs: 0 });
+  t.job(4);
+  assert.equal(reasonsOf(t.frames).at(-1), "draining");
+  await drained;
+});
+
+Deno.test("a worker that slept refuses the pile, until a flush says it is behind", async () => {
+  const t = await setup();
+  t.clock.ms = DISPATCH_LIMITS.acceptMs + 1;
+  t.job(1);
+  t.worker.tick();
+  t.job(2);
+  assert.deepEqual(reasonsOf(t.frames), ["stale", "stale"]);
+  await t.endFlushes();
+  t.job(3);
+  assert.equal(t.worker.inFlight, 1);
+});
+
+Deno.test("a slot is taken until the backend has really stopped", async () => {
+  const hold = Promise.withResolvers<void>();
+  const { backend, signals } = silentBackend(hold.promise);
+  const t = await setup({ slots: 1, backend });
+  t.job(1);
+  await turns();
+  t.control((batch) => batch.cancel(idOf(1), 1, "client_gone"));
+  assert.equal(signals[0]?.aborted, true);
+  t.job(2);
+  assert.deepEqual(reasonsOf(t.frames), ["full"]);
+  hold.resolve();
+  await turns();
+  assert.equal(t.worker.inFlight, 0);
+  assert.equal(errorsOf(t.frames).length, 1, "the last word on its cost");
+});
+
+Deno.test("a second attempt of a request stops the first, and each gives its slot back", async () => {
+  const { backend, signals } = silentBackend();
+  const t = await setup({ backend });
+  t.job(1);
+  await turns();
+  t.job(1, { attempt: 2 });
+  await turns();
+  assert.deepEqual(signals.map(({ aborted }) => aborted), [true, false]);
+  assert.equal(t.worker.inFlight, 1);
+  t.control((batch) => batch.cancel(idOf(1), 1, "client_gone"));
+  assert.equal(signals[1]?.aborted, false, "meant the first attempt");
+  t.control((batch) => batch.cancel(idOf(1), 2, "client_gone"));
+  await turns();
+  assert.equal(t.worker.inFlight, 0);
+});
+
+Deno.test("an announced body that cannot be put together takes no slot", async () => {
+  const t = await setup();
+  t.announce(1, { bytes: 3 * BUS_LIMITS.pieceBytes, pieces: 1 });
+  assert.equal(t.worker.inFlight, 0);
+  assert.deepEqual(reasonsOf(t.frames), ["unsupported_version"]);
+});
+
+Deno.test("a request whose body comes in pieces gives its slot back in any case", async () => {
+  const body = encodeRequest({
+    ...REQUEST,
+    messages: [{ role: "user", content: "x".repeat(BUS_LIMITS.pieceBytes) }],
+  });
+  const pieces = pieceCount(body.length);
+  assert.equal(pieces, 2);
+  const cases: {
+    how: string;
+    error: string;
+    end: (t: Awaited<ReturnType<typeof setup>>) => void;
+  }[] = [
+    {
+      how: "cancelled",
+      error: "worker_lost",
+      end: (t) => t.control((batch) => batch.cancel(idOf(1), 1, "client_gone")),
+    },
+    {
+      how: "incomplete for too long",
+      error: "worker_lost",
+      end: (t) => {
+        for (let ms = 0; ms <= BUS_LIMITS.pieceWaitMs; ms += 500) {
+          t.edgeBeats();
+          t.tickTo(ms);
+        }
+      },
+    },
+    {
+      how: "damaged",
+      error: "worker_lost",
+      end: (t) => t.piece(1, body.subarray(0, body.length - 1), 1),
+    },
+    {
+      how: "not JSON",
+      error: "internal_error",
+      end: (t) => t.piece(1, new Uint8Array(body.length), 1),
+    },
+  ];
+  for (const { how, error, end } of cases) {
+    const t = await setup();
+    t.announce(1, { bytes: body.length, pieces });
+    t.piece(1, body, 0);
+    assert.equal(t.worker.inFlight, 1, how);
+    end(t);
+    assert.equal(t.worker.inFlight, 0, how);
+    assert.deepEqual(errorsOf(t.frames), [error], how);
+    t.piece(1, body, 1);
+    t.control((batch) => batch.cancel(idOf(1), 1, "client_gone"));
+    assert.equal(t.worker.inFlight, 0, how);
+  }
+});
+
+Deno.test("a job of a silent edge is cancelled, unless the worker is deaf itself", async () => {
+  const { backend, signals } = silentBackend();
+  const t = await setup({ backend });
+  t.job(1);
+  await turns();
+  t.deafen(true);
+  t.tickTo(2 * DISPATCH_LIMITS.edgeLostMs);
+  assert.equal(signals[0]?.aborted, false, "deaf");
+  t.deafen(false);
+  const hearsAgainMs = t.clock.ms;
+  t.tickTo(hearsAgainMs + DISPATCH_LIMITS.edgeLostMs - WORKER_TICK_MS);
+  assert.equal(signals[0]?.aborted, false, "the silence began anew");
+  t.tickTo(hearsAgainMs + DISPATCH_LIMITS.edgeLostMs + 500);
+  assert.equal(signals[0]?.aborted, true);
+  await turns();
+  assert.equal(t.worker.inFlight, 0);
+});
+
+Deno.test("a worker that stood still does not count that against its edges", async () => {
+  const { backend, signals } = silentBackend();
+  const t = await setup({ backend });
+  t.job(1);
+  await turns();
+  t.clock.ms = 5 * DISPATCH_LIMITS.edgeLostMs;
+  t.worker.tick();
+  t.worker.tick();
+  assert.equal(signals[0]?.aborted, false);
+});
+
+Deno.test("a job that must stop does so although its client takes nothing", async () => {
+  const chunk = "x".repeat(60_000);
+  const backend: Backend = {
+    name: "flood",
+    fingerprint: null,
+    async *complete() {
+      while (true) {
+        yield await Promise.resolve([
+          { type: "delta" as const, index: 0, content: chunk },
+        ]);
+      }
+    },
+  };
+  const t = await setup({ backend });
+  t.job(1);
+  await turns();
+  const drained = t.worker.drain({ graceMs: 0, lastWordMs: 0 });
+  await drained;
+  await turns();
+  assert.equal(t.worker.inFlight, 0);
+  // The client takes it all after all: the error is the end of it.
+  for (let sequence = 1; errorsOf(t.frames).length === 0; sequence += 1) {
+    assert.ok(sequence < 100);
+    t.control((batch) => batch.ack(idOf(1), 1, sequence));
+  }
+  assert.deepEqual(errorsOf(t.frames), ["server_shutdown"]);
+});

@@ -1,0 +1,114 @@
+/**
+ * Guarantee: whatever happens to the bus, running answers go on where they were
+ * or end with one error, and nobody is taken for dead because the bus was.
+ */
+import assert from "node:assert/strict";
+import { ask, outcomeOf } from "../support/chat_outcome.ts";
+import {
+  chat,
+  startMiniEdge,
+  startMiniWorker,
+} from "../support/mini_cluster.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+import {
+  scriptedBackend,
+  type ScriptedCall,
+  text,
+  usageOf,
+} from "../support/scripted_backend.ts";
+import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+function hello(call: ScriptedCall): void {
+  call.say(text("Hello"));
+  call.end();
+}
+
+Deno.test("a bus that stands still: answers pause, nobody is taken for dead", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend();
+  await using worker = await startMiniWorker({ servers, backend });
+  const answered = chat(edge, { stream: true });
+  const call = await waitFor(() => backend.calls[0], { what: "the call" });
+  call.say(text("before "));
+  const answer = outcomeOf(Promise.resolve(await answered));
+  await nats.stop();
+  call.say(text("during "));
+  const newcomer = ask(edge, {});
+  // Longer than it takes to miss a worker (2 s) and an edge (3 s).
+  await sleep(3_500);
+  assert.equal(call.abortedAtMs, null, "the worker gave its edge up");
+  nats.cont();
+  assert.partialDeepStrictEqual(await newcomer, {
+    kind: "http_error",
+    status: 503,
+    errorCode: "overloaded",
+    retryAfter: "1",
+  });
+  call.say(text("after"));
+  call.end(usageOf(3));
+  assert.partialDeepStrictEqual(await answer, {
+    kind: "complete",
+    content: "before during after",
+  });
+  await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
+});
+
+Deno.test("a worker that finds the bus again later than its edge keeps its streams", async () => {
+  await using nats = await startNatsServer();
+  await using proxy = startTcpProxy(nats.port);
+  await using edge = await startMiniEdge({ servers: [nats.server] });
+  const backend = scriptedBackend();
+  await using _worker = await startMiniWorker({
+    servers: [proxy.server],
+    backend,
+  });
+  const answered = chat(edge, { stream: true });
+  const call = await waitFor(() => backend.calls[0], { what: "the call" });
+  call.say(text("before "));
+  const answer = outcomeOf(Promise.resolve(await answered));
+  proxy.set({ refuse: true });
+  await nats.restart();
+  await waitFor(() => edge.link.isConnected, { what: "the edge" });
+  // Finds that nobody listens where the worker was.
+  const newcomer = ask(edge, {});
+  await sleep(800);
+  proxy.set({});
+  call.say(text("after"));
+  call.end(usageOf(2));
+  assert.partialDeepStrictEqual(await answer, {
+    kind: "complete",
+    content: "before after",
+  });
+  (await waitFor(() => backend.calls[1], { what: "the new call" })).end();
+  assert.equal((await newcomer).kind, "complete");
+});
+
+Deno.test("a worker that drains is not asked again and again", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend();
+  await using leaving = await startMiniWorker({ servers, backend });
+  const old = ask(edge, { stream: true });
+  const call = await waitFor(() => backend.calls[0], { what: "the call" });
+  const drained = leaving.worker.drain({ graceMs: 10_000, lastWordMs: 100 });
+  let offers = 0;
+  edge.link.subscribe("gw.v1.chat.>", ({ reply }) => {
+    if (reply !== undefined && reply !== "") offers += 1;
+  });
+  const refused = ask(edge, {});
+  await sleep(300);
+  await using _fresh = await startMiniWorker({
+    servers,
+    backend: scriptedBackend(hello),
+  });
+  assert.equal((await ask(edge, {})).kind, "complete");
+  assert.equal((await refused).kind, "complete", "the new worker took it");
+  assert.ok(offers < 20, `${offers} offers`);
+  call.end();
+  assert.equal((await old).kind, "complete");
+  await drained;
+});
