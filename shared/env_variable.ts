@@ -107,13 +107,20 @@ export function choice<const T extends string>(
   });
 }
 
+/** What the words of a list must be. */
+export interface ListOptions extends VariableOptions<readonly string[]> {
+  isWord?: (word: string) => boolean;
+  /** How to say that. */
+  expects?: string;
+}
+
 /** Words separated by commas; blanks around them and empty ones do not count. */
-export function list(
-  options: VariableOptions<readonly string[]>,
-): Variable<readonly string[]> {
+export function list(options: ListOptions): Variable<readonly string[]> {
+  const { isWord = () => true } = options;
   return variable(options, {
-    expects: "a list separated by commas",
-    schema: z.string().transform(splitList),
+    expects: options.expects ?? "a list separated by commas",
+    schema: z.string().transform(splitList)
+      .refine((words) => words.every(isWord)),
   });
 }
 

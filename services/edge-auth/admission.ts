@@ -186,7 +186,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
             ask.model ?? "",
             String(ask.wantTokens),
             leaseId,
-            local !== null || ask.wantsPolicy === true ? "1" : "0",
+            local !== null ? "1" : "0",
           ],
           {
             deadlineMs,

@@ -18,8 +18,6 @@ export interface Ask {
   wantTokens: number;
   /** For the log. */
   requestId: string;
-  /** The endpoint shows what the key may use: `Admitted.policy` is wanted. Costs a little more. */
-  wantsPolicy?: boolean;
 }
 
 /** The request may run. Has to be settled exactly when it has ended, however it ended. */
@@ -29,7 +27,7 @@ export interface Admitted extends Lease {
   readonly reservedTokens: number;
   /** Where the limits stand with this request counted. Empty in an outage of Redis. */
   readonly rates: Rates;
-  /** Rights and limits of the key; null unless the ask or `staleMs` wanted them. */
+  /** Rights and limits of the key; null without `staleMs`. */
   readonly policy: KeyPolicy | null;
   readonly terms: ReservationTerms;
   /** Admitted by the local limiter, without Redis. */

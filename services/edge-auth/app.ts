@@ -5,9 +5,13 @@ import { newRequestId } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
+import { allowHosts } from "./allow_hosts.ts";
+import type { FailureLimiter } from "./auth_failures.ts";
 import { authenticate } from "./authenticate.ts";
 import { chatCompletions } from "./chat_completions.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
+import type { ClientAddress } from "./client_address.ts";
+import { cors } from "./cors.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 import type { Gate } from "./gate.ts";
@@ -31,6 +35,15 @@ export interface AppDependencies {
   log: Log;
   bodyBytesMax: number;
   deadlines: Deadlines;
+  /** Failed authentication per client address. */
+  authFailures: FailureLimiter;
+  /** Refused bodies per key, by weight. */
+  badBodies: FailureLimiter;
+  clientAddress: ClientAddress;
+  /** Names this service goes by; empty: any. */
+  allowedHosts: readonly string[];
+  /** Origins of pages that may call it; empty: none. */
+  corsOrigins: readonly string[];
 }
 
 const CHAT = "/v1/chat/completions";
@@ -48,6 +61,8 @@ export function createApp(d: AppDependencies): Hono<EdgeEnv> {
   const app = new Hono<EdgeEnv>({ strict: false });
 
   app.use(nameRequest(d));
+  if (d.corsOrigins.length > 0) app.use(cors(d.corsOrigins));
+  if (d.allowedHosts.length > 0) app.use(allowHosts(d.allowedHosts));
   for (const [path, methods] of Object.entries(METHODS)) {
     app.options(path, (c) => allowed(c, methods));
   }
@@ -91,11 +106,14 @@ function nameRequest(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
 
 /** Nobody learns anything of `/v1`, not even what exists there, without a key. */
 function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
+  const parts = { lookup: d.gate.lookup, failures: d.authFailures };
   return async (c, next) => {
-    const header = c.req.raw.headers.get("authorization");
+    const { headers } = c.req.raw;
+    const clientAddress = () =>
+      d.clientAddress(c.env.remoteAddress, headers.get("x-forwarded-for"));
     c.set(
       "principal",
-      await authenticate(header, (hash) => d.gate.findPrincipal(hash)),
+      await authenticate(headers.get("authorization"), clientAddress, parts),
     );
     await next();
   };

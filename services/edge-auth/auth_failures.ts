@@ -1,3 +1,4 @@
+/** Limits that no store needs to know of: failed authentication, and bodies that do not parse. */
 import type { MonotonicNow } from "@gateway/shared/clock";
 
 /** How many failures are too many. */
@@ -17,8 +18,10 @@ export const AUTH_FAILURE_LIMITS: FailureLimits = {
 };
 
 /**
- * Bodies that do not parse, per key: they cost no quota, but 1 MB of hostile JSON
- * costs the parser up to 29 ms. 50 in 10 s is at most 15 % of a core per key.
+ * Bodies that are refused after parsing, per key, in MiB: they cost no quota, but
+ * 1 MB of hostile JSON costs the parser up to 29 ms. 50 MiB in 10 s are at most
+ * 15 % of a core per key. Weighed by size because small ones cost next to nothing:
+ * a client that is being written may send hundreds of them.
  */
 export const BAD_BODY_LIMITS: FailureLimits = {
   failuresMax: 50,
@@ -33,8 +36,20 @@ export const BAD_BODY_LIMITS: FailureLimits = {
 export interface FailureLimiter {
   /** How long this name must wait, ms; 0: it may go on. */
   waitMs(name: string): number;
-  /** Counts a failure. Returns how long the name must wait now: more than 0 when this failure was one too many. */
-  fail(name: string): number;
+  /**
+   * Counts a failure, as `weight` of them. Returns how long the name must wait
+   * now: more than 0 when this failure was one too many.
+   */
+  fail(name: string, weight?: number): number;
+}
+
+const MIB = 1024 * 1024;
+/** Reading and answering a request costs as much as parsing this much. */
+const BAD_BODY_BYTES_MIN = 4 * 1024;
+
+/** What a bad body counts for in {@link BAD_BODY_LIMITS}. */
+export function badBodyWeight(bytes: number): number {
+  return Math.max(bytes, BAD_BODY_BYTES_MIN) / MIB;
 }
 
 interface Window {
@@ -63,10 +78,10 @@ export function createFailureLimiter(
       if (window === undefined || window.failures < failuresMax) return 0;
       return Math.ceil(window.endsAtMs - now());
     },
-    fail(name) {
+    fail(name, weight = 1) {
       const window = current(name) ??
         { failures: 0, endsAtMs: now() + windowMs };
-      window.failures += 1;
+      window.failures += weight;
       // Set again, so that the busiest names are the last to be dropped.
       windows.delete(name);
       windows.set(name, window);

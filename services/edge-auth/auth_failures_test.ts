@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
-import { AUTH_FAILURE_LIMITS, createFailureLimiter } from "./auth_failures.ts";
+import {
+  AUTH_FAILURE_LIMITS,
+  BAD_BODY_LIMITS,
+  badBodyWeight,
+  createFailureLimiter,
+} from "./auth_failures.ts";
 
 function limiter(limits = AUTH_FAILURE_LIMITS) {
   const clock = { nowMs: 0 };
@@ -42,4 +47,20 @@ Deno.test("memory is bounded, and the busiest names are kept", () => {
     failures.fail(`once${i}`);
   }
   assert.ok(failures.waitMs("busy") > 0);
+});
+
+Deno.test("bad bodies count by size, small ones as 4 KiB", () => {
+  const bodies = (bytes: number) => {
+    const { limiter: failures } = limiter(BAD_BODY_LIMITS);
+    let count = 0;
+    while (failures.waitMs("key") === 0) {
+      failures.fail("key", badBodyWeight(bytes));
+      count += 1;
+    }
+    return count;
+  };
+  assert.equal(bodies(1024 * 1024), 50);
+  assert.equal(bodies(20 * 1024 * 1024), 3);
+  assert.equal(bodies(4 * 1024), 12_800);
+  assert.equal(bodies(0), 12_800);
 });

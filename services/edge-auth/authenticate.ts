@@ -7,10 +7,10 @@ import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
 import type { Principal } from "@gateway/shared/keys/record";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
+import type { FailureLimiter } from "./auth_failures.ts";
+import type { PrincipalLookup } from "./principal_lookup.ts";
 
-/** Finds the principal of a key by the SHA-256 of its value, or null. */
-export type FindPrincipal = (hash: string) => Promise<Principal | null>;
-
+const MS_PER_SECOND = 1_000;
 /** RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1). Anchored: two joined headers are no credential. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/=-]+) *$/i;
 
@@ -23,19 +23,53 @@ export function bearerCredential(header: string | null): string | null {
   return credential;
 }
 
+/** What authentication asks. */
+export interface AuthenticateDependencies {
+  lookup: Pick<PrincipalLookup, "remembered" | "find">;
+  /** Failures per client address. */
+  failures: FailureLimiter;
+}
+
 /**
  * The principal of a request. Throws `unauthorized` for a credential that is
- * missing, malformed or unknown: the caller learns nothing of which.
+ * missing, malformed or unknown: the caller learns nothing of which. After too
+ * many credentials that were not good, `rate_limit_exceeded` for everything from
+ * that address but keys this edge knows already. A request without any credential
+ * guesses nothing and is not counted.
  */
-export async function authenticate(
+export function authenticate(
   header: string | null,
-  findPrincipal: FindPrincipal,
-): Promise<Principal> {
+  clientAddress: () => string,
+  { lookup, failures }: AuthenticateDependencies,
+): Principal | Promise<Principal> {
+  if (header === null) throw unauthorized();
   const credential = bearerCredential(header);
-  if (credential === null) throw unauthorized();
-  const principal = await findPrincipal(hashKeyValue(credential));
-  if (principal === null) throw unauthorized();
-  return principal;
+  const hash = credential === null ? null : hashKeyValue(credential);
+  const remembered = hash === null ? null : lookup.remembered(hash);
+  if (remembered !== null && remembered !== undefined) return remembered;
+  const address = clientAddress();
+  const waitMs = failures.waitMs(address);
+  if (waitMs > 0) throw tooManyFailures(waitMs);
+  if (hash === null || remembered === null) throw failed(failures, address);
+  return lookup.find(hash).then((principal) => {
+    if (principal === null) throw failed(failures, address);
+    return principal;
+  });
+}
+
+function failed(failures: FailureLimiter, address: string): ApiError {
+  const waitMs = failures.fail(address);
+  return waitMs > 0 ? tooManyFailures(waitMs) : unauthorized();
+}
+
+function tooManyFailures(waitMs: number): ApiError {
+  const seconds = Math.ceil(waitMs / MS_PER_SECOND);
+  return new ApiError(
+    "rate_limit_exceeded",
+    "Too many requests with an invalid API key from your address. " +
+      `Please try again in ${seconds}s.`,
+    { retryAfterMs: waitMs },
+  );
 }
 
 /** The one answer to every failed authentication. */

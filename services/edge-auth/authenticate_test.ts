@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/ids";
+import { ApiError } from "@gateway/shared/openai/error";
+import { AUTH_FAILURE_LIMITS, createFailureLimiter } from "./auth_failures.ts";
 import { authenticate, bearerCredential } from "./authenticate.ts";
 
 const KEY = mintKey(randomBytes);
@@ -39,27 +41,92 @@ Deno.test("bearerCredential() refuses everything that is not exactly one of our 
   }
 });
 
-Deno.test("authenticate() asks for nothing but the hash of a well-formed key", async () => {
+const ADDRESS = () => "192.0.2.1";
+const OTHER_KEY = mintKey(randomBytes);
+
+function setup(known: readonly string[] = []) {
   const asked: string[] = [];
-  const find = (hash: string) => {
-    asked.push(hash);
-    return Promise.resolve(PRINCIPAL);
+  const memory = new Map<string, typeof PRINCIPAL | null>();
+  return {
+    asked,
+    memory,
+    failures: createFailureLimiter(AUTH_FAILURE_LIMITS, () => 0),
+    lookup: {
+      remembered: (hash: string) => memory.get(hash),
+      find: (hash: string) => {
+        asked.push(hash);
+        return Promise.resolve(known.includes(hash) ? PRINCIPAL : null);
+      },
+    },
   };
-  assert.equal(await authenticate(`Bearer ${KEY}`, find), PRINCIPAL);
-  await assert.rejects(authenticate("Bearer sk-wrong", find), {
-    code: "unauthorized",
-  });
+}
+
+/** The error of a call that must fail, thrown at once or later. */
+async function failure(call: () => unknown): Promise<ApiError> {
+  try {
+    await call();
+  } catch (error) {
+    assert.ok(error instanceof ApiError, String(error));
+    return error;
+  }
+  assert.fail("It was let in");
+}
+
+Deno.test("authenticate() asks for nothing but the hash of a well-formed key", async () => {
+  const parts = setup([hashKeyValue(KEY)]);
+  const { asked } = parts;
+  assert.equal(await authenticate(`Bearer ${KEY}`, ADDRESS, parts), PRINCIPAL);
+  const error = await failure(() =>
+    authenticate("Bearer sk-wrong", ADDRESS, parts)
+  );
+  assert.equal(error.code, "unauthorized");
   assert.deepEqual(asked, [hashKeyValue(KEY)]);
 });
 
 Deno.test("authenticate() answers an unknown key as a malformed one", async () => {
-  const find = () => Promise.resolve(null);
-  const bodies: string[] = [];
+  const parts = setup();
+  const bodies = new Set<string>();
   for (const header of [`Bearer ${KEY}`, "Bearer sk-wrong", null]) {
-    await authenticate(header, find).catch((error) =>
-      bodies.push(JSON.stringify(error.toBody()))
-    );
+    const error = await failure(() => authenticate(header, ADDRESS, parts));
+    bodies.add(JSON.stringify(error.toBody()));
   }
-  assert.equal(bodies.length, 3);
-  assert.equal(new Set(bodies).size, 1);
+  assert.equal(bodies.size, 1);
+});
+
+Deno.test("authenticate() stops an address after 20 wrong keys, but not the keys it knows", async () => {
+  const parts = setup([hashKeyValue(KEY), hashKeyValue(OTHER_KEY)]);
+  parts.memory.set(hashKeyValue(KEY), PRINCIPAL);
+  const wrong = ["Bearer sk-wrong", `Bearer ${mintKey(randomBytes)}`];
+  for (let count = 0; count < 20; count += 1) {
+    const header = wrong[count % 2] ?? null;
+    const error = await failure(() => authenticate(header, ADDRESS, parts));
+    assert.equal(error.status, 401, `wrong key ${count + 1}`);
+  }
+  for (const header of [...wrong, `Bearer ${OTHER_KEY}`]) {
+    const error = await failure(() => authenticate(header, ADDRESS, parts));
+    assert.equal(error.status, 429);
+    assert.equal(error.retryAfterMs, AUTH_FAILURE_LIMITS.windowMs);
+  }
+  assert.equal(await authenticate(`Bearer ${KEY}`, ADDRESS, parts), PRINCIPAL);
+  const other = () => "192.0.2.2";
+  assert.equal(
+    await authenticate(`Bearer ${OTHER_KEY}`, other, parts),
+    PRINCIPAL,
+  );
+  const none = await failure(() => authenticate(null, ADDRESS, parts));
+  assert.equal(none.status, 401);
+});
+
+Deno.test("authenticate() does not count what names no key, or could not be checked", async () => {
+  const parts = setup();
+  const away = new ApiError("service_unavailable", "away");
+  const lookup = { ...parts.lookup, find: () => Promise.reject(away) };
+  for (let count = 0; count < 50; count += 1) {
+    await failure(() => authenticate(null, ADDRESS, parts));
+    const error = await failure(() =>
+      authenticate(`Bearer ${KEY}`, ADDRESS, { ...parts, lookup })
+    );
+    assert.equal(error, away);
+  }
+  assert.equal(parts.failures.waitMs(ADDRESS()), 0);
 });

@@ -15,6 +15,7 @@ import {
   StreamAnswer,
   WholeAnswer,
 } from "./answer.ts";
+import { badBodyWeight, type FailureLimiter } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { ChatRun, RunOutcome } from "./chat_run.ts";
 import type { Gate, Ticket } from "./gate.ts";
@@ -23,6 +24,9 @@ import { decodeJson } from "./json_guard.ts";
 import { readBody } from "./read_body.ts";
 import { eventStreamHeaders, jsonHeaders } from "./responses.ts";
 import type { RunningRequests } from "./running_requests.ts";
+import { keyRevoked } from "./stop_key_requests.ts";
+
+const MS_PER_SECOND = 1_000;
 
 export interface ChatCompletionsDependencies {
   catalog: Catalog;
@@ -32,6 +36,8 @@ export interface ChatCompletionsDependencies {
   now: MonotonicNow;
   bodyBytesMax: number;
   deadlines: Deadlines;
+  /** Refused bodies per key, by weight. */
+  badBodies: FailureLimiter;
 }
 
 /** A request on its way through the handler. */
@@ -56,12 +62,38 @@ export async function chatCompletions(
 ): Promise<Response> {
   const request = await readRequest(call, dependencies);
   if (request === null) return nobodyThere();
-  const ticket = await dependencies.gate.admitChat(
-    call.principal,
-    request,
-    call.requestId,
-  );
-  return runAdmitted(call, request, ticket, dependencies);
+  const { principal, requestId } = call;
+  const { gate, running } = dependencies;
+  running.add(principal, requestId);
+  let ticket: Ticket | null = null;
+  try {
+    ticket = await gate.admitChat(principal, request, requestId);
+    if (running.isStopped(requestId)) throw keyRevoked();
+    if (call.httpRequest.signal.aborted) {
+      giveUp(ticket, call, running);
+      return nobodyThere();
+    }
+    // Not awaited: a run that has begun ends and is settled by itself.
+    return runAdmitted(call, request, ticket, dependencies);
+  } catch (error) {
+    giveUp(ticket, call, running);
+    throw error;
+  }
+}
+
+/** Ends a request that no worker will run. What was reserved goes back. */
+function giveUp(
+  ticket: Ticket | null,
+  { principal, requestId }: ChatCall,
+  running: RunningRequests,
+): void {
+  running.remove(principal, requestId);
+  ticket?.settle({
+    usage: null,
+    completionTokens: 0,
+    kind: "cancelled",
+    hasRun: false,
+  });
 }
 
 /**
@@ -73,6 +105,7 @@ async function readRequest(
   dependencies: ChatCompletionsDependencies,
 ): Promise<ChatRequest | null> {
   try {
+    refuseAfterBadBodies(principal, dependencies.badBodies);
     const body = await readBody(httpRequest, {
       bytesMax: dependencies.bodyBytesMax,
       progressMs: BODY_DEADLINES.progressMs,
@@ -81,13 +114,41 @@ async function readRequest(
     });
     if (body.type === "gone") return null;
     if (body.type === "refused") throw refused(body.error, body.close);
-    return parseChatRequest(decodeJson(body.bytes), dependencies.catalog);
+    return parseBody(body.bytes, principal, dependencies);
   } catch (error) {
     if (error instanceof ApiError) {
       await dependencies.gate.check(principal, "chat");
     }
     throw error;
   }
+}
+
+/** Refused bodies cost the caller no quota, but they cost this process time. */
+function parseBody(
+  bytes: Uint8Array,
+  { keyId }: Principal,
+  { catalog, badBodies }: ChatCompletionsDependencies,
+): ChatRequest {
+  try {
+    return parseChatRequest(decodeJson(bytes), catalog);
+  } catch (error) {
+    badBodies.fail(keyId, badBodyWeight(bytes.byteLength));
+    throw error;
+  }
+}
+
+function refuseAfterBadBodies(
+  { keyId }: Principal,
+  badBodies: FailureLimiter,
+): void {
+  const waitMs = badBodies.waitMs(keyId);
+  if (waitMs === 0) return;
+  throw new ApiError(
+    "rate_limit_exceeded",
+    "Too many requests of this API key could not be understood. " +
+      `Please try again in ${waitMs / MS_PER_SECOND}s.`,
+    { retryAfterMs: waitMs, headers: { connection: "close" } },
+  );
 }
 
 function refused(error: ApiError, isUnread: boolean): ApiError {
@@ -121,7 +182,6 @@ function runAdmitted(
   const answer = request.stream
     ? new StreamAnswer(options)
     : new WholeAnswer(options);
-  running.add(principal, requestId);
   call.onStarted();
   const run = dispatcher.start(
     {

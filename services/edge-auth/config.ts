@@ -1,5 +1,5 @@
 /** The one place of this service that reads the environment. */
-import { type ConfigOf, integer, parseEnv } from "@gateway/shared/env";
+import { type ConfigOf, integer, list, parseEnv } from "@gateway/shared/env";
 import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { LogLevel } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
@@ -14,6 +14,8 @@ import {
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/service_variables";
+import { AUTH_FAILURE_LIMITS } from "./auth_failures.ts";
+import { type Network, parseNetwork } from "./client_address.ts";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;
@@ -58,6 +60,38 @@ export const EDGE_VARIABLES = {
     max: 3_600,
     fallback: 0,
   }),
+  authFailuresMax: integer({
+    name: "AUTH_FAILURES_MAX",
+    meaning:
+      "Requests with a wrong key that a client address may make in a minute; beyond it 429",
+    unit: "requests",
+    min: 1,
+    max: 1_000_000,
+    fallback: AUTH_FAILURE_LIMITS.failuresMax,
+  }),
+  trustedProxies: list({
+    name: "TRUSTED_PROXIES",
+    meaning:
+      "Addresses or networks of the proxies whose X-Forwarded-For names the client",
+    isWord: (word) => parseNetwork(word) !== null,
+    expects: "IP addresses or networks (10.0.0.0/8) separated by commas",
+    fallback: [],
+  }),
+  allowedHosts: list({
+    name: "ALLOWED_HOSTS",
+    meaning:
+      "Names that clients call this service by, with or without port; others get 421",
+    isWord: (word) => /^[\w.:[\]-]+$/.test(word),
+    expects: "host names separated by commas",
+    fallback: [],
+  }),
+  corsOrigins: list({
+    name: "CORS_ORIGINS",
+    meaning: "Origins of web pages that may call this service",
+    isWord: (word) => /^https?:\/\/[^/?#@]+$/.test(word),
+    expects: "origins (https://app.example.org) separated by commas",
+    fallback: [],
+  }),
 } as const;
 
 /** What the edge was told, in the units and shapes its code uses. */
@@ -73,6 +107,10 @@ export interface EdgeConfig {
   queueMax: number;
   requestTimeoutMs: number;
   authStaleMs: number;
+  authFailuresMax: number;
+  trustedProxies: readonly Network[];
+  allowedHosts: readonly string[];
+  corsOrigins: readonly string[];
   drainMs: number;
 }
 
@@ -99,6 +137,12 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     queueMax: env.queueMax,
     requestTimeoutMs: env.requestTimeoutSeconds * MS_PER_SECOND,
     authStaleMs: env.authStaleSeconds * MS_PER_SECOND,
+    authFailuresMax: env.authFailuresMax,
+    trustedProxies: env.trustedProxies.map(parseNetwork).filter((network) =>
+      network !== null
+    ),
+    allowedHosts: env.allowedHosts,
+    corsOrigins: env.corsOrigins,
     drainMs: env.drainSeconds * MS_PER_SECOND,
   };
 }

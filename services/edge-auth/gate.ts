@@ -5,6 +5,7 @@
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
 import type { RunOutcome } from "./chat_run.ts";
+import type { PrincipalLookup } from "./principal_lookup.ts";
 
 /** What is settled when a request is over. */
 export interface Settlement {
@@ -27,8 +28,8 @@ export interface Ticket {
 }
 
 export interface Gate {
-  /** Finds the principal of a key by the hash of its value, or null. */
-  findPrincipal(hash: string): Promise<Principal | null>;
+  /** Finds whose key it is by the hash of its value. */
+  readonly lookup: Pick<PrincipalLookup, "remembered" | "find">;
   /**
    * Whether the key is enabled, alive and has this right. Consumes nothing.
    * Throws `unauthorized`, `key_disabled`, `forbidden` or `service_unavailable`.

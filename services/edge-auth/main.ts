@@ -22,12 +22,18 @@ import { createRedisLink } from "@gateway/shared/redis/link";
 import { serve } from "@gateway/shared/serve";
 import { type RunningService, runService } from "@gateway/shared/service";
 import { createApp } from "./app.ts";
+import {
+  AUTH_FAILURE_LIMITS,
+  BAD_BODY_LIMITS,
+  createFailureLimiter,
+} from "./auth_failures.ts";
 import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
+import { createClientAddress } from "./client_address.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./control_outbox.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { EdgeTable } from "./edge_table.ts";
-import { createGate } from "./redis_gate.ts";
+import { createGate, GATE_SCRIPTS } from "./redis_gate.ts";
 import { errorResponse, internalError } from "./responses.ts";
 import { RunningRequests } from "./running_requests.ts";
 import { stopKeyRequests } from "./stop_key_requests.ts";
@@ -50,6 +56,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     log,
     now: monotonicNow,
     random: Math.random,
+    scripts: GATE_SCRIPTS,
   });
   const bus = await connectBus({
     servers: config.natsServers,
@@ -102,6 +109,14 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     log,
     bodyBytesMax: config.bodyBytesMax,
     deadlines: createDeadlines(monotonicNow),
+    authFailures: createFailureLimiter({
+      ...AUTH_FAILURE_LIMITS,
+      failuresMax: config.authFailuresMax,
+    }, monotonicNow),
+    badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
+    clientAddress: createClientAddress(config.trustedProxies),
+    allowedHosts: config.allowedHosts,
+    corsOrigins: config.corsOrigins,
   });
   const server = serve({
     hostname: config.hostname,

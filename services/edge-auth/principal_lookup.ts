@@ -28,8 +28,8 @@ export interface PrincipalLookup {
    * where Redis cannot answer: an unreachable key is not an unknown one.
    */
   find(hash: string): Promise<Principal | null>;
-  /** Forgets a principal whose key the admission no longer knows. */
-  forget(hash: string): void;
+  /** Forgets a principal, as `find` gave it, whose key the admission no longer knows. */
+  forget(principal: Principal): void;
 }
 
 /** As an admission's: with it, two calls stay well under a second. */
@@ -45,6 +45,7 @@ export function createPrincipalLookup(
   const { redis, now, entriesMax, unknownEntriesMax, unknownMs } = options;
   const known = new Map<string, Principal>();
   const unknownUntilMs = new Map<string, number>();
+  const hashes = new WeakMap<Principal, string>();
   const reads = new Map<string, Promise<Principal | null>>();
 
   const remembered = (hash: string): Principal | null | undefined => {
@@ -69,6 +70,7 @@ export function createPrincipalLookup(
       dropOldest(unknownUntilMs, unknownEntriesMax);
     } else {
       known.set(hash, principal);
+      hashes.set(principal, hash);
       dropOldest(known, entriesMax);
     }
     return principal;
@@ -85,7 +87,10 @@ export function createPrincipalLookup(
       reads.set(hash, reading);
       return reading;
     },
-    forget: (hash) => void known.delete(hash),
+    forget(principal) {
+      const hash = hashes.get(principal);
+      if (hash !== undefined) known.delete(hash);
+    },
   };
 }
 

@@ -13,8 +13,9 @@ import {
   startRedisWorld,
 } from "../../tests/support/admission_fixture.ts";
 import { until } from "../../tests/support/redis_fixture.ts";
-import { ADMISSION_SCRIPTS, createAdmission } from "./admission.ts";
+import { createAdmission } from "./admission.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
+import { createGate, GATE_SCRIPTS } from "./redis_gate.ts";
 
 const PASSWORD = "correct-horse";
 const ACL_FILE = new URL("../../deploy/redis/edge_auth.acl", import.meta.url);
@@ -56,7 +57,7 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     log: silentLog,
     now: monotonicNow,
     random: Math.random,
-    scripts: ADMISSION_SCRIPTS,
+    scripts: GATE_SCRIPTS,
     deadlineMs: 1_000,
   });
   await link.ready(5_000);
@@ -68,15 +69,17 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     unknownMs: 1_000,
   });
   assert.deepEqual(await lookup.find("h"), key);
-  const admission = createAdmission({
+  const needs = {
     redis: link,
     now: monotonicNow,
     random: Math.random,
     log: silentLog,
     staleMs: 0,
     edgeCount: () => 1,
-    deadlineMs: 1_000,
-  });
+  };
+  const admission = createAdmission({ ...needs, deadlineMs: 1_000 });
+  const gate = createGate({ ...needs, catalog: new Map() });
+  assert.deepEqual(await gate.check(key, "chat"), []);
   const ask = { scope: "chat", model: "m", wantTokens: 100, requestId: "r" };
   const request = await admission.admit(key, { ...ask, scope: "chat" });
   assert.ok(request.isAdmitted);
@@ -94,7 +97,7 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   });
   await until(() => admission.unsettled === 0, 2_000);
   assert.equal((await readState(world, `lim:{${key.ownerId}}`))?.dayTokens, 2);
-  for (const script of ADMISSION_SCRIPTS) {
+  for (const script of GATE_SCRIPTS) {
     assert.match(script.sha, /^[0-9a-f]{40}$/);
   }
   assert.equal(await admission.stop(1_000), 0);

@@ -12,13 +12,16 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import type { RedisScript } from "@gateway/shared/redis/script";
 import {
   type Admission,
+  ADMISSION_SCRIPTS,
   type Admitted,
   createAdmission,
   type Outcome,
   type Refused,
 } from "./admission.ts";
+import { refusedBy } from "./admitted.ts";
 import type { Gate, Settlement, Ticket } from "./gate.ts";
 import { INSPECT } from "./inspect.lua.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
@@ -45,6 +48,12 @@ export interface RedisGate extends Gate {
   stop(timeoutMs: number): Promise<number>;
 }
 
+/** What a gate's link must know: give it to `createRedisLink`. */
+export const GATE_SCRIPTS: readonly RedisScript[] = [
+  ...ADMISSION_SCRIPTS,
+  INSPECT,
+];
+
 const INSPECT_DEADLINE_MS = 100;
 const RETRY_AFTER_MS = 1_000;
 
@@ -61,8 +70,13 @@ export function createGate(options: RedisGateOptions): RedisGate {
   return {
     start: () => admission.start(),
     stop: (timeoutMs) => admission.stop(timeoutMs),
-    findPrincipal: (hash) => lookup.find(hash),
-    check: (principal, scope) => inspect(redis, principal, scope),
+    lookup,
+    async check(principal, scope) {
+      const reply = await inspect(redis, principal, scope);
+      if (reply.status === "ok") return reply.models;
+      if (reply.status === "unknown") lookup.forget(principal);
+      throw refusalError(refusedBy(reply));
+    },
     async admitChat(principal, request, requestId) {
       const estimate = estimateFor(request, catalog);
       const decision = await admission.admit(principal, {
@@ -71,7 +85,10 @@ export function createGate(options: RedisGateOptions): RedisGate {
         wantTokens: estimate.totalTokens,
         requestId,
       });
-      if (!decision.isAdmitted) throw refusal(decision, random);
+      if (!decision.isAdmitted) {
+        if (decision.reason === "unknown") lookup.forget(principal);
+        throw refusal(decision, random);
+      }
       return ticketOf(admission, decision, estimate, log);
     },
   };
@@ -151,11 +168,20 @@ function refusal(refused: Refused, random: () => number): ApiError {
   });
 }
 
+/** What the inspect script says of a key. */
+type Inspected =
+  | { status: "ok"; models: readonly string[] }
+  | { status: "unknown" | "expired" | "disabled" | "scope" };
+
+/**
+ * A script of its own beside the admission's: that one counts a request and takes
+ * a lease, and neither a look at the models nor a refused body shall cost quota.
+ */
 async function inspect(
   redis: RedisLink,
   principal: Principal,
   scope: KeyScope | null,
-): Promise<readonly string[]> {
+): Promise<Inspected> {
   let reply: RedisReply;
   try {
     reply = await redis.evalScript(
@@ -174,17 +200,15 @@ async function inspect(
   const [status, models] = Array.isArray(reply) ? reply.map(String) : [];
   switch (status) {
     case "ok":
-      return models === undefined || models === "" ? [] : models.split(",");
+      return {
+        status,
+        models: models === undefined || models === "" ? [] : models.split(","),
+      };
     case "unknown":
     case "expired":
     case "disabled":
-      throw refusalError({ isAdmitted: false, reason: status });
     case "scope":
-      throw refusalError({
-        isAdmitted: false,
-        reason: "forbidden",
-        what: "scope",
-      });
+      return { status };
     default:
       throw new Error(`Unknown reply of the inspect script: ${status}`);
   }

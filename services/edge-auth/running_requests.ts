@@ -1,12 +1,15 @@
 /**
- * Which request belongs to which key, while it runs: for a key that is disabled
- * together with its running requests.
+ * Which request belongs to which key, from before it is admitted until it has
+ * ended: for a key that is disabled together with its running requests.
  */
 import type { Principal } from "@gateway/shared/keys/record";
 
 export class RunningRequests {
   readonly #requestsByKey = new Map<string, Set<string>>();
+  /** Stopped while Redis was still being asked: they have no run that could be cancelled. */
+  readonly #stopped = new Set<string>();
 
+  /** Must come before the key is checked: a notice to stop may overtake the answer. */
   add(principal: Principal, requestId: string): void {
     const requests = this.#requestsByKey.get(principal.keyId);
     if (requests !== undefined) requests.add(requestId);
@@ -14,14 +17,22 @@ export class RunningRequests {
   }
 
   remove(principal: Principal, requestId: string): void {
+    this.#stopped.delete(requestId);
     const requests = this.#requestsByKey.get(principal.keyId);
     requests?.delete(requestId);
     if (requests?.size === 0) this.#requestsByKey.delete(principal.keyId);
   }
 
-  /** Ids of the running requests of a key. */
-  of(keyId: string): ReadonlySet<string> {
-    return this.#requestsByKey.get(keyId) ?? new Set();
+  /** Marks the requests of a key and returns their ids. */
+  stop(keyId: string): ReadonlySet<string> {
+    const requests = new Set(this.#requestsByKey.get(keyId));
+    for (const requestId of requests) this.#stopped.add(requestId);
+    return requests;
+  }
+
+  /** Whether a notice to stop this request has come. */
+  isStopped(requestId: string): boolean {
+    return this.#stopped.has(requestId);
   }
 
   /** Keys that have running requests, for metrics. */

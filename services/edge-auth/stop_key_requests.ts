@@ -27,14 +27,18 @@ export function stopKeyRequests(
 ): void {
   const keyId = readNotice(data);
   if (keyId === null) return;
-  const requests = running.of(keyId);
+  const requests = running.stop(keyId);
   log.info("key_requests_stopped", { keyId, requests: requests.size });
-  const meant = new Set(requests);
   dispatcher.cancelAll(
     "key_revoked",
-    new ApiError("key_revoked", "The API key was revoked."),
-    (requestId) => meant.has(requestId),
+    keyRevoked(),
+    (requestId) => requests.has(requestId),
   );
+}
+
+/** The last word to a request whose key was disabled together with it. */
+export function keyRevoked(): ApiError {
+  return new ApiError("key_revoked", "The API key was revoked.");
 }
 
 function readNotice(data: Uint8Array): string | null {

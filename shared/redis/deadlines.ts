@@ -19,6 +19,8 @@ export interface Deadlines {
 /** A timer later than this was held up by this process, not by the other side. */
 const STALL_MS = 10;
 const GRACE_MAX_MS = 100;
+/** A process that cannot keep up for this long has to refuse, whoever is to blame. */
+const GRACE_TOTAL_MS = 1_000;
 
 /**
  * Watches many deadlines with one timer. A timer per call costs more than the
@@ -27,8 +29,9 @@ const GRACE_MAX_MS = 100;
  *
  * When the timer itself comes late, this process was stalled: answers may be
  * waiting in the socket's buffer, and calls may not even have been written. What
- * the stall took is given back once before anything expires, so that a busy edge
- * does not take its own pause for an outage.
+ * the stall took is given back before anything expires, again and again while the
+ * process is late, so that a burst of requests on one edge does not pass for an
+ * outage of the other side.
  */
 export function createDeadlines(now: MonotonicNow): Deadlines {
   const items = new Set<Timed>();
@@ -40,10 +43,14 @@ export function createDeadlines(now: MonotonicNow): Deadlines {
     firesAtMs = atMs;
     timer = setTimeout(fire, Math.max(1, Math.ceil(atMs - now())));
   };
-  const fire = () => {
-    const lateMs = now() - firesAtMs;
-    if (lateMs <= STALL_MS) return sweep();
-    timer = setTimeout(sweep, Math.min(lateMs, GRACE_MAX_MS));
+  const fire = () => give(firesAtMs, firesAtMs + GRACE_TOTAL_MS);
+  /** Waits as long as this timer was late, unless it was on time or all grace is used up. */
+  const give = (dueAtMs: number, endsAtMs: number) => {
+    const nowMs = now();
+    const lateMs = nowMs - dueAtMs;
+    if (lateMs <= STALL_MS || nowMs >= endsAtMs) return sweep();
+    const graceMs = Math.min(lateMs, GRACE_MAX_MS);
+    timer = setTimeout(() => give(nowMs + graceMs, endsAtMs), graceMs);
   };
   const sweep = () => {
     timer = null;

@@ -48,3 +48,19 @@ Deno.test("after a stall of this process, answers that are there come before dea
   assert.deepEqual(log, []);
   deadlines.close();
 });
+
+Deno.test("a process that is late again and again gives more time, up to a second", async () => {
+  const deadlines = createDeadlines(monotonicNow);
+  const log: string[] = [];
+  const startedAtMs = monotonicNow();
+  deadlines.add(item(20, log, "expired"));
+  while (log.length === 0) {
+    const endsAtMs = monotonicNow() + 60;
+    while (monotonicNow() < endsAtMs);
+    await delay(0);
+  }
+  const tookMs = monotonicNow() - startedAtMs;
+  assert.ok(tookMs > 1_000, `${tookMs} ms`);
+  assert.ok(tookMs < 1_500, `${tookMs} ms`);
+  deadlines.close();
+});

@@ -106,7 +106,7 @@ export async function startCluster(
     },
     baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
     logs: () => readLogs(`${directory}/run/logs`),
-    keys: (...args) => runKeys(state.redis_url, args),
+    keys: (...args) => runKeys(state, args),
     refresh: async () => {
       state = await readState() ?? state;
       return state;
@@ -139,11 +139,15 @@ async function readLogs(directory: string): Promise<string> {
   return text;
 }
 
-async function runKeys(redisUrl: string, args: string[]): Promise<string> {
+async function runKeys(state: ClusterState, args: string[]): Promise<string> {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["task", "keys", ...args],
     cwd: ROOT,
-    env: { NO_COLOR: "1", REDIS_URL: redisUrl },
+    env: {
+      NO_COLOR: "1",
+      REDIS_URL: state.redis_url,
+      NATS_URL: state.nats_url,
+    },
     stdin: "null",
     signal: AbortSignal.timeout(STOP_TIMEOUT_MS),
   }).output();

@@ -1,18 +1,29 @@
 /**
  * Edges and workers in this process, joined by a real nats-server: everything
  * between the HTTP door and the backend runs as in production, while the test
- * holds both ends. Redis is left out: every key is admitted.
+ * holds both ends. Redis is left out, and every key admitted, unless a test brings
+ * a gate of its own.
  */
 import {
   ChatDispatcher,
   DISPATCH_TICK_MS,
 } from "../../services/edge-auth/chat_dispatcher.ts";
-import { createApp } from "../../services/edge-auth/app.ts";
+import {
+  type AppDependencies,
+  createApp,
+} from "../../services/edge-auth/app.ts";
+import {
+  AUTH_FAILURE_LIMITS,
+  BAD_BODY_LIMITS,
+  createFailureLimiter,
+} from "../../services/edge-auth/auth_failures.ts";
+import { createClientAddress } from "../../services/edge-auth/client_address.ts";
 import { ACK_WAIT_MS } from "../../services/edge-auth/control_outbox.ts";
 import { createDeadlines } from "../../services/edge-auth/deadlines.ts";
 import type { RunOutcome } from "../../services/edge-auth/chat_run.ts";
 import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
 import { RunningRequests } from "../../services/edge-auth/running_requests.ts";
+import { stopKeyRequests } from "../../services/edge-auth/stop_key_requests.ts";
 import { WorkerTable } from "../../services/edge-auth/worker_table.ts";
 import {
   ChatWorker,
@@ -27,6 +38,7 @@ import {
 import {
   edgeBeatSubject,
   edgeStreamWildcard,
+  keyChangedSubject,
   workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
@@ -67,6 +79,10 @@ export interface MiniEdgeOptions {
   queueMax?: number;
   requestTimeoutMs?: number;
   log?: Log;
+  /** The real one, for tests with Redis; every key is admitted if left out. */
+  gate?: Gate;
+  /** What else of the door differs: client addresses, hosts, origins, bounds. */
+  door?: Partial<AppDependencies>;
 }
 
 /** Options of a worker. */
@@ -93,7 +109,10 @@ function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
 function openGate(settlements: Settlement[]): Gate {
   const principal = { keyId: "key_test", ownerId: "own_test" };
   return {
-    findPrincipal: () => Promise.resolve(principal),
+    lookup: {
+      remembered: () => principal,
+      find: () => Promise.resolve(principal),
+    },
     check: () => Promise.resolve([]),
     admitChat: () =>
       Promise.resolve({
@@ -152,15 +171,26 @@ export async function startMiniEdge(
   beat();
   const settlements: Settlement[] = [];
   const deadlines = createDeadlines(monotonicNow);
+  const running = new RunningRequests();
+  link.subscribe(
+    keyChangedSubject,
+    ({ data }) => stopKeyRequests(data, { dispatcher, running, log }),
+  );
   const app = createApp({
     catalog: options.catalog ?? defaultCatalog(),
-    gate: openGate(settlements),
+    gate: options.gate ?? openGate(settlements),
     dispatcher,
-    running: new RunningRequests(),
+    running,
     now: monotonicNow,
     log,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
     deadlines,
+    authFailures: createFailureLimiter(AUTH_FAILURE_LIMITS, monotonicNow),
+    badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
+    clientAddress: createClientAddress([]),
+    allowedHosts: [],
+    corsOrigins: [],
+    ...options.door,
   });
   const server: GracefulServer = serve({
     hostname: "127.0.0.1",

@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import {
+  createClientAddress,
+  type Network,
+  parseNetwork,
+} from "./client_address.ts";
+
+function networks(...texts: string[]): Network[] {
+  return texts.map((text) => {
+    const network = parseNetwork(text);
+    assert.ok(network, text);
+    return network;
+  });
+}
+
+Deno.test("without proxies the peer is the client, whatever it claims", () => {
+  const addressOf = createClientAddress([]);
+  assert.equal(addressOf("192.0.2.1", null), "192.0.2.1");
+  assert.equal(addressOf("192.0.2.1", "198.51.100.7"), "192.0.2.1");
+  assert.equal(addressOf("::ffff:192.0.2.1", null), "192.0.2.1");
+});
+
+Deno.test("addresses of one IPv6 site are one client", () => {
+  const addressOf = createClientAddress([]);
+  const one = addressOf("2001:db8:1:2::1", null);
+  assert.equal(one, "20010db800010002/64");
+  assert.equal(addressOf("2001:db8:1:2:ffff:ffff:ffff:ffff", null), one);
+  assert.notEqual(addressOf("2001:db8:1:3::1", null), one);
+  assert.equal(addressOf("fe80::1%eth0", null), "fe80000000000000/64");
+});
+
+const PROXIES = networks("10.0.0.0/8", "192.0.2.9", "fd00::/8");
+/** Peer, X-Forwarded-For, client. */
+const CHAINS: [string, string | null, string][] = [
+  ["10.1.2.3", null, "10.1.2.3"],
+  ["10.1.2.3", "", "10.1.2.3"],
+  ["10.1.2.3", "198.51.100.7", "198.51.100.7"],
+  ["10.1.2.3", "203.0.113.1, 198.51.100.7", "198.51.100.7"],
+  ["10.1.2.3", "198.51.100.7, 192.0.2.9,10.9.9.9", "198.51.100.7"],
+  ["10.1.2.3", "198.51.100.7:4711", "198.51.100.7"],
+  ["10.1.2.3", "[2001:db8::1]:4711", "20010db800000000/64"],
+  ["fd12::1", "2001:db8::1", "20010db800000000/64"],
+  ["10.1.2.3", "198.51.100.7, unknown", "10.1.2.3"],
+  ["10.1.2.3", "10.0.0.1, 10.0.0.2", "10.0.0.1"],
+  ["192.0.2.8", "198.51.100.7", "192.0.2.8"],
+  ["11.0.0.1", "198.51.100.7", "11.0.0.1"],
+  ["10.1.2.3", `${"1.1.1.1, ".repeat(2_000)}198.51.100.7`, "198.51.100.7"],
+];
+
+Deno.test("what trusted proxies say is believed, and nothing before it", () => {
+  const addressOf = createClientAddress(PROXIES);
+  for (const [peer, forwardedFor, client] of CHAINS) {
+    assert.equal(
+      addressOf(peer, forwardedFor),
+      client,
+      `${peer} ${forwardedFor?.slice(0, 50)}`,
+    );
+  }
+});
+
+Deno.test("parseNetwork() takes addresses and prefixes and nothing else", () => {
+  for (
+    const good of ["0.0.0.0/0", "10.0.0.1/32", "::/0", "::1", "1:2:3:4:5:6:7:8"]
+  ) {
+    assert.ok(parseNetwork(good), good);
+  }
+  for (
+    const bad of [
+      "",
+      "localhost",
+      "10.0.0",
+      "10.0.0.256",
+      "10.0.0.0/33",
+      "10.0.0.0/",
+      "10.0.0.0/8/8",
+      "10.0.0.0/-1",
+      "::1/129",
+      "1::2::3",
+      "1:2:3:4:5:6:7",
+      "1:2:3:4:5:6:7::8",
+      "1:2:3:4:5:6:7:8:9",
+      "g::1",
+      "::10.0.0.1:1",
+    ]
+  ) {
+    assert.equal(parseNetwork(bad), null, bad);
+  }
+});
+
+Deno.test("a prefix that ends inside a byte", () => {
+  const addressOf = createClientAddress(networks("172.16.0.0/12"));
+  assert.equal(addressOf("172.31.255.255", "192.0.2.1"), "192.0.2.1");
+  assert.equal(addressOf("172.32.0.0", "192.0.2.1"), "172.32.0.0");
+});

@@ -1,0 +1,273 @@
+/**
+ * Guarantee: without Redis nobody is let in and nobody's key is called wrong: 503
+ * at once, and service again within two seconds of Redis' return, by itself.
+ */
+import assert from "node:assert/strict";
+import OpenAI from "openai";
+import { hashKey } from "@gateway/shared/keys/record";
+import { hashKeyValue } from "@gateway/shared/keys/key";
+import {
+  type GatedCluster,
+  startGatedCluster,
+  statusOf,
+  type TestKey,
+} from "../support/gated_cluster.ts";
+import { text } from "../support/scripted_backend.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+/** What is promised, and what a machine shared with other tests may add. */
+const REFUSED_MS = 150;
+const SLACK_MS = 150;
+const RECOVERY_MS = 2_000;
+const REQUESTS = 12;
+
+/** Several requests while Redis cannot answer, some by keys this edge never saw. */
+async function assertUnavailable(
+  cluster: GatedCluster,
+  keys: readonly TestKey[],
+): Promise<void> {
+  for (let count = 0; count < REQUESTS; count += 1) {
+    const key = keys[count % keys.length];
+    assert.ok(key);
+    const startedAtMs = performance.now();
+    const response = await cluster.ask(key);
+    const tookMs = performance.now() - startedAtMs;
+    const { error } = await response.json();
+    assert.equal(response.status, 503, JSON.stringify(error));
+    assert.equal(error.code, "service_unavailable");
+    assert.equal(response.headers.get("retry-after"), "1");
+    assert.equal(response.headers.get("retry-after-ms"), "1000");
+    assert.equal(response.headers.get("x-should-retry"), null);
+    assert.ok(tookMs < REFUSED_MS + SLACK_MS, `${tookMs} ms`);
+  }
+}
+
+async function assertRecovers(
+  cluster: GatedCluster,
+  key: TestKey,
+): Promise<void> {
+  const startedAtMs = performance.now();
+  await waitFor(async () => await statusOf(cluster.ask(key)) === 200, {
+    what: "service after Redis came back",
+    timeoutMs: RECOVERY_MS * 2,
+    intervalMs: 20,
+  });
+  const tookMs = performance.now() - startedAtMs;
+  assert.ok(tookMs < RECOVERY_MS, `${tookMs} ms`);
+}
+
+/** Changes of the link's state since the last look, as `from>to`. */
+function stateChanges(cluster: GatedCluster): string[] {
+  const [edge] = cluster.edges;
+  assert.ok(edge);
+  return edge.log.lines.splice(0)
+    .filter(({ event }) => event === "redis_state")
+    .map(({ fields }) => `${fields.from}>${fields.to}`);
+}
+
+async function noLeases(cluster: GatedCluster, key: TestKey): Promise<void> {
+  await waitFor(async () => await cluster.leases(key) === 0, {
+    what: "the leases of abandoned admissions to be given back",
+  });
+}
+
+Deno.test("Redis away, in every way it can be", async (t) => {
+  await using cluster = await startGatedCluster();
+  const { world, proxy } = cluster;
+  const key = await cluster.addKey({ limits: { concurrency: 100 } });
+  const stranger = await cluster.addKey();
+  const keys = [key, stranger];
+  const ready = async () => {
+    await waitFor(async () => await statusOf(cluster.ask(key)) === 200, {
+      what: "service",
+    });
+    stateChanges(cluster);
+  };
+
+  await t.step("frozen", async () => {
+    await ready();
+    world.redis.freeze();
+    await assertUnavailable(cluster, keys);
+    world.redis.thaw();
+    await assertRecovers(cluster, key);
+    await noLeases(cluster, key);
+    assert.deepEqual(stateChanges(cluster), ["ready>stalled", "stalled>ready"]);
+  });
+
+  await t.step("slow by 200 ms", async () => {
+    await ready();
+    proxy.set({ delayMs: 200 });
+    await assertUnavailable(cluster, keys);
+    proxy.set({});
+    await assertRecovers(cluster, key);
+    await noLeases(cluster, key);
+    const changes = stateChanges(cluster);
+    assert.ok(changes.length <= 4, changes.join());
+    assert.match(changes.at(-1) ?? "", />ready$/);
+  });
+
+  await t.step("behind a network that drops everything", async () => {
+    await ready();
+    proxy.set({ blackHole: "both" });
+    await assertUnavailable(cluster, keys);
+    proxy.set({});
+    await assertRecovers(cluster, key);
+    await noLeases(cluster, key);
+  });
+
+  await t.step("its scripts are gone", async () => {
+    await ready();
+    await world.command("SCRIPT", "FLUSH");
+    const statuses = await Promise.all(
+      Array.from({ length: 20 }, () => statusOf(cluster.ask(key))),
+    );
+    assert.deepEqual(new Set(statuses), new Set([200]));
+    assert.deepEqual(stateChanges(cluster), []);
+  });
+
+  await t.step("a replica, for a while", async () => {
+    await ready();
+    await world.command("REPLICAOF", "127.0.0.1", "1");
+    for (let count = 0; count < 3; count += 1) {
+      assert.equal(await statusOf(cluster.ask(key)), 503);
+    }
+    await world.command("REPLICAOF", "NO", "ONE");
+    await assertRecovers(cluster, key);
+  });
+
+  await t.step("out of memory", async () => {
+    await ready();
+    await world.command("CONFIG", "SET", "maxmemory", "1");
+    await assertUnavailable(cluster, [key]);
+    await world.command("CONFIG", "SET", "maxmemory", "0");
+    await assertRecovers(cluster, key);
+  });
+
+  await t.step(
+    "killed, and back with its data gone: 401, no pass",
+    async () => {
+      await ready();
+      await world.redis.kill();
+      await assertUnavailable(cluster, keys);
+      assert.deepEqual(stateChanges(cluster), ["ready>offline"]);
+      await world.redis.start();
+      const startedAtMs = performance.now();
+      await waitFor(async () => await statusOf(cluster.ask(key)) === 401, {
+        what: "an empty Redis to be asked",
+        timeoutMs: RECOVERY_MS,
+        intervalMs: 20,
+      });
+      assert.ok(performance.now() - startedAtMs < RECOVERY_MS);
+      assert.deepEqual(stateChanges(cluster), ["offline>ready"]);
+    },
+  );
+});
+
+Deno.test("requests that run when Redis goes and comes back end well and are settled once", async () => {
+  await using cluster = await startGatedCluster({ onCall: () => {} });
+  const key = await cluster.addKey({ limits: { concurrency: 100 } });
+  const answers = Array.from(
+    { length: 20 },
+    () => cluster.ask(key, { body: { stream: true } }),
+  );
+  await waitFor(() => cluster.backend.calls.length === answers.length, {
+    what: "all to run",
+  });
+  cluster.world.redis.freeze();
+  for (const call of cluster.backend.calls) {
+    call.say(text("pong"));
+    call.end();
+  }
+  for (const answer of answers) {
+    assert.match(await (await answer).text(), /\[DONE\]/);
+  }
+  await sleep(300);
+  cluster.world.redis.thaw();
+  await waitFor(async () => await cluster.leases(key) === 0, {
+    what: "every lease to be given back",
+    timeoutMs: RECOVERY_MS + 1_000,
+  });
+  const day = new Date().toISOString().slice(0, 10).replaceAll("-", "");
+  const usage = await cluster.world.command(
+    "HVALS",
+    `use:{${key.ownerId}}:${key.keyId}:${day}`,
+  );
+  assert.ok(Array.isArray(usage) && usage.includes("20"), String(usage));
+});
+
+Deno.test("with AUTH_STALE_SECONDS known keys go on through an outage, strangers do not", async () => {
+  await using cluster = await startGatedCluster({ staleMs: 60_000 });
+  const key = await cluster.addKey({ limits: { requestsPerMinute: 20 } });
+  const stranger = await cluster.addKey();
+  const disabled = await cluster.addKey();
+  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await statusOf(cluster.ask(disabled)), 200);
+  await cluster.world.setKey(disabled, { state: "disabled" });
+  assert.equal(await statusOf(cluster.ask(disabled)), 403);
+  await cluster.world.redis.kill();
+  const statuses: number[] = [];
+  for (let count = 0; count < 14; count += 1) {
+    statuses.push(await statusOf(cluster.ask(key)));
+  }
+  // Half of the limit, because another edge may not be counted.
+  assert.equal(statuses.filter((status) => status === 200).length, 10);
+  assert.deepEqual(new Set(statuses), new Set([200, 429]));
+  assert.equal(await statusOf(cluster.ask(stranger)), 503);
+  assert.equal(await statusOf(cluster.ask(disabled)), 503);
+});
+
+Deno.test("a key that was deleted is forgotten, and asked for once more", async () => {
+  await using cluster = await startGatedCluster();
+  const key = await cluster.addKey();
+  assert.equal(await statusOf(cluster.ask(key)), 200);
+  const { keyId, ownerId, value } = key;
+  await cluster.world.command("DEL", `key:{${ownerId}}:${keyId}`);
+  await cluster.world.command("DEL", hashKey(hashKeyValue(value)));
+  assert.equal(await statusOf(cluster.ask(key)), 401);
+  const [edge] = cluster.edges;
+  assert.equal(edge?.gate.lookup.remembered(hashKeyValue(value)), undefined);
+  assert.equal(await statusOf(cluster.ask(key)), 401);
+  assert.equal(edge?.gate.lookup.remembered(hashKeyValue(value)), null);
+});
+
+Deno.test("the official SDK rides out a limit of a second and a restart of Redis", async (t) => {
+  await using cluster = await startGatedCluster();
+  const sdk = (key: TestKey) =>
+    new OpenAI({
+      baseURL: cluster.edges[0]?.edge.baseUrl ?? "",
+      apiKey: key.value,
+    });
+  const create = (client: OpenAI) =>
+    client.chat.completions.create({
+      model: "neutral-3.7-plus",
+      messages: [{ role: "user", content: "ping" }],
+      max_tokens: 16,
+    });
+
+  await t.step("60 requests a minute", async () => {
+    const key = await cluster.addKey({ limits: { requestsPerMinute: 60 } });
+    const client = sdk(key);
+    while (await statusOf(cluster.ask(key)) === 200);
+    assert.ok((await create(client)).choices[0]);
+  });
+
+  await t.step("a restart", async () => {
+    const key = await cluster.addKey();
+    const client = sdk(key);
+    await cluster.world.command("CONFIG", "SET", "appendonly", "no");
+    await cluster.world.command("SAVE");
+    const answers: Promise<unknown>[] = [];
+    const ask = async () => {
+      for (let count = 0; count < 5; count += 1) {
+        answers.push(create(client));
+        await sleep(30);
+      }
+    };
+    await ask();
+    await cluster.world.redis.kill();
+    await ask();
+    await cluster.world.redis.start();
+    await ask();
+    for (const answer of answers) assert.ok(await answer);
+  });
+});

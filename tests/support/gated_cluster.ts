@@ -1,0 +1,188 @@
+/**
+ * Edges with the real gate: a Redis, a NATS server, a worker whose backend is the
+ * test's, and any number of edges, each with a connection of its own to Redis.
+ */
+import {
+  createGate,
+  GATE_SCRIPTS,
+  type RedisGate,
+} from "../../services/edge-auth/redis_gate.ts";
+import type { AppDependencies } from "../../services/edge-auth/app.ts";
+import { monotonicNow } from "@gateway/shared/clock";
+import { randomBytes } from "@gateway/shared/ids";
+import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
+import { hashKey, leaseKey, type Principal } from "@gateway/shared/keys/record";
+import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import { defaultCatalog } from "@gateway/shared/models/catalog_file";
+import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import {
+  type KeyOptions,
+  type RedisWorld,
+  startRedisWorld,
+} from "./admission_fixture.ts";
+import {
+  type MiniEdge,
+  startMiniEdge,
+  startMiniWorker,
+} from "./mini_cluster.ts";
+import { type NatsServer, startNatsServer } from "./nats_server.ts";
+import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
+import {
+  type ScriptedBackend,
+  scriptedBackend,
+  type ScriptedCall,
+  text,
+  usageOf,
+} from "./scripted_backend.ts";
+import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
+
+export interface GatedEdge {
+  readonly edge: MiniEdge;
+  readonly gate: RedisGate;
+  readonly redis: RedisLink;
+  readonly log: RecordingLog;
+}
+
+export interface TestKey extends Principal {
+  /** The full value. */
+  readonly value: string;
+}
+
+export interface GatedClusterOptions {
+  edges?: number;
+  staleMs?: number;
+  door?: Partial<AppDependencies>;
+  /** What the backend does; it says "pong" if left out. */
+  onCall?: (call: ScriptedCall) => void;
+  slots?: number;
+}
+
+export interface GatedCluster extends AsyncDisposable {
+  readonly edges: readonly GatedEdge[];
+  readonly world: RedisWorld;
+  readonly nats: NatsServer;
+  readonly backend: ScriptedBackend;
+  /** Between the edges and Redis. */
+  readonly proxy: TcpProxy;
+  addKey(options?: KeyOptions): Promise<TestKey>;
+  /** Sends a chat request to edge `index`. */
+  ask(key: TestKey, options?: AskOptions): Promise<Response>;
+  /** Leases of a key in Redis, dead or alive. */
+  leases(key: TestKey): Promise<number>;
+}
+
+export interface AskOptions {
+  edge?: number;
+  body?: object;
+  signal?: AbortSignal;
+}
+
+/** Enough that nothing waits for the worker where a test does not mean it to. */
+const SLOTS = 4_096;
+const READY_MS = 5_000;
+const STOP_MS = 2_000;
+
+/** Answers at once. */
+export function pong(call: ScriptedCall): void {
+  call.say(text("pong"));
+  call.end(usageOf(1));
+}
+
+export async function startGatedCluster(
+  options: GatedClusterOptions = {},
+): Promise<GatedCluster> {
+  await using started = new AsyncDisposableStack();
+  const world = started.use(await startRedisWorld());
+  const nats = started.use(await startNatsServer());
+  const proxy = started.use(startTcpProxy(world.redis.port));
+  const backend = scriptedBackend(options.onCall ?? pong);
+  const servers = [nats.server];
+  const slots = options.slots ?? SLOTS;
+  started.use(await startMiniWorker({ servers, backend, slots }));
+  const edges: GatedEdge[] = [];
+  for (let index = 0; index < (options.edges ?? 1); index += 1) {
+    edges.push(await startEdge(started, { servers, proxy, options }));
+  }
+  const resources = started.move();
+  return {
+    edges,
+    world,
+    nats,
+    backend,
+    proxy,
+    async addKey(keyOptions) {
+      const value = mintKey(randomBytes);
+      const principal = await world.addKey(keyOptions);
+      const { keyId, ownerId } = principal;
+      const hash = hashKey(hashKeyValue(value));
+      await world.command("SET", hash, `${keyId}:${ownerId}`);
+      return { ...principal, value };
+    },
+    ask: (key, { edge = 0, body = {}, signal } = {}) =>
+      fetch(`${edges[edge]?.edge.baseUrl}/chat/completions`, {
+        method: "POST",
+        headers: {
+          authorization: `Bearer ${key.value}`,
+          "content-type": "application/json",
+        },
+        body: JSON.stringify({
+          model: DEFAULT_MODEL_ID,
+          messages: [{ role: "user", content: "ping" }],
+          max_tokens: 16,
+          ...body,
+        }),
+        ...(signal === undefined ? {} : { signal }),
+      }),
+    leases: async (key) => Number(await world.command("ZCARD", leaseKey(key))),
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  };
+}
+
+async function startEdge(
+  started: AsyncDisposableStack,
+  { servers, proxy, options }: {
+    servers: string[];
+    proxy: TcpProxy;
+    options: GatedClusterOptions;
+  },
+): Promise<GatedEdge> {
+  const log = createRecordingLog();
+  const redis = createRedisLink({
+    address: { url: `redis://${proxy.server}` },
+    log,
+    now: monotonicNow,
+    random: Math.random,
+    scripts: GATE_SCRIPTS,
+  });
+  started.defer(() => redis.close());
+  await redis.ready(READY_MS);
+  const gate = createGate({
+    redis,
+    catalog: defaultCatalog(),
+    now: monotonicNow,
+    random: Math.random,
+    log,
+    staleMs: options.staleMs ?? 0,
+    edgeCount: () => options.edges ?? 1,
+  });
+  gate.start();
+  started.defer(async () => void await gate.stop(STOP_MS));
+  const edge = started.use(
+    await startMiniEdge({
+      servers,
+      gate,
+      log,
+      ...(options.door === undefined ? {} : { door: options.door }),
+    }),
+  );
+  return { edge, gate, redis, log };
+}
+
+/** Reads an answer to its end. */
+export async function statusOf(
+  response: Response | Promise<Response>,
+): Promise<number> {
+  const answer = await response;
+  await answer.body?.cancel();
+  return answer.status;
+}
