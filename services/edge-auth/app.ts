@@ -1,7 +1,7 @@
 /** The routes of the public door, and what happens before and after each. */
 import { type Context, Hono, type MiddlewareHandler } from "hono";
 import type { MonotonicNow } from "@gateway/shared/clock";
-import { newRequestId } from "@gateway/shared/ids";
+import { newRequestId, publicRequestId } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -17,7 +17,6 @@ import {
   errorResponse,
   internalError,
   jsonResponse,
-  publicRequestId,
   REQUEST_ID_HEADER,
 } from "./responses.ts";
 import type { RunningRequests } from "./running_requests.ts";
@@ -167,6 +166,9 @@ function answerError(
 ): Response {
   const { requestId } = c.var;
   if (error instanceof ApiError) return errorResponse(error, requestId);
-  log.error("request_fault", { requestId, error });
+  log.error("request_fault", {
+    requestId: publicRequestId(requestId),
+    error,
+  });
   return errorResponse(internalError(error), requestId);
 }

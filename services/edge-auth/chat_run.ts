@@ -21,6 +21,7 @@ import {
   type Violation,
 } from "@gateway/shared/bus/stream_receiver";
 import type { MonotonicNow } from "@gateway/shared/clock";
+import { publicRequestId } from "@gateway/shared/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
@@ -285,7 +286,7 @@ export class ChatRun implements StreamReceiverHandlers {
 
   violated(violation: Violation): void {
     this.#host.log.error("stream_violation", {
-      requestId: this.job.requestId,
+      requestId: publicRequestId(this.job.requestId),
       workerId: this.workerId,
       violation,
     });
@@ -345,7 +346,7 @@ export class ChatRun implements StreamReceiverHandlers {
   #repeat(cause: string): void {
     this.#lostAttempts += 1;
     this.#host.log.warn("attempt_repeated", {
-      requestId: this.job.requestId,
+      requestId: publicRequestId(this.job.requestId),
       workerId: this.workerId,
       cause,
     });

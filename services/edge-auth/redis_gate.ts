@@ -6,6 +6,7 @@ import {
   type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
+import { publicRequestId } from "@gateway/shared/ids";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
@@ -101,7 +102,9 @@ function ticketOf(
     },
     settle(settlement) {
       if (settlement.kind === "complete" && settlement.usage === null) {
-        log.warn("usage_missing", { requestId: admitted.requestId });
+        log.warn("usage_missing", {
+          requestId: publicRequestId(admitted.requestId),
+        });
       }
       admission.settle(admitted, outcomeOf(settlement, estimate));
     },
