@@ -5,7 +5,6 @@
  * caller began is passed on as it came.
  */
 import {
-  type Attributes,
   type Context,
   context,
   isSpanContextValid,
@@ -18,12 +17,15 @@ import {
   TraceFlags,
 } from "@opentelemetry/api";
 
+/** What a span says of its work. Never a key, a prompt or an answer. */
+export type WorkSpanAttributes = Readonly<Record<string, string | number>>;
+
 /** A piece of work that shows in a trace. */
 export interface WorkSpan {
   /** W3C trace context for work that is done because of this; absent outside of any trace. */
   readonly traceparent: string | undefined;
   /** The work is over. With an `errorCode` it has failed. */
-  end(attributes: Attributes, errorCode?: string): void;
+  end(attributes: WorkSpanAttributes, errorCode?: string): void;
 }
 
 export interface WorkSpanOptions {
@@ -31,7 +33,7 @@ export interface WorkSpanOptions {
   kind: "producer" | "consumer";
   /** W3C trace context of what caused it. What runs in this turn, if that is traced, goes before. */
   parent: string | undefined;
-  attributes: Attributes;
+  attributes: WorkSpanAttributes;
 }
 
 const TRACER = "gateway";
@@ -60,7 +62,11 @@ export function startWorkSpan(
   };
 }
 
-function endSpan(span: Span, attributes: Attributes, errorCode?: string): void {
+function endSpan(
+  span: Span,
+  attributes: WorkSpanAttributes,
+  errorCode?: string,
+): void {
   span.setAttributes(attributes);
   if (errorCode !== undefined) {
     span.setStatus({ code: SpanStatusCode.ERROR, message: errorCode });

@@ -11,6 +11,7 @@ import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 import type { Gate } from "./gate.ts";
+import type { EdgeMetrics, RouteName } from "./metrics.ts";
 import { getModel, listModels } from "./models.ts";
 import { logAnswer, logRun } from "./request_log.ts";
 import {
@@ -30,6 +31,7 @@ export interface AppDependencies {
   log: Log;
   bodyBytesMax: number;
   deadlines: Deadlines;
+  metrics: EdgeMetrics;
 }
 
 const CHAT = "/v1/chat/completions";
@@ -78,14 +80,26 @@ export function createApp(d: AppDependencies): Hono<EdgeEnv> {
   return app;
 }
 
-/** Gives the request its id and, unless it runs on, its log line. */
+/** Counts the request, gives it its id and, unless it runs on, its log line. */
 function nameRequest(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
   return async (c, next) => {
     const startedAtMs = d.now();
     c.set("requestId", newRequestId());
     await next();
-    if (c.var.hasRun !== true) logAnswer(d.log, c, d.now() - startedAtMs);
+    const route = routeName(c.req.path);
+    d.metrics.answered(route, c.res.status);
+    if (c.var.hasRun === true) return;
+    const durationMs = d.now() - startedAtMs;
+    d.metrics.ended(route, durationMs);
+    logAnswer(d.log, c, durationMs);
   };
+}
+
+/** Paths are what callers make of them, so metrics know only these. */
+function routeName(path: string): RouteName {
+  if (path === CHAT) return "chat";
+  if (path === MODELS) return "models";
+  return path.startsWith(`${MODELS}/`) ? "model" : "other";
 }
 
 /** Nobody learns anything of `/v1`, not even what exists there, without a key. */
@@ -111,14 +125,12 @@ function completeChat(
     principal,
     httpRequest: c.req.raw,
     onStarted: () => c.set("hasRun", true),
-    onEnded: (request, outcome) =>
-      logRun(d.log, {
-        requestId,
-        principal,
-        request,
-        outcome,
-        durationMs: d.now() - startedAtMs,
-      }),
+    onEnded: (request, outcome) => {
+      const durationMs = d.now() - startedAtMs;
+      const run = { requestId, principal, request, outcome, durationMs };
+      d.metrics.ran(run);
+      logRun(d.log, run);
+    },
   }, d);
 }
 

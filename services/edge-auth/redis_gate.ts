@@ -16,6 +16,7 @@ import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import {
   type Admission,
   type Admitted,
+  type Ask,
   createAdmission,
   type Outcome,
   type Refused,
@@ -37,10 +38,23 @@ export interface RedisGateOptions {
   staleMs: number;
   /** Edges that serve now, this one included. */
   edgeCount: () => number;
+  /** For metrics. Must not throw. */
+  onDecision?: (decision: GateDecision) => void;
+}
+
+/** What admission said to one chat request. */
+export interface GateDecision {
+  /** Null: Redis could not answer. */
+  result: Admitted | Refused | null;
+  durationMs: number;
 }
 
 /** A gate with a life of its own: it renews leases and delivers settlements. */
 export interface RedisGate extends Gate {
+  /** Requests that hold a slot of their key. */
+  readonly held: number;
+  /** Settlements not yet known to have reached Redis. */
+  readonly unsettled: number;
   start(): void;
   /** Delivers what is not settled yet. Returns how many could not be delivered. */
   stop(timeoutMs: number): Promise<number>;
@@ -60,13 +74,19 @@ export function createGate(options: RedisGateOptions): RedisGate {
     unknownMs: KEY_LIMITS.unknownMs,
   });
   return {
+    get held() {
+      return admission.running;
+    },
+    get unsettled() {
+      return admission.unsettled;
+    },
     start: () => admission.start(),
     stop: (timeoutMs) => admission.stop(timeoutMs),
     findPrincipal: (hash) => lookup.find(hash),
     check: (principal, scope) => inspect(redis, principal, scope),
     async admitChat(principal, request, requestId) {
       const estimate = estimateFor(request, catalog);
-      const decision = await admission.admit(principal, {
+      const decision = await decide(admission, options, principal, {
         scope: "chat",
         model: request.model,
         wantTokens: estimate.totalTokens,
@@ -76,6 +96,22 @@ export function createGate(options: RedisGateOptions): RedisGate {
       return ticketOf(admission, decision, estimate, log);
     },
   };
+}
+
+async function decide(
+  admission: Admission,
+  { now, onDecision }: RedisGateOptions,
+  principal: Principal,
+  ask: Ask,
+): Promise<Admitted | Refused> {
+  const startedAtMs = now();
+  let result: Admitted | Refused | null = null;
+  try {
+    result = await admission.admit(principal, ask);
+    return result;
+  } finally {
+    onDecision?.({ result, durationMs: now() - startedAtMs });
+  }
 }
 
 function estimateFor(request: ChatRequest, catalog: Catalog): TokenEstimate {
