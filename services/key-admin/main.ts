@@ -1,6 +1,8 @@
-import { wallNow } from "@gateway/shared/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
+import { observeProcess, observeRedis } from "@gateway/shared/metrics/process";
+import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { serveOps } from "@gateway/shared/ops_server";
 import { type GracefulServer, serve } from "@gateway/shared/serve";
 import { type RunningService, runService } from "@gateway/shared/service";
@@ -27,7 +29,8 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const options = { url: config.redisUrl, log, waitMs: FIRST_CONNECT_MS };
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
-  const metrics = createMetrics();
+  const registry = new MetricRegistry();
+  const metrics = createMetrics(registry);
   // The public address may need the port, which is known once it is taken.
   const handler = Promise.withResolvers<Handler>();
   const server = listen(config, log, handler.promise);
@@ -47,13 +50,20 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   handler.resolve(
     createHandler(createConsole(deps), { ...config, log, metrics }),
   );
+  const notReady = () =>
+    [redis, writer].filter(({ state }) => state !== "ready")
+      .map(({ state }) => `redis is ${state}`);
+  const stopObserving = observeProcess(registry, {
+    now: monotonicNow,
+    startedAtMs: wallNow(),
+    notReady,
+  });
+  observeRedis(registry, () => notReady().length === 0);
   const ops = serveOps({
     hostname: config.hostname,
     port: config.opsPort,
-    notReady: () =>
-      [redis, writer].filter(({ state }) => state !== "ready")
-        .map(({ state }) => `redis is ${state}`),
-    metrics: () => Promise.resolve(metrics.text()),
+    notReady,
+    metrics: () => registry.text(),
   });
   const durability = await announceDurability(deps);
   await announceSetUp(deps);
@@ -66,6 +76,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     },
     failed: new Promise(() => {}),
     stop: async () => {
+      stopObserving();
       await Promise.all([server.stop(DRAIN), ops.stop(DRAIN)]);
       await Promise.all([redis.close(), writer.close()]);
     },
