@@ -15,6 +15,11 @@ export function newRequestId(random: RandomBytes = randomBytes): string {
   return random(REQUEST_ID_BYTES).toHex();
 }
 
+/** The request id as callers, logs, traces and model servers see it, in OpenAI's form `req_<32 hex>`. */
+export function publicRequestId(requestId: string): string {
+  return `req_${requestId}`;
+}
+
 /**
  * Id of a running process. New at every start, so that frames and beats of an
  * earlier life go nowhere.

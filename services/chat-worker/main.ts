@@ -1,12 +1,16 @@
 /** Wires the worker: bus, backends, jobs. */
 import { connectBus } from "@gateway/shared/bus/link";
+import { startBusProbe } from "@gateway/shared/bus_probe";
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { newInstanceId } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
+import { observeBus, observeProcess } from "@gateway/shared/metrics/process";
+import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { serveOps } from "@gateway/shared/ops_server";
 import { type RunningService, runService } from "@gateway/shared/service";
 import { createBackends } from "./backends/create.ts";
 import { readConfig, type WorkerConfig } from "./config.ts";
+import { createWorkerMetrics, observeWorker } from "./metrics.ts";
 import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
 
 /** After the grace time, what still runs has this long to say that it was cut. */
@@ -23,7 +27,13 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     random: Math.random,
   });
-  const backends = createBackends({ ...config, log });
+  const registry = new MetricRegistry();
+  const metrics = createWorkerMetrics(registry);
+  const backends = createBackends({
+    ...config,
+    log,
+    onAttempt: metrics.attempted,
+  });
   const worker = new ChatWorker({
     bus,
     workerId,
@@ -32,6 +42,7 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     wallNow,
     log,
+    metrics,
   });
   bus.onStatus((status) => {
     if (status.type === "disconnected") worker.onDisconnect();
@@ -40,14 +51,23 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
   const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
   await worker.start();
   let isStopping = false;
+  const probe = startBusProbe({ bus });
+  const notReady = () => [
+    ...(probe.isFlowing ? [] : ["bus"]),
+    ...(isStopping ? ["stopping"] : []),
+  ];
+  observeWorker(registry, { worker, slots: config.slots, backends });
+  observeBus(registry, bus, () => probe.isFlowing);
+  const stopObserving = observeProcess(registry, {
+    now: monotonicNow,
+    startedAtMs: wallNow(),
+    notReady,
+  });
   const ops = serveOps({
     hostname: config.ops.hostname,
     port: config.ops.port,
-    notReady: () => [
-      ...(bus.isConnected ? [] : ["bus"]),
-      ...(isStopping ? ["stopping"] : []),
-    ],
-    metrics: () => Promise.resolve(""),
+    notReady,
+    metrics: () => registry.text(),
   });
   return {
     ready: { workerId, opsPort: ops.port, slots: config.slots },
@@ -61,7 +81,9 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
         lastWordMs: LAST_WORD_MS,
       });
       clearInterval(ticker);
-      for (const backend of backends.values()) backend.close?.();
+      stopObserving();
+      probe.stop();
+      for (const backend of backends.values()) backend.close();
       await bus.drain();
       await ops.stop({ graceMs: 0, lastWordMs: 0 });
     },

@@ -3,6 +3,7 @@
  * yields, and ends the stream in exactly one way. Knows nothing of the bus.
  */
 import type { WallNow } from "@gateway/shared/clock";
+import { publicRequestId } from "@gateway/shared/ids";
 import type { ChatRequest, FinishReason } from "@gateway/shared/openai/chat";
 import type { EndPayload } from "@gateway/shared/bus/frame_payload";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -72,7 +73,7 @@ async function relay(
 ): Promise<FinishReason[]> {
   const finishReasons: FinishReason[] = [];
   const call = {
-    requestId: input.requestId,
+    requestId: publicRequestId(input.requestId),
     signal: input.signal,
     ...(input.traceparent === undefined
       ? {}

@@ -37,6 +37,30 @@ export interface RunningJobOptions {
   traceparent: string | undefined;
 }
 
+/** What became of a job, for the log, the metrics and the trace. */
+export interface JobReport {
+  /** `cancelled`: the edge wanted no more of it. */
+  outcome: "complete" | "failed" | "cancelled";
+  /** Null when its request never arrived. */
+  model: string | null;
+  errorCode: string | null;
+  cancelReason: CancelReason | null;
+  promptTokens: number | null;
+  completionTokens: number;
+  /** From the arrival of the job to the first bytes of its answer; null: there were none. */
+  firstByteMs: number | null;
+  durationMs: number;
+}
+
+/** How the frames of a job travelled. */
+export interface JobTransport {
+  framesSent: number;
+  /** Frames among them that had been sent before. */
+  framesRepeated: number;
+  /** Times the edge asked for frames again. */
+  naks: number;
+}
+
 export interface RunningJobDependencies {
   now: MonotonicNow;
   wallNow: WallNow;
@@ -60,6 +84,13 @@ export class RunningJob implements JobOutput {
   #tokens = 0;
   /** Any frame tells the edge that the job was taken. */
   #hasSpoken = false;
+  readonly #startedAtMs: number;
+  #firstByteMs: number | null = null;
+  #model: string | null = null;
+  #promptTokens: number | null = null;
+  #errorCode: string | null = null;
+  #cancelReason: CancelReason | null = null;
+  #naks = 0;
 
   constructor(
     options: RunningJobOptions,
@@ -67,10 +98,11 @@ export class RunningJob implements JobOutput {
   ) {
     this.options = options;
     this.#d = dependencies;
+    this.#startedAtMs = dependencies.now();
     this.#sender = new StreamSender({
       attempt: options.attempt,
       workerId: options.workerId,
-      nowMs: dependencies.now(),
+      nowMs: this.#startedAtMs,
     }, {
       sendFrame: (frame) => {
         this.#hasSpoken = true;
@@ -90,6 +122,7 @@ export class RunningJob implements JobOutput {
   /** Asks the backend and sends what it answers. */
   async run(request: ChatRequest, backend: Backend): Promise<void> {
     const { requestId, traceparent } = this.options;
+    this.#model = request.model;
     await runJob(
       {
         requestId,
@@ -105,6 +138,31 @@ export class RunningJob implements JobOutput {
       },
     );
     this.#d.onSlotFree(this);
+  }
+
+  /** What became of it. To be asked when its slot is free. */
+  report(): JobReport {
+    const isCancelled = this.#isCancelled;
+    return {
+      outcome: isCancelled
+        ? "cancelled"
+        : this.#errorCode === null
+        ? "complete"
+        : "failed",
+      model: this.#model,
+      errorCode: isCancelled ? null : this.#errorCode,
+      cancelReason: this.#cancelReason,
+      promptTokens: this.#promptTokens,
+      completionTokens: this.#tokens,
+      firstByteMs: this.#firstByteMs,
+      durationMs: this.#d.now() - this.#startedAtMs,
+    };
+  }
+
+  /** How its frames travelled. To be asked when it is finished. */
+  transport(): JobTransport {
+    const { framesSent, framesRepeated } = this.#sender;
+    return { framesSent, framesRepeated, naks: this.#naks };
   }
 
   /** Stops the backend and says why: the edge passes the error on. */
@@ -132,6 +190,7 @@ export class RunningJob implements JobOutput {
   }
 
   onNak(attempt: number, fromSequence: number): void {
+    this.#naks += 1;
     this.#sender.onNak(attempt, fromSequence, this.#d.now());
   }
 
@@ -158,8 +217,10 @@ export class RunningJob implements JobOutput {
   }
 
   write(lines: Uint8Array, tokens: number): void {
+    const nowMs = this.#d.now();
+    this.#firstByteMs ??= nowMs - this.#startedAtMs;
     this.#tokens = tokens;
-    this.#sender.write(lines, tokens, this.#d.now());
+    this.#sender.write(lines, tokens, nowMs);
   }
 
   room(): Promise<void> | null {
@@ -170,11 +231,13 @@ export class RunningJob implements JobOutput {
 
   end(payload: EndPayload, tokens: number): void {
     this.#tokens = tokens;
+    this.#promptTokens = payload.usage?.prompt_tokens ?? null;
     this.#sender.end(payload, tokens, this.#d.now());
   }
 
   fail(error: ApiError, tokens: number, isOurs: boolean): void {
     this.#tokens = tokens;
+    this.#errorCode = error.code;
     const payload = errPayloadOf(error, { retryable: isOurs, usage: null });
     if (this.#isCancelled) this.#sendFarewell(error);
     else this.#sender.fail(payload, tokens, this.#d.now());
@@ -202,6 +265,7 @@ export class RunningJob implements JobOutput {
   #onFinished(outcome: SenderOutcome, reason: CancelReason | null): void {
     if (outcome !== "acked") {
       this.#isCancelled = true;
+      this.#cancelReason = reason;
       this.#abort.abort(new JobCancelledError(reason));
     }
     this.#makeRoom();

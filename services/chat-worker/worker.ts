@@ -34,11 +34,15 @@ import {
   parseEdgeStreamSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
+import { publicRequestId } from "@gateway/shared/ids";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { settlesWithin } from "@gateway/shared/serve";
 import { ApiError } from "@gateway/shared/openai/error";
+import { startWorkSpan, type WorkSpan } from "@gateway/shared/tracing";
 import type { Backend } from "./backends/backend.ts";
+import { logJob } from "./job_log.ts";
+import type { WorkerMetrics } from "./metrics.ts";
 import { RunningJob } from "./running_job.ts";
 
 /** What the worker needs of the bus. */
@@ -57,6 +61,7 @@ export interface ChatWorkerDependencies {
   now: MonotonicNow;
   wallNow: WallNow;
   log: Log;
+  metrics: WorkerMetrics;
 }
 
 /** How often {@link ChatWorker.tick} must be called. */
@@ -101,6 +106,15 @@ export class ChatWorker {
 
   get inFlight(): number {
     return this.#inFlight;
+  }
+
+  /** Jobs that run or whose answer is not yet with its edge. */
+  get kept(): number {
+    return this.#jobs.size;
+  }
+
+  get isDraining(): boolean {
+    return this.#isDraining;
   }
 
   /** Starts to take jobs. Resolves when the bus knows of it. */
@@ -228,6 +242,7 @@ export class ChatWorker {
   }
 
   #reject(reply: string, attempt: number, reason: RejectReason): void {
+    this.#d.metrics.rejected(reason);
     this.#publish(
       reply,
       encodeRejectFrame(attempt, {
@@ -247,26 +262,36 @@ export class ChatWorker {
     const now = this.#d.now();
     // May throw: before anything is counted.
     const assembly = received.body && new BodyAssembly(received.body);
+    const { workerId } = this.#d;
+    const requestId = publicRequestId(target.requestId);
+    const { attempt } = received;
+    const span = startWorkSpan("chat job", {
+      kind: "consumer",
+      parent: received.traceparent,
+      attributes: {
+        "gateway.request_id": requestId,
+        "gateway.worker_id": workerId,
+        "gateway.attempt": attempt,
+      },
+    });
     const job = new RunningJob({
       ...target,
-      attempt: received.attempt,
-      workerId: this.#d.workerId,
+      attempt,
+      workerId,
       deadlineAtMs: now + received.deadlineMs,
-      traceparent: received.traceparent,
+      traceparent: span.traceparent,
     }, {
       now: this.#d.now,
       wallNow: this.#d.wallNow,
       sendFrame: (frame) => this.#publish(reply, frame),
-      onFault: (error) =>
-        this.#d.log.error("job_fault", {
-          requestId: target.requestId,
-          error,
-        }),
-      onSlotFree: () => {
+      onFault: (error) => this.#d.log.error("job_fault", { requestId, error }),
+      onSlotFree: (job) => {
         this.#inFlight -= 1;
+        this.#tell(job, span);
         this.#tellIdle();
       },
       onFinished: (job) => {
+        this.#d.metrics.finished(job.transport());
         // A second attempt may already stand in its place.
         if (this.#jobs.get(target.requestId) === job) {
           this.#jobs.delete(target.requestId);
@@ -367,6 +392,19 @@ export class ChatWorker {
     if (this.#incoming.delete(job)) job.abandon();
   }
 
+  /** Says once, everywhere, what became of a job. */
+  #tell(job: RunningJob, span: WorkSpan): void {
+    const report = job.report();
+    this.#d.metrics.ended(report);
+    logJob(this.#d.log, job.options, report);
+    span.end({
+      "gateway.outcome": report.outcome,
+      "gen_ai.request.model": report.model ?? "",
+      "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
+      "gen_ai.usage.output_tokens": report.completionTokens,
+    }, report.errorCode ?? undefined);
+  }
+
   /**
    * Refuses what piled up while this process slept: its edges have long gone
    * elsewhere. Everything sent before now is behind us once a flush came back.
@@ -374,6 +412,7 @@ export class ChatWorker {
   #wakeUp(): void {
     if (this.#isWaking) return;
     this.#isWaking = true;
+    this.#d.metrics.wokeUp();
     this.#d.log.warn("woke_up", {
       asleepMs: Math.round(this.#d.now() - this.#lastTickMs),
     });

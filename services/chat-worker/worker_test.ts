@@ -24,8 +24,10 @@ import {
 } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { silentLog } from "@gateway/shared/log";
+import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Backend } from "./backends/backend.ts";
+import { createWorkerMetrics } from "./metrics.ts";
 import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
 
 const WORKER = "w1";
@@ -101,6 +103,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
     backends: new Map([[MODEL, options.backend ?? silentBackend().backend]]),
     now: () => clock.ms,
     wallNow: () => 0,
+    metrics: createWorkerMetrics(new MetricRegistry()),
     log: silentLog,
   });
   const endFlushes = async () => {

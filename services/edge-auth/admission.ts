@@ -1,4 +1,5 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
+import { publicRequestId } from "@gateway/shared/ids";
 import {
   ownerLimitsKey,
   type Principal,
@@ -240,7 +241,7 @@ function termsOf(policy: KeyPolicy, atMs: number): ReservationTerms {
 function checked(outcome: Outcome, admitted: Admitted, log: Log): Outcome {
   const { promptTokens, completionTokens } = outcome;
   if (isCount(promptTokens) && isCount(completionTokens)) return outcome;
-  const { requestId } = admitted;
+  const requestId = publicRequestId(admitted.requestId);
   log.error("usage_invalid", { requestId, promptTokens, completionTokens });
   return { ...outcome, promptTokens: null, completionTokens: null };
 }

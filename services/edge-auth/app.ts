@@ -1,7 +1,7 @@
 /** The routes of the public door, and what happens before and after each. */
 import { type Context, Hono, type MiddlewareHandler } from "hono";
 import type { MonotonicNow } from "@gateway/shared/clock";
-import { newRequestId } from "@gateway/shared/ids";
+import { newRequestId, publicRequestId } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -15,13 +15,13 @@ import { cors } from "./cors.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 import type { Gate } from "./gate.ts";
+import type { EdgeMetrics, RouteName } from "./metrics.ts";
 import { getModel, listModels } from "./models.ts";
 import { logAnswer, logRun } from "./request_log.ts";
 import {
   errorResponse,
   internalError,
   jsonResponse,
-  publicRequestId,
   REQUEST_ID_HEADER,
 } from "./responses.ts";
 import type { RunningRequests } from "./running_requests.ts";
@@ -44,6 +44,7 @@ export interface AppDependencies {
   allowedHosts: readonly string[];
   /** Origins of pages that may call it; empty: none. */
   corsOrigins: readonly string[];
+  metrics: EdgeMetrics;
 }
 
 const CHAT = "/v1/chat/completions";
@@ -94,14 +95,26 @@ export function createApp(d: AppDependencies): Hono<EdgeEnv> {
   return app;
 }
 
-/** Gives the request its id and, unless it runs on, its log line. */
+/** Counts the request, gives it its id and, unless it runs on, its log line. */
 function nameRequest(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
   return async (c, next) => {
     const startedAtMs = d.now();
     c.set("requestId", newRequestId());
     await next();
-    if (c.var.hasRun !== true) logAnswer(d.log, c, d.now() - startedAtMs);
+    const route = routeName(c.req.path);
+    d.metrics.answered(route, c.res.status);
+    if (c.var.hasRun === true) return;
+    const durationMs = d.now() - startedAtMs;
+    d.metrics.ended(route, durationMs);
+    logAnswer(d.log, c, durationMs);
   };
+}
+
+/** Paths are what callers make of them, so metrics know only these. */
+function routeName(path: string): RouteName {
+  if (path === CHAT) return "chat";
+  if (path === MODELS) return "models";
+  return path.startsWith(`${MODELS}/`) ? "model" : "other";
 }
 
 /** Nobody learns anything of `/v1`, not even what exists there, without a key. */
@@ -130,14 +143,12 @@ function completeChat(
     principal,
     httpRequest: c.req.raw,
     onStarted: () => c.set("hasRun", true),
-    onEnded: (request, outcome) =>
-      logRun(d.log, {
-        requestId,
-        principal,
-        request,
-        outcome,
-        durationMs: d.now() - startedAtMs,
-      }),
+    onEnded: (request, outcome) => {
+      const durationMs = d.now() - startedAtMs;
+      const run = { requestId, principal, request, outcome, durationMs };
+      d.metrics.ran(run);
+      logRun(d.log, run);
+    },
   }, d);
 }
 
@@ -185,6 +196,9 @@ function answerError(
 ): Response {
   const { requestId } = c.var;
   if (error instanceof ApiError) return errorResponse(error, requestId);
-  log.error("request_fault", { requestId, error });
+  log.error("request_fault", {
+    requestId: publicRequestId(requestId),
+    error,
+  });
   return errorResponse(internalError(error), requestId);
 }

@@ -6,9 +6,14 @@ import type { MonotonicNow } from "@gateway/shared/clock";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { publicRequestId } from "@gateway/shared/ids";
 import { BODY_DEADLINES } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "@gateway/shared/openai/request";
+import {
+  startWorkSpan,
+  type WorkSpanAttributes,
+} from "@gateway/shared/tracing";
 import {
   type AnswerOptions,
   nobodyThere,
@@ -183,11 +188,21 @@ function runAdmitted(
     ? new StreamAnswer(options)
     : new WholeAnswer(options);
   call.onStarted();
+  const span = startWorkSpan("chat", {
+    kind: "producer",
+    parent: httpRequest.headers.get("traceparent") ?? undefined,
+    attributes: {
+      "gateway.request_id": publicRequestId(requestId),
+      "gateway.key_id": principal.keyId,
+      "gen_ai.request.model": request.model,
+    },
+  });
+  const { traceparent } = span;
   const run = dispatcher.start(
     {
       requestId,
       request,
-      ...traceOf(httpRequest),
+      ...(traceparent === undefined ? {} : { traceparent }),
     },
     answer,
     (outcome) => {
@@ -198,6 +213,7 @@ function runAdmitted(
         kind: outcome.kind,
         hasRun: outcome.dispatchMs !== null,
       });
+      span.end(spanAttributes(outcome), outcome.error?.code);
       call.onEnded(request, outcome);
     },
   );
@@ -211,14 +227,14 @@ function cancelWhenClientLeaves(signal: AbortSignal, run: ChatRun): void {
   else signal.addEventListener("abort", () => run.cancel("client_gone"));
 }
 
-/** W3C Trace Context: version, trace id, parent id, flags. */
-const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
-
-function traceOf(request: Request): { traceparent?: string } {
-  const traceparent = request.headers.get("traceparent");
-  return traceparent !== null && TRACEPARENT.test(traceparent)
-    ? { traceparent }
-    : {};
+function spanAttributes(outcome: RunOutcome): WorkSpanAttributes {
+  return {
+    "gateway.outcome": outcome.kind,
+    "gateway.offers": outcome.offers,
+    "gateway.worker_id": outcome.workerId ?? "",
+    "gen_ai.usage.input_tokens": outcome.usage?.prompt_tokens ?? 0,
+    "gen_ai.usage.output_tokens": outcome.completionTokens,
+  };
 }
 
 function overlongLine(): ApiError {

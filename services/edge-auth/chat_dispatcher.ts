@@ -23,6 +23,7 @@ import {
   lastToken,
 } from "@gateway/shared/bus/subjects";
 import type { MonotonicNow } from "@gateway/shared/clock";
+import { publicRequestId } from "@gateway/shared/ids";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -146,7 +147,10 @@ export class ChatDispatcher implements RunHost {
     }
     const frame = decodeFrame(data);
     if (typeof frame === "string") {
-      this.log.warn("frame_unreadable", { requestId, fault: frame });
+      this.log.warn("frame_unreadable", {
+        requestId: publicRequestId(requestId),
+        fault: frame,
+      });
       return;
     }
     if (run?.onFrame(frame) !== true) this.#answerStray(requestId, frame);
@@ -316,7 +320,7 @@ export class ChatDispatcher implements RunHost {
       );
     } catch (error) {
       this.log.warn("body_upload_failed", {
-        requestId: run.job.requestId,
+        requestId: publicRequestId(run.job.requestId),
         workerId,
         error,
       });

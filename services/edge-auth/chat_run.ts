@@ -13,6 +13,7 @@ import {
   type EndPayload,
   type ErrPayload,
   type RejectPayload,
+  type RejectReason,
 } from "@gateway/shared/bus/frame_payload";
 import {
   type LostReason,
@@ -21,6 +22,7 @@ import {
   type Violation,
 } from "@gateway/shared/bus/stream_receiver";
 import type { MonotonicNow } from "@gateway/shared/clock";
+import { publicRequestId } from "@gateway/shared/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
@@ -50,6 +52,16 @@ export interface RunOutcome {
   dispatchMs: number | null;
   /** From the start of the run to the first bytes of the answer. */
   firstByteMs: number | null;
+  /** From the start of the run to its end. */
+  durationMs: number;
+  /** Attempts that were lost and made again elsewhere. */
+  repeats: number;
+  /** Why workers did not take it. */
+  rejects: readonly RejectReason[];
+  /** How often frames were asked for again. */
+  naks: number;
+  /** Why it was stopped before its end, or null. */
+  cancelReason: CancelReason | null;
 }
 
 /** Where a run stands. */
@@ -80,6 +92,8 @@ export interface RunHost {
 const LEAVE_MS = 1_000;
 /** What clients are told to wait when no worker has room. */
 const OVERLOADED_RETRY_MS = 1_000;
+/** Most runs are rejected by nobody. */
+const NO_REJECTS: readonly RejectReason[] = [];
 
 export class ChatRun implements StreamReceiverHandlers {
   readonly job: ChatJob;
@@ -100,7 +114,9 @@ export class ChatRun implements StreamReceiverHandlers {
   #askedAnybody = false;
   #hasSlot = false;
   #leaveByMs = 0;
-  #cancelled: { error: ApiError | null } | null = null;
+  #cancelled: { reason: CancelReason; error: ApiError | null } | null = null;
+  #rejects = NO_REJECTS;
+  #naks = 0;
   #dispatchMs: number | null = null;
   #firstByteMs: number | null = null;
 
@@ -229,7 +245,7 @@ export class ChatRun implements StreamReceiverHandlers {
     if (this.#state === "over" || this.#state === "leaving") return;
     if (error !== null) this.#sink.onError(error);
     else this.#sink.onAbandoned();
-    this.#cancelled = { error };
+    this.#cancelled = { reason, error };
     const isRunning = this.#state === "running" || this.#state === "offered";
     this.#receiver?.cancel(reason);
     if (!isRunning) {
@@ -251,6 +267,7 @@ export class ChatRun implements StreamReceiverHandlers {
   rejected(reject: RejectPayload): void {
     this.#releaseSlot();
     this.tried.add(reject.worker);
+    this.#rejects = [...this.#rejects, reject.reason];
     this.#host.onRejected(reject.worker, reject);
     this.#searchElsewhere();
   }
@@ -288,7 +305,7 @@ export class ChatRun implements StreamReceiverHandlers {
 
   violated(violation: Violation): void {
     this.#host.log.error("stream_violation", {
-      requestId: this.job.requestId,
+      requestId: publicRequestId(this.job.requestId),
       workerId: this.workerId,
       violation,
     });
@@ -301,6 +318,7 @@ export class ChatRun implements StreamReceiverHandlers {
   }
 
   sendNak(workerId: string, fromSequence: number): void {
+    this.#naks += 1;
     this.#host.controlFor(workerId)
       .nak(this.job.requestId, this.#attempt, fromSequence);
   }
@@ -352,7 +370,7 @@ export class ChatRun implements StreamReceiverHandlers {
   #repeat(cause: string): void {
     this.#lostAttempts += 1;
     this.#host.log.warn("attempt_repeated", {
-      requestId: this.job.requestId,
+      requestId: publicRequestId(this.job.requestId),
       workerId: this.workerId,
       cause,
     });
@@ -424,6 +442,11 @@ export class ChatRun implements StreamReceiverHandlers {
       offers: this.#attempt,
       dispatchMs: this.#dispatchMs,
       firstByteMs: this.#firstByteMs,
+      durationMs: this.#host.now() - this.#startedAtMs,
+      repeats: this.#lostAttempts,
+      rejects: this.#rejects,
+      naks: this.#naks,
+      cancelReason: this.#cancelled?.reason ?? null,
     });
   }
 }

@@ -12,10 +12,17 @@ import {
   lastToken,
   workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
-import { monotonicNow } from "@gateway/shared/clock";
+import { startBusProbe } from "@gateway/shared/bus_probe";
+import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { newInstanceId, newRequestId } from "@gateway/shared/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
+import {
+  observeBus,
+  observeProcess,
+  observeRedis,
+} from "@gateway/shared/metrics/process";
+import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serveOps } from "@gateway/shared/ops_server";
 import { createRedisLink } from "@gateway/shared/redis/link";
@@ -34,6 +41,7 @@ import { ACK_WAIT_MS } from "./control_outbox.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { EdgeTable } from "./edge_table.ts";
 import { createGate, GATE_SCRIPTS } from "./redis_gate.ts";
+import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { errorResponse, internalError } from "./responses.ts";
 import { RunningRequests } from "./running_requests.ts";
 import { stopKeyRequests } from "./stop_key_requests.ts";
@@ -67,10 +75,13 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   });
   await redis.ready(START_MS);
 
+  const registry = new MetricRegistry();
+  const metrics = createEdgeMetrics(registry);
+  const workers = new WorkerTable({ now: monotonicNow, random: Math.random });
   const dispatcher = new ChatDispatcher({
     bus,
     edgeId,
-    workers: new WorkerTable({ now: monotonicNow, random: Math.random }),
+    workers,
     now: monotonicNow,
     schedule: queueMicrotask,
     scheduleSoon: (flush) => void setTimeout(flush, ACK_WAIT_MS),
@@ -88,6 +99,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     log,
     staleMs: config.authStaleMs,
     edgeCount: () => edges.count,
+    onDecision: metrics.decided,
   });
   gate.start();
   const stopBeating = await joinBus({
@@ -117,6 +129,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     clientAddress: createClientAddress(config.trustedProxies),
     allowedHosts: config.allowedHosts,
     corsOrigins: config.corsOrigins,
+    metrics,
   });
   const server = serve({
     hostname: config.hostname,
@@ -133,15 +146,25 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       "shutdown",
       new ApiError("server_shutdown", "The server is shutting down."),
     ));
+  const probe = startBusProbe({ bus });
+  const notReady = () => [
+    ...(probe.isFlowing ? [] : ["bus"]),
+    ...(redis.state === "ready" ? [] : ["redis"]),
+    ...(isStopping ? ["stopping"] : []),
+  ];
+  observeEdge(registry, { dispatcher, gate, workers });
+  observeBus(registry, bus, () => probe.isFlowing);
+  observeRedis(registry, () => redis.state === "ready");
+  const stopObserving = observeProcess(registry, {
+    now: monotonicNow,
+    startedAtMs: wallNow(),
+    notReady,
+  });
   const ops = serveOps({
     hostname: config.ops.hostname,
     port: config.ops.port,
-    notReady: () => [
-      ...(bus.isConnected ? [] : ["bus"]),
-      ...(redis.state === "ready" ? [] : ["redis"]),
-      ...(isStopping ? ["stopping"] : []),
-    ],
-    metrics: () => Promise.resolve(""),
+    notReady,
+    metrics: () => registry.text(),
   });
   return {
     ready: { edgeId, port: server.port, opsPort: ops.port },
@@ -154,6 +177,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       const unsettled = await gate.stop(SETTLE_MS);
       if (unsettled > 0) log.error("settlements_lost", { count: unsettled });
       stopBeating();
+      stopObserving();
+      probe.stop();
       await bus.drain();
       await redis.close();
       await ops.stop({ graceMs: 0, lastWordMs: 0 });

@@ -6,6 +6,7 @@ import {
   type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
+import { publicRequestId } from "@gateway/shared/ids";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
@@ -17,6 +18,7 @@ import {
   type Admission,
   ADMISSION_SCRIPTS,
   type Admitted,
+  type Ask,
   createAdmission,
   type Outcome,
   type Refused,
@@ -39,10 +41,23 @@ export interface RedisGateOptions {
   staleMs: number;
   /** Edges that serve now, this one included. */
   edgeCount: () => number;
+  /** For metrics. Must not throw. */
+  onDecision?: (decision: GateDecision) => void;
+}
+
+/** What admission said to one chat request. */
+export interface GateDecision {
+  /** Null: Redis could not answer. */
+  result: Admitted | Refused | null;
+  durationMs: number;
 }
 
 /** A gate with a life of its own: it renews leases and delivers settlements. */
 export interface RedisGate extends Gate {
+  /** Requests that hold a slot of their key. */
+  readonly held: number;
+  /** Settlements not yet known to have reached Redis. */
+  readonly unsettled: number;
   start(): void;
   /** Delivers what is not settled yet. Returns how many could not be delivered. */
   stop(timeoutMs: number): Promise<number>;
@@ -68,6 +83,12 @@ export function createGate(options: RedisGateOptions): RedisGate {
     unknownMs: KEY_LIMITS.unknownMs,
   });
   return {
+    get held() {
+      return admission.running;
+    },
+    get unsettled() {
+      return admission.unsettled;
+    },
     start: () => admission.start(),
     stop: (timeoutMs) => admission.stop(timeoutMs),
     lookup,
@@ -79,7 +100,7 @@ export function createGate(options: RedisGateOptions): RedisGate {
     },
     async admitChat(principal, request, requestId) {
       const estimate = estimateFor(request, catalog);
-      const decision = await admission.admit(principal, {
+      const decision = await decide(admission, options, principal, {
         scope: "chat",
         model: request.model,
         wantTokens: estimate.totalTokens,
@@ -92,6 +113,22 @@ export function createGate(options: RedisGateOptions): RedisGate {
       return ticketOf(admission, decision, estimate, log);
     },
   };
+}
+
+async function decide(
+  admission: Admission,
+  { now, onDecision }: RedisGateOptions,
+  principal: Principal,
+  ask: Ask,
+): Promise<Admitted | Refused> {
+  const startedAtMs = now();
+  let result: Admitted | Refused | null = null;
+  try {
+    result = await admission.admit(principal, ask);
+    return result;
+  } finally {
+    onDecision?.({ result, durationMs: now() - startedAtMs });
+  }
 }
 
 function estimateFor(request: ChatRequest, catalog: Catalog): TokenEstimate {
@@ -118,7 +155,9 @@ function ticketOf(
     },
     settle(settlement) {
       if (settlement.kind === "complete" && settlement.usage === null) {
-        log.warn("usage_missing", { requestId: admitted.requestId });
+        log.warn("usage_missing", {
+          requestId: publicRequestId(admitted.requestId),
+        });
       }
       admission.settle(admitted, outcomeOf(settlement, estimate));
     },

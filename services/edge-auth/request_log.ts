@@ -3,12 +3,12 @@
  * a key, a prompt or an answer.
  */
 import type { Context } from "hono";
+import { publicRequestId } from "@gateway/shared/ids";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Log } from "@gateway/shared/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { RunOutcome } from "./chat_run.ts";
 import type { EdgeEnv } from "./edge_env.ts";
-import { publicRequestId } from "./responses.ts";
 
 /** A chat request that ran. */
 export interface LoggedRun {

@@ -1,4 +1,5 @@
 /** Everything about the shape of an HTTP answer that is not the answer itself. */
+import { publicRequestId } from "@gateway/shared/ids";
 import { ApiError, type ErrorBody } from "@gateway/shared/openai/error";
 
 /** Header that names a request in every answer, log line and trace. */
@@ -28,11 +29,6 @@ export function eventStreamHeaders(requestId: string): Headers {
     "x-content-type-options": "nosniff",
     [REQUEST_ID_HEADER]: publicRequestId(requestId),
   });
-}
-
-/** The request id as callers see it, in OpenAI's form `req_<32 hex>`. */
-export function publicRequestId(requestId: string): string {
-  return `req_${requestId}`;
 }
 
 /** A JSON answer. */

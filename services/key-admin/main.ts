@@ -1,6 +1,8 @@
-import { wallNow } from "@gateway/shared/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
+import { observeProcess, observeRedis } from "@gateway/shared/metrics/process";
+import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { serveOps } from "@gateway/shared/ops_server";
 import { type GracefulServer, serve } from "@gateway/shared/serve";
 import { type RunningService, runService } from "@gateway/shared/service";
@@ -29,7 +31,8 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const options = { url: config.redisUrl, log, waitMs: FIRST_CONNECT_MS };
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
-  const metrics = createMetrics();
+  const registry = new MetricRegistry();
+  const metrics = createMetrics(registry);
   // The public address may need the port, which is known once it is taken.
   const handler = Promise.withResolvers<Handler>();
   const server = listen(config, log, handler.promise);
@@ -49,13 +52,20 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   handler.resolve(
     createHandler(createConsole(deps), { ...config, log, metrics }),
   );
+  const notReady = () =>
+    [redis, writer].filter(({ state }) => state !== "ready")
+      .map(({ state }) => `redis is ${state}`);
+  const stopObserving = observeProcess(registry, {
+    now: monotonicNow,
+    startedAtMs: wallNow(),
+    notReady,
+  });
+  observeRedis(registry, () => notReady().length === 0);
   const ops = serveOps({
     hostname: config.ops.hostname,
     port: config.ops.port,
-    notReady: () =>
-      [redis, writer].filter(({ state }) => state !== "ready")
-        .map(({ state }) => `redis is ${state}`),
-    metrics: () => Promise.resolve(metrics.text()),
+    notReady,
+    metrics: () => registry.text(),
   });
   const durability = await announceDurability(deps);
   await announceSetUp(deps);
@@ -68,6 +78,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     },
     failed: new Promise(() => {}),
     stop: async () => {
+      stopObserving();
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
       const drain = { graceMs, lastWordMs: LAST_WORD_MS };
       await Promise.all([server.stop(drain), ops.stop(drain)]);

@@ -63,6 +63,9 @@ export class StreamSender {
   #isFinished = false;
   /** Whether the driver was told to stop and waits for `writable`. */
   #isBlocked = false;
+  /** Numbered frames sent so far, and the highest number among them. */
+  #framesSent = 0;
+  #highestSent = 0;
   #sentMs: number;
   #heardMs: number;
   #beatMs: number;
@@ -88,6 +91,16 @@ export class StreamSender {
 
   get isFinished(): boolean {
     return this.#isFinished;
+  }
+
+  /** Numbered frames sent so far, repeats included. */
+  get framesSent(): number {
+    return this.#framesSent;
+  }
+
+  /** Frames among them that had been sent before. */
+  get framesRepeated(): number {
+    return this.#framesSent - this.#highestSent;
   }
 
   /** Bytes kept here: at most the window, one END or ERR, and what was written while not writable. */
@@ -221,7 +234,7 @@ export class StreamSender {
     for (;;) {
       const frame = this.#buffer.take();
       if (frame === undefined) return;
-      this.#send(frame, nowMs);
+      this.#sendNumbered(frame, nowMs);
     }
   }
 
@@ -232,14 +245,15 @@ export class StreamSender {
       const frame = this.#buffer.take();
       if (frame === undefined) return;
       sentBytes += frame.length;
-      this.#send(frame, nowMs);
+      this.#sendNumbered(frame, nowMs);
     }
   }
 
   #repeatEnd(nowMs: number): void {
     if (nowMs - this.#sentMs < this.#limits.endRetryMs) return;
     const last = this.#buffer.last();
-    if (last !== undefined && this.#isConnected) this.#send(last, nowMs);
+    if (last === undefined || !this.#isConnected) return;
+    this.#sendNumbered(last, nowMs);
   }
 
   #answerProbe(nowMs: number): void {
@@ -271,6 +285,13 @@ export class StreamSender {
       attempt: this.#attempt,
       tokens: this.#tokens,
     }, encodeAccept(this.#workerId));
+    this.#send(frame, nowMs);
+  }
+
+  /** A frame that the cursor has just passed, or the last one again. */
+  #sendNumbered(frame: Uint8Array, nowMs: number): void {
+    this.#framesSent += 1;
+    this.#highestSent = Math.max(this.#highestSent, this.#buffer.cursor - 1);
     this.#send(frame, nowMs);
   }
 

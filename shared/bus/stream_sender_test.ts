@@ -372,3 +372,26 @@ Deno.test("the driver may write from inside writable()", () => {
   assert.deepEqual(sent, [1, 2, 3]);
   assert.equal(sender.isWritable, false);
 });
+
+Deno.test("a sender counts the frames it sent and those it sent again", () => {
+  const { sender, write, tick } = start();
+  sender.accept(0);
+  for (const at of [1, 2, 3]) write(10, at, at);
+  assert.deepEqual([sender.framesSent, sender.framesRepeated], [3, 0]);
+  sender.onNak(ATTEMPT, 2, 100);
+  assert.deepEqual([sender.framesSent, sender.framesRepeated], [5, 2]);
+  // An END nobody acknowledged is repeated.
+  sender.end(END, 3, 101);
+  assert.deepEqual([sender.framesSent, sender.framesRepeated], [6, 2]);
+  tick(101, 101 + endRetryMs + tickMs);
+  assert.deepEqual([sender.framesSent, sender.framesRepeated], [7, 3]);
+  // What is written while the bus is away goes out once, later.
+  const away = start();
+  away.sender.onDisconnect();
+  away.write(10, 1, 1);
+  away.sender.onReconnect(2);
+  assert.deepEqual(
+    [away.sender.framesSent, away.sender.framesRepeated],
+    [1, 0],
+  );
+});

@@ -22,6 +22,7 @@ import { ACK_WAIT_MS } from "../../services/edge-auth/control_outbox.ts";
 import { createDeadlines } from "../../services/edge-auth/deadlines.ts";
 import type { RunOutcome } from "../../services/edge-auth/chat_run.ts";
 import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
+import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import { RunningRequests } from "../../services/edge-auth/running_requests.ts";
 import { stopKeyRequests } from "../../services/edge-auth/stop_key_requests.ts";
 import { WorkerTable } from "../../services/edge-auth/worker_table.ts";
@@ -29,6 +30,7 @@ import {
   ChatWorker,
   WORKER_TICK_MS,
 } from "../../services/chat-worker/worker.ts";
+import { createWorkerMetrics } from "../../services/chat-worker/metrics.ts";
 import type { Backend } from "../../services/chat-worker/backends/backend.ts";
 import {
   type BusLink,
@@ -49,6 +51,7 @@ import { type Log, silentLog } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
+import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { type GracefulServer, serve } from "@gateway/shared/serve";
 
 /** A key that every edge of a mini cluster admits. */
@@ -185,6 +188,7 @@ export async function startMiniEdge(
     log,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
     deadlines,
+    metrics: createEdgeMetrics(new MetricRegistry()),
     authFailures: createFailureLimiter(AUTH_FAILURE_LIMITS, monotonicNow),
     badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
     clientAddress: createClientAddress([]),
@@ -231,6 +235,7 @@ export async function startMiniWorker(
     now: monotonicNow,
     wallNow,
     log,
+    metrics: createWorkerMetrics(new MetricRegistry()),
   });
   link.onStatus((status) => {
     if (status.type === "disconnected") worker.onDisconnect();

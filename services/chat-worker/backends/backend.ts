@@ -25,6 +25,7 @@ export type BackendEvent =
 
 /** What a backend needs to know beside the request. */
 export interface BackendCall {
+  /** As callers see it, passed on to the model server. */
   requestId: string;
   /** Aborted when the answer is no longer wanted: the backend must stop work within 100 ms. */
   signal: AbortSignal;

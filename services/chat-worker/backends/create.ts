@@ -1,4 +1,4 @@
-/** Makes the backends of every model: one pool each, with a log line per failed attempt. */
+/** Makes the backends of every model: one pool each, with a log line per attempt. */
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import { randomBase62 } from "@gateway/shared/keys/key";
@@ -10,7 +10,8 @@ import type {
 } from "@gateway/shared/models/catalog";
 import type { Backend } from "./backend.ts";
 import { createOpenAiBackend } from "./openai/backend.ts";
-import { createBackendPool } from "./pool/pool.ts";
+import type { AttemptReport } from "./pool/attempt.ts";
+import { type BackendPool, createBackendPool } from "./pool/pool.ts";
 import { sleep } from "./pool/sleep.ts";
 import {
   createSimulator,
@@ -24,6 +25,8 @@ export interface BackendsOptions {
   /** Keys of model servers by the name of the variable that holds them. */
   backendKeys: ReadonlyMap<string, string>;
   log: Log;
+  /** For metrics. Must not throw. */
+  onAttempt: (model: string, report: AttemptReport) => void;
 }
 
 const CALL_ID_CHARS = 24;
@@ -37,9 +40,9 @@ const QUIET_OUTCOMES: ReadonlySet<string> = new Set([
 /** The backend of each model by its id. */
 export function createBackends(
   options: BackendsOptions,
-): ReadonlyMap<string, Backend> {
+): ReadonlyMap<string, BackendPool> {
   const language = lazyLanguage();
-  const backends = new Map<string, Backend>();
+  const backends = new Map<string, BackendPool>();
   for (const model of options.catalog.values()) {
     backends.set(model.id, createPool(model, options, language));
   }
@@ -50,7 +53,7 @@ function createPool(
   model: ModelConfig,
   options: BackendsOptions,
   language: () => Language,
-): Backend {
+): BackendPool {
   return createBackendPool({
     model: model.id,
     backends: model.backends.map((config) => ({
@@ -61,17 +64,24 @@ function createPool(
     now: monotonicNow,
     random: Math.random,
     sleep,
-    onAttempt: ({ backend, outcome, durationMs, error }) => {
-      if (QUIET_OUTCOMES.has(outcome)) return;
-      options.log.warn("backend_attempt_failed", {
-        model: model.id,
-        backend,
-        outcome,
-        durationMs: Math.round(durationMs),
-        error,
-      });
+    onAttempt: (report) => {
+      options.onAttempt(model.id, report);
+      logAttempt(options.log, model.id, report);
     },
   });
+}
+
+function logAttempt(log: Log, model: string, report: AttemptReport): void {
+  const { requestId, backend, outcome, durationMs, error } = report;
+  const line = {
+    requestId,
+    model,
+    backend,
+    outcome,
+    durationMs: Math.round(durationMs),
+  };
+  if (QUIET_OUTCOMES.has(outcome)) log.debug("backend_attempt", line);
+  else log.warn("backend_attempt_failed", { ...line, error });
 }
 
 function createBackend(

@@ -24,6 +24,8 @@ export interface Slot extends Rank {
 
 /** One attempt, when it is over. */
 export interface AttemptReport {
+  /** Of the call. */
+  requestId: string;
   /** Name of the backend. */
   backend: string;
   outcome: AttemptOutcome;
@@ -80,6 +82,7 @@ export async function startAttempt(
 
   const report = (outcome: AttemptOutcome, error: unknown = null) =>
     deps.onAttempt?.({
+      requestId: call.requestId,
       backend: slot.backend.name,
       outcome,
       durationMs: now() - startedAt,

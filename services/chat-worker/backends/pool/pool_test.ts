@@ -412,6 +412,7 @@ Deno.test("complete() reports how long it took, to the first event and in all", 
   await ask(slowRig.pool);
   assert.deepEqual(slowRig.reports, [
     {
+      requestId: "r",
       backend: "slow",
       outcome: "success",
       durationMs: 42,

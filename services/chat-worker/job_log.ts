@@ -1,0 +1,32 @@
+/** One line per job, with the id the caller saw. Never a prompt or an answer. */
+import { publicRequestId } from "@gateway/shared/ids";
+import type { Log } from "@gateway/shared/log";
+import type { JobReport, RunningJobOptions } from "./running_job.ts";
+
+/** Logs a job whose backend is done. */
+export function logJob(
+  log: Log,
+  { requestId, edgeId, attempt }: RunningJobOptions,
+  report: JobReport,
+): void {
+  log.info("job", {
+    requestId: publicRequestId(requestId),
+    edgeId,
+    attempt,
+    model: report.model ?? undefined,
+    outcome: report.outcome,
+    errorCode: report.errorCode ?? undefined,
+    cancelReason: report.cancelReason ?? undefined,
+    promptTokens: report.promptTokens ?? undefined,
+    completionTokens: report.completionTokens,
+    firstByteMs: report.firstByteMs === null
+      ? undefined
+      : round(report.firstByteMs),
+    durationMs: round(report.durationMs),
+  });
+}
+
+/** Tenths of a millisecond are all that matters. */
+function round(ms: number): number {
+  return Math.round(ms * 10) / 10;
+}

@@ -1,0 +1,212 @@
+/** What the worker exports for Prometheus. A job is counted once, at its end. */
+import type { RejectReason } from "@gateway/shared/bus/frame_payload";
+import type { MetricRegistry } from "@gateway/shared/metrics/registry";
+import { counter, gauge, histogram } from "@gateway/shared/metrics/table";
+import type { AttemptReport } from "./backends/pool/attempt.ts";
+import type { BreakerState } from "./backends/pool/circuit_breaker.ts";
+import type { JobReport, JobTransport } from "./running_job.ts";
+
+const ANSWER_SECONDS = [
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2.5,
+  5,
+  10,
+  30,
+  60,
+  300,
+];
+
+/** Every metric of the worker beside those that all services have. */
+export const WORKER_METRICS = {
+  slots: gauge("gateway_worker_slots", {
+    help: "Jobs this worker runs at once at most.",
+    labels: [],
+  }),
+  inFlight: gauge("gateway_worker_in_flight", {
+    help: "Jobs that run now.",
+    labels: [],
+  }),
+  kept: gauge("gateway_worker_kept_jobs", {
+    help: "Jobs that run, or whose answer is not yet with its edge.",
+    labels: [],
+  }),
+  draining: gauge("gateway_worker_draining", {
+    help: "1 while the worker takes no more jobs because it leaves, else 0.",
+    labels: [],
+  }),
+  jobs: counter("gateway_jobs_total", {
+    help:
+      "Jobs by how they ended: `complete`, `failed`, `cancelled`. `code` is the error code, empty without an error.",
+    labels: ["model", "outcome", "code"],
+  }),
+  jobSeconds: histogram("gateway_job_duration_seconds", {
+    help: "From the arrival of a job to the end of its backend's work.",
+    labels: ["model"],
+    buckets: ANSWER_SECONDS,
+  }),
+  jobTokens: counter("gateway_job_tokens_total", {
+    help: "Completion tokens the backends produced, cut answers included.",
+    labels: ["model"],
+  }),
+  jobRejects: counter("gateway_job_rejects_total", {
+    help: "Jobs this worker did not take.",
+    labels: ["reason"],
+  }),
+  framesSent: counter("gateway_frames_sent_total", {
+    help: "Frames of finished answers sent to edges, repeats included.",
+    labels: [],
+  }),
+  framesRepeated: counter("gateway_frames_repeated_total", {
+    help: "Frames of finished answers that were sent again.",
+    labels: [],
+  }),
+  naksReceived: counter("gateway_naks_received_total", {
+    help: "Times that edges asked for frames of finished answers again.",
+    labels: [],
+  }),
+  wakeUps: counter("gateway_wake_ups_total", {
+    help:
+      "Times the process had slept so long that the jobs which had piled up were refused.",
+    labels: [],
+  }),
+  attempts: counter("gateway_backend_attempts_total", {
+    help:
+      "Requests to model servers by how they ended: `success`, `aborted` (nobody wanted more), or what was wrong.",
+    labels: ["model", "backend", "outcome"],
+  }),
+  attemptSeconds: histogram("gateway_backend_duration_seconds", {
+    help: "From a request to a model server to the end of its answer.",
+    labels: ["backend"],
+    buckets: ANSWER_SECONDS,
+  }),
+  firstEventSeconds: histogram("gateway_backend_first_token_seconds", {
+    help: "From a request to a model server to its first words.",
+    labels: ["backend"],
+    buckets: ANSWER_SECONDS,
+  }),
+  breaker: gauge("gateway_backend_breaker", {
+    help:
+      "Circuit breaker of a backend: 0 closed, 0.5 trying again, 1 open (it gets no requests).",
+    labels: ["model", "backend"],
+  }),
+} as const;
+
+/** Counts what the worker does. */
+export interface WorkerMetrics {
+  /** A job was not taken. */
+  rejected(reason: RejectReason): void;
+  /** The backend is done with a job. */
+  ended(report: JobReport): void;
+  /** The edge has all of an answer, or wants none of it. */
+  finished(transport: JobTransport): void;
+  /** The process noticed that it had slept. */
+  wokeUp(): void;
+  /** A request to a model server is over. */
+  attempted(model: string, report: AttemptReport): void;
+}
+
+/** What the gauges of the worker look at. */
+export interface WorkerState {
+  worker: {
+    readonly inFlight: number;
+    readonly kept: number;
+    readonly isDraining: boolean;
+  };
+  slots: number;
+  backends: ReadonlyMap<
+    string,
+    { breakerStates(): ReadonlyMap<string, BreakerState> }
+  >;
+}
+
+const MS_PER_SECOND = 1_000;
+const NO_CODE = "";
+const NO_MODEL = "";
+const BREAKER_VALUES: Record<BreakerState, number> = {
+  closed: 0,
+  "half-open": 0.5,
+  open: 1,
+};
+
+/** Makes the counters of {@link WORKER_METRICS}. */
+export function createWorkerMetrics(registry: MetricRegistry): WorkerMetrics {
+  const rejects = registry.counter(WORKER_METRICS.jobRejects);
+  const wakeUps = registry.counter(WORKER_METRICS.wakeUps).with();
+  return {
+    rejected: (reason) => rejects.with(reason).add(),
+    wokeUp: () => wakeUps.add(),
+    ended: createJobMetrics(registry),
+    finished: createTransportMetrics(registry),
+    attempted: createAttemptMetrics(registry),
+  };
+}
+
+/** Exports what stands in the worker's tables. */
+export function observeWorker(
+  registry: MetricRegistry,
+  { worker, slots, backends }: WorkerState,
+): void {
+  registry.gauge(WORKER_METRICS.slots, () => [[[], slots]]);
+  registry.gauge(WORKER_METRICS.inFlight, () => [[[], worker.inFlight]]);
+  registry.gauge(WORKER_METRICS.kept, () => [[[], worker.kept]]);
+  registry.gauge(
+    WORKER_METRICS.draining,
+    () => [[[], worker.isDraining ? 1 : 0]],
+  );
+  registry.gauge(WORKER_METRICS.breaker, function* () {
+    for (const [model, pool] of backends) {
+      for (const [backend, state] of pool.breakerStates()) {
+        yield [[model, backend], BREAKER_VALUES[state]];
+      }
+    }
+  });
+}
+
+function createJobMetrics(
+  registry: MetricRegistry,
+): (report: JobReport) => void {
+  const jobs = registry.counter(WORKER_METRICS.jobs);
+  const seconds = registry.histogram(WORKER_METRICS.jobSeconds);
+  const tokens = registry.counter(WORKER_METRICS.jobTokens);
+  return (report) => {
+    const model = report.model ?? NO_MODEL;
+    jobs.with(model, report.outcome, report.errorCode ?? NO_CODE).add();
+    seconds.with(model).observe(report.durationMs / MS_PER_SECOND);
+    tokens.with(model).add(report.completionTokens);
+  };
+}
+
+function createTransportMetrics(
+  registry: MetricRegistry,
+): (transport: JobTransport) => void {
+  const sent = registry.counter(WORKER_METRICS.framesSent).with();
+  const repeated = registry.counter(WORKER_METRICS.framesRepeated).with();
+  const naks = registry.counter(WORKER_METRICS.naksReceived).with();
+  return (transport) => {
+    sent.add(transport.framesSent);
+    repeated.add(transport.framesRepeated);
+    naks.add(transport.naks);
+  };
+}
+
+function createAttemptMetrics(
+  registry: MetricRegistry,
+): (model: string, report: AttemptReport) => void {
+  const attempts = registry.counter(WORKER_METRICS.attempts);
+  const seconds = registry.histogram(WORKER_METRICS.attemptSeconds);
+  const firstEvent = registry.histogram(WORKER_METRICS.firstEventSeconds);
+  return (model, { backend, outcome, durationMs, firstEventMs }) => {
+    attempts.with(model, backend, outcome).add();
+    seconds.with(backend).observe(durationMs / MS_PER_SECOND);
+    if (firstEventMs !== null) {
+      firstEvent.with(backend).observe(firstEventMs / MS_PER_SECOND);
+    }
+  };
+}

@@ -1,0 +1,280 @@
+/** What the edge exports for Prometheus. A stream is counted once, at its end. */
+import type { MetricRegistry } from "@gateway/shared/metrics/registry";
+import { counter, gauge, histogram } from "@gateway/shared/metrics/table";
+import type { Admitted, Refused } from "./admitted.ts";
+import type { RunOutcome } from "./chat_run.ts";
+import type { GateDecision } from "./redis_gate.ts";
+import type { LoggedRun } from "./request_log.ts";
+
+/** To the first word and to the last one. */
+const ANSWER_SECONDS = [
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2.5,
+  5,
+  10,
+  30,
+  60,
+  300,
+];
+/** Of our own doing: the bus, Redis. */
+const INTERNAL_SECONDS = [
+  0.0005,
+  0.001,
+  0.0025,
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2,
+];
+const TOKEN_GAP_SECONDS = [
+  0.001,
+  0.0025,
+  0.005,
+  0.01,
+  0.02,
+  0.03,
+  0.05,
+  0.1,
+  0.25,
+  1,
+];
+
+/** Every metric of the edge beside those that all services have. */
+export const EDGE_METRICS = {
+  requests: counter("gateway_requests_total", {
+    help:
+      "HTTP requests by the status they were answered with. `route`: `chat`, `models`, `model`, `other`. 499: the client left first.",
+    labels: ["route", "status"],
+  }),
+  requestSeconds: histogram("gateway_request_duration_seconds", {
+    help: "From the arrival of a request to the end of its answer.",
+    labels: ["route"],
+    buckets: ANSWER_SECONDS,
+  }),
+  runs: counter("gateway_chat_runs_total", {
+    help:
+      "Admitted chat requests by how they ended: `complete`, `failed`, `cancelled`. `code` is the error code, empty without an error.",
+    labels: ["model", "outcome", "code"],
+  }),
+  firstToken: histogram("gateway_time_to_first_token_seconds", {
+    help:
+      "From the arrival of a streamed chat request to the first bytes of its answer.",
+    labels: ["model"],
+    buckets: ANSWER_SECONDS,
+  }),
+  tokenGap: histogram("gateway_time_between_tokens_seconds", {
+    help:
+      "Time between two tokens, as the mean of each complete streamed answer.",
+    labels: ["model"],
+    buckets: TOKEN_GAP_SECONDS,
+  }),
+  tokens: counter("gateway_tokens_total", {
+    help:
+      "Tokens of chat requests, `prompt` and `completion`, as they are settled.",
+    labels: ["model", "kind"],
+  }),
+  dispatchWait: histogram("gateway_dispatch_wait_seconds", {
+    help: "From admission until a worker had taken the request.",
+    labels: [],
+    buckets: INTERNAL_SECONDS,
+  }),
+  rejects: counter("gateway_rejects_total", {
+    help: "Workers that did not take a request they were offered.",
+    labels: ["reason"],
+  }),
+  retries: counter("gateway_retries_total", {
+    help: "Attempts lost before the first byte and made again elsewhere.",
+    labels: [],
+  }),
+  naks: counter("gateway_naks_total", {
+    help: "Times that frames of an answer were asked for again.",
+    labels: [],
+  }),
+  cancels: counter("gateway_cancels_total", {
+    help: "Requests that were stopped before their end, by reason.",
+    labels: ["reason"],
+  }),
+  admissions: counter("gateway_admissions_total", {
+    help:
+      "Decisions on chat requests: `admitted`, `admitted_locally` (without Redis, if AUTH_STALE_SECONDS allows it), `refused`, `unavailable`.",
+    labels: ["result"],
+  }),
+  refusals: counter("gateway_refusals_total", {
+    help:
+      "Refused chat requests. `reason`: the limit (`requests`, `tokens`, `day`, `concurrency`), the missing right (`scope`, `model`) or the state of the key. `of`: whose limit, `key` or `owner`.",
+    labels: ["reason", "of"],
+  }),
+  admissionSeconds: histogram("gateway_admission_duration_seconds", {
+    help: "How long Redis took to decide on a chat request.",
+    labels: [],
+    buckets: INTERNAL_SECONDS,
+  }),
+  running: gauge("gateway_chats", {
+    help:
+      "Chat requests that are not over: `waiting` for a worker, or `running`.",
+    labels: ["state"],
+  }),
+  leases: gauge("gateway_leases", {
+    help: "Requests of this edge that hold a slot of their key in Redis.",
+    labels: [],
+  }),
+  unsettled: gauge("gateway_unsettled", {
+    help: "Requests that are over and whose cost has not reached Redis yet.",
+    labels: [],
+  }),
+  workers: gauge("gateway_known_workers", {
+    help: "Workers this edge hears.",
+    labels: [],
+  }),
+  slots: gauge("gateway_known_slots", {
+    help: "Slots of the workers this edge hears: `used` and `free`.",
+    labels: ["state"],
+  }),
+} as const;
+
+/** The names of the routes in metrics. */
+export type RouteName = "chat" | "models" | "model" | "other";
+
+/** Counts what the edge does. */
+export interface EdgeMetrics {
+  /** A request was answered, at least with its head. */
+  answered(route: RouteName, status: number): void;
+  /** An answer has ended. */
+  ended(route: RouteName, durationMs: number): void;
+  /** A chat request that was admitted is over. */
+  ran(run: LoggedRun): void;
+  /** Admission has decided. */
+  decided(decision: GateDecision): void;
+}
+
+/** What the gauges of the edge look at. */
+export interface EdgeState {
+  dispatcher: { readonly running: number; readonly waiting: number };
+  gate: { readonly held: number; readonly unsettled: number };
+  workers: {
+    totals(): { workers: number; slots: number; inFlight: number };
+  };
+}
+
+const MS_PER_SECOND = 1_000;
+const NO_CODE = "";
+
+/** Makes the counters of {@link EDGE_METRICS}. */
+export function createEdgeMetrics(registry: MetricRegistry): EdgeMetrics {
+  const requests = registry.counter(EDGE_METRICS.requests);
+  const requestSeconds = registry.histogram(EDGE_METRICS.requestSeconds);
+  const ran = createRunMetrics(registry);
+  const decided = createAdmissionMetrics(registry);
+  return {
+    answered: (route, status) => requests.with(route, String(status)).add(),
+    ended: (route, durationMs) =>
+      requestSeconds.with(route).observe(durationMs / MS_PER_SECOND),
+    ran(run) {
+      requestSeconds.with("chat").observe(run.durationMs / MS_PER_SECOND);
+      ran(run);
+    },
+    decided,
+  };
+}
+
+/** Exports what stands in the edge's tables. */
+export function observeEdge(registry: MetricRegistry, state: EdgeState): void {
+  const { dispatcher, gate, workers } = state;
+  registry.gauge(EDGE_METRICS.running, () => [
+    [["waiting"], dispatcher.waiting],
+    [["running"], dispatcher.running - dispatcher.waiting],
+  ]);
+  registry.gauge(EDGE_METRICS.leases, () => [[[], gate.held]]);
+  registry.gauge(EDGE_METRICS.unsettled, () => [[[], gate.unsettled]]);
+  registry.gauge(
+    EDGE_METRICS.workers,
+    () => [[[], workers.totals().workers]],
+  );
+  registry.gauge(EDGE_METRICS.slots, () => {
+    const { slots, inFlight } = workers.totals();
+    return [[["used"], inFlight], [["free"], Math.max(0, slots - inFlight)]];
+  });
+}
+
+function createRunMetrics(registry: MetricRegistry): (run: LoggedRun) => void {
+  const runs = registry.counter(EDGE_METRICS.runs);
+  const firstToken = registry.histogram(EDGE_METRICS.firstToken);
+  const tokenGap = registry.histogram(EDGE_METRICS.tokenGap);
+  const tokens = registry.counter(EDGE_METRICS.tokens);
+  const dispatchWait = registry.histogram(EDGE_METRICS.dispatchWait).with();
+  const rejects = registry.counter(EDGE_METRICS.rejects);
+  const retries = registry.counter(EDGE_METRICS.retries).with();
+  const naks = registry.counter(EDGE_METRICS.naks).with();
+  const cancels = registry.counter(EDGE_METRICS.cancels);
+  return ({ request, outcome, durationMs }) => {
+    const { model } = request;
+    runs.with(model, outcome.kind, outcome.error?.code ?? NO_CODE).add();
+    tokens.with(model, "prompt").add(outcome.usage?.prompt_tokens ?? 0);
+    tokens.with(model, "completion").add(outcome.completionTokens);
+    retries.add(outcome.repeats);
+    naks.add(outcome.naks);
+    for (const reason of outcome.rejects) rejects.with(reason).add();
+    if (outcome.cancelReason !== null) cancels.with(outcome.cancelReason).add();
+    if (outcome.dispatchMs !== null) {
+      dispatchWait.observe(outcome.dispatchMs / MS_PER_SECOND);
+    }
+    if (!request.stream || outcome.firstByteMs === null) return;
+    const beforeRunMs = durationMs - outcome.durationMs;
+    firstToken.with(model).observe(
+      (beforeRunMs + outcome.firstByteMs) / MS_PER_SECOND,
+    );
+    const gapMs = meanGapMs(outcome, outcome.firstByteMs);
+    if (gapMs !== null) tokenGap.with(model).observe(gapMs / MS_PER_SECOND);
+  };
+}
+
+/** Null when the answer broke off or has no two tokens. */
+function meanGapMs(outcome: RunOutcome, firstByteMs: number): number | null {
+  const gaps = outcome.completionTokens - 1;
+  if (outcome.kind !== "complete" || gaps < 1) return null;
+  return (outcome.durationMs - firstByteMs) / gaps;
+}
+
+function createAdmissionMetrics(
+  registry: MetricRegistry,
+): (decision: GateDecision) => void {
+  const admissions = registry.counter(EDGE_METRICS.admissions);
+  const refusals = registry.counter(EDGE_METRICS.refusals);
+  const seconds = registry.histogram(EDGE_METRICS.admissionSeconds).with();
+  return ({ result, durationMs }) => {
+    seconds.observe(durationMs / MS_PER_SECOND);
+    admissions.with(resultName(result)).add();
+    if (result?.isAdmitted === false) {
+      refusals.with(...refusalName(result)).add();
+    }
+  };
+}
+
+function resultName(result: Admitted | Refused | null): string {
+  if (result === null) return "unavailable";
+  if (!result.isAdmitted) return "refused";
+  return result.isLocal ? "admitted_locally" : "admitted";
+}
+
+function refusalName(refused: Refused): [reason: string, of: string] {
+  switch (refused.reason) {
+    case "limited":
+      return [refused.limit, refused.of];
+    case "forbidden":
+      return [refused.what, "key"];
+    default:
+      return [refused.reason, "key"];
+  }
+}

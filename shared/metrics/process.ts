@@ -1,0 +1,135 @@
+/** Metrics that every service has: its process, its bus, its Redis. */
+import type { BusLink, BusStatus } from "../bus/link.ts";
+import type { MonotonicNow } from "../clock.ts";
+import type { MetricRegistry } from "./registry.ts";
+import { counter, gauge, histogram } from "./table.ts";
+
+/** Of the process itself. */
+export const PROCESS_METRICS = {
+  ready: gauge("gateway_ready", {
+    help: "1 while the service may get traffic, as `/readyz` says, else 0.",
+    labels: [],
+  }),
+  startTime: gauge("gateway_start_time_seconds", {
+    help: "When the process started, in Unix time.",
+    labels: [],
+  }),
+  memory: gauge("gateway_memory_bytes", {
+    help: "Memory of the process: `rss` is what the system sees.",
+    labels: ["kind"],
+  }),
+  eventLoopLag: histogram("gateway_event_loop_lag_seconds", {
+    help: "How late a timer ran that is due every 50 ms.",
+    labels: [],
+    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
+  }),
+} as const;
+
+/** Of the connection to NATS. */
+export const BUS_METRICS = {
+  busConnected: gauge("gateway_bus_connected", {
+    help: "1 while connected to NATS, else 0.",
+    labels: [],
+  }),
+  busFlowing: gauge("gateway_bus_flowing", {
+    help:
+      "1 while a message to the process itself comes back through NATS in time, else 0.",
+    labels: [],
+  }),
+  busPending: gauge("gateway_bus_pending_bytes", {
+    help: "Bytes published to NATS that still wait in the process.",
+    labels: [],
+  }),
+  busEvents: counter("gateway_bus_events_total", {
+    help:
+      "What happened to the connection: `disconnected`, `reconnected`, `lame_duck`, `refused` (a permission is missing), `error`.",
+    labels: ["event"],
+  }),
+} as const;
+
+/** Of the connection to Redis. */
+export const REDIS_METRICS = {
+  redisReady: gauge("gateway_redis_ready", {
+    help: "1 while Redis answers, else 0.",
+    labels: [],
+  }),
+} as const;
+
+const LAG_INTERVAL_MS = 50;
+const MS_PER_SECOND = 1_000;
+const BUS_EVENTS: readonly BusStatus["type"][] = [
+  "disconnected",
+  "reconnected",
+  "lame_duck",
+  "refused",
+  "error",
+];
+
+/** What {@link observeProcess} looks at. */
+export interface ProcessParts {
+  now: MonotonicNow;
+  /** Unix time of the start in milliseconds. */
+  startedAtMs: number;
+  /** As the ops server is told it. */
+  notReady: () => readonly string[];
+}
+
+/** Exports {@link PROCESS_METRICS}. Returns what stops looking at the event loop. */
+export function observeProcess(
+  registry: MetricRegistry,
+  { now, startedAtMs, notReady }: ProcessParts,
+): () => void {
+  registry.gauge(
+    PROCESS_METRICS.ready,
+    () => [[[], notReady().length === 0 ? 1 : 0]],
+  );
+  registry.gauge(
+    PROCESS_METRICS.startTime,
+    () => [[[], startedAtMs / MS_PER_SECOND]],
+  );
+  registry.gauge(PROCESS_METRICS.memory, () => {
+    const { rss, heapUsed, external } = Deno.memoryUsage();
+    return [[["rss"], rss], [["heap_used"], heapUsed], [
+      ["external"],
+      external,
+    ]];
+  });
+  const lag = registry.histogram(PROCESS_METRICS.eventLoopLag).with();
+  let dueAtMs = now() + LAG_INTERVAL_MS;
+  const timer = setInterval(() => {
+    const nowMs = now();
+    lag.observe(Math.max(0, nowMs - dueAtMs) / MS_PER_SECOND);
+    dueAtMs = nowMs + LAG_INTERVAL_MS;
+  }, LAG_INTERVAL_MS);
+  return () => clearInterval(timer);
+}
+
+/** What {@link observeBus} looks at. */
+export type ObservedBus = Pick<
+  BusLink,
+  "isConnected" | "pendingBytes" | "onStatus"
+>;
+
+/** Exports {@link BUS_METRICS}. */
+export function observeBus(
+  registry: MetricRegistry,
+  bus: ObservedBus,
+  isFlowing: () => boolean,
+): void {
+  const flag = (value: boolean) => value ? 1 : 0;
+  registry.gauge(BUS_METRICS.busConnected, () => [[[], flag(bus.isConnected)]]);
+  registry.gauge(BUS_METRICS.busFlowing, () => [[[], flag(isFlowing())]]);
+  registry.gauge(BUS_METRICS.busPending, () => [[[], bus.pendingBytes]]);
+  const events = registry.counter(BUS_METRICS.busEvents);
+  // A rate needs a zero to rise from.
+  for (const event of BUS_EVENTS) events.with(event).add(0);
+  bus.onStatus(({ type }) => events.with(type).add());
+}
+
+/** Exports {@link REDIS_METRICS}. */
+export function observeRedis(
+  registry: MetricRegistry,
+  isReady: () => boolean,
+): void {
+  registry.gauge(REDIS_METRICS.redisReady, () => [[[], isReady() ? 1 : 0]]);
+}

@@ -1,0 +1,103 @@
+/**
+ * Traces. Deno brings the SDK (`OTEL_DENO=true`) and makes a span for every HTTP
+ * request; this adds the work behind it, across processes. Without `OTEL_DENO`
+ * nothing is recorded, a span costs some hundred nanoseconds, and a trace that a
+ * caller began is passed on as it came.
+ */
+import {
+  type Context,
+  context,
+  isSpanContextValid,
+  ROOT_CONTEXT,
+  type Span,
+  type SpanContext,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+  TraceFlags,
+} from "@opentelemetry/api";
+
+/** What a span says of its work. Never a key, a prompt or an answer. */
+export type WorkSpanAttributes = Readonly<Record<string, string | number>>;
+
+/** A piece of work that shows in a trace. */
+export interface WorkSpan {
+  /** W3C trace context for work that is done because of this; absent outside of any trace. */
+  readonly traceparent: string | undefined;
+  /** The work is over. With an `errorCode` it has failed. */
+  end(attributes: WorkSpanAttributes, errorCode?: string): void;
+}
+
+export interface WorkSpanOptions {
+  /** `consumer` and `producer` are the two ends of the bus. */
+  kind: "producer" | "consumer";
+  /** W3C trace context of what caused it. What runs in this turn, if that is traced, goes before. */
+  parent: string | undefined;
+  attributes: WorkSpanAttributes;
+}
+
+const TRACER = "gateway";
+const KINDS = {
+  producer: SpanKind.PRODUCER,
+  consumer: SpanKind.CONSUMER,
+} as const;
+
+/** Version, trace id, parent id, flags; the later ones of newer versions are not ours to read. */
+const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+const HEX = 16;
+
+/** Begins a span. */
+export function startWorkSpan(
+  name: string,
+  { kind, parent, attributes }: WorkSpanOptions,
+): WorkSpan {
+  const span = trace.getTracer(TRACER).startSpan(
+    name,
+    { kind: KINDS[kind], attributes },
+    contextOf(parent),
+  );
+  return {
+    traceparent: formatTraceparent(span.spanContext()),
+    end: (attributes, errorCode) => endSpan(span, attributes, errorCode),
+  };
+}
+
+function endSpan(
+  span: Span,
+  attributes: WorkSpanAttributes,
+  errorCode?: string,
+): void {
+  span.setAttributes(attributes);
+  if (errorCode !== undefined) {
+    span.setStatus({ code: SpanStatusCode.ERROR, message: errorCode });
+  }
+  span.end();
+}
+
+function contextOf(parent: string | undefined): Context {
+  if (trace.getActiveSpan() !== undefined) return context.active();
+  const remote = parent === undefined ? null : parseTraceparent(parent);
+  return remote === null
+    ? ROOT_CONTEXT
+    : trace.setSpanContext(ROOT_CONTEXT, remote);
+}
+
+/** The span a `traceparent` names, or null when it names none. */
+export function parseTraceparent(text: string): SpanContext | null {
+  const [, traceId = "", spanId = "", flags = ""] = TRACEPARENT.exec(text) ??
+    [];
+  const remote: SpanContext = {
+    traceId,
+    spanId,
+    traceFlags: parseInt(flags, HEX) & TraceFlags.SAMPLED,
+    isRemote: true,
+  };
+  return isSpanContextValid(remote) ? remote : null;
+}
+
+/** The `traceparent` of a span, or undefined when it belongs to no trace. */
+export function formatTraceparent(span: SpanContext): string | undefined {
+  if (!isSpanContextValid(span)) return undefined;
+  const flags = span.traceFlags.toString(HEX).padStart(2, "0");
+  return `00-${span.traceId}-${span.spanId}-${flags}`;
+}
