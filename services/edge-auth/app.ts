@@ -163,7 +163,7 @@ function allowed(c: Context<EdgeEnv>, methods: string): Response {
 }
 
 function methodNotAllowed(c: Context<EdgeEnv>, methods: string): Response {
-  const { method } = c.req;
+  const method = shownMethod(c);
   const response = errorResponse(
     new ApiError(
       "method_not_allowed",
@@ -177,12 +177,20 @@ function methodNotAllowed(c: Context<EdgeEnv>, methods: string): Response {
 
 function notFound(c: Context<EdgeEnv>): Response {
   return errorResponse(
-    new ApiError("not_found", `Invalid URL (${c.req.method} ${shownPath(c)})`),
+    new ApiError(
+      "not_found",
+      `Invalid URL (${shownMethod(c)} ${shownPath(c)})`,
+    ),
     c.var.requestId,
   );
 }
 
 const SHOWN_PATH_CHARS_MAX = 200;
+const SHOWN_METHOD_CHARS_MAX = 20;
+
+function shownMethod(c: Context<EdgeEnv>): string {
+  return c.req.method.slice(0, SHOWN_METHOD_CHARS_MAX);
+}
 
 /** The path as it may be repeated to the caller: bounded, and without the query, which may hold secrets. */
 function shownPath(c: Context<EdgeEnv>): string {

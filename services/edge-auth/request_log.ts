@@ -10,6 +10,10 @@ import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { RunOutcome } from "./chat_run.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 
+/** Both are the caller's words, and may be of any length. */
+const METHOD_CHARS_MAX = 20;
+const PATH_CHARS_MAX = 200;
+
 /** A chat request that ran. */
 export interface LoggedRun {
   requestId: string;
@@ -28,8 +32,8 @@ export function logAnswer(
   log.info("request", {
     requestId: publicRequestId(c.var.requestId),
     keyId: c.var.principal?.keyId,
-    method: c.req.method,
-    path: c.req.path,
+    method: c.req.method.slice(0, METHOD_CHARS_MAX),
+    path: c.req.path.slice(0, PATH_CHARS_MAX),
     status: c.res.status,
     durationMs: round(durationMs),
   });

@@ -1,0 +1,425 @@
+/**
+ * Guarantee: whatever bytes arrive at the bare edge, without a proxy in front, the
+ * outcome is the one the contract names: the table of bad inputs, by its numbers.
+ * Where the HTTP server answers before any code of ours runs, its answer is kept
+ * here as a fact to be noticed when it changes.
+ */
+import assert from "node:assert/strict";
+import { createFailureLimiter } from "../../services/edge-auth/auth_failures.ts";
+import {
+  createClientAddress,
+  parseNetwork,
+} from "../../services/edge-auth/client_address.ts";
+import { monotonicNow } from "@gateway/shared/clock";
+import { randomBytes } from "@gateway/shared/ids";
+import { mintKey } from "@gateway/shared/keys/key";
+import { rawExchange } from "../conformance/context.ts";
+import { startGatedCluster, type TestKey } from "../support/gated_cluster.ts";
+
+const QUIET_MS = 150;
+const HOST = "Host: localhost\r\n";
+const CLOSE = "Connection: close\r\n";
+const BODY = JSON.stringify({
+  model: "neutral-3.7-plus",
+  messages: [{ role: "user", content: "ping" }],
+});
+const CHUNKED = "2\r\n{}\r\n0\r\n\r\n";
+const LENGTH = `Content-Length: ${BODY.length}\r\n`;
+const UNAUTHORIZED =
+  `{"error":{"code":"unauthorized","message":"unauthorized","type":"error"}}`;
+
+const bearer = (value: string) => `Authorization: Bearer ${value}\r\n`;
+const request = (line: string, headers: string, body = "") =>
+  `${line}\r\n${headers}\r\n${body}`;
+
+interface Answer {
+  /** 0: the connection was closed without an answer. */
+  status: number;
+  head: string;
+  body: string;
+}
+
+async function send(url: string, bytes: string | Uint8Array): Promise<Answer> {
+  const text = await rawExchange(url, [bytes], QUIET_MS);
+  // Deno says that it would take a body before anybody has asked for it.
+  const final = text.replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, "");
+  const [head = "", ...rest] = final.split("\r\n\r\n");
+  const status = Number(/^HTTP\/1\.[01] (\d{3}) /.exec(head)?.[1] ?? 0);
+  return { status, head, body: rest.join("\r\n\r\n") };
+}
+
+/** Every error of ours is JSON, names its request, and says nothing of the inside. */
+function assertOwnError({ head, body }: Answer, what: string): void {
+  assert.match(head, /^content-type: application\/json/im, what);
+  assert.match(head, /^x-request-id: req_[0-9a-f]{32}$/im, what);
+  assert.equal(typeof JSON.parse(body).error.message, "string", what);
+  assert.ok(!/sk-|\bat \w+ \(|file:\/\//.test(body), `${what}: ${body}`);
+}
+
+/** What is sent, and the status; 0: closed without an answer. */
+type Row = [name: string, sent: string | Uint8Array, status: number];
+
+const MODELS = "GET /v1/models HTTP/1.1";
+
+/** Answered without a key: 401, to the letter, and without asking Redis. */
+function unauthenticated(key: TestKey): Row[] {
+  const good = key.value;
+  const otherChar = good.charAt(10) === "a" ? "b" : "a";
+  const mistyped = good.slice(0, 10) + otherChar + good.slice(11);
+  const get = (headers: string, line = MODELS) =>
+    request(line, HOST + CLOSE + headers);
+  const latin1 = get("Authorization: Bearer sk-@@\r\n").replace("@@", "\xe9");
+  return [
+    ["1 no key", get(""), 401],
+    ["2 Basic", get(`Authorization: Basic ${btoa(`u:${good}`)}\r\n`), 401],
+    ["4 tab", get(`Authorization: Bearer\t${good}\r\n`), 401],
+    ["5 two headers", get(bearer(good) + bearer(good)), 401],
+    ["6 checksum", get(bearer(mistyped)), 401],
+    ["6 short", get(bearer(good.slice(0, -1))), 401],
+    ["6 long", get(bearer(`${good}0`)), 401],
+    ["6 other vendor", get(bearer(`sk-proj-${"a".repeat(48)}`)), 401],
+    ["8 Latin-1", Uint8Array.from(latin1, (c) => c.charCodeAt(0)), 401],
+    ["8 full width", get(bearer(`${good.slice(0, -1)}ａ`)), 401],
+    ["10 9 kB credential", get(bearer("a".repeat(9_000))), 401],
+    ["11 query", get("", `GET /v1/models?api_key=${good} HTTP/1.1`), 401],
+    ["11 x-api-key", get(`X-Api-Key: ${good}\r\n`), 401],
+    ["26 escaped", get("", "GET /v1/%6dodels HTTP/1.1"), 401],
+    ["26 escaped root", get("", "GET /%76%31/models HTTP/1.1"), 401],
+    ["27 TRACE", get("", "TRACE /v1/models HTTP/1.1"), 401],
+    ["unknown path", get("", "GET /v1/nope HTTP/1.1"), 401],
+    [
+      "29 expecting 100",
+      request(
+        "POST /v1/chat/completions HTTP/1.1",
+        `${HOST}${CLOSE}${bearer("sk-x")}Content-Length: 100\r\n` +
+          "Expect: 100-continue\r\n",
+      ),
+      401,
+    ],
+  ];
+}
+
+/** Requests of a good key that are wrong in some other way. */
+function authenticated(key: TestKey): Row[] {
+  const all = HOST + CLOSE + bearer(key.value);
+  const get = (line: string) => request(`${line} HTTP/1.1`, all);
+  const withHeader = (headers: string) => request(MODELS, all + headers);
+  const post = (headers: string, body = BODY) =>
+    request("POST /v1/chat/completions HTTP/1.1", all + headers, body);
+  const chunked = "Transfer-Encoding: chunked\r\n";
+  return [
+    [
+      "3 lower case",
+      request(MODELS, `${HOST}${CLOSE}authorization: bearer ${key.value}\r\n`),
+      200,
+    ],
+    [
+      "4 blanks",
+      request(
+        MODELS,
+        `${HOST}${CLOSE}Authorization: Bearer   ${key.value}  \r\n`,
+      ),
+      200,
+    ],
+    ["9 NUL", withHeader("X: a\0b\r\n"), 400],
+    ["9 CR", withHeader("X: a\rb\r\n"), 400],
+    ["9 LF", withHeader("X: a\nb\r\n"), 400],
+    ["10 100 kB header", withHeader(`X: ${"a".repeat(100_000)}\r\n`), 400],
+    ["10 1,000 headers", withHeader("X: a\r\n".repeat(1_000)), 400],
+    ["10 URI of 70 kB", get(`GET /v1/${"a".repeat(70_000)}`), 400],
+    ["17 length, chunked", post(LENGTH + chunked), 400],
+    ["17 chunked, length", post(chunked + LENGTH), 400],
+    ["18 two lengths", post("Content-Length: 5\r\nContent-Length: 6\r\n"), 400],
+    ["18 +2", post("Content-Length: +2\r\n", "{}"), 400],
+    ["18 -1", post("Content-Length: -1\r\n", "{}"), 400],
+    ["18 0x2", post("Content-Length: 0x2\r\n", "{}"), 400],
+    ["18 list", post("Content-Length: 2, 3\r\n", "{}"), 400],
+    ["18 20 digits", post(`Content-Length: ${"9".repeat(20)}\r\n`), 400],
+    ["18 blank", post("Content-Length : 2\r\n", "{}"), 400],
+    ["18 two equal lengths", post(LENGTH + LENGTH), 200],
+    ["19 xchunked", post("Transfer-Encoding: xchunked\r\n", CHUNKED), 400],
+    [
+      "19 chunked, identity",
+      post("Transfer-Encoding: chunked, identity\r\n", CHUNKED),
+      400,
+    ],
+    [
+      "19 identity, chunked",
+      post("Transfer-Encoding: identity, chunked\r\n", CHUNKED),
+      400,
+    ],
+    ["19 folded", post("Transfer-Encoding:\r\n chunked\r\n", CHUNKED), 400],
+    ["19 chunked twice", post(chunked + chunked, CHUNKED), 400],
+    ["20 bad chunk size", post(chunked, "zz\r\n{}\r\n0\r\n\r\n"), 0],
+    ["20 huge chunk size", post(chunked, `${"f".repeat(17)}\r\n{}`), 0],
+    ["20 chunk too short", post(chunked, "1\r\n{}\r\n0\r\n\r\n"), 0],
+    [
+      "21 chunk extension",
+      post(chunked, `2;${"a".repeat(20_000)}\r\n{}\r\n0\r\n\r\n`),
+      400,
+    ],
+    ["23 two hosts", request(MODELS, HOST + all), 400],
+    ["25 //", get("GET //v1/models"), 404],
+    ["25 ..", get("GET /v1/../v1/models"), 404],
+    ["25 %zz", get("GET /v1/%zz"), 404],
+    ["25 %00", get("GET /v1/models/%00"), 404],
+    ["26 escaped", get("GET /v1/%6dodels"), 200],
+    ["27 TRACE", get("TRACE /v1/chat/completions"), 405],
+    ["27 get", get("get /v1/models"), 405],
+    ["27 unknown", get("FOO /v1/models"), 405],
+    ["27 CONNECT", get("CONNECT x:80"), 404],
+    ["27 PUT", get("PUT /v1/chat/completions"), 405],
+    ["33 20 MiB and more", post("Content-Length: 99999999\r\n", "{}"), 413],
+    ["34 gzip", post(`${LENGTH}Content-Encoding: gzip\r\n`), 415],
+    ["35 text", post(`${LENGTH}Content-Type: text/plain\r\n`), 415],
+    ["35 no type", post(LENGTH), 200],
+    ["upgrade", withHeader("Upgrade: websocket\r\n"), 200],
+    ["TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400],
+    ["no request", "hello\r\n\r\n", 400],
+    ["HTTP/3.0", request("GET /v1/models HTTP/3.0", all), 400],
+  ];
+}
+
+/** Refused by the server itself, which does not speak JSON. */
+const isOfServer = ({ status, body }: Answer) =>
+  (status === 400 && body === "") || status === 0;
+
+Deno.test("bad requests over a raw socket", async (t) => {
+  await using cluster = await startGatedCluster({
+    door: { authFailures: noFailureLimit() },
+  });
+  const [edge] = cluster.edges;
+  assert.ok(edge);
+  const url = edge.edge.baseUrl;
+  const key = await cluster.addKey();
+
+  await t.step("without a good key: 401, and Redis is not asked", async () => {
+    const before = await redisCalls(cluster.world.command);
+    for (const [name, sent, status] of unauthenticated(key)) {
+      const answer = await send(url, sent);
+      assert.equal(answer.status, status, `${name}: ${answer.body}`);
+      assert.equal(answer.body, UNAUTHORIZED, name);
+      assert.match(answer.head, /^www-authenticate: bearer$/im, name);
+    }
+    assert.deepEqual(await redisCalls(cluster.world.command), before);
+  });
+
+  await t.step("7 an unknown key: 401 and one read in all", async () => {
+    const before = await redisCalls(cluster.world.command);
+    const sent = request(MODELS, HOST + CLOSE + bearer(mintKey(randomBytes)));
+    for (let count = 0; count < 5; count += 1) {
+      assert.equal((await send(url, sent)).body, UNAUTHORIZED);
+    }
+    const after = await redisCalls(cluster.world.command);
+    assert.deepEqual(after, { ...before, get: before.get + 1 });
+  });
+
+  for (const [name, sent, status] of authenticated(key)) {
+    await t.step(`${name} -> ${status || "closed"}`, async () => {
+      const answer = await send(url, sent);
+      assert.equal(answer.status, status, answer.head + answer.body);
+      if (status >= 400 && !isOfServer(answer)) assertOwnError(answer, name);
+      if (status === 405) assert.match(answer.head, /^allow: .*OPTIONS$/im);
+    });
+  }
+
+  await t.step("22 bare LF, no Host, HTTP/1.0 are served", async () => {
+    const lines = [
+      `GET /v1/models HTTP/1.1\nHost: x\n${bearer(key.value).trim()}\n\n`,
+      request(MODELS, CLOSE + bearer(key.value)),
+      request("GET /v1/models HTTP/1.0", bearer(key.value)),
+    ];
+    for (const sent of lines) assert.equal((await send(url, sent)).status, 200);
+  });
+
+  await t.step("a body of a GET is not taken for a request", async () => {
+    const inner = request("GET /v1/smuggled HTTP/1.1", HOST);
+    const sent = request(
+      MODELS,
+      `${HOST}${bearer(key.value)}Content-Length: ${inner.length}\r\n`,
+      inner,
+    );
+    const answer = await send(url, sent);
+    assert.equal(answer.status, 200);
+    assert.ok(!answer.body.includes("HTTP/1.1"), answer.body);
+  });
+
+  await t.step("nothing of it was a fault of ours, or held a key", () => {
+    const faults = edge.log.lines.filter(({ level }) => level !== "info");
+    assert.deepEqual(faults, []);
+    const text = JSON.stringify(edge.log.lines);
+    assert.ok(!text.includes(key.value));
+    assert.ok(!text.includes("api_key"), "the query is not logged");
+    const longest = Math.max(
+      ...edge.log.lines.map((line) => JSON.stringify(line).length),
+    );
+    assert.ok(longest < 1_000, `${longest} characters`);
+  });
+});
+
+Deno.test("12-14 disabled, deleted, expired and limited keys", async () => {
+  await using cluster = await startGatedCluster();
+  const url = cluster.edges[0]?.edge.baseUrl ?? "";
+  const rows = [
+    [await cluster.addKey({ state: "disabled" }), 403, "unauthorized"],
+    [await cluster.addKey({ expiresAtMs: 1 }), 401, "unauthorized"],
+    [await cluster.addKey({ scopes: "image" }), 403, "forbidden"],
+    [await cluster.addKey({ models: "other" }), 403, "forbidden"],
+  ] as const;
+  for (const [key, status, code] of rows) {
+    const headers = `${HOST}${CLOSE}${bearer(key.value)}${LENGTH}`;
+    const line = "POST /v1/chat/completions HTTP/1.1";
+    const answer = await send(url, request(line, headers, BODY));
+    assert.equal(answer.status, status);
+    assert.equal(JSON.parse(answer.body).error.code, code);
+    assert.equal(await cluster.leases(key), 0);
+    // The same when the body is bad as well: rights come first.
+    const bad = `{${BODY.slice(2)}`;
+    const second = await send(
+      url,
+      request(line, headers, bad.padEnd(BODY.length)),
+    );
+    const isModelsBusiness = code === "forbidden" && status === 403 &&
+      key === rows[3][0];
+    assert.equal(second.status, isModelsBusiness ? 400 : status);
+  }
+});
+
+Deno.test("15 wrong keys from one address: 20 times 401, then 429; others go on", async () => {
+  const proxy = parseNetwork("127.0.0.1");
+  assert.ok(proxy);
+  await using cluster = await startGatedCluster({
+    door: { clientAddress: createClientAddress([proxy]) },
+  });
+  const url = cluster.edges[0]?.edge.baseUrl ?? "";
+  const known = await cluster.addKey();
+  const fresh = await cluster.addKey();
+  const ask = (value: string, address: string) =>
+    send(
+      url,
+      request(
+        MODELS,
+        `${HOST}${CLOSE}${bearer(value)}X-Forwarded-For: ${address}\r\n`,
+      ),
+    );
+  assert.equal((await ask(known.value, "192.0.2.1")).status, 200);
+  const answers: Answer[] = [];
+  for (let count = 0; count < 30; count += 1) {
+    answers.push(await ask(mintKey(randomBytes), "192.0.2.1"));
+  }
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [...Array(20).fill(401), ...Array(10).fill(429)],
+  );
+  const last = answers.at(-1);
+  assert.ok(last);
+  assertOwnError(last, "429");
+  assert.match(last.head, /^retry-after: ([1-9]|[1-5]\d|60)$/im);
+  assert.match(last.head, /^retry-after-ms: \d+$/im);
+  assert.equal((await ask(known.value, "192.0.2.1")).status, 200);
+  assert.equal((await ask(fresh.value, "192.0.2.1")).status, 429);
+  assert.equal((await ask(fresh.value, "192.0.2.2")).status, 200);
+  assert.equal((await ask("sk-x", "192.0.2.2")).status, 401);
+  const mallory = "192.0.2.9, 192.0.2.1";
+  assert.equal((await ask("sk-x", mallory)).status, 429, "a forged start");
+});
+
+Deno.test("22, 24 with ALLOWED_HOSTS only those are answered for", async () => {
+  await using cluster = await startGatedCluster({
+    door: { allowedHosts: ["api.example.org", "localhost:8080"] },
+  });
+  const url = cluster.edges[0]?.edge.baseUrl ?? "";
+  const { value } = await cluster.addKey();
+  const rows: [target: string, host: string, status: number][] = [
+    ["/v1/models", "Host: api.example.org\r\n", 200],
+    ["/v1/models", "Host: API.example.org:443\r\n", 200],
+    ["/v1/models", "Host: localhost:8080\r\n", 200],
+    ["/v1/models", "Host: localhost:8081\r\n", 421],
+    ["/v1/models", "Host: evil\r\n", 421],
+    ["/v1/models", "Host: api.example.org.evil\r\n", 421],
+    ["/v1/models", "", 421],
+    ["http://evil/v1/models", "Host: api.example.org\r\n", 421],
+    ["http://api.example.org/v1/models", "Host: evil\r\n", 421],
+  ];
+  for (const [target, host, status] of rows) {
+    const line = `GET ${target} HTTP/1.1`;
+    const sent = request(line, host + CLOSE + bearer(value));
+    const answer = await send(url, sent);
+    assert.equal(answer.status, status, `${target} ${host}`);
+    if (status !== 421) continue;
+    assertOwnError(answer, host);
+    assert.equal(JSON.parse(answer.body).error.code, "misdirected_request");
+  }
+});
+
+Deno.test("pages may call only from listed origins", async () => {
+  const app = "https://app.example.org";
+  await using cluster = await startGatedCluster({
+    door: { corsOrigins: [app] },
+  });
+  const url = `${cluster.edges[0]?.edge.baseUrl}/chat/completions`;
+  const { value } = await cluster.addKey({ limits: { requestsPerMinute: 1 } });
+  const preflight = (origin: string) =>
+    fetch(url, {
+      method: "OPTIONS",
+      headers: {
+        origin,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type",
+      },
+    });
+  const allowed = await preflight(app);
+  assert.equal(allowed.status, 204);
+  assert.equal(allowed.headers.get("access-control-allow-origin"), app);
+  assert.equal(
+    allowed.headers.get("access-control-allow-headers"),
+    "authorization,content-type",
+  );
+  assert.match(
+    allowed.headers.get("access-control-allow-methods") ?? "",
+    /POST/,
+  );
+  assert.match(allowed.headers.get("vary") ?? "", /origin/i);
+  for (const origin of ["https://evil.example", "null", `${app}.evil`]) {
+    const refused = await preflight(origin);
+    assert.equal(refused.headers.get("access-control-allow-origin"), null);
+  }
+  const post = (origin: string) =>
+    fetch(url, {
+      method: "POST",
+      headers: { origin, authorization: `Bearer ${value}` },
+      body: new TextEncoder().encode(BODY),
+    });
+  for (const status of [200, 429]) {
+    const response = await post(app);
+    assert.equal(response.status, status);
+    const { headers } = response;
+    assert.equal(headers.get("access-control-allow-origin"), app);
+    assert.equal(headers.get("access-control-allow-credentials"), null);
+    assert.match(
+      headers.get("access-control-expose-headers") ?? "",
+      /retry-after-ms/,
+    );
+    await response.body?.cancel();
+  }
+  const stranger = await post("https://evil.example");
+  assert.equal(stranger.headers.get("access-control-allow-origin"), null);
+  await stranger.body?.cancel();
+});
+
+function noFailureLimit() {
+  return createFailureLimiter(
+    { failuresMax: 10_000, windowMs: 60_000, entriesMax: 10 },
+    monotonicNow,
+  );
+}
+
+/** Reads and script calls that the server has seen. */
+async function redisCalls(
+  command: (...args: string[]) => Promise<unknown>,
+): Promise<{ get: number; evalsha: number }> {
+  const stats = String(await command("INFO", "commandstats"));
+  const calls = (name: string) =>
+    Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
+  return { get: calls("get"), evalsha: calls("evalsha") };
+}
