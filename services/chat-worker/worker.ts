@@ -103,6 +103,11 @@ export class ChatWorker {
     return this.#inFlight;
   }
 
+  /** Jobs whose answer is not with its edge yet. */
+  get unfinished(): number {
+    return this.#jobs.size;
+  }
+
   /** Starts to take jobs. Resolves when the bus knows of it. */
   async start(): Promise<void> {
     const { bus, workerId } = this.#d;

@@ -33,10 +33,17 @@ import { newInstanceId, randomBytes } from "@gateway/shared/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import { type Log, silentLog } from "@gateway/shared/log";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { type GracefulServer, serve } from "@gateway/shared/serve";
+
+/** A request that an edge admitted, and all that was settled of it. */
+export interface Admitted {
+  request: ChatRequest;
+  settlements: Settlement[];
+}
 
 /** A key that every edge of a mini cluster admits. */
 export const TEST_KEY: string = mintKey(randomBytes);
@@ -47,8 +54,11 @@ export interface MiniEdge extends AsyncDisposable {
   readonly baseUrl: string;
   readonly link: BusLink;
   readonly dispatcher: ChatDispatcher;
+  readonly workers: WorkerTable;
   /** What was settled, in order. */
   readonly settlements: Settlement[];
+  /** What was admitted, in order. */
+  readonly admitted: Admitted[];
 }
 
 export interface MiniWorker extends AsyncDisposable {
@@ -89,16 +99,22 @@ function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
 }
 
 /** A gate that admits everything and writes down what it cost. */
-function openGate(settlements: Settlement[]): Gate {
+function openGate(settlements: Settlement[], admitted: Admitted[]): Gate {
   const principal = { keyId: "key_test", ownerId: "own_test" };
   return {
     findPrincipal: () => Promise.resolve(principal),
     check: () => Promise.resolve([]),
-    admitChat: () =>
-      Promise.resolve({
+    admitChat: (_principal, request) => {
+      const entry: Admitted = { request, settlements: [] };
+      admitted.push(entry);
+      return Promise.resolve({
         setHeaders: () => {},
-        settle: (settlement) => void settlements.push(settlement),
-      }),
+        settle: (settlement) => {
+          settlements.push(settlement);
+          entry.settlements.push(settlement);
+        },
+      });
+    },
   };
 }
 
@@ -149,10 +165,11 @@ export async function startMiniEdge(
   const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
   beat();
   const settlements: Settlement[] = [];
+  const admitted: Admitted[] = [];
   const deadlines = createDeadlines(monotonicNow);
   const app = createApp({
     catalog: options.catalog ?? defaultCatalog(),
-    gate: openGate(settlements),
+    gate: openGate(settlements, admitted),
     dispatcher,
     running: new RunningRequests(),
     now: monotonicNow,
@@ -172,7 +189,9 @@ export async function startMiniEdge(
     baseUrl: `http://127.0.0.1:${server.port}/v1`,
     link,
     dispatcher,
+    workers,
     settlements,
+    admitted,
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 2_000, lastWordMs: 100 });
       deadlines[Symbol.dispose]();
