@@ -75,6 +75,7 @@ export interface MiniEdgeOptions {
   catalog?: Catalog;
   queueMax?: number;
   requestTimeoutMs?: number;
+  busLostMs?: number;
   log?: Log;
 }
 
@@ -85,6 +86,9 @@ export interface MiniWorkerOptions {
   /** Models it runs; the model of the specification if left out. */
   models?: string[];
   slots?: number;
+  busLostMs?: number;
+  /** Stands between the worker and the bus: loses, doubles and reorders what it publishes. */
+  tamper?: (publish: BusLink["publish"]) => BusLink["publish"];
   log?: Log;
 }
 
@@ -135,6 +139,7 @@ export async function startMiniEdge(
     log,
     queueMax: options.queueMax ?? DISPATCH_LIMITS.queueMax,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
+    busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });
   link.subscribe(
     edgeStreamWildcard(id),
@@ -210,8 +215,17 @@ export async function startMiniWorker(
   const log = options.log ?? silentLog;
   const link = await connect(options.servers, `worker ${id}`, log);
   const models = options.models ?? [DEFAULT_MODEL_ID];
+  const publish: BusLink["publish"] = (...message) => link.publish(...message);
   const worker = new ChatWorker({
-    bus: link,
+    bus: {
+      get isConnected() {
+        return link.isConnected;
+      },
+      publish: options.tamper?.(publish) ?? publish,
+      subscribe: (...subscription) => link.subscribe(...subscription),
+      flush: () => link.flush(),
+    },
+    busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     workerId: id,
     slots: options.slots ?? 64,
     backends: new Map(models.map((model) => [model, options.backend])),
