@@ -101,6 +101,8 @@ export const DISPATCH_LIMITS = {
   workerLostMs: 2_000,
   /** A worker cancels the work of an edge silent for this long. */
   edgeLostMs: 3_000,
+  /** Requests survive a bus that is away for this long. */
+  busLostMs: 10_000,
   /** A process that does not hear its own beats for this long is deaf: the silence of others proves nothing. */
   deafMs: 1_000,
   /** A worker has this long to accept or reject a job. */

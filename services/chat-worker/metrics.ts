@@ -155,7 +155,7 @@ export function observeWorker(
 ): void {
   registry.gauge(WORKER_METRICS.slots, () => [[[], slots]]);
   registry.gauge(WORKER_METRICS.inFlight, () => [[[], worker.inFlight]]);
-  registry.gauge(WORKER_METRICS.kept, () => [[[], worker.kept]]);
+  registry.gauge(WORKER_METRICS.kept, () => [[[], worker.unfinished]]);
   registry.gauge(
     WORKER_METRICS.draining,
     () => [[[], worker.isDraining ? 1 : 0]],

@@ -62,14 +62,14 @@ export interface ChatWorkerDependencies {
   wallNow: WallNow;
   log: Log;
   metrics: WorkerMetrics;
+  /** Backends are stopped when the bus is away for this long. Default `DISPATCH_LIMITS.busLostMs`. */
+  busLostMs?: number;
 }
 
 /** How often {@link ChatWorker.tick} must be called. */
 export const WORKER_TICK_MS = 50;
 /** A full worker asks edges to stay away this long; its next beat says more. */
 const FULL_RETRY_MS = 100;
-/** Backends are stopped when the bus is away for this long. */
-const BUS_LOST_MS = 10_000;
 
 const EMPTY = new Uint8Array(0);
 
@@ -95,11 +95,13 @@ export class ChatWorker {
   #isDeaf = false;
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
+  readonly #busLostMs: number;
   #busLostAtMs: number | null = null;
   #onIdle: (() => void) | null = null;
 
   constructor(dependencies: ChatWorkerDependencies) {
     this.#d = dependencies;
+    this.#busLostMs = dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs;
     this.#lastTickMs = dependencies.now();
     this.#heardSelfAtMs = this.#lastTickMs;
   }
@@ -108,8 +110,8 @@ export class ChatWorker {
     return this.#inFlight;
   }
 
-  /** Jobs that run or whose answer is not yet with its edge. */
-  get kept(): number {
+  /** Jobs whose answer is not with its edge yet. */
+  get unfinished(): number {
     return this.#jobs.size;
   }
 
@@ -439,7 +441,7 @@ export class ChatWorker {
 
   #cancelForLostEdges(now: number): void {
     const isBusGone = this.#busLostAtMs !== null &&
-      now - this.#busLostAtMs >= BUS_LOST_MS;
+      now - this.#busLostAtMs >= this.#busLostMs;
     if (!isBusGone && (this.#busLostAtMs !== null || this.#hearsNothing(now))) {
       return;
     }

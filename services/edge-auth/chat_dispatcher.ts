@@ -56,14 +56,14 @@ export interface ChatDispatcherDependencies {
   queueMax: number;
   /** A request is over after this long, whatever it does. */
   requestTimeoutMs: number;
+  /** Default `DISPATCH_LIMITS.busLostMs`. */
+  busLostMs?: number;
 }
 
 /** How often {@link ChatDispatcher.tick} must be called. */
 export const DISPATCH_TICK_MS = 25;
 /** A tick this late says that we were the silent ones. */
 const OWN_LAG_MS = 200;
-/** Runs survive a bus that is away for this long. */
-const BUS_LOST_MS = 10_000;
 /** A worker that did not even answer is left alone this long, unless it beats. */
 const UNRESPONSIVE_MS = 1_000;
 /** A worker that refused for another reason than its load is left alone this long, unless it beats. */
@@ -79,6 +79,7 @@ export class ChatDispatcher implements RunHost {
   readonly #queue: WaitQueue<ChatRun>;
   readonly #control: ControlOutbox;
   #lastTickMs: number;
+  readonly #busLostMs: number;
   #busLostAtMs: number | null = null;
 
   constructor(dependencies: ChatDispatcherDependencies) {
@@ -102,6 +103,7 @@ export class ChatDispatcher implements RunHost {
       onLost: (workerId) => this.#onWorkerLost(workerId),
       onRoom: () => this.#offerWaiting(),
     });
+    this.#busLostMs = dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs;
     this.#lastTickMs = dependencies.now();
   }
 
@@ -181,7 +183,9 @@ export class ChatDispatcher implements RunHost {
       run.onWaitedTooLong(this.#d.bus.isConnected);
     }
     for (const run of [...this.#runs.values()]) run.onTick(now);
-    if (this.#busLostAtMs !== null && now - this.#busLostAtMs >= BUS_LOST_MS) {
+    if (
+      this.#busLostAtMs !== null && now - this.#busLostAtMs >= this.#busLostMs
+    ) {
       for (const run of [...this.#runs.values()]) run.onBusGivenUp();
     }
   }

@@ -183,7 +183,11 @@ export class ChatRun implements StreamReceiverHandlers {
   /** A frame of this request. False when it belongs to none of its attempts. */
   onFrame(frame: Frame): boolean {
     if (this.#state === "leaving") return this.#onFarewell(frame);
-    return this.#receiver?.onFrame(frame, this.#host.now()) ?? false;
+    const isTaken = this.#receiver?.onFrame(frame, this.#host.now()) ?? false;
+    if (isTaken && isFarewell(frame)) {
+      this.#loseAttempt("The worker that ran the request gave it up.");
+    }
+    return isTaken;
   }
 
   /** The bus says that nobody listens where the job was sent. */
@@ -449,6 +453,11 @@ export class ChatRun implements StreamReceiverHandlers {
       cancelReason: this.#cancelled?.reason ?? null,
     });
   }
+}
+
+/** A last word outside the numbered stream: the worker follows it no more, say because it thought this edge dead. */
+function isFarewell(frame: Frame): boolean {
+  return frame.type === FrameType.ERR && frame.sequence === 0;
 }
 
 function overloaded(): ApiError {

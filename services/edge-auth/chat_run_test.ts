@@ -327,6 +327,20 @@ Deno.test("a lost attempt is not repeated after the first byte", () => {
   assert.equal(t.outcomes[0]?.completionTokens, 7);
 });
 
+Deno.test("a worker that gave a stream up: the end of it, at once", () => {
+  const t = setup({ workers: ["w1", "w2"] });
+  t.run.start();
+  t.data("a\n", 1, 1);
+  assert.equal(t.err(0, false), true);
+  assert.ok(t.events.includes("error worker_lost"));
+  assert.equal(t.outcomes.length, 1);
+  const unseen = setup({ workers: ["w1", "w2"] });
+  unseen.run.start();
+  unseen.accept();
+  unseen.err(0, false);
+  assert.equal(unseen.events.at(-1), "offer w2");
+});
+
 Deno.test("a fault of the worker is repeated elsewhere, one of the backend is not", () => {
   const ours = setup({ workers: ["w1", "w2"] });
   ours.run.start();

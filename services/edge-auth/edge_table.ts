@@ -16,15 +16,21 @@ export class EdgeTable {
   }
 
   onBeat(edgeId: string): void {
-    if (edgeId !== this.#ownId) this.#heardAtMs.set(edgeId, this.#now());
+    if (edgeId === this.#ownId) return;
+    if (!this.#heardAtMs.has(edgeId)) this.#forgetSilent();
+    this.#heardAtMs.set(edgeId, this.#now());
   }
 
   /** Edges heard lately and this one, so at least 1. */
   get count(): number {
+    this.#forgetSilent();
+    return this.#heardAtMs.size + 1;
+  }
+
+  #forgetSilent(): void {
     const oldest = this.#now() - DISPATCH_LIMITS.edgeLostMs;
     for (const [edgeId, heardAtMs] of this.#heardAtMs) {
       if (heardAtMs < oldest) this.#heardAtMs.delete(edgeId);
     }
-    return this.#heardAtMs.size + 1;
   }
 }

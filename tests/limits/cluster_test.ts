@@ -114,9 +114,13 @@ Deno.test("limits and keys over a cluster of 3 edges", async (t) => {
       const startedAtMs = performance.now();
       const answers = await Promise.all(
         Array.from({ length: 2_000 }, async (_, index) => {
-          const response = await ask(cluster, value, index % EDGES);
-          const { error } = await response.json();
-          return error?.code ?? response.status;
+          while (true) {
+            const response = await ask(cluster, value, index % EDGES);
+            const { error } = await response.json();
+            // A busy machine may not ask Redis in time: then nothing was consumed.
+            if (error?.code === "service_unavailable") continue;
+            return error?.code ?? response.status;
+          }
         }),
       );
       const refill = Math.floor((performance.now() - startedAtMs) / 100);

@@ -48,11 +48,18 @@ import { newInstanceId, randomBytes } from "@gateway/shared/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import { type Log, silentLog } from "@gateway/shared/log";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { type GracefulServer, serve } from "@gateway/shared/serve";
+
+/** A request that an edge admitted, and all that was settled of it. */
+export interface Admitted {
+  request: ChatRequest;
+  settlements: Settlement[];
+}
 
 /** A key that every edge of a mini cluster admits. */
 export const TEST_KEY: string = mintKey(randomBytes);
@@ -63,8 +70,11 @@ export interface MiniEdge extends AsyncDisposable {
   readonly baseUrl: string;
   readonly link: BusLink;
   readonly dispatcher: ChatDispatcher;
+  readonly workers: WorkerTable;
   /** What was settled, in order. */
   readonly settlements: Settlement[];
+  /** What was admitted, in order. */
+  readonly admitted: Admitted[];
 }
 
 export interface MiniWorker extends AsyncDisposable {
@@ -81,6 +91,7 @@ export interface MiniEdgeOptions {
   catalog?: Catalog;
   queueMax?: number;
   requestTimeoutMs?: number;
+  busLostMs?: number;
   log?: Log;
   /** The real one, for tests with Redis; every key is admitted if left out. */
   gate?: Gate;
@@ -95,6 +106,9 @@ export interface MiniWorkerOptions {
   /** Models it runs; the model of the specification if left out. */
   models?: string[];
   slots?: number;
+  busLostMs?: number;
+  /** Stands between the worker and the bus: loses, doubles and reorders what it publishes. */
+  tamper?: (publish: BusLink["publish"]) => BusLink["publish"];
   log?: Log;
 }
 
@@ -109,7 +123,7 @@ function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
 }
 
 /** A gate that admits everything and writes down what it cost. */
-function openGate(settlements: Settlement[]): Gate {
+function openGate(settlements: Settlement[], admitted: Admitted[]): Gate {
   const principal = { keyId: "key_test", ownerId: "own_test" };
   return {
     lookup: {
@@ -117,11 +131,17 @@ function openGate(settlements: Settlement[]): Gate {
       find: () => Promise.resolve(principal),
     },
     check: () => Promise.resolve([]),
-    admitChat: () =>
-      Promise.resolve({
+    admitChat: (_principal, request) => {
+      const entry: Admitted = { request, settlements: [] };
+      admitted.push(entry);
+      return Promise.resolve({
         setHeaders: () => {},
-        settle: (settlement) => void settlements.push(settlement),
-      }),
+        settle: (settlement) => {
+          settlements.push(settlement);
+          entry.settlements.push(settlement);
+        },
+      });
+    },
   };
 }
 
@@ -143,6 +163,7 @@ export async function startMiniEdge(
     log,
     queueMax: options.queueMax ?? DISPATCH_LIMITS.queueMax,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
+    busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });
   link.subscribe(
     edgeStreamWildcard(id),
@@ -173,6 +194,7 @@ export async function startMiniEdge(
   const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
   beat();
   const settlements: Settlement[] = [];
+  const admitted: Admitted[] = [];
   const deadlines = createDeadlines(monotonicNow);
   const running = new RunningRequests();
   link.subscribe(
@@ -181,7 +203,7 @@ export async function startMiniEdge(
   );
   const app = createApp({
     catalog: options.catalog ?? defaultCatalog(),
-    gate: options.gate ?? openGate(settlements),
+    gate: options.gate ?? openGate(settlements, admitted),
     dispatcher,
     running,
     now: monotonicNow,
@@ -208,7 +230,9 @@ export async function startMiniEdge(
     baseUrl: `http://127.0.0.1:${server.port}/v1`,
     link,
     dispatcher,
+    workers,
     settlements,
+    admitted,
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 2_000, lastWordMs: 100 });
       deadlines[Symbol.dispose]();
@@ -227,8 +251,17 @@ export async function startMiniWorker(
   const log = options.log ?? silentLog;
   const link = await connect(options.servers, `worker ${id}`, log);
   const models = options.models ?? [DEFAULT_MODEL_ID];
+  const publish: BusLink["publish"] = (...message) => link.publish(...message);
   const worker = new ChatWorker({
-    bus: link,
+    bus: {
+      get isConnected() {
+        return link.isConnected;
+      },
+      publish: options.tamper?.(publish) ?? publish,
+      subscribe: (...subscription) => link.subscribe(...subscription),
+      flush: () => link.flush(),
+    },
+    busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     workerId: id,
     slots: options.slots ?? 64,
     backends: new Map(models.map((model) => [model, options.backend])),

@@ -1,0 +1,189 @@
+/**
+ * Guarantee: under random leaving clients, killed workers and restarts of the bus
+ * every request ends in exactly one way, with a beginning of its own answer, is
+ * settled once, and leaves nothing behind.
+ */
+import assert from "node:assert/strict";
+import { ask, type ChatOutcome } from "../support/chat_outcome.ts";
+import {
+  type MiniEdge,
+  type MiniWorker,
+  startMiniEdge,
+  startMiniWorker,
+} from "../support/mini_cluster.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+import { seededRandom } from "../support/seeded_random.ts";
+import {
+  answerOf,
+  type TokenBackend,
+  tokenBackend,
+} from "../support/token_backend.ts";
+import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+const SEED = 1;
+const REQUESTS = 300;
+/** Between two requests, on average. */
+const PAUSE_MS = 15;
+const LEAVES_SHARE = 0.25;
+/** Requests that travel in pieces. */
+const LARGE_SHARE = 0.05;
+const LARGE_CHARS = 800_000;
+/** Nothing that is not cut short takes longer, whatever fails meanwhile. */
+const ENDS_WITHIN_MS = 20_000;
+/** How a request may end that meets a fault. */
+const ERRORS: ReadonlySet<string | null> = new Set([
+  "worker_lost",
+  "overloaded",
+  "no_worker",
+  "bus_unavailable",
+]);
+
+/** What happens meanwhile, in this order, some tenths of a second apart. */
+const FAULTS = ["kill", "bus", "cut", "pause", "kill", "cut", "bus", "kill"];
+
+interface Living {
+  proxy: TcpProxy;
+  worker: MiniWorker;
+  backend: TokenBackend;
+}
+
+Deno.test("300 requests among faults end each in one way and leave nothing behind", async () => {
+  const random = seededRandom(SEED);
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edgeA = await startMiniEdge({ servers });
+  await using edgeB = await startMiniEdge({ servers });
+  const edges = [edgeA, edgeB];
+  await using stack = new AsyncDisposableStack();
+  const start = async (): Promise<Living> => {
+    const backend = tokenBackend({ tokenMs: 4 });
+    const proxy = stack.use(startTcpProxy(nats.port));
+    const worker = stack.use(
+      await startMiniWorker({ servers: [proxy.server], backend, slots: 40 }),
+    );
+    return { proxy, worker, backend };
+  };
+  const living = [await start(), await start(), await start()];
+
+  const outcomes = new Map<number, ChatOutcome>();
+  const left = new Set<number>();
+  const request = async (number: number) => {
+    const client = new AbortController();
+    const answer = ask(edges[number % 2] ?? edgeA, {
+      seed: number,
+      max_tokens: 1 + Math.floor(random() * 120),
+      stream: random() < 0.6,
+      messages: [{
+        role: "user",
+        content: "x".repeat(random() < LARGE_SHARE ? LARGE_CHARS : 10),
+      }],
+    }, { signal: client.signal });
+    if (random() < LEAVES_SHARE) {
+      await sleep(random() * 200);
+      client.abort();
+      left.add(number);
+    }
+    outcomes.set(number, await answer);
+  };
+  const requests: Promise<void>[] = [];
+  const faults = async () => {
+    for (const fault of FAULTS) {
+      await sleep(200 + random() * 400);
+      if (fault === "bus") await nats.restart();
+      else if (fault === "cut") living[0]?.proxy.cut();
+      else if (fault === "pause") {
+        await nats.stop();
+        await sleep(300);
+        nats.cont();
+      } else {
+        await living.shift()?.worker.kill();
+        living.push(await start());
+      }
+    }
+  };
+  const failing = faults();
+  for (let number = 0; number < REQUESTS; number += 1) {
+    requests.push(request(number));
+    await sleep(random() * 2 * PAUSE_MS);
+  }
+  await failing;
+  await waitFor(() => outcomes.size === REQUESTS, {
+    what: () => `${REQUESTS - outcomes.size} requests, seed ${SEED}`,
+    timeoutMs: ENDS_WITHIN_MS,
+  });
+  await Promise.all(requests);
+
+  checkOutcomes(outcomes, left);
+  await checkNothingLeft(edges, living);
+  checkSettlements(edges, outcomes);
+});
+
+function checkOutcomes(
+  outcomes: ReadonlyMap<number, ChatOutcome>,
+  left: ReadonlySet<number>,
+): void {
+  let complete = 0;
+  for (const [number, outcome] of outcomes) {
+    const what = `request ${number}: ${JSON.stringify(outcome)}`;
+    const whole = answerOf(number, 121);
+    assert.ok(whole.startsWith(outcome.content), what);
+    switch (outcome.kind) {
+      case "complete":
+        complete += 1;
+        assert.equal(outcome.status, 200, what);
+        break;
+      case "broken":
+        assert.ok(left.has(number), `${what}: cut without a word`);
+        break;
+      default:
+        assert.ok(ERRORS.has(outcome.errorCode), what);
+    }
+  }
+  assert.ok(complete > outcomes.size / 2, `only ${complete} are complete`);
+}
+
+async function checkNothingLeft(
+  edges: readonly MiniEdge[],
+  living: readonly Living[],
+): Promise<void> {
+  for (const edge of edges) {
+    await waitFor(() => edge.dispatcher.running === 0, { what: "no runs" });
+    assert.equal(edge.dispatcher.waiting, 0);
+  }
+  for (const { worker, backend } of living) {
+    await waitFor(() => worker.worker.inFlight === 0, { what: "free slots" });
+    await waitFor(() => backend.running === 0, { what: "no backend calls" });
+    await waitFor(() => worker.worker.unfinished === 0, { what: "no jobs" });
+  }
+  for (const edge of edges) {
+    await waitFor(() => {
+      const { workers, inFlight } = edge.workers.totals();
+      return workers === living.length && inFlight === 0;
+    }, {
+      what: () => `an idle table: ${JSON.stringify(edge.workers.totals())}`,
+    });
+    assert.ok(edge.dispatcher.outboxes <= living.length, "outboxes");
+  }
+}
+
+function checkSettlements(
+  edges: readonly MiniEdge[],
+  outcomes: ReadonlyMap<number, ChatOutcome>,
+): void {
+  for (const edge of edges) {
+    for (const { request, settlements } of edge.admitted) {
+      const outcome = outcomes.get(request.seed ?? -1);
+      const what = JSON.stringify({ request, outcome, settlements });
+      assert.equal(settlements.length, 1, what);
+      if (outcome?.kind === "complete") {
+        assert.equal(settlements[0]?.kind, "complete", what);
+        assert.equal(
+          settlements[0]?.usage?.completion_tokens,
+          outcome.content.split(" ").length - 1,
+          what,
+        );
+      }
+    }
+  }
+}

@@ -1,0 +1,177 @@
+/**
+ * Guarantee: however a client leaves, and in whatever state its request is, the
+ * connection to the model server is closed within 100 ms.
+ */
+import assert from "node:assert/strict";
+import { Socket } from "node:net";
+import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
+import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import {
+  type FakeModelServer,
+  startFakeModelServer,
+  type Step,
+} from "../support/fake_model_server.ts";
+import {
+  chat,
+  type MiniEdge,
+  startMiniEdge,
+  startMiniWorker,
+  TEST_KEY,
+} from "../support/mini_cluster.ts";
+import {
+  choiceChunk,
+  chunk,
+  event,
+  streamHead,
+} from "../support/model_answers.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+const CANCEL_MS = 100;
+/** The machine of a test run may be busy for a moment: one of so many must do. */
+const TRIES = 3;
+
+const STATES = [
+  "streaming",
+  "before the first token",
+  "not streaming",
+] as const;
+type State = typeof STATES[number];
+const WAYS = ["fetch abort", "FIN", "RST"] as const;
+type Way = typeof WAYS[number];
+
+/** A client in the middle of its request. */
+interface Client {
+  /** Settles when the first bytes of the answer are there. */
+  answered: Promise<unknown>;
+  leave(): void;
+}
+
+function* reply(state: State): Iterable<Step> {
+  if (state === "streaming") {
+    yield streamHead();
+    yield chunk(event(choiceChunk({ role: "assistant", content: "one " })));
+  }
+  yield { stall: true };
+}
+
+function fetchClient(edge: MiniEdge, stream: boolean): Client {
+  const controller = new AbortController();
+  const answered = chat(edge, { stream }, { signal: controller.signal });
+  answered.catch(() => {}); // It leaves before an answer.
+  return { answered, leave: () => controller.abort() };
+}
+
+function socketClient(edge: MiniEdge, stream: boolean, way: Way): Client {
+  const { hostname, port, host } = new URL(edge.baseUrl);
+  const body = JSON.stringify({
+    model: "neutral-3.7-plus",
+    messages: [{ role: "user", content: "ping" }],
+    stream,
+  });
+  const socket = new Socket();
+  const first = Promise.withResolvers<void>();
+  socket.on("data", () => first.resolve());
+  socket.on("error", () => {}); // Its own reset.
+  socket.connect(Number(port), hostname, () =>
+    socket.write(
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: ${host}\r\n` +
+        `authorization: Bearer ${TEST_KEY}\r\n` +
+        "content-type: application/json\r\n" +
+        `content-length: ${body.length}\r\n\r\n${body}`,
+    ));
+  return {
+    answered: first.promise,
+    leave: () => {
+      if (way === "RST") socket.resetAndDestroy();
+      else socket.destroy();
+    },
+  };
+}
+
+/** How long the model server was kept after its client had left. */
+async function leaveOnce(
+  edge: MiniEdge,
+  server: FakeModelServer,
+  { state, way }: { state: State; way: Way },
+): Promise<number> {
+  const number = server.requests.length + 1;
+  const stream = state !== "not streaming";
+  const client = way === "fetch abort"
+    ? fetchClient(edge, stream)
+    : socketClient(edge, stream, way);
+  const request = await server.request(number);
+  if (state === "streaming") await client.answered;
+  const leftAtMs = performance.now();
+  client.leave();
+  return await waitFor(() => request.leftAtMs, {
+    what: `the model server to be left (${state}, ${way})`,
+  }) - leftAtMs;
+}
+
+Deno.test("a client that leaves in any way ends the call of the model server", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  let state: State = "streaming";
+  await using server = startFakeModelServer({ reply: () => reply(state) });
+  const backend = createOpenAiBackend({
+    config: {
+      type: "openai",
+      name: "upstream",
+      baseUrl: server.baseUrl,
+      model: "upstream-model",
+      weight: 1,
+      preference: 0,
+      headers: {},
+      deadlines: {
+        connectMs: 5_000,
+        firstTokenMs: 60_000,
+        betweenTokensMs: 60_000,
+        totalMs: 60_000,
+      },
+    },
+    apiKey: null,
+    now: monotonicNow,
+    wallNow,
+    newToolCallId: () => "call_1",
+  });
+  await using edge = await startMiniEdge({ servers });
+  await using worker = await startMiniWorker({ servers, backend, slots: 1 });
+  for (state of STATES) {
+    for (const way of WAYS) {
+      const tookMs: number[] = [];
+      while (tookMs.length < TRIES) {
+        tookMs.push(await leaveOnce(edge, server, { state, way }));
+        if (tookMs.some((ms) => ms < CANCEL_MS)) break;
+      }
+      assert.ok(
+        tookMs.some((ms) => ms < CANCEL_MS),
+        `${state}, ${way}: left after ${tookMs} ms`,
+      );
+      await waitFor(() => edge.dispatcher.running === 0, { what: "no runs" });
+      await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
+    }
+  }
+  const calls = server.requests.length;
+  assert.equal(edge.settlements.length, calls);
+
+  // Queued: behind one that holds the only slot.
+  const holder = fetchClient(edge, true);
+  await server.request(calls + 1);
+  for (const way of WAYS) {
+    const queued = way === "fetch abort"
+      ? fetchClient(edge, true)
+      : socketClient(edge, true, way);
+    await waitFor(() => edge.dispatcher.waiting === 1, { what: "the queue" });
+    queued.leave();
+    await waitFor(() => edge.dispatcher.waiting === 0, {
+      what: `the queue to be empty (${way})`,
+      timeoutMs: 1_000,
+    });
+  }
+  holder.leave();
+  await waitFor(() => edge.dispatcher.running === 0, { what: "no runs" });
+  assert.equal(server.requests.length, calls + 1);
+  assert.equal(edge.settlements.length, calls + 4);
+  backend.close();
+});

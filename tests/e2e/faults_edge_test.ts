@@ -1,0 +1,273 @@
+/**
+ * Guarantee: an edge that loses the bus, floods or is flooded harms nobody else,
+ * and its own requests end in time.
+ */
+import assert from "node:assert/strict";
+import {
+  chatAnySubject,
+  chatBodySubject,
+  chatControlSubject,
+  chatJobSubject,
+  edgeStreamSubject,
+  workerBeatSubject,
+} from "@gateway/shared/bus/subjects";
+import { encodeAccept } from "@gateway/shared/bus/frame_payload";
+import { encodeFrame, FrameType } from "@gateway/shared/bus/frame";
+import { ask, outcomeOf } from "../support/chat_outcome.ts";
+import { freePort } from "../support/free_port.ts";
+import {
+  chat,
+  startMiniEdge,
+  startMiniWorker,
+  TEST_KEY,
+} from "../support/mini_cluster.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+import {
+  scriptedBackend,
+  type ScriptedCall,
+  text,
+  usageOf,
+} from "../support/scripted_backend.ts";
+import { seededRandom } from "../support/seeded_random.ts";
+import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { answerOf, tokenBackend } from "../support/token_backend.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+function hello(call: ScriptedCall): void {
+  call.say(text("Hello"));
+  call.end();
+}
+
+Deno.test("the bus away for too long: every request ends, and all is well when it is back", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  const busLostMs = 1_000;
+  await using edge = await startMiniEdge({ servers, busLostMs });
+  const backend = scriptedBackend((call) => call.say(text("a")));
+  await using worker = await startMiniWorker({ servers, backend, busLostMs });
+  const answered = await chat(edge, { stream: true });
+  const whole = ask(edge, {});
+  await waitFor(() => backend.calls.length === 2, { what: "both calls" });
+  await nats.kill();
+  const newcomer = ask(edge, {});
+  assert.partialDeepStrictEqual(await outcomeOf(Promise.resolve(answered)), {
+    kind: "sse_error",
+    errorCode: "bus_unavailable",
+    content: "a",
+  });
+  for (const refused of [await whole, await newcomer]) {
+    assert.partialDeepStrictEqual(refused, {
+      kind: "http_error",
+      status: 503,
+      errorCode: "bus_unavailable",
+      retryAfter: "1",
+    });
+  }
+  await waitFor(() => worker.worker.inFlight === 0, { what: "free slots" });
+  assert.equal(worker.worker.unfinished, 0);
+  assert.equal(edge.settlements.length, 3);
+  await nats.restart();
+  await waitFor(() => edge.link.isConnected && worker.link.isConnected, {
+    what: "the bus",
+  });
+  const again = ask(edge, {});
+  const call = await waitFor(() => backend.calls[2], { what: "the call" });
+  call.end();
+  assert.equal((await again).kind, "complete");
+});
+
+Deno.test("one edge cut off from the bus: its streams end, others never notice", async () => {
+  await using nats = await startNatsServer();
+  await using proxy = startTcpProxy(nats.port);
+  await using lost = await startMiniEdge({
+    servers: [proxy.server],
+    busLostMs: 1_000,
+  });
+  await using edge = await startMiniEdge({ servers: [nats.server] });
+  const backend = tokenBackend({ tokenMs: 20 });
+  await using worker = await startMiniWorker({
+    servers: [nats.server],
+    backend,
+  });
+  const cut = ask(lost, { stream: true, seed: 1, max_tokens: 1_000 });
+  const whole = ask(edge, { stream: true, seed: 2, max_tokens: 150 });
+  await waitFor(() => backend.running === 2, { what: "both calls" });
+  await waitFor(() => (backend.produced.get(1) ?? 0) > 5, { what: "tokens" });
+  const lostAtMs = performance.now();
+  proxy.set({ refuse: true });
+  proxy.cut();
+  assert.partialDeepStrictEqual(await cut, {
+    kind: "sse_error",
+    errorCode: "bus_unavailable",
+  });
+  assert.partialDeepStrictEqual(await whole, {
+    kind: "complete",
+    content: answerOf(2, 150),
+  });
+  await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
+  const tookMs = performance.now() - lostAtMs;
+  assert.ok(tookMs < 5_000, `the backend of a lost edge ran ${tookMs} ms`);
+});
+
+Deno.test("one server of a cluster killed: streams go on at the other", async () => {
+  const [routeA, routeB] = [freePort(), freePort()];
+  const config = (own: number, other: number) =>
+    `cluster { name: c, listen: "127.0.0.1:${own}", routes: ["nats://127.0.0.1:${other}"] }`;
+  await using a = await startNatsServer({ config: config(routeA, routeB) });
+  await using b = await startNatsServer({ config: config(routeB, routeA) });
+  await using edge = await startMiniEdge({ servers: [a.server, b.server] });
+  const backend = tokenBackend({ tokenMs: 10 });
+  await using _worker = await startMiniWorker({
+    servers: [b.server, a.server],
+    backend,
+  });
+  const request = (seed: number) =>
+    ask(edge, { stream: true, seed, max_tokens: 100 });
+  await waitFor(() => edge.workers.totals().workers === 1, {
+    what: "the worker over the route",
+  });
+  const answer = request(1);
+  await waitFor(() => (backend.produced.get(1) ?? 0) > 10, { what: "tokens" });
+  await a.kill();
+  assert.partialDeepStrictEqual(await answer, {
+    kind: "complete",
+    content: answerOf(1, 100),
+  });
+  assert.equal((await request(2)).kind, "complete");
+});
+
+Deno.test("thirty processes come back to a restarted bus, and serve within a second", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using stack = new AsyncDisposableStack();
+  const backend = scriptedBackend(hello);
+  const edges = await Promise.all(Array.from({ length: 5 }, async () => {
+    return stack.use(await startMiniEdge({ servers }));
+  }));
+  await Promise.all(Array.from({ length: 25 }, async () => {
+    stack.use(await startMiniWorker({ servers, backend }));
+  }));
+  await nats.restart();
+  const backAtMs = performance.now();
+  const answers = await Promise.all(edges.map((edge) => ask(edge, {})));
+  const tookMs = performance.now() - backAtMs;
+  for (const answer of answers) assert.equal(answer.kind, "complete");
+  assert.ok(tookMs < 2_000, `took ${tookMs} ms`);
+});
+
+Deno.test("garbage on every subject harms nothing", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend();
+  await using worker = await startMiniWorker({ servers, backend });
+  const answered = chat(edge, { stream: true });
+  const call = await waitFor(() => backend.calls[0], { what: "the call" });
+  call.say(text("a"));
+  const answer = outcomeOf(answered);
+  const random = seededRandom(5);
+  const requestId = "0".repeat(32);
+  const subjects = [
+    chatAnySubject,
+    chatJobSubject(worker.id),
+    chatControlSubject(worker.id),
+    chatBodySubject(worker.id, requestId),
+    edgeStreamSubject(edge.id, requestId),
+    edgeStreamSubject(edge.id, "not-an-id"),
+    workerBeatSubject("stranger"),
+  ];
+  const beat = encodeFrame(
+    { type: FrameType.BEAT, sequence: 9, attempt: 1, tokens: 1 },
+    encodeAccept("stranger"),
+  );
+  const texts = ["", "{", "null", '{"version":1,"attempt":1,"deadlineMs":9}'];
+  const payloads = [
+    beat,
+    ...texts.map((json) => new TextEncoder().encode(json)),
+    ...Array.from({ length: 50 }, () =>
+      Uint8Array.from(
+        { length: Math.floor(random() * 100) },
+        (_, at) => at === 0 ? 1 : Math.floor(random() * 256),
+      )),
+  ];
+  for (const payload of payloads) {
+    for (const subject of subjects) {
+      edge.link.publish(subject, payload, {
+        reply: edgeStreamSubject(edge.id, requestId),
+      });
+      edge.link.publish(subject, payload, { reply: "nonsense" });
+    }
+  }
+  await edge.link.flush();
+  call.say(text("b"));
+  call.end(usageOf(2));
+  assert.partialDeepStrictEqual(await answer, {
+    kind: "complete",
+    content: "ab",
+  });
+  assert.equal(worker.worker.inFlight, 0);
+  const next = ask(edge, {});
+  (await waitFor(() => backend.calls[1], { what: "the next call" })).end();
+  assert.equal((await next).kind, "complete");
+});
+
+Deno.test("a client that reads nothing stops its backend, and nobody else", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  let said = 0;
+  const chunk = "x".repeat(4_000);
+  await using worker = await startMiniWorker({
+    servers,
+    backend: {
+      name: "flood",
+      fingerprint: null,
+      async *complete(request, { signal }) {
+        if (request.seed !== 1) {
+          yield [
+            text("Hello"),
+            { type: "finish", index: 0, reason: "stop" },
+            { type: "usage", usage: usageOf(1) },
+          ];
+          return;
+        }
+        while (true) {
+          await sleep(0);
+          signal.throwIfAborted();
+          said += chunk.length;
+          yield [text(chunk)];
+        }
+      },
+    },
+  });
+  const { hostname, port } = new URL(edge.baseUrl);
+  const reader = await Deno.connect({ hostname, port: Number(port) });
+  const body = JSON.stringify({
+    model: "neutral-3.7-plus",
+    messages: [{ role: "user", content: "x" }],
+    stream: true,
+    seed: 1,
+  });
+  await reader.write(new TextEncoder().encode(
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: ${hostname}\r\n` +
+      `authorization: Bearer ${TEST_KEY}\r\ncontent-type: application/json\r\n` +
+      `content-length: ${body.length}\r\n\r\n${body}`,
+  ));
+  let before = -1;
+  await waitFor(async () => {
+    before = said;
+    await sleep(200);
+    return said > 0 && said === before;
+  }, { what: "the backend to pause", timeoutMs: 15_000 });
+  // The window, the queue of the response, and the buffers of the kernel.
+  assert.ok(said < 20_000_000, `${said} bytes for a client that reads nothing`);
+  const startedAtMs = performance.now();
+  for (let number = 0; number < 20; number += 1) {
+    assert.equal((await ask(edge, {})).kind, "complete");
+  }
+  const tookMs = performance.now() - startedAtMs;
+  assert.ok(tookMs < 2_000, `others took ${tookMs} ms`);
+  reader.close();
+  await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
+  assert.equal(edge.dispatcher.running, 0);
+});
