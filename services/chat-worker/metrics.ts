@@ -116,7 +116,7 @@ export interface WorkerMetrics {
 export interface WorkerState {
   worker: {
     readonly inFlight: number;
-    readonly kept: number;
+    readonly unfinished: number;
     readonly isDraining: boolean;
   };
   slots: number;
