@@ -1,20 +1,7 @@
 /** `GET /v1/models` and `GET /v1/models/{id}`: the models a key may use. */
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
-import { ApiError } from "@gateway/shared/openai/error";
-
-/** One model as OpenAI describes it. */
-export interface ModelObject {
-  id: string;
-  object: "model";
-  /** Unix seconds. */
-  created: number;
-  owned_by: string;
-}
-
-export interface ModelList {
-  object: "list";
-  data: ModelObject[];
-}
+import { modelNotFound } from "@gateway/shared/openai/request";
+import type { ModelList, ModelObject } from "@gateway/shared/openai/schemas";
 
 /** The models of the catalog that are in `allowed`; an empty list allows all. */
 export function listModels(
@@ -37,17 +24,6 @@ export function getModel(
   const model = catalog.get(id);
   if (model === undefined || !mayUse(id, allowed)) throw modelNotFound(id);
   return toModelObject(model);
-}
-
-const SHOWN_CHARS_MAX = 200;
-
-/** The 404 of an unknown model. */
-export function modelNotFound(id: string): ApiError {
-  const shown = id.slice(0, SHOWN_CHARS_MAX);
-  return new ApiError(
-    "model_not_found",
-    `The model \`${shown}\` does not exist or you do not have access to it.`,
-  );
 }
 
 function mayUse(id: string, allowed: readonly string[]): boolean {
