@@ -9,6 +9,7 @@
  * Options: `--seconds=5 --rounds=3 --connections=32 --streams=100,300,500 --peer=portkey|none`
  */
 import { startCluster } from "../tests/support/cluster.ts";
+import { freePort } from "../tests/support/free_port.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 import {
   median,
@@ -20,7 +21,6 @@ import {
 import { cpuSeconds, residentMib, withDescendants } from "./processes.ts";
 
 const PEER_PACKAGE = "@portkey-ai/gateway@1.15.2";
-const PEER_PORT = 18_787;
 /** A pause between two reads this long is a stall: ten times the pace. */
 const STALL_MS = 200;
 const PACE_MS = 20;
@@ -76,13 +76,14 @@ async function startPeer(
   modelServer: string,
 ): Promise<(Contender & AsyncDisposable) | null> {
   if (textOption("peer", "portkey") === "none") return null;
+  const port = freePort();
   const child = new Deno.Command("npx", {
-    args: ["-y", PEER_PACKAGE, `--port=${PEER_PORT}`, "--headless"],
+    args: ["-y", PEER_PACKAGE, `--port=${port}`, "--headless"],
     env: { NODE_ENV: "production" },
     stdout: "null",
     stderr: "null",
   }).spawn();
-  const root = `http://127.0.0.1:${PEER_PORT}`;
+  const root = `http://127.0.0.1:${port}`;
   await waitFor(async () => {
     try {
       const response = await fetch(root);
@@ -106,10 +107,19 @@ async function startPeer(
     },
     pids,
     [Symbol.asyncDispose]: async () => {
-      for (const pid of pids().reverse()) Deno.kill(pid, "SIGTERM");
+      for (const pid of pids().reverse()) endProcess(pid);
       await child.status;
     },
   };
+}
+
+/** A parent may end with its child. */
+function endProcess(pid: number): void {
+  try {
+    Deno.kill(pid, "SIGTERM");
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
 }
 
 async function measureThroughput(contenders: Contender[]): Promise<void> {
