@@ -5,7 +5,10 @@
 import assert from "node:assert/strict";
 import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
 import { BusTimeoutError, NoRespondersError } from "@gateway/shared/bus/link";
-import { chatControlSubject, workerBeatSubject } from "@gateway/shared/bus/subjects";
+import {
+  chatControlSubject,
+  workerBeatSubject,
+} from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { WorkerLiveness } from "./worker_liveness.ts";
 import { WorkerTable } from "./worker_table.ts";
