@@ -27,6 +27,7 @@ import { publicRequestId } from "@gateway/shared/ids";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import { ApiError } from "@gateway/shared/openai/error";
+import { settlesWithin } from "@gateway/shared/serve";
 import type { AnswerSink } from "./answer.ts";
 import {
   type ChatJob,
@@ -79,6 +80,7 @@ export class ChatDispatcher implements RunHost {
   readonly #queue: WaitQueue<ChatRun>;
   readonly #control: ControlOutbox;
   #lastTickMs: number;
+  #onIdle: (() => void) | null = null;
   readonly #busLostMs: number;
   #busLostAtMs: number | null = null;
 
@@ -167,6 +169,16 @@ export class ChatDispatcher implements RunHost {
     for (const [requestId, run] of [...this.#runs]) {
       if (isMeant(requestId)) run.cancel(reason, error);
     }
+  }
+
+  /**
+   * Whether every run ended in time. To be awaited before what settles them is
+   * stopped: a run that was cancelled waits a moment for the word on its cost.
+   */
+  idleWithin(timeoutMs: number): Promise<boolean> {
+    if (this.#runs.size === 0) return Promise.resolve(true);
+    const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
+    return settlesWithin(idle, timeoutMs);
   }
 
   /** Lets time pass. */
@@ -264,6 +276,7 @@ export class ChatDispatcher implements RunHost {
     if (this.#runs.get(run.job.requestId) === run) {
       this.#runs.delete(run.job.requestId);
     }
+    if (this.#runs.size === 0) this.#onIdle?.();
   }
 
   /** Requests too large for one message, encoded. Kept for another attempt. */

@@ -51,6 +51,8 @@ import { WorkerTable } from "./worker_table.ts";
 const LAST_WORD_MS = 1_000;
 /** The stores may be started after the services. */
 const START_MS = 30_000;
+/** Workers then have this long to say what cancelled requests cost. */
+const RUNS_END_MS = 1_500;
 /** Redis has this long to take what is not settled yet. */
 const SETTLE_MS = 3_000;
 const EMPTY = new Uint8Array(0);
@@ -174,6 +176,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     stop: async () => {
       isStopping = true;
       await server.stop({ graceMs: config.drainMs, lastWordMs: LAST_WORD_MS });
+      await dispatcher.idleWithin(RUNS_END_MS);
       const unsettled = await gate.stop(SETTLE_MS);
       if (unsettled > 0) log.error("settlements_lost", { count: unsettled });
       stopBeating();

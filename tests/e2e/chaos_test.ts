@@ -24,7 +24,7 @@ import { sleep, waitFor } from "../support/wait_for.ts";
 const SEED = 1;
 const REQUESTS = 300;
 /** Between two requests, on average. */
-const PAUSE_MS = 15;
+const PAUSE_MS = 11;
 const LEAVES_SHARE = 0.25;
 /** Requests that travel in pieces. */
 const LARGE_SHARE = 0.05;
@@ -89,7 +89,7 @@ Deno.test("300 requests among faults end each in one way and leave nothing behin
   const requests: Promise<void>[] = [];
   const faults = async () => {
     for (const fault of FAULTS) {
-      await sleep(200 + random() * 400);
+      await sleep(150 + random() * 300);
       if (fault === "bus") await nats.restart();
       else if (fault === "cut") living[0]?.proxy.cut();
       else if (fault === "pause") {

@@ -76,6 +76,40 @@ Deno.test("the bus away for too long: every request ends, and all is well when i
   assert.equal((await again).kind, "complete");
 });
 
+Deno.test("a request whose time is over ends wherever it stands", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers, requestTimeoutMs: 500 });
+  const backend = scriptedBackend((call) => call.say(text("a")));
+  await using worker = await startMiniWorker({ servers, backend, slots: 2 });
+  const streamed = ask(edge, { stream: true });
+  const whole = ask(edge, {});
+  await waitFor(() => backend.calls.length === 2, { what: "both calls" });
+  const startedAtMs = performance.now();
+  const queued = ask(edge, {});
+  assert.partialDeepStrictEqual(await streamed, {
+    kind: "sse_error",
+    errorCode: "deadline_exceeded",
+    content: "a",
+  });
+  assert.partialDeepStrictEqual(await whole, {
+    kind: "http_error",
+    status: 504,
+    errorCode: "deadline_exceeded",
+  });
+  // Its own time runs out, or a slot came free just before.
+  assert.partialDeepStrictEqual(await queued, {
+    kind: "http_error",
+    status: 504,
+  });
+  const tookMs = performance.now() - startedAtMs;
+  assert.ok(tookMs < 2_000, `took ${tookMs} ms`);
+  await waitFor(() => worker.worker.inFlight === 0, { what: "free slots" });
+  await waitFor(() => edge.dispatcher.running === 0, { what: "no runs" });
+  for (const { abortedAtMs } of backend.calls) assert.ok(abortedAtMs !== null);
+  assert.equal(edge.settlements.length, 3);
+});
+
 Deno.test("one edge cut off from the bus: its streams end, others never notice", async () => {
   await using nats = await startNatsServer();
   await using proxy = startTcpProxy(nats.port);

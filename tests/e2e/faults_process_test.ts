@@ -24,11 +24,12 @@ function ask(
   cluster: Cluster,
   edge: number,
   stream: boolean,
+  key: string = cluster.state.api_key,
 ): Promise<Response> {
   return fetch(`${cluster.baseUrl(edge)}/chat/completions`, {
     method: "POST",
     headers: {
-      authorization: `Bearer ${cluster.state.api_key}`,
+      authorization: `Bearer ${key}`,
       "content-type": "application/json",
     },
     body: JSON.stringify({
@@ -67,10 +68,10 @@ Deno.test("processes that fail", async (t) => {
     env: { UPSTREAM_BASE_URL: server.baseUrl, DRAIN_SECONDS: "1" },
   });
   /** A stream whose first token is there, and its request at the model server. */
-  const begin = async (edge: number) => {
+  const begin = async (edge: number, key?: string) => {
     proceed = Promise.withResolvers();
     const number = server.requests.length + 1;
-    const response = await ask(cluster, edge, true);
+    const response = await ask(cluster, edge, true, key);
     assert.equal(response.status, 200);
     return {
       answer: outcomeOf(Promise.resolve(response)),
@@ -151,21 +152,37 @@ Deno.test("processes that fail", async (t) => {
   await t.step(
     "an edge told to stop: open streams end with an error of their own",
     async () => {
-      const { answer, upstream } = await begin(1);
+      // A key for one request at once: free again only when that one is settled.
+      const created = await cluster.keys(
+        ..."create --description one --concurrency 1 --json".split(" "),
+      );
+      const { key } = JSON.parse(created);
+      const { answer, upstream } = await begin(1, key);
+      assert.equal((await outcomeOf(ask(cluster, 0, false, key))).status, 429);
       const edge = pidOf(cluster, "edge-auth", 1);
-      Deno.kill(edge, "SIGTERM");
-      assert.partialDeepStrictEqual(await answer, {
-        kind: "sse_error",
-        errorCode: "server_shutdown",
-        content: "one",
-      });
+      const worker = pidOf(cluster, "chat-worker");
+      // So that nobody says what the request had cost before the edge is done.
+      Deno.kill(worker, "SIGSTOP");
+      try {
+        Deno.kill(edge, "SIGTERM");
+        assert.partialDeepStrictEqual(await answer, {
+          kind: "sse_error",
+          errorCode: "server_shutdown",
+          content: "one",
+        });
+        await waitFor(async () => {
+          const pids = (await cluster.refresh()).pids["edge-auth"] ?? [];
+          return pids.length === 2 && !pids.includes(edge);
+        }, { what: "the edge to be replaced", timeoutMs: 15_000 });
+      } finally {
+        Deno.kill(worker, "SIGCONT");
+      }
       await waitFor(() => upstream.leftAtMs, {
         what: "the call to be stopped",
       });
-      await waitFor(async () => {
-        const pids = (await cluster.refresh()).pids["edge-auth"] ?? [];
-        return pids.length === 2 && !pids.includes(edge);
-      }, { what: "the edge to be replaced", timeoutMs: 15_000 });
+      const next = await begin(0, key);
+      proceed.resolve();
+      assert.equal((await next.answer).kind, "complete");
     },
   );
 
