@@ -17,6 +17,8 @@ export const REQUEST_LIMITS = {
   depthMax: 64,
   /** Top-level members, known or not: a body with 100,000 distinct keys costs 19 ms to parse. */
   topLevelKeysMax: 64,
+  /** Members of all objects together. 4,096 messages with a tool call each have 37,000. */
+  membersMax: 65_536,
   messagesMax: 4096,
   contentPartsMax: 1024,
   modelCharsMax: 200,

@@ -124,10 +124,14 @@ function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
     const { headers } = c.req.raw;
     const clientAddress = () =>
       d.clientAddress(c.env.remoteAddress, headers.get("x-forwarded-for"));
-    c.set(
-      "principal",
-      await authenticate(headers.get("authorization"), clientAddress, parts),
+    const found = authenticate(
+      headers.get("authorization"),
+      clientAddress,
+      parts,
     );
+    // Asked for before any wait, see `chatCompletions`.
+    if (found instanceof Promise) void c.req.raw.signal;
+    c.set("principal", await found);
     await next();
   };
 }

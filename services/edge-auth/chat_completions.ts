@@ -65,6 +65,9 @@ export async function chatCompletions(
   call: ChatCall,
   dependencies: ChatCompletionsDependencies,
 ): Promise<Response> {
+  // Made when it is first asked for: one that is made after the client has left
+  // would not know (Deno 2.9.6).
+  const { signal } = call.httpRequest;
   const request = await readRequest(call, dependencies);
   if (request === null) return nobodyThere();
   const { principal, requestId } = call;
@@ -74,7 +77,7 @@ export async function chatCompletions(
   try {
     ticket = await gate.admitChat(principal, request, requestId);
     if (running.isStopped(requestId)) throw keyRevoked();
-    if (call.httpRequest.signal.aborted) {
+    if (signal.aborted) {
       giveUp(ticket, call, running);
       return nobodyThere();
     }

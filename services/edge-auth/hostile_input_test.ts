@@ -3,7 +3,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "@gateway/shared/openai/request";
 import { errorBodySchema } from "@gateway/shared/openai/schemas";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
-import { decodeJson, guardJson } from "./json_guard.ts";
+import { decodeJson } from "./json_guard.ts";
 
 /**
  * Guarantee: whatever bytes a caller sends as a body, the outcome is a checked
@@ -15,7 +15,6 @@ const catalog = defaultCatalog();
 const encoder = new TextEncoder();
 
 function parseBytes(bytes: Uint8Array) {
-  guardJson(bytes);
   return parseChatRequest(decodeJson(bytes), catalog);
 }
 
@@ -47,6 +46,19 @@ const around = (...values: number[]) => {
 };
 const manyKeys = Array.from({ length: 100_000 }, (_, at) => `"k${at}":1`)
   .join();
+/** This many members in objects of ten. */
+function keysInside(count: number): string {
+  return Array.from(
+    { length: Math.ceil(count / 10) },
+    (_, at) =>
+      `{${
+        Array.from(
+          { length: Math.min(10, count - at * 10) },
+          (_, key) => `"${key}":1`,
+        ).join()
+      }}`,
+  ).join();
+}
 
 const ROWS: Row[] = [
   ["36 empty", "", 400],
@@ -87,6 +99,8 @@ const ROWS: Row[] = [
   ["41 100,000 keys", `{${manyKeys}}`, 400],
   ["41 65 keys", withModel(manyKeys.slice(0, manyKeys.indexOf(',"k63"'))), 400],
   ["41 64 keys", withModel(manyKeys.slice(0, manyKeys.indexOf(',"k62"'))), 200],
+  ["41 65,537 keys inside", withModel(`"x":[${keysInside(65_532)}]`), 400],
+  ["41 65,536 keys inside", withModel(`"x":[${keysInside(65_531)}]`), 200],
   ["42 __proto__", withModel('"__proto__":{"stream":1}'), 200],
   ["42 constructor", withModel('"constructor":{"prototype":{"n":9}}'), 200],
   ["43 duplicate model", body(`"model":"b",${MODEL}`), 200],
@@ -173,6 +187,18 @@ const ROWS: Row[] = [
   ["52 braces in model", body('"model":"{x}"'), 404],
   ["52 10 kB of user", withModel(`"user":"{}\\n${"x".repeat(10_000)}"`), 200],
 ];
+
+Deno.test("bombs are refused before anything is parsed", () => {
+  for (const [bomb, what] of [["[", /nested/], ['{"a":', /nested/]] as const) {
+    assert.throws(
+      () => decodeJson(encoder.encode(bomb.repeat(500_000))),
+      { message: what },
+    );
+  }
+  assert.throws(() => decodeJson(encoder.encode(`{${manyKeys}}`)), {
+    message: /too many properties/,
+  });
+});
 
 /** Generous: the slowest takes 20 ms on two shared cores. */
 const SOON_MS = 1_000;

@@ -16,7 +16,7 @@ const SHORT_STRING_BYTES = 64;
 
 /**
  * Refuses JSON that would be expensive to parse, before it is parsed: nesting
- * beyond the limit, or too many members at the top. A bomb of 500,000 levels is
+ * beyond the limit, or too many members, at the top or in all. A bomb of 500,000 levels is
  * refused after 65 bytes.
  *
  * `bytes` is the text in UTF-8. Nothing else is checked: what is not JSON at all
@@ -26,6 +26,7 @@ const SHORT_STRING_BYTES = 64;
 export function guardJson(bytes: Uint8Array): void {
   let depth = 0;
   let topLevelKeys = 0;
+  let members = 0;
   for (let at = 0; at < bytes.length; at++) {
     switch (bytes[at]) {
       case QUOTE:
@@ -40,6 +41,7 @@ export function guardJson(bytes: Uint8Array): void {
         depth--;
         break;
       case COLON:
+        if (++members > REQUEST_LIMITS.membersMax) throw tooManyMembers();
         if (depth === 1 && ++topLevelKeys > REQUEST_LIMITS.topLevelKeysMax) {
           throw tooManyKeys();
         }
@@ -72,11 +74,12 @@ function endOfString(bytes: Uint8Array, from: number): number {
 }
 
 /**
- * Reads bytes as JSON: strictly UTF-8 (a byte order mark is skipped), then one
- * JSON value. Throws an {@link ApiError}, 400, that names the place of the fault
- * and never the text around it.
+ * Reads bytes as JSON: guarded by {@link guardJson}, strictly UTF-8 (a byte order
+ * mark is skipped), then one JSON value. Throws an {@link ApiError}, 400, that
+ * names the place of the fault and never the text around it.
  */
 export function decodeJson(bytes: Uint8Array): unknown {
+  guardJson(bytes);
   const text = decodeUtf8(bytes);
   try {
     return JSON.parse(text);
@@ -124,6 +127,14 @@ function tooDeep(at: number): ApiError {
     "invalid_json",
     "The JSON body of your request is nested deeper than " +
       `${REQUEST_LIMITS.depthMax} levels, at byte ${at}.`,
+  );
+}
+
+function tooManyMembers(): ApiError {
+  return new ApiError(
+    "object_above_max_properties",
+    "The JSON body of your request has too many properties. Expected at most " +
+      `${REQUEST_LIMITS.membersMax} in all objects together.`,
   );
 }
 
