@@ -78,7 +78,7 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
 Deno.test("gauges show slots, what runs, and the breakers", async () => {
   const registry = new MetricRegistry();
   observeWorker(registry, {
-    worker: { inFlight: 3, kept: 4, isDraining: true },
+    worker: { inFlight: 3, kept: 4, bufferedBytes: 99, isDraining: true },
     slots: 8,
     backends: new Map([["m", {
       breakerStates: () =>
@@ -89,6 +89,7 @@ Deno.test("gauges show slots, what runs, and the breakers", async () => {
     "worker_slots 8",
     "worker_in_flight 3",
     "worker_kept_jobs 4",
+    "worker_buffered_bytes 99",
     "worker_draining 1",
     'backend_breaker{model="m",backend="a"} 1',
     'backend_breaker{model="m",backend="b"} 0.5',
