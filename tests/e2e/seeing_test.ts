@@ -130,6 +130,27 @@ async function oneIdFindsEverything(rig: Rig): Promise<void> {
   assert.equal(run.hasFailed, true);
 }
 
+async function refusalsNameTheirError({ cluster }: Rig): Promise<void> {
+  const response = await fetch(`${cluster.baseUrl()}/models`);
+  await response.text();
+  const requestId = response.headers.get("x-request-id") ?? "";
+  const line = await waitFor(
+    async () =>
+      (await cluster.logs()).split("\n").find((l) => l.includes(requestId)),
+    { what: "the line of the refusal" },
+  );
+  const { event, status, errorCode, path } = JSON.parse(line);
+  assert.deepEqual(
+    { event, status, errorCode, path },
+    {
+      event: "request",
+      status: 401,
+      errorCode: "unauthorized",
+      path: "/v1/models",
+    },
+  );
+}
+
 async function everyMetricIsThere({ cluster }: Rig): Promise<void> {
   for (const service of SERVICES) {
     const text = await metricsText(cluster, service);
@@ -148,6 +169,7 @@ async function everyMetricIsThere({ cluster }: Rig): Promise<void> {
     edge,
     /^gateway_requests_total\{route="chat",status="502"\} 1$/m,
   );
+  assert.match(edge, /_total\{route="models",status="401"\} 1$/m);
   assert.match(edge, /outcome="failed",code="upstream_error"\} 1$/m);
   assert.match(edge, /^gateway_time_to_first_token_seconds_count\{.*\} 3$/m);
   assert.match(edge, /^gateway_time_between_tokens_seconds_count\{.*\} 3$/m);
@@ -191,5 +213,6 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
     () => notSampled(rig),
   );
   await t.step("by one id in every log", () => oneIdFindsEverything(rig));
+  await t.step("by the code of a refusal", () => refusalsNameTheirError(rig));
   await t.step("in metrics as documented", () => everyMetricIsThere(rig));
 });
