@@ -16,6 +16,7 @@ const PURE_ROOMS = [
   /^shared\/models\//,
   /^shared\/(limits|clock|ids|env|sse_parser)\.ts$/,
   /^shared\/bus\/(?!link)/,
+  /^shared\/metrics\/(table|cells)\.ts$/,
   /^services\/edge-auth\/(worker_table|models|responses|json_guard)\.ts$/,
   /^services\/chat-worker\/answer\.ts$/,
   /^services\/chat-worker\/backends\/(backend|circuit_breaker)\.ts$/,

@@ -52,6 +52,7 @@ export function edgeProgram(context: ProgramContext, port: number): Program {
     HOST: options.host,
     PORT: String(port),
     OPS_PORT: ANY_PORT,
+    OTEL_SERVICE_NAME: "edge-auth",
     REDIS_URL: redisUrl,
     NATS_URL: natsUrl,
   });
@@ -62,6 +63,7 @@ export function workerProgram(context: ProgramContext): Program {
   return denoProgram(context, context.scripts.worker, [], {
     ...sharedEnv(context),
     OPS_PORT: ANY_PORT,
+    OTEL_SERVICE_NAME: "chat-worker",
     NATS_URL: context.natsUrl,
   });
 }
@@ -78,6 +80,7 @@ export function adminProgram(
     HOST: options.host,
     PORT: String(port),
     OPS_PORT: ANY_PORT,
+    OTEL_SERVICE_NAME: "key-admin",
     REDIS_URL: redisUrl,
     NATS_URL: natsUrl,
     PUBLIC_URL: env.PUBLIC_URL ?? httpUrl(options.host, port),

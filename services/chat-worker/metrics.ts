@@ -37,6 +37,10 @@ export const WORKER_METRICS = {
     help: "Jobs that run, or whose answer is not yet with its edge.",
     labels: [],
   }),
+  buffered: gauge("gateway_worker_buffered_bytes", {
+    help: "Bytes of answers that are kept until edges have acknowledged them.",
+    labels: [],
+  }),
   draining: gauge("gateway_worker_draining", {
     help: "1 while the worker takes no more jobs because it leaves, else 0.",
     labels: [],
@@ -117,6 +121,7 @@ export interface WorkerState {
   worker: {
     readonly inFlight: number;
     readonly unfinished: number;
+    readonly bufferedBytes: number;
     readonly isDraining: boolean;
   };
   slots: number;
@@ -156,6 +161,7 @@ export function observeWorker(
   registry.gauge(WORKER_METRICS.slots, () => [[[], slots]]);
   registry.gauge(WORKER_METRICS.inFlight, () => [[[], worker.inFlight]]);
   registry.gauge(WORKER_METRICS.kept, () => [[[], worker.unfinished]]);
+  registry.gauge(WORKER_METRICS.buffered, () => [[[], worker.bufferedBytes]]);
   registry.gauge(
     WORKER_METRICS.draining,
     () => [[[], worker.isDraining ? 1 : 0]],

@@ -113,6 +113,11 @@ export class RunningJob implements JobOutput {
     });
   }
 
+  /** Bytes of the answer that are kept until the edge has acknowledged them. */
+  get bufferedBytes(): number {
+    return this.#sender.bufferedBytes;
+  }
+
   /** Tells the edge that the job runs here. Done on the next tick when nothing else has. */
   accept(): void {
     this.#hasSpoken = true;

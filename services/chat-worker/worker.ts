@@ -115,6 +115,13 @@ export class ChatWorker {
     return this.#jobs.size;
   }
 
+  /** Bytes of answers that are kept until edges have acknowledged them. */
+  get bufferedBytes(): number {
+    let bytes = 0;
+    for (const job of this.#jobs.values()) bytes += job.bufferedBytes;
+    return bytes;
+  }
+
   get isDraining(): boolean {
     return this.#isDraining;
   }

@@ -1,6 +1,8 @@
 /** What the edge exports for Prometheus. A stream is counted once, at its end. */
+import type { RejectReason } from "@gateway/shared/bus/frame_payload";
 import type { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { counter, gauge, histogram } from "@gateway/shared/metrics/table";
+import type { LimitName } from "./admit_reply.ts";
 import type { Admitted, Refused } from "./admitted.ts";
 import type { RunOutcome } from "./chat_run.ts";
 import type { GateDecision } from "./redis_gate.ts";
@@ -170,6 +172,15 @@ export interface EdgeState {
 
 const MS_PER_SECOND = 1_000;
 const NO_CODE = "";
+/** A rate needs a zero to rise from, so what is known to come is shown before it comes. */
+const RESULTS = ["admitted", "admitted_locally", "refused", "unavailable"];
+const LIMITS: readonly LimitName[] = [
+  "requests",
+  "tokens",
+  "day",
+  "concurrency",
+];
+const REJECTS: readonly RejectReason[] = ["full", "draining", "stale"];
 
 /** Makes the counters of {@link EDGE_METRICS}. */
 export function createEdgeMetrics(registry: MetricRegistry): EdgeMetrics {
@@ -218,6 +229,7 @@ function createRunMetrics(registry: MetricRegistry): (run: LoggedRun) => void {
   const retries = registry.counter(EDGE_METRICS.retries).with();
   const naks = registry.counter(EDGE_METRICS.naks).with();
   const cancels = registry.counter(EDGE_METRICS.cancels);
+  for (const reason of REJECTS) rejects.with(reason).add(0);
   return ({ request, outcome, durationMs }) => {
     const { model } = request;
     runs.with(model, outcome.kind, outcome.error?.code ?? NO_CODE).add();
@@ -253,6 +265,11 @@ function createAdmissionMetrics(
   const admissions = registry.counter(EDGE_METRICS.admissions);
   const refusals = registry.counter(EDGE_METRICS.refusals);
   const seconds = registry.histogram(EDGE_METRICS.admissionSeconds).with();
+  for (const result of RESULTS) admissions.with(result).add(0);
+  for (const limit of LIMITS) {
+    refusals.with(limit, "key").add(0);
+    refusals.with(limit, "owner").add(0);
+  }
   return ({ result, durationMs }) => {
     seconds.observe(durationMs / MS_PER_SECOND);
     admissions.with(resultName(result)).add();

@@ -7,6 +7,7 @@ import { publicRequestId } from "@gateway/shared/ids";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Log } from "@gateway/shared/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "./chat_run.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 
@@ -35,6 +36,7 @@ export function logAnswer(
     method: c.req.method.slice(0, METHOD_CHARS_MAX),
     path: c.req.path.slice(0, PATH_CHARS_MAX),
     status: c.res.status,
+    errorCode: c.error instanceof ApiError ? c.error.code : undefined,
     durationMs: round(durationMs),
   });
 }
@@ -49,6 +51,7 @@ export function logRun(log: Log, run: LoggedRun): void {
     stream: request.stream,
     outcome: outcome.kind,
     errorCode: outcome.error?.code,
+    cancelReason: outcome.cancelReason ?? undefined,
     workerId: outcome.workerId,
     offers: outcome.offers,
     promptTokens: outcome.usage?.prompt_tokens,

@@ -53,8 +53,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     createHandler(createConsole(deps), { ...config, log, metrics }),
   );
   const notReady = () =>
-    [redis, writer].filter(({ state }) => state !== "ready")
-      .map(({ state }) => `redis is ${state}`);
+    [redis, writer].every(({ state }) => state === "ready") ? [] : ["redis"];
   const stopObserving = observeProcess(registry, {
     now: monotonicNow,
     startedAtMs: wallNow(),

@@ -10,6 +10,11 @@ export const PROCESS_METRICS = {
     help: "1 while the service may get traffic, as `/readyz` says, else 0.",
     labels: [],
   }),
+  notReady: gauge("gateway_not_ready", {
+    help:
+      "1 for each thing that keeps the service from its work: `bus`, `redis`, `stopping`.",
+    labels: ["reason"],
+  }),
   startTime: gauge("gateway_start_time_seconds", {
     help: "When the process started, in Unix time.",
     labels: [],
@@ -82,6 +87,10 @@ export function observeProcess(
   registry.gauge(
     PROCESS_METRICS.ready,
     () => [[[], notReady().length === 0 ? 1 : 0]],
+  );
+  registry.gauge(
+    PROCESS_METRICS.notReady,
+    () => notReady().map((reason) => [[reason], 1] as const),
   );
   registry.gauge(
     PROCESS_METRICS.startTime,

@@ -1,0 +1,209 @@
+import assert from "node:assert/strict";
+import { MetricRegistry } from "@gateway/shared/metrics/registry";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { Admitted, Refused } from "./admitted.ts";
+import type { RunOutcome } from "./chat_run.ts";
+import { createEdgeMetrics, observeEdge } from "./metrics.ts";
+
+const PRINCIPAL = { keyId: "key_1", ownerId: "own_1" };
+const COMPLETE: RunOutcome = {
+  kind: "complete",
+  usage: { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 },
+  completionTokens: 5,
+  error: null,
+  workerId: "w1",
+  offers: 1,
+  dispatchMs: 2,
+  firstByteMs: 100,
+  durationMs: 500,
+  repeats: 0,
+  rejects: [],
+  naks: 0,
+  cancelReason: null,
+};
+
+function setup() {
+  const registry = new MetricRegistry();
+  const metrics = createEdgeMetrics(registry);
+  return {
+    registry,
+    metrics,
+    run(outcome: Partial<RunOutcome>, stream = true) {
+      const request: ChatRequest = {
+        model: "m",
+        messages: [],
+        stream,
+        include_usage: false,
+        n: 1,
+      };
+      metrics.ran({
+        requestId: "r",
+        principal: PRINCIPAL,
+        request,
+        outcome: { ...COMPLETE, ...outcome },
+        // The request was read and admitted for 50 ms before its run began.
+        durationMs: 550,
+      });
+    },
+    /** Samples above zero whose line holds `name`, without the buckets. */
+    async samples(name: string): Promise<string[]> {
+      const text = await registry.text();
+      return text.split("\n").filter((line) =>
+        line.includes(name) && !line.startsWith("#") &&
+        !line.includes("_bucket") && !line.endsWith(" 0")
+      ).map((line) => line.replace("gateway_", ""));
+    },
+  };
+}
+
+Deno.test("a complete stream is counted once, with its times and tokens", async () => {
+  const t = setup();
+  t.run({});
+  assert.deepEqual(await t.samples("gateway_"), [
+    'request_duration_seconds_sum{route="chat"} 0.55',
+    'request_duration_seconds_count{route="chat"} 1',
+    'chat_runs_total{model="m",outcome="complete",code=""} 1',
+    // From the arrival, not from the start of the run.
+    'time_to_first_token_seconds_sum{model="m"} 0.15',
+    'time_to_first_token_seconds_count{model="m"} 1',
+    // 400 ms for four gaps.
+    'time_between_tokens_seconds_sum{model="m"} 0.1',
+    'time_between_tokens_seconds_count{model="m"} 1',
+    'tokens_total{model="m",kind="prompt"} 7',
+    'tokens_total{model="m",kind="completion"} 5',
+    "dispatch_wait_seconds_sum 0.002",
+    "dispatch_wait_seconds_count 1",
+  ]);
+});
+
+Deno.test("time between tokens is known only of whole streams of two tokens or more", async () => {
+  for (
+    const [outcome, stream, count] of [
+      [{ completionTokens: 2 }, true, 1],
+      [{ completionTokens: 1 }, true, 0],
+      [{ completionTokens: 0 }, true, 0],
+      [{ firstByteMs: null }, true, 0],
+      [{ kind: "cancelled" }, true, 0],
+      [{ kind: "failed" }, true, 0],
+      [{}, false, 0],
+    ] as const
+  ) {
+    const t = setup();
+    t.run(outcome, stream);
+    const samples = await t.samples("time_between_tokens_seconds_count");
+    assert.equal(samples.length, count, JSON.stringify(outcome));
+  }
+});
+
+Deno.test("what went wrong on the way is counted", async () => {
+  const t = setup();
+  t.run({
+    kind: "failed",
+    error: new ApiError("worker_lost", "Lost"),
+    usage: null,
+    rejects: ["full", "full", "stale"],
+    repeats: 1,
+    naks: 3,
+  });
+  t.run({ kind: "cancelled", cancelReason: "client_gone", dispatchMs: null });
+  assert.deepEqual([
+    ...await t.samples("chat_runs"),
+    ...await t.samples("rejects"),
+    ...await t.samples("retries"),
+    ...await t.samples("naks"),
+    ...await t.samples("cancels"),
+    ...await t.samples("dispatch_wait_seconds_count"),
+  ], [
+    'chat_runs_total{model="m",outcome="failed",code="worker_lost"} 1',
+    'chat_runs_total{model="m",outcome="cancelled",code=""} 1',
+    'rejects_total{reason="full"} 2',
+    'rejects_total{reason="stale"} 1',
+    "retries_total 1",
+    "naks_total 3",
+    'cancels_total{reason="client_gone"} 1',
+    "dispatch_wait_seconds_count 1",
+  ]);
+});
+
+Deno.test("every decision is counted, refusals by limit and by whose it is", async () => {
+  const t = setup();
+  const admitted: Admitted = {
+    isAdmitted: true,
+    id: "l1",
+    principal: PRINCIPAL,
+    requestId: "r",
+    reservedTokens: 1,
+    rates: { requests: null, tokens: null },
+    policy: null,
+    terms: {
+      atMs: 0,
+      flags: 0,
+      keyTokensPerMinute: 0,
+      ownerTokensPerMinute: 0,
+    },
+    isOwnerCounted: false,
+    isLocal: false,
+    isLost: false,
+  };
+  const limited: Refused = {
+    isAdmitted: false,
+    reason: "limited",
+    limit: "tokens",
+    of: "owner",
+    waitMs: 10,
+    rates: { requests: null, tokens: null },
+  };
+  const results: (Admitted | Refused | null)[] = [
+    admitted,
+    { ...admitted, isLocal: true },
+    null,
+    limited,
+    { isAdmitted: false, reason: "forbidden", what: "model" },
+    { isAdmitted: false, reason: "disabled" },
+  ];
+  for (const result of results) t.metrics.decided({ result, durationMs: 2 });
+  assert.deepEqual(await t.samples("gateway_"), [
+    'admissions_total{result="admitted"} 1',
+    'admissions_total{result="admitted_locally"} 1',
+    'admissions_total{result="refused"} 3',
+    'admissions_total{result="unavailable"} 1',
+    'refusals_total{reason="tokens",of="owner"} 1',
+    'refusals_total{reason="model",of="key"} 1',
+    'refusals_total{reason="disabled",of="key"} 1',
+    "admission_duration_seconds_sum 0.012",
+    "admission_duration_seconds_count 6",
+  ]);
+});
+
+Deno.test("answers are counted by route and status", async () => {
+  const t = setup();
+  t.metrics.answered("models", 200);
+  t.metrics.answered("models", 200);
+  t.metrics.answered("other", 401);
+  t.metrics.ended("models", 250);
+  assert.deepEqual(await t.samples("gateway_"), [
+    'requests_total{route="models",status="200"} 2',
+    'requests_total{route="other",status="401"} 1',
+    'request_duration_seconds_sum{route="models"} 0.25',
+    'request_duration_seconds_count{route="models"} 1',
+  ]);
+});
+
+Deno.test("gauges show the edge's tables, and never fewer than no free slots", async () => {
+  const t = setup();
+  observeEdge(t.registry, {
+    dispatcher: { running: 5, waiting: 2 },
+    gate: { held: 5, unsettled: 1 },
+    // Beats are older than what was sent since.
+    workers: { totals: () => ({ workers: 2, slots: 4, inFlight: 6 }) },
+  });
+  assert.deepEqual(await t.samples("gateway_"), [
+    'chats{state="waiting"} 2',
+    'chats{state="running"} 3',
+    "leases 5",
+    "unsettled 1",
+    "known_workers 2",
+    'known_slots{state="used"} 6',
+  ]);
+});

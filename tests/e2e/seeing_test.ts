@@ -1,0 +1,218 @@
+/**
+ * Guarantee: what happens to a request can be seen. One trace reaches from the
+ * caller to the model server, one id finds every line about it, and every metric
+ * that is documented is exported.
+ */
+import assert from "node:assert/strict";
+import { newRequestId } from "@gateway/shared/ids";
+import { type Cluster, startCluster } from "../support/cluster.ts";
+import {
+  type FakeModelServer,
+  startFakeModelServer,
+} from "../support/fake_model_server.ts";
+import { chatReply, jsonResponse } from "../support/model_answers.ts";
+import {
+  type OtlpReceiver,
+  startOtlpReceiver,
+} from "../support/otlp_receiver.ts";
+import { waitFor } from "../support/wait_for.ts";
+import { metricsOf, type ServiceName } from "../seeing/metric_tables.ts";
+
+const CALLER_SPAN = "b7ad6b7169203331";
+const SERVICES: readonly ServiceName[] = [
+  "edge-auth",
+  "chat-worker",
+  "key-admin",
+];
+const goodReply = chatReply({ words: ["one", " two", " three"] });
+
+interface Rig {
+  cluster: Cluster;
+  model: FakeModelServer;
+  traces: OtlpReceiver;
+}
+
+async function ask(
+  { cluster }: Rig,
+  options: { traceparent?: string; stream?: boolean } = {},
+): Promise<{ status: number; requestId: string }> {
+  const { traceparent, stream = true } = options;
+  const response = await fetch(`${cluster.baseUrl()}/chat/completions`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${cluster.state.api_key}`,
+      "content-type": "application/json",
+      ...(traceparent === undefined ? {} : { traceparent }),
+    },
+    body: JSON.stringify({
+      model: "neutral-3.7-plus",
+      messages: [{ role: "user", content: "Count to three." }],
+      stream,
+    }),
+  });
+  await response.text();
+  const requestId = response.headers.get("x-request-id") ?? "";
+  return { status: response.status, requestId };
+}
+
+async function tracedAcrossProcesses(rig: Rig): Promise<void> {
+  const { model, traces } = rig;
+  const traceId = newRequestId();
+  const { requestId } = await ask(rig, {
+    traceparent: `00-${traceId}-${CALLER_SPAN}-01`,
+  });
+  const asked = model.requests.at(-1);
+  const run = await traces.span(traceId, "chat");
+  const job = await traces.span(traceId, "chat job");
+  const served = await waitFor(
+    () => traces.spans.find(({ spanId }) => spanId === run.parentSpanId),
+    { what: "the span of the HTTP server" },
+  );
+  assert.equal(served.parentSpanId, CALLER_SPAN);
+  assert.equal(run.service, "edge-auth");
+  assert.equal(job.parentSpanId, run.spanId);
+  assert.equal(job.service, "chat-worker");
+  assert.equal(
+    asked?.headers.get("traceparent"),
+    `00-${traceId}-${job.spanId}-01`,
+  );
+  for (const span of [run, job]) {
+    assert.equal(span.attributes.get("gateway.request_id"), requestId);
+    assert.equal(span.attributes.get("gateway.outcome"), "complete");
+    assert.equal(span.hasFailed, false);
+  }
+}
+
+async function notSampled(rig: Rig): Promise<void> {
+  const { model, traces } = rig;
+  const traceId = newRequestId();
+  await ask(rig, { traceparent: `00-${traceId}-${CALLER_SPAN}-00` });
+  const passedOn = model.requests.at(-1)?.headers.get("traceparent") ?? "";
+  assert.match(passedOn, new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`));
+  // A later trace has arrived, so this one will not.
+  const later = newRequestId();
+  await ask(rig, { traceparent: `00-${later}-${CALLER_SPAN}-01` });
+  await traces.span(later, "chat");
+  await traces.span(later, "chat job");
+  assert.deepEqual(traces.spans.filter((s) => s.traceId === traceId), []);
+}
+
+async function oneIdFindsEverything(rig: Rig): Promise<void> {
+  const { cluster, model, traces } = rig;
+  const before = model.requests.length;
+  const traceId = newRequestId();
+  model.reply = () =>
+    jsonResponse({ error: { message: "no" } }, { status: 500 });
+  const { requestId, status } = await ask(rig, {
+    traceparent: `00-${traceId}-${CALLER_SPAN}-01`,
+    stream: false,
+  });
+  model.reply = goodReply;
+  assert.equal(status, 502);
+  const lines = await waitFor(async () => {
+    const found = (await cluster.logs()).split("\n")
+      .filter((line) => line.includes(requestId));
+    return found.some((line) => line.includes('"event":"chat"')) && found;
+  }, { what: "the lines of the request" });
+  const events = lines.map((line) => {
+    const { service, event, outcome } = JSON.parse(line);
+    return `${service} ${event} ${outcome}`;
+  }).sort();
+  assert.deepEqual([...new Set(events)], [
+    "chat-worker backend_attempt_failed server_error",
+    "chat-worker job failed",
+    "edge-auth chat failed",
+  ]);
+  for (const asked of model.requests.slice(before)) {
+    assert.equal(asked.headers.get("x-request-id"), requestId);
+  }
+  const run = await traces.span(traceId, "chat");
+  assert.equal(run.hasFailed, true);
+}
+
+async function refusalsNameTheirError({ cluster }: Rig): Promise<void> {
+  const response = await fetch(`${cluster.baseUrl()}/models`);
+  await response.text();
+  const requestId = response.headers.get("x-request-id") ?? "";
+  const line = await waitFor(
+    async () =>
+      (await cluster.logs()).split("\n").find((l) => l.includes(requestId)),
+    { what: "the line of the refusal" },
+  );
+  const { event, status, errorCode, path } = JSON.parse(line);
+  assert.deepEqual(
+    { event, status, errorCode, path },
+    {
+      event: "request",
+      status: 401,
+      errorCode: "unauthorized",
+      path: "/v1/models",
+    },
+  );
+}
+
+async function everyMetricIsThere({ cluster }: Rig): Promise<void> {
+  for (const service of SERVICES) {
+    const text = await metricsText(cluster, service);
+    const exported = [...text.matchAll(/^# TYPE (\w+) (\w+)$/gm)]
+      .map(([, name, type]) => `${name} ${type}`).sort();
+    const documented = metricsOf(service)
+      .map(({ name, type }) => `${name} ${type}`).sort();
+    assert.deepEqual(exported, documented, service);
+  }
+  const edge = await metricsText(cluster, "edge-auth");
+  assert.match(
+    edge,
+    /^gateway_requests_total\{route="chat",status="200"\} 3$/m,
+  );
+  assert.match(
+    edge,
+    /^gateway_requests_total\{route="chat",status="502"\} 1$/m,
+  );
+  assert.match(edge, /_total\{route="models",status="401"\} 1$/m);
+  assert.match(edge, /outcome="failed",code="upstream_error"\} 1$/m);
+  assert.match(edge, /^gateway_time_to_first_token_seconds_count\{.*\} 3$/m);
+  assert.match(edge, /^gateway_time_between_tokens_seconds_count\{.*\} 3$/m);
+  assert.match(edge, /^gateway_tokens_total\{.*kind="completion"\} [1-9]\d*$/m);
+  assert.match(edge, /^gateway_admissions_total\{result="admitted"\} 4$/m);
+  assert.match(edge, /^gateway_known_slots\{state="free"\} 1024$/m);
+  assert.match(edge, /^gateway_redis_ready 1$/m);
+  const worker = await metricsText(cluster, "chat-worker");
+  assert.match(worker, /^gateway_jobs_total\{.*outcome="complete".*\} 3$/m);
+  assert.match(worker, /^gateway_bus_flowing 1$/m);
+  assert.match(
+    worker,
+    /^gateway_backend_attempts_total\{.*outcome="server_error"\} [12]$/m,
+  );
+  for (const text of [edge, worker]) {
+    assert.match(text, /^gateway_event_loop_lag_seconds_count [1-9]/m);
+    assert.doesNotMatch(text, /sk-|NaN|undefined/);
+  }
+}
+
+async function metricsText(
+  cluster: Cluster,
+  service: ServiceName,
+): Promise<string> {
+  const [url = ""] = cluster.state.ops_urls[service] ?? [];
+  const response = await fetch(`${url}/metrics`);
+  assert.equal(response.status, 200);
+  return await response.text();
+}
+
+Deno.test("a request can be seen from the caller to the model server", async (t) => {
+  await using traces = startOtlpReceiver();
+  await using model = startFakeModelServer({ reply: goodReply });
+  await using cluster = await startCluster({
+    env: { ...traces.env, UPSTREAM_BASE_URL: model.baseUrl },
+  });
+  const rig = { cluster, model, traces };
+  await t.step("in one trace", () => tracedAcrossProcesses(rig));
+  await t.step(
+    "unless the caller's trace is not sampled",
+    () => notSampled(rig),
+  );
+  await t.step("by one id in every log", () => oneIdFindsEverything(rig));
+  await t.step("by the code of a refusal", () => refusalsNameTheirError(rig));
+  await t.step("in metrics as documented", () => everyMetricIsThere(rig));
+});

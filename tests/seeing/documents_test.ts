@@ -1,0 +1,98 @@
+/**
+ * Guarantee: code, documentation, dashboard and alarms speak of the same metrics.
+ * Whether a running cluster exports them is in `tests/e2e/seeing_test.ts`.
+ */
+import assert from "node:assert/strict";
+import { allMetrics } from "./metric_tables.ts";
+import { METRICS_PAGE, metricsPage } from "./metrics_page.ts";
+import { faultsOf, seriesIn } from "./promql.ts";
+import { alarms, dashboardExpressions, readText } from "./files.ts";
+
+const METRICS = new Map(allMetrics().map((spec) => [spec.name, spec]));
+
+Deno.test("docs/metrics.md says what the code exports", async () => {
+  assert.equal(
+    await Deno.readTextFile(METRICS_PAGE),
+    await metricsPage(),
+    "run `deno task docs`",
+  );
+});
+
+Deno.test("metrics are named by the rules, and each once", () => {
+  const specs = allMetrics();
+  assert.equal(METRICS.size, specs.length);
+  for (const { name, type, help, labels, ...rest } of specs) {
+    assert.match(name, /^gateway_[a-z]+(_[a-z]+)*$/);
+    assert.equal(name.endsWith("_total"), type === "counter", name);
+    assert.match(help, /\.$/, name);
+    assert.equal(new Set(labels).size, labels.length, name);
+    if (!("buckets" in rest)) continue;
+    assert.match(name, /_seconds$/);
+    const { buckets } = rest;
+    assert.deepEqual([...buckets].sort((a, b) => a - b), buckets, name);
+    assert.equal(new Set(buckets).size, buckets.length, name);
+  }
+});
+
+Deno.test("the dashboard uses only metrics and labels that exist", async () => {
+  const expressions = await dashboardExpressions();
+  assert.ok(expressions.length > 30);
+  for (const expression of expressions) {
+    assert.deepEqual(faultsOf(expression, METRICS), [], expression);
+  }
+});
+
+Deno.test("the dashboard shows every metric", async () => {
+  const shown = new Set(
+    (await dashboardExpressions()).flatMap(seriesIn)
+      .map((series) => series.replace(/_bucket$/, "")),
+  );
+  // Its words are on `/readyz` and in an alarm.
+  shown.add("gateway_not_ready");
+  assert.deepEqual([...METRICS.keys()].filter((name) => !shown.has(name)), []);
+});
+
+Deno.test("the alarms use only metrics and labels that exist", async () => {
+  const rules = await alarms();
+  assert.ok(rules.length > 20);
+  for (const { name, expression } of rules) {
+    assert.deepEqual(faultsOf(expression, METRICS), [], name);
+  }
+});
+
+Deno.test("docs/alarms.md says of each alarm what to do", async () => {
+  const page = await readText("docs/alarms.md");
+  const sections = page.split(/^## /m).slice(1);
+  assert.deepEqual(
+    sections.map((section) => section.split("\n")[0]).sort(),
+    (await alarms()).map(({ name }) => name).sort(),
+  );
+  for (const section of sections) assert.match(section, /^- /m, section);
+});
+
+Deno.test("an alarm's runbook is its section, and its severity is the page's", async () => {
+  const page = await readText("docs/alarms.md");
+  for (const { name, runbook, severity } of await alarms()) {
+    assert.equal(runbook, `docs/alarms.md#${name.toLowerCase()}`);
+    assert.match(page, new RegExp(`^## ${name}\\n\\n_${severity}_ · `, "m"));
+  }
+});
+
+Deno.test("faultsOf() finds what is wrong with an expression", () => {
+  for (
+    const [expression, fault] of [
+      ["sum(rate(gateway_naks_total[5m]))", undefined],
+      ["gateway_naks_total", "counter gateway_naks_total without rate"],
+      ["rate(gateway_nacks_total[5m])", "no metric gateway_nacks_total"],
+      ["rate(gateway_leases[5m])", "gauge gateway_leases with rate"],
+      [
+        "gateway_job_duration_seconds",
+        "no metric gateway_job_duration_seconds",
+      ],
+      ["gateway_leases_sum", "no metric gateway_leases_sum"],
+      ["sum by (colour) (gateway_leases)", "no label colour"],
+      ['gateway_leases{colour="red"}', "no label colour"],
+      ['up{job="edge-auth"} == 0', undefined],
+    ] as const
+  ) assert.equal(faultsOf(expression, METRICS)[0], fault, expression);
+});
