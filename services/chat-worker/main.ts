@@ -5,6 +5,7 @@ import { newInstanceId } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
 import { serveOps } from "@gateway/shared/ops_server";
 import { type RunningService, runService } from "@gateway/shared/service";
+import { INBOX_PREFIXES } from "@gateway/shared/store_access";
 import { createBackends } from "./backends/create.ts";
 import { readConfig, type WorkerConfig } from "./config.ts";
 import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
@@ -17,7 +18,8 @@ await runService({ name: "chat-worker", readConfig, start });
 async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
   const workerId = newInstanceId();
   const bus = await connectBus({
-    servers: config.natsServers,
+    ...config.bus,
+    inboxPrefix: INBOX_PREFIXES.worker,
     name: `chat-worker ${workerId}`,
     log,
     now: monotonicNow,

@@ -14,6 +14,11 @@ import {
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/service_variables";
+import {
+  type BusAccess,
+  busAccess,
+  redisAccess,
+} from "@gateway/shared/store_access";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;
@@ -66,7 +71,7 @@ export interface EdgeConfig {
   hostname: string;
   port: number;
   ops: { hostname: string; port: number };
-  natsServers: readonly string[];
+  bus: BusAccess;
   redis: RedisAddress;
   catalog: Catalog;
   bodyBytesMax: number;
@@ -91,8 +96,11 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     hostname: env.host,
     port: env.port,
     ops: { hostname: env.opsHost, port: env.opsPort },
-    natsServers: env.natsUrl,
-    redis: { url: env.redisUrl, clientName: "edge-auth" },
+    bus: busAccess(env),
+    redis: {
+      ...redisAccess(env, Deno.readTextFileSync),
+      clientName: "edge-auth",
+    },
     // Which models there are is the edge's business, their keys are not.
     catalog: catalogOf(env, Deno.readTextFileSync, false),
     bodyBytesMax: env.bodyBytesMax,

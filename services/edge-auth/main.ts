@@ -21,6 +21,7 @@ import { serveOps } from "@gateway/shared/ops_server";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import { serve } from "@gateway/shared/serve";
 import { type RunningService, runService } from "@gateway/shared/service";
+import { INBOX_PREFIXES } from "@gateway/shared/store_access";
 import { createApp } from "./app.ts";
 import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
@@ -51,7 +52,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     random: Math.random,
   });
   const bus = await connectBus({
-    servers: config.natsServers,
+    ...config.bus,
+    inboxPrefix: INBOX_PREFIXES.edge,
     name: `edge-auth ${edgeId}`,
     log,
     now: monotonicNow,

@@ -1,18 +1,109 @@
-import { ConfigError } from "@gateway/shared/config_error";
-import { z } from "zod";
+/** The one place of this service that reads the environment. */
+import {
+  ConfigError,
+  type ConfigOf,
+  list,
+  optional,
+  parseEnv,
+  port,
+  secret,
+  text,
+  url,
+  type Variable,
+} from "@gateway/shared/env";
+import type { LogLevel } from "@gateway/shared/log";
+import type { RedisAddress } from "@gateway/shared/redis/link";
+import {
+  listenVariables,
+  NATS_VARIABLES,
+  REDIS_VARIABLES,
+  SERVICE_VARIABLES,
+} from "@gateway/shared/service_variables";
+import {
+  type BusAccess,
+  busAccess,
+  redisAccess,
+} from "@gateway/shared/store_access";
 
-/** Everything an operator can set, checked. Every variable, its unit and default are in the schema below. */
+const DEFAULT_PORT = 8081;
+const DEFAULT_OPS_PORT = 9081;
+const MS_PER_SECOND = 1_000;
+const NAME_CHARS_MAX = 40;
+
+const HTTP = ["http:", "https:"];
+const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
+
+/** Every variable of the console. */
+export const ADMIN_VARIABLES = {
+  ...listenVariables(DEFAULT_PORT),
+  ...SERVICE_VARIABLES,
+  ...NATS_VARIABLES,
+  ...REDIS_VARIABLES,
+  host: text({
+    name: "HOST",
+    meaning: "Address to listen on",
+    fallback: "127.0.0.1",
+  }),
+  opsPort: port({
+    name: "OPS_PORT",
+    meaning: SERVICE_VARIABLES.opsPort.meaning,
+    fallback: DEFAULT_OPS_PORT,
+  }),
+  publicUrl: optional(originOf({
+    name: "PUBLIC_URL",
+    meaning: "The console as browsers see it; this machine if absent",
+  })),
+  apiUrl: url({
+    name: "API_URL",
+    meaning: "Base URL of the API, for the examples",
+    protocols: HTTP,
+    fallback: "http://127.0.0.1:8080/v1",
+  }),
+  trustedProxies: list({
+    name: "TRUSTED_PROXIES",
+    meaning: "Addresses of proxies whose X-Forwarded-For is believed",
+    fallback: [],
+  }),
+  oidcIssuer: optional(url({
+    name: "OIDC_ISSUER",
+    meaning: "OpenID Connect provider to sign in with; none if absent",
+    protocols: HTTP,
+  })),
+  oidcClientId: optional(text({
+    name: "OIDC_CLIENT_ID",
+    meaning: "The console's name at the provider",
+  })),
+  oidcClientSecret: optional(secret({
+    name: "OIDC_CLIENT_SECRET",
+    meaning: "The console's secret at the provider",
+  })),
+  oidcAllowed: list({
+    name: "OIDC_ALLOWED",
+    meaning: "E-mail addresses and @domains that may sign in",
+    fallback: [],
+  }),
+  oidcName: text({
+    name: "OIDC_NAME",
+    meaning: 'The provider, as the button says it: "Continue with …"',
+    fallback: "your organisation",
+    pattern: new RegExp(`^\\P{Cc}{1,${NAME_CHARS_MAX}}$`, "u"),
+    expects: `a text of at most ${NAME_CHARS_MAX} characters`,
+  }),
+} as const;
+
+/** What the console was told, in the units and shapes its code uses. */
 export interface Config {
   port: number;
-  opsPort: number;
   hostname: string;
-  redisUrl: string;
-  natsUrl: string;
+  ops: { hostname: string; port: number };
+  redis: RedisAddress;
+  bus: BusAccess;
   /** Origin of the console as browsers see it; null: the address it listens on. */
   publicUrl: URL | null;
   /** Base URL of the API in examples, without a slash at the end. */
   apiUrl: string;
-  logLevel: "debug" | "info" | "warn" | "error";
+  logLevel: LogLevel;
+  drainMs: number;
   /** Addresses of proxies whose `X-Forwarded-For` is believed. */
   trustedProxies: readonly string[];
   oidc: OidcConfig | null;
@@ -29,80 +120,30 @@ export interface OidcConfig {
   name: string;
 }
 
-const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
+/** An origin that browsers may send passwords to: https, or this machine. */
+function originOf(
+  options: { name: string; meaning: string },
+): Variable<string> {
+  const known = url({ ...options, protocols: HTTP });
+  return {
+    ...known,
+    expects:
+      "an origin such as https://console.example.org (http on localhost only)",
+    schema: known.schema.refine(isSafeOrigin),
+  };
+}
 
-const port = z.coerce.number().int().min(0).max(65_535);
-const list = z.string().transform((text) =>
-  text.split(",").map((item) => item.trim()).filter((item) => item !== "")
-);
-const origin = z.url({ protocol: /^https?$/ })
-  .transform((text) => new URL(text))
-  .refine(
-    (url) => url.pathname === "/" && url.search === "" && url.username === "",
-    "must be an origin such as https://console.example.org",
-  )
-  .refine(
-    (url) => url.protocol === "https:" || LOOPBACK.includes(url.hostname),
-    "must begin with https:// (http is possible on localhost only)",
-  );
-
-const environment = z.object({
-  /** Port of the console; 0 for any free one. */
-  PORT: port.default(8081),
-  /** Port of `/healthz`, `/readyz` and `/metrics`, never public; 0 for any free one. */
-  OPS_PORT: port.default(9081),
-  /** Address to listen on. */
-  HOST: z.string().default("127.0.0.1"),
-  REDIS_URL: z.url({ protocol: /^rediss?$/ }).default("redis://127.0.0.1:6379"),
-  NATS_URL: z.url({ protocol: /^(nats|tls)$/ }).default(
-    "nats://127.0.0.1:4222",
-  ),
-  /** Origin of the console as browsers see it. Default: this machine. */
-  PUBLIC_URL: origin.optional(),
-  /** Base URL of the API, for the examples. */
-  API_URL: z.url({ protocol: /^https?$/ }).default("http://127.0.0.1:8080/v1"),
-  LOG_LEVEL: z.enum(["debug", "info", "warn", "error"]).default("info"),
-  /** Addresses of proxies in front, comma separated. */
-  TRUSTED_PROXIES: list.default([]),
-  OIDC_ISSUER: z.url({ protocol: /^https?$/ }).optional(),
-  OIDC_CLIENT_ID: z.string().min(1).optional(),
-  OIDC_CLIENT_SECRET: z.string().min(1).optional(),
-  /** Addresses and `@domains` that may sign in, comma separated. */
-  OIDC_ALLOWED: list.default([]),
-  OIDC_NAME: z.string().max(40).default("your organisation"),
-});
-
-type Environment = z.infer<typeof environment>;
+function isSafeOrigin(value: string): boolean {
+  const { pathname, search, username, protocol, hostname } = new URL(value);
+  return pathname === "/" && search === "" && username === "" &&
+    (protocol === "https:" || LOOPBACK.includes(hostname));
+}
 
 /** Reads the configuration. An empty variable counts as not set. Throws `ConfigError` with all mistakes at once. */
 export function readConfig(
   variables: Readonly<Record<string, string>>,
 ): Config {
-  const given = Object.fromEntries(
-    Object.entries(variables).filter(([, value]) => value !== ""),
-  );
-  const parsed = environment.safeParse(given);
-  if (!parsed.success) {
-    throw badConfig(
-      parsed.error.issues.map(({ path, message }) =>
-        `${path.join(".")}: ${message}`
-      ),
-    );
-  }
-  const env = parsed.data;
-  const oidc = readOidc(env);
-  return {
-    port: env.PORT,
-    opsPort: env.OPS_PORT,
-    hostname: env.HOST,
-    redisUrl: env.REDIS_URL,
-    natsUrl: env.NATS_URL,
-    publicUrl: env.PUBLIC_URL ?? null,
-    apiUrl: env.API_URL.replace(/\/$/, ""),
-    logLevel: env.LOG_LEVEL,
-    trustedProxies: env.TRUSTED_PROXIES,
-    oidc,
-  };
+  return toConfig(parseEnv(ADMIN_VARIABLES, variables, Deno.readTextFileSync));
 }
 
 /** The process's environment. */
@@ -110,28 +151,41 @@ export function readProcessConfig(): Config {
   return readConfig(Deno.env.toObject());
 }
 
-function badConfig(problems: readonly string[]): ConfigError {
-  return new ConfigError("the environment of key-admin", problems);
+function toConfig(env: ConfigOf<typeof ADMIN_VARIABLES>): Config {
+  return {
+    port: env.port,
+    hostname: env.host,
+    ops: { hostname: env.opsHost, port: env.opsPort },
+    redis: redisAccess(env, Deno.readTextFileSync),
+    bus: busAccess(env),
+    publicUrl: env.publicUrl === undefined ? null : new URL(env.publicUrl),
+    apiUrl: env.apiUrl.replace(/\/$/, ""),
+    logLevel: env.logLevel,
+    drainMs: env.drainSeconds * MS_PER_SECOND,
+    trustedProxies: env.trustedProxies,
+    oidc: readOidc(env),
+  };
 }
 
-function readOidc(env: Environment): OidcConfig | null {
-  if (env.OIDC_ISSUER === undefined) return null;
-  const problems = [
-    ["OIDC_CLIENT_ID", env.OIDC_CLIENT_ID],
-    ["OIDC_CLIENT_SECRET", env.OIDC_CLIENT_SECRET],
+function readOidc(env: ConfigOf<typeof ADMIN_VARIABLES>): OidcConfig | null {
+  const { oidcIssuer, oidcClientId, oidcClientSecret, oidcAllowed } = env;
+  if (oidcIssuer === undefined) return null;
+  const mistakes = [
+    ["OIDC_CLIENT_ID", oidcClientId],
+    ["OIDC_CLIENT_SECRET", oidcClientSecret],
   ].filter(([, value]) => value === undefined)
     .map(([name]) => `${name}: needed with OIDC_ISSUER`);
-  if (env.OIDC_ALLOWED.length === 0) {
-    problems.push(
+  if (oidcAllowed.length === 0) {
+    mistakes.push(
       "OIDC_ALLOWED: needed with OIDC_ISSUER, or everybody with an account there could sign in",
     );
   }
-  if (problems.length > 0) throw badConfig(problems);
+  if (mistakes.length > 0) throw new ConfigError("the environment", mistakes);
   return {
-    issuer: new URL(env.OIDC_ISSUER),
-    clientId: env.OIDC_CLIENT_ID ?? "",
-    clientSecret: env.OIDC_CLIENT_SECRET ?? "",
-    allowed: env.OIDC_ALLOWED.map((item) => item.toLowerCase()),
-    name: env.OIDC_NAME,
+    issuer: new URL(oidcIssuer),
+    clientId: oidcClientId ?? "",
+    clientSecret: oidcClientSecret ?? "",
+    allowed: oidcAllowed.map((item) => item.toLowerCase()),
+    name: env.oidcName,
   };
 }

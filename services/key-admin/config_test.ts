@@ -4,7 +4,7 @@ import { readConfig } from "./config.ts";
 Deno.test("readConfig() starts on this machine without any variable", () => {
   const config = readConfig({ REDIS_URL: "" });
   assert.deepEqual(
-    [config.port, config.hostname, config.redisUrl, config.publicUrl],
+    [config.port, config.hostname, config.redis.url, config.publicUrl],
     [8081, "127.0.0.1", "redis://127.0.0.1:6379", null],
   );
   assert.equal(config.oidc, null);

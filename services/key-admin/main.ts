@@ -21,10 +21,12 @@ import { createHandler, type Handler } from "./web/server.ts";
 /** The service: connections, console, ops port, drain. */
 
 const FIRST_CONNECT_MS = 30_000;
-const DRAIN = { graceMs: 10_000, lastWordMs: 500 };
+/** Pages are quick, so the drain time of a service with long answers is cut to this. */
+const DRAIN_MS_MAX = 10_000;
+const LAST_WORD_MS = 500;
 
 async function start(config: Config, log: Log): Promise<RunningService> {
-  const options = { url: config.redisUrl, log, waitMs: FIRST_CONNECT_MS };
+  const options = { address: config.redis, log, waitMs: FIRST_CONNECT_MS };
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
   const metrics = createMetrics();
@@ -34,7 +36,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const deps = createConsoleDeps({
     redis,
     writer,
-    sendStop: createStopSender(config.natsUrl),
+    sendStop: createStopSender(config.bus),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
     oidc: config.oidc === null ? null : createOidcClient(config.oidc),
@@ -48,8 +50,8 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     createHandler(createConsole(deps), { ...config, log, metrics }),
   );
   const ops = serveOps({
-    hostname: config.hostname,
-    port: config.opsPort,
+    hostname: config.ops.hostname,
+    port: config.ops.port,
     notReady: () =>
       [redis, writer].filter(({ state }) => state !== "ready")
         .map(({ state }) => `redis is ${state}`),
@@ -66,7 +68,11 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     },
     failed: new Promise(() => {}),
     stop: async () => {
-      await Promise.all([server.stop(DRAIN), ops.stop(DRAIN)]);
+      const drain = {
+        graceMs: Math.min(config.drainMs, DRAIN_MS_MAX),
+        lastWordMs: LAST_WORD_MS,
+      };
+      await Promise.all([server.stop(drain), ops.stop(drain)]);
       await Promise.all([redis.close(), writer.close()]);
     },
   };
