@@ -2,7 +2,10 @@
 import {
   choice,
   integer,
+  optional,
+  path,
   port,
+  secret,
   text,
   url,
   urls,
@@ -49,6 +52,12 @@ export const SERVICE_VARIABLES: {
 /** Where NATS is and who connects. */
 export const NATS_VARIABLES: {
   readonly natsUrl: Variable<readonly string[]>;
+  readonly natsUser: Variable<string | undefined>;
+  readonly natsPassword: Variable<string | undefined>;
+  readonly natsNkeySeed: Variable<string | undefined>;
+  readonly natsCaFile: Variable<string | undefined>;
+  readonly natsCertFile: Variable<string | undefined>;
+  readonly natsKeyFile: Variable<string | undefined>;
 } = {
   natsUrl: urls({
     name: "NATS_URL",
@@ -57,11 +66,41 @@ export const NATS_VARIABLES: {
     fallback: ["nats://127.0.0.1:4222"],
     isSecret: true,
   }),
+  natsUser: optional(text({
+    name: "NATS_USER",
+    meaning: "This service's user at NATS",
+  })),
+  natsPassword: optional(secret({
+    name: "NATS_PASSWORD",
+    meaning: "Password of NATS_USER",
+  })),
+  natsNkeySeed: optional(secret({
+    name: "NATS_NKEY_SEED",
+    meaning: "Seed of an nkey, in place of user and password",
+  })),
+  natsCaFile: optional(path({
+    name: "NATS_CA_FILE",
+    meaning:
+      "PEM file of the authorities to trust; set at all, TLS is required",
+  })),
+  natsCertFile: optional(path({
+    name: "NATS_CERT_FILE",
+    meaning: "PEM file of this service's own certificate, for mutual TLS",
+  })),
+  natsKeyFile: optional(path({
+    name: "NATS_KEY_FILE",
+    meaning: "PEM file of the key of NATS_CERT_FILE",
+  })),
 };
 
-/** Where Redis is. */
+/** Where Redis is and who connects. */
 export const REDIS_VARIABLES: {
   readonly redisUrl: Variable<string>;
+  readonly redisUsername: Variable<string | undefined>;
+  readonly redisPassword: Variable<string | undefined>;
+  readonly redisCaFile: Variable<string | undefined>;
+  readonly redisCertFile: Variable<string | undefined>;
+  readonly redisKeyFile: Variable<string | undefined>;
 } = {
   redisUrl: url({
     name: "REDIS_URL",
@@ -70,6 +109,26 @@ export const REDIS_VARIABLES: {
     fallback: "redis://127.0.0.1:6379",
     isSecret: true,
   }),
+  redisUsername: optional(text({
+    name: "REDIS_USERNAME",
+    meaning: "This service's user at Redis",
+  })),
+  redisPassword: optional(secret({
+    name: "REDIS_PASSWORD",
+    meaning: "Password of REDIS_USERNAME",
+  })),
+  redisCaFile: optional(path({
+    name: "REDIS_CA_FILE",
+    meaning: "PEM file of the authorities to trust with rediss://",
+  })),
+  redisCertFile: optional(path({
+    name: "REDIS_CERT_FILE",
+    meaning: "PEM file of this service's own certificate, for mutual TLS",
+  })),
+  redisKeyFile: optional(path({
+    name: "REDIS_KEY_FILE",
+    meaning: "PEM file of the key of REDIS_CERT_FILE",
+  })),
 };
 
 /** Where a service listens for its clients. */

@@ -18,6 +18,7 @@ import {
   NATS_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/service_variables";
+import { type BusAccess, busAccess } from "@gateway/shared/store_access";
 
 const MS_PER_SECOND = 1_000;
 
@@ -44,7 +45,7 @@ export const WORKER_VARIABLES = {
 export interface WorkerConfig {
   logLevel: LogLevel;
   ops: { hostname: string; port: number };
-  natsServers: readonly string[];
+  bus: BusAccess;
   catalog: Catalog;
   /** Keys of model servers by the name of the variable that holds them. */
   backendKeys: ReadonlyMap<string, string>;
@@ -74,7 +75,7 @@ function toConfig(
   return {
     logLevel: settings.logLevel,
     ops: { hostname: settings.opsHost, port: settings.opsPort },
-    natsServers: settings.natsUrl,
+    bus: busAccess(settings),
     catalog,
     backendKeys: keysOf(catalog, {
       ...env,

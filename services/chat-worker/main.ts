@@ -8,6 +8,7 @@ import { observeBus, observeProcess } from "@gateway/shared/metrics/process";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { serveOps } from "@gateway/shared/ops_server";
 import { type RunningService, runService } from "@gateway/shared/service";
+import { INBOX_PREFIXES } from "@gateway/shared/store_access";
 import { createBackends } from "./backends/create.ts";
 import { readConfig, type WorkerConfig } from "./config.ts";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";
@@ -21,7 +22,8 @@ await runService({ name: "chat-worker", readConfig, start });
 async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
   const workerId = newInstanceId();
   const bus = await connectBus({
-    servers: config.natsServers,
+    ...config.bus,
+    inboxPrefix: INBOX_PREFIXES.worker,
     name: `chat-worker ${workerId}`,
     log,
     now: monotonicNow,

@@ -14,6 +14,11 @@ import {
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/service_variables";
+import {
+  type BusAccess,
+  busAccess,
+  redisAccess,
+} from "@gateway/shared/store_access";
 import { AUTH_FAILURE_LIMITS } from "./auth_failures.ts";
 import { type Network, parseNetwork } from "./client_address.ts";
 
@@ -100,7 +105,7 @@ export interface EdgeConfig {
   hostname: string;
   port: number;
   ops: { hostname: string; port: number };
-  natsServers: readonly string[];
+  bus: BusAccess;
   redis: RedisAddress;
   catalog: Catalog;
   bodyBytesMax: number;
@@ -129,8 +134,11 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     hostname: env.host,
     port: env.port,
     ops: { hostname: env.opsHost, port: env.opsPort },
-    natsServers: env.natsUrl,
-    redis: { url: env.redisUrl, clientName: "edge-auth" },
+    bus: busAccess(env),
+    redis: {
+      ...redisAccess(env, Deno.readTextFileSync),
+      clientName: "edge-auth",
+    },
     // Which models there are is the edge's business, their keys are not.
     catalog: catalogOf(env, Deno.readTextFileSync, false),
     bodyBytesMax: env.bodyBytesMax,

@@ -28,6 +28,7 @@ import { serveOps } from "@gateway/shared/ops_server";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import { serve } from "@gateway/shared/serve";
 import { type RunningService, runService } from "@gateway/shared/service";
+import { INBOX_PREFIXES } from "@gateway/shared/store_access";
 import { createApp } from "./app.ts";
 import {
   AUTH_FAILURE_LIMITS,
@@ -69,7 +70,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     scripts: GATE_SCRIPTS,
   });
   const bus = await connectBus({
-    servers: config.natsServers,
+    ...config.bus,
+    inboxPrefix: INBOX_PREFIXES.edge,
     name: `edge-auth ${edgeId}`,
     log,
     now: monotonicNow,

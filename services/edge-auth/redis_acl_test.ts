@@ -18,14 +18,16 @@ import { createPrincipalLookup } from "./principal_lookup.ts";
 import { createGate, GATE_SCRIPTS } from "./redis_gate.ts";
 
 const PASSWORD = "correct-horse";
-const ACL_FILE = new URL("../../deploy/redis/edge_auth.acl", import.meta.url);
+const ACL_FILE = new URL("../../deploy/redis/users.acl", import.meta.url);
 
 async function aclRules(): Promise<string[]> {
   const text = await Deno.readTextFile(ACL_FILE);
-  const line = text.trim().replace("@REDIS_EDGE_PASSWORD@", PASSWORD);
-  const [word, ...rules] = line.split(" ");
-  assert.equal(word, "user");
-  return rules;
+  const line = text.split("\n").find((one) =>
+    one.startsWith("user edge-auth ")
+  );
+  assert.ok(line !== undefined);
+  const password = line.replace("#@REDIS_EDGE_SHA256@", `>${PASSWORD}`);
+  return password.split(" ").slice(1);
 }
 
 function scriptOf(command: string): ReturnType<typeof defineScript> {

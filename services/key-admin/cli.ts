@@ -1,8 +1,18 @@
 import { wallNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
+import { ConfigError, EXIT_CONFIG, parseEnv } from "@gateway/shared/env";
 import { silentLog } from "@gateway/shared/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
+import {
+  NATS_VARIABLES,
+  REDIS_VARIABLES,
+} from "@gateway/shared/service_variables";
+import {
+  type BusAccess,
+  busAccess,
+  redisAccess,
+} from "@gateway/shared/store_access";
 import { z } from "zod";
 import { type Answer, CommandRefused } from "./cli/answer.ts";
 import {
@@ -28,12 +38,14 @@ import { connectRedis } from "./store/redis.ts";
  * `deno task keys …` and `deno task owners …`: the console's stores without the
  * console.
  *
- * Exit codes: 0 done, 1 refused, 2 not understood, 69 redis or its disk away.
+ * Exit codes: 0 done, 1 refused, 2 not understood, 69 redis or its disk away,
+ * 78 the environment is wrong.
  */
 
 const EXIT = { refused: 1, usage: 2, unavailable: 69 } as const;
 const CONNECT_MS = 2_000;
 const UP_FILE = ".run/up.json";
+const STORE_VARIABLES = { ...NATS_VARIABLES, ...REDIS_VARIABLES } as const;
 
 const upFile = z.object({
   redis_url: z.string(),
@@ -42,28 +54,30 @@ const upFile = z.object({
 });
 
 interface Cluster {
-  redisUrl: string;
-  natsUrl: string;
+  redis: RedisAddress;
+  bus: BusAccess;
   consoleUrl: string;
 }
 
-/** Where the cluster is: `REDIS_URL`, `NATS_URL`, `PUBLIC_URL`, else what `deno task up` wrote. */
+/**
+ * Where the cluster is: the variables of the service, else what `deno task up`
+ * wrote. Throws a `ConfigError` for variables that do not fit together.
+ */
 function findCluster(): Cluster {
-  const redisUrl = Deno.env.get("REDIS_URL");
-  const natsUrl = Deno.env.get("NATS_URL");
-  const consoleUrl = Deno.env.get("PUBLIC_URL");
-  if (redisUrl) {
-    return {
-      redisUrl,
-      natsUrl: natsUrl || "nats://127.0.0.1:4222",
-      consoleUrl: consoleUrl || "http://127.0.0.1:8081",
-    };
-  }
-  const up = readUpFile();
+  const env = Deno.env.toObject();
+  const isTold = (env.REDIS_URL ?? env.REDIS_URL_FILE ?? "") !== "";
+  const up = isTold ? undefined : readUpFile();
+  const settings = parseEnv(STORE_VARIABLES, {
+    ...env,
+    ...(up === undefined ? {} : {
+      REDIS_URL: up.redis_url,
+      NATS_URL: env.NATS_URL || up.nats_url,
+    }),
+  }, Deno.readTextFileSync);
   return {
-    redisUrl: up.redis_url,
-    natsUrl: natsUrl || up.nats_url,
-    consoleUrl: consoleUrl || up.console_url,
+    redis: redisAccess(settings, Deno.readTextFileSync),
+    bus: busAccess(settings),
+    consoleUrl: env.PUBLIC_URL || (up?.console_url ?? "http://127.0.0.1:8081"),
   };
 }
 
@@ -91,14 +105,14 @@ const AREAS: ReadonlyMap<string, { help: string; run: Run }> = new Map([
 
 function keys(
   redis: RedisLink,
-  { natsUrl }: Cluster,
+  { bus }: Cluster,
   line: CommandLine,
 ): Promise<Answer> {
   const parts = { redis, writer: redis, randomBytes, now: wallNow };
   return runKeysCommand({
     keys: createKeyStore(parts),
     owners: createOwnerDirectory(parts),
-    sendStop: createStopSender([natsUrl], silentLog),
+    sendStop: createStopSender(bus, silentLog),
     now: wallNow,
   }, line);
 }
@@ -129,7 +143,7 @@ async function run([name, ...args]: string[]): Promise<string> {
   if (line.has("help") || line.words[0] === "help") return area.help;
   const cluster = findCluster();
   const redis = await connectRedis({
-    url: cluster.redisUrl,
+    address: cluster.redis,
     log: silentLog,
     waitMs: CONNECT_MS,
   });
@@ -157,6 +171,7 @@ function exitCodeOf(error: unknown): number {
   if (error instanceof RedisUnavailableError || error instanceof NotDurable) {
     return EXIT.unavailable;
   }
+  if (error instanceof ConfigError) return EXIT_CONFIG;
   if (error instanceof CommandRefused) return EXIT.refused;
   throw error;
 }

@@ -12,12 +12,18 @@ import {
   type Variable,
 } from "@gateway/shared/env";
 import type { LogLevel } from "@gateway/shared/log";
+import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
   listenVariables,
   NATS_VARIABLES,
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/service_variables";
+import {
+  type BusAccess,
+  busAccess,
+  redisAccess,
+} from "@gateway/shared/store_access";
 import * as z from "zod";
 
 const DEFAULT_PORT = 8081;
@@ -93,8 +99,8 @@ export interface Config {
   hostname: string;
   port: number;
   ops: { hostname: string; port: number };
-  redisUrl: string;
-  natsServers: readonly string[];
+  redis: RedisAddress;
+  bus: BusAccess;
   /** Null: the address it listens on. */
   publicUrl: URL | null;
   /** Without a slash at the end. */
@@ -131,8 +137,8 @@ export function configFrom(
     hostname: env.host,
     port: env.port,
     ops: { hostname: env.opsHost, port: env.opsPort },
-    redisUrl: env.redisUrl,
-    natsServers: env.natsUrl,
+    redis: redisAccess(env, readFile),
+    bus: busAccess(env),
     publicUrl: env.publicUrl ?? null,
     apiUrl: env.apiUrl.replace(/\/$/, ""),
     trustedProxies: env.trustedProxies,

@@ -6,7 +6,7 @@ const noFile = (path: string): string => assert.fail(`read ${path}`);
 Deno.test("configFrom() starts on this machine without any variable", () => {
   const config = configFrom({ REDIS_URL: "" }, noFile);
   assert.deepEqual(
-    [config.port, config.redisUrl, config.publicUrl, config.oidc],
+    [config.port, config.redis.url, config.publicUrl, config.oidc],
     [8081, "redis://127.0.0.1:6379", null, null],
   );
 });

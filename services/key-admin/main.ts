@@ -28,7 +28,7 @@ const DRAIN_MS_MAX = 10_000;
 const LAST_WORD_MS = 500;
 
 async function start(config: Config, log: Log): Promise<RunningService> {
-  const options = { url: config.redisUrl, log, waitMs: FIRST_CONNECT_MS };
+  const options = { address: config.redis, log, waitMs: FIRST_CONNECT_MS };
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
   const registry = new MetricRegistry();
@@ -39,7 +39,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const deps = createConsoleDeps({
     redis,
     writer,
-    sendStop: createStopSender(config.natsServers, log),
+    sendStop: createStopSender(config.bus, log),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
     oidc: config.oidc === null ? null : createOidcClient(config.oidc),

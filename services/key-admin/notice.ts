@@ -2,6 +2,7 @@ import { connectBus } from "@gateway/shared/bus/link";
 import { keyChangedSubject } from "@gateway/shared/bus/subjects";
 import { monotonicNow } from "@gateway/shared/clock";
 import type { Log } from "@gateway/shared/log";
+import { type BusAccess, INBOX_PREFIXES } from "@gateway/shared/store_access";
 
 /** Tells every edge to end the running requests of a key. */
 export interface StopNotice {
@@ -20,14 +21,12 @@ const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
  * now cannot be one that died unnoticed yesterday: either the notice reaches the
  * server or the caller learns that it did not.
  */
-export function createStopSender(
-  servers: readonly string[],
-  log: Log,
-): SendStop {
+export function createStopSender(access: BusAccess, log: Log): SendStop {
   return async ({ keyId, ownerId }) => {
     const bus = await connectBus({
-      servers,
+      ...access,
       name: "key-admin",
+      inboxPrefix: INBOX_PREFIXES.admin,
       log,
       now: monotonicNow,
       random: Math.random,

@@ -50,7 +50,7 @@ Deno.test("a stop notice reaches every edge, also with a user and a password", a
   await withNats(args, async (address) => {
     const url = `nats://key-admin:s3cret@${address}`;
     const edges = [await listen(url), await listen(url)];
-    await createStopSender([url], silentLog)(NOTICE);
+    await createStopSender({ servers: [url] }, silentLog)(NOTICE);
     await until(() => edges.every(({ heard }) => heard.length === 1), 5_000);
     for (const { heard, close } of edges) {
       assert.deepEqual(JSON.parse(heard[0] ?? ""), {
@@ -64,7 +64,7 @@ Deno.test("a stop notice reaches every edge, also with a user and a password", a
 
 Deno.test("a sender learns within two seconds that nobody was told", async () => {
   const send = createStopSender(
-    [`nats://127.0.0.1:${freePort()}`],
+    { servers: [`nats://127.0.0.1:${freePort()}`] },
     silentLog,
   );
   const startMs = performance.now();

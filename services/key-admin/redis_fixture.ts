@@ -66,7 +66,7 @@ export async function startRedis(
     folder,
     connect: async () => {
       const connection = await connectRedis({
-        url,
+        address: { url },
         log: silentLog,
         waitMs: START_MS,
       });

@@ -12,6 +12,9 @@ export interface RedisAddress {
   password?: string;
   /** PEM text of the authority to trust with `rediss:`; absent: the system's. */
   tlsCa?: string;
+  /** PEM text of this client's own certificate and key, for a server that asks for one. */
+  tlsCert?: string;
+  tlsKey?: string;
   /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
   clientName?: string;
 }
@@ -128,7 +131,7 @@ function makeClient(
     socket: {
       connectTimeout: connectTimeoutMs,
       reconnectStrategy: false,
-      ...(address.tlsCa === undefined ? {} : { tls: true, ca: address.tlsCa }),
+      ...tlsOf(address),
     },
     RESP: 2,
     disableOfflineQueue: true,
@@ -140,6 +143,16 @@ function makeClient(
   });
   client.on("error", onLost);
   return client;
+}
+
+function tlsOf({ tlsCa, tlsCert, tlsKey }: RedisAddress) {
+  if (tlsCa === undefined && tlsCert === undefined) return {};
+  return {
+    tls: true as const,
+    ...(tlsCa === undefined ? {} : { ca: tlsCa }),
+    ...(tlsCert === undefined ? {} : { cert: tlsCert }),
+    ...(tlsKey === undefined ? {} : { key: tlsKey }),
+  };
 }
 
 async function connectInTime(

@@ -44,8 +44,9 @@ const KEYS_MAX = 2_000;
 const KEYS_PER_CALL = 100;
 
 /**
- * KEYS: the counters of some keys, one owner's, hence one slot. ARGV: 1 `hour` or
- * `day` for what is kept apart. Reply: `{ requests, errors, in, out }` of every
+ * KEYS: 1 the owner's list of keys, for its slot. ARGV: 1 `hour` or `day` for what
+ * is kept apart, then the counters of some keys, one owner's, hence in that slot:
+ * what stands in KEYS has to be writable, and here nobody may write these. Reply: `{ requests, errors, in, out }` of every
  * hour (24 of them) or of the day as a whole, added up over the keys.
  */
 const SUM_SCRIPT = defineScript(
@@ -58,8 +59,8 @@ local place = {
 }
 local sums = {}
 for i = 1, (perHour and 24 or 1) * 4 do sums[i] = 0 end
-for _, key in ipairs(KEYS) do
-  local flat = redis.call('HGETALL', key)
+for at = 2, #ARGV do
+  local flat = redis.call('HGETALL', ARGV[at])
   for at = 1, #flat, 2 do
     local hour, kind = string.match(flat[at], '^(%d%d):(%a+)$')
     local slot = kind and place[kind]
@@ -172,9 +173,14 @@ async function sum(
 ): Promise<number[]> {
   const total = Array<number>(apart === "hour" ? 96 : 4).fill(0);
   for (let at = 0; at < keyIds.length; at += KEYS_PER_CALL) {
-    const keys = keyIds.slice(at, at + KEYS_PER_CALL)
+    const counters = keyIds.slice(at, at + KEYS_PER_CALL)
       .map((keyId) => usageKey({ ownerId, keyId }, day));
-    const part = asTexts(await redis.evalScript(SUM_SCRIPT, keys, [apart]));
+    const part = asTexts(
+      await redis.evalScript(SUM_SCRIPT, [keysKey(ownerId)], [
+        apart,
+        ...counters,
+      ]),
+    );
     part.forEach((value, place) => {
       total[place] = (total[place] ?? 0) + asNumber(value);
     });

@@ -1,13 +1,17 @@
 import { monotonicNow } from "@gateway/shared/clock";
 import type { Log } from "@gateway/shared/log";
-import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import {
+  createRedisLink,
+  type RedisAddress,
+  type RedisLink,
+} from "@gateway/shared/redis/link";
 
 /** People wait for these answers, so there is more time than at an edge. */
 const DEADLINE_MS = 2_000;
 
 /** Which server, and how long to wait for it. */
 export interface ConnectOptions {
-  url: string;
+  address: RedisAddress;
   log: Log;
   /** How long to wait for the first connection. */
   waitMs: number;
@@ -15,10 +19,10 @@ export interface ConnectOptions {
 
 /** Opens a link and waits until it stands. Rejects with `RedisUnavailableError`, naming the server, when it does not. */
 export async function connectRedis(
-  { url, log, waitMs }: ConnectOptions,
+  { address, log, waitMs }: ConnectOptions,
 ): Promise<RedisLink> {
   const link = createRedisLink({
-    address: { url, clientName: "key-admin" },
+    address: { ...address, clientName: "key-admin" },
     log,
     now: monotonicNow,
     random: Math.random,

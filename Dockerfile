@@ -1,0 +1,46 @@
+# One image per service, each with its own code and packages only:
+#   docker build --target edge-auth -t gateway/edge-auth .
+# Everything is fetched while building, by the lock file; nothing is while running.
+ARG DENO_IMAGE=denoland/deno:debian-2.9.6
+FROM ${DENO_IMAGE} AS base
+ENV DENO_DIR=/deno-dir \
+    DENO_NO_PROMPT=1 \
+    DENO_NO_UPDATE_CHECK=1 \
+    NO_COLOR=1 \
+    HOST=0.0.0.0 \
+    OPS_HOST=0.0.0.0 \
+    OPS_PORT=9090
+WORKDIR /app
+COPY deno.json deno.lock ./
+COPY services/edge-auth/deno.json services/edge-auth/
+COPY services/chat-worker/deno.json services/chat-worker/
+COPY services/key-admin/deno.json services/key-admin/
+COPY shared shared
+COPY deploy/image/health.ts deploy/image/
+HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=3 \
+  CMD ["deno", "run", "--cached-only", "--no-lock", "--allow-env=OPS_PORT", "--allow-net=127.0.0.1", "deploy/image/health.ts"]
+
+FROM base AS edge-auth
+COPY services/edge-auth services/edge-auth
+RUN deno cache --frozen services/edge-auth/main.ts deploy/image/health.ts
+USER 10001:10001
+EXPOSE 8080
+ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
+  "--allow-read=/app,/run/secrets,/etc/gateway", "services/edge-auth/main.ts"]
+
+FROM base AS chat-worker
+COPY services/chat-worker services/chat-worker
+RUN deno cache --frozen services/chat-worker/main.ts deploy/image/health.ts
+USER 10001:10001
+ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
+  "--allow-read=/app,/run/secrets,/etc/gateway", "services/chat-worker/main.ts"]
+
+# Passwords are hashed by native code, which looks at ldd to find its build.
+FROM base AS key-admin
+COPY services/key-admin services/key-admin
+COPY deploy/image/gateway /usr/local/bin/gateway
+RUN deno cache --frozen services/key-admin/main.ts services/key-admin/cli.ts deploy/image/health.ts
+USER 10001:10001
+EXPOSE 8081
+ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", "--allow-ffi", \
+  "--allow-read=/app,/run/secrets,/etc/gateway,/usr/bin/ldd", "services/key-admin/main.ts"]

@@ -1,0 +1,211 @@
+// Promise: `docker compose up` makes a cluster that streams, scales, survives the
+// loss of a container, and keeps its keys. Run by `deno task test:compose`; it needs
+// a Docker engine and the images, so it is no part of `deno task test`.
+import assert from "node:assert/strict";
+import { startLoad, stream } from "./load.ts";
+import { type Stack, startStack } from "./stack.ts";
+
+const STREAMS = 8;
+const TOKENS_PER_SECOND = 40;
+const DEADLINE_MS = 60_000;
+const POLL_MS = 100;
+
+async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+): Promise<void> {
+  const endMs = performance.now() + DEADLINE_MS;
+  while (!(await condition())) {
+    if (performance.now() > endMs) throw new Error(`In vain: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+async function gateway(stack: Stack, ...args: string[]) {
+  const text = await stack.compose(
+    ...["exec", "-T", "key-admin", "gateway", ...args, "--json"],
+  );
+  return JSON.parse(text);
+}
+
+/** Status of a request with this key, the body thrown away. */
+async function statusWith(stack: Stack, key: string): Promise<number> {
+  const response = await fetch(`${stack.url}/v1/models`, {
+    client: stack.client,
+    headers: { authorization: `Bearer ${key}` },
+  });
+  await response.body?.cancel();
+  return response.status;
+}
+
+/** Requests under load while something is done; all of them are answered. */
+async function withoutFailure(
+  stack: Stack,
+  key: string,
+  what: () => Promise<void>,
+): Promise<number> {
+  const load = startLoad(stack, key, STREAMS);
+  try {
+    await until("answers", () => load.complete >= STREAMS);
+    await what();
+    const before = load.complete;
+    await until("more answers", () => load.complete >= before + STREAMS);
+  } finally {
+    await load.stop();
+  }
+  assert.deepEqual(load.failures, []);
+  return load.complete;
+}
+
+Deno.test("the compose stack", async (t) => {
+  await using stack = await startStack({
+    env: {
+      SIMULATOR_TOKENS_PER_SECOND: String(TOKENS_PER_SECOND),
+      DRAIN_SECONDS: "20",
+      STOP_GRACE_PERIOD: "30s",
+    },
+  });
+  const made = await gateway(stack, "keys", "create", "--description", "test");
+  const key: string = made.key;
+
+  await t.step("streams through the proxy, unbuffered", async () => {
+    const { status, text, readsAtMs } = await stream(stack, key);
+    assert.equal(status, 200);
+    assert.match(text, /data: \[DONE\]\s*$/);
+    const events = text.split("\n\n").length;
+    const [first = Infinity] = readsAtMs;
+    const spanMs = (readsAtMs.at(-1) ?? 0) - first;
+    assert.ok(events > 10, `only ${events} events`);
+    assert.ok(readsAtMs.length > events / 2, `${readsAtMs.length} reads`);
+    assert.ok(spanMs > 300, `all within ${spanMs} ms`);
+  });
+
+  await t.step(
+    "refuses what is too large, and closes what is too slow",
+    async () => {
+      const response = await fetch(`${stack.url}/v1/chat/completions`, {
+        client: stack.client,
+        method: "POST",
+        headers: { authorization: `Bearer ${key}` },
+        body: new Uint8Array(21 * 1024 * 1024),
+      });
+      await response.body?.cancel();
+      assert.equal(response.status, 413);
+      await using slow = await Deno.connectTls({
+        hostname: "localhost",
+        port: Number(new URL(stack.url).port),
+        caCerts: [await stack.compose("exec", "-T", "proxy", "cat", ROOT_CRT)],
+      });
+      await slow.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: loc"));
+      const startMs = performance.now();
+      await slow.read(new Uint8Array(1_024)).catch(() => null);
+      const closedMs = performance.now() - startMs;
+      assert.ok(closedMs > 5_000 && closedMs < 15_000, `after ${closedMs} ms`);
+    },
+  );
+
+  await t.step(
+    "shows the console, and nothing else, to the world",
+    async () => {
+      const response = await fetch(stack.consoleUrl, {
+        client: stack.client,
+        redirect: "manual",
+      });
+      await response.body?.cancel();
+      assert.ok([200, 302, 303].includes(response.status));
+      const published = await stack.docker(
+        ...["ps", "--filter", `label=com.docker.compose.project`],
+        ...["--format", '{{.Label "com.docker.compose.service"}} {{.Ports}}'],
+      );
+      const open = published.split("\n").filter((line) => line.includes("->"));
+      assert.ok(open.every((line) => line.startsWith("proxy ")), published);
+    },
+  );
+
+  await t.step("gives a worker no way to Redis, and nobody root", async () => {
+    await assert.rejects(
+      stack.compose(
+        ...["exec", "-T", "chat-worker", "deno", "eval"],
+        "await Deno.connect({ hostname: 'redis', port: 6379 })",
+      ),
+      /resolve|lookup|Name or service/,
+    );
+    for (const service of SERVICES) {
+      const id = await stack.compose("exec", "-T", service, "id", "-u");
+      assert.notEqual(id, "0", service);
+      await assert.rejects(
+        stack.compose("exec", "-T", service, "touch", "/etc/x"),
+      );
+    }
+  });
+
+  await t.step(
+    "scales workers 1 -> 4 -> 2 under load without a failure",
+    async () => {
+      const complete = await withoutFailure(stack, key, async () => {
+        await stack.scale({ edges: 1, workers: 4 });
+        await stack.scale({ edges: 1, workers: 2 });
+      });
+      assert.equal((await stack.containers("chat-worker")).length, 2);
+      assert.ok(complete > 2 * STREAMS);
+    },
+  );
+
+  await t.step(
+    "scales edges 1 -> 3 -> 2 under load, and all of them work",
+    async () => {
+      await withoutFailure(stack, key, async () => {
+        await stack.scale({ edges: 3, workers: 2 });
+        await until("every edge to answer", async () => {
+          const edges = await stack.containers("edge-auth");
+          const logs = await Promise.all(
+            edges.map((id) => stack.docker("logs", id)),
+          );
+          return logs.every((text) => text.includes(`"status":200`));
+        });
+        await stack.scale({ edges: 2, workers: 2 });
+      });
+    },
+  );
+
+  await t.step("survives the loss of a worker, and of an edge", async () => {
+    for (const service of ["chat-worker", "edge-auth"]) {
+      const [victim = ""] = await stack.containers(service);
+      const load = startLoad(stack, key, STREAMS);
+      await until("answers", () => load.complete >= STREAMS);
+      await stack.docker("kill", victim);
+      const after = load.complete;
+      await until("answers again", () => load.complete >= after + 2 * STREAMS);
+      await load.stop();
+      // Only what ran there may be cut: at most all that was running.
+      assert.ok(load.failures.length <= STREAMS, load.failures.join("\n"));
+      await stack.docker("start", victim);
+    }
+  });
+
+  await t.step(
+    "keeps keys over a stop, and over a restored backup",
+    async () => {
+      const file = await Deno.makeTempFile({ suffix: ".rdb" });
+      await stack.script("backup.sh", file);
+      await stack.compose("stop", "--timeout", "5");
+      await stack.compose("start");
+      await until(
+        "the key to work",
+        async () => await statusWith(stack, key).catch(() => 0) === 200,
+      );
+
+      await gateway(stack, "keys", "delete", made.id);
+      assert.equal(await statusWith(stack, key), 401);
+      await stack.script("restore.sh", file);
+      await Deno.remove(file);
+      await until(
+        "the key to be back",
+        async () => await statusWith(stack, key).catch(() => 0) === 200,
+      );
+    },
+  );
+});
+
+const ROOT_CRT = "/data/caddy/pki/authorities/local/root.crt";
+const SERVICES = ["proxy", "edge-auth", "chat-worker", "key-admin", "redis"];

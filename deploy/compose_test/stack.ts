@@ -1,0 +1,109 @@
+/** The compose stack under test: a project of its own beside any other on this machine. */
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const COMMAND_MS = 180_000;
+
+/** A running stack. */
+export interface Stack extends AsyncDisposable {
+  /** `https://localhost:<port>` */
+  readonly url: string;
+  readonly consoleUrl: string;
+  /** Trusts the proxy's own authority. */
+  readonly client: Deno.HttpClient;
+  /** Runs `docker compose …` and returns what it printed. */
+  compose(...args: string[]): Promise<string>;
+  docker(...args: string[]): Promise<string>;
+  /** Runs a script of `deploy/`. */
+  script(name: string, ...args: string[]): Promise<string>;
+  /** Scales and waits until all that is asked for is healthy. */
+  scale(counts: { edges: number; workers: number }): Promise<void>;
+  /** Ids of the running containers of a service. */
+  containers(service: string): Promise<string[]>;
+}
+
+export interface StackOptions {
+  /** Settings of `compose.yaml` for this test. */
+  env: Record<string, string>;
+}
+
+/** Starts everything. The images must be there, see `deploy/local_images/build.sh`. */
+export async function startStack(options: StackOptions): Promise<Stack> {
+  const directory = await Deno.makeTempDir({ prefix: "gateway_compose_" });
+  const port = String(freePort());
+  const env = {
+    COMPOSE_PROJECT_NAME: `gateway-test-${port}`,
+    COMPOSE_PROGRESS: "quiet",
+    COMPOSE_ENV_FILES: Deno.env.get("COMPOSE_ENV_FILES") ??
+      "deploy/local_images/env",
+    SECRETS_DIR: `${directory}/secrets`,
+    HTTPS_PORT: port,
+    PUBLIC_URL: `https://console.localhost:${port}`,
+    FRONT_SUBNET: "172.30.239.0/24",
+    FRONT_RANGE: "172.30.239.128/25",
+    PROXY_ADDRESS: "172.30.239.2",
+    ...options.env,
+  };
+  const run = (command: string, args: string[]) => runIn(env, command, args);
+  const compose = (...args: string[]) => run("docker", ["compose", ...args]);
+  const stop = async () => {
+    await compose("down", "--volumes", "--timeout", "5");
+    await Deno.remove(directory, { recursive: true });
+  };
+  try {
+    await run("deploy/secrets.sh", []);
+    await compose("up", "-d", "--no-build", "--wait");
+    const authority = `${directory}/root.crt`;
+    const inProxy = "proxy:/data/caddy/pki/authorities/local/root.crt";
+    await compose("cp", inProxy, authority);
+    const client = Deno.createHttpClient({
+      caCerts: [await Deno.readTextFile(authority)],
+    });
+    return {
+      url: `https://localhost:${port}`,
+      consoleUrl: `https://console.localhost:${port}`,
+      client,
+      compose,
+      docker: (...args) => run("docker", args),
+      script: (name, ...args) => run(`deploy/${name}`, args),
+      scale: async ({ edges, workers }) => {
+        await compose(
+          ...["up", "-d", "--no-build", "--no-recreate", "--wait"],
+          ...["--scale", `edge-auth=${edges}`],
+          ...["--scale", `chat-worker=${workers}`],
+        );
+      },
+      containers: async (service) =>
+        (await compose("ps", "-q", service)).split("\n").filter((id) => id),
+      [Symbol.asyncDispose]: async () => {
+        client.close();
+        await stop();
+      },
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function runIn(
+  env: Record<string, string>,
+  command: string,
+  args: string[],
+): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command(command, {
+    args,
+    cwd: ROOT,
+    env,
+    stdin: "null",
+    signal: AbortSignal.timeout(COMMAND_MS),
+  }).output();
+  const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes).trim();
+  if (success) return text(stdout);
+  throw new Error(`${command} ${args.join(" ")}: ${text(stderr)}`);
+}
+
+function freePort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return listener.addr.port;
+}

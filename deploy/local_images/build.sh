@@ -1,0 +1,40 @@
+#!/bin/sh
+# Builds every image of compose.yaml without a container registry: stand-ins for the
+# base images from Debian's packages (debootstrap, as root) and the Deno of this
+# machine, then the product's own images on them. Then start it with
+#   docker compose --env-file deploy/local_images/env up -d --no-build
+# Not for production: Debian's NATS and Redis are old.
+set -eu
+cd "$(dirname "$0")/../.."
+export DOCKER_BUILDKIT=0
+base=gateway-local/debian
+mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+if ! docker image inspect "$base" >/dev/null 2>&1; then
+  echo "Making $base from $mirror"
+  debootstrap --variant=minbase \
+    --include=ca-certificates,busybox,nats-server,redis-server,redis-tools,caddy \
+    bookworm "$scratch/root" "$mirror" >"$scratch/log" 2>&1 ||
+    { tail -n 20 "$scratch/log" >&2; exit 1; }
+  rm -rf "$scratch"/root/var/cache/apt/* "$scratch"/root/var/lib/apt/lists/* \
+    "$scratch"/root/usr/share/doc "$scratch"/root/usr/share/man
+  tar -C "$scratch/root" -c . | docker import - "$base" >/dev/null
+fi
+
+mkdir "$scratch/context"
+cp /etc/ssl/certs/ca-certificates.crt "$scratch/context"
+cp "$(deno eval 'console.log(Deno.execPath())')" "$scratch/context/deno"
+for name in deno nats redis caddy; do
+  docker build -q --build-arg "BASE=$base" --target "$name" -t "gateway-local/$name" \
+    -f deploy/local_images/Dockerfile "$scratch/context"
+done
+
+# Packages come from npm's registry, so the build needs the network of the machine.
+for service in edge-auth chat-worker key-admin; do
+  docker build -q --network host --build-arg DENO_IMAGE=gateway-local/deno \
+    --target "$service" -t "gateway/$service:local" .
+done
+docker build -q --build-arg CADDY_IMAGE=gateway-local/caddy \
+  -t gateway/proxy:local -f deploy/proxy/Dockerfile .

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Puts a copy made by backup.sh in place of what Redis holds now:
+#   deploy/restore.sh redis-2026-11-20.rdb
+# Requests are refused (503) meanwhile. What was there is kept in the volume as
+# appendonlydir.before until the next restore.
+set -eu
+file=${1:?Usage: deploy/restore.sh FILE}
+cd "$(dirname "$0")/.."
+case $file in /*) ;; *) file=${INIT_CWD:-$OLDPWD}/$file ;; esac
+[ -s "$file" ] || { echo "$file is not there, or empty" >&2; exit 1; }
+
+# With appendonly on, Redis ignores an RDB file and starts empty. So it is loaded by
+# a server of its own with appendonly off, which then writes the append-only files.
+load='
+set -eu
+cd /data
+cat >restore.rdb
+redis-check-rdb restore.rdb >/tmp/check || { cat /tmp/check >&2; rm restore.rdb; exit 1; }
+rm -rf appendonlydir.before
+[ ! -e appendonlydir ] || mv appendonlydir appendonlydir.before
+redis-server --port 0 --unixsocket /tmp/redis.sock --dir /data --save "" \
+  --dbfilename restore.rdb --appendonly no >/tmp/log &
+redis() { redis-cli -s /tmp/redis.sock "$@"; }
+wait_for() {
+  tries=0
+  until eval "$1"; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 600 ] || { echo "Not within two minutes: $1" >&2; cat /tmp/log >&2; exit 1; }
+    sleep 0.2
+  done
+}
+wait_for "redis ping 2>/dev/null | grep -q PONG"
+redis config set appendonly yes >/dev/null
+wait_for "redis info persistence | grep -q aof_rewrite_in_progress:0"
+redis info persistence | grep -q aof_last_bgrewrite_status:ok
+echo "Restored $(redis dbsize) entries"
+redis shutdown nosave || true
+wait
+rm restore.rdb
+'
+docker compose stop redis
+trap 'docker compose start redis' EXIT
+docker compose run --rm -T --no-deps --entrypoint sh redis -c "$load" <"$file"

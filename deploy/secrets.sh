@@ -1,0 +1,78 @@
+#!/bin/sh
+# Makes the secret files of compose.yaml, once; run again it changes nothing.
+#
+#   deploy/secrets.sh                     make what is missing
+#   deploy/secrets.sh rotate redis-edge   a new password; the old one holds on
+#   deploy/secrets.sh retire              old passwords hold no longer
+#
+# NATS knows one password per user, so there the old one ends with a rotation.
+# SECRETS_DIR is where they are kept, deploy/secrets if not set.
+set -eu
+umask 077
+here=$(cd "$(dirname "$0")" && pwd)
+dir=${SECRETS_DIR:-$here/secrets}
+names="nats-edge nats-worker nats-admin redis-edge redis-admin redis-operator"
+
+# The directory is closed to others; the files in it are open, because a bind
+# mount shows them to a container's user, who is nobody on this machine.
+mkdir -p "$dir"
+chmod 700 "$dir"
+
+file_of() { printf '%s/%s_password' "$dir" "$(printf %s "$1" | tr - _)"; }
+
+new_password() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
+
+sha256() {
+  if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi |
+    cut -d ' ' -f 1
+}
+
+# Written in place: a container that has the file mounted sees the change.
+write() { cat >"$1" && chmod 444 "$1"; }
+overwrite() { [ ! -e "$1" ] || chmod 644 "$1"; write "$1"; }
+
+hash_of() {
+  file=$(file_of "$1")
+  sha256 <"$file"
+}
+
+# "#hash", and "#hash #old-hash" while an old password holds on.
+hashes_of() {
+  printf '#%s' "$(hash_of "$1")"
+  old=$(file_of "$1").old
+  [ ! -e "$old" ] || printf ' #%s' "$(sha256 <"$old")"
+}
+
+render() {
+  {
+    printf 'NATS_EDGE_PASSWORD: "%s"\n' "$(cat "$(file_of nats-edge)")"
+    printf 'NATS_WORKER_PASSWORD: "%s"\n' "$(cat "$(file_of nats-worker)")"
+    printf 'NATS_ADMIN_PASSWORD: "%s"\n' "$(cat "$(file_of nats-admin)")"
+  } | overwrite "$dir/nats_passwords.conf"
+  sed -e "s/#@REDIS_EDGE_SHA256@/$(hashes_of redis-edge)/" \
+    -e "s/#@REDIS_ADMIN_SHA256@/$(hashes_of redis-admin)/" \
+    -e "s/#@REDIS_OPERATOR_SHA256@/$(hashes_of redis-operator)/" \
+    "$here/redis/users.acl" | overwrite "$dir/redis_users.acl"
+}
+
+case "${1:-make}" in
+  make) ;;
+  rotate)
+    case " $names " in
+      *" ${2:-} "*) ;;
+      *) echo "Usage: deploy/secrets.sh rotate NAME, one of: $names" >&2; exit 2 ;;
+    esac
+    file=$(file_of "$2")
+    case "$2" in redis-*) cat "$file" | overwrite "$file.old" ;; esac
+    new_password | overwrite "$file"
+    ;;
+  retire) rm -f "$dir"/*.old ;;
+  *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
+for name in $names; do
+  file=$(file_of "$name")
+  [ -s "$file" ] || new_password | write "$file"
+done
+# A key of the model server is the operator's own: empty until he writes it.
+[ -e "$dir/upstream_api_key" ] || printf '' | write "$dir/upstream_api_key"
+render

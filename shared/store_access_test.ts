@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { ConfigError, type Env, parseEnv } from "./env.ts";
+import { NATS_VARIABLES, REDIS_VARIABLES } from "./service_variables.ts";
+import { type BusAccess, busAccess, redisAccess } from "./store_access.ts";
+
+const FILES: Record<string, string> = {
+  "/run/password": "from a file\n",
+  "/tls/ca.pem": "CA",
+  "/tls/own.pem": "CERT",
+  "/tls/own.key": "KEY",
+};
+
+function readFile(path: string): string {
+  const text = FILES[path];
+  if (text === undefined) throw new Error("no such file");
+  return text;
+}
+
+function bus(env: Env): BusAccess {
+  return busAccess(parseEnv(NATS_VARIABLES, env, readFile));
+}
+
+function redis(env: Env): ReturnType<typeof redisAccess> {
+  return redisAccess(parseEnv(REDIS_VARIABLES, env, readFile), readFile);
+}
+
+Deno.test("busAccess() takes what the operator says, and nothing it does not", async (t) => {
+  const servers = ["nats://nats:4222"];
+  const cases: [name: string, env: Env, expected: BusAccess][] = [
+    ["an address", {}, { servers }],
+    ["a password from a file", {
+      NATS_USER: "edge",
+      NATS_PASSWORD_FILE: "/run/password",
+    }, { servers, credentials: { user: "edge", password: "from a file" } }],
+    ["an nkey", { NATS_NKEY_SEED: "SUX" }, {
+      servers,
+      credentials: { nkeySeed: "SUX" },
+    }],
+    ["TLS", { NATS_CA_FILE: "/tls/ca.pem" }, {
+      servers,
+      tls: { caFile: "/tls/ca.pem" },
+    }],
+    ["mutual TLS", { NATS_CERT_FILE: "/a.pem", NATS_KEY_FILE: "/a.key" }, {
+      servers,
+      tls: { certFile: "/a.pem", keyFile: "/a.key" },
+    }],
+  ];
+  for (const [name, env, expected] of cases) {
+    await t.step(name, () => {
+      assert.deepEqual(
+        bus({ NATS_URL: "nats://nats:4222", ...env }),
+        expected,
+      );
+    });
+  }
+});
+
+Deno.test("redisAccess() takes what the operator says, certificates as text", () => {
+  assert.deepEqual(redis({ REDIS_URL: "redis://redis" }), {
+    url: "redis://redis",
+  });
+  assert.deepEqual(
+    redis({
+      REDIS_URL: "rediss://redis",
+      REDIS_USERNAME: "edge",
+      REDIS_PASSWORD_FILE: "/run/password",
+      REDIS_CA_FILE: "/tls/ca.pem",
+      REDIS_CERT_FILE: "/tls/own.pem",
+      REDIS_KEY_FILE: "/tls/own.key",
+    }),
+    {
+      url: "rediss://redis",
+      username: "edge",
+      password: "from a file",
+      tlsCa: "CA",
+      tlsCert: "CERT",
+      tlsKey: "KEY",
+    },
+  );
+});
+
+Deno.test("settings that contradict each other are mistakes of the operator", async (t) => {
+  const cases: [read: () => unknown, says: RegExp][] = [
+    [() => bus({ NATS_USER: "edge" }), /NATS_USER and NATS_PASSWORD/],
+    [() => bus({ NATS_PASSWORD: "p" }), /NATS_USER and NATS_PASSWORD/],
+    [
+      () => bus({ NATS_USER: "e", NATS_PASSWORD: "p", NATS_NKEY_SEED: "SU" }),
+      /NATS_USER and NATS_NKEY_SEED/,
+    ],
+    [() => bus({ NATS_CERT_FILE: "/c" }), /NATS_CERT_FILE and NATS_KEY_FILE/],
+    [() => redis({ REDIS_USERNAME: "e" }), /REDIS_PASSWORD is needed/],
+    [() => redis({ REDIS_CA_FILE: "/tls/ca.pem" }), /rediss:/],
+    [
+      () => redis({ REDIS_URL: "rediss://r", REDIS_CA_FILE: "/none" }),
+      /REDIS_CA_FILE="\/none"\s+cannot read it: no such file/,
+    ],
+    [() => redis({ REDIS_KEY_FILE: "/k" }), /REDIS_CERT_FILE and REDIS_KEY/],
+  ];
+  for (const [read, says] of cases) {
+    await t.step(String(says), () => {
+      assert.throws(
+        read,
+        (error) => error instanceof ConfigError && says.test(error.message),
+      );
+    });
+  }
+});

@@ -1,0 +1,158 @@
+// Promise: under the users of deploy/, with and without TLS, the services work: a
+// key is made, a chat is answered through edge and worker, a key is stopped.
+import assert from "node:assert/strict";
+import { fileURLToPath } from "node:url";
+import {
+  type DeployedSecrets,
+  makeSecrets,
+  startDeployedNats,
+  startDeployedRedis,
+} from "../support/deployed_stores.ts";
+import { type RunningProcess, startProcess } from "../support/process.ts";
+import {
+  createTestAuthority,
+  type TestAuthority,
+} from "../support/test_authority.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const START_MS = 30_000;
+const MODEL = "neutral-3.7-plus";
+
+type Env = Record<string, string>;
+
+function storeEnv(
+  stores: { nats: string; redis: string },
+  secrets: DeployedSecrets,
+  authority: TestAuthority | undefined,
+) {
+  const tls = (prefix: string): Env =>
+    authority === undefined ? {} : {
+      [`${prefix}_CA_FILE`]: authority.caFile,
+      [`${prefix}_CERT_FILE`]: authority.client.certFile,
+      [`${prefix}_KEY_FILE`]: authority.client.keyFile,
+    };
+  const nats = (user: string, secret: string): Env => ({
+    NATS_URL: `nats://${stores.nats}`,
+    NATS_USER: user,
+    NATS_PASSWORD_FILE: secrets.path(secret),
+    ...tls("NATS"),
+  });
+  const redis = (user: string, secret: string): Env => ({
+    REDIS_URL: stores.redis,
+    REDIS_USERNAME: user,
+    REDIS_PASSWORD_FILE: secrets.path(secret),
+    ...tls("REDIS"),
+  });
+  return {
+    edge: {
+      ...nats("edge-auth", "nats_edge_password"),
+      ...redis("edge-auth", "redis_edge_password"),
+    },
+    worker: nats("chat-worker", "nats_worker_password"),
+    admin: {
+      ...nats("key-admin", "nats_admin_password"),
+      ...redis("key-admin", "redis_admin_password"),
+    },
+  };
+}
+
+function runDeno(script: string, args: string[], env: Env): RunningProcess {
+  return startProcess({
+    command: Deno.execPath(),
+    args: [
+      ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
+      ...["--allow-sys", "--allow-ffi", script, ...args],
+    ],
+    cwd: ROOT,
+    env: { NO_COLOR: "1", OPS_PORT: "0", PORT: "0", ...env },
+  });
+}
+
+/** Starts a service and waits until it is ready. */
+async function startService(name: string, env: Env) {
+  const process = runDeno(`services/${name}/main.ts`, [], env);
+  const line = await waitFor(
+    () => /^.*"event":"ready".*$/m.exec(process.output())?.[0],
+    { what: () => `${name}: ${process.output()}`, timeoutMs: START_MS },
+  );
+  const port: unknown = JSON.parse(line).port;
+  return { process, url: `http://127.0.0.1:${port}` };
+}
+
+async function keys(env: Env, ...args: string[]): Promise<string> {
+  await using process = runDeno("services/key-admin/cli.ts", [
+    "keys",
+    ...args,
+    "--json",
+  ], env);
+  const { success } = await process.exited;
+  assert.ok(success, process.output());
+  return process.output();
+}
+
+function chat(url: string, key: string, content: string): Promise<Response> {
+  return fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${key}`,
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({
+      model: MODEL,
+      messages: [{ role: "user", content }],
+    }),
+  });
+}
+
+const MODES: [name: string, isTls: boolean][] = [
+  ["passwords", false],
+  ["passwords and mutual TLS", true],
+];
+/** Larger than one message of the bus, so that it travels in pieces. */
+const LARGE = "word ".repeat(112_000);
+
+for (const [name, isTls] of MODES) {
+  Deno.test(`the services work as deployed: ${name}`, async (t) => {
+    await using authority = isTls ? await createTestAuthority() : undefined;
+    await using secrets = await makeSecrets();
+    await using nats = await startDeployedNats(secrets, authority);
+    await using redis = await startDeployedRedis(secrets, authority);
+    const env = storeEnv(
+      { nats: nats.server, redis: redis.url },
+      secrets,
+      authority,
+    );
+    const [edge, worker, admin] = await Promise.all([
+      startService("edge-auth", env.edge),
+      startService("chat-worker", env.worker),
+      startService("key-admin", env.admin),
+    ]);
+    await using _edge = edge.process;
+    await using _worker = worker.process;
+    await using _admin = admin.process;
+    const made = JSON.parse(
+      await keys(env.admin, "create", "--description", "test"),
+    );
+
+    await t.step("a chat is answered", async () => {
+      const answer = await chat(edge.url, made.key, "hello");
+      assert.equal(answer.status, 200, edge.process.output());
+      assert.equal((await answer.json()).object, "chat.completion");
+    });
+    await t.step("a large one too", async () => {
+      const answer = await chat(edge.url, made.key, LARGE);
+      assert.equal(answer.status, 200, await answer.text());
+    });
+    await t.step("a key that is stopped is refused", async () => {
+      await keys(env.admin, "disable", made.id, "--stop-running");
+      const answer = await chat(edge.url, made.key, "hello");
+      assert.equal(answer.status, 403);
+      await answer.body?.cancel();
+    });
+    await t.step("nobody was refused by NATS or Redis", () => {
+      const said = [edge, worker, admin].map(({ process }) => process.output());
+      assert.doesNotMatch(said.join(""), /NOPERM|Permissions Violation/i);
+    });
+  });
+}

@@ -1,0 +1,185 @@
+// Promise: what deploy/nats/nats.conf lets a service's user do is what the service
+// does. Whoever steals the password of one service cannot speak for another.
+import assert from "node:assert/strict";
+import { connectTestLink, type TestLink } from "../support/bus_link.ts";
+import { makeSecrets, startDeployedNats } from "../support/deployed_stores.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+const NOTHING = new Uint8Array();
+
+/** Every kind of subject there is, and some that are nobody's. */
+const SUBJECTS = [
+  "gw.v1.chat.job.W1",
+  "gw.v1.chat.any",
+  "gw.v1.chat.body.W1.R1",
+  "gw.v1.chat.ctl.W1",
+  "gw.v1.edge.E1.s.R1",
+  "gw.v1.beat.worker.W1",
+  "gw.v1.beat.edge.E1",
+  "gw.v1.key.changed",
+  "_INBOX_edge.X.probe.1",
+  "_INBOX_edge.X.1",
+  "_INBOX_worker.X.probe.1",
+  "_INBOX_worker.X.1",
+  "_INBOX_admin.X.probe.1",
+  "_INBOX_admin.X.1",
+  "_INBOX.X.1",
+  "$SYS.REQ.SERVER.PING",
+  "$JS.API.INFO",
+  "gw.v1.chat",
+  "gw.v2.chat.any",
+  "other",
+];
+const WILDCARDS = [">", "gw.>", "gw.v1.edge.>", "gw.v1.*.*", "_INBOX_edge.>"];
+
+interface User {
+  name: string;
+  secret: string;
+  inboxPrefix: string;
+  publishes: string[];
+  subscribes: string[];
+}
+
+const USERS: User[] = [
+  {
+    name: "edge-auth",
+    secret: "nats_edge_password",
+    inboxPrefix: "_INBOX_edge",
+    publishes: [
+      "gw.v1.chat.job.W1",
+      "gw.v1.chat.any",
+      "gw.v1.chat.body.W1.R1",
+      "gw.v1.chat.ctl.W1",
+      "gw.v1.beat.edge.E1",
+      "_INBOX_edge.X.probe.1",
+    ],
+    subscribes: [
+      "gw.v1.edge.E1.s.R1",
+      "gw.v1.beat.worker.W1",
+      "gw.v1.beat.edge.E1",
+      "gw.v1.key.changed",
+      "_INBOX_edge.X.probe.1",
+      "_INBOX_edge.X.1",
+      "_INBOX_edge.>",
+    ],
+  },
+  {
+    name: "chat-worker",
+    secret: "nats_worker_password",
+    inboxPrefix: "_INBOX_worker",
+    publishes: [
+      "gw.v1.edge.E1.s.R1",
+      "gw.v1.beat.worker.W1",
+      "_INBOX_worker.X.probe.1",
+    ],
+    subscribes: [
+      "gw.v1.chat.job.W1",
+      "gw.v1.chat.body.W1.R1",
+      "gw.v1.chat.ctl.W1",
+      "gw.v1.beat.edge.E1",
+      "_INBOX_worker.X.probe.1",
+      "_INBOX_worker.X.1",
+    ],
+  },
+  {
+    name: "key-admin",
+    secret: "nats_admin_password",
+    inboxPrefix: "_INBOX_admin",
+    publishes: ["gw.v1.key.changed", "_INBOX_admin.X.probe.1"],
+    subscribes: ["_INBOX_admin.X.probe.1", "_INBOX_admin.X.1"],
+  },
+];
+
+function refusals(test: TestLink, operation: "publish" | "subscribe") {
+  return test.statuses.flatMap((status) =>
+    status.type === "refused" && status.operation === operation
+      ? [status.subject]
+      : []
+  );
+}
+
+/** Waits for as many refusals as there should be, and a round trip more. */
+async function refusedOf(
+  test: TestLink,
+  operation: "publish" | "subscribe",
+  count: number,
+): Promise<string[]> {
+  await waitFor(() => refusals(test, operation).length >= count, {
+    what: () => `refusals, not only ${refusals(test, operation).join(" ")}`,
+  });
+  await test.link.flush();
+  return refusals(test, operation).sort();
+}
+
+Deno.test("a user of the bus may do what its service does and nothing else", async (t) => {
+  await using secrets = await makeSecrets();
+  await using nats = await startDeployedNats(secrets);
+  for (const user of USERS) {
+    await using test = await connectTestLink([nats.server], {
+      credentials: {
+        user: user.name,
+        password: await secrets.read(user.secret),
+      },
+      inboxPrefix: user.inboxPrefix,
+    });
+    await t.step(`${user.name} publishes`, async () => {
+      const denied = SUBJECTS.filter((one) => !user.publishes.includes(one));
+      for (const subject of SUBJECTS) test.link.publish(subject, NOTHING);
+      assert.deepEqual(
+        await refusedOf(test, "publish", denied.length),
+        denied.sort(),
+      );
+    });
+    await t.step(`${user.name} subscribes`, async () => {
+      const all = [...SUBJECTS, ...WILDCARDS];
+      const denied = all.filter((one) => !user.subscribes.includes(one));
+      for (const subject of all) test.link.subscribe(subject, () => {});
+      assert.deepEqual(
+        await refusedOf(test, "subscribe", denied.length),
+        denied.sort(),
+      );
+    });
+  }
+});
+
+Deno.test("the worker takes jobs of all only in the queue of the workers", async () => {
+  await using secrets = await makeSecrets();
+  await using nats = await startDeployedNats(secrets);
+  await using test = await connectTestLink([nats.server], {
+    credentials: {
+      user: "chat-worker",
+      password: await secrets.read("nats_worker_password"),
+    },
+    inboxPrefix: "_INBOX_worker",
+  });
+  const listen = (queue: string) =>
+    test.link.subscribe("gw.v1.chat.any", () => {}, { queue });
+  listen("chat-worker");
+  assert.equal(await test.link.probe(), true);
+  assert.deepEqual(refusals(test, "subscribe"), []);
+  listen("thieves");
+  assert.equal((await refusedOf(test, "subscribe", 1)).length, 1);
+});
+
+Deno.test("nobody enters the bus without a password, or with that of another", async (t) => {
+  await using secrets = await makeSecrets();
+  await using nats = await startDeployedNats(secrets);
+  const password = await secrets.read("nats_admin_password");
+  const cases = [
+    ["no credentials", undefined],
+    ["another's password", { user: "edge-auth", password }],
+    ["an unknown user", { user: "root", password }],
+    ["the bare name", { user: "key-admin", password: "" }],
+  ] as const;
+  for (const [name, credentials] of cases) {
+    await t.step(name, async () => {
+      await assert.rejects(
+        connectTestLink([nats.server], {
+          ...(credentials === undefined ? {} : { credentials }),
+          timing: { firstConnectMs: 0, dialMs: 1_000 },
+        }),
+        /Authorization Violation/,
+      );
+    });
+  }
+});

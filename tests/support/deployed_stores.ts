@@ -1,0 +1,109 @@
+/**
+ * NATS and Redis with the very configuration of `compose.yaml`: its files, and
+ * passwords made by its script. Only addresses and paths are of this machine.
+ */
+import { fileURLToPath } from "node:url";
+import { freePort } from "./free_port.ts";
+import { type NatsServer, startNatsServer } from "./nats_server.ts";
+import { startProcess } from "./process.ts";
+import { type RedisServer, startRedisServer } from "./redis_server.ts";
+import type { TestAuthority } from "./test_authority.ts";
+
+const DEPLOY = fileURLToPath(new URL("../../deploy", import.meta.url));
+
+/** Secret files as `deploy/secrets.sh` makes them. */
+export interface DeployedSecrets extends AsyncDisposable {
+  directory: string;
+  /** Path of a file: `nats_edge_password`. */
+  path(name: string): string;
+  read(name: string): Promise<string>;
+  /** Runs the script again: `run("rotate", "redis-edge")`. */
+  run(...args: string[]): Promise<void>;
+}
+
+/** Makes all secrets in a directory of its own. */
+export async function makeSecrets(): Promise<DeployedSecrets> {
+  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
+  const run = async (...args: string[]) => {
+    await using script = startProcess({
+      command: `${DEPLOY}/secrets.sh`,
+      args,
+      env: { SECRETS_DIR: directory },
+    });
+    const { success } = await script.exited;
+    if (!success) throw new Error(`secrets.sh failed: ${script.output()}`);
+  };
+  await run();
+  const path = (name: string) => `${directory}/${name}`;
+  return {
+    directory,
+    path,
+    read: (name) => Deno.readTextFile(path(name)),
+    run,
+    [Symbol.asyncDispose]: () => Deno.remove(directory, { recursive: true }),
+  };
+}
+
+/** `deploy/nats/nats.conf`; with an authority, only over mutual TLS. */
+export async function startDeployedNats(
+  secrets: DeployedSecrets,
+  authority?: TestAuthority,
+): Promise<NatsServer> {
+  const text = await Deno.readTextFile(`${DEPLOY}/nats/nats.conf`);
+  const config = text
+    .replace(
+      /^include "passwords.conf"$/m,
+      await secrets.read("nats_passwords.conf"),
+    )
+    .replace(/^http_port: 8222.*$/m, "");
+  return await startNatsServer({ config: config + natsTls(authority) });
+}
+
+function natsTls(authority: TestAuthority | undefined): string {
+  if (authority === undefined) return "";
+  const { caFile, server } = authority;
+  return `
+tls { ca_file: "${caFile}", cert_file: "${server.certFile}",
+      key_file: "${server.keyFile}", verify: true, timeout: 2 }
+`;
+}
+
+/** A server, and its address over mutual TLS where there is one. */
+export interface DeployedRedis extends AsyncDisposable {
+  readonly server: RedisServer;
+  readonly url: string;
+}
+
+/** `deploy/redis/redis.conf` and `users.acl`; with an authority, also over mutual TLS. */
+export async function startDeployedRedis(
+  secrets: DeployedSecrets,
+  authority?: TestAuthority,
+): Promise<DeployedRedis> {
+  const text = await Deno.readTextFile(`${DEPLOY}/redis/redis.conf`);
+  const tlsPort = authority === undefined ? undefined : freePort();
+  const server = await startRedisServer({
+    config: text
+      .replace("/run/secrets/redis_users.acl", secrets.path("redis_users.acl"))
+      .replace(/^dir .*$/m, ""),
+    args: redisTls(authority, tlsPort),
+  });
+  return {
+    server,
+    url: tlsPort === undefined ? server.url : `rediss://127.0.0.1:${tlsPort}`,
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  };
+}
+
+function redisTls(
+  authority: TestAuthority | undefined,
+  port: number | undefined,
+): string[] {
+  if (authority === undefined) return [];
+  const { caFile, server } = authority;
+  return [
+    ...["--tls-port", String(port), "--tls-auth-clients", "yes"],
+    ...["--tls-ca-cert-file", caFile],
+    ...["--tls-cert-file", server.certFile],
+    ...["--tls-key-file", server.keyFile],
+  ];
+}
