@@ -42,11 +42,19 @@ export function createBackends(
   options: BackendsOptions,
 ): ReadonlyMap<string, BackendPool> {
   const language = lazyLanguage();
+  // Learned now: at the first request it would hold up all others for 0.1 s.
+  if (hasSimulator(options.catalog)) language();
   const backends = new Map<string, BackendPool>();
   for (const model of options.catalog.values()) {
     backends.set(model.id, createPool(model, options, language));
   }
   return backends;
+}
+
+function hasSimulator(catalog: Catalog): boolean {
+  return [...catalog.values()].some(({ backends }) =>
+    backends.some(({ type }) => type === "simulator")
+  );
 }
 
 function createPool(
