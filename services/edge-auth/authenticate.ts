@@ -33,24 +33,24 @@ export interface AuthenticateDependencies {
 /**
  * The principal of a request. Throws `unauthorized` for a credential that is
  * missing, malformed or unknown: the caller learns nothing of which. After too
- * many credentials that were not good, `rate_limit_exceeded` for everything from
- * that address but keys this edge knows already. A request without any credential
- * guesses nothing and is not counted.
+ * many unknown keys, `rate_limit_exceeded` for every further one from that
+ * address that this edge does not know already. A credential without a right
+ * checksum guesses nothing and costs nothing, so it is not counted.
  */
 export function authenticate(
   header: string | null,
   clientAddress: () => string,
   { lookup, failures }: AuthenticateDependencies,
 ): Principal | Promise<Principal> {
-  if (header === null) throw unauthorized();
   const credential = bearerCredential(header);
-  const hash = credential === null ? null : hashKeyValue(credential);
-  const remembered = hash === null ? null : lookup.remembered(hash);
+  if (credential === null) throw unauthorized();
+  const hash = hashKeyValue(credential);
+  const remembered = lookup.remembered(hash);
   if (remembered !== null && remembered !== undefined) return remembered;
   const address = clientAddress();
   const waitMs = failures.waitMs(address);
   if (waitMs > 0) throw tooManyFailures(waitMs);
-  if (hash === null || remembered === null) throw failed(failures, address);
+  if (remembered === null) throw failed(failures, address);
   return lookup.find(hash).then((principal) => {
     if (principal === null) throw failed(failures, address);
     return principal;
