@@ -195,11 +195,17 @@ Deno.test("the compose stack", async (t) => {
     for (const service of ["chat-worker", "edge-auth"]) {
       const [victim = ""] = await stack.containers(service);
       const load = startLoad(stack, key, STREAMS);
-      await until("answers", () => load.complete >= STREAMS);
-      await stack.docker("kill", victim);
-      const after = load.complete;
-      await until("answers again", () => load.complete >= after + 2 * STREAMS);
-      await load.stop();
+      try {
+        await until("answers", () => load.complete >= STREAMS);
+        await stack.docker("kill", victim);
+        const before = load.complete;
+        await until(
+          "answers again",
+          () => load.complete >= before + 2 * STREAMS,
+        );
+      } finally {
+        await load.stop();
+      }
       // Only what ran there may be cut: at most all that was running.
       assert.ok(load.failures.length <= STREAMS, await reportOf(stack, load));
       await stack.docker("start", victim);
