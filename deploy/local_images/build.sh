@@ -24,13 +24,10 @@ if ! docker image inspect "$base" >/dev/null 2>&1; then
 fi
 
 mkdir "$scratch/context"
-# Debian's Caddy is too old to send a body again when an edge is just going. With Go,
-# or CADDY_BINARY, the stand-in has the version of the official image.
+# Debian's Caddy is too old to send a body again when an edge is just going.
+# CADDY_BINARY names a newer one, for example of
+#   go install github.com/caddyserver/caddy/v2/cmd/caddy@v2.10.2
 caddy=${CADDY_BINARY:-}
-if [ -z "$caddy" ] && command -v go >/dev/null; then
-  GOBIN="$scratch" go install -trimpath github.com/caddyserver/caddy/v2/cmd/caddy@v2.10.2 &&
-    caddy="$scratch/caddy" || echo "Caddy does not build here, so Debian's is taken"
-fi
 if [ -n "$caddy" ]; then cp "$caddy" "$scratch/context/caddy"; else : >"$scratch/context/caddy"; fi
 cp /etc/ssl/certs/ca-certificates.crt "$scratch/context"
 cp "$(deno eval 'console.log(Deno.execPath())')" "$scratch/context/deno"
