@@ -3,6 +3,10 @@ import type { Stack } from "./stack.ts";
 
 const MODEL = "neutral-3.7-plus";
 const REQUEST_MS = 30_000;
+/** Of an answer that failed, its end. */
+const CHARS_SHOWN = 300;
+/** A client that is refused waits a little, as SDKs do. */
+const RETRY_MS = 100;
 
 /** What a streamed answer was, and when its chunks came. */
 export interface StreamedAnswer {
@@ -63,9 +67,11 @@ export function startLoad(stack: Stack, key: string, streams: number): Load {
         const { status, text } = await stream(stack, key);
         if (status === 200 && text.trimEnd().endsWith("data: [DONE]")) {
           complete += 1;
-        } else failures.push(`${status} ${text.slice(-300)}`);
+        } else failures.push(`${status} ${text.slice(-CHARS_SHOWN)}`);
+        if (status !== 200) await pause(RETRY_MS);
       } catch (error) {
         failures.push(String(error));
+        await pause(RETRY_MS);
       }
     }
   };
@@ -80,4 +86,8 @@ export function startLoad(stack: Stack, key: string, streams: number): Load {
       await running;
     },
   };
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -2,6 +2,7 @@
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const AUTHORITY_FILE = "/data/caddy/pki/authorities/local/root.crt";
 const COMMAND_MS = 180_000;
 
 /** A running stack. */
@@ -9,7 +10,9 @@ export interface Stack extends AsyncDisposable {
   /** `https://localhost:<port>` */
   readonly url: string;
   readonly consoleUrl: string;
-  /** Trusts the proxy's own authority. */
+  /** The proxy's own authority, PEM. */
+  authority(): Promise<string>;
+  /** Trusts that authority. */
   readonly client: Deno.HttpClient;
   /** Runs `docker compose …` and returns what it printed. */
   compose(...args: string[]): Promise<string>;
@@ -39,9 +42,9 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     SECRETS_DIR: `${directory}/secrets`,
     HTTPS_PORT: port,
     PUBLIC_URL: `https://console.localhost:${port}`,
-    FRONT_SUBNET: "172.30.239.0/24",
-    FRONT_RANGE: "172.30.239.128/25",
-    PROXY_ADDRESS: "172.30.239.2",
+    FRONT_SUBNET: "10.213.78.0/24",
+    FRONT_RANGE: "10.213.78.128/25",
+    PROXY_ADDRESS: "10.213.78.2",
     ...options.env,
   };
   const run = (command: string, args: string[]) => runIn(env, command, args);
@@ -53,15 +56,13 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   try {
     await run("deploy/secrets.sh", []);
     await compose("up", "-d", "--no-build", "--wait");
-    const authority = `${directory}/root.crt`;
-    const inProxy = "proxy:/data/caddy/pki/authorities/local/root.crt";
-    await compose("cp", inProxy, authority);
-    const client = Deno.createHttpClient({
-      caCerts: [await Deno.readTextFile(authority)],
-    });
+    const authority = () =>
+      compose("exec", "-T", "proxy", "cat", AUTHORITY_FILE);
+    const client = Deno.createHttpClient({ caCerts: [await authority()] });
     return {
       url: `https://localhost:${port}`,
       consoleUrl: `https://console.localhost:${port}`,
+      authority,
       client,
       compose,
       docker: (...args) => run("docker", args),

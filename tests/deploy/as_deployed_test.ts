@@ -144,6 +144,18 @@ for (const [name, isTls] of MODES) {
       const answer = await chat(edge.url, made.key, LARGE);
       assert.equal(answer.status, 200, await answer.text());
     });
+    await t.step("Redis, killed and started, has kept the key", async () => {
+      // While it loads its file, Redis acts as the user `default` and drops what
+      // that user may not do: it may do everything, and nobody may sign in as it.
+      await redis.server.restart();
+      assert.doesNotMatch(redis.server.output(), /CRITICAL|NOPERM/);
+      const answer = await waitFor(async () => {
+        const one = await chat(edge.url, made.key, "hello");
+        await one.body?.cancel();
+        return one.status === 503 ? undefined : one;
+      }, { what: "the edge to find Redis again", timeoutMs: START_MS });
+      assert.equal(answer.status, 200);
+    });
     await t.step("a key that is stopped is refused", async () => {
       await keys(env.admin, "disable", made.id, "--stop-running");
       const answer = await chat(edge.url, made.key, "hello");

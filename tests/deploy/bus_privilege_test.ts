@@ -77,6 +77,7 @@ const USERS: User[] = [
       "gw.v1.chat.body.W1.R1",
       "gw.v1.chat.ctl.W1",
       "gw.v1.beat.edge.E1",
+      "gw.v1.beat.worker.W1",
       "_INBOX_worker.X.probe.1",
       "_INBOX_worker.X.1",
     ],

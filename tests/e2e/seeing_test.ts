@@ -112,7 +112,9 @@ async function oneIdFindsEverything(rig: Rig): Promise<void> {
   const lines = await waitFor(async () => {
     const found = (await cluster.logs()).split("\n")
       .filter((line) => line.includes(requestId));
-    return found.some((line) => line.includes('"event":"chat"')) && found;
+    const isThere = (event: string) =>
+      found.some((line) => line.includes(`"event":"${event}"`));
+    return isThere("chat") && isThere("job") && found;
   }, { what: "the lines of the request" });
   const events = lines.map((line) => {
     const { service, event, outcome } = JSON.parse(line);
