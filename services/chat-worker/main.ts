@@ -11,6 +11,7 @@ import { type RunningService, runService } from "@gateway/shared/service";
 import { INBOX_PREFIXES } from "@gateway/shared/store_access";
 import { createBackends } from "./backends/create.ts";
 import { readConfig, type WorkerConfig } from "./config.ts";
+import { FRAME_WAIT_MS } from "./frame_outbox.ts";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";
 import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
 
@@ -44,6 +45,7 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     wallNow,
     log,
+    scheduleSoon: (flush) => void setTimeout(flush, FRAME_WAIT_MS),
     metrics,
   });
   bus.onStatus((status) => {

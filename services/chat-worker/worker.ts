@@ -43,6 +43,7 @@ import { startWorkSpan, type WorkSpan } from "@gateway/shared/tracing";
 import type { Backend } from "./backends/backend.ts";
 import { logJob } from "./job_log.ts";
 import type { WorkerMetrics } from "./metrics.ts";
+import { BUSY_JOBS_MIN, FrameOutbox } from "./frame_outbox.ts";
 import { RunningJob } from "./running_job.ts";
 
 /** What the worker needs of the bus. */
@@ -62,6 +63,8 @@ export interface ChatWorkerDependencies {
   wallNow: WallNow;
   log: Log;
   metrics: WorkerMetrics;
+  /** Runs a function within `FRAME_WAIT_MS`. */
+  scheduleSoon: (flush: () => void) => void;
   /** Backends are stopped when the bus is away for this long. Default `DISPATCH_LIMITS.busLostMs`. */
   busLostMs?: number;
 }
@@ -84,6 +87,7 @@ export class ChatWorker {
   /** By request id. A second attempt of a request replaces the first. */
   readonly #jobs = new Map<string, RunningJob>();
   readonly #incoming = new Map<RunningJob, IncomingBody>();
+  readonly #frames: FrameOutbox;
   readonly #edgeHeardAtMs = new Map<string, number>();
   readonly #subscriptions: BusSubscription[] = [];
   #inFlight = 0;
@@ -104,6 +108,11 @@ export class ChatWorker {
     this.#busLostMs = dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs;
     this.#lastTickMs = dependencies.now();
     this.#heardSelfAtMs = this.#lastTickMs;
+    this.#frames = new FrameOutbox({
+      publish: (subject, frame) => this.#publish(subject, frame),
+      scheduleSoon: dependencies.scheduleSoon,
+      isBusy: () => this.#jobs.size >= BUSY_JOBS_MIN,
+    });
   }
 
   get inFlight(): number {
@@ -292,7 +301,7 @@ export class ChatWorker {
     }, {
       now: this.#d.now,
       wallNow: this.#d.wallNow,
-      sendFrame: (frame) => this.#publish(reply, frame),
+      sendFrame: (frame) => this.#frames.send(reply, frame),
       onFault: (error) => this.#d.log.error("job_fault", { requestId, error }),
       onSlotFree: (job) => {
         this.#inFlight -= 1;

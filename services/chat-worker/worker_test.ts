@@ -103,6 +103,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
     backends: new Map([[MODEL, options.backend ?? silentBackend().backend]]),
     now: () => clock.ms,
     wallNow: () => 0,
+    scheduleSoon: (flush) => flush(),
     metrics: createWorkerMetrics(new MetricRegistry()),
     log: silentLog,
   });

@@ -30,6 +30,7 @@ import {
   ChatWorker,
   WORKER_TICK_MS,
 } from "../../services/chat-worker/worker.ts";
+import { FRAME_WAIT_MS } from "../../services/chat-worker/frame_outbox.ts";
 import { createWorkerMetrics } from "../../services/chat-worker/metrics.ts";
 import type { Backend } from "../../services/chat-worker/backends/backend.ts";
 import {
@@ -268,6 +269,7 @@ export async function startMiniWorker(
     now: monotonicNow,
     wallNow,
     log,
+    scheduleSoon: (flush) => void setTimeout(flush, FRAME_WAIT_MS),
     metrics: createWorkerMetrics(new MetricRegistry()),
   });
   link.onStatus((status) => {
