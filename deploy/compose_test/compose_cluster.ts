@@ -38,9 +38,12 @@ async function statusWith(stack: Stack, key: string): Promise<number> {
   return response.status;
 }
 
+/** Requests that an edge has accepted and not read when it goes cannot be saved. */
+const UNREAD_MAX = 2;
+
 /**
- * Requests that may fail when an edge goes: none. Only Caddy before 2.7, Debian's,
- * cannot send a body again to the next edge when the first refuses the connection.
+ * Requests that may fail when an edge goes. Caddy before 2.7, Debian's, cannot even
+ * send a body again to the next edge when the first refuses the connection.
  */
 async function failuresOfEdge(stack: Stack): Promise<number> {
   const version = await stack.compose(
@@ -50,7 +53,7 @@ async function failuresOfEdge(stack: Stack): Promise<number> {
     "caddy",
     "version",
   );
-  return /^v?2\.[0-6]\./.test(version) ? Infinity : 0;
+  return /^v?2\.[0-6]\./.test(version) ? Infinity : UNREAD_MAX;
 }
 
 const REPORTED_MAX = 5;
