@@ -8,15 +8,16 @@ set -eu
 cd "$(dirname "$0")/../.."
 export DOCKER_BUILDKIT=0
 base=gateway-local/debian
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+# Empty: the mirror that debootstrap itself would take.
+mirror=${DEBIAN_MIRROR:-}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 if ! docker image inspect "$base" >/dev/null 2>&1; then
-  echo "Making $base from $mirror"
+  echo "Making $base from ${mirror:-Debian's packages}"
   debootstrap --variant=minbase \
     --include=ca-certificates,busybox,nats-server,redis-server,redis-tools,caddy \
-    bookworm "$scratch/root" "$mirror" >"$scratch/log" 2>&1 ||
+    bookworm "$scratch/root" ${mirror:+"$mirror"} >"$scratch/log" 2>&1 ||
     { tail -n 20 "$scratch/log" >&2; exit 1; }
   rm -rf "$scratch"/root/var/cache/apt/* "$scratch"/root/var/lib/apt/lists/* \
     "$scratch"/root/usr/share/doc "$scratch"/root/usr/share/man

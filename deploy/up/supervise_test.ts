@@ -89,7 +89,7 @@ Deno.test("supervise() waits for the probe, and stop() thaws a frozen process", 
 Deno.test("supervise() has patience while packages are downloaded", async () => {
   const script = [
     "for i in 1 2 3 4 5; do",
-    "  echo 'Download https://registry.npmjs.org/hono' >&2; sleep 0.06",
+    "  echo 'Download https://packages.example/hono' >&2; sleep 0.06",
     "done",
     'echo \'{"event":"ready","port":7,"opsPort":8}\'; sleep 60',
   ].join("\n");
