@@ -208,11 +208,8 @@ Deno.test("the compose stack", async (t) => {
           );
           return logs.every((text) => text.includes(`"event":"chat"`));
         });
-        await stack.scale(
-          { edges: 2, workers: 2 },
-          await failuresOfEdge(stack),
-        );
-      });
+        await stack.scale({ edges: 2, workers: 2 });
+      }, await failuresOfEdge(stack));
     },
   );
 
