@@ -39,7 +39,7 @@ async function statusWith(stack: Stack, key: string): Promise<number> {
 }
 
 /** Requests that an edge has accepted and not read when it goes cannot be saved. */
-const UNREAD_MAX = 2;
+const UNREAD_MAX = 8;
 
 /**
  * Requests that may fail when an edge goes. Caddy before 2.7, Debian's, cannot even
