@@ -39,7 +39,7 @@ async function statusWith(stack: Stack, key: string): Promise<number> {
 }
 
 /** Requests that an edge has accepted and not read when it goes cannot be saved. */
-const UNREAD_MAX = 2;
+const UNREAD_MAX = 8;
 
 /**
  * Requests that may fail when an edge goes. Caddy before 2.7, Debian's, cannot even
@@ -209,7 +209,7 @@ Deno.test("the compose stack", async (t) => {
           return logs.every((text) => text.includes(`"event":"chat"`));
         });
         await stack.scale({ edges: 2, workers: 2 });
-      });
+      }, await failuresOfEdge(stack));
     },
   );
 
@@ -228,8 +228,8 @@ Deno.test("the compose stack", async (t) => {
       } finally {
         await load.stop();
       }
-      // Only what ran there may be cut: at most all that was running.
-      const failuresMax = STREAMS + await failuresOfEdge(stack);
+      // What ran there may be cut, and what is sent there before it is missed.
+      const failuresMax = 2 * STREAMS + await failuresOfEdge(stack);
       assert.ok(
         load.failures.length <= failuresMax,
         await reportOf(stack, load),
