@@ -11,7 +11,7 @@ import { silentLog } from "@gateway/shared/log";
 import { usageDay, usageField } from "@gateway/shared/keys/limiter_state";
 import { limiterKey, usageKey } from "@gateway/shared/keys/record";
 import { serve } from "@gateway/shared/serve";
-import { findChromium } from "./chromium_fixture.ts";
+import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
 import { createConsoleDeps } from "./console_deps.ts";
 import { PASSWORD } from "./console_fixture.ts";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
@@ -92,22 +92,6 @@ async function startSite(): Promise<Site> {
       await redis[Symbol.asyncDispose]();
     },
   };
-}
-
-/** Starts the browser without a window and without calls to its maker. */
-function launchChromium(executablePath: string): Promise<Browser> {
-  return chromium.launch({
-    executablePath,
-    args: [
-      "--no-sandbox",
-      "--disable-gpu",
-      "--disable-quic",
-      "--no-first-run",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync",
-    ],
-  });
 }
 
 /** A page that fails the test when the browser complains about it. */
@@ -441,7 +425,10 @@ Deno.test({
 
 async function inBrowser(t: Deno.TestContext, path: string): Promise<void> {
   await using site = await startSite();
-  const browser = await launchChromium(path);
+  const browser = await chromium.launch({
+    executablePath: path,
+    args: CHROMIUM_ARGS,
+  });
   try {
     const faults: string[] = [];
     const context = await browser.newContext({

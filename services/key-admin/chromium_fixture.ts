@@ -5,6 +5,17 @@ const PATHS = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
 
+/** Without a window and without calls to its maker. */
+export const CHROMIUM_ARGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
 /** The system's browser: `CHROMIUM_PATH`, or where it usually is; null without one. */
 export function findChromium(): string | null {
   const given = Deno.env.get("CHROMIUM_PATH");

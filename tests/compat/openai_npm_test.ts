@@ -212,6 +212,13 @@ Deno.test("the official openai package for JavaScript", async (t) => {
         ...change,
       });
     await assert.rejects(ask(stranger), OpenAI.AuthenticationError);
+    await assert.rejects(
+      client.chat.completions.create({
+        model: MODEL,
+        messages: user("[simulator: error 500]"),
+      }, { maxRetries: 0 }),
+      OpenAI.InternalServerError,
+    );
     await assert.rejects(ask(keyed, { temperature: 3 }), (error) => {
       assert.ok(error instanceof OpenAI.BadRequestError);
       assert.equal(error.param, "temperature");

@@ -1,5 +1,6 @@
 /** What the conformance cases share: a running cluster and short ways to call it. */
 import assert from "node:assert/strict";
+import { chatCompletionChunkSchema } from "@gateway/shared/openai/schemas";
 import type { Cluster } from "../support/cluster.ts";
 
 export const MODEL = "neutral-3.7-plus";
@@ -84,12 +85,21 @@ export async function readStream(response: Response): Promise<StreamResult> {
   assert.ok(
     response.headers.get("content-type")?.startsWith("text/event-stream"),
   );
+  assert.equal(
+    response.headers.get("cache-control"),
+    "no-cache, no-transform",
+  );
+  assert.equal(response.headers.get("x-accel-buffering"), "no");
+  assert.equal(response.headers.get("content-length"), null);
   const lines = (await response.text()).split("\n");
   const data = lines.filter((line) => line.startsWith("data: "))
     .map((line) => line.slice("data: ".length));
   const isDone = data.at(-1) === "[DONE]";
   const chunks: Chunk[] = (isDone ? data.slice(0, -1) : data)
     .map((text) => JSON.parse(text));
+  for (const chunk of chunks) {
+    if (!("error" in chunk)) chatCompletionChunkSchema.parse(chunk);
+  }
   const content = chunks.map((chunk) => chunk.choices?.[0])
     .filter((choice) => choice?.index === 0)
     .map((choice) => choice?.delta.content ?? "").join("");

@@ -5,18 +5,11 @@
 import assert from "node:assert/strict";
 import { chromium, type Page } from "playwright-core";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
-import { findChromium } from "../../services/key-admin/chromium_fixture.ts";
+import {
+  CHROMIUM_ARGS,
+  findChromium,
+} from "../../services/key-admin/chromium_fixture.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
-
-const CHROMIUM_ARGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
 
 /** Status of a chat request with this key, at every edge in turn. */
 async function statuses(cluster: Cluster, key: string): Promise<number[]> {

@@ -11,18 +11,13 @@ import {
 } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import {
+  hello,
   scriptedBackend,
-  type ScriptedCall,
   text,
   usageOf,
 } from "../support/scripted_backend.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
-
-function hello(call: ScriptedCall): void {
-  call.say(text("Hello"));
-  call.end();
-}
 
 Deno.test("a bus that stands still: answers pause, nobody is taken for dead", async () => {
   await using nats = await startNatsServer();

@@ -23,8 +23,8 @@ import {
 } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import {
+  hello,
   scriptedBackend,
-  type ScriptedCall,
   text,
   usageOf,
 } from "../support/scripted_backend.ts";
@@ -32,11 +32,6 @@ import { seededRandom } from "../support/seeded_random.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { answerOf, tokenBackend } from "../support/token_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
-
-function hello(call: ScriptedCall): void {
-  call.say(text("Hello"));
-  call.end();
-}
 
 Deno.test("the bus away for too long: every request ends, and all is well when it is back", async () => {
   await using nats = await startNatsServer();

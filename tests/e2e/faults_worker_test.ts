@@ -25,8 +25,8 @@ import {
 } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import {
+  hello,
   scriptedBackend,
-  type ScriptedCall,
   text,
   usageOf,
 } from "../support/scripted_backend.ts";
@@ -34,11 +34,6 @@ import { seededRandom } from "../support/seeded_random.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { answerOf, tokenBackend } from "../support/token_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
-
-function hello(call: ScriptedCall): void {
-  call.say(text("Hello"));
-  call.end();
-}
 
 Deno.test("a worker that died unnoticed: its requests run elsewhere within half a second", async () => {
   await using nats = await startNatsServer();

@@ -90,6 +90,7 @@ Deno.test("hundreds of mixed requests are settled with what the backend made", a
   assert.ok(cut > REQUESTS / 10, `only ${cut} were cut`);
   for (const [seed, { kind }] of outcomes) {
     if (fateOf(seed) === "completes") assert.equal(kind, "complete");
+    if (fateOf(seed) === "fails") assert.match(kind, /^(http|sse)_error$/);
   }
   await waitFor(() => backend.running === 0, { what: "all backend calls" });
   assert.equal(first.worker.inFlight + second.worker.inFlight, 0);

@@ -125,6 +125,7 @@ async function oneIdFindsEverything(rig: Rig): Promise<void> {
     "chat-worker job failed",
     "edge-auth chat failed",
   ]);
+  assert.ok(model.requests.length > before);
   for (const asked of model.requests.slice(before)) {
     assert.equal(asked.headers.get("x-request-id"), requestId);
   }

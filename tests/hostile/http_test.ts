@@ -9,7 +9,7 @@ import { createFailureLimiter } from "../../services/edge-auth/auth_failures.ts"
 import {
   createClientAddress,
   parseNetwork,
-} from "../../services/edge-auth/client_address.ts";
+} from "@gateway/shared/client_address";
 import { monotonicNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import { mintKey } from "@gateway/shared/keys/key";

@@ -58,7 +58,9 @@ async function settled(cluster: GatedCluster, key: TestKey): Promise<void> {
 Deno.test("limits over HTTP", async (t) => {
   await using cluster = await startGatedCluster({
     onCall(call) {
-      const wanted = Number(call.request.messages[0]?.content);
+      const content = call.request.messages[0]?.content;
+      if (content === "hold") return call.say(text("held"));
+      const wanted = Number(content);
       if (!(wanted > 0)) return pong(call);
       call.say(text("much"));
       call.end(usageOf(wanted));
@@ -164,14 +166,23 @@ Deno.test("limits over HTTP", async (t) => {
   await t.step("requests at the same time", async () => {
     const key = await addKey({ limits: { concurrency: 1 } });
     const held = cluster.backend.calls.length;
-    const controller = new AbortController();
-    const body = { messages: [{ role: "user", content: "0" }], stream: true };
-    const running = ask(key, { body, signal: controller.signal });
+    const body = {
+      messages: [{ role: "user", content: "hold" }],
+      stream: true,
+    };
+    const first = await ask(key, { body });
     await waitFor(() => cluster.backend.calls.length > held, {
       what: "the first request to run",
     });
-    assert.equal(await statusOf(running), 200);
+    assert.equal(first.status, 200);
+    const refused = await ask(key);
+    assert.equal(refused.status, 429);
+    const { error } = await refused.json();
+    assert.equal(error.code, "rate_limit_exceeded");
+    toldWaitMs(refused);
+    await first.body?.cancel();
     await settled(cluster, key);
+    assert.equal(await statusOf(ask(key)), 200);
   });
 
   await t.step("refused requests consume nothing", async () => {

@@ -17,7 +17,7 @@ import {
   BAD_BODY_LIMITS,
   createFailureLimiter,
 } from "../../services/edge-auth/auth_failures.ts";
-import { createClientAddress } from "../../services/edge-auth/client_address.ts";
+import { createClientAddress } from "@gateway/shared/client_address";
 import { ACK_WAIT_MS } from "../../services/edge-auth/control_outbox.ts";
 import { createDeadlines } from "../../services/edge-auth/deadlines.ts";
 import type { RunOutcome } from "../../services/edge-auth/chat_run.ts";
@@ -146,6 +146,24 @@ function openGate(settlements: Settlement[], admitted: Admitted[]): Gate {
   };
 }
 
+/** Timers that are gone when what they belong to is closed. */
+function createTimers(waitMs: number) {
+  const timers = new Set<ReturnType<typeof setTimeout>>();
+  return {
+    schedule(run: () => void): void {
+      const timer = setTimeout(() => {
+        timers.delete(timer);
+        run();
+      }, waitMs);
+      timers.add(timer);
+    },
+    clear(): void {
+      for (const timer of timers) clearTimeout(timer);
+      timers.clear();
+    },
+  };
+}
+
 /** Starts an edge and waits for nothing: workers are found by their beats. */
 export async function startMiniEdge(
   options: MiniEdgeOptions,
@@ -154,13 +172,14 @@ export async function startMiniEdge(
   const log = options.log ?? silentLog;
   const link = await connect(options.servers, `edge ${id}`, log);
   const workers = new WorkerTable({ now: monotonicNow, random: Math.random });
+  const soon = createTimers(ACK_WAIT_MS);
   const dispatcher = new ChatDispatcher({
     bus: link,
     edgeId: id,
     workers,
     now: monotonicNow,
     schedule: queueMicrotask,
-    scheduleSoon: (flush) => void setTimeout(flush, ACK_WAIT_MS),
+    scheduleSoon: soon.schedule,
     log,
     queueMax: options.queueMax ?? DISPATCH_LIMITS.queueMax,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
@@ -240,6 +259,7 @@ export async function startMiniEdge(
       clearInterval(ticker);
       clearInterval(beats);
       await link.close();
+      soon.clear();
     },
   };
 }
@@ -253,6 +273,7 @@ export async function startMiniWorker(
   const link = await connect(options.servers, `worker ${id}`, log);
   const models = options.models ?? [DEFAULT_MODEL_ID];
   const publish: BusLink["publish"] = (...message) => link.publish(...message);
+  const soon = createTimers(FRAME_WAIT_MS);
   const worker = new ChatWorker({
     bus: {
       get isConnected() {
@@ -269,7 +290,7 @@ export async function startMiniWorker(
     now: monotonicNow,
     wallNow,
     log,
-    scheduleSoon: (flush) => void setTimeout(flush, FRAME_WAIT_MS),
+    scheduleSoon: soon.schedule,
     metrics: createWorkerMetrics(new MetricRegistry()),
   });
   link.onStatus((status) => {
@@ -281,6 +302,7 @@ export async function startMiniWorker(
   const kill = async () => {
     clearInterval(ticker);
     await link.close();
+    soon.clear();
   };
   return { id, link, worker, kill, [Symbol.asyncDispose]: kill };
 }

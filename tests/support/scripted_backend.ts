@@ -37,6 +37,12 @@ export function text(content: string): BackendEvent {
   return { type: "delta", index: 0, content };
 }
 
+/** Answers "Hello" at once. */
+export function hello(call: ScriptedCall): void {
+  call.say(text("Hello"));
+  call.end();
+}
+
 type Step = { events: BackendEvent[] } | { error: Error } | "end";
 
 /** A backend whose calls wait for the test. `onCall` may answer at once. */

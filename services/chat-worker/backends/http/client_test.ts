@@ -16,6 +16,7 @@ import { createLifeline, type Lifeline } from "../lifeline.ts";
 import { UpstreamError, type UpstreamFault } from "../upstream_error.ts";
 import { createHttpClient, type HttpClient } from "./client.ts";
 import { type ByteConnection, type Connect, createConnect } from "./connect.ts";
+import { waitFor } from "../../../../tests/support/wait_for.ts";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -85,14 +86,6 @@ function fault(expected: UpstreamFault): (error: unknown) => boolean {
     assert.equal(error.fault, expected);
     return true;
   };
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 2_000;
-  while (!condition()) {
-    assert.ok(performance.now() < deadline, "Condition never came true");
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
 }
 
 /** A connection that brings `text` in the given pieces, then ends or stays silent. */
@@ -255,7 +248,9 @@ for (const { name, steps, fault: expected } of failures) {
     } finally {
       lifeline.dispose();
     }
-    await until(() => r.server.openConnections === 0);
+    await waitFor(() => r.server.openConnections === 0, {
+      what: "no open connection",
+    });
   });
 }
 
@@ -320,7 +315,9 @@ Deno.test("send() notices when a server ends an idle connection", async () => {
   });
   await exchange(r.client);
   hangUp.resolve();
-  await until(() => r.server.openConnections === 0);
+  await waitFor(() => r.server.openConnections === 0, {
+    what: "no open connection",
+  });
   await exchange(r.client);
   assert.equal(r.server.connections, 2);
 });
@@ -376,7 +373,9 @@ Deno.test("release() keeps a connection whose body ends a little later", async (
   response.release();
   lifeline.dispose();
   end.resolve();
-  await until(() => r.client.idleConnections === 1);
+  await waitFor(() => r.client.idleConnections === 1, {
+    what: "one idle connection",
+  });
   await exchange(r.client);
   assert.equal(r.server.connections, 1);
 });
@@ -551,11 +550,11 @@ Deno.test("read() stops the server when nobody calls it", async () => {
   const request = await r.server.request(1);
   let before = -1;
   let stable = 0;
-  await until(() => {
+  await waitFor(() => {
     stable = request.bytesSent === before ? stable + 1 : 0;
     before = request.bytesSent;
     return stable === 50;
-  });
+  }, { what: "the connections" });
   // What the buffers of both kernels hold, and no more.
   assert.ok(request.bytesSent < 16 * 1024 * 1024, `${request.bytesSent}`);
   response.close();
@@ -575,7 +574,9 @@ Deno.test("close() ends idle connections, and running ones are not kept", async 
   r.client.close();
   go.resolve();
   assert.equal((await running).status, 200);
-  await until(() => r.server.openConnections === 0);
+  await waitFor(() => r.server.openConnections === 0, {
+    what: "no open connection",
+  });
 });
 
 function disposable<T extends { close(): void }>(value: T) {

@@ -28,6 +28,7 @@ import {
   type OpenAiBackend,
   type OpenAiBackendOptions,
 } from "./backend.ts";
+import { waitFor } from "../../../../tests/support/wait_for.ts";
 
 const API_KEY = "upstream-key-0123456789";
 const HEADER_SECRET = "header-secret-0123456789";
@@ -133,14 +134,6 @@ function assertFault(error: unknown, fault: UpstreamFault): UpstreamError {
   assert.ok(error instanceof UpstreamError, String(error));
   assert.equal(error.fault, fault);
   return error;
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 2_000;
-  while (!condition()) {
-    assert.ok(performance.now() < deadline, "Condition never came true");
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
 }
 
 const words = ["Hel", "lo ", "wörld 😀"];
@@ -651,7 +644,9 @@ for (
     assert.equal(failure.status, status);
     assertNoSecret(failure, r.server);
     r.backend.close();
-    await until(() => r.server.openConnections === 0);
+    await waitFor(() => r.server.openConnections === 0, {
+      what: "no open connection",
+    });
   });
 }
 
@@ -823,8 +818,10 @@ for (const { name, stream, isTls, reply, events: expected } of moments) {
       events,
     );
     const request = await r.server.request(1);
-    await until(() => request.bytesSent === bytesOf(reply));
-    await until(() => events.length === expected);
+    await waitFor(() => request.bytesSent === bytesOf(reply), {
+      what: "the whole reply to be sent",
+    });
+    await waitFor(() => events.length === expected, { what: "the events" });
     const abortedAt = performance.now();
     controller.abort(new Error("Client left"));
     const { error } = await running;
@@ -872,11 +869,11 @@ Deno.test("complete() does not read ahead of its reader, and no deadline but the
   const request = await r.server.request(1);
   let before = -1;
   let stable = 0;
-  await until(() => {
+  await waitFor(() => {
     stable = request.bytesSent === before ? stable + 1 : 0;
     before = request.bytesSent;
     return stable === 100;
-  });
+  }, { what: "the connections" });
   assert.ok(request.bytesSent < 16 * MIB, `${request.bytesSent}`);
   let last: readonly BackendEvent[] = [];
   for (
