@@ -4,6 +4,7 @@
  */
 
 const BYTES = 16;
+const IPV4_BYTES = 4;
 const IPV4_BITS = 32;
 const IPV6_BITS = 128;
 /** `::ffff:0:0/96`: an IPv4 address in the form of IPv6. */
@@ -19,18 +20,16 @@ export interface Network {
   bits: number;
 }
 
-/**
- * The name under which a client's failures are counted: its IPv4 address, or the
- * /64 of its IPv6 address.
- */
+/** The client's address, given the peer's and `X-Forwarded-For`. */
 export type ClientAddress = (
   peer: string,
   forwardedFor: string | null,
 ) => string;
 
 /**
- * Reads addresses from the right of `X-Forwarded-For` as long as the one that
- * wrote them is trusted: the first one that is not is the client.
+ * Believes the operator's proxies only (ASVS 4.1.3): reads addresses from the right of `X-Forwarded-For` as long as the one that
+ * wrote them is trusted: the first one that is not is the client. IPv4 addresses in
+ * the form of IPv6 come out as IPv4.
  */
 export function createClientAddress(
   trusted: readonly Network[],
@@ -38,18 +37,31 @@ export function createClientAddress(
   const isTrusted = (address: Uint8Array) =>
     trusted.some((network) => isIn(address, network));
   return (peer, forwardedFor) => {
-    let client = parseAddress(peer);
+    let [client, text] = [parseAddress(peer), peer];
     if (client === null) return peer;
-    if (trusted.length === 0 || forwardedFor === null) return nameOf(client);
-    const hops = forwardedFor.split(",").slice(-HOPS_MAX);
+    const hops = trusted.length === 0 || forwardedFor === null
+      ? []
+      : forwardedFor.split(",").slice(-HOPS_MAX);
     while (isTrusted(client)) {
-      const before = parseAddress(withoutPort(hops.pop() ?? ""));
+      const hop = withoutPort(hops.pop() ?? "");
+      const before = parseAddress(hop);
       // What follows from here is not an address, so it is no proxy's word.
       if (before === null) break;
-      client = before;
+      [client, text] = [before, hop];
     }
-    return nameOf(client);
+    return isMapped(client) ? dotted(client) : text;
   };
+}
+
+/**
+ * The name under which failures of an address are counted: itself if it is IPv4,
+ * or the /64 of an IPv6 address.
+ */
+export function siteOf(address: string): string {
+  const bytes = parseAddress(address);
+  if (bytes === null) return address;
+  if (isMapped(bytes)) return dotted(bytes);
+  return `${bytes.subarray(0, SITE_BYTES).toHex()}/64`;
 }
 
 /** `10.0.0.0/8`, `fd00::/8`, or one address. Null for anything else. */
@@ -64,6 +76,11 @@ export function parseNetwork(text: string): Network | null {
   return { bytes, bits: isIpv4 ? bits + MAPPED_PREFIX_BITS : bits };
 }
 
+/** Those of `texts` that are networks; the configuration has refused others. */
+export function networksOf(texts: readonly string[]): Network[] {
+  return texts.map(parseNetwork).filter((network) => network !== null);
+}
+
 function isIn(address: Uint8Array, { bytes, bits }: Network): boolean {
   const whole = bits >> 3;
   for (let at = 0; at < whole; at += 1) {
@@ -75,9 +92,8 @@ function isIn(address: Uint8Array, { bytes, bits }: Network): boolean {
   return ((address[whole] ?? 0) & mask) === ((bytes[whole] ?? 0) & mask);
 }
 
-function nameOf(address: Uint8Array): string {
-  if (isMapped(address)) return address.subarray(BYTES - 4).join(".");
-  return `${address.subarray(0, SITE_BYTES).toHex()}/64`;
+function dotted(address: Uint8Array): string {
+  return address.subarray(BYTES - IPV4_BYTES).join(".");
 }
 
 function isMapped(address: Uint8Array): boolean {

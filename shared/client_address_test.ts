@@ -3,6 +3,7 @@ import {
   createClientAddress,
   type Network,
   parseNetwork,
+  siteOf,
 } from "./client_address.ts";
 
 function networks(...texts: string[]): Network[] {
@@ -21,12 +22,13 @@ Deno.test("without proxies the peer is the client, whatever it claims", () => {
 });
 
 Deno.test("addresses of one IPv6 site are one client", () => {
-  const addressOf = createClientAddress([]);
-  const one = addressOf("2001:db8:1:2::1", null);
+  const one = siteOf("2001:db8:1:2::1");
   assert.equal(one, "20010db800010002/64");
-  assert.equal(addressOf("2001:db8:1:2:ffff:ffff:ffff:ffff", null), one);
-  assert.notEqual(addressOf("2001:db8:1:3::1", null), one);
-  assert.equal(addressOf("fe80::1%eth0", null), "fe80000000000000/64");
+  assert.equal(siteOf("2001:db8:1:2:ffff:ffff:ffff:ffff"), one);
+  assert.notEqual(siteOf("2001:db8:1:3::1"), one);
+  assert.equal(siteOf("fe80::1%eth0"), "fe80000000000000/64");
+  assert.equal(siteOf("192.0.2.1"), "192.0.2.1");
+  assert.equal(siteOf("::ffff:192.0.2.1"), "192.0.2.1");
 });
 
 const PROXIES = networks("10.0.0.0/8", "192.0.2.9", "fd00::/8");
@@ -38,8 +40,8 @@ const CHAINS: [string, string | null, string][] = [
   ["10.1.2.3", "203.0.113.1, 198.51.100.7", "198.51.100.7"],
   ["10.1.2.3", "198.51.100.7, 192.0.2.9,10.9.9.9", "198.51.100.7"],
   ["10.1.2.3", "198.51.100.7:4711", "198.51.100.7"],
-  ["10.1.2.3", "[2001:db8::1]:4711", "20010db800000000/64"],
-  ["fd12::1", "2001:db8::1", "20010db800000000/64"],
+  ["10.1.2.3", "[2001:db8::1]:4711", "2001:db8::1"],
+  ["fd12::1", "2001:db8::1", "2001:db8::1"],
   ["10.1.2.3", "198.51.100.7, unknown", "10.1.2.3"],
   ["10.1.2.3", "10.0.0.1, 10.0.0.2", "10.0.0.1"],
   ["192.0.2.8", "198.51.100.7", "192.0.2.8"],

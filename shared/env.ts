@@ -1,3 +1,4 @@
+import { hideUserinfo } from "./userinfo.ts";
 import { ConfigError } from "./config_error.ts";
 import type { Variable } from "./env_variable.ts";
 import { clip } from "./openai/say.ts";
@@ -108,11 +109,6 @@ function readSecret(
     const why = error instanceof Error ? error.message : String(error);
     return { type: "mistake", text: `${shown}\ncannot read it: ${why}` };
   }
-}
-
-/** `redis://user:password@host` without the part that is nobody's business. */
-function hideUserinfo(value: string): string {
-  return value.replaceAll(/\/\/[^/@\s]*@/g, "//***@");
 }
 
 function needOf({ expects, meaning }: Variable<unknown>): string {

@@ -1,7 +1,9 @@
-/** The variables that every service has. */
+/** The variables that several services have. */
+import { parseNetwork } from "./client_address.ts";
 import {
   choice,
   integer,
+  list,
   optional,
   path,
   port,
@@ -129,6 +131,20 @@ export const REDIS_VARIABLES: {
     name: "REDIS_KEY_FILE",
     meaning: "PEM file of the key of REDIS_CERT_FILE",
   })),
+};
+
+/** Who may name the client; for services with a door that a proxy stands before. */
+export const PROXY_VARIABLES: {
+  readonly trustedProxies: Variable<readonly string[]>;
+} = {
+  trustedProxies: list({
+    name: "TRUSTED_PROXIES",
+    meaning:
+      "Addresses or networks of the proxies whose X-Forwarded-For names the client",
+    isWord: (word) => parseNetwork(word) !== null,
+    expects: "IP addresses or networks (10.0.0.0/8) separated by commas",
+    fallback: [],
+  }),
 };
 
 /** Where a service listens for its clients. */

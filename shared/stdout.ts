@@ -3,7 +3,7 @@
  * in one write: a write per line costs more than everything else about a log line.
  */
 
-/** Most bytes that wait for a reader who does not read; beyond, lines are dropped and counted. */
+/** Most characters that wait for a reader who does not read; beyond, lines are dropped and counted. */
 const WAITING_CHARS_MAX = 4 * 1024 * 1024;
 
 export interface LineWriter {

@@ -1,3 +1,4 @@
+import { hideUserinfo } from "@gateway/shared/userinfo";
 import { probeNats } from "./nats_probe.ts";
 import { redisCall } from "./redis_call.ts";
 import { EXIT, messageOf, UpError } from "./up_error.ts";
@@ -35,14 +36,9 @@ function describe(
   error: unknown,
 ): UpError {
   return new UpError(
-    `Cannot use ${server} at "${withoutPassword(url)}" (${variable}): ` +
+    `Cannot use ${server} at "${hideUserinfo(url)}" (${variable}): ` +
       `${messageOf(error)}\n` +
       `Without ${variable} the gateway starts a server of its own`,
     EXIT.config,
   );
-}
-
-/** A URL, or a list of them, that may be shown. */
-export function withoutPassword(url: string): string {
-  return url.replaceAll(/\/\/[^/@,]*@/g, "//…@");
 }

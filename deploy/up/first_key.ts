@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, KEY_FIELDS, recordKey } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/clock";
 import type { Program } from "./child.ts";
@@ -72,7 +72,7 @@ async function readKey(file: string): Promise<string | undefined> {
 }
 
 async function checkKey(key: string, deps: FirstKeyDeps): Promise<FirstKey> {
-  const hash = createHash("sha256").update(key).digest("base64url");
+  const hash = hashKeyValue(key);
   const [found] = await redisCall(
     deps.redisUrl,
     [["GET", hashKey(hash)]],

@@ -1,7 +1,8 @@
+import { hideUserinfo } from "@gateway/shared/userinfo";
 import type { Cluster } from "./cluster.ts";
 import type { Program } from "./child.ts";
 import { type EnsureDeps, ensureServers } from "./ensure_servers.ts";
-import { requireNats, requireRedis, withoutPassword } from "./external.ts";
+import { requireNats, requireRedis } from "./external.ts";
 import { NATS_SOFTWARE, REDIS_SOFTWARE } from "./install.ts";
 import type { UpOptions } from "./options.ts";
 import { findFreePorts } from "./ports.ts";
@@ -67,8 +68,8 @@ function sayStores(
     ...(redisUrl ? [] : ["redis-server"]),
   ];
   if (own.length > 0) out.say(`Starting ${own.join(" and ")}`);
-  if (natsUrl) out.say(`Using NATS at ${withoutPassword(natsUrl)}`);
-  if (redisUrl) out.say(`Using Redis at ${withoutPassword(redisUrl)}`);
+  if (natsUrl) out.say(`Using NATS at ${hideUserinfo(natsUrl)}`);
+  if (redisUrl) out.say(`Using Redis at ${hideUserinfo(redisUrl)}`);
 }
 
 async function startNats(

@@ -1,27 +1,15 @@
 /** What the worker exports for Prometheus. A job is counted once, at its end. */
 import type { RejectReason } from "@gateway/shared/bus/frame_payload";
 import type { MetricRegistry } from "@gateway/shared/metrics/registry";
-import { counter, gauge, histogram } from "@gateway/shared/metrics/table";
+import {
+  ANSWER_SECONDS,
+  counter,
+  gauge,
+  histogram,
+} from "@gateway/shared/metrics/table";
 import type { AttemptReport } from "./backends/pool/attempt.ts";
 import type { BreakerState } from "./backends/pool/circuit_breaker.ts";
 import type { JobReport, JobTransport } from "./running_job.ts";
-
-const ANSWER_SECONDS = [
-  0.005,
-  0.01,
-  0.025,
-  0.05,
-  0.1,
-  0.25,
-  0.5,
-  1,
-  2.5,
-  5,
-  10,
-  30,
-  60,
-  300,
-];
 
 /** Every metric of the worker beside those that all services have. */
 export const WORKER_METRICS = {

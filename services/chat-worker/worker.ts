@@ -466,7 +466,7 @@ export class ChatWorker {
       this.#edgeHeardAtMs.delete(edgeId);
       for (const job of this.#jobs.values()) {
         if (job.options.edgeId === edgeId) {
-          job.onCancel(job.options.attempt, "other");
+          job.onCancel(job.options.attempt, "edge_lost");
         }
       }
     }

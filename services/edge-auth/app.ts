@@ -1,4 +1,5 @@
 /** The routes of the public door, and what happens before and after each. */
+import { type ClientAddress, siteOf } from "@gateway/shared/client_address";
 import { type Context, Hono, type MiddlewareHandler } from "hono";
 import type { MonotonicNow } from "@gateway/shared/clock";
 import { newRequestId, publicRequestId } from "@gateway/shared/ids";
@@ -10,7 +11,6 @@ import type { FailureLimiter } from "./auth_failures.ts";
 import { authenticate } from "./authenticate.ts";
 import { chatCompletions } from "./chat_completions.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
-import type { ClientAddress } from "./client_address.ts";
 import { cors } from "./cors.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { EdgeEnv } from "./edge_env.ts";
@@ -123,7 +123,9 @@ function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
   return async (c, next) => {
     const { headers } = c.req.raw;
     const clientAddress = () =>
-      d.clientAddress(c.env.remoteAddress, headers.get("x-forwarded-for"));
+      siteOf(
+        d.clientAddress(c.env.remoteAddress, headers.get("x-forwarded-for")),
+      );
     const found = authenticate(
       headers.get("authorization"),
       clientAddress,

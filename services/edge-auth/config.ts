@@ -1,4 +1,5 @@
 /** The one place of this service that reads the environment. */
+import { type Network, networksOf } from "@gateway/shared/client_address";
 import { type ConfigOf, integer, list, parseEnv } from "@gateway/shared/env";
 import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { LogLevel } from "@gateway/shared/log";
@@ -11,6 +12,7 @@ import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
   listenVariables,
   NATS_VARIABLES,
+  PROXY_VARIABLES,
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/service_variables";
@@ -20,7 +22,6 @@ import {
   redisAccess,
 } from "@gateway/shared/store_access";
 import { AUTH_FAILURE_LIMITS } from "./auth_failures.ts";
-import { type Network, parseNetwork } from "./client_address.ts";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;
@@ -74,14 +75,7 @@ export const EDGE_VARIABLES = {
     max: 1_000_000,
     fallback: AUTH_FAILURE_LIMITS.failuresMax,
   }),
-  trustedProxies: list({
-    name: "TRUSTED_PROXIES",
-    meaning:
-      "Addresses or networks of the proxies whose X-Forwarded-For names the client",
-    isWord: (word) => parseNetwork(word) !== null,
-    expects: "IP addresses or networks (10.0.0.0/8) separated by commas",
-    fallback: [],
-  }),
+  ...PROXY_VARIABLES,
   allowedHosts: list({
     name: "ALLOWED_HOSTS",
     meaning:
@@ -146,9 +140,7 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     requestTimeoutMs: env.requestTimeoutSeconds * MS_PER_SECOND,
     authStaleMs: env.authStaleSeconds * MS_PER_SECOND,
     authFailuresMax: env.authFailuresMax,
-    trustedProxies: env.trustedProxies.map(parseNetwork).filter((network) =>
-      network !== null
-    ),
+    trustedProxies: networksOf(env.trustedProxies),
     allowedHosts: env.allowedHosts,
     corsOrigins: env.corsOrigins,
     drainMs: env.drainSeconds * MS_PER_SECOND,

@@ -41,7 +41,7 @@ export interface Gate {
   ): Promise<readonly string[]>;
   /**
    * Admits a chat request or throws the `ApiError` of its refusal.
-   * `tokens` of the limits are reserved until the ticket is settled.
+   * The tokens it may cost are reserved until the ticket is settled.
    */
   admitChat(
     principal: Principal,

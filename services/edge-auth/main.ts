@@ -1,4 +1,5 @@
 /** Wires the public door: Redis, bus, dispatcher, HTTP. */
+import { createClientAddress } from "@gateway/shared/client_address";
 import {
   type BusLink,
   connectBus,
@@ -36,7 +37,6 @@ import {
   createFailureLimiter,
 } from "./auth_failures.ts";
 import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
-import { createClientAddress } from "./client_address.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./control_outbox.ts";
 import { createDeadlines } from "./deadlines.ts";

@@ -1,30 +1,18 @@
 /** What the edge exports for Prometheus. A stream is counted once, at its end. */
 import type { RejectReason } from "@gateway/shared/bus/frame_payload";
 import type { MetricRegistry } from "@gateway/shared/metrics/registry";
-import { counter, gauge, histogram } from "@gateway/shared/metrics/table";
+import {
+  ANSWER_SECONDS,
+  counter,
+  gauge,
+  histogram,
+} from "@gateway/shared/metrics/table";
 import type { LimitName } from "./admit_reply.ts";
 import type { Admitted, Refused } from "./admitted.ts";
 import type { RunOutcome } from "./chat_run.ts";
 import type { GateDecision } from "./redis_gate.ts";
 import type { LoggedRun } from "./request_log.ts";
 
-/** To the first word and to the last one. */
-const ANSWER_SECONDS = [
-  0.005,
-  0.01,
-  0.025,
-  0.05,
-  0.1,
-  0.25,
-  0.5,
-  1,
-  2.5,
-  5,
-  10,
-  30,
-  60,
-  300,
-];
 /** Of our own doing: the bus, Redis. */
 const INTERNAL_SECONDS = [
   0.0005,

@@ -32,7 +32,7 @@ export interface PrincipalLookup {
   forget(principal: Principal): void;
 }
 
-/** As an admission's: with it, two calls stay well under a second. */
+/** Shorter than an admission's: with it, two calls stay well under a second. */
 const DEADLINE_MS = 100;
 const RETRY_AFTER_MS = 1_000;
 /** `<key id>:<owner id>`. */

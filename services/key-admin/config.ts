@@ -1,4 +1,5 @@
 /** The one place of this service that reads the environment. */
+import { type Network, networksOf } from "@gateway/shared/client_address";
 import {
   ConfigError,
   type ConfigOf,
@@ -16,6 +17,7 @@ import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
   listenVariables,
   NATS_VARIABLES,
+  PROXY_VARIABLES,
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/service_variables";
@@ -63,11 +65,7 @@ export const CONSOLE_VARIABLES = {
     protocols: ["http:", "https:"],
     fallback: "http://127.0.0.1:8080/v1",
   }),
-  trustedProxies: list({
-    name: "TRUSTED_PROXIES",
-    meaning: "Addresses of proxies whose X-Forwarded-For is believed",
-    fallback: [],
-  }),
+  ...PROXY_VARIABLES,
   oidcIssuer: optional(url({
     name: "OIDC_ISSUER",
     meaning: "OpenID Connect provider whose users may sign in",
@@ -105,7 +103,7 @@ export interface Config {
   publicUrl: URL | null;
   /** Without a slash at the end. */
   apiUrl: string;
-  trustedProxies: readonly string[];
+  trustedProxies: readonly Network[];
   oidc: OidcConfig | null;
   drainMs: number;
 }
@@ -141,7 +139,7 @@ export function configFrom(
     bus: busAccess(env),
     publicUrl: env.publicUrl ?? null,
     apiUrl: env.apiUrl.replace(/\/$/, ""),
-    trustedProxies: env.trustedProxies,
+    trustedProxies: networksOf(env.trustedProxies),
     oidc: oidcOf(env),
     drainMs: env.drainSeconds * MS_PER_SECOND,
   };

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { networksOf } from "@gateway/shared/client_address";
 import { configFrom } from "./config.ts";
 
 const noFile = (path: string): string => assert.fail(`read ${path}`);
@@ -24,7 +25,11 @@ Deno.test("configFrom() takes what an operator sets", () => {
   }, () => "s3cret\n");
   assert.equal(config.publicUrl?.origin, "https://console.example.org");
   assert.equal(config.apiUrl, "https://api.example.org/v1");
-  assert.deepEqual(config.trustedProxies, ["10.0.0.1", "10.0.0.2"]);
+  assert.deepEqual(
+    config.trustedProxies,
+    networksOf(["10.0.0.1", "10.0.0.2"]),
+  );
+  assert.equal(config.trustedProxies.length, 2);
   assert.deepEqual(config.oidc?.allowed, ["ada@example.org", "@corp.test"]);
   assert.equal(config.oidc?.clientSecret, "s3cret");
 });

@@ -1,3 +1,4 @@
+import { createClientAddress } from "@gateway/shared/client_address";
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
@@ -50,7 +51,11 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     apiUrl: config.apiUrl,
   });
   handler.resolve(
-    createHandler(createConsole(deps), { ...config, log, metrics }),
+    createHandler(createConsole(deps), {
+      clientAddress: createClientAddress(config.trustedProxies),
+      log,
+      metrics,
+    }),
   );
   const notReady = () =>
     [redis, writer].every(({ state }) => state === "ready") ? [] : ["redis"];

@@ -1,3 +1,20 @@
+/** Buckets for the time to the first word of an answer and to its last one. */
+export const ANSWER_SECONDS: readonly number[] = [
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2.5,
+  5,
+  10,
+  30,
+  60,
+  300,
+];
 /**
  * What a metric is, as data: one table per service says all that it exports. The
  * code takes its metrics from the table, the documentation is written from it,

@@ -1,4 +1,5 @@
-import { createHash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
+import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, KEY_FIELDS, recordKey } from "@gateway/shared/keys/record";
 import { redisCall } from "../redis_call.ts";
 import { hasFault, logLine, writeError } from "./stand_in.ts";
@@ -10,7 +11,7 @@ if (hasFault("keys", "dies")) {
 }
 const key = `sk-Cg${randomBytes(23).toString("hex")}`;
 const principal = { keyId: "key_standin", ownerId: "own_standin" };
-const hash = createHash("sha256").update(key).digest("base64url");
+const hash = hashKeyValue(key);
 await redisCall(Deno.env.get("REDIS_URL") ?? "", [
   ["SET", hashKey(hash), `${principal.keyId}:${principal.ownerId}`],
   [

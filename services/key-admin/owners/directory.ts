@@ -10,7 +10,7 @@ import {
 } from "../store/names.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { asText, asTextOrNull, asTexts } from "../store/reply.ts";
-import { emailDigest } from "./email.ts";
+import { digest } from "../sign_in/secret.ts";
 
 /** Who owns keys. An owner exists from the first key or invitation on; signing in needs a password besides. */
 export interface OwnerDirectory {
@@ -41,17 +41,17 @@ export interface OwnerDirectoryDeps {
 export function createOwnerDirectory(deps: OwnerDirectoryDeps): OwnerDirectory {
   const { redis, writer } = deps;
   const find = async (email: string) =>
-    asTextOrNull(await redis.command(["GET", mailKey(emailDigest(email))]));
+    asTextOrNull(await redis.command(["GET", mailKey(digest(email))]));
   return {
     find,
     ensure: async (email) =>
       await find(email) ??
-        await makeOwner(deps, mailKey(emailDigest(email)), email),
+        await makeOwner(deps, mailKey(digest(email)), email),
     first: async () =>
       asTextOrNull(await redis.command(["GET", firstOwnerKey])) ??
         await makeOwner(deps, firstOwnerKey, ""),
     claim: async (ownerId, email) => {
-      const pointer = mailKey(emailDigest(email));
+      const pointer = mailKey(digest(email));
       const set = await writer.command(["SET", pointer, ownerId, "NX"]);
       const isOurs = set !== null ||
         asText(await writer.command(["GET", pointer])) === ownerId;

@@ -1,5 +1,3 @@
-import { createHash } from "node:crypto";
-
 const CHARS_MAX = 254;
 /** Deliberately loose: the address is proved by the link sent to it, not by its form. */
 const FORM =
@@ -9,9 +7,4 @@ const FORM =
 export function parseEmail(text: string): string | null {
   const email = text.normalize("NFKC").trim().toLowerCase();
   return email.length <= CHARS_MAX && FORM.test(email) ? email : null;
-}
-
-/** Stands for an address in Redis key names. */
-export function emailDigest(email: string): string {
-  return createHash("sha256").update(email).digest("base64url");
 }

@@ -64,7 +64,7 @@ export async function signIn(
   const account = await findAccount(deps, email);
   const isRight = await checkPassword(deps, account, credentials.password);
   const isComplete = account !== null && isRight &&
-    await checkCode(deps, account, credentials.code);
+    await checkCode(deps, account, credentials);
   if (!isComplete) {
     await noteRefusal(deps, account, credentials);
     return { ok: false, waitMs: 0 };
@@ -141,7 +141,7 @@ async function checkPassword(
 async function checkCode(
   { accounts, audit, now }: SignInDeps,
   { ownerId, email, totpSecret }: Account,
-  code: string,
+  { code, client }: Credentials,
 ): Promise<boolean> {
   if (totpSecret === null) return true;
   const digits = code.replace(/\s/g, "");
@@ -154,7 +154,7 @@ async function checkCode(
     await audit.add(ownerId, {
       action: "account.recovery_code_used",
       by: email,
-      ip: "",
+      ip: client.ip,
       detail: "",
     });
   }

@@ -1,6 +1,6 @@
+import type { ClientAddress } from "@gateway/shared/client_address";
 import type { Log } from "@gateway/shared/log";
 import type { Hono } from "hono";
-import { clientIp } from "./client_ip.ts";
 import type { ConsoleEnv } from "./context.ts";
 import type { Metrics } from "./metrics.ts";
 
@@ -12,7 +12,7 @@ export type Handler = (
 
 /** What the handler needs beside the console. */
 export interface HandlerOptions {
-  trustedProxies: readonly string[];
+  clientAddress: ClientAddress;
   log: Log;
   metrics: Metrics;
 }
@@ -20,14 +20,13 @@ export interface HandlerOptions {
 /** The console behind a socket: knows the client's address, counts, and logs a line per request. */
 export function createHandler(
   app: Hono<ConsoleEnv>,
-  { trustedProxies, log, metrics }: HandlerOptions,
+  { clientAddress, log, metrics }: HandlerOptions,
 ): Handler {
   return async (request, info) => {
     const startMs = performance.now();
-    const remoteIp = clientIp(
+    const remoteIp = clientAddress(
       info.remoteAddr.hostname,
       request.headers.get("x-forwarded-for"),
-      trustedProxies,
     );
     const response = await app.fetch(request, { remoteIp });
     metrics.count(response.status);
