@@ -49,6 +49,8 @@ export async function answerCases(
     const completion = await answer({ n: 3, max_tokens: 5 });
     assert.deepEqual(completion.choices.map(({ index }) => index), [0, 1, 2]);
     assert.ok(completion.usage.completion_tokens > 5);
+    const short = await answer({ n: 3, max_tokens: 1 });
+    assert.equal(short.usage.completion_tokens, 3);
   });
   await t.step(
     "B17 stop as string and as array, never in the text",

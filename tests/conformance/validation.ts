@@ -39,7 +39,7 @@ export async function validationCases(
 
   await t.step("E45 model", async () => {
     await refuses([
-      [{ model: undefined }, { status: 400 }],
+      [{ model: undefined }, bad("model", "missing_required_parameter")],
       [{ model: 7 }, bad("model")],
     ]);
     const response = await chat({ model: "nope" });

@@ -201,6 +201,29 @@ Deno.test("a fault of ours tells the client nothing of its cause", async () => {
   assert.ok(!(await response.text()).includes("secret"));
 });
 
+Deno.test("an edge that has heard of no worker reaches one through the queue group", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({ servers });
+  const backend = scriptedBackend(hello);
+  await using _worker = await startMiniWorker({
+    servers,
+    backend,
+    tamper: (publish) => (subject, payload, options) => {
+      if (!subject.startsWith("gw.v1.beat.")) {
+        publish(subject, payload, options);
+      }
+    },
+  });
+  const response = await chat(edge, {});
+  assert.equal(response.status, 200);
+  assert.equal(
+    (await response.json()).choices[0].message.content,
+    "Hello, world",
+  );
+  assert.equal(edge.workers.totals().workers, 0);
+});
+
 Deno.test("without any worker the answer is 503 at once", async () => {
   await using nats = await startNatsServer();
   await using edge = await startMiniEdge({ servers: [nats.server] });
