@@ -14,7 +14,7 @@ const PURE_ROOMS = [
   /^shared\/openai\//,
   /^shared\/keys\//,
   /^shared\/models\//,
-  /^shared\/(limits|clock|ids|env|sse_parser)\.ts$/,
+  /^shared\/(limits|clock|ids|env|sse_parser|client_address|userinfo)\.ts$/,
   /^shared\/bus\/(?!link)/,
   /^shared\/metrics\/(table|cells)\.ts$/,
   /^services\/edge-auth\/(worker_table|models|responses|json_guard)\.ts$/,
@@ -125,6 +125,33 @@ Deno.test("shared imports no service, and nothing that runs imports tests or ben
     }),
     [],
   );
+});
+
+/** The rooms of ARCHITECTURE.md that a library is confined to. */
+const LIBRARY_ROOMS: Record<string, RegExp> = {
+  nats: /^shared\/bus\/link/,
+  redis: /^shared\/redis\//,
+  "prom-client": /^shared\/metrics\//,
+  "@opentelemetry/api": /^shared\/tracing\.ts$/,
+  hono: /^services\/(edge-auth|key-admin)\//,
+};
+
+Deno.test("a library is used in its room and nowhere else", () => {
+  const used = new Set<string>();
+  const found = violations((file) => {
+    if (isTest(file) || /^(tests|bench)\//.test(file.path)) return [];
+    return file.imports.filter((specifier) =>
+      Object.entries(LIBRARY_ROOMS).some(([library, room]) => {
+        if (specifier !== library && !specifier.startsWith(`${library}/`)) {
+          return false;
+        }
+        used.add(library);
+        return !room.test(file.path);
+      })
+    );
+  });
+  assert.deepEqual(found, []);
+  assert.deepEqual([...used].sort(), Object.keys(LIBRARY_ROOMS).sort());
 });
 
 Deno.test("services and tests enter shared by its doors", () => {
