@@ -11,6 +11,7 @@ import {
   type Limits,
   ownerLeaseKey,
   ownerLimiterKey,
+  ownerUsageKey,
   type Principal,
   recordKey,
   usageKey,
@@ -531,15 +532,20 @@ Deno.test("settle() corrects the reservation, counts usage, and does so once", a
   assert.equal(await world.command("ZCARD", leaseKey(key)), 0);
   assert.equal(await world.command("ZCARD", ownerLeaseKey(key.ownerId)), 0);
   const hour = usageHour(request.terms.atMs);
-  const use = usageKey(key, usageDay(request.terms.atMs));
-  assert.deepEqual(
-    await world.command(
-      "HMGET",
+  const day = usageDay(request.terms.atMs);
+  for (const use of [usageKey(key, day), ownerUsageKey(key.ownerId, day)]) {
+    assert.deepEqual(
+      await world.command(
+        "HMGET",
+        use,
+        ...["req", "in", "out", "err"].map((kind) => `${hour}:${kind}`),
+      ),
+      ["1", "30", "70", null],
       use,
-      ...["req", "in", "out", "err"].map((kind) => `${hour}:${kind}`),
-    ),
-    ["1", "30", "70", null],
-  );
+    );
+    const ttlS = Number(await world.command("TTL", use));
+    assert.ok(ttlS > 39 * 86_400 && ttlS <= 40 * 86_400, `${use}: ${ttlS} s`);
+  }
 });
 
 const OUTCOMES: {
@@ -682,7 +688,7 @@ Deno.test("all that admissions write expires by itself", async () => {
   const keys = await world.command("KEYS", "*");
   assert.ok(Array.isArray(keys));
   const written = keys.map(String).filter((name) => !/^(key|own):/.test(name));
-  assert.equal(written.length, 5, written.join());
+  assert.equal(written.length, 6, written.join());
   for (const name of written) {
     assert.ok(Number(await world.command("PTTL", name)) > 3_600_000, name);
   }

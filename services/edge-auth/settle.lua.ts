@@ -16,7 +16,7 @@ const USAGE_TTL_S = USAGE_DAYS_KEPT * 86_400;
  *
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
- *       5 use:{owner}:<key>:<yyyymmdd>   6 late:{owner}:<lease id>
+ *       5 use:{owner}:<key>:<yyyymmdd>   6 late:{owner}:<lease id>   7 use:{owner}:<yyyymmdd>
  * ARGV  1 lease id
  *       2 "held"     the lease is there, else the work was done before
  *         "late"     the lease was lost; key 6 takes its place as the guard
@@ -81,12 +81,16 @@ if delta ~= 0 then
   correct(KEYS[1], tonumber(ARGV[4]), delta, flags % 2 == 1 and tonumber(ARGV[7]))
   correct(KEYS[3], tonumber(ARGV[5]), delta, flags >= 2 and tonumber(ARGV[7]))
 end
-local use, hour = KEYS[5], ARGV[8]
-local first = call('HINCRBY', use, hour .. ':${USAGE_KINDS.requests}', ARGV[9])
-if ARGV[10] ~= '0' then call('HINCRBY', use, hour .. ':${USAGE_KINDS.promptTokens}', ARGV[10]) end
-if ARGV[11] ~= '0' then call('HINCRBY', use, hour .. ':${USAGE_KINDS.completionTokens}', ARGV[11]) end
-if ARGV[12] ~= '0' then call('HINCRBY', use, hour .. ':${USAGE_KINDS.errors}', ARGV[12]) end
-if first == tonumber(ARGV[9]) then call('EXPIRE', use, ${USAGE_TTL_S}) end
+local function count(use)
+  local hour = ARGV[8]
+  local first = call('HINCRBY', use, hour .. ':${USAGE_KINDS.requests}', ARGV[9])
+  if ARGV[10] ~= '0' then call('HINCRBY', use, hour .. ':${USAGE_KINDS.promptTokens}', ARGV[10]) end
+  if ARGV[11] ~= '0' then call('HINCRBY', use, hour .. ':${USAGE_KINDS.completionTokens}', ARGV[11]) end
+  if ARGV[12] ~= '0' then call('HINCRBY', use, hour .. ':${USAGE_KINDS.errors}', ARGV[12]) end
+  if first == tonumber(ARGV[9]) then call('EXPIRE', use, ${USAGE_TTL_S}) end
+end
+count(KEYS[5])
+count(KEYS[7])
 return 1
 `,
 );

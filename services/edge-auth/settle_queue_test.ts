@@ -17,6 +17,7 @@ function settlement(leaseId: string): Settlement {
       "lease:{o}",
       "use:{o}:k:20260101",
       `late:{o}:${leaseId}`,
+      "use:{o}:20260101",
     ],
     mode: "held",
     terms: ["0", "0", "0", "0", "0", "10", "1", "2", "3", "0"],

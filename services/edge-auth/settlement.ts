@@ -10,6 +10,7 @@ import {
   ownerLeaseKey,
   ownerLimiterKey,
   ownerLimitsKey,
+  ownerUsageKey,
   type Principal,
   recordKey,
   usageKey,
@@ -83,10 +84,12 @@ function settleKeys(
   leaseId: string,
   atMs: number,
 ): readonly string[] {
+  const day = usageDay(atMs);
   return [
     ...limiterKeys(principal),
-    usageKey(principal, usageDay(atMs)),
+    usageKey(principal, day),
     lateKey(principal.ownerId, leaseId),
+    ownerUsageKey(principal.ownerId, day),
   ];
 }
 

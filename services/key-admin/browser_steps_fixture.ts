@@ -9,7 +9,11 @@ import {
 import { randomBytes } from "@gateway/shared/ids";
 import { silentLog } from "@gateway/shared/log";
 import { usageDay, usageField } from "@gateway/shared/keys/limiter_state";
-import { limiterKey, usageKey } from "@gateway/shared/keys/record";
+import {
+  limiterKey,
+  ownerUsageKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
 import { serve } from "@gateway/shared/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
 import { createConsoleDeps } from "./console_deps.ts";
@@ -263,8 +267,11 @@ async function useKey(
         ...[usageField(hour, "completionTokens"), String(requests * 344)],
       ];
     });
-    const key = usageKey(principal, usageDay(Date.now() - days * 86_400_000));
-    await redis.command(["HSET", key, ...fields.flat()]);
+    const day = usageDay(Date.now() - days * 86_400_000);
+    await redis.command(["HSET", usageKey(principal, day), ...fields.flat()]);
+    // One key's numbers stand for all of the owner's.
+    const all = ownerUsageKey(ownerId, day);
+    await redis.command(["HSET", all, ...fields.flat()]);
   }
   await redis.command(
     [

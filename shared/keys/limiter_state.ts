@@ -33,7 +33,7 @@ export const LIMITER_EPOCH_MS = 1_735_689_600_000;
 
 const DAY_MS = 86_400_000;
 
-/** What is counted per hour in `use:{owner}:<key id>:<yyyymmdd>`. */
+/** What is counted per hour in `use:{owner}:<key id>:<yyyymmdd>` and `use:{owner}:<yyyymmdd>`. */
 export const USAGE_KINDS = {
   /** Requests that ended, well or not. */
   requests: "req",

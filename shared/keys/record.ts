@@ -11,7 +11,7 @@
  * | `own:{owner}` | hash | the owner's limits, fields as in a key record |
  * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner, see `limiter_state.ts` |
  * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry |
- * | `use:{owner}:<key id>:<yyyymmdd>` | hash | counters per hour of the UTC day, see `limiter_state.ts` |
+ * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per hour of the UTC day, of key and of owner, see `limiter_state.ts` |
  * | `late:{owner}:<lease id>` | string | a request whose lease was lost has been settled |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  */
@@ -104,3 +104,6 @@ export const auditKey = (ownerId: string): string => `audit:{${ownerId}}`;
 /** `day` is `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>
   `use:{${p.ownerId}}:${p.keyId}:${day}`;
+/** All keys of the owner together, also those deleted since. */
+export const ownerUsageKey = (ownerId: string, day: string): string =>
+  `use:{${ownerId}}:${day}`;

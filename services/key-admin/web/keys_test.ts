@@ -4,7 +4,7 @@ import {
   usageField,
   usageHour,
 } from "@gateway/shared/keys/limiter_state";
-import { usageKey } from "@gateway/shared/keys/record";
+import { ownerUsageKey, usageKey } from "@gateway/shared/keys/record";
 import {
   type Answer,
   hiddenField,
@@ -26,13 +26,21 @@ async function count(
   keyId: string,
   fields: Record<"requests" | "promptTokens" | "completionTokens", number>,
 ): Promise<void> {
-  const key = usageKey({ ownerId, keyId }, usageDay(clock.nowMs));
+  const day = usageDay(clock.nowMs);
   const hour = usageHour(clock.nowMs);
-  await deps.redis.command([
-    ...["HSET", key, usageField(hour, "requests"), String(fields.requests)],
-    ...[usageField(hour, "promptTokens"), String(fields.promptTokens)],
-    ...[usageField(hour, "completionTokens"), String(fields.completionTokens)],
-  ]);
+  for (
+    const key of [
+      usageKey({ ownerId, keyId }, day),
+      ownerUsageKey(ownerId, day),
+    ]
+  ) {
+    for (
+      const kind of ["requests", "promptTokens", "completionTokens"] as const
+    ) {
+      const field = usageField(hour, kind);
+      await deps.redis.command(["HINCRBY", key, field, String(fields[kind])]);
+    }
+  }
 }
 
 Deno.test("a key's full value is in the answer that made it, and nowhere afterwards", async () => {

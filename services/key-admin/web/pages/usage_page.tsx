@@ -3,7 +3,6 @@ import type { Usage } from "../../keys/usage.ts";
 import { type Frame, Page } from "./frame.tsx";
 import { Curl } from "./keys_page.tsx";
 import { UsageView } from "./usage_view.tsx";
-import { Icon } from "./icon.tsx";
 
 /** Usage of all keys together. */
 export function UsagePage({ frame, usage, apiUrl }: {
@@ -17,19 +16,11 @@ export function UsagePage({ frame, usage, apiUrl }: {
         <div>
           <h1>Usage</h1>
           <p class="lead">
-            All your keys together. A key's own numbers are on its page.
+            All your keys together, deleted ones too. A key's own numbers are on
+            its page.
           </p>
         </div>
       </div>
-      {!usage.isComplete && (
-        <p class="banner note">
-          <Icon name="warn" />
-          <span>
-            You have more keys than this page adds up: these are the newest
-            2,000.
-          </span>
-        </p>
-      )}
       {usage.total.requests === 0 && (
         <section class="card empty">
           <h2>
