@@ -29,7 +29,8 @@ const CHORES_EVERY_MS = 1_800_000;
  *         rl rr rt    requests per minute: limit (0: none), remaining, ms until full
  *         tl tr tt    tokens per minute, the same
  *       "ok"      … flags, key tpm, owner tpm [, rpm, tpm, tpd, conc of key and of owner, expires_at, scopes, models]
- *         flags       1 key has a daily budget, 2 owner has one, 4 owner counts leases
+ *         flags       1 key has a daily budget, 2 owner has one,
+ *                   4 owner has a limit of concurrency, 8 key has one
  *       "limited" … which, wait
  *         which       "key" or "owner", a colon, "requests" "tokens" "day" "concurrency"
  *         wait        ms until the slowest of the violated limits lets this request pass
@@ -158,7 +159,7 @@ if which then
 end
 take(KEYS[1], KEYS[2], klast, kreq, ktok, kday, kused, kchores, krunning)
 if hasOwner then take(KEYS[3], ownerLeases, olast, oreq, otok, oday, oused, ochores, orunning) end
-local flags = (ktpd > 0 and 1 or 0) + (otpd > 0 and 2 or 0) + (ownerLeases and 4 or 0)
+local flags = (ktpd > 0 and 1 or 0) + (otpd > 0 and 2 or 0) + (ownerLeases and 4 or 0) + (kconc > 0 and 8 or 0)
 if rl > 0 then rr, rt = rr - 1, rt + 60000 / rl end
 if tl > 0 then tr, tt = max(0, tr - want), tt + want * 60000 / tl end
 local reply = {'ok', floor(now) + ${LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), flags, ktpm, otpm}
