@@ -43,6 +43,8 @@ export interface GatedEdge {
   /** Between this edge and Redis. */
   readonly proxy: TcpProxy;
   readonly log: RecordingLog;
+  /** Requests that Redis has admitted. */
+  readonly admitted: number;
 }
 
 export interface TestKey extends Principal {
@@ -167,8 +169,12 @@ async function startEdge(
   });
   started.defer(() => redis.close());
   await redis.ready(READY_MS);
+  let admitted = 0;
   const gate = createGate({
     redis,
+    onDecision: ({ result }) => {
+      if (result?.isAdmitted === true) admitted += 1;
+    },
     catalog: defaultCatalog(),
     now: monotonicNow,
     random: Math.random,
@@ -186,7 +192,16 @@ async function startEdge(
       ...(options.door === undefined ? {} : { door: options.door }),
     }),
   );
-  return { edge, gate, redis, proxy, log };
+  return {
+    edge,
+    gate,
+    redis,
+    proxy,
+    log,
+    get admitted() {
+      return admitted;
+    },
+  };
 }
 
 /** Reads an answer to its end. */
