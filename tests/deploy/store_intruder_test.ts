@@ -76,7 +76,7 @@ const MAY: Record<string, Record<string, string>> = {
     pttl: "try",
     expire: "sess sessions try",
     pexpire: "try",
-    del: "hash key acct sess try",
+    del: "hash key own acct sess try",
     hget: "key acct try lim",
     hmget: "key try",
     hgetall: "key own acct sess use",
