@@ -49,10 +49,13 @@ render() {
     printf 'NATS_WORKER_PASSWORD: "%s"\n' "$(cat "$(file_of nats-worker)")"
     printf 'NATS_ADMIN_PASSWORD: "%s"\n' "$(cat "$(file_of nats-admin)")"
   } | overwrite "$dir/nats_passwords.conf"
-  sed -e "s/#@REDIS_EDGE_SHA256@/$(hashes_of redis-edge)/" \
-    -e "s/#@REDIS_ADMIN_SHA256@/$(hashes_of redis-admin)/" \
-    -e "s/#@REDIS_OPERATOR_SHA256@/$(hashes_of redis-operator)/" \
-    "$here/redis/users.acl" | overwrite "$dir/redis_users.acl"
+  # Redis takes neither comments nor a user on several lines.
+  sed -e '/^#/d' -e ':join' -e '$!N' -e 's/\n  */ /' -e 't join' -e 'P' -e 'D' \
+    "$here/redis/users.acl" \
+    | sed -e "s/#@REDIS_EDGE_SHA256@/$(hashes_of redis-edge)/" \
+      -e "s/#@REDIS_ADMIN_SHA256@/$(hashes_of redis-admin)/" \
+      -e "s/#@REDIS_OPERATOR_SHA256@/$(hashes_of redis-operator)/" \
+    | overwrite "$dir/redis_users.acl"
 }
 
 case "${1:-make}" in

@@ -64,8 +64,14 @@ export interface Admission {
   /**
    * Frees the slot, corrects the reservation to what was used, counts usage.
    * Returns at once; delivery is repeated until it works. A second call does nothing.
+   * `onAttempted` is called once Redis has answered, or could not be asked, for the
+   * first time.
    */
-  settle(admitted: Admitted, outcome: Outcome): void;
+  settle(
+    admitted: Admitted,
+    outcome: Outcome,
+    onAttempted?: () => void,
+  ): void;
   /** Starts renewing the leases of running requests. */
   start(): void;
   /** Waits for settlements to be delivered, at most `timeoutMs`. Returns how many were not. */
@@ -78,9 +84,10 @@ export const ADMISSION_SCRIPTS: readonly RedisScript[] = [ADMIT, SETTLE, RENEW];
 /** Leaves a sixth of the 150 ms promise to a busy event loop. */
 const DEADLINE_MS = 125;
 const RETRY_AFTER_MS = 1_000;
-const OWNER_COUNTS_LEASES = 4;
 const KEY_HAS_DAY = 1;
 const OWNER_HAS_DAY = 2;
+const OWNER_COUNTS_LEASES = 4;
+const KEY_COUNTS_LEASES = 8;
 
 /** What an admission granted, by Redis or by the local limiter. */
 interface Grant {
@@ -129,7 +136,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
       rates: grant.rates,
       policy: grant.policy,
       terms: grant.terms,
-      isOwnerCounted: grant.terms.flags >= OWNER_COUNTS_LEASES,
+      isOwnerCounted: has(grant.terms, OWNER_COUNTS_LEASES),
+      isSlotLimited: !grant.isLocal &&
+        has(grant.terms, OWNER_COUNTS_LEASES | KEY_COUNTS_LEASES),
       isLocal: grant.isLocal,
       isLost: grant.isLocal,
     };
@@ -210,11 +219,11 @@ export function createAdmission(options: AdmissionOptions): Admission {
       if (isKeyRefusal(reply.status)) local?.forget(principal);
       return refusedBy(reply);
     },
-    settle(admitted, reported) {
+    settle(admitted, reported, onAttempted) {
       if (!leases.release(admitted.id)) return;
       const outcome = checked(reported, admitted, log);
       if (admitted.isLocal) local?.release(admitted.principal);
-      settlements.add(settlementOf(admitted, outcome));
+      settlements.add(settlementOf(admitted, outcome), onAttempted);
     },
     start: () => leases.start(),
     async stop(timeoutMs) {
@@ -231,10 +240,15 @@ function termsOf(policy: KeyPolicy, atMs: number): ReservationTerms {
     atMs,
     flags: (keyLimits.tokensPerDay > 0 ? KEY_HAS_DAY : 0) +
       (ownerLimits.tokensPerDay > 0 ? OWNER_HAS_DAY : 0) +
-      (ownerLimits.concurrency > 0 ? OWNER_COUNTS_LEASES : 0),
+      (ownerLimits.concurrency > 0 ? OWNER_COUNTS_LEASES : 0) +
+      (keyLimits.concurrency > 0 ? KEY_COUNTS_LEASES : 0),
     keyTokensPerMinute: keyLimits.tokensPerMinute,
     ownerTokensPerMinute: ownerLimits.tokensPerMinute,
   };
+}
+
+function has({ flags }: ReservationTerms, wanted: number): boolean {
+  return (flags & wanted) !== 0;
 }
 
 /** Counts that are not counts would stop the script half way: they are taken as not reported. */

@@ -380,35 +380,6 @@ Deno.test("the day's budget starts anew with the UTC day", async () => {
   assert.equal(today?.dayTokens, 100);
 });
 
-Deno.test("a server clock that went back neither blocks a key nor opens it", async () => {
-  await using world = await startRedisWorld();
-  const admission = edge(world.link);
-  const limits = {
-    requestsPerMinute: 60,
-    tokensPerMinute: 6_000,
-    tokensPerDay: 1_000,
-  };
-  const key = await world.addKey({ limits });
-  await admitted(admission, key);
-  const nowMs = await world.time();
-  const aheadMs = 3_600_000;
-  // As left behind by a clock an hour ahead: half of each minute's limit used.
-  await writeState(world, limiterKey(key), {
-    lastAtMs: nowMs + aheadMs,
-    requestsTatMs: nowMs + aheadMs + 30_000,
-    tokensTatMs: nowMs + aheadMs + 30_000,
-    day: limiterDay(nowMs) + 1,
-    dayTokens: 800,
-    choresAtMs: nowMs + aheadMs,
-  });
-  const next = await admitted(admission, key);
-  close(next.rates.requests?.remaining ?? -1, 29, 0);
-  close(next.rates.tokens?.remaining ?? -1, 2_900, 20);
-  // The budget of the day that had begun goes on.
-  await admitted(admission, key);
-  assert.equal((await limitedBy(admission, key)).which, "key:day");
-});
-
 Deno.test("rates show the tighter of key and owner, this request counted", async () => {
   await using world = await startRedisWorld();
   const admission = edge(world.link);

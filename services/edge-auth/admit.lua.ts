@@ -29,7 +29,8 @@ const CHORES_EVERY_MS = 1_800_000;
  *         rl rr rt    requests per minute: limit (0: none), remaining, ms until full
  *         tl tr tt    tokens per minute, the same
  *       "ok"      … flags, key tpm, owner tpm [, rpm, tpm, tpd, conc of key and of owner, expires_at, scopes, models]
- *         flags       1 key has a daily budget, 2 owner has one, 4 owner counts leases
+ *         flags       1 key has a daily budget, 2 owner has one,
+ *                   4 owner has a limit of concurrency, 8 key has one
  *       "limited" … which, wait
  *         which       "key" or "owner", a colon, "requests" "tokens" "day" "concurrency"
  *         wait        ms until the slowest of the violated limits lets this request pass
@@ -50,8 +51,11 @@ const CHORES_EVERY_MS = 1_800_000;
  *   stays for an hour, because its request may still be settled.
  *
  * Only the server's clock counts. Where it has gone back, times kept in the state
- * move with it, as if no time had passed. A hundredth of an interval is forgiven,
- * because sums of fractions are not exact.
+ * move with it, as if no time had passed, and a lease that seems to last longer than
+ * any may is made to end in 30 s: also by a refusal, which is how a slot of a dead
+ * edge comes free. Where the clock has gone forward, time has passed: limits are
+ * full again, and leases count again from their next renewal on. A hundredth of an
+ * interval is forgiven, because sums of fractions are not exact.
  */
 export const ADMIT: RedisScript = defineScript(
   "admit",
@@ -76,6 +80,13 @@ local today = floor(now / 86400000)
 local wait, which = 0, nil
 local rl, rr, rt = 0, 0, 0
 local tl, tr, tt = 0, 0, 0
+
+local ends = floor(now) + ${LEASE_MS}
+local function mend(leases)
+  for _, id in ipairs(call('ZRANGEBYSCORE', leases, '(' .. ends, '+inf')) do
+    call('ZADD', leases, ends, id)
+  end
+end
 
 local function look(who, state, leases, rpm, tpm, tpd, conc)
   local last, req, tok, day, used, chores = 0, 0, 0, 0, 0, 0
@@ -113,6 +124,7 @@ local function look(who, state, leases, rpm, tpm, tpd, conc)
     used = used + want
   end
   local running = leases and call('ZCARD', leases)
+  if conc > 0 and (running >= conc or last > now) then mend(leases) end
   if conc > 0 and running >= conc and ${CONCURRENCY_WAIT_MS} > wait
     and call('ZCOUNT', leases, now, '+inf') >= conc then
     wait, which = ${CONCURRENCY_WAIT_MS}, who .. ':concurrency'
@@ -123,7 +135,7 @@ end
 local function take(state, leases, last, req, tok, day, used, chores, running)
   local due = chores <= now
   if leases then
-    call('ZADD', leases, floor(now) + ${LEASE_MS}, ARGV[6])
+    call('ZADD', leases, ends, ARGV[6])
     if due then call('ZREMRANGEBYSCORE', leases, '-inf', now - ${DEAD_LEASE_MS}) end
     if due or running == 0 then call('PEXPIRE', leases, ${LEASES_TTL_MS}) end
   end
@@ -158,7 +170,7 @@ if which then
 end
 take(KEYS[1], KEYS[2], klast, kreq, ktok, kday, kused, kchores, krunning)
 if hasOwner then take(KEYS[3], ownerLeases, olast, oreq, otok, oday, oused, ochores, orunning) end
-local flags = (ktpd > 0 and 1 or 0) + (otpd > 0 and 2 or 0) + (ownerLeases and 4 or 0)
+local flags = (ktpd > 0 and 1 or 0) + (otpd > 0 and 2 or 0) + (ownerLeases and 4 or 0) + (kconc > 0 and 8 or 0)
 if rl > 0 then rr, rt = rr - 1, rt + 60000 / rl end
 if tl > 0 then tr, tt = max(0, tr - want), tt + want * 60000 / tl end
 local reply = {'ok', floor(now) + ${LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), flags, ktpm, otpm}

@@ -30,6 +30,8 @@ export interface Admitted extends Lease {
   /** Rights and limits of the key; null without `staleMs`. */
   readonly policy: KeyPolicy | null;
   readonly terms: ReservationTerms;
+  /** Key or owner may run only so many at once: others wait for this one's slot in Redis. */
+  readonly isSlotLimited: boolean;
   /** Admitted by the local limiter, without Redis. */
   readonly isLocal: boolean;
 }

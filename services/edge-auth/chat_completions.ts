@@ -25,6 +25,7 @@ import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { ChatRun, RunOutcome } from "./chat_run.ts";
 import type { Gate, Ticket } from "./gate.ts";
 import type { Deadlines } from "./deadlines.ts";
+import { HeldAnswer } from "./held_answer.ts";
 import { decodeJson } from "./json_guard.ts";
 import { readBody } from "./read_body.ts";
 import { eventStreamHeaders, jsonHeaders } from "./responses.ts";
@@ -32,6 +33,8 @@ import type { RunningRequests } from "./running_requests.ts";
 import { keyRevoked } from "./stop_key_requests.ts";
 
 const MS_PER_SECOND = 1_000;
+/** Redis answers a settlement in less than one; a stalled one must not be felt. */
+const SLOT_HOLD_MS = 75;
 
 export interface ChatCompletionsDependencies {
   catalog: Catalog;
@@ -101,6 +104,8 @@ function giveUp(
     completionTokens: 0,
     kind: "cancelled",
     hasRun: false,
+    isStopped: true,
+    isHeard: false,
   });
 }
 
@@ -207,7 +212,9 @@ function runAdmitted(
       request,
       ...(traceparent === undefined ? {} : { traceparent }),
     },
-    answer,
+    ticket.slotFreed === null
+      ? answer
+      : new HeldAnswer(answer, ticket.slotFreed, SLOT_HOLD_MS),
     (outcome) => {
       running.remove(principal, requestId);
       ticket.settle({
@@ -215,6 +222,8 @@ function runAdmitted(
         completionTokens: outcome.completionTokens,
         kind: outcome.kind,
         hasRun: outcome.dispatchMs !== null,
+        isStopped: outcome.cancelReason !== null,
+        isHeard: outcome.isHeard,
       });
       span.end(spanAttributes(outcome), outcome.error?.code);
       call.onEnded(request, outcome);

@@ -44,6 +44,8 @@ export interface RunOutcome {
   usage: Usage | null;
   /** Completion tokens known to have been produced. */
   completionTokens: number;
+  /** The worker had the last word; else it may have made more than is known. */
+  isHeard: boolean;
   error: ApiError | null;
   workerId: string | null;
   /** Job messages sent. */
@@ -86,6 +88,14 @@ export interface RunHost {
   onAttemptOver(workerId: string): void;
   /** The run is over: forget it. */
   forget(run: ChatRun): void;
+}
+
+/** What an attempt came to. */
+interface RunResult {
+  usage: Usage | null;
+  tokens: number;
+  isHeard: boolean;
+  error?: ApiError;
 }
 
 /** A worker has this long to say how much a cancelled request cost. */
@@ -283,7 +293,7 @@ export class ChatRun implements StreamReceiverHandlers {
 
   ended(end: EndPayload, tokens: number): void {
     this.#sink.onEnd();
-    this.#finish("complete", { usage: end.usage, tokens });
+    this.#finish("complete", { usage: end.usage, tokens, isHeard: true });
   }
 
   failed(failure: ErrPayload, tokens: number): void {
@@ -293,7 +303,8 @@ export class ChatRun implements StreamReceiverHandlers {
       return;
     }
     this.#sink.onError(error);
-    this.#finish("failed", { usage: failure.usage, tokens, error });
+    const { usage } = failure;
+    this.#finish("failed", { usage, tokens, error, isHeard: true });
   }
 
   lost(reason: LostReason): void {
@@ -398,11 +409,16 @@ export class ChatRun implements StreamReceiverHandlers {
 
   #fail(error: ApiError): void {
     this.#sink.onError(error);
-    this.#finish("failed", { usage: null, tokens: this.#tokens, error });
+    this.#finish("failed", { ...this.#unheard, error });
   }
 
   get #tokens(): number {
     return this.#receiver?.tokens ?? 0;
+  }
+
+  /** All that is known when the worker does not say how it ended. */
+  get #unheard(): RunResult {
+    return { usage: null, tokens: this.#tokens, isHeard: false };
   }
 
   /** The last word of a worker that was told to stop. */
@@ -420,16 +436,14 @@ export class ChatRun implements StreamReceiverHandlers {
     this.#finish("cancelled", {
       usage: null,
       tokens: Math.max(frame.tokens, this.#tokens),
+      isHeard: true,
     });
     return frame.sequence === 0; // A numbered one waits for its acknowledgement.
   }
 
   #finish(
     kind: RunOutcome["kind"],
-    result: { usage: Usage | null; tokens: number; error?: ApiError } = {
-      usage: null,
-      tokens: this.#tokens,
-    },
+    result: RunResult = this.#unheard,
   ): void {
     if (this.#state === "over") return;
     this.#releaseSlot();
@@ -441,6 +455,7 @@ export class ChatRun implements StreamReceiverHandlers {
       kind: kind === "cancelled" && error !== null ? "failed" : kind,
       usage: result.usage,
       completionTokens: result.usage?.completion_tokens ?? result.tokens,
+      isHeard: result.isHeard,
       error,
       workerId: this.workerId,
       offers: this.#attempt,

@@ -176,6 +176,7 @@ Deno.test("a run that goes well", () => {
   assert.partialDeepStrictEqual(t.outcomes[0], {
     usage: USAGE,
     completionTokens: 2,
+    isHeard: true,
     offers: 1,
     workerId: "w1",
     error: null,
@@ -325,6 +326,7 @@ Deno.test("a lost attempt is not repeated after the first byte", () => {
   assert.ok(!t.events.includes("restart"));
   assert.ok(t.events.includes("error worker_lost"));
   assert.equal(t.outcomes[0]?.completionTokens, 7);
+  assert.equal(t.outcomes[0]?.isHeard, false);
 });
 
 Deno.test("a worker that gave a stream up: the end of it, at once", () => {
@@ -366,9 +368,9 @@ Deno.test("a cancelled run waits for the worker's last word on its cost", () => 
   t.frame(FrameType.DATA, new Uint8Array(1), { sequence: 2, tokens: 4 });
   t.frame(FrameType.ERR, new Uint8Array(0), { tokens: 5 });
   assert.deepEqual(
-    t.outcomes.map(({ kind, completionTokens }) => [kind, completionTokens]),
+    t.outcomes.map((o) => [o.kind, o.completionTokens, o.isHeard]),
     [
-      ["cancelled", 5],
+      ["cancelled", 5, true],
     ],
   );
 });
@@ -382,6 +384,7 @@ Deno.test("a cancelled run does not wait long for it", () => {
   assert.equal(t.outcomes.length, 0);
   t.tickTo(1_000);
   assert.equal(t.outcomes[0]?.completionTokens, 3);
+  assert.equal(t.outcomes[0]?.isHeard, false);
 });
 
 Deno.test("a cancelled run that was refused ends at once and has not run", () => {

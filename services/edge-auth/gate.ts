@@ -17,10 +17,19 @@ export interface Settlement {
   kind: RunOutcome["kind"];
   /** A worker ran it: a prompt that no backend saw costs nothing. */
   hasRun: boolean;
+  /** Stopped before its end: its client left, its time was up, its key was stopped. */
+  isStopped: boolean;
+  /** The worker had the last word; else it may have made more than is known. */
+  isHeard: boolean;
 }
 
 /** An admitted request. Must be settled exactly once, whatever becomes of it. */
 export interface Ticket {
+  /**
+   * Resolves when the slot was given back, or giving it back did not work at the
+   * first attempt. Null: no limit counts slots here, so nobody waits for this one.
+   */
+  readonly slotFreed: Promise<void> | null;
   /** Sets the `x-ratelimit-*` and `RateLimit` headers. */
   setHeaders(headers: Headers): void;
   /** Gives back what was reserved too much. Does not wait and does not throw. */

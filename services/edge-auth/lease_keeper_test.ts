@@ -7,11 +7,33 @@ import {
   type Principal,
 } from "@gateway/shared/keys/record";
 import { type Log, silentLog } from "@gateway/shared/log";
-import { startRedisWorld } from "../../tests/support/admission_fixture.ts";
+import {
+  type RedisWorld,
+  startRedisWorld,
+} from "../../tests/support/admission_fixture.ts";
+import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { LEASE_MS } from "./admit.lua.ts";
 import { createLeaseKeeper, type Lease } from "./lease_keeper.ts";
+import { RENEW } from "./renew.lua.ts";
 
 const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
+
+const KEYS = 100;
+const LEASES_EACH = 5;
+const ONE_WAY_MS = 100;
+/** What the server reads of a connection at once. */
+const READ_BYTES = 16 * 1024;
+
+/** Script calls, reads and bytes that the server has seen. */
+async function traffic(world: RedisWorld) {
+  const text = String(await world.command("INFO", "all"));
+  const count = (pattern: RegExp) => Number(pattern.exec(text)?.[1] ?? 0);
+  return {
+    calls: count(/cmdstat_evalsha:calls=(\d+)/),
+    reads: count(/total_reads_processed:(\d+)/),
+    bytes: count(/total_net_input_bytes:(\d+)/),
+  };
+}
 
 function lease(id: string, isOwnerCounted = true): Lease {
   return { id, principal: KEY, isOwnerCounted, isLost: false };
@@ -77,18 +99,47 @@ Deno.test("renewal takes a lost lease anew, marks it, and says so once", async (
   assert.deepEqual(lines, [["lease_lost", { keyId: "key_a", count: 1 }]]);
 });
 
-Deno.test("a thousand leases are renewed in batches", async () => {
-  await using world = await startRedisWorld();
+Deno.test("all leases of an edge are renewed in one burst and one round trip", async () => {
+  await using world = await startRedisWorld({ scripts: [RENEW] });
+  await using proxy = startTcpProxy(world.redis.port);
+  const link = await world.open(`redis://${proxy.server}`);
   let skewMs = 0;
   const keeper = createLeaseKeeper({
-    redis: world.link,
+    redis: link,
     now: () => monotonicNow() + skewMs,
     log: silentLog,
   });
-  for (let i = 0; i < 1_000; i++) keeper.hold(lease(`lease${i}`));
+  for (let key = 0; key < KEYS; key += 1) {
+    const principal = { keyId: `key_${key}`, ownerId: `own_${key % 10}` };
+    for (let number = 0; number < LEASES_EACH; number += 1) {
+      const id = `${"e".repeat(16)}.${key}.${number}`;
+      keeper.hold({ id, principal, isOwnerCounted: true, isLost: false });
+    }
+  }
+  // The largest key takes several calls, in the same burst.
+  for (let number = 0; number < 500; number += 1) {
+    keeper.hold(lease(`${"e".repeat(16)}.l.${number}`));
+  }
   skewMs = 6_000;
+  proxy.set({ delayMs: ONE_WAY_MS });
+  const before = await traffic(world);
+  const startedAtMs = performance.now();
   assert.equal(await keeper.renew(), true);
-  assert.equal(await world.command("ZCARD", leaseKey(KEY)), 1_000);
+  const tookMs = performance.now() - startedAtMs;
+  const after = await traffic(world);
+
+  assert.equal(after.calls - before.calls, KEYS + 3);
+  // The server reads 16 KiB at a time; one call at a time would be a read each.
+  const bytes = after.bytes - before.bytes;
+  const reads = after.reads - before.reads;
+  assert.ok(reads <= 2 * Math.ceil(bytes / READ_BYTES), `${reads} reads`);
+  assert.ok(reads < KEYS / 2, `${reads} reads for ${KEYS} keys`);
+  assert.ok(tookMs < 4 * ONE_WAY_MS, `${tookMs} ms`);
+  assert.equal(await world.command("ZCARD", leaseKey(KEY)), 500);
+  assert.equal(
+    await world.command("ZCARD", ownerLeaseKey("own_3")),
+    (KEYS / 10) * LEASES_EACH,
+  );
 });
 
 Deno.test("a renewal that fails is reported, and stop() ends the timer", async () => {

@@ -12,6 +12,7 @@ const OUTCOME: RunOutcome = {
   kind: "complete",
   usage: { prompt_tokens: 7, completion_tokens: 50, total_tokens: 57 },
   completionTokens: 50,
+  isHeard: true,
   error: null,
   workerId: "w1",
   offers: 1,

@@ -11,6 +11,7 @@ const COMPLETE: RunOutcome = {
   kind: "complete",
   usage: { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 },
   completionTokens: 5,
+  isHeard: true,
   error: null,
   workerId: "w1",
   offers: 1,
@@ -143,6 +144,7 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
       ownerTokensPerMinute: 0,
     },
     isOwnerCounted: false,
+    isSlotLimited: false,
     isLocal: false,
     isLost: false,
   };

@@ -12,23 +12,13 @@ import {
   readState,
   startRedisWorld,
 } from "../../tests/support/admission_fixture.ts";
+import { aclRules } from "../../tests/support/acl_users.ts";
 import { until } from "../../tests/support/redis_fixture.ts";
 import { createAdmission } from "./admission.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
 import { createGate, GATE_SCRIPTS } from "./redis_gate.ts";
 
 const PASSWORD = "correct-horse";
-const ACL_FILE = new URL("../../deploy/redis/users.acl", import.meta.url);
-
-async function aclRules(): Promise<string[]> {
-  const text = await Deno.readTextFile(ACL_FILE);
-  const line = text.split("\n").find((one) =>
-    one.startsWith("user edge-auth ")
-  );
-  assert.ok(line !== undefined);
-  const password = line.replace("#@REDIS_EDGE_SHA256@", `>${PASSWORD}`);
-  return password.split(" ").slice(1);
-}
 
 function scriptOf(command: string): ReturnType<typeof defineScript> {
   return defineScript(command, `return redis.call(${command})`);
@@ -36,7 +26,11 @@ function scriptOf(command: string): ReturnType<typeof defineScript> {
 
 Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   await using world = await startRedisWorld();
-  await world.command("ACL", "SETUSER", ...await aclRules());
+  await world.command(
+    "ACL",
+    "SETUSER",
+    ...await aclRules("edge-auth", PASSWORD),
+  );
   const limits = {
     requestsPerMinute: 100,
     tokensPerMinute: 10_000,
@@ -108,7 +102,11 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
 
 Deno.test("the edge's user can do nothing else", async (t) => {
   await using world = await startRedisWorld();
-  await world.command("ACL", "SETUSER", ...await aclRules());
+  await world.command(
+    "ACL",
+    "SETUSER",
+    ...await aclRules("edge-auth", PASSWORD),
+  );
   const key = await world.addKey();
   const record = recordKey(key);
   await world.command("SET", "session:x", "secret");

@@ -20,11 +20,11 @@ import {
   type Admitted,
   type Ask,
   createAdmission,
-  type Outcome,
   type Refused,
 } from "./admission.ts";
 import { refusedBy } from "./admitted.ts";
-import type { Gate, Settlement, Ticket } from "./gate.ts";
+import { chargeOf, outcomeOf } from "./charge.ts";
+import type { Gate, Ticket } from "./gate.ts";
 import { INSPECT } from "./inspect.lua.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
 import { rateLimitHeaders, retryHeaders } from "./rate_limit_headers.ts";
@@ -145,7 +145,9 @@ function ticketOf(
   estimate: TokenEstimate,
   log: Log,
 ): Ticket {
+  const freed = admitted.isSlotLimited ? Promise.withResolvers<void>() : null;
   return {
+    slotFreed: freed?.promise ?? null,
     setHeaders(headers) {
       for (
         const [name, value] of Object.entries(rateLimitHeaders(admitted.rates))
@@ -154,41 +156,18 @@ function ticketOf(
       }
     },
     settle(settlement) {
-      if (settlement.kind === "complete" && settlement.usage === null) {
-        log.warn("usage_missing", {
-          requestId: publicRequestId(admitted.requestId),
-        });
+      const charge = chargeOf(settlement);
+      const isComplete = settlement.kind === "complete";
+      if (charge === "reservation" || (isComplete && charge !== "usage")) {
+        const requestId = publicRequestId(admitted.requestId);
+        log.warn("usage_missing", { requestId, charge });
       }
-      admission.settle(admitted, outcomeOf(settlement, estimate));
+      admission.settle(
+        admitted,
+        outcomeOf(settlement, charge, estimate),
+        freed?.resolve,
+      );
     },
-  };
-}
-
-const OUTCOME_OF_KIND = {
-  complete: "completed",
-  failed: "failed",
-  cancelled: "cancelled",
-} as const;
-
-/** What a request cost. A prompt that a backend read but did not count is charged by the estimate. */
-function outcomeOf(
-  { usage, completionTokens, kind, hasRun }: Settlement,
-  estimate: TokenEstimate,
-): Outcome {
-  const outcome = OUTCOME_OF_KIND[kind];
-  if (usage !== null) {
-    return {
-      promptTokens: usage.prompt_tokens,
-      completionTokens: usage.completion_tokens,
-      outcome,
-    };
-  }
-  // An answer that never began cost nothing, as far as anybody can tell.
-  const isCharged = hasRun && completionTokens > 0;
-  return {
-    promptTokens: isCharged ? estimate.promptTokens : 0,
-    completionTokens,
-    outcome,
   };
 }
 

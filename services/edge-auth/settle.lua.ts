@@ -73,13 +73,10 @@ if mode == 'release' then
 end
 
 local flags, delta = tonumber(ARGV[3]), tonumber(ARGV[6])
-if flags >= 4 then
-  call('ZREM', KEYS[4], ARGV[1])
-  flags = flags - 4
-end
+if flags % 8 >= 4 then call('ZREM', KEYS[4], ARGV[1]) end
 if delta ~= 0 then
   correct(KEYS[1], tonumber(ARGV[4]), delta, flags % 2 == 1 and tonumber(ARGV[7]))
-  correct(KEYS[3], tonumber(ARGV[5]), delta, flags >= 2 and tonumber(ARGV[7]))
+  correct(KEYS[3], tonumber(ARGV[5]), delta, flags % 4 >= 2 and tonumber(ARGV[7]))
 end
 local function count(use)
   local hour = ARGV[8]

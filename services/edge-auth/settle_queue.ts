@@ -18,8 +18,11 @@ export interface SettleQueueOptions {
 export interface SettleQueue {
   /** Settlements not yet known to have worked. */
   readonly pending: number;
-  /** Takes one. It is sent in this turn of the event loop when Redis is there. */
-  add(settlement: Settlement): void;
+  /**
+   * Takes one. It is sent in this turn of the event loop when Redis is there.
+   * `onAttempted` is called after the first attempt, whatever came of it.
+   */
+  add(settlement: Settlement, onAttempted?: () => void): void;
   /** Waits until all are delivered, at most `timeoutMs`, then stops. Returns how many were not. */
   drain(timeoutMs: number): Promise<number>;
 }
@@ -135,14 +138,17 @@ export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
     get pending() {
       return running + waiting.length;
     },
-    add(settlement) {
+    add(settlement, onAttempted = () => {}) {
       const entry = {
         settlement,
         addedAtMs: now(),
         mayHaveRun: false,
         isReported: false,
       };
-      void run(entry).then((isDone) => isDone ? undefined : pump())
+      void run(entry).then((isDone) => {
+        onAttempted();
+        return isDone ? undefined : pump();
+      })
         .catch((error) => log.error("settle_fault", { error }));
     },
     async drain(timeoutMs) {

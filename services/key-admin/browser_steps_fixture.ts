@@ -20,6 +20,7 @@ import { createConsoleDeps } from "./console_deps.ts";
 import { PASSWORD } from "./console_fixture.ts";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import type { StopNotice } from "./notice.ts";
+import { NO_DEFAULT_LIMITS } from "./default_limits.ts";
 import { startRedis } from "./redis_fixture.ts";
 import { linkPath } from "./sign_in/links.ts";
 import { createPasswordHasher } from "./sign_in/password.ts";
@@ -85,6 +86,7 @@ async function startSite(): Promise<Site> {
     log: silentLog,
     publicUrl: new URL(origin),
     apiUrl: "http://127.0.0.1:8080/v1",
+    defaultLimits: NO_DEFAULT_LIMITS,
   });
   handler.resolve(createConsole(deps));
   return {

@@ -22,7 +22,9 @@ import {
 } from "./cli/arguments.ts";
 import { KEYS_HELP, runKeysCommand } from "./cli/key_commands.ts";
 import { OWNERS_HELP, runOwnersCommand } from "./cli/owner_commands.ts";
+import { defaultLimitsOf, LIMIT_VARIABLES } from "./config.ts";
 import { createLinks } from "./console_deps.ts";
+import type { DefaultLimits } from "./default_limits.ts";
 import { createKeyStore } from "./key_store.ts";
 import { createAuditLog } from "./keys/audit_log.ts";
 import { BadCursor } from "./keys/key_page.ts";
@@ -45,7 +47,11 @@ import { connectRedis } from "./store/redis.ts";
 const EXIT = { refused: 1, usage: 2, unavailable: 69 } as const;
 const CONNECT_MS = 2_000;
 const UP_FILE = ".run/up.json";
-const STORE_VARIABLES = { ...NATS_VARIABLES, ...REDIS_VARIABLES } as const;
+const CLUSTER_VARIABLES = {
+  ...NATS_VARIABLES,
+  ...REDIS_VARIABLES,
+  ...LIMIT_VARIABLES,
+} as const;
 
 const upFile = z.object({
   redis_url: z.string(),
@@ -57,6 +63,7 @@ interface Cluster {
   redis: RedisAddress;
   bus: BusAccess;
   consoleUrl: string;
+  defaultLimits: DefaultLimits;
 }
 
 /**
@@ -67,7 +74,7 @@ function findCluster(): Cluster {
   const env = Deno.env.toObject();
   const isTold = (env.REDIS_URL ?? env.REDIS_URL_FILE ?? "") !== "";
   const up = isTold ? undefined : readUpFile();
-  const settings = parseEnv(STORE_VARIABLES, {
+  const settings = parseEnv(CLUSTER_VARIABLES, {
     ...env,
     ...(up === undefined ? {} : {
       REDIS_URL: up.redis_url,
@@ -78,6 +85,7 @@ function findCluster(): Cluster {
     redis: redisAccess(settings, Deno.readTextFileSync),
     bus: busAccess(settings),
     consoleUrl: env.PUBLIC_URL || (up?.console_url ?? "http://127.0.0.1:8081"),
+    defaultLimits: defaultLimitsOf(settings),
   };
 }
 
@@ -105,24 +113,25 @@ const AREAS: ReadonlyMap<string, { help: string; run: Run }> = new Map([
 
 function keys(
   redis: RedisLink,
-  { bus }: Cluster,
+  { bus, defaultLimits }: Cluster,
   line: CommandLine,
 ): Promise<Answer> {
-  const parts = { redis, writer: redis, randomBytes, now: wallNow };
+  const parts = partsOf(redis, defaultLimits);
   return runKeysCommand({
     keys: createKeyStore(parts),
     owners: createOwnerDirectory(parts),
     sendStop: createStopSender(bus, silentLog),
+    defaultLimits: defaultLimits.key,
     now: wallNow,
   }, line);
 }
 
 function owners(
   redis: RedisLink,
-  { consoleUrl }: Cluster,
+  { consoleUrl, defaultLimits }: Cluster,
   line: CommandLine,
 ): Promise<Answer> {
-  const parts = { redis, writer: redis, randomBytes, now: wallNow };
+  const parts = partsOf(redis, defaultLimits);
   return runOwnersCommand({
     owners: createOwnerDirectory(parts),
     accounts: createAccountStore(parts),
@@ -132,6 +141,11 @@ function owners(
     audit: createAuditLog(redis),
     consoleUrl,
   }, line);
+}
+
+/** What the stores are made of. */
+function partsOf(redis: RedisLink, defaultLimits: DefaultLimits) {
+  return { redis, writer: redis, randomBytes, now: wallNow, defaultLimits };
 }
 
 async function run([name, ...args]: string[]): Promise<string> {

@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { randomBytes } from "@gateway/shared/ids";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
+import { UNLIMITED } from "@gateway/shared/keys/record";
 import { parseCommandLine } from "./cli/arguments.ts";
 import { runKeysCommand } from "./cli/key_commands.ts";
 import { createKeyStore } from "./key_store.ts";
+import { NO_DEFAULT_LIMITS } from "./default_limits.ts";
 import { createOwnerDirectory } from "./owners/directory.ts";
 import { freePort, startRedis } from "./redis_fixture.ts";
 
@@ -72,9 +74,16 @@ Deno.test("keys: a key lives and dies on the command line", async () => {
 Deno.test("keys: mistakes are explained", async (t) => {
   await using server = await startRedis();
   const redis = await server.connect();
-  const shared = { redis, writer: redis, randomBytes, now: () => Date.now() };
+  const shared = {
+    redis,
+    writer: redis,
+    randomBytes,
+    now: () => Date.now(),
+    defaultLimits: NO_DEFAULT_LIMITS,
+  };
   const deps = {
     ...shared,
+    defaultLimits: UNLIMITED,
     keys: createKeyStore(shared),
     owners: createOwnerDirectory(shared),
     sendStop: () => Promise.resolve(),

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { networksOf } from "@gateway/shared/client_address";
 import { configFrom } from "./config.ts";
+import { NO_DEFAULT_LIMITS } from "./default_limits.ts";
 
 const noFile = (path: string): string => assert.fail(`read ${path}`);
 
@@ -34,10 +35,40 @@ Deno.test("configFrom() takes what an operator sets", () => {
   assert.equal(config.oidc?.clientSecret, "s3cret");
 });
 
+Deno.test("configFrom() takes default limits, and knows none by itself", () => {
+  assert.deepEqual(configFrom({}, noFile).defaultLimits, NO_DEFAULT_LIMITS);
+  const { defaultLimits } = configFrom({
+    KEY_REQUESTS_PER_MINUTE: "1",
+    KEY_TOKENS_PER_MINUTE: "2",
+    KEY_TOKENS_PER_DAY: "3",
+    KEY_CONCURRENCY: "4",
+    OWNER_REQUESTS_PER_MINUTE: "1000000",
+    OWNER_TOKENS_PER_MINUTE: "1000000000000",
+    OWNER_TOKENS_PER_DAY: "0",
+    OWNER_CONCURRENCY: "8",
+  }, noFile);
+  assert.deepEqual(defaultLimits, {
+    key: {
+      requestsPerMinute: 1,
+      tokensPerMinute: 2,
+      tokensPerDay: 3,
+      concurrency: 4,
+    },
+    owner: {
+      requestsPerMinute: 1_000_000,
+      tokensPerMinute: 1_000_000_000_000,
+      tokensPerDay: 0,
+      concurrency: 8,
+    },
+  });
+});
+
 Deno.test("configFrom() names every mistake at once, and no secret", async (t) => {
   const cases: [variables: Record<string, string>, says: RegExp][] = [
     [{ PORT: "70000", LOG_LEVEL: "loud" }, /PORT[\s\S]*LOG_LEVEL/],
     [{ PUBLIC_URL: "http://console.example.org" }, /PUBLIC_URL/],
+    [{ KEY_CONCURRENCY: "-1" }, /KEY_CONCURRENCY/],
+    [{ OWNER_REQUESTS_PER_MINUTE: "1000001" }, /OWNER_REQUESTS_PER_MINUTE/],
     [{ PUBLIC_URL: "https://console.example.org/path" }, /PUBLIC_URL/],
     [{ PUBLIC_URL: "ftp://localhost" }, /PUBLIC_URL/],
     [{ PUBLIC_URL: "console" }, /PUBLIC_URL/],

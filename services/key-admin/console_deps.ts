@@ -3,6 +3,7 @@ import type { RandomBytes } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
+import type { DefaultLimits } from "./default_limits.ts";
 import { createKeyStore } from "./key_store.ts";
 import { createAuditLog } from "./keys/audit_log.ts";
 import type { SendStop } from "./notice.ts";
@@ -32,6 +33,7 @@ export interface ConsoleParts {
   log: Log;
   publicUrl: URL;
   apiUrl: string;
+  defaultLimits: DefaultLimits;
 }
 
 const TICKET_SECONDS = 600;

@@ -4,6 +4,7 @@ import { createLog } from "@gateway/shared/log";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import { createConsoleDeps } from "./console_deps.ts";
 import type { StopNotice } from "./notice.ts";
+import { type DefaultLimits, NO_DEFAULT_LIMITS } from "./default_limits.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import type { PasswordHasher } from "./sign_in/password.ts";
 import type { OidcClient } from "./sign_in/oidc.ts";
@@ -54,9 +55,10 @@ export interface TestClient {
 export type Form = Record<string, string | string[]>;
 
 export async function startConsole(
-  { oidc = null, settings }: {
+  { oidc = null, settings, defaultLimits = NO_DEFAULT_LIMITS }: {
     oidc?: OidcClient | null;
     settings?: string[];
+    defaultLimits?: DefaultLimits;
   } = {},
 ): Promise<TestConsole> {
   const server = await startRedis(settings === undefined ? {} : { settings });
@@ -86,6 +88,7 @@ export async function startConsole(
     }),
     publicUrl: new URL(ORIGIN),
     apiUrl: "https://api.test/v1",
+    defaultLimits,
   });
   const app = createConsole(deps);
   const client = (ip = "192.0.2.1") =>

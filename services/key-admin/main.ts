@@ -49,6 +49,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     log,
     publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
     apiUrl: config.apiUrl,
+    defaultLimits: config.defaultLimits,
   });
   handler.resolve(
     createHandler(createConsole(deps), {

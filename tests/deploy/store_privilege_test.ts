@@ -1,5 +1,6 @@
 // Promise: what deploy/redis/users.acl lets a service's user do is what the service
-// does. That the edge can work and do nothing else: services/edge-auth/redis_acl_test.ts.
+// does. Every command on every key is tried in store_intruder_test.ts; that the edge
+// can work, in services/edge-auth/redis_acl_test.ts.
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/clock";
 import { silentLog } from "@gateway/shared/log";
@@ -48,7 +49,7 @@ const USERS: User[] = [
     secret: "redis_admin_password",
     allowed: [
       ["HSET", `key:${OWNER}:k`, "state", "enabled"],
-      ["HGETALL", `lim:${OWNER}:k`],
+      ["HGET", `lim:${OWNER}:k`, "lu"],
       ["CONFIG", "GET", "append*"],
     ],
     denied: [
@@ -65,7 +66,7 @@ const USERS: User[] = [
   {
     name: "edge-auth",
     secret: "redis_edge_password",
-    allowed: [["HGET", `key:${OWNER}:k`, "state"], ["TIME"]],
+    allowed: [["HMGET", `key:${OWNER}:k`, "state"], ["TIME"]],
     denied: [
       ["HSET", `key:${OWNER}:k`, "state", "enabled"],
       ["GET", "sess:x"],

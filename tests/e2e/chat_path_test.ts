@@ -65,6 +65,8 @@ Deno.test("a streamed answer arrives whole, in order, ended by [DONE]", async ()
     completionTokens: 3,
     kind: "complete",
     hasRun: true,
+    isStopped: false,
+    isHeard: true,
   }]);
 });
 

@@ -49,6 +49,8 @@ for (
       completionTokens: firstToken ? 2 : 0,
       kind: "cancelled",
       hasRun: true,
+      isStopped: true,
+      isHeard: true,
     }]);
     await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
     assert.equal(edge.dispatcher.running, 0);

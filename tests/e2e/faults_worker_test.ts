@@ -79,6 +79,8 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
     completionTokens: 2,
     kind: "failed",
     hasRun: true,
+    isStopped: false,
+    isHeard: false,
   }]);
   assert.equal(edge.dispatcher.outboxes, 0);
 });

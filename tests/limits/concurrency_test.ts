@@ -3,7 +3,16 @@
  * request that is over, whichever way it ended.
  */
 import assert from "node:assert/strict";
+import v8 from "node:v8";
+import vm from "node:vm";
 import {
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+} from "@gateway/shared/keys/record";
+import { readState, usageCounted } from "../support/admission_fixture.ts";
+import {
+  type GatedCluster,
   startGatedCluster,
   statusOf,
   type TestKey,
@@ -12,6 +21,15 @@ import { text } from "../support/scripted_backend.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const EDGES = 4;
+const CLIENTS = 50;
+/** A quarter of a KiB each: less than any object that a request could leave behind. */
+const HEAP_GROWTH_BYTES_MAX = 2 * 1024 * 1024;
+
+/** Frees what nobody holds any more, so that the rest can be counted. */
+function collectGarbage(): void {
+  v8.setFlagsFromString("--expose-gc");
+  vm.runInNewContext("gc")();
+}
 
 Deno.test("4 edges never run more of a key at once than it may", async () => {
   let running = 0;
@@ -42,15 +60,18 @@ Deno.test("4 edges never run more of a key at once than it may", async () => {
   assert.equal(runningMax, 5);
 });
 
-Deno.test("10,000 clients that leave at any moment leave no lease behind", async () => {
+Deno.test("10,000 clients that leave at any moment leave nothing behind, and each is settled once", async () => {
   await using cluster = await startGatedCluster({
     edges: 2,
     onCall(call) {
       // Some answers begin, none ends.
-      if (cluster.backend.calls.length % 2 === 0) call.say(text("begun"));
+      if (cluster.backend.calls.length % 2 === 0) {
+        call.say(text("begun"), text("going on"));
+      }
     },
   });
-  const key = await cluster.addKey({ limits: { concurrency: 1_000_000 } });
+  const wide = { concurrency: 1_000_000, tokensPerDay: 1_000_000_000 };
+  const key = await cluster.addKey({ limits: wide, ownerLimits: wide });
   const leave = async (number: number) => {
     const controller = new AbortController();
     const stream = number % 3 !== 0;
@@ -59,25 +80,63 @@ Deno.test("10,000 clients that leave at any moment leave no lease behind", async
       body: { stream },
       signal: controller.signal,
     }).then((response) => response.text());
-    const timer = setTimeout(() => controller.abort(), number % 23);
+    // Every fourth at once, the others before the first token and in mid-stream.
+    const afterMs = number % 4 === 0 ? 0 : number % 23;
+    const timer = setTimeout(() => controller.abort(), afterMs);
     await assert.rejects(asking, { name: "AbortError" });
     clearTimeout(timer);
   };
-  await Promise.all(Array.from({ length: 50 }, async (_, client) => {
-    for (let count = 0; count < 200; count += 1) await leave(client + count);
-  }));
-  await assertNothingLeft(cluster, key);
-  assert.ok(cluster.backend.calls.length > 0, "nobody reached the backend");
-  for (const call of cluster.backend.calls) assert.ok(call.abortedAtMs);
+  const heapAfter = async (requests: number) => {
+    await Promise.all(Array.from({ length: CLIENTS }, async (_, client) => {
+      for (let count = 0; count < requests / CLIENTS; count += 1) {
+        await leave(client + count);
+      }
+    }));
+    await assertNothingLeft(cluster, key);
+    await assertSettledOnce(cluster, key);
+    assert.ok(cluster.backend.calls.length > 0, "nobody reached the backend");
+    for (const call of cluster.backend.calls) assert.ok(call.abortedAtMs);
+    // What the test itself keeps.
+    cluster.backend.calls.splice(0);
+    for (const { log } of cluster.edges) log.lines.splice(0);
+    collectGarbage();
+    return Deno.memoryUsage().heapUsed;
+  };
+  const warmBytes = await heapAfter(2_000);
+  const bytes = await heapAfter(8_000) - warmBytes;
+  assert.ok(bytes < HEAP_GROWTH_BYTES_MAX, `${bytes} bytes more`);
+  for (const { gate } of cluster.edges) assert.equal(await gate.stop(0), 0);
 });
 
 async function assertNothingLeft(
-  { leases, edges }: Awaited<ReturnType<typeof startGatedCluster>>,
+  { leases, edges, world }: GatedCluster,
   key: TestKey,
 ): Promise<void> {
   await waitFor(async () => await leases(key) === 0, {
     what: "every lease to be given back",
-    timeoutMs: 2_000,
+    timeoutMs: 1_000,
   });
-  for (const { gate } of edges) assert.equal(await gate.stop(0), 0);
+  const owner = await world.command("ZCARD", ownerLeaseKey(key.ownerId));
+  assert.equal(owner, 0);
+  for (const { gate, edge } of edges) {
+    assert.equal(gate.held, 0);
+    assert.equal(gate.unsettled, 0);
+    assert.equal(edge.dispatcher.running, 0);
+  }
+}
+
+/** As many requests are counted as were admitted, and as many tokens as are charged. */
+async function assertSettledOnce(
+  { edges, world }: GatedCluster,
+  key: TestKey,
+): Promise<void> {
+  const use = await usageCounted(world, key);
+  const admitted = edges.reduce((sum, each) => sum + each.admitted, 0);
+  assert.equal(use.requests, admitted);
+  assert.equal(use.errors, 0);
+  assert.ok(use.promptTokens > 0 && use.completionTokens > 0);
+  for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
+    const state = await readState(world, name);
+    assert.equal(state?.dayTokens, use.promptTokens + use.completionTokens);
+  }
 }

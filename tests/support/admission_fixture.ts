@@ -8,7 +8,11 @@ import {
   recordKey,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
-import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
+import {
+  LIMITER_EPOCH_MS,
+  USAGE_KINDS,
+  type UsageKind,
+} from "@gateway/shared/keys/limiter_state";
 import { type Log, silentLog } from "@gateway/shared/log";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
@@ -124,6 +128,34 @@ function limitFields(limits: Partial<Limits> = {}): Record<string, string> {
   };
 }
 
+/** Sums of all usage counters of a key. */
+export type UsageCounted = Record<UsageKind, number>;
+
+/** Adds up what is counted for a key, over all days and hours. */
+export async function usageCounted(
+  world: Pick<RedisWorld, "command">,
+  { ownerId, keyId }: Principal,
+): Promise<UsageCounted> {
+  const sums = new Map<string, number>();
+  const names = await world.command("KEYS", `use:{${ownerId}}:${keyId}:*`);
+  if (!Array.isArray(names)) throw new Error("KEYS answers an array");
+  for (const name of names) {
+    const flat = await world.command("HGETALL", String(name));
+    if (!Array.isArray(flat)) throw new Error("HGETALL answers an array");
+    for (let at = 0; at < flat.length; at += 2) {
+      const kind = String(flat[at]).split(":")[1] ?? "";
+      sums.set(kind, (sums.get(kind) ?? 0) + Number(flat[at + 1]));
+    }
+  }
+  const sum = (kind: UsageKind) => sums.get(USAGE_KINDS[kind]) ?? 0;
+  return {
+    requests: sum("requests"),
+    promptTokens: sum("promptTokens"),
+    completionTokens: sum("completionTokens"),
+    errors: sum("errors"),
+  };
+}
+
 /** The packed limiter state, times as Unix ms. */
 export interface LimiterState {
   lastAtMs: number;
@@ -136,7 +168,7 @@ export interface LimiterState {
 
 /** Reads the packed state of a `lim:` key. Null: there is none. */
 export async function readState(
-  world: RedisWorld,
+  world: Pick<RedisWorld, "command">,
   key: string,
 ): Promise<LimiterState | null> {
   // Packed bytes do not survive being read as text: the server writes them as hex.

@@ -33,6 +33,8 @@ export interface Cluster extends AsyncDisposable {
   logs(): Promise<string>;
   /** Runs `deno task keys …` against the cluster and returns what it printed. */
   keys(...args: string[]): Promise<string>;
+  /** The same of `deno task owners …`. */
+  owners(...args: string[]): Promise<string>;
   /** Reads the state anew: pids change when a service was restarted. */
   refresh(): Promise<ClusterState>;
 }
@@ -106,7 +108,8 @@ export async function startCluster(
     },
     baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
     logs: () => readLogs(`${directory}/run/logs`),
-    keys: (...args) => runKeys(state, args),
+    keys: (...args) => runTask(state, ["keys", ...args]),
+    owners: (...args) => runTask(state, ["owners", ...args]),
     refresh: async () => {
       state = await readState() ?? state;
       return state;
@@ -139,9 +142,9 @@ async function readLogs(directory: string): Promise<string> {
   return text;
 }
 
-async function runKeys(state: ClusterState, args: string[]): Promise<string> {
+async function runTask(state: ClusterState, args: string[]): Promise<string> {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["task", "keys", ...args],
+    args: ["task", ...args],
     cwd: ROOT,
     env: {
       NO_COLOR: "1",
@@ -152,6 +155,6 @@ async function runKeys(state: ClusterState, args: string[]): Promise<string> {
     signal: AbortSignal.timeout(STOP_TIMEOUT_MS),
   }).output();
   const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
-  if (code !== 0) throw new Error(`keys ${args.join(" ")}: ${text(stderr)}`);
+  if (code !== 0) throw new Error(`${args.join(" ")}: ${text(stderr)}`);
   return text(stdout);
 }

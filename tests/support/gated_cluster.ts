@@ -40,7 +40,11 @@ export interface GatedEdge {
   readonly edge: MiniEdge;
   readonly gate: RedisGate;
   readonly redis: RedisLink;
+  /** Between this edge and Redis. */
+  readonly proxy: TcpProxy;
   readonly log: RecordingLog;
+  /** Requests that Redis has admitted. */
+  readonly admitted: number;
 }
 
 export interface TestKey extends Principal {
@@ -62,8 +66,8 @@ export interface GatedCluster extends AsyncDisposable {
   readonly world: RedisWorld;
   readonly nats: NatsServer;
   readonly backend: ScriptedBackend;
-  /** Between the edges and Redis. */
-  readonly proxy: TcpProxy;
+  /** Between all edges and Redis. */
+  readonly proxy: Pick<TcpProxy, "set" | "cut">;
   addKey(options?: KeyOptions): Promise<TestKey>;
   /** Sends a chat request to edge `index`. */
   ask(key: TestKey, options?: AskOptions): Promise<Response>;
@@ -94,14 +98,19 @@ export async function startGatedCluster(
   await using started = new AsyncDisposableStack();
   const world = started.use(await startRedisWorld());
   const nats = started.use(await startNatsServer());
-  const proxy = started.use(startTcpProxy(world.redis.port));
   const backend = scriptedBackend(options.onCall ?? pong);
   const servers = [nats.server];
   const slots = options.slots ?? SLOTS;
   started.use(await startMiniWorker({ servers, backend, slots }));
   const edges: GatedEdge[] = [];
   for (let index = 0; index < (options.edges ?? 1); index += 1) {
-    edges.push(await startEdge(started, { servers, proxy, options }));
+    edges.push(
+      await startEdge(started, {
+        servers,
+        redisPort: world.redis.port,
+        options,
+      }),
+    );
   }
   const resources = started.move();
   return {
@@ -109,7 +118,10 @@ export async function startGatedCluster(
     world,
     nats,
     backend,
-    proxy,
+    proxy: {
+      set: (toxics) => edges.forEach(({ proxy }) => proxy.set(toxics)),
+      cut: () => edges.forEach(({ proxy }) => proxy.cut()),
+    },
     async addKey(keyOptions) {
       const value = mintKey(randomBytes);
       const principal = await world.addKey(keyOptions);
@@ -140,13 +152,14 @@ export async function startGatedCluster(
 
 async function startEdge(
   started: AsyncDisposableStack,
-  { servers, proxy, options }: {
+  { servers, redisPort, options }: {
     servers: string[];
-    proxy: TcpProxy;
+    redisPort: number;
     options: GatedClusterOptions;
   },
 ): Promise<GatedEdge> {
   const log = createRecordingLog();
+  const proxy = started.use(startTcpProxy(redisPort));
   const redis = createRedisLink({
     address: { url: `redis://${proxy.server}` },
     log,
@@ -156,8 +169,12 @@ async function startEdge(
   });
   started.defer(() => redis.close());
   await redis.ready(READY_MS);
+  let admitted = 0;
   const gate = createGate({
     redis,
+    onDecision: ({ result }) => {
+      if (result?.isAdmitted === true) admitted += 1;
+    },
     catalog: defaultCatalog(),
     now: monotonicNow,
     random: Math.random,
@@ -175,7 +192,16 @@ async function startEdge(
       ...(options.door === undefined ? {} : { door: options.door }),
     }),
   );
-  return { edge, gate, redis, log };
+  return {
+    edge,
+    gate,
+    redis,
+    proxy,
+    log,
+    get admitted() {
+      return admitted;
+    },
+  };
 }
 
 /** Reads an answer to its end. */

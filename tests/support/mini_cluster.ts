@@ -136,6 +136,7 @@ function openGate(settlements: Settlement[], admitted: Admitted[]): Gate {
       const entry: Admitted = { request, settlements: [] };
       admitted.push(entry);
       return Promise.resolve({
+        slotFreed: null,
         setHeaders: () => {},
         settle: (settlement) => {
           settlements.push(settlement);

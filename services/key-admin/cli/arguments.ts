@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { KEY_SCOPES, UNLIMITED } from "@gateway/shared/keys/record";
+import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
 import { ROTATION_GRACES_MS } from "../keys/key_changes.ts";
 import {
   describeIssues,
@@ -101,13 +101,17 @@ export const SETTING_OPTIONS: readonly OptionName[] = [
   "scopes",
 ];
 
-/** The settings of a new key: what is not given is unlimited. */
-export function settingsFrom(line: CommandLine, nowMs: number): KeySettings {
+/** The settings of a new key, with `defaults` for limits that are not given. */
+export function settingsFrom(
+  line: CommandLine,
+  nowMs: number,
+  defaults: Limits,
+): KeySettings {
   return checkSettings({
     description: line.text("description") ?? "",
     scopes: listOf(line.text("scopes")) ?? [...KEY_SCOPES],
     models: listOf(line.text("models")) ?? [],
-    limits: { ...UNLIMITED, ...limitsFrom(line) },
+    limits: { ...defaults, ...limitsFrom(line) },
     expiresAtMs: expiryFrom(line, nowMs) ?? null,
   });
 }

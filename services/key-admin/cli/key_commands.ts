@@ -1,3 +1,4 @@
+import type { Limits } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/clock";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { type KeyFilter, PAGE_ROWS } from "../keys/key_page.ts";
@@ -23,6 +24,8 @@ export interface CommandDeps {
   keys: KeyStore;
   owners: OwnerDirectory;
   sendStop: SendStop;
+  /** Of a new key. */
+  defaultLimits: Limits;
   now: WallNow;
 }
 
@@ -38,7 +41,8 @@ export const KEYS_HELP = `Manage API keys.
   keys delete ID [--stop-running]
   keys rotate ID [--old now|1h|24h|7d]    how long the old key lives on (24h)
 
-Limits, 0 for none: --rpm N  --tpm N  --tokens-per-day N  --concurrency N
+Limits, 0 for none, KEY_… of the environment where not given:
+                    --rpm N  --tpm N  --tokens-per-day N  --concurrency N
 Rights: --scopes chat,models,image,video,speech  --models a,b  --expires TIME|never
 --owner EMAIL   whose keys; without it those of the first owner
 --stop-running  also ends the requests that are running now
@@ -97,7 +101,7 @@ async function create(
   if (surplus !== undefined) {
     throw new UsageError(`What is "${surplus}" for? Quote the description`);
   }
-  const settings = settingsFrom(line, deps.now());
+  const settings = settingsFrom(line, deps.now(), deps.defaultLimits);
   const ownerId = await ensureOwner(deps, line);
   const made = await deps.keys.create({
     ownerId,

@@ -8,9 +8,11 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
  * system. Strict: an unknown member such as `ownerId` is an error (ASVS 15.3.3).
  */
 
-/** Numbers stay exact in Lua and readable in a table. */
-const REQUESTS_MAX = 1_000_000;
-const TOKENS_MAX = 1_000_000_000_000;
+/** The largest limits: numbers stay exact in Lua and readable in a table. */
+export const LIMIT_VALUES = {
+  requestsMax: 1_000_000,
+  tokensMax: 1_000_000_000_000,
+} as const;
 const MODELS_MAX = 100;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
@@ -58,10 +60,10 @@ const models = z.array(
 
 /** Limits of a key or an owner, 0 for none. */
 export const limitsSchema = z.strictObject({
-  requestsPerMinute: limit(REQUESTS_MAX),
-  tokensPerMinute: limit(TOKENS_MAX),
-  tokensPerDay: limit(TOKENS_MAX),
-  concurrency: limit(REQUESTS_MAX),
+  requestsPerMinute: limit(LIMIT_VALUES.requestsMax),
+  tokensPerMinute: limit(LIMIT_VALUES.tokensMax),
+  tokensPerDay: limit(LIMIT_VALUES.tokensMax),
+  concurrency: limit(LIMIT_VALUES.requestsMax),
 });
 
 /** Everything an owner chooses, complete. */

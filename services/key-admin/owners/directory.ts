@@ -1,6 +1,9 @@
 import { mintOwnerId } from "@gateway/shared/keys/key";
 import type { RandomBytes } from "@gateway/shared/ids";
 import type { WallNow } from "@gateway/shared/clock";
+import { ownerLimitsKey } from "@gateway/shared/keys/record";
+import type { DefaultLimits } from "../default_limits.ts";
+import { encodeLimits } from "../keys/key_codec.ts";
 import { confirmDurable } from "../store/durability.ts";
 import {
   accountKey,
@@ -35,6 +38,7 @@ export interface OwnerDirectoryDeps {
   writer: RedisLink;
   randomBytes: RandomBytes;
   now: WallNow;
+  defaultLimits: Pick<DefaultLimits, "owner">;
 }
 
 /** The directory on Redis, see `store/names.ts` for its layout. */
@@ -75,17 +79,20 @@ export function createOwnerDirectory(deps: OwnerDirectoryDeps): OwnerDirectory {
  * account nobody can reach.
  */
 async function makeOwner(
-  { writer, randomBytes, now }: OwnerDirectoryDeps,
+  { writer, randomBytes, now, defaultLimits }: OwnerDirectoryDeps,
   pointer: string,
   email: string,
 ): Promise<string> {
   const ownerId = mintOwnerId(randomBytes);
   const nowMs = String(now());
   const account = accountKey(ownerId);
+  const limits = ownerLimitsKey(ownerId);
   await writer.command(["HSET", account, "email", email, "created_at", nowMs]);
+  await writer.command(["HSET", limits, ...encodeLimits(defaultLimits.owner)]);
   const set = await writer.command(["SET", pointer, ownerId, "NX"]);
   if (set === null) {
     await writer.command(["DEL", account]);
+    await writer.command(["DEL", limits]);
     return asText(await writer.command(["GET", pointer]));
   }
   await writer.command(["ZADD", ownersKey, nowMs, ownerId]);

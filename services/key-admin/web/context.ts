@@ -3,6 +3,7 @@ import type { RandomBytes } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Context } from "hono";
+import type { DefaultLimits } from "../default_limits.ts";
 import type { KeyStore } from "../key_store.ts";
 import type { AuditLog } from "../keys/audit_log.ts";
 import type { SendStop } from "../notice.ts";
@@ -48,6 +49,7 @@ export interface ConsoleDeps {
   publicUrl: URL;
   /** Base URL of the API in examples. */
   apiUrl: string;
+  defaultLimits: DefaultLimits;
 }
 
 /** Who is signed in; set by the session guard on every page behind it. */

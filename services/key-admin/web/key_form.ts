@@ -1,4 +1,8 @@
-import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
+import {
+  KEY_SCOPES,
+  type KeyRecord,
+  type Limits,
+} from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { type KeySettings, settingsSchema } from "../keys/settings.ts";
 import { text } from "./forms.ts";
@@ -40,32 +44,38 @@ export type KeyFormResult =
 const DAY_MS = 86_400_000;
 const DAYS = { "7d": 7, "30d": 30, "90d": 90, "365d": 365 } as const;
 
-/** A form for a new key: everything allowed, nothing limited. */
-export const EMPTY_FORM: KeyFormValues = {
-  description: "",
-  expiry: "never",
-  expiryDate: "",
-  scopes: KEY_SCOPES,
-  models: "",
-  rpm: "",
-  tpm: "",
-  tpd: "",
-  concurrency: "",
-};
+/** A form for a new key: everything allowed, limited as `limits` say. */
+export function newForm(limits: Limits): KeyFormValues {
+  return {
+    description: "",
+    expiry: "never",
+    expiryDate: "",
+    scopes: KEY_SCOPES,
+    models: "",
+    ...limitFields(limits),
+  };
+}
 
 /** The form filled in with what a key has. */
 export function formOf(key: KeyRecord): KeyFormValues {
-  const limit = (value: number) => value === 0 ? "" : String(value);
   return {
     description: key.description,
     expiry: key.expiresAtMs === null ? "never" : "keep",
     expiryDate: "",
     scopes: key.scopes,
     models: key.models.join(", "),
-    rpm: limit(key.limits.requestsPerMinute),
-    tpm: limit(key.limits.tokensPerMinute),
-    tpd: limit(key.limits.tokensPerDay),
-    concurrency: limit(key.limits.concurrency),
+    ...limitFields(key.limits),
+  };
+}
+
+/** No limit is an empty field. */
+function limitFields(limits: Limits) {
+  const field = (value: number) => value === 0 ? "" : String(value);
+  return {
+    rpm: field(limits.requestsPerMinute),
+    tpm: field(limits.tokensPerMinute),
+    tpd: field(limits.tokensPerDay),
+    concurrency: field(limits.concurrency),
   };
 }
 

@@ -12,12 +12,7 @@ import { mintSecret } from "../../sign_in/secret.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { readForm, text, version } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";
-import {
-  EMPTY_FORM,
-  formOf,
-  KEY_FORM_SHAPE,
-  parseKeyForm,
-} from "../key_form.ts";
+import { formOf, KEY_FORM_SHAPE, newForm, parseKeyForm } from "../key_form.ts";
 import { AlreadyCreatedPage, CreatedPage } from "../pages/created_page.tsx";
 import { KeyFormPage } from "../pages/key_form.tsx";
 import { KeyPage } from "../pages/key_page.tsx";
@@ -108,7 +103,7 @@ async function newKey(c: ConsoleContext, deps: ConsoleDeps): Promise<Response> {
   return c.html(
     <KeyFormPage
       frame={await frameOf(c, deps)}
-      values={EMPTY_FORM}
+      values={newForm(deps.defaultLimits.key)}
       errors={new Map()}
       purpose={{ kind: "create", nonce: mintSecret(deps.randomBytes) }}
     />,

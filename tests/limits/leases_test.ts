@@ -1,0 +1,196 @@
+/**
+ * Guarantee, with processes and clocks as they are: a stream keeps its slot for as
+ * long as it runs; an edge that is killed gives its slots back in 30 s and settles
+ * nothing twice; one that stood still for longer settles late, once.
+ */
+import assert from "node:assert/strict";
+import {
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimitsKey,
+} from "@gateway/shared/keys/record";
+import { LEASE_MS } from "../../services/edge-auth/admit.lua.ts";
+import {
+  type LimiterState,
+  readState,
+  usageCounted,
+} from "../support/admission_fixture.ts";
+import { startCluster } from "../support/cluster.ts";
+import {
+  askCluster,
+  createStoredKey,
+  LONG,
+  openStore,
+  type StoredKey,
+} from "../support/cluster_keys.ts";
+import { statusOf } from "../support/gated_cluster.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+const [PAUSED, STEADY, KILLED] = [0, 1, 2];
+const EDGES = 3;
+const SLOTS_EACH = 25;
+const TOKENS_PER_DAY = 100_000_000;
+/** A lease was taken a moment before the clock of the test began, and is asked for with some delay. */
+const SLACK_MS = 2_000;
+const POLL_MS = 500;
+/** Beyond the life of a lease, so that the pause outlasts it. */
+const PAUSE_MS = LEASE_MS + 2_000;
+const QUIET_MS = 1_500;
+
+Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async (t) => {
+  await using cluster = await startCluster({
+    edges: EDGES,
+    env: { SLOTS: "4096" },
+  });
+  await using opened = await openStore(cluster);
+  const { store, redis } = opened;
+  const command = (...args: string[]) => redis.command(args);
+  const limits = { tokensPerDay: TOKENS_PER_DAY };
+  const keyOf = (owner: string, concurrency: number) =>
+    createStoredKey(store, `own_${owner.repeat(20)}`, {
+      ...limits,
+      concurrency,
+    });
+  const steady = await keyOf("S", 1);
+  const paused = await keyOf("P", 1);
+  const killed = [
+    await keyOf("K", SLOTS_EACH),
+    await keyOf("K", SLOTS_EACH),
+  ];
+  const owner = `own_${"K".repeat(20)}`;
+  await command(
+    "HSET",
+    ownerLimitsKey(owner),
+    "conc",
+    String(2 * SLOTS_EACH),
+  );
+
+  const client = new AbortController();
+  const ends: Promise<unknown>[] = [];
+  const run = async (key: StoredKey, edge: number) => {
+    const { signal } = client;
+    const response = await askCluster(cluster, key.value, edge, LONG, signal);
+    assert.equal(response.status, 200);
+    ends.push(response.text().catch(() => null));
+  };
+  const tryOn = (key: StoredKey) =>
+    statusOf(askCluster(cluster, key.value, STEADY));
+  const usage = async ({ target }: StoredKey) => {
+    const { requests, promptTokens, completionTokens } = await usageCounted(
+      { command },
+      target,
+    );
+    return { requests, tokens: promptTokens + completionTokens };
+  };
+  const state = async ({ target }: StoredKey): Promise<LimiterState> =>
+    await readState({ command }, limiterKey(target)) ?? assert.fail("no state");
+  const pids = cluster.state.pids["edge-auth"] ?? [];
+  const pidOf = (edge: number) => pids[edge] ?? assert.fail("no such edge");
+
+  await run(steady, STEADY);
+  await run(paused, PAUSED);
+  await Promise.all(
+    Array.from(
+      { length: 2 * SLOTS_EACH },
+      (_, number) => run(killed[number % 2] ?? assert.fail(), KILLED),
+    ),
+  );
+  const [one, two] = killed;
+  assert.ok(one !== undefined && two !== undefined);
+  const reserved = [await state(one), await state(two)];
+  const startedAtMs = performance.now();
+  Deno.kill(pidOf(PAUSED), "SIGSTOP");
+  Deno.kill(pidOf(KILLED), "SIGKILL");
+
+  /** When each was let in again. */
+  const freeAfterMs = new Map<StoredKey, number>();
+  let steadyRefusals = 0;
+  await t.step("slots are held for the life of a lease", async () => {
+    while (performance.now() - startedAtMs < PAUSE_MS) {
+      for (const key of [paused, one, two]) {
+        if (freeAfterMs.has(key)) continue;
+        const status = await tryOn(key);
+        const elapsedMs = performance.now() - startedAtMs;
+        if (status === 200) freeAfterMs.set(key, elapsedMs);
+        else assert.equal(status, 429);
+      }
+      assert.equal(await tryOn(steady), 429);
+      steadyRefusals += 1;
+      await sleep(POLL_MS);
+    }
+    assert.ok(steadyRefusals > 10);
+    for (const key of [paused, one, two]) {
+      const freeMs = freeAfterMs.get(key) ?? assert.fail("never free");
+      assert.ok(
+        freeMs > LEASE_MS - 2 * SLACK_MS - POLL_MS &&
+          freeMs <= LEASE_MS + SLACK_MS,
+        `free after ${freeMs} ms`,
+      );
+    }
+  });
+
+  await t.step("killed: all slots of key and owner are back", async () => {
+    const nowFree = await Promise.all(
+      Array.from(
+        { length: 2 * SLOTS_EACH },
+        (_, number) => tryOn(killed[number % 2] ?? assert.fail()),
+      ),
+    );
+    assert.deepEqual(new Set(nowFree), new Set([200]));
+  });
+
+  await t.step(
+    "paused: it settles late, once, and takes nothing off",
+    async () => {
+      Deno.kill(pidOf(PAUSED), "SIGCONT");
+      const { ownerId } = paused.target;
+      await waitFor(async () => (await usage(paused)).requests === 2, {
+        what: "the late settlement",
+        timeoutMs: 10_000,
+      });
+      await sleep(QUIET_MS);
+      const counted = await usage(paused);
+      assert.equal(
+        counted.requests,
+        2,
+        "the stream and the one that came after it",
+      );
+      assert.equal((await state(paused)).dayTokens, counted.tokens);
+      assert.equal(await command("ZCARD", leaseKey(paused.target)), 0);
+      assert.equal(await command("ZCARD", ownerLeaseKey(ownerId)), 0);
+    },
+  );
+
+  await t.step(
+    "killed: what was reserved stays, and nothing was settled",
+    async () => {
+      for (const [index, key] of killed.entries()) {
+        const later = 1 + SLOTS_EACH;
+        await waitFor(async () => (await usage(key)).requests >= later, {
+          what: "those that came after it",
+        });
+        const counted = await usage(key);
+        assert.equal(counted.requests, later);
+        const before = reserved[index]?.dayTokens ?? assert.fail();
+        assert.ok(before > SLOTS_EACH * LONG.max_tokens);
+        assert.equal(
+          (await state(key)).dayTokens,
+          before + counted.tokens,
+        );
+      }
+    },
+  );
+
+  await t.step("steady: the stream ends, and its slot is free", async () => {
+    client.abort();
+    await Promise.all(ends);
+    await waitFor(async () => (await usage(steady)).requests === 1, {
+      what: "the settlement",
+    });
+    const counted = await usage(steady);
+    assert.ok(counted.tokens > 500, `${counted.tokens} tokens`);
+    assert.equal((await state(steady)).dayTokens, counted.tokens);
+    assert.equal(await tryOn(steady), 200);
+  });
+});
