@@ -16,6 +16,7 @@ import { ErrorReply } from "redis";
  * | `write_refused` | it cannot persist or replicate, so it takes no writes | no |
  * | `busy` | a script has been running for too long | no |
  * | `cluster_down` | the part of the cluster with these keys is away | no |
+ * | `empty` | it holds none of our data: lost, or not there yet. Said by who asked for it | no |
  */
 export type UnavailableReason =
   | "offline"
@@ -28,7 +29,8 @@ export type UnavailableReason =
   | "out_of_memory"
   | "write_refused"
   | "busy"
-  | "cluster_down";
+  | "cluster_down"
+  | "empty";
 
 /** Error replies that mean "not now", by their first word. */
 const REASON_OF_CODE: ReadonlyMap<string, UnavailableReason> = new Map([

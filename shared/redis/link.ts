@@ -138,7 +138,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const probe = () => {
     if (isProbing || !connection.isUp) return;
     isProbing = true;
-    void calls.make(["PING"], PROBE_EVERY_MS, undefined).catch((error) => {
+    void calls.make(["PING"], { deadlineMs: PROBE_EVERY_MS }).catch((error) => {
       const isSilent = now() - calls.heardAtMs >= SILENT_MS;
       if (isSilent && !calls.isPatient) connection.drop(error);
     }).finally(() => {
@@ -168,7 +168,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     const refused = refusal();
     if (refused !== null) return Promise.reject(refused);
     const deadlineMs = callOptions?.deadlineMs ?? defaultDeadlineMs;
-    return calls.make(args, deadlineMs, callOptions?.onAbandoned);
+    return calls.make(args, { ...callOptions, deadlineMs });
   };
   const load = createLoader(command, log);
 
@@ -223,7 +223,8 @@ function createLoader(
     const running = loads.get(script.sha);
     if (running !== undefined) return running;
     log.info("redis_script_load", { script: script.name });
-    const loading = command(loadLine(script), { deadlineMs }).finally(() => {
+    const options = { deadlineMs, mayQueue: false };
+    const loading = command(loadLine(script), options).finally(() => {
       loads.delete(script.sha);
     });
     loads.set(script.sha, loading);

@@ -292,23 +292,25 @@ Deno.test("a full server refuses writes, also from scripts, and recovers", async
   await link.close();
 });
 
+/** Keeps the server busy for 40 ms. */
+const BUSY = defineScript(
+  "busy",
+  `local ends = redis.call('TIME')
+   local function ms(t) return t[1] * 1000 + t[2] / 1000 end
+   while ms(redis.call('TIME')) - ms(ends) < 40 do end
+   return 1`,
+);
+
 Deno.test("the tail of a burst waits while the server answers, and no longer", async () => {
   await using redis = await startRedis();
   const link = await openReady(redis.url);
-  const busy = defineScript(
-    "busy",
-    `local ends = redis.call('TIME')
-     local function ms(t) return t[1] * 1000 + t[2] / 1000 end
-     while ms(redis.call('TIME')) - ms(ends) < 40 do end
-     return 1`,
-  );
-  await link.evalScript(busy, [], []);
+  await link.evalScript(BUSY, [], []);
   // More than the server reads at once, so that it answers one by one.
   const padding = "x".repeat(40_000);
   const burst = await Promise.all(
     Array.from(
       { length: 6 },
-      () => timed(link.evalScript(busy, [], [padding])),
+      () => timed(link.evalScript(BUSY, [], [padding])),
     ),
   );
   assert.deepEqual(burst.map((each) => each.reason), Array(6).fill("answered"));
@@ -316,6 +318,23 @@ Deno.test("the tail of a burst waits while the server answers, and no longer", a
   redis.freeze();
   assertWithinBudget(await timed(link.command(["PING"])));
   redis.thaw();
+  await link.close();
+});
+
+Deno.test("a call that may not queue is given up at its deadline, though the server answers others", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  await link.evalScript(BUSY, [], []);
+  const padding = "x".repeat(40_000);
+  const burst = await Promise.all(
+    Array.from(
+      { length: 6 },
+      () => timed(link.evalScript(BUSY, [], [padding], { mayQueue: false })),
+    ),
+  );
+  const reasons = burst.map((each) => each.reason);
+  assert.deepEqual([reasons[0], reasons[5]], ["answered", "deadline"]);
+  for (const each of burst) assertWithinBudget(each);
   await link.close();
 });
 

@@ -65,6 +65,8 @@ export interface GatedCluster extends AsyncDisposable {
   /** Between the edges and Redis. */
   readonly proxy: TcpProxy;
   addKey(options?: KeyOptions): Promise<TestKey>;
+  /** Writes whose key a value is. */
+  nameKey(key: Pick<TestKey, "value">, principal: Principal): Promise<void>;
   /** Sends a chat request to edge `index`. */
   ask(key: TestKey, options?: AskOptions): Promise<Response>;
   /** Leases of a key in Redis, dead or alive. */
@@ -103,6 +105,10 @@ export async function startGatedCluster(
   for (let index = 0; index < (options.edges ?? 1); index += 1) {
     edges.push(await startEdge(started, { servers, proxy, options }));
   }
+  const nameKey: GatedCluster["nameKey"] = async ({ value }, principal) => {
+    const pair = `${principal.keyId}:${principal.ownerId}`;
+    await world.command("SET", hashKey(hashKeyValue(value)), pair);
+  };
   const resources = started.move();
   return {
     edges,
@@ -113,11 +119,10 @@ export async function startGatedCluster(
     async addKey(keyOptions) {
       const value = mintKey(randomBytes);
       const principal = await world.addKey(keyOptions);
-      const { keyId, ownerId } = principal;
-      const hash = hashKey(hashKeyValue(value));
-      await world.command("SET", hash, `${keyId}:${ownerId}`);
+      await nameKey({ value }, principal);
       return { ...principal, value };
     },
+    nameKey,
     ask: (key, { edge = 0, body = {}, signal } = {}) =>
       fetch(`${edges[edge]?.edge.baseUrl}/chat/completions`, {
         method: "POST",
