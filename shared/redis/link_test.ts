@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { SCHEDULING_ALLOWANCE_MS } from "../../tests/support/allowance.ts";
 import {
   delay,
   freePort,
@@ -13,8 +14,6 @@ import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
 import { createRedisLink, type RedisLink, type RedisReply } from "./link.ts";
 import { defineScript } from "./script.ts";
 
-/** What a call may take at most: its deadline and some turns of a busy event loop. */
-const SLACK_MS = 60;
 const DEADLINE_MS = 90;
 const RECOVERY_MS = 2_000;
 
@@ -51,7 +50,7 @@ async function timed(
 
 function assertWithinBudget(result: { tookMs: number }): void {
   assert.ok(
-    result.tookMs <= DEADLINE_MS + SLACK_MS,
+    result.tookMs <= DEADLINE_MS + SCHEDULING_ALLOWANCE_MS,
     `took ${result.tookMs} ms`,
   );
 }
