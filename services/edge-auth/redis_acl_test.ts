@@ -21,7 +21,7 @@ import {
 import { until } from "../../tests/support/redis_fixture.ts";
 import { createAdmission } from "./admission.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
-import { createGate, GATE_SCRIPTS } from "./redis_gate.ts";
+import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
 
 const PASSWORD = "correct-horse";
 const ACL_FILE = new URL("../../deploy/redis/users.acl", import.meta.url);
@@ -66,6 +66,7 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     now: monotonicNow,
     random: Math.random,
     scripts: GATE_SCRIPTS,
+    probe: GATE_PROBE,
     deadlineMs: 1_000,
   });
   await link.ready(5_000);

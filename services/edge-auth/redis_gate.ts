@@ -6,6 +6,7 @@ import {
   type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
+import { lateKey } from "@gateway/shared/keys/limiter_state";
 import { publicRequestId } from "@gateway/shared/ids";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
@@ -71,6 +72,15 @@ export const GATE_SCRIPTS: readonly RedisScript[] = [
   ...ADMISSION_SCRIPTS,
   FIND,
   INSPECT,
+];
+
+/** The same: a write that the edge's user may make, and that nobody reads. */
+export const GATE_PROBE: readonly string[] = [
+  "SET",
+  lateKey("probe", "probe"),
+  "1",
+  "PX",
+  "1000",
 ];
 
 export function createGate(options: RedisGateOptions): RedisGate {

@@ -29,7 +29,10 @@ export interface CallsOptions {
   now: MonotonicNow;
   send: (args: readonly string[]) => Promise<RedisReply>;
   /** A call was answered, or refused, in time. */
-  onAnswer: (error: RedisUnavailableError | RedisReplyError | null) => void;
+  onAnswer: (
+    error: RedisUnavailableError | RedisReplyError | null,
+    args: readonly string[],
+  ) => void;
   /** A call was given up. */
   onSilence: () => void;
 }
@@ -107,7 +110,7 @@ export function createCalls(options: CallsOptions): Calls {
         answeredAtMs = heardAtMs;
         deadlines.remove(timed);
         ended(isPatient);
-        onAnswer(null);
+        onAnswer(null, args);
         resolve(reply);
       }, (cause) => {
         const error = classifyRedisError(cause);
@@ -117,7 +120,7 @@ export function createCalls(options: CallsOptions): Calls {
         if (isAbandoned) return isLost ? onAbandoned?.(null) : undefined;
         deadlines.remove(timed);
         ended(isPatient);
-        onAnswer(error);
+        onAnswer(error, args);
         reject(error);
       });
     });

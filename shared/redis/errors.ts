@@ -100,6 +100,27 @@ function codeOf(message: string): string {
   return end < 0 ? message : message.slice(0, end);
 }
 
+/**
+ * True when the server has answered that it does not do its work now, whatever is
+ * asked of it: the reasons of the table above that a server gives. It may be said
+ * of rights as well, but only of a script's, which asks for nothing optional.
+ */
+export function isRefusal(
+  error: RedisUnavailableError | RedisReplyError,
+  args: readonly string[],
+): boolean {
+  if (error instanceof RedisUnavailableError) return !error.mayHaveRun;
+  return args[0] === "EVALSHA" && isDenied(error);
+}
+
+/** True when this user may not do that, or is no longer known. */
+export function isDenied(error: unknown): boolean {
+  if (!(error instanceof RedisReplyError)) return false;
+  if (error.code === "NOPERM" || error.code === "NOAUTH") return true;
+  // Redis 7.0 says it in words where a script's command is denied.
+  return /^ERR The user executing the script can't /.test(error.message);
+}
+
 /** True when the server does not know a script: it restarted, or `SCRIPT FLUSH` was called. */
 export function isNoScript(error: unknown): boolean {
   return error instanceof RedisReplyError && error.code === "NOSCRIPT";

@@ -4,6 +4,7 @@
  */
 import {
   createGate,
+  GATE_PROBE,
   GATE_SCRIPTS,
   type RedisGate,
 } from "../../services/edge-auth/redis_gate.ts";
@@ -158,6 +159,7 @@ async function startEdge(
     now: monotonicNow,
     random: Math.random,
     scripts: GATE_SCRIPTS,
+    probe: GATE_PROBE,
   });
   started.defer(() => redis.close());
   await redis.ready(READY_MS);
