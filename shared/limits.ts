@@ -138,4 +138,11 @@ export const KEY_LIMITS = {
   /** Unknown hashes an edge remembers, and for how long. */
   unknownEntriesMax: 10_000,
   unknownMs: 30_000,
+  /**
+   * One request waits this long for Redis, in all its calls together: 503 is
+   * promised within 150 ms, and a sixth of that is left to a busy event loop.
+   */
+  checkMs: 125,
+  /** An edge asks this often whether Redis still holds the data it held. */
+  storeWatchMs: 500,
 } as const;

@@ -7,7 +7,6 @@ import {
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
-import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
@@ -28,6 +27,7 @@ import {
 } from "./admitted.ts";
 import { createLeaseKeeper } from "./lease_keeper.ts";
 import { createLocalLimiter } from "./local_limiter.ts";
+import { keysUnreachable, storeIsEmpty } from "./refusal.ts";
 import { RENEW } from "./renew.lua.ts";
 import { SETTLE } from "./settle.lua.ts";
 import { createSettleQueue } from "./settle_queue.ts";
@@ -45,7 +45,7 @@ export interface AdmissionOptions {
   staleMs: number;
   /** Edges that serve now, this one included. Only asked in an outage with `staleMs`. */
   edgeCount: () => number;
-  /** How long Redis may be silent before an admission is given up. Default 125 ms. */
+  /** How long a request may wait for Redis in all. Default 125 ms. */
   deadlineMs?: number;
 }
 
@@ -57,7 +57,8 @@ export interface Admission {
   readonly unsettled: number;
   /**
    * Decides one request: one round trip. Throws `ApiError` `service_unavailable`
-   * within 150 ms when Redis cannot answer; never admits without an answer
+   * when Redis cannot answer or has lost its data, within 150 ms less what the
+   * request has waited for Redis before; never admits without an answer
    * (unless `staleMs` says so) and never calls an unreachable key unknown.
    */
   admit(principal: Principal, ask: Ask): Promise<Admitted | Refused>;
@@ -81,9 +82,6 @@ export interface Admission {
 /** What an edge's link must know: give it to `createRedisLink`. */
 export const ADMISSION_SCRIPTS: readonly RedisScript[] = [ADMIT, SETTLE, RENEW];
 
-/** Leaves a sixth of the 150 ms promise to a busy event loop. */
-const DEADLINE_MS = 125;
-const RETRY_AFTER_MS = 1_000;
 const KEY_HAS_DAY = 1;
 const OWNER_HAS_DAY = 2;
 const OWNER_COUNTS_LEASES = 4;
@@ -100,7 +98,7 @@ interface Grant {
 /** Makes an admission over one link. Call `start` to have leases renewed. */
 export function createAdmission(options: AdmissionOptions): Admission {
   const { redis, now, random, log, staleMs, edgeCount } = options;
-  const deadlineMs = options.deadlineMs ?? DEADLINE_MS;
+  const deadlineMs = options.deadlineMs ?? KEY_LIMITS.checkMs;
   const leases = createLeaseKeeper({ redis, now, log });
   const settlements = createSettleQueue({ redis, now, random, log });
   const local = staleMs > 0
@@ -161,7 +159,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
         atMs,
       })
       : null;
-    if (decision === null || decision === undefined) throw unavailable(cause);
+    if (decision === null || decision === undefined) {
+      throw keysUnreachable(cause);
+    }
     if (decision.status !== "ok") return refusedBy(decision);
     const { policy, rates } = decision;
     const terms = termsOf(policy, atMs);
@@ -199,7 +199,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
             local !== null ? "1" : "0",
           ],
           {
-            deadlineMs,
+            deadlineMs: leftOf(deadlineMs, ask.waitedMs),
+            mayQueue: false,
             onAbandoned(late) {
               if (late !== null && !isAdmitted(late)) return;
               release(principal, leaseId, ask);
@@ -215,6 +216,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
         clockOffsetMs = reply.terms.atMs - now();
         if (reply.policy !== null) local?.remember(principal, reply.policy);
         return hold(principal, leaseId, ask, { ...reply, isLocal: false });
+      }
+      if (reply.status === "empty") {
+        return admitWithoutRedis(principal, ask, leaseId, storeIsEmpty());
       }
       if (isKeyRefusal(reply.status)) local?.forget(principal);
       return refusedBy(reply);
@@ -274,12 +278,9 @@ function isKeyRefusal(status: string): boolean {
   return status === "unknown" || status === "expired" || status === "disabled";
 }
 
-function unavailable(cause: unknown): ApiError {
-  return new ApiError(
-    "service_unavailable",
-    "The service cannot check API keys at the moment. Try again shortly.",
-    { retryAfterMs: RETRY_AFTER_MS, cause },
-  );
+/** What is left of the time for Redis. A call has to be made to be refused, so at least a millisecond. */
+export function leftOf(deadlineMs: number, waitedMs = 0): number {
+  return Math.max(1, deadlineMs - waitedMs);
 }
 
 /** 16 characters, 82 random bits: leases of different processes must not meet. */

@@ -20,6 +20,7 @@ import {
   type RedisWorld,
   startRedisWorld,
 } from "../../tests/support/admission_fixture.ts";
+import { SCHEDULING_ALLOWANCE_MS } from "../../tests/support/allowance.ts";
 import {
   delay,
   freePort,
@@ -34,7 +35,6 @@ import {
 } from "./admission.ts";
 
 const BUDGET_MS = 150;
-const SLACK_MS = 60;
 const RECOVERY_MS = 2_000;
 const DONE = {
   promptTokens: 40,
@@ -97,7 +97,7 @@ async function assertUnavailable(
       error.status === 503 && error.retryAfterMs === 1_000,
   );
   const tookMs = monotonicNow() - startedAtMs;
-  assert.ok(tookMs <= BUDGET_MS + SLACK_MS, `took ${tookMs} ms`);
+  assert.ok(tookMs <= BUDGET_MS + SCHEDULING_ALLOWANCE_MS, `took ${tookMs} ms`);
 }
 
 async function admitsAgain(

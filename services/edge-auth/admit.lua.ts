@@ -1,5 +1,6 @@
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
+import { STORE_KEY } from "@gateway/shared/keys/record";
 
 /** A lease ends by itself this long after it was taken or renewed: the longest a dead edge holds a slot. */
 export const LEASE_MS = 30_000;
@@ -24,6 +25,7 @@ const CHORES_EVERY_MS = 1_800_000;
  *       7 "1": append what the edge needs to go on without Redis for a while
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
+ *       {"empty"}     no such key, but no other either: the data is gone
  *       {"ok" | "limited", now, rl, rr, rt, tl, tr, tt, ...}
  *         now         Unix ms of the server
  *         rl rr rt    requests per minute: limit (0: none), remaining, ms until full
@@ -62,7 +64,7 @@ export const ADMIT: RedisScript = defineScript(
   `
 local call, floor, max, min = redis.call, math.floor, math.max, math.min
 local rec = call('HMGET', ARGV[1], 'state', 'expires_at', 'scopes', 'models', 'rpm', 'tpm', 'tpd', 'conc')
-if not rec[1] then return {'unknown'} end
+if not rec[1] then return {call('GET', '${STORE_KEY}') and 'unknown' or 'empty'} end
 local time = call('TIME')
 local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
 local expires = tonumber(rec[2] or 0)

@@ -44,6 +44,8 @@ export interface KeyPolicy {
 /** An answer of the admission script, see `admit.lua.ts`. */
 export type AdmitReply =
   | { status: "unknown" | "expired" | "disabled" | "scope" | "model" }
+  /** Redis holds no data of ours: nothing is known of any key. */
+  | { status: "empty" }
   | {
     status: "ok";
     rates: Rates;
@@ -101,6 +103,7 @@ export function parseAdmitReply(reply: RedisReply): AdmitReply {
         waitMs: numberAt(reply, 9),
       };
     }
+    case "empty":
     case "unknown":
     case "expired":
     case "disabled":

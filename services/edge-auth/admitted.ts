@@ -18,6 +18,8 @@ export interface Ask {
   wantTokens: number;
   /** For the log. */
   requestId: string;
+  /** How long the request has waited for Redis already, ms. Default 0. */
+  waitedMs?: number;
 }
 
 /** The request may run. Has to be settled exactly when it has ended, however it ended. */
@@ -64,7 +66,7 @@ export interface Outcome {
 }
 
 /** A refusal in the words of the script and of the local limiter. */
-export type Refusal = Exclude<AdmitReply, { status: "ok" }>;
+export type Refusal = Exclude<AdmitReply, { status: "ok" | "empty" }>;
 
 /** The same in the words of the edge. */
 export function refusedBy(refusal: Refusal): Refused {

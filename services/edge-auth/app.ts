@@ -71,23 +71,23 @@ export function createApp(d: AppDependencies): Hono<EdgeEnv> {
 
   app.post(CHAT, (c) => completeChat(c, d));
   app.get(MODELS, async (c) => {
-    const models = await d.gate.check(c.var.principal, "models");
+    const models = await d.gate.check(c.var, "models");
     return jsonResponse(listModels(d.catalog, models), c.var.requestId);
   });
   app.get(MODEL, async (c) => {
-    const models = await d.gate.check(c.var.principal, "models");
+    const models = await d.gate.check(c.var, "models");
     const model = getModel(d.catalog, models, c.req.param("id"));
     return jsonResponse(model, c.var.requestId);
   });
 
   for (const [path, methods] of Object.entries(METHODS)) {
     app.all(path, async (c) => {
-      await d.gate.check(c.var.principal, null);
+      await d.gate.check(c.var, null);
       return methodNotAllowed(c, methods);
     });
   }
   app.all("/v1/*", async (c) => {
-    await d.gate.check(c.var.principal, null);
+    await d.gate.check(c.var, null);
     return notFound(c);
   });
   app.notFound(notFound);
@@ -131,9 +131,16 @@ function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
       clientAddress,
       parts,
     );
-    // Asked for before any wait, see `chatCompletions`.
-    if (found instanceof Promise) void c.req.raw.signal;
-    c.set("principal", await found);
+    if (found instanceof Promise) {
+      // Asked for before any wait, see `chatCompletions`.
+      void c.req.raw.signal;
+      const askedAtMs = d.now();
+      c.set("principal", await found);
+      c.set("waitedMs", d.now() - askedAtMs);
+    } else {
+      c.set("principal", found);
+      c.set("waitedMs", 0);
+    }
     await next();
   };
 }
@@ -142,11 +149,12 @@ function completeChat(
   c: Context<EdgeEnv>,
   d: AppDependencies,
 ): Promise<Response> {
-  const { requestId, principal } = c.var;
+  const { requestId, principal, waitedMs } = c.var;
   const startedAtMs = d.now();
   return chatCompletions({
     requestId,
     principal,
+    waitedMs,
     httpRequest: c.req.raw,
     onStarted: () => c.set("hasRun", true),
     onEnded: (request, outcome) => {

@@ -9,6 +9,7 @@ import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { FailureLimiter } from "./auth_failures.ts";
 import type { PrincipalLookup } from "./principal_lookup.ts";
+import { unauthorized } from "./refusal.ts";
 
 const MS_PER_SECOND = 1_000;
 /** RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1). Anchored: two joined headers are no credential. */
@@ -70,9 +71,4 @@ function tooManyFailures(waitMs: number): ApiError {
       `Please try again in ${seconds}s.`,
     { retryAfterMs: waitMs },
   );
-}
-
-/** The one answer to every failed authentication. */
-export function unauthorized(): ApiError {
-  return new ApiError("unauthorized", "unauthorized");
 }

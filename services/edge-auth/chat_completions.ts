@@ -23,7 +23,7 @@ import {
 import { badBodyWeight, type FailureLimiter } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { ChatRun, RunOutcome } from "./chat_run.ts";
-import type { Gate, Ticket } from "./gate.ts";
+import type { Asker, Gate, Ticket } from "./gate.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { HeldAnswer } from "./held_answer.ts";
 import { decodeJson } from "./json_guard.ts";
@@ -49,9 +49,8 @@ export interface ChatCompletionsDependencies {
 }
 
 /** A request on its way through the handler. */
-export interface ChatCall {
+export interface ChatCall extends Asker {
   requestId: string;
-  principal: Principal;
   /** As it arrived, with its body unread. */
   httpRequest: Request;
   /** The request was admitted and runs: its end will be told. */
@@ -78,7 +77,7 @@ export async function chatCompletions(
   running.add(principal, requestId);
   let ticket: Ticket | null = null;
   try {
-    ticket = await gate.admitChat(principal, request, requestId);
+    ticket = await gate.admitChat(call, request, requestId);
     if (running.isStopped(requestId)) throw keyRevoked();
     if (signal.aborted) {
       giveUp(ticket, call, running);
@@ -114,9 +113,10 @@ function giveUp(
  * first. Null when the client left before its request was whole.
  */
 async function readRequest(
-  { httpRequest, principal }: ChatCall,
+  call: ChatCall,
   dependencies: ChatCompletionsDependencies,
 ): Promise<ChatRequest | null> {
+  const { httpRequest, principal } = call;
   try {
     refuseAfterBadBodies(principal, dependencies.badBodies);
     const body = await readBody(httpRequest, {
@@ -130,7 +130,7 @@ async function readRequest(
     return parseBody(body.bytes, principal, dependencies);
   } catch (error) {
     if (error instanceof ApiError) {
-      await dependencies.gate.check(principal, "chat");
+      await dependencies.gate.check(call, "chat");
     }
     throw error;
   }

@@ -7,6 +7,12 @@ import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
 import type { RunOutcome } from "./chat_run.ts";
 import type { PrincipalLookup } from "./principal_lookup.ts";
 
+/** Who asks, and how long the request has waited for Redis already, ms: all its waits share one deadline. */
+export interface Asker {
+  principal: Principal;
+  waitedMs: number;
+}
+
 /** What is settled when a request is over. */
 export interface Settlement {
   /** What the backend counted; null when it did not get that far. */
@@ -44,16 +50,13 @@ export interface Gate {
    * Throws `unauthorized`, `key_disabled`, `forbidden` or `service_unavailable`.
    * Returns the models the key may use; empty: all.
    */
-  check(
-    principal: Principal,
-    scope: KeyScope | null,
-  ): Promise<readonly string[]>;
+  check(asker: Asker, scope: KeyScope | null): Promise<readonly string[]>;
   /**
    * Admits a chat request or throws the `ApiError` of its refusal.
    * The tokens it may cost are reserved until the ticket is settled.
    */
   admitChat(
-    principal: Principal,
+    asker: Asker,
     request: ChatRequest,
     requestId: string,
   ): Promise<Ticket>;

@@ -1,3 +1,4 @@
+import { STORE_KEY } from "@gateway/shared/keys/record";
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 
 /**
@@ -9,6 +10,7 @@ import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
  * ARGV  1 record key   2 scope, or empty
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"}
+ *       {"empty"}        no such key, but no other either: the data is gone
  *       {"ok", models}   comma-separated ids, empty: all
  * ```
  */
@@ -16,7 +18,7 @@ export const INSPECT: RedisScript = defineScript(
   "inspect",
   `
 local rec = redis.call('HMGET', ARGV[1], 'state', 'expires_at', 'scopes', 'models')
-if not rec[1] then return {'unknown'} end
+if not rec[1] then return {redis.call('GET', '${STORE_KEY}') and 'unknown' or 'empty'} end
 local time = redis.call('TIME')
 local expires = tonumber(rec[2] or 0)
 if expires > 0 and expires <= time[1] * 1000 + time[2] / 1000 then return {'expired'} end

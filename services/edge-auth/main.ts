@@ -41,7 +41,7 @@ import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./control_outbox.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { EdgeTable } from "./edge_table.ts";
-import { createGate, GATE_SCRIPTS } from "./redis_gate.ts";
+import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { errorResponse, internalError } from "./responses.ts";
 import { RunningRequests } from "./running_requests.ts";
@@ -68,6 +68,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     random: Math.random,
     scripts: GATE_SCRIPTS,
+    probe: GATE_PROBE,
   });
   const bus = await connectBus({
     ...config.bus,

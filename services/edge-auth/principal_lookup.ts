@@ -1,7 +1,9 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
 import { hashKey, type Principal } from "@gateway/shared/keys/record";
-import { ApiError } from "@gateway/shared/openai/error";
+import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import { FIND } from "./find.lua.ts";
+import { keysUnreachable, storeIsEmpty } from "./refusal.ts";
 
 export interface PrincipalLookupOptions {
   redis: RedisLink;
@@ -11,6 +13,8 @@ export interface PrincipalLookupOptions {
   /** Unknown hashes remembered, and for how long. */
   unknownEntriesMax: number;
   unknownMs: number;
+  /** Told with every answer in whose data was looked, null where Redis holds none. */
+  onStore: (name: string | null) => void;
 }
 
 /**
@@ -25,16 +29,16 @@ export interface PrincipalLookup {
   /**
    * The principal, or null where there is no such key. One read on a miss, shared
    * by all who ask for the same hash. Throws `ApiError` `service_unavailable`
-   * where Redis cannot answer: an unreachable key is not an unknown one.
+   * where Redis cannot answer or has lost its data: an unreachable key is not an
+   * unknown one.
    */
   find(hash: string): Promise<Principal | null>;
   /** Forgets a principal, as `find` gave it, whose key the admission no longer knows. */
   forget(principal: Principal): void;
+  /** Forgets which hashes were unknown: other data may know them. */
+  forgetUnknown(): void;
 }
 
-/** Shorter than an admission's: with it, two calls stay well under a second. */
-const DEADLINE_MS = 100;
-const RETRY_AFTER_MS = 1_000;
 /** `<key id>:<owner id>`. */
 const PAIR = /^(key_[0-9A-Za-z]{20}):(own_[0-9A-Za-z]{20})$/;
 
@@ -42,7 +46,8 @@ const PAIR = /^(key_[0-9A-Za-z]{20}):(own_[0-9A-Za-z]{20})$/;
 export function createPrincipalLookup(
   options: PrincipalLookupOptions,
 ): PrincipalLookup {
-  const { redis, now, entriesMax, unknownEntriesMax, unknownMs } = options;
+  const { redis, now, entriesMax, unknownEntriesMax, unknownMs, onStore } =
+    options;
   const known = new Map<string, Principal>();
   const unknownUntilMs = new Map<string, number>();
   const hashes = new WeakMap<Principal, string>();
@@ -64,8 +69,10 @@ export function createPrincipalLookup(
   };
 
   const read = async (hash: string): Promise<Principal | null> => {
-    const principal = await readPrincipal(redis, hash);
+    const { principal, store } = await readPrincipal(redis, hash);
+    onStore(store);
     if (principal === null) {
+      if (store === null) throw keysUnreachable(storeIsEmpty());
       unknownUntilMs.set(hash, now() + unknownMs);
       dropOldest(unknownUntilMs, unknownEntriesMax);
     } else {
@@ -91,27 +98,36 @@ export function createPrincipalLookup(
       const hash = hashes.get(principal);
       if (hash !== undefined) known.delete(hash);
     },
+    forgetUnknown: () => unknownUntilMs.clear(),
   };
 }
 
-async function readPrincipal(
-  redis: RedisLink,
-  hash: string,
-): Promise<Principal | null> {
-  let value;
+/** What Redis says of a hash. */
+interface Found {
+  principal: Principal | null;
+  /** Name of the data that was looked in; null: there is none. */
+  store: string | null;
+}
+
+async function readPrincipal(redis: RedisLink, hash: string): Promise<Found> {
+  let reply;
   try {
-    value = await redis.command(["GET", hashKey(hash)], {
-      deadlineMs: DEADLINE_MS,
+    reply = await redis.evalScript(FIND, [], [hashKey(hash)], {
+      deadlineMs: KEY_LIMITS.checkMs,
+      mayQueue: false,
     });
   } catch (cause) {
-    throw new ApiError(
-      "service_unavailable",
-      "The service cannot check API keys at the moment. Try again shortly.",
-      { retryAfterMs: RETRY_AFTER_MS, cause },
-    );
+    throw keysUnreachable(cause);
   }
-  if (value === null) return null;
-  const [, keyId, ownerId] = PAIR.exec(String(value)) ?? [];
+  const [pair = null, store = null] = Array.isArray(reply) ? reply : [];
+  return {
+    principal: pair === null ? null : parsePair(String(pair)),
+    store: store === null ? null : String(store),
+  };
+}
+
+function parsePair(pair: string): Principal {
+  const [, keyId, ownerId] = PAIR.exec(pair) ?? [];
   if (keyId === undefined || ownerId === undefined) {
     throw new Error("Malformed entry of a key hash in redis");
   }

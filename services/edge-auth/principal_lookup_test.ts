@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
-import { hashKey } from "@gateway/shared/keys/record";
+import { hashKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { startRedisWorld } from "../../tests/support/admission_fixture.ts";
+import {
+  type RedisWorld,
+  startRedisWorld,
+} from "../../tests/support/admission_fixture.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
 
 const KEY_ID = `key_${"k".repeat(20)}`;
@@ -11,14 +14,18 @@ const PRINCIPAL = { keyId: KEY_ID, ownerId: OWNER_ID };
 
 function lookupOver(redis: RedisLink) {
   const counted = { reads: 0, nowMs: 0 };
+  const stores: (string | null)[] = [];
   const link: RedisLink = {
     ...redis,
     get state() {
       return redis.state;
     },
-    command(args, options) {
+    evalScript(script, keys, args, options) {
       counted.reads += 1;
-      return redis.command(args, { ...options, deadlineMs: 900 });
+      return redis.evalScript(script, keys, args, {
+        ...options,
+        deadlineMs: 900,
+      });
     },
   };
   const lookup = createPrincipalLookup({
@@ -27,12 +34,29 @@ function lookupOver(redis: RedisLink) {
     entriesMax: 3,
     unknownEntriesMax: 3,
     unknownMs: 30_000,
+    onStore: (name) => stores.push(name),
   });
-  return { lookup, counted };
+  return { lookup, counted, stores };
+}
+
+/** A server with data of ours, or it would say nothing of any key. */
+async function startNamedStore(): Promise<RedisWorld> {
+  const world = await startRedisWorld();
+  await world.command("SET", STORE_KEY, "sto_a");
+  return world;
+}
+
+async function assertUnavailable(finding: Promise<unknown>): Promise<void> {
+  await assert.rejects(
+    finding,
+    (error) =>
+      error instanceof ApiError && error.status === 503 &&
+      error.retryAfterMs === 1_000,
+  );
 }
 
 Deno.test("find() reads a hash once, however many ask at the same time or later", async () => {
-  await using world = await startRedisWorld();
+  await using world = await startNamedStore();
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
   const { lookup, counted } = lookupOver(world.link);
   assert.equal(lookup.remembered("a"), undefined);
@@ -52,7 +76,7 @@ Deno.test("find() reads a hash once, however many ask at the same time or later"
 });
 
 Deno.test("find() remembers unknown hashes for 30 s", async () => {
-  await using world = await startRedisWorld();
+  await using world = await startNamedStore();
   const { lookup, counted } = lookupOver(world.link);
   assert.equal(await lookup.find("a"), null);
   assert.equal(lookup.remembered("a"), null);
@@ -66,7 +90,7 @@ Deno.test("find() remembers unknown hashes for 30 s", async () => {
 });
 
 Deno.test("both memories are bounded and drop what was not used for longest", async () => {
-  await using world = await startRedisWorld();
+  await using world = await startNamedStore();
   for (const hash of ["a", "b", "c", "d"]) {
     await world.command("SET", hashKey(hash), `${KEY_ID}:${OWNER_ID}`);
   }
@@ -84,21 +108,43 @@ Deno.test("both memories are bounded and drop what was not used for longest", as
 });
 
 Deno.test("find() says 503 without Redis for what it does not remember, and asks again after", async () => {
-  await using world = await startRedisWorld();
+  await using world = await startNamedStore();
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
   const { lookup } = lookupOver(await world.open());
   await lookup.find("a");
   await world.redis.kill();
   assert.deepEqual(await lookup.find("a"), PRINCIPAL);
-  await assert.rejects(
-    lookup.find("b"),
-    (error) => error instanceof ApiError && error.status === 503,
-  );
+  await assertUnavailable(lookup.find("b"));
   assert.equal(lookup.remembered("b"), undefined, "an outage is not an answer");
 });
 
+Deno.test("without the store's name no key is unknown: 503, and nothing is remembered of it", async () => {
+  await using world = await startNamedStore();
+  const { lookup, stores } = lookupOver(world.link);
+  await world.command("FLUSHALL");
+  await assertUnavailable(lookup.find("a"));
+  assert.equal(lookup.remembered("a"), undefined);
+  // A key that is there is one, whoever made it before stores had names.
+  await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
+  assert.deepEqual(await lookup.find("a"), PRINCIPAL);
+  await world.command("SET", STORE_KEY, "sto_b");
+  assert.equal(await lookup.find("b"), null);
+  assert.deepEqual(stores, [null, null, "sto_b"]);
+});
+
+Deno.test("forgetUnknown() forgets what was unknown and nothing else", async () => {
+  await using world = await startNamedStore();
+  await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
+  const { lookup } = lookupOver(world.link);
+  await lookup.find("a");
+  await lookup.find("b");
+  lookup.forgetUnknown();
+  assert.deepEqual(lookup.remembered("a"), PRINCIPAL);
+  assert.equal(lookup.remembered("b"), undefined);
+});
+
 Deno.test("find() does not believe an entry that is no pair of ids", async () => {
-  await using world = await startRedisWorld();
+  await using world = await startNamedStore();
   const { lookup } = lookupOver(world.link);
   for (const value of ["", "key_a:own_b", `${KEY_ID}:${OWNER_ID}:x`]) {
     await world.command("SET", hashKey("a"), value);

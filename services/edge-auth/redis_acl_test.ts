@@ -3,7 +3,12 @@
 
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/clock";
-import { hashKey, leaseKey, recordKey } from "@gateway/shared/keys/record";
+import {
+  hashKey,
+  leaseKey,
+  recordKey,
+  STORE_KEY,
+} from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/log";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import { createRedisLink } from "@gateway/shared/redis/link";
@@ -11,12 +16,13 @@ import { defineScript } from "@gateway/shared/redis/script";
 import {
   readState,
   startRedisWorld,
+  STORE_NAME,
 } from "../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../tests/support/acl_users.ts";
 import { until } from "../../tests/support/redis_fixture.ts";
 import { createAdmission } from "./admission.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
-import { createGate, GATE_SCRIPTS } from "./redis_gate.ts";
+import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
 
 const PASSWORD = "correct-horse";
 
@@ -54,17 +60,22 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     now: monotonicNow,
     random: Math.random,
     scripts: GATE_SCRIPTS,
+    probe: GATE_PROBE,
     deadlineMs: 1_000,
   });
   await link.ready(5_000);
+  const stores: (string | null)[] = [];
   const lookup = createPrincipalLookup({
     redis: link,
     now: monotonicNow,
     entriesMax: 10,
     unknownEntriesMax: 10,
     unknownMs: 1_000,
+    onStore: (name) => stores.push(name),
   });
   assert.deepEqual(await lookup.find("h"), key);
+  assert.equal(await lookup.find("nobody's"), null);
+  assert.deepEqual(stores, [STORE_NAME, STORE_NAME]);
   const needs = {
     redis: link,
     now: monotonicNow,
@@ -75,7 +86,10 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   };
   const admission = createAdmission({ ...needs, deadlineMs: 1_000 });
   const gate = createGate({ ...needs, catalog: new Map() });
-  assert.deepEqual(await gate.check(key, "chat"), []);
+  assert.deepEqual(
+    await gate.check({ principal: key, waitedMs: 0 }, "chat"),
+    [],
+  );
   const ask = { scope: "chat", model: "m", wantTokens: 100, requestId: "r" };
   const request = await admission.admit(key, { ...ask, scope: "chat" });
   assert.ok(request.isAdmitted);
@@ -132,6 +146,8 @@ Deno.test("the edge's user can do nothing else", async (t) => {
   const commands = [
     ["HSET", record, "state", "enabled"],
     ["SET", hashKey("mine"), "key:own"],
+    ["SET", STORE_KEY, "mine"],
+    ["DEL", STORE_KEY],
     ["HGETALL", record],
     ["DEL", record],
     ["KEYS", "*"],
@@ -173,6 +189,7 @@ Deno.test("the edge's user can do nothing else", async (t) => {
     [`'HSET', ARGV[1], 'state', 'enabled'`, []],
     [`'HSET', KEYS[1], 'state', 'enabled'`, [record]],
     [`'SET', 'hash:mine', 'x'`, []],
+    [`'SET', '${STORE_KEY}', 'x'`, []],
     [`'DEL', ARGV[1]`, []],
     [`'KEYS', '*'`, []],
     [`'GET', 'session:x'`, []],

@@ -6,6 +6,7 @@ import {
   type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
+import { lateKey } from "@gateway/shared/keys/limiter_state";
 import { publicRequestId } from "@gateway/shared/ids";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
@@ -20,15 +21,18 @@ import {
   type Admitted,
   type Ask,
   createAdmission,
+  leftOf,
   type Refused,
 } from "./admission.ts";
 import { refusedBy } from "./admitted.ts";
 import { chargeOf, outcomeOf } from "./charge.ts";
-import type { Gate, Ticket } from "./gate.ts";
+import { FIND } from "./find.lua.ts";
+import type { Asker, Gate, Ticket } from "./gate.ts";
 import { INSPECT } from "./inspect.lua.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
 import { rateLimitHeaders, retryHeaders } from "./rate_limit_headers.ts";
-import { refusalError } from "./refusal.ts";
+import { keysUnreachable, refusalError, storeIsEmpty } from "./refusal.ts";
+import { createStoreWatch } from "./store_watch.ts";
 import { estimateTokens, type TokenEstimate } from "./token_estimate.ts";
 
 export interface RedisGateOptions {
@@ -52,7 +56,7 @@ export interface GateDecision {
   durationMs: number;
 }
 
-/** A gate with a life of its own: it renews leases and delivers settlements. */
+/** A gate with a life of its own: it renews leases, delivers settlements, and watches the store. */
 export interface RedisGate extends Gate {
   /** Requests that hold a slot of their key. */
   readonly held: number;
@@ -66,11 +70,18 @@ export interface RedisGate extends Gate {
 /** What a gate's link must know: give it to `createRedisLink`. */
 export const GATE_SCRIPTS: readonly RedisScript[] = [
   ...ADMISSION_SCRIPTS,
+  FIND,
   INSPECT,
 ];
 
-const INSPECT_DEADLINE_MS = 100;
-const RETRY_AFTER_MS = 1_000;
+/** The same: a write that the edge's user may make, and that nobody reads. */
+export const GATE_PROBE: readonly string[] = [
+  "SET",
+  lateKey("probe", "probe"),
+  "1",
+  "PX",
+  "1000",
+];
 
 export function createGate(options: RedisGateOptions): RedisGate {
   const { redis, now, random, log, catalog } = options;
@@ -81,6 +92,12 @@ export function createGate(options: RedisGateOptions): RedisGate {
     entriesMax: KEY_LIMITS.lookupEntriesMax,
     unknownEntriesMax: KEY_LIMITS.unknownEntriesMax,
     unknownMs: KEY_LIMITS.unknownMs,
+    onStore: (name) => store.saw(name),
+  });
+  const store = createStoreWatch({
+    redis,
+    log,
+    onChanged: () => lookup.forgetUnknown(),
   });
   return {
     get held() {
@@ -89,22 +106,31 @@ export function createGate(options: RedisGateOptions): RedisGate {
     get unsettled() {
       return admission.unsettled;
     },
-    start: () => admission.start(),
-    stop: (timeoutMs) => admission.stop(timeoutMs),
+    start() {
+      admission.start();
+      store.start();
+    },
+    stop(timeoutMs) {
+      store.stop();
+      return admission.stop(timeoutMs);
+    },
     lookup,
-    async check(principal, scope) {
-      const reply = await inspect(redis, principal, scope);
+    async check(asker, scope) {
+      const { principal } = asker;
+      const reply = await inspect(redis, asker, scope);
       if (reply.status === "ok") return reply.models;
+      if (reply.status === "empty") throw keysUnreachable(storeIsEmpty());
       if (reply.status === "unknown") lookup.forget(principal);
       throw refusalError(refusedBy(reply));
     },
-    async admitChat(principal, request, requestId) {
+    async admitChat({ principal, waitedMs }, request, requestId) {
       const estimate = estimateFor(request, catalog);
       const decision = await decide(admission, options, principal, {
         scope: "chat",
         model: request.model,
         wantTokens: estimate.totalTokens,
         requestId,
+        waitedMs,
       });
       if (!decision.isAdmitted) {
         if (decision.reason === "unknown") lookup.forget(principal);
@@ -189,7 +215,8 @@ function refusal(refused: Refused, random: () => number): ApiError {
 /** What the inspect script says of a key. */
 type Inspected =
   | { status: "ok"; models: readonly string[] }
-  | { status: "unknown" | "expired" | "disabled" | "scope" };
+  | { status: "unknown" | "expired" | "disabled" | "scope" }
+  | { status: "empty" };
 
 /**
  * A script of its own beside the admission's: that one counts a request and takes
@@ -197,7 +224,7 @@ type Inspected =
  */
 async function inspect(
   redis: RedisLink,
-  principal: Principal,
+  { principal, waitedMs }: Asker,
   scope: KeyScope | null,
 ): Promise<Inspected> {
   let reply: RedisReply;
@@ -206,14 +233,10 @@ async function inspect(
       INSPECT,
       [limiterKey(principal)],
       [recordKey(principal), scope ?? ""],
-      { deadlineMs: INSPECT_DEADLINE_MS },
+      { deadlineMs: leftOf(KEY_LIMITS.checkMs, waitedMs), mayQueue: false },
     );
   } catch (cause) {
-    throw new ApiError(
-      "service_unavailable",
-      "The service cannot check API keys at the moment. Try again shortly.",
-      { retryAfterMs: RETRY_AFTER_MS, cause },
-    );
+    throw keysUnreachable(cause);
   }
   const [status, models] = Array.isArray(reply) ? reply.map(String) : [];
   switch (status) {
@@ -222,6 +245,7 @@ async function inspect(
         status,
         models: models === undefined || models === "" ? [] : models.split(","),
       };
+    case "empty":
     case "unknown":
     case "expired":
     case "disabled":

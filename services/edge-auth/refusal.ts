@@ -1,6 +1,29 @@
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { LimitName } from "./admit_reply.ts";
 import type { Refused } from "./admitted.ts";
+
+/** Told to a caller whose key nobody could check. */
+const UNREACHABLE_RETRY_MS = 1_000;
+
+/** The one answer to every failed authentication. */
+export function unauthorized(): ApiError {
+  return new ApiError("unauthorized", "unauthorized");
+}
+
+/** The one answer while Redis cannot say whose key it is and what it may: nobody is called unknown. */
+export function keysUnreachable(cause: unknown): ApiError {
+  return new ApiError(
+    "service_unavailable",
+    "The service cannot check API keys at the moment. Try again shortly.",
+    { retryAfterMs: UNREACHABLE_RETRY_MS, cause },
+  );
+}
+
+/** Why keys are unreachable in a Redis that answers: without its data it would call every key unknown. */
+export function storeIsEmpty(): RedisUnavailableError {
+  return new RedisUnavailableError("empty", "it holds no keys");
+}
 
 const CODE_OF_LIMIT: Record<LimitName, ErrorCode> = {
   requests: "rate_limit_exceeded",
@@ -26,7 +49,7 @@ export function refusalError(refused: Refused): ApiError {
   switch (refused.reason) {
     case "unknown":
     case "expired":
-      return new ApiError("unauthorized", "unauthorized");
+      return unauthorized();
     case "disabled":
       return new ApiError("key_disabled", "unauthorized");
     case "forbidden":

@@ -4,12 +4,14 @@ import {
   keyHint,
   mintKey,
   mintKeyId,
+  mintStoreName,
 } from "@gateway/shared/keys/key";
 import type { RandomBytes } from "@gateway/shared/ids";
 import {
   hashKey,
   type KeyRecord,
   recordKey,
+  STORE_KEY,
 } from "@gateway/shared/keys/record";
 import type { Actor, AuditAction, AuditEntry } from "./keys/audit.ts";
 import { type Commit, commit, type CommitResult } from "./keys/commit.ts";
@@ -20,6 +22,7 @@ import {
   retired,
 } from "./keys/key_changes.ts";
 import { decodeKey } from "./keys/key_codec.ts";
+import { LOOKUP_SCRIPT } from "./keys/lookup.lua.ts";
 import { type KeyPage, type PageQuery, readPage } from "./keys/key_page.ts";
 import type { KeySettings } from "./keys/settings.ts";
 import { confirmDurable } from "./store/durability.ts";
@@ -136,7 +139,7 @@ async function create(
 ): Promise<Made> {
   const nowMs = await redisTimeMs(deps.redis);
   const { key, value } = mint(deps.randomBytes, ownerId, settings, nowMs);
-  await writeLookup(deps.writer, key);
+  await writeLookup(deps, key);
   const result = await commit(deps.writer, {
     ownerId,
     changes: [{ before: null, after: key }],
@@ -169,7 +172,7 @@ async function rotate(
     const { key, value } = mint(deps.randomBytes, ownerId, old.key, nowMs);
     const before = old.key;
     const after = retired(before, nowMs, graceMs);
-    await writeLookup(deps.writer, key);
+    await writeLookup(deps, key);
     const result = await commit(deps.writer, {
       ownerId,
       changes: [{ before: null, after: key }, { before, after }],
@@ -318,10 +321,14 @@ async function wasMade(
 }
 
 async function writeLookup(
-  writer: RedisLink,
+  { writer, randomBytes }: KeyStoreDeps,
   { hash, id, ownerId }: KeyRecord,
 ): Promise<void> {
-  await writer.command(["SET", hashKey(hash), `${id}:${ownerId}`]);
+  await writer.evalScript(
+    LOOKUP_SCRIPT,
+    [hashKey(hash), STORE_KEY],
+    [`${id}:${ownerId}`, mintStoreName(randomBytes)],
+  );
 }
 
 async function takeBackLookup(

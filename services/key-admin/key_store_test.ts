@@ -6,6 +6,7 @@ import {
   hashKey,
   keysKey,
   recordKey,
+  STORE_KEY,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import {
@@ -97,6 +98,16 @@ Deno.test("a key is stored as its hash, and its full value nowhere", async () =>
     const dump = await t.redis.command(["DUMP", String(name)]);
     assert.ok(!`${name} ${dump}`.includes(value.slice(5, 40)), `${name}`);
   }
+});
+
+Deno.test("the first key names the store; the name stays, also when no key is left", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  const name = await t.redis.command(["GET", STORE_KEY]);
+  assert.match(String(name), /^sto_[0-9A-Za-z]{20}$/);
+  await create(t.store);
+  done(await t.store.delete(at(key.id)));
+  assert.equal(await t.redis.command(["GET", STORE_KEY]), name);
 });
 
 Deno.test("the lifecycle: enabled, disabled, enabled, deleted", async () => {

@@ -15,6 +15,7 @@ import { createOidcClient } from "./sign_in/oidc.ts";
 import { createPasswordHasher } from "./sign_in/password.ts";
 import { detectDurability } from "./store/durability.ts";
 import { connectRedis } from "./store/redis.ts";
+import { nameOldStore } from "./store/store_name.ts";
 import { createConsole } from "./web/app.tsx";
 import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
@@ -72,6 +73,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     notReady,
     metrics: () => registry.text(),
   });
+  if (await nameOldStore(redis, randomBytes)) log.info("store_named");
   const durability = await announceDurability(deps);
   await announceSetUp(deps);
   return {

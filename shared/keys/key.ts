@@ -82,6 +82,10 @@ export const mintKeyId = (randomBytes: RandomBytes): string =>
 export const mintOwnerId = (randomBytes: RandomBytes): string =>
   `own_${randomBase62(ID_CHARS, randomBytes)}`;
 
+/** `sto_` and 20 base62 characters: the name of one set of data in Redis. */
+export const mintStoreName = (randomBytes: RandomBytes): string =>
+  `sto_${randomBase62(ID_CHARS, randomBytes)}`;
+
 const KEY_ID = /^key_[0-9A-Za-z]{20}$/;
 const OWNER_ID = /^own_[0-9A-Za-z]{20}$/;
 

@@ -14,6 +14,7 @@
  * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per hour of the UTC day, of key and of owner, see `limiter_state.ts` |
  * | `late:{owner}:<lease id>` | string | a request whose lease was lost has been settled |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
+ * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |
  */
 
 /** A deleted key has no record, so there is no third state. */
@@ -89,6 +90,12 @@ export interface Principal {
   ownerId: string;
 }
 
+/**
+ * Written with the first key that is ever made, and never deleted: as long as it
+ * is there, a key that is not there does not exist. Without it nobody can tell,
+ * because Redis has lost its data or was never given any.
+ */
+export const STORE_KEY = "store";
 export const hashKey = (sha256: string): string => `hash:${sha256}`;
 export const recordKey = (p: Principal): string =>
   `key:{${p.ownerId}}:${p.keyId}`;

@@ -15,6 +15,8 @@ export interface CallOptions {
    * them, up to five times as long.
    */
   deadlineMs?: number;
+  /** False: the deadline holds for the wait behind other calls as well. Default true. */
+  mayQueue?: boolean;
   /**
    * Called once for a call that was given up at its deadline, as soon as its fate
    * is known: with the late answer, or with null when it will never be known
@@ -27,7 +29,10 @@ export interface CallsOptions {
   now: MonotonicNow;
   send: (args: readonly string[]) => Promise<RedisReply>;
   /** A call was answered, or refused, in time. */
-  onAnswer: (error: RedisUnavailableError | RedisReplyError | null) => void;
+  onAnswer: (
+    error: RedisUnavailableError | RedisReplyError | null,
+    args: readonly string[],
+  ) => void;
   /** A call was given up. */
   onSilence: () => void;
 }
@@ -40,8 +45,7 @@ export interface Calls {
   readonly isPatient: boolean;
   make(
     args: readonly string[],
-    deadlineMs: number,
-    onAbandoned: CallOptions["onAbandoned"],
+    options: CallOptions & { deadlineMs: number },
   ): Promise<RedisReply>;
   /** Tells that the server has been heard otherwise. */
   heard(): void;
@@ -74,8 +78,12 @@ export function createCalls(options: CallsOptions): Calls {
     for (const wake of emptyWaiters) wake();
   };
 
-  const make: Calls["make"] = (args, deadlineMs, onAbandoned) =>
+  const make: Calls["make"] = (
+    args,
+    { deadlineMs, mayQueue = true, onAbandoned },
+  ) =>
     new Promise((resolve, reject) => {
+      const deadlinesMax = mayQueue ? QUEUED_DEADLINES_MAX : 1;
       const isPatient = deadlineMs > PATIENT_MS;
       const sentAtMs = now();
       let isAbandoned = false;
@@ -84,7 +92,7 @@ export function createCalls(options: CallsOptions): Calls {
         expire() {
           timed.expiresAtMs = Math.min(
             answeredAtMs + deadlineMs,
-            sentAtMs + deadlineMs * QUEUED_DEADLINES_MAX,
+            sentAtMs + deadlineMs * deadlinesMax,
           );
           if (timed.expiresAtMs > now()) return deadlines.add(timed);
           isAbandoned = true;
@@ -102,7 +110,7 @@ export function createCalls(options: CallsOptions): Calls {
         answeredAtMs = heardAtMs;
         deadlines.remove(timed);
         ended(isPatient);
-        onAnswer(null);
+        onAnswer(null, args);
         resolve(reply);
       }, (cause) => {
         const error = classifyRedisError(cause);
@@ -112,7 +120,7 @@ export function createCalls(options: CallsOptions): Calls {
         if (isAbandoned) return isLost ? onAbandoned?.(null) : undefined;
         deadlines.remove(timed);
         ended(isPatient);
-        onAnswer(error);
+        onAnswer(error, args);
         reject(error);
       });
     });

@@ -16,6 +16,7 @@ import { ErrorReply } from "redis";
  * | `write_refused` | it cannot persist or replicate, so it takes no writes | no |
  * | `busy` | a script has been running for too long | no |
  * | `cluster_down` | the part of the cluster with these keys is away | no |
+ * | `empty` | it holds none of our data: lost, or not there yet. Said by who asked for it | no |
  */
 export type UnavailableReason =
   | "offline"
@@ -28,7 +29,8 @@ export type UnavailableReason =
   | "out_of_memory"
   | "write_refused"
   | "busy"
-  | "cluster_down";
+  | "cluster_down"
+  | "empty";
 
 /** Error replies that mean "not now", by their first word. */
 const REASON_OF_CODE: ReadonlyMap<string, UnavailableReason> = new Map([
@@ -96,6 +98,27 @@ export function classifyRedisError(
 function codeOf(message: string): string {
   const end = message.indexOf(" ");
   return end < 0 ? message : message.slice(0, end);
+}
+
+/**
+ * True when the server has answered that it does not do its work now, whatever is
+ * asked of it: the reasons of the table above that a server gives. It may be said
+ * of rights as well, but only of a script's, which asks for nothing optional.
+ */
+export function isRefusal(
+  error: RedisUnavailableError | RedisReplyError,
+  args: readonly string[],
+): boolean {
+  if (error instanceof RedisUnavailableError) return !error.mayHaveRun;
+  return args[0] === "EVALSHA" && isDenied(error);
+}
+
+/** True when this user may not do that, or is no longer known. */
+export function isDenied(error: unknown): boolean {
+  if (!(error instanceof RedisReplyError)) return false;
+  if (error.code === "NOPERM" || error.code === "NOAUTH") return true;
+  // Redis 7.0 says it in words where a script's command is denied.
+  return /^ERR The user executing the script can't /.test(error.message);
 }
 
 /** True when the server does not know a script: it restarted, or `SCRIPT FLUSH` was called. */

@@ -7,8 +7,9 @@ import {
   type RedisAddress,
   type RedisReply,
 } from "./connection.ts";
-import { isNoScript, RedisUnavailableError } from "./errors.ts";
+import { isNoScript, isRefusal, RedisUnavailableError } from "./errors.ts";
 import type { RedisScript } from "./script.ts";
+import { createTrial } from "./trial.ts";
 
 export type { CallOptions } from "./calls.ts";
 export type { RedisAddress, RedisReply } from "./connection.ts";
@@ -24,15 +25,24 @@ export interface RedisLinkOptions {
   deadlineMs?: number;
   /** Loaded with every connection, so that the first burst does not find them missing. */
   scripts?: readonly RedisScript[];
+  /**
+   * A command that works only where the server does what it is needed for: a
+   * write, for who writes. Default: `PING`, which a replica and a full server
+   * answer as well.
+   */
+  probe?: readonly string[];
 }
 
 /**
- * `connecting` until the first answer, then `ready`; `stalled` when the server
- * has stopped answering; `offline` while there is no connection; `closed` at the end.
+ * `connecting` until the first answer, then `ready`; `refusing` while the server
+ * answers that it does not do its work; `stalled` when it has stopped answering;
+ * `offline` while there is no connection, or only one to a replica; `closed` at
+ * the end. Each change is one line of the log, `redis_state`, with its reason.
  */
 export type RedisLinkState =
   | "connecting"
   | "ready"
+  | "refusing"
   | "stalled"
   | "offline"
   | "closed";
@@ -46,7 +56,7 @@ export type RedisLinkState =
  */
 export interface RedisLink {
   readonly state: RedisLinkState;
-  /** Resolves when the link is ready; rejects with `RedisUnavailableError` after `timeoutMs`. */
+  /** Resolves when the server answers, be it with refusals; rejects with `RedisUnavailableError` after `timeoutMs`. */
   ready(timeoutMs: number): Promise<void>;
   /**
    * Runs any command: `command(["GET", "a"])`. One that blocks (WAITAOF, BLPOP)
@@ -83,6 +93,7 @@ const SILENT_MS = PATIENT_MS;
 /** Opens a link. It connects by itself and stays at it until it is closed. */
 export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const { address, log, now, random, scripts = [] } = options;
+  const probeLine = options.probe ?? ["PING"];
   const defaultDeadlineMs = options.deadlineMs ?? DEADLINE_MS;
   const breaker = createBreaker({
     now,
@@ -99,7 +110,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     state = next;
     if (next === "ready" || next === "closed") log.info("redis_state", change);
     else log.warn("redis_state", change);
-    if (next !== "ready") return;
+    if (next !== "ready" && next !== "refusing") return;
     for (const wake of readyWaiters) wake();
   };
 
@@ -112,7 +123,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     onUp() {
       calls.heard();
       breaker.succeeded();
-      enter("ready", {});
+      trial.renew();
     },
     onDown: (cause) => enter("offline", { cause }),
   });
@@ -120,13 +131,17 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const calls = createCalls({
     now,
     send: (args) => connection.send(args),
-    onAnswer(error) {
-      if (!(error instanceof RedisUnavailableError)) {
-        if (breaker.succeeded()) enter("ready", {});
-        return;
+    onAnswer(error, args) {
+      if (error === null || !isRefusal(error, args)) {
+        if (error instanceof RedisUnavailableError) return;
+        if (breaker.succeeded()) trial.probe();
+        if (error === null) trial.worked(args);
+      } else if (isReplica(error)) {
+        // It stays one; the address may lead to the new master by now.
+        connection.drop(error);
+      } else {
+        trial.refused(error, args);
       }
-      // A replica stays one; the address may lead to the new master by now.
-      if (error.reason === "read_only") connection.drop(error);
     },
     onSilence() {
       if (calls.isPatient || !breaker.failed()) return;
@@ -135,10 +150,18 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     },
   });
 
+  const trial = createTrial({
+    now,
+    probe: () =>
+      calls.make(probeLine, { deadlineMs: SILENT_MS, mayQueue: false }),
+    onWorks: () => enter("ready", {}),
+    onRefuses: (reason, cause) => enter("refusing", { reason, cause }),
+  });
+
   const probe = () => {
     if (isProbing || !connection.isUp) return;
     isProbing = true;
-    void calls.make(["PING"], PROBE_EVERY_MS, undefined).catch((error) => {
+    void calls.make(["PING"], { deadlineMs: PROBE_EVERY_MS }).catch((error) => {
       const isSilent = now() - calls.heardAtMs >= SILENT_MS;
       if (isSilent && !calls.isPatient) connection.drop(error);
     }).finally(() => {
@@ -148,6 +171,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const heartbeat = setInterval(() => {
     if (calls.isPatient) return;
     if (breaker.isOpen || now() - calls.heardAtMs >= IDLE_MS) probe();
+    else if (state !== "ready" && connection.isUp) trial.probe();
   }, PROBE_EVERY_MS);
 
   /** Why a call cannot even be sent, or null. */
@@ -168,7 +192,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     const refused = refusal();
     if (refused !== null) return Promise.reject(refused);
     const deadlineMs = callOptions?.deadlineMs ?? defaultDeadlineMs;
-    return calls.make(args, deadlineMs, callOptions?.onAbandoned);
+    return calls.make(args, { ...callOptions, deadlineMs });
   };
   const load = createLoader(command, log);
 
@@ -189,7 +213,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
       });
     },
     async ready(timeoutMs) {
-      if (state === "ready") return;
+      if (state === "ready" || state === "refusing") return;
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       const timer = setTimeout(() => {
         const detail = `not ready after ${timeoutMs} ms`;
@@ -213,6 +237,11 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   };
 }
 
+function isReplica(error: Error): boolean {
+  return error instanceof RedisUnavailableError &&
+    error.reason === "read_only";
+}
+
 /** Loads scripts; when many calls miss the same one at once, it is loaded for all of them together. */
 function createLoader(
   command: RedisLink["command"],
@@ -223,7 +252,8 @@ function createLoader(
     const running = loads.get(script.sha);
     if (running !== undefined) return running;
     log.info("redis_script_load", { script: script.name });
-    const loading = command(loadLine(script), { deadlineMs }).finally(() => {
+    const options = { deadlineMs, mayQueue: false };
+    const loading = command(loadLine(script), options).finally(() => {
       loads.delete(script.sha);
     });
     loads.set(script.sha, loading);

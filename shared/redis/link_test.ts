@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { SCHEDULING_ALLOWANCE_MS } from "../../tests/support/allowance.ts";
 import {
   delay,
   freePort,
@@ -13,8 +14,6 @@ import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
 import { createRedisLink, type RedisLink, type RedisReply } from "./link.ts";
 import { defineScript } from "./script.ts";
 
-/** What a call may take at most: its deadline and some turns of a busy event loop. */
-const SLACK_MS = 60;
 const DEADLINE_MS = 90;
 const RECOVERY_MS = 2_000;
 
@@ -51,7 +50,7 @@ async function timed(
 
 function assertWithinBudget(result: { tookMs: number }): void {
   assert.ok(
-    result.tookMs <= DEADLINE_MS + SLACK_MS,
+    result.tookMs <= DEADLINE_MS + SCHEDULING_ALLOWANCE_MS,
     `took ${result.tookMs} ms`,
   );
 }
@@ -292,23 +291,25 @@ Deno.test("a full server refuses writes, also from scripts, and recovers", async
   await link.close();
 });
 
+/** Keeps the server busy for 40 ms. */
+const BUSY = defineScript(
+  "busy",
+  `local ends = redis.call('TIME')
+   local function ms(t) return t[1] * 1000 + t[2] / 1000 end
+   while ms(redis.call('TIME')) - ms(ends) < 40 do end
+   return 1`,
+);
+
 Deno.test("the tail of a burst waits while the server answers, and no longer", async () => {
   await using redis = await startRedis();
   const link = await openReady(redis.url);
-  const busy = defineScript(
-    "busy",
-    `local ends = redis.call('TIME')
-     local function ms(t) return t[1] * 1000 + t[2] / 1000 end
-     while ms(redis.call('TIME')) - ms(ends) < 40 do end
-     return 1`,
-  );
-  await link.evalScript(busy, [], []);
+  await link.evalScript(BUSY, [], []);
   // More than the server reads at once, so that it answers one by one.
   const padding = "x".repeat(40_000);
   const burst = await Promise.all(
     Array.from(
       { length: 6 },
-      () => timed(link.evalScript(busy, [], [padding])),
+      () => timed(link.evalScript(BUSY, [], [padding])),
     ),
   );
   assert.deepEqual(burst.map((each) => each.reason), Array(6).fill("answered"));
@@ -316,6 +317,23 @@ Deno.test("the tail of a burst waits while the server answers, and no longer", a
   redis.freeze();
   assertWithinBudget(await timed(link.command(["PING"])));
   redis.thaw();
+  await link.close();
+});
+
+Deno.test("a call that may not queue is given up at its deadline, though the server answers others", async () => {
+  await using redis = await startRedis();
+  const link = await openReady(redis.url);
+  await link.evalScript(BUSY, [], []);
+  const padding = "x".repeat(40_000);
+  const burst = await Promise.all(
+    Array.from(
+      { length: 6 },
+      () => timed(link.evalScript(BUSY, [], [padding], { mayQueue: false })),
+    ),
+  );
+  const reasons = burst.map((each) => each.reason);
+  assert.deepEqual([reasons[0], reasons[5]], ["answered", "deadline"]);
+  for (const each of burst) assertWithinBudget(each);
   await link.close();
 });
 

@@ -43,6 +43,7 @@ const KEYS = [
   "known:d",
   "oidc:d",
   "barrier",
+  "store",
   "session:d",
   "other:d",
 ];
@@ -51,7 +52,7 @@ const KEYS = [
 const MAY: Record<string, Record<string, string>> = {
   "edge-auth": {
     evalsha: "lim lease use late",
-    get: "hash",
+    get: "hash store",
     hmget: "key own",
     hget: "lim",
     hset: "lim",
@@ -67,11 +68,11 @@ const MAY: Record<string, Record<string, string>> = {
     set: "late",
   },
   "key-admin": {
-    evalsha: "keys find audit once key acct sess try",
+    evalsha: "hash store keys find audit once key acct sess try",
     get: "once mail owner ticket known oidc",
     getdel: "ticket",
-    exists: "once sess",
-    set: "hash once mail owner ticket known oidc barrier",
+    exists: "once sess store",
+    set: "hash once mail owner ticket known oidc barrier store",
     incr: "try",
     pttl: "try",
     expire: "sess sessions try",

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { hashKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
+import { SCHEDULING_ALLOWANCE_MS } from "../support/allowance.ts";
 import {
   type GatedCluster,
   startGatedCluster,
@@ -15,9 +16,8 @@ import {
 import { text } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
-/** What is promised, and what a machine shared with other tests may add. */
+/** The promise, for the whole answer to a request. */
 const REFUSED_MS = 150;
-const SLACK_MS = 150;
 const RECOVERY_MS = 2_000;
 const REQUESTS = 12;
 
@@ -25,8 +25,9 @@ const REQUESTS = 12;
 async function assertUnavailable(
   cluster: GatedCluster,
   keys: readonly TestKey[],
+  requests = REQUESTS,
 ): Promise<void> {
-  for (let count = 0; count < REQUESTS; count += 1) {
+  for (let count = 0; count < requests; count += 1) {
     const key = keys[count % keys.length];
     assert.ok(key);
     const startedAtMs = performance.now();
@@ -38,7 +39,8 @@ async function assertUnavailable(
     assert.equal(response.headers.get("retry-after"), "1");
     assert.equal(response.headers.get("retry-after-ms"), "1000");
     assert.equal(response.headers.get("x-should-retry"), null);
-    assert.ok(tookMs < REFUSED_MS + SLACK_MS, `${tookMs} ms`);
+    const boundMs = REFUSED_MS + SCHEDULING_ALLOWANCE_MS;
+    assert.ok(tookMs <= boundMs, `${tookMs} ms`);
   }
 }
 
@@ -63,6 +65,14 @@ function stateChanges(cluster: GatedCluster): string[] {
   return edge.log.lines.splice(0)
     .filter(({ event }) => event === "redis_state")
     .map(({ fields }) => `${fields.from}>${fields.to}`);
+}
+
+/** The link believes in the server's return when it has tried it, up to a beat after the first good answer. */
+async function saysReady(cluster: GatedCluster): Promise<void> {
+  await waitFor(() => cluster.edges[0]?.redis.state === "ready", {
+    what: "the link to say that Redis is back",
+    timeoutMs: RECOVERY_MS,
+  });
 }
 
 async function noLeases(cluster: GatedCluster, key: TestKey): Promise<void> {
@@ -106,14 +116,30 @@ Deno.test("Redis away, in every way it can be", async (t) => {
     assert.match(changes.at(-1) ?? "", />ready$/);
   });
 
-  await t.step("behind a network that drops everything", async () => {
+  await t.step("80 ms away: enough for one call, not for two", async () => {
     await ready();
-    proxy.set({ blackHole: "both" });
-    await assertUnavailable(cluster, keys);
+    const newcomer = await cluster.addKey();
+    proxy.set({ delayMs: 40 });
+    assert.equal(await statusOf(cluster.ask(key)), 200);
+    // Its look-up is answered in time, its admission has what that left.
+    await assertUnavailable(cluster, [newcomer], 1);
+    // Now its owner is known: one call is all it takes.
+    assert.equal(await statusOf(cluster.ask(newcomer)), 200);
     proxy.set({});
-    await assertRecovers(cluster, key);
-    await noLeases(cluster, key);
+    await assertRecovers(cluster, newcomer);
+    await noLeases(cluster, newcomer);
   });
+
+  for (const blackHole of ["both", "up", "down"] as const) {
+    await t.step(`half open: packets are lost ${blackHole}`, async () => {
+      await ready();
+      proxy.set({ blackHole });
+      await assertUnavailable(cluster, keys);
+      proxy.set({});
+      await assertRecovers(cluster, key);
+      await noLeases(cluster, key);
+    });
+  }
 
   await t.step("its scripts are gone", async () => {
     await ready();
@@ -128,39 +154,42 @@ Deno.test("Redis away, in every way it can be", async (t) => {
   await t.step("a replica, for a while", async () => {
     await ready();
     await world.command("REPLICAOF", "127.0.0.1", "1");
-    for (let count = 0; count < 3; count += 1) {
-      assert.equal(await statusOf(cluster.ask(key)), 503);
-    }
+    // Long enough for several attempts to find a master at the address.
+    await assertUnavailable(cluster, keys);
+    await sleep(500);
+    await assertUnavailable(cluster, keys);
     await world.command("REPLICAOF", "NO", "ONE");
     await assertRecovers(cluster, key);
+    await saysReady(cluster);
+    assert.deepEqual(stateChanges(cluster), ["ready>offline", "offline>ready"]);
   });
 
   await t.step("out of memory", async () => {
     await ready();
     await world.command("CONFIG", "SET", "maxmemory", "1");
+    await assertUnavailable(cluster, keys);
+    await sleep(500);
     await assertUnavailable(cluster, [key]);
     await world.command("CONFIG", "SET", "maxmemory", "0");
     await assertRecovers(cluster, key);
+    await saysReady(cluster);
+    assert.deepEqual(stateChanges(cluster), [
+      "ready>refusing",
+      "refusing>ready",
+    ]);
   });
 
-  await t.step(
-    "killed, and back with its data gone: 401, no pass",
-    async () => {
-      await ready();
-      await world.redis.kill();
-      await assertUnavailable(cluster, keys);
-      assert.deepEqual(stateChanges(cluster), ["ready>offline"]);
-      await world.redis.start();
-      const startedAtMs = performance.now();
-      await waitFor(async () => await statusOf(cluster.ask(key)) === 401, {
-        what: "an empty Redis to be asked",
-        timeoutMs: RECOVERY_MS,
-        intervalMs: 20,
-      });
-      assert.ok(performance.now() - startedAtMs < RECOVERY_MS);
-      assert.deepEqual(stateChanges(cluster), ["offline>ready"]);
-    },
-  );
+  await t.step("killed, and started again", async () => {
+    await ready();
+    await world.command("SAVE");
+    await world.redis.kill();
+    await assertUnavailable(cluster, keys);
+    assert.deepEqual(stateChanges(cluster), ["ready>offline"]);
+    await world.redis.start();
+    await assertRecovers(cluster, key);
+    await saysReady(cluster);
+    assert.deepEqual(stateChanges(cluster), ["offline>ready"]);
+  });
 });
 
 Deno.test("requests that run when Redis goes and comes back end well and are settled once", async () => {

@@ -6,6 +6,7 @@ import {
   ownerLimitsKey,
   type Principal,
   recordKey,
+  STORE_KEY,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import {
@@ -43,6 +44,9 @@ export interface RedisWorld extends AsyncDisposable {
   command(...args: string[]): Promise<unknown>;
 }
 
+/** What the first key calls the data. */
+export const STORE_NAME = `sto_${"s".repeat(20)}`;
+
 export async function startRedisWorld(
   options: {
     config?: string[];
@@ -79,6 +83,7 @@ export async function startRedisWorld(
         keyId: `key_${number}`,
         ownerId: key.owner ?? `own_${number}`,
       };
+      await command("SET", STORE_KEY, STORE_NAME, "NX");
       await command(
         "HSET",
         recordKey(principal),

@@ -4,6 +4,7 @@
  */
 import {
   createGate,
+  GATE_PROBE,
   GATE_SCRIPTS,
   type RedisGate,
 } from "../../services/edge-auth/redis_gate.ts";
@@ -69,6 +70,8 @@ export interface GatedCluster extends AsyncDisposable {
   /** Between all edges and Redis. */
   readonly proxy: Pick<TcpProxy, "set" | "cut">;
   addKey(options?: KeyOptions): Promise<TestKey>;
+  /** Writes whose key a value is. */
+  nameKey(key: Pick<TestKey, "value">, principal: Principal): Promise<void>;
   /** Sends a chat request to edge `index`. */
   ask(key: TestKey, options?: AskOptions): Promise<Response>;
   /** Leases of a key in Redis, dead or alive. */
@@ -112,6 +115,10 @@ export async function startGatedCluster(
       }),
     );
   }
+  const nameKey: GatedCluster["nameKey"] = async ({ value }, principal) => {
+    const pair = `${principal.keyId}:${principal.ownerId}`;
+    await world.command("SET", hashKey(hashKeyValue(value)), pair);
+  };
   const resources = started.move();
   return {
     edges,
@@ -125,11 +132,10 @@ export async function startGatedCluster(
     async addKey(keyOptions) {
       const value = mintKey(randomBytes);
       const principal = await world.addKey(keyOptions);
-      const { keyId, ownerId } = principal;
-      const hash = hashKey(hashKeyValue(value));
-      await world.command("SET", hash, `${keyId}:${ownerId}`);
+      await nameKey({ value }, principal);
       return { ...principal, value };
     },
+    nameKey,
     ask: (key, { edge = 0, body = {}, signal } = {}) =>
       fetch(`${edges[edge]?.edge.baseUrl}/chat/completions`, {
         method: "POST",
@@ -166,6 +172,7 @@ async function startEdge(
     now: monotonicNow,
     random: Math.random,
     scripts: GATE_SCRIPTS,
+    probe: GATE_PROBE,
   });
   started.defer(() => redis.close());
   await redis.ready(READY_MS);

@@ -15,7 +15,7 @@
  * | `try:<digest>` | hash | failed sign-ins of an account, address or device |
  * | `known:<digest>` | string | owner who signed in from a device before |
  * | `oidc:<digest>` | string | owner of an OpenID Connect identity |
- * | `barrier` | string | nothing; written to wait for the disk |
+ * | `barrier` | string | nothing; written to wait for the disk, and to try out whether writing works |
  * | `owner:first` | string | owner of what was made before anyone signed up |
  */
 

@@ -5,6 +5,7 @@ import {
   type RedisAddress,
   type RedisLink,
 } from "@gateway/shared/redis/link";
+import { barrierKey } from "./names.ts";
 
 /** People wait for these answers, so there is more time than at an edge. */
 const DEADLINE_MS = 2_000;
@@ -27,6 +28,7 @@ export async function connectRedis(
     now: monotonicNow,
     random: Math.random,
     deadlineMs: DEADLINE_MS,
+    probe: ["SET", barrierKey, "1", "EX", "60"],
   });
   try {
     await link.ready(waitMs);

@@ -1,0 +1,215 @@
+// Promise: whatever happens to the server, each change of the link's state is one
+// line of the log, with its reason: one when it goes bad, one when it is good
+// again, however many calls fail in between.
+
+import assert from "node:assert/strict";
+import { createRecordingLog } from "../../tests/support/recording_log.ts";
+import {
+  delay,
+  freePort,
+  type RedisFixture,
+  startRedis,
+  until,
+} from "../../tests/support/redis_fixture.ts";
+import { monotonicNow } from "../clock.ts";
+import { silentLog } from "../log.ts";
+import { createRedisLink, type RedisLink } from "./link.ts";
+import { defineScript } from "./script.ts";
+
+const RECOVERY_MS = 2_000;
+/** Long enough for several probes and attempts to connect. */
+const BAD_MS = 400;
+/** A state that comes and goes would change again within this time. */
+const STAYS_MS = 300;
+const CALLS_AT_ONCE = 5;
+const CALL_EVERY_MS = 20;
+const PASSWORD = "secret";
+const USER = ["worker", "on", `>${PASSWORD}`, "~*", "&*", "+@all"];
+/** Reads its data slowly, and says so meanwhile. */
+const CONFIG = [
+  `user ${USER.join(" ")}`,
+  "key-load-delay 100000",
+  "loading-process-events-interval-bytes 1024",
+  "rdbcompression no",
+];
+const WORK = defineScript(
+  "work",
+  `redis.call('ZADD', KEYS[1], 1, 'a')
+   return redis.call('INCR', KEYS[2])`,
+);
+
+interface World {
+  redis: RedisFixture;
+  /** As an administrator of the server. */
+  admin: (...args: string[]) => Promise<unknown>;
+  directory: string;
+}
+
+interface Row {
+  name: string;
+  /** What the log says of the bad time: the new state, and why. */
+  said: readonly [state: string, why: RegExp];
+  spoil(world: World): Promise<unknown>;
+  mend(world: World): Promise<unknown>;
+}
+
+let restart = Promise.resolve();
+
+const ROWS: Row[] = [
+  {
+    name: "killed",
+    said: ["offline", /closed|reset|ECONNREFUSED/i],
+    spoil: ({ redis }) => redis.kill(),
+    mend: ({ redis }) => redis.start(),
+  },
+  {
+    name: "frozen",
+    said: ["stalled", /^$/],
+    spoil: ({ redis }) => Promise.resolve(redis.freeze()),
+    mend: ({ redis }) => Promise.resolve(redis.thaw()),
+  },
+  {
+    name: "a replica (READONLY)",
+    said: ["offline", /READONLY/],
+    spoil: ({ admin }) => admin("REPLICAOF", "127.0.0.1", String(freePort())),
+    mend: ({ admin }) => admin("REPLICAOF", "NO", "ONE"),
+  },
+  {
+    name: "out of memory (OOM)",
+    said: ["refusing", /^out_of_memory .*OOM/],
+    spoil: ({ admin }) => admin("CONFIG", "SET", "maxmemory", "1"),
+    mend: ({ admin }) => admin("CONFIG", "SET", "maxmemory", "0"),
+  },
+  {
+    name: "it cannot save (MISCONF)",
+    said: ["refusing", /^write_refused .*MISCONF/],
+    async spoil({ admin, directory }) {
+      // A folder where the file belongs.
+      await Deno.mkdir(`${directory}/dump.rdb`);
+      await admin("CONFIG", "SET", "save", "3600 1");
+      await admin("BGSAVE");
+      await until(
+        async () =>
+          /rdb_last_bgsave_status:err/.test(
+            String(await admin("INFO", "persistence")),
+          ),
+        RECOVERY_MS,
+      );
+    },
+    async mend({ admin, directory }) {
+      await Deno.remove(`${directory}/dump.rdb`);
+      await admin("BGSAVE");
+    },
+  },
+  {
+    name: "it has too few replicas (NOREPLICAS)",
+    said: ["refusing", /^write_refused .*NOREPLICAS/],
+    spoil: ({ admin }) => admin("CONFIG", "SET", "min-replicas-to-write", "1"),
+    mend: ({ admin }) => admin("CONFIG", "SET", "min-replicas-to-write", "0"),
+  },
+  {
+    name: "started again and loading its data for a second (LOADING)",
+    said: ["offline", /LOADING|ECONNREFUSED|closed|reset/i],
+    async spoil({ admin, redis }) {
+      const value = "x".repeat(2_000);
+      for (let at = 0; at < 10; at += 1) await admin("SET", `k${at}`, value);
+      await admin("SAVE");
+      await redis.kill();
+      restart = redis.start();
+    },
+    mend: () => restart,
+  },
+  {
+    name: "a script may not do its work any more (NOPERM)",
+    said: ["refusing", /^denied .*(NOPERM|can't)/],
+    spoil: ({ admin }) => admin("ACL", "SETUSER", "worker", "-zadd"),
+    mend: ({ admin }) => admin("ACL", "SETUSER", "worker", "+zadd"),
+  },
+  {
+    name: "nothing may be done any more (NOPERM)",
+    said: ["refusing", /^denied .*NOPERM/],
+    spoil: ({ admin }) => admin("ACL", "SETUSER", "worker", "-@all"),
+    mend: ({ admin }) => admin("ACL", "SETUSER", "worker", "+@all"),
+  },
+  {
+    name: "the user is gone (NOAUTH, WRONGPASS)",
+    said: ["offline", /closed|WRONGPASS/i],
+    spoil: ({ admin }) => admin("ACL", "DELUSER", "worker"),
+    mend: ({ admin }) => admin("ACL", "SETUSER", ...USER),
+  },
+];
+
+Deno.test("each change of state is one line, with its reason", async (t) => {
+  for (const row of ROWS) {
+    await t.step(row.name, () => assertTwoLines(row));
+  }
+});
+
+async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
+  await using redis = await startRedis(CONFIG);
+  await using world = await openWorld(redis);
+  const log = createRecordingLog();
+  const link = createRedisLink({
+    address: { url: redis.url, username: "worker", password: PASSWORD },
+    log,
+    now: monotonicNow,
+    random: Math.random,
+    scripts: [WORK],
+    probe: ["SET", "probe", "1"],
+  });
+  await using _ = { [Symbol.asyncDispose]: () => link.close() };
+  await link.ready(RECOVERY_MS);
+  assert.equal(await works(link), true);
+  log.lines.length = 0;
+
+  await spoil(world);
+  const badUntilMs = monotonicNow() + BAD_MS;
+  let failed = 0;
+  while (monotonicNow() < badUntilMs) {
+    const calls = Array.from({ length: CALLS_AT_ONCE }, () => works(link));
+    for (const isGood of await Promise.all(calls)) failed += isGood ? 0 : 1;
+    await delay(CALL_EVERY_MS);
+  }
+  assert.ok(failed > CALLS_AT_ONCE, `${failed} calls failed`);
+  await mend(world);
+  await until(async () => await works(link), RECOVERY_MS);
+  await until(() => link.state === "ready", RECOVERY_MS);
+  await delay(STAYS_MS);
+
+  const lines = log.lines.filter(({ event }) => event === "redis_state");
+  const [state, why] = said;
+  assert.deepEqual(
+    lines.map(({ level, fields }) => `${level} ${fields.from}>${fields.to}`),
+    [`warn ready>${state}`, `info ${state}>ready`],
+  );
+  const { reason = "", cause } = lines[0]?.fields ?? {};
+  const text = cause instanceof Error ? `${reason} ${cause.message}` : "";
+  assert.match(text, why);
+}
+
+async function works(link: RedisLink): Promise<boolean> {
+  return await link.evalScript(WORK, ["z", "n"], [])
+    .then(() => true, () => false);
+}
+
+async function openWorld(
+  redis: RedisFixture,
+): Promise<World & AsyncDisposable> {
+  const link = createRedisLink({
+    address: { url: redis.url },
+    log: silentLog,
+    now: monotonicNow,
+    random: Math.random,
+    deadlineMs: 900,
+  });
+  await link.ready(RECOVERY_MS);
+  const admin = (...args: string[]) => link.command(args);
+  const reply = await admin("CONFIG", "GET", "dir");
+  assert.ok(Array.isArray(reply));
+  return {
+    redis,
+    admin,
+    directory: String(reply[1]),
+    [Symbol.asyncDispose]: () => link.close(),
+  };
+}

@@ -1,0 +1,202 @@
+/**
+ * Guarantee: a Redis that answers and has lost its data makes no key unknown. All
+ * edges say 503 as long as it is empty, never 401 and never 429, and serve within
+ * two seconds of the data's return, by themselves.
+ */
+import assert from "node:assert/strict";
+import { randomBytes } from "@gateway/shared/ids";
+import { mintKey } from "@gateway/shared/keys/key";
+import { STORE_KEY } from "@gateway/shared/keys/record";
+import {
+  type GatedCluster,
+  type GatedEdge,
+  startGatedCluster,
+  statusOf,
+  type TestKey,
+} from "../support/gated_cluster.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+const RECOVERY_MS = 2_000;
+/** More than may fail to authenticate from one address. */
+const ASKED = 30;
+const EDGES = 2;
+
+interface Keys {
+  /** Known to all edges. */
+  seen: TestKey;
+  /** Known to none. */
+  unseen: TestKey;
+  /** Nobody's, known to be so by all edges. */
+  wrong: TestKey;
+}
+
+/** A good-looking key that nobody made. */
+function nobodysKey(): TestKey {
+  return { keyId: "", ownerId: "", value: mintKey(randomBytes) };
+}
+
+/** Asks every edge with every key, and with keys that were never asked for. */
+async function assertUnavailable(
+  cluster: GatedCluster,
+  { seen, unseen }: Keys,
+): Promise<void> {
+  for (let count = 0; count < ASKED; count += 1) {
+    for (const key of [seen, unseen, nobodysKey()]) {
+      const response = await cluster.ask(key, { edge: count % EDGES });
+      const { error } = await response.json();
+      assert.equal(response.status, 503, JSON.stringify(error));
+      assert.equal(error.code, "service_unavailable");
+      assert.equal(response.headers.get("retry-after"), "1");
+    }
+  }
+  // An endpoint that is not limited asks another script.
+  const models = await fetch(`${cluster.edges[0]?.edge.baseUrl}/models`, {
+    headers: { authorization: `Bearer ${seen.value}` },
+  });
+  assert.equal(await statusOf(models), 503);
+}
+
+async function assertRecovers(cluster: GatedCluster, keys: Keys) {
+  const startedAtMs = performance.now();
+  for (let edge = 0; edge < EDGES; edge += 1) {
+    for (const key of [keys.seen, keys.unseen]) {
+      await waitFor(
+        async () => await statusOf(cluster.ask(key, { edge })) === 200,
+        { what: "service with the data back", intervalMs: 20 },
+      );
+    }
+  }
+  assert.ok(performance.now() - startedAtMs < RECOVERY_MS);
+  for (let edge = 0; edge < EDGES; edge += 1) {
+    assert.equal(await statusOf(cluster.ask(nobodysKey(), { edge })), 401);
+  }
+}
+
+/** Lines of an event since the last look, as `from>to`. */
+function changes({ log }: GatedEdge, event: string): string[] {
+  return log.lines
+    .filter((line) => line.event === event)
+    .map(({ fields }) => `${fields.from}>${fields.to}`);
+}
+
+/** Waits until every edge has said this of its store, and checks that it said nothing else. */
+async function assertSaid(cluster: GatedCluster, expected: string[]) {
+  for (const edge of cluster.edges) {
+    await waitFor(() => changes(edge, "key_store").length >= expected.length, {
+      what: "the edge to notice the change",
+      timeoutMs: RECOVERY_MS,
+    });
+    assert.deepEqual(changes(edge, "key_store"), expected);
+  }
+}
+
+function forgetLines(cluster: GatedCluster): void {
+  for (const { log } of cluster.edges) log.lines.length = 0;
+}
+
+async function startWithKeys(): Promise<{ cluster: GatedCluster; keys: Keys }> {
+  const cluster = await startGatedCluster({ edges: EDGES });
+  const keys = {
+    seen: await cluster.addKey(),
+    unseen: await cluster.addKey(),
+    wrong: nobodysKey(),
+  };
+  for (let edge = 0; edge < EDGES; edge += 1) {
+    assert.equal(await statusOf(cluster.ask(keys.seen, { edge })), 200);
+    assert.equal(await statusOf(cluster.ask(keys.wrong, { edge })), 401);
+  }
+  forgetLines(cluster);
+  return { cluster, keys };
+}
+
+/** Everything in Redis, as text that survives the way. */
+const DUMP_ALL = `
+local all = {}
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  local hex = redis.call('DUMP', name):gsub('.', function (c) return string.format('%02x', c:byte()) end)
+  all[#all + 1] = name
+  all[#all + 1] = hex
+end
+return all`;
+const RESTORE_ALL = `
+for i = 1, #ARGV, 2 do
+  local dump = ARGV[i + 1]:gsub('..', function (hex) return string.char(tonumber(hex, 16)) end)
+  redis.call('RESTORE', ARGV[i], 0, dump, 'REPLACE')
+end`;
+
+Deno.test("FLUSHALL on a running server: 503 until the data is back", async () => {
+  const { cluster, keys } = await startWithKeys();
+  await using _ = cluster;
+  const { world } = cluster;
+  const all = await world.command("EVAL", DUMP_ALL, "0");
+  assert.ok(Array.isArray(all));
+  await world.command("FLUSHALL");
+  await assertUnavailable(cluster, keys);
+  await assertSaid(cluster, ["present>missing"]);
+  // What was known to be nobody's was forgotten with the data it was not in.
+  assert.equal(await statusOf(cluster.ask(keys.wrong)), 503);
+  await world.command("EVAL", RESTORE_ALL, "0", ...all.map(String));
+  await assertRecovers(cluster, keys);
+  await assertSaid(cluster, ["present>missing", "missing>present"]);
+});
+
+Deno.test("a restart without the data, and one with it", async () => {
+  const { cluster, keys } = await startWithKeys();
+  await using _ = cluster;
+  const { world } = cluster;
+  const reply = await world.command("CONFIG", "GET", "dir");
+  assert.ok(Array.isArray(reply));
+  const [, directory] = reply;
+  const [file, kept] = [`${directory}/dump.rdb`, `${directory}/kept.rdb`];
+  await world.command("SAVE");
+  await world.redis.kill();
+  await Deno.rename(file, kept);
+  await world.redis.start();
+  await world.link.ready(RECOVERY_MS);
+  await assertUnavailable(cluster, keys);
+  await assertSaid(cluster, ["present>missing"]);
+  await world.redis.kill();
+  await Deno.rename(kept, file);
+  await world.redis.start();
+  await assertRecovers(cluster, keys);
+  await assertSaid(cluster, ["present>missing", "missing>present"]);
+  for (const edge of cluster.edges) {
+    assert.deepEqual(
+      changes(edge, "redis_state"),
+      ["ready>offline", "offline>ready", "ready>offline", "offline>ready"],
+    );
+  }
+});
+
+Deno.test("other data in place of the old: what was unknown there is asked for again", async () => {
+  const { cluster, keys } = await startWithKeys();
+  await using _ = cluster;
+  const { keyId, ownerId } = keys.seen;
+  const { wrong } = keys;
+  // A copy of another day, in which somebody has this key.
+  await cluster.nameKey(wrong, { keyId, ownerId });
+  assert.equal(await statusOf(cluster.ask(wrong)), 401, "remembered for 30 s");
+  await cluster.world.command("SET", STORE_KEY, "sto_other");
+  await assertSaid(cluster, ["present>replaced"]);
+  assert.equal(await statusOf(cluster.ask(wrong)), 200);
+});
+
+Deno.test("a Redis in which no key was ever made says 503, and 401 from the first key on", async () => {
+  await using cluster = await startGatedCluster();
+  assert.equal(await statusOf(cluster.ask(nobodysKey())), 503);
+  await assertSaid(cluster, ["unknown>missing"]);
+  const key = await cluster.addKey();
+  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await statusOf(cluster.ask(nobodysKey())), 401);
+  await assertSaid(cluster, ["unknown>missing", "missing>present"]);
+});
+
+Deno.test("with AUTH_STALE_SECONDS known keys go on while Redis is empty", async () => {
+  await using cluster = await startGatedCluster({ staleMs: 60_000 });
+  const key = await cluster.addKey();
+  const stranger = await cluster.addKey();
+  assert.equal(await statusOf(cluster.ask(key)), 200);
+  await cluster.world.command("FLUSHALL");
+  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await statusOf(cluster.ask(stranger)), 503);
+});
