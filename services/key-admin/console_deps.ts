@@ -54,6 +54,7 @@ export function createConsoleDeps(parts: ConsoleParts): ConsoleDeps {
     oidcFlows: createTickets({
       redis,
       randomBytes,
+      now,
       kind: "oidc",
       schema: z.object({
         verifier: z.string(),
@@ -65,6 +66,7 @@ export function createConsoleDeps(parts: ConsoleParts): ConsoleDeps {
     totpSetups: createTickets({
       redis,
       randomBytes,
+      now,
       kind: "totp",
       schema: z.object({ ownerId: z.string(), secret: z.string() }),
       secondsOf: () => TICKET_SECONDS,
@@ -74,11 +76,15 @@ export function createConsoleDeps(parts: ConsoleParts): ConsoleDeps {
 
 /** Set-up, invitation and reset links; the command line makes them too. */
 export function createLinks(
-  { redis, randomBytes }: Pick<ConsoleParts, "redis" | "randomBytes">,
+  { redis, randomBytes, now }: Pick<
+    ConsoleParts,
+    "redis" | "randomBytes" | "now"
+  >,
 ): LinkStore {
   return createTickets({
     redis,
     randomBytes,
+    now,
     kind: "link",
     schema: linkSchema,
     secondsOf: linkSeconds,

@@ -146,7 +146,7 @@ async function checkCode(
   if (totpSecret === null) return true;
   const digits = code.replace(/\s/g, "");
   if (/^\d{6}$/.test(digits)) {
-    const step = totpStep(totpSecret, digits, now(), 0);
+    const step = totpStep(totpSecret, digits, now());
     return step !== null && await accounts.useTotpStep(ownerId, step);
   }
   const isRecovery = await accounts.useRecoveryCode(ownerId, code);

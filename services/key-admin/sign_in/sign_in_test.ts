@@ -129,7 +129,7 @@ Deno.test("ASVS 7.4.3: a new password ends the other sessions", async () => {
     password: "not my password",
     new_password: "a much better passphrase 7",
   });
-  assert.equal(wrong.status, 422);
+  assert.equal(wrong.status, 400);
   const answer = await here.post("/account/password", {
     password: PASSWORD,
     new_password: "a much better passphrase 7",
@@ -157,7 +157,7 @@ Deno.test("ASVS 7.5.3: an hour after the password, making and deleting keys asks
   assert.equal((await client.get("/keys")).text.includes("Late"), false);
   const next = "/keys/new";
   const wrong = await client.post("/confirm", { password: "no", next });
-  assert.equal(wrong.status, 422);
+  assert.equal(wrong.status, 400);
   const right = await client.post("/confirm", { password: PASSWORD, next });
   assert.equal(right.headers.get("location"), next);
   const made = await client.post("/keys", keyForm("Late", { nonce }));
@@ -300,7 +300,7 @@ Deno.test("ASVS 6.4.1: the set-up link makes the first owner once, who finds the
     email: ADA,
     new_password: "password1234",
   });
-  assert.equal(weak.status, 422);
+  assert.equal(weak.status, 400);
   const form = { email: "Ada@Example.org", new_password: PASSWORD };
   assert.equal((await client.post(path, form)).status, 303);
   assert.equal(await isIn(client), true);
@@ -374,8 +374,8 @@ Deno.test("ASVS 6.3.3: two-step sign-in, from setting it up to switching it off"
   const secret = /secret=([A-Z2-7]{32})/.exec(page.text)?.[1] ?? "";
   const on = (code: string, password: string) =>
     client.post("/account/second-factor", { ticket, code, password });
-  assert.equal((await on("000000", PASSWORD)).status, 422);
-  assert.equal((await on(codeNow(site, secret), "wrong")).status, 422);
+  assert.equal((await on("000000", PASSWORD)).status, 400);
+  assert.equal((await on(codeNow(site, secret), "wrong")).status, 400);
   const done = await on(codeNow(site, secret), PASSWORD);
   assert.equal(done.status, 200);
   const codes = done.text.match(/\b(?:[0-9A-Za-z]{5}-){3}[0-9A-Za-z]{5}\b/g);
@@ -398,7 +398,7 @@ Deno.test("ASVS 6.3.3: two-step sign-in, from setting it up to switching it off"
   const wrong = await client.post("/account/second-factor/off", {
     password: "wrong",
   });
-  assert.equal(wrong.status, 422);
+  assert.equal(wrong.status, 400);
   await client.post("/account/second-factor/off", { password: PASSWORD });
   assert.equal((await signIn(site.client("192.0.2.50"), ADA)).status, 303);
 });
@@ -420,5 +420,29 @@ Deno.test("nothing but digests of secrets is stored", async () => {
     for (const secret of secrets) {
       assert.ok(!`${name}${dump}`.includes(secret), name);
     }
+  }
+});
+
+Deno.test("ASVS 3.7.2: redirects after sign-in stay on the console", async (t) => {
+  await using site = await startConsole();
+  await site.addOwner(ADA);
+  const hostile = [
+    "https://evil.test/",
+    "//evil.test",
+    "/\\evil.test",
+    "javascript:alert(1)",
+    "/keys\r\nset-cookie: a=b",
+    "",
+  ];
+  for (const next of hostile) {
+    await t.step(JSON.stringify(next), async () => {
+      const answer = await site.client().post("/sign-in", {
+        email: ADA,
+        password: PASSWORD,
+        code: "",
+        next,
+      });
+      assert.equal(answer.headers.get("location"), "/keys");
+    });
   }
 });
