@@ -37,10 +37,6 @@ export const CONTEXT_WORDS: readonly string[] = [
   ...["admin", "administrator", "root", "owner", "login", "user", "key"],
 ];
 
-const RANKS: ReadonlyMap<string, number> = new Map(
-  dictionary["passwords-common"].map((word, at) => [word, at + 1]),
-);
-
 const ROWS = [
   "qwertyuiopasdfghjklzxcvbnm",
   "qwertzuiopasdfghjklyxcvbnm",
@@ -52,12 +48,30 @@ const ROWS = [
   "q1w2e3r4t5y6u7i8o9p0",
   "!@#$%^&*()_+",
 ];
-const WALKS = [...ROWS, ...ROWS.map((row) => [...row].reverse().join(""))];
+/** Every piece of a row, in both directions. */
+const WALKS: ReadonlySet<string> = new Set(
+  [...ROWS, ...ROWS.map((row) => [...row].reverse().join(""))].flatMap(pieces),
+);
 
 const LOOK_ALIKES: Readonly<Record<string, string>> = {
   ...{ "0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t" },
   ...{ "@": "a", "$": "s", "!": "i", "|": "l", "8": "b", "9": "g" },
 };
+
+const fold = (text: string): string =>
+  text.replace(/./gs, (char) => LOOK_ALIKES[char] ?? char);
+
+type Ranks = ReadonlyMap<string, number>;
+
+const RANKS: Ranks = ranked(dictionary["passwords-common"]);
+const FOLDED_RANKS: Ranks = ranked(dictionary["passwords-common"].map(fold));
+
+/** The place of each word in a list, from 1; of one that is there twice, the first. */
+function ranked(words: readonly string[]): Ranks {
+  return new Map(
+    words.map((word, at) => [word, at + 1] as const).toReversed(),
+  );
+}
 
 /** Whether a password is among those that are tried first. `words` are known to belong to its owner. */
 export function isGuessable(
@@ -88,19 +102,17 @@ function withoutRepeats(text: string): string {
 
 /** The least tries over all ways to cut the text into pieces. */
 function cheapest(text: string, known: ReadonlySet<string>): number {
-  const folded = text.replace(/./gs, (char) => LOOK_ALIKES[char] ?? char);
+  const folded = fold(text);
   const best: number[] = [0];
   for (let end = 1; end <= text.length; end++) {
     let least = (best[end - 1] ?? 0) + CHAR_TRIES_LOG10;
     for (let at = Math.max(0, end - PIECE_CHARS_MAX); at < end - 1; at++) {
       const piece = text.slice(at, end);
-      const twisted = folded.slice(at, end);
       const cost = Math.min(
         patternCost(piece),
-        wordCost(piece, known),
-        twisted === piece
-          ? Infinity
-          : wordCost(twisted, known) + TWIST_TRIES_LOG10,
+        wordCost(piece, known, RANKS),
+        wordCost(folded.slice(at, end), known, FOLDED_RANKS) +
+          TWIST_TRIES_LOG10,
       );
       least = Math.min(least, (best[at] ?? 0) + cost);
     }
@@ -110,19 +122,27 @@ function cheapest(text: string, known: ReadonlySet<string>): number {
 }
 
 /** Tries for a word of the lists; without end when it is in none. */
-function wordCost(word: string, known: ReadonlySet<string>): number {
+function wordCost(
+  word: string,
+  known: ReadonlySet<string>,
+  ranks: Ranks,
+): number {
   if (word.length < WORD_CHARS_MIN) return Infinity;
   if (known.has(word)) return 0;
-  const rank = RANKS.get(word);
+  const rank = ranks.get(word);
   return rank === undefined ? Infinity : Math.log10(rank);
 }
 
 /** Tries for a year, `!!!` or a walk over the keyboard; without end when it is none. */
 function patternCost(piece: string): number {
-  const [first = ""] = piece;
-  if (piece === first.repeat(piece.length)) return RUN_TRIES_LOG10;
-  if (/^(19|20)\d\d$/.test(piece)) return YEAR_TRIES_LOG10;
-  const isWalk = piece.length >= WALK_CHARS_MIN &&
-    WALKS.some((row) => row.includes(piece));
-  return isWalk ? WALK_TRIES_LOG10 : Infinity;
+  if (WALKS.has(piece)) return WALK_TRIES_LOG10;
+  if (/^(.)\1*$/s.test(piece)) return RUN_TRIES_LOG10;
+  const isYear = piece.length === 4 && /^(19|20)\d\d$/.test(piece);
+  return isYear ? YEAR_TRIES_LOG10 : Infinity;
+}
+
+function pieces(row: string): string[] {
+  return [...row].flatMap((_, at) =>
+    [...row.slice(at)].map((_, length) => row.slice(at, at + length + 1))
+  ).filter((piece) => piece.length >= WALK_CHARS_MIN);
 }
