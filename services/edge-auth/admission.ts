@@ -1,5 +1,5 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
-import { publicRequestId } from "@gateway/shared/ids";
+import { newRequestId, publicRequestId } from "@gateway/shared/ids";
 import {
   ownerLimitsKey,
   type Principal,
@@ -104,7 +104,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
       entriesMax: KEY_LIMITS.lookupEntriesMax,
     })
     : null;
-  const leasePrefix = randomName(random);
+  // 128 random bits: leases of different processes must not meet.
+  const leasePrefix = newRequestId();
   let leaseCount = 0;
   /** Server's clock less ours, from the last answer. */
   let clockOffsetMs = 0;
@@ -266,12 +267,4 @@ function unavailable(cause: unknown): ApiError {
     "The service cannot check API keys at the moment. Try again shortly.",
     { retryAfterMs: RETRY_AFTER_MS, cause },
   );
-}
-
-/** 16 characters, 82 random bits: leases of different processes must not meet. */
-function randomName(random: () => number): string {
-  return Array.from(
-    { length: 16 },
-    () => Math.floor(random() * 36).toString(36),
-  ).join("");
 }

@@ -230,6 +230,28 @@ Deno.test("the same form nonce makes one key", async () => {
   assert.equal(lookups.length, 1);
 });
 
+Deno.test("API6: an owner has at most 100,000 keys", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  await t.redis.evalScript(FILL_SCRIPT, [keysKey(OWNER)], [
+    String(KEY_LIMITS.keysPerOwnerMax - 2),
+  ]);
+  assert.ok((await create(t.store)).key.id, "the last one");
+  const order = { ownerId: OWNER, settings: SETTINGS, actor: ACTOR };
+  const names = await t.redis.command(["DBSIZE"]);
+  for (
+    const result of [
+      await t.store.create(order),
+      await t.store.rotate(at(key.id), 0),
+    ]
+  ) assert.deepEqual(result, { ok: false, reason: "too_many" });
+  assert.equal(await t.redis.command(["DBSIZE"]), names, "nothing is left");
+  assert.equal((await t.store.get(OWNER, key.id))?.version, 1);
+  await create(t.store, SETTINGS, OTHER);
+  done(await t.store.delete(at(key.id)));
+  await create(t.store);
+});
+
 Deno.test("rotation gives a key with the same settings and ends the old one", async (test) => {
   for (const [grace, graceMs] of Object.entries(ROTATION_GRACES_MS)) {
     await test.step(grace, async () => {
@@ -400,28 +422,6 @@ Deno.test("a forged cursor is refused", async () => {
       { name: "BadCursor" },
     );
   }
-});
-
-Deno.test("API6: an owner has at most 100,000 keys", async () => {
-  await using t = await setup();
-  const { key } = await create(t.store);
-  await t.redis.evalScript(FILL_SCRIPT, [keysKey(OWNER)], [
-    String(KEY_LIMITS.keysPerOwnerMax - 2),
-  ]);
-  assert.ok((await create(t.store)).key.id, "the last one");
-  const order = { ownerId: OWNER, settings: SETTINGS, actor: ACTOR };
-  const names = await t.redis.command(["DBSIZE"]);
-  for (
-    const result of [
-      await t.store.create(order),
-      await t.store.rotate(at(key.id), 0),
-    ]
-  ) assert.deepEqual(result, { ok: false, reason: "too_many" });
-  assert.equal(await t.redis.command(["DBSIZE"]), names, "nothing is left");
-  assert.equal((await t.store.get(OWNER, key.id))?.version, 1);
-  await create(t.store, SETTINGS, OTHER);
-  done(await t.store.delete(at(key.id)));
-  await create(t.store);
 });
 
 Deno.test("promise 8: every acknowledged change survives kill -9", async () => {
