@@ -82,7 +82,18 @@ const at = (keyId: string, version: number | null = null, ownerId = OWNER) => ({
 /** That many key ids, without their records. */
 const FILL_SCRIPT = defineScript(
   "test/fill",
-  `for n = 1, ARGV[1] do redis.call('ZADD', KEYS[1], n, 'key_' .. n) end return 1`,
+  `
+local some = {}
+for n = 1, tonumber(ARGV[1]) do
+  table.insert(some, n)
+  table.insert(some, 'key_' .. n)
+  if #some == 2000 or n == tonumber(ARGV[1]) then
+    redis.call('ZADD', KEYS[1], unpack(some))
+    some = {}
+  end
+end
+return 1
+`,
 );
 
 async function auditActions(redis: RedisLink): Promise<string> {
