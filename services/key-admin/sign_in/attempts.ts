@@ -29,7 +29,8 @@ export interface Attempt {
   device: string;
 }
 
-const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
+/** Free tries of an account, and the wait after the next one, which doubles. */
+export const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
 /** Tries per network address and in all: so many at once, and as many again spread over the time. */
 export const ADDRESS_RATE: Rate = { count: 20, perMs: 600_000 };
 export const ALL_RATE: Rate = { count: 100, perMs: 60_000 };
