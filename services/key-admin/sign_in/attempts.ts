@@ -61,9 +61,10 @@ const RATE_SCRIPT = defineScript(
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local per = tonumber(ARGV[2])
-local paid = math.max(tonumber(redis.call('GET', KEYS[1])) or now, now) + per / tonumber(ARGV[1])
+local paid = math.max(tonumber(redis.call('HGET', KEYS[1], 'paid')) or now, now) + per / tonumber(ARGV[1])
 if paid - now > per then return math.ceil(paid - now - per) end
-redis.call('SET', KEYS[1], string.format('%.3f', paid), 'PX', math.ceil(paid - now))
+redis.call('HSET', KEYS[1], 'paid', string.format('%.3f', paid))
+redis.call('PEXPIRE', KEYS[1], math.ceil(paid - now))
 return 0
 `,
 );
