@@ -132,6 +132,7 @@ export const BUS_LIMITS = {
 /** API keys, see `keys/key.ts`. */
 export const KEY_LIMITS = {
   descriptionCharsMax: 100,
+  /** Why not a hundred: docs/console.md. Beyond: 409, and the command line says so. */
   keysPerOwnerMax: 100_000,
   /** Entries of hash -> key id that an edge remembers. 100 bytes each. */
   lookupEntriesMax: 100_000,

@@ -42,7 +42,7 @@ Deno.test("notice() is written at any level", () => {
   assert.equal(lines.length, 1);
 });
 
-Deno.test("a key never reaches a line, wherever it hides", () => {
+Deno.test("ASVS 16.2.5: a key never reaches a line, wherever it hides", () => {
   const { log, lines } = setup("info");
   const key = `sk-Cg${"a1B2".repeat(11)}cd`;
   log.info(`leak ${key}`, {
@@ -55,7 +55,7 @@ Deno.test("a key never reaches a line, wherever it hides", () => {
   assert.ok(redacted.length >= 5);
 });
 
-Deno.test("text cannot begin a line of its own", () => {
+Deno.test("ASVS 16.4.1: text cannot begin a line of its own", () => {
   const { log, lines } = setup("info");
   log.info("x", { userAgent: 'a\r\n{"event":"forged"}' });
   assert.ok(!/[\r\n]/.test(lines[0] ?? ""));

@@ -1,5 +1,5 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
-import { publicRequestId } from "@gateway/shared/ids";
+import { newRequestId, publicRequestId } from "@gateway/shared/ids";
 import {
   ownerLimitsKey,
   type Principal,
@@ -109,7 +109,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
       entriesMax: KEY_LIMITS.lookupEntriesMax,
     })
     : null;
-  const leasePrefix = randomName(random);
+  // 128 random bits: leases of different processes must not meet.
+  const leasePrefix = newRequestId();
   let leaseCount = 0;
   /** Server's clock less ours, from the last answer. */
   let clockOffsetMs = 0;
@@ -281,12 +282,4 @@ function isKeyRefusal(status: string): boolean {
 /** What is left of the time for Redis. A call has to be made to be refused, so at least a millisecond. */
 export function leftOf(deadlineMs: number, waitedMs = 0): number {
   return Math.max(1, deadlineMs - waitedMs);
-}
-
-/** 16 characters, 82 random bits: leases of different processes must not meet. */
-function randomName(random: () => number): string {
-  return Array.from(
-    { length: 16 },
-    () => Math.floor(random() * 36).toString(36),
-  ).join("");
 }

@@ -191,7 +191,7 @@ Deno.test("a connection cut under an admission: its lease is undone on the next 
   await admission.stop(1_000);
 });
 
-Deno.test("Redis killed, restarted, demoted and full: 503 each time, never a refusal of the key", async (t) => {
+Deno.test("ASVS 16.5.2, 16.5.3: Redis killed, restarted, demoted and full: 503 each time, never a refusal of the key", async (t) => {
   await using world = await startRedisWorld({
     config: ["appendonly yes", "appendfsync always"],
   });

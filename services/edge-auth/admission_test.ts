@@ -193,7 +193,7 @@ Deno.test("admit() answers for the state and the rights of a key, and consumes n
   });
 });
 
-Deno.test("a change of a key's record holds for the very next request", async () => {
+Deno.test("ASVS 8.3.2: a change of a key's record holds for the very next request", async () => {
   await using world = await startRedisWorld();
   const admission = edge(world.link);
   const key = await world.addKey();

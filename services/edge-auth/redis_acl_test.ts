@@ -114,7 +114,7 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   await link.close();
 });
 
-Deno.test("the edge's user can do nothing else", async (t) => {
+Deno.test("ASVS 13.2.2: the edge's user can do nothing else", async (t) => {
   await using world = await startRedisWorld();
   await world.command(
     "ACL",

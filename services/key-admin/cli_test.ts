@@ -20,17 +20,23 @@ interface Outcome {
   json: Record<string, unknown>;
 }
 
-async function keys(redisUrl: string, ...args: string[]): Promise<Outcome> {
+const keys = (redisUrl: string, ...args: string[]): Promise<Outcome> =>
+  run({ REDIS_URL: redisUrl }, ["keys", ...args]);
+
+/** The command line as `docker compose exec -T` runs it: no input, no terminal. */
+async function run(
+  env: Record<string, string>,
+  args: string[],
+): Promise<Outcome> {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [
       ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
-      ...["--allow-sys", CLI, "keys", ...args],
+      ...["--allow-sys", CLI, ...args],
     ],
-    env: {
-      REDIS_URL: redisUrl,
-      NATS_URL: `nats://127.0.0.1:${freePort()}`,
-      NO_COLOR: "1",
-    },
+    env: { NATS_URL: `nats://127.0.0.1:${freePort()}`, NO_COLOR: "1", ...env },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
   }).output();
   const out = new TextDecoder().decode(stdout);
   return {
@@ -156,4 +162,31 @@ Deno.test("keys --stop-running says when nobody could be told", async () => {
   assert.match(outcome.err, /is disabled, but its running requests/);
   const misspelt = await keys(redis.url, "--bogus");
   assert.equal(misspelt.code, 2);
+});
+
+Deno.test("keys and owners are for scripts too: no terminal, one JSON object on stdout, all else on stderr", async (t) => {
+  await using careless = await startRedis({ settings: ["--appendonly", "no"] });
+  const rows: [
+    args: string[],
+    env: Record<string, string>,
+    code: number,
+    err: RegExp,
+  ][] = [
+    [["keys", "create", "--description", "Ci", "--json"], {}, 0, /^Warning: /],
+    [["owners", "set-up", "--json"], {}, 0, /^Warning: /],
+    [["keys", "show", "key_x", "--json"], {}, 1, /no such key/],
+    [["keys", "list", "--bogus", "--json"], {}, 2, /bogus/],
+    [["keys", "list", "--json"], { REDIS_URL: "http://x" }, 78, /REDIS_URL/],
+  ];
+  for (const [args, env, code, err] of rows) {
+    await t.step(args.join(" "), async () => {
+      const outcome = await run({ REDIS_URL: careless.url, ...env }, args);
+      assert.equal(outcome.code, code, outcome.err);
+      assert.match(outcome.err, err);
+      assert.ok(!outcome.err.includes("\u001b"), "no colours");
+      if (code > 0) return assert.equal(outcome.out, "");
+      assert.match(outcome.out, /^\{.*\}\n$/, "one line, one object");
+      assert.ok(Object.keys(outcome.json).length > 0);
+    });
+  }
 });

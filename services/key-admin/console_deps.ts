@@ -56,6 +56,7 @@ export function createConsoleDeps(parts: ConsoleParts): ConsoleDeps {
     oidcFlows: createTickets({
       redis,
       randomBytes,
+      now,
       kind: "oidc",
       schema: z.object({
         verifier: z.string(),
@@ -67,6 +68,7 @@ export function createConsoleDeps(parts: ConsoleParts): ConsoleDeps {
     totpSetups: createTickets({
       redis,
       randomBytes,
+      now,
       kind: "totp",
       schema: z.object({ ownerId: z.string(), secret: z.string() }),
       secondsOf: () => TICKET_SECONDS,
@@ -76,11 +78,15 @@ export function createConsoleDeps(parts: ConsoleParts): ConsoleDeps {
 
 /** Set-up, invitation and reset links; the command line makes them too. */
 export function createLinks(
-  { redis, randomBytes }: Pick<ConsoleParts, "redis" | "randomBytes">,
+  { redis, randomBytes, now }: Pick<
+    ConsoleParts,
+    "redis" | "randomBytes" | "now"
+  >,
 ): LinkStore {
   return createTickets({
     redis,
     randomBytes,
+    now,
     kind: "link",
     schema: linkSchema,
     secondsOf: linkSeconds,

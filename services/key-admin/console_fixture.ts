@@ -2,12 +2,15 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/ids";
 import { createLog } from "@gateway/shared/log";
 import { UNLIMITED } from "@gateway/shared/keys/record";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { defineScript } from "@gateway/shared/redis/script";
 import { createConsoleDeps } from "./console_deps.ts";
 import type { StopNotice } from "./notice.ts";
 import { type DefaultLimits, NO_DEFAULT_LIMITS } from "./default_limits.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import type { PasswordHasher } from "./sign_in/password.ts";
 import type { OidcClient } from "./sign_in/oidc.ts";
+import { asTexts } from "./store/reply.ts";
 import { createConsole } from "./web/app.tsx";
 import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
@@ -27,6 +30,10 @@ export interface TestConsole extends AsyncDisposable {
   logLines: string[];
   /** Everything any client was answered. */
   answers: string[];
+  /** Every method and path the console has, as its code says: `POST /keys/:id/edit`. */
+  routes: string[];
+  /** Names and digests of all that is stored under names like this, rates apart. */
+  stored(pattern?: string): Promise<string[]>;
   /** A browser without cookies, from an address. */
   client(ip?: string): TestClient;
   /** A browser whose owner signed in with {@link PASSWORD}. */
@@ -54,12 +61,25 @@ export interface TestClient {
 
 export type Form = Record<string, string | string[]>;
 
+/** What a test may want otherwise. */
+export interface TestConsoleOptions {
+  oidc?: OidcClient | null;
+  /** Of the server; it keeps every change without them. */
+  settings?: string[];
+  hasher?: PasswordHasher;
+  /** Stands between the console and its connection for changes. */
+  writer?: (link: RedisLink) => RedisLink;
+  defaultLimits?: DefaultLimits;
+}
+
 export async function startConsole(
-  { oidc = null, settings, defaultLimits = NO_DEFAULT_LIMITS }: {
-    oidc?: OidcClient | null;
-    settings?: string[];
-    defaultLimits?: DefaultLimits;
-  } = {},
+  {
+    oidc = null,
+    settings,
+    hasher,
+    writer = (link) => link,
+    defaultLimits = NO_DEFAULT_LIMITS,
+  }: TestConsoleOptions = {},
 ): Promise<TestConsole> {
   const server = await startRedis(settings === undefined ? {} : { settings });
   const clock = { nowMs: Date.now() };
@@ -69,13 +89,13 @@ export async function startConsole(
   const answers: string[] = [];
   const deps = createConsoleDeps({
     redis: await server.connect(),
-    writer: await server.connect(),
+    writer: writer(await server.connect()),
     sendStop: (notice) => {
       if (stops.fails) return Promise.reject(new Error("No answer"));
       stops.sent.push(notice);
       return Promise.resolve();
     },
-    hasher: quickHasher(hashing),
+    hasher: hasher ?? quickHasher(hashing),
     assets: await readAssets(),
     oidc,
     randomBytes,
@@ -105,6 +125,11 @@ export async function startConsole(
   };
   return {
     ...{ deps, server, clock, stops, hashing, logLines, answers },
+    routes: app.routes
+      .filter(({ method }) => method === "GET" || method === "POST")
+      .map(({ method, path }) => `${method} ${path}`),
+    stored: async (pattern = "*") =>
+      asTexts(await deps.redis.evalScript(STORED_SCRIPT, [], [pattern])),
     ...{ client, addOwner },
     signedIn: async (email, ip) => {
       await addOwner(email);
@@ -116,6 +141,21 @@ export async function startConsole(
     [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   };
 }
+
+/** Rates count refused requests too, which is what they are for. */
+const STORED_SCRIPT = defineScript(
+  "test/stored",
+  `
+local names, all = redis.call('KEYS', ARGV[1]), {}
+table.sort(names)
+for _, name in ipairs(names) do
+  if string.sub(name, 1, 4) ~= 'try:' then
+    table.insert(all, name .. ' ' .. redis.sha1hex(redis.call('DUMP', name)))
+  end
+end
+return all
+`,
+);
 
 /** Sends the sign-in form. */
 export function signIn(
@@ -185,6 +225,7 @@ function createClient(
   fetch: (request: Request) => Promise<Answer>,
 ): TestClient {
   const cookies = new Map<string, string>();
+  let token = { session: "", value: "no session" };
   const send = async (path: string, init: RequestInit) => {
     const headers = new Headers(init.headers);
     if (!headers.has("host")) headers.set("host", new URL(ORIGIN).host);
@@ -226,10 +267,12 @@ function createClient(
       });
     },
     formToken: async () => {
+      const session = cookies.get("__Host-sid") ?? "";
+      if (token.session === session) return token.value;
       const page = await send("/usage", {});
-      return page.status === 200
-        ? hiddenField(page.text, "form_token")
-        : "no session";
+      if (page.status !== 200) return "no session";
+      token = { session, value: hiddenField(page.text, "form_token") };
+      return token.value;
     },
   };
   return client;

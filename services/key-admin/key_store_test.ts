@@ -19,6 +19,7 @@ import { ROTATION_GRACES_MS } from "./keys/key_changes.ts";
 import type { KeySettings } from "./keys/settings.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import { findKey } from "./store/names.ts";
+import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { RedisLink } from "@gateway/shared/redis/link";
 
 const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
@@ -78,12 +79,24 @@ const at = (keyId: string, version: number | null = null, ownerId = OWNER) => ({
   actor: ACTOR,
 });
 
+/** Gives the owner this many keys, as far as their number goes: without records. */
+async function pretendKeys(redis: RedisLink, count: number): Promise<void> {
+  const atOnce = 2_000;
+  for (let from = 0; from < count; from += atOnce) {
+    const ids = Array.from(
+      { length: Math.min(atOnce, count - from) },
+      (_, n) => [String(from + n), `key_${from + n}`],
+    );
+    await redis.command(["ZADD", keysKey(OWNER), ...ids.flat()]);
+  }
+}
+
 async function auditActions(redis: RedisLink): Promise<string> {
   const entries = await redis.command(["XRANGE", auditKey(OWNER), "-", "+"]);
   return JSON.stringify(entries);
 }
 
-Deno.test("a key is stored as its hash, and its full value nowhere", async () => {
+Deno.test("ASVS 11.5.1, API2: a key is stored as its hash, and its full value nowhere", async () => {
   await using t = await setup();
   const { key, value } = await create(t.store);
   assert.ok(isWellFormedKey(value));
@@ -132,7 +145,7 @@ Deno.test("the lifecycle: enabled, disabled, enabled, deleted", async () => {
   assert.ok(!audit.includes(key.hash) && !audit.includes(value));
 });
 
-Deno.test("a change on an old version is refused and changes nothing", async () => {
+Deno.test("ASVS 2.3.3: a change on an old version is refused and changes nothing", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   done(await t.store.disable(at(key.id, 1)));
@@ -151,7 +164,7 @@ Deno.test("a change on an old version is refused and changes nothing", async () 
   assert.equal(now?.version, 2);
 });
 
-Deno.test("of two tabs that change the same version one wins", async () => {
+Deno.test("ASVS 2.3.4: of two tabs that change the same version one wins", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   const results = await Promise.all(
@@ -206,7 +219,7 @@ Deno.test("API1: another owner's key does not exist", async () => {
   assert.deepEqual(await t.store.get(OWNER, key.id), key);
 });
 
-Deno.test("a key id of another form is not found, and reaches no key name", async () => {
+Deno.test("ASVS 1.2.4: a key id of another form is not found, and reaches no key name", async () => {
   await using t = await setup();
   await create(t.store);
   for (const keyId of ["", "*", "key_}:{x", `key_${"a".repeat(20)}\n`]) {
@@ -231,6 +244,26 @@ Deno.test("the same form nonce makes one key", async () => {
   const lookups = await t.redis.command(["KEYS", "hash:*"]);
   assert.ok(Array.isArray(lookups));
   assert.equal(lookups.length, 1);
+});
+
+Deno.test("API6: an owner has at most 100,000 keys", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  await pretendKeys(t.redis, KEY_LIMITS.keysPerOwnerMax - 2);
+  assert.ok((await create(t.store)).key.id, "the last one");
+  const order = { ownerId: OWNER, settings: SETTINGS, actor: ACTOR };
+  const names = await t.redis.command(["DBSIZE"]);
+  for (
+    const result of [
+      await t.store.create(order),
+      await t.store.rotate(at(key.id), 0),
+    ]
+  ) assert.deepEqual(result, { ok: false, reason: "too_many" });
+  assert.equal(await t.redis.command(["DBSIZE"]), names, "nothing is left");
+  assert.equal((await t.store.get(OWNER, key.id))?.version, 1);
+  await create(t.store, SETTINGS, OTHER);
+  done(await t.store.delete(at(key.id)));
+  await create(t.store);
 });
 
 Deno.test("rotation gives a key with the same settings and ends the old one", async (test) => {

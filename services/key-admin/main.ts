@@ -19,6 +19,7 @@ import { nameOldStore } from "./store/store_name.ts";
 import { createConsole } from "./web/app.tsx";
 import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
+import { SECURITY_HEADERS } from "./web/guards.ts";
 import { createMetrics } from "./web/metrics.ts";
 import { createHandler, type Handler } from "./web/server.ts";
 
@@ -107,7 +108,11 @@ function listen(
       log.error("request_failed", { error });
       return new Response("Something went wrong on our side\n", {
         status: 500,
-        headers: { "content-type": "text/plain; charset=utf-8" },
+        headers: {
+          ...SECURITY_HEADERS,
+          "content-type": "text/plain; charset=utf-8",
+          "cache-control": "no-store",
+        },
       });
     },
   });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
+import { askPort } from "../../tests/support/local_server.ts";
 import { freePort, startRedis, until } from "./redis_fixture.ts";
 
 const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
@@ -12,6 +13,15 @@ const PERMISSIONS = [
     fileURLToPath(new URL("../..", import.meta.url))
   },/usr/bin/ldd`,
   "--allow-ffi",
+];
+
+const FORM = "Content-Type: application/x-www-form-urlencoded";
+/** Methods that `fetch` does not send. */
+const METHODS: [line: string, status: number][] = [
+  ["TRACE /sign-in", 405],
+  ["TRACK /sign-in", 405],
+  ["get /sign-in", 405],
+  ["CONNECT console:443", 421],
 ];
 
 /** Starts the service and reads its log. */
@@ -47,7 +57,7 @@ function startService(env: Record<string, string>) {
   };
 }
 
-Deno.test("the service starts, says where it is and how to set it up, serves, and stops on SIGTERM", async () => {
+Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, says where it is and how to set it up, serves no more than the console, and stops on SIGTERM", async () => {
   await using redis = await startRedis();
   const service = startService({
     PORT: "0",
@@ -68,8 +78,19 @@ Deno.test("the service starts, says where it is and how to set it up, serves, an
     assert.equal(answer.status, 200, path);
     await answer.body?.cancel();
     const outside = await fetch(`http://127.0.0.1:${port}/${path}`);
-    assert.equal(outside.status, 404, "ASVS 13.4.5: not on the public port");
+    assert.equal(outside.status, 404, "not on the public port");
     await outside.body?.cancel();
+  }
+  for (const [line, status] of METHODS) {
+    const host = `Host: 127.0.0.1:${port}\r\nConnection: close\r\n`;
+    const from = `Sec-Fetch-Site: same-origin\r\n${FORM}\r\n`;
+    const answer = await askPort(
+      Number(port),
+      `${line} HTTP/1.1\r\n${host}${from}Cookie: secret=1\r\n\r\n`,
+    );
+    assert.match(answer, new RegExp(`^HTTP/1.1 ${status} `), line);
+    assert.ok(!answer.includes("secret=1"), "nothing is echoed");
+    if (status === 405) assert.match(answer, /^allow: GET, HEAD, POST\r$/im);
   }
   service.child.kill("SIGTERM");
   assert.equal((await service.ended()).code, 0);

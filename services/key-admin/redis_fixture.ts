@@ -1,8 +1,12 @@
 import { silentLog } from "@gateway/shared/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import { startRedisServer } from "../../tests/support/redis_server.ts";
+import { waitFor } from "../../tests/support/wait_for.ts";
 import { connectRedis } from "./store/redis.ts";
 
-/** A private redis-server on a free port, with its data in a folder of its own. */
+export { freePort } from "../../tests/support/free_port.ts";
+
+/** A private redis-server with the service's own connections to it. */
 export interface TestRedis extends AsyncDisposable {
   url: string;
   port: number;
@@ -27,43 +31,18 @@ export interface TestRedisOptions {
 const START_MS = 10_000;
 const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/** Starts a server; it ends with the `await using` block. */
+/** Starts a server that keeps every change, unless told otherwise; it ends with the `await using` block. */
 export async function startRedis(
   { settings = DURABLE, env = {} }: TestRedisOptions = {},
 ): Promise<TestRedis> {
-  const folder = await Deno.makeTempDir({ prefix: "key-admin-redis-" });
-  const port = freePort();
-  const url = `redis://127.0.0.1:${port}`;
+  const server = await startRedisServer({ args: settings, env });
+  const { url, port, directory } = server;
   const connections: RedisLink[] = [];
-  const start = async () => {
-    const child = new Deno.Command("redis-server", {
-      args: [
-        ...["--port", String(port), "--bind", "127.0.0.1", "--dir", folder],
-        ...["--save", "", "--loglevel", "warning", ...settings],
-      ],
-      env,
-      stdout: "null",
-      stderr: "null",
-    }).spawn();
-    await until(() => answersPing(port), START_MS);
-    return child;
-  };
-  let process = await start();
-  const stop = async (signal: Deno.Signal) => {
-    try {
-      process.kill(signal);
-    } catch (error) {
-      if (!(error instanceof TypeError)) throw error; // It has ended already.
-    }
-    await process.status;
-  };
   const closeAll = async () => {
     await Promise.all(connections.splice(0).map((link) => link.close()));
   };
   return {
-    url,
-    port,
-    folder,
+    ...{ url, port, folder: directory },
     connect: async () => {
       const connection = await connectRedis({
         address: { url },
@@ -75,17 +54,14 @@ export async function startRedis(
     },
     kill: async () => {
       await closeAll();
-      await stop("SIGKILL");
+      await server.kill();
     },
-    freeze: () => process.kill("SIGSTOP"),
-    thaw: () => process.kill("SIGCONT"),
-    restart: async () => {
-      process = await start();
-    },
+    freeze: () => server.signal("SIGSTOP"),
+    thaw: () => server.cont(),
+    restart: () => server.restart(),
     [Symbol.asyncDispose]: async () => {
       await closeAll();
-      await stop("SIGKILL");
-      await Deno.remove(folder, { recursive: true });
+      await server[Symbol.asyncDispose]();
     },
   };
 }
@@ -95,32 +71,5 @@ export async function until(
   condition: () => boolean | Promise<boolean>,
   timeoutMs: number,
 ): Promise<void> {
-  const end = performance.now() + timeoutMs;
-  while (!(await condition())) {
-    if (performance.now() > end) {
-      throw new Error(`Condition not met after ${timeoutMs} ms`);
-    }
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}
-
-/** A port nobody listens on at this moment. */
-export function freePort(): number {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const { port } = listener.addr;
-  listener.close();
-  return port;
-}
-
-async function answersPing(port: number): Promise<boolean> {
-  try {
-    using socket = await Deno.connect({ hostname: "127.0.0.1", port });
-    await socket.write(new TextEncoder().encode("PING\r\n"));
-    const reply = new Uint8Array(64);
-    const length = await socket.read(reply) ?? 0;
-    return new TextDecoder().decode(reply.subarray(0, length))
-      .startsWith("+PONG");
-  } catch {
-    return false; // Not listening yet.
-  }
+  await waitFor(condition, { what: () => `${condition}`, timeoutMs });
 }

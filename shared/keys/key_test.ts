@@ -31,7 +31,7 @@ function seeded(seed: number) {
     });
 }
 
-Deno.test("mintKey() gives 51 characters that isWellFormedKey() accepts", () => {
+Deno.test("ASVS 6.5.2, 11.5.1: mintKey() gives 51 characters that isWellFormedKey() accepts", () => {
   const seen = new Set<string>();
   for (let round = 0; round < 5_000; round++) {
     const key = mintKey(randomBytes);
@@ -61,7 +61,7 @@ Deno.test("randomBase62() drops bytes that would favour some characters", () => 
   assert.equal(text, "0z0z");
 });
 
-Deno.test("randomBase62() uses every character about equally often", () => {
+Deno.test("ASVS 11.5.1: randomBase62() uses every character about equally often", () => {
   const text = randomBase62(62_000, randomBytes);
   for (const char of ALPHABET) {
     const count = text.split(char).length - 1;

@@ -331,7 +331,7 @@ Deno.test("parseChatRequest() changes nothing in the body", () => {
   assert.deepEqual(body, before);
 });
 
-Deno.test("parseChatRequest() lets nobody reach a prototype", () => {
+Deno.test("ASVS 15.3.6: parseChatRequest() lets nobody reach a prototype", () => {
   const body: unknown = JSON.parse(`{
     "model": "neutral-3.7-plus",
     "__proto__": { "stream": true, "polluted": 1 },
@@ -348,7 +348,7 @@ Deno.test("parseChatRequest() lets nobody reach a prototype", () => {
   assert.equal(Reflect.get(request, "polluted"), undefined);
 });
 
-Deno.test("parseChatRequest() takes the last of two members of one name", () => {
+Deno.test("ASVS 1.5.3: parseChatRequest() takes the last of two members of one name", () => {
   const text = '{"model":"nope","model":"seer",' +
     '"messages":[{"role":"user","content":"x"}]}';
   assert.equal(parseChatRequest(JSON.parse(text), catalog).model, "seer");

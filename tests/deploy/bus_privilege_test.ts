@@ -112,7 +112,7 @@ async function refusedOf(
   return refusals(test, operation).sort();
 }
 
-Deno.test("a user of the bus may do what its service does and nothing else", async (t) => {
+Deno.test("ASVS 13.2.2: a user of the bus may do what its service does and nothing else", async (t) => {
   await using secrets = await makeSecrets();
   await using nats = await startDeployedNats(secrets);
   for (const user of USERS) {
@@ -162,7 +162,7 @@ Deno.test("the worker takes jobs of all only in the queue of the workers", async
   assert.equal((await refusedOf(test, "subscribe", 1)).length, 1);
 });
 
-Deno.test("nobody enters the bus without a password, or with that of another", async (t) => {
+Deno.test("ASVS 13.2.1, 13.2.3: nobody enters the bus without a password, or with that of another", async (t) => {
   await using secrets = await makeSecrets();
   await using nats = await startDeployedNats(secrets);
   const password = await secrets.read("nats_admin_password");

@@ -108,7 +108,7 @@ async function signIn(
   return link;
 }
 
-Deno.test("a user of Redis may do what its service does and nothing else", async (t) => {
+Deno.test("ASVS 13.2.2: a user of Redis may do what its service does and nothing else", async (t) => {
   await using secrets = await makeSecrets();
   await using redis = await startDeployedRedis(secrets);
   for (const user of USERS) {
@@ -131,7 +131,7 @@ Deno.test("a user of Redis may do what its service does and nothing else", async
   }
 });
 
-Deno.test("without a user Redis only says that one is needed; the health user only pings", async () => {
+Deno.test("ASVS 13.2.1, 13.2.3: without a user Redis only says that one is needed; the health user only pings", async () => {
   await using secrets = await makeSecrets();
   await using redis = await startDeployedRedis(secrets);
   const ask = async (...lines: string[]) => {

@@ -58,7 +58,7 @@ const ROWS: [string, BodyInit, number, string?][] = [
   ["52 user", members(`"user":"{}\\n${"x".repeat(10_000)}"`), 200],
 ];
 
-Deno.test("hostile bodies over HTTP", async (t) => {
+Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) => {
   await using cluster = await startGatedCluster();
   const key = await cluster.addKey({ limits: { requestsPerMinute: 1_000 } });
   const post = (body: BodyInit, headers: HeadersInit = {}) =>
@@ -131,7 +131,7 @@ const P99_MS = 50;
 const ROUNDS = 6;
 const ASKED_PER_ROUND = 100;
 
-Deno.test("hostile bodies of one key do not slow down the requests of another", async () => {
+Deno.test("API4: hostile bodies of one key do not slow down the requests of another", async () => {
   await using cluster = await startCluster();
   const created = async () =>
     JSON.parse(await cluster.keys("create", "--description=load", "--json"));

@@ -184,7 +184,7 @@ function authenticated(key: TestKey): Row[] {
 const isOfServer = ({ status, body }: Answer) =>
   (status === 400 && body === "") || status === 0;
 
-Deno.test("bad requests over a raw socket", async (t) => {
+Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socket", async (t) => {
   await using cluster = await startGatedCluster({
     door: { authFailures: noFailureLimit() },
   });

@@ -40,6 +40,8 @@ export interface LocalServerOptions {
   port: number | undefined;
   /** The command line for this port and directory. May write files there. */
   args: (port: number, directory: string) => Promise<string[]>;
+  /** Added to the environment of the server. */
+  env?: Record<string, string>;
   /**
    * Whether this very server serves: another one may sit on the port while ours is
    * about to fail. Refused connections count as no.
@@ -94,6 +96,7 @@ async function startOn(
   const process = startProcess({
     command: options.command,
     args: await options.args(port, directory),
+    ...(options.env === undefined ? {} : { env: options.env }),
   });
   const server = { port, directory, pid: process.pid };
   const deadline = performance.now() + START_TIMEOUT_MS;

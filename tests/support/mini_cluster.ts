@@ -69,6 +69,8 @@ export interface MiniEdge extends AsyncDisposable {
   readonly id: string;
   /** `http://127.0.0.1:<port>/v1` */
   readonly baseUrl: string;
+  /** Every method and path it has, as its code says: `POST /v1/chat/completions`. */
+  readonly routes: readonly string[];
   readonly link: BusLink;
   readonly dispatcher: ChatDispatcher;
   readonly workers: WorkerTable;
@@ -249,6 +251,9 @@ export async function startMiniEdge(
   return {
     id,
     baseUrl: `http://127.0.0.1:${server.port}/v1`,
+    routes: app.routes
+      .filter(({ method }) => method === "GET" || method === "POST")
+      .map(({ method, path }) => `${method} ${path}`),
     link,
     dispatcher,
     workers,

@@ -1,5 +1,9 @@
 import { once } from "node:events";
 import { createConnection, createServer, type Socket } from "node:net";
+import { startRedisServer } from "./redis_server.ts";
+import { waitFor } from "./wait_for.ts";
+
+export { freePort } from "./free_port.ts";
 
 /** A private redis-server on a free port of 127.0.0.1, its data in a temporary directory. */
 export interface RedisFixture extends AsyncDisposable {
@@ -14,95 +18,28 @@ export interface RedisFixture extends AsyncDisposable {
   start(): Promise<void>;
 }
 
-const START_TIMEOUT_MS = 5_000;
-
 /** Starts a server; `config` are lines of a redis.conf: `["maxmemory 10mb"]`. */
 export async function startRedis(
   config: readonly string[] = [],
 ): Promise<RedisFixture> {
-  const directory = await Deno.makeTempDir({ prefix: "gateway-redis-" });
-  const port = freePort();
-  await Deno.writeTextFile(
-    `${directory}/redis.conf`,
-    [
-      "bind 127.0.0.1",
-      `port ${port}`,
-      `dir ${directory}`,
-      'save ""',
-      "appendonly no",
-      ...config,
-      "",
-    ].join("\n"),
-  );
-  let process = spawn(directory);
-  let isRunning = true;
-  await untilAnswers(port);
-  const end = async () => {
-    if (!isRunning) return;
-    isRunning = false;
-    process.kill("SIGKILL");
-    await process.status;
-  };
+  const server = await startRedisServer({ config: `${config.join("\n")}\n` });
   return {
-    port,
-    url: `redis://127.0.0.1:${port}`,
-    freeze: () => process.kill("SIGSTOP"),
-    thaw: () => process.kill("SIGCONT"),
-    kill: end,
-    async start() {
-      process = spawn(directory);
-      isRunning = true;
-      await untilAnswers(port);
-    },
-    async [Symbol.asyncDispose]() {
-      await end();
-      await Deno.remove(directory, { recursive: true });
-    },
+    port: server.port,
+    url: server.url,
+    freeze: () => server.signal("SIGSTOP"),
+    thaw: () => server.cont(),
+    kill: () => server.kill(),
+    start: () => server.restart(),
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   };
 }
 
-function spawn(directory: string): Deno.ChildProcess {
-  return new Deno.Command("redis-server", {
-    args: [`${directory}/redis.conf`],
-    stdin: "null",
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
-}
-
-/** A port that nobody listens on now. */
-export function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return listener.addr.port;
-}
-
-async function untilAnswers(port: number): Promise<void> {
-  await until(async () => {
-    const connection = await Deno.connect({ hostname: "127.0.0.1", port })
-      .catch(() => null);
-    if (connection === null) return false;
-    using open = connection;
-    await open.write(new TextEncoder().encode("PING\r\n"));
-    const buffer = new Uint8Array(64);
-    const count = await open.read(buffer).catch(() => null);
-    const text = new TextDecoder().decode(buffer.subarray(0, count ?? 0));
-    // A server with users refuses the PING, and has started nevertheless.
-    return /^\+PONG|^-NOAUTH/.test(text);
-  }, START_TIMEOUT_MS);
-}
-
-/** Resolves when `holds` does, asked every few milliseconds; rejects after `timeoutMs`. */
+/** Resolves when `holds` does; rejects after `timeoutMs`. */
 export async function until(
   holds: () => boolean | Promise<boolean>,
   timeoutMs: number,
 ): Promise<void> {
-  const endsAtMs = performance.now() + timeoutMs;
-  while (!await holds()) {
-    if (performance.now() > endsAtMs) {
-      throw new Error(`Condition not met within ${timeoutMs} ms: ${holds}`);
-    }
-    await delay(5);
-  }
+  await waitFor(holds, { what: () => `${holds}`, timeoutMs });
 }
 
 export function delay(ms: number): Promise<void> {

@@ -7,6 +7,8 @@ export interface RedisServerOptions {
   config?: string;
   /** Further arguments, for example `["--appendonly", "yes"]`. */
   args?: string[];
+  /** Added to its environment. */
+  env?: Record<string, string>;
 }
 
 /** A redis-server on 127.0.0.1. */
@@ -25,6 +27,7 @@ export async function startRedisServer(
   const server = await startLocalServer({
     command: "redis-server",
     port: options.port,
+    ...(options.env === undefined ? {} : { env: options.env }),
     args: async (port, directory) => {
       const file = `${directory}/redis.conf`;
       const defaults = `save ""\nappendonly no\n`;

@@ -14,15 +14,28 @@ export interface KeyJson {
   owner_id: string;
   scopes: readonly string[];
   models: readonly string[];
-  limits: {
-    requests_per_minute: number;
-    tokens_per_minute: number;
-    tokens_per_day: number;
-    concurrency: number;
-  };
+  limits: LimitsJson;
   created_at: string;
   expires_at: string | null;
   version: number;
+}
+
+/** Limits as `--json` prints them, 0 for none. */
+export interface LimitsJson {
+  requests_per_minute: number;
+  tokens_per_minute: number;
+  tokens_per_day: number;
+  concurrency: number;
+}
+
+/** Limits of a key or an owner in the form of `--json`. */
+export function limitsToJson(limits: Limits): LimitsJson {
+  return {
+    requests_per_minute: limits.requestsPerMinute,
+    tokens_per_minute: limits.tokensPerMinute,
+    tokens_per_day: limits.tokensPerDay,
+    concurrency: limits.concurrency,
+  };
 }
 
 /** A record in the form of `--json`, without what nobody needs (its hash). */
@@ -36,12 +49,7 @@ export function toJson(key: KeyRecord, nowMs: number): KeyJson {
     owner_id: key.ownerId,
     scopes: key.scopes,
     models: key.models,
-    limits: {
-      requests_per_minute: key.limits.requestsPerMinute,
-      tokens_per_minute: key.limits.tokensPerMinute,
-      tokens_per_day: key.limits.tokensPerDay,
-      concurrency: key.limits.concurrency,
-    },
+    limits: limitsToJson(key.limits),
     created_at: isoTime(key.createdAtMs),
     expires_at: key.expiresAtMs === null ? null : isoTime(key.expiresAtMs),
     version: key.version,

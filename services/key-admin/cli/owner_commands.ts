@@ -15,7 +15,7 @@ import {
   limitsFrom,
   UsageError,
 } from "./arguments.ts";
-import { limitsText } from "./key_text.ts";
+import { limitsText, limitsToJson } from "./key_text.ts";
 
 /** What `owners …` works with. */
 export interface OwnerCommandDeps {
@@ -166,15 +166,7 @@ async function changeLimits(
 
 function limitsAnswer(ownerId: string, email: string, limits: Limits): Answer {
   return {
-    json: {
-      owner_id: ownerId,
-      limits: {
-        requests_per_minute: limits.requestsPerMinute,
-        tokens_per_minute: limits.tokensPerMinute,
-        tokens_per_day: limits.tokensPerDay,
-        concurrency: limits.concurrency,
-      },
-    },
+    json: { owner_id: ownerId, limits: limitsToJson(limits) },
     text: `Limits over all keys of ${email}: ${limitsText(limits)}`,
   };
 }

@@ -19,6 +19,7 @@ export type AuditAction =
   | "owner.invited"
   | "owner.limits_changed"
   | "session.signed_in"
+  | "session.confirmed"
   | "session.refused"
   | "session.signed_out"
   | "session.revoked"

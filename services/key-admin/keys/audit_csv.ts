@@ -1,7 +1,7 @@
 import type { AuditRow } from "./audit_log.ts";
 
 /** What a spreadsheet takes for the beginning of a formula (ASVS 1.2.10). */
-const FORMULA = /^[=+\-@\t\r\0|%]/;
+const FORMULA = /^[=+\-@\t\r\n\0|%＝＋－＠]/;
 
 const COLUMNS = [
   "time",

@@ -29,10 +29,11 @@ export interface Attempt {
   device: string;
 }
 
-const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
-/** Tries per network address and in all, each in a fixed window. */
-const ADDRESS_RULE = { count: 20, windowMs: 600_000 };
-const ALL_RULE = { count: 100, windowMs: 60_000 };
+/** Free tries of an account, and the wait after the next one, which doubles. */
+export const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
+/** Tries per network address and in all: so many at once, and as many again spread over the time. */
+export const ADDRESS_RATE: Rate = { count: 20, perMs: 600_000 };
+export const ALL_RATE: Rate = { count: 100, perMs: 60_000 };
 const FORGET_SECONDS = 24 * 3_600;
 
 const DELAY_SCRIPT = defineScript(
@@ -53,13 +54,18 @@ return 0
 `,
 );
 
-const WINDOW_SCRIPT = defineScript(
-  "key-admin/window",
+/** GCRA, as the edges count requests: one number, the time at which all that was taken is paid off. */
+const RATE_SCRIPT = defineScript(
+  "key-admin/rate",
   `
-local count = redis.call('INCR', KEYS[1])
-if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-if count <= tonumber(ARGV[1]) then return 0 end
-return math.max(1, redis.call('PTTL', KEYS[1]))
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local per = tonumber(ARGV[2])
+local paid = math.max(tonumber(redis.call('HGET', KEYS[1], 'paid')) or now, now) + per / tonumber(ARGV[1])
+if paid - now > per then return math.ceil(paid - now - per) end
+redis.call('HSET', KEYS[1], 'paid', string.format('%.3f', paid))
+redis.call('PEXPIRE', KEYS[1], math.ceil(paid - now))
+return 0
 `,
 );
 
@@ -81,9 +87,9 @@ export function createAttemptGuard(redis: RedisLink): AttemptGuard {
 async function take(redis: RedisLink, attempt: Attempt): Promise<number> {
   const scope = await accountScope(redis, attempt);
   const isKnown = scope === deviceScope(attempt.device);
-  // A known device does not share the windows that strangers fill.
-  const windowWaitMs = isKnown ? 0 : await takeWindows(redis, attempt.ip);
-  if (windowWaitMs > 0) return windowWaitMs;
+  // A known device does not share the rates that strangers use up.
+  const rateWaitMs = isKnown ? 0 : await takeRates(redis, attempt.ip);
+  if (rateWaitMs > 0) return rateWaitMs;
   return asNumber(
     await redis.evalScript(DELAY_SCRIPT, [scope], [
       String(ACCOUNT_RULE.free),
@@ -94,21 +100,27 @@ async function take(redis: RedisLink, attempt: Attempt): Promise<number> {
   );
 }
 
-async function takeWindows(redis: RedisLink, ip: string): Promise<number> {
-  const address = await takeWindow(redis, `ip ${networkOf(ip)}`, ADDRESS_RULE);
-  return address > 0 ? address : await takeWindow(redis, "all", ALL_RULE);
+async function takeRates(redis: RedisLink, ip: string): Promise<number> {
+  const address = await takeRate(redis, `ip ${networkOf(ip)}`, ADDRESS_RATE);
+  return address > 0 ? address : await takeRate(redis, "all", ALL_RATE);
 }
 
-/** Counts in a fixed window of its own name. Milliseconds to wait; 0 when it may go on. */
-export async function takeWindow(
+/** `count` at once, and then one every `perMs / count`. */
+export interface Rate {
+  count: number;
+  perMs: number;
+}
+
+/** Takes one at the rate of this name. Milliseconds to wait; 0 when it may go on. A refusal takes nothing. */
+export async function takeRate(
   redis: RedisLink,
   name: string,
-  { count, windowMs }: { count: number; windowMs: number },
+  { count, perMs }: Rate,
 ): Promise<number> {
   return asNumber(
-    await redis.evalScript(WINDOW_SCRIPT, [attemptsKey(digest(name))], [
+    await redis.evalScript(RATE_SCRIPT, [attemptsKey(digest(name))], [
       String(count),
-      String(windowMs),
+      String(perMs),
     ]),
   );
 }

@@ -1,7 +1,19 @@
 import assert from "node:assert/strict";
+import { randomBytes } from "@gateway/shared/ids";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import { startRedis } from "../redis_fixture.ts";
 import { asTexts } from "../store/reply.ts";
-import { createAttemptGuard, networkOf } from "./attempts.ts";
+import {
+  ADDRESS_RATE,
+  ALL_RATE,
+  type Attempt,
+  type AttemptGuard,
+  createAttemptGuard,
+  networkOf,
+  type Rate,
+  takeRate,
+} from "./attempts.ts";
+import { rememberDevice } from "./devices.ts";
 
 Deno.test("networkOf() joins what belongs to one customer", async (t) => {
   const cases: [ip: string, network: string][] = [
@@ -18,7 +30,7 @@ Deno.test("networkOf() joins what belongs to one customer", async (t) => {
   }
 });
 
-Deno.test("the wait doubles with each failure and ends with a success", async () => {
+Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a success", async () => {
   await using server = await startRedis();
   const redis = await server.connect();
   const guard = createAttemptGuard(redis);
@@ -33,9 +45,7 @@ Deno.test("the wait doubles with each failure and ends with a success", async ()
     waits.push(Math.round(waitMs / 1_000));
     // Time passes: what is remembered is the count, so the pause may be taken away.
     for (const name of asTexts(await redis.command(["KEYS", "try:*"]))) {
-      const type = await redis.command(["TYPE", name]);
-      if (type === "hash") await redis.command(["HDEL", name, "until"]);
-      else await redis.command(["DEL", name]);
+      await redis.command(["HDEL", name, "until"]);
     }
   }
   assert.deepEqual(waits.slice(0, 10), [0, 0, 0, 0, 1, 2, 4, 8, 16, 32]);
@@ -43,4 +53,112 @@ Deno.test("the wait doubles with each failure and ends with a success", async ()
   assert.equal(await guard.succeeded(attempt), 16);
   assert.equal(await guard.take(attempt), 0);
   assert.equal(await guard.take(attempt), 0, "free tries again");
+});
+
+/** Lets time pass for a rate: what was taken is paid off earlier. */
+async function pass(redis: RedisLink, byMs: number): Promise<void> {
+  const [name = ""] = asTexts(await redis.command(["KEYS", "try:*"]));
+  const paidAtMs = Number(await redis.command(["HGET", name, "paid"]));
+  await redis.command(["HSET", name, "paid", String(paidAtMs - byMs)]);
+}
+
+Deno.test("ASVS 2.4.1: takeRate() lets the count through at once, and then one at a time", async (t) => {
+  await using server = await startRedis();
+  const redis = await server.connect();
+  const rates: [name: string, rate: Rate, count: number, everyMs: number][] = [
+    ["an address", ADDRESS_RATE, 20, 30_000],
+    ["all", ALL_RATE, 100, 600],
+    ["any other", { count: 3, perMs: 90_000 }, 3, 30_000],
+  ];
+  for (const [name, rate, count, everyMs] of rates) {
+    await t.step(name, async () => {
+      assert.equal(rate.perMs / rate.count, everyMs);
+      await redis.command(["FLUSHALL"]);
+      const startMs = performance.now();
+      let taken = 0;
+      let waitMs = await takeRate(redis, name, rate);
+      for (; waitMs === 0; waitMs = await takeRate(redis, name, rate)) taken++;
+      const later = Math.floor((performance.now() - startMs) / everyMs);
+      assert.ok(taken >= count && taken <= count + later, `${taken}`);
+      assert.ok(waitMs > 0 && waitMs <= everyMs, `${waitMs}`);
+      // Its wait is exact: one millisecond less is too soon, and a refusal took nothing.
+      const [key = ""] = asTexts(await redis.command(["KEYS", "try:*"]));
+      const paidAtMs = await redis.command(["HGET", key, "paid"]);
+      await takeRate(redis, name, rate);
+      assert.equal(await redis.command(["HGET", key, "paid"]), paidAtMs);
+      await pass(redis, everyMs);
+      assert.equal(await takeRate(redis, name, rate), 0);
+      assert.ok(
+        await takeRate(redis, name, rate) > everyMs / 2,
+        "one, not two",
+      );
+    });
+  }
+});
+
+const TRIES = 10_000;
+const AT_ONCE = 250;
+
+/** Asks for that many tries, some at once; gives how many may go on. */
+async function allowed(
+  guard: AttemptGuard,
+  attempt: (n: number) => Attempt,
+): Promise<number> {
+  let count = 0;
+  for (let n = 0; n < TRIES; n += AT_ONCE) {
+    const waits = await Promise.all(
+      Array.from({ length: AT_ONCE }, (_, at) => guard.take(attempt(n + at))),
+    );
+    count += waits.filter((waitMs) => waitMs === 0).length;
+  }
+  return count;
+}
+
+Deno.test("ASVS 2.4.1, 6.3.1, API2: of 10,000 tries hardly any is checked, and the owner's own device is free", async (t) => {
+  await using server = await startRedis({ settings: ["--appendonly", "no"] });
+  const redis = await server.connect();
+  const guard = createAttemptGuard(redis);
+  const email = "ada@example.org";
+  const device = await rememberDevice(redis, randomBytes, email);
+  const from = (n: number) => `2001:db8:${n >> 8}:${n & 255}::1`;
+  const rows: [
+    name: string,
+    attempt: (n: number) => Attempt,
+    most: (seconds: number) => number,
+  ][] = [
+    [
+      "passwords for one account, from everywhere",
+      (n) => ({ email, ip: from(n), device: "" }),
+      // Five at once, then after 1, 2, 4 … s.
+      (seconds) => 5 + Math.ceil(Math.log2(seconds + 1)),
+    ],
+    [
+      "accounts from one address",
+      (n) => ({ email: `user${n}@x.org`, ip: "192.0.2.1", device: "" }),
+      (seconds) => 20 + Math.ceil(seconds / 30),
+    ],
+    [
+      "accounts from everywhere",
+      (n) => ({ email: `user${n}@x.org`, ip: from(n), device: "" }),
+      (seconds) => 100 + Math.ceil(seconds / 0.6),
+    ],
+  ];
+  for (const [name, attempt, most] of rows) {
+    await t.step(name, async () => {
+      const startMs = performance.now();
+      const count = await allowed(guard, attempt);
+      const seconds = (performance.now() - startMs) / 1_000;
+      assert.ok(count <= most(seconds), `${count} in ${seconds} s`);
+      assert.equal(
+        await guard.take({ email, ip: "192.0.2.1", device }),
+        0,
+        "the owner's own device",
+      );
+      await guard.succeeded({ email, ip: "192.0.2.1", device });
+      await redis.command([
+        "DEL",
+        ...asTexts(await redis.command(["KEYS", "try:*"])),
+      ]);
+    });
+  }
 });

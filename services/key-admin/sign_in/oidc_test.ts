@@ -39,7 +39,7 @@ async function comeBack(
   return await client.get(pathOf(back));
 }
 
-Deno.test("OIDC: code flow with PKCE, state and nonce signs the owner in", async () => {
+Deno.test("ASVS 10.1.2, 10.2.1, API7: code flow with PKCE, state and nonce signs the owner in", async () => {
   await using provider = startProvider();
   await using site = await startConsole({ oidc: createClient(provider) });
   const page = await site.client().get("/sign-in");
@@ -58,7 +58,7 @@ Deno.test("OIDC: code flow with PKCE, state and nonce signs the owner in", async
   assert.match((await client.get("/account")).text, /ada@example\.org/);
 });
 
-Deno.test("ASVS 6.8.1: issuer and subject name a person, not the address", async () => {
+Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject name a person, not the address", async () => {
   await using provider = startProvider();
   await using site = await startConsole({ oidc: createClient(provider) });
   const ada = site.client();
@@ -75,7 +75,7 @@ Deno.test("ASVS 6.8.1: issuer and subject name a person, not the address", async
   assert.ok(!(await other.get("/keys")).text.includes("Adas key"));
 });
 
-Deno.test("ASVS 10.1.2, 10.2.1, 10.5: whatever does not fit signs nobody in", async (t) => {
+Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: whatever does not fit signs nobody in", async (t) => {
   await using provider = startProvider();
   await using site = await startConsole({ oidc: createClient(provider) });
   const past = Math.floor(Date.now() / 1_000) - 3_600;
@@ -84,9 +84,9 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5: whatever does not fit signs nobody in", as
     claims: Record<string, unknown>,
     status: number,
   ][] = [
-    ["another nonce", { nonce: "x".repeat(43) }, 400],
-    ["another issuer", { iss: "https://evil.test" }, 400],
-    ["another audience", { aud: "another-client" }, 400],
+    ["10.5.1: another nonce", { nonce: "x".repeat(43) }, 400],
+    ["10.5.3: another issuer", { iss: "https://evil.test" }, 400],
+    ["10.5.4: another audience", { aud: "another-client" }, 400],
     ["over", { iat: past - 60, exp: past }, 400],
     ["no subject", { sub: undefined }, 400],
     ["address not proved", { email_verified: false }, 403],
@@ -111,8 +111,8 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5: whatever does not fit signs nobody in", as
     assert.equal(answer.status, 400);
   });
   const urls: [name: string, change: (back: URL) => void][] = [
-    ["another state", (back) => back.searchParams.set("state", "x")],
-    ["no state", (back) => back.searchParams.delete("state")],
+    ["10.2.1: another state", (back) => back.searchParams.set("state", "x")],
+    ["10.2.1: no state", (back) => back.searchParams.delete("state")],
     ["no code", (back) => back.searchParams.delete("code")],
     ["an error", (back) => {
       back.searchParams.delete("code");

@@ -1,4 +1,5 @@
 import { hash, verify } from "@node-rs/argon2";
+import { isGuessable } from "./guessable.ts";
 
 /**
  * Passwords as argon2id (ASVS 11.4.2, OWASP's first choice): 19 MiB, 2 passes,
@@ -47,109 +48,33 @@ export async function createPasswordHasher(): Promise<PasswordHasher> {
 /** The same password typed on two systems may arrive in two Unicode forms. */
 const normal = (password: string): string => password.normalize("NFKC");
 
+/** The length of a password as people count it, in the form that is hashed. */
+export const passwordChars = (password: string): number =>
+  [...normal(password)].length;
+
 /** What is wrong with a new password, or null. No rules of composition, only length and guessability (ASVS 6.2). */
 export function passwordProblem(
   password: string,
   context: { email: string },
 ): string | null {
-  const length = [...password].length;
+  const length = passwordChars(password);
   if (length < PASSWORD_CHARS_MIN) {
     return `At least ${PASSWORD_CHARS_MIN} characters, please. A few words in a row are easy to remember.`;
   }
   if (length > PASSWORD_CHARS_MAX) {
     return `At most ${PASSWORD_CHARS_MAX} characters`;
   }
-  if (isGuessable(password, context.email)) {
+  if (isGuessable(normal(password), wordsOf(context.email))) {
     return "This password is among the first that are guessed. Choose another one.";
   }
   return null;
 }
 
-/**
- * What people choose when they must choose twelve characters is a common word
- * with decoration, a walk over the keyboard or a repetition. So the password is
- * stripped of digits, signs and look-alikes, and refused when hardly anything
- * but common words is left.
- */
-function isGuessable(password: string, email: string): boolean {
-  const lower = password.toLowerCase();
-  if (isRepetition(lower) || isWalk(lower)) return true;
-  const words = [...COMMON, ...contextWords(email)]
-    .toSorted((a, b) => b.length - a.length);
-  return [lower, plain(lower)].some((text) => {
-    let rest = text;
-    for (const word of words) rest = rest.replaceAll(word, "");
-    const hasCommonWord = rest !== text;
-    return hasCommonWord && rest.replace(/[^\p{L}]/gu, "").length < 4;
-  });
+/** Words of the owner's address. Shorter ones stand in any text. */
+function wordsOf(email: string): string[] {
+  return email.toLowerCase().split(/[^\p{L}\p{N}]+/u)
+    .filter((word) => word.length >= 3);
 }
-
-function plain(text: string): string {
-  const lookAlikes: Readonly<Record<string, string>> = {
-    "0": "o",
-    "1": "i",
-    "3": "e",
-    "4": "a",
-    "5": "s",
-    "7": "t",
-    "@": "a",
-    "$": "s",
-    "!": "i",
-  };
-  return [...text].map((char) => lookAlikes[char] ?? char).join("")
-    .replace(/[^\p{L}]/gu, "");
-}
-
-function contextWords(email: string): string[] {
-  return email.split(/[^\p{L}\p{N}]+/u).filter((word) => word.length >= 4);
-}
-
-/** `abcabcabcabc`: a short piece, several times. */
-function isRepetition(text: string): boolean {
-  return /^(.{1,5}?)\1+.{0,4}$/su.test(text);
-}
-
-const ROWS = [
-  "qwertyuiopasdfghjklzxcvbnm",
-  "qwertzuiopasdfghjklyxcvbnm",
-  "azertyuiopqsdfghjklmwxcvbn",
-  "abcdefghijklmnopqrstuvwxyz",
-  "01234567890123456789",
-  "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p",
-  "1q2w3e4r5t6y7u8i9o0p",
-  "q1w2e3r4t5y6u7i8o9p0",
-];
-
-/** Three quarters of it are pieces of four and more from a keyboard's rows or a counting. */
-function isWalk(text: string): boolean {
-  const lines = [...ROWS, ...ROWS.map((row) => [...row].reverse().join(""))];
-  let walked = 0;
-  for (let at = 0; at < text.length;) {
-    let length = 0;
-    while (
-      at + length < text.length &&
-      lines.some((line) => line.includes(text.slice(at, at + length + 1)))
-    ) length++;
-    if (length >= 4) walked += length;
-    at += Math.max(1, length);
-  }
-  return walked * 4 >= text.length * 3;
-}
-
-/** Words that common long passwords are built of, this product's own among them. */
-const COMMON = [
-  ...["password", "passwort", "passw", "pass", "word", "secret", "geheim"],
-  ...["admin", "administrator", "root", "user", "login", "welcome", "letmein"],
-  ...["changeme", "change", "default", "test", "testing", "guest", "demo"],
-  ...["qwerty", "qwertz", "azerty", "asdf", "iloveyou", "love", "monkey"],
-  ...["dragon", "master", "sunshine", "princess", "football", "baseball"],
-  ...["superman", "batman", "shadow", "michael", "jennifer", "charlie"],
-  ...["trustno", "hello", "freedom", "whatever", "starwars", "pokemon"],
-  ...["computer", "internet", "samsung", "google", "microsoft", "apple"],
-  ...["summer", "winter", "spring", "autumn", "january", "december", "monday"],
-  ...["gateway", "console", "openai", "apikey", "token", "model", "server"],
-  ...["abc", "abcd", "you", "the", "my", "is", "a", "i"],
-];
 
 /** Runs at most `max` at once; the others wait in the order they came. */
 function createLimit(max: number): <T>(run: () => Promise<T>) => Promise<T> {

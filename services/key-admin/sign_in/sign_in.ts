@@ -100,9 +100,9 @@ export async function admit(
   };
 }
 
-/** Whether the password is the account's; counts as a try. For asking again within a session. */
+/** Whether the password is the account's; counts as a try, and is written down. For asking again within a session. */
 export async function checkAgain(
-  deps: Pick<SignInDeps, "guard" | "hasher" | "accounts">,
+  deps: Pick<SignInDeps, "guard" | "hasher" | "accounts" | "audit">,
   account: Account,
   password: string,
   from: { ip: string; device: string },
@@ -110,9 +110,14 @@ export async function checkAgain(
   const attempt = { email: account.email, ...from };
   const waitMs = await deps.guard.take(attempt);
   if (waitMs > 0) return { ok: false, waitMs };
-  if (!(await checkPassword(deps, account, password))) {
-    return { ok: false, waitMs: 0 };
-  }
+  const isRight = await checkPassword(deps, account, password);
+  await deps.audit.add(account.ownerId, {
+    action: isRight ? "session.confirmed" : "session.refused",
+    by: account.email,
+    ip: from.ip,
+    detail: isRight ? "" : "asked again within a session",
+  });
+  if (!isRight) return { ok: false, waitMs: 0 };
   await deps.guard.succeeded(attempt);
   return { ok: true };
 }
@@ -146,7 +151,7 @@ async function checkCode(
   if (totpSecret === null) return true;
   const digits = code.replace(/\s/g, "");
   if (/^\d{6}$/.test(digits)) {
-    const step = totpStep(totpSecret, digits, now(), 0);
+    const step = totpStep(totpSecret, digits, now());
     return step !== null && await accounts.useTotpStep(ownerId, step);
   }
   const isRecovery = await accounts.useRecoveryCode(ownerId, code);

@@ -1,6 +1,7 @@
+import type { WallNow } from "@gateway/shared/clock";
 import type { RandomBytes } from "@gateway/shared/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { z } from "zod";
+import { z } from "zod";
 import { ticketKey } from "../store/names.ts";
 import { asTextOrNull } from "../store/reply.ts";
 import { digest, isSecret, mintSecret } from "./secret.ts";
@@ -23,6 +24,7 @@ export interface Tickets<T> {
 export interface TicketOptions<T> {
   redis: RedisLink;
   randomBytes: RandomBytes;
+  now: WallNow;
   /** Part of the key's name, so that a ticket of one kind is none of another. */
   kind: "link" | "oidc" | "totp";
   schema: z.ZodType<T>;
@@ -31,21 +33,26 @@ export interface TicketOptions<T> {
 
 /** Tickets of one kind on Redis. */
 export function createTickets<T>(
-  { redis, randomBytes, kind, schema, secondsOf }: TicketOptions<T>,
+  { redis, randomBytes, now, kind, schema, secondsOf }: TicketOptions<T>,
 ): Tickets<T> {
+  const stored = z.object({ endsAtMs: z.number(), value: schema });
   const get = async (command: "GET" | "GETDEL", secret: string) => {
     if (!isSecret(secret)) return null;
     const text = asTextOrNull(
       await redis.command([command, ticketKey(kind, digest(secret))]),
     );
-    return text === null ? null : schema.parse(JSON.parse(text));
+    if (text === null) return null;
+    const { endsAtMs, value } = stored.parse(JSON.parse(text));
+    return now() < endsAtMs ? value : null;
   };
   return {
     make: async (value) => {
       const secret = mintSecret(randomBytes);
+      const seconds = secondsOf(value);
+      const ticket = { endsAtMs: now() + seconds * 1_000, value };
       await redis.command([
-        ...["SET", ticketKey(kind, digest(secret)), JSON.stringify(value)],
-        ...["EX", String(secondsOf(value))],
+        ...["SET", ticketKey(kind, digest(secret)), JSON.stringify(ticket)],
+        ...["EX", String(seconds)],
       ]);
       return secret;
     },

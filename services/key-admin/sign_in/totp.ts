@@ -26,19 +26,19 @@ export function totpUri(secret: string, email: string, issuer: string): string {
 }
 
 /**
- * The step a code belongs to, or null when it is wrong. A step that was used
- * before (`lastStep` or earlier) is refused: a code works once (ASVS 6.5.1).
+ * The step a code belongs to, or null when it is wrong. That a code works once
+ * (RFC 6238, 5.2) is the account store's to see to: it alone knows, of two who
+ * come at the same time, who was first.
  */
 export function totpStep(
   secret: string,
   code: string,
   nowMs: number,
-  lastStep: number,
 ): number | null {
   const current = Math.floor(nowMs / STEP_MS);
   for (let off = -STEPS_OFF_MAX; off <= STEPS_OFF_MAX; off++) {
     const step = current + off;
-    if (step > lastStep && totpCode(secret, step) === code) return step;
+    if (totpCode(secret, step) === code) return step;
   }
   return null;
 }

@@ -21,18 +21,17 @@ Deno.test("totpCode() gives the codes of RFC 6238, appendix B", async (t) => {
   }
 });
 
-Deno.test("totpStep() takes the step before, this one and the next, each once", () => {
+Deno.test("totpStep() takes the step before, this one and the next", () => {
   const nowMs = 1_111_111_111_000;
   const current = Math.floor(nowMs / 30_000);
   for (const [off, isTaken] of [[-2, 0], [-1, 1], [0, 1], [1, 1], [2, 0]]) {
     const step = current + (off ?? 0);
     const code = totpCode(SECRET, step);
-    const found = totpStep(SECRET, code, nowMs, 0);
+    const found = totpStep(SECRET, code, nowMs);
     assert.equal(found, isTaken === 1 ? step : null, `${off}`);
-    assert.equal(totpStep(SECRET, code, nowMs, step), null, "used before");
   }
-  assert.equal(totpStep(SECRET, "", nowMs, 0), null);
-  assert.equal(totpStep(SECRET, "abcdef", nowMs, 0), null);
+  assert.equal(totpStep(SECRET, "", nowMs), null);
+  assert.equal(totpStep(SECRET, "abcdef", nowMs), null);
 });
 
 Deno.test("a new secret has 160 bits and is readable by apps", () => {

@@ -1,14 +1,18 @@
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono } from "hono";
 import { NotDurable } from "../store/durability.ts";
-import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "./context.ts";
+import type {
+  ConsoleContext,
+  ConsoleDeps,
+  ConsoleEnv,
+  SignedIn,
+} from "./context.ts";
 import {
   baseHeaders,
   crossSiteGuard,
   formGuard,
   hostGuard,
-  noBearer,
-  SECURITY_HEADERS,
+  noKeys,
 } from "./guards.ts";
 import { RefusedPage } from "./pages/sign_in_pages.tsx";
 import { Refused } from "./refused.ts";
@@ -38,7 +42,7 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
   app.use(baseHeaders);
   app.use(hostGuard(deps.publicUrl));
-  app.use(noBearer);
+  app.use(noKeys(deps.publicUrl));
   app.use(crossSiteGuard(deps.publicUrl));
   app.use(formGuard);
 
@@ -73,8 +77,11 @@ function asRefused(
   { log }: ConsoleDeps,
   c: ConsoleContext,
 ): Refused {
-  if (error instanceof Refused) return error;
   const requestId = c.get("requestId");
+  if (error instanceof Refused) {
+    noteRefusal(error, log, c);
+    return error;
+  }
   if (error instanceof RedisUnavailableError) {
     log.warn("redis_unavailable", { requestId, error });
     return new Refused(
@@ -97,12 +104,29 @@ function asRefused(
   return new Refused(500, "Something went wrong on our side");
 }
 
+/**
+ * Says who was kept from something (ASVS 16.3.2, 16.3.3); the line of the request
+ * says what it was. Only the status is told: the text may repeat what was sent.
+ */
+function noteRefusal(
+  { status }: Refused,
+  log: ConsoleDeps["log"],
+  c: ConsoleContext,
+): void {
+  const signedIn: SignedIn | undefined = c.get("signedIn");
+  log.warn("request_refused", {
+    requestId: c.get("requestId"),
+    status,
+    ownerId: signedIn?.session.ownerId ?? null,
+  });
+}
+
 async function refuse(
   c: ConsoleContext,
   { assets }: ConsoleDeps,
   refused: Refused,
 ): Promise<Response> {
-  const response = await c.html(
+  return await c.html(
     <RefusedPage
       assets={assets}
       status={refused.status}
@@ -111,7 +135,6 @@ async function refuse(
       back={refused.back}
     />,
     refused.status,
-    { ...SECURITY_HEADERS, "cache-control": "no-store", ...refused.headers },
+    refused.headers,
   );
-  return response;
 }

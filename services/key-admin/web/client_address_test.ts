@@ -4,7 +4,7 @@ import {
   parseNetwork,
 } from "@gateway/shared/client_address";
 
-Deno.test("ASVS 4.1.3: X-Forwarded-For is believed from the operator's proxies only", async (t) => {
+Deno.test("ASVS 4.1.3, 15.3.4: X-Forwarded-For is believed from the operator's proxies only", async (t) => {
   const addressOf = createClientAddress(
     ["10.0.0.1", "10.0.0.2"].map((text) => parseNetwork(text) ?? assert.fail()),
   );

@@ -1,6 +1,8 @@
 import { newRequestId } from "@gateway/shared/ids";
+import { isWellFormedKey } from "@gateway/shared/keys/key";
 import type { MiddlewareHandler } from "hono";
 import type { ConsoleEnv } from "./context.ts";
+import { readCookie } from "./cookies.ts";
 import { Refused } from "./refused.ts";
 
 /** What stands before every page, in the order in which `app.ts` puts it. */
@@ -63,16 +65,20 @@ export function hostGuard(publicUrl: URL): Guard {
   };
 }
 
-/** API keys are for the API (API5): a bearer credential gets nobody in here. */
-export const noBearer: Guard = async (c, next) => {
-  if (c.req.header("authorization") !== undefined) {
-    throw new Refused(
-      401,
-      "The console is used with a browser, not with a key",
-    );
-  }
-  await next();
-};
+/** API keys are for the API (API5): they get nobody in here, neither as a bearer credential nor as a cookie. */
+export function noKeys(publicUrl: URL): Guard {
+  return async (c, next) => {
+    const isKey = c.req.header("authorization") !== undefined ||
+      isWellFormedKey(readCookie(c, publicUrl, "sid"));
+    if (isKey) {
+      throw new Refused(
+        401,
+        "The console is used with a browser, not with a key",
+      );
+    }
+    await next();
+  };
+}
 
 /**
  * Lets a change through only from our own pages (ASVS 3.5.1). Browsers say where

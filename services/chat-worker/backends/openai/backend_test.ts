@@ -684,7 +684,7 @@ for (
     fits: false,
   }]
 ) {
-  Deno.test(`complete() ${fits ? "takes" : "refuses"} a line of ${bytes} bytes`, async () => {
+  Deno.test(`API10: complete() ${fits ? "takes" : "refuses"} a line of ${bytes} bytes`, async () => {
     const room = bytes -
       `data: ${JSON.stringify(choiceChunk({ content: "" }))}`.length;
     await using r = rig(() =>
@@ -705,7 +705,7 @@ for (
     fits: false,
   }]
 ) {
-  Deno.test(`complete() ${fits ? "takes" : "refuses"} a whole answer of ${bytes} bytes`, async () => {
+  Deno.test(`API10: complete() ${fits ? "takes" : "refuses"} a whole answer of ${bytes} bytes`, async () => {
     const answer = JSON.stringify({
       choices: [{ message: { content: "hi" }, finish_reason: "stop" }],
     });

@@ -85,7 +85,7 @@ for (
   });
 }
 
-Deno.test("redact() leaves no part of a secret that lies across the cut", () => {
+Deno.test("API10: redact() leaves no part of a secret that lies across the cut", () => {
   const clean = redact("x".repeat(500 - KEY.length / 2) + KEY);
   assert.ok(!clean.includes(KEY.slice(0, 4)), clean);
 });

@@ -96,7 +96,7 @@ const parsed: { name: string; value: unknown; usage: Usage | null }[] = [
 ];
 
 for (const { name, value, usage } of parsed) {
-  Deno.test(`parseUsage() reads ${name}`, () =>
+  Deno.test(`API10: parseUsage() reads ${name}`, () =>
     assert.deepEqual(parseUsage(value), usage));
 }
 

@@ -1,6 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { Account } from "../../owners/account.ts";
-import { PASSWORD_CHARS_MAX } from "../../sign_in/password.ts";
 import type { Session } from "../../sign_in/sessions.ts";
 import { FormErrors, FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
@@ -74,7 +73,6 @@ function CurrentPasswordField({ id }: { id: string }): JSX.Element {
         type="password"
         required
         autocomplete="current-password"
-        maxlength={PASSWORD_CHARS_MAX}
       />
     </div>
   );
@@ -237,7 +235,6 @@ export function SecondFactorPage({ frame, secret, uri, ticket, errors }: {
                   type="password"
                   required
                   autocomplete="current-password"
-                  maxlength={PASSWORD_CHARS_MAX}
                 />
               </div>
               <div class="actions">

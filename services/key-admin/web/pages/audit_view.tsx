@@ -14,6 +14,7 @@ const LABELS: Readonly<Record<string, string>> = {
   "owner.invited": "Invited owner",
   "owner.limits_changed": "Changed limits",
   "session.signed_in": "Signed in",
+  "session.confirmed": "Entered the password again",
   "session.refused": "Sign-in refused",
   "session.signed_out": "Signed out",
   "session.revoked": "Ended a session",

@@ -64,9 +64,7 @@ export function CreatedPage({ frame, keyRecord, value, apiUrl, replaces }: {
 }
 
 /** The same form came twice: the key is there, its value was in the first answer. */
-export function AlreadyCreatedPage(
-  { frame, keyId }: { frame: Frame; keyId: string | null },
-): JSX.Element {
+export function AlreadyCreatedPage({ frame }: { frame: Frame }): JSX.Element {
   return (
     <Page title="Already created" frame={frame} section="keys">
       <section class="card form-card">
@@ -77,12 +75,7 @@ export function AlreadyCreatedPage(
           new one.
         </p>
         <div class="actions">
-          <a
-            class="button primary"
-            href={keyId === null ? "/keys" : `/keys/${keyId}`}
-          >
-            {keyId === null ? "To the keys" : "To the key"}
-          </a>
+          <a class="button primary" href="/keys">To the keys</a>
         </div>
       </section>
     </Page>

@@ -1,9 +1,6 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { Link } from "../../sign_in/links.ts";
-import {
-  PASSWORD_CHARS_MAX,
-  PASSWORD_CHARS_MIN,
-} from "../../sign_in/password.ts";
+import { PASSWORD_CHARS_MIN } from "../../sign_in/password.ts";
 import type { Assets } from "../assets.ts";
 import { Icon } from "./icon.tsx";
 import { Card, FormErrors, FormToken, type Frame } from "./frame.tsx";
@@ -67,7 +64,6 @@ export function SignInPage(
             type="password"
             required
             autocomplete="current-password"
-            maxlength={PASSWORD_CHARS_MAX}
           />
         </div>
         <div class="field">
@@ -155,7 +151,6 @@ export function NewPasswordField({ label }: { label: string }): JSX.Element {
           type="password"
           required
           minlength={PASSWORD_CHARS_MIN}
-          maxlength={PASSWORD_CHARS_MAX}
           autocomplete="new-password"
           aria-describedby="new-password-help"
         />
@@ -204,7 +199,6 @@ export function ConfirmPage({ frame, next, errors }: {
             type="password"
             required
             autocomplete="current-password"
-            maxlength={PASSWORD_CHARS_MAX}
             autofocus
           />
         </div>

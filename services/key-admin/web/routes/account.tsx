@@ -1,6 +1,10 @@
 import type { Hono } from "hono";
 import { checkAgain } from "../../sign_in/sign_in.ts";
-import { PASSWORD_CHARS_MAX, passwordProblem } from "../../sign_in/password.ts";
+import {
+  PASSWORD_CHARS_MAX,
+  passwordChars,
+  passwordProblem,
+} from "../../sign_in/password.ts";
 import { mintTotpSecret, totpStep, totpUri } from "../../sign_in/totp.ts";
 import {
   clientOf,
@@ -59,7 +63,7 @@ async function showAccount(
       currentId={session.id}
       passwordErrors={passwordErrors}
     />,
-    passwordErrors.length === 0 ? 200 : 422,
+    passwordErrors.length === 0 ? 200 : 400,
   );
 }
 
@@ -115,7 +119,7 @@ async function showFactor(
       ticket={ticket}
       errors={errors}
     />,
-    errors.length === 0 ? 200 : 422,
+    errors.length === 0 ? 200 : 400,
   );
 }
 
@@ -137,7 +141,7 @@ async function switchFactorOn(
   const problem = await checkPassword(c, deps, form.password);
   if (problem !== null) return await again([problem]);
   const code = form.code.replace(/\s/g, "");
-  const step = totpStep(secret, code, deps.now(), 0);
+  const step = totpStep(secret, code, deps.now());
   if (step === null) {
     return await again([
       "The code is not right. Codes change every 30 seconds; is your device's clock right?",
@@ -158,7 +162,7 @@ async function switchFactorOff(
 ): Promise<Response> {
   const form = readForm(c, { password });
   const problem = await checkPassword(c, deps, form.password);
-  if (problem !== null) throw new Refused(422, problem, { back: "/account" });
+  if (problem !== null) throw new Refused(400, problem, { back: "/account" });
   await deps.accounts.disableTotp(c.get("signedIn").account.ownerId);
   await note(c, deps, "account.second_factor_off");
   return c.redirect("/account?done=factor_off", 303);
@@ -217,7 +221,7 @@ async function showConfirm(
       next={localPath(next)}
       errors={errors}
     />,
-    errors.length === 0 ? 200 : 422,
+    errors.length === 0 ? 200 : 400,
   );
 }
 
@@ -243,7 +247,7 @@ async function checkPassword(
     const isOld = confirmFirst(c, deps.now(), "/account") !== null;
     return isOld ? "Sign in again first." : null;
   }
-  if (given.length > PASSWORD_CHARS_MAX) return WRONG;
+  if (passwordChars(given) > PASSWORD_CHARS_MAX) return WRONG;
   const result = await checkAgain(deps, account, given, {
     ip: clientOf(c).ip,
     device: readCookie(c, deps.publicUrl, "device"),

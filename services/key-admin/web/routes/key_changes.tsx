@@ -58,7 +58,7 @@ async function askAgain(
       nonce={mintSecret(deps.randomBytes)}
       errors={errors}
     />,
-    errors.length === 0 ? 200 : 422,
+    errors.length === 0 ? 200 : 400,
   );
 }
 
@@ -153,7 +153,7 @@ async function rotateKey(
   );
   const frame = await frameOf(c, deps);
   if (!made.ok && made.reason === "already_made") {
-    return c.html(<AlreadyCreatedPage frame={frame} keyId={null} />, 409);
+    return c.html(<AlreadyCreatedPage frame={frame} />, 409);
   }
   if (!made.ok) throw refusal(made.reason, key);
   return c.html(

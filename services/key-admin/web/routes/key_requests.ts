@@ -1,6 +1,6 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Refusal, Target } from "../../key_store.ts";
-import { takeWindow } from "../../sign_in/attempts.ts";
+import { type Rate, takeRate } from "../../sign_in/attempts.ts";
 import { digest, isSecret } from "../../sign_in/secret.ts";
 import { clientOf, type ConsoleContext, type ConsoleDeps } from "../context.ts";
 import { Refused } from "../refused.ts";
@@ -8,14 +8,14 @@ import { Refused } from "../refused.ts";
 /** What the requests about one key have in common. */
 
 /** A person makes a few keys in a row; a script uses the command line (API6). */
-const CREATION_RULE = { count: 30, windowMs: 60_000 };
+export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
 /** Refuses when the owner has made many keys within a minute. */
 export async function limitCreation(
   { redis }: ConsoleDeps,
   ownerId: string,
 ): Promise<void> {
-  const waitMs = await takeWindow(redis, `create ${ownerId}`, CREATION_RULE);
+  const waitMs = await takeRate(redis, `create ${ownerId}`, CREATION_RATE);
   if (waitMs === 0) return;
   const seconds = String(Math.ceil(waitMs / 1_000));
   throw new Refused(

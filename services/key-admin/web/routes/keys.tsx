@@ -126,7 +126,7 @@ async function createKey(
   if (!parsed.ok) {
     const { values, errors } = parsed;
     const purpose = { kind: "create", nonce } as const;
-    return c.html(<KeyFormPage {...{ frame, values, errors, purpose }} />, 422);
+    return c.html(<KeyFormPage {...{ frame, values, errors, purpose }} />, 400);
   }
   const { ownerId } = c.get("signedIn").session;
   await limitCreation(deps, ownerId);
@@ -137,7 +137,7 @@ async function createKey(
     once,
   });
   if (!made.ok && made.reason === "already_made") {
-    return c.html(<AlreadyCreatedPage frame={frame} keyId={null} />, 409);
+    return c.html(<AlreadyCreatedPage frame={frame} />, 409);
   }
   if (!made.ok) throw refusal(made.reason);
   return c.html(
@@ -228,7 +228,7 @@ async function editKey(
           expiresAtMs: key.expiresAtMs,
         }}
       />,
-      422,
+      400,
     );
   }
   const result = await deps.keys.edit(targetOf(c, key, seen), parsed.settings);

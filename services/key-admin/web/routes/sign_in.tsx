@@ -4,7 +4,11 @@ import { parseEmail } from "../../owners/email.ts";
 import type { Account } from "../../owners/account.ts";
 import { type Link, linkPath } from "../../sign_in/links.ts";
 import { NotAllowed, type OidcIdentity } from "../../sign_in/oidc.ts";
-import { PASSWORD_CHARS_MAX, passwordProblem } from "../../sign_in/password.ts";
+import {
+  PASSWORD_CHARS_MAX,
+  passwordChars,
+  passwordProblem,
+} from "../../sign_in/password.ts";
 import { digest } from "../../sign_in/secret.ts";
 import { admit, type Admitted, signIn } from "../../sign_in/sign_in.ts";
 import { identityKey } from "../../store/names.ts";
@@ -77,7 +81,7 @@ async function trySignIn(
     code: text(60),
     next: text(300),
   });
-  if (form.password.length > PASSWORD_CHARS_MAX) {
+  if (passwordChars(form.password) > PASSWORD_CHARS_MAX) {
     throw new Refused(400, "No password is that long", { back: "/sign-in" });
   }
   const result = await signIn(deps, {
@@ -160,7 +164,7 @@ async function useLink(
         email={form.email}
         errors={[problem ?? ""]}
       />,
-      422,
+      400,
     );
   }
   const hash = await deps.hasher.hash(form.new_password);

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { dictionary } from "@zxcvbn-ts/language-common";
+import { KEY_LIMITS } from "@gateway/shared/limits";
+import { ACCOUNT_RULE, ADDRESS_RATE, ALL_RATE } from "./sign_in/attempts.ts";
+import { CONTEXT_WORDS } from "./sign_in/guessable.ts";
+import { linkSeconds } from "./sign_in/links.ts";
+import { PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN } from "./sign_in/password.ts";
+import { SESSION_LIMITS } from "./sign_in/sessions.ts";
+import { CREATION_RATE } from "./web/routes/key_requests.ts";
+
+/** The sentences of docs/console.md that have numbers, with the numbers of the code. */
+async function page(): Promise<string> {
+  const file = new URL("../../docs/console.md", import.meta.url);
+  return (await Deno.readTextFile(file)).replaceAll(/\s+/g, " ");
+}
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const owner = { ownerId: "o", email: "e" };
+
+Deno.test("ASVS 7.1.1: docs/console.md says when sessions end", async () => {
+  const text = await page();
+  const { idleMs, absoluteMs, freshMs } = SESSION_LIMITS;
+  const ends = `after ${
+    idleMs / MINUTE_MS
+  } minutes without a request and after ${
+    absoluteMs / HOUR_MS
+  } hours in any case`;
+  assert.ok(text.includes(ends), ends);
+  assert.equal(freshMs, HOUR_MS);
+  assert.ok(text.includes("An hour after the password was last entered"));
+});
+
+Deno.test("ASVS 6.1.1, 6.4.1: docs/console.md says how guessing is slowed down, and how long links are good", async () => {
+  const text = await page();
+  const seconds = ({ count, perMs }: { count: number; perMs: number }) =>
+    `${count} tries at once, then one every ${perMs / count / 1_000} seconds`;
+  const { free, waitMs, waitMsMax } = ACCOUNT_RULE;
+  assert.equal(free, 5);
+  const sentences = [
+    `**An address** (for IPv6 a /64): ${seconds(ADDRESS_RATE)}`,
+    `**All together**: ${seconds(ALL_RATE)}`,
+    `${waitMs / 1_000} second at first, ${
+      waitMsMax / MINUTE_MS
+    } minutes at most`,
+    `for ${linkSeconds({ kind: "set_up", ownerId: "o" }) / 60} minutes`,
+    `invitation (\`owners invite\`, ${
+      linkSeconds({ kind: "invite", ...owner }) / 3_600
+    } hours)`,
+    `\`owners reset\` (${
+      linkSeconds({ kind: "reset", ...owner }) / 3_600
+    } hour)`,
+  ];
+  for (const sentence of sentences) {
+    assert.ok(text.includes(sentence), sentence);
+  }
+});
+
+Deno.test("ASVS 6.1.2: docs/console.md says what passwords may be, and which words count as known", async () => {
+  const text = await page();
+  const bounds = `${PASSWORD_CHARS_MIN} to ${PASSWORD_CHARS_MAX} characters`;
+  assert.ok(text.includes(bounds));
+  const thousands = Math.floor(dictionary["passwords-common"].length / 1_000);
+  assert.ok(text.includes(`a list of ${thousands},000 common passwords`));
+  for (const word of ["gateway", "console", "openai", "apikey", "admin"]) {
+    assert.ok(CONTEXT_WORDS.includes(word), word);
+    assert.ok(text.includes(`\`${word}\``), word);
+  }
+});
+
+Deno.test("API6: docs/console.md says how many keys an owner makes and has", async () => {
+  const text = await page();
+  assert.deepEqual(CREATION_RATE, { count: 10, perMs: MINUTE_MS });
+  assert.ok(text.includes("ten keys at once"));
+  assert.ok(text.includes("then one every six seconds"));
+  const most = KEY_LIMITS.keysPerOwnerMax.toLocaleString("en");
+  assert.ok(text.includes(`at most ${most} keys`), most);
+});

@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import { CSV_HEAD, csvLine } from "./audit_csv.ts";
+import type { AuditRow } from "./audit_log.ts";
+
+const ROW: AuditRow = {
+  id: "1-0",
+  timeMs: 0,
+  action: "key.created",
+  by: "ada@example.org",
+  ip: "192.0.2.1",
+  keyId: "key_a",
+  hint: "sk-Cg…abcd",
+  description: "Billing",
+  detail: "",
+};
+
+/** The cells of one line, as RFC 4180 reads them. */
+function cellsOf(line: string): string[] {
+  assert.ok(line.endsWith("\r\n"), line);
+  const cells: string[] = [];
+  const rest = line.slice(0, -2).replace(
+    /(?:^|,)(?:"((?:[^"]|"")*)"|([^",\r\n]*))/gy,
+    (_, quoted?: string, plain?: string) => {
+      cells.push(quoted?.replaceAll('""', '"') ?? plain ?? "");
+      return "";
+    },
+  );
+  assert.equal(rest, "", "nothing beside the cells");
+  return cells;
+}
+
+const FORMULAS = [
+  ...[
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\tx",
+    "\rx",
+    "\0x",
+    "\n=1",
+    "|calc",
+    "%0",
+  ],
+  ...['=HYPERLINK("http://evil.test","x")', "=cmd|' /C calc'!A0", '"=1"'],
+  ...["＝1+1", "＋1", "－1", "＠SUM(A1)", "a\r\n=1", 'a",=1', "a;=1"],
+];
+
+Deno.test("ASVS 1.2.10: a cell that a spreadsheet would take for a formula is text", async (t) => {
+  for (const text of FORMULAS) {
+    await t.step(JSON.stringify(text), () => {
+      for (const field of ["by", "description", "detail"] as const) {
+        const cells = cellsOf(csvLine({ ...ROW, [field]: text }));
+        assert.equal(cells.length, cellsOf(CSV_HEAD).length);
+        const cell = cells[{ by: 2, description: 6, detail: 7 }[field]] ?? "";
+        assert.equal(cell.replace(/^'/, ""), text, "nothing is lost");
+        assert.ok(!/^[=+\-@\t\r\n\0|%＝＋－＠]/.test(cell), cell);
+      }
+    });
+  }
+});
+
+Deno.test("csvLine() leaves harmless text as it is", () => {
+  assert.equal(
+    csvLine({ ...ROW, description: 'A, b and "c"', detail: "1 -> 2" }),
+    "1970-01-01T00:00:00.000Z,key.created,ada@example.org,192.0.2.1,key_a," +
+      'sk-Cg…abcd,"A, b and ""c""",1 -> 2\r\n',
+  );
+});

@@ -1,0 +1,225 @@
+import assert from "node:assert/strict";
+import {
+  type Answer,
+  keyForm,
+  makeKey,
+  ORIGIN,
+  PASSWORD,
+  signIn,
+  startConsole,
+  storedKey,
+  type TestClient,
+} from "../console_fixture.ts";
+import { recordKey } from "@gateway/shared/keys/record";
+import { CREATION_RATE } from "./routes/key_requests.ts";
+import { routeCases, routeOwner } from "./routes_fixture.ts";
+
+/** Guarantee: every answer of the console, whatever its route and status, has the headers that keep a browser safe. */
+
+const HEADERS: [name: string, value: RegExp][] = [
+  ["content-security-policy", /default-src 'none'.*frame-ancestors 'none'/],
+  ["strict-transport-security", /max-age=31536000/],
+  ["x-content-type-options", /^nosniff$/],
+  ["x-frame-options", /^DENY$/],
+  ["referrer-policy", /^same-origin$/],
+  ["cross-origin-opener-policy", /^same-origin$/],
+  ["cross-origin-resource-policy", /^same-origin$/],
+  ["x-request-id", /^[0-9a-f]{32}$/],
+];
+
+function checkHeaders({ headers }: Answer, isFile = false): void {
+  for (const [header, value] of HEADERS) {
+    assert.match(headers.get(header) ?? "", value, header);
+  }
+  const policy = headers.get("content-security-policy") ?? "";
+  assert.ok(!/unsafe-inline|unsafe-eval|\*/.test(policy), policy);
+  assert.match(
+    headers.get("cache-control") ?? "",
+    isFile ? /immutable/ : /^no-store$/,
+  );
+  for (const [header] of headers) {
+    assert.ok(!header.startsWith("access-control-"), header);
+  }
+  if (headers.has("content-type")) {
+    assert.match(headers.get("content-type") ?? "", /; charset=utf-8$/i);
+  }
+}
+
+Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, API8: every route answers with the security headers, a charset and no-store", async (t) => {
+  await using site = await startConsole();
+  const cases = routeCases(site);
+  for (const [n, { route, requests }] of cases.entries()) {
+    await t.step(route, async () => {
+      const owner = await routeOwner(site, n);
+      for (const { path, form, status } of await requests(site, owner)) {
+        const answer = form === null
+          ? await owner.client.get(path)
+          : await owner.client.post(path, form);
+        assert.equal(answer.status, status, answer.text);
+        const isFile = route.startsWith("GET /assets/");
+        checkHeaders(answer, isFile);
+        checkHeaders(await site.client().get(path), isFile);
+      }
+    });
+  }
+});
+
+/** A request for each status the console knows, but 500 and 503. */
+const STATUSES: Record<number, (owner: TestClient) => Promise<Answer>> = {
+  200: (owner) => owner.get("/keys"),
+  302: (owner) => owner.get("/"),
+  303: (owner) => owner.post("/confirm", { password: PASSWORD, next: "/keys" }),
+  400: (owner) => owner.post("/confirm", { own: "x" }),
+  401: (owner) => owner.get("/keys", { authorization: "Bearer x" }),
+  403: (owner) => owner.send("/sign-out", { method: "POST" }),
+  404: (owner) => owner.get("/nothing"),
+  405: (owner) => owner.get("/sign-out"),
+  413: (owner) => owner.post("/sign-out", { a: "a".repeat(40_000) }),
+  415: (owner) =>
+    owner.send("/sign-out", {
+      method: "POST",
+      headers: { origin: ORIGIN, "content-type": "application/json" },
+      body: "{}",
+    }),
+  421: (owner) => owner.get("/keys", { host: "evil.test" }),
+};
+
+Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.5.1: so does every status, errors included", async (t) => {
+  await using site = await startConsole();
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  const check = (status: number, ask: () => Promise<Answer>) =>
+    t.step(String(status), async () => {
+      const answer = await ask();
+      assert.equal(answer.status, status, answer.text);
+      checkHeaders(answer);
+      assert.ok(!/redis|stack|\.tsx?:|Error:/i.test(answer.text), answer.text);
+    });
+  for (const [status, ask] of Object.entries(STATUSES)) {
+    await check(Number(status), () => ask(client));
+  }
+  await check(
+    409,
+    () => client.post(`/keys/${keyId}/enable`, { version: "7" }),
+  );
+  await t.step("201, made and rotated", async () => {
+    const { id } = await makeKey(client, "Shown once");
+    const made = site.answers.findLast((text) => text.includes("data-secret"));
+    assert.ok(made !== undefined);
+    const rotation = { version: "1", old: "now", nonce: "b".repeat(43) };
+    const rotated = await client.post(`/keys/${id}/rotate`, rotation);
+    assert.equal(rotated.status, 201);
+    checkHeaders(rotated);
+  });
+  await check(429, async () => {
+    for (let tries = 0; tries < 6; tries++) {
+      await signIn(site.client(), "nobody@example.org");
+    }
+    return await signIn(site.client(), "nobody@example.org");
+  });
+  await check(500, async () => {
+    const { id } = await storedKey(site, ownerId);
+    const record = recordKey({ ownerId, keyId: id });
+    await site.deps.redis.command(["SET", record, "no record"]);
+    return await client.get(`/keys/${id}`);
+  });
+  await site.server.kill();
+  await check(503, () => client.get("/keys"));
+  await check(503, () => signIn(site.client(), "owner1@example.org"));
+});
+
+Deno.test("ASVS 3.6.1: the console's files are its own, and browsers keep them under names of their content", async () => {
+  await using site = await startConsole();
+  const page = await site.client().get("/sign-in");
+  const links = [...page.text.matchAll(/(?:href|src)="([^"]+)"/g)]
+    .map((match) => match[1] ?? "");
+  const paths = links.filter((link) => link.startsWith("/assets/"));
+  assert.equal(paths.length, 3);
+  assert.ok(links.every((link) => /^\/(?!\/)/.test(link)), "nobody else's");
+  for (const path of paths) {
+    const file = await site.client().get(path);
+    assert.equal(file.status, 200);
+    checkHeaders(file, true);
+  }
+  const other = await site.client().get("/assets/000000000000/site.css");
+  assert.equal(other.status, 404);
+});
+
+Deno.test("ASVS 1.3.2: no page has inline scripts, styles or event handlers, and no script builds code", async () => {
+  await using site = await startConsole();
+  for (const [n, route] of routeCases(site).entries()) {
+    const owner = await routeOwner(site, n);
+    for (const { path, form } of await route.requests(site, owner)) {
+      if (route.route.startsWith("GET /assets/")) continue;
+      const page = form === null
+        ? await owner.client.get(path)
+        : await owner.client.post(path, form);
+      assert.ok(!/\sstyle=|<style|\son[a-z]+=|javascript:/i.test(page.text));
+      assert.ok(!/<script(?![^>]*\ssrc=)/i.test(page.text), page.text);
+    }
+  }
+  const script = site.deps.assets.files.get(site.deps.assets.script);
+  const builds =
+    /\beval\b|new Function|innerHTML|insertAdjacentHTML|document\.write/;
+  assert.ok(script !== undefined && !builds.test(script.body));
+});
+
+Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding, absolute form)", async (t) => {
+  await using site = await startConsole();
+  const client = site.client();
+  for (const host of ["evil.test", "console.test:8443", "localhost", ""]) {
+    await t.step(`Host: ${host}`, async () => {
+      assert.equal((await client.get("/sign-in", { host })).status, 421);
+    });
+  }
+  await t.step("absolute form with another host", async () => {
+    const answer = await client.send("https://evil.test/sign-in", {});
+    assert.equal(answer.status, 421);
+  });
+});
+
+Deno.test("API9: the console answers its documented paths and no others", async (t) => {
+  await using site = await startConsole();
+  const { client } = await routeOwner(site, 1);
+  const paths = [
+    ...["/v1/models", "/v1/chat/completions", "/api/keys", "/metrics"],
+    ...["/healthz", "/readyz", "/admin", "/debug", "/.git/config", "/.env"],
+    ...[
+      "/keys.json",
+      "/keys/",
+      "/keys//",
+      "/Keys",
+      "/keys/x/y/z",
+      "/index.html",
+    ],
+  ];
+  for (const path of paths) {
+    await t.step(path, async () => {
+      assert.equal((await client.get(path)).status, 404);
+    });
+  }
+});
+
+Deno.test("ASVS 2.4.1, API6: an owner makes ten keys at once, by creating or rotating, then one every six seconds", async () => {
+  await using site = await startConsole();
+  const { client, ownerId } = await routeOwner(site, 1);
+  const { count, perMs } = CREATION_RATE;
+  assert.deepEqual([count, perMs], [10, 60_000]);
+  const make = async (n: number) => {
+    const nonce = String(n).padStart(43, "n");
+    if (n % 2 === 0) return await client.post("/keys", keyForm("A", { nonce }));
+    const { id } = await storedKey(site, ownerId);
+    const form = { version: "1", old: "7d", nonce };
+    return await client.post(`/keys/${id}/rotate`, form);
+  };
+  const startMs = performance.now();
+  let made = 0;
+  let answer = await make(made);
+  for (; answer.status === 201; answer = await make(made)) made++;
+  const later = Math.floor((performance.now() - startMs) * count / perMs);
+  assert.equal(answer.status, 429);
+  assert.ok(made >= count && made <= count + later, `${made}`);
+  const waitSeconds = Number(answer.headers.get("retry-after"));
+  assert.ok(waitSeconds >= 1 && waitSeconds <= 6, `${waitSeconds}`);
+  const { client: other } = await routeOwner(site, 2);
+  await makeKey(other, "Others are not held up");
+});

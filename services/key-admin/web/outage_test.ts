@@ -1,0 +1,123 @@
+import assert from "node:assert/strict";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import {
+  hiddenField,
+  keyForm,
+  PASSWORD,
+  signIn,
+  startConsole,
+  storedKey,
+} from "../console_fixture.ts";
+import { until } from "../redis_fixture.ts";
+import { routeOwner } from "./routes_fixture.ts";
+
+/** Guarantee: when the store fails, or cannot say that a change is on disk, nothing is acknowledged and nobody gets in. */
+
+const VALUE = /sk-Cg[0-9A-Za-z]{46}/;
+
+Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: redis away is 503 without details, and the console comes back", async () => {
+  await using site = await startConsole();
+  const { client, email } = await routeOwner(site, 1);
+  await client.formToken();
+  site.server.freeze();
+  const answers = await Promise.all([
+    client.get("/keys"),
+    client.post("/sign-out"),
+    signIn(site.client(), email),
+    site.client().get("/sign-in"),
+  ]);
+  for (const answer of answers) {
+    assert.equal(answer.status, 503);
+    assert.equal(answer.headers.get("retry-after"), "1");
+    assert.deepEqual(answer.headers.getSetCookie(), []);
+    assert.ok(!/redis|stack|deadline|Secret/i.test(answer.text), answer.text);
+  }
+  site.server.thaw();
+  await until(async () => (await client.get("/keys")).status === 200, 5_000);
+});
+
+/** A server of version 7.2 or later whose disk does not keep up: it says that nothing was flushed in time. */
+function neverFlushed(link: RedisLink, disk: { fails: boolean }): RedisLink {
+  return {
+    get state() {
+      return link.state;
+    },
+    ready: (waitMs) => link.ready(waitMs),
+    evalScript: (...script) => link.evalScript(...script),
+    close: () => link.close(),
+    command: (args, options) => {
+      if (!disk.fails) return link.command(args, options);
+      switch (args[0]) {
+        case "CONFIG":
+          return Promise.resolve(["appendonly", "yes", "appendfsync", "no"]);
+        case "COMMAND":
+          return Promise.resolve([["waitaof", 4]]);
+        case "WAITAOF":
+          return Promise.resolve([0, 0]);
+        default:
+          return link.command(args, options);
+      }
+    },
+  };
+}
+
+Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is not acknowledged", async (t) => {
+  const disk = { fails: false };
+  await using site = await startConsole({
+    writer: (link) => neverFlushed(link, disk),
+  });
+  const { client, ownerId, keyId, email } = await routeOwner(site, 1);
+  const { id: other } = await storedKey(site, ownerId);
+  const nonce = hiddenField((await client.get("/keys/new")).text, "nonce");
+  const changes: [path: string, form: Parameters<typeof client.post>[1]][] = [
+    ["/keys", keyForm("A key", { nonce })],
+    [`/keys/${keyId}/rotate`, {
+      version: "1",
+      old: "1h",
+      nonce: "r".repeat(43),
+    }],
+    [`/keys/${other}/edit`, keyForm("Renamed", { version: "1" })],
+    [`/keys/${other}/disable`, { version: "2" }],
+    // What is so already may not be on disk yet either.
+    [`/keys/${other}/disable`, { version: "3" }],
+    [`/keys/${other}/delete`, { version: "3", sure: "on" }],
+    ["/account/password", {
+      password: PASSWORD,
+      new_password: "quite another phrase",
+    }],
+  ];
+  for (const [path, form] of changes) {
+    await t.step(path, async () => {
+      disk.fails = true;
+      const answer = await client.post(path, form);
+      disk.fails = false;
+      assert.equal(answer.status, 503, answer.text);
+      assert.match(answer.text, /not confirmed to be on disk/);
+      assert.ok(!VALUE.test(answer.text), "no key that may be lost is shown");
+      assert.equal(answer.headers.get("location"), null);
+    });
+  }
+  await t.step("a recovery code, which would be good again", async () => {
+    const [code = ""] = await site.deps.accounts.enableTotp(
+      ownerId,
+      "GEZDGNBVGY3TQOJQ",
+      0,
+    );
+    disk.fails = true;
+    const browser = site.client("192.0.2.77");
+    const password = "quite another phrase";
+    const answer = await signIn(browser, email, { password, code });
+    disk.fails = false;
+    assert.equal(answer.status, 503);
+    assert.deepEqual(answer.headers.getSetCookie(), [], "nobody is in");
+    await site.deps.accounts.disableTotp(ownerId);
+  });
+  await t.step("a session needs no disk", async () => {
+    disk.fails = true;
+    const password = "quite another phrase";
+    const answer = await signIn(client, email, { password });
+    disk.fails = false;
+    assert.equal(answer.status, 303);
+  });
+  assert.ok(site.logLines.some((line) => line.includes(`"not_durable"`)));
+});

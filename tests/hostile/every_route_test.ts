@@ -1,0 +1,236 @@
+/**
+ * Guarantee: what holds at the public door holds on every path of it, those that
+ * are added later included: the routes come from the door itself.
+ */
+import assert from "node:assert/strict";
+import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
+import { createSessionStore } from "../../services/key-admin/sign_in/sessions.ts";
+import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { randomBytes } from "@gateway/shared/ids";
+import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import { defaultCatalog } from "@gateway/shared/models/catalog_file";
+import { startFakeModelServer } from "../support/fake_model_server.ts";
+import {
+  type GatedCluster,
+  startGatedCluster,
+} from "../support/gated_cluster.ts";
+import {
+  chat,
+  startMiniEdge,
+  startMiniWorker,
+} from "../support/mini_cluster.ts";
+import { chatReply } from "../support/model_answers.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+
+/** A path and body for each route. One that the door has and this table has not fails the tests. */
+const REQUESTS: Record<string, { path: string; body?: object }> = {
+  "POST /v1/chat/completions": {
+    path: "/v1/chat/completions",
+    body: {
+      model: DEFAULT_MODEL_ID,
+      messages: [{ role: "user", content: "ping" }],
+      max_tokens: 1,
+    },
+  },
+  "GET /v1/models": { path: "/v1/models" },
+  "GET /v1/models/:id{.+}": { path: `/v1/models/${DEFAULT_MODEL_ID}` },
+};
+/** Not there, and no less closed. */
+const UNKNOWN = ["/v1", "/v1/", "/v1/nope", "/v1/images/generations"];
+/** What only the console has, under any name. */
+const CONSOLE = ["/", "/sign-in", "/keys", "/account", "/audit.csv", "/link/x"];
+
+interface Ask {
+  headers?: Record<string, string>;
+  query?: string;
+}
+
+/** Asks every route, with the body it wants. */
+async function askAll(
+  { edges }: GatedCluster,
+  { headers = {}, query = "" }: Ask,
+): Promise<Map<string, Response>> {
+  const [edge] = edges;
+  assert.ok(edge);
+  const { routes, baseUrl } = edge.edge;
+  assert.deepEqual([...routes].sort(), Object.keys(REQUESTS).sort());
+  const answers = new Map<string, Response>();
+  for (const [route, { path, body }] of Object.entries(REQUESTS)) {
+    answers.set(
+      route,
+      await fetch(new URL(path + query, baseUrl), {
+        headers: { "content-type": "application/json", ...headers },
+        redirect: "manual",
+        ...(body === undefined
+          ? {}
+          : { method: "POST", body: JSON.stringify(body) }),
+      }),
+    );
+  }
+  for (const path of UNKNOWN) {
+    const url = new URL(path + query, baseUrl);
+    answers.set(path, await fetch(url, { headers, redirect: "manual" }));
+  }
+  return answers;
+}
+
+async function assertAll(
+  answers: ReadonlyMap<string, Response>,
+  status: number,
+): Promise<void> {
+  for (const [route, response] of answers) {
+    const text = await response.text();
+    assert.equal(response.status, status, `${route}: ${text}`);
+  }
+}
+
+Deno.test("what holds on every route of the API", async (t) => {
+  await using cluster = await startGatedCluster();
+  const key = await cluster.addKey();
+  const bearer = { authorization: `Bearer ${key.value}` };
+  const sessions = createSessionStore({
+    redis: cluster.world.link,
+    randomBytes,
+    now: wallNow,
+  });
+  const client = { ip: "192.0.2.1", userAgent: "" };
+  const session = await sessions.start(key.ownerId, client);
+
+  await t.step("API5: a session of the console is 401", async () => {
+    const ways: Record<string, string>[] = [
+      { cookie: `__Host-sid=${session}` },
+      { cookie: `sid=${session}` },
+      { authorization: `Bearer ${session}` },
+      { authorization: `Session ${session}` },
+    ];
+    for (const headers of ways) {
+      await assertAll(await askAll(cluster, { headers }), 401);
+    }
+  });
+
+  await t.step("API2, ASVS 14.2.1: a key in the address is 401", async () => {
+    for (const name of ["api_key", "key", "access_token", "authorization"]) {
+      const query = `?${name}=${key.value}`;
+      await assertAll(await askAll(cluster, { query }), 401);
+    }
+  });
+
+  await t.step(
+    "ASVS 4.1.2: nothing is redirected, least of all to TLS",
+    async () => {
+      const ways: Record<string, string>[] = [
+        {},
+        { "x-forwarded-proto": "http", "x-forwarded-ssl": "off" },
+        { "upgrade-insecure-requests": "1" },
+        { ...bearer, "x-forwarded-proto": "http" },
+      ];
+      for (const headers of ways) {
+        for (const [route, response] of await askAll(cluster, { headers })) {
+          await response.body?.cancel();
+          assert.ok(response.status < 300 || response.status >= 400, route);
+          assert.equal(response.headers.get("location"), null, route);
+        }
+      }
+    },
+  );
+
+  await t.step(
+    "ASVS 4.1.1, 14.3.2, API8: a charset, no-store, nosniff, no word for other origins",
+    async () => {
+      for (const headers of [{}, bearer]) {
+        for (const [route, response] of await askAll(cluster, { headers })) {
+          const text = await response.text();
+          const header = (name: string) => response.headers.get(name) ?? "";
+          assert.equal(
+            header("content-type"),
+            "application/json; charset=utf-8",
+          );
+          assert.equal(header("cache-control"), "no-store", route);
+          assert.equal(header("x-content-type-options"), "nosniff", route);
+          assert.equal(header("access-control-allow-origin"), "", route);
+          assert.ok(!/\bat \w+ \(|redis|nats:/i.test(text), text);
+        }
+      }
+    },
+  );
+
+  await t.step(
+    "ASVS 3.5.4, API9: pages of the console are not on this host",
+    async () => {
+      for (const path of CONSOLE) {
+        const url = new URL(path, cluster.edges[0]?.edge.baseUrl);
+        const headers = { ...bearer, cookie: `__Host-sid=${session}` };
+        const response = await fetch(url, { headers, redirect: "manual" });
+        assert.equal(response.status, 404, path);
+        assert.ok(!(await response.text()).includes("<html"), path);
+      }
+    },
+  );
+
+  await t.step(
+    "ASVS 15.3.1: models are listed without what lies behind them",
+    async () => {
+      const url = new URL("/v1/models", cluster.edges[0]?.edge.baseUrl);
+      const list = await (await fetch(url, { headers: bearer })).json();
+      for (const model of list.data) {
+        assert.deepEqual(
+          Object.keys(model).sort(),
+          ["created", "id", "object", "owned_by"],
+        );
+      }
+    },
+  );
+});
+
+Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async () => {
+  let fetched = 0;
+  await using images = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen: () => {} },
+    () => {
+      fetched++;
+      return new Response("an image");
+    },
+  );
+  await using model = startFakeModelServer({
+    reply: chatReply({ words: ["seen"] }),
+  });
+  const backend = createOpenAiBackend({
+    config: {
+      type: "openai",
+      name: "fake",
+      baseUrl: model.baseUrl,
+      model: "upstream-model",
+      weight: 1,
+      preference: 0,
+      headers: {},
+      deadlines: {
+        connectMs: 2_000,
+        firstTokenMs: 5_000,
+        betweenTokensMs: 5_000,
+        totalMs: 10_000,
+      },
+    },
+    now: monotonicNow,
+    wallNow,
+    apiKey: null,
+    newToolCallId: () => "call_new",
+  });
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using _worker = await startMiniWorker({ servers, backend });
+  const seeing = [...defaultCatalog()].map(([id, entry]) =>
+    [id, { ...entry, vision: true }] as const
+  );
+  const catalog = new Map(seeing);
+  await using edge = await startMiniEdge({ servers, catalog });
+  const url = `http://127.0.0.1:${images.addr.port}/a.png`;
+  const content = [
+    { type: "text", text: `Read ${url}` },
+    { type: "image_url", image_url: { url } },
+  ];
+  const response = await chat(edge, { messages: [{ role: "user", content }] });
+  assert.equal(response.status, 200, await response.text());
+  assert.match((await model.request(1)).body, new RegExp(url), "passed on");
+  assert.equal(fetched, 0);
+  backend.close();
+});
