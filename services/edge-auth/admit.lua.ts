@@ -50,8 +50,9 @@ const CHORES_EVERY_MS = 1_800_000;
  *   stays for an hour, because its request may still be settled.
  *
  * Only the server's clock counts. Where it has gone back, times kept in the state
- * move with it, as if no time had passed. A hundredth of an interval is forgiven,
- * because sums of fractions are not exact.
+ * move with it, as if no time had passed; they do so at once, also by a refusal,
+ * or time would stand still for a key that has used up its limits. A hundredth of
+ * an interval is forgiven, because sums of fractions are not exact.
  */
 export const ADMIT: RedisScript = defineScript(
   "admit",
@@ -84,6 +85,7 @@ local function look(who, state, leases, rpm, tpm, tpd, conc)
     last, req, tok, day, used, chores = struct.unpack('<dddddd', s)
     if last > now then
       req, tok, chores = req - (last - now), tok - (last - now), 0
+      call('HSET', state, 's', struct.pack('<dddddd', now, req, tok, day, used, chores))
     end
   end
   if rpm > 0 then

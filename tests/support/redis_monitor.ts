@@ -1,12 +1,22 @@
 /** What Redis itself says that it did, in the order in which it did it. */
 import { waitFor } from "./wait_for.ts";
 
-export interface RedisMonitor extends AsyncDisposable {
-  /** Commands that scripts have run, oldest first, each with its arguments. */
-  scriptCommands(): Promise<readonly (readonly string[])[]>;
+/** One command that a script ran. */
+export interface ScriptCommand {
+  /** Unix ms of the server. */
+  readonly atMs: number;
+  /** Its name and its arguments. */
+  readonly words: readonly string[];
 }
 
-const ARGUMENT = /"((?:[^"\\]|\\.)*)"/g;
+export interface RedisMonitor extends AsyncDisposable {
+  /** What scripts have run so far, oldest first. */
+  scriptCommands(): Promise<readonly ScriptCommand[]>;
+}
+
+/** `+1790000000.123456 [0 lua] "ZADD" …` */
+const SECONDS = /^\+?(\d+\.\d+) /;
+const WORD = /"((?:[^"\\]|\\.)*)"/g;
 const BY_SCRIPT = " lua] ";
 const MARK = "monitor-mark-";
 
@@ -27,7 +37,7 @@ export async function startRedisMonitor(port: number): Promise<RedisMonitor> {
       await waitFor(() => text.includes(mark), { what: "the monitor's mark" });
       return text.split("\r\n")
         .filter((line) => line.includes(BY_SCRIPT))
-        .map(argumentsIn);
+        .map(commandIn);
     },
     async [Symbol.asyncDispose]() {
       connection.close();
@@ -50,6 +60,8 @@ async function readAll(
   }
 }
 
-function argumentsIn(line: string): readonly string[] {
-  return [...line.matchAll(ARGUMENT)].map(([, argument = ""]) => argument);
+function commandIn(line: string): ScriptCommand {
+  const seconds = Number(SECONDS.exec(line)?.[1]);
+  const words = [...line.matchAll(WORD)].map(([, word = ""]) => word);
+  return { atMs: seconds * 1_000, words };
 }

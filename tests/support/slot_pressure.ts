@@ -9,7 +9,7 @@ import {
 import type { RedisWorld } from "./admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
 import { CLIENTS_PER_EDGE, disturb, type Disturbance } from "./pressure.ts";
-import { startRedisMonitor } from "./redis_monitor.ts";
+import { type ScriptCommand, startRedisMonitor } from "./redis_monitor.ts";
 import { sleep, waitFor } from "./wait_for.ts";
 
 export interface SlotPressureOptions {
@@ -93,7 +93,7 @@ export async function pressSlots(
 
 /** Follows the leases through what the scripts did. */
 function refusalsIn(
-  commands: readonly (readonly string[])[],
+  commands: readonly ScriptCommand[],
   { principal, side }: SlotPressureOptions,
 ): number[] {
   const record = recordKey(principal);
@@ -107,7 +107,7 @@ function refusalsIn(
     if (isAsking) refusals.push(taken.size);
     isAsking = false;
   };
-  for (const [command, key, ...rest] of commands) {
+  for (const { words: [command, key, ...rest] } of commands) {
     if (command === "HMGET" && key === record) {
       decided();
       isAsking = true;
