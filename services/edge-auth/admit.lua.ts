@@ -35,7 +35,7 @@ const CHORES_EVERY_MS = 1_800_000;
  *         wait        ms until the slowest of the violated limits lets this request pass
  * ```
  *
- * All or nothing: everything is looked at before anything is written, so a
+ * All or nothing: everything is looked at before anything is taken, so a
  * refusal consumes nothing. Of key and owner, the tighter limit is reported.
  * Layout of the state: `shared/keys/limiter_state.ts`.
  *
@@ -50,9 +50,8 @@ const CHORES_EVERY_MS = 1_800_000;
  *   stays for an hour, because its request may still be settled.
  *
  * Only the server's clock counts. Where it has gone back, times kept in the state
- * move with it, as if no time had passed; they do so at once, also by a refusal,
- * or time would stand still for a key that has used up its limits. A hundredth of
- * an interval is forgiven, because sums of fractions are not exact.
+ * move with it, as if no time had passed. A hundredth of an interval is forgiven,
+ * because sums of fractions are not exact.
  */
 export const ADMIT: RedisScript = defineScript(
   "admit",
@@ -85,6 +84,7 @@ local function look(who, state, leases, rpm, tpm, tpd, conc)
     last, req, tok, day, used, chores = struct.unpack('<dddddd', s)
     if last > now then
       req, tok, chores = req - (last - now), tok - (last - now), 0
+      -- At once: for a key that is refused, time would stand still otherwise.
       call('HSET', state, 's', struct.pack('<dddddd', now, req, tok, day, used, chores))
     end
   end
