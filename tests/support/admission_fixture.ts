@@ -136,7 +136,7 @@ export interface LimiterState {
 
 /** Reads the packed state of a `lim:` key. Null: there is none. */
 export async function readState(
-  world: RedisWorld,
+  world: Pick<RedisWorld, "command">,
   key: string,
 ): Promise<LimiterState | null> {
   // Packed bytes do not survive being read as text: the server writes them as hex.

@@ -7,6 +7,7 @@ import {
   GATE_SCRIPTS,
   type RedisGate,
 } from "../../services/edge-auth/redis_gate.ts";
+import type { Backend } from "../../services/chat-worker/backends/backend.ts";
 import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { monotonicNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
@@ -54,7 +55,13 @@ export interface GatedClusterOptions {
   door?: Partial<AppDependencies>;
   /** What the backend does; it says "pong" if left out. */
   onCall?: (call: ScriptedCall) => void;
+  /** Another backend, in place of the scripted one. */
+  runsOn?: Backend;
   slots?: number;
+  /** Where the edges find Redis, which was started on `port`: asked for every connection. */
+  redisAt?: (port: number) => number;
+  /** Lines of a redis.conf. */
+  redisConfig?: string[];
 }
 
 export interface GatedCluster extends AsyncDisposable {
@@ -92,13 +99,23 @@ export async function startGatedCluster(
   options: GatedClusterOptions = {},
 ): Promise<GatedCluster> {
   await using started = new AsyncDisposableStack();
-  const world = started.use(await startRedisWorld());
+  const config = options.redisConfig ?? [];
+  const world = started.use(await startRedisWorld({ config }));
   const nats = started.use(await startNatsServer());
-  const proxy = started.use(startTcpProxy(world.redis.port));
+  const { port } = world.redis;
+  const proxy = started.use(
+    startTcpProxy(() => options.redisAt?.(port) ?? port),
+  );
   const backend = scriptedBackend(options.onCall ?? pong);
   const servers = [nats.server];
   const slots = options.slots ?? SLOTS;
-  started.use(await startMiniWorker({ servers, backend, slots }));
+  started.use(
+    await startMiniWorker({
+      servers,
+      backend: options.runsOn ?? backend,
+      slots,
+    }),
+  );
   const edges: GatedEdge[] = [];
   for (let index = 0; index < (options.edges ?? 1); index += 1) {
     edges.push(await startEdge(started, { servers, proxy, options }));
