@@ -38,7 +38,7 @@ const CHORES_EVERY_MS = 1_800_000;
  *         wait        ms until the slowest of the violated limits lets this request pass
  * ```
  *
- * All or nothing: everything is looked at before anything is written, so a
+ * All or nothing: everything is looked at before anything is taken, so a
  * refusal consumes nothing. Of key and owner, the tighter limit is reported.
  * Layout of the state: `shared/keys/limiter_state.ts`.
  *
@@ -97,6 +97,8 @@ local function look(who, state, leases, rpm, tpm, tpd, conc)
     last, req, tok, day, used, chores = struct.unpack('<dddddd', s)
     if last > now then
       req, tok, chores = req - (last - now), tok - (last - now), 0
+      -- At once: for a key that is refused, time would stand still otherwise.
+      call('HSET', state, 's', struct.pack('<dddddd', now, req, tok, day, used, chores))
     end
   end
   if rpm > 0 then

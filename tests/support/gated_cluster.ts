@@ -8,6 +8,7 @@ import {
   GATE_SCRIPTS,
   type RedisGate,
 } from "../../services/edge-auth/redis_gate.ts";
+import type { Backend } from "../../services/chat-worker/backends/backend.ts";
 import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { monotonicNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
@@ -59,7 +60,13 @@ export interface GatedClusterOptions {
   door?: Partial<AppDependencies>;
   /** What the backend does; it says "pong" if left out. */
   onCall?: (call: ScriptedCall) => void;
+  /** Another backend, in place of the scripted one. */
+  runsOn?: Backend;
   slots?: number;
+  /** Where the edges find Redis, which was started on `port`: asked for every connection. */
+  redisAt?: (port: number) => number;
+  /** Lines of a redis.conf. */
+  redisConfig?: string[];
 }
 
 export interface GatedCluster extends AsyncDisposable {
@@ -99,18 +106,26 @@ export async function startGatedCluster(
   options: GatedClusterOptions = {},
 ): Promise<GatedCluster> {
   await using started = new AsyncDisposableStack();
-  const world = started.use(await startRedisWorld());
+  const config = options.redisConfig ?? [];
+  const world = started.use(await startRedisWorld({ config }));
+  const { port } = world.redis;
   const nats = started.use(await startNatsServer());
   const backend = scriptedBackend(options.onCall ?? pong);
   const servers = [nats.server];
   const slots = options.slots ?? SLOTS;
-  started.use(await startMiniWorker({ servers, backend, slots }));
+  started.use(
+    await startMiniWorker({
+      servers,
+      backend: options.runsOn ?? backend,
+      slots,
+    }),
+  );
   const edges: GatedEdge[] = [];
   for (let index = 0; index < (options.edges ?? 1); index += 1) {
     edges.push(
       await startEdge(started, {
         servers,
-        redisPort: world.redis.port,
+        redisPort: () => options.redisAt?.(port) ?? port,
         options,
       }),
     );
@@ -160,7 +175,7 @@ async function startEdge(
   started: AsyncDisposableStack,
   { servers, redisPort, options }: {
     servers: string[];
-    redisPort: number;
+    redisPort: () => number;
     options: GatedClusterOptions;
   },
 ): Promise<GatedEdge> {

@@ -30,15 +30,20 @@ const PIECE_BYTES = 64 * 1024;
 /** Pieces under way in one direction; enough for 16 MB/s at a delay of 200 ms. */
 const LINE_PIECES = 50;
 
-/** Starts a proxy from a free port to `targetPort` of this machine. */
-export function startTcpProxy(targetPort: number): TcpProxy {
+/**
+ * Starts a proxy from a free port to `target`, a port of this machine. A function
+ * is asked for every new connection, so that an address can move to another
+ * server, or go around several; open connections stay where they are.
+ */
+export function startTcpProxy(target: number | (() => number)): TcpProxy {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const valve = createValve();
   const pairs = new Set<Pair>();
   const running = new Set<Promise<void>>();
 
   const serve = async (client: Deno.TcpConn): Promise<void> => {
-    const pair = await openPair(client, targetPort);
+    const port = typeof target === "number" ? target : target();
+    const pair = await openPair(client, port);
     if (pair === undefined) return;
     pairs.add(pair);
     await Promise.all([

@@ -97,3 +97,19 @@ Deno.test("cut() ends open connections, refuse ends new ones", async () => {
   using refused = await dial(proxy);
   assert.equal(await refused.read(new Uint8Array(1)), null);
 });
+
+Deno.test("a target that moves leads new connections elsewhere, old ones stay", async () => {
+  await using first = startEcho();
+  const second = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  let port = first.port;
+  await using proxy = startTcpProxy(() => port);
+  using old = await dial(proxy);
+  assert.equal(await echo(old, "hello"), "hello");
+  port = second.addr.port;
+  using moved = await dial(proxy);
+  const accepted = await second.accept();
+  accepted.close();
+  second.close();
+  assert.equal(await moved.read(new Uint8Array(1)), null);
+  assert.equal(await echo(old, "still here"), "still here");
+});

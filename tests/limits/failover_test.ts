@@ -1,0 +1,263 @@
+/**
+ * Guarantee: when Redis fails over to a replica, the edges find the new master
+ * within two seconds of the address leading there, by themselves. Replication is
+ * asynchronous: admissions that had not reached the replica are forgotten and may
+ * be given out again, and no more than these. What had reached it holds: limits,
+ * disabled and deleted keys, the slots of running requests.
+ */
+import assert from "node:assert/strict";
+import { hashKey, limiterKey, recordKey } from "@gateway/shared/keys/record";
+import { hashKeyValue } from "@gateway/shared/keys/key";
+import { readState } from "../support/admission_fixture.ts";
+import {
+  type GatedCluster,
+  pong,
+  startGatedCluster,
+  statusOf,
+  type TestKey,
+} from "../support/gated_cluster.ts";
+import { startRedis } from "../support/redis_fixture.ts";
+import { text } from "../support/scripted_backend.ts";
+import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+const EDGES = 4;
+const CLIENTS = 12;
+const PER_MINUTE = 600;
+const INTERVAL_MS = 60_000 / PER_MINUTE;
+const RECOVERY_MS = 2_000;
+const READY_MS = 5_000;
+
+interface Replica extends AsyncDisposable {
+  readonly port: number;
+  command(...args: string[]): Promise<unknown>;
+  /** Between it and its master. */
+  readonly wire: TcpProxy;
+}
+
+/** A replica of the cluster's Redis that has caught up. */
+async function startReplica({ world }: GatedCluster): Promise<Replica> {
+  await using started = new AsyncDisposableStack();
+  const wire = started.use(startTcpProxy(world.redis.port));
+  // Copies begin at once, not after waiting for further replicas.
+  await world.command("CONFIG", "SET", "repl-diskless-sync-delay", "0");
+  const redis = started.use(
+    await startRedis([`replicaof 127.0.0.1 ${wire.port}`]),
+  );
+  const link = await world.open(redis.url);
+  const command = (...args: string[]) => link.command(args);
+  await waitFor(
+    async () =>
+      /master_link_status:up/.test(
+        String(await command("INFO", "replication")),
+      ),
+    { what: "the replica to have caught up" },
+  );
+  const resources = started.move();
+  return {
+    port: redis.port,
+    command,
+    wire,
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  };
+}
+
+/** Until the replica has all that the master has now. */
+async function replicated(
+  { world }: GatedCluster,
+  replica: Replica,
+): Promise<void> {
+  const offsetIn = (info: unknown) =>
+    Number(/master_repl_offset:(\d+)/.exec(String(info))?.[1]);
+  const wanted = offsetIn(await world.command("INFO", "replication"));
+  await waitFor(
+    async () =>
+      offsetIn(await replica.command("INFO", "replication")) >= wanted,
+    { what: "the replica to have all" },
+  );
+}
+
+/** Clients that ask on all edges until they are told to end. */
+function startPressing(cluster: GatedCluster, key: TestKey) {
+  const statuses: number[] = [];
+  let isOver = false;
+  const clients = Array.from({ length: CLIENTS }, async (_, index) => {
+    while (!isOver) {
+      const status = await statusOf(cluster.ask(key, { edge: index % EDGES }));
+      statuses.push(status);
+      if (status !== 200) await sleep(5);
+    }
+  });
+  const end = async () => {
+    isOver = true;
+    await Promise.all(clients);
+  };
+  return {
+    count: (status: number) => statuses.filter((s) => s === status).length,
+    statuses,
+    end,
+    [Symbol.asyncDispose]: end,
+  };
+}
+
+/** How long each edge takes until Redis answers it again. */
+async function recoveriesMs(
+  cluster: GatedCluster,
+  key: TestKey,
+): Promise<number[]> {
+  const startedAtMs = performance.now();
+  return await Promise.all(Array.from({ length: EDGES }, async (_, edge) => {
+    await waitFor(
+      async () => await statusOf(cluster.ask(key, { edge })) !== 503,
+      { what: `edge ${edge} to recover`, intervalMs: 10 },
+    );
+    return performance.now() - startedAtMs;
+  }));
+}
+
+async function statusOnEveryEdge(
+  cluster: GatedCluster,
+  key: TestKey,
+): Promise<Set<number>> {
+  const statuses = Array.from(
+    { length: EDGES },
+    (_, edge) => statusOf(cluster.ask(key, { edge })),
+  );
+  return new Set(await Promise.all(statuses));
+}
+
+async function deleteKey({ world }: GatedCluster, key: TestKey) {
+  await world.command("DEL", recordKey(key));
+  await world.command("DEL", hashKey(hashKeyValue(key.value)));
+}
+
+Deno.test("the master is lost, its replica takes over", async () => {
+  let movedTo: number | null = null;
+  await using cluster = await startGatedCluster({
+    edges: EDGES,
+    redisAt: (port) => movedTo ?? port,
+    onCall(call) {
+      const isHeld = call.request.messages[0]?.content === "hold";
+      if (isHeld) call.say(text("held"));
+      else pong(call);
+    },
+  });
+  const { world, backend } = cluster;
+  await using replica = await startReplica(cluster);
+  const key = await cluster.addKey({
+    limits: { requestsPerMinute: PER_MINUTE },
+  });
+  const slots = await cluster.addKey({ limits: { concurrency: 2 } });
+  const disabled = await cluster.addKey();
+  const deleted = await cluster.addKey();
+  for (const each of [disabled, deleted]) {
+    assert.deepEqual(await statusOnEveryEdge(cluster, each), new Set([200]));
+  }
+  await world.setKey(disabled, { state: "disabled" });
+  await deleteKey(cluster, deleted);
+  const hold = {
+    stream: true,
+    messages: [{ role: "user", content: "hold" }],
+  };
+  const held = await Promise.all(
+    [0, 1].map((edge) => cluster.ask(slots, { edge, body: hold })),
+  );
+  assert.equal(await statusOf(cluster.ask(key)), 200);
+  const began = await readState(world, limiterKey(key));
+  assert.ok(began !== null);
+  await replicated(cluster, replica);
+
+  await using pressing = startPressing(cluster, key);
+  await waitFor(() => pressing.count(200) > 50, {
+    what: "requests before the failover",
+  });
+  // What is admitted from now on has no copy.
+  replica.wire.set({ blackHole: "both" });
+  const seen = pressing.count(200);
+  await waitFor(() => pressing.count(200) > seen + 50, {
+    what: "requests that are not copied",
+  });
+  await world.redis.kill();
+  replica.wire.cut();
+  await replica.command("REPLICAOF", "NO", "ONE");
+  const copied = await readState(replica, limiterKey(key));
+  assert.ok(copied !== null);
+  await waitFor(() => pressing.count(503) > 2 * CLIENTS, {
+    what: "all answers of the old master",
+  });
+  const lost = pressing.count(200) -
+    Math.round((copied.requestsTatMs - began.requestsTatMs) / INTERVAL_MS);
+  assert.ok(lost > 0, `${lost} lost`);
+
+  movedTo = replica.port;
+  for (const tookMs of await recoveriesMs(cluster, slots)) {
+    assert.ok(tookMs < RECOVERY_MS, `${tookMs} ms`);
+  }
+  assert.deepEqual(await statusOnEveryEdge(cluster, disabled), new Set([403]));
+  assert.deepEqual(await statusOnEveryEdge(cluster, deleted), new Set([401]));
+  assert.deepEqual(await statusOnEveryEdge(cluster, slots), new Set([429]));
+  await waitFor(() => pressing.statuses.at(-1) === 429, {
+    what: "the limit to be used up",
+    timeoutMs: READY_MS,
+  });
+  await pressing.end();
+  const spanMs = performance.timeOrigin + performance.now() - began.lastAtMs;
+  const due = PER_MINUTE + Math.ceil(spanMs / INTERVAL_MS);
+  const admitted = pressing.count(200) + 1;
+  assert.ok(admitted <= due + lost, `${admitted} of ${due} and ${lost} lost`);
+  assert.deepEqual(
+    new Set(pressing.statuses),
+    new Set([200, 429, 503]),
+    "an outage of Redis is 503 and nothing else",
+  );
+
+  for (const answer of held) await answer.body?.cancel();
+  await waitFor(
+    async () => await statusOf(cluster.ask(slots)) === 200,
+    { what: "the slots to be given back at the new master" },
+  );
+  assert.ok(backend.calls.length >= admitted);
+});
+
+Deno.test("a master that became a replica: 503, and the edges follow the address by themselves", async () => {
+  let movedTo: number | null = null;
+  await using cluster = await startGatedCluster({
+    edges: EDGES,
+    redisAt: (port) => movedTo ?? port,
+  });
+  const { world } = cluster;
+  await using replica = await startReplica(cluster);
+  const key = await cluster.addKey({ limits: { requestsPerMinute: 10 } });
+  const disabled = await cluster.addKey();
+  const probe = await cluster.addKey();
+  assert.deepEqual(await statusOnEveryEdge(cluster, disabled), new Set([200]));
+  await world.setKey(disabled, { state: "disabled" });
+  const startedAtMs = performance.now();
+  const admitted = async (asked: number) => {
+    const statuses = await Promise.all(
+      Array.from(
+        { length: asked },
+        (_, index) => statusOf(cluster.ask(key, { edge: index % EDGES })),
+      ),
+    );
+    return statuses.filter((status) => status === 200).length;
+  };
+  assert.equal(await admitted(8), 8);
+  await replicated(cluster, replica);
+  await replica.command("REPLICAOF", "NO", "ONE");
+  await world.command("REPLICAOF", "127.0.0.1", String(replica.port));
+  const refused = await cluster.ask(key);
+  assert.equal(refused.status, 503);
+  assert.equal(refused.headers.get("retry-after"), "1");
+  await refused.body?.cancel();
+
+  movedTo = replica.port;
+  for (const tookMs of await recoveriesMs(cluster, probe)) {
+    assert.ok(tookMs < RECOVERY_MS, `${tookMs} ms`);
+  }
+  assert.deepEqual(await statusOnEveryEdge(cluster, disabled), new Set([403]));
+  // Two of ten are left, and one comes back every six seconds.
+  const rest = await admitted(8);
+  const refill = Math.floor((performance.now() - startedAtMs) / 6_000);
+  assert.ok(rest >= 2 && rest <= 2 + refill, `${rest} after the failover`);
+});

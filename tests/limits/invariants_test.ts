@@ -1,0 +1,362 @@
+/**
+ * Guarantee: what the limits promise, one by one, with four edges that know
+ * nothing of each other and whose clocks are hours apart.
+ */
+import assert from "node:assert/strict";
+import type { Admitted, Refused } from "../../services/edge-auth/admission.ts";
+import { LEASE_MS } from "../../services/edge-auth/admit.lua.ts";
+import { SETTLE } from "../../services/edge-auth/settle.lua.ts";
+import { settlementOf } from "../../services/edge-auth/settlement.ts";
+import {
+  leaseKey,
+  limiterKey,
+  type Limits,
+  type Principal,
+  recordKey,
+} from "@gateway/shared/keys/record";
+import {
+  fingerprint,
+  readState,
+  type RedisWorld,
+  startRedisWorld,
+} from "../support/admission_fixture.ts";
+import { type Fleet, startFleet } from "../support/edge_fleet.ts";
+import { letTimePass } from "../support/limiter_clock.ts";
+import { startRedisMonitor } from "../support/redis_monitor.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+const HOUR_MS = 3_600_000;
+const RECOVERY_MS = 2_000;
+const DONE = {
+  promptTokens: 40,
+  completionTokens: 60,
+  outcome: "completed",
+} as const;
+
+interface Stage extends AsyncDisposable {
+  world: RedisWorld;
+  fleet: Fleet;
+}
+
+async function startStage(): Promise<Stage> {
+  await using started = new AsyncDisposableStack();
+  const world = started.use(
+    await startRedisWorld({ config: ["appendonly yes"] }),
+  );
+  const fleet = started.use(
+    await startFleet({ redisPort: () => world.redis.port }),
+  );
+  const resources = started.move();
+  return {
+    world,
+    fleet,
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  };
+}
+
+/** Asks `count` times at once, on all edges in turn. */
+async function askAtOnce(
+  fleet: Fleet,
+  principal: Principal,
+  { count, wantTokens = 0 }: { count: number; wantTokens?: number },
+): Promise<{ admitted: Admitted[]; refused: Refused[] }> {
+  const decisions = await Promise.all(
+    Array.from(
+      { length: count },
+      (_, index) => fleet.at(index % fleet.size).ask(principal, wantTokens),
+    ),
+  );
+  const admitted = decisions.filter((each) => each?.isAdmitted === true);
+  const refused = decisions.filter((each) => each?.isAdmitted === false);
+  assert.equal(admitted.length + refused.length, count, "all have an answer");
+  return { admitted, refused };
+}
+
+/** Uses up what a principal may do, and returns the last refusal. */
+async function exhaust(
+  { fleet }: Stage,
+  principal: Principal,
+  wantTokens = 0,
+): Promise<Extract<Refused, { reason: "limited" }>> {
+  for (;;) {
+    const decision = await fleet.at(0).ask(principal, wantTokens);
+    assert.ok(decision !== null);
+    if (decision.isAdmitted) continue;
+    assert.ok(decision.reason === "limited");
+    return decision;
+  }
+}
+
+async function assertAllUnanswered(
+  { fleet }: Stage,
+  principal: Principal,
+): Promise<void> {
+  for (let place = 0; place < fleet.size; place += 1) {
+    assert.equal(await fleet.at(place).ask(principal), null);
+  }
+}
+
+async function answersAgain(
+  { fleet }: Stage,
+  principal: Principal,
+): Promise<void> {
+  for (let place = 0; place < fleet.size; place += 1) {
+    await waitFor(() => fleet.at(place).ask(principal), {
+      what: `edge ${place} to have an answer`,
+      timeoutMs: RECOVERY_MS,
+    });
+  }
+}
+
+Deno.test("ASVS 2.3.4, 2.4.1, API4: 2,000 requests at once against 600 a minute admit 600, and what refills while they are decided", async () => {
+  await using stage = await startStage();
+  const { world, fleet } = stage;
+  const [perMinute, intervalMs, clockMs] = [600, 100, 2];
+  const key = await world.addKey({ limits: { requestsPerMinute: perMinute } });
+  await using monitor = await startRedisMonitor(world.redis.port);
+  const { admitted } = await askAtOnce(fleet, key, { count: 2_000 });
+  // When Redis began to decide about each of them, by its own account.
+  const decidedAtMs = (await monitor.scriptCommands())
+    .filter(({ words: [name, first] }) =>
+      name === "HMGET" && first === recordKey(key)
+    ).map(({ atMs }) => atMs);
+  assert.equal(decidedAtMs.length, 2_000);
+  const tookMs = (decidedAtMs.at(-1) ?? 0) - (decidedAtMs[0] ?? 0);
+  const refilled = (ms: number) => Math.floor(Math.max(0, ms) / intervalMs);
+  const extra = admitted.length - perMinute;
+  assert.ok(extra >= refilled(tookMs - clockMs), `${extra} in ${tookMs} ms`);
+  assert.ok(extra <= refilled(tookMs + clockMs), `${extra} in ${tookMs} ms`);
+});
+
+Deno.test("invariants of the limits", async (t) => {
+  await using stage = await startStage();
+  const { world, fleet } = stage;
+
+  await t.step("concurrency is never exceeded", async () => {
+    const key = await world.addKey({ limits: { concurrency: 10 } });
+    for (let round = 0; round < 3; round += 1) {
+      const { admitted } = await askAtOnce(fleet, key, { count: 200 });
+      assert.equal(admitted.length, 10);
+      for (const each of admitted) {
+        for (let place = 0; place < fleet.size; place += 1) {
+          fleet.at(place).settle(each, DONE);
+        }
+      }
+      await waitFor(() => fleet.isSettled, { what: "all to be settled" });
+    }
+  });
+
+  await t.step("a leaked lease heals when its life is over", async () => {
+    const key = await world.addKey({ limits: { concurrency: 3 } });
+    const takenAtMs = await world.time();
+    for (let count = 0; count < 3; count += 1) {
+      assert.ok((await fleet.at(2).ask(key))?.isAdmitted);
+    }
+    await fleet.replace(2);
+    assert.equal((await exhaust(stage, key)).limit, "concurrency");
+    const lastsMs = takenAtMs + LEASE_MS - await world.time();
+    await letTimePass(world.link, { principal: key, ms: lastsMs - 500 });
+    assert.equal((await exhaust(stage, key)).limit, "concurrency");
+    await letTimePass(world.link, { principal: key, ms: 600 });
+    const { admitted } = await askAtOnce(fleet, key, { count: 20 });
+    assert.equal(admitted.length, 3);
+  });
+
+  await t.step("a reservation admits limit / size", async () => {
+    const key = await world.addKey({ limits: { tokensPerMinute: 10_000 } });
+    const ask = { count: 50, wantTokens: 1_000 };
+    const { admitted, refused } = await askAtOnce(fleet, key, ask);
+    assert.equal(admitted.length, 10);
+    for (const each of refused) assert.ok(each.reason === "limited");
+  });
+
+  await t.step("a second settlement does nothing", async () => {
+    const limits = {
+      tokensPerMinute: 10_000,
+      tokensPerDay: 10_000,
+      concurrency: 5,
+    };
+    const key = await world.addKey({ limits, ownerLimits: limits });
+    const admitted = await fleet.at(0).ask(key, 1_000);
+    assert.ok(admitted?.isAdmitted);
+    fleet.at(0).settle(admitted, DONE);
+    await waitFor(() => fleet.isSettled, { what: "the settlement" });
+    const before = await fingerprint(world);
+    fleet.at(0).settle(admitted, DONE);
+    const { leaseId, keys, mode, terms } = settlementOf(admitted, DONE);
+    // As a repeat of an edge that had heard no answer.
+    const again = [leaseId, mode, ...terms];
+    assert.equal(await world.link.evalScript(SETTLE, keys, again), 0);
+    assert.equal(await fingerprint(world), before);
+  });
+
+  await t.step(
+    "a request larger than the bucket passes, and leaves a debt",
+    async () => {
+      const key = await world.addKey({ limits: { tokensPerMinute: 1_000 } });
+      assert.ok((await fleet.at(0).ask(key, 5_000))?.isAdmitted);
+      const { waitMs } = await exhaust(stage, key, 10);
+      // 4,000 tokens of debt and the 10 asked for, at 60 ms each.
+      assert.ok(Math.abs(waitMs - 240_600) < 1_000, `${waitMs} ms`);
+      await letTimePass(world.link, { principal: key, ms: waitMs });
+      const { admitted } = await askAtOnce(fleet, key, {
+        count: 40,
+        wantTokens: 10,
+      });
+      assert.ok(admitted.length >= 1 && admitted.length <= 2);
+    },
+  );
+
+  await t.step(
+    "disable and delete hold for the very next call, on every edge",
+    async () => {
+      const key = await world.addKey();
+      const reasons = async () => {
+        const { admitted, refused } = await askAtOnce(fleet, key, {
+          count: 40,
+        });
+        return [
+          admitted.length,
+          ...new Set(refused.map(({ reason }) => reason)),
+        ];
+      };
+      assert.deepEqual(await reasons(), [40]);
+      await world.setKey(key, { state: "disabled" });
+      assert.deepEqual(await reasons(), [0, "disabled"]);
+      await world.setKey(key, { state: "enabled" });
+      assert.deepEqual(await reasons(), [40]);
+      await world.command("DEL", recordKey(key));
+      assert.deepEqual(await reasons(), [0, "unknown"]);
+    },
+  );
+
+  await t.step("edges with skewed clocks share one limit", async () => {
+    const key = await world.addKey({ limits: { requestsPerMinute: 5 } });
+    for (let count = 0; count < 5; count += 1) {
+      assert.ok((await fleet.at(count % fleet.size).ask(key))?.isAdmitted);
+    }
+    for (let place = 0; place < fleet.size; place += 1) {
+      const refused = await fleet.at(place).ask(key);
+      assert.ok(refused?.isAdmitted === false && refused.reason === "limited");
+      assert.ok(refused.waitMs > 10_000 && refused.waitMs <= 12_000);
+    }
+  });
+});
+
+/** Whose limit refuses, and what else it would have counted. */
+const REFUSALS: Partial<Limits>[] = [
+  { requestsPerMinute: 2 },
+  { tokensPerMinute: 250 },
+  { tokensPerDay: 250 },
+  { concurrency: 2 },
+];
+const WIDE: Limits = {
+  requestsPerMinute: 1_000,
+  tokensPerMinute: 1_000_000,
+  tokensPerDay: 1_000_000,
+  concurrency: 1_000,
+};
+
+Deno.test("a refusal for one limit consumes nothing of the others", async (t) => {
+  await using stage = await startStage();
+  const { world, fleet } = stage;
+  for (const side of ["key", "owner"] as const) {
+    for (const limits of REFUSALS) {
+      await t.step(`${side}: ${JSON.stringify(limits)}`, async () => {
+        const tight = { ...WIDE, ...limits };
+        const key = await world.addKey({
+          limits: side === "key" ? tight : WIDE,
+          ownerLimits: side === "owner" ? tight : WIDE,
+        });
+        await exhaust(stage, key, 100);
+        const before = await fingerprint(world);
+        const asked = await askAtOnce(fleet, key, {
+          count: 100,
+          wantTokens: 100,
+        });
+        assert.equal(asked.refused.length, 100);
+        assert.equal(await fingerprint(world), before);
+      });
+    }
+  }
+});
+
+Deno.test("limits when the ground moves", async (t) => {
+  await using stage = await startStage();
+  const { world, fleet } = stage;
+
+  await t.step(
+    "clock set back by an hour: neither closed nor open",
+    async () => {
+      const limits = { requestsPerMinute: 120, tokensPerMinute: 60_000 };
+      const key = await world.addKey({ limits });
+      const first = await exhaust(stage, key, 500);
+      assert.ok(first.waitMs <= 500, `${first.waitMs} ms`);
+      await letTimePass(world.link, { principal: key, ms: -HOUR_MS });
+      const { waitMs } = await exhaust(stage, key, 500);
+      assert.ok(waitMs <= 500, `${waitMs} ms`);
+      await sleep(waitMs);
+      const ask = { count: 40, wantTokens: 500 };
+      const { admitted } = await askAtOnce(fleet, key, ask);
+      // Two where a slow machine took as long as the next one needs.
+      assert.ok(admitted.length >= 1, "time goes on from where it is");
+      assert.ok(admitted.length <= 2, `${admitted.length} of a full bucket`);
+    },
+  );
+
+  await t.step(
+    "frozen: no answer, and nothing is kept of the asking",
+    async () => {
+      const limits = { tokensPerDay: 1_000, concurrency: 40 };
+      const key = await world.addKey({ limits, ownerLimits: limits });
+      world.redis.freeze();
+      const unanswered = Array.from(
+        { length: 20 },
+        (_, index) => fleet.at(index % fleet.size).ask(key, 100),
+      );
+      assert.deepEqual(new Set(await Promise.all(unanswered)), new Set([null]));
+      world.redis.thaw();
+      await answersAgain(stage, key);
+      await waitFor(() => fleet.isSettled, {
+        what: "late answers to be undone",
+      });
+      assert.equal(await dayTokens(world, key), 0);
+      assert.equal(await world.command("ZCARD", leaseKey(key)), fleet.size);
+    },
+  );
+
+  await t.step(
+    "out of memory: no answer, no pass, and slots are given back",
+    async () => {
+      const key = await world.addKey({ limits: { concurrency: 2 } });
+      const held = await fleet.at(0).ask(key);
+      assert.ok(held?.isAdmitted);
+      await world.command("CONFIG", "SET", "maxmemory", "1");
+      await assertAllUnanswered(stage, key);
+      fleet.at(0).settle(held, DONE);
+      await waitFor(() => fleet.isSettled, { what: "the slot" });
+      await world.command("CONFIG", "SET", "maxmemory", "0");
+      const { admitted } = await askAtOnce(fleet, key, { count: 8 });
+      assert.equal(admitted.length, 2);
+    },
+  );
+
+  await t.step(
+    "restarted with nothing but its data: scripts come back by themselves",
+    async () => {
+      const key = await world.addKey({ limits: { requestsPerMinute: 60 } });
+      const before = await exhaust(stage, key);
+      await world.redis.kill();
+      await assertAllUnanswered(stage, key);
+      await world.redis.start();
+      await answersAgain(stage, key);
+      const after = await fleet.at(3).ask(key);
+      assert.ok(after?.isAdmitted === false && after.reason === "limited");
+      assert.ok(after.waitMs <= before.waitMs + 1);
+    },
+  );
+});
+
+async function dayTokens(world: RedisWorld, key: Principal): Promise<number> {
+  return (await readState(world, limiterKey(key)))?.dayTokens ?? 0;
+}

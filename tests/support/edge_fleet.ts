@@ -1,0 +1,168 @@
+/**
+ * Edges reduced to what limits are made of: an admission with its own connection
+ * to Redis and its own idea of the time. They can be killed and started again
+ * within milliseconds, so that a property can be tried in hundreds of runs.
+ */
+import {
+  type Admission,
+  ADMISSION_SCRIPTS,
+  type Admitted,
+  type Ask,
+  createAdmission,
+  type Outcome,
+  type Refused,
+} from "../../services/edge-auth/admission.ts";
+import { monotonicNow } from "@gateway/shared/clock";
+import type { Principal } from "@gateway/shared/keys/record";
+import { silentLog } from "@gateway/shared/log";
+import { ApiError } from "@gateway/shared/openai/error";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { createRedisLink } from "@gateway/shared/redis/link";
+import { startTcpProxy } from "./tcp_proxy.ts";
+
+/** One life of an edge. */
+export interface FleetEdge {
+  readonly isAlive: boolean;
+  readonly admission: Admission;
+  /** Null: Redis could not be asked, or the edge was killed meanwhile. */
+  ask(principal: Principal, wantTokens?: number): Promise<
+    Admitted | Refused | null
+  >;
+  settle(admitted: Admitted, outcome: Outcome): void;
+  /**
+   * What was on its way is lost, leases stay behind, nothing is settled any more.
+   * Returns how many settlements had not arrived for certain.
+   */
+  kill(): Promise<number>;
+}
+
+export interface Fleet extends AsyncDisposable {
+  /** The edge that stands in this place now. */
+  at(place: number): FleetEdge;
+  readonly size: number;
+  /** Kills the edge of a place as `kill -9` does, and puts a new one there. As `kill`. */
+  replace(place: number): Promise<number>;
+  /** All settlements of living edges have reached Redis. */
+  readonly isSettled: boolean;
+  /** Requests so far of which nobody knows whether they were counted. */
+  readonly unsure: number;
+}
+
+/** Where a fleet finds Redis: asked for every connection. */
+export interface FleetOptions {
+  redisPort: () => number;
+  edges?: number;
+  random?: () => number;
+}
+
+const EDGES = 4;
+const READY_MS = 5_000;
+/** A busy machine must not decide about limits. */
+const DEADLINE_MS = 1_000;
+const HOUR_MS = 3_600_000;
+const STOP_MS = 2_000;
+
+/** Starts edges whose clocks are an hour and more apart. */
+export async function startFleet(options: FleetOptions): Promise<Fleet> {
+  const size = options.edges ?? EDGES;
+  let unsure = 0;
+  const start = (place: number) =>
+    startEdge(options, {
+      skewMs: (place - size / 2) * HOUR_MS,
+      onUnsure: () => unsure += 1,
+    });
+  const edges = await Promise.all(
+    Array.from({ length: size }, (_, place) => start(place)),
+  );
+  const at = (place: number): FleetEdge => {
+    const edge = edges[place];
+    if (edge === undefined) throw new Error(`No place ${place}`);
+    return edge;
+  };
+  return {
+    size,
+    at,
+    async replace(place) {
+      const killed = at(place).kill();
+      edges[place] = await start(place);
+      return await killed;
+    },
+    get isSettled() {
+      return edges.every(({ admission }) => admission.unsettled === 0);
+    },
+    get unsure() {
+      return unsure;
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all(edges.map(async (edge) => {
+        await edge.admission.stop(STOP_MS);
+        await edge.kill();
+      }));
+    },
+  };
+}
+
+async function startEdge(
+  { redisPort, random = Math.random }: FleetOptions,
+  { skewMs, onUnsure }: { skewMs: number; onUnsure: () => void },
+): Promise<FleetEdge> {
+  // Of its own, so that this edge alone can be cut off.
+  const proxy = startTcpProxy(redisPort);
+  const redis = createRedisLink({
+    address: { url: `redis://${proxy.server}` },
+    log: silentLog,
+    now: monotonicNow,
+    random,
+    scripts: ADMISSION_SCRIPTS,
+  });
+  await redis.ready(READY_MS);
+  const admission = createAdmission({
+    redis,
+    now: () => monotonicNow() + skewMs,
+    random: Math.random,
+    log: silentLog,
+    staleMs: 0,
+    edgeCount: () => EDGES,
+    deadlineMs: DEADLINE_MS,
+  });
+  let isAlive = true;
+  return {
+    get isAlive() {
+      return isAlive;
+    },
+    admission,
+    async ask(principal, wantTokens = 0) {
+      const answer = await decide(admission, principal, wantTokens);
+      const isLost = answer === "unsure" || !isAlive;
+      if (isLost) onUnsure();
+      return isLost || answer === "not asked" ? null : answer;
+    },
+    settle(admitted, outcome) {
+      if (isAlive) admission.settle(admitted, outcome);
+    },
+    async kill() {
+      isAlive = false;
+      await proxy[Symbol.asyncDispose]();
+      const lost = await admission.stop(0);
+      await redis.close();
+      return lost;
+    },
+  };
+}
+
+async function decide(
+  admission: Admission,
+  principal: Principal,
+  wantTokens: number,
+): Promise<Admitted | Refused | "unsure" | "not asked"> {
+  const ask: Ask = { scope: "chat", model: "m", wantTokens, requestId: "r" };
+  try {
+    return await admission.admit(principal, ask);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const { cause } = error;
+    const mayHaveRun = cause instanceof RedisUnavailableError &&
+      cause.mayHaveRun;
+    return mayHaveRun ? "unsure" : "not asked";
+  }
+}

@@ -1,0 +1,81 @@
+import {
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  type Principal,
+} from "@gateway/shared/keys/record";
+import type { RedisLink } from "@gateway/shared/redis/link";
+
+/**
+ * Moves every time in a state back, and leases with it. Redis' clock is the only
+ * one that limits know, and they know it only by its distance to what is written:
+ * for them this is the same as if the time had passed.
+ */
+const LET_TIME_PASS = `
+local ms = tonumber(ARGV[1])
+for _, key in ipairs({KEYS[1], KEYS[3]}) do
+  local s = redis.call('HGET', key, 's')
+  if s then
+    local last, req, tok, day, used, chores = struct.unpack('<dddddd', s)
+    redis.call('HSET', key, 's',
+      struct.pack('<dddddd', last - ms, req - ms, tok - ms, day, used, chores - ms))
+  end
+end
+for _, key in ipairs({KEYS[2], KEYS[4]}) do
+  for _, id in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+    redis.call('ZINCRBY', key, -ms, id)
+  end
+end
+return 1`;
+
+/** The same for the day of the budget, which is all that knows of days. */
+const LET_DAY_END = `
+for _, key in ipairs(KEYS) do
+  local s = redis.call('HGET', key, 's')
+  if s then
+    local last, req, tok, day, used, chores = struct.unpack('<dddddd', s)
+    redis.call('HSET', key, 's',
+      struct.pack('<dddddd', last, req, tok, day - 1, used, chores))
+  end
+end
+return 1`;
+
+const DEADLINE_MS = 900;
+const DAY_MS = 86_400_000;
+
+/**
+ * Lets `ms` pass for the limits of a key and of its owner, except that no day
+ * ends by it. Minutes of a run then fit into seconds of a test. Returns `ms`.
+ */
+export async function letTimePass(
+  link: Pick<RedisLink, "command">,
+  { principal, ms }: { principal: Principal; ms: number },
+): Promise<number> {
+  await link.command([
+    "EVAL",
+    LET_TIME_PASS,
+    "4",
+    limiterKey(principal),
+    leaseKey(principal),
+    ownerLimiterKey(principal.ownerId),
+    ownerLeaseKey(principal.ownerId),
+    String(ms),
+  ], { deadlineMs: DEADLINE_MS });
+  return ms;
+}
+
+/** Lets midnight UTC pass for the budgets of a key and of its owner. Returns a day in ms. */
+export async function letDayEnd(
+  link: Pick<RedisLink, "command">,
+  principal: Principal,
+): Promise<number> {
+  await link.command([
+    "EVAL",
+    LET_DAY_END,
+    "2",
+    limiterKey(principal),
+    ownerLimiterKey(principal.ownerId),
+  ], { deadlineMs: DEADLINE_MS });
+  return DAY_MS;
+}

@@ -1,0 +1,67 @@
+/** What Redis itself says that it did, in the order in which it did it. */
+import { waitFor } from "./wait_for.ts";
+
+/** One command that a script ran. */
+export interface ScriptCommand {
+  /** Unix ms of the server. */
+  readonly atMs: number;
+  /** Its name and its arguments. */
+  readonly words: readonly string[];
+}
+
+export interface RedisMonitor extends AsyncDisposable {
+  /** What scripts have run so far, oldest first. */
+  scriptCommands(): Promise<readonly ScriptCommand[]>;
+}
+
+/** `+1790000000.123456 [0 lua] "ZADD" …` */
+const SECONDS = /^\+?(\d+\.\d+) /;
+const WORD = /"((?:[^"\\]|\\.)*)"/g;
+const BY_SCRIPT = " lua] ";
+const MARK = "monitor-mark-";
+
+/** Listens to the server on `port` by MONITOR, from now on. */
+export async function startRedisMonitor(port: number): Promise<RedisMonitor> {
+  const address = { hostname: "127.0.0.1", port };
+  const connection = await Deno.connect(address);
+  let text = "";
+  const reading = readAll(connection, (piece) => text += piece);
+  await connection.write(new TextEncoder().encode("MONITOR\r\n"));
+  await waitFor(() => text.startsWith("+OK"), { what: "MONITOR" });
+  let marks = 0;
+  return {
+    async scriptCommands() {
+      const mark = `${MARK}${marks++}`;
+      using other = await Deno.connect(address);
+      await other.write(new TextEncoder().encode(`ECHO ${mark}\r\n`));
+      await waitFor(() => text.includes(mark), { what: "the monitor's mark" });
+      return text.split("\r\n")
+        .filter((line) => line.includes(BY_SCRIPT))
+        .map(commandIn);
+    },
+    async [Symbol.asyncDispose]() {
+      connection.close();
+      await reading;
+    },
+  };
+}
+
+async function readAll(
+  connection: Deno.Conn,
+  append: (text: string) => void,
+): Promise<void> {
+  const decoder = new TextDecoder();
+  const buffer = new Uint8Array(64 * 1024);
+  for (;;) {
+    // However the connection ends, nothing more will come.
+    const length = await connection.read(buffer).catch(() => null);
+    if (length === null) return;
+    append(decoder.decode(buffer.subarray(0, length), { stream: true }));
+  }
+}
+
+function commandIn(line: string): ScriptCommand {
+  const seconds = Number(SECONDS.exec(line)?.[1]);
+  const words = [...line.matchAll(WORD)].map(([, word = ""]) => word);
+  return { atMs: seconds * 1_000, words };
+}
