@@ -4,6 +4,7 @@ import { createLog } from "@gateway/shared/log";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
+import { assertNoKeys } from "../../tests/support/no_keys.ts";
 import { createConsoleDeps } from "./console_deps.ts";
 import type { StopNotice } from "./notice.ts";
 import { type DefaultLimits, NO_DEFAULT_LIMITS } from "./default_limits.ts";
@@ -116,6 +117,10 @@ export async function startConsole(
       const response = await app.fetch(request, { remoteIp: ip });
       const text = await response.text();
       answers.push(text);
+      // Only the answer that made a key has it, and nothing else ever.
+      if (response.status !== 201) {
+        assertNoKeys(text, `an answer: ${request.url}`);
+      }
       return { status: response.status, headers: response.headers, text };
     });
   const addOwner = async (email: string) => {
@@ -138,7 +143,10 @@ export async function startConsole(
       assert.equal(answer.status, 303, answer.text);
       return browser;
     },
-    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+    [Symbol.asyncDispose]: async () => {
+      await server[Symbol.asyncDispose]();
+      assertNoKeys(logLines.join("\n"), "the log of the console");
+    },
   };
 }
 

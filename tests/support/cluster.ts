@@ -2,6 +2,7 @@
  * The whole product as an operator starts it: the launcher, private stores, every
  * service a process of its own, on free ports and in a directory of its own.
  */
+import { assertNoKeys } from "./no_keys.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** What the launcher says of a running cluster, see `.run/up.json`. */
@@ -82,15 +83,15 @@ export async function startCluster(
       return undefined; // Not written yet.
     }
   };
-  const stop = async () => {
+  const end = async () => {
     if (!hasExited) {
       const state = await readState();
       Deno.kill(state?.pid ?? launcher.pid, "SIGTERM");
     }
     await exited;
     await output.done;
-    await Deno.remove(directory, { recursive: true });
   };
+  const remove = () => Deno.remove(directory, { recursive: true });
   let state: ClusterState;
   try {
     state = await waitFor(readState, {
@@ -99,7 +100,8 @@ export async function startCluster(
       intervalMs: 50,
     });
   } catch (error) {
-    await stop();
+    await end();
+    await remove();
     throw error;
   }
   return {
@@ -114,7 +116,12 @@ export async function startCluster(
       state = await readState() ?? state;
       return state;
     },
-    [Symbol.asyncDispose]: stop,
+    [Symbol.asyncDispose]: async () => {
+      await end();
+      const text = await readLogs(`${directory}/run/logs`);
+      await remove();
+      assertNoKeys(text, "the logs of the services");
+    },
   };
 }
 

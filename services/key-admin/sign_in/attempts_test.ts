@@ -75,9 +75,12 @@ Deno.test("ASVS 2.4.1: takeRate() lets the count through at once, and then one a
       assert.equal(rate.perMs / rate.count, everyMs);
       await redis.command(["FLUSHALL"]);
       const startMs = performance.now();
-      let taken = 0;
-      let waitMs = await takeRate(redis, name, rate);
-      for (; waitMs === 0; waitMs = await takeRate(redis, name, rate)) taken++;
+      let taken = -1;
+      let waitMs = 0;
+      while (waitMs === 0 && taken < 2 * count) {
+        waitMs = await takeRate(redis, name, rate);
+        taken++;
+      }
       const later = Math.floor((performance.now() - startMs) / everyMs);
       assert.ok(taken >= count && taken <= count + later, `${taken}`);
       assert.ok(waitMs > 0 && waitMs <= everyMs, `${waitMs}`);

@@ -214,7 +214,9 @@ Deno.test("ASVS 2.4.1, API6: an owner makes ten keys at once, by creating or rot
   const startMs = performance.now();
   let made = 0;
   let answer = await make(made);
-  for (; answer.status === 201; answer = await make(made)) made++;
+  for (; answer.status === 201 && made < 2 * count; answer = await make(made)) {
+    made++;
+  }
   const later = Math.floor((performance.now() - startMs) * count / perMs);
   assert.equal(answer.status, 429);
   assert.ok(made >= count && made <= count + later, `${made}`);

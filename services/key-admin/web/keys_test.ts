@@ -102,6 +102,11 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
   ][] = [
     ["no description", ["   "], /description-error/],
     ["101 characters", ["a".repeat(101)], /At most 100 characters/],
+    ["101 after NFC", ["e\u0301".repeat(101)], /At most 100 characters/],
+    ["1,000 characters", ["a".repeat(1_000)], /At most 100 characters/],
+    ["10 kB", ["a".repeat(10_000)], /not one of this page/],
+    ["CR LF", ["a\r\nset-cookie: b=c"], /Line breaks/],
+    ["left-to-right isolate", ["a\u2066b\u2069"], /text direction/],
     ["line break", ["a\nb"], /Line breaks/],
     ["right-to-left override", ["a\u202Eb"], /text direction/],
     ["NUL", ["a\0b"], /control characters/],
@@ -128,9 +133,9 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
     });
   }
   await t.step(
-    "100 characters, emoji and grouped digits are fine",
+    "100 characters after NFC, emoji and grouped digits are fine",
     async () => {
-      const description = "é🔑".repeat(50);
+      const description = "e\u0301🔑".repeat(50);
       const form = keyForm(description, { nonce, rpm: "10,000", tpm: "1 000" });
       const answer = await owner.post("/keys", form);
       assert.equal(answer.status, 201, answer.text);
@@ -143,6 +148,7 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
         day: "20261120",
       });
       assert.equal(page.rows.length, 1);
+      assert.equal(page.rows[0]?.key.description, "é🔑".repeat(50));
       assert.equal(page.rows[0]?.key.limits.requestsPerMinute, 10_000);
       assert.equal(page.rows[0]?.key.limits.tokensPerMinute, 1_000);
     },
