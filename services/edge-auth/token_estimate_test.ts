@@ -26,11 +26,14 @@ const PROMPTS: {
 }[] = [
   { name: "no message", part: {}, tokens: 0 },
   { name: "an empty message", part: { messages: [says("")] }, tokens: 4 },
-  { name: "5 bytes", part: { messages: [says("hello")] }, tokens: 6 },
-  { name: "6 bytes", part: { messages: [says("hello!")] }, tokens: 6 },
-  { name: "7 bytes", part: { messages: [says("hello!!")] }, tokens: 7 },
-  { name: "CJK, 3 bytes each", part: { messages: [says("你好")] }, tokens: 6 },
-  { name: "emoji, 4 bytes", part: { messages: [says("😀")] }, tokens: 6 },
+  { name: "a word", part: { messages: [says("hello")] }, tokens: 6 },
+  {
+    name: "a word and a mark",
+    part: { messages: [says("hello!")] },
+    tokens: 7,
+  },
+  { name: "CJK", part: { messages: [says("你好")] }, tokens: 7 },
+  { name: "emoji", part: { messages: [says("😀")] }, tokens: 8 },
   {
     name: "two messages",
     part: { messages: [says("abc"), says("abc")] },
@@ -59,12 +62,12 @@ const PROMPTS: {
         }],
       }],
     },
-    tokens: 4 + 24,
+    tokens: 4 + 42,
   },
   {
     name: "tool definitions",
     part: { tools: [{ type: "function", function: { name: "f" } }] },
-    tokens: 15,
+    tokens: 26,
   },
   {
     name: "a response schema",
@@ -74,7 +77,7 @@ const PROMPTS: {
         json_schema: { name: "s", schema: { type: "object" } },
       },
     },
-    tokens: 13,
+    tokens: 22,
   },
 ];
 
