@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { countTokens as countCl100k } from "gpt-tokenizer/esm/encoding/cl100k_base";
 import { countTokens as countO200k } from "gpt-tokenizer/esm/encoding/o200k_base";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { chatRequest } from "./chat_request_fixture.ts";
 import { TEXT_SAMPLES } from "./text_samples_fixture.ts";
 import { textTokens } from "./text_tokens.ts";
 import { estimateTokens } from "./token_estimate.ts";
@@ -27,18 +28,6 @@ function counted(text: string): { least: number; most: number } {
   return { least: Math.min(...counts), most: Math.max(...counts) };
 }
 
-function request(part: Partial<ChatRequest>): ChatRequest {
-  return {
-    model: "m",
-    messages: [],
-    stream: false,
-    include_usage: false,
-    n: 1,
-    max_tokens: 0,
-    ...part,
-  };
-}
-
 for (const [name, text] of Object.entries(TEXT_SAMPLES)) {
   Deno.test(`textTokens() of ${name} is not less than tokenizers find`, () => {
     const estimate = textTokens(text);
@@ -58,7 +47,7 @@ Deno.test("the estimate of a message cut short anywhere is not less either", () 
       if (!content.isWellFormed()) continue;
       // Its 4 tokens besides the text take the chance out of short ones.
       const estimate = estimateTokens(
-        request({ messages: [{ role: "user", content }] }),
+        chatRequest({ messages: [{ role: "user", content }] }),
       ).promptTokens;
       const { most } = counted(content);
       assert.ok(estimate >= most, `${name}, ${length}: ${estimate} of ${most}`);
@@ -102,7 +91,7 @@ Deno.test("the estimate of tools, schemas, tool calls and n is not less than the
       },
     },
   }];
-  const { promptTokens } = estimateTokens(request({ tools }));
+  const { promptTokens } = estimateTokens(chatRequest({ tools }));
   assert.ok(promptTokens >= counted(JSON.stringify(tools)).most);
 
   const call = {
@@ -111,12 +100,12 @@ Deno.test("the estimate of tools, schemas, tool calls and n is not less than the
     function: { name: "get_weather", arguments: '{"city":"Zürich","days":3}' },
   };
   const history = estimateTokens(
-    request({
+    chatRequest({
       messages: [{ role: "assistant", content: null, tool_calls: [call] }],
     }),
   );
   assert.ok(history.promptTokens >= counted(JSON.stringify([call])).most);
 
-  const many = estimateTokens(request({ n: 4, max_tokens: 100, tools }));
+  const many = estimateTokens(chatRequest({ n: 4, max_tokens: 100, tools }));
   assert.equal(many.totalTokens, promptTokens + 400);
 });

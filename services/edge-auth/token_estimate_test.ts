@@ -1,18 +1,7 @@
 import assert from "node:assert/strict";
 import type { ChatMessage, ChatRequest } from "@gateway/shared/openai/chat";
+import { chatRequest } from "./chat_request_fixture.ts";
 import { estimateTokens } from "./token_estimate.ts";
-
-function request(part: Partial<ChatRequest>): ChatRequest {
-  return {
-    model: "m",
-    messages: [],
-    stream: false,
-    include_usage: false,
-    n: 1,
-    max_tokens: 0,
-    ...part,
-  };
-}
 
 const says = (content: ChatMessage["content"]): ChatMessage => ({
   role: "user",
@@ -83,7 +72,7 @@ const PROMPTS: {
 
 for (const { name, part, tokens } of PROMPTS) {
   Deno.test(`estimateTokens() of ${name}: ${tokens} prompt tokens`, () => {
-    assert.equal(estimateTokens(request(part)).promptTokens, tokens);
+    assert.equal(estimateTokens(chatRequest(part)).promptTokens, tokens);
   });
 }
 
@@ -106,14 +95,14 @@ const OUTPUTS: {
 for (const { name, part, outputTokensMax, tokens } of OUTPUTS) {
   Deno.test(`estimateTokens() of ${name}: ${tokens} completion tokens`, () => {
     const bounds = outputTokensMax === undefined ? {} : { outputTokensMax };
-    const estimate = estimateTokens(request(part), bounds);
+    const estimate = estimateTokens(chatRequest(part), bounds);
     assert.equal(estimate.completionTokens, tokens);
     assert.equal(estimate.totalTokens, estimate.promptTokens + tokens);
   });
 }
 
 Deno.test("estimateTokens() reserves a default without max_tokens, and thinking on top", () => {
-  const { max_tokens: _, ...open } = request({});
+  const { max_tokens: _, ...open } = chatRequest({});
   assert.equal(estimateTokens(open).completionTokens, 1_024);
   assert.equal(
     estimateTokens({ ...open, enable_thinking: true }).completionTokens,
