@@ -4,7 +4,7 @@
  * one link, and server CPU per script call from `INFO commandstats`, which a busy
  * client does not distort. Starts its own redis-server.
  *
- *   deno run --allow-net --allow-env --allow-read --allow-write --allow-run --allow-sys bench/admission.ts
+ *   npx -y deno task bench:admission
  */
 
 import { monotonicNow } from "@gateway/shared/clock";

@@ -145,11 +145,10 @@ export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
         mayHaveRun: false,
         isReported: false,
       };
-      void run(entry).then((isDone) => {
+      void run(entry).then(async (isDone) => {
         onAttempted();
-        return isDone ? undefined : pump();
-      })
-        .catch((error) => log.error("settle_fault", { error }));
+        if (!isDone) await pump();
+      }).catch((error) => log.error("settle_fault", { error }));
     },
     async drain(timeoutMs) {
       if (running + waiting.length > 0) {

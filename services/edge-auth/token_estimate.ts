@@ -1,10 +1,9 @@
-import { Buffer } from "node:buffer";
 import type { ChatMessage, ChatRequest } from "@gateway/shared/openai/chat";
+import { textTokens } from "./text_tokens.ts";
 
 /**
  * How many tokens a request may cost, estimated before it runs. The estimate errs
- * high; the difference is given back when the real usage is known. Bytes of UTF-8
- * over 3: English has about 4 bytes per token, code and CJK text about 3.
+ * high; the difference is given back when the real usage is known.
  */
 export interface TokenEstimate {
   promptTokens: number;
@@ -20,7 +19,6 @@ export interface EstimateBounds {
   outputTokensMax?: number;
 }
 
-const BYTES_PER_TOKEN = 3;
 /** Role and separators around each message. */
 const TOKENS_PER_MESSAGE = 4;
 /** An image in high detail; its data URL says nothing about its tokens. */
@@ -62,26 +60,21 @@ function estimatePromptTokens(request: ChatRequest): number {
 }
 
 function messageTokens(message: ChatMessage): number {
-  let bytes = byteLength(message.name) + byteLength(message.reasoning_content) +
-    byteLength(message.refusal);
-  let tokens = TOKENS_PER_MESSAGE;
+  let tokens = TOKENS_PER_MESSAGE + textTokens(message.name ?? "") +
+    textTokens(message.reasoning_content ?? "") +
+    textTokens(message.refusal ?? "");
   const { content, tool_calls: calls } = message;
   if (typeof content === "string") {
-    bytes += byteLength(content);
+    tokens += textTokens(content);
   } else if (content !== null) {
     for (const part of content) {
-      if (part.type === "text") bytes += byteLength(part.text);
-      else tokens += TOKENS_PER_IMAGE;
+      tokens += part.type === "text" ? textTokens(part.text) : TOKENS_PER_IMAGE;
     }
   }
   if (calls !== undefined) tokens += jsonTokens(calls);
-  return tokens + Math.ceil(bytes / BYTES_PER_TOKEN);
+  return tokens;
 }
 
 function jsonTokens(value: unknown): number {
-  return Math.ceil(byteLength(JSON.stringify(value)) / BYTES_PER_TOKEN);
-}
-
-function byteLength(text: string | undefined): number {
-  return text === undefined ? 0 : Buffer.byteLength(text);
+  return textTokens(JSON.stringify(value));
 }

@@ -1,18 +1,7 @@
 import assert from "node:assert/strict";
 import type { ChatMessage, ChatRequest } from "@gateway/shared/openai/chat";
+import { chatRequest } from "./chat_request_fixture.ts";
 import { estimateTokens } from "./token_estimate.ts";
-
-function request(part: Partial<ChatRequest>): ChatRequest {
-  return {
-    model: "m",
-    messages: [],
-    stream: false,
-    include_usage: false,
-    n: 1,
-    max_tokens: 0,
-    ...part,
-  };
-}
 
 const says = (content: ChatMessage["content"]): ChatMessage => ({
   role: "user",
@@ -26,11 +15,14 @@ const PROMPTS: {
 }[] = [
   { name: "no message", part: {}, tokens: 0 },
   { name: "an empty message", part: { messages: [says("")] }, tokens: 4 },
-  { name: "5 bytes", part: { messages: [says("hello")] }, tokens: 6 },
-  { name: "6 bytes", part: { messages: [says("hello!")] }, tokens: 6 },
-  { name: "7 bytes", part: { messages: [says("hello!!")] }, tokens: 7 },
-  { name: "CJK, 3 bytes each", part: { messages: [says("你好")] }, tokens: 6 },
-  { name: "emoji, 4 bytes", part: { messages: [says("😀")] }, tokens: 6 },
+  { name: "a word", part: { messages: [says("hello")] }, tokens: 6 },
+  {
+    name: "a word and a mark",
+    part: { messages: [says("hello!")] },
+    tokens: 7,
+  },
+  { name: "CJK", part: { messages: [says("你好")] }, tokens: 7 },
+  { name: "emoji", part: { messages: [says("😀")] }, tokens: 8 },
   {
     name: "two messages",
     part: { messages: [says("abc"), says("abc")] },
@@ -59,12 +51,12 @@ const PROMPTS: {
         }],
       }],
     },
-    tokens: 4 + 24,
+    tokens: 4 + 42,
   },
   {
     name: "tool definitions",
     part: { tools: [{ type: "function", function: { name: "f" } }] },
-    tokens: 15,
+    tokens: 26,
   },
   {
     name: "a response schema",
@@ -74,13 +66,13 @@ const PROMPTS: {
         json_schema: { name: "s", schema: { type: "object" } },
       },
     },
-    tokens: 13,
+    tokens: 22,
   },
 ];
 
 for (const { name, part, tokens } of PROMPTS) {
   Deno.test(`estimateTokens() of ${name}: ${tokens} prompt tokens`, () => {
-    assert.equal(estimateTokens(request(part)).promptTokens, tokens);
+    assert.equal(estimateTokens(chatRequest(part)).promptTokens, tokens);
   });
 }
 
@@ -103,14 +95,14 @@ const OUTPUTS: {
 for (const { name, part, outputTokensMax, tokens } of OUTPUTS) {
   Deno.test(`estimateTokens() of ${name}: ${tokens} completion tokens`, () => {
     const bounds = outputTokensMax === undefined ? {} : { outputTokensMax };
-    const estimate = estimateTokens(request(part), bounds);
+    const estimate = estimateTokens(chatRequest(part), bounds);
     assert.equal(estimate.completionTokens, tokens);
     assert.equal(estimate.totalTokens, estimate.promptTokens + tokens);
   });
 }
 
 Deno.test("estimateTokens() reserves a default without max_tokens, and thinking on top", () => {
-  const { max_tokens: _, ...open } = request({});
+  const { max_tokens: _, ...open } = chatRequest({});
   assert.equal(estimateTokens(open).completionTokens, 1_024);
   assert.equal(
     estimateTokens({ ...open, enable_thinking: true }).completionTokens,
