@@ -19,6 +19,12 @@ export const REQUEST_LIMITS = {
   topLevelKeysMax: 64,
   /** Members of all objects together. 4,096 messages with a tool call each have 37,000. */
   membersMax: 65_536,
+  /**
+   * Bytes of a body that are not in strings: brackets, commas, numbers, white
+   * space. A megabyte of brackets costs the parser 17 ms, one of text or of an
+   * image costs 1 ms: this bounds what one body can cost, however large it may be.
+   */
+  structureBytesMax: 2 * MIB,
   messagesMax: 4096,
   contentPartsMax: 1024,
   modelCharsMax: 200,
