@@ -122,7 +122,11 @@ function routeName(path: string): RouteName {
 
 /** Nobody learns anything of `/v1`, not even what exists there, without a key. */
 function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
-  const parts = { lookup: d.gate.lookup, failures: d.authFailures };
+  const parts = {
+    lookup: d.gate.lookup,
+    failures: d.authFailures,
+    asking: new Map(),
+  };
   return async (c, next) => {
     const { headers } = c.req.raw;
     const clientAddress = () =>

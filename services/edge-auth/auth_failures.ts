@@ -34,6 +34,8 @@ export const BAD_BODY_LIMITS: FailureLimits = {
  * the first failure. In memory of this process, bounded, without timers.
  */
 export interface FailureLimiter {
+  /** Failures allowed in a window. */
+  readonly failuresMax: number;
   /** How long this name must wait, ms; 0: it may go on. */
   waitMs(name: string): number;
   /** What this name has failed in the present window. */
@@ -78,6 +80,7 @@ export function createFailureLimiter(
   };
 
   return {
+    failuresMax,
     waitMs(name) {
       const window = current(name);
       if (window === undefined || window.failures < failuresMax) return 0;
