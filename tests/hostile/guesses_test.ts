@@ -12,6 +12,7 @@ import { randomBytes } from "@gateway/shared/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, recordKey } from "@gateway/shared/keys/record";
 import { createFailureLimiter } from "../../services/edge-auth/auth_failures.ts";
+import { scriptCalls } from "../support/admission_fixture.ts";
 import {
   type GatedCluster,
   startGatedCluster,
@@ -33,12 +34,6 @@ function behindProxy() {
   return createClientAddress([proxy]);
 }
 
-/** Scripts that Redis has run. */
-async function scriptCalls({ world }: GatedCluster): Promise<number> {
-  const stats = String(await world.command("INFO", "commandstats"));
-  return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
-}
-
 function ask(cluster: GatedCluster, value: string, address: string) {
   return fetch(`${cluster.edges[0]?.edge.baseUrl}/models`, {
     headers: { authorization: `Bearer ${value}`, "x-forwarded-for": address },
@@ -51,7 +46,7 @@ Deno.test("15 a thousand wrong keys in a second from one address: 20 are 401, th
   });
   const key = await cluster.addKey();
   assert.equal(await statusOf(ask(cluster, key.value, NEIGHBOUR)), 200);
-  const callsBefore = await scriptCalls(cluster);
+  const callsBefore = await scriptCalls(cluster.world);
   const startedAtMs = performance.now();
   const guess = async () => {
     const response = await ask(cluster, mintKey(randomBytes), ATTACKER);
@@ -82,7 +77,7 @@ Deno.test("15 a thousand wrong keys in a second from one address: 20 are 401, th
     [...Array(ALLOWED).fill(401), ...Array(GUESSES - ALLOWED).fill(429)],
   );
   // The neighbour's key took two: who has it, and what it may.
-  assert.equal(await scriptCalls(cluster) - callsBefore, ALLOWED + 2);
+  assert.equal(await scriptCalls(cluster.world) - callsBefore, ALLOWED + 2);
   assert.ok(performance.now() - startedAtMs < 10_000, "in the same window");
 });
 

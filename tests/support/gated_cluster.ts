@@ -12,7 +12,12 @@ import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { monotonicNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
-import { hashKey, leaseKey, type Principal } from "@gateway/shared/keys/record";
+import {
+  hashKey,
+  leaseKey,
+  type Principal,
+  STORE_KEY,
+} from "@gateway/shared/keys/record";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
@@ -20,6 +25,7 @@ import {
   type KeyOptions,
   type RedisWorld,
   startRedisWorld,
+  STORE_NAME,
 } from "./admission_fixture.ts";
 import {
   type MiniEdge,
@@ -56,6 +62,8 @@ export interface GatedClusterOptions {
   /** What the backend does; it says "pong" if left out. */
   onCall?: (call: ScriptedCall) => void;
   slots?: number;
+  /** False: Redis has never held a key. Default true. */
+  isNamed?: boolean;
 }
 
 export interface GatedCluster extends AsyncDisposable {
@@ -96,6 +104,9 @@ export async function startGatedCluster(
 ): Promise<GatedCluster> {
   await using started = new AsyncDisposableStack();
   const world = started.use(await startRedisWorld());
+  if (options.isNamed !== false) {
+    await world.command("SET", STORE_KEY, STORE_NAME);
+  }
   const nats = started.use(await startNatsServer());
   const proxy = started.use(startTcpProxy(world.redis.port));
   const backend = scriptedBackend(options.onCall ?? pong);
