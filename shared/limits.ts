@@ -19,6 +19,12 @@ export const REQUEST_LIMITS = {
   topLevelKeysMax: 64,
   /** Members of all objects together. 4,096 messages with a tool call each have 37,000. */
   membersMax: 65_536,
+  /**
+   * Bytes of a body that are not in strings: brackets, commas, numbers, white
+   * space. A megabyte of brackets costs the parser 17 ms, one of text or of an
+   * image costs 1 ms: this bounds what one body can cost, however large it may be.
+   */
+  structureBytesMax: 2 * MIB,
   messagesMax: 4096,
   contentPartsMax: 1024,
   modelCharsMax: 200,
@@ -144,6 +150,8 @@ export const KEY_LIMITS = {
    * promised within 150 ms, and a sixth of that is left to a busy event loop.
    */
   checkMs: 125,
+  /** What the second of two calls has at least: the first may have waited for this process, not for Redis. */
+  checkLeftMs: 20,
   /** An edge asks this often whether Redis still holds the data it held. */
   storeWatchMs: 500,
 } as const;

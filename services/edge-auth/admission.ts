@@ -279,7 +279,7 @@ function isKeyRefusal(status: string): boolean {
   return status === "unknown" || status === "expired" || status === "disabled";
 }
 
-/** What is left of the time for Redis. A call has to be made to be refused, so at least a millisecond. */
+/** What is left of the time for Redis, ms, see `KEY_LIMITS.checkMs`. */
 export function leftOf(deadlineMs: number, waitedMs = 0): number {
-  return Math.max(1, deadlineMs - waitedMs);
+  return Math.max(KEY_LIMITS.checkLeftMs, deadlineMs - waitedMs);
 }

@@ -27,7 +27,7 @@ export interface Admitted extends Lease {
   readonly isAdmitted: true;
   readonly requestId: string;
   readonly reservedTokens: number;
-  /** Where the limits stand with this request counted. Empty in an outage of Redis. */
+  /** Where the limits stand with this request counted; in an outage of Redis, this edge's share of them. */
   readonly rates: Rates;
   /** Rights and limits of the key; null without `staleMs`. */
   readonly policy: KeyPolicy | null;

@@ -17,6 +17,7 @@ import type { EdgeEnv } from "./edge_env.ts";
 import type { Gate } from "./gate.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 import { getModel, listModels } from "./models.ts";
+import type { ParseLane } from "./parse_lane.ts";
 import { logAnswer, logRun } from "./request_log.ts";
 import {
   errorResponse,
@@ -39,6 +40,8 @@ export interface AppDependencies {
   authFailures: FailureLimiter;
   /** Refused bodies per key, by weight. */
   badBodies: FailureLimiter;
+  /** Where the bodies of keys with many bad ones are parsed. */
+  parseLane: ParseLane;
   clientAddress: ClientAddress;
   /** Names this service goes by; empty: any. */
   allowedHosts: readonly string[];
@@ -119,7 +122,11 @@ function routeName(path: string): RouteName {
 
 /** Nobody learns anything of `/v1`, not even what exists there, without a key. */
 function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
-  const parts = { lookup: d.gate.lookup, failures: d.authFailures };
+  const parts = {
+    lookup: d.gate.lookup,
+    failures: d.authFailures,
+    asking: new Map(),
+  };
   return async (c, next) => {
     const { headers } = c.req.raw;
     const clientAddress = () =>

@@ -34,14 +34,21 @@ export const BAD_BODY_LIMITS: FailureLimits = {
  * the first failure. In memory of this process, bounded, without timers.
  */
 export interface FailureLimiter {
+  /** Failures allowed in a window. */
+  readonly failuresMax: number;
   /** How long this name must wait, ms; 0: it may go on. */
   waitMs(name: string): number;
+  /** What this name has failed in the present window. */
+  failures(name: string): number;
   /**
    * Counts a failure, as `weight` of them. Returns how long the name must wait
    * now: more than 0 when this failure was one too many.
    */
   fail(name: string, weight?: number): number;
 }
+
+/** From this weight of bad bodies in a window on, a key's bodies take the lane of `parse_lane.ts`. */
+export const SUSPECT_BODY_WEIGHT = 1;
 
 const MIB = 1024 * 1024;
 /** Reading and answering a request costs as much as parsing this much. */
@@ -73,11 +80,13 @@ export function createFailureLimiter(
   };
 
   return {
+    failuresMax,
     waitMs(name) {
       const window = current(name);
       if (window === undefined || window.failures < failuresMax) return 0;
       return Math.ceil(window.endsAtMs - now());
     },
+    failures: (name) => current(name)?.failures ?? 0,
     fail(name, weight = 1) {
       const window = current(name) ??
         { failures: 0, endsAtMs: now() + windowMs };

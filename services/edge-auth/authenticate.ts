@@ -29,6 +29,8 @@ export interface AuthenticateDependencies {
   lookup: Pick<PrincipalLookup, "remembered" | "find">;
   /** Failures per client address. */
   failures: FailureLimiter;
+  /** Look-ups under way per client address; empty at the start. */
+  asking: Map<string, Set<Promise<void>>>;
 }
 
 /**
@@ -36,13 +38,16 @@ export interface AuthenticateDependencies {
  * missing, malformed or unknown: the caller learns nothing of which. After too
  * many unknown keys, `rate_limit_exceeded` for every further one from that
  * address that this edge does not know already. A credential without a right
- * checksum guesses nothing and costs nothing, so it is not counted.
+ * checksum guesses nothing and costs nothing, so it is not counted. Of one
+ * address, no more keys are looked up at a time than may turn out to be unknown:
+ * a thousand guesses in one moment are no more reads than a thousand in turn.
  */
 export function authenticate(
   header: string | null,
   clientAddress: () => string,
-  { lookup, failures }: AuthenticateDependencies,
+  dependencies: AuthenticateDependencies,
 ): Principal | Promise<Principal> {
+  const { lookup, failures } = dependencies;
   const credential = bearerCredential(header);
   if (credential === null) throw unauthorized();
   const hash = hashKeyValue(credential);
@@ -52,10 +57,43 @@ export function authenticate(
   const waitMs = failures.waitMs(address);
   if (waitMs > 0) throw tooManyFailures(waitMs);
   if (remembered === null) throw failed(failures, address);
-  return lookup.find(hash).then((principal) => {
+  return findInTurn(hash, address, dependencies);
+}
+
+async function findInTurn(
+  hash: string,
+  address: string,
+  { lookup, failures, asking }: AuthenticateDependencies,
+): Promise<Principal> {
+  const pending = asking.get(address) ?? new Set();
+  asking.set(address, pending);
+  while (failures.failures(address) + pending.size >= failures.failuresMax) {
+    const waitMs = failures.waitMs(address);
+    if (waitMs > 0) throw tooManyFailures(waitMs);
+    // Where Redis is away, who waits for a turn hears so with who has it.
+    await Promise.race(pending);
+  }
+  const { promise: ended, resolve, reject } = Promise.withResolvers<void>();
+  // Nobody may be waiting for this turn.
+  ended.catch(() => {});
+  pending.add(ended);
+  try {
+    const principal = await lookup.find(hash);
     if (principal === null) throw failed(failures, address);
+    resolve();
     return principal;
-  });
+  } catch (error) {
+    if (isUnavailable(error)) reject(error);
+    else resolve();
+    throw error;
+  } finally {
+    pending.delete(ended);
+    if (pending.size === 0) asking.delete(address);
+  }
+}
+
+function isUnavailable(error: unknown): boolean {
+  return error instanceof ApiError && error.code === "service_unavailable";
 }
 
 function failed(failures: FailureLimiter, address: string): ApiError {

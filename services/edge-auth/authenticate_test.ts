@@ -51,6 +51,7 @@ function setup(known: readonly string[] = []) {
     asked,
     memory,
     failures: createFailureLimiter(AUTH_FAILURE_LIMITS, () => 0),
+    asking: new Map(),
     lookup: {
       remembered: (hash: string) => memory.get(hash),
       find: (hash: string) => {
@@ -117,6 +118,56 @@ Deno.test("authenticate() stops an address after 20 unknown keys, but not the ke
     const error = await failure(() => authenticate(header, ADDRESS, parts));
     assert.equal(error.status, 401, "guesses nothing");
   }
+});
+
+Deno.test("authenticate() looks up no more keys of an address at a time than may be unknown", async () => {
+  const parts = setup();
+  const wrong = () =>
+    failure(() =>
+      authenticate(`Bearer ${mintKey(randomBytes)}`, ADDRESS, parts)
+    );
+  const errors = await Promise.all(Array.from({ length: 1_000 }, wrong));
+  const statuses = errors.map(({ status }) => status).sort();
+  assert.deepEqual(statuses, [...Array(20).fill(401), ...Array(980).fill(429)]);
+  assert.equal(parts.asked.length, 20);
+  assert.equal(parts.asking.size, 0);
+});
+
+Deno.test("authenticate() lets any number of good keys of an address in, twenty at a time", async () => {
+  const keys = Array.from({ length: 500 }, () => mintKey(randomBytes));
+  const parts = setup(keys.map(hashKeyValue));
+  const found = await Promise.all(
+    keys.map((key) => authenticate(`Bearer ${key}`, ADDRESS, parts)),
+  );
+  assert.deepEqual(found, Array(500).fill(PRINCIPAL));
+  assert.equal(parts.asked.length, 500);
+});
+
+Deno.test("authenticate() tells all of an address at once that nobody can be asked", async () => {
+  const parts = setup();
+  let asked = 0;
+  const lookup = {
+    ...parts.lookup,
+    find: () => {
+      asked += 1;
+      return Promise.reject(new ApiError("service_unavailable", "away"));
+    },
+  };
+  const errors = await Promise.all(
+    Array.from(
+      { length: 100 },
+      () =>
+        failure(() =>
+          authenticate(`Bearer ${mintKey(randomBytes)}`, ADDRESS, {
+            ...parts,
+            lookup,
+          })
+        ),
+    ),
+  );
+  assert.deepEqual(errors.map(({ status }) => status), Array(100).fill(503));
+  assert.equal(asked, 20, "those who waited did not ask again");
+  assert.equal(parts.asking.size, 0);
 });
 
 Deno.test("authenticate() does not count what names no key, or could not be checked", async () => {

@@ -20,13 +20,18 @@ import {
   StreamAnswer,
   WholeAnswer,
 } from "./answer.ts";
-import { badBodyWeight, type FailureLimiter } from "./auth_failures.ts";
+import {
+  badBodyWeight,
+  type FailureLimiter,
+  SUSPECT_BODY_WEIGHT,
+} from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { ChatRun, RunOutcome } from "./chat_run.ts";
 import type { Asker, Gate, Ticket } from "./gate.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { HeldAnswer } from "./held_answer.ts";
 import { decodeJson } from "./json_guard.ts";
+import type { ParseLane } from "./parse_lane.ts";
 import { readBody } from "./read_body.ts";
 import { eventStreamHeaders, jsonHeaders } from "./responses.ts";
 import type { RunningRequests } from "./running_requests.ts";
@@ -46,6 +51,8 @@ export interface ChatCompletionsDependencies {
   deadlines: Deadlines;
   /** Refused bodies per key, by weight. */
   badBodies: FailureLimiter;
+  /** Where the bodies of keys with many bad ones are parsed. */
+  parseLane: ParseLane;
 }
 
 /** A request on its way through the handler. */
@@ -70,10 +77,11 @@ export async function chatCompletions(
   // Made when it is first asked for: one that is made after the client has left
   // would not know (Deno 2.9.6).
   const { signal } = call.httpRequest;
-  const request = await readRequest(call, dependencies);
-  if (request === null) return nobodyThere();
+  const received = await readRequest(call, dependencies);
+  if (received === null) return nobodyThere();
+  const { request, bodyBytes } = received;
   const { principal, requestId } = call;
-  const { gate, running } = dependencies;
+  const { gate, running, badBodies } = dependencies;
   running.add(principal, requestId);
   let ticket: Ticket | null = null;
   try {
@@ -87,8 +95,18 @@ export async function chatCompletions(
     return runAdmitted(call, request, ticket, dependencies);
   } catch (error) {
     giveUp(ticket, call, running);
+    // Parsed for nothing: from then on such a key is refused before.
+    if (ticket === null && isForbidden(error)) {
+      badBodies.fail(principal.keyId, badBodyWeight(bodyBytes));
+    }
     throw error;
   }
+}
+
+/** The key may not be here at all; more waiting will not help. */
+function isForbidden(error: unknown): boolean {
+  return error instanceof ApiError &&
+    (error.code === "unauthorized" || error.code === "key_disabled");
 }
 
 /** Ends a request that no worker will run. What was reserved goes back. */
@@ -108,6 +126,12 @@ function giveUp(
   });
 }
 
+/** A request that was understood, and what it took to say it. */
+interface Received {
+  request: ChatRequest;
+  bodyBytes: number;
+}
+
 /**
  * Reads and checks the request. A caller without a right to be here hears that
  * first. Null when the client left before its request was whole.
@@ -115,7 +139,7 @@ function giveUp(
 async function readRequest(
   call: ChatCall,
   dependencies: ChatCompletionsDependencies,
-): Promise<ChatRequest | null> {
+): Promise<Received | null> {
   const { httpRequest, principal } = call;
   try {
     refuseAfterBadBodies(principal, dependencies.badBodies);
@@ -127,7 +151,8 @@ async function readRequest(
     });
     if (body.type === "gone") return null;
     if (body.type === "refused") throw refused(body.error, body.close);
-    return parseBody(body.bytes, principal, dependencies);
+    const request = await parseBody(body.bytes, principal, dependencies);
+    return { request, bodyBytes: body.bytes.byteLength };
   } catch (error) {
     if (error instanceof ApiError) {
       await dependencies.gate.check(call, "chat");
@@ -136,18 +161,27 @@ async function readRequest(
   }
 }
 
-/** Refused bodies cost the caller no quota, but they cost this process time. */
+/**
+ * Refused bodies cost the caller no quota, but they cost this process time. Asked
+ * again here whether the key has had too many: others may have been read meanwhile.
+ */
 function parseBody(
   bytes: Uint8Array,
-  { keyId }: Principal,
-  { catalog, badBodies }: ChatCompletionsDependencies,
-): ChatRequest {
-  try {
-    return parseChatRequest(decodeJson(bytes), catalog);
-  } catch (error) {
-    badBodies.fail(keyId, badBodyWeight(bytes.byteLength));
-    throw error;
-  }
+  principal: Principal,
+  { catalog, badBodies, parseLane }: ChatCompletionsDependencies,
+): ChatRequest | Promise<ChatRequest> {
+  const { keyId } = principal;
+  const parse = () => {
+    refuseAfterBadBodies(principal, badBodies);
+    try {
+      return parseChatRequest(decodeJson(bytes), catalog);
+    } catch (error) {
+      badBodies.fail(keyId, badBodyWeight(bytes.byteLength));
+      throw error;
+    }
+  };
+  const isSuspect = badBodies.failures(keyId) >= SUSPECT_BODY_WEIGHT;
+  return isSuspect ? parseLane.run(parse) : parse();
 }
 
 function refuseAfterBadBodies(

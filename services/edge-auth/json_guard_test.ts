@@ -43,6 +43,24 @@ Deno.test("guardJson() refuses nesting beyond 64 levels", () => {
   }
 });
 
+Deno.test("guardJson() refuses more than 2 MiB outside of strings, however large the strings are", () => {
+  const max = 2 * 1024 * 1024;
+  // Besides the digits: two braces, two colons, a comma, and one for each string.
+  const text = (digits: number) =>
+    `{"a":"${"x".repeat(3 * max)}","b":${"9".repeat(digits)}}`;
+  const overhead = 8;
+  guard(text(max - overhead));
+  const error = refusalOf(() => guard(text(max - overhead + 1)));
+  assert.deepEqual([error.status, error.code], [400, "invalid_request"]);
+});
+
+Deno.test("the fault of a large body is not looked for", () => {
+  const small = refusalOf(() => decode(`[${"1,".repeat(1_000)}`));
+  assert.match(small.message, /ends too early at position 2001/);
+  const large = refusalOf(() => decode(`[${"1,".repeat(200_000)}`));
+  assert.match(large.message, /not valid JSON\.$/);
+});
+
 Deno.test("guardJson() counts no brackets and colons inside strings", () => {
   const open = "[".repeat(100);
   const rows = [

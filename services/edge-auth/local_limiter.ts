@@ -1,6 +1,12 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
 import type { Limits, Principal } from "@gateway/shared/keys/record";
-import type { KeyPolicy, LimitName, LimitOwner, Rates } from "./admit_reply.ts";
+import type {
+  KeyPolicy,
+  LimitName,
+  LimitOwner,
+  Rate,
+  Rates,
+} from "./admit_reply.ts";
 
 /**
  * The opt-in fallback for an outage of Redis (`AUTH_STALE_SECONDS`): keys that
@@ -29,6 +35,7 @@ export interface LocalAsk {
   atMs: number;
 }
 
+/** `rates` are of this edge's share: what a caller may do as long as the outage lasts. */
 export type LocalDecision =
   | { status: "ok"; rates: Rates; policy: KeyPolicy }
   | { status: "expired" | "scope" | "model" }
@@ -122,16 +129,17 @@ export function createLocalLimiter(options: LocalLimiterOptions): LocalLimiter {
         ask.tokens,
         now(),
       );
-      const rates: Rates = { requests: null, tokens: null };
       const worst = key.waitMs >= owner.waitMs
         ? { ...key, of: "key" as const }
         : { ...owner, of: "owner" as const };
       if (worst.limit !== null) {
         const { limit, of, waitMs } = worst;
+        const rates = tighter(key.rates, owner.rates);
         return { status: "limited", rates, limit, of, waitMs };
       }
       usages.set(principal.keyId, key.next);
       usages.set(principal.ownerId, owner.next);
+      const rates = tighter(key.nextRates, owner.nextRates);
       return { status: "ok", rates, policy };
     },
     release(principal) {
@@ -173,6 +181,9 @@ interface Weighing {
   waitMs: number;
   /** The usage if the request is admitted. */
   next: Usage;
+  /** Where the limits stand without the request, and with it. */
+  rates: Rates;
+  nextRates: Rates;
 }
 
 /** The rules of `admit.lua.ts` in memory. The day's budget does not come back before Redis does. */
@@ -214,5 +225,40 @@ function weigh(
       violate("day", MINUTE_MS);
     }
   }
-  return { limit, waitMs, next };
+  const rates = ratesOf(limits, usage, nowMs);
+  return {
+    limit,
+    waitMs,
+    next,
+    rates,
+    nextRates: ratesOf(limits, next, nowMs),
+  };
+}
+
+function ratesOf(limits: Limits, usage: Usage, nowMs: number): Rates {
+  return {
+    requests: rateOf(limits.requestsPerMinute, usage.requestsTatMs, nowMs),
+    tokens: rateOf(limits.tokensPerMinute, usage.tokensTatMs, nowMs),
+  };
+}
+
+/** A hundredth is forgiven, as in the script: sums of fractions are not exact. */
+function rateOf(limit: number, tatMs: number, nowMs: number): Rate | null {
+  if (limit === 0) return null;
+  const resetMs = Math.max(0, tatMs - nowMs);
+  const left = Math.floor((MINUTE_MS - resetMs) * limit / MINUTE_MS + 0.01);
+  return { limit, remaining: Math.max(0, left), resetMs: Math.ceil(resetMs) };
+}
+
+/** Of key and owner, what leaves less. */
+function tighter(key: Rates, owner: Rates): Rates {
+  return {
+    requests: less(key.requests, owner.requests),
+    tokens: less(key.tokens, owner.tokens),
+  };
+}
+
+function less(one: Rate | null, other: Rate | null): Rate | null {
+  if (one === null || other === null) return one ?? other;
+  return other.remaining < one.remaining ? other : one;
 }

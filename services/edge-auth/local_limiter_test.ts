@@ -120,6 +120,40 @@ Deno.test("waiting as told is enough, and slots come back", () => {
   assert.equal(local.decide(other, ASK)?.status, "ok");
 });
 
+Deno.test("rates are of this edge's share, of key and owner the tighter", () => {
+  const { local } = limiter();
+  const limits = { requestsPerMinute: 40, tokensPerMinute: 4_000 };
+  const ownerLimits = { ...UNLIMITED, requestsPerMinute: 12 };
+  local.remember(KEY, policy(limits, { ownerLimits }));
+  const ask = { ...ASK, tokens: 500 };
+  const rates = (at: number) => {
+    const decision = local.decide(KEY, ask);
+    assert.ok(decision?.status === "ok" || decision?.status === "limited");
+    assert.equal(decision.status, at < 4 ? "ok" : "limited");
+    return decision.rates;
+  };
+  // 20 and 6 requests, 2,000 tokens.
+  assert.deepEqual(rates(0), {
+    requests: { limit: 6, remaining: 5, resetMs: 10_000 },
+    tokens: { limit: 2_000, remaining: 1_500, resetMs: 15_000 },
+  });
+  for (const at of [1, 2]) rates(at);
+  const full = {
+    requests: { limit: 6, remaining: 2, resetMs: 40_000 },
+    tokens: { limit: 2_000, remaining: 0, resetMs: 60_000 },
+  };
+  assert.deepEqual(rates(3), full);
+  assert.deepEqual(rates(4), full, "a refusal uses up nothing");
+});
+
+Deno.test("no limit, no rate", () => {
+  const { local } = limiter();
+  local.remember(KEY, policy());
+  const decision = local.decide(KEY, ASK);
+  assert.ok(decision?.status === "ok");
+  assert.deepEqual(decision.rates, { requests: null, tokens: null });
+});
+
 Deno.test("memory is bounded", () => {
   const { local } = limiter(1, 2);
   for (const keyId of ["key_a", "key_b", "key_c"]) {

@@ -43,6 +43,7 @@ import { createDeadlines } from "./deadlines.ts";
 import { EdgeTable } from "./edge_table.ts";
 import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
+import { createParseLane, PARSE_LANE_WAITING_MAX } from "./parse_lane.ts";
 import { errorResponse, internalError } from "./responses.ts";
 import { RunningRequests } from "./running_requests.ts";
 import { stopKeyRequests } from "./stop_key_requests.ts";
@@ -131,6 +132,11 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       failuresMax: config.authFailuresMax,
     }, monotonicNow),
     badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
+    parseLane: createParseLane({
+      now: monotonicNow,
+      schedule: (callback, ms) => void setTimeout(callback, ms),
+      waitingMax: PARSE_LANE_WAITING_MAX,
+    }),
     clientAddress: createClientAddress(config.trustedProxies),
     allowedHosts: config.allowedHosts,
     corsOrigins: config.corsOrigins,

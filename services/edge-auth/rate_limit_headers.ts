@@ -47,24 +47,21 @@ export function rateLimitHeaders(rates: Rates): HeaderFields {
 /**
  * How long to wait, for 429 and 503. `Retry-After` is a whole number of seconds,
  * at least 1; `retry-after-ms` is exact. Both include up to a tenth more than
- * `waitMs`, from `random` (0 ≤ x < 1). A wait that no client should sit out (the
- * budget of a day) also carries `x-should-retry: false`, which OpenAI's SDKs obey
- * before all else.
+ * `waitMs`, from `random` (0 ≤ x < 1). That no client should sit out the wait for
+ * a new day, `x-should-retry: false`, is said with the error's code.
  */
 export function retryHeaders(
   waitMs: number,
-  options: { random: () => number; isDaily?: boolean },
+  random: () => number,
 ): HeaderFields {
-  const jittered = waitMs * (1 + options.random() * JITTER_SHARE);
+  const jittered = waitMs * (1 + random() * JITTER_SHARE);
   // Some SDKs ignore waits of more than a minute: jitter must not push one over.
   const capMs = Math.max(waitMs, WINDOW_S * 1_000);
   const exactMs = Math.max(1, Math.ceil(Math.min(jittered, capMs)));
-  const fields: HeaderFields = {
+  return {
     "retry-after": String(Math.ceil(exactMs / 1_000)),
     "retry-after-ms": String(exactMs),
   };
-  if (options.isDaily === true) fields["x-should-retry"] = "false";
-  return fields;
 }
 
 /**

@@ -27,8 +27,6 @@ export interface ReadBodyOptions {
   totalMs: number;
   /** Of the process: one timer for all bodies that are being read. */
   deadlines: Deadlines;
-  /** Ends the reading as if the client had left, when the server must go. */
-  signal?: AbortSignal;
 }
 
 /**
@@ -100,22 +98,14 @@ function declaredLength(headers: Headers): number | null {
 
 function readAtOnce(
   request: Request,
-  { deadlines, progressMs, signal }: ReadBodyOptions,
+  { deadlines, progressMs }: ReadBodyOptions,
 ): Promise<BodyOutcome> {
   return new Promise((resolve, reject) => {
-    const end = () => {
-      deadlines.remove(deadline);
-      signal?.removeEventListener("abort", leave);
-    };
-    const leave = () => {
-      end();
-      resolve({ type: "gone" });
-    };
+    const end = () => deadlines.remove(deadline);
     const deadline = deadlines.add(progressMs, () => {
       end();
       resolve(tooSlow());
     });
-    signal?.addEventListener("abort", leave);
     // A read that was given up fails when the answer is out; that says nothing new.
     request.bytes().then((bytes) => {
       end();
@@ -126,13 +116,12 @@ function readAtOnce(
       if (outcome === null) reject(error);
       else resolve(outcome);
     });
-    if (signal?.aborted === true) leave();
   });
 }
 
 async function readInPieces(
   request: Request,
-  { bytesMax, progressMs, totalMs, deadlines, signal }: ReadBodyOptions,
+  { bytesMax, progressMs, totalMs, deadlines }: ReadBodyOptions,
 ): Promise<BodyOutcome> {
   if (request.body === null) return { type: "body", bytes: new Uint8Array() };
   const reader = request.body.getReader();
@@ -142,9 +131,6 @@ async function readInPieces(
     // Ends the pending read. It fails when the connection is lost, which is an end too.
     void reader.cancel().catch(() => {});
   };
-  const leave = () => stop({ type: "gone" });
-  signal?.addEventListener("abort", leave);
-  if (signal?.aborted === true) leave();
   const totalAt = deadlines.now() + totalMs;
   const deadline = deadlines.add(
     Math.min(progressMs, totalMs),
@@ -171,7 +157,6 @@ async function readInPieces(
     return outcome;
   } finally {
     deadlines.remove(deadline);
-    signal?.removeEventListener("abort", leave);
   }
 }
 

@@ -396,24 +396,6 @@ Deno.test("readBody() refuses broken chunks with 400", async (test) => {
   }
 });
 
-Deno.test("readBody() ends when the server must go", async (test) => {
-  for (const head of ["Content-Length: 10", CHUNKED]) {
-    await test.step(head, async () => {
-      const controller = new AbortController();
-      await using rig = await createRig({ signal: controller.signal });
-      await rig.head(head);
-      await rig.started();
-      controller.abort();
-      assert.deepEqual(await rig.outcome(), { type: "gone" });
-    });
-    await test.step(`${head}, gone before`, async () => {
-      await using rig = await createRig({ signal: AbortSignal.abort() });
-      await rig.head(head);
-      assert.deepEqual(await rig.outcome(), { type: "gone" });
-    });
-  }
-});
-
 Deno.test("readBody() does not hide that a body was read before", async (test) => {
   for (const length of ["2", "100000"]) {
     await test.step(length, async () => {

@@ -204,10 +204,7 @@ function refusal(refused: Refused, random: () => number): ApiError {
   return new ApiError(error.code, error.message, {
     headers: {
       ...rateLimitHeaders(refused.rates),
-      ...retryHeaders(refused.waitMs, {
-        random,
-        isDaily: refused.limit === "day",
-      }),
+      ...retryHeaders(refused.waitMs, random),
     },
   });
 }

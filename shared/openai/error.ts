@@ -60,7 +60,6 @@ export const ERROR_KINDS = {
   request_too_large: invalid(413),
   unsupported_media_type: invalid(415),
   misdirected_request: invalid(421),
-  headers_too_large: invalid(431),
 
   // The caller must wait.
   rate_limit_exceeded: { status: 429, type: "requests", retryable: true },

@@ -4,6 +4,7 @@
  * of the table; here is one of each kind, over HTTP.
  */
 import assert from "node:assert/strict";
+import process from "node:process";
 import { errorBodySchema } from "@gateway/shared/openai/schemas";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { startCluster } from "../support/cluster.ts";
@@ -126,19 +127,31 @@ Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) 
   });
 });
 
-/** The promise, and rounds of measuring: other tests may take the machine for some. */
+/** The promise, on a machine that has time. */
 const P99_MS = 50;
-const ROUNDS = 6;
-const ASKED_PER_ROUND = 100;
+/**
+ * Other work on the machine shows in two ways: an edge that nobody attacks has a
+ * higher p99 than this, and work takes longer than the processor time it needs.
+ * Then what was measured is of no use, so it is measured again; of the last time,
+ * the first is subtracted and the second divided by.
+ */
+const CALM_P99_MS = 15;
+const CALM_STRETCH = 1.3;
+const SPIN_MS = 10;
+const SPIN_EVERY = 10;
+const MEASURED_MAX = 3;
+const ASKED = 300;
+const ATTACKERS = 4;
+const CONNECTIONS_EACH = 4;
 
-Deno.test("API4: hostile bodies of one key do not slow down the requests of another", async () => {
-  await using cluster = await startCluster();
-  const created = async () =>
-    JSON.parse(await cluster.keys("create", "--description=load", "--json"));
-  const [hostile, victim] = [await created(), await created()];
+Deno.test("API4: hostile bodies of four keys at once do not slow down the requests of another", async () => {
+  await using cluster = await startCluster({ edges: 2 });
+  const created = async (): Promise<string> =>
+    JSON.parse(await cluster.keys("create", "--description=load", "--json"))
+      .key;
   const encoder = new TextEncoder();
-  const post = (key: string, body: Uint8Array<ArrayBuffer>) =>
-    statusOf(fetch(`${cluster.baseUrl()}/chat/completions`, {
+  const post = (key: string, body: Uint8Array<ArrayBuffer>, edge = 0) =>
+    statusOf(fetch(`${cluster.baseUrl(edge)}/chat/completions`, {
       method: "POST",
       headers: {
         authorization: `Bearer ${key}`,
@@ -146,36 +159,85 @@ Deno.test("API4: hostile bodies of one key do not slow down the requests of anot
       },
       body,
     }));
+  const victim = await created();
   const good = encoder.encode(members('"max_tokens":1'));
-  for (let count = 0; count < 50; count += 1) {
-    assert.equal(await post(victim.key, good), 200);
+  for (let count = 0; count < 100; count += 1) {
+    assert.equal(await post(victim, good, count % 2), 200);
   }
   const bodies = Object.values(HOSTILE).map((body) => encoder.encode(body));
   let isOver = false;
   const refused = new Map<number, number>();
-  // One after the other: several at once would measure this machine's client.
-  const attack = (async () => {
+  const attack = async (key: string) => {
     for (let count = 0; !isOver; count += 1) {
-      const body = bodies[count % bodies.length] ?? good;
-      const status = await post(hostile.key, body);
-      refused.set(status, (refused.get(status) ?? 0) + 1);
+      const status = await post(key, bodies[count % bodies.length] ?? good);
+      add(refused, status);
     }
-  })();
-  const p99sMs: number[] = [];
-  const served = new Set<number>();
-  while (p99sMs.length < ROUNDS && !(Math.min(...p99sMs) < P99_MS)) {
-    const tookMs: number[] = [];
-    for (let count = 0; count < ASKED_PER_ROUND; count += 1) {
-      const startedAtMs = performance.now();
-      served.add(await post(victim.key, good));
-      tookMs.push(performance.now() - startedAtMs);
+  };
+  const attacks: Promise<void>[] = [];
+  for (let count = 0; count < ATTACKERS; count += 1) {
+    const key = await created();
+    for (let each = 0; each < CONNECTIONS_EACH; each += 1) {
+      attacks.push(attack(key));
     }
-    tookMs.sort((a, b) => a - b);
-    p99sMs.push(tookMs[Math.floor(ASKED_PER_ROUND * 0.99) - 1] ?? Infinity);
+  }
+  /** By turns at the edge under attack and at one that only shares the machine. */
+  const measure = async () => {
+    const served = new Map<number, number>();
+    const [attacked, calm]: [number[], number[]] = [[], []];
+    const stretches: number[] = [];
+    for (let count = 0; count < ASKED; count += 1) {
+      for (const [edge, tookMs] of [attacked, calm].entries()) {
+        const startedAtMs = performance.now();
+        add(served, await post(victim, good, edge));
+        tookMs.push(performance.now() - startedAtMs);
+      }
+      if (count % SPIN_EVERY === 0) stretches.push(stretch());
+    }
+    return {
+      served,
+      attackedMs: p99(attacked),
+      calmMs: p99(calm),
+      stretched: p99(stretches),
+    };
+  };
+  let measured = await measure();
+  for (let count = 1; count < MEASURED_MAX; count += 1) {
+    const { calmMs, stretched } = measured;
+    if (calmMs <= CALM_P99_MS && stretched <= CALM_STRETCH) break;
+    measured = await measure();
   }
   isOver = true;
-  await attack;
-  assert.deepEqual([...served], [200]);
+  await Promise.all(attacks);
+  const { served, attackedMs, calmMs, stretched } = measured;
   assert.ok((refused.get(400) ?? 0) > 10, "the attack went on");
-  assert.ok(Math.min(...p99sMs) < P99_MS, `p99 ${p99sMs.join()} ms`);
+  // Where Redis does not get the processor in time, the answer is an honest 503.
+  const allowed = stretched > CALM_STRETCH ? [200, 503] : [200];
+  for (const status of served.keys()) assert.ok(allowed.includes(status));
+  const noiseMs = Math.max(0, calmMs - CALM_P99_MS);
+  assert.ok(
+    (attackedMs - noiseMs) / stretched < P99_MS,
+    `p99 ${attackedMs} ms, at the same time without attack ${calmMs} ms, ` +
+      `and work took ${stretched} times as long as it should`,
+  );
 });
+
+/** How much longer than its processor time a little work takes here and now. */
+function stretch(): number {
+  const startedAtMs = performance.now();
+  const started = process.cpuUsage();
+  for (;;) {
+    const { user, system } = process.cpuUsage(started);
+    const usedMs = (user + system) / 1_000;
+    if (usedMs < SPIN_MS) continue;
+    return Math.max(1, (performance.now() - startedAtMs) / usedMs);
+  }
+}
+
+function add(counts: Map<number, number>, status: number): void {
+  counts.set(status, (counts.get(status) ?? 0) + 1);
+}
+
+function p99(tookMs: readonly number[]): number {
+  const sorted = tookMs.toSorted((a, b) => a - b);
+  return sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Infinity;
+}

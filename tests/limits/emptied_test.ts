@@ -182,7 +182,7 @@ Deno.test("other data in place of the old: what was unknown there is asked for a
 });
 
 Deno.test("a Redis in which no key was ever made says 503, and 401 from the first key on", async () => {
-  await using cluster = await startGatedCluster();
+  await using cluster = await startGatedCluster({ isNamed: false });
   assert.equal(await statusOf(cluster.ask(nobodysKey())), 503);
   await assertSaid(cluster, ["unknown>missing"]);
   const key = await cluster.addKey();

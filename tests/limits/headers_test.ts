@@ -236,3 +236,33 @@ Deno.test("bodies that cannot be understood are limited by their size", async ()
   await cluster.world.setKey(key, { state: "disabled" });
   assert.equal(await statusOf(cluster.ask(key, large)), 403);
 });
+
+Deno.test("bad bodies that arrive together are limited like those that come one by one", async () => {
+  const badBodies = createFailureLimiter(
+    { failuresMax: 2, windowMs: 60_000, entriesMax: 10 },
+    monotonicNow,
+  );
+  await using cluster = await startGatedCluster({ door: { badBodies } });
+  const key = await cluster.addKey();
+  const large = { body: { n: 0, user: "x".repeat(400_000) } };
+  const statuses = await Promise.all(
+    Array.from({ length: 20 }, () => statusOf(cluster.ask(key, large))),
+  );
+  statuses.sort();
+  assert.deepEqual(statuses, [...Array(6).fill(400), ...Array(14).fill(429)]);
+});
+
+Deno.test("a disabled key has its good bodies parsed for a while, then hears 403 before", async () => {
+  const badBodies = createFailureLimiter(
+    { failuresMax: 1, windowMs: 60_000, entriesMax: 10 },
+    monotonicNow,
+  );
+  await using cluster = await startGatedCluster({ door: { badBodies } });
+  const key = await cluster.addKey({ state: "disabled" });
+  const large = { body: { user: "x".repeat(400_000) } };
+  for (let count = 0; count < 6; count += 1) {
+    assert.equal(await statusOf(cluster.ask(key, large)), 403);
+  }
+  const weight = badBodies.failures(key.keyId);
+  assert.ok(weight >= 1 && weight < 1.3, `${weight} MiB were parsed`);
+});

@@ -236,7 +236,12 @@ Deno.test("with AUTH_STALE_SECONDS known keys go on through an outage, strangers
   await cluster.world.redis.kill();
   const statuses: number[] = [];
   for (let count = 0; count < 14; count += 1) {
-    statuses.push(await statusOf(cluster.ask(key)));
+    const { status, headers, body } = await cluster.ask(key);
+    await body?.cancel();
+    statuses.push(status);
+    assert.equal(headers.get("x-ratelimit-limit-requests"), "10");
+    const left = headers.get("x-ratelimit-remaining-requests");
+    if (count === 0) assert.equal(left, "9");
   }
   // Half of the limit, because another edge may not be counted.
   assert.equal(statuses.filter((status) => status === 200).length, 10);

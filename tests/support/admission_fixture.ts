@@ -123,6 +123,12 @@ export async function startRedisWorld(
   };
 }
 
+/** Scripts that the server has run: everything an edge asks for a request is one. */
+export async function scriptCalls(world: RedisWorld): Promise<number> {
+  const stats = String(await world.command("INFO", "commandstats"));
+  return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+}
+
 function limitFields(limits: Partial<Limits> = {}): Record<string, string> {
   const full = { ...UNLIMITED, ...limits };
   return {

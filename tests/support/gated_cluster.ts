@@ -13,7 +13,12 @@ import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { monotonicNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
-import { hashKey, leaseKey, type Principal } from "@gateway/shared/keys/record";
+import {
+  hashKey,
+  leaseKey,
+  type Principal,
+  STORE_KEY,
+} from "@gateway/shared/keys/record";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
@@ -21,6 +26,7 @@ import {
   type KeyOptions,
   type RedisWorld,
   startRedisWorld,
+  STORE_NAME,
 } from "./admission_fixture.ts";
 import {
   type MiniEdge,
@@ -67,6 +73,8 @@ export interface GatedClusterOptions {
   redisAt?: (port: number) => number;
   /** Lines of a redis.conf. */
   redisConfig?: string[];
+  /** False: Redis has never held a key. Default true. */
+  isNamed?: boolean;
 }
 
 export interface GatedCluster extends AsyncDisposable {
@@ -109,6 +117,9 @@ export async function startGatedCluster(
   const config = options.redisConfig ?? [];
   const world = started.use(await startRedisWorld({ config }));
   const { port } = world.redis;
+  if (options.isNamed !== false) {
+    await world.command("SET", STORE_KEY, STORE_NAME);
+  }
   const nats = started.use(await startNatsServer());
   const backend = scriptedBackend(options.onCall ?? pong);
   const servers = [nats.server];

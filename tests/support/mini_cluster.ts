@@ -23,6 +23,10 @@ import { createDeadlines } from "../../services/edge-auth/deadlines.ts";
 import type { RunOutcome } from "../../services/edge-auth/chat_run.ts";
 import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
+import {
+  createParseLane,
+  PARSE_LANE_WAITING_MAX,
+} from "../../services/edge-auth/parse_lane.ts";
 import { RunningRequests } from "../../services/edge-auth/running_requests.ts";
 import { stopKeyRequests } from "../../services/edge-auth/stop_key_requests.ts";
 import { WorkerTable } from "../../services/edge-auth/worker_table.ts";
@@ -236,6 +240,11 @@ export async function startMiniEdge(
     metrics: createEdgeMetrics(new MetricRegistry()),
     authFailures: createFailureLimiter(AUTH_FAILURE_LIMITS, monotonicNow),
     badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
+    parseLane: createParseLane({
+      now: monotonicNow,
+      schedule: (callback, ms) => void setTimeout(callback, ms),
+      waitingMax: PARSE_LANE_WAITING_MAX,
+    }),
     clientAddress: createClientAddress([]),
     allowedHosts: [],
     corsOrigins: [],
