@@ -1,0 +1,120 @@
+/** Keys made in a running cluster, and requests with them. */
+import assert from "node:assert/strict";
+import {
+  createKeyStore,
+  type KeyStore,
+} from "../../services/key-admin/key_store.ts";
+import { monotonicNow } from "@gateway/shared/clock";
+import { randomBytes } from "@gateway/shared/ids";
+import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
+import { silentLog } from "@gateway/shared/log";
+import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import type { Cluster } from "./cluster.ts";
+
+const ACTOR = { by: "test", ip: "127.0.0.1" };
+const READY_MS = 5_000;
+
+/** A stream that does not end by itself in the time of a test. */
+export const LONG = {
+  stream: true,
+  max_tokens: 10_000,
+  messages: [{
+    role: "user",
+    content: "[simulator: 10000 tokens] [simulator: 20 tokens per second]",
+  }],
+};
+
+/** Sends a chat request to edge number `edge`; it asks for one token where `body` does not say otherwise. */
+export function askCluster(
+  cluster: Cluster,
+  value: string,
+  edge: number,
+  body: object = {},
+  signal?: AbortSignal,
+): Promise<Response> {
+  return fetch(`${cluster.baseUrl(edge)}/chat/completions`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${value}`,
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({
+      model: "neutral-3.7-plus",
+      messages: [{ role: "user", content: "[simulator: 1 token]" }],
+      max_tokens: 1,
+      ...body,
+    }),
+    ...(signal === undefined ? {} : { signal }),
+  });
+}
+
+/** A store of keys and what it stands on. */
+export interface OpenedStore extends AsyncDisposable {
+  store: KeyStore;
+  /** A link that may do everything. */
+  redis: RedisLink;
+}
+
+/** The code under which keys are changed by the console and the command line. */
+export async function openStore(cluster: Cluster): Promise<OpenedStore> {
+  const open = async () => {
+    const link = createRedisLink({
+      address: { url: cluster.state.redis_url },
+      log: silentLog,
+      now: monotonicNow,
+      random: Math.random,
+      deadlineMs: READY_MS,
+    });
+    await link.ready(READY_MS);
+    return link;
+  };
+  const [redis, writer] = [await open(), await open()];
+  const store = createKeyStore({ redis, writer, randomBytes });
+  return {
+    store,
+    redis,
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all([redis.close(), writer.close()]);
+    },
+  };
+}
+
+/** A key in the store. */
+export interface StoredKey {
+  /** The full value. */
+  value: string;
+  /** What names it to the store. */
+  target: {
+    ownerId: string;
+    keyId: string;
+    version: null;
+    actor: typeof ACTOR;
+  };
+}
+
+/** Makes a key that may do everything within its limits. */
+export async function createStoredKey(
+  store: KeyStore,
+  ownerId: string,
+  limits: Partial<Limits> = {},
+): Promise<StoredKey> {
+  const made = await store.create({
+    ownerId,
+    actor: ACTOR,
+    settings: {
+      description: "limits",
+      scopes: ["chat", "models"],
+      models: [],
+      limits: { ...UNLIMITED, ...limits },
+      expiresAtMs: null,
+    },
+  });
+  if (!made.ok) assert.fail(made.reason);
+  const target = {
+    ownerId,
+    keyId: made.key.id,
+    version: null,
+    actor: ACTOR,
+  };
+  return { value: made.value, target };
+}
