@@ -47,13 +47,17 @@ Deno.test("limits and keys over a cluster of 3 edges", async (t) => {
     async () => {
       const { value } = await createKey(store, { requestsPerMinute: 600 });
       const startedAtMs = performance.now();
+      let unsure = 0;
       const answers = await Promise.all(
         Array.from({ length: 2_000 }, async (_, index) => {
           while (true) {
             const response = await askCluster(cluster, value, index % EDGES);
             const { error } = await response.json();
-            // A busy machine may not ask Redis in time: then nothing was consumed.
-            if (error?.code === "service_unavailable") continue;
+            // A busy machine may not hear Redis in time, which may have counted it.
+            if (error?.code === "service_unavailable") {
+              unsure += 1;
+              continue;
+            }
             return error?.code ?? response.status;
           }
         }),
@@ -68,7 +72,10 @@ Deno.test("limits and keys over a cluster of 3 edges", async (t) => {
         answers.length,
         [...new Set(answers)].map((each) => `${each}: ${count(each)}`).join(),
       );
-      assert.ok(admitted >= 600, `${admitted} admitted`);
+      assert.ok(
+        admitted + unsure >= 600,
+        `${admitted} admitted, ${unsure} unsure`,
+      );
       assert.ok(
         admitted <= 600 + refill,
         `${admitted} admitted, refill ${refill}`,

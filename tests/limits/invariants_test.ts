@@ -27,6 +27,8 @@ import { sleep, waitFor } from "../support/wait_for.ts";
 
 const HOUR_MS = 3_600_000;
 const RECOVERY_MS = 2_000;
+/** Every one of 2,000 shall have an answer, however busy the machine is. */
+const PATIENT_MS = 10_000;
 const DONE = {
   promptTokens: 40,
   completionTokens: 60,
@@ -38,13 +40,16 @@ interface Stage extends AsyncDisposable {
   fleet: Fleet;
 }
 
-async function startStage(): Promise<Stage> {
+async function startStage(deadlineMs?: number): Promise<Stage> {
   await using started = new AsyncDisposableStack();
   const world = started.use(
     await startRedisWorld({ config: ["appendonly yes"] }),
   );
   const fleet = started.use(
-    await startFleet({ redisPort: () => world.redis.port }),
+    await startFleet({
+      redisPort: () => world.redis.port,
+      ...(deadlineMs === undefined ? {} : { deadlineMs }),
+    }),
   );
   const resources = started.move();
   return {
@@ -109,7 +114,7 @@ async function answersAgain(
 }
 
 Deno.test("ASVS 2.3.4, 2.4.1, API4: 2,000 requests at once against 600 a minute admit 600, and what refills while they are decided", async () => {
-  await using stage = await startStage();
+  await using stage = await startStage(PATIENT_MS);
   const { world, fleet } = stage;
   const [perMinute, intervalMs, clockMs] = [600, 100, 2];
   const key = await world.addKey({ limits: { requestsPerMinute: perMinute } });
@@ -344,7 +349,7 @@ Deno.test("limits when the ground moves", async (t) => {
   await t.step(
     "restarted with nothing but its data: scripts come back by themselves",
     async () => {
-      const key = await world.addKey({ limits: { requestsPerMinute: 60 } });
+      const key = await world.addKey({ limits: { requestsPerMinute: 2 } });
       const before = await exhaust(stage, key);
       await world.redis.kill();
       await assertAllUnanswered(stage, key);

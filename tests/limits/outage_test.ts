@@ -3,7 +3,6 @@
  * at once, and service again within two seconds of Redis' return, by itself.
  */
 import assert from "node:assert/strict";
-import OpenAI from "openai";
 import { hashKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { SCHEDULING_ALLOWANCE_MS } from "../support/allowance.ts";
@@ -262,46 +261,4 @@ Deno.test("a key that was deleted is forgotten, and asked for once more", async 
   assert.equal(edge?.gate.lookup.remembered(hashKeyValue(value)), undefined);
   assert.equal(await statusOf(cluster.ask(key)), 401);
   assert.equal(edge?.gate.lookup.remembered(hashKeyValue(value)), null);
-});
-
-Deno.test("the official SDK rides out a limit of a second and a restart of Redis", async (t) => {
-  await using cluster = await startGatedCluster();
-  const sdk = (key: TestKey) =>
-    new OpenAI({
-      baseURL: cluster.edges[0]?.edge.baseUrl ?? "",
-      apiKey: key.value,
-    });
-  const create = (client: OpenAI) =>
-    client.chat.completions.create({
-      model: "neutral-3.7-plus",
-      messages: [{ role: "user", content: "ping" }],
-      max_tokens: 16,
-    });
-
-  await t.step("60 requests a minute", async () => {
-    const key = await cluster.addKey({ limits: { requestsPerMinute: 60 } });
-    const client = sdk(key);
-    while (await statusOf(cluster.ask(key)) === 200);
-    assert.ok((await create(client)).choices[0]);
-  });
-
-  await t.step("a restart", async () => {
-    const key = await cluster.addKey();
-    const client = sdk(key);
-    await cluster.world.command("CONFIG", "SET", "appendonly", "no");
-    await cluster.world.command("SAVE");
-    const answers: Promise<unknown>[] = [];
-    const ask = async () => {
-      for (let count = 0; count < 5; count += 1) {
-        answers.push(create(client));
-        await sleep(30);
-      }
-    };
-    await ask();
-    await cluster.world.redis.kill();
-    await ask();
-    await cluster.world.redis.start();
-    await ask();
-    for (const answer of answers) assert.ok(await answer);
-  });
 });

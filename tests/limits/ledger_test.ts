@@ -1,0 +1,214 @@
+/**
+ * Guarantee: what a key and its owner are charged in Redis is what the backend
+ * made: in the bucket of the minute, in the budget of the day, and in the usage
+ * that the console shows. To the token for answers that ended, well or not;
+ * within one chunk for those that were cut.
+ */
+import assert from "node:assert/strict";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
+import {
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
+import {
+  type LimiterState,
+  readState,
+  writeState,
+} from "../support/admission_fixture.ts";
+import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
+import {
+  type GatedCluster,
+  startGatedCluster,
+  statusOf,
+  type TestKey,
+} from "../support/gated_cluster.ts";
+import { seededRandom } from "../support/seeded_random.ts";
+import { seedsOr } from "../support/seeds.ts";
+import { type TokenBackend, tokenBackend } from "../support/token_backend.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+const EDGES = 2;
+const REQUESTS = 120;
+const TOKEN_MS = 2;
+const LEAVES_WITHIN_MS = 120;
+/** A bucket that is not full at any time of the run forgets nothing. */
+const AHEAD_MS = 30_000;
+const MINUTE_MS = 60_000;
+const KEY_TOKENS = 60_000;
+const OWNER_TOKENS = 120_000;
+/** The first request, before the others are counted. */
+const FIRST_SEED = 1_000_000;
+
+type Fate = "completes" | "fails" | "leaves";
+
+/** What is kept of a key and of its owner. */
+interface Books {
+  key: LimiterState;
+  owner: LimiterState;
+  /** Of the key, by kind: `req`, `in`, `out`, `err`. */
+  usage: Map<string, number>;
+}
+
+async function readBooks(
+  { world }: GatedCluster,
+  key: TestKey,
+): Promise<Books> {
+  const ofKey = await readState(world, limiterKey(key));
+  const ofOwner = await readState(world, ownerLimiterKey(key.ownerId));
+  assert.ok(ofKey !== null && ofOwner !== null);
+  const day = usageDay(await world.time());
+  const fields = await world.command("HGETALL", usageKey(key, day));
+  assert.ok(Array.isArray(fields));
+  const usage = new Map<string, number>();
+  for (let at = 0; at < fields.length; at += 2) {
+    const kind = String(fields[at]).split(":")[1] ?? "";
+    usage.set(kind, (usage.get(kind) ?? 0) + Number(fields[at + 1]));
+  }
+  return { key: ofKey, owner: ofOwner, usage };
+}
+
+/** A key with one request behind it and its buckets half used. */
+async function openBooks(cluster: GatedCluster): Promise<TestKey> {
+  const { world } = cluster;
+  const key = await cluster.addKey({
+    limits: {
+      requestsPerMinute: 10_000,
+      tokensPerMinute: KEY_TOKENS,
+      tokensPerDay: 1_000_000,
+      concurrency: 1_000,
+    },
+    ownerLimits: {
+      tokensPerMinute: OWNER_TOKENS,
+      tokensPerDay: 2_000_000,
+      concurrency: 1_000,
+    },
+  });
+  const body = { seed: FIRST_SEED, max_tokens: 1 };
+  assert.equal(await statusOf(cluster.ask(key, { body })), 200);
+  await settled(cluster, key);
+  for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
+    const state = await readState(world, name);
+    assert.ok(state !== null);
+    const tokensTatMs = await world.time() + AHEAD_MS;
+    await writeState(world, name, { ...state, tokensTatMs });
+  }
+  return key;
+}
+
+async function settled(cluster: GatedCluster, key: TestKey): Promise<void> {
+  const { world, edges } = cluster;
+  for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
+    await waitFor(async () => await world.command("ZCARD", name) === 0, {
+      what: `no leases in ${name}`,
+    });
+  }
+  await waitFor(() => edges.every(({ gate }) => gate.unsettled === 0), {
+    what: "all to be settled",
+  });
+}
+
+/** A busy machine may not hear Redis in time: then nothing has run, and one asks again. */
+async function served(ask: () => Promise<ChatOutcome>): Promise<ChatOutcome> {
+  for (;;) {
+    const outcome = await ask();
+    if (outcome.errorCode !== "service_unavailable") return outcome;
+  }
+}
+
+/** Sends every request at once and waits until nothing of them is left. */
+async function runAll(
+  cluster: GatedCluster,
+  { key, backend, fateOf, random }: {
+    key: TestKey;
+    backend: TokenBackend;
+    fateOf: (seed: number) => Fate;
+    random: () => number;
+  },
+): Promise<void> {
+  await Promise.all(Array.from({ length: REQUESTS }, async (_, seed) => {
+    const client = new AbortController();
+    const body = {
+      seed,
+      max_tokens: 1 + seed % 60,
+      stream: seed % 3 !== 0,
+    };
+    const { signal } = client;
+    const outcome = served(() =>
+      outcomeOf(cluster.ask(key, { edge: seed % EDGES, body, signal }))
+    );
+    if (fateOf(seed) === "leaves") {
+      await sleep(random() * LEAVES_WITHIN_MS);
+      client.abort();
+    }
+    const { kind } = await outcome;
+    if (fateOf(seed) === "completes") assert.equal(kind, "complete");
+    if (fateOf(seed) === "fails") assert.match(kind, /^(http|sse)_error$/);
+  }));
+  await waitFor(() => backend.running === 0, { what: "all backend calls" });
+  await settled(cluster, key);
+}
+
+const TABLE: { name: string; fates: readonly Fate[]; cut: number }[] = [
+  { name: "that end", fates: ["completes", "fails", "completes"], cut: 0 },
+  { name: "of which half are cut", fates: ["completes", "leaves"], cut: 1 },
+];
+
+for (const seed of seedsOr([11])) {
+  for (const { name, fates, cut } of TABLE) {
+    Deno.test(`${REQUESTS} requests ${name} are charged as the backend made them (TEST_SEED=${seed})`, async () => {
+      const fateOf = (number: number): Fate =>
+        fates[number % fates.length] ?? "completes";
+      const backend = tokenBackend({
+        tokenMs: TOKEN_MS,
+        failsAt: (number) =>
+          number < REQUESTS && fateOf(number) === "fails" ? number % 20 : null,
+      });
+      await using cluster = await startGatedCluster({
+        edges: EDGES,
+        runsOn: backend,
+      });
+      const key = await openBooks(cluster);
+      const before = await readBooks(cluster, key);
+      const random = seededRandom(seed);
+      await runAll(cluster, { key, backend, fateOf, random });
+      const after = await readBooks(cluster, key);
+
+      const spent = (kind: string) =>
+        (after.usage.get(kind) ?? 0) - (before.usage.get(kind) ?? 0);
+      const numbers = Array.from({ length: REQUESTS }, (_, number) => number);
+      const made = numbers.reduce(
+        (sum, number) => sum + (backend.produced.get(number) ?? 0),
+        0,
+      );
+      const leaving = numbers.filter((each) => fateOf(each) === "leaves");
+      const failing = numbers.filter((each) =>
+        fateOf(each) === "fails" && each % 20 < 1 + each % 60
+      );
+      assert.ok(made > REQUESTS, `${made} tokens made`);
+      // Who leaves at once may not have been let in at all.
+      assert.ok(spent("req") <= REQUESTS, `${spent("req")} requests`);
+      assert.ok(spent("req") >= REQUESTS - cut * leaving.length);
+      assert.ok(spent("req") >= backend.produced.size - 1);
+      assert.equal(spent("err"), failing.length);
+      const lacking = made - spent("out");
+      assert.ok(lacking >= 0, `${-lacking} too many`);
+      assert.ok(lacking <= cut * leaving.length, `${lacking} too few`);
+
+      const charged = spent("in") + spent("out");
+      for (const side of ["key", "owner"] as const) {
+        const perMinute = side === "key" ? KEY_TOKENS : OWNER_TOKENS;
+        const day = after[side].dayTokens - before[side].dayTokens;
+        assert.equal(day, charged, `the day of the ${side}`);
+        const movedMs = after[side].tokensTatMs - before[side].tokensTatMs;
+        const bucket = movedMs * perMinute / MINUTE_MS;
+        assert.ok(
+          Math.abs(bucket - charged) < 0.01,
+          `the minute of the ${side}: ${bucket}, and ${charged} charged`,
+        );
+      }
+    });
+  }
+}

@@ -1,0 +1,145 @@
+/**
+ * Guarantee: a program that uses the official OpenAI SDK as it comes, with its
+ * default retries, does not notice a limit of a second, nor a restart of Redis:
+ * no error reaches it, whether it streams or not, through a front that sends its
+ * connections to one edge and the other in turn.
+ */
+import assert from "node:assert/strict";
+import OpenAI from "openai";
+import { limiterKey } from "@gateway/shared/keys/record";
+import { readState, writeState } from "../support/admission_fixture.ts";
+import {
+  type GatedCluster,
+  startGatedCluster,
+  statusOf,
+  type TestKey,
+} from "../support/gated_cluster.ts";
+import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+const MINUTE_MS = 60_000;
+const CALLS = 8;
+const PACE_MS = 30;
+/** What a program is told to wait at one request per second, less than what a timer may miss. */
+const LIMIT_WAIT_MS = 900;
+
+interface Front {
+  readonly proxy: TcpProxy;
+  /** Connections that each edge was given. */
+  readonly given: readonly number[];
+}
+
+/** Sends connections to the edges in turn. */
+function startFront({ edges }: GatedCluster): Front & AsyncDisposable {
+  const ports = edges.map(({ edge }) => Number(new URL(edge.baseUrl).port));
+  const given = ports.map(() => 0);
+  let turn = 0;
+  const proxy = startTcpProxy(() => {
+    const index = turn++ % ports.length;
+    given[index] = (given[index] ?? 0) + 1;
+    return ports[index] ?? 0;
+  });
+  return {
+    proxy,
+    given,
+    [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose](),
+  };
+}
+
+/** The SDK as it comes; `statuses` is what it saw and kept to itself. */
+function sdkFor({ proxy }: Front, key: TestKey) {
+  const statuses: number[] = [];
+  const client = new OpenAI({
+    baseURL: `http://${proxy.server}/v1`,
+    apiKey: key.value,
+    fetch: async (...request: Parameters<typeof fetch>) => {
+      const response = await fetch(...request);
+      statuses.push(response.status);
+      return response;
+    },
+  });
+  return { client, statuses };
+}
+
+const BODY = {
+  model: "neutral-3.7-plus",
+  messages: [{ role: "user" as const, content: "ping" }],
+  max_tokens: 16,
+};
+
+/** Makes a call and returns what was said. Throws what a program would see. */
+async function say(client: OpenAI, stream: boolean): Promise<string> {
+  if (!stream) {
+    const answer = await client.chat.completions.create(BODY);
+    return answer.choices[0]?.message.content ?? "";
+  }
+  let content = "";
+  const chunks = await client.chat.completions.create({
+    ...BODY,
+    stream: true,
+  });
+  for await (const chunk of chunks) {
+    content += chunk.choices[0]?.delta.content ?? "";
+  }
+  return content;
+}
+
+/** Leaves nothing of the key's minute. */
+async function useUp(cluster: GatedCluster, key: TestKey): Promise<void> {
+  const { world } = cluster;
+  assert.equal(await statusOf(cluster.ask(key)), 200);
+  const state = await readState(world, limiterKey(key));
+  assert.ok(state !== null);
+  const requestsTatMs = await world.time() + MINUTE_MS;
+  await writeState(world, limiterKey(key), { ...state, requestsTatMs });
+}
+
+for (const stream of [false, true]) {
+  const how = stream ? "streaming" : "not streaming";
+  Deno.test(`the official SDK rides out a limit and a restart of Redis, ${how}`, async (t) => {
+    await using cluster = await startGatedCluster({
+      edges: 2,
+      redisConfig: ["appendonly yes", "appendfsync always"],
+    });
+    await using front = startFront(cluster);
+
+    await t.step("one request per second", async () => {
+      const key = await cluster.addKey({ limits: { requestsPerMinute: 60 } });
+      const { client, statuses } = sdkFor(front, key);
+      await useUp(cluster, key);
+      const startedAtMs = performance.now();
+      assert.equal(await say(client, stream), "pong");
+      const tookMs = performance.now() - startedAtMs;
+      assert.ok(tookMs >= LIMIT_WAIT_MS, `${tookMs} ms`);
+      assert.deepEqual(statuses, [429, 200]);
+    });
+
+    await t.step("a restart of Redis", async () => {
+      const key = await cluster.addKey();
+      const { client, statuses } = sdkFor(front, key);
+      const said: Promise<string>[] = [];
+      const call = async () => {
+        for (let count = 0; count < CALLS; count += 1) {
+          said.push(say(client, stream));
+          await sleep(PACE_MS);
+        }
+      };
+      await call();
+      await cluster.world.redis.kill();
+      await call();
+      await cluster.world.redis.start();
+      await call();
+      assert.deepEqual(
+        await Promise.all(said),
+        Array(3 * CALLS).fill("pong"),
+      );
+      assert.ok(statuses.includes(503), "the outage was felt");
+      assert.deepEqual(new Set(statuses), new Set([200, 503]));
+      await waitFor(async () => await cluster.leases(key) === 0, {
+        what: "all leases to be given back",
+      });
+    });
+
+    for (const connections of front.given) assert.ok(connections > 0);
+  });
+}
