@@ -150,7 +150,7 @@ async function twoTabs(visit: Visit): Promise<void> {
   await other.getByLabel("Description").fill("Written over");
   await other.getByRole("button", { name: "Save changes" }).click();
   await other.getByText("The key was changed meanwhile").waitFor();
-  await other.getByRole("link", { name: "Go on" }).click();
+  await other.getByRole("link", { name: "Go back" }).click();
   await other.getByRole("heading", { name: "Shared" }).waitFor();
   const key = await visit.site.deps.keys.get(ownerId, id);
   assert.equal(key?.description, "Shared");

@@ -216,24 +216,33 @@ export interface HourOfUse {
   completionTokens: number;
 }
 
-/** Writes counters as admission does. */
+/** Counts as the settlement does: for the key, and for its owner. */
 export async function useKey(
   { deps }: Site,
   principal: Principal,
   { atMs, ...counts }: HourOfUse,
 ): Promise<void> {
   const hour = new Date(atMs).toISOString().slice(11, 13);
+  const day = usageDay(atMs);
   const kinds = [
     "requests",
     "errors",
     "promptTokens",
     "completionTokens",
   ] as const;
-  await deps.redis.command([
-    "HSET",
-    usageKey(principal, usageDay(atMs)),
-    ...kinds.flatMap((kind) => [usageField(hour, kind), String(counts[kind])]),
-  ]);
+  const counters = [
+    usageKey(principal, day),
+    `use:{${principal.ownerId}}:${day}`,
+  ];
+  await Promise.all(
+    counters.flatMap((counter) =>
+      kinds.map((kind) =>
+        deps.redis.command(
+          ["HINCRBY", counter, usageField(hour, kind), String(counts[kind])],
+        )
+      )
+    ),
+  );
 }
 
 /** Writes when a key was last used, as admission does. */
