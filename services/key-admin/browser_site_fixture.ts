@@ -6,7 +6,6 @@ import {
   chromium,
   type Page,
 } from "playwright-core";
-import { randomBytes } from "@gateway/shared/ids";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import {
   LIMITER_FIELDS,
@@ -20,18 +19,15 @@ import {
   UNLIMITED,
   usageKey,
 } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/log";
 import { serve } from "@gateway/shared/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
-import { createConsoleDeps } from "./console_deps.ts";
-import { PASSWORD } from "./console_fixture.ts";
+import { PASSWORD, startConsole } from "./console_fixture.ts";
 import type { KeySettings } from "./keys/settings.ts";
 import type { StopNotice } from "./notice.ts";
-import { startRedis, type TestRedis } from "./redis_fixture.ts";
+import type { TestRedis } from "./redis_fixture.ts";
 import { linkPath } from "./sign_in/links.ts";
 import { createPasswordHasher } from "./sign_in/password.ts";
 import { createConsole } from "./web/app.tsx";
-import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 
 /**
@@ -44,15 +40,13 @@ export interface Site extends AsyncDisposable {
   redis: TestRedis;
   /** What was asked of the edges. */
   stops: StopNotice[];
-  /** Added to the wall clock of the console. */
-  clock: { aheadMs: number };
+  /** Wall time of the console in ms; tests add to it. */
+  clock: { nowMs: number };
 }
 
-/** Real passwords, a real Redis, a real socket. */
+/** The console of the other tests, with real passwords and a real socket. */
 async function startSite(): Promise<Site> {
-  const redis = await startRedis();
-  const stops: StopNotice[] = [];
-  const clock = { aheadMs: 0 };
+  const behind = await startConsole();
   const handler = Promise.withResolvers<ReturnType<typeof createConsole>>();
   const server = serve({
     hostname: "127.0.0.1",
@@ -64,28 +58,19 @@ async function startSite(): Promise<Site> {
     onError: () => new Response(null, { status: 500 }),
   });
   const origin = `http://127.0.0.1:${server.port}`;
-  const deps = createConsoleDeps({
-    redis: await redis.connect(),
-    writer: await redis.connect(),
-    sendStop: (notice) => {
-      stops.push(notice);
-      return Promise.resolve();
-    },
+  const deps: ConsoleDeps = {
+    ...behind.deps,
     hasher: await createPasswordHasher(),
-    assets: await readAssets(),
-    oidc: null,
-    randomBytes,
-    now: () => Date.now() + clock.aheadMs,
-    log: silentLog,
     publicUrl: new URL(origin),
     apiUrl: "http://127.0.0.1:8080/v1",
-  });
+  };
   handler.resolve(createConsole(deps));
   return {
-    ...{ origin, deps, redis, stops, clock },
+    ...{ origin, deps, clock: behind.clock },
+    ...{ redis: behind.server, stops: behind.stops.sent },
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 1_000, lastWordMs: 100 });
-      await redis[Symbol.asyncDispose]();
+      await behind[Symbol.asyncDispose]();
     },
   };
 }
