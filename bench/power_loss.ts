@@ -7,7 +7,8 @@
  * library notes how much of the append-only file is flushed. Then the server is
  * killed, the file is cut to what was flushed, which is the worst that a loss of
  * power can do to a disk that honours flushes, and the server is started again.
- * Every acknowledged change is looked up.
+ * Every key with an acknowledged change is looked up: record, look-up by hash,
+ * audit entries; changes are of every kind.
  *
  * Says which promise the server makes (`waitaof`, `always`, `none`) and ends
  * with 1 when a change was lost under a promise. Mode `everysec` on a server
@@ -15,11 +16,12 @@
  * Needs gcc. It cuts files; it does not test whether the disk tells the truth.
  */
 import { randomBytes } from "@gateway/shared/ids";
-import { UNLIMITED } from "@gateway/shared/keys/record";
+import { createKeyStore } from "../services/key-admin/key_store.ts";
 import {
-  createKeyStore,
-  type KeyStore,
-} from "../services/key-admin/key_store.ts";
+  changeKeys,
+  emptyLedger,
+  findLost,
+} from "../services/key-admin/key_changes_fixture.ts";
 import {
   startRedis,
   type TestRedis,
@@ -28,11 +30,8 @@ import { detectDurability } from "../services/key-admin/store/durability.ts";
 
 const SECONDS = Number(Deno.args[0] ?? 3);
 const WRITERS = 32;
-const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
-const ACTOR = { by: "power_loss", ip: "" };
-
-const FATES = ["enabled", "disabled", "deleted"] as const;
-type State = typeof FATES[number];
+/** Lost things that are named. */
+const SHOWN = 10;
 
 /** Builds the library. Its path goes into LD_PRELOAD. */
 async function buildLibrary(folder: string): Promise<string> {
@@ -43,39 +42,6 @@ async function buildLibrary(folder: string): Promise<string> {
   }).output();
   if (code !== 0) throw new Error(new TextDecoder().decode(stderr));
   return library;
-}
-
-/** Changes keys until the server dies; remembers only what was acknowledged. */
-async function write(
-  store: KeyStore,
-  acknowledged: Map<string, State>,
-  isOver: () => boolean,
-): Promise<void> {
-  try {
-    while (!isOver()) {
-      const made = await store.create({
-        ownerId: OWNER,
-        settings: {
-          description: "A key",
-          scopes: ["chat"],
-          models: [],
-          limits: UNLIMITED,
-          expiresAtMs: null,
-        },
-        actor: ACTOR,
-      });
-      if (!made.ok) throw new Error(made.reason);
-      const keyId = made.key.id;
-      const target = { ownerId: OWNER, keyId, version: null, actor: ACTOR };
-      // Until a change is acknowledged, its key may be found in either state.
-      const fate = FATES[made.key.createdAtMs % FATES.length];
-      if (fate === "disabled" && !(await store.disable(target)).ok) continue;
-      if (fate === "deleted" && !(await store.delete(target)).ok) continue;
-      if (fate !== undefined) acknowledged.set(keyId, fate);
-    }
-  } catch {
-    // The server was killed under this writer: what it had not acknowledged does not count.
-  }
 }
 
 /** Cuts every append-only file to what was flushed. Gives the bytes that were lost. */
@@ -101,49 +67,59 @@ function readOrZero(path: string): string {
   }
 }
 
-async function countLost(
-  redis: TestRedis,
-  acknowledged: ReadonlyMap<string, State>,
-): Promise<number> {
-  const link = await redis.connect();
-  const store = createKeyStore({ redis: link, writer: link, randomBytes });
-  let lost = 0;
-  for (const [keyId, state] of acknowledged) {
-    const now = (await store.get(OWNER, keyId))?.state ?? "deleted";
-    if (now !== state) lost++;
-  }
-  return lost;
-}
-
 async function tryMode(fsync: string, library: string): Promise<boolean> {
   await using redis = await startRedis({
     settings: ["--appendonly", "yes", "--appendfsync", fsync],
     env: { LD_PRELOAD: library },
   });
-  const link = await redis.connect();
-  const writer = await redis.connect();
-  const promise = await detectDurability(writer);
-  const acknowledged = new Map<string, State>();
-  const endMs = performance.now() + SECONDS * 1_000;
-  const isOver = () => performance.now() > endMs + 1_000;
-  const store = createKeyStore({ redis: link, writer, randomBytes });
+  const store = await openStore(redis);
+  const promise = await detectDurability(store.link);
+  const ledger = emptyLedger();
   const writers = Array.from(
     { length: WRITERS },
-    () => write(store, acknowledged, isOver),
+    () => changeKeys(store.keys, ledger, () => false),
   );
   await new Promise((resolve) => setTimeout(resolve, SECONDS * 1_000));
   await redis.kill();
   await Promise.all(writers);
   const cutBytes = cutToFlushed(redis.folder);
   await redis.restart();
-  const lost = await countLost(redis, acknowledged);
-  const isKept = promise === "none" || lost === 0;
+  const after = await openStore(redis);
+  const { lost, harmless } = await findLost(after.link, after.keys, ledger);
+  const isKept = promise === "none" || lost.length === 0;
+  const counts = Object.entries(ledger.counts)
+    .map(([kind, count]) => `${kind} ${count}`).join(", ");
   print(
-    `appendfsync ${fsync.padEnd(8)} promise ${promise.padEnd(7)} ` +
-      `acknowledged ${acknowledged.size}  unflushed bytes cut ${cutBytes}  ` +
-      `lost ${lost}${isKept ? "" : "  PROMISE BROKEN"}`,
+    `\nappendfsync ${fsync}, promise "${promise}"\n` +
+      `  acknowledged changes: ${counts}\n` +
+      `  keys looked up: ${ledger.known.size}; unflushed bytes cut: ${cutBytes}\n` +
+      `  records, look-ups and audit logs lost: ${lost.length}` +
+      `${
+        isKept ? "" : "  PROMISE BROKEN"
+      }; dead look-ups left: ${harmless.length}`,
   );
+  for (const one of promise === "none" ? [] : lost.slice(0, SHOWN)) {
+    print(`  ${one}`);
+  }
   return isKept;
+}
+
+async function openStore(redis: TestRedis) {
+  const [link, writer] = [await redis.connect(), await redis.connect()];
+  return { link, keys: createKeyStore({ redis: link, writer, randomBytes }) };
+}
+
+/** What all of this says something about, and what not. */
+async function introduce(): Promise<void> {
+  const { stdout } = await new Deno.Command("redis-server", {
+    args: ["--version"],
+  }).output();
+  print(new TextDecoder().decode(stdout).trim());
+  print(
+    `${WRITERS} writers, ${SECONDS} s per mode. The server is killed with -9 while they\n` +
+      "write, its append-only file cut to what fsync had confirmed, and read again.\n" +
+      "Not tried: a machine without power, and a disk that lies about its flushes.",
+  );
 }
 
 function print(line: string): void {
@@ -152,6 +128,7 @@ function print(line: string): void {
 
 const folder = await Deno.makeTempDir({ prefix: "power-loss-" });
 try {
+  await introduce();
   const library = await buildLibrary(folder);
   for (const fsync of ["always", "everysec"]) {
     if (!(await tryMode(fsync, library))) Deno.exitCode = 1;

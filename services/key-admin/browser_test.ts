@@ -2,20 +2,30 @@ import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { findChromium } from "./chromium_fixture.ts";
 
-const STEPS = fileURLToPath(
-  new URL("browser_steps_fixture.ts", import.meta.url),
-);
+/** Each is a file of its own, and what it shows. */
+const STEPS = [
+  ["life", "keys are made, changed and deleted in a browser"],
+  ["reading", "pages tell what they should, to eyes and to keyboards"],
+  ["plain", "the console works without JavaScript"],
+  ["looks", "axe finds nothing on any page: light, dark, narrow"],
+] as const;
 
 if (findChromium() === null) {
   // Said by name, so that a machine without a browser does not look tested.
   Deno.test("browser tests did NOT run: no Chromium on this machine", () => {
     assert.equal(Deno.env.get("CI"), undefined, "CI has to have a browser");
   });
-} else {
-  Deno.test("the console in a browser: life of a key, keyboard, axe in three looks", async () => {
+}
+
+for (const [name, shows] of findChromium() === null ? [] : STEPS) {
+  Deno.test(shows, async () => {
+    const steps = new URL(
+      `browser_${name}_steps_fixture.ts`,
+      import.meta.url,
+    );
     // A process of its own: the driver needs rights that no other test gets.
     const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: ["test", "--allow-all", "--no-check", STEPS],
+      args: ["test", "--allow-all", "--no-check", fileURLToPath(steps)],
       env: { NO_COLOR: "1" },
     }).output();
     const said = new TextDecoder().decode(stdout) +

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/token_estimate.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { askCluster } from "../support/cluster_keys.ts";
-import { type Console, signUp } from "../support/console_client.ts";
+import { type ConsoleClient, openConsole } from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const EDGES = 2;
@@ -34,7 +34,7 @@ function sum(one: Counted, other: Counted): Counted {
 }
 
 /** The four totals of a page. */
-async function shown(browser: Console, path: string): Promise<Counted> {
+async function shown(browser: ConsoleClient, path: string): Promise<Counted> {
   const { text } = await browser.get(path);
   const total = (label: string) => {
     const form = `<dt>${label}</dt><dd><span(?: title="([^"]+)")?>([^<]+)<`;
@@ -135,7 +135,7 @@ Deno.test("the console shows exactly what was used", async () => {
     edges: EDGES,
     env: { SIMULATOR_TOKENS_PER_SECOND: "2000" },
   });
-  const { browser } = await signUp(cluster);
+  const browser = await openConsole(cluster);
   const make = async (description: string) =>
     JSON.parse(
       await cluster.keys("create", `--description=${description}`, "--json"),

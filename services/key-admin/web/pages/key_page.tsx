@@ -7,7 +7,7 @@ import { AuditTable } from "./audit_view.tsx";
 import { FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
 import { UsageView } from "./usage_view.tsx";
-import { Expiry, number, Status, Time } from "./values.tsx";
+import { Expiry, number, SCOPE_LABELS, Status, Time } from "./values.tsx";
 
 /** What the page of a key shows. */
 export interface KeyPageProps {
@@ -38,7 +38,16 @@ export function KeyPage(props: KeyPageProps): JSX.Element {
       </div>
       <Settings {...props} />
       <h2>Usage</h2>
-      <UsageView usage={usage} base={`/keys/${keyRecord.id}`} />
+      <UsageView
+        usage={usage}
+        base={`/keys/${keyRecord.id}`}
+        empty={
+          <p class="card nothing">
+            No requests with this key in the last{" "}
+            {usage.range === "24h" ? "24 hours" : "30 days"}.
+          </p>
+        }
+      />
       <h2>History</h2>
       <AuditTable
         rows={history}
@@ -98,7 +107,9 @@ function Settings({ keyRecord, nowMs }: KeyPageProps): JSX.Element {
       <Fact name="Expires">
         <Expiry keyRecord={keyRecord} nowMs={nowMs} />
       </Fact>
-      <Fact name="May use">{scopes.join(", ")}</Fact>
+      <Fact name="May use">
+        {scopes.map((scope) => SCOPE_LABELS[scope]).join(", ")}
+      </Fact>
       <Fact name="Models">
         {models.length === 0 ? "All" : models.join(", ")}
       </Fact>

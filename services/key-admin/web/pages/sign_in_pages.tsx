@@ -211,6 +211,14 @@ export function ConfirmPage({ frame, next, errors }: {
   );
 }
 
+/** Where the status says more than that it did not work. */
+const REFUSED_TITLES: ReadonlyMap<number, string> = new Map([
+  [403, "Not allowed"],
+  [404, "Not found"],
+  [429, "Not so fast"],
+  [503, "Not available now"],
+]);
+
 /** Says why something was not done, and where to go on. */
 export function RefusedPage({ assets, status, message, requestId, back }: {
   assets: Assets;
@@ -221,15 +229,21 @@ export function RefusedPage({ assets, status, message, requestId, back }: {
 }): JSX.Element {
   return (
     <Card
-      title={status === 404 ? "Not found" : "That did not work"}
+      title={REFUSED_TITLES.get(status) ?? "That did not work"}
       assets={assets}
     >
       <p>{message}.</p>
-      <p class="faint small">
+      <p class="help">
         {status} · request {requestId}
       </p>
       <div class="actions">
-        <a class="button primary" href={back}>Go on</a>
+        <a class="button primary" href={back}>
+          {back === "/sign-in"
+            ? "To the sign-in"
+            : back === "/keys"
+            ? "To your keys"
+            : "Go back"}
+        </a>
       </div>
     </Card>
   );

@@ -3,9 +3,16 @@ import type { Usage, UsageRange } from "../../keys/usage.ts";
 import { BarChart } from "./chart.tsx";
 import { Count, number, Time } from "./values.tsx";
 
-/** Totals, two charts and the table behind them. `base` is the page's own address for the choice of range. */
+/**
+ * Totals, two charts and the table behind them. `base` is the page's own address
+ * for the choice of range, `empty` stands where charts would have nothing to show.
+ */
 export function UsageView(
-  { usage, base }: { usage: Usage; base: string },
+  { usage, base, empty = null }: {
+    usage: Usage;
+    base: string;
+    empty?: JSX.Element | null;
+  },
 ): JSX.Element {
   const { total } = usage;
   const tiles: [label: string, value: number][] = [
@@ -27,6 +34,15 @@ export function UsageView(
           </div>
         ))}
       </dl>
+      {total.requests === 0 ? empty : <Charts usage={usage} />}
+      <UsageTable usage={usage} />
+    </>
+  );
+}
+
+function Charts({ usage }: { usage: Usage }): JSX.Element {
+  return (
+    <>
       <section class="card">
         <BarChart
           title="Requests"
@@ -59,7 +75,6 @@ export function UsageView(
           ]}
         />
       </section>
-      <UsageTable usage={usage} />
     </>
   );
 }

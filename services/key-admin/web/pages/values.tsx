@@ -1,8 +1,17 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { KeyRecord } from "@gateway/shared/keys/record";
+import type { KeyRecord, KeyScope } from "@gateway/shared/keys/record";
 import { isExpired } from "../../keys/key_changes.ts";
 
 /** How values are shown. The script turns times into the reader's zone; without it they are UTC and say so. */
+
+/** What a key may be used for, in words. */
+export const SCOPE_LABELS: Record<KeyScope, string> = {
+  chat: "Chat",
+  models: "List models",
+  image: "Images",
+  video: "Video",
+  speech: "Speech",
+};
 
 const NUMBER = new Intl.NumberFormat("en-US");
 const SHORT = new Intl.NumberFormat("en-US", {

@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import axe from "axe-core";
+import type { Page } from "playwright-core";
+import { browserTest, type Visit } from "./browser_site_fixture.ts";
+import { SCENES, setStage } from "./browser_scenes_fixture.ts";
+
+/**
+ * Every page and dialog in three looks: all rules of axe, nothing cut off, and
+ * pictures to look at in the folder `CONSOLE_SCREENSHOTS`.
+ */
+
+const LOOKS = [
+  { name: "light", colorScheme: "light", width: 1280 },
+  { name: "dark", colorScheme: "dark", width: 1280 },
+  { name: "narrow", colorScheme: "light", width: 390 },
+] as const;
+const HEIGHT = 844;
+
+/** Widths at which the layout changes, or is about to. */
+const WIDTHS = [360, 720, 900, 901, 1040, 1180, 1600];
+/** Pages with tables, which are what gets too wide. */
+const WIDE_SCENES = ["keys", "key", "audit", "account", "usage-table"];
+
+interface Finding {
+  id: string;
+  impact: string;
+  nodes: { html: string }[];
+}
+
+/** Puts a page that is shown into another look, as the system's setting does. */
+async function dress(
+  page: Page,
+  { colorScheme, width }: typeof LOOKS[number],
+): Promise<void> {
+  await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+  await page.setViewportSize({ width, height: HEIGHT });
+  await page.evaluate(
+    "Promise.all(document.getAnimations().map((a) => a.finish()))",
+  );
+}
+
+/** Serious and critical findings, in words. */
+async function audit(page: Page, name: string): Promise<string[]> {
+  const found: Finding[] = JSON.parse(String(
+    await page.evaluate(
+      "axe.run(document, { resultTypes: ['violations'] })" +
+        ".then((result) => JSON.stringify(result.violations))",
+    ),
+  ));
+  return found
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, nodes }) => `${name}: ${id} ${nodes[0]?.html}`);
+}
+
+/** A page, or a table in it, that has to be scrolled sideways. */
+async function overflow(page: Page, name: string): Promise<string[]> {
+  const pixels = await page.evaluate(
+    `Math.max(...[document.documentElement, ...document.querySelectorAll(".table-box:not(.plain)")]
+      .map((box) => box.scrollWidth - box.clientWidth))`,
+  );
+  return Number(pixels) > 0 ? [`${name}: ${pixels}px too wide`] : [];
+}
+
+async function inspect(page: Page, scene: string): Promise<string[]> {
+  const folder = Deno.env.get("CONSOLE_SCREENSHOTS");
+  const findings: string[] = [];
+  // Evaluated by the debugger, so the page's own policy need not allow it.
+  await page.evaluate(axe.source);
+  for (const look of LOOKS) {
+    await dress(page, look);
+    const name = `${scene}-${look.name}`;
+    if (folder !== undefined) {
+      await page.screenshot({ path: `${folder}/${name}.png`, fullPage: true });
+    }
+    findings.push(...await audit(page, name), ...await overflow(page, name));
+  }
+  if (!WIDE_SCENES.includes(scene)) return findings;
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: HEIGHT });
+    findings.push(...await overflow(page, `${scene} at ${width}`));
+  }
+  return findings;
+}
+
+/** Pages that show something once ask before they are left. */
+async function letGo(page: Page): Promise<void> {
+  const stored = page.locator("[data-stored]");
+  if (await stored.count() > 0) await stored.check();
+}
+
+browserTest(
+  "every page: axe in light, dark and narrow, and nothing cut off",
+  async (visit: Visit, t) => {
+    const stage = await setStage(visit);
+    for (const [scene, play] of SCENES) {
+      await t.step(scene, async () => {
+        const page = await play(stage);
+        assert.deepEqual(await inspect(page, scene), []);
+        await letGo(page);
+      });
+    }
+  },
+);

@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from "playwright-core";
+import { isWellFormedKey } from "@gateway/shared/keys/key";
+import {
+  LIMITER_FIELDS,
+  usageDay,
+  usageField,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  type KeyRecord,
+  limiterKey,
+  ownerUsageKey,
+  type Principal,
+  UNLIMITED,
+  usageKey,
+} from "@gateway/shared/keys/record";
+import { serve } from "@gateway/shared/serve";
+import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
+import { PASSWORD, startConsole } from "./console_fixture.ts";
+import type { KeySettings } from "./keys/settings.ts";
+import type { StopNotice } from "./notice.ts";
+import type { TestRedis } from "./redis_fixture.ts";
+import { linkPath } from "./sign_in/links.ts";
+import { createPasswordHasher } from "./sign_in/password.ts";
+import { createConsole } from "./web/app.tsx";
+import type { ConsoleDeps } from "./web/context.ts";
+
+/**
+ * The console on a socket, and a browser in front of it. The steps files that use
+ * this are run by `browser_test.ts` in a process of their own.
+ */
+export interface Site extends AsyncDisposable {
+  origin: string;
+  deps: ConsoleDeps;
+  redis: TestRedis;
+  /** What was asked of the edges. */
+  stops: StopNotice[];
+  /** Wall time of the console in ms; tests add to it. */
+  clock: { nowMs: number };
+}
+
+/** The console of the other tests, with real passwords and a real socket. */
+async function startSite(): Promise<Site> {
+  const behind = await startConsole();
+  const handler = Promise.withResolvers<ReturnType<typeof createConsole>>();
+  const server = serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    handler: async (request, info) =>
+      (await handler.promise).fetch(request, {
+        remoteIp: info.remoteAddr.hostname,
+      }),
+    onError: () => new Response(null, { status: 500 }),
+  });
+  const origin = `http://127.0.0.1:${server.port}`;
+  const deps: ConsoleDeps = {
+    ...behind.deps,
+    hasher: await createPasswordHasher(),
+    publicUrl: new URL(origin),
+    apiUrl: "http://127.0.0.1:8080/v1",
+  };
+  handler.resolve(createConsole(deps));
+  return {
+    ...{ origin, deps, clock: behind.clock },
+    ...{ redis: behind.server, stops: behind.stops.sent },
+    [Symbol.asyncDispose]: async () => {
+      await server.stop({ graceMs: 1_000, lastWordMs: 100 });
+      await behind[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** A browser at a console. */
+export interface Visit {
+  site: Site;
+  browser: Browser;
+  /** What pages complained about: errors of scripts, broken content security policy. */
+  faults: string[];
+}
+
+/** Registers a test with a console of its own. Fails when a page complained. */
+export function browserTest(
+  name: string,
+  steps: (visit: Visit, t: Deno.TestContext) => Promise<void>,
+): void {
+  Deno.test({
+    name,
+    // The driver keeps pipes and timers of its own until its process ends.
+    sanitizeOps: false,
+    sanitizeResources: false,
+    fn: async (t) => {
+      await using site = await startSite();
+      const browser = await chromium.launch({
+        executablePath: findChromium() ?? assert.fail("no Chromium"),
+        args: CHROMIUM_ARGS,
+      });
+      const faults: string[] = [];
+      try {
+        await steps({ site, browser, faults }, t);
+      } finally {
+        await browser.close();
+      }
+      assert.deepEqual(faults, []);
+    },
+  });
+}
+
+/** A window of its own, with nobody signed in. */
+export async function openWindow(
+  { browser, faults, site }: Visit,
+  options: BrowserContextOptions = {},
+): Promise<{ context: BrowserContext; page: Page }> {
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 844 },
+    baseURL: site.origin,
+    ...options,
+  });
+  context.setDefaultTimeout(20_000);
+  context.on("weberror", (error) => faults.push(String(error.error())));
+  context.on("console", (message) => {
+    // Pages that refuse something answer 4xx, and the browser says so.
+    const isStatus = message.text().startsWith("Failed to load resource");
+    if (message.type() === "error" && !isStatus) faults.push(message.text());
+  });
+  return { context, page: await context.newPage() };
+}
+
+/** A window in which an owner, new if need be, signs in by a link as people get it. */
+export async function signedIn(
+  visit: Visit,
+  email: string,
+  options: BrowserContextOptions = {},
+): Promise<{ context: BrowserContext; page: Page; ownerId: string }> {
+  const { owners, links } = visit.site.deps;
+  const window = await openWindow(visit, options);
+  const ownerId = await owners.ensure(email);
+  const secret = await links.make({ kind: "invite", ownerId, email });
+  await window.page.goto(linkPath(secret));
+  await window.page.getByLabel("Password").fill(PASSWORD);
+  await window.page.getByRole("button", { name: "Create account" }).click();
+  await window.page.waitForURL("**/keys");
+  return { ...window, ownerId };
+}
+
+/** Makes a key by clicking, stores it, and gives its value. */
+export async function clickKey(
+  page: Page,
+  description: string,
+): Promise<string> {
+  await page.goto("/keys");
+  await page.getByRole("link", { name: "Create key" }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Description").fill(description);
+  await dialog.getByRole("button", { name: "Create key" }).click();
+  return await storeKey(page);
+}
+
+/** Takes the value from the page that shows it once, and leaves the page. */
+export async function storeKey(page: Page): Promise<string> {
+  const value = await page.getByLabel("API key").inputValue();
+  assert.ok(isWellFormedKey(value), "the value is shown once");
+  assert.ok(!page.url().includes("sk-"), "and is in no address");
+  await page.getByLabel("I have stored it").check();
+  await page.getByRole("button", { name: "Done" }).click();
+  await page.getByRole("heading", { name: "API keys" }).waitFor();
+  return value;
+}
+
+/** Makes a key past the pages. */
+export async function makeKey(
+  { deps }: Site,
+  ownerId: string,
+  settings: Partial<KeySettings> = {},
+): Promise<KeyRecord> {
+  const made = await deps.keys.create({
+    ownerId,
+    settings: {
+      description: "A key",
+      scopes: ["chat", "models"],
+      models: [],
+      limits: UNLIMITED,
+      expiresAtMs: null,
+      ...settings,
+    },
+    actor: { by: "test", ip: "192.0.2.7" },
+  });
+  return made.ok ? made.key : assert.fail(made.reason);
+}
+
+/** What a key did within one hour. */
+export interface HourOfUse {
+  atMs: number;
+  requests: number;
+  errors: number;
+  promptTokens: number;
+  completionTokens: number;
+}
+
+/** Counts as the settlement does: for the key, and for its owner. */
+export async function useKey(
+  { deps }: Site,
+  principal: Principal,
+  { atMs, ...counts }: HourOfUse,
+): Promise<void> {
+  const hour = new Date(atMs).toISOString().slice(11, 13);
+  const day = usageDay(atMs);
+  const kinds = [
+    "requests",
+    "errors",
+    "promptTokens",
+    "completionTokens",
+  ] as const;
+  const counters = [
+    usageKey(principal, day),
+    ownerUsageKey(principal.ownerId, day),
+  ];
+  await Promise.all(
+    counters.flatMap((counter) =>
+      kinds.map((kind) =>
+        deps.redis.command(
+          ["HINCRBY", counter, usageField(hour, kind), String(counts[kind])],
+        )
+      )
+    ),
+  );
+}
+
+/** Writes when a key was last used, as admission does. */
+export async function markUsed(
+  { deps }: Site,
+  principal: Principal,
+  atMs: number,
+): Promise<void> {
+  await deps.redis.command(
+    ["HSET", limiterKey(principal), LIMITER_FIELDS.lastUsedAtMs, String(atMs)],
+  );
+}

@@ -1,0 +1,193 @@
+import { isDeepStrictEqual } from "node:util";
+import {
+  auditKey,
+  hashKey,
+  type KeyRecord,
+  UNLIMITED,
+} from "@gateway/shared/keys/record";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { AuditAction } from "./keys/audit.ts";
+import type { Changed, KeyStore, Made, Target } from "./key_store.ts";
+import { asFields, asList } from "./store/reply.ts";
+
+/** Changes of every kind, and whether what was acknowledged is still there. */
+
+const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
+const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
+const GRACE_MS = 3_600_000;
+
+/** Every kind of change to a key, in the order of a life. */
+export const CHANGE_KINDS = [
+  "create",
+  "edit",
+  "disable",
+  "enable",
+  "rotate",
+  "delete",
+] as const;
+type ChangeKind = typeof CHANGE_KINDS[number];
+
+/** A key as it has to be found from now on. */
+interface Known {
+  key: KeyRecord;
+  isDeleted: boolean;
+  /** What the audit log says of it, oldest first. */
+  actions: readonly AuditAction[];
+}
+
+/** What was acknowledged. A key with a change on its way is not in it: it may be found either way. */
+export interface Ledger {
+  known: Map<string, Known>;
+  counts: Record<ChangeKind, number>;
+}
+
+/** A ledger of nothing yet. */
+export function emptyLedger(): Ledger {
+  const counts = {
+    ...{ create: 0, edit: 0, disable: 0 },
+    ...{ enable: 0, rotate: 0, delete: 0 },
+  };
+  return { known: new Map(), counts };
+}
+
+/** A change was refused that nobody else had touched. */
+class Refused extends Error {
+  override name = "Refused";
+}
+
+/** Leads keys through lives of every length, until `isOver` or the server dies. */
+export async function changeKeys(
+  store: KeyStore,
+  ledger: Ledger,
+  isOver: () => boolean,
+): Promise<void> {
+  try {
+    for (let length = 1; !isOver(); length++) {
+      let key = await create(store, ledger);
+      const rest = CHANGE_KINDS.slice(1, 1 + length % CHANGE_KINDS.length);
+      for (const kind of rest) key = await change(store, ledger, kind, key);
+    }
+  } catch (error) {
+    // The server was killed under this writer: what it had not acknowledged does not count.
+    if (error instanceof Refused) throw error;
+  }
+}
+
+async function create(store: KeyStore, ledger: Ledger): Promise<Known> {
+  const made = await store.create({
+    ownerId: OWNER,
+    settings: {
+      description: "A key",
+      scopes: ["chat"],
+      models: [],
+      limits: UNLIMITED,
+      expiresAtMs: null,
+    },
+    actor: ACTOR,
+  });
+  ledger.counts.create++;
+  return note(ledger, keyOf(made), ["key.created"]);
+}
+
+async function change(
+  store: KeyStore,
+  ledger: Ledger,
+  kind: ChangeKind,
+  { key, actions }: Known,
+): Promise<Known> {
+  ledger.known.delete(key.id);
+  const { id: keyId, version } = key;
+  const target = { ownerId: OWNER, keyId, version, actor: ACTOR };
+  const [after, action] = await send(store, ledger, kind, key, target);
+  ledger.counts[kind]++;
+  return note(ledger, after, [...actions, action]);
+}
+
+/** Makes the change. Gives the key as it is then and what the log says of it. */
+async function send(
+  store: KeyStore,
+  ledger: Ledger,
+  kind: ChangeKind,
+  key: KeyRecord,
+  target: Target,
+): Promise<[after: KeyRecord, action: AuditAction]> {
+  switch (kind) {
+    case "create":
+      throw new Error("A life begins once");
+    case "edit": {
+      const settings = { description: `Renamed ${key.version}` };
+      return [keyOf(await store.edit(target, settings)), "key.edited"];
+    }
+    case "disable":
+      return [keyOf(await store.disable(target)), "key.disabled"];
+    case "enable":
+      return [keyOf(await store.enable(target)), "key.enabled"];
+    case "rotate": {
+      const next = keyOf(await store.rotate(target, GRACE_MS));
+      note(ledger, next, ["key.created"]);
+      const expiresAtMs = next.createdAtMs + GRACE_MS;
+      return [{ ...key, version: key.version + 1, expiresAtMs }, "key.rotated"];
+    }
+    case "delete":
+      return [keyOf(await store.delete(target)), "key.deleted"];
+  }
+}
+
+function keyOf(result: Changed | Made): KeyRecord {
+  if (!result.ok) throw new Refused(result.reason);
+  return result.key;
+}
+
+function note(
+  { known }: Ledger,
+  key: KeyRecord,
+  actions: readonly AuditAction[],
+): Known {
+  const entry = { key, actions, isDeleted: actions.at(-1) === "key.deleted" };
+  known.set(key.id, entry);
+  return entry;
+}
+
+/**
+ * What is not as it was acknowledged, in words: records, look-ups by hash, audit
+ * entries. A look-up of a deleted key that is there again is `harmless`: it leads
+ * to no record, and admission answers 401.
+ */
+export async function findLost(
+  redis: RedisLink,
+  store: KeyStore,
+  { known }: Ledger,
+): Promise<{ lost: string[]; harmless: string[] }> {
+  const lost: string[] = [];
+  const harmless: string[] = [];
+  const audited = await readAudit(redis);
+  for (const [keyId, { key, isDeleted, actions }] of known) {
+    const record = await store.get(OWNER, keyId);
+    const wanted = isDeleted ? null : key;
+    if (!isDeepStrictEqual(record, wanted)) lost.push(`record of ${keyId}`);
+    const owner = await redis.command(["GET", hashKey(key.hash)]);
+    if (isDeleted && owner !== null) harmless.push(`look-up of ${keyId}`);
+    if (!isDeleted && owner !== `${keyId}:${OWNER}`) {
+      lost.push(`look-up of ${keyId}`);
+    }
+    if (!isDeepStrictEqual(audited.get(keyId), actions)) {
+      lost.push(`audit of ${keyId}: ${audited.get(keyId)}, not ${actions}`);
+    }
+  }
+  return { lost, harmless };
+}
+
+/** What the audit log says of every key, oldest first. */
+async function readAudit(redis: RedisLink): Promise<Map<string, string[]>> {
+  const entries = await redis.command(["XRANGE", auditKey(OWNER), "-", "+"], {
+    deadlineMs: 10_000,
+  });
+  const audited = new Map<string, string[]>();
+  for (const entry of asList(entries)) {
+    const fields = asFields(asList(entry)[1]);
+    const keyId = fields.get("key") ?? "";
+    const actions = audited.get(keyId) ?? [];
+    audited.set(keyId, [...actions, fields.get("action") ?? ""]);
+  }
+  return audited;
+}

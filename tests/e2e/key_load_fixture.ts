@@ -1,0 +1,106 @@
+/** Requests with keys that are changed meanwhile, and what each may be answered. */
+import type { Cluster } from "../support/cluster.ts";
+import type {
+  ConsoleClient,
+  ConsoleKey,
+  ConsolePage,
+} from "../support/console_client.ts";
+
+/** A key, and what requests with it were to be answered since it was made. */
+export interface WatchedKey extends ConsoleKey {
+  /** Statuses that are right, by phase: one while a state holds, two during a change. The last phase is now. */
+  phases: number[][];
+}
+
+/** What answers a key in a state gets. */
+export const STATUS_OF = { disable: 403, enable: 200, delete: 401 } as const;
+
+/** A new key, which is enabled. */
+export function watched(key: ConsoleKey): WatchedKey {
+  return { ...key, phases: [[STATUS_OF.enable]] };
+}
+
+/** Changes a key and notes the phases: until it is acknowledged, both answers are right. */
+export async function changeWatched(
+  browser: ConsoleClient,
+  key: WatchedKey,
+  what: keyof typeof STATUS_OF,
+  more: Record<string, string> = {},
+): Promise<ConsolePage> {
+  const before = key.phases.at(-1) ?? [];
+  key.phases.push([...before, STATUS_OF[what]]);
+  const page = await browser.change(key, what, more);
+  key.phases.push([STATUS_OF[what]]);
+  return page;
+}
+
+/** What a request asks for: the list of models, or a completion of one token. */
+export type Question = "models" | "chat";
+
+const SHORT_CHAT = JSON.stringify({
+  model: "neutral-3.7-plus",
+  max_tokens: 1,
+  messages: [{
+    role: "user",
+    content: "Hi [simulator: first token 0 ms, 100000 tokens per second]",
+  }],
+});
+
+/** The status of one whole request, its body read so that the connection serves the next. */
+export async function statusOf(
+  edgeUrl: string,
+  authorization: string,
+  question: Question,
+): Promise<number> {
+  const headers = { authorization, "content-type": "application/json" };
+  const response = question === "models"
+    ? await fetch(`${edgeUrl}/v1/models`, { headers })
+    : await fetch(`${edgeUrl}/v1/chat/completions`, {
+      method: "POST",
+      headers,
+      body: SHORT_CHAT,
+    });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+/** What a load saw until it was told to stop. */
+export interface LoadReport {
+  /** Answers by status. */
+  counts: Map<number, number>;
+  /** Answers that were not right in any phase the request had seen. */
+  wrong: string[];
+}
+
+/** Keeps every edge busy with the keys in turn, chat and lists alternating, until it is told to stop. */
+export function startLoad(
+  { state }: Cluster,
+  keys: readonly WatchedKey[],
+): () => Promise<LoadReport> {
+  const report: LoadReport = { counts: new Map(), wrong: [] };
+  let isOver = false;
+  const loops = state.edge_urls.map(async (url, edge) => {
+    for (let n = edge; !isOver; n++) {
+      const key = keys[n % keys.length];
+      if (key === undefined) throw new Error("A load needs keys");
+      const question = Math.floor(n / keys.length) % 2 === 0
+        ? "chat"
+        : "models";
+      const since = key.phases.length - 1;
+      const status = await statusOf(url, `Bearer ${key.value}`, question);
+      report.counts.set(status, (report.counts.get(status) ?? 0) + 1);
+      const right = key.phases.slice(since).flat();
+      if (!right.includes(status)) {
+        report.wrong.push(
+          `${question} on edge ${edge}: ${status}, not ${right}`,
+        );
+      }
+    }
+  });
+  const done = Promise.all(loops);
+  return async () => {
+    isOver = true;
+    await done;
+    return report;
+  };
+}
