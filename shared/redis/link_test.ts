@@ -293,22 +293,15 @@ Deno.test("a full server refuses writes, also from scripts, and recovers", async
 });
 
 Deno.test("the tail of a burst waits while the server answers, and no longer", async () => {
-  await using redis = await startRedis();
+  await using redis = await startRedis(["enable-debug-command yes"]);
   const link = await openReady(redis.url);
-  const busy = defineScript(
-    "busy",
-    `local ends = redis.call('TIME')
-     local function ms(t) return t[1] * 1000 + t[2] / 1000 end
-     while ms(redis.call('TIME')) - ms(ends) < 40 do end
-     return 1`,
-  );
-  await link.evalScript(busy, [], []);
-  // More than the server reads at once, so that it answers one by one.
-  const padding = "x".repeat(40_000);
+  // So many digits that the server reads one command at a time, and so answers
+  // them one by one.
+  const seconds = "0.04".padEnd(40_000, "0");
   const burst = await Promise.all(
     Array.from(
       { length: 6 },
-      () => timed(link.evalScript(busy, [], [padding])),
+      () => timed(link.command(["DEBUG", "SLEEP", seconds])),
     ),
   );
   assert.deepEqual(burst.map((each) => each.reason), Array(6).fill("answered"));
