@@ -59,7 +59,8 @@ export async function startDeployedNats(
   return await startNatsServer({ config: config + natsTls(authority) });
 }
 
-function natsTls(authority: TestAuthority | undefined): string {
+/** Configuration of a server that takes clients over mutual TLS only. */
+export function natsTls(authority: TestAuthority | undefined): string {
   if (authority === undefined) return "";
   const { caFile, server } = authority;
   return `
@@ -94,7 +95,8 @@ export async function startDeployedRedis(
   };
 }
 
-function redisTls(
+/** Arguments of a server that takes clients on `port` over mutual TLS. */
+export function redisTls(
   authority: TestAuthority | undefined,
   port: number | undefined,
 ): string[] {
