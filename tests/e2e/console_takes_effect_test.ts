@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { type Cluster, startCluster } from "../support/cluster.ts";
-import { startRedisServer } from "../support/redis_server.ts";
+import { startRedisServer, SYNC_EACH_WRITE } from "../support/redis_server.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const EDGES = 3;
@@ -108,11 +108,7 @@ function startLoad(cluster: Cluster): () => Promise<number> {
 }
 
 Deno.test("the console takes effect on every edge", async (t) => {
-  // As in compose.yaml. With `everysec` a server from 7.2 on confirms one change a
-  // second, and hundreds in a row would take their time.
-  await using redis = await startRedisServer({
-    args: ["--appendonly", "yes", "--appendfsync", "always"],
-  });
+  await using redis = await startRedisServer({ args: SYNC_EACH_WRITE });
   await using cluster = await startCluster({
     edges: EDGES,
     env: { SIMULATOR_TOKENS_PER_SECOND: "20", REDIS_URL: redis.url },
