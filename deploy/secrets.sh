@@ -5,7 +5,7 @@
 #   deploy/secrets.sh rotate redis-edge   a new password; the old one holds on
 #   deploy/secrets.sh retire              old passwords hold no longer
 #
-# NATS knows one password per user, so there the old one ends with a rotation.
+# NATS knows one password per user, so there the old one ends with the reload.
 # SECRETS_DIR is where they are kept, deploy/secrets if not set.
 set -eu
 umask 077

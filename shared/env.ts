@@ -58,8 +58,12 @@ export function parseEnv(
       config[key] = variable.fallback;
     } else {
       const read = variable.schema.safeParse(given.value);
-      if (read.success) config[key] = read.data;
-      else mistakes.push(`${given.shown}\n${needOf(variable)}`);
+      const { fromFile } = variable;
+      if (read.success) {
+        config[key] = fromFile !== undefined && given.reread !== undefined
+          ? fromFile(given.value, given.reread)
+          : read.data;
+      } else mistakes.push(`${given.shown}\n${needOf(variable)}`);
     }
   }
   if (mistakes.length > 0) throw new ConfigError("the environment", mistakes);
@@ -72,6 +76,8 @@ type Given =
     type: "given";
     value: string; /** The assignment, fit for a message. */
     shown: string;
+    /** Reads the file again that the value came from. */
+    reread?: () => string;
   }
   | { type: "mistake"; text: string };
 
@@ -104,7 +110,12 @@ function readSecret(
     const value = readFile(path).trim();
     return value === ""
       ? { type: "mistake", text: `${shown}\nthe file is empty` }
-      : { type: "given", value, shown: `${shown} (content not shown)` };
+      : {
+        type: "given",
+        value,
+        shown: `${shown} (content not shown)`,
+        reread: () => readFile(path).trim(),
+      };
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     return { type: "mistake", text: `${shown}\ncannot read it: ${why}` };

@@ -211,6 +211,27 @@ Deno.test("parseEnv() reads a secret from the file that _FILE names", () => {
   }
 });
 
+Deno.test("a changing secret is read anew, and the last one goes on", () => {
+  const variables = { it: env.changingSecret(options) };
+  let content: string | null = "first\n";
+  const readFile = (path: string) => content ?? NO_FILES(path);
+  const { it } = env.parseEnv(variables, { IT_FILE: "/s" }, readFile);
+  const seen = ["first\n", "second\n", "\n", null, "third"].map((text) => {
+    content = text;
+    return it();
+  });
+  assert.deepEqual(seen, ["first", "second", "second", "second", "third"]);
+  assert.equal(
+    env.parseEnv(variables, { IT: "fixed" }, NO_FILES).it(),
+    "fixed",
+  );
+  content = "\n";
+  assert.match(
+    mistakeOf(variables, { IT_FILE: "/s" }, readFile),
+    /the file is empty/,
+  );
+});
+
 Deno.test("parseEnv() reads no file for what is no secret", () => {
   const variables = { it: env.path({ ...options, fallback: "default" }) };
   assert.equal(

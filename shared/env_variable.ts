@@ -14,6 +14,11 @@ export interface Variable<T> {
   readonly isSecret: boolean;
   /** Turns the text, trimmed and not empty, into the value. */
   readonly schema: z.ZodType<T, string>;
+  /**
+   * Makes the value of a secret whose file may hold another one later, from what
+   * it holds now and a way to read it again. Absent: what it holds now is the value.
+   */
+  readonly fromFile?: (first: string, read: () => string) => T;
 }
 
 /** What every kind of variable is told. Without `fallback` the variable is required. */
@@ -185,6 +190,36 @@ export function secret(
     schema: z.string().min(charsMin),
     isSecret: true,
   });
+}
+
+/**
+ * Text that must not be seen and may be another one later. The value is asked for
+ * whenever it is needed: from a file it is read anew, and while that cannot be
+ * read or is empty, what was read last goes on.
+ */
+export function changingSecret(
+  options: VariableOptions<() => string>,
+): Variable<() => string> {
+  return {
+    ...variable(options, {
+      expects: "a secret text",
+      schema: z.string().min(1).transform((text) => () => text),
+      isSecret: true,
+    }),
+    fromFile: rereading,
+  };
+}
+
+function rereading(first: string, read: () => string): () => string {
+  let last = first;
+  return () => {
+    try {
+      last = read() || last;
+    } catch {
+      // It is being replaced, or gone: what was good until now may still be.
+    }
+    return last;
+  };
 }
 
 /** A path of a file or directory; whether it exists is not checked. */

@@ -107,6 +107,12 @@ export const DISPATCH_LIMITS = {
   workerProbeMs: 500,
   /** A worker without a beat for this long is lost, and with it its streams. */
   workerLostMs: 2_000,
+  /**
+   * A worker that the bus does not find is asked again after this long, and lost
+   * when it is still not there: one that loses its connection, or its server of
+   * NATS, is back within some tens of milliseconds.
+   */
+  workerMissingMs: 250,
   /** A worker cancels the work of an edge silent for this long. */
   edgeLostMs: 3_000,
   /** Requests survive a bus that is away for this long. */

@@ -1,6 +1,7 @@
 /** The variables that several services have. */
 import { parseNetwork } from "./client_address.ts";
 import {
+  changingSecret,
   choice,
   integer,
   list,
@@ -55,7 +56,7 @@ export const SERVICE_VARIABLES: {
 export const NATS_VARIABLES: {
   readonly natsUrl: Variable<readonly string[]>;
   readonly natsUser: Variable<string | undefined>;
-  readonly natsPassword: Variable<string | undefined>;
+  readonly natsPassword: Variable<(() => string) | undefined>;
   readonly natsNkeySeed: Variable<string | undefined>;
   readonly natsCaFile: Variable<string | undefined>;
   readonly natsCertFile: Variable<string | undefined>;
@@ -72,9 +73,10 @@ export const NATS_VARIABLES: {
     name: "NATS_USER",
     meaning: "This service's user at NATS",
   })),
-  natsPassword: optional(secret({
+  natsPassword: optional(changingSecret({
     name: "NATS_PASSWORD",
-    meaning: "Password of NATS_USER",
+    meaning:
+      "Password of NATS_USER; from a file it is read anew at each connection",
   })),
   natsNkeySeed: optional(secret({
     name: "NATS_NKEY_SEED",

@@ -90,9 +90,9 @@ export function redisAccess(
 
 function checkPair(
   firstName: string,
-  first: string | undefined,
+  first: unknown,
   secondName: string,
-  second: string | undefined,
+  second: unknown,
 ): void {
   if ((first === undefined) !== (second === undefined)) {
     throw mistake(`${firstName} and ${secondName} belong together: set both`);

@@ -1,7 +1,8 @@
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { writeAll } from "./connection.ts";
+import { withAbsoluteFiles } from "./file_variables.ts";
 import { USUAL_DIRS } from "./find_program.ts";
-import { parseOptions, type UpOptions, USAGE } from "./options.ts";
+import { parseOptions, USAGE } from "./options.ts";
 import { createOutput, type Output } from "./output.ts";
 import type { ServiceScripts } from "./service_programs.ts";
 import { listenForStop } from "./stop_signals.ts";
@@ -25,10 +26,16 @@ const FLUSH_MS = 1_000;
  * and streams. Answers with the exit code.
  */
 export async function runCli(deps: CliDeps): Promise<number> {
-  const env = Deno.env.toObject();
+  // `deno task` runs in the root; it notes where the operator stood.
+  const cwd = Deno.env.get("INIT_CWD") ?? Deno.cwd();
+  const env = withAbsoluteFiles(Deno.env.toObject(), cwd);
   const out = createProcessOutput(Deno.args);
   try {
-    const options = readOptions(deps.root, env);
+    const options = parseOptions(Deno.args, {
+      root: deps.root,
+      cwd,
+      modelsFile: env.MODELS_FILE,
+    });
     if (options === "help") {
       out.say(USAGE.trimEnd());
       return EXIT.ok;
@@ -66,15 +73,6 @@ export async function runCli(deps: CliDeps): Promise<number> {
   } finally {
     await within(out.flush(), FLUSH_MS);
   }
-}
-
-function readOptions(
-  root: string,
-  env: Readonly<Record<string, string>>,
-): UpOptions | "help" {
-  // `deno task` runs in the root; it notes where the operator stood.
-  const cwd = env.INIT_CWD ?? Deno.cwd();
-  return parseOptions(Deno.args, { root, cwd, modelsFile: env.MODELS_FILE });
 }
 
 /**

@@ -2,11 +2,19 @@
 export interface Endpoint {
   hostname: string;
   port: number;
-  isTls: boolean;
+  /** Absent: plain text. */
+  tls?: EndpointTls;
+}
+
+/** PEM texts: whom to trust beside the system's authorities, and who we are. */
+export interface EndpointTls {
+  caCerts?: string[];
+  client?: { cert: string; key: string };
 }
 
 /**
- * Connects, lets `use` talk, and closes; all within one deadline.
+ * Connects, lets `use` talk, and closes. Connecting may take `timeoutMs`, and so
+ * may talking.
  *
  * Throws what `use` throws, and an Error with a plain message when there is no
  * connection or no answer in time.
@@ -34,12 +42,17 @@ export async function withConnection<T>(
 }
 
 async function connectWithin(
-  { hostname, port, isTls }: Endpoint,
+  { hostname, port, tls }: Endpoint,
   timeoutMs: number,
 ): Promise<Deno.Conn> {
-  const connecting: Promise<Deno.Conn> = isTls
-    ? Deno.connectTls({ hostname, port })
-    : Deno.connect({ hostname, port });
+  const connecting: Promise<Deno.Conn> = tls === undefined
+    ? Deno.connect({ hostname, port })
+    : Deno.connectTls({
+      hostname,
+      port,
+      ...(tls.caCerts === undefined ? {} : { caCerts: tls.caCerts }),
+      ...tls.client,
+    });
   const late = Promise.withResolvers<"late">();
   const timer = setTimeout(() => late.resolve("late"), timeoutMs);
   try {

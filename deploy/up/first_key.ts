@@ -1,11 +1,12 @@
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, KEY_FIELDS, recordKey } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/clock";
+import type { RedisAddress } from "@gateway/shared/redis/link";
 import type { Program } from "./child.ts";
 import type { Guardian } from "./guardian.ts";
 import { parseRecord } from "./json.ts";
 import { readFileIfAny, writePrivateFile } from "./private_file.ts";
-import { parseRedisUrl, redisCall } from "./redis_call.ts";
+import { redisCall, redisEndpoint } from "./redis_call.ts";
 import { messageOf } from "./up_error.ts";
 
 /** The key to show, and what is wrong with it if something is. */
@@ -19,7 +20,7 @@ export interface FirstKey {
 
 export interface FirstKeyDeps {
   dataDir: string;
-  redisUrl: string;
+  redis: RedisAddress;
   /** True where the launcher runs Redis itself. */
   isPrivateRedis: boolean;
   /** Creates a key, see `createKeyProgram`. */
@@ -59,10 +60,10 @@ export async function provideFirstKey(deps: FirstKeyDeps): Promise<FirstKey> {
 }
 
 /** One file per Redis: a key of one means nothing to another. */
-function keyFile({ dataDir, isPrivateRedis, redisUrl }: FirstKeyDeps): string {
+function keyFile({ dataDir, isPrivateRedis, redis }: FirstKeyDeps): string {
   if (isPrivateRedis) return `${dataDir}/first_key.json`;
-  const { hostname, port } = parseRedisUrl(redisUrl);
-  const name = `${hostname}_${port}${new URL(redisUrl).pathname}`;
+  const { hostname, port } = redisEndpoint(redis);
+  const name = `${hostname}_${port}${new URL(redis.url).pathname}`;
   return `${dataDir}/first_key.${name.replaceAll(/[^\w.-]/g, "_")}.json`;
 }
 
@@ -74,7 +75,7 @@ async function readKey(file: string): Promise<string | undefined> {
 async function checkKey(key: string, deps: FirstKeyDeps): Promise<FirstKey> {
   const hash = hashKeyValue(key);
   const [found] = await redisCall(
-    deps.redisUrl,
+    deps.redis,
     [["GET", hashKey(hash)]],
     TIMEOUT_MS,
   );
@@ -86,7 +87,7 @@ async function checkKey(key: string, deps: FirstKeyDeps): Promise<FirstKey> {
   }
   const [keyId = "", ownerId = ""] = found.split(":");
   const { state, expiresAtMs } = KEY_FIELDS;
-  const [fields] = await redisCall(deps.redisUrl, [
+  const [fields] = await redisCall(deps.redis, [
     ["HMGET", recordKey({ keyId, ownerId }), state, expiresAtMs],
   ], TIMEOUT_MS);
   const [stateNow, expiry] = Array.isArray(fields) ? fields : [];

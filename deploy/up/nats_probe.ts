@@ -11,11 +11,10 @@ const GREETING = "INFO ";
 export async function probeNats(url: string, timeoutMs: number): Promise<void> {
   const full = url.includes("://") ? url : `nats://${url}`;
   const { hostname, port } = new URL(full);
+  // Without TLS: the greeting comes in plain text, also where TLS follows.
   const endpoint = {
     hostname,
     port: port === "" ? DEFAULT_PORT : Number(port),
-    // The greeting comes in plain text, also where TLS follows.
-    isTls: false,
   };
   const greeting = await withConnection(endpoint, timeoutMs, readGreeting);
   if (greeting !== GREETING) throw new Error("what answers there is not NATS");

@@ -1,4 +1,10 @@
-import { type Endpoint, withConnection, writeAll } from "./connection.ts";
+import type { RedisAddress } from "@gateway/shared/redis/link";
+import {
+  type Endpoint,
+  type EndpointTls,
+  withConnection,
+  writeAll,
+} from "./connection.ts";
 
 /** A reply of Redis (RESP2). Errors are thrown, see {@link RedisReplyError}. */
 export type Reply = string | number | null | Reply[];
@@ -6,30 +12,40 @@ export type Reply = string | number | null | Reply[];
 /** Redis answered with an error, for example `NOAUTH Authentication required.` */
 export class RedisReplyError extends Error {}
 
-/** Where a Redis URL leads. */
-export interface RedisAddress extends Endpoint {
-  /** What must be sent first: `AUTH` and `SELECT`, as far as the URL asks for them. */
+/** Where an address leads. */
+export interface RedisEndpoint extends Endpoint {
+  /** What must be sent first: `AUTH` and `SELECT`, as far as the address asks for them. */
   greeting: string[][];
 }
 
 const DEFAULT_PORT = 6379;
 
 /** Reads `redis://user:password@host:6379/0`, or `rediss://` for TLS. Throws a TypeError for anything else. */
-export function parseRedisUrl(text: string): RedisAddress {
-  const url = new URL(text);
+export function redisEndpoint(address: RedisAddress): RedisEndpoint {
+  const url = new URL(address.url);
   if (url.protocol !== "redis:" && url.protocol !== "rediss:") {
     throw new TypeError(`the address must begin with redis:// or rediss://`);
   }
   const greeting: string[][] = [];
-  const [user, password] = [url.username, url.password].map(decodeURIComponent);
+  const user = address.username ?? decodeURIComponent(url.username);
+  const password = address.password ?? decodeURIComponent(url.password);
   if (password) greeting.push(["AUTH", ...(user ? [user] : []), password]);
   const database = url.pathname.slice(1);
   if (database !== "") greeting.push(["SELECT", database]);
   return {
     hostname: url.hostname === "" ? "127.0.0.1" : url.hostname,
     port: url.port === "" ? DEFAULT_PORT : Number(url.port),
-    isTls: url.protocol === "rediss:",
+    ...(url.protocol === "rediss:" ? { tls: tlsOf(address) } : {}),
     greeting,
+  };
+}
+
+function tlsOf({ tlsCa, tlsCert, tlsKey }: RedisAddress): EndpointTls {
+  return {
+    ...(tlsCa === undefined ? {} : { caCerts: [tlsCa] }),
+    ...(tlsCert === undefined || tlsKey === undefined
+      ? {}
+      : { client: { cert: tlsCert, key: tlsKey } }),
   };
 }
 
@@ -41,17 +57,17 @@ export function parseRedisUrl(text: string): RedisAddress {
  * with a plain message when it cannot be reached within `timeoutMs`.
  */
 export async function redisCall(
-  url: string,
+  address: RedisAddress,
   commands: readonly (readonly string[])[],
   timeoutMs: number,
 ): Promise<Reply[]> {
-  const address = parseRedisUrl(url);
-  const all = [...address.greeting, ...commands];
-  const replies = await withConnection(address, timeoutMs, async (to) => {
+  const endpoint = redisEndpoint(address);
+  const all = [...endpoint.greeting, ...commands];
+  const replies = await withConnection(endpoint, timeoutMs, async (to) => {
     await writeAll(to, encodeCommands(all));
     return await readReplies(to, all.length);
   });
-  return replies.slice(address.greeting.length);
+  return replies.slice(endpoint.greeting.length);
 }
 
 function encodeCommands(commands: readonly (readonly string[])[]): Uint8Array {

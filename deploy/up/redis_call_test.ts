@@ -1,38 +1,58 @@
 import assert from "node:assert/strict";
-import { parseRedisUrl, redisCall, RedisReplyError } from "./redis_call.ts";
+import type { RedisAddress } from "@gateway/shared/redis/link";
+import {
+  redisCall,
+  type RedisEndpoint,
+  redisEndpoint,
+  RedisReplyError,
+} from "./redis_call.ts";
 
-Deno.test("parseRedisUrl() reads address, credentials and database", () => {
-  const cases: [string, ReturnType<typeof parseRedisUrl>][] = [
-    ["redis://127.0.0.1:7000", {
-      hostname: "127.0.0.1",
-      port: 7000,
-      isTls: false,
-      greeting: [],
-    }],
-    ["rediss://cache", {
-      hostname: "cache",
-      port: 6379,
-      isTls: true,
-      greeting: [],
-    }],
-    ["redis://:p%40ss@h/3", {
-      hostname: "h",
-      port: 6379,
-      isTls: false,
-      greeting: [["AUTH", "p@ss"], ["SELECT", "3"]],
-    }],
-    ["redis://ann:pw@h", {
-      hostname: "h",
-      port: 6379,
-      isTls: false,
-      greeting: [["AUTH", "ann", "pw"]],
-    }],
+Deno.test("redisEndpoint() reads address, credentials, database and TLS", () => {
+  const cases: [RedisAddress, RedisEndpoint][] = [
+    [
+      { url: "redis://127.0.0.1:7000" },
+      { hostname: "127.0.0.1", port: 7000, greeting: [] },
+    ],
+    [
+      { url: "redis://:p%40ss@h/3" },
+      {
+        hostname: "h",
+        port: 6379,
+        greeting: [["AUTH", "p@ss"], ["SELECT", "3"]],
+      },
+    ],
+    [
+      { url: "redis://ann:pw@h" },
+      { hostname: "h", port: 6379, greeting: [["AUTH", "ann", "pw"]] },
+    ],
+    [
+      { url: "redis://h", username: "ann", password: "p%w" },
+      { hostname: "h", port: 6379, greeting: [["AUTH", "ann", "p%w"]] },
+    ],
+    [
+      { url: "rediss://cache" },
+      { hostname: "cache", port: 6379, greeting: [], tls: {} },
+    ],
+    [
+      { url: "rediss://cache", tlsCa: "CA" },
+      { hostname: "cache", port: 6379, greeting: [], tls: { caCerts: ["CA"] } },
+    ],
+    [
+      { url: "rediss://cache", tlsCert: "CERT", tlsKey: "KEY" },
+      {
+        hostname: "cache",
+        port: 6379,
+        greeting: [],
+        tls: { client: { cert: "CERT", key: "KEY" } },
+      },
+    ],
   ];
-  for (const [url, expected] of cases) {
-    assert.deepEqual(parseRedisUrl(url), expected);
+  for (const [address, expected] of cases) {
+    assert.deepEqual(redisEndpoint(address), expected);
   }
-  assert.throws(() => parseRedisUrl("http://h"), /must begin with redis:/);
-  assert.throws(() => parseRedisUrl("no address"), TypeError);
+  const read = (url: string) => () => redisEndpoint({ url });
+  assert.throws(read("http://h"), /must begin with redis:/);
+  assert.throws(read("no address"), TypeError);
 });
 
 const REPLIES = "+OK\r\n:7\r\n$3\r\na\r\n\r\n$-1\r\n*2\r\n$1\r\nx\r\n*-1\r\n";
@@ -42,7 +62,7 @@ Deno.test("redisCall() reads replies however they are cut", async () => {
     await using server = serveOnce(REPLIES, piece);
     const commands = Array.from({ length: 5 }, () => ["PING"]);
     assert.deepEqual(
-      await redisCall(server.url, commands, 2_000),
+      await redisCall(server, commands, 2_000),
       ["OK", 7, "a\r\n".slice(0, 3), null, ["x", null]],
     );
   }
@@ -57,7 +77,7 @@ Deno.test("redisCall() fails with a plain message", async (t) => {
   for (const [name, text, error] of cases) {
     await t.step(name, async () => {
       await using server = serveOnce(text, 1_000);
-      await assert.rejects(redisCall(server.url, [["PING"]], 2_000), (e) => {
+      await assert.rejects(redisCall(server, [["PING"]], 2_000), (e) => {
         assert.ok(e instanceof Error);
         assert.equal(e instanceof RedisReplyError, name === "refusal");
         assert.match(e.message, error);
@@ -68,13 +88,13 @@ Deno.test("redisCall() fails with a plain message", async (t) => {
   await t.step("silence", async () => {
     await using server = serveOnce("", 1, true);
     await assert.rejects(
-      redisCall(server.url, [["PING"]], 50),
+      redisCall(server, [["PING"]], 50),
       /no answer within 50 ms/,
     );
   });
   await t.step("nobody there", async () => {
     await assert.rejects(
-      redisCall("redis://127.0.0.1:1", [["PING"]], 2_000),
+      redisCall({ url: "redis://127.0.0.1:1" }, [["PING"]], 2_000),
       /connection refused/,
     );
   });

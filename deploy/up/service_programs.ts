@@ -1,4 +1,5 @@
 import type { Program } from "./child.ts";
+import { filesNamedIn } from "./file_variables.ts";
 import type { UpOptions } from "./options.ts";
 
 /** The entry files of the services, absolute. Tests put stand-ins here. */
@@ -42,7 +43,7 @@ const DRAIN_SECONDS = "10";
 const PASSWORD_HASHER = { readable: ["/usr/bin/ldd"], flags: ["--allow-ffi"] };
 
 /** Only the worker talks to model servers, so only it gets their secret. */
-const WORKER_ONLY = new Set(["UPSTREAM_API_KEY"]);
+const WORKER_ONLY = new Set(["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"]);
 
 /** The public door. `port` 0: any free one. */
 export function edgeProgram(context: ProgramContext, port: number): Program {
@@ -110,7 +111,9 @@ export function httpUrl(host: string, port: number): string {
 
 function sharedEnv({ env, options }: ProgramContext): Record<string, string> {
   const shared: Record<string, string> = { DRAIN_SECONDS, ...env };
-  // Each service that listens is told where; a variable of the shell is not meant.
+  // Each service is told where to listen and where the stores are.
+  delete shared.NATS_URL_FILE;
+  delete shared.REDIS_URL_FILE;
   delete shared.HOST;
   delete shared.PORT;
   delete shared.OPS_PORT;
@@ -137,6 +140,7 @@ function denoProgram(
   // Their own files, not those of this run: a key lies among those.
   const readable = [`${root}/services`, `${root}/shared`, ...more.readable];
   if (options.modelsFile !== undefined) readable.push(options.modelsFile);
+  readable.push(...filesNamedIn(environment));
   return {
     file: execPath,
     args: [
@@ -144,8 +148,7 @@ function denoProgram(
       "--no-prompt",
       "--allow-net",
       "--allow-env",
-      // A comma ends a path of the list unless it is doubled.
-      `--allow-read=${readable.map((p) => p.replaceAll(",", ",,")).join(",")}`,
+      allowRead(readable),
       ...more.flags,
       script,
       ...args,
@@ -153,6 +156,12 @@ function denoProgram(
     env: environment,
     cwd: root,
   };
+}
+
+/** Deno has no way to write a comma in a path of its list: then all may be read. */
+function allowRead(paths: readonly string[]): string {
+  const isListable = paths.every((path) => !path.includes(","));
+  return isListable ? `--allow-read=${paths.join()}` : "--allow-read";
 }
 
 /** Patience with a service that was told to stop: its own drain time and some more. */

@@ -79,11 +79,16 @@ export async function startAll(run: Run): Promise<Started> {
       options,
       env,
     });
-    const context: ProgramContext = { ...deps, ...stores, options };
+    const context: ProgramContext = {
+      ...deps,
+      natsUrl: stores.natsUrl,
+      redisUrl: stores.redis.url,
+      options,
+    };
     out.say(describeServices(options));
     const keyCreated = provideFirstKey({
       dataDir: options.dataDir,
-      redisUrl: stores.redisUrl,
+      redis: stores.redis,
       isPrivateRedis: stores.isPrivateRedis,
       create: createKeyProgram(context, FIRST_KEY_DESCRIPTION),
       guardian,
@@ -124,7 +129,7 @@ export function describeState(run: Run, started: Started): UpState {
     setup_url: services.setupUrl() ?? null,
     api_key: firstKey.key ?? null,
     nats_url: stores.natsUrl,
-    redis_url: stores.redisUrl,
+    redis_url: stores.redis.url,
     ops_urls: services.opsUrls(),
     pids: { nats: [], redis: [], ...run.cluster.pids() },
   };

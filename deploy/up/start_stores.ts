@@ -1,8 +1,10 @@
+import type { RedisAddress } from "@gateway/shared/redis/link";
 import { hideUserinfo } from "@gateway/shared/userinfo";
 import type { Cluster } from "./cluster.ts";
 import type { Program } from "./child.ts";
 import { type EnsureDeps, ensureServers } from "./ensure_servers.ts";
 import { requireNats, requireRedis } from "./external.ts";
+import { type GivenStores, readGivenStores } from "./given_stores.ts";
 import { NATS_SOFTWARE, REDIS_SOFTWARE } from "./install.ts";
 import type { UpOptions } from "./options.ts";
 import { findFreePorts } from "./ports.ts";
@@ -18,7 +20,7 @@ import {
 /** Where NATS and Redis answer. */
 export interface StoreUrls {
   natsUrl: string;
-  redisUrl: string;
+  redis: RedisAddress;
   /** False where `REDIS_URL` names somebody else's. */
   isPrivateRedis: boolean;
 }
@@ -34,42 +36,38 @@ export interface StoreDeps extends EnsureDeps {
  * both at once, and resolves when both answer.
  */
 export async function startStores(deps: StoreDeps): Promise<StoreUrls> {
-  const { NATS_URL, REDIS_URL } = deps.env;
-  // An empty variable is how many tools say "not set".
-  const natsUrl = NATS_URL || undefined;
-  const redisUrl = REDIS_URL || undefined;
+  const given = readGivenStores(deps.env);
   const wanted = [
-    ...(natsUrl ? [] : [NATS_SOFTWARE]),
-    ...(redisUrl ? [] : [REDIS_SOFTWARE]),
+    ...(given.natsUrl ? [] : [NATS_SOFTWARE]),
+    ...(given.redis ? [] : [REDIS_SOFTWARE]),
   ];
   const paths = await ensureServers(wanted, deps);
   const path = (software: typeof NATS_SOFTWARE) =>
     paths[wanted.indexOf(software)] ?? software.name;
-  sayStores(deps, natsUrl, redisUrl);
+  sayStores(deps, given);
   const [natsPort = 0, redisPort = 0] = findFreePorts(2);
-  const [nats, redis] = await Promise.all([
-    natsUrl
-      ? requireNats(natsUrl).then(() => natsUrl)
+  const [natsUrl, redis] = await Promise.all([
+    given.natsUrl
+      ? requireNats(given.natsUrl)
       : startNats(deps, path(NATS_SOFTWARE), natsPort),
-    redisUrl
-      ? requireRedis(redisUrl).then(() => redisUrl)
+    given.redis
+      ? requireRedis(given.redis)
       : startRedis(deps, path(REDIS_SOFTWARE), redisPort),
   ]);
-  return { natsUrl: nats, redisUrl: redis, isPrivateRedis: !redisUrl };
+  return { natsUrl, redis, isPrivateRedis: !given.redis };
 }
 
 function sayStores(
   { out }: StoreDeps,
-  natsUrl: string | undefined,
-  redisUrl: string | undefined,
+  { natsUrl, redis }: GivenStores,
 ): void {
   const own = [
     ...(natsUrl ? [] : ["nats-server"]),
-    ...(redisUrl ? [] : ["redis-server"]),
+    ...(redis ? [] : ["redis-server"]),
   ];
   if (own.length > 0) out.say(`Starting ${own.join(" and ")}`);
   if (natsUrl) out.say(`Using NATS at ${hideUserinfo(natsUrl)}`);
-  if (redisUrl) out.say(`Using Redis at ${hideUserinfo(redisUrl)}`);
+  if (redis) out.say(`Using Redis at ${hideUserinfo(redis.url)}`);
 }
 
 async function startNats(
@@ -89,7 +87,7 @@ async function startRedis(
   { cluster, options, env, out }: StoreDeps,
   path: string,
   port: number,
-): Promise<string> {
+): Promise<RedisAddress> {
   const base: Omit<Program, "file" | "args"> = {
     env,
     cwd: `${options.dataDir}/redis`,
@@ -106,7 +104,7 @@ async function startRedis(
   }
   const { url, unit } = redisStore(path, port, version, base);
   await cluster.start(unit).firstReady;
-  return url;
+  return { url };
 }
 
 function isOlder(

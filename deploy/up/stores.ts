@@ -53,7 +53,8 @@ export function natsStore(
 /**
  * A Redis server of our own on a free loopback port, with its data in `base.cwd`.
  * Key changes must survive power loss: from 7.2 key-admin asks for that change by
- * change (`WAITAOF`), so one sync per second is enough; before, every write syncs.
+ * change (`WAITAOF`), so one sync per second is enough, at the price of up to a second
+ * per change when many follow each other; before, every write syncs.
  */
 export function redisStore(
   path: string,
@@ -83,7 +84,7 @@ export function redisStore(
       program: () => ({ ...base, file: path, args }),
       // Redis replaces its command line by its address.
       marker: () => `${LOOPBACK}:${port}`,
-      probe: () => succeeds(() => redisCall(url, [["PING"]], PROBE_MS)),
+      probe: () => succeeds(() => redisCall({ url }, [["PING"]], PROBE_MS)),
       readyMs: REDIS_READY_MS,
     },
   };

@@ -44,7 +44,7 @@ Deno.test("up starts a service again that dies, on the same port", async () => {
   assert.match(up.printed(), /edge-auth was ended by SIGKILL/);
   // The key of the summary is still in Redis.
   const [count] = await redisCall(
-    String(after.text.redis_url),
+    { url: String(after.text.redis_url) },
     [["DBSIZE"]],
     2_000,
   );

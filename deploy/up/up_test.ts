@@ -102,7 +102,7 @@ Deno.test("up keeps data and first key over a restart, and says when the key was
     key = state.apiKey;
     assert.match(key, /^sk-Cg/);
     const [reply] = await redisCall(
-      String(state.text.redis_url),
+      { url: String(state.text.redis_url) },
       [["SET", "kept", "yes"]],
       2_000,
     );
@@ -116,8 +116,10 @@ Deno.test("up keeps data and first key over a restart, and says when the key was
     const state = await up.state();
     assert.equal(state.apiKey, key);
     const url = String(state.text.redis_url);
-    assert.deepEqual(await redisCall(url, [["GET", "kept"]], 2_000), ["yes"]);
-    await redisCall(url, [["FLUSHALL"]], 2_000);
+    assert.deepEqual(await redisCall({ url }, [["GET", "kept"]], 2_000), [
+      "yes",
+    ]);
+    await redisCall({ url }, [["FLUSHALL"]], 2_000);
   });
   await t.step("after the key was deleted", async () => {
     await using up = startLauncher(scratch);
@@ -165,5 +167,7 @@ Deno.test("up uses servers that NATS_URL and REDIS_URL name", async () => {
   up.signal("SIGTERM");
   assert.equal(await up.exitCode, 0);
   // Somebody else's servers are not stopped.
-  assert.deepEqual(await redisCall(env.REDIS_URL, [["PING"]], 2_000), ["PONG"]);
+  assert.deepEqual(await redisCall({ url: env.REDIS_URL }, [["PING"]], 2_000), [
+    "PONG",
+  ]);
 });

@@ -109,6 +109,10 @@ export class ChatDispatcher implements RunHost {
     this.#lastTickMs = dependencies.now();
   }
 
+  get mayFindWorker(): boolean {
+    return this.liveness.isAnyMissing;
+  }
+
   /** Runs that are not over. */
   get running(): number {
     return this.#runs.size;
@@ -260,9 +264,8 @@ export class ChatDispatcher implements RunHost {
       this.onUnresponsive(workerId);
       return;
     }
-    this.#d.workers.remove(workerId);
     // It takes no jobs any more; whether those it has are lost is another question.
-    this.liveness.probe(workerId);
+    this.liveness.onNotFound(workerId);
   }
 
   onAttemptOver(workerId: string): void {

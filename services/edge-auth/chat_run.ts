@@ -73,6 +73,8 @@ export type RunState = "waiting" | "offered" | "running" | "leaving" | "over";
 export interface RunHost {
   readonly now: MonotonicNow;
   readonly log: Log;
+  /** A worker was there a moment ago, and may be back in another. */
+  readonly mayFindWorker: boolean;
   controlFor(workerId: string): ControlSink;
   /** Finds a worker that is not in `run.tried` and sends it the job. False when there is none with room. */
   offer(run: ChatRun): boolean;
@@ -206,7 +208,8 @@ export class ChatRun implements StreamReceiverHandlers {
     const workerId = this.workerId;
     this.#dropReceiver("not_accepted");
     if (workerId === null) {
-      this.#fail(noWorker());
+      if (this.#host.mayFindWorker) this.#wait();
+      else this.#fail(noWorker());
       return;
     }
     this.#host.onGone(workerId);

@@ -24,7 +24,11 @@ const USAGE = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 };
 
 /** A run whose every step the test decides; `events` has what it did, in order. */
 function setup(
-  options: { workers?: (string | null)[]; queueHasRoom?: boolean } = {},
+  options: {
+    workers?: (string | null)[];
+    queueHasRoom?: boolean;
+    mayFindWorker?: boolean;
+  } = {},
 ) {
   const clock = { ms: 0 };
   const events: string[] = [];
@@ -34,6 +38,7 @@ function setup(
   const host: RunHost = {
     now: () => clock.ms,
     log: silentLog,
+    mayFindWorker: options.mayFindWorker ?? false,
     controlFor: (workerId) => ({
       ack: (_id, attempt, sequence) =>
         void events.push(`ack ${workerId} ${attempt}.${sequence}`),
@@ -281,6 +286,14 @@ Deno.test("nobody listens at all: no worker", () => {
     "forget",
     "ended failed",
   ]);
+});
+
+Deno.test("nobody listens, but a worker was just there: wait for it", () => {
+  const t = setup({ workers: [null], mayFindWorker: true });
+  t.run.start();
+  t.run.onNoResponders();
+  assert.deepEqual(t.events, ["offer anybody", "wait"]);
+  assert.equal(t.run.state, "waiting");
 });
 
 Deno.test("the chosen worker is gone: the next one", () => {

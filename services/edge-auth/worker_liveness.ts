@@ -1,6 +1,6 @@
 /**
- * Notices workers that are gone. A killed process is found by asking it: the bus
- * answers at once that nobody listens. A frozen one is found by its silence.
+ * Notices workers that are gone. A killed process is found by asking it, twice: the
+ * bus answers at once that nobody listens. A frozen one is found by its silence.
  *
  * Neither proves anything while the bus itself is the one that fails: this process
  * then does not hear its own beats either. And when the bus is back, workers may
@@ -31,6 +31,8 @@ const PROBE_TIMEOUT_MS = 300;
 export class WorkerLiveness {
   readonly #d: WorkerLivenessDependencies;
   readonly #probing = new Set<string>();
+  /** Since when the bus does not find these workers. */
+  readonly #missing = new Map<string, number>();
   #lastSweepMs = 0;
   #heardSelfAtMs: number;
   #isDeaf = false;
@@ -47,6 +49,11 @@ export class WorkerLiveness {
     return this.#d.now() < this.#rejoinUntilMs;
   }
 
+  /** Whether there is a worker that was just there and may be back in a moment. */
+  get isAnyMissing(): boolean {
+    return this.#missing.size > 0;
+  }
+
   /** A beat of this edge itself came back: the bus carries messages. */
   onOwnBeat(): void {
     this.#heardSelfAtMs = this.#d.now();
@@ -58,6 +65,9 @@ export class WorkerLiveness {
     this.#isDeaf = false;
     this.#heardSelfAtMs = now;
     this.#rejoinUntilMs = now + DISPATCH_LIMITS.workerLostMs;
+    for (const workerId of this.#missing.keys()) {
+      this.#missing.set(workerId, now);
+    }
     this.#d.workers.forgiveSilence();
   }
 
@@ -65,7 +75,9 @@ export class WorkerLiveness {
   onBeatMessage(subject: string, data: Uint8Array): void {
     const beat = decodeWorkerBeat(data);
     if (beat === null) return; // Another version: not ours to use.
-    if (this.#d.workers.onBeat(lastToken(subject), beat)) this.#d.onRoom();
+    const workerId = lastToken(subject);
+    this.#missing.delete(workerId);
+    if (this.#d.workers.onBeat(workerId, beat)) this.#d.onRoom();
   }
 
   /** Looks for silent workers. Called often, acts every {@link SWEEP_MS}. */
@@ -83,19 +95,32 @@ export class WorkerLiveness {
     const silent = this.#d.workers.sweep();
     for (const workerId of silent.lost) this.#d.onLost(workerId);
     for (const workerId of silent.probe) this.probe(workerId);
+    for (const workerId of this.#missing.keys()) this.probe(workerId);
   }
 
-  /** Asks a worker whether it lives. It is lost when the bus says that nobody listens. */
+  /** Asks a worker whether it lives. */
   probe(workerId: string): void {
     if (this.isRejoining || this.#probing.has(workerId)) return;
     this.#probing.add(workerId);
     this.#d.bus.request(chatControlSubject(workerId), CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
-    }).catch((error: unknown) => {
+    }).then(() => void this.#missing.delete(workerId), (error: unknown) => {
       // No answer in time says little: the next sweep decides by the beats.
-      if (!(error instanceof NoRespondersError)) return;
-      this.#d.workers.remove(workerId);
-      this.#d.onLost(workerId);
+      if (error instanceof NoRespondersError) this.onNotFound(workerId);
     }).finally(() => this.#probing.delete(workerId));
+  }
+
+  /**
+   * The bus says that nobody listens where this worker should: it gets no jobs, and
+   * is lost when the bus says so for {@link DISPATCH_LIMITS.workerMissingMs}.
+   */
+  onNotFound(workerId: string): void {
+    const nowMs = this.#d.now();
+    const sinceMs = this.#missing.get(workerId) ?? nowMs;
+    this.#d.workers.remove(workerId);
+    this.#missing.set(workerId, sinceMs);
+    if (nowMs - sinceMs < DISPATCH_LIMITS.workerMissingMs) return;
+    this.#missing.delete(workerId);
+    this.#d.onLost(workerId);
   }
 }

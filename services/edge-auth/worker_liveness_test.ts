@@ -14,6 +14,8 @@ import { WorkerLiveness } from "./worker_liveness.ts";
 import { WorkerTable } from "./worker_table.ts";
 
 const TICK_MS = 25;
+/** Silent and missing workers are looked for this often. */
+const SWEEP_MS = 100;
 
 function setup() {
   const clock = { ms: 0 };
@@ -21,7 +23,7 @@ function setup() {
   const workers = new WorkerTable({ now, random: () => 0 });
   const lost: string[] = [];
   const probed: string[] = [];
-  const bus = { isConnected: true, listens: false };
+  const bus = { isConnected: true, listens: false, answers: false };
   const liveness = new WorkerLiveness({
     bus: {
       get isConnected() {
@@ -29,6 +31,9 @@ function setup() {
       },
       request: (subject) => {
         probed.push(subject);
+        if (bus.answers) {
+          return Promise.resolve({ subject, data: new Uint8Array() });
+        }
         return Promise.reject(
           bus.listens
             ? new BusTimeoutError("no answer")
@@ -69,14 +74,40 @@ function setup() {
   return { bus, workers, liveness, lost, probed, beat, pass };
 }
 
-Deno.test("a silent worker is asked, and lost when nobody listens", async () => {
+Deno.test("a silent worker is asked, and lost when nobody listens for long enough", async () => {
   const t = setup();
   await t.pass(DISPATCH_LIMITS.workerProbeMs - TICK_MS);
   assert.deepEqual(t.probed, []);
-  await t.pass(150);
+  await t.pass(TICK_MS);
   assert.deepEqual(t.probed, [chatControlSubject("w1")]);
-  assert.deepEqual(t.lost, ["w1"]);
+  // It gets no jobs from now on, and those it has are not given up yet.
   assert.equal(t.workers.knows("m"), false);
+  assert.equal(t.liveness.isAnyMissing, true);
+  await t.pass(DISPATCH_LIMITS.workerMissingMs - TICK_MS);
+  assert.deepEqual(t.lost, []);
+  await t.pass(SWEEP_MS);
+  assert.deepEqual(t.lost, ["w1"]);
+  assert.equal(t.liveness.isAnyMissing, false);
+});
+
+Deno.test("a worker that is back in a moment is not lost", async () => {
+  for (const sign of ["beat", "answer"] as const) {
+    const t = setup();
+    t.liveness.probe("w1");
+    await t.pass(TICK_MS);
+    assert.equal(t.liveness.isAnyMissing, true);
+    if (sign === "beat") t.beat();
+    t.bus.answers = true;
+    await t.pass(DISPATCH_LIMITS.workerMissingMs);
+    assert.equal(t.liveness.isAnyMissing, false);
+    t.bus.answers = false;
+    // Missing once more, it has as long as before.
+    t.liveness.probe("w1");
+    await t.pass(DISPATCH_LIMITS.workerMissingMs - SWEEP_MS);
+    assert.deepEqual(t.lost, []);
+    await t.pass(2 * SWEEP_MS);
+    assert.deepEqual(t.lost, ["w1"]);
+  }
 });
 
 Deno.test("a silent worker that is there but does not answer is lost by its silence", async () => {
@@ -115,7 +146,9 @@ Deno.test("a worker may come back to the bus later than the edge", async () => {
   t.beat();
   await t.pass(100);
   assert.equal(t.liveness.isRejoining, false);
-  await t.pass(DISPATCH_LIMITS.workerProbeMs + 100);
+  await t.pass(
+    DISPATCH_LIMITS.workerProbeMs + DISPATCH_LIMITS.workerMissingMs + 100,
+  );
   assert.deepEqual(t.lost, ["w1"]);
 });
 

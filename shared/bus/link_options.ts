@@ -1,11 +1,17 @@
-import { type ConnectionOptions, nkeyAuthenticator, nkeys } from "nats";
+import {
+  type ConnectionOptions,
+  nkeyAuthenticator,
+  nkeys,
+  usernamePasswordAuthenticator,
+} from "nats";
 import type { MonotonicNow } from "../clock.ts";
 import type { Log } from "../log.ts";
 import { BusConfigError } from "./link_errors.ts";
 
 /** Who this connection is to the server. */
 export type BusCredentials =
-  | { user: string; password: string }
+  /** A password that may change is asked for at each connection. */
+  | { user: string; password: string | (() => string) }
   /** The seed of an nkey user, `SU…`; the server knows only its public key. */
   | { nkeySeed: string };
 
@@ -206,5 +212,10 @@ export function clientOptions(
 function login(credentials: BusCredentials): ConnectionOptions {
   return "nkeySeed" in credentials
     ? { authenticator: nkeyAuthenticator(encode(credentials.nkeySeed)) }
-    : { user: credentials.user, pass: credentials.password };
+    : {
+      authenticator: usernamePasswordAuthenticator(
+        credentials.user,
+        credentials.password,
+      ),
+    };
 }

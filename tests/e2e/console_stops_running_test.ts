@@ -11,6 +11,7 @@ import { connectRedis } from "../../services/key-admin/store/redis.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { openConsole } from "../support/console_client.ts";
+import { startRedisServer } from "../support/redis_server.ts";
 import { waitFor } from "../support/wait_for.ts";
 import {
   changeWatched,
@@ -90,9 +91,14 @@ async function startRunning(
 }
 
 Deno.test("running requests end within a second of the click", async (t) => {
-  await using cluster = await startCluster({ edges: EDGES });
+  // Every single answer is judged here: no disk to wait for.
+  await using server = await startRedisServer();
+  await using cluster = await startCluster({
+    edges: EDGES,
+    env: { REDIS_URL: server.url },
+  });
   const redis = await connectRedis({
-    address: { url: cluster.state.redis_url },
+    address: { url: server.url },
     log: silentLog,
     waitMs: REDIS_WAIT_MS,
   });

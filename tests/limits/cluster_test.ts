@@ -14,6 +14,7 @@ import {
   LONG,
   openStore,
 } from "../support/cluster_keys.ts";
+import { startRedisServer } from "../support/redis_server.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
@@ -27,10 +28,12 @@ const createKey = (store: KeyStore, limits: Partial<Limits> = {}) =>
   createStoredKey(store, OWNER, limits);
 
 Deno.test("limits and keys over a cluster of 3 edges", async (t) => {
+  // Without a disk to wait for: every single answer is judged here.
+  await using redis = await startRedisServer();
   await using cluster = await startCluster({
     edges: EDGES,
     // The limit shall refuse here, not the worker.
-    env: { SLOTS: "4096" },
+    env: { SLOTS: "4096", REDIS_URL: redis.url },
   });
   await using opened = await openStore(cluster);
   const { store } = opened;

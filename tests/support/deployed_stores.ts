@@ -49,17 +49,25 @@ export async function startDeployedNats(
   secrets: DeployedSecrets,
   authority?: TestAuthority,
 ): Promise<NatsServer> {
+  const config = await deployedNatsConfig(secrets);
+  return await startNatsServer({ config: config + natsTls(authority) });
+}
+
+/** `deploy/nats/nats.conf` with the passwords of now. */
+export async function deployedNatsConfig(
+  secrets: DeployedSecrets,
+): Promise<string> {
   const text = await Deno.readTextFile(`${DEPLOY}/nats/nats.conf`);
-  const config = text
+  return text
     .replace(
       /^include "passwords.conf"$/m,
       await secrets.read("nats_passwords.conf"),
     )
     .replace(/^http_port: 8222.*$/m, "");
-  return await startNatsServer({ config: config + natsTls(authority) });
 }
 
-function natsTls(authority: TestAuthority | undefined): string {
+/** Configuration of a server that takes clients over mutual TLS only. */
+export function natsTls(authority: TestAuthority | undefined): string {
   if (authority === undefined) return "";
   const { caFile, server } = authority;
   return `
@@ -94,7 +102,8 @@ export async function startDeployedRedis(
   };
 }
 
-function redisTls(
+/** Arguments of a server that takes clients on `port` over mutual TLS. */
+export function redisTls(
   authority: TestAuthority | undefined,
   port: number | undefined,
 ): string[] {

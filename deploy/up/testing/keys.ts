@@ -12,7 +12,7 @@ if (hasFault("keys", "dies")) {
 const key = `sk-Cg${randomBytes(23).toString("hex")}`;
 const principal = { keyId: "key_standin", ownerId: "own_standin" };
 const hash = hashKeyValue(key);
-await redisCall(Deno.env.get("REDIS_URL") ?? "", [
+await redisCall({ url: Deno.env.get("REDIS_URL") ?? "" }, [
   ["SET", hashKey(hash), `${principal.keyId}:${principal.ownerId}`],
   [
     "HSET",

@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { withAbsoluteFiles } from "./file_variables.ts";
+import {
+  edgeProgram,
+  productScripts,
+  type ProgramContext,
+  workerProgram,
+} from "./service_programs.ts";
+
+const ENV = {
+  NATS_CA_FILE: "/etc/pki/ca.pem",
+  REDIS_PASSWORD_FILE: "/run/secrets/redis",
+  UPSTREAM_API_KEY_FILE: "/run/secrets/upstream",
+  REDIS_CERT_FILE: "",
+  OTHER_FILE: "/etc/shadow",
+  NATS_URL_FILE: "/run/secrets/nats_url",
+};
+const OWN = ["/gateway/services", "/gateway/shared"];
+
+function contextOf(env: Record<string, string>): ProgramContext {
+  return {
+    execPath: "deno",
+    root: "/gateway",
+    scripts: productScripts("/gateway"),
+    env,
+    options: {
+      workers: 1,
+      edges: 1,
+      host: "127.0.0.1",
+      port: 0,
+      consolePort: 0,
+      dataDir: "/data",
+      runDir: "/run",
+      quiet: false,
+    },
+    natsUrl: "nats://nats",
+    redisUrl: "redis://redis",
+  };
+}
+
+const readable = ({ args }: { args: readonly string[] }) =>
+  args.filter((arg) => arg.startsWith("--allow-read"));
+
+Deno.test("a service may read the files its variables name, and no others", () => {
+  const context = contextOf(ENV);
+  const stores = ["/etc/pki/ca.pem", "/run/secrets/redis"];
+  assert.deepEqual(readable(edgeProgram(context, 0)), [
+    `--allow-read=${[...OWN, ...stores].join()}`,
+  ]);
+  assert.deepEqual(readable(workerProgram(context)), [
+    `--allow-read=${[...OWN, ...stores, "/run/secrets/upstream"].join()}`,
+  ]);
+});
+
+Deno.test("the secret of model servers goes to workers only", () => {
+  const env = { ...ENV, UPSTREAM_API_KEY: "secret" };
+  const edge = edgeProgram(contextOf(env), 0).env ?? {};
+  assert.equal("UPSTREAM_API_KEY" in edge, false);
+  assert.equal("UPSTREAM_API_KEY_FILE" in edge, false);
+  const worker = workerProgram(contextOf(env)).env ?? {};
+  assert.equal(worker.UPSTREAM_API_KEY, "secret");
+});
+
+Deno.test("an address from a file is passed on once, as it was read", () => {
+  const { env = {} } = workerProgram(contextOf(ENV));
+  assert.equal(env.NATS_URL, "nats://nats");
+  assert.equal("NATS_URL_FILE" in env, false);
+});
+
+Deno.test("a path with a comma cannot be listed, and does not become two", () => {
+  const context = contextOf({ NATS_CA_FILE: "/etc/a,/etc/b" });
+  assert.deepEqual(readable(workerProgram(context)), ["--allow-read"]);
+});
+
+Deno.test("withAbsoluteFiles() starts where the operator stands", () => {
+  const env = { NATS_CA_FILE: "ca.pem", REDIS_CERT_FILE: "", NATS_URL: "x" };
+  assert.deepEqual(withAbsoluteFiles(env, "/home/ada"), {
+    NATS_CA_FILE: "/home/ada/ca.pem",
+    REDIS_CERT_FILE: "",
+    NATS_URL: "x",
+  });
+});

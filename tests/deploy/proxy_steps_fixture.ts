@@ -1,0 +1,268 @@
+/**
+ * Guarantee: behind `deploy/proxy/Caddyfile`, which ends TLS, the API streams, a
+ * client is known by its own address and by no other that it claims, and the
+ * console keeps what it promises to browsers: cookies for this host only, forms
+ * from its own pages only. Run by `proxy_test.ts` in a process of its own.
+ */
+import assert from "node:assert/strict";
+import { request } from "node:https";
+import { type BrowserContext, chromium, type Page } from "playwright-core";
+import { randomBytes } from "@gateway/shared/ids";
+import { isWellFormedKey, mintKey } from "@gateway/shared/keys/key";
+import {
+  CHROMIUM_ARGS,
+  findChromium,
+} from "../../services/key-admin/chromium_fixture.ts";
+import { type Cluster, startCluster } from "../support/cluster.ts";
+import { freePort } from "../support/free_port.ts";
+import { type FrontProxy, startFrontProxy } from "../support/front_proxy.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+const PROXY_ADDRESS = "127.0.0.1";
+const FAILURES_MAX = 3;
+const EMAIL = "ada@example.org";
+const PASSWORD = "correct horse battery staple";
+const HSTS = "max-age=31536000";
+
+interface Rig {
+  cluster: Cluster;
+  proxy: FrontProxy;
+  httpsPort: number;
+  consoleUrl: string;
+}
+
+/** A request past the browser: from an address of this machine, to one of the proxy's names. */
+interface Call {
+  path: string;
+  host?: string;
+  method?: string;
+  /** The client's address, any of 127.0.0.0/8. */
+  from?: string;
+  headers?: Record<string, string>;
+  body?: string;
+}
+
+interface Answer {
+  status: number;
+  headers: Readonly<Record<string, string | string[] | undefined>>;
+  text: string;
+}
+
+function call({ proxy, httpsPort }: Rig, options: Call): Promise<Answer> {
+  const { host = "localhost", method = "GET", from = "127.0.0.1" } = options;
+  return new Promise((resolve, reject) => {
+    const sent = request({
+      host: PROXY_ADDRESS,
+      port: httpsPort,
+      servername: host,
+      ca: proxy.ca,
+      localAddress: from,
+      agent: false,
+      method,
+      path: options.path,
+      headers: { host: `${host}:${httpsPort}`, ...options.headers },
+    }, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (piece) => text += piece);
+      response.on("error", reject);
+      response.on("end", () => {
+        const { statusCode: status = 0, headers } = response;
+        resolve({ status, headers, text });
+      });
+    });
+    sent.on("error", reject);
+    sent.end(options.body);
+  });
+}
+
+function ask(rig: Rig, key: string, more: Partial<Call> = {}): Promise<Answer> {
+  return call(rig, {
+    path: "/v1/chat/completions",
+    method: "POST",
+    body: JSON.stringify({
+      model: "neutral-3.7-plus",
+      messages: [{ role: "user", content: "Hello." }],
+      stream: true,
+    }),
+    ...more,
+    headers: {
+      authorization: `Bearer ${key}`,
+      "content-type": "application/json",
+      ...more.headers,
+    },
+  });
+}
+
+function assertHardened({ headers }: Answer): void {
+  assert.equal(headers["strict-transport-security"], HSTS);
+  assert.equal(headers.server, undefined);
+  assert.equal(headers.via, undefined);
+}
+
+async function apiStreams(rig: Rig): Promise<void> {
+  const answer = await ask(rig, rig.cluster.state.api_key);
+  assert.equal(answer.status, 200);
+  assert.match(answer.text, /data: \[DONE\]\n\n$/);
+  assertHardened(answer);
+}
+
+async function clientIsItsOwnAddress(rig: Rig): Promise<void> {
+  const unknownKey = mintKey(randomBytes);
+  const statuses = async (from: string) => {
+    const all: number[] = [];
+    for (let attempt = 0; attempt <= FAILURES_MAX; attempt++) {
+      const headers = { "x-forwarded-for": `203.0.113.${attempt}` };
+      all.push((await ask(rig, unknownKey, { from, headers })).status);
+    }
+    return all;
+  };
+  const once = [...Array<number>(FAILURES_MAX).fill(401), 429];
+  assert.deepEqual(await statuses("127.0.0.7"), once);
+  // Another client is not made to wait for the first one's failures.
+  assert.deepEqual(await statuses("127.0.0.8"), once);
+}
+
+async function consoleKnowsTheClient(rig: Rig): Promise<void> {
+  const { headers, status } = await call(rig, {
+    host: "console.localhost",
+    path: "/sign-in",
+    from: "127.0.0.9",
+    headers: { "x-forwarded-for": "203.0.113.1" },
+  });
+  assert.equal(status, 200);
+  const id = String(headers["x-request-id"]);
+  const line = await waitFor(
+    async () =>
+      (await rig.cluster.logs()).split("\n").find((text) => text.includes(id)),
+    { what: "the console's line of the request" },
+  );
+  assert.equal(JSON.parse(line).ip, "127.0.0.9");
+}
+
+async function foreignFormIsRefused(rig: Rig): Promise<void> {
+  const post = (origin: string) =>
+    call(rig, {
+      host: "console.localhost",
+      path: "/sign-in",
+      method: "POST",
+      headers: {
+        origin,
+        "content-type": "application/x-www-form-urlencoded",
+      },
+      body: new URLSearchParams({ email: EMAIL, password: "wrong" }).toString(),
+    });
+  assert.equal((await post("https://evil.example")).status, 403);
+  // As the service itself is called: not what browsers see.
+  assert.equal((await post(rig.cluster.state.console_url)).status, 403);
+  assert.notEqual((await post(rig.consoleUrl)).status, 403);
+}
+
+async function signUp(page: Page, { cluster }: Rig): Promise<void> {
+  const link = cluster.state.setup_url ?? assert.fail("no set-up link");
+  const response = await page.goto(link);
+  const headers = await response?.allHeaders() ?? {};
+  assert.equal(headers["strict-transport-security"], HSTS);
+  assert.match(headers["content-security-policy"] ?? "", /default-src 'none'/);
+  await page.getByLabel("E-mail").fill(EMAIL);
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Create account" }).click();
+  await page.waitForURL("**/keys");
+}
+
+async function signInAgain(page: Page): Promise<void> {
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.waitForURL("**/sign-in");
+  await page.getByLabel("E-mail").fill(EMAIL);
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL("**/keys");
+}
+
+async function assertCookies(context: BrowserContext): Promise<void> {
+  const cookies = await context.cookies();
+  assert.ok(cookies.some(({ name }) => name === "__Host-sid"));
+  for (const { name, secure, httpOnly, domain, path } of cookies) {
+    assert.deepEqual(
+      { prefix: name.slice(0, 7), secure, httpOnly, domain, path },
+      {
+        prefix: "__Host-",
+        secure: true,
+        httpOnly: true,
+        domain: "console.localhost",
+        path: "/",
+      },
+    );
+  }
+}
+
+async function createKey(page: Page): Promise<string> {
+  await page.getByRole("link", { name: "Create key" }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Description").fill("From behind the proxy");
+  await dialog.getByRole("button", { name: "Create key" }).click();
+  const value = await page.getByLabel("API key").inputValue();
+  assert.ok(isWellFormedKey(value));
+  await page.getByLabel("I have stored it").check();
+  await page.getByRole("button", { name: "Done" }).click();
+  await page.waitForURL(/\/keys\??$/);
+  return value;
+}
+
+async function consoleInABrowser(rig: Rig): Promise<void> {
+  const executablePath = findChromium() ?? assert.fail("no Chromium");
+  const browser = await chromium.launch({
+    executablePath,
+    args: CHROMIUM_ARGS,
+  });
+  try {
+    // The certificate is checked by every other call of this test.
+    const context = await browser.newContext({ ignoreHTTPSErrors: true });
+    const page = await context.newPage();
+    const complaints: string[] = [];
+    page.on("console", (message) => {
+      if (message.type() === "error") complaints.push(message.text());
+    });
+    await signUp(page, rig);
+    await signInAgain(page);
+    await assertCookies(context);
+    const key = await createKey(page);
+    assert.equal((await ask(rig, key)).status, 200);
+    const folder = Deno.env.get("CONSOLE_SCREENSHOTS");
+    if (folder !== undefined) {
+      await page.screenshot({ path: `${folder}/behind_the_proxy.png` });
+    }
+    assert.deepEqual(complaints, []);
+  } finally {
+    await browser.close();
+  }
+}
+
+Deno.test("behind the front proxy", async (t) => {
+  const [httpsPort, edgeReadyPort] = [freePort(), freePort()];
+  const consoleUrl = `https://console.localhost:${httpsPort}`;
+  await using cluster = await startCluster({
+    env: {
+      PUBLIC_URL: consoleUrl,
+      TRUSTED_PROXIES: PROXY_ADDRESS,
+      AUTH_FAILURES_MAX: String(FAILURES_MAX),
+      READY_PORT: String(edgeReadyPort),
+    },
+  });
+  const portOf = (url: string) => Number(new URL(url).port);
+  await using proxy = await startFrontProxy({
+    httpsPort,
+    edgeReadyPort,
+    edgePort: portOf(cluster.state.edge_url),
+    consolePort: portOf(cluster.state.console_url),
+  });
+  const rig = { cluster, proxy, httpsPort, consoleUrl };
+  await t.step("the API streams over TLS", () => apiStreams(rig));
+  await t.step(
+    "a client is its own address, whatever it claims",
+    () => clientIsItsOwnAddress(rig),
+  );
+  await t.step("for the console too", () => consoleKnowsTheClient(rig));
+  await t.step("a foreign form is refused", () => foreignFormIsRefused(rig));
+  await t.step("the console in a browser", () => consoleInABrowser(rig));
+});

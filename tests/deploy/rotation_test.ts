@@ -1,0 +1,230 @@
+/**
+ * Promise: the steps of docs/operating.md to rotate passwords cost no request and
+ * cut no stream short, and the old passwords hold no longer afterwards.
+ */
+import assert from "node:assert/strict";
+import { connectBus } from "@gateway/shared/bus/link";
+import { monotonicNow } from "@gateway/shared/clock";
+import { silentLog } from "@gateway/shared/log";
+import { createRedisLink } from "@gateway/shared/redis/link";
+import {
+  deployedNatsConfig,
+  type DeployedRedis,
+  type DeployedSecrets,
+  makeSecrets,
+  startDeployedNats,
+  startDeployedRedis,
+} from "../support/deployed_stores.ts";
+import type { NatsServer } from "../support/nats_server.ts";
+import {
+  runKeys,
+  type RunningServiceProcess,
+  sendChat,
+  type ServiceEnv,
+  startService,
+} from "../support/service_processes.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+const LANES = 6;
+/** Answers that must come after a step before the next one begins. */
+const PROOF_ANSWERS = 30;
+const STEP_MS = 30_000;
+/** A request that is answered 503 is sent again, as SDKs do. */
+const ATTEMPTS_MAX = 5;
+const RETRY_MS = 500;
+/** An answer takes about half a second, so that each step finds some under way. */
+const PACE: ServiceEnv = {
+  SIMULATOR_FIRST_TOKEN_MS: "50",
+  SIMULATOR_TOKENS_PER_SECOND: "60",
+};
+
+interface Load {
+  /** Where new requests go, as a proxy decides it. */
+  url: string;
+  readonly complete: number;
+  readonly failures: readonly string[];
+  /** Failures, and what was repeated for another reason than a slow Redis. */
+  busTrouble(): string[];
+  stop(): Promise<void>;
+}
+
+function startLoad(url: string, key: string): Load {
+  const failures: string[] = [];
+  const repeated: string[] = [];
+  let complete = 0;
+  let isOver = false;
+  const load = {
+    url,
+    get complete() {
+      return complete;
+    },
+    failures,
+    busTrouble: () => [
+      ...failures,
+      ...repeated.filter((text) => !text.includes("service_unavailable")),
+    ],
+    stop: async () => {
+      isOver = true;
+      await running;
+    },
+  };
+  const ask = async () => {
+    for (let attempt = 1;; attempt++) {
+      const answer = await sendChat(load.url, key, "[simulator: 20 tokens]");
+      const text = await answer.text();
+      if (answer.status === 200) return complete++;
+      if (answer.status !== 503 || attempt === ATTEMPTS_MAX) {
+        return failures.push(`${answer.status} ${text}`);
+      }
+      repeated.push(text);
+      await sleep(RETRY_MS);
+    }
+  };
+  const lane = async () => {
+    while (!isOver) {
+      await ask().catch((error) => failures.push(String(error)));
+    }
+  };
+  const running = Promise.all(Array.from({ length: LANES }, lane));
+  return load;
+}
+
+async function moreAnswers(load: Load): Promise<void> {
+  const wanted = load.complete + PROOF_ANSWERS;
+  await waitFor(() => load.complete >= wanted, {
+    what: () => `answers; so far ${load.failures.join("\n")}`,
+    timeoutMs: STEP_MS,
+  });
+}
+
+interface Stores {
+  secrets: DeployedSecrets;
+  nats: NatsServer;
+  redis: DeployedRedis;
+}
+
+function envOf(
+  { secrets, nats, redis }: Stores,
+  service: "edge" | "worker" | "admin",
+): ServiceEnv {
+  const users = {
+    edge: "edge-auth",
+    worker: "chat-worker",
+    admin: "key-admin",
+  };
+  return {
+    ...PACE,
+    NATS_URL: `nats://${nats.server}`,
+    NATS_USER: users[service],
+    NATS_PASSWORD_FILE: secrets.path(`nats_${service}_password`),
+    ...(service === "worker" ? {} : {
+      REDIS_URL: redis.url,
+      REDIS_USERNAME: users[service],
+      REDIS_PASSWORD_FILE: secrets.path(`redis_${service}_password`),
+    }),
+  };
+}
+
+/** As the operator signs in: with the password of now. */
+async function asOperator(
+  { secrets, redis }: Stores,
+  ...command: string[]
+): Promise<void> {
+  const link = createRedisLink({
+    address: {
+      url: redis.url,
+      username: "operator",
+      password: await secrets.read("redis_operator_password"),
+    },
+    log: silentLog,
+    now: monotonicNow,
+    random: Math.random,
+  });
+  await link.ready(STEP_MS);
+  await link.command(command);
+  await link.close();
+}
+
+async function makeKey(stores: Stores): Promise<{ id: string; key: string }> {
+  const args = ["create", "--description", "test"];
+  return JSON.parse(await runKeys(envOf(stores, "admin"), ...args));
+}
+
+const reconnections = ({ process }: RunningServiceProcess): number =>
+  process.output().split('"event":"bus_reconnected"').length - 1;
+
+Deno.test("passwords are rotated under load without a failed request", async (t) => {
+  await using secrets = await makeSecrets();
+  await using nats = await startDeployedNats(secrets);
+  await using redis = await startDeployedRedis(secrets);
+  const stores = { secrets, nats, redis };
+  await using edge = await startService("edge-auth", envOf(stores, "edge"));
+  await using worker = await startService(
+    "chat-worker",
+    envOf(stores, "worker"),
+  );
+  const { key } = await makeKey(stores);
+  const load = startLoad(edge.url, key);
+  await moreAnswers(load);
+
+  for (
+    const [name, service] of [
+      ["nats-edge", edge],
+      ["nats-worker", worker],
+    ] as const
+  ) {
+    await t.step(
+      `${name}: the service takes the new one by itself`,
+      async () => {
+        const before = reconnections(service);
+        await secrets.run("rotate", name);
+        await nats.reload(await deployedNatsConfig(secrets));
+        await waitFor(() => reconnections(service) > before, {
+          what: () => `${name} to be used: ${service.process.output()}`,
+          timeoutMs: STEP_MS,
+        });
+        await moreAnswers(load);
+        assert.deepEqual(load.busTrouble(), []);
+      },
+    );
+  }
+
+  await t.step("nats-admin: the same, and the old one is refused", async () => {
+    const old = await secrets.read("nats_admin_password");
+    await secrets.run("rotate", "nats-admin");
+    await nats.reload(await deployedNatsConfig(secrets));
+    const { id } = await makeKey(stores);
+    await runKeys(envOf(stores, "admin"), "disable", id, "--stop-running");
+    await assert.rejects(
+      connectBus({
+        servers: [nats.server],
+        name: "intruder",
+        credentials: { user: "key-admin", password: old },
+        log: silentLog,
+        now: monotonicNow,
+        random: Math.random,
+        timing: { firstConnectMs: 0 },
+      }),
+      /Authorization Violation/,
+    );
+    assert.deepEqual(load.busTrouble(), []);
+  });
+
+  // A Redis before 7.2 closes connections when it reads its users anew, so here a
+  // request may have to be repeated.
+  await t.step("redis-edge: two hold, then the new one only", async () => {
+    await secrets.run("rotate", "redis-edge");
+    await asOperator(stores, "ACL", "LOAD");
+    await moreAnswers(load);
+    assert.deepEqual(load.failures, []);
+    await using fresh = await startService("edge-auth", envOf(stores, "edge"));
+    load.url = fresh.url;
+    edge.process.signal("SIGTERM");
+    await edge.process.exited;
+    await secrets.run("retire");
+    await asOperator(stores, "ACL", "LOAD");
+    await moreAnswers(load);
+    await load.stop();
+    assert.deepEqual(load.failures, []);
+  });
+});

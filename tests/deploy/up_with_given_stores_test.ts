@@ -1,0 +1,104 @@
+// Promise: `deno task up` works with servers of others that want a password, know
+// their clients by certificate and are signed by an authority of their own.
+import assert from "node:assert/strict";
+import { type Cluster, startCluster } from "../support/cluster.ts";
+import { natsTls, redisTls } from "../support/deployed_stores.ts";
+import { freePort } from "../support/free_port.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+import { startRedisServer } from "../support/redis_server.ts";
+import {
+  createTestAuthority,
+  type TestAuthority,
+} from "../support/test_authority.ts";
+
+const USER = "gateway";
+/** With letters that a URL would need to escape. */
+const PASSWORD = "p@ss/w%rd";
+
+type Env = Record<string, string>;
+
+interface GivenStores extends AsyncDisposable {
+  /** What an operator tells the launcher. */
+  env: Env;
+}
+
+async function startGivenStores(
+  authority: TestAuthority,
+): Promise<GivenStores> {
+  await using stack = new AsyncDisposableStack();
+  const nats = stack.use(
+    await startNatsServer({
+      config: natsTls(authority) +
+        `authorization { user: "${USER}", password: "${PASSWORD}" }`,
+    }),
+  );
+  const tlsPort = freePort();
+  stack.use(
+    await startRedisServer({
+      config: `user default off\nuser ${USER} on >${PASSWORD} ~* &* +@all\n`,
+      args: redisTls(authority, tlsPort),
+    }),
+  );
+  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
+  stack.defer(() => Deno.remove(directory, { recursive: true }));
+  const passwordFile = `${directory}/password`;
+  await Deno.writeTextFile(passwordFile, `${PASSWORD}\n`);
+  const { caFile, client } = authority;
+  const env = {
+    NATS_URL: `tls://${nats.server}`,
+    NATS_USER: USER,
+    NATS_PASSWORD_FILE: passwordFile,
+    NATS_CA_FILE: caFile,
+    NATS_CERT_FILE: client.certFile,
+    NATS_KEY_FILE: client.keyFile,
+    REDIS_URL: `rediss://127.0.0.1:${tlsPort}`,
+    REDIS_USERNAME: USER,
+    REDIS_PASSWORD_FILE: passwordFile,
+    REDIS_CA_FILE: caFile,
+    REDIS_CERT_FILE: client.certFile,
+    REDIS_KEY_FILE: client.keyFile,
+  };
+  const servers = stack.move();
+  return { env, [Symbol.asyncDispose]: () => servers.disposeAsync() };
+}
+
+async function ask({ baseUrl, state }: Cluster): Promise<number> {
+  const response = await fetch(`${baseUrl()}/chat/completions`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${state.api_key}`,
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({
+      model: "neutral-3.7-plus",
+      messages: [{ role: "user", content: "Hello." }],
+    }),
+  });
+  await response.body?.cancel();
+  return response.status;
+}
+
+Deno.test("up uses stores of others, with passwords, over mutual TLS", async (t) => {
+  await using authority = await createTestAuthority();
+  await using stores = await startGivenStores(authority);
+  await t.step("and makes a key and answers", async () => {
+    await using cluster = await startCluster({ env: stores.env });
+    assert.equal(await ask(cluster), 200);
+  });
+  const { REDIS_CA_FILE: _, ...withoutCa } = stores.env;
+  const mistakes: [name: string, env: Env, says: RegExp][] = [
+    ["an authority nobody told of", withoutCa, /REDIS_URL.*UnknownIssuer/],
+    [
+      "a certificate that is not there",
+      { ...stores.env, REDIS_CERT_FILE: "/nowhere/client.pem" },
+      /REDIS_CERT_FILE="\/nowhere\/client\.pem"/,
+    ],
+  ];
+  for (const [name, env, says] of mistakes) {
+    await t.step(`and says so of ${name}`, async () => {
+      await assert.rejects(async () => {
+        await using _cluster = await startCluster({ env });
+      }, says);
+    });
+  }
+});

@@ -1,0 +1,60 @@
+/**
+ * Guarantee: Prometheus itself takes the alarms and its configuration, and each
+ * alarm fires when it should and not otherwise.
+ */
+import assert from "node:assert/strict";
+import { fileURLToPath } from "node:url";
+import { startProcess } from "../support/process.ts";
+import { alarms, readText } from "./files.ts";
+
+const FOLDER = fileURLToPath(
+  new URL("../../deploy/observability", import.meta.url),
+);
+const CASES = "deploy/observability/alerts_test.yml";
+
+Deno.test("each alarm is tried where it fires and where it must not", async () => {
+  const expectations = (await readText(CASES)).split(/alertname: /).slice(1)
+    .map((text) => {
+      const [name = ""] = /^\w+/.exec(text) ?? [];
+      return `${name} ${/exp_alerts: \[\]/.test(text) ? "silent" : "fires"}`;
+    });
+  const wanted = (await alarms()).flatMap(({ name }) => [
+    `${name} fires`,
+    `${name} silent`,
+  ]);
+  assert.deepEqual([...new Set(expectations)].sort(), wanted.sort());
+});
+
+if (await hasPromtool()) {
+  for (
+    const args of [
+      ["check", "config", "prometheus.yml"],
+      ["test", "rules", "alerts_test.yml"],
+    ]
+  ) {
+    Deno.test(`promtool ${args.join(" ")}`, async () => {
+      await using promtool = startPromtool(args);
+      const { success } = await promtool.exited;
+      assert.ok(success, promtool.output());
+    });
+  }
+} else {
+  // Said by name, so that a machine without Prometheus does not look tested.
+  Deno.test("alarms were NOT tried: no promtool on this machine", () => {
+    assert.equal(Deno.env.get("CI"), undefined, "CI has to have promtool");
+  });
+}
+
+function startPromtool(args: readonly string[]) {
+  return startProcess({ command: "promtool", args: [...args], cwd: FOLDER });
+}
+
+async function hasPromtool(): Promise<boolean> {
+  try {
+    await using promtool = startPromtool(["--version"]);
+    return (await promtool.exited).success;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
