@@ -38,8 +38,8 @@ import type { RunningRequests } from "./running_requests.ts";
 import { keyRevoked } from "./stop_key_requests.ts";
 
 const MS_PER_SECOND = 1_000;
-/** Redis answers a settlement in less than one; a stalled one must not be felt. */
-const SLOT_HOLD_MS = 75;
+/** The end of an answer waits for its slot no longer: Redis gives it back in less than one, and a stalled Redis must not be felt. */
+export const SLOT_HOLD_MS = 75;
 
 export interface ChatCompletionsDependencies {
   catalog: Catalog;
