@@ -28,7 +28,7 @@ import {
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { ChatRun, RunOutcome } from "./chat_run.ts";
 import type { Asker, Gate, Ticket } from "./gate.ts";
-import type { Deadlines } from "./deadlines.ts";
+import type { Deadlines } from "@gateway/shared/deadlines";
 import { decodeJson } from "./json_guard.ts";
 import type { ParseLane } from "./parse_lane.ts";
 import { readBody } from "./read_body.ts";
@@ -143,6 +143,7 @@ async function readRequest(
       progressMs: BODY_DEADLINES.progressMs,
       totalMs: BODY_DEADLINES.totalMs,
       deadlines: dependencies.deadlines,
+      now: dependencies.now,
     });
     if (body.type === "gone") return null;
     if (body.type === "refused") throw refused(body.error, body.close);
