@@ -12,7 +12,7 @@ import { authenticate } from "./authenticate.ts";
 import { chatCompletions } from "./chat_completions.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import { cors } from "./cors.ts";
-import type { Deadlines } from "./deadlines.ts";
+import type { Deadlines } from "@gateway/shared/deadlines";
 import type { EdgeEnv } from "./edge_env.ts";
 import type { Gate } from "./gate.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";

@@ -3,6 +3,7 @@
  * settles what it cost, however it ended.
  */
 import type { MonotonicNow } from "@gateway/shared/clock";
+import type { Deadlines } from "@gateway/shared/deadlines";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
@@ -28,7 +29,6 @@ import {
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { ChatRun, RunOutcome } from "./chat_run.ts";
 import type { Asker, Gate, Ticket } from "./gate.ts";
-import type { Deadlines } from "./deadlines.ts";
 import { HeldAnswer } from "./held_answer.ts";
 import { decodeJson } from "./json_guard.ts";
 import type { ParseLane } from "./parse_lane.ts";
@@ -148,6 +148,7 @@ async function readRequest(
       progressMs: BODY_DEADLINES.progressMs,
       totalMs: BODY_DEADLINES.totalMs,
       deadlines: dependencies.deadlines,
+      now: dependencies.now,
     });
     if (body.type === "gone") return null;
     if (body.type === "refused") throw refused(body.error, body.close);

@@ -39,7 +39,7 @@ import {
 import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./control_outbox.ts";
-import { createDeadlines } from "./deadlines.ts";
+import { createDeadlines } from "@gateway/shared/deadlines";
 import { EdgeTable } from "./edge_table.ts";
 import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
@@ -118,6 +118,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   });
 
   let isStopping = false;
+  const deadlines = createDeadlines(monotonicNow);
   const app = createApp({
     catalog: config.catalog,
     gate,
@@ -126,7 +127,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     log,
     bodyBytesMax: config.bodyBytesMax,
-    deadlines: createDeadlines(monotonicNow),
+    deadlines,
     authFailures: createFailureLimiter({
       ...AUTH_FAILURE_LIMITS,
       failuresMax: config.authFailuresMax,
@@ -188,6 +189,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       await dispatcher.idleWithin(RUNS_END_MS);
       const unsettled = await gate.stop(SETTLE_MS);
       if (unsettled > 0) log.error("settlements_lost", { count: unsettled });
+      deadlines.close();
       stopBeating();
       stopObserving();
       probe.stop();

@@ -1,5 +1,6 @@
 import { ApiError } from "@gateway/shared/openai/error";
-import type { Deadlines } from "./deadlines.ts";
+import type { MonotonicNow } from "@gateway/shared/clock";
+import type { Deadlines } from "@gateway/shared/deadlines";
 
 /** What reading a request body came to. */
 export type BodyOutcome =
@@ -27,6 +28,7 @@ export interface ReadBodyOptions {
   totalMs: number;
   /** Of the process: one timer for all bodies that are being read. */
   deadlines: Deadlines;
+  now: MonotonicNow;
 }
 
 /**
@@ -98,14 +100,18 @@ function declaredLength(headers: Headers): number | null {
 
 function readAtOnce(
   request: Request,
-  { deadlines, progressMs }: ReadBodyOptions,
+  { deadlines, now, progressMs }: ReadBodyOptions,
 ): Promise<BodyOutcome> {
   return new Promise((resolve, reject) => {
     const end = () => deadlines.remove(deadline);
-    const deadline = deadlines.add(progressMs, () => {
-      end();
-      resolve(tooSlow());
-    });
+    const deadline = {
+      expiresAtMs: now() + progressMs,
+      expire() {
+        end();
+        resolve(tooSlow());
+      },
+    };
+    deadlines.add(deadline);
     // A read that was given up fails when the answer is out; that says nothing new.
     request.bytes().then((bytes) => {
       end();
@@ -121,7 +127,7 @@ function readAtOnce(
 
 async function readInPieces(
   request: Request,
-  { bytesMax, progressMs, totalMs, deadlines }: ReadBodyOptions,
+  { bytesMax, progressMs, totalMs, deadlines, now }: ReadBodyOptions,
 ): Promise<BodyOutcome> {
   if (request.body === null) return { type: "body", bytes: new Uint8Array() };
   const reader = request.body.getReader();
@@ -131,11 +137,12 @@ async function readInPieces(
     // Ends the pending read. It fails when the connection is lost, which is an end too.
     void reader.cancel().catch(() => {});
   };
-  const totalAt = deadlines.now() + totalMs;
-  const deadline = deadlines.add(
-    Math.min(progressMs, totalMs),
-    () => stop(tooSlow()),
-  );
+  const totalAtMs = now() + totalMs;
+  const deadline = {
+    expiresAtMs: now() + Math.min(progressMs, totalMs),
+    expire: () => stop(tooSlow()),
+  };
+  deadlines.add(deadline);
   const pieces: Uint8Array<ArrayBuffer>[] = [];
   let size = 0;
   try {
@@ -149,7 +156,7 @@ async function readInPieces(
       if (size > bytesMax) {
         stop(tooLarge(bytesMax));
       }
-      deadline.at = Math.min(deadlines.now() + progressMs, totalAt);
+      deadline.expiresAtMs = Math.min(now() + progressMs, totalAtMs);
     }
   } catch (error) {
     const outcome = stopped ?? outcomeOf(error);

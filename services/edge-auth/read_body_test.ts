@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/clock";
-import { createDeadlines } from "./deadlines.ts";
+import { createDeadlines } from "@gateway/shared/deadlines";
 import {
   type BodyOutcome,
   readBody,
@@ -10,7 +10,6 @@ import {
 const BYTES_MAX = 200_000;
 const NEVER_MS = 600_000;
 const SOON_MS = 150;
-const TICK_MS = 10;
 const PATIENCE_MS = 5_000;
 
 const encoder = new TextEncoder();
@@ -37,7 +36,7 @@ interface Rig extends AsyncDisposable {
 async function createRig(
   options: Partial<ReadBodyOptions> = {},
 ): Promise<Rig> {
-  const deadlines = createDeadlines(monotonicNow, TICK_MS);
+  const deadlines = createDeadlines(monotonicNow);
   const outcomes: BodyOutcome[] = [];
   const errors: unknown[] = [];
   let startedCount = 0;
@@ -55,6 +54,7 @@ async function createRig(
       progressMs: NEVER_MS,
       totalMs: NEVER_MS,
       deadlines,
+      now: monotonicNow,
       ...options,
     });
     startedCount++;
@@ -124,7 +124,7 @@ async function createRig(
       leave();
       await receiving;
       await server.shutdown();
-      deadlines[Symbol.dispose]();
+      deadlines.close();
       assert.deepEqual(errors, []);
     },
   };
@@ -399,7 +399,7 @@ Deno.test("readBody() refuses broken chunks with 400", async (test) => {
 Deno.test("readBody() does not hide that a body was read before", async (test) => {
   for (const length of ["2", "100000"]) {
     await test.step(length, async () => {
-      using deadlines = createDeadlines(monotonicNow, TICK_MS);
+      const deadlines = createDeadlines(monotonicNow);
       const request = new Request("http://a/", {
         method: "POST",
         body: "{}",
@@ -412,9 +412,11 @@ Deno.test("readBody() does not hide that a body was read before", async (test) =
           progressMs: NEVER_MS,
           totalMs: NEVER_MS,
           deadlines,
+          now: monotonicNow,
         }),
         TypeError,
       );
+      deadlines.close();
     });
   }
 });

@@ -1,6 +1,6 @@
 import type { MonotonicNow } from "../clock.ts";
+import { createDeadlines, type Timed } from "../deadlines.ts";
 import type { RedisReply } from "./connection.ts";
-import { createDeadlines, type Timed } from "./deadlines.ts";
 import {
   classifyRedisError,
   type RedisReplyError,

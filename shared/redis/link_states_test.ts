@@ -133,7 +133,7 @@ const ROWS: Row[] = [
   },
   {
     name: "the user is gone (NOAUTH, WRONGPASS)",
-    said: ["offline", /closed|WRONGPASS/i],
+    said: ["offline", /closed|reset|WRONGPASS/i],
     spoil: ({ admin }) => admin("ACL", "DELUSER", "worker"),
     mend: ({ admin }) => admin("ACL", "SETUSER", ...USER),
   },

@@ -19,7 +19,7 @@ import {
 } from "../../services/edge-auth/auth_failures.ts";
 import { createClientAddress } from "@gateway/shared/client_address";
 import { ACK_WAIT_MS } from "../../services/edge-auth/control_outbox.ts";
-import { createDeadlines } from "../../services/edge-auth/deadlines.ts";
+import { createDeadlines } from "@gateway/shared/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/chat_run.ts";
 import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
@@ -270,7 +270,7 @@ export async function startMiniEdge(
     admitted,
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 2_000, lastWordMs: 100 });
-      deadlines[Symbol.dispose]();
+      deadlines.close();
       clearInterval(ticker);
       clearInterval(beats);
       await link.close();

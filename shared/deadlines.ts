@@ -1,15 +1,16 @@
-import type { MonotonicNow } from "../clock.ts";
+import type { MonotonicNow } from "./clock.ts";
 
 /** Something that must be finished at a certain time. */
 export interface Timed {
   readonly expiresAtMs: number;
-  /** Called once, at or shortly after `expiresAtMs`, unless it was removed before. */
+  /** Called once, at or shortly after `expiresAtMs`, unless it was removed before. Must not throw. */
   expire(): void;
 }
 
 /** A set of deadlines behind a single timer. */
 export interface Deadlines {
   readonly size: number;
+  /** Its `expiresAtMs` may be moved later; it is looked at when it was due first. */
   add(item: Timed): void;
   remove(item: Timed): void;
   /** Stops the timer and forgets everything. Nothing expires any more. */
@@ -23,8 +24,8 @@ const GRACE_MAX_MS = 100;
 const GRACE_TOTAL_MS = 1_000;
 
 /**
- * Watches many deadlines with one timer. A timer per call costs more than the
- * rest of the call, and nearly all are cancelled: here adding and removing are
+ * Watches many deadlines with one timer. A timer per call or request costs more
+ * than the rest of it, and nearly all are cancelled: here adding and removing are
  * set operations, and the timer fires at most once per shortest deadline.
  *
  * When the timer itself comes late, this process was stalled: answers may be

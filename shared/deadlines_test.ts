@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { delay, until } from "../../tests/support/redis_fixture.ts";
-import { monotonicNow } from "../clock.ts";
+import { delay, until } from "../tests/support/redis_fixture.ts";
+import { monotonicNow } from "./clock.ts";
 import { createDeadlines } from "./deadlines.ts";
 
 function item(inMs: number, log: string[], name: string) {
@@ -20,6 +20,23 @@ Deno.test("deadlines expire in order of time, removed ones never", async () => {
   deadlines.remove(removed);
   await until(() => deadlines.size === 0, 1_000);
   assert.deepEqual(log, ["early", "late"]);
+  deadlines.close();
+});
+
+Deno.test("a deadline that was moved later expires then, and one may remove another", async () => {
+  const deadlines = createDeadlines(monotonicNow);
+  const log: string[] = [];
+  const moved = item(10, log, "moved");
+  const other = item(20, log, "removed by another");
+  const first = { ...item(15, log, "first"), expire: remove };
+  function remove() {
+    log.push("first");
+    deadlines.remove(other);
+  }
+  for (const each of [moved, other, first]) deadlines.add(each);
+  moved.expiresAtMs += 40;
+  await until(() => deadlines.size === 0, 1_000);
+  assert.deepEqual(log, ["first", "moved"]);
   deadlines.close();
 });
 
