@@ -8,6 +8,7 @@ import {
   recordKey,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
+import { KEY_LIMITS } from "@gateway/shared/limits";
 import {
   type Changed,
   createKeyStore,
@@ -18,7 +19,6 @@ import { ROTATION_GRACES_MS } from "./keys/key_changes.ts";
 import type { KeySettings } from "./keys/settings.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import { findKey } from "./store/names.ts";
-import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { RedisLink } from "@gateway/shared/redis/link";
 
 const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";

@@ -131,7 +131,7 @@ const P99_MS = 50;
 const ROUNDS = 6;
 const ASKED_PER_ROUND = 100;
 
-Deno.test("API4: hostile bodies of one key do not slow down the requests of another", async () => {
+Deno.test("hostile bodies of one key do not slow down the requests of another", async () => {
   await using cluster = await startCluster();
   const created = async () =>
     JSON.parse(await cluster.keys("create", "--description=load", "--json"));

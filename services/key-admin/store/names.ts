@@ -15,7 +15,7 @@
  * | `try:<digest>` | hash | tries of an account or a device; a rate of an address, of all, or of making keys, see `sign_in/attempts.ts` |
  * | `known:<digest>` | string | digest of the address that signed in from a device before |
  * | `oidc:<digest>` | string | owner of an OpenID Connect identity |
- * | `barrier` | string | nothing of use; written to wait for the disk |
+ * | `barrier` | string | nothing; written to wait for the disk |
  * | `owner:first` | string | owner of what was made before anyone signed up |
  */
 
