@@ -103,3 +103,15 @@ Deno.test("ASVS 11.2.1, 11.5.1: secrets are made and compared by the platform's 
     "openid-client",
   ]);
 });
+
+Deno.test("ASVS 4.1.3, 15.3.4: no header of the runtime's own is believed about who asks, and no deployment switches that on", () => {
+  const deployed = ["Dockerfile", "compose.yaml", ...sources("deploy", /./)];
+  const running = ["services", "shared"]
+    .flatMap((folder) => sources(folder, /\.tsx?$/));
+  for (const path of [...deployed, ...running]) {
+    assert.ok(
+      !/x-deno-client-address|DENO_TRUST_PROXY_HEADERS/i.test(read(path)),
+      path,
+    );
+  }
+});

@@ -107,7 +107,7 @@ async function footprint(world: RedisWorld, p: Principal): Promise<unknown> {
   };
 }
 
-Deno.test("admit() answers for the state and the rights of a key, and consumes nothing when it refuses", async (t) => {
+Deno.test("ASVS 2.3.4, 2.4.1, API4: admit() answers for the state and the rights of a key, and consumes nothing when it refuses", async (t) => {
   await using world = await startRedisWorld();
   const admission = edge(world.link);
   const nowMs = await world.time();
