@@ -7,6 +7,8 @@ const COMMAND_MS = 180_000;
 
 /** A running stack. */
 export interface Stack extends AsyncDisposable {
+  /** Name of the compose project, with which its networks begin. */
+  readonly project: string;
   /** `https://localhost:<port>` */
   readonly url: string;
   readonly consoleUrl: string;
@@ -60,6 +62,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
       compose("exec", "-T", "proxy", "cat", AUTHORITY_FILE);
     const client = Deno.createHttpClient({ caCerts: [await authority()] });
     return {
+      project: env.COMPOSE_PROJECT_NAME,
       url: `https://localhost:${port}`,
       consoleUrl: `https://console.localhost:${port}`,
       authority,
