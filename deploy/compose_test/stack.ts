@@ -28,6 +28,8 @@ export interface Stack extends AsyncDisposable {
 }
 
 export interface StackOptions {
+  /** Laid over each other, of the repository's root. */
+  files?: string[];
   /** Settings of `compose.yaml` for this test. */
   env: Record<string, string>;
 }
@@ -37,6 +39,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const directory = await Deno.makeTempDir({ prefix: "gateway_compose_" });
   const port = String(freePort());
   const env = {
+    COMPOSE_FILE: (options.files ?? ["compose.yaml"]).join(":"),
     COMPOSE_PROJECT_NAME: `gateway-test-${port}`,
     COMPOSE_PROGRESS: "quiet",
     COMPOSE_ENV_FILES: Deno.env.get("COMPOSE_ENV_FILES") ??
@@ -47,6 +50,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     FRONT_SUBNET: "10.213.78.0/24",
     FRONT_RANGE: "10.213.78.128/25",
     PROXY_ADDRESS: "10.213.78.2",
+    STORE_NET: "10.213.80",
     ...options.env,
   };
   const run = (command: string, args: string[]) => runIn(env, command, args);

@@ -5,56 +5,14 @@ import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/ids";
 import { fromInside } from "./inside.ts";
-import { type Load, send, startLoad } from "./load.ts";
+import { send, startLoad } from "./load.ts";
 import { type Stack, startStack } from "./stack.ts";
+import { gateway, reportOf, statusWith, until } from "./steps.ts";
 
 const STREAMS = 8;
 const TOKENS_PER_SECOND = 40;
-const DEADLINE_MS = 60_000;
-const POLL_MS = 100;
 /** The edges' default. */
 const AUTH_FAILURES_MAX = 20;
-
-async function until(
-  what: string,
-  condition: () => boolean | Promise<boolean>,
-): Promise<void> {
-  const endMs = performance.now() + DEADLINE_MS;
-  while (!(await condition())) {
-    if (performance.now() > endMs) throw new Error(`In vain: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  }
-}
-
-async function gateway(stack: Stack, ...args: string[]) {
-  const text = await stack.compose(
-    ...["exec", "-T", "key-admin", "gateway", ...args, "--json"],
-  );
-  return JSON.parse(text);
-}
-
-/** Status of a request with this key, the body thrown away. */
-async function statusWith(stack: Stack, key: string): Promise<number> {
-  const response = await fetch(`${stack.url}/v1/models`, {
-    client: stack.client,
-    headers: { authorization: `Bearer ${key}` },
-  });
-  await response.body?.cancel();
-  return response.status;
-}
-
-const REPORTED_MAX = 5;
-
-/** What failed, and what the proxy says of it. */
-async function reportOf(stack: Stack, load: Load): Promise<string> {
-  const { failures } = load;
-  return [
-    `${failures.length} failed, ${load.complete} complete`,
-    ...load.dishonest.map((line) => `not to be tried again: ${line}`),
-    ...failures.slice(0, REPORTED_MAX),
-    await stack.compose("logs", "--tail", "5", "proxy"),
-  ].join("\n");
-}
 
 /** Status of a request with a key that nobody has. */
 function unknownKeyStatus(stack: Stack): Promise<number> {

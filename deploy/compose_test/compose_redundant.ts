@@ -1,0 +1,139 @@
+// Promise: of the cluster of compose.cluster.yaml any one container may be killed while
+// requests run: what it did not hold itself goes on, what is refused can be tried
+// again, and all is as before within seconds. The proxy is the one that is needed.
+import assert from "node:assert/strict";
+import { type Load, startLoad } from "./load.ts";
+import { type Stack, startStack } from "./stack.ts";
+import { gateway, reportOf, statusWith, until } from "./steps.ts";
+
+const STREAMS = 8;
+/** Answers that must come after a loss, and again after the return. */
+const ANSWERS = 3 * STREAMS;
+const SHOWN_MAX = 3;
+const SERVERS = ["redis", "redis-2", "redis-3"];
+
+interface Victim {
+  name: string;
+  container: (stack: Stack) => Promise<string>;
+  /** Requests of eight at once that may end early or be refused. */
+  failuresMax: number;
+}
+
+async function first(stack: Stack, service: string): Promise<string> {
+  const [id = ""] = await stack.containers(service);
+  return id;
+}
+
+/** The Redis server that is master now, or the first that is not. */
+async function redisServer(stack: Stack, isMaster: boolean): Promise<string> {
+  for (const service of SERVERS) {
+    const role = await stack.compose(
+      ...["exec", "-T", service, "redis-cli", "--no-auth-warning"],
+      ...["--user", "health", "--pass", "none", "role"],
+    );
+    if (role.startsWith("master") === isMaster) {
+      return await first(stack, service);
+    }
+  }
+  throw new Error("No Redis server has this role");
+}
+
+function one(service: string, failuresMax: number): Victim {
+  return {
+    name: service,
+    container: (stack) => first(stack, service),
+    failuresMax,
+  };
+}
+
+/** While nobody is master, every request is refused at once, and tried again. */
+const FAILOVER_REFUSALS_MAX = 2_000;
+/** A busy machine misses a deadline now and then, and the answer is an honest 503. */
+const NOISE = 2;
+
+const VICTIMS: Victim[] = [
+  one("nats", NOISE),
+  one("nats-2", NOISE),
+  one("nats-3", NOISE),
+  {
+    name: "the Redis master",
+    container: (stack) => redisServer(stack, true),
+    failuresMax: FAILOVER_REFUSALS_MAX,
+  },
+  {
+    name: "a Redis replica",
+    container: (stack) => redisServer(stack, false),
+    failuresMax: NOISE,
+  },
+  one("redis-sentinel-1", NOISE),
+  one("redis-sentinel-2", NOISE),
+  one("redis-sentinel-3", NOISE),
+  // What ran there ends, and what is sent there while it dies.
+  one("edge-auth", 2 * STREAMS),
+  one("chat-worker", 2 * STREAMS),
+  one("key-admin", NOISE),
+];
+
+async function isWell(stack: Stack, container: string): Promise<boolean> {
+  const health = await stack.docker(
+    ...["inspect", "--format", "{{.State.Health.Status}}", container],
+  );
+  return health === "healthy";
+}
+
+/** Kills a container under load and starts it again. */
+async function lose(stack: Stack, key: string, victim: Victim): Promise<Load> {
+  const load = startLoad(stack, key, STREAMS);
+  const goOn = async (what: string) => {
+    const before = load.complete;
+    await until(what, () => load.complete >= before + ANSWERS);
+  };
+  try {
+    await goOn("answers");
+    const container = await victim.container(stack);
+    await stack.docker("kill", container);
+    await goOn(`answers without ${victim.name}`);
+    await stack.docker("start", container);
+    await until(`${victim.name} to be back`, () => isWell(stack, container));
+    await goOn(`answers with ${victim.name}`);
+  } finally {
+    await load.stop();
+  }
+  return load;
+}
+
+function say(line: string): void {
+  Deno.stdout.writeSync(new TextEncoder().encode(`    ${line}\n`));
+}
+
+Deno.test("the redundant cluster", async (t) => {
+  await using stack = await startStack({
+    files: ["compose.yaml", "compose.cluster.yaml"],
+    env: { SIMULATOR_TOKENS_PER_SECOND: "40" },
+  });
+  const made = await gateway(stack, "keys", "create", "--description", "test");
+  const stopped = await gateway(
+    stack,
+    ...["keys", "create", "--description", "stopped"],
+  );
+  await gateway(stack, "keys", "disable", stopped.id);
+
+  for (const victim of VICTIMS) {
+    await t.step(`survives the loss of ${victim.name}`, async () => {
+      const load = await lose(stack, made.key, victim);
+      say(`${load.complete} complete, ${load.failures.length} refused or cut`);
+      for (const line of load.failures.slice(0, SHOWN_MAX)) say(line);
+      assert.ok(
+        load.failures.length <= victim.failuresMax &&
+          load.dishonest.length === 0,
+        await reportOf(stack, load),
+      );
+      assert.equal(await statusWith(stack, stopped.key), 403);
+      const other = await gateway(
+        stack,
+        ...["keys", "create", "--description", "after a loss"],
+      );
+      assert.equal(await statusWith(stack, other.key), 200);
+    });
+  }
+});
