@@ -9,6 +9,7 @@ import { gateway, reportOf, statusWith, until } from "./steps.ts";
 const STREAMS = 8;
 /** Answers that must come after a loss, and again after the return. */
 const ANSWERS = 3 * STREAMS;
+const MS_PER_SECOND = 1_000;
 const SHOWN_MAX = 3;
 const SERVERS = ["redis", "redis-2", "redis-3"];
 
@@ -121,7 +122,11 @@ Deno.test("the redundant cluster", async (t) => {
   for (const victim of VICTIMS) {
     await t.step(`survives the loss of ${victim.name}`, async () => {
       const load = await lose(stack, made.key, victim);
-      say(`${load.complete} complete, ${load.failures.length} refused or cut`);
+      const pauseSeconds = (load.longestPauseMs / MS_PER_SECOND).toFixed(1);
+      say(
+        `${load.complete} complete, ${load.failures.length} refused or cut, ` +
+          `nothing answered for ${pauseSeconds} s at most`,
+      );
       for (const line of load.failures.slice(0, SHOWN_MAX)) say(line);
       assert.ok(
         load.failures.length <= victim.failuresMax &&
@@ -136,4 +141,21 @@ Deno.test("the redundant cluster", async (t) => {
       assert.equal(await statusWith(stack, other.key), 200);
     });
   }
+
+  await t.step("is restored from a backup, whoever was master", async () => {
+    const file = await Deno.makeTempFile({ suffix: ".rdb" });
+    await stack.script("backup.sh", file);
+    await gateway(stack, "keys", "delete", made.id);
+    assert.equal(await statusWith(stack, made.key), 401);
+    await stack.script("restore.sh", file);
+    await Deno.remove(file);
+    await until(
+      "the key to be back",
+      async () => await statusWith(stack, made.key) === 200,
+    );
+    await until("changes to be acknowledged", async () => {
+      const making = gateway(stack, "keys", "create", "--description", "again");
+      return await making.then(() => true, () => false);
+    });
+  });
 });

@@ -80,6 +80,8 @@ function isHonest({ status, retryAfter }: Answer): boolean {
 export interface Load {
   /** Requests answered completely. */
   readonly complete: number;
+  /** Longest time in which not one request was answered completely. */
+  readonly longestPauseMs: number;
   /** What went wrong, one line each. */
   readonly failures: readonly string[];
   /** Of these, refusals that an SDK would not try again. */
@@ -92,6 +94,14 @@ export interface Load {
 export function startLoad(stack: Stack, key: string, streams: number): Load {
   let isStopping = false;
   let complete = 0;
+  let completeAtMs = performance.now();
+  let longestPauseMs = 0;
+  const completed = () => {
+    const nowMs = performance.now();
+    longestPauseMs = Math.max(longestPauseMs, nowMs - completeAtMs);
+    completeAtMs = nowMs;
+    complete += 1;
+  };
   const failures: string[] = [];
   const dishonest: string[] = [];
   const one = async (first: number) => {
@@ -99,7 +109,7 @@ export function startLoad(stack: Stack, key: string, streams: number): Load {
       const kind = KINDS[turn % KINDS.length] ?? "stream";
       try {
         const answer = await send(stack, key, kind);
-        if (isComplete(answer)) complete += 1;
+        if (isComplete(answer)) completed();
         else {
           const { status, retryAfter, text } = answer;
           const line = `${kind} ${status} retry-after ${retryAfter} ${
@@ -122,6 +132,9 @@ export function startLoad(stack: Stack, key: string, streams: number): Load {
   return {
     get complete() {
       return complete;
+    },
+    get longestPauseMs() {
+      return longestPauseMs;
     },
     failures,
     dishonest,

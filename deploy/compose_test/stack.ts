@@ -40,7 +40,8 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const port = String(freePort());
   const env = {
     COMPOSE_FILE: (options.files ?? ["compose.yaml"]).join(":"),
-    COMPOSE_PROJECT_NAME: `gateway-test-${port}`,
+    COMPOSE_PROJECT_NAME: Deno.env.get("COMPOSE_TEST_PROJECT") ??
+      `gateway-test-${port}`,
     COMPOSE_PROGRESS: "quiet",
     COMPOSE_ENV_FILES: Deno.env.get("COMPOSE_ENV_FILES") ??
       "deploy/local_images/env",
