@@ -6,14 +6,13 @@ import { startProcess } from "../support/process.ts";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const EVERYWHERE = [
   "@nats-io/transport-node",
-  "@opentelemetry/api",
   "@redis/client",
   "prom-client",
   "zod",
 ];
 const IMAGES: [service: string, more: string[]][] = [
-  ["edge-auth", ["hono"]],
-  ["chat-worker", []],
+  ["edge-auth", ["@opentelemetry/api", "hono"]],
+  ["chat-worker", ["@opentelemetry/api"]],
   ["key-admin", ["@node-rs/argon2", "hono", "openid-client"]],
 ];
 
