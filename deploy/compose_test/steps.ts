@@ -40,9 +40,14 @@ export async function statusWith(stack: Stack, key: string): Promise<number> {
 export async function reportOf(stack: Stack, load: Load): Promise<string> {
   const { failures } = load;
   return [
-    `${failures.length} failed, ${load.complete} complete`,
+    `${failures.length} failed, ${load.late} late, ${load.complete} complete`,
     ...load.dishonest.map((line) => `not to be tried again: ${line}`),
     ...failures.slice(0, REPORTED_MAX),
     await stack.compose("logs", "--tail", "5", "proxy"),
   ].join("\n");
+}
+
+/** Writes a line among those of the test. */
+export function say(line: string): void {
+  Deno.stdout.writeSync(new TextEncoder().encode(`    ${line}\n`));
 }
