@@ -16,13 +16,13 @@ COPY services/edge-auth/deno.json services/edge-auth/
 COPY services/chat-worker/deno.json services/chat-worker/
 COPY services/key-admin/deno.json services/key-admin/
 COPY shared shared
-COPY deploy/image/health.ts deploy/image/
+COPY deploy/image/health.ts deploy/image/slim.ts deploy/image/packages deploy/image/
 HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=3 \
   CMD ["deno", "run", "--cached-only", "--no-lock", "--allow-env=OPS_PORT", "--allow-net=127.0.0.1", "deploy/image/health.ts"]
 
 FROM base AS edge-auth
 COPY services/edge-auth services/edge-auth
-RUN deno cache --frozen services/edge-auth/main.ts deploy/image/health.ts
+RUN deploy/image/packages services/edge-auth/main.ts
 USER 10001:10001
 EXPOSE 8080
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
@@ -30,7 +30,7 @@ ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-
 
 FROM base AS chat-worker
 COPY services/chat-worker services/chat-worker
-RUN deno cache --frozen services/chat-worker/main.ts deploy/image/health.ts
+RUN deploy/image/packages services/chat-worker/main.ts
 USER 10001:10001
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
   "--allow-read=/app,/run/secrets,/etc/gateway", "services/chat-worker/main.ts"]
@@ -39,7 +39,7 @@ ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-
 FROM base AS key-admin
 COPY services/key-admin services/key-admin
 COPY deploy/image/gateway /usr/local/bin/gateway
-RUN deno cache --frozen services/key-admin/main.ts services/key-admin/cli.ts deploy/image/health.ts
+RUN deploy/image/packages services/key-admin/main.ts services/key-admin/cli.ts
 USER 10001:10001
 EXPOSE 8081
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", "--allow-ffi", \

@@ -40,6 +40,16 @@ redis shutdown nosave || true
 wait
 rm restore.rdb
 '
-docker compose stop redis
-trap 'docker compose start redis' EXIT
+# All of Redis there is: one server, or with compose.cluster.yaml six. These forget what
+# failovers have made of them, so that the restored one is master and the others copy it.
+stores=$(docker compose config --services | grep '^redis')
+# Names of services, one word each.
+# shellcheck disable=SC2086
+docker compose stop $stores
+# shellcheck disable=SC2086
+trap 'docker compose start $stores' EXIT
+for store in $stores; do
+  docker compose run --rm -T --no-deps --entrypoint rm "$store" \
+    -f /data/node.conf /data/sentinel.conf </dev/null
+done
 docker compose run --rm -T --no-deps --entrypoint sh redis -c "$load" <"$file"

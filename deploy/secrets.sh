@@ -12,6 +12,8 @@ umask 077
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${SECRETS_DIR:-$here/secrets}
 names="nats-edge nats-worker nats-admin redis-edge redis-admin redis-operator"
+# Only of compose.cluster.yaml: replicas, sentinels, and who asks these for the master.
+names="$names redis-replica redis-sentinel redis-lookup"
 
 # The directory is closed to others; the files in it are open, because a bind
 # mount shows them to a container's user, who is nobody on this machine.
@@ -55,6 +57,8 @@ render() {
     | sed -e "s/#@REDIS_EDGE_SHA256@/$(hashes_of redis-edge)/" \
       -e "s/#@REDIS_ADMIN_SHA256@/$(hashes_of redis-admin)/" \
       -e "s/#@REDIS_OPERATOR_SHA256@/$(hashes_of redis-operator)/" \
+      -e "s/#@REDIS_REPLICA_SHA256@/$(hashes_of redis-replica)/" \
+      -e "s/#@REDIS_SENTINEL_SHA256@/$(hashes_of redis-sentinel)/" \
     | overwrite "$dir/redis_users.acl"
 }
 

@@ -105,10 +105,15 @@ export const REDIS_VARIABLES: {
   readonly redisCaFile: Variable<string | undefined>;
   readonly redisCertFile: Variable<string | undefined>;
   readonly redisKeyFile: Variable<string | undefined>;
+  readonly redisSentinels: Variable<readonly string[]>;
+  readonly redisSentinelName: Variable<string>;
+  readonly redisSentinelUsername: Variable<string | undefined>;
+  readonly redisSentinelPassword: Variable<string | undefined>;
 } = {
   redisUrl: url({
     name: "REDIS_URL",
-    meaning: "The Redis server; may hold user and password",
+    meaning:
+      "The Redis server; may hold user and password. With REDIS_SENTINELS its host does not count",
     protocols: ["redis:", "rediss:"],
     fallback: "redis://127.0.0.1:6379",
     isSecret: true,
@@ -132,6 +137,27 @@ export const REDIS_VARIABLES: {
   redisKeyFile: optional(path({
     name: "REDIS_KEY_FILE",
     meaning: "PEM file of the key of REDIS_CERT_FILE",
+  })),
+  redisSentinels: list({
+    name: "REDIS_SENTINELS",
+    meaning:
+      "Redis Sentinels that know the master; the service follows it through a failover",
+    isWord: (word) => /^([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}$/.test(word),
+    expects: "host:port of each, separated by commas",
+    fallback: [],
+  }),
+  redisSentinelName: text({
+    name: "REDIS_SENTINEL_NAME",
+    meaning: "How the sentinels call the master",
+    fallback: "gateway",
+  }),
+  redisSentinelUsername: optional(text({
+    name: "REDIS_SENTINEL_USERNAME",
+    meaning: "This service's user at the sentinels",
+  })),
+  redisSentinelPassword: optional(secret({
+    name: "REDIS_SENTINEL_PASSWORD",
+    meaning: "Password of REDIS_SENTINEL_USERNAME",
   })),
 };
 

@@ -85,6 +85,34 @@ export function redisAccess(
       tlsCert: read("REDIS_CERT_FILE", redisCertFile),
       tlsKey: read("REDIS_KEY_FILE", redisKeyFile),
     }),
+    ...sentinelsOf(settings),
+  };
+}
+
+function sentinelsOf(
+  settings: ConfigOf<typeof REDIS_VARIABLES>,
+): Pick<RedisAddress, "sentinels"> {
+  const { redisSentinels, redisSentinelName } = settings;
+  const { redisSentinelUsername, redisSentinelPassword } = settings;
+  if (
+    redisSentinelUsername !== undefined && redisSentinelPassword === undefined
+  ) {
+    throw mistake(
+      "REDIS_SENTINEL_USERNAME is set, so REDIS_SENTINEL_PASSWORD is needed",
+    );
+  }
+  if (redisSentinels.length === 0) return {};
+  return {
+    sentinels: {
+      name: redisSentinelName,
+      servers: redisSentinels,
+      ...(redisSentinelUsername === undefined
+        ? {}
+        : { username: redisSentinelUsername }),
+      ...(redisSentinelPassword === undefined
+        ? {}
+        : { password: redisSentinelPassword }),
+    },
   };
 }
 

@@ -90,6 +90,26 @@ Deno.test("redisAccess() takes what the operator says, certificates as text", ()
   );
 });
 
+Deno.test("redisAccess() takes sentinels and who asks them", () => {
+  assert.deepEqual(
+    redis({
+      REDIS_URL: "redis://any",
+      REDIS_SENTINELS: "sentinel-1:26379, 10.0.0.2:26379,[::1]:26379",
+      REDIS_SENTINEL_USERNAME: "lookup",
+      REDIS_SENTINEL_PASSWORD_FILE: "/run/password",
+    }),
+    {
+      url: "redis://any",
+      sentinels: {
+        name: "gateway",
+        servers: ["sentinel-1:26379", "10.0.0.2:26379", "[::1]:26379"],
+        username: "lookup",
+        password: "from a file",
+      },
+    },
+  );
+});
+
 Deno.test("settings that contradict each other are mistakes of the operator", async (t) => {
   const cases: [read: () => unknown, says: RegExp][] = [
     [() => bus({ NATS_USER: "edge" }), /NATS_USER and NATS_PASSWORD/],
@@ -100,6 +120,11 @@ Deno.test("settings that contradict each other are mistakes of the operator", as
     ],
     [() => bus({ NATS_CERT_FILE: "/c" }), /NATS_CERT_FILE and NATS_KEY_FILE/],
     [() => redis({ REDIS_USERNAME: "e" }), /REDIS_PASSWORD is needed/],
+    [
+      () => redis({ REDIS_SENTINEL_USERNAME: "l" }),
+      /REDIS_SENTINEL_PASSWORD is needed/,
+    ],
+    [() => redis({ REDIS_SENTINELS: "no-port" }), /host:port of each/],
     [() => redis({ REDIS_CA_FILE: "/tls/ca.pem" }), /rediss:/],
     [
       () => redis({ REDIS_URL: "rediss://r", REDIS_CA_FILE: "/none" }),

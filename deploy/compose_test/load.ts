@@ -8,19 +8,28 @@ const CHARS_SHOWN = 300;
 /** A client that is refused waits a little, as SDKs do. */
 const RETRY_MS = 100;
 
-/** What a streamed answer was, and when its chunks came. */
-export interface StreamedAnswer {
+/** What is asked, in turn: a stream, one whole answer, and one with a large body. */
+export const KINDS = ["stream", "whole", "large"] as const;
+/** 600 kB: still on its way when an edge goes, and in pieces on the bus. */
+const LARGE = "word ".repeat(120_000);
+const QUESTION = "Count from one to twenty.";
+
+/** How an answer came. */
+export interface Answer {
   status: number;
   text: string;
+  /** What the refusal says about trying again. */
+  retryAfter: string | null;
   /** Milliseconds from the request to each read from the socket. */
   readsAtMs: number[];
 }
 
-/** Sends one chat request and reads the stream to its end. */
-export async function stream(
+/** Sends one chat request and reads the answer to its end. */
+export async function send(
   stack: Stack,
   key: string,
-): Promise<StreamedAnswer> {
+  kind: typeof KINDS[number],
+): Promise<Answer> {
   const startMs = performance.now();
   const response = await fetch(`${stack.url}/v1/chat/completions`, {
     client: stack.client,
@@ -32,8 +41,11 @@ export async function stream(
     },
     body: JSON.stringify({
       model: MODEL,
-      stream: true,
-      messages: [{ role: "user", content: "Count from one to twenty." }],
+      stream: kind === "stream",
+      messages: [{
+        role: "user",
+        content: kind === "large" ? LARGE : QUESTION,
+      }],
     }),
   });
   const readsAtMs: number[] = [];
@@ -43,44 +55,109 @@ export async function stream(
     readsAtMs.push(performance.now() - startMs);
     text += decoder.decode(bytes, { stream: true });
   }
-  return { status: response.status, text, readsAtMs };
+  return {
+    status: response.status,
+    text,
+    retryAfter: response.headers.get("retry-after"),
+    readsAtMs,
+  };
+}
+
+/** Whether all of the answer came. */
+function isComplete({ status, text }: Answer): boolean {
+  if (status !== 200) return false;
+  return text.startsWith("{")
+    ? text.includes(`"finish_reason":"`)
+    : text.trimEnd().endsWith("data: [DONE]");
+}
+
+/** Whether an SDK tries again what got this answer, or its end got lost on the way. */
+function isHonest({ status, retryAfter }: Answer): boolean {
+  return status === 200 || (status >= 500 && retryAfter !== null);
+}
+
+/**
+ * Whether an edge refused it because Redis or the workers missed their deadline, as on
+ * a machine that starts containers and runs everything else at once. An SDK waits and
+ * tries again.
+ */
+function isLate({ status, retryAfter, text }: Answer): boolean {
+  return status === 503 && retryAfter !== null &&
+    /cannot check API keys|"overloaded"/.test(text);
 }
 
 /** Requests that go on until they are told to stop. */
 export interface Load {
   /** Requests answered completely. */
   readonly complete: number;
-  /** What went wrong, one line each. */
+  /** Longest time in which not one request was answered completely. */
+  readonly longestPauseMs: number;
+  /** Requests that Redis or the workers were too late for. Not among the failures. */
+  readonly late: number;
+  /** What else went wrong, one line each. */
   readonly failures: readonly string[];
+  /** Of these, refusals that an SDK would not try again. */
+  readonly dishonest: readonly string[];
   /** Lets the running requests end. */
   stop(): Promise<void>;
 }
 
-/** Keeps `streams` requests running. */
+/** Keeps `streams` requests running, of every kind. */
 export function startLoad(stack: Stack, key: string, streams: number): Load {
   let isStopping = false;
   let complete = 0;
+  let completeAtMs = performance.now();
+  let longestPauseMs = 0;
+  let late = 0;
+  const completed = () => {
+    const nowMs = performance.now();
+    longestPauseMs = Math.max(longestPauseMs, nowMs - completeAtMs);
+    completeAtMs = nowMs;
+    complete += 1;
+  };
   const failures: string[] = [];
-  const one = async () => {
-    while (!isStopping) {
+  const dishonest: string[] = [];
+  const one = async (first: number) => {
+    for (let turn = first; !isStopping; turn++) {
+      const kind = KINDS[turn % KINDS.length] ?? "stream";
       try {
-        const { status, text } = await stream(stack, key);
-        if (status === 200 && text.trimEnd().endsWith("data: [DONE]")) {
-          complete += 1;
-        } else failures.push(`${status} ${text.slice(-CHARS_SHOWN)}`);
-        if (status !== 200) await pause(RETRY_MS);
+        const answer = await send(stack, key, kind);
+        if (isComplete(answer)) {
+          completed();
+        } else if (isLate(answer)) {
+          late += 1;
+          await pause(RETRY_MS);
+        } else {
+          const { status, retryAfter, text } = answer;
+          const line = `${kind} ${status} retry-after ${retryAfter} ${
+            text.slice(-CHARS_SHOWN)
+          }`;
+          failures.push(line);
+          if (!isHonest(answer)) dishonest.push(line);
+          await pause(RETRY_MS);
+        }
       } catch (error) {
-        failures.push(String(error));
+        // Cut off: a stream that had begun, or a body the edge had in part.
+        failures.push(`${kind} ${error}`);
         await pause(RETRY_MS);
       }
     }
   };
-  const running = Promise.all(Array.from({ length: streams }, one));
+  const running = Promise.all(
+    Array.from({ length: streams }, (_, index) => one(index)),
+  );
   return {
     get complete() {
       return complete;
     },
+    get longestPauseMs() {
+      return longestPauseMs;
+    },
+    get late() {
+      return late;
+    },
     failures,
+    dishonest,
     stop: async () => {
       isStopping = true;
       await running;

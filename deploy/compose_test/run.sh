@@ -1,20 +1,31 @@
 #!/bin/sh
-# Runs `deno task test:compose` where a Docker engine is, or can be started: builds
+# Runs a test of the compose stack where a Docker engine is, or can be started: builds
 # the images without a registry, tests, and ends what it started. Exit code 77 and a
 # reason when it cannot run here.
+#
+#   deploy/compose_test/run.sh              test:compose
+#   deploy/compose_test/run.sh redundant    test:redundant, of compose.cluster.yaml
+#
+# Compose v2 is taken from Go's module proxy where there is Go and no Compose:
+# Debian 12 has only version 1, which does not know these files.
 set -eu
 cd "$(dirname "$0")/../.."
+COMPOSE_VERSION=v2.40.3
+COMPOSE_BUILD_SECONDS_MAX=300
+COMPOSE_TEST_PROJECT=gateway-test-$$
+export COMPOSE_TEST_PROJECT
+test=${1:-compose}
 
 left_out() { echo "Left out: $*"; exit 77; }
-
-command -v docker >/dev/null || left_out "there is no docker client here"
-docker compose version >/dev/null 2>&1 || left_out "there is no docker compose (v2) here"
-command -v deno >/dev/null || left_out "there is no deno on PATH to put into images"
 
 engine=""
 scratch=$(mktemp -d)
 finish() {
   status=$?
+  # The test ends its stack itself, unless it was ended before its time.
+  if [ -n "$(docker ps -aq --filter "label=com.docker.compose.project=$COMPOSE_TEST_PROJECT" 2>/dev/null)" ]; then
+    docker compose -p "$COMPOSE_TEST_PROJECT" down --volumes --timeout 1 >/dev/null 2>&1 || true
+  fi
   if [ -n "$engine" ]; then kill "$engine" && wait "$engine" || true; fi
   rm -rf "$scratch"
   exit "$status"
@@ -22,7 +33,39 @@ finish() {
 trap finish EXIT
 trap "exit 124" TERM INT
 
-if ! docker info >/dev/null 2>&1; then
+# Makes `docker compose` be this program.
+use_compose() {
+  mkdir -p "$scratch/docker/cli-plugins"
+  ln -sf "$1" "$scratch/docker/cli-plugins/docker-compose"
+  export DOCKER_CONFIG="$scratch/docker"
+}
+
+# Its module has exclusions, which `go install` does not take.
+# shellcheck disable=SC2016
+BUILD_COMPOSE='
+  dir=$(go mod download -json "github.com/docker/compose/v2@$1" | sed -n "s/^.*\"Dir\": \"\(.*\)\",*$/\1/p")
+  cd "$dir" && go build -o "$2.part" ./cmd && mv "$2.part" "$2"
+'
+
+find_compose() {
+  if docker compose version >/dev/null 2>&1; then return; fi
+  case $(docker-compose version --short 2>/dev/null || true) in
+    2.* | v2.*) use_compose "$(command -v docker-compose)"; return ;;
+  esac
+  built=${XDG_CACHE_HOME:-$HOME/.cache}/gateway/docker-compose-$COMPOSE_VERSION
+  if [ ! -x "$built" ]; then
+    command -v go >/dev/null || left_out "there is no docker compose (v2) here, and no Go to build it"
+    echo "Building docker compose $COMPOSE_VERSION"
+    mkdir -p "$(dirname "$built")"
+    timeout -k 5 "$COMPOSE_BUILD_SECONDS_MAX" sh -c "$BUILD_COMPOSE" - "$COMPOSE_VERSION" "$built" \
+      >"$scratch/go.log" 2>&1 ||
+      left_out "docker compose cannot be built in $COMPOSE_BUILD_SECONDS_MAX seconds: $(tail -n 1 "$scratch/go.log")"
+  fi
+  use_compose "$built"
+}
+
+start_engine() {
+  if docker info >/dev/null 2>&1; then return; fi
   [ "$(id -u)" -eq 0 ] && command -v dockerd >/dev/null ||
     left_out "no Docker engine answers, and none can be started"
   export DOCKER_HOST="unix://$scratch/docker.sock"
@@ -37,7 +80,12 @@ if ! docker info >/dev/null 2>&1; then
     fi
     sleep 1
   done
-fi
+}
+
+command -v docker >/dev/null || left_out "there is no docker client here"
+command -v deno >/dev/null || left_out "there is no deno on PATH to put into images"
+start_engine
+find_compose
 docker image inspect gateway-local/debian >/dev/null 2>&1 ||
   { [ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null; } ||
   left_out "base images cannot be made: debootstrap and root are needed"
@@ -49,4 +97,4 @@ deploy/local_images/build.sh >"$scratch/build.log" 2>&1 || {
   echo "The images do not build"
   exit 1
 }
-deno task test:compose
+deno task "test:$test"

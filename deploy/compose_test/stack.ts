@@ -7,6 +7,8 @@ const COMMAND_MS = 180_000;
 
 /** A running stack. */
 export interface Stack extends AsyncDisposable {
+  /** Name of the compose project, with which its networks begin. */
+  readonly project: string;
   /** `https://localhost:<port>` */
   readonly url: string;
   readonly consoleUrl: string;
@@ -26,6 +28,8 @@ export interface Stack extends AsyncDisposable {
 }
 
 export interface StackOptions {
+  /** Laid over each other, of the repository's root. */
+  files?: string[];
   /** Settings of `compose.yaml` for this test. */
   env: Record<string, string>;
 }
@@ -35,7 +39,9 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const directory = await Deno.makeTempDir({ prefix: "gateway_compose_" });
   const port = String(freePort());
   const env = {
-    COMPOSE_PROJECT_NAME: `gateway-test-${port}`,
+    COMPOSE_FILE: (options.files ?? ["compose.yaml"]).join(":"),
+    COMPOSE_PROJECT_NAME: Deno.env.get("COMPOSE_TEST_PROJECT") ??
+      `gateway-test-${port}`,
     COMPOSE_PROGRESS: "quiet",
     COMPOSE_ENV_FILES: Deno.env.get("COMPOSE_ENV_FILES") ??
       "deploy/local_images/env",
@@ -45,6 +51,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     FRONT_SUBNET: "10.213.78.0/24",
     FRONT_RANGE: "10.213.78.128/25",
     PROXY_ADDRESS: "10.213.78.2",
+    STORE_NET: "10.213.80",
     ...options.env,
   };
   const run = (command: string, args: string[]) => runIn(env, command, args);
@@ -60,6 +67,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
       compose("exec", "-T", "proxy", "cat", AUTHORITY_FILE);
     const client = Deno.createHttpClient({ caCerts: [await authority()] });
     return {
+      project: env.COMPOSE_PROJECT_NAME,
       url: `https://localhost:${port}`,
       consoleUrl: `https://console.localhost:${port}`,
       authority,

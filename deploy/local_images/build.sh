@@ -25,8 +25,7 @@ if ! docker image inspect "$base" >/dev/null 2>&1; then
 fi
 
 mkdir "$scratch/context"
-# Debian's Caddy is too old to send a body again when an edge is just going.
-# CADDY_BINARY names a newer one, for example of
+# Debian's Caddy is old. CADDY_BINARY names a newer one, for example of
 #   go install github.com/caddyserver/caddy/v2/cmd/caddy@v2.10.2
 caddy=${CADDY_BINARY:-}
 if [ -n "$caddy" ]; then cp "$caddy" "$scratch/context/caddy"; else : >"$scratch/context/caddy"; fi
@@ -42,10 +41,5 @@ for service in edge-auth chat-worker key-admin; do
   docker build -q --network host --build-arg DENO_IMAGE=gateway-local/deno \
     --target "$service" -t "gateway/$service:local" .
 done
-buffering="request_buffers 1MiB"
-case $(docker run --rm --network none gateway-local/caddy caddy version) in
-  2.[0-6].* | v2.[0-6].*) buffering=buffer_requests ;;
-esac
 docker build -q --build-arg CADDY_IMAGE=gateway-local/caddy \
-  --build-arg "REQUEST_BUFFERING=$buffering" \
   -t gateway/proxy:local -f deploy/proxy/Dockerfile .

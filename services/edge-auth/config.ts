@@ -1,6 +1,13 @@
 /** The one place of this service that reads the environment. */
 import { type Network, networksOf } from "@gateway/shared/client_address";
-import { type ConfigOf, integer, list, parseEnv } from "@gateway/shared/env";
+import {
+  type ConfigOf,
+  integer,
+  list,
+  optional,
+  parseEnv,
+  port,
+} from "@gateway/shared/env";
 import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { LogLevel } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
@@ -76,6 +83,20 @@ export const EDGE_VARIABLES = {
     fallback: AUTH_FAILURE_LIMITS.failuresMax,
   }),
   ...PROXY_VARIABLES,
+  readyPort: optional(port({
+    name: "READY_PORT",
+    meaning:
+      "A port that is open only while this edge takes requests: a proxy that connects to it before it sends one loses none",
+  })),
+  drainLeadSeconds: integer({
+    name: "DRAIN_LEAD_SECONDS",
+    meaning:
+      "Told to stop, the edge says so (readiness, READY_PORT, Connection: close) and goes on taking requests for this long, until the last proxy has noticed",
+    unit: "seconds",
+    min: 0,
+    max: 300,
+    fallback: 0,
+  }),
   allowedHosts: list({
     name: "ALLOWED_HOSTS",
     meaning:
@@ -110,6 +131,7 @@ export interface EdgeConfig {
   trustedProxies: readonly Network[];
   allowedHosts: readonly string[];
   corsOrigins: readonly string[];
+  departure: { readyPort: number | null; leadMs: number };
   drainMs: number;
 }
 
@@ -143,6 +165,10 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     trustedProxies: networksOf(env.trustedProxies),
     allowedHosts: env.allowedHosts,
     corsOrigins: env.corsOrigins,
+    departure: {
+      readyPort: env.readyPort ?? null,
+      leadMs: env.drainLeadSeconds * MS_PER_SECOND,
+    },
     drainMs: env.drainSeconds * MS_PER_SECOND,
   };
 }

@@ -40,6 +40,7 @@ import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./control_outbox.ts";
 import { createDeadlines } from "@gateway/shared/deadlines";
+import { createDeparture } from "./departure.ts";
 import { EdgeTable } from "./edge_table.ts";
 import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
@@ -117,7 +118,6 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     log,
   });
 
-  let isStopping = false;
   const deadlines = createDeadlines(monotonicNow);
   const app = createApp({
     catalog: config.catalog,
@@ -143,11 +143,18 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     corsOrigins: config.corsOrigins,
     metrics,
   });
+  // The stores are there: whoever connects to its port may send requests.
+  const departure = createDeparture({
+    hostname: config.hostname,
+    ...config.departure,
+  });
   const server = serve({
     hostname: config.hostname,
     port: config.port,
-    handler: (request, info) =>
-      app.fetch(request, { remoteAddress: info.remoteAddr.hostname }),
+    handler: async (request, info) =>
+      departure.mark(
+        await app.fetch(request, { remoteAddress: info.remoteAddr.hostname }),
+      ),
     onError: (error) => {
       log.error("request_fault", { error });
       return errorResponse(internalError(error), newRequestId());
@@ -162,7 +169,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const notReady = () => [
     ...(probe.isFlowing ? [] : ["bus"]),
     ...(redis.state === "ready" ? [] : ["redis"]),
-    ...(isStopping ? ["stopping"] : []),
+    ...(departure.hasBegun ? ["stopping"] : []),
   ];
   observeEdge(registry, { dispatcher, gate, workers });
   observeBus(registry, bus, () => probe.isFlowing);
@@ -179,12 +186,17 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     metrics: () => registry.text(),
   });
   return {
-    ready: { edgeId, port: server.port, opsPort: ops.port },
+    ready: {
+      edgeId,
+      port: server.port,
+      readyPort: departure.readyPort,
+      opsPort: ops.port,
+    },
     failed: bus.closed.then((error) =>
       error ?? new Error("The bus was closed")
     ),
     stop: async () => {
-      isStopping = true;
+      await departure.announce();
       await server.stop({ graceMs: config.drainMs, lastWordMs: LAST_WORD_MS });
       await dispatcher.idleWithin(RUNS_END_MS);
       const unsettled = await gate.stop(SETTLE_MS);

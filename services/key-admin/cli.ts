@@ -72,7 +72,8 @@ interface Cluster {
  */
 function findCluster(): Cluster {
   const env = Deno.env.toObject();
-  const isTold = (env.REDIS_URL ?? env.REDIS_URL_FILE ?? "") !== "";
+  const isTold = [env.REDIS_URL, env.REDIS_URL_FILE, env.REDIS_SENTINELS]
+    .some((value) => value !== undefined && value !== "");
   const up = isTold ? undefined : readUpFile();
   const settings = parseEnv(CLUSTER_VARIABLES, {
     ...env,

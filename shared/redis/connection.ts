@@ -1,22 +1,22 @@
-import { createClient } from "redis";
 import type { MonotonicNow } from "../clock.ts";
+import {
+  type Client,
+  connectInTime,
+  makeClient,
+  type RedisReply,
+  type ServerAddress,
+} from "./client.ts";
+import { assertMaster, findMaster, type SentinelGroup } from "./sentinel.ts";
 
-/** What Redis answers in protocol version 2: bulk and simple strings, integers, nil, arrays. */
-export type RedisReply = string | number | null | RedisReply[];
+export type { RedisReply } from "./client.ts";
 
-/** Where a server is and as whom to sign in. */
-export interface RedisAddress {
-  /** `redis://host:port/db`, or `rediss:` for TLS. A user and password in it are used. */
-  url: string;
-  username?: string;
-  password?: string;
-  /** PEM text of the authority to trust with `rediss:`; absent: the system's. */
-  tlsCa?: string;
-  /** PEM text of this client's own certificate and key, for a server that asks for one. */
-  tlsCert?: string;
-  tlsKey?: string;
-  /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
-  clientName?: string;
+/** Where Redis is and as whom to sign in. */
+export interface RedisAddress extends ServerAddress {
+  /**
+   * Asked for the master with every attempt to connect. The host of `url` does
+   * not count then; its protocol, user and database do.
+   */
+  sentinels?: SentinelGroup;
 }
 
 export interface ConnectionOptions {
@@ -24,7 +24,7 @@ export interface ConnectionOptions {
   now: MonotonicNow;
   /** 0 ≤ x < 1, for the jitter between attempts. */
   random: () => number;
-  /** Time for TCP, TLS, sign-in and the greeting together. */
+  /** Time for TCP, TLS, sign-in and the greeting together, and as much for asking sentinels. */
   connectTimeoutMs: number;
   /** Commands that must work before the connection counts as up. At least one: a frozen server accepts connections. */
   greeting: readonly (readonly string[])[];
@@ -51,8 +51,6 @@ const BACKOFF_MAX_MS = 500;
 /** A connection that held this long was a good one: the next attempt starts without delay. */
 const STABLE_MS = 1_000;
 
-type Client = ReturnType<typeof makeClient>;
-
 /**
  * Keeps one connection to Redis. The client library's own reconnecting is off: a
  * fresh client per attempt makes every attempt the same, lets `close` end a wait,
@@ -61,7 +59,7 @@ type Client = ReturnType<typeof makeClient>;
 export function openConnection(options: ConnectionOptions): Connection {
   const { now, random, onUp, onDown } = options;
   const closing = Promise.withResolvers<void>();
-  const attempts = new Set<Promise<void>>();
+  const leftovers = new Set<Promise<void>>();
   let current: Client | null = null;
   let lost = Promise.withResolvers<unknown>();
   let isClosed = false;
@@ -70,9 +68,9 @@ export function openConnection(options: ConnectionOptions): Connection {
     let failures = 0;
     while (!isClosed) {
       lost = Promise.withResolvers<unknown>();
-      const client = makeClient(options, lost.resolve);
+      let client: Client;
       try {
-        await connectInTime(client, options, attempts);
+        client = await connect(options, lost.resolve, leftovers);
       } catch (error) {
         if (isClosed) break;
         onDown(error);
@@ -113,85 +111,32 @@ export function openConnection(options: ConnectionOptions): Connection {
       closing.resolve();
       lost.resolve(null);
       await running;
-      await Promise.all(attempts);
+      await Promise.all(leftovers);
     },
   };
 }
 
-function makeClient(
+/** One attempt, from the question who is master to the answered greeting. */
+async function connect(
   options: ConnectionOptions,
   onLost: (cause: unknown) => void,
-) {
-  const { address, connectTimeoutMs } = options;
-  const client = createClient({
-    url: address.url,
-    ...(address.username === undefined ? {} : { username: address.username }),
-    ...(address.password === undefined ? {} : { password: address.password }),
-    ...(address.clientName === undefined ? {} : { name: address.clientName }),
-    socket: {
-      connectTimeout: connectTimeoutMs,
-      reconnectStrategy: false,
-      ...tlsOf(address),
+  leftovers: Set<Promise<void>>,
+): Promise<Client> {
+  const { address, greeting, connectTimeoutMs: timeoutMs } = options;
+  const { sentinels: group } = address;
+  const server = group === undefined
+    ? address
+    : await findMaster({ group, address, timeoutMs, leftovers });
+  const client = makeClient(server, timeoutMs, onLost);
+  await connectInTime(client, {
+    timeoutMs,
+    leftovers,
+    greet: async () => {
+      if (group !== undefined) assertMaster(await client.sendCommand(["ROLE"]));
+      await Promise.all(greeting.map((args) => client.sendCommand(args)));
     },
-    RESP: 2,
-    disableOfflineQueue: true,
-    disableClientInfo: true,
-    maintNotifications: "disabled",
-    // The library's time-out ends when a command is written, so it does not help
-    // against a frozen server, and it costs an AbortSignal per command.
-    commandOptions: { timeout: 0 },
   });
-  client.on("error", onLost);
   return client;
-}
-
-function tlsOf({ tlsCa, tlsCert, tlsKey }: RedisAddress) {
-  if (tlsCa === undefined && tlsCert === undefined) return {};
-  return {
-    tls: true as const,
-    ...(tlsCa === undefined ? {} : { ca: tlsCa }),
-    ...(tlsCert === undefined ? {} : { cert: tlsCert }),
-    ...(tlsKey === undefined ? {} : { key: tlsKey }),
-  };
-}
-
-async function connectInTime(
-  client: Client,
-  options: ConnectionOptions,
-  attempts: Set<Promise<void>>,
-): Promise<void> {
-  const timeoutMs = options.connectTimeoutMs;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(
-      () => reject(new Error(`Not connected after ${timeoutMs} ms`)),
-      timeoutMs,
-    );
-  });
-  const connecting = connectAndGreet(client, options.greeting);
-  try {
-    await Promise.race([connecting, late]);
-  } catch (error) {
-    client.destroy();
-    // Destroyed while TCP was connecting, the library finishes connecting and
-    // leaves the socket open: it has to be destroyed once more.
-    const ended = connecting.catch(() => {}).then(() => {
-      client.destroy();
-      attempts.delete(ended);
-    });
-    attempts.add(ended);
-    throw error;
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-async function connectAndGreet(
-  client: Client,
-  greeting: ConnectionOptions["greeting"],
-): Promise<void> {
-  await client.connect();
-  await Promise.all(greeting.map((args) => client.sendCommand(args)));
 }
 
 /** 25, 50, 100 … 500 ms, each shortened by up to half so that edges do not return in step. */

@@ -1,44 +1,44 @@
 // Promise: under the users of deploy/, with and without TLS, the services work: a
 // key is made, a chat is answered through edge and worker, a key is stopped.
 import assert from "node:assert/strict";
-import { fileURLToPath } from "node:url";
 import {
   type DeployedSecrets,
   makeSecrets,
   startDeployedNats,
   startDeployedRedis,
 } from "../support/deployed_stores.ts";
-import { type RunningProcess, startProcess } from "../support/process.ts";
+import {
+  runKeys,
+  sendChat,
+  type ServiceEnv,
+  startService,
+} from "../support/service_processes.ts";
 import {
   createTestAuthority,
   type TestAuthority,
 } from "../support/test_authority.ts";
 import { waitFor } from "../support/wait_for.ts";
 
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const START_MS = 30_000;
-const MODEL = "neutral-3.7-plus";
-
-type Env = Record<string, string>;
 
 function storeEnv(
   stores: { nats: string; redis: string },
   secrets: DeployedSecrets,
   authority: TestAuthority | undefined,
 ) {
-  const tls = (prefix: string): Env =>
+  const tls = (prefix: string): ServiceEnv =>
     authority === undefined ? {} : {
       [`${prefix}_CA_FILE`]: authority.caFile,
       [`${prefix}_CERT_FILE`]: authority.client.certFile,
       [`${prefix}_KEY_FILE`]: authority.client.keyFile,
     };
-  const nats = (user: string, secret: string): Env => ({
+  const nats = (user: string, secret: string): ServiceEnv => ({
     NATS_URL: `nats://${stores.nats}`,
     NATS_USER: user,
     NATS_PASSWORD_FILE: secrets.path(secret),
     ...tls("NATS"),
   });
-  const redis = (user: string, secret: string): Env => ({
+  const redis = (user: string, secret: string): ServiceEnv => ({
     REDIS_URL: stores.redis,
     REDIS_USERNAME: user,
     REDIS_PASSWORD_FILE: secrets.path(secret),
@@ -55,54 +55,6 @@ function storeEnv(
       ...redis("key-admin", "redis_admin_password"),
     },
   };
-}
-
-function runDeno(script: string, args: string[], env: Env): RunningProcess {
-  return startProcess({
-    command: Deno.execPath(),
-    args: [
-      ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
-      ...["--allow-sys", "--allow-ffi", script, ...args],
-    ],
-    cwd: ROOT,
-    env: { NO_COLOR: "1", OPS_PORT: "0", PORT: "0", ...env },
-  });
-}
-
-/** Starts a service and waits until it is ready. */
-async function startService(name: string, env: Env) {
-  const process = runDeno(`services/${name}/main.ts`, [], env);
-  const line = await waitFor(
-    () => /^.*"event":"ready".*$/m.exec(process.output())?.[0],
-    { what: () => `${name}: ${process.output()}`, timeoutMs: START_MS },
-  );
-  const port: unknown = JSON.parse(line).port;
-  return { process, url: `http://127.0.0.1:${port}` };
-}
-
-async function keys(env: Env, ...args: string[]): Promise<string> {
-  await using process = runDeno("services/key-admin/cli.ts", [
-    "keys",
-    ...args,
-    "--json",
-  ], env);
-  const { success } = await process.exited;
-  assert.ok(success, process.output());
-  return process.output();
-}
-
-function chat(url: string, key: string, content: string): Promise<Response> {
-  return fetch(`${url}/v1/chat/completions`, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${key}`,
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({
-      model: MODEL,
-      messages: [{ role: "user", content }],
-    }),
-  });
 }
 
 const MODES: [name: string, isTls: boolean][] = [
@@ -128,20 +80,20 @@ for (const [name, isTls] of MODES) {
       startService("chat-worker", env.worker),
       startService("key-admin", env.admin),
     ]);
-    await using _edge = edge.process;
-    await using _worker = worker.process;
-    await using _admin = admin.process;
+    await using _edge = edge;
+    await using _worker = worker;
+    await using _admin = admin;
     const made = JSON.parse(
-      await keys(env.admin, "create", "--description", "test"),
+      await runKeys(env.admin, "create", "--description", "test"),
     );
 
     await t.step("a chat is answered", async () => {
-      const answer = await chat(edge.url, made.key, "hello");
+      const answer = await sendChat(edge.url, made.key, "hello");
       assert.equal(answer.status, 200, edge.process.output());
       assert.equal((await answer.json()).object, "chat.completion");
     });
     await t.step("a large one too", async () => {
-      const answer = await chat(edge.url, made.key, LARGE);
+      const answer = await sendChat(edge.url, made.key, LARGE);
       assert.equal(answer.status, 200, await answer.text());
     });
     await t.step("Redis, killed and started, has kept the key", async () => {
@@ -150,15 +102,15 @@ for (const [name, isTls] of MODES) {
       await redis.server.restart();
       assert.doesNotMatch(redis.server.output(), /CRITICAL|NOPERM/);
       const answer = await waitFor(async () => {
-        const one = await chat(edge.url, made.key, "hello");
+        const one = await sendChat(edge.url, made.key, "hello");
         await one.body?.cancel();
         return one.status === 503 ? undefined : one;
       }, { what: "the edge to find Redis again", timeoutMs: START_MS });
       assert.equal(answer.status, 200);
     });
     await t.step("a key that is stopped is refused", async () => {
-      await keys(env.admin, "disable", made.id, "--stop-running");
-      const answer = await chat(edge.url, made.key, "hello");
+      await runKeys(env.admin, "disable", made.id, "--stop-running");
+      const answer = await sendChat(edge.url, made.key, "hello");
       assert.equal(answer.status, 403);
       await answer.body?.cancel();
     });

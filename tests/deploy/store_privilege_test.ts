@@ -13,7 +13,7 @@ import {
 } from "../support/deployed_stores.ts";
 
 const OWNER = "{own_a}";
-/** What nobody but an administrator of Redis itself may do. */
+/** What nobody but an administrator of Redis itself, or Sentinel, may do. */
 const FOR_NOBODY = [
   ["KEYS", "*"],
   ["SCAN", "0"],
@@ -86,7 +86,47 @@ const USERS: User[] = [
       ["CONFIG", "GET", "*"],
     ],
   },
+  {
+    // A replica copies everything, so it may read nothing but the copy.
+    name: "replica",
+    secret: "redis_replica_password",
+    allowed: [["REPLCONF", "listening-port", "6379"]],
+    denied: [
+      ["GET", "hash:x"],
+      ["HSET", `key:${OWNER}:k`, "state", "enabled"],
+      ["INFO"],
+      ["ACL", "LOAD"],
+    ],
+  },
+  {
+    // It makes masters and replicas, and sees and changes no data.
+    name: "sentinel",
+    secret: "redis_sentinel_password",
+    allowed: [
+      ["ROLE"],
+      ["INFO", "replication"],
+      ["PUBLISH", "__sentinel__:hello", "x"],
+    ],
+    denied: [
+      ["GET", "hash:x"],
+      ["HSET", `key:${OWNER}:k`, "state", "enabled"],
+      ["PUBLISH", "elsewhere", "x"],
+      ["CONFIG", "GET", "*"],
+      ["PSYNC", "?", "-1"],
+      ["ACL", "LOAD"],
+    ],
+  },
 ];
+
+/** What is denied to all others and is what Sentinel is for. */
+const FOR_SENTINEL = ["CONFIG REWRITE", "CLIENT KILL TYPE normal"];
+
+function deniedTo(user: User): string[][] {
+  const general = user.name !== "sentinel" ? FOR_NOBODY : FOR_NOBODY.filter(
+    (command) => !FOR_SENTINEL.includes(command.join(" ")),
+  );
+  return [...general, ...user.denied];
+}
 
 async function signIn(
   url: string,
@@ -118,7 +158,7 @@ Deno.test("ASVS 13.2.2: a user of Redis may do what its service does and nothing
         await link.command(command);
       });
     }
-    for (const command of [...FOR_NOBODY, ...user.denied]) {
+    for (const command of deniedTo(user)) {
       await t.step(`${user.name} not: ${command.join(" ")}`, async () => {
         await assert.rejects(
           link.command(command),

@@ -10,7 +10,7 @@ import { asFields, asList, asNumber } from "./reply.ts";
  */
 export type Durability = "waitaof" | "always" | "none";
 
-/** The server did not confirm that a change is on disk. The change may still hold. */
+/** The server did not confirm that a change is on disk, or on its replicas. The change may still hold. */
 export class NotDurable extends Error {
   override name = "NotDurable";
 }
@@ -21,7 +21,7 @@ const CONFIRM_MS = 3_000;
 export async function detectDurability(
   redis: RedisLink,
 ): Promise<Durability> {
-  const config = await readConfig(redis);
+  const config = await readConfig(redis, "append*");
   if (config.get("appendonly") !== "yes") return "none";
   if (config.get("appendfsync") === "always") return "always";
   return await knowsWaitaof(redis) ? "waitaof" : "none";
@@ -29,8 +29,9 @@ export async function detectDurability(
 
 /**
  * Resolves when everything that was written over this connection before is on
- * disk, as far as the server offers it. Must go over the same connection as the
- * write: WAITAOF speaks of the writes of its own connection.
+ * disk, as far as the server offers it, and on as many replicas as the server's
+ * `min-replicas-to-write` says. Must go over the same connection as the
+ * write: WAITAOF and WAIT speak of the writes of their own connection.
  *
  * The server is asked each time and not trusted from the start of the process:
  * lifecycle changes are rare, and somebody may have changed its settings.
@@ -38,8 +39,16 @@ export async function detectDurability(
 export async function confirmDurable(
   redis: RedisLink,
 ): Promise<Durability> {
-  const durability = await detectDurability(redis);
-  if (durability !== "waitaof") return durability;
+  const [durability, replicas] = await Promise.all([
+    detectDurability(redis),
+    replicasNeeded(redis),
+  ]);
+  if (durability === "waitaof") await confirmDisk(redis);
+  if (replicas > 0) await confirmReplicas(redis, replicas);
+  return durability;
+}
+
+async function confirmDisk(redis: RedisLink): Promise<void> {
   const [local] = asList(
     await redis.command(
       ["WAITAOF", "1", "0", String(CONFIRM_MS)],
@@ -51,13 +60,39 @@ export async function confirmDurable(
       `Cannot confirm a change: not on the disk of redis after ${CONFIRM_MS} ms`,
     );
   }
-  return durability;
 }
 
-async function readConfig(redis: RedisLink): Promise<Map<string, string>> {
+/** A replica that has the change can become master without it being undone. */
+async function confirmReplicas(
+  redis: RedisLink,
+  replicas: number,
+): Promise<void> {
+  const reached = asNumber(
+    await redis.command(
+      ["WAIT", String(replicas), String(CONFIRM_MS)],
+      { deadlineMs: CONFIRM_MS + 1_000 },
+    ),
+  );
+  if (reached < replicas) {
+    throw new NotDurable(
+      `Cannot confirm a change: on ${reached} of ${replicas} replicas of redis after ${CONFIRM_MS} ms`,
+    );
+  }
+}
+
+/** As many as the server itself wants behind it before it takes a write. */
+async function replicasNeeded(redis: RedisLink): Promise<number> {
+  const config = await readConfig(redis, "min-replicas-to-write");
+  return Number(config.get("min-replicas-to-write") ?? 0);
+}
+
+async function readConfig(
+  redis: RedisLink,
+  pattern: string,
+): Promise<Map<string, string>> {
   try {
     return asFields(
-      await redis.command(["CONFIG", "GET", "append*"]),
+      await redis.command(["CONFIG", "GET", pattern]),
     );
   } catch (error) {
     // CONFIG is forbidden here: nothing is known, so nothing is promised.

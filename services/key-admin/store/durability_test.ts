@@ -61,6 +61,26 @@ Deno.test("confirmDurable() waits for the disk and compares what was reached", a
   await assert.rejects(confirmDurable(late.link), { name: "NotDurable" });
 });
 
+Deno.test("confirmDurable() waits for as many replicas as the server wants", async (t) => {
+  const cases: [wanted: number, reached: number, isConfirmed: boolean][] = [
+    [0, 0, true],
+    [1, 0, false],
+    [1, 1, true],
+    [2, 1, false],
+    [2, 3, true],
+  ];
+  for (const [wanted, reached, isConfirmed] of cases) {
+    await t.step(`${reached} of ${wanted}`, async () => {
+      const settings = [...ALWAYS, "min-replicas-to-write", String(wanted)];
+      const { link, sent } = fakeLink({ CONFIG: settings, WAIT: reached });
+      if (isConfirmed) assert.equal(await confirmDurable(link), "always");
+      else await assert.rejects(confirmDurable(link), { name: "NotDurable" });
+      const waits = sent.filter((line) => line.startsWith("WAIT "));
+      assert.deepEqual(waits, wanted === 0 ? [] : [`WAIT ${wanted} 3000`]);
+    });
+  }
+});
+
 Deno.test("a real server's settings are recognised", async (t) => {
   const cases: [settings: string[], expected: RegExp][] = [
     [["--appendonly", "yes", "--appendfsync", "always"], /^always$/],

@@ -1,0 +1,162 @@
+// Promise: of the cluster of compose.cluster.yaml any one container may be killed while
+// requests run: what it did not hold itself goes on, what is refused can be tried
+// again, and all is as before within seconds. The proxy is the one that is needed.
+import assert from "node:assert/strict";
+import { type Load, startLoad } from "./load.ts";
+import { type Stack, startStack } from "./stack.ts";
+import { gateway, reportOf, say, statusWith, until } from "./steps.ts";
+
+const STREAMS = 8;
+/** Answers that must come after a loss, and again after the return. */
+const ANSWERS = 3 * STREAMS;
+const MS_PER_SECOND = 1_000;
+const SHOWN_MAX = 3;
+const SERVERS = ["redis", "redis-2", "redis-3"];
+
+interface Victim {
+  name: string;
+  container: (stack: Stack) => Promise<string>;
+  /** Requests that may end early, or be refused for another reason than a missed deadline. */
+  failuresMax: number;
+  lateMax: number;
+}
+
+async function first(stack: Stack, service: string): Promise<string> {
+  const [id = ""] = await stack.containers(service);
+  return id;
+}
+
+/** The Redis server that is master now, or the first that is not. */
+async function redisServer(stack: Stack, isMaster: boolean): Promise<string> {
+  for (const service of SERVERS) {
+    const role = await stack.compose(
+      ...["exec", "-T", service, "redis-cli", "--no-auth-warning"],
+      ...["--user", "health", "--pass", "none", "role"],
+    );
+    if (role.startsWith("master") === isMaster) {
+      return await first(stack, service);
+    }
+  }
+  throw new Error("No Redis server has this role");
+}
+
+function one(service: string, failuresMax = 0): Victim {
+  return {
+    name: service,
+    container: (stack) => first(stack, service),
+    failuresMax,
+    lateMax: LATE_MAX,
+  };
+}
+
+/** What ran there ends, and what is sent there while it dies. */
+const RUNNING_MAX = 2 * STREAMS;
+/** Requests that deadlines are missed for while containers start on a busy machine. */
+const LATE_MAX = 2 * STREAMS;
+/** While nobody is master, every request is refused at once, and tried again. */
+const LATE_IN_FAILOVER_MAX = 2_000;
+
+const VICTIMS: Victim[] = [
+  one("nats"),
+  one("nats-2"),
+  one("nats-3"),
+  {
+    name: "the Redis master",
+    container: (stack) => redisServer(stack, true),
+    failuresMax: 0,
+    lateMax: LATE_IN_FAILOVER_MAX,
+  },
+  {
+    name: "a Redis replica",
+    container: (stack) => redisServer(stack, false),
+    failuresMax: 0,
+    lateMax: LATE_MAX,
+  },
+  one("redis-sentinel-1"),
+  one("redis-sentinel-2"),
+  one("redis-sentinel-3"),
+  one("edge-auth", RUNNING_MAX),
+  one("chat-worker", RUNNING_MAX),
+  one("key-admin"),
+];
+
+async function isWell(stack: Stack, container: string): Promise<boolean> {
+  const health = await stack.docker(
+    ...["inspect", "--format", "{{.State.Health.Status}}", container],
+  );
+  return health === "healthy";
+}
+
+/** Kills a container under load and starts it again. */
+async function lose(stack: Stack, key: string, victim: Victim): Promise<Load> {
+  const load = startLoad(stack, key, STREAMS);
+  const goOn = async (what: string) => {
+    const before = load.complete;
+    await until(what, () => load.complete >= before + ANSWERS);
+  };
+  try {
+    await goOn("answers");
+    const container = await victim.container(stack);
+    await stack.docker("kill", container);
+    await goOn(`answers without ${victim.name}`);
+    await stack.docker("start", container);
+    await until(`${victim.name} to be back`, () => isWell(stack, container));
+    await goOn(`answers with ${victim.name}`);
+  } finally {
+    await load.stop();
+  }
+  return load;
+}
+
+Deno.test("the redundant cluster", async (t) => {
+  await using stack = await startStack({
+    files: ["compose.yaml", "compose.cluster.yaml"],
+    env: { SIMULATOR_TOKENS_PER_SECOND: "40" },
+  });
+  const made = await gateway(stack, "keys", "create", "--description", "test");
+  const stopped = await gateway(
+    stack,
+    ...["keys", "create", "--description", "stopped"],
+  );
+  await gateway(stack, "keys", "disable", stopped.id);
+
+  for (const victim of VICTIMS) {
+    await t.step(`survives the loss of ${victim.name}`, async () => {
+      const load = await lose(stack, made.key, victim);
+      const pauseSeconds = (load.longestPauseMs / MS_PER_SECOND).toFixed(1);
+      say(
+        `${load.complete} complete, ${load.failures.length} refused or cut, ` +
+          `${load.late} to be tried again, nothing answered for ${pauseSeconds} s at most`,
+      );
+      for (const line of load.failures.slice(0, SHOWN_MAX)) say(line);
+      assert.ok(
+        load.failures.length <= victim.failuresMax &&
+          load.late <= victim.lateMax && load.dishonest.length === 0,
+        await reportOf(stack, load),
+      );
+      assert.equal(await statusWith(stack, stopped.key), 403);
+      const other = await gateway(
+        stack,
+        ...["keys", "create", "--description", "after a loss"],
+      );
+      assert.equal(await statusWith(stack, other.key), 200);
+    });
+  }
+
+  await t.step("is restored from a backup, whoever was master", async () => {
+    const file = await Deno.makeTempFile({ suffix: ".rdb" });
+    await stack.script("backup.sh", file);
+    await gateway(stack, "keys", "delete", made.id);
+    assert.equal(await statusWith(stack, made.key), 401);
+    await stack.script("restore.sh", file);
+    await Deno.remove(file);
+    await until(
+      "the key to be back",
+      async () => await statusWith(stack, made.key) === 200,
+    );
+    await until("changes to be acknowledged", async () => {
+      const making = gateway(stack, "keys", "create", "--description", "again");
+      return await making.then(() => true, () => false);
+    });
+  });
+});

@@ -1,0 +1,53 @@
+/** What both tests do with a stack. */
+import type { Load } from "./load.ts";
+import type { Stack } from "./stack.ts";
+
+const DEADLINE_MS = 60_000;
+const POLL_MS = 100;
+const REPORTED_MAX = 5;
+
+/** Looks at the condition until it holds. Throws, saying what was in vain, when it takes too long. */
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+): Promise<void> {
+  const endMs = performance.now() + DEADLINE_MS;
+  while (!(await condition())) {
+    if (performance.now() > endMs) throw new Error(`In vain: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+/** Runs `gateway … --json` in the console's container and returns what it printed. */
+export async function gateway(stack: Stack, ...args: string[]) {
+  const text = await stack.compose(
+    ...["exec", "-T", "key-admin", "gateway", ...args, "--json"],
+  );
+  return JSON.parse(text);
+}
+
+/** Status of a request with this key, the body thrown away. */
+export async function statusWith(stack: Stack, key: string): Promise<number> {
+  const response = await fetch(`${stack.url}/v1/models`, {
+    client: stack.client,
+    headers: { authorization: `Bearer ${key}` },
+  });
+  await response.body?.cancel();
+  return response.status;
+}
+
+/** What failed, and what the proxy says of it. */
+export async function reportOf(stack: Stack, load: Load): Promise<string> {
+  const { failures } = load;
+  return [
+    `${failures.length} failed, ${load.late} late, ${load.complete} complete`,
+    ...load.dishonest.map((line) => `not to be tried again: ${line}`),
+    ...failures.slice(0, REPORTED_MAX),
+    await stack.compose("logs", "--tail", "5", "proxy"),
+  ].join("\n");
+}
+
+/** Writes a line among those of the test. */
+export function say(line: string): void {
+  Deno.stdout.writeSync(new TextEncoder().encode(`    ${line}\n`));
+}

@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { monotonicNow } from "@gateway/shared/clock";
+import { createDeparture } from "./departure.ts";
+
+const HOST = "127.0.0.1";
+const LEAD_MS = 300;
+
+async function connects(port: number): Promise<boolean> {
+  try {
+    using _socket = await Deno.connect({ hostname: HOST, port });
+    return true;
+  } catch (error) {
+    // Reset: it was waiting to be accepted when the port closed.
+    const { ConnectionRefused, ConnectionReset } = Deno.errors;
+    if (error instanceof ConnectionRefused) return false;
+    if (error instanceof ConnectionReset) return false;
+    throw error;
+  }
+}
+
+Deno.test("the ready port is open until the departure is announced, and closed through the lead time", async () => {
+  const departure = createDeparture({
+    hostname: HOST,
+    readyPort: 0,
+    leadMs: LEAD_MS,
+  });
+  const port = departure.readyPort ?? assert.fail("no port");
+  const response = await fetch(`http://${HOST}:${port}/`);
+  assert.equal(response.status, 204);
+  assert.equal(departure.mark(new Response()).headers.has("connection"), false);
+
+  const startMs = monotonicNow();
+  const gone = departure.announce();
+  assert.equal(departure.hasBegun, true);
+  assert.equal(await connects(port), false);
+  assert.equal(
+    departure.mark(new Response()).headers.get("connection"),
+    "close",
+  );
+  const closedMs = monotonicNow() - startMs;
+  assert.ok(closedMs < LEAD_MS, `closed only after ${closedMs} ms`);
+  await gone;
+  assert.ok(monotonicNow() - startMs >= LEAD_MS - 1);
+});
+
+Deno.test("without a ready port the lead time is kept all the same", async () => {
+  const departure = createDeparture({
+    hostname: HOST,
+    readyPort: null,
+    leadMs: LEAD_MS,
+  });
+  assert.equal(departure.readyPort, null);
+  const startMs = monotonicNow();
+  await departure.announce();
+  assert.ok(monotonicNow() - startMs >= LEAD_MS - 1);
+});

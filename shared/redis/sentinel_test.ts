@@ -1,0 +1,170 @@
+// Promise: a link follows the master that the sentinels name, without a restart and
+// without a call that outlives its deadline, whatever happened to the old one.
+import assert from "node:assert/strict";
+import { startRedisGroup } from "../../tests/support/deployed_redis_group.ts";
+import { makeSecrets } from "../../tests/support/deployed_stores.ts";
+import { askPort, type LocalServer } from "../../tests/support/local_server.ts";
+import { waitFor } from "../../tests/support/wait_for.ts";
+import { monotonicNow } from "../clock.ts";
+import { silentLog } from "../log.ts";
+import { RedisUnavailableError } from "./errors.ts";
+import { createRedisLink, type RedisAddress, type RedisLink } from "./link.ts";
+import { assertMaster } from "./sentinel.ts";
+
+const DEADLINE_MS = 100;
+/** A late timer of a busy machine, and what a call waits behind others. */
+const CALL_MS_MAX = 1_000;
+/** The sentinels' 0.7 s of silence, their vote, and the way to the new master. */
+const FAILOVER_MS = 15_000;
+
+function open(address: RedisAddress): RedisLink {
+  return createRedisLink({
+    address,
+    log: silentLog,
+    now: monotonicNow,
+    random: Math.random,
+    deadlineMs: DEADLINE_MS,
+  });
+}
+
+/** Writes until one write is taken; every single one ends in time. */
+async function writesAgain(link: RedisLink): Promise<void> {
+  await waitFor(async () => {
+    const startMs = monotonicNow();
+    try {
+      await link.command(["SET", "late:test", "1"]);
+      return true;
+    } catch (error) {
+      if (!(error instanceof RedisUnavailableError)) throw error;
+      return false;
+    } finally {
+      const tookMs = monotonicNow() - startMs;
+      assert.ok(tookMs < CALL_MS_MAX, `a call took ${tookMs} ms`);
+    }
+  }, { what: "a write", timeoutMs: FAILOVER_MS, intervalMs: 20 });
+}
+
+async function isReplica(server: LocalServer): Promise<boolean> {
+  try {
+    const said = await askPort(server.port, "AUTH health any\r\nROLE\r\n");
+    return said.includes("$5\r\nslave\r\n");
+  } catch (error) {
+    // All clients of a master are cut off when it is made a replica.
+    if (error instanceof Deno.errors.ConnectionReset) return false;
+    throw error;
+  }
+}
+
+Deno.test("a link behind sentinels", async (t) => {
+  await using secrets = await makeSecrets();
+  await using group = await startRedisGroup(secrets);
+  const address = await group.address("edge");
+  const link = open(address);
+  await link.ready(FAILOVER_MS);
+
+  // A killed one is the easier case: tests/e2e/redis_failover_test.ts.
+  await t.step(
+    "leaves a frozen master for the new one, and stays there",
+    async () => {
+      const old = await group.master();
+      await link.command(["SET", "late:kept", "before"]);
+      const password = await secrets.read("redis_edge_password");
+      await waitFor(async () => {
+        const said = await Promise.all(
+          group.servers.map(({ port }) =>
+            askPort(port, `AUTH edge-auth ${password}\r\nGET late:kept\r\n`)
+          ),
+        );
+        return said.every((text) => text.includes("before"));
+      }, { what: "the replicas to have it" });
+      await old.stop();
+      await writesAgain(link);
+      assert.notEqual((await group.master()).port, old.port);
+      assert.equal(await link.command(["GET", "late:kept"]), "before");
+      await link.command(["SET", "late:kept", "after"]);
+      old.cont();
+      await waitFor(() => isReplica(old), {
+        what: "the old master to be a replica",
+        timeoutMs: 2 * FAILOVER_MS,
+      });
+      assert.equal(await link.command(["GET", "late:kept"]), "after");
+    },
+  );
+
+  await t.step("asks the sentinels that are left", async () => {
+    await group.sentinels[0]?.kill();
+    await group.sentinels[1]?.stop();
+    const late = open(address);
+    await late.ready(FAILOVER_MS);
+    await late.close();
+    group.sentinels[1]?.cont();
+    await group.sentinels[0]?.restart();
+  });
+
+  await t.step("does not believe a sentinel that names a replica", async () => {
+    const master = await group.master();
+    const replica = group.servers.find(({ port }) => port !== master.port);
+    assert.ok(replica !== undefined);
+    using liar = lyingSentinel(replica.port);
+    const astray = open({
+      ...address,
+      sentinels: { name: "gateway", servers: [`127.0.0.1:${liar.port}`] },
+    });
+    await waitFor(() => liar.asked >= 2, { what: "a second question" });
+    assert.equal(astray.state, "offline");
+    await astray.close();
+  });
+
+  await t.step("stays offline when nobody knows the name", async () => {
+    const sentinels = {
+      ...address.sentinels,
+      servers: group.sentinelAddresses,
+    };
+    const nameless = open({
+      ...address,
+      sentinels: { ...sentinels, name: "nobody" },
+    });
+    await assert.rejects(nameless.ready(DEADLINE_MS), RedisUnavailableError);
+    await nameless.close();
+  });
+  await link.close();
+});
+
+/** Says to everybody that this port is the master's. */
+function lyingSentinel(masterPort: number) {
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const digits = String(masterPort);
+  const answer = new TextEncoder().encode(
+    `*2\r\n$9\r\n127.0.0.1\r\n$${digits.length}\r\n${digits}\r\n`,
+  );
+  const state = { asked: 0 };
+  const serve = async () => {
+    for await (const connection of listener) {
+      state.asked += 1;
+      await connection.read(new Uint8Array(1_024));
+      await connection.write(answer);
+      await connection.read(new Uint8Array(1_024)).catch(() => null);
+      connection.close();
+    }
+  };
+  const served = serve();
+  return {
+    port: listener.addr.port,
+    get asked() {
+      return state.asked;
+    },
+    [Symbol.dispose]() {
+      listener.close();
+      void served.catch(() => {});
+    },
+  };
+}
+
+Deno.test("assertMaster() believes a master only", () => {
+  assertMaster(["master", 12, []]);
+  for (
+    const role of [["slave", "10.0.0.5", 6379], ["sentinel", []], [], null]
+  ) {
+    assert.throws(() => assertMaster(role), /says/);
+  }
+});

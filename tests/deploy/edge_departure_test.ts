@@ -1,0 +1,91 @@
+// Promise: an edge that is told to stop loses no request of a proxy that asks its
+// ready port first, however many come and however large they are.
+import assert from "node:assert/strict";
+import { startNatsServer } from "../support/nats_server.ts";
+import { startRedisServer } from "../support/redis_server.ts";
+import {
+  runKeys,
+  sendChat,
+  startService,
+} from "../support/service_processes.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+const CLIENTS = 8;
+const LEAD_SECONDS = 1;
+/** A body of many packets is still on its way when the edge begins to go. */
+const LARGE = "word ".repeat(100_000);
+
+/** As the proxy does: a connection says yes, none says no. */
+async function takesRequests(port: number): Promise<boolean> {
+  try {
+    const response = await fetch(`http://127.0.0.1:${port}/`);
+    await response.body?.cancel();
+    return response.status === 204;
+  } catch {
+    return false; // Refused, or closed while it was asked.
+  }
+}
+
+Deno.test("an edge that is told to stop loses no request that it was asked about", async () => {
+  await using nats = await startNatsServer();
+  await using redis = await startRedisServer({
+    args: ["--appendonly", "yes", "--appendfsync", "always"],
+  });
+  const env = {
+    NATS_URL: `nats://${nats.server}`,
+    REDIS_URL: redis.url,
+    SIMULATOR_TOKENS_PER_SECOND: "400",
+  };
+  await using _worker = await startService("chat-worker", env);
+  await using edge = await startService("edge-auth", {
+    ...env,
+    READY_PORT: "0",
+    DRAIN_LEAD_SECONDS: String(LEAD_SECONDS),
+  });
+  const { key } = JSON.parse(
+    await runKeys(env, "create", "--description", "test"),
+  );
+  const readyPort = Number(edge.ready.readyPort);
+
+  let complete = 0;
+  let completeLate = 0;
+  let isTold = false;
+  const failures: string[] = [];
+  const askAndSend = async (content: string) => {
+    while (await takesRequests(readyPort)) {
+      // A connection of its own, as a proxy without kept connections makes.
+      using client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
+      try {
+        const answer = await sendChat(edge.url, key, content, { client });
+        const text = await answer.text();
+        if (answer.status !== 200) failures.push(text);
+        complete += 1;
+        if (isTold) completeLate += 1;
+      } catch (error) {
+        failures.push(String(error));
+      }
+    }
+  };
+  const clients = Promise.all(
+    Array.from(
+      { length: CLIENTS },
+      (_, index) => askAndSend(index % 2 === 0 ? "hello" : LARGE),
+    ),
+  );
+  await waitFor(() => complete >= CLIENTS, {
+    what: () => `answers: ${failures}`,
+  });
+  edge.process.signal("SIGTERM");
+  isTold = true;
+  await waitFor(async () => !(await takesRequests(readyPort)), {
+    what: "the ready port to close",
+  });
+  const announced = await sendChat(edge.url, key, "hello");
+  assert.equal(announced.status, 200, await announced.text());
+  await clients;
+  const { code } = await edge.process.exited;
+
+  assert.deepEqual(failures, []);
+  assert.equal(code, 0, edge.process.output());
+  assert.ok(completeLate > 0, "nothing ran when the edge was told to stop");
+});

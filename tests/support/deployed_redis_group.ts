@@ -1,0 +1,182 @@
+/**
+ * A Redis master with two replicas and three sentinels, started by the scripts of
+ * `compose.cluster.yaml` with its users. Only addresses, paths and the time after
+ * which a silent master counts as gone are of this machine.
+ */
+import { fileURLToPath } from "node:url";
+import type { RedisAddress } from "@gateway/shared/redis/link";
+import type { DeployedSecrets } from "./deployed_stores.ts";
+import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
+import { waitFor } from "./wait_for.ts";
+
+const DEPLOY = fileURLToPath(new URL("../../deploy/redis", import.meta.url));
+const SENTINELS = 3;
+const REPLICAS = 2;
+const DOWN_AFTER_MS = 700;
+const FAILOVER_TIMEOUT_MS = 3_000;
+/** Sentinels find each other by what they publish every two seconds. */
+const SETTLED_MS = 30_000;
+
+/** The servers, in the order they were started: the first began as master. */
+export interface RedisGroup extends AsyncDisposable {
+  readonly servers: readonly LocalServer[];
+  readonly sentinels: readonly LocalServer[];
+  /** `host:port` of every sentinel. */
+  readonly sentinelAddresses: readonly string[];
+  /** Variables of a service that is this user. */
+  env(user: "edge" | "admin"): Record<string, string>;
+  /** The same for a link. */
+  address(user: "edge" | "admin"): Promise<RedisAddress>;
+  /** The server that the sentinels name, which may be dead. */
+  master(): Promise<LocalServer>;
+  /** Resolves when the sentinels agree on a master that lives, has its replicas, and takes writes. */
+  settled(replicas?: number): Promise<void>;
+}
+
+/** Starts all six and waits until they know each other. */
+export async function startRedisGroup(
+  secrets: DeployedSecrets,
+): Promise<RedisGroup> {
+  const stack = new AsyncDisposableStack();
+  const servers: LocalServer[] = [];
+  const sentinels: LocalServer[] = [];
+  try {
+    const config = await writeConfig(secrets);
+    for (let index = 0; index <= REPLICAS; index++) {
+      const first = servers[0];
+      const env = first === undefined
+        ? []
+        : [`REPLICA_OF=127.0.0.1 ${first.port}`];
+      const server = await startScript("node.sh", secrets, [
+        `REDIS_CONFIG=${config}`,
+        ...env,
+      ]);
+      servers.push(stack.use(server));
+    }
+    for (let index = 0; index < SENTINELS; index++) {
+      const sentinel = await startScript("sentinel.sh", secrets, [
+        `MASTER=127.0.0.1 ${servers[0]?.port}`,
+        `DOWN_AFTER_MS=${DOWN_AFTER_MS}`,
+        `FAILOVER_TIMEOUT_MS=${FAILOVER_TIMEOUT_MS}`,
+      ]);
+      sentinels.push(stack.use(sentinel));
+    }
+    const group = createGroup({ servers, sentinels, secrets, stack });
+    await group.settled();
+    return group;
+  } catch (error) {
+    await stack.disposeAsync();
+    throw error;
+  }
+}
+
+/** `redis.conf` with the paths of this machine. */
+async function writeConfig(secrets: DeployedSecrets): Promise<string> {
+  const file = `${secrets.directory}/redis.conf`;
+  const text = await Deno.readTextFile(`${DEPLOY}/redis.conf`);
+  await Deno.writeTextFile(
+    file,
+    text
+      .replace("/run/secrets/redis_users.acl", secrets.path("redis_users.acl"))
+      .replace(/^(dir|port) .*$/gm, ""),
+  );
+  return file;
+}
+
+function startScript(
+  name: string,
+  secrets: DeployedSecrets,
+  env: string[],
+): Promise<LocalServer> {
+  return startLocalServer({
+    command: "env",
+    port: undefined,
+    args: (port, directory) =>
+      Promise.resolve([
+        ...[`DATA_DIR=${directory}`, `SECRETS_DIR=${secrets.directory}`],
+        ...[...env, `${DEPLOY}/${name}`],
+        ...["--port", String(port), "--bind", "127.0.0.1", "--dir", directory],
+      ]),
+    isReady: async ({ port }) =>
+      (await askPort(port, "AUTH health any\r\nPING\r\n")).endsWith(
+        "+PONG\r\n",
+      ),
+  });
+}
+
+interface GroupParts {
+  servers: LocalServer[];
+  sentinels: LocalServer[];
+  secrets: DeployedSecrets;
+  stack: AsyncDisposableStack;
+}
+
+function createGroup(parts: GroupParts): RedisGroup {
+  const { servers, sentinels, secrets, stack } = parts;
+  const sentinelAddresses = sentinels.map(({ port }) => `127.0.0.1:${port}`);
+  /** What every living sentinel says of the master. */
+  const views = async () => {
+    const password = await secrets.read("redis_sentinel_password");
+    const asked = sentinels.filter((sentinel) => sentinel.isRunning());
+    return await Promise.all(asked.map(async ({ port }) => {
+      const said = await askPort(
+        port,
+        `AUTH peer ${password}\r\nINFO sentinel\r\nPING\r\n`,
+      );
+      return /status=(\w+),address=[\d.]+:(\d+),slaves=(\d+),sentinels=(\d+)/
+        .exec(said) ?? [];
+    }));
+  };
+  const named = async () => {
+    const [view] = await views();
+    return servers.find(({ port }) => String(port) === view?.[2]);
+  };
+  const role = async (server: LocalServer) =>
+    await askPort(server.port, "AUTH health any\r\nROLE\r\nPING\r\n");
+  return {
+    servers,
+    sentinels,
+    sentinelAddresses,
+    env: (user) => ({
+      REDIS_SENTINELS: sentinelAddresses.join(","),
+      REDIS_SENTINEL_USERNAME: "lookup",
+      REDIS_SENTINEL_PASSWORD_FILE: secrets.path("redis_lookup_password"),
+      REDIS_USERNAME: user === "edge" ? "edge-auth" : "key-admin",
+      REDIS_PASSWORD_FILE: secrets.path(`redis_${user}_password`),
+    }),
+    address: async (user) => ({
+      url: "redis://sentinels",
+      username: user === "edge" ? "edge-auth" : "key-admin",
+      password: await secrets.read(`redis_${user}_password`),
+      sentinels: {
+        name: "gateway",
+        servers: sentinelAddresses,
+        username: "lookup",
+        password: await secrets.read("redis_lookup_password"),
+      },
+    }),
+    master: () => waitFor(named, { what: "a sentinel to name a master" }),
+    settled: async (replicas = REPLICAS) => {
+      await waitFor(async () => {
+        const all = await views();
+        const master = await named();
+        if (master === undefined || !master.isRunning()) return false;
+        const isAgreed = all.every(([, status, port, known]) =>
+          status === "ok" && port === String(master.port) &&
+          Number(known) === REPLICAS
+        );
+        // `*3`, then the name, the offset, and one entry for each replica.
+        const isComplete = new RegExp(
+          `\\$6\\r\\nmaster\\r\\n:\\d+\\r\\n\\*${replicas}\\r\\n`,
+        )
+          .test(await role(master));
+        return isAgreed && isComplete;
+      }, {
+        what: "the group to settle",
+        timeoutMs: SETTLED_MS,
+        intervalMs: 50,
+      });
+    },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
