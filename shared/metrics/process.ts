@@ -55,7 +55,7 @@ export const BUS_METRICS = {
 /** Of the connection to Redis. */
 export const REDIS_METRICS = {
   redisReady: gauge("gateway_redis_ready", {
-    help: "1 while Redis answers, else 0.",
+    help: "1 while Redis answers and does its work, else 0.",
     labels: [],
   }),
 } as const;
