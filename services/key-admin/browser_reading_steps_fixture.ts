@@ -234,6 +234,13 @@ async function keyboardOnly(visit: Visit): Promise<void> {
   await tabTo(page, /^Disable key$/);
   await page.keyboard.press("Enter");
   await page.getByText("The key is disabled").waitFor();
+
+  await page.getByRole("button", { name: "Enable" }).press("Enter");
+  await page.getByText("The key is enabled").waitFor();
+  await tabTo(page, /^Rotate$/);
+  await page.keyboard.press("Enter");
+  await dialog.waitFor();
+  assert.equal(await nameOfFocus(page), "in 24 hours", "not: at once");
   await context.close();
 }
 

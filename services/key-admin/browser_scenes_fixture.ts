@@ -36,6 +36,10 @@ export interface Stage {
 export type Scene = [name: string, play: (stage: Stage) => Promise<Page>];
 
 const EMAIL = "ada.lovelace@example.org";
+const OTHER_DEVICE = {
+  ip: "192.0.2.7",
+  userAgent: "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0) Safari/605.1",
+};
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 const DAYS_OF_USE = 30;
@@ -55,6 +59,7 @@ export async function setStage(visit: Visit): Promise<Stage> {
   const owner = await signedIn(visit, EMAIL);
   const newcomer = await signedIn(visit, "grace@example.org");
   const stranger = await openWindow(visit);
+  await site.deps.sessions.start(owner.ownerId, OTHER_DEVICE);
   const keys: KeyRecord[] = [];
   for (const [n, description] of DESCRIPTIONS.entries()) {
     keys.push(await makeFilledKey(site, owner.ownerId, n, description));
@@ -291,7 +296,7 @@ async function recoveryCodes(stage: Stage): Promise<Page> {
 
 /** A form of an earlier session. */
 async function forbidden({ owner }: Stage): Promise<Page> {
-  await owner.goto("/account");
+  await owner.goto("/usage");
   await owner.evaluate(
     "document.querySelector('[action=\"/sign-out\"] [name=form_token]')" +
       ".value = 'of an earlier session'",

@@ -126,6 +126,9 @@ function DeleteBody({ isInUse, keyRecord }: AskProps): JSX.Element {
   );
 }
 
+/** Has the focus too: a dialog would give it to the first choice, which ends the old key at once. */
+const GRACE_SUGGESTED = "24h";
+
 function RotateBody({ nonce }: AskProps): JSX.Element {
   const graces: [value: string, label: Child][] = [
     ["now", "at once"],
@@ -149,7 +152,8 @@ function RotateBody({ nonce }: AskProps): JSX.Element {
                 type="radio"
                 name="old"
                 value={value}
-                checked={value === "24h"}
+                checked={value === GRACE_SUGGESTED}
+                autofocus={value === GRACE_SUGGESTED}
               />
               {label}
             </label>
