@@ -201,7 +201,6 @@ export function createAdmission(options: AdmissionOptions): Admission {
           ],
           {
             deadlineMs: leftOf(deadlineMs, ask.waitedMs),
-            mayQueue: false,
             onAbandoned(late) {
               if (late !== null && !isAdmitted(late)) return;
               release(principal, leaseId, ask);

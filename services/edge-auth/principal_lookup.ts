@@ -114,7 +114,6 @@ async function readPrincipal(redis: RedisLink, hash: string): Promise<Found> {
   try {
     reply = await redis.evalScript(FIND, [], [hashKey(hash)], {
       deadlineMs: KEY_LIMITS.checkMs,
-      mayQueue: false,
     });
   } catch (cause) {
     throw keysUnreachable(cause);

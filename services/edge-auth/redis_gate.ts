@@ -230,7 +230,7 @@ async function inspect(
       INSPECT,
       [limiterKey(principal)],
       [recordKey(principal), scope ?? ""],
-      { deadlineMs: leftOf(KEY_LIMITS.checkMs, waitedMs), mayQueue: false },
+      { deadlineMs: leftOf(KEY_LIMITS.checkMs, waitedMs) },
     );
   } catch (cause) {
     throw keysUnreachable(cause);
