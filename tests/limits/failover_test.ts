@@ -23,10 +23,11 @@ import { sleep, waitFor } from "../support/wait_for.ts";
 
 const EDGES = 4;
 const CLIENTS = 12;
-const PER_MINUTE = 600;
+const PER_MINUTE = 300;
 const INTERVAL_MS = 60_000 / PER_MINUTE;
 const RECOVERY_MS = 2_000;
-const READY_MS = 5_000;
+/** For a machine that is busy; nothing is promised about it. */
+const PATIENT_MS = 30_000;
 
 interface Replica extends AsyncDisposable {
   readonly port: number;
@@ -109,7 +110,11 @@ async function recoveriesMs(
   return await Promise.all(Array.from({ length: EDGES }, async (_, edge) => {
     await waitFor(
       async () => await statusOf(cluster.ask(key, { edge })) !== 503,
-      { what: `edge ${edge} to recover`, intervalMs: 10 },
+      {
+        what: `edge ${edge} to recover`,
+        timeoutMs: PATIENT_MS,
+        intervalMs: 10,
+      },
     );
     return performance.now() - startedAtMs;
   }));
@@ -170,12 +175,14 @@ Deno.test("the master is lost, its replica takes over", async () => {
   await using pressing = startPressing(cluster, key);
   await waitFor(() => pressing.count(200) > 50, {
     what: "requests before the failover",
+    timeoutMs: PATIENT_MS,
   });
   // What is admitted from now on has no copy.
   replica.wire.set({ blackHole: "both" });
   const seen = pressing.count(200);
   await waitFor(() => pressing.count(200) > seen + 50, {
     what: "requests that are not copied",
+    timeoutMs: PATIENT_MS,
   });
   await world.redis.kill();
   replica.wire.cut();
@@ -198,7 +205,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
   assert.deepEqual(await statusOnEveryEdge(cluster, slots), new Set([429]));
   await waitFor(() => pressing.statuses.at(-1) === 429, {
     what: "the limit to be used up",
-    timeoutMs: READY_MS,
+    timeoutMs: PATIENT_MS,
   });
   await pressing.end();
   const spanMs = performance.timeOrigin + performance.now() - began.lastAtMs;

@@ -25,6 +25,7 @@ import { letTimePass } from "../support/limiter_clock.ts";
 import { startRedisMonitor } from "../support/redis_monitor.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
+const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const RECOVERY_MS = 2_000;
 /** Every one of 2,000 shall have an answer, however busy the machine is. */
@@ -209,6 +210,44 @@ Deno.test("invariants of the limits", async (t) => {
         wantTokens: 10,
       });
       assert.ok(admitted.length >= 1 && admitted.length <= 2);
+    },
+  );
+
+  await t.step(
+    "what long requests give back makes a burst of what refilled while they ran, and no more",
+    async () => {
+      const [perMinute, minutes] = [1_000, 5];
+      const key = await world.addKey({
+        limits: { tokensPerMinute: perMinute },
+      });
+      const use = async (tokens: number, admitted: Admitted) => {
+        fleet.at(0).settle(admitted, {
+          ...DONE,
+          promptTokens: 0,
+          completionTokens: tokens,
+        });
+        await waitFor(() => fleet.isSettled, { what: "the settlement" });
+      };
+      const long: Admitted[] = [];
+      for (let minute = 0; minute < minutes; minute += 1) {
+        const admitted = await fleet.at(0).ask(key, perMinute);
+        assert.ok(admitted?.isAdmitted);
+        long.push(admitted);
+        await letTimePass(world.link, { principal: key, ms: MINUTE_MS });
+      }
+      let used = 0;
+      for (const each of long) {
+        await use(0, each);
+        for (;;) {
+          const next = await fleet.at(0).ask(key, perMinute / 10);
+          assert.ok(next !== null);
+          if (!next.isAdmitted) break;
+          await use(next.reservedTokens, next);
+          used += next.reservedTokens;
+        }
+      }
+      assert.ok(used <= perMinute * (1 + minutes), `${used} tokens`);
+      assert.ok(used >= perMinute * minutes, `${used} tokens`);
     },
   );
 
