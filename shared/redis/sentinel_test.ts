@@ -32,7 +32,7 @@ async function writesAgain(link: RedisLink): Promise<void> {
   await waitFor(async () => {
     const startMs = monotonicNow();
     try {
-      await link.command(["SET", "late:test", "1"]);
+      await link.command(["HSET", "lim:test", "n", "1"]);
       return true;
     } catch (error) {
       if (!(error instanceof RedisUnavailableError)) throw error;
@@ -67,12 +67,15 @@ Deno.test("a link behind sentinels", async (t) => {
     "leaves a frozen master for the new one, and stays there",
     async () => {
       const old = await group.master();
-      await link.command(["SET", "late:kept", "before"]);
+      await link.command(["HSET", "lim:test", "kept", "before"]);
       const password = await secrets.read("redis_edge_password");
       await waitFor(async () => {
         const said = await Promise.all(
           group.servers.map(({ port }) =>
-            askPort(port, `AUTH edge-auth ${password}\r\nGET late:kept\r\n`)
+            askPort(
+              port,
+              `AUTH edge-auth ${password}\r\nHGET lim:test kept\r\n`,
+            )
           ),
         );
         return said.every((text) => text.includes("before"));
@@ -80,14 +83,14 @@ Deno.test("a link behind sentinels", async (t) => {
       await old.stop();
       await writesAgain(link);
       assert.notEqual((await group.master()).port, old.port);
-      assert.equal(await link.command(["GET", "late:kept"]), "before");
-      await link.command(["SET", "late:kept", "after"]);
+      assert.equal(await link.command(["HGET", "lim:test", "kept"]), "before");
+      await link.command(["HSET", "lim:test", "kept", "after"]);
       old.cont();
       await waitFor(() => isReplica(old), {
         what: "the old master to be a replica",
         timeoutMs: 2 * FAILOVER_MS,
       });
-      assert.equal(await link.command(["GET", "late:kept"]), "after");
+      assert.equal(await link.command(["HGET", "lim:test", "kept"]), "after");
     },
   );
 
