@@ -74,7 +74,7 @@ export function createLog(options: LogOptions, base: LogFields = {}): Log {
   };
 }
 
-/** A log that drops everything, for tests that do not look at it. */
+/** A log that drops everything: for commands that print their own words, and for tests. */
 export const silentLog: Log = {
   debug() {},
   info() {},
@@ -83,6 +83,11 @@ export const silentLog: Log = {
   notice() {},
   with: () => silentLog,
 };
+
+/** A duration as a line shows it: tenths of a millisecond are all that matters. */
+export function roundMs(ms: number): number {
+  return Math.round(ms * 10) / 10;
+}
 
 /** An error as plain data, causes included, so that JSON does not turn it into `{}`. */
 export function describeError(error: unknown): LogFields {

@@ -75,7 +75,7 @@ function targetOf(file: SourceFile, specifier: string): string {
 }
 
 function isTest(file: SourceFile): boolean {
-  return /_(test|bench|fixture)\.tsx?$|\/simulation\/|\/testing\//
+  return /_(test|fixture)\.tsx?$|\/simulation\/|\/testing\//
     .test(file.path);
 }
 

@@ -215,8 +215,14 @@ interface ChoiceInProgress {
   reasoning: string;
   refusal: string | null;
   toolCalls: ToolCall[];
-  logprobs: Logprobs | null;
+  logprobs: LogprobsInProgress | null;
 }
+
+/** Grows in place: a long answer has a list of thousands. */
+type LogprobsInProgress = Logprobs & {
+  content: unknown[] | null;
+  refusal: unknown[] | null;
+};
 
 /** Encodes a whole response, given out at the end as one line. */
 class WholeEncoder implements AnswerEncoder {
@@ -302,7 +308,7 @@ function addDelta(
     choice.refusal = (choice.refusal ?? "") + event.refusal;
   }
   if (event.logprobs !== undefined) {
-    choice.logprobs = joinLogprobs(choice.logprobs, event.logprobs);
+    addLogprobs(choice, event.logprobs);
   }
   for (const fragment of event.toolCalls ?? []) {
     addToolCallFragment(choice.toolCalls, fragment);
@@ -325,18 +331,23 @@ function addToolCallFragment(
   call.function.arguments += fragment.function.arguments ?? "";
 }
 
-/** Joins the `content` and `refusal` lists of two pieces. */
-function joinLogprobs(before: Logprobs | null, next: Logprobs): Logprobs {
-  if (before === null) return next;
-  return {
-    content: joinLists(before.content, next.content),
-    refusal: joinLists(before.refusal, next.refusal),
+const NO_LOGPROBS: LogprobsInProgress = { content: null, refusal: null };
+
+/** Adds the `content` and `refusal` lists of one more piece. */
+function addLogprobs(choice: ChoiceInProgress, next: Logprobs): void {
+  const { content, refusal } = choice.logprobs ?? NO_LOGPROBS;
+  choice.logprobs = {
+    ...next,
+    content: extended(content, next.content),
+    refusal: extended(refusal, next.refusal),
   };
 }
 
-function joinLists(before: unknown, next: unknown): unknown[] | null {
-  if (!Array.isArray(before)) return Array.isArray(next) ? next : null;
-  return Array.isArray(next) ? [...before, ...next] : before;
+function extended(list: unknown[] | null, more: unknown): unknown[] | null {
+  if (!Array.isArray(more)) return list;
+  if (list === null) return [...more];
+  for (const each of more) list.push(each);
+  return list;
 }
 
 function finishedChoice(

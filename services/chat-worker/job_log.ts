@@ -1,6 +1,6 @@
 /** One line per job, with the id the caller saw. Never a prompt or an answer. */
 import { publicRequestId } from "@gateway/shared/ids";
-import type { Log } from "@gateway/shared/log";
+import { type Log, roundMs } from "@gateway/shared/log";
 import type { JobReport, RunningJobOptions } from "./running_job.ts";
 
 /** Logs a job whose backend is done. */
@@ -21,12 +21,7 @@ export function logJob(
     completionTokens: report.completionTokens,
     firstByteMs: report.firstByteMs === null
       ? undefined
-      : round(report.firstByteMs),
-    durationMs: round(report.durationMs),
+      : roundMs(report.firstByteMs),
+    durationMs: roundMs(report.durationMs),
   });
-}
-
-/** Tenths of a millisecond are all that matters. */
-function round(ms: number): number {
-  return Math.round(ms * 10) / 10;
 }

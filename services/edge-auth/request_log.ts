@@ -5,7 +5,7 @@
 import type { Context } from "hono";
 import { publicRequestId } from "@gateway/shared/ids";
 import type { Principal } from "@gateway/shared/keys/record";
-import type { Log } from "@gateway/shared/log";
+import { type Log, roundMs } from "@gateway/shared/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "./chat_run.ts";
@@ -37,7 +37,7 @@ export function logAnswer(
     path: c.req.path.slice(0, PATH_CHARS_MAX),
     status: c.res.status,
     errorCode: c.error instanceof ApiError ? c.error.code : undefined,
-    durationMs: round(durationMs),
+    durationMs: roundMs(durationMs),
   });
 }
 
@@ -58,15 +58,10 @@ export function logRun(log: Log, run: LoggedRun): void {
     completionTokens: outcome.completionTokens,
     dispatchMs: outcome.dispatchMs === null
       ? undefined
-      : round(outcome.dispatchMs),
+      : roundMs(outcome.dispatchMs),
     firstByteMs: outcome.firstByteMs === null
       ? undefined
-      : round(outcome.firstByteMs),
-    durationMs: round(run.durationMs),
+      : roundMs(outcome.firstByteMs),
+    durationMs: roundMs(run.durationMs),
   });
-}
-
-/** Tenths of a millisecond are all that matters. */
-function round(ms: number): number {
-  return Math.round(ms * 10) / 10;
 }

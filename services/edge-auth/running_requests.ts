@@ -35,7 +35,7 @@ export class RunningRequests {
     return this.#stopped.has(requestId);
   }
 
-  /** Keys that have running requests, for metrics. */
+  /** Keys that have running requests. None when all requests are over, which is what tests ask. */
   get keys(): number {
     return this.#requestsByKey.size;
   }

@@ -17,15 +17,17 @@ export interface AcceptPayload {
  * Why a worker does not run a job. `stale`: it slept while the job waited.
  * `other`: a reason that this version does not know.
  */
-export type RejectReason =
-  | "full"
-  | "draining"
-  | "unknown_model"
-  | "stale"
-  | "unsupported_version"
-  | "body_timeout"
-  | "invalid_job"
-  | "other";
+const REJECT_REASONS = [
+  "full",
+  "draining",
+  "unknown_model",
+  "stale",
+  "unsupported_version",
+  "other",
+] as const;
+
+/** One of {@link REJECT_REASONS}. */
+export type RejectReason = typeof REJECT_REASONS[number];
 
 /** REJECT. `{"worker":"w1","reason":"full","retryAfterMs":200}` */
 export interface RejectPayload {
@@ -79,16 +81,7 @@ const acceptSchema = z.object({ worker: workerId });
 
 const rejectSchema = z.object({
   worker: workerId,
-  reason: z.enum([
-    "full",
-    "draining",
-    "unknown_model",
-    "stale",
-    "unsupported_version",
-    "body_timeout",
-    "invalid_job",
-    "other",
-  ]).catch("other"),
+  reason: z.enum(REJECT_REASONS).catch("other"),
   retryAfterMs: durationMs.nullable(),
 });
 

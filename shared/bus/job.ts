@@ -33,11 +33,11 @@ const envelopeSchema = z.object({
   version: z.number().int(),
   attempt: z.number().int().min(1),
   deadlineMs: z.number().int().min(1),
-  traceparent: z.string().max(100).optional(),
+  traceparent: z.string().max(100).exactOptional(),
   body: z.object({
     bytes: z.number().int().min(1),
     pieces: z.number().int().min(1),
-  }).optional(),
+  }).exactOptional(),
 });
 
 /** A message that is not a job this worker understands. */
@@ -96,20 +96,14 @@ export function decodeJob(bytes: Uint8Array): ReceivedJob {
       parsed.data.attempt,
     );
   }
-  const { version, attempt, deadlineMs, traceparent, body } = parsed.data;
+  const envelope: JobEnvelope = parsed.data;
+  const { attempt, body } = envelope;
   if (body !== undefined && body.pieces !== pieceCount(body.bytes)) {
     throw new JobFormatError(
       `Cannot read a job: ${body.bytes} bytes do not make ${body.pieces} pieces here`,
       attempt,
     );
   }
-  const envelope: JobEnvelope = {
-    version,
-    attempt,
-    deadlineMs,
-    ...(traceparent === undefined ? {} : { traceparent }),
-    ...(body === undefined ? {} : { body }),
-  };
   if (body !== undefined) return envelope;
   return { ...envelope, request: requestOf(memberOf(value, "request")) };
 }

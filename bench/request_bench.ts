@@ -1,8 +1,10 @@
+/**
+ * From the bytes of a body to a checked request, what every request pays:
+ * `deno bench bench/request_bench.ts`
+ */
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { parseChatRequest } from "@gateway/shared/openai/request";
-import { decodeJson, guardJson } from "./json_guard.ts";
-
-/** From the bytes of a body to a checked request: what every request pays. */
+import { decodeJson, guardJson } from "../services/edge-auth/json_guard.ts";
 
 const catalog = defaultCatalog();
 const PROSE = "The quick brown fox jumps over the lazy dog. ";

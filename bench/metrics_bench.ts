@@ -1,12 +1,12 @@
 /**
  * What a chat request pays for being counted, beside the same with the counters of
- * prom-client: `deno bench services/edge-auth/metrics_bench.ts`
+ * prom-client: `deno bench bench/metrics_bench.ts`
  */
 import { Counter, Histogram, Registry } from "prom-client";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { startWorkSpan } from "@gateway/shared/tracing";
-import type { RunOutcome } from "./chat_run.ts";
-import { createEdgeMetrics } from "./metrics.ts";
+import type { RunOutcome } from "../services/edge-auth/chat_run.ts";
+import { createEdgeMetrics } from "../services/edge-auth/metrics.ts";
 
 const OUTCOME: RunOutcome = {
   kind: "complete",

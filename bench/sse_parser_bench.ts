@@ -1,4 +1,5 @@
-import { createSseParser } from "./sse_parser.ts";
+/** What reading a model server's stream costs: `deno bench bench/sse_parser_bench.ts` */
+import { createSseParser } from "@gateway/shared/sse_parser";
 
 /** A chunk as model servers send it for one token. */
 const EVENT = `data: ${

@@ -1,11 +1,10 @@
-/** The cost of one chunk of 220 bytes on each end, actions included. `deno bench shared/bus` */
-
-import { ByteSlab } from "./byte_slab.ts";
-import { decodeFrame } from "./frame.ts";
-import { LineAssembler } from "./line_assembler.ts";
-import { sseFrame } from "./sse_frame.ts";
-import { StreamReceiver } from "./stream_receiver.ts";
-import { StreamSender } from "./stream_sender.ts";
+/** The cost of one chunk of 220 bytes on each end, actions included: `deno bench bench/stream_bench.ts` */
+import { ByteSlab } from "@gateway/shared/bus/byte_slab";
+import { decodeFrame } from "@gateway/shared/bus/frame";
+import { LineAssembler } from "@gateway/shared/bus/line_assembler";
+import { sseFrame } from "@gateway/shared/bus/sse_frame";
+import { StreamReceiver } from "@gateway/shared/bus/stream_receiver";
+import { StreamSender } from "@gateway/shared/bus/stream_sender";
 
 const FRAMES = 1_000;
 const line = new TextEncoder().encode("x".repeat(219) + "\n");
