@@ -9,6 +9,7 @@ import {
   leaseKey,
   limiterKey,
   ownerLeaseKey,
+  ownerLimiterKey,
   type Principal,
   usageKey,
 } from "@gateway/shared/keys/record";
@@ -161,6 +162,10 @@ Deno.test("frozen Redis: 503 in time, and the admission that came too late is un
   assert.ok(after.lastAtMs > before.lastAtMs, "it had been admitted late");
   assert.equal(after.dayTokens, before.dayTokens, "and was given back");
   assert.ok(after.tokensTatMs <= after.lastAtMs + 1);
+  const owner = await readState(world, ownerLimiterKey(key.ownerId));
+  for (const state of [after, owner ?? assert.fail()]) {
+    assert.ok(state.requestsTatMs <= state.lastAtMs + 1, "the requests too");
+  }
   assert.equal(await usedRequests(world, key), "1", "nothing was used by it");
   await admitsAgain(admission, key);
   await admission.stop(1_000);

@@ -20,7 +20,8 @@ const USAGE_TTL_S = USAGE_DAYS_KEPT * 86_400;
  * ARGV  1 lease id
  *       2 "held"     the lease is there, else the work was done before
  *         "late"     the lease was lost; key 6 takes its place as the guard
- *         "release"  nobody knows whether the request was admitted; undo it if it was
+ *         "release"  nobody knows whether the request was admitted; undo it if it was,
+ *                    the request it counted too
  *       3 flags, 4 key tpm, 5 owner tpm: as the admission answered
  *       6 tokens used less tokens reserved, 7 UTC day of the admission ("d" of the state)
  *       8 hour of the usage fields "00".."23", 9 requests, 10 prompt tokens,
@@ -47,27 +48,28 @@ elseif call('ZREM', KEYS[2], ARGV[1]) == 0 then
   return 0
 end
 
-local function correct(state, tpm, delta, today)
-  if tpm == 0 and not today then return end
+local function correct(state, tpm, delta, today, requestMs)
+  if tpm == 0 and not today and not requestMs then return end
   local s = call('HGET', state, 's')
   if not s then return end
   local last, req, tok, day, used, chores = struct.unpack('<dddddd', s)
   if tpm > 0 then tok = tok + delta * 60000 / tpm end
   if today == day then used = used + delta end
+  if requestMs then req = req - requestMs end
   call('HSET', state, 's', struct.pack('<dddddd', last, req, tok, day, used, chores))
 end
 
 if mode == 'release' then
   call('ZREM', KEYS[4], ARGV[1])
   local delta = -tonumber(ARGV[3])
-  if delta == 0 then return 1 end
   local today = math.floor((call('TIME')[1] - ${
     LIMITER_EPOCH_MS / 1000
   }) / 86400)
   for i = 4, 5 do
-    local limits = call('HMGET', ARGV[i], 'tpm', 'tpd')
+    local limits = call('HMGET', ARGV[i], 'tpm', 'tpd', 'rpm')
     local hasDay = limits[2] and limits[2] ~= '0'
-    correct(KEYS[2 * i - 7], tonumber(limits[1] or 0), delta, hasDay and today)
+    local rpm = tonumber(limits[3] or 0)
+    correct(KEYS[2 * i - 7], tonumber(limits[1] or 0), delta, hasDay and today, rpm > 0 and 60000 / rpm)
   end
   return 1
 end
