@@ -13,6 +13,8 @@ const STREAMS = 8;
 const TOKENS_PER_SECOND = 40;
 /** Requests that deadlines are missed for while containers start on a busy machine. */
 const LATE_MAX = 2 * STREAMS;
+/** Of some twenty events; a proxy that buffers hands them over in one or two. */
+const READS_MIN = 6;
 /** The edges' default. */
 const AUTH_FAILURES_MAX = 20;
 
@@ -61,7 +63,7 @@ Deno.test("the compose stack", async (t) => {
     const [first = Infinity] = readsAtMs;
     const spanMs = (readsAtMs.at(-1) ?? 0) - first;
     assert.ok(events > 10, `only ${events} events`);
-    assert.ok(readsAtMs.length > events / 2, `${readsAtMs.length} reads`);
+    assert.ok(readsAtMs.length >= READS_MIN, `${readsAtMs.length} reads`);
     assert.ok(spanMs > 300, `all within ${spanMs} ms`);
   });
 

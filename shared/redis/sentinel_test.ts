@@ -82,7 +82,9 @@ Deno.test("a link behind sentinels", async (t) => {
       }, { what: "the replicas to have it" });
       await old.stop();
       await writesAgain(link);
-      assert.notEqual((await group.master()).port, old.port);
+      await waitFor(async () => (await group.master()).port !== old.port, {
+        what: "every sentinel to name another master",
+      });
       assert.equal(await link.command(["HGET", "lim:test", "kept"]), "before");
       await link.command(["HSET", "lim:test", "kept", "after"]);
       old.cont();

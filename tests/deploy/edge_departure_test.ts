@@ -11,7 +11,8 @@ import {
 import { waitFor } from "../support/wait_for.ts";
 
 const CLIENTS = 8;
-const LEAD_SECONDS = 1;
+/** Longer than a starved client needs from its question to its request. */
+const LEAD_SECONDS = 3;
 /** A body of many packets is still on its way when the edge begins to go. */
 const LARGE = "word ".repeat(100_000);
 

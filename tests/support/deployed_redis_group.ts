@@ -27,7 +27,7 @@ export interface RedisGroup extends AsyncDisposable {
   env(user: "edge" | "admin"): Record<string, string>;
   /** The same for a link. */
   address(user: "edge" | "admin"): Promise<RedisAddress>;
-  /** The server that the sentinels name, which may be dead. */
+  /** The server that all living sentinels name, which may be dead. */
   master(): Promise<LocalServer>;
   /** Resolves when the sentinels agree on a master that lives, has its replicas, and takes writes. */
   settled(replicas?: number): Promise<void>;
@@ -128,8 +128,11 @@ function createGroup(parts: GroupParts): RedisGroup {
     }));
   };
   const named = async () => {
-    const [view] = await views();
-    return servers.find(({ port }) => String(port) === view?.[2]);
+    const ports = new Set((await views()).map(([, , port]) => port));
+    const [port] = ports;
+    return ports.size === 1
+      ? servers.find((server) => String(server.port) === port)
+      : undefined;
   };
   const role = async (server: LocalServer) =>
     await askPort(server.port, "AUTH health any\r\nROLE\r\nPING\r\n");
@@ -155,7 +158,7 @@ function createGroup(parts: GroupParts): RedisGroup {
         password: await secrets.read("redis_lookup_password"),
       },
     }),
-    master: () => waitFor(named, { what: "a sentinel to name a master" }),
+    master: () => waitFor(named, { what: "the sentinels to name one master" }),
     settled: async (replicas = REPLICAS) => {
       await waitFor(async () => {
         const all = await views();
