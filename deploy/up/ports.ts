@@ -2,19 +2,44 @@ import { UpError } from "./up_error.ts";
 
 const LOOPBACK = "127.0.0.1";
 
-/** Different TCP ports that nobody listens on just now. */
+/**
+ * Below the range from which the kernel picks ports for outgoing connections
+ * (32768 and up on Linux, 49152 and up on macOS). A port from that range could be
+ * taken by any client between the look and the start of the server, and a client
+ * that dials it meanwhile can even be connected to itself.
+ */
+const FIRST_PORT = 12_000;
+const LAST_PORT = 32_000;
+const ATTEMPTS = 200;
+
+/**
+ * Different TCP ports that nobody listens on just now. Another process may take one
+ * before the caller does.
+ */
 export function findFreePorts(
   count: number,
   hostname: string = LOOPBACK,
 ): number[] {
-  // All held at once, so that none is found twice.
-  const listeners = Array.from(
-    { length: count },
-    () => Deno.listen({ hostname, port: 0 }),
+  const ports = new Set<number>();
+  for (let attempt = 0; attempt < ATTEMPTS * count; attempt++) {
+    const port = FIRST_PORT +
+      Math.floor(Math.random() * (LAST_PORT - FIRST_PORT));
+    if (isFree(hostname, port)) ports.add(port);
+    if (ports.size === count) return [...ports];
+  }
+  throw new UpError(
+    `Cannot find ${count} free ports between ${FIRST_PORT} and ${LAST_PORT}`,
   );
-  const ports = listeners.map((listener) => listener.addr.port);
-  for (const listener of listeners) listener.close();
-  return ports;
+}
+
+function isFree(hostname: string, port: number): boolean {
+  try {
+    Deno.listen({ hostname, port }).close();
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse) return false;
+    throw error;
+  }
 }
 
 /**
