@@ -1,5 +1,6 @@
 /** The compose stack under test: a project of its own beside any other on this machine. */
 import { fileURLToPath } from "node:url";
+import { findFreePorts } from "../up/ports.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const AUTHORITY_FILE = "/data/caddy/pki/authorities/local/root.crt";
@@ -37,7 +38,7 @@ export interface StackOptions {
 /** Starts everything. The images must be there, see `deploy/local_images/build.sh`. */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const directory = await Deno.makeTempDir({ prefix: "gateway_compose_" });
-  const port = String(freePort());
+  const [port = 0] = findFreePorts(1);
   const env = {
     COMPOSE_FILE: (options.files ?? ["compose.yaml"]).join(":"),
     COMPOSE_PROJECT_NAME: Deno.env.get("COMPOSE_TEST_PROJECT") ??
@@ -46,7 +47,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     COMPOSE_ENV_FILES: Deno.env.get("COMPOSE_ENV_FILES") ??
       "deploy/local_images/env",
     SECRETS_DIR: `${directory}/secrets`,
-    HTTPS_PORT: port,
+    HTTPS_PORT: String(port),
     PUBLIC_URL: `https://console.localhost:${port}`,
     FRONT_SUBNET: "10.213.78.0/24",
     FRONT_RANGE: "10.213.78.128/25",
@@ -110,9 +111,4 @@ async function runIn(
   const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes).trim();
   if (success) return text(stdout);
   throw new Error(`${command} ${args.join(" ")}: ${text(stderr)}`);
-}
-
-function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return listener.addr.port;
 }
