@@ -3,8 +3,11 @@
  * on every edge, under load too, and running requests end when the owner says so.
  */
 import assert from "node:assert/strict";
-import { type Cluster, startCluster } from "../support/cluster.ts";
-import { startRedisServer, SYNC_EACH_WRITE } from "../support/redis_server.ts";
+import {
+  type Cluster,
+  startCluster,
+  syncEachWrite,
+} from "../support/cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const EDGES = 3;
@@ -108,11 +111,11 @@ function startLoad(cluster: Cluster): () => Promise<number> {
 }
 
 Deno.test("the console takes effect on every edge", async (t) => {
-  await using redis = await startRedisServer({ args: SYNC_EACH_WRITE });
   await using cluster = await startCluster({
     edges: EDGES,
-    env: { SIMULATOR_TOKENS_PER_SECOND: "20", REDIS_URL: redis.url },
+    env: { SIMULATOR_TOKENS_PER_SECOND: "20" },
   });
+  await syncEachWrite(cluster);
   const { browser, keyId, token } = await signUp(cluster);
   let version = 1;
   const change = async (what: string, more: Record<string, string> = {}) => {

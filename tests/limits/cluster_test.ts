@@ -14,8 +14,11 @@ import { randomBytes } from "@gateway/shared/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/log";
 import { createRedisLink } from "@gateway/shared/redis/link";
-import { type Cluster, startCluster } from "../support/cluster.ts";
-import { startRedisServer, SYNC_EACH_WRITE } from "../support/redis_server.ts";
+import {
+  type Cluster,
+  startCluster,
+  syncEachWrite,
+} from "../support/cluster.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
@@ -105,12 +108,12 @@ async function createKey(store: KeyStore, limits: Partial<Limits> = {}) {
 }
 
 Deno.test("limits and keys over a cluster of 3 edges", async (t) => {
-  await using redis = await startRedisServer({ args: SYNC_EACH_WRITE });
   await using cluster = await startCluster({
     edges: EDGES,
     // The limit shall refuse here, not the worker.
-    env: { SLOTS: "4096", REDIS_URL: redis.url },
+    env: { SLOTS: "4096" },
   });
+  await syncEachWrite(cluster);
   await using opened = await openStore(cluster);
   const { store } = opened;
   const everyEdge = (value: string) =>

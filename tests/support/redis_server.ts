@@ -16,16 +16,6 @@ export interface RedisServer extends LocalServer {
 }
 
 /**
- * Every write is on disk when it is answered, as in compose.yaml. For hundreds of
- * key changes in a row: with `everysec`, as `up` has it, a server from 7.2 on
- * confirms about one a second.
- */
-export const SYNC_EACH_WRITE: string[] = [
-  ...["--appendonly", "yes"],
-  ...["--appendfsync", "always"],
-];
-
-/**
  * Starts a redis-server. It writes nothing to disk unless told to; with
  * `args: ["--appendonly", "yes"]` its data survives `restart()`.
  */
