@@ -95,11 +95,12 @@ Deno.test("a worker cut off from the bus: its streams end, and it stops its back
     backend,
     busLostMs: 1_000,
   });
-  const answer = ask(edge, { stream: true });
+  const answered = chat(edge, { stream: true });
+  await answered; // The 200 comes with the first byte: from now on nothing is repeated.
   const call = await waitFor(() => backend.calls[0], { what: "the call" });
   proxy.set({ refuse: true });
   proxy.cut();
-  assert.partialDeepStrictEqual(await answer, {
+  assert.partialDeepStrictEqual(await outcomeOf(answered), {
     kind: "sse_error",
     errorCode: "worker_lost",
   });
@@ -121,6 +122,36 @@ Deno.test("a cut connection of an edge and its worker for a moment: streams go o
   await waitFor(() => (backend.produced.get(1) ?? 0) > 10, { what: "tokens" });
   proxy.cut();
   assert.partialDeepStrictEqual(await answer, {
+    kind: "complete",
+    content: answerOf(1, 100),
+  });
+});
+
+Deno.test("a cut connection of the only worker for a moment: streams go on, requests wait", async () => {
+  await using nats = await startNatsServer();
+  await using proxy = startTcpProxy(nats.port);
+  await using edge = await startMiniEdge({ servers: [nats.server] });
+  const backend = tokenBackend({ tokenMs: 10 });
+  await using _worker = await startMiniWorker({
+    servers: [proxy.server],
+    backend,
+  });
+  const running = ask(edge, { stream: true, seed: 1, max_tokens: 100 });
+  // A connection that was made less than half a second ago is not dialled again at once.
+  await waitFor(() => (backend.produced.get(1) ?? 0) > 60, { what: "tokens" });
+  // Sent before, so that they find the worker gone.
+  const asked = Array.from(
+    { length: 20 },
+    () => ask(edge, { stream: true, seed: 2, max_tokens: 5 }),
+  );
+  proxy.cut();
+  for (const answer of await Promise.all(asked)) {
+    assert.partialDeepStrictEqual(answer, {
+      kind: "complete",
+      content: answerOf(2, 5),
+    });
+  }
+  assert.partialDeepStrictEqual(await running, {
     kind: "complete",
     content: answerOf(1, 100),
   });
