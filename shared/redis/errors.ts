@@ -117,8 +117,9 @@ export function isRefusal(
 export function isDenied(error: unknown): boolean {
   if (!(error instanceof RedisReplyError)) return false;
   if (error.code === "NOPERM" || error.code === "NOAUTH") return true;
-  // Redis 7.0 says it in words where a script's command is denied.
-  return /^ERR The user executing the script can't /.test(error.message);
+  // Where a script's command is denied, Redis 7.0 and 8 each say it in other words.
+  return /^ERR (The user executing the script can't |ACL failure in script: )/
+    .test(error.message);
 }
 
 /** True when the server does not know a script: it restarted, or `SCRIPT FLUSH` was called. */

@@ -121,7 +121,7 @@ const ROWS: Row[] = [
   },
   {
     name: "a script may not do its work any more (NOPERM)",
-    said: ["refusing", /^denied .*(NOPERM|can't)/],
+    said: ["refusing", /^denied .*(NOPERM|can't|ACL failure)/],
     spoil: ({ admin }) => admin("ACL", "SETUSER", "worker", "-zadd"),
     mend: ({ admin }) => admin("ACL", "SETUSER", "worker", "+zadd"),
   },
