@@ -170,7 +170,8 @@ export async function rawExchange(
   return await readUntilQuiet(connection, quietMs);
 }
 
-async function readUntilQuiet(
+/** Reads until nothing has come for `quietMs`, or the connection has ended. */
+export async function readUntilQuiet(
   connection: Deno.Conn,
   quietMs: number,
 ): Promise<string> {

@@ -17,6 +17,7 @@ import { type Cluster, startCluster } from "../support/cluster.ts";
 import { freePort } from "../support/free_port.ts";
 import { type FrontProxy, startFrontProxy } from "../support/front_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";
+import { sendAmbiguous, SMUGGLED_PATH } from "./smuggling_fixture.ts";
 
 const PROXY_ADDRESS = "127.0.0.1";
 const FAILURES_MAX = 3;
@@ -158,6 +159,20 @@ async function foreignFormIsRefused(rig: Rig): Promise<void> {
   assert.notEqual((await post(rig.consoleUrl)).status, 403);
 }
 
+async function nothingIsSmuggled(rig: Rig): Promise<void> {
+  const { proxy, httpsPort, cluster } = rig;
+  const key = cluster.state.api_key;
+  await sendAmbiguous({ port: httpsPort, ca: proxy.ca, key });
+  // The edge writes down each path it is asked for, so this line comes last.
+  const path = "/v1/asked-for";
+  assert.equal((await ask(rig, key, { path })).status, 404);
+  const logs = await waitFor(async () => {
+    const text = await cluster.logs();
+    return text.includes(path) ? text : undefined;
+  }, { what: "the edge's line of the last request" });
+  assert.ok(!logs.includes(SMUGGLED_PATH), "the edge was asked for it");
+}
+
 async function signUp(page: Page, { cluster }: Rig): Promise<void> {
   const link = cluster.state.setup_url ?? assert.fail("no set-up link");
   const response = await page.goto(link);
@@ -264,5 +279,9 @@ Deno.test("behind the front proxy", async (t) => {
   );
   await t.step("for the console too", () => consoleKnowsTheClient(rig));
   await t.step("a foreign form is refused", () => foreignFormIsRefused(rig));
+  await t.step(
+    "ASVS 4.2.1: no request hides in another",
+    () => nothingIsSmuggled(rig),
+  );
   await t.step("the console in a browser", () => consoleInABrowser(rig));
 });
