@@ -46,14 +46,17 @@ function startFront({ edges }: GatedCluster): Front & AsyncDisposable {
   };
 }
 
-/** The SDK as it comes; `statuses` is what it saw and kept to itself. */
-function sdkFor({ proxy }: Front, key: TestKey) {
+/**
+ * The SDK as it comes; `statuses` is what it saw and kept to itself. `http` opens a
+ * connection for each request, so that both edges get some.
+ */
+function sdkFor({ proxy }: Front, key: TestKey, http: Deno.HttpClient) {
   const statuses: number[] = [];
   const client = new OpenAI({
     baseURL: `http://${proxy.server}/v1`,
     apiKey: key.value,
-    fetch: async (...request: Parameters<typeof fetch>) => {
-      const response = await fetch(...request);
+    fetch: async (...[input, init]: Parameters<typeof fetch>) => {
+      const response = await fetch(input, { ...init, client: http });
       statuses.push(response.status);
       return response;
     },
@@ -102,10 +105,11 @@ for (const stream of [false, true]) {
       redisConfig: ["appendonly yes", "appendfsync always"],
     });
     await using front = startFront(cluster);
+    using http = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
 
     await t.step("one request per second", async () => {
       const key = await cluster.addKey({ limits: { requestsPerMinute: 60 } });
-      const { client, statuses } = sdkFor(front, key);
+      const { client, statuses } = sdkFor(front, key, http);
       await useUp(cluster, key);
       const startedAtMs = performance.now();
       assert.equal(await say(client, stream), "pong");
@@ -116,7 +120,7 @@ for (const stream of [false, true]) {
 
     await t.step("a restart of Redis", async () => {
       const key = await cluster.addKey();
-      const { client, statuses } = sdkFor(front, key);
+      const { client, statuses } = sdkFor(front, key, http);
       const said: Promise<string>[] = [];
       const call = async () => {
         for (let count = 0; count < CALLS; count += 1) {
