@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { fileURLToPath } from "node:url";
-import { findChromium } from "./chromium_fixture.ts";
+import { findChromium, runSteps } from "./chromium_fixture.ts";
 
 /** Each is a file of its own, and what it shows. */
 const STEPS = [
@@ -18,18 +17,6 @@ if (findChromium() === null) {
 }
 
 for (const [name, shows] of findChromium() === null ? [] : STEPS) {
-  Deno.test(shows, async () => {
-    const steps = new URL(
-      `browser_${name}_steps_fixture.ts`,
-      import.meta.url,
-    );
-    // A process of its own: the driver needs rights that no other test gets.
-    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: ["test", "--allow-all", "--no-check", fileURLToPath(steps)],
-      env: { NO_COLOR: "1" },
-    }).output();
-    const said = new TextDecoder().decode(stdout) +
-      new TextDecoder().decode(stderr);
-    assert.equal(code, 0, said);
-  });
+  const steps = new URL(`browser_${name}_steps_fixture.ts`, import.meta.url);
+  Deno.test(shows, () => runSteps(steps));
 }

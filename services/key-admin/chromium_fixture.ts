@@ -1,3 +1,6 @@
+import assert from "node:assert/strict";
+import { fileURLToPath } from "node:url";
+
 const PATHS = [
   "/usr/bin/chromium",
   "/usr/bin/chromium-browser",
@@ -28,4 +31,17 @@ function isFile(path: string): boolean {
   } catch {
     return false; // Not there.
   }
+}
+
+/**
+ * Runs the tests of a file in a process of their own: the driver of the browser
+ * needs rights that no other test gets. Fails with all that they said.
+ */
+export async function runSteps(file: URL): Promise<void> {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["test", "--allow-all", "--no-check", fileURLToPath(file)],
+    env: { NO_COLOR: "1" },
+  }).output();
+  const decoder = new TextDecoder();
+  assert.equal(code, 0, decoder.decode(stdout) + decoder.decode(stderr));
 }
