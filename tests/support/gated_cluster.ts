@@ -34,6 +34,7 @@ import {
   startMiniWorker,
 } from "./mini_cluster.ts";
 import { type NatsServer, startNatsServer } from "./nats_server.ts";
+import { assertNoKeys } from "./no_keys.ts";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
 import {
   type ScriptedBackend,
@@ -178,9 +179,21 @@ export async function startGatedCluster(
         ...(signal === undefined ? {} : { signal }),
       }),
     leases: async (key) => Number(await world.command("ZCARD", leaseKey(key))),
-    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+    [Symbol.asyncDispose]: async () => {
+      await resources.disposeAsync();
+      for (const { log } of edges) {
+        assertNoKeys(Deno.inspect(log.lines, WHOLE), "the log of an edge");
+      }
+    },
   };
 }
+
+/** Errors too, which JSON leaves out. */
+const WHOLE: Deno.InspectOptions = {
+  depth: 10,
+  iterableLimit: Infinity,
+  strAbbreviateSize: Infinity,
+};
 
 async function startEdge(
   started: AsyncDisposableStack,
