@@ -18,16 +18,25 @@ test=${1:-compose}
 
 left_out() { echo "Left out: $*"; exit 77; }
 
+# An engine that ended leaves a network namespace mounted, one that was killed all it had.
+unmount_below() {
+  awk -v below="$1/" 'index($5, below) == 1 { print $5 }' /proc/self/mountinfo | sort -r |
+    while read -r place; do umount "$place" || umount --lazy "$place"; done
+}
+
 engine=""
 scratch=$(mktemp -d)
 finish() {
   status=$?
+  # The answer is the test's, whatever becomes of the tidying.
+  set +e
   # The test ends its stack itself, unless it was ended before its time.
   if [ -n "$(docker ps -aq --filter "label=com.docker.compose.project=$COMPOSE_TEST_PROJECT" 2>/dev/null)" ]; then
-    docker compose -p "$COMPOSE_TEST_PROJECT" down --volumes --timeout 1 >/dev/null 2>&1 || true
+    docker compose -p "$COMPOSE_TEST_PROJECT" down --volumes --timeout 1 >/dev/null 2>&1
   fi
-  if [ -n "$engine" ]; then kill "$engine" && wait "$engine" || true; fi
-  rm -rf "$scratch"
+  if [ -n "$engine" ]; then kill "$engine" && wait "$engine"; fi
+  unmount_below "$scratch"
+  rm -rf "$scratch" || echo "Left behind: $scratch"
   exit "$status"
 }
 trap finish EXIT
