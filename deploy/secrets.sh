@@ -80,6 +80,9 @@ for name in $names; do
   file=$(file_of "$name")
   [ -s "$file" ] || new_password | write "$file"
 done
+# Grafana takes it at its first start only, so it is not among those that rotate.
+file=$(file_of grafana-admin)
+[ -s "$file" ] || new_password | write "$file"
 # A key of the model server is the operator's own: empty until he writes it.
 [ -e "$dir/upstream_api_key" ] || printf '' | write "$dir/upstream_api_key"
 render

@@ -5,6 +5,7 @@
 #
 #   deploy/compose_test/run.sh              test:compose
 #   deploy/compose_test/run.sh redundant    test:redundant, of compose.cluster.yaml
+#   deploy/compose_test/run.sh profiles     test:profiles; needs a registry, or its images
 #
 # Compose v2 is taken from Go's module proxy where there is Go and no Compose:
 # Debian 12 has only version 1, which does not know these files.

@@ -20,6 +20,8 @@ export interface Stack extends AsyncDisposable {
   /** Runs `docker compose …` and returns what it printed. */
   compose(...args: string[]): Promise<string>;
   docker(...args: string[]): Promise<string>;
+  /** What a secret file holds, see `deploy/secrets.sh`. */
+  secret(name: string): Promise<string>;
   /** Runs a script of `deploy/`. */
   script(name: string, ...args: string[]): Promise<string>;
   /** Scales and waits until all that is asked for is healthy. */
@@ -75,6 +77,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
       client,
       compose,
       docker: (...args) => run("docker", args),
+      secret: (name) => Deno.readTextFile(`${env.SECRETS_DIR}/${name}`),
       script: (name, ...args) => run(`deploy/${name}`, args),
       scale: async ({ edges, workers }) => {
         await compose(
