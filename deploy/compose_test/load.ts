@@ -24,11 +24,12 @@ export interface Answer {
   readsAtMs: number[];
 }
 
-/** Sends one chat request and reads the answer to its end. */
+/** Sends one chat request, with more fields if given, and reads the answer to its end. */
 export async function send(
   stack: Stack,
   key: string,
   kind: typeof KINDS[number],
+  fields: Record<string, unknown> = {},
 ): Promise<Answer> {
   const startMs = performance.now();
   const response = await fetch(`${stack.url}/v1/chat/completions`, {
@@ -40,6 +41,7 @@ export async function send(
       "content-type": "application/json",
     },
     body: JSON.stringify({
+      ...fields,
       model: MODEL,
       stream: kind === "stream",
       messages: [{

@@ -1,4 +1,5 @@
 /** What the edge exports for Prometheus. A stream is counted once, at its end. */
+import { CANCEL_REASONS } from "@gateway/shared/bus/control";
 import type { RejectReason } from "@gateway/shared/bus/frame_payload";
 import type { MetricRegistry } from "@gateway/shared/metrics/registry";
 import {
@@ -218,6 +219,7 @@ function createRunMetrics(registry: MetricRegistry): (run: LoggedRun) => void {
   const naks = registry.counter(EDGE_METRICS.naks).with();
   const cancels = registry.counter(EDGE_METRICS.cancels);
   for (const reason of REJECTS) rejects.with(reason).add(0);
+  for (const reason of CANCEL_REASONS) cancels.with(reason).add(0);
   return ({ request, outcome, durationMs }) => {
     const { model } = request;
     runs.with(model, outcome.kind, outcome.error?.code ?? NO_CODE).add();

@@ -27,7 +27,8 @@ export const CONTROL_RECORDS_MAX = 4_096;
 
 const RecordType = { ACK: 1, NAK: 2, CANCEL: 3 } as const;
 
-const CANCEL_REASONS = [
+/** In the order of their codes on the wire. */
+export const CANCEL_REASONS = [
   "other",
   "client_gone",
   "slow_client",
