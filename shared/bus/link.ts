@@ -14,7 +14,7 @@ import type { BusMessage } from "./link_message.ts";
 import { NatsLink } from "./link_nats.ts";
 import { dialFirst } from "./link_dial.ts";
 import { type BusOptions, planConnection } from "./link_options.ts";
-import { createRedialPace } from "./link_redial.ts";
+import { createRedial } from "./link_redial.ts";
 
 export * from "./link_errors.ts";
 export {
@@ -177,7 +177,7 @@ export interface BusLink {
 export async function connectBus(options: BusOptions): Promise<BusLink> {
   const plan = planConnection(options);
   const { log, now, random } = options;
-  const redial = createRedialPace({ timing: plan.timing, now, random });
+  const redial = createRedial({ timing: plan.timing, now, random });
   const client = await dialFirst(options, plan, redial);
   try {
     const link = new NatsLink({

@@ -13,7 +13,7 @@ import {
   clientOptions,
   formatAddress,
 } from "./link_options.ts";
-import type { RedialPace } from "./link_redial.ts";
+import type { Redial } from "./link_redial.ts";
 import { createThrottle } from "./link_throttle.ts";
 import { LinkTransport, type TransportOptions } from "./link_transport.ts";
 
@@ -30,7 +30,7 @@ const LOG_INTERVAL_MS = 1_000;
 export async function dialFirst(
   options: BusOptions,
   plan: BusPlan,
-  redial: RedialPace,
+  redial: Redial,
 ): Promise<NatsConnection> {
   const { timing } = plan;
   const giveUpAt = options.now() + timing.firstConnectMs;
@@ -57,7 +57,7 @@ async function dial(
   address: BusAddress,
   options: BusOptions,
   plan: BusPlan,
-  redial: RedialPace,
+  redial: Redial,
 ): Promise<NatsConnection> {
   const where = formatAddress(address);
   let socketError: Error | undefined;

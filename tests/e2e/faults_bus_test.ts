@@ -39,7 +39,7 @@ Deno.test("a bus that stands still: answers pause, nobody is taken for dead", as
   assert.partialDeepStrictEqual(await newcomer, {
     kind: "http_error",
     status: 503,
-    errorCode: "overloaded",
+    errorCode: "bus_unavailable",
     retryAfter: "1",
   });
   call.say(text("after"));
