@@ -110,7 +110,8 @@ export const DISPATCH_LIMITS = {
   /**
    * A worker that the bus does not find is asked again after this long, and lost
    * when it is still not there: one that loses its connection, or its server of
-   * NATS, is back within some tens of milliseconds.
+   * NATS, is back within some tens of milliseconds, and within 200 when two dials
+   * fail before (`reconnectSoonMs` of the link).
    */
   workerMissingMs: 250,
   /** A worker cancels the work of an edge silent for this long. */
@@ -122,6 +123,13 @@ export const DISPATCH_LIMITS = {
   /** A worker has this long to accept or reject a job. */
   acceptMs: 250,
   workersTriedMax: 3,
+  /**
+   * Offers of one request that nobody answered; then 503 `overloaded`. Each may
+   * have begun work that is cancelled as soon as it shows, and comes when workers
+   * have no time for it: without a bound it would be eight in `queueWaitMs`. One
+   * more than are tried in a row, for the worker that says it is back.
+   */
+  unansweredOffersMax: 4,
   /** A request waits this long at most for a free slot, then 503 `overloaded`. */
   queueWaitMs: 2_000,
   /** Waiting requests per edge, default of `QUEUE_MAX`. */

@@ -14,6 +14,7 @@ const PURE_ROOMS = [
   /^shared\/openai\//,
   /^shared\/keys\//,
   /^shared\/models\//,
+  /^shared\/tokens\//,
   /^shared\/(limits|clock|ids|env|sse_parser|client_address|userinfo)\.ts$/,
   /^shared\/bus\/(?!link)/,
   /^shared\/metrics\/(table|cells)\.ts$/,

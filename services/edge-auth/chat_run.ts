@@ -119,6 +119,7 @@ export class ChatRun implements StreamReceiverHandlers {
   #state: RunState = "waiting";
   #attempt = 0;
   #lostAttempts = 0;
+  #unansweredOffers = 0;
   /** When it last began to look for a worker. */
   #searchingSinceMs: number;
   #receiver: StreamReceiver | null = null;
@@ -315,7 +316,10 @@ export class ChatRun implements StreamReceiverHandlers {
       const workerId = this.workerId;
       this.#releaseSlot();
       if (workerId !== null) this.#host.onUnresponsive(workerId);
-      this.#searchElsewhere();
+      this.#unansweredOffers += 1;
+      if (this.#unansweredOffers < DISPATCH_LIMITS.unansweredOffersMax) {
+        this.#searchElsewhere();
+      } else this.#fail(overloaded());
     } else {
       this.#loseAttempt("The worker that ran the request fell silent.");
     }

@@ -276,6 +276,24 @@ Deno.test("a worker that does not accept in time is passed over, and told", () =
   );
 });
 
+Deno.test("a run that nobody answers is overloaded after four offers", () => {
+  const { acceptMs, unansweredOffersMax } = DISPATCH_LIMITS;
+  const t = setup({ workers: ["w1", "w2", "w3", "w1", "w2"] });
+  t.run.start();
+  t.tickTo(3 * acceptMs);
+  assert.equal(t.run.state, "waiting");
+  t.run.onRoom();
+  t.tickTo(4 * acceptMs - 1);
+  assert.equal(t.run.state, "offered");
+  t.tickTo(4 * acceptMs);
+  assert.deepEqual(t.events.slice(-3), [
+    "error overloaded",
+    "forget",
+    "ended failed",
+  ]);
+  assert.equal(t.outcomes[0]?.offers, unansweredOffersMax);
+});
+
 Deno.test("nobody listens at all: no worker", () => {
   const t = setup({ workers: [null] });
   t.run.start();

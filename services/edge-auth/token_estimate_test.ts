@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { ChatMessage, ChatRequest } from "@gateway/shared/openai/chat";
-import { chatRequest } from "./chat_request_fixture.ts";
+import { chatRequest } from "../../tests/support/chat_request.ts";
 import { estimateTokens } from "./token_estimate.ts";
 
 const says = (content: ChatMessage["content"]): ChatMessage => ({

@@ -14,6 +14,7 @@ import type { BusMessage } from "./link_message.ts";
 import { NatsLink } from "./link_nats.ts";
 import { dialFirst } from "./link_dial.ts";
 import { type BusOptions, planConnection } from "./link_options.ts";
+import { createRedial } from "./link_redial.ts";
 
 export * from "./link_errors.ts";
 export {
@@ -175,15 +176,22 @@ export interface BusLink {
  */
 export async function connectBus(options: BusOptions): Promise<BusLink> {
   const plan = planConnection(options);
-  const client = await dialFirst(options, plan);
+  const { log, now, random } = options;
+  const redial = createRedial({ timing: plan.timing, now, random });
+  const client = await dialFirst(options, plan, redial);
   try {
-    return new NatsLink({
+    const link = new NatsLink({
       client,
       timing: plan.timing,
       inboxPrefix: options.inboxPrefix,
-      log: options.log,
-      now: options.now,
+      log,
+      now,
     });
+    redial.onConnected();
+    link.onStatus(({ type }) => {
+      if (type === "reconnected") redial.onConnected();
+    });
+    return link;
   } catch (error) {
     await client.close();
     throw error;

@@ -75,7 +75,7 @@ Deno.test("a link whose login is refused keeps trying until it is allowed again"
   await using nats = await startNatsServer({ config: passwords("one") });
   await using test = await connectTestLink([nats.server], {
     credentials: { user: "edge", password: "one" },
-    timing: { reconnectWaitMs: 1 },
+    timing: { reconnectSoonMs: 1, reconnectWaitMs: 1 },
   });
   await nats.reload(passwords("two"));
   // The bare client ends for good after the second refusal.

@@ -13,6 +13,7 @@ import {
   clientOptions,
   formatAddress,
 } from "./link_options.ts";
+import type { Redial } from "./link_redial.ts";
 import { createThrottle } from "./link_throttle.ts";
 import { LinkTransport, type TransportOptions } from "./link_transport.ts";
 
@@ -29,6 +30,7 @@ const LOG_INTERVAL_MS = 1_000;
 export async function dialFirst(
   options: BusOptions,
   plan: BusPlan,
+  redial: Redial,
 ): Promise<NatsConnection> {
   const { timing } = plan;
   const giveUpAt = options.now() + timing.firstConnectMs;
@@ -36,7 +38,7 @@ export async function dialFirst(
     const reasons: string[] = [];
     for (const address of shuffle(plan.addresses, options.random)) {
       try {
-        return await dial(address, options, plan);
+        return await dial(address, options, plan, redial);
       } catch (error) {
         if (!(error instanceof BusUnavailableError)) throw error;
         reasons.push(error.message);
@@ -55,6 +57,7 @@ async function dial(
   address: BusAddress,
   options: BusOptions,
   plan: BusPlan,
+  redial: Redial,
 ): Promise<NatsConnection> {
   const where = formatAddress(address);
   let socketError: Error | undefined;
@@ -72,7 +75,7 @@ async function dial(
     };
     // As the client's own `connect()`, which sets a transport of its own.
     const client = await NatsConnectionImpl.connect({
-      ...clientOptions(options, plan),
+      ...clientOptions(options, plan, redial),
       ...transportOptions,
       servers: [where],
     });

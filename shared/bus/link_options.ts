@@ -7,6 +7,7 @@ import {
 import type { MonotonicNow } from "../clock.ts";
 import type { Log } from "../log.ts";
 import { BusConfigError } from "./link_errors.ts";
+import type { Redial } from "./link_redial.ts";
 
 /** Who this connection is to the server. */
 export type BusCredentials =
@@ -53,6 +54,10 @@ export interface BusTiming {
   pingsOutMax: number;
   /** Reaching one server: TCP, TLS and the first exchange. */
   dialMs: number;
+  /** A server is not dialled again sooner than this, plus up to as much again. */
+  reconnectSoonMs: number;
+  /** An outage of this age is no hiccup: from then on the next two count. */
+  reconnectSoonForMs: number;
   /** A server is not dialled again sooner than this, plus up to the jitter. */
   reconnectWaitMs: number;
   reconnectJitterMs: number;
@@ -68,11 +73,16 @@ export interface BusTiming {
 
 /** The timing of production. */
 export const BUS_TIMING: BusTiming = {
-  // A half-open connection is found in 6 s; the client's defaults need 4 to 6 minutes.
-  pingIntervalMs: 2_000,
+  // A frozen server, or a half-open connection, is left after 1.2 s (the client's
+  // defaults: 4 to 6 minutes), so that whoever was on it is heard again before
+  // others count it as lost: a worker after 2 s, an edge after 3.
+  pingIntervalMs: 400,
   pingsOutMax: 2,
   // A black-holed server must not hold up the dialling of the next one.
   dialMs: 2_000,
+  // Two dials may fail before a worker that the bus does not find counts as lost.
+  reconnectSoonMs: 50,
+  reconnectSoonForMs: 500,
   // A server that comes back is used within a second, and fifty processes spread.
   reconnectWaitMs: 250,
   reconnectJitterMs: 250,
@@ -192,6 +202,7 @@ export function formatAddress({ hostname, port }: BusAddress): string {
 export function clientOptions(
   options: BusOptions,
   plan: BusPlan,
+  redial: Redial,
 ): ConnectionOptions {
   const { timing, credentials, tls } = plan;
   return {
@@ -200,8 +211,8 @@ export function clientOptions(
     maxPingOut: timing.pingsOutMax,
     timeout: timing.dialMs,
     maxReconnectAttempts: -1,
-    reconnectDelayHandler: () =>
-      timing.reconnectWaitMs + options.random() * timing.reconnectJitterMs,
+    reconnectDelayHandler: () => redial.waitMs(),
+    reconnectToServer: (servers) => redial.next(servers),
     ignoreAuthErrorAbort: true,
     noAsyncTraces: true,
     ...(tls === undefined ? {} : { tls: { ...tls } }),

@@ -239,7 +239,7 @@ Deno.test("a link that is closed while it dials leaves no connection behind", as
 Deno.test("a link does not count its attempts to come back", async () => {
   await using nats = await startNatsServer();
   await using test = await connectTestLink([nats.server], {
-    timing: { reconnectWaitMs: 1 },
+    timing: { reconnectSoonMs: 1, reconnectWaitMs: 1 },
   });
   await nats.kill();
   let attempts = 0;

@@ -18,6 +18,9 @@ import {
 } from "../support/scripted_backend.ts";
 import { waitFor } from "../support/wait_for.ts";
 
+/** An answer that waits for nothing and nobody. */
+const AT_ONCE_MS = 10;
+
 /** The events of a stream: parsed chunks, error frames, and "[DONE]". */
 async function eventsOf(response: Response): Promise<unknown[]> {
   const body = await response.text();
@@ -230,13 +233,17 @@ Deno.test("without any worker the answer is 503 at once", async () => {
   await using nats = await startNatsServer();
   await using edge = await startMiniEdge({ servers: [nats.server] });
   await chat(edge, {}).then((response) => response.body?.cancel()); // Warm.
-  const startedAtMs = performance.now();
-  const response = await chat(edge, {});
-  const tookMs = performance.now() - startedAtMs;
-  assert.equal(response.status, 503);
-  assert.equal(response.headers.get("retry-after"), "1");
-  assert.equal((await response.json()).error.code, "overloaded");
-  assert.ok(tookMs < 100, `took ${tookMs} ms`);
+  const tookMs: number[] = [];
+  for (let number = 0; number < 20; number += 1) {
+    const startedAtMs = performance.now();
+    const response = await chat(edge, {});
+    tookMs.push(performance.now() - startedAtMs);
+    assert.equal(response.status, 503);
+    assert.equal(response.headers.get("retry-after"), "1");
+    assert.equal((await response.json()).error.code, "overloaded");
+  }
+  // The quickest of them: others may have waited for the machine, not for us.
+  assert.ok(Math.min(...tookMs) < AT_ONCE_MS, `took ${tookMs} ms`);
 });
 
 Deno.test("requests beyond the slots wait for a free one", async () => {

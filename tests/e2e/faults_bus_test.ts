@@ -16,7 +16,9 @@ import {
   text,
   usageOf,
 } from "../support/scripted_backend.ts";
-import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { seededRandom } from "../support/seeded_random.ts";
+import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
+import { answerOf, tokenBackend } from "../support/token_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 Deno.test("a bus that stands still: answers pause, nobody is taken for dead", async () => {
@@ -39,7 +41,7 @@ Deno.test("a bus that stands still: answers pause, nobody is taken for dead", as
   assert.partialDeepStrictEqual(await newcomer, {
     kind: "http_error",
     status: 503,
-    errorCode: "overloaded",
+    errorCode: "bus_unavailable",
     retryAfter: "1",
   });
   call.say(text("after"));
@@ -132,3 +134,62 @@ Deno.test("a bus 100 ms away costs time and nothing else", async () => {
   }
   await waitFor(() => worker.worker.unfinished === 0, { what: "every END" });
 });
+
+Deno.test("a network that loses packets costs time and nothing else", async () => {
+  await using nats = await startNatsServer();
+  await using stack = new AsyncDisposableStack();
+  const lossy = [1, 2].map((seed) => {
+    const proxy = stack.use(startTcpProxy(nats.port));
+    stack.use(losePackets(proxy, seed));
+    return proxy;
+  });
+  const [near, far] = lossy.map(({ server }) => [server]);
+  await using edge = await startMiniEdge({ servers: near ?? [] });
+  const backend = tokenBackend({ tokenMs: 10 });
+  await using worker = await startMiniWorker({ servers: far ?? [], backend });
+  const tokens = 100;
+  const answers = await Promise.all(
+    Array.from(
+      { length: 10 },
+      (_, seed) =>
+        ask(edge, { seed, max_tokens: tokens, stream: seed % 2 === 0 }),
+    ),
+  );
+  for (const [seed, answer] of answers.entries()) {
+    assert.partialDeepStrictEqual(answer, {
+      kind: "complete",
+      content: answerOf(seed, tokens),
+    });
+  }
+  await waitFor(() => worker.worker.unfinished === 0, { what: "every END" });
+});
+
+/** Time until a lost packet is sent again, on a network that is otherwise fast. */
+const RETRANSMIT_MS = 200;
+/** Of segments, tried once in this time. */
+const LOSS = 0.05;
+const SEGMENT_MS = 10;
+
+/**
+ * What TCP makes of loss: nothing is missing, but all of a direction stands still
+ * until the lost packet has come; twice as long when it is lost again.
+ */
+function losePackets(proxy: TcpProxy, seed: number): AsyncDisposable {
+  const random = seededRandom(seed);
+  let isOver = false;
+  const losing = (async () => {
+    while (!isOver) {
+      await sleep(SEGMENT_MS);
+      if (random() >= LOSS) continue;
+      proxy.set({ blackHole: random() < 0.5 ? "up" : "down" });
+      await sleep(random() < LOSS ? 2 * RETRANSMIT_MS : RETRANSMIT_MS);
+      proxy.set({});
+    }
+  })();
+  return {
+    [Symbol.asyncDispose]: () => {
+      isOver = true;
+      return losing;
+    },
+  };
+}

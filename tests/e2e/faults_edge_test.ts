@@ -14,7 +14,6 @@ import {
 import { encodeAccept } from "@gateway/shared/bus/frame_payload";
 import { encodeFrame, FrameType } from "@gateway/shared/bus/frame";
 import { ask, outcomeOf } from "../support/chat_outcome.ts";
-import { freePort } from "../support/free_port.ts";
 import {
   chat,
   startMiniEdge,
@@ -138,33 +137,6 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
   assert.ok(tookMs < 5_000, `the backend of a lost edge ran ${tookMs} ms`);
 });
 
-Deno.test("one server of a cluster killed: streams go on at the other", async () => {
-  const [routeA, routeB] = [freePort(), freePort()];
-  const config = (own: number, other: number) =>
-    `cluster { name: c, listen: "127.0.0.1:${own}", routes: ["nats://127.0.0.1:${other}"] }`;
-  await using a = await startNatsServer({ config: config(routeA, routeB) });
-  await using b = await startNatsServer({ config: config(routeB, routeA) });
-  await using edge = await startMiniEdge({ servers: [a.server, b.server] });
-  const backend = tokenBackend({ tokenMs: 10 });
-  await using _worker = await startMiniWorker({
-    servers: [b.server, a.server],
-    backend,
-  });
-  const request = (seed: number) =>
-    ask(edge, { stream: true, seed, max_tokens: 100 });
-  await waitFor(() => edge.workers.totals().workers === 1, {
-    what: "the worker over the route",
-  });
-  const answer = request(1);
-  await waitFor(() => (backend.produced.get(1) ?? 0) > 10, { what: "tokens" });
-  await a.kill();
-  assert.partialDeepStrictEqual(await answer, {
-    kind: "complete",
-    content: answerOf(1, 100),
-  });
-  assert.equal((await request(2)).kind, "complete");
-});
-
 Deno.test("thirty processes come back to a restarted bus, and serve within a second", async () => {
   await using nats = await startNatsServer();
   const servers = [nats.server];
@@ -181,7 +153,7 @@ Deno.test("thirty processes come back to a restarted bus, and serve within a sec
   const answers = await Promise.all(edges.map((edge) => ask(edge, {})));
   const tookMs = performance.now() - backAtMs;
   for (const answer of answers) assert.equal(answer.kind, "complete");
-  assert.ok(tookMs < 2_000, `took ${tookMs} ms`);
+  assert.ok(tookMs < 1_000, `took ${tookMs} ms`);
 });
 
 Deno.test("garbage on every subject harms nothing", async () => {

@@ -5,7 +5,8 @@
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { outcomeOf } from "../support/chat_outcome.ts";
-import { type Cluster, startCluster } from "../support/cluster.ts";
+import { pidOf, startCluster } from "../support/cluster.ts";
+import { askCluster } from "../support/cluster_keys.ts";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
 import {
   choiceChunk,
@@ -20,34 +21,8 @@ import { sleep, waitFor } from "../support/wait_for.ts";
 /** What a busy machine may add to any promise. */
 const NOISE_MS = 1_500;
 
-function ask(
-  cluster: Cluster,
-  edge: number,
-  stream: boolean,
-  key: string = cluster.state.api_key,
-): Promise<Response> {
-  return fetch(`${cluster.baseUrl(edge)}/chat/completions`, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${key}`,
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({
-      model: "neutral-3.7-plus",
-      messages: [{ role: "user", content: "hi" }],
-      stream,
-    }),
-  });
-}
-
 /** Lets the model server say the rest of its answers. */
 let proceed = Promise.withResolvers<void>();
-
-function pidOf(cluster: Cluster, service: string, index = 0): number {
-  const pid = cluster.state.pids[service]?.[index];
-  assert.ok(pid !== undefined, JSON.stringify(cluster.state.pids));
-  return pid;
-}
 
 Deno.test("processes that fail", async (t) => {
   await using server = startFakeModelServer({
@@ -67,11 +42,13 @@ Deno.test("processes that fail", async (t) => {
     workers: 1,
     env: { UPSTREAM_BASE_URL: server.baseUrl, DRAIN_SECONDS: "1" },
   });
+  const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
+    askCluster(cluster, key, edge, body);
   /** A stream whose first token is there, and its request at the model server. */
   const begin = async (edge: number, key?: string) => {
     proceed = Promise.withResolvers();
     const number = server.requests.length + 1;
-    const response = await ask(cluster, edge, true, key);
+    const response = await ask(edge, { stream: true }, key);
     assert.equal(response.status, 200);
     return {
       answer: outcomeOf(Promise.resolve(response)),
@@ -112,7 +89,7 @@ Deno.test("processes that fail", async (t) => {
         );
         assert.equal(upstream.leftAtMs, null);
         assert.partialDeepStrictEqual(
-          await outcomeOf(ask(cluster, 0, false)),
+          await outcomeOf(ask(0)),
           { kind: "http_error", status: 503, retryAfter: "1" },
         );
       } finally {
@@ -137,7 +114,7 @@ Deno.test("processes that fail", async (t) => {
         proceed.resolve();
         const startedAtMs = performance.now();
         for (let number = 0; number < 20; number += 1) {
-          const other = await outcomeOf(ask(cluster, 0, true));
+          const other = await outcomeOf(ask(0, { stream: true }));
           assert.equal(other.kind, "complete");
         }
         const tookMs = performance.now() - startedAtMs;
@@ -158,7 +135,7 @@ Deno.test("processes that fail", async (t) => {
       );
       const { key } = JSON.parse(created);
       const { answer, upstream } = await begin(1, key);
-      assert.equal((await outcomeOf(ask(cluster, 0, false, key))).status, 429);
+      assert.equal((await outcomeOf(ask(0, {}, key))).status, 429);
       const edge = pidOf(cluster, "edge-auth", 1);
       const worker = pidOf(cluster, "chat-worker");
       // So that nobody says what the request had cost before the edge is done.

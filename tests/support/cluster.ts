@@ -125,6 +125,13 @@ export async function startCluster(
   };
 }
 
+/** Process `index` of a service, as of the state last read. */
+export function pidOf(cluster: Cluster, service: string, index = 0): number {
+  const pid = cluster.state.pids[service]?.[index];
+  if (pid === undefined) throw new Error(JSON.stringify(cluster.state.pids));
+  return pid;
+}
+
 /** Reads both outputs of a process as they come. */
 function collect(
   child: Deno.ChildProcess,

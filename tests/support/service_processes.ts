@@ -39,6 +39,23 @@ export async function startService(
   };
 }
 
+/** Starts a service whose log goes to a file or device, and waits for nothing. */
+export function startServiceLoggingTo(
+  path: string,
+  name: "edge-auth" | "chat-worker" | "key-admin",
+  env: ServiceEnv,
+): RunningProcess {
+  return startProcess({
+    command: "sh",
+    args: [
+      ...["-c", 'to=$1; shift; exec "$@" > "$to"', "sh", path],
+      ...[Deno.execPath(), ...denoArguments(`services/${name}/main.ts`)],
+    ],
+    cwd: ROOT,
+    env: { ...QUIET, ...env },
+  });
+}
+
 /** Runs `keys … --json` with this environment and returns what it printed. */
 export async function runKeys(
   env: ServiceEnv,
@@ -75,6 +92,9 @@ export function sendChat(
   });
 }
 
+/** No colours, and any free ports. */
+const QUIET: ServiceEnv = { NO_COLOR: "1", OPS_PORT: "0", PORT: "0" };
+
 function runDeno(
   script: string,
   args: string[],
@@ -82,11 +102,15 @@ function runDeno(
 ): RunningProcess {
   return startProcess({
     command: Deno.execPath(),
-    args: [
-      ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
-      ...["--allow-sys", "--allow-ffi", script, ...args],
-    ],
+    args: [...denoArguments(script), ...args],
     cwd: ROOT,
-    env: { NO_COLOR: "1", OPS_PORT: "0", PORT: "0", ...env },
+    env: { ...QUIET, ...env },
   });
+}
+
+function denoArguments(script: string): string[] {
+  return [
+    ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
+    ...["--allow-sys", "--allow-ffi", script],
+  ];
 }

@@ -24,6 +24,8 @@ export interface TcpProxy extends AsyncDisposable {
   /** Closes every connection that is open now. */
   cut(): void;
   connections(): number;
+  /** Connections that were refused so far. */
+  refusals(): number;
 }
 
 const PIECE_BYTES = 64 * 1024;
@@ -52,9 +54,11 @@ export function startTcpProxy(target: number | (() => number)): TcpProxy {
     ]);
     pairs.delete(pair);
   };
+  let refusals = 0;
   const accepting = (async () => {
     for await (const client of listener) {
       if (valve.toxics().refuse === true) {
+        refusals += 1;
         client.close();
         continue;
       }
@@ -73,6 +77,7 @@ export function startTcpProxy(target: number | (() => number)): TcpProxy {
     set: (toxics) => valve.set(toxics),
     cut,
     connections: () => pairs.size,
+    refusals: () => refusals,
     [Symbol.asyncDispose]: async () => {
       listener.close();
       cut();

@@ -3,6 +3,7 @@ import type {
   ToolCallDelta,
   Usage,
 } from "@gateway/shared/openai/chat";
+import { createTextMeter } from "@gateway/shared/tokens/text_meter";
 import type { BackendEvent } from "../backend.ts";
 import { invalidAnswer, truncatedAnswer } from "../upstream_error.ts";
 import { frameError } from "./error_response.ts";
@@ -13,7 +14,7 @@ import {
   createToolCallFragments,
   type ToolCallFragments,
 } from "./tool_calls.ts";
-import { createTextMeter, estimateUsage, parseUsage } from "./usage.ts";
+import { estimateUsage, parseUsage } from "./usage.ts";
 
 type DeltaEvent = BackendEvent & { type: "delta" };
 

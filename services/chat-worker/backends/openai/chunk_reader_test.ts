@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+import { promptTokensLikely } from "@gateway/shared/tokens/prompt_tokens";
+import { textTokensLikely } from "@gateway/shared/tokens/text_tokens";
 import {
   choiceChunk,
   usageChunk,
@@ -20,8 +22,9 @@ const counted: Usage = {
   completion_tokens: 2,
   total_tokens: 5,
 };
-/** 40 characters and one message. */
-const PROMPT_ESTIMATE = 14;
+const PROMPT_ESTIMATE = promptTokensLikely(request);
+const SENTENCE =
+  "All of it comes in one piece, as from a server that does not stream.";
 
 function newReader(n: number): ChunkReader {
   let ids = 0;
@@ -279,12 +282,12 @@ const answers: {
     events: [text("a"), text("b"), stop(), estimated(2)],
   },
   {
-    name: "no usage, by estimate: four characters a token",
+    name: "no usage, by estimate: what a long piece looks like",
     chunks: [
-      choiceChunk({ content: "x".repeat(41) }),
+      choiceChunk({ content: SENTENCE }),
       choiceChunk({}, "stop"),
     ],
-    events: [text("x".repeat(41)), stop(), estimated(11)],
+    events: [text(SENTENCE), stop(), estimated(textTokensLikely(SENTENCE))],
   },
   {
     name: "usage that cannot be, by estimate",

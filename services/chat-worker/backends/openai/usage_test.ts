@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
-import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
-import { createTextMeter, estimateUsage, parseUsage } from "./usage.ts";
+import type { Usage } from "@gateway/shared/openai/chat";
+import { promptTokensLikely } from "@gateway/shared/tokens/prompt_tokens";
+import { createTextMeter } from "@gateway/shared/tokens/text_meter";
+import { textTokensLikely } from "@gateway/shared/tokens/text_tokens";
+import { chatRequest } from "../../../../tests/support/chat_request.ts";
+import { estimateUsage, parseUsage } from "./usage.ts";
 
 const parsed: { name: string; value: unknown; usage: Usage | null }[] = [
   {
@@ -100,60 +104,28 @@ for (const { name, value, usage } of parsed) {
     assert.deepEqual(parseUsage(value), usage));
 }
 
-const measured: { pieces: string[]; tokens: number }[] = [
-  { pieces: [], tokens: 0 },
-  { pieces: [""], tokens: 0 },
-  { pieces: ["hello world"], tokens: 3 },
-  { pieces: ["hel", "lo w", "orld"], tokens: 3 },
-  { pieces: ["你好世界"], tokens: 4 },
-  { pieces: ["你好", " ok"], tokens: 3 },
+const answers: { name: string; pieces: string[]; tokens: number }[] = [
+  { name: "nothing", pieces: [], tokens: 0 },
+  { name: "a piece for each token", pieces: ["a", "b", "c"], tokens: 3 },
+  {
+    name: "all in one piece",
+    pieces: ["The answer is forty-two, as ever."],
+    tokens: textTokensLikely("The answer is forty-two, as ever."),
+  },
 ];
 
-for (const { pieces, tokens } of measured) {
-  Deno.test(`createTextMeter() takes ${JSON.stringify(pieces)} for ${tokens} tokens`, () => {
-    const meter = createTextMeter();
-    for (const piece of pieces) meter.add(piece);
-    assert.equal(meter.tokens, tokens);
+for (const { name, pieces, tokens } of answers) {
+  Deno.test(`estimateUsage() of ${name} is ${tokens} tokens`, () => {
+    const request = chatRequest({
+      messages: [{ role: "user", content: "How many?" }],
+    });
+    const answer = createTextMeter();
+    for (const piece of pieces) answer.add(piece);
+    const prompt = promptTokensLikely(request);
+    assert.deepEqual(estimateUsage(request, answer), {
+      prompt_tokens: prompt,
+      completion_tokens: tokens,
+      total_tokens: prompt + tokens,
+    });
   });
 }
-
-Deno.test("estimateUsage() counts text, tools, images and messages, not the bytes of an image", () => {
-  const request: ChatRequest = {
-    model: "m",
-    stream: true,
-    include_usage: false,
-    n: 1,
-    messages: [
-      { role: "system", content: "x".repeat(40) },
-      {
-        role: "user",
-        content: [
-          { type: "text", text: "x".repeat(40) },
-          {
-            type: "image_url",
-            image_url: { url: `data:,${"x".repeat(9_999)}` },
-          },
-        ],
-      },
-      {
-        role: "assistant",
-        content: null,
-        tool_calls: [{
-          id: "c",
-          type: "function",
-          function: { name: "f", arguments: "{}" },
-        }],
-      },
-    ],
-    tools: [{ type: "function", function: { name: "f" } }],
-  };
-  const answer = createTextMeter();
-  for (const piece of ["a", "b", "c"]) answer.add(piece);
-  const tools = JSON.stringify(request.tools).length;
-  const prompt = Math.ceil((40 + 40 + 3 + tools) / 4) + 1_000 + 3 * 4;
-  assert.deepEqual(estimateUsage(request, answer), {
-    prompt_tokens: prompt,
-    completion_tokens: 3,
-    total_tokens: prompt + 3,
-  });
-});

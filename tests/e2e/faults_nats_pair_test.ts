@@ -1,0 +1,133 @@
+/**
+ * Guarantee: a cluster of NATS servers that loses one, however it goes, costs a
+ * pause: streams go on at the other, and requests find their way there.
+ */
+import assert from "node:assert/strict";
+import { BUS_TIMING } from "@gateway/shared/bus/link";
+import { ask } from "../support/chat_outcome.ts";
+import { freePort } from "../support/free_port.ts";
+import {
+  type MiniEdge,
+  startMiniEdge,
+  startMiniWorker,
+} from "../support/mini_cluster.ts";
+import { type NatsServer, startNatsServer } from "../support/nats_server.ts";
+import {
+  answerOf,
+  type TokenBackend,
+  tokenBackend,
+} from "../support/token_backend.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+const TOKENS = 100;
+/** Tokens of a request that comes meanwhile. */
+const FEW = 3;
+/** What a busy machine may add to any promise. */
+const NOISE_MS = 1_500;
+
+/** In this time a frozen server is left. */
+const FOUND_MS = BUS_TIMING.pingIntervalMs * (BUS_TIMING.pingsOutMax + 1);
+
+interface Pair extends AsyncDisposable {
+  /** Whom each is connected to. */
+  serverOf: { edge: NatsServer; worker: NatsServer };
+  edge: MiniEdge;
+  backend: TokenBackend;
+}
+
+/** Two servers, an edge on one and a worker on the other. */
+async function startPair(): Promise<Pair> {
+  await using stack = new AsyncDisposableStack();
+  const [routeA, routeB] = [freePort(), freePort()];
+  const config = (own: number, other: number) =>
+    `cluster { name: c, listen: "127.0.0.1:${own}", routes: ["nats://127.0.0.1:${other}"] }
+     lame_duck_duration: "30s", lame_duck_grace_period: "100ms"`;
+  const start = (own: number, other: number) =>
+    startNatsServer({ config: config(own, other) });
+  const a = stack.use(await start(routeA, routeB));
+  const b = stack.use(await start(routeB, routeA));
+  // Told of one server, they hear of the other from it: so it is known who is where.
+  const edge = stack.use(await startMiniEdge({ servers: [a.server] }));
+  const backend = tokenBackend({ tokenMs: 10 });
+  stack.use(await startMiniWorker({ servers: [b.server], backend }));
+  await waitFor(() => edge.workers.totals().workers === 1, {
+    what: "the worker over the route",
+  });
+  const owned = stack.move();
+  return {
+    serverOf: { edge: a, worker: b },
+    edge,
+    backend,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** A stream in the middle, and how it ends. */
+async function beginStream({ edge, backend }: Pair, seed: number) {
+  const outcome = ask(edge, { stream: true, seed, max_tokens: TOKENS });
+  await waitFor(() => (backend.produced.get(seed) ?? 0) > 10, {
+    what: "tokens",
+  });
+  return { outcome };
+}
+
+function askFew({ edge }: Pair, seed: number) {
+  return ask(edge, { seed, max_tokens: FEW });
+}
+
+Deno.test("one server of a cluster killed: streams go on at the other", async () => {
+  await using pair = await startPair();
+  const { outcome } = await beginStream(pair, 1);
+  await pair.serverOf.edge.kill();
+  const meanwhile = await askFew(pair, 2);
+  assert.partialDeepStrictEqual(meanwhile, {
+    kind: "complete",
+    content: answerOf(2, FEW),
+  });
+  assert.partialDeepStrictEqual(await outcome, {
+    kind: "complete",
+    content: answerOf(1, TOKENS),
+  });
+});
+
+Deno.test("one server of a cluster retired, as an upgrade does: nobody notices", async () => {
+  await using pair = await startPair();
+  const { outcome } = await beginStream(pair, 1);
+  let hasMoved = false;
+  pair.edge.link.onStatus(({ type }) => hasMoved ||= type === "reconnected");
+  pair.serverOf.edge.retire();
+  // Requests all the time, before, during and after the move.
+  for (let seed = 2, after = 0; after < 10; seed += 1) {
+    if (hasMoved) after += 1;
+    assert.partialDeepStrictEqual(await askFew(pair, seed), {
+      kind: "complete",
+      content: answerOf(seed, FEW),
+    });
+  }
+  assert.partialDeepStrictEqual(await outcome, {
+    kind: "complete",
+    content: answerOf(1, TOKENS),
+  });
+});
+
+for (const whose of ["edge", "worker"] as const) {
+  Deno.test(`the server of the ${whose} frozen in a cluster: a pause, requests wait, all goes on at the other`, async () => {
+    await using pair = await startPair();
+    const { outcome } = await beginStream(pair, 1);
+    const frozenAtMs = performance.now();
+    const frozen = pair.serverOf[whose];
+    await frozen.stop();
+    try {
+      const meanwhile = askFew(pair, 2);
+      assert.partialDeepStrictEqual(await outcome, {
+        kind: "complete",
+        content: answerOf(1, TOKENS),
+      });
+      const pausedMs = performance.now() - frozenAtMs;
+      assert.ok(pausedMs < FOUND_MS + NOISE_MS, `paused for ${pausedMs} ms`);
+      assert.equal((await meanwhile).kind, "complete");
+    } finally {
+      frozen.cont();
+    }
+  });
+}

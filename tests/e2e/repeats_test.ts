@@ -1,0 +1,74 @@
+/**
+ * Guarantee: what goes wrong is not multiplied. A request that kills its worker
+ * does not go through all of them: it runs on two at most, and is offered to four
+ * where they die before they have said a word.
+ */
+import assert from "node:assert/strict";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { ask } from "../support/chat_outcome.ts";
+import {
+  type MiniWorker,
+  startMiniEdge,
+  startMiniWorker,
+} from "../support/mini_cluster.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+import { hello, scriptedBackend } from "../support/scripted_backend.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+const WORKERS = 6;
+const DEADLY_SEED = 13;
+const SERVED = 10;
+
+const { attemptsMax, unansweredOffersMax } = DISPATCH_LIMITS;
+const deaths: { when: string; afterMs: number; kills: number; code: string }[] =
+  [
+    {
+      when: "after it was accepted",
+      afterMs: 20,
+      kills: attemptsMax,
+      code: "worker_lost",
+    },
+    {
+      when: "before anybody hears that it was",
+      afterMs: 0,
+      kills: unansweredOffersMax,
+      code: "overloaded",
+    },
+  ];
+
+for (const { when, afterMs, kills, code } of deaths) {
+  Deno.test(`a request that kills its worker ${when} kills ${kills}, then fails, and others are served`, async () => {
+    await using nats = await startNatsServer();
+    const servers = [nats.server];
+    await using edge = await startMiniEdge({ servers });
+    await using stack = new AsyncDisposableStack();
+    const killed: Promise<void>[] = [];
+    const start = async () => {
+      const worker: MiniWorker = stack.use(
+        await startMiniWorker({
+          servers,
+          backend: scriptedBackend((call) => {
+            if (call.request.seed !== DEADLY_SEED) hello(call);
+            else if (afterMs === 0) killed.push(worker.kill());
+            else killed.push(sleep(afterMs).then(worker.kill));
+          }),
+        }),
+      );
+    };
+    await Promise.all(Array.from({ length: WORKERS }, start));
+    await waitFor(() => edge.workers.totals().workers === WORKERS, {
+      what: "all workers",
+    });
+    assert.partialDeepStrictEqual(await ask(edge, { seed: DEADLY_SEED }), {
+      kind: "http_error",
+      errorCode: code,
+    });
+    assert.equal(killed.length, kills);
+    await Promise.all(killed);
+    for (let seed = 0; seed < SERVED; seed += 1) {
+      assert.equal((await ask(edge, { seed })).kind, "complete");
+    }
+    assert.equal(killed.length, kills);
+    assert.equal(edge.settlements.length, 1 + SERVED);
+  });
+}
