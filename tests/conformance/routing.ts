@@ -103,6 +103,22 @@ export async function routingCases(
     assert.match(doubled, /^HTTP\/1.1 404 /);
     assert.match(doubled, /"error"/);
   });
+  await t.step("G57 an unknown URL is told what there is", async () => {
+    const lost = await call("/responses", { method: "POST" });
+    assert.equal(
+      (await lost.json()).error.message,
+      "Invalid URL (POST /v1/responses). " +
+        "This service has /v1/chat/completions and /v1/models.",
+    );
+    const withoutVersion = await fetch(
+      `${cluster.state.edge_url}/chat/completions?key=${key}`,
+      { method: "POST" },
+    );
+    assert.equal(
+      (await withoutVersion.json()).error.message,
+      "Invalid URL (POST /chat/completions). All paths begin with /v1.",
+    );
+  });
   await t.step("G57 HEAD is answered like GET, without the body", async () => {
     for (const path of ["/models", `/models/${MODEL}`, "/models/nope"]) {
       const whole = await call(path);
