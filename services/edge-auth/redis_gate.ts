@@ -12,7 +12,6 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
 import {
@@ -30,7 +29,7 @@ import { FIND } from "./find.lua.ts";
 import type { Asker, Gate, Ticket } from "./gate.ts";
 import { INSPECT } from "./inspect.lua.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
-import { rateLimitHeaders, retryHeaders } from "./rate_limit_headers.ts";
+import { rateLimitHeaders } from "./rate_limit_headers.ts";
 import { keysUnreachable, refusalError, storeIsEmpty } from "./refusal.ts";
 import { createStoreWatch } from "./store_watch.ts";
 import { estimateTokens, type TokenEstimate } from "./token_estimate.ts";
@@ -121,7 +120,7 @@ export function createGate(options: RedisGateOptions): RedisGate {
       if (reply.status === "ok") return reply.models;
       if (reply.status === "empty") throw keysUnreachable(storeIsEmpty());
       if (reply.status === "unknown") lookup.forget(principal);
-      throw refusalError(refusedBy(reply));
+      throw refusalError(refusedBy(reply), random);
     },
     async admitChat({ principal, waitedMs }, request, requestId) {
       const estimate = estimateFor(request, catalog);
@@ -134,7 +133,7 @@ export function createGate(options: RedisGateOptions): RedisGate {
       });
       if (!decision.isAdmitted) {
         if (decision.reason === "unknown") lookup.forget(principal);
-        throw refusal(decision, random);
+        throw refusalError(decision, random);
       }
       return ticketOf(admission, decision, estimate, log);
     },
@@ -195,18 +194,6 @@ function ticketOf(
       );
     },
   };
-}
-
-/** The error of a refusal, with the headers that tell a client what to do. */
-function refusal(refused: Refused, random: () => number): ApiError {
-  const error = refusalError(refused);
-  if (refused.reason !== "limited") return error;
-  return new ApiError(error.code, error.message, {
-    headers: {
-      ...rateLimitHeaders(refused.rates),
-      ...retryHeaders(refused.waitMs, random),
-    },
-  });
 }
 
 /** What the inspect script says of a key. */

@@ -73,7 +73,7 @@ function setErrorHeaders(headers: Headers, error: ApiError): void {
 }
 
 /** `Retry-After` in whole seconds for everybody, in milliseconds for the SDKs that read them. */
-export function setRetryAfter(headers: Headers, waitMs: number): void {
+function setRetryAfter(headers: Headers, waitMs: number): void {
   const seconds = Math.max(
     RETRY_AFTER_SECONDS_MIN,
     Math.ceil(waitMs / MS_PER_SECOND),
