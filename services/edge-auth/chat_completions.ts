@@ -18,7 +18,8 @@ import {
 } from "./answer.ts";
 import { badBodyWeight } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
-import type { ChatRun, RunOutcome } from "./chat_run.ts";
+import type { RunOutcome } from "./chat_job.ts";
+import type { ChatRun } from "./chat_run.ts";
 import type { Gate, Settlement, Ticket } from "./gate.ts";
 import { HeldAnswer } from "./held_answer.ts";
 import {

@@ -19,12 +19,8 @@ import type { Log } from "@gateway/shared/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/serve";
 import type { AnswerSink } from "./answer.ts";
-import {
-  type ChatJob,
-  ChatRun,
-  type RunHost,
-  type RunOutcome,
-} from "./chat_run.ts";
+import type { ChatJob, RunOutcome } from "./chat_job.ts";
+import { ChatRun, type RunHost } from "./chat_run.ts";
 import { ControlOutbox } from "./control_outbox.ts";
 import { JobSender } from "./job_sender.ts";
 import { WaitQueue } from "./wait_queue.ts";

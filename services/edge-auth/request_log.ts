@@ -8,7 +8,7 @@ import type { Principal } from "@gateway/shared/keys/record";
 import { type Log, roundMs } from "@gateway/shared/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { RunOutcome } from "./chat_run.ts";
+import type { RunOutcome } from "./chat_job.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 import { shownMethod, shownPath } from "./shown_request.ts";
 
