@@ -1,6 +1,7 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { KeyPolicy, LimitName, LimitOwner, Rates } from "./admit_reply.ts";
+import { dropOldest } from "./drop_oldest.ts";
 import {
   type LocalUsage,
   NO_USAGE,
@@ -85,11 +86,7 @@ export function createLocalLimiter(options: LocalLimiterOptions): LocalLimiter {
       entries.set(principal.keyId, { policy, seenAtMs: now() });
       forgetIdle(principal.keyId);
       forgetIdle(principal.ownerId);
-      if (entries.size <= entriesMax) return;
-      for (const oldest of entries.keys()) {
-        entries.delete(oldest);
-        break;
-      }
+      dropOldest(entries, entriesMax);
     },
     forget(principal) {
       entries.delete(principal.keyId);

@@ -19,8 +19,7 @@ import type { Asker, Gate } from "./gate.ts";
 import { decodeJson } from "./json_guard.ts";
 import type { ParseLane } from "./parse_lane.ts";
 import { readBody } from "./read_body.ts";
-
-const MS_PER_SECOND = 1_000;
+import { tooManyBadBodies } from "./refusal.ts";
 
 /** A request that was understood, and what it took to say it. */
 export interface ReceivedChatRequest {
@@ -103,12 +102,7 @@ function refuseAfterBadBodies(
 ): void {
   const waitMs = badBodies.waitMs(keyId);
   if (waitMs === 0) return;
-  throw new ApiError(
-    "rate_limit_exceeded",
-    "Too many requests of this API key could not be understood. " +
-      `Please try again in ${waitMs / MS_PER_SECOND}s.`,
-    { retryAfterMs: waitMs, headers: { connection: "close" } },
-  );
+  throw tooManyBadBodies(waitMs, { connection: "close" });
 }
 
 function refused(error: ApiError, isUnread: boolean): ApiError {

@@ -13,11 +13,24 @@ export function unauthorized(): ApiError {
   return new ApiError("unauthorized", "unauthorized");
 }
 
+/** The answer to a key too many of whose bodies were refused, here before this one is parsed. */
+export function tooManyBadBodies(
+  waitMs: number,
+  headers: Readonly<Record<string, string>> = {},
+): ApiError {
+  return new ApiError(
+    "rate_limit_exceeded",
+    "Too many requests of this API key could not be understood. " +
+      `Please try again in ${waitMs / MS_PER_SECOND}s.`,
+    { retryAfterMs: waitMs, headers },
+  );
+}
+
 /** The one answer while Redis cannot say whose key it is and what it may: nobody is called unknown. */
 export function keysUnreachable(cause: unknown): ApiError {
   return new ApiError(
     "service_unavailable",
-    "The service cannot check API keys at the moment. Try again shortly.",
+    "The service cannot check API keys at the moment. Please try again shortly.",
     { retryAfterMs: UNREACHABLE_RETRY_MS, cause },
   );
 }
