@@ -74,7 +74,8 @@ type Given =
   | { type: "absent" }
   | {
     type: "given";
-    value: string; /** The assignment, fit for a message. */
+    value: string;
+    /** The assignment, fit for a message. */
     shown: string;
     /** Reads the file again that the value came from. */
     reread?: () => string;

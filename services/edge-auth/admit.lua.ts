@@ -6,7 +6,7 @@ import { STORE_KEY } from "@gateway/shared/keys/record";
 export const LEASE_MS = 30_000;
 
 /** Told to a caller who has too many requests running: nobody knows when one ends. */
-const CONCURRENCY_WAIT_MS = 1_000;
+export const CONCURRENCY_WAIT_MS = 1_000;
 /** State outlives the longest budget, a day, by a day. */
 const STATE_TTL_MS = 48 * 3_600_000;
 /** A lease that has run out stays this long so that its request can still be settled once. */

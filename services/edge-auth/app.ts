@@ -19,13 +19,9 @@ import type { EdgeMetrics, RouteName } from "./metrics.ts";
 import { getModel, listModels } from "./models.ts";
 import type { ParseLane } from "./parse_lane.ts";
 import { logAnswer, logRun } from "./request_log.ts";
-import {
-  errorResponse,
-  internalError,
-  jsonResponse,
-  REQUEST_ID_HEADER,
-} from "./responses.ts";
+import { errorResponse, internalError, jsonResponse } from "./responses.ts";
 import type { RunningRequests } from "./running_requests.ts";
+import { methodNotAllowed, notFound, optionsAllowed } from "./unserved.ts";
 
 export interface AppDependencies {
   catalog: Catalog;
@@ -68,7 +64,7 @@ export function createApp(d: AppDependencies): Hono<EdgeEnv> {
   if (d.corsOrigins.length > 0) app.use(cors(d.corsOrigins));
   if (d.allowedHosts.length > 0) app.use(allowHosts(d.allowedHosts));
   for (const [path, methods] of Object.entries(METHODS)) {
-    app.options(path, (c) => allowed(c, methods));
+    app.options(path, (c) => optionsAllowed(c, methods));
   }
   app.use("/v1/*", authenticateFirst(d));
 
@@ -91,9 +87,9 @@ export function createApp(d: AppDependencies): Hono<EdgeEnv> {
   }
   app.all("/v1/*", async (c) => {
     await d.gate.check(c.var, null);
-    return notFound(c);
+    return notFound(c, `This service has ${CHAT} and ${MODELS}.`);
   });
-  app.notFound(notFound);
+  app.notFound((c) => notFound(c, "All paths begin with /v1."));
   app.onError((error, c) => answerError(error, c, d.log));
   return app;
 }
@@ -171,51 +167,6 @@ function completeChat(
       logRun(d.log, run);
     },
   }, d);
-}
-
-function allowed(c: Context<EdgeEnv>, methods: string): Response {
-  return new Response(null, {
-    status: 204,
-    headers: {
-      allow: methods,
-      [REQUEST_ID_HEADER]: publicRequestId(c.var.requestId),
-    },
-  });
-}
-
-function methodNotAllowed(c: Context<EdgeEnv>, methods: string): Response {
-  const method = shownMethod(c);
-  const response = errorResponse(
-    new ApiError(
-      "method_not_allowed",
-      `Not allowed to ${method} on ${shownPath(c)}. Allowed: ${methods}.`,
-    ),
-    c.var.requestId,
-  );
-  response.headers.set("allow", methods);
-  return response;
-}
-
-function notFound(c: Context<EdgeEnv>): Response {
-  return errorResponse(
-    new ApiError(
-      "not_found",
-      `Invalid URL (${shownMethod(c)} ${shownPath(c)})`,
-    ),
-    c.var.requestId,
-  );
-}
-
-const SHOWN_PATH_CHARS_MAX = 200;
-const SHOWN_METHOD_CHARS_MAX = 20;
-
-function shownMethod(c: Context<EdgeEnv>): string {
-  return c.req.method.slice(0, SHOWN_METHOD_CHARS_MAX);
-}
-
-/** The path as it may be repeated to the caller: bounded, and without the query, which may hold secrets. */
-function shownPath(c: Context<EdgeEnv>): string {
-  return c.req.path.slice(0, SHOWN_PATH_CHARS_MAX);
 }
 
 function answerError(

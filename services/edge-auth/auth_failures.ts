@@ -1,5 +1,6 @@
 /** Limits that no store needs to know of: failed authentication, and bodies that do not parse. */
 import type { MonotonicNow } from "@gateway/shared/clock";
+import { dropOldest } from "./drop_oldest.ts";
 
 /** How many failures are too many. */
 export interface FailureLimits {
@@ -94,12 +95,7 @@ export function createFailureLimiter(
       // Set again, so that the busiest names are the last to be dropped.
       windows.delete(name);
       windows.set(name, window);
-      if (windows.size > entriesMax) {
-        for (const oldest of windows.keys()) {
-          windows.delete(oldest);
-          break;
-        }
-      }
+      dropOldest(windows, entriesMax);
       return window.failures > failuresMax
         ? Math.ceil(window.endsAtMs - now())
         : 0;

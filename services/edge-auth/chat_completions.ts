@@ -2,17 +2,12 @@
  * `POST /v1/chat/completions`: checks the request, has it admitted, runs it, and
  * settles what it cost, however it ended.
  */
-import type { MonotonicNow } from "@gateway/shared/clock";
-import type { Deadlines } from "@gateway/shared/deadlines";
-import type { Principal } from "@gateway/shared/keys/record";
-import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { publicRequestId } from "@gateway/shared/ids";
-import { BODY_DEADLINES } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
-import { parseChatRequest } from "@gateway/shared/openai/request";
 import {
   startWorkSpan,
+  type WorkSpan,
   type WorkSpanAttributes,
 } from "@gateway/shared/tracing";
 import {
@@ -21,45 +16,34 @@ import {
   StreamAnswer,
   WholeAnswer,
 } from "./answer.ts";
-import {
-  badBodyWeight,
-  type FailureLimiter,
-  SUSPECT_BODY_WEIGHT,
-} from "./auth_failures.ts";
+import { badBodyWeight } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
-import type { ChatRun, RunOutcome } from "./chat_run.ts";
-import type { Asker, Gate, Ticket } from "./gate.ts";
+import type { RunOutcome } from "./chat_job.ts";
+import type { ChatRun } from "./chat_run.ts";
+import type { Gate, Settlement, Ticket } from "./gate.ts";
 import { HeldAnswer } from "./held_answer.ts";
-import { decodeJson } from "./json_guard.ts";
-import type { ParseLane } from "./parse_lane.ts";
-import { readBody } from "./read_body.ts";
+import {
+  readChatRequest,
+  type ReadChatRequestDependencies,
+  type UnreadChatRequest,
+} from "./read_chat_request.ts";
 import { eventStreamHeaders, jsonHeaders } from "./responses.ts";
 import type { RunningRequests } from "./running_requests.ts";
 import { keyRevoked } from "./stop_key_requests.ts";
 
-const MS_PER_SECOND = 1_000;
-/** The end of an answer waits for its slot no longer: Redis gives it back in less than one, and a stalled Redis must not be felt. */
+/** The end of an answer waits for its slot no longer: Redis gives it back in less than a millisecond, and a stalled Redis must not be felt. */
 export const SLOT_HOLD_MS = 75;
 
-export interface ChatCompletionsDependencies {
-  catalog: Catalog;
+export interface ChatCompletionsDependencies
+  extends ReadChatRequestDependencies {
   gate: Gate;
   dispatcher: Pick<ChatDispatcher, "start">;
   running: RunningRequests;
-  now: MonotonicNow;
-  bodyBytesMax: number;
-  deadlines: Deadlines;
-  /** Refused bodies per key, by weight. */
-  badBodies: FailureLimiter;
-  /** Where the bodies of keys with many bad ones are parsed. */
-  parseLane: ParseLane;
 }
 
 /** A request on its way through the handler. */
-export interface ChatCall extends Asker {
+export interface ChatCall extends UnreadChatRequest {
   requestId: string;
-  /** As it arrived, with its body unread. */
-  httpRequest: Request;
   /** The request was admitted and runs: its end will be told. */
   onStarted: () => void;
   /** Told once how a run that began has ended. */
@@ -77,7 +61,7 @@ export async function chatCompletions(
   // Made when it is first asked for: one that is made after the client has left
   // would not know (Deno 2.9.6).
   const { signal } = call.httpRequest;
-  const received = await readRequest(call, dependencies);
+  const received = await readChatRequest(call, dependencies);
   if (received === null) return nobodyThere();
   const { request, bodyBytes } = received;
   const { principal, requestId } = call;
@@ -126,95 +110,13 @@ function giveUp(
   });
 }
 
-/** A request that was understood, and what it took to say it. */
-interface Received {
-  request: ChatRequest;
-  bodyBytes: number;
-}
-
-/**
- * Reads and checks the request. A caller without a right to be here hears that
- * first. Null when the client left before its request was whole.
- */
-async function readRequest(
-  call: ChatCall,
-  dependencies: ChatCompletionsDependencies,
-): Promise<Received | null> {
-  const { httpRequest, principal } = call;
-  try {
-    refuseAfterBadBodies(principal, dependencies.badBodies);
-    const body = await readBody(httpRequest, {
-      bytesMax: dependencies.bodyBytesMax,
-      progressMs: BODY_DEADLINES.progressMs,
-      totalMs: BODY_DEADLINES.totalMs,
-      deadlines: dependencies.deadlines,
-      now: dependencies.now,
-    });
-    if (body.type === "gone") return null;
-    if (body.type === "refused") throw refused(body.error, body.close);
-    const request = await parseBody(body.bytes, principal, dependencies);
-    return { request, bodyBytes: body.bytes.byteLength };
-  } catch (error) {
-    if (error instanceof ApiError) {
-      await dependencies.gate.check(call, "chat");
-    }
-    throw error;
-  }
-}
-
-/**
- * Refused bodies cost the caller no quota, but they cost this process time. Asked
- * again here whether the key has had too many: others may have been read meanwhile.
- */
-function parseBody(
-  bytes: Uint8Array,
-  principal: Principal,
-  { catalog, badBodies, parseLane }: ChatCompletionsDependencies,
-): ChatRequest | Promise<ChatRequest> {
-  const { keyId } = principal;
-  const parse = () => {
-    refuseAfterBadBodies(principal, badBodies);
-    try {
-      return parseChatRequest(decodeJson(bytes), catalog);
-    } catch (error) {
-      badBodies.fail(keyId, badBodyWeight(bytes.byteLength));
-      throw error;
-    }
-  };
-  const isSuspect = badBodies.failures(keyId) >= SUSPECT_BODY_WEIGHT;
-  return isSuspect ? parseLane.run(parse) : parse();
-}
-
-function refuseAfterBadBodies(
-  { keyId }: Principal,
-  badBodies: FailureLimiter,
-): void {
-  const waitMs = badBodies.waitMs(keyId);
-  if (waitMs === 0) return;
-  throw new ApiError(
-    "rate_limit_exceeded",
-    "Too many requests of this API key could not be understood. " +
-      `Please try again in ${waitMs / MS_PER_SECOND}s.`,
-    { retryAfterMs: waitMs, headers: { connection: "close" } },
-  );
-}
-
-function refused(error: ApiError, isUnread: boolean): ApiError {
-  if (!isUnread) return error;
-  // The rest of the body would be taken for the next request.
-  return new ApiError(error.code, error.message, {
-    headers: { connection: "close" },
-    cause: error.cause,
-  });
-}
-
 function runAdmitted(
   call: ChatCall,
   request: ChatRequest,
   ticket: Ticket,
   { dispatcher, running, now }: ChatCompletionsDependencies,
 ): Promise<Response> {
-  const { requestId, principal, httpRequest } = call;
+  const { requestId, principal } = call;
   const headers = request.stream
     ? eventStreamHeaders(requestId)
     : jsonHeaders(requestId);
@@ -231,15 +133,7 @@ function runAdmitted(
     ? new StreamAnswer(options)
     : new WholeAnswer(options);
   call.onStarted();
-  const span = startWorkSpan("chat", {
-    kind: "producer",
-    parent: httpRequest.headers.get("traceparent") ?? undefined,
-    attributes: {
-      "gateway.request_id": publicRequestId(requestId),
-      "gateway.key_id": principal.keyId,
-      "gen_ai.request.model": request.model,
-    },
-  });
+  const span = startChatSpan(call, request);
   const { traceparent } = span;
   const run = dispatcher.start(
     {
@@ -252,26 +146,45 @@ function runAdmitted(
       : new HeldAnswer(answer, ticket.slotFreed, SLOT_HOLD_MS),
     (outcome) => {
       running.remove(principal, requestId);
-      ticket.settle({
-        usage: outcome.usage,
-        completionTokens: outcome.completionTokens,
-        kind: outcome.kind,
-        hasRun: outcome.dispatchMs !== null,
-        isStopped: outcome.cancelReason !== null,
-        isHeard: outcome.isHeard,
-      });
+      ticket.settle(settlementOf(outcome));
       span.end(spanAttributes(outcome), outcome.error?.code);
       call.onEnded(request, outcome);
     },
   );
-  cancelWhenClientLeaves(httpRequest.signal, run);
+  cancelWhenClientLeaves(call.httpRequest.signal, run);
   return answer.response;
+}
+
+function settlementOf(outcome: RunOutcome): Settlement {
+  return {
+    usage: outcome.usage,
+    completionTokens: outcome.completionTokens,
+    kind: outcome.kind,
+    hasRun: outcome.dispatchMs !== null,
+    isStopped: outcome.cancelReason !== null,
+    isHeard: outcome.isHeard,
+  };
 }
 
 /** Works in every state: queued, before the first token, streaming, not streaming. */
 function cancelWhenClientLeaves(signal: AbortSignal, run: ChatRun): void {
   if (signal.aborted) run.cancel("client_gone");
   else signal.addEventListener("abort", () => run.cancel("client_gone"));
+}
+
+function startChatSpan(
+  { httpRequest, principal, requestId }: ChatCall,
+  { model }: ChatRequest,
+): WorkSpan {
+  return startWorkSpan("chat", {
+    kind: "producer",
+    parent: httpRequest.headers.get("traceparent") ?? undefined,
+    attributes: {
+      "gateway.request_id": publicRequestId(requestId),
+      "gateway.key_id": principal.keyId,
+      "gen_ai.request.model": model,
+    },
+  });
 }
 
 function spanAttributes(outcome: RunOutcome): WorkSpanAttributes {

@@ -25,46 +25,11 @@ import type { MonotonicNow } from "@gateway/shared/clock";
 import { publicRequestId } from "@gateway/shared/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
-import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { AnswerSink } from "./answer.ts";
-
-/** A request that is to be run. */
-export interface ChatJob {
-  requestId: string;
-  request: ChatRequest;
-  /** W3C trace context. */
-  traceparent?: string;
-}
-
-/** How a run ended, for the settlement of limits, the log and the metrics. */
-export interface RunOutcome {
-  kind: "complete" | "failed" | "cancelled";
-  /** What the backend counted; null when it did not get that far. */
-  usage: Usage | null;
-  /** Completion tokens known to have been produced. */
-  completionTokens: number;
-  /** The worker had the last word; else it may have made more than is known. */
-  isHeard: boolean;
-  error: ApiError | null;
-  workerId: string | null;
-  /** Job messages sent. */
-  offers: number;
-  /** From the start of the run to a worker's acceptance; null when none accepted. */
-  dispatchMs: number | null;
-  /** From the start of the run to the first bytes of the answer. */
-  firstByteMs: number | null;
-  /** From the start of the run to its end. */
-  durationMs: number;
-  /** Attempts that were lost and made again elsewhere. */
-  repeats: number;
-  /** Why workers did not take it. */
-  rejects: readonly RejectReason[];
-  /** How often frames were asked for again. */
-  naks: number;
-  /** Why it was stopped before its end, or null. */
-  cancelReason: CancelReason | null;
-}
+import type { ChatJob, RunOutcome } from "./chat_job.ts";
+import { busUnavailable, noWorker, overloaded } from "./run_errors.ts";
 
 /** Where a run stands. */
 export type RunState = "waiting" | "offered" | "running" | "leaving" | "over";
@@ -102,8 +67,6 @@ interface RunResult {
 
 /** A worker has this long to say how much a cancelled request cost. */
 const LEAVE_MS = 1_000;
-/** What clients are told to wait when no worker has room. */
-const OVERLOADED_RETRY_MS = 1_000;
 /** Most runs are rejected by nobody. */
 const NO_REJECTS: readonly RejectReason[] = [];
 
@@ -480,28 +443,4 @@ export class ChatRun implements StreamReceiverHandlers {
 /** A last word outside the numbered stream: the worker follows it no more, say because it thought this edge dead. */
 function isFarewell(frame: Frame): boolean {
   return frame.type === FrameType.ERR && frame.sequence === 0;
-}
-
-function overloaded(): ApiError {
-  return new ApiError(
-    "overloaded",
-    "All workers are busy. Please try again shortly.",
-    { retryAfterMs: OVERLOADED_RETRY_MS },
-  );
-}
-
-function noWorker(): ApiError {
-  return new ApiError(
-    "no_worker",
-    "No worker is available at the moment. Please try again shortly.",
-    { retryAfterMs: OVERLOADED_RETRY_MS },
-  );
-}
-
-function busUnavailable(): ApiError {
-  return new ApiError(
-    "bus_unavailable",
-    "The service is temporarily unavailable. Please try again shortly.",
-    { retryAfterMs: OVERLOADED_RETRY_MS },
-  );
 }

@@ -1,12 +1,14 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
-import type { Limits, Principal } from "@gateway/shared/keys/record";
-import type {
-  KeyPolicy,
-  LimitName,
-  LimitOwner,
-  Rate,
-  Rates,
-} from "./admit_reply.ts";
+import type { Principal } from "@gateway/shared/keys/record";
+import type { KeyPolicy, LimitName, LimitOwner, Rates } from "./admit_reply.ts";
+import { dropOldest } from "./drop_oldest.ts";
+import {
+  type LocalUsage,
+  NO_USAGE,
+  share,
+  tighter,
+  weigh,
+} from "./local_limits.ts";
 
 /**
  * The opt-in fallback for an outage of Redis (`AUTH_STALE_SECONDS`): keys that
@@ -59,36 +61,19 @@ export interface LocalLimiterOptions {
 
 /** Each edge takes half of its even share: others may count fewer edges than there are. */
 const SHARE_DIVISOR = 2;
-const MINUTE_MS = 60_000;
-const CONCURRENCY_WAIT_MS = 1_000;
 
 interface Entry {
   policy: KeyPolicy;
   seenAtMs: number;
 }
 
-/** Use of one key or owner on this edge since Redis was last heard of. */
-interface Usage {
-  requestsTatMs: number;
-  tokensTatMs: number;
-  dayTokens: number;
-  running: number;
-}
-
 /** Makes a limiter that knows no key yet. */
 export function createLocalLimiter(options: LocalLimiterOptions): LocalLimiter {
   const { now, staleMs, edgeCount, entriesMax } = options;
   const entries = new Map<string, Entry>();
-  const usages = new Map<string, Usage>();
+  const usages = new Map<string, LocalUsage>();
 
-  const usageOf = (id: string): Usage => {
-    let usage = usages.get(id);
-    if (usage === undefined) {
-      usage = { requestsTatMs: 0, tokensTatMs: 0, dayTokens: 0, running: 0 };
-      usages.set(id, usage);
-    }
-    return usage;
-  };
+  const usageOf = (id: string) => usages.get(id) ?? NO_USAGE;
 
   /** Redis counts again, and what ran in the outage is settled there. */
   const forgetIdle = (id: string) => {
@@ -101,11 +86,7 @@ export function createLocalLimiter(options: LocalLimiterOptions): LocalLimiter {
       entries.set(principal.keyId, { policy, seenAtMs: now() });
       forgetIdle(principal.keyId);
       forgetIdle(principal.ownerId);
-      if (entries.size <= entriesMax) return;
-      for (const oldest of entries.keys()) {
-        entries.delete(oldest);
-        break;
-      }
+      dropOldest(entries, entriesMax);
     },
     forget(principal) {
       entries.delete(principal.keyId);
@@ -161,104 +142,4 @@ function rightsRefusal(
   if (!policy.scopes.includes(ask.scope)) return "scope";
   if (ask.model === null || policy.models.length === 0) return null;
   return policy.models.includes(ask.model) ? null : "model";
-}
-
-/** This edge's part of limits: at least 1 where there is a limit, 0 where there is none. */
-function share(limits: Limits, divisor: number): Limits {
-  const part = (limit: number) =>
-    limit === 0 ? 0 : Math.max(1, Math.floor(limit / divisor));
-  return {
-    requestsPerMinute: part(limits.requestsPerMinute),
-    tokensPerMinute: part(limits.tokensPerMinute),
-    tokensPerDay: part(limits.tokensPerDay),
-    concurrency: part(limits.concurrency),
-  };
-}
-
-interface Weighing {
-  /** The slowest violated limit, or null. */
-  limit: LimitName | null;
-  waitMs: number;
-  /** The usage if the request is admitted. */
-  next: Usage;
-  /** Where the limits stand without the request, and with it. */
-  rates: Rates;
-  nextRates: Rates;
-}
-
-/** The rules of `admit.lua.ts` in memory. The day's budget does not come back before Redis does. */
-function weigh(
-  limits: Limits,
-  usage: Usage,
-  tokens: number,
-  nowMs: number,
-): Weighing {
-  const next = { ...usage, running: usage.running + 1 };
-  let limit: LimitName | null = null;
-  let waitMs = 0;
-  const violate = (name: LimitName, ms: number) => {
-    if (ms <= waitMs) return;
-    limit = name;
-    waitMs = ms;
-  };
-  if (limits.requestsPerMinute > 0) {
-    const gapMs = MINUTE_MS / limits.requestsPerMinute;
-    next.requestsTatMs = Math.max(nowMs, usage.requestsTatMs) + gapMs;
-    const aheadMs = next.requestsTatMs - nowMs - MINUTE_MS;
-    if (aheadMs > gapMs / 100) violate("requests", Math.ceil(aheadMs));
-  }
-  if (limits.tokensPerMinute > 0 && tokens > 0) {
-    const tokenMs = MINUTE_MS / limits.tokensPerMinute;
-    const baseMs = Math.max(nowMs, usage.tokensTatMs);
-    const asked = Math.min(tokens, limits.tokensPerMinute);
-    next.tokensTatMs = baseMs + tokens * tokenMs;
-    const aheadMs = baseMs + asked * tokenMs - nowMs - MINUTE_MS;
-    if (aheadMs > 0.001) violate("tokens", Math.ceil(aheadMs));
-  }
-  if (limits.concurrency > 0 && usage.running >= limits.concurrency) {
-    violate("concurrency", CONCURRENCY_WAIT_MS);
-  }
-  if (limits.tokensPerDay > 0 && tokens > 0) {
-    const asked = Math.min(tokens, limits.tokensPerDay);
-    next.dayTokens = usage.dayTokens + tokens;
-    if (usage.dayTokens + asked > limits.tokensPerDay) {
-      violate("day", MINUTE_MS);
-    }
-  }
-  const rates = ratesOf(limits, usage, nowMs);
-  return {
-    limit,
-    waitMs,
-    next,
-    rates,
-    nextRates: ratesOf(limits, next, nowMs),
-  };
-}
-
-function ratesOf(limits: Limits, usage: Usage, nowMs: number): Rates {
-  return {
-    requests: rateOf(limits.requestsPerMinute, usage.requestsTatMs, nowMs),
-    tokens: rateOf(limits.tokensPerMinute, usage.tokensTatMs, nowMs),
-  };
-}
-
-/** A hundredth is forgiven, as in the script: sums of fractions are not exact. */
-function rateOf(limit: number, tatMs: number, nowMs: number): Rate | null {
-  if (limit === 0) return null;
-  const resetMs = Math.max(0, tatMs - nowMs);
-  const left = Math.floor((MINUTE_MS - resetMs) * limit / MINUTE_MS + 0.01);
-  return { limit, remaining: Math.max(0, left), resetMs: Math.ceil(resetMs) };
-}
-
-/** Of key and owner, what leaves less. */
-function tighter(key: Rates, owner: Rates): Rates {
-  return {
-    requests: less(key.requests, owner.requests),
-    tokens: less(key.tokens, owner.tokens),
-  };
-}
-
-function less(one: Rate | null, other: Rate | null): Rate | null {
-  if (one === null || other === null) return one ?? other;
-  return other.remaining < one.remaining ? other : one;
 }

@@ -1,22 +1,9 @@
 /** Wires the public door: Redis, bus, dispatcher, HTTP. */
 import { createClientAddress } from "@gateway/shared/client_address";
-import {
-  type BusLink,
-  connectBus,
-  isNoResponders,
-} from "@gateway/shared/bus/link";
-import {
-  edgeBeatSubject,
-  edgeBeatWildcard,
-  edgeStreamWildcard,
-  keyChangedSubject,
-  lastToken,
-  workerBeatWildcard,
-} from "@gateway/shared/bus/subjects";
+import { type BusLink, connectBus } from "@gateway/shared/bus/link";
 import { startBusProbe } from "@gateway/shared/bus_probe";
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { newInstanceId, newRequestId } from "@gateway/shared/ids";
-import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import {
   observeBus,
@@ -26,7 +13,7 @@ import {
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serveOps } from "@gateway/shared/ops_server";
-import { createRedisLink } from "@gateway/shared/redis/link";
+import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import { serve } from "@gateway/shared/serve";
 import { type RunningService, runService } from "@gateway/shared/service";
 import { INBOX_PREFIXES } from "@gateway/shared/store_access";
@@ -36,18 +23,18 @@ import {
   BAD_BODY_LIMITS,
   createFailureLimiter,
 } from "./auth_failures.ts";
-import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
+import { ChatDispatcher } from "./chat_dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./control_outbox.ts";
 import { createDeadlines } from "@gateway/shared/deadlines";
 import { createDeparture } from "./departure.ts";
 import { EdgeTable } from "./edge_table.ts";
-import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
+import { joinBus } from "./join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createParseLane, PARSE_LANE_WAITING_MAX } from "./parse_lane.ts";
+import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
 import { errorResponse, internalError } from "./responses.ts";
 import { RunningRequests } from "./running_requests.ts";
-import { stopKeyRequests } from "./stop_key_requests.ts";
 import { WorkerTable } from "./worker_table.ts";
 
 /** After the grace time, streams have this long to end with an error frame. */
@@ -58,30 +45,12 @@ const START_MS = 30_000;
 const RUNS_END_MS = 1_500;
 /** Redis has this long to take what is not settled yet. */
 const SETTLE_MS = 3_000;
-const EMPTY = new Uint8Array(0);
 
 await runService({ name: "edge-auth", readConfig, start });
 
 async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const edgeId = newInstanceId();
-  const redis = createRedisLink({
-    address: config.redis,
-    log,
-    now: monotonicNow,
-    random: Math.random,
-    scripts: GATE_SCRIPTS,
-    probe: GATE_PROBE,
-  });
-  const bus = await connectBus({
-    ...config.bus,
-    inboxPrefix: INBOX_PREFIXES.edge,
-    name: `edge-auth ${edgeId}`,
-    log,
-    now: monotonicNow,
-    random: Math.random,
-  });
-  await redis.ready(START_MS);
-
+  const { redis, bus } = await openStores(config, edgeId, log);
   const registry = new MetricRegistry();
   const metrics = createEdgeMetrics(registry);
   const workers = new WorkerTable({ now: monotonicNow, random: Math.random });
@@ -126,22 +95,9 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     running,
     now: monotonicNow,
     log,
-    bodyBytesMax: config.bodyBytesMax,
     deadlines,
-    authFailures: createFailureLimiter({
-      ...AUTH_FAILURE_LIMITS,
-      failuresMax: config.authFailuresMax,
-    }, monotonicNow),
-    badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
-    parseLane: createParseLane({
-      now: monotonicNow,
-      schedule: (callback, ms) => void setTimeout(callback, ms),
-      waitingMax: PARSE_LANE_WAITING_MAX,
-    }),
-    clientAddress: createClientAddress(config.trustedProxies),
-    allowedHosts: config.allowedHosts,
-    corsOrigins: config.corsOrigins,
     metrics,
+    ...createGuards(config),
   });
   // The stores are there: whoever connects to its port may send requests.
   const departure = createDeparture({
@@ -212,54 +168,53 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   };
 }
 
-interface BusParts {
+interface Stores {
+  redis: RedisLink;
   bus: BusLink;
-  edgeId: string;
-  dispatcher: ChatDispatcher;
-  running: RunningRequests;
-  edges: EdgeTable;
-  log: Log;
 }
 
-/** Connects the dispatcher to the bus and the clock. Returns what ends that. */
-async function joinBus(parts: BusParts): Promise<() => void> {
-  const { bus, edgeId, dispatcher } = parts;
-  bus.subscribe(
-    edgeStreamWildcard(edgeId),
-    (message) =>
-      dispatcher.onStreamMessage(
-        message.subject,
-        message.data,
-        isNoResponders(message),
-      ),
-  );
-  bus.subscribe(
-    workerBeatWildcard,
-    (message) =>
-      dispatcher.liveness.onBeatMessage(message.subject, message.data),
-  );
-  bus.subscribe(
-    edgeBeatWildcard,
-    ({ subject }) => {
-      const beatingId = lastToken(subject);
-      parts.edges.onBeat(beatingId);
-      if (beatingId === edgeId) dispatcher.liveness.onOwnBeat();
-    },
-  );
-  bus.subscribe(keyChangedSubject, ({ data }) => stopKeyRequests(data, parts));
-  bus.onStatus((status) => {
-    if (status.type === "disconnected") dispatcher.onBusLost();
-    if (status.type === "reconnected") dispatcher.onBusRestored();
+/** Connects to what the edge cannot do without; waits for it. */
+async function openStores(
+  config: EdgeConfig,
+  edgeId: string,
+  log: Log,
+): Promise<Stores> {
+  const redis = createRedisLink({
+    address: config.redis,
+    log,
+    now: monotonicNow,
+    random: Math.random,
+    scripts: GATE_SCRIPTS,
+    probe: GATE_PROBE,
   });
-  await bus.flush();
-  const beat = () => {
-    if (bus.isConnected) bus.publish(edgeBeatSubject(edgeId), EMPTY);
-  };
-  beat();
-  const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
-  const ticks = setInterval(() => dispatcher.tick(), DISPATCH_TICK_MS);
-  return () => {
-    clearInterval(beats);
-    clearInterval(ticks);
+  const bus = await connectBus({
+    ...config.bus,
+    inboxPrefix: INBOX_PREFIXES.edge,
+    name: `edge-auth ${edgeId}`,
+    log,
+    now: monotonicNow,
+    random: Math.random,
+  });
+  await redis.ready(START_MS);
+  return { redis, bus };
+}
+
+/** What stands between the callers and the routes. */
+function createGuards(config: EdgeConfig) {
+  return {
+    bodyBytesMax: config.bodyBytesMax,
+    authFailures: createFailureLimiter({
+      ...AUTH_FAILURE_LIMITS,
+      failuresMax: config.authFailuresMax,
+    }, monotonicNow),
+    badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
+    parseLane: createParseLane({
+      now: monotonicNow,
+      schedule: (callback, ms) => void setTimeout(callback, ms),
+      waitingMax: PARSE_LANE_WAITING_MAX,
+    }),
+    clientAddress: createClientAddress(config.trustedProxies),
+    allowedHosts: config.allowedHosts,
+    corsOrigins: config.corsOrigins,
   };
 }

@@ -1,5 +1,5 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
-import { ApiError } from "@gateway/shared/openai/error";
+import { tooManyBadBodies } from "./refusal.ts";
 
 export interface ParseLaneOptions {
   now: MonotonicNow;
@@ -42,7 +42,9 @@ export function createParseLane(options: ParseLaneOptions): ParseLane {
 
   return {
     run(parse) {
-      if (turns.length >= waitingMax) return Promise.reject(laneIsFull());
+      if (turns.length >= waitingMax) {
+        return Promise.reject(tooManyBadBodies(RETRY_AFTER_MS));
+      }
       return new Promise((resolve, reject) => {
         turns.push(() => {
           try {
@@ -55,13 +57,4 @@ export function createParseLane(options: ParseLaneOptions): ParseLane {
       });
     },
   };
-}
-
-function laneIsFull(): ApiError {
-  return new ApiError(
-    "rate_limit_exceeded",
-    "Too many requests of this API key could not be understood. " +
-      "Please try again in 1s.",
-    { retryAfterMs: RETRY_AFTER_MS },
-  );
 }

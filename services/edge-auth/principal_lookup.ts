@@ -1,7 +1,9 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
+import { isKeyId, isOwnerId } from "@gateway/shared/keys/key";
 import { hashKey, type Principal } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import { dropOldest } from "./drop_oldest.ts";
 import { FIND } from "./find.lua.ts";
 import { keysUnreachable, storeIsEmpty } from "./refusal.ts";
 
@@ -38,9 +40,6 @@ export interface PrincipalLookup {
   /** Forgets which hashes were unknown: other data may know them. */
   forgetUnknown(): void;
 }
-
-/** `<key id>:<owner id>`. */
-const PAIR = /^(key_[0-9A-Za-z]{20}):(own_[0-9A-Za-z]{20})$/;
 
 /** Makes an empty lookup. `hash` is always the SHA-256 of a key in base64url. */
 export function createPrincipalLookup(
@@ -125,18 +124,11 @@ async function readPrincipal(redis: RedisLink, hash: string): Promise<Found> {
   };
 }
 
+/** `<key id>:<owner id>`. */
 function parsePair(pair: string): Principal {
-  const [, keyId, ownerId] = PAIR.exec(pair) ?? [];
-  if (keyId === undefined || ownerId === undefined) {
+  const [keyId = "", ownerId = "", ...rest] = pair.split(":");
+  if (!isKeyId(keyId) || !isOwnerId(ownerId) || rest.length > 0) {
     throw new Error("Malformed entry of a key hash in redis");
   }
   return { keyId, ownerId };
-}
-
-function dropOldest(map: Map<string, unknown>, sizeMax: number): void {
-  if (map.size <= sizeMax) return;
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return;
-  }
 }

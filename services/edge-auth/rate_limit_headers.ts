@@ -4,8 +4,14 @@ import type { Rate, Rates } from "./admit_reply.ts";
 export type HeaderFields = { [name: string]: string };
 
 const WINDOW_S = 60;
-/** Waiting clients are spread over a tenth of their wait, so that they do not return together. */
-const JITTER_SHARE = 0.1;
+/** Waiting clients are spread over a tenth of their wait, and over a minute at most. */
+const SPREAD_SHARE = 0.1;
+const SPREAD_MS_MAX = 60_000;
+/** Some SDKs ignore longer waits: chance must not push one over. */
+const OBEYED_MS_MAX = 60_000;
+const MS_PER_SECOND = 1_000;
+const MS_PER_MINUTE = 60 * MS_PER_SECOND;
+const MS_PER_HOUR = 60 * MS_PER_MINUTE;
 
 /**
  * Where the limits stand, for responses 200 and 429: OpenAI's six
@@ -45,23 +51,14 @@ export function rateLimitHeaders(rates: Rates): HeaderFields {
 }
 
 /**
- * How long to wait, for 429 and 503. `Retry-After` is a whole number of seconds,
- * at least 1; `retry-after-ms` is exact. Both include up to a tenth more than
- * `waitMs`, from `random` (0 ≤ x < 1). That no client should sit out the wait for
- * a new day, `x-should-retry: false`, is said with the error's code.
+ * How long to tell a client to wait that must wait `waitMs`: longer by chance
+ * (`random`, 0 ≤ x < 1), so that those who wait for the same thing, the next day's
+ * budget above all, do not return together.
  */
-export function retryHeaders(
-  waitMs: number,
-  random: () => number,
-): HeaderFields {
-  const jittered = waitMs * (1 + random() * JITTER_SHARE);
-  // Some SDKs ignore waits of more than a minute: jitter must not push one over.
-  const capMs = Math.max(waitMs, WINDOW_S * 1_000);
-  const exactMs = Math.max(1, Math.ceil(Math.min(jittered, capMs)));
-  return {
-    "retry-after": String(Math.ceil(exactMs / 1_000)),
-    "retry-after-ms": String(exactMs),
-  };
+export function spreadWaitMs(waitMs: number, random: () => number): number {
+  const spreadMs = Math.min(waitMs * SPREAD_SHARE, SPREAD_MS_MAX);
+  const toldMs = waitMs + random() * spreadMs;
+  return waitMs <= OBEYED_MS_MAX ? Math.min(toldMs, OBEYED_MS_MAX) : toldMs;
 }
 
 /**
@@ -71,20 +68,20 @@ export function retryHeaders(
 export function goDuration(ms: number): string {
   const whole = Math.max(0, Math.ceil(ms));
   if (whole === 0) return "0s";
-  if (whole < 1_000) return `${whole}ms`;
-  const hours = Math.floor(whole / 3_600_000);
-  const minutes = Math.floor(whole / 60_000) % 60;
-  const seconds = `${(whole % 60_000) / 1_000}s`;
+  if (whole < MS_PER_SECOND) return `${whole}ms`;
+  const hours = Math.floor(whole / MS_PER_HOUR);
+  const minutes = Math.floor(whole % MS_PER_HOUR / MS_PER_MINUTE);
+  const seconds = `${whole % MS_PER_MINUTE / MS_PER_SECOND}s`;
   if (hours > 0) return `${hours}h${minutes}m${seconds}`;
   return minutes > 0 ? `${minutes}m${seconds}` : seconds;
 }
 
 /** Whole seconds until one more request passes, or until all is back when none is missing. */
 function secondsToMore(requests: Rate): number {
-  const gapMs = WINDOW_S * 1_000 / requests.limit;
+  const gapMs = WINDOW_S * MS_PER_SECOND / requests.limit;
   const missing = requests.limit - requests.remaining;
   if (missing <= 0) return 0;
   // `missing` requests come back at even distances, the last one after resetMs.
   const nextMs = requests.resetMs - (missing - 1) * gapMs;
-  return Math.max(1, Math.ceil(nextMs / 1_000));
+  return Math.max(1, Math.ceil(nextMs / MS_PER_SECOND));
 }

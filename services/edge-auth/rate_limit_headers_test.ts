@@ -7,8 +7,10 @@ import { createAdmission } from "./admission.ts";
 import {
   goDuration,
   rateLimitHeaders,
-  retryHeaders,
+  spreadWaitMs,
 } from "./rate_limit_headers.ts";
+import { refusalError } from "./refusal.ts";
+import { errorResponse } from "./responses.ts";
 
 const DURATIONS: [ms: number, text: string][] = [
   [-5, "0s"],
@@ -86,29 +88,24 @@ for (const [limit, remaining, resetMs, t] of MORE) {
   });
 }
 
-const RETRIES: [
-  waitMs: number,
-  random: number,
-  seconds: string,
-  exact: string,
-][] = [
-  [0, 0, "1", "1"],
-  [1, 0, "1", "1"],
-  [1_000, 0, "1", "1000"],
-  [1_000, 0.99, "2", "1099"],
-  [1_001, 0, "2", "1001"],
-  [45_175, 0, "46", "45175"],
-  [59_900, 0.99, "60", "60000"],
-  [60_000, 0.99, "60", "60000"],
-  [240_060, 0, "241", "240060"],
+const WAITS: [waitMs: number, random: number, toldMs: number][] = [
+  [0, 0.99, 0],
+  [1_000, 0, 1_000],
+  [1_000, 0.5, 1_050],
+  [45_175, 0, 45_175],
+  [54_545, 0.99, 59_944.955],
+  [59_900, 0.99, 60_000],
+  [60_000, 0.99, 60_000],
+  [60_001, 0.5, 63_001.05],
+  [600_000, 0.5, 630_000],
+  [86_400_000, 0, 86_400_000],
+  [86_400_000, 0.5, 86_430_000],
 ];
 
-for (const [waitMs, random, seconds, exact] of RETRIES) {
-  Deno.test(`retryHeaders(${waitMs}) with jitter ${random}: ${seconds} s`, () => {
-    assert.deepEqual(retryHeaders(waitMs, () => random), {
-      "retry-after": seconds,
-      "retry-after-ms": exact,
-    });
+for (const [waitMs, random, toldMs] of WAITS) {
+  Deno.test(`spreadWaitMs(${waitMs}) with chance ${random}: ${toldMs} ms`, () => {
+    const spreadMs = spreadWaitMs(waitMs, () => random);
+    assert.ok(Math.abs(spreadMs - toldMs) < 0.01, String(spreadMs));
   });
 }
 
@@ -141,8 +138,8 @@ Deno.test("a client that waits what the headers say succeeds", async () => {
       if (decision.isAdmitted) continue;
       refusals += 1;
       assert.ok(decision.reason === "limited");
-      const fields = retryHeaders(decision.waitMs, () => 0);
-      await delay(Number(fields["retry-after-ms"]));
+      const { headers } = errorResponse(refusalError(decision, () => 0), "r");
+      await delay(Number(headers.get("retry-after-ms")));
       const again = await admission.admit(key, ask);
       assert.ok(again.isAdmitted, JSON.stringify([limits, decision, again]));
     }

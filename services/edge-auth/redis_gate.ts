@@ -1,19 +1,13 @@
 /** The gate of production: keys and limits in Redis. */
 import type { MonotonicNow } from "@gateway/shared/clock";
-import {
-  type KeyScope,
-  limiterKey,
-  type Principal,
-  recordKey,
-} from "@gateway/shared/keys/record";
+import type { Principal } from "@gateway/shared/keys/record";
 import { lateKey } from "@gateway/shared/keys/limiter_state";
 import { publicRequestId } from "@gateway/shared/ids";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { ApiError } from "@gateway/shared/openai/error";
-import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
 import {
   type Admission,
@@ -21,16 +15,16 @@ import {
   type Admitted,
   type Ask,
   createAdmission,
-  leftOf,
   type Refused,
 } from "./admission.ts";
 import { refusedBy } from "./admitted.ts";
 import { chargeOf, outcomeOf } from "./charge.ts";
 import { FIND } from "./find.lua.ts";
-import type { Asker, Gate, Ticket } from "./gate.ts";
+import type { Gate, Ticket } from "./gate.ts";
 import { INSPECT } from "./inspect.lua.ts";
+import { inspectKey } from "./inspect_key.ts";
 import { createPrincipalLookup } from "./principal_lookup.ts";
-import { rateLimitHeaders, retryHeaders } from "./rate_limit_headers.ts";
+import { rateLimitHeaders } from "./rate_limit_headers.ts";
 import { keysUnreachable, refusalError, storeIsEmpty } from "./refusal.ts";
 import { createStoreWatch } from "./store_watch.ts";
 import { estimateTokens, type TokenEstimate } from "./token_estimate.ts";
@@ -117,11 +111,11 @@ export function createGate(options: RedisGateOptions): RedisGate {
     lookup,
     async check(asker, scope) {
       const { principal } = asker;
-      const reply = await inspect(redis, asker, scope);
+      const reply = await inspectKey(redis, asker, scope);
       if (reply.status === "ok") return reply.models;
       if (reply.status === "empty") throw keysUnreachable(storeIsEmpty());
       if (reply.status === "unknown") lookup.forget(principal);
-      throw refusalError(refusedBy(reply));
+      throw refusalError(refusedBy(reply), random);
     },
     async admitChat({ principal, waitedMs }, request, requestId) {
       const estimate = estimateFor(request, catalog);
@@ -134,7 +128,7 @@ export function createGate(options: RedisGateOptions): RedisGate {
       });
       if (!decision.isAdmitted) {
         if (decision.reason === "unknown") lookup.forget(principal);
-        throw refusal(decision, random);
+        throw refusalError(decision, random);
       }
       return ticketOf(admission, decision, estimate, log);
     },
@@ -195,60 +189,4 @@ function ticketOf(
       );
     },
   };
-}
-
-/** The error of a refusal, with the headers that tell a client what to do. */
-function refusal(refused: Refused, random: () => number): ApiError {
-  const error = refusalError(refused);
-  if (refused.reason !== "limited") return error;
-  return new ApiError(error.code, error.message, {
-    headers: {
-      ...rateLimitHeaders(refused.rates),
-      ...retryHeaders(refused.waitMs, random),
-    },
-  });
-}
-
-/** What the inspect script says of a key. */
-type Inspected =
-  | { status: "ok"; models: readonly string[] }
-  | { status: "unknown" | "expired" | "disabled" | "scope" }
-  | { status: "empty" };
-
-/**
- * A script of its own beside the admission's: that one counts a request and takes
- * a lease, and neither a look at the models nor a refused body shall cost quota.
- */
-async function inspect(
-  redis: RedisLink,
-  { principal, waitedMs }: Asker,
-  scope: KeyScope | null,
-): Promise<Inspected> {
-  let reply: RedisReply;
-  try {
-    reply = await redis.evalScript(
-      INSPECT,
-      [limiterKey(principal)],
-      [recordKey(principal), scope ?? ""],
-      { deadlineMs: leftOf(KEY_LIMITS.checkMs, waitedMs) },
-    );
-  } catch (cause) {
-    throw keysUnreachable(cause);
-  }
-  const [status, models] = Array.isArray(reply) ? reply.map(String) : [];
-  switch (status) {
-    case "ok":
-      return {
-        status,
-        models: models === undefined || models === "" ? [] : models.split(","),
-      };
-    case "empty":
-    case "unknown":
-    case "expired":
-    case "disabled":
-    case "scope":
-      return { status };
-    default:
-      throw new Error(`Unknown reply of the inspect script: ${status}`);
-  }
 }

@@ -3,6 +3,7 @@ import { UNAUTHORIZED_BODY } from "@gateway/shared/openai/error";
 import type { Refused } from "./admission.ts";
 import { refusalError } from "./refusal.ts";
 
+const noChance = () => 0;
 const RATES = { requests: null, tokens: null };
 const limited = (
   limit: "requests" | "tokens" | "day" | "concurrency",
@@ -50,7 +51,7 @@ const TABLE: [name: string, refused: Refused, status: number, code: string][] =
 
 for (const [name, refused, status, code] of TABLE) {
   Deno.test(`refusalError() of ${name} is ${status} ${code}`, () => {
-    const error = refusalError(refused);
+    const error = refusalError(refused, noChance);
     assert.equal(error.status, status);
     assert.equal(error.toBody().error.code, code);
     if (code === "unauthorized") {
@@ -60,7 +61,7 @@ for (const [name, refused, status, code] of TABLE) {
 }
 
 Deno.test("refusalError() says which limit, whose, and how long to wait", () => {
-  const error = refusalError(limited("tokens", 45_175));
+  const error = refusalError(limited("tokens", 45_175), noChance);
   assert.equal(
     error.message,
     "Limit of tokens per minute reached for this API key. " +
@@ -68,5 +69,5 @@ Deno.test("refusalError() says which limit, whose, and how long to wait", () => 
   );
   assert.equal(error.retryAfterMs, 45_175);
   assert.equal(error.retryable, true);
-  assert.equal(refusalError(limited("day", 5)).retryable, false);
+  assert.equal(refusalError(limited("day", 5), noChance).retryable, false);
 });

@@ -8,12 +8,9 @@ import type { Principal } from "@gateway/shared/keys/record";
 import { type Log, roundMs } from "@gateway/shared/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { RunOutcome } from "./chat_run.ts";
+import type { RunOutcome } from "./chat_job.ts";
 import type { EdgeEnv } from "./edge_env.ts";
-
-/** Both are the caller's words, and may be of any length. */
-const METHOD_CHARS_MAX = 20;
-const PATH_CHARS_MAX = 200;
+import { shownMethod, shownPath } from "./shown_request.ts";
 
 /** A chat request that ran. */
 export interface LoggedRun {
@@ -33,8 +30,8 @@ export function logAnswer(
   log.info("request", {
     requestId: publicRequestId(c.var.requestId),
     keyId: c.var.principal?.keyId,
-    method: c.req.method.slice(0, METHOD_CHARS_MAX),
-    path: c.req.path.slice(0, PATH_CHARS_MAX),
+    method: shownMethod(c),
+    path: shownPath(c),
     status: c.res.status,
     errorCode: c.error instanceof ApiError ? c.error.code : undefined,
     durationMs: roundMs(durationMs),

@@ -5,6 +5,7 @@ import { ApiError, type ErrorBody } from "@gateway/shared/openai/error";
 /** Header that names a request in every answer, log line and trace. */
 export const REQUEST_ID_HEADER = "x-request-id";
 
+const encoder = new TextEncoder();
 const JSON_TYPE = "application/json; charset=utf-8";
 const MS_PER_SECOND = 1000;
 /** SDKs that see 0 retry without a pause. */
@@ -31,26 +32,30 @@ export function eventStreamHeaders(requestId: string): Headers {
   });
 }
 
-/** A JSON answer. */
-export function jsonResponse(
-  body: unknown,
-  requestId: string,
-  status = 200,
-): Response {
-  return new Response(JSON.stringify(body), {
-    status,
-    headers: jsonHeaders(requestId),
-  });
+/** A JSON answer, 200. */
+export function jsonResponse(body: unknown, requestId: string): Response {
+  return measuredResponse(body, jsonHeaders(requestId), 200);
 }
 
 /** The answer for an error, with every header a client needs to do the right thing next. */
 export function errorResponse(error: ApiError, requestId: string): Response {
   const headers = jsonHeaders(requestId);
   setErrorHeaders(headers, error);
-  return new Response(JSON.stringify(error.toBody()), {
-    status: error.status,
-    headers,
-  });
+  return measuredResponse(error.toBody(), headers, error.status);
+}
+
+/**
+ * Says how long its body is: the server does so for a body it sends, but for the
+ * one that the answer to HEAD leaves out it would say 0 (RFC 9110 section 8.6).
+ */
+function measuredResponse(
+  body: unknown,
+  headers: Headers,
+  status: number,
+): Response {
+  const bytes = encoder.encode(JSON.stringify(body));
+  headers.set("content-length", String(bytes.length));
+  return new Response(bytes, { status, headers });
 }
 
 function setErrorHeaders(headers: Headers, error: ApiError): void {
@@ -68,7 +73,7 @@ function setErrorHeaders(headers: Headers, error: ApiError): void {
 }
 
 /** `Retry-After` in whole seconds for everybody, in milliseconds for the SDKs that read them. */
-export function setRetryAfter(headers: Headers, waitMs: number): void {
+function setRetryAfter(headers: Headers, waitMs: number): void {
   const seconds = Math.max(
     RETRY_AFTER_SECONDS_MIN,
     Math.ceil(waitMs / MS_PER_SECOND),

@@ -91,9 +91,6 @@ export async function routingCases(
     await assertError(await call("/images/generations", { method: "POST" }), {
       status: 404,
     }, "images");
-    const headOnly = await call("/models", { method: "HEAD" });
-    assert.equal(headOnly.status, 200);
-    assert.equal(await headOnly.text(), "");
     const options = await fetch(url, { method: "OPTIONS" });
     assert.equal(options.status, 204);
     assert.ok(options.headers.get("allow")?.includes("POST"));
@@ -105,6 +102,32 @@ export async function routingCases(
     ]);
     assert.match(doubled, /^HTTP\/1.1 404 /);
     assert.match(doubled, /"error"/);
+  });
+  await t.step("G57 an unknown URL is told what there is", async () => {
+    const lost = await call("/responses", { method: "POST" });
+    assert.equal(
+      (await lost.json()).error.message,
+      "Invalid URL (POST /v1/responses). " +
+        "This service has /v1/chat/completions and /v1/models.",
+    );
+    const withoutVersion = await fetch(
+      `${cluster.state.edge_url}/chat/completions?key=${key}`,
+      { method: "POST" },
+    );
+    assert.equal(
+      (await withoutVersion.json()).error.message,
+      "Invalid URL (POST /chat/completions). All paths begin with /v1.",
+    );
+  });
+  await t.step("G57 HEAD is answered like GET, without the body", async () => {
+    for (const path of ["/models", `/models/${MODEL}`, "/models/nope"]) {
+      const whole = await call(path);
+      const headOnly = await call(path, { method: "HEAD" });
+      const { length } = await whole.bytes();
+      assert.equal(headOnly.status, whole.status, path);
+      assert.equal(headOnly.headers.get("content-length"), String(length));
+      assert.equal((await headOnly.bytes()).length, 0, path);
+    }
   });
   await t.step("G58 ways of sending a body", async () => {
     const half = body.length >> 1;

@@ -1,0 +1,115 @@
+/**
+ * From the bytes of a body to a request that may be admitted. Refused bodies cost
+ * the caller no quota, but they cost this process time, so they are counted.
+ */
+import type { MonotonicNow } from "@gateway/shared/clock";
+import type { Deadlines } from "@gateway/shared/deadlines";
+import type { Principal } from "@gateway/shared/keys/record";
+import { BODY_DEADLINES } from "@gateway/shared/limits";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import { parseChatRequest } from "@gateway/shared/openai/request";
+import {
+  badBodyWeight,
+  type FailureLimiter,
+  SUSPECT_BODY_WEIGHT,
+} from "./auth_failures.ts";
+import type { Asker, Gate } from "./gate.ts";
+import { decodeJson } from "./json_guard.ts";
+import type { ParseLane } from "./parse_lane.ts";
+import { readBody } from "./read_body.ts";
+import { tooManyBadBodies } from "./refusal.ts";
+
+/** A request that was understood, and what it took to say it. */
+export interface ReceivedChatRequest {
+  request: ChatRequest;
+  bodyBytes: number;
+}
+
+/** A request whose body is unread. */
+export interface UnreadChatRequest extends Asker {
+  httpRequest: Request;
+}
+
+/** What reading takes. */
+export interface ReadChatRequestDependencies {
+  catalog: Catalog;
+  gate: Pick<Gate, "check">;
+  now: MonotonicNow;
+  bodyBytesMax: number;
+  deadlines: Deadlines;
+  /** Refused bodies per key, by weight. */
+  badBodies: FailureLimiter;
+  /** Where the bodies of keys with many bad ones are parsed. */
+  parseLane: ParseLane;
+}
+
+/**
+ * Reads and checks the request. Null when the client left before its request was
+ * whole. Rejects with an `ApiError` for one that cannot be understood; a caller
+ * without a right to be here hears that first.
+ */
+export async function readChatRequest(
+  unread: UnreadChatRequest,
+  dependencies: ReadChatRequestDependencies,
+): Promise<ReceivedChatRequest | null> {
+  const { httpRequest, principal } = unread;
+  try {
+    refuseAfterBadBodies(principal, dependencies.badBodies);
+    const body = await readBody(httpRequest, {
+      bytesMax: dependencies.bodyBytesMax,
+      progressMs: BODY_DEADLINES.progressMs,
+      totalMs: BODY_DEADLINES.totalMs,
+      deadlines: dependencies.deadlines,
+      now: dependencies.now,
+    });
+    if (body.type === "gone") return null;
+    if (body.type === "refused") throw refused(body.error, body.close);
+    const request = await parseBody(body.bytes, principal, dependencies);
+    return { request, bodyBytes: body.bytes.byteLength };
+  } catch (error) {
+    if (error instanceof ApiError) {
+      await dependencies.gate.check(unread, "chat");
+    }
+    throw error;
+  }
+}
+
+/** Asks again whether the key has had too many bad bodies: others may have been read meanwhile. */
+function parseBody(
+  bytes: Uint8Array,
+  principal: Principal,
+  { catalog, badBodies, parseLane }: ReadChatRequestDependencies,
+): ChatRequest | Promise<ChatRequest> {
+  const { keyId } = principal;
+  const parse = () => {
+    refuseAfterBadBodies(principal, badBodies);
+    try {
+      return parseChatRequest(decodeJson(bytes), catalog);
+    } catch (error) {
+      badBodies.fail(keyId, badBodyWeight(bytes.byteLength));
+      throw error;
+    }
+  };
+  const isSuspect = badBodies.failures(keyId) >= SUSPECT_BODY_WEIGHT;
+  return isSuspect ? parseLane.run(parse) : parse();
+}
+
+function refuseAfterBadBodies(
+  { keyId }: Principal,
+  badBodies: FailureLimiter,
+): void {
+  const waitMs = badBodies.waitMs(keyId);
+  if (waitMs === 0) return;
+  throw tooManyBadBodies(waitMs, { connection: "close" });
+}
+
+function refused(error: ApiError, isUnread: boolean): ApiError {
+  if (!isUnread) return error;
+  // The rest of the body would be taken for the next request.
+  return new ApiError(error.code, error.message, {
+    headers: { connection: "close" },
+    cause: error.cause,
+  });
+}
