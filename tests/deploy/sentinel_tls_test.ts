@@ -65,7 +65,7 @@ Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a lost mast
   await using secrets = await makeSecrets();
   await using nats = await startNatsServer();
   const tls: GroupTls = { authority, isMutual: true };
-  await using group = await startRedisGroup(secrets, tls);
+  await using group = await startRedisGroup({ secrets, tls });
   const bus = { NATS_URL: `nats://${nats.server}` };
   const adminEnv = { ...bus, ...group.env("admin") };
   await using _worker = await startService("chat-worker", bus);
@@ -109,9 +109,9 @@ Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a lost mast
 Deno.test("ASVS 12.3.1: a link follows a lost master over TLS without certificates of clients", async () => {
   await using authority = await createTestAuthority();
   await using secrets = await makeSecrets();
-  await using group = await startRedisGroup(secrets, {
-    authority,
-    isMutual: false,
+  await using group = await startRedisGroup({
+    secrets,
+    tls: { authority, isMutual: false },
   });
   const address = await group.address("edge");
   assert.equal(address.tlsCert, undefined);

@@ -42,10 +42,12 @@ export interface RedisGroup extends AsyncDisposable {
 }
 
 /** What a group is started with. */
-interface GroupOptions {
+export interface GroupOptions {
   secrets: DeployedSecrets;
   /** Absent: without TLS. With it there is no port for anything else. */
   tls?: GroupTls;
+  /** Puts something between the first server and all the others: returns the port by which these know it. */
+  wire?: (port: number) => number;
 }
 
 /** Certificates of a group, and whether its clients must have one of their own. */
@@ -56,35 +58,35 @@ export interface GroupTls {
 
 /** Starts all six and waits until they know each other. */
 export async function startRedisGroup(
-  secrets: DeployedSecrets,
-  tls?: GroupTls,
+  options: GroupOptions,
 ): Promise<RedisGroup> {
-  const options = { secrets, ...(tls === undefined ? {} : { tls }) };
+  const { secrets, wire = (port) => port } = options;
   const stack = new AsyncDisposableStack();
   const servers: LocalServer[] = [];
   const sentinels: LocalServer[] = [];
+  let firstPort = 0;
   try {
     const config = await writeConfig(secrets);
     for (let index = 0; index <= REPLICAS; index++) {
-      const first = servers[0];
-      const env = first === undefined
-        ? []
-        : [`REPLICA_OF=127.0.0.1 ${first.port}`];
       const server = await startScript("node.sh", options, [
         `REDIS_CONFIG=${config}`,
-        ...env,
+        ...(index === 0 ? [] : [`REPLICA_OF=127.0.0.1 ${firstPort}`]),
       ]);
       servers.push(stack.use(server));
+      if (index === 0) firstPort = wire(server.port);
     }
     for (let index = 0; index < SENTINELS; index++) {
       const sentinel = await startScript("sentinel.sh", options, [
-        `MASTER=127.0.0.1 ${servers[0]?.port}`,
+        `MASTER=127.0.0.1 ${firstPort}`,
         `DOWN_AFTER_MS=${DOWN_AFTER_MS}`,
         `FAILOVER_TIMEOUT_MS=${FAILOVER_TIMEOUT_MS}`,
       ]);
       sentinels.push(stack.use(sentinel));
     }
-    const group = await createGroup({ servers, sentinels, stack, ...options });
+    const group = await createGroup({
+      ...{ servers, sentinels, stack, firstPort },
+      ...options,
+    });
     await group.settled();
     return group;
   } catch (error) {
@@ -153,11 +155,15 @@ interface GroupParts extends GroupOptions {
   servers: LocalServer[];
   sentinels: LocalServer[];
   stack: AsyncDisposableStack;
+  /** By which the others know the first server. */
+  firstPort: number;
 }
 
 async function createGroup(parts: GroupParts): Promise<RedisGroup> {
-  const { servers, sentinels, secrets, tls, stack } = parts;
+  const { servers, sentinels, secrets, tls, stack, firstPort } = parts;
   const client = await clientOf(tls);
+  const knownAs = (server: LocalServer) =>
+    String(server === servers[0] ? firstPort : server.port);
   const ask = ({ port }: LocalServer, lines: string) =>
     askPort(port, lines, client);
   const sentinelAddresses = sentinels.map(({ port }) => `127.0.0.1:${port}`);
@@ -178,7 +184,7 @@ async function createGroup(parts: GroupParts): Promise<RedisGroup> {
     const ports = new Set((await views()).map(([, , port]) => port));
     const [port] = ports;
     return ports.size === 1
-      ? servers.find((server) => String(server.port) === port)
+      ? servers.find((server) => knownAs(server) === port)
       : undefined;
   };
   const role = (server: LocalServer) =>
@@ -220,7 +226,7 @@ async function createGroup(parts: GroupParts): Promise<RedisGroup> {
         const master = await named();
         if (master === undefined || !master.isRunning()) return false;
         const isAgreed = all.every(([, status, port, known]) =>
-          status === "ok" && port === String(master.port) &&
+          status === "ok" && port === knownAs(master) &&
           Number(known) === REPLICAS
         );
         // `*3`, then the name, the offset, and one entry for each replica.
