@@ -11,8 +11,8 @@
  * audit entries; changes are of every kind.
  *
  * Says which promise the server makes (`waitaof`, `always`, `none`) and ends
- * with 1 when a change was lost under a promise. Mode `everysec` on a server
- * without WAITAOF promises nothing: its losses show that this harness sees them.
+ * with 1 when a change was lost under a promise. Mode `everysec` promises nothing
+ * before Redis 8: its losses show that this harness sees them.
  * Needs gcc. It cuts files; it does not test whether the disk tells the truth.
  */
 import { randomBytes } from "@gateway/shared/ids";

@@ -16,15 +16,16 @@ if [ -e "$file" ]; then
 else
   role=${REPLICA_OF:+replicaof $REPLICA_OF}
 fi
-# One replica must have a write within ten seconds, or no further one is taken: a
-# master that was cut off from the others stops admitting. A change of a key is
-# acknowledged only when that many replicas have it.
+# One replica must have been heard within three seconds, or no write is taken: a
+# master that was cut off from the others stops about when they choose another, who
+# wait as long (sentinel.sh). A change of a key is acknowledged only when that many
+# replicas have it.
 cat >"$file" <<END
 include ${REDIS_CONFIG:-/usr/local/etc/redis.conf}
 $role
 masteruser replica
 masterauth $(cat "$secrets/redis_replica_password")
 min-replicas-to-write 1
-min-replicas-max-lag 10
+min-replicas-max-lag 3
 END
 exec redis-server "$file" "$@"

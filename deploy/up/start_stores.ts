@@ -102,7 +102,7 @@ async function startRedis(
         `${REDIS_TESTED.join(".")} and later`,
     );
   }
-  const { url, unit } = redisStore(path, port, version, base);
+  const { url, unit } = redisStore(path, port, base);
   await cluster.start(unit).firstReady;
   return { url };
 }

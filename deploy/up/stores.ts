@@ -52,14 +52,11 @@ export function natsStore(
 
 /**
  * A Redis server of our own on a free loopback port, with its data in `base.cwd`.
- * Key changes must survive power loss: from 7.2 key-admin asks for that change by
- * change (`WAITAOF`), so one sync per second is enough, at the price of up to a second
- * per change when many follow each other; before, every write syncs.
+ * Key changes must survive power loss, so every write is on disk before it is answered.
  */
 export function redisStore(
   path: string,
   port: number,
-  version: readonly [number, number],
   base: Omit<Program, "file" | "args">,
 ): Store {
   const url = `redis://${LOOPBACK}:${port}`;
@@ -67,7 +64,7 @@ export function redisStore(
     bind: LOOPBACK,
     port: String(port),
     appendonly: "yes",
-    appendfsync: hasWaitAof(version) ? "everysec" : "always",
+    appendfsync: "always",
     save: "",
     // Losing keys silently would be worse than an error.
     "maxmemory-policy": "noeviction",
@@ -88,10 +85,6 @@ export function redisStore(
       readyMs: REDIS_READY_MS,
     },
   };
-}
-
-function hasWaitAof([major, minor]: readonly [number, number]): boolean {
-  return major > 7 || (major === 7 && minor >= 2);
 }
 
 async function succeeds(probe: () => Promise<unknown>): Promise<boolean> {

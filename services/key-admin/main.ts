@@ -124,7 +124,7 @@ async function announceDurability({ log, redis }: ConsoleDeps) {
     log.error("not_durable", {
       meaning: "key changes may be lost when the power fails",
       remedy:
-        "set appendonly yes and appendfsync always, or use redis 7.2 or later with appendonly yes",
+        "set appendonly yes and appendfsync always, or use redis 8 or later with appendonly yes",
     });
   }
   return durability;

@@ -53,8 +53,9 @@ export async function startRedis(
       return connection;
     },
     kill: async () => {
-      await closeAll();
+      // First the server: a link that closes waits for the calls it has sent.
       await server.kill();
+      await closeAll();
     },
     freeze: () => server.signal("SIGSTOP"),
     thaw: () => server.cont(),

@@ -60,10 +60,14 @@ export function makeClient(
   return client;
 }
 
-function tlsOf({ tlsCa, tlsCert, tlsKey }: ServerAddress) {
-  if (tlsCa === undefined && tlsCert === undefined) return {};
+function tlsOf({ url, tlsCa, tlsCert, tlsKey }: ServerAddress) {
+  if (!url.startsWith("rediss:")) return {};
   return {
     tls: true as const,
+    // Never aborted: it makes node listen for errors of the socket from the start.
+    // With TLS 1.3 a server refuses a certificate after it has connected, in a
+    // moment when the library does not listen, and that would end the process.
+    signal: new AbortController().signal,
     ...(tlsCa === undefined ? {} : { ca: tlsCa }),
     ...(tlsCert === undefined ? {} : { cert: tlsCert }),
     ...(tlsKey === undefined ? {} : { key: tlsKey }),

@@ -41,6 +41,8 @@ export interface Connection {
   send(args: readonly string[]): Promise<RedisReply>;
   /** Breaks the present connection, fails what waits on it, and starts anew. */
   drop(cause: Error): void;
+  /** Asks the sentinels, where there are any, and drops the connection when they name another server. Once a second at most. */
+  reconsider(): void;
   /** Breaks the connection for good. Resolves when nothing of it is left. */
   close(): Promise<void>;
 }
@@ -50,6 +52,8 @@ const BACKOFF_FIRST_MS = 25;
 const BACKOFF_MAX_MS = 500;
 /** A connection that held this long was a good one: the next attempt starts without delay. */
 const STABLE_MS = 1_000;
+/** Sentinels are asked no more often than this by a connection that stands. */
+const RECONSIDER_MS = 1_000;
 
 /**
  * Keeps one connection to Redis. The client library's own reconnecting is off: a
@@ -57,20 +61,22 @@ const STABLE_MS = 1_000;
  * and bounds the sign-in, which the library leaves without a deadline.
  */
 export function openConnection(options: ConnectionOptions): Connection {
-  const { now, random, onUp, onDown } = options;
+  const { address, now, random, onUp, onDown } = options;
   const closing = Promise.withResolvers<void>();
   const leftovers = new Set<Promise<void>>();
-  let current: Client | null = null;
+  let current: Connected | null = null;
   let lost = Promise.withResolvers<unknown>();
   let isClosed = false;
+  let isAsking = false;
+  let askedAtMs = -Infinity;
 
   const run = async () => {
     let failures = 0;
     while (!isClosed) {
       lost = Promise.withResolvers<unknown>();
-      let client: Client;
+      let connected: Connected;
       try {
-        client = await connect(options, lost.resolve, leftovers);
+        connected = await connect(options, lost.resolve, leftovers);
       } catch (error) {
         if (isClosed) break;
         onDown(error);
@@ -78,15 +84,15 @@ export function openConnection(options: ConnectionOptions): Connection {
         continue;
       }
       if (isClosed) {
-        client.destroy();
+        connected.client.destroy();
         break;
       }
       const upAtMs = now();
-      current = client;
+      current = connected;
       onUp();
       const cause = await lost.promise;
       current = null;
-      client.destroy();
+      connected.client.destroy();
       if (isClosed) break;
       onDown(cause);
       if (now() - upAtMs >= STABLE_MS) failures = 0;
@@ -97,14 +103,34 @@ export function openConnection(options: ConnectionOptions): Connection {
 
   return {
     get isUp() {
-      return current !== null && current.isReady;
+      return current !== null && current.client.isReady;
     },
     send(args) {
       if (current === null) return Promise.reject(new Error("Not connected"));
-      return current.sendCommand<RedisReply>(args);
+      return current.client.sendCommand<RedisReply>(args);
     },
     drop(cause) {
       if (current !== null) lost.resolve(cause);
+    },
+    reconsider() {
+      const { sentinels: group, ...rest } = address;
+      if (group === undefined || current === null || isAsking) return;
+      if (now() - askedAtMs < RECONSIDER_MS) return;
+      askedAtMs = now();
+      isAsking = true;
+      const { url } = current;
+      const { connectTimeoutMs: timeoutMs } = options;
+      const asking = findMaster({ group, address: rest, timeoutMs, leftovers })
+        .then((master) => {
+          if (current?.url !== url || master.url === url) return;
+          lost.resolve(new Error("The sentinels name another master"));
+        }, () => {
+          // Nobody knows of another one, which is a reason to stay.
+        }).finally(() => {
+          isAsking = false;
+          leftovers.delete(asking);
+        });
+      leftovers.add(asking);
     },
     async close() {
       isClosed = true;
@@ -116,12 +142,18 @@ export function openConnection(options: ConnectionOptions): Connection {
   };
 }
 
+/** A connection that stands, and where it leads. */
+interface Connected {
+  client: Client;
+  url: string;
+}
+
 /** One attempt, from the question who is master to the answered greeting. */
 async function connect(
   options: ConnectionOptions,
   onLost: (cause: unknown) => void,
   leftovers: Set<Promise<void>>,
-): Promise<Client> {
+): Promise<Connected> {
   const { address, greeting, connectTimeoutMs: timeoutMs } = options;
   const { sentinels: group } = address;
   const server = group === undefined
@@ -136,7 +168,7 @@ async function connect(
       await Promise.all(greeting.map((args) => client.sendCommand(args)));
     },
   });
-  return client;
+  return { client, url: server.url };
 }
 
 /** 25, 50, 100 … 500 ms, each shortened by up to half so that edges do not return in step. */

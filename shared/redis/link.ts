@@ -172,6 +172,8 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     if (calls.isPatient) return;
     if (breaker.isOpen || now() - calls.heardAtMs >= IDLE_MS) probe();
     else if (state !== "ready" && connection.isUp) trial.probe();
+    // A master that was cut off from the others refuses writes, and stays one.
+    if (state === "refusing") connection.reconsider();
   }, PROBE_EVERY_MS);
 
   /** Why a call cannot even be sent, or null. */

@@ -27,15 +27,18 @@ export interface MasterQuery {
 }
 
 /**
- * Returns the address of the master. All sentinels are asked at once and the first
- * that knows is believed, so that one that is away costs no time. During a
- * failover some still name the old one: the caller makes sure with
- * {@link assertMaster}, and asks again. Rejects when none of them knows.
+ * Returns the address of the master. All sentinels are asked at once, and what more
+ * than half of them say holds as soon as they do, so that one that is away costs no
+ * time, and one that was cut off together with an old master is not followed. Where
+ * no half agrees, what most of those say that answer in time. During a failover that
+ * may still be the old one: the caller makes sure with {@link assertMaster}, and asks
+ * again. Rejects when none of them knows.
  */
 export async function findMaster(query: MasterQuery): Promise<ServerAddress> {
   const { name, servers } = query.group;
   try {
-    return await Promise.any(servers.map((server) => askOne(server, query)));
+    const url = await agreed(servers.map((server) => askOne(server, query)));
+    return { ...query.address, url };
   } catch (cause) {
     throw new Error(
       `Cannot find the master "${name}": no sentinel of ${servers.length} names it`,
@@ -44,10 +47,28 @@ export async function findMaster(query: MasterQuery): Promise<ServerAddress> {
   }
 }
 
+/** What more than half say, at once; otherwise what most have said when all have ended. */
+async function agreed(answers: readonly Promise<string>[]): Promise<string> {
+  const needed = Math.floor(answers.length / 2) + 1;
+  const votes = new Map<string, number>();
+  const majority = Promise.withResolvers<string>();
+  const counted = answers.map(async (answer) => {
+    const url = await answer;
+    const count = (votes.get(url) ?? 0) + 1;
+    votes.set(url, count);
+    if (count === needed) majority.resolve(url);
+  });
+  const all = Promise.allSettled(counted).then(() => {
+    const [most] = [...votes].toSorted(([, a], [, b]) => b - a);
+    return most === undefined ? Promise.any(answers) : most[0];
+  });
+  return await Promise.race([majority.promise, all]);
+}
+
 async function askOne(
   server: string,
   { group, address, timeoutMs, leftovers }: MasterQuery,
-): Promise<ServerAddress> {
+): Promise<string> {
   const { username: _user, password: _password, ...rest } = address;
   const client = makeClient(
     {
@@ -68,7 +89,7 @@ async function askOne(
       ),
   });
   client.destroy();
-  return { ...address, url: masterUrl(address.url, reply, server) };
+  return masterUrl(address.url, reply, server);
 }
 
 /** `["10.0.0.5", "6379"]`, or nil for a name that this sentinel does not watch. */

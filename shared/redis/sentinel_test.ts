@@ -3,13 +3,14 @@
 import assert from "node:assert/strict";
 import { startRedisGroup } from "../../tests/support/deployed_redis_group.ts";
 import { makeSecrets } from "../../tests/support/deployed_stores.ts";
+import { freePort } from "../../tests/support/free_port.ts";
 import { askPort, type LocalServer } from "../../tests/support/local_server.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "../clock.ts";
 import { silentLog } from "../log.ts";
 import { RedisUnavailableError } from "./errors.ts";
 import { createRedisLink, type RedisAddress, type RedisLink } from "./link.ts";
-import { assertMaster } from "./sentinel.ts";
+import { assertMaster, findMaster } from "./sentinel.ts";
 
 const DEADLINE_MS = 100;
 /** A late timer of a busy machine, and what a call waits behind others. */
@@ -57,7 +58,7 @@ async function isReplica(server: LocalServer): Promise<boolean> {
 
 Deno.test("a link behind sentinels", async (t) => {
   await using secrets = await makeSecrets();
-  await using group = await startRedisGroup(secrets);
+  await using group = await startRedisGroup({ secrets });
   const address = await group.address("edge");
   const link = open(address);
   await link.ready(FAILOVER_MS);
@@ -173,3 +174,41 @@ Deno.test("assertMaster() believes a master only", () => {
     assert.throws(() => assertMaster(role), /says/);
   }
 });
+
+Deno.test("findMaster() follows more than half of the sentinels, and without them most that answer", async (t) => {
+  const [old, next, away] = [7001, 7002, 0];
+  const cases: [named: number[], expected: number | null][] = [
+    [[old, old, old], old],
+    [[old, next, next], next],
+    [[next, next, old], next],
+    [[next, away, next], next],
+    [[away, next, away], next],
+    [[old, next, next, away, away], next],
+    [[away, away, away], null],
+  ];
+  for (const [named, expected] of cases) {
+    await t.step(named.join(" "), async () => {
+      using group = lyingSentinels(named);
+      const finding = findMaster({
+        group: { name: "gateway", servers: group.servers },
+        address: { url: "redis://sentinels" },
+        timeoutMs: CALL_MS_MAX,
+        leftovers: new Set(),
+      });
+      if (expected === null) {
+        return await assert.rejects(finding, /no sentinel/);
+      }
+      assert.equal((await finding).url, `redis://127.0.0.1:${expected}`);
+    });
+  }
+});
+
+/** One for each port, which it names as the master's; nobody listens for a 0. */
+function lyingSentinels(named: readonly number[]) {
+  const liars = new DisposableStack();
+  const servers = named.map((port) => {
+    const at = port === 0 ? freePort() : liars.use(lyingSentinel(port)).port;
+    return `127.0.0.1:${at}`;
+  });
+  return { servers, [Symbol.dispose]: () => liars.dispose() };
+}

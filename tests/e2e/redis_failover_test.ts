@@ -52,7 +52,7 @@ async function consoleAnswers(admin: RunningServiceProcess): Promise<boolean> {
 Deno.test("the loss of the Redis master", async (t) => {
   await using secrets = await makeSecrets();
   await using nats = await startNatsServer();
-  await using group = await startRedisGroup(secrets);
+  await using group = await startRedisGroup({ secrets });
   const bus = { NATS_URL: `nats://${nats.server}` };
   const edgeEnv = { ...bus, ...group.env("edge") };
   const adminEnv = { ...bus, ...group.env("admin") };

@@ -6,7 +6,13 @@
 import { fileURLToPath } from "node:url";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import type { DeployedSecrets } from "./deployed_stores.ts";
-import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
+import {
+  askPort,
+  type ClientTls,
+  type LocalServer,
+  startLocalServer,
+} from "./local_server.ts";
+import { clientTls, type TestAuthority } from "./test_authority.ts";
 import { waitFor } from "./wait_for.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../deploy/redis", import.meta.url));
@@ -23,6 +29,8 @@ export interface RedisGroup extends AsyncDisposable {
   readonly sentinels: readonly LocalServer[];
   /** `host:port` of every sentinel. */
   readonly sentinelAddresses: readonly string[];
+  /** What one of the servers answers to lines of commands. */
+  ask(server: LocalServer, lines: string): Promise<string>;
   /** Variables of a service that is this user. */
   env(user: "edge" | "admin"): Record<string, string>;
   /** The same for a link. */
@@ -33,35 +41,52 @@ export interface RedisGroup extends AsyncDisposable {
   settled(replicas?: number): Promise<void>;
 }
 
+/** What a group is started with. */
+export interface GroupOptions {
+  secrets: DeployedSecrets;
+  /** Absent: without TLS. With it there is no port for anything else. */
+  tls?: GroupTls;
+  /** Puts something between the first server and all the others: returns the port by which these know it. */
+  wire?: (port: number) => number;
+}
+
+/** Certificates of a group, and whether its clients must have one of their own. */
+export interface GroupTls {
+  authority: TestAuthority;
+  isMutual: boolean;
+}
+
 /** Starts all six and waits until they know each other. */
 export async function startRedisGroup(
-  secrets: DeployedSecrets,
+  options: GroupOptions,
 ): Promise<RedisGroup> {
+  const { secrets, wire = (port) => port } = options;
   const stack = new AsyncDisposableStack();
   const servers: LocalServer[] = [];
   const sentinels: LocalServer[] = [];
+  let firstPort = 0;
   try {
     const config = await writeConfig(secrets);
     for (let index = 0; index <= REPLICAS; index++) {
-      const first = servers[0];
-      const env = first === undefined
-        ? []
-        : [`REPLICA_OF=127.0.0.1 ${first.port}`];
-      const server = await startScript("node.sh", secrets, [
+      const server = await startScript("node.sh", options, [
         `REDIS_CONFIG=${config}`,
-        ...env,
+        ...(index === 0 ? [] : [`REPLICA_OF=127.0.0.1 ${firstPort}`]),
       ]);
       servers.push(stack.use(server));
+      if (index === 0) firstPort = wire(server.port);
     }
     for (let index = 0; index < SENTINELS; index++) {
-      const sentinel = await startScript("sentinel.sh", secrets, [
-        `MASTER=127.0.0.1 ${servers[0]?.port}`,
+      const sentinel = await startScript("sentinel.sh", options, [
+        `MASTER=127.0.0.1 ${firstPort}`,
         `DOWN_AFTER_MS=${DOWN_AFTER_MS}`,
         `FAILOVER_TIMEOUT_MS=${FAILOVER_TIMEOUT_MS}`,
       ]);
       sentinels.push(stack.use(sentinel));
     }
-    const group = createGroup({ servers, sentinels, secrets, stack });
+    const group = await createGroup({
+      ...{ servers, sentinels, stack, firstPort },
+      ...options,
+    });
     await group.settled();
     return group;
   } catch (error) {
@@ -83,44 +108,72 @@ async function writeConfig(secrets: DeployedSecrets): Promise<string> {
   return file;
 }
 
-function startScript(
+async function startScript(
   name: string,
-  secrets: DeployedSecrets,
+  { secrets, tls }: GroupOptions,
   env: string[],
 ): Promise<LocalServer> {
-  return startLocalServer({
+  const client = await clientOf(tls);
+  return await startLocalServer({
     command: "env",
     port: undefined,
     args: (port, directory) =>
       Promise.resolve([
         ...[`DATA_DIR=${directory}`, `SECRETS_DIR=${secrets.directory}`],
         ...[...env, `${DEPLOY}/${name}`],
-        ...["--port", String(port), "--bind", "127.0.0.1", "--dir", directory],
+        ...portArguments(port, tls),
+        ...["--bind", "127.0.0.1", "--dir", directory],
       ]),
     isReady: async ({ port }) =>
-      (await askPort(port, "AUTH health any\r\nPING\r\n")).endsWith(
+      (await askPort(port, "AUTH health any\r\nPING\r\n", client)).endsWith(
         "+PONG\r\n",
       ),
   });
 }
 
-interface GroupParts {
-  servers: LocalServer[];
-  sentinels: LocalServer[];
-  secrets: DeployedSecrets;
-  stack: AsyncDisposableStack;
+/** The arguments that `docs/operating.md` names for TLS between the servers too. */
+function portArguments(port: number, tls: GroupTls | undefined): string[] {
+  if (tls === undefined) return ["--port", String(port)];
+  const { caFile, server, client } = tls.authority;
+  return [
+    ...["--port", "0", "--tls-port", String(port), "--tls-replication", "yes"],
+    ...["--tls-auth-clients", tls.isMutual ? "yes" : "no"],
+    ...["--tls-ca-cert-file", caFile],
+    ...["--tls-cert-file", server.certFile, "--tls-key-file", server.keyFile],
+    ...["--tls-client-cert-file", client.certFile],
+    ...["--tls-client-key-file", client.keyFile],
+  ];
 }
 
-function createGroup(parts: GroupParts): RedisGroup {
-  const { servers, sentinels, secrets, stack } = parts;
+function clientOf(tls: GroupTls | undefined): Promise<ClientTls | undefined> {
+  return tls === undefined
+    ? Promise.resolve(undefined)
+    : clientTls(tls.authority);
+}
+
+interface GroupParts extends GroupOptions {
+  servers: LocalServer[];
+  sentinels: LocalServer[];
+  stack: AsyncDisposableStack;
+  /** By which the others know the first server. */
+  firstPort: number;
+}
+
+async function createGroup(parts: GroupParts): Promise<RedisGroup> {
+  const { servers, sentinels, secrets, tls, stack, firstPort } = parts;
+  const client = await clientOf(tls);
+  const knownAs = (server: LocalServer) =>
+    String(server === servers[0] ? firstPort : server.port);
+  const ask = ({ port }: LocalServer, lines: string) =>
+    askPort(port, lines, client);
   const sentinelAddresses = sentinels.map(({ port }) => `127.0.0.1:${port}`);
   /** What every living sentinel says of the master. */
   const views = async () => {
     const password = await secrets.read("redis_sentinel_password");
     const asked = sentinels.filter((sentinel) => sentinel.isRunning());
-    return await Promise.all(asked.map(async ({ port }) => {
-      const said = await askPort(
-        port,
+    return await Promise.all(asked.map(async (sentinel) => {
+      const said = await ask(
+        sentinel,
         `AUTH peer ${password}\r\nINFO sentinel\r\nPING\r\n`,
       );
       return /status=(\w+),address=[\d.]+:(\d+),slaves=(\d+),sentinels=(\d+)/
@@ -131,16 +184,18 @@ function createGroup(parts: GroupParts): RedisGroup {
     const ports = new Set((await views()).map(([, , port]) => port));
     const [port] = ports;
     return ports.size === 1
-      ? servers.find((server) => String(server.port) === port)
+      ? servers.find((server) => knownAs(server) === port)
       : undefined;
   };
-  const role = async (server: LocalServer) =>
-    await askPort(server.port, "AUTH health any\r\nROLE\r\nPING\r\n");
+  const role = (server: LocalServer) =>
+    ask(server, "AUTH health any\r\nROLE\r\nPING\r\n");
   return {
     servers,
     sentinels,
     sentinelAddresses,
+    ask,
     env: (user) => ({
+      ...tlsVariables(tls),
       REDIS_SENTINELS: sentinelAddresses.join(","),
       REDIS_SENTINEL_USERNAME: "lookup",
       REDIS_SENTINEL_PASSWORD_FILE: secrets.path("redis_lookup_password"),
@@ -148,7 +203,13 @@ function createGroup(parts: GroupParts): RedisGroup {
       REDIS_PASSWORD_FILE: secrets.path(`redis_${user}_password`),
     }),
     address: async (user) => ({
-      url: "redis://sentinels",
+      url: `${tls === undefined ? "redis" : "rediss"}://sentinels`,
+      ...(client === undefined
+        ? {}
+        : { tlsCa: client.caCerts?.join("") ?? "" }),
+      ...(tls?.isMutual === true && client !== undefined
+        ? { tlsCert: client.cert, tlsKey: client.key }
+        : {}),
       username: user === "edge" ? "edge-auth" : "key-admin",
       password: await secrets.read(`redis_${user}_password`),
       sentinels: {
@@ -165,7 +226,7 @@ function createGroup(parts: GroupParts): RedisGroup {
         const master = await named();
         if (master === undefined || !master.isRunning()) return false;
         const isAgreed = all.every(([, status, port, known]) =>
-          status === "ok" && port === String(master.port) &&
+          status === "ok" && port === knownAs(master) &&
           Number(known) === REPLICAS
         );
         // `*3`, then the name, the offset, and one entry for each replica.
@@ -181,5 +242,18 @@ function createGroup(parts: GroupParts): RedisGroup {
       });
     },
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+/** How a service is told of the certificates. */
+function tlsVariables(tls: GroupTls | undefined): Record<string, string> {
+  if (tls === undefined) return {};
+  const { caFile, client } = tls.authority;
+  return {
+    REDIS_URL: "rediss://sentinels",
+    REDIS_CA_FILE: caFile,
+    ...(tls.isMutual
+      ? { REDIS_CERT_FILE: client.certFile, REDIS_KEY_FILE: client.keyFile }
+      : {}),
   };
 }

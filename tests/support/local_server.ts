@@ -176,12 +176,26 @@ async function isStopped(pid: number): Promise<boolean> {
   return new TextDecoder().decode(stdout).trim().startsWith("T");
 }
 
+/** What `Deno.connectTls` wants of a client: whom it trusts and who it is, PEM text. */
+export type ClientTls = Pick<Deno.ConnectTlsOptions, "caCerts"> & {
+  cert: string;
+  key: string;
+};
+
 /**
- * Connects to a port of this machine, sends `request` (nothing if empty) and
- * returns the first bytes of the answer as text, empty if there was none.
+ * Connects to a port of this machine, over TLS if `tls` says how, sends `request`
+ * (nothing if empty) and returns the first bytes of the answer as text, empty if
+ * there was none.
  */
-export async function askPort(port: number, request: string): Promise<string> {
-  using connection = await Deno.connect({ hostname: "127.0.0.1", port });
+export async function askPort(
+  port: number,
+  request: string,
+  tls?: ClientTls,
+): Promise<string> {
+  const address = { hostname: "127.0.0.1", port };
+  using connection = tls === undefined
+    ? await Deno.connect(address)
+    : await Deno.connectTls({ ...address, ...tls });
   if (request !== "") {
     await connection.write(new TextEncoder().encode(request));
   }

@@ -1,3 +1,4 @@
+import type { ClientTls } from "./local_server.ts";
 import { startProcess } from "./process.ts";
 
 /** A certificate and its key, as PEM files. */
@@ -50,6 +51,17 @@ export async function createTestAuthority(
     ]),
     client: await sign("client", ["extendedKeyUsage=clientAuth"]),
     [Symbol.asyncDispose]: () => Deno.remove(directory, { recursive: true }),
+  };
+}
+
+/** The client of an authority, for a connection of the test's own. */
+export async function clientTls(
+  { caFile, client }: TestAuthority,
+): Promise<ClientTls> {
+  return {
+    caCerts: [await Deno.readTextFile(caFile)],
+    cert: await Deno.readTextFile(client.certFile),
+    key: await Deno.readTextFile(client.keyFile),
   };
 }
 

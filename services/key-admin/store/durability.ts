@@ -4,7 +4,7 @@ import { asFields, asList, asNumber } from "./reply.ts";
 
 /**
  * How a write survives loss of power:
- * - `waitaof`: the server says when it is on disk (Redis >= 7.2, Valkey);
+ * - `waitaof`: the server says when it is on disk (Redis >= 8);
  * - `always`: the server answers a write only after it is on disk;
  * - `none`: it does not, or does not tell.
  */
@@ -16,15 +16,21 @@ export class NotDurable extends Error {
 }
 
 const CONFIRM_MS = 3_000;
+/**
+ * The first Redis whose WAITAOF is believed. It exists since 7.2, but Redis 7.4 and
+ * every Valkey up to 9.1 answer with `everysec` when a write has reached the file
+ * and not yet the disk (redis/redis#13793).
+ */
+const TRUE_WAITAOF_MAJOR = 8;
 
-/** Finds out what the server offers. An old server or a forbidden command counts as "does not". */
+/** Finds out what the server offers. Another server or a forbidden command counts as "does not". */
 export async function detectDurability(
   redis: RedisLink,
 ): Promise<Durability> {
   const config = await readConfig(redis, "append*");
   if (config.get("appendonly") !== "yes") return "none";
   if (config.get("appendfsync") === "always") return "always";
-  return await knowsWaitaof(redis) ? "waitaof" : "none";
+  return await hasTrueWaitaof(redis) ? "waitaof" : "none";
 }
 
 /**
@@ -101,7 +107,10 @@ async function readConfig(
   }
 }
 
-async function knowsWaitaof(redis: RedisLink): Promise<boolean> {
-  const [info] = asList(await redis.command(["COMMAND", "INFO", "waitaof"]));
-  return info !== null;
+/** `HELLO` needs no right: `["server", "redis", "version", "8.0.2", "proto", 2, …]`. */
+async function hasTrueWaitaof(redis: RedisLink): Promise<boolean> {
+  const said = asList(await redis.command(["HELLO"]));
+  const after = (name: string) => said[said.indexOf(name) + 1];
+  const major = Number.parseInt(String(after("version")));
+  return after("server") === "redis" && major >= TRUE_WAITAOF_MAJOR;
 }

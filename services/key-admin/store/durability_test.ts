@@ -4,7 +4,7 @@ import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import { startRedis } from "../redis_fixture.ts";
 import { confirmDurable, detectDurability } from "./durability.ts";
 
-/** A server that answers from a table; no redis of 7.2 or later is at hand everywhere. */
+/** A server that answers from a table; no redis of 8 or later is at hand everywhere. */
 function fakeLink(
   answers: Record<string, RedisReply | Error>,
 ): { link: RedisLink; sent: string[] } {
@@ -27,7 +27,12 @@ function fakeLink(
 
 const EVERYSEC = ["appendonly", "yes", "appendfsync", "everysec"];
 const ALWAYS = ["appendonly", "yes", "appendfsync", "always"];
-const KNOWS = [["waitaof", 4]];
+const REDIS_8 = hello("redis", "8.0.2");
+
+function hello(server: string, version: string): RedisReply {
+  const rest = ["proto", 2, "id", 7, "mode", "standalone", "modules", []];
+  return ["server", server, "version", version, ...rest];
+}
 
 Deno.test("detectDurability() tells what the server promises", async (t) => {
   const forbidden = new RedisReplyError(
@@ -39,11 +44,10 @@ Deno.test("detectDurability() tells what the server promises", async (t) => {
     answers: Record<string, RedisReply | Error>,
     expected: string,
   ][] = [
-    ["always", { CONFIG: ALWAYS, COMMAND: [null] }, "always"],
-    ["everysec, 7.2", { CONFIG: EVERYSEC, COMMAND: KNOWS }, "waitaof"],
-    ["everysec, 7.0", { CONFIG: EVERYSEC, COMMAND: [null] }, "none"],
-    ["no file", { CONFIG: ["appendonly", "no"], COMMAND: KNOWS }, "none"],
-    ["CONFIG forbidden", { CONFIG: forbidden, COMMAND: KNOWS }, "none"],
+    ["always", { CONFIG: ALWAYS }, "always"],
+    ["everysec, Redis 8", { CONFIG: EVERYSEC, HELLO: REDIS_8 }, "waitaof"],
+    ["no file", { CONFIG: ["appendonly", "no"], HELLO: REDIS_8 }, "none"],
+    ["CONFIG forbidden", { CONFIG: forbidden, HELLO: REDIS_8 }, "none"],
   ];
   for (const [name, answers, expected] of cases) {
     await t.step(name, async () => {
@@ -52,8 +56,28 @@ Deno.test("detectDurability() tells what the server promises", async (t) => {
   }
 });
 
+Deno.test("detectDurability() believes WAITAOF from Redis 8 on, and of nobody else", async (t) => {
+  const cases: [server: string, version: string, expected: string][] = [
+    ["redis", "7.0.15", "none"],
+    ["redis", "7.2.4", "none"],
+    ["redis", "7.4.7", "none"],
+    ["redis", "8.0.0", "waitaof"],
+    ["redis", "10.2.0", "waitaof"],
+    ["valkey", "8.1.1", "none"],
+    ["valkey", "9.1.2", "none"],
+    ["redis", "unstable", "none"],
+  ];
+  for (const [server, version, expected] of cases) {
+    await t.step(`${server} ${version}`, async () => {
+      const HELLO = hello(server, version);
+      const { link } = fakeLink({ CONFIG: EVERYSEC, HELLO });
+      assert.equal(await detectDurability(link), expected);
+    });
+  }
+});
+
 Deno.test("confirmDurable() waits for the disk and compares what was reached", async () => {
-  const answers = { CONFIG: EVERYSEC, COMMAND: KNOWS };
+  const answers = { CONFIG: EVERYSEC, HELLO: REDIS_8 };
   const good = fakeLink({ ...answers, WAITAOF: [1, 0] });
   assert.equal(await confirmDurable(good.link), "waitaof");
   assert.equal(good.sent.at(-1), "WAITAOF 1 0 3000");

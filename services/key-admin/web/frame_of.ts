@@ -19,7 +19,7 @@ const NOTICES: Readonly<Record<string, string>> = {
 };
 
 const NOT_DURABLE =
-  "Redis does not keep changes over a loss of power. Ask your operator to set appendonly yes and appendfsync always, or to use Redis 7.2 or later.";
+  "Redis does not keep changes over a loss of power. Ask your operator to set appendonly yes and appendfsync always, or to use Redis 8 or later.";
 const NOT_STOPPED =
   "The key is changed, but its running requests could not be stopped: no answer from NATS. They end by themselves.";
 

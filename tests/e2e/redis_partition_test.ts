@@ -1,0 +1,230 @@
+// Promise: a Redis master that is cut off from its replicas and sentinels, and that an
+// edge and key-admin still reach, acknowledges no change that is lost, admits for some
+// seconds what was left of the limits and no more, and holds nobody who can reach the
+// new master; what the cut held comes back with it, without a restart.
+import assert from "node:assert/strict";
+import { isDeepStrictEqual } from "node:util";
+import { monotonicNow } from "@gateway/shared/clock";
+import { randomBytes } from "@gateway/shared/ids";
+import { silentLog } from "@gateway/shared/log";
+import { createRedisLink } from "@gateway/shared/redis/link";
+import {
+  changeKeys,
+  emptyLedger,
+  type Ledger,
+} from "../../services/key-admin/key_changes_fixture.ts";
+import {
+  createKeyStore,
+  type KeyStore,
+} from "../../services/key-admin/key_store.ts";
+import {
+  type RedisGroup,
+  startRedisGroup,
+} from "../support/deployed_redis_group.ts";
+import {
+  type DeployedSecrets,
+  makeSecrets,
+} from "../support/deployed_stores.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+import { startSentinelView } from "../support/sentinel_view.ts";
+import {
+  runKeys,
+  sendChat,
+  startService,
+} from "../support/service_processes.ts";
+import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+const FAILOVER_MS = 30_000;
+/** Three seconds without a replica, counted in whole ones, and a look once a second. */
+const STOPS_MS = 5_000;
+/** A late look of a busy machine. */
+const SLACK_MS = 2_000;
+const WRITERS = 8;
+/** Requests per minute; enough for a request of any kind, so that it is the only limit. */
+const LIMIT = 12;
+const BEFORE = 4;
+const MINUTE_MS = 60_000;
+
+async function status(url: string, key: string): Promise<number> {
+  const response = await sendChat(url, key, "hello");
+  await response.body?.cancel();
+  return response.status;
+}
+
+/** Waits until the edge answers with what it knows of the key. */
+async function served(url: string, key: string): Promise<number> {
+  return await waitFor(async () => {
+    const answer = await status(url, key);
+    return answer === 503 ? undefined : answer;
+  }, { what: `${url} to serve`, timeoutMs: FAILOVER_MS, intervalMs: 50 });
+}
+
+/** Sends requests until one is refused and returns how many were admitted. */
+async function admitted(url: string, key: string): Promise<number> {
+  for (let count = 0;; count++) {
+    if (await served(url, key) === 429) return count;
+    assert.ok(count <= 2 * LIMIT, "the limit does not hold at all");
+  }
+}
+
+/** The group, its first master behind a wire that can be cut, and both sides' news of it. */
+async function startParted(secrets: DeployedSecrets) {
+  await using started = new AsyncDisposableStack();
+  const wires: TcpProxy[] = [];
+  const group = started.use(
+    await startRedisGroup({
+      secrets,
+      wire(port) {
+        const wire = started.use(startTcpProxy(port));
+        wires.push(wire);
+        return wire.port;
+      },
+    }),
+  );
+  const [wire] = wires;
+  const [first] = group.servers;
+  assert.ok(wire !== undefined && first !== undefined);
+  let isCut = false;
+  const views = (rename: (named: number) => number) =>
+    group.sentinels.map(({ port }) =>
+      started.use(startSentinelView(port, rename)).address
+    );
+  const ownPort = (named: number) => named === wire.port ? first.port : named;
+  /** Reaches everything; only the servers and sentinels do not reach each other. */
+  const open = views(ownPort);
+  /** Is on the side of the first master, with news that end with the cut. */
+  const within = views((named) => isCut ? first.port : ownPort(named));
+  const resources = started.move();
+  return {
+    group,
+    open,
+    within,
+    first,
+    cut() {
+      isCut = true;
+      wire.set({ blackHole: "both" });
+    },
+    heal() {
+      isCut = false;
+      wire.set({});
+      wire.cut();
+    },
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  };
+}
+
+/** The store of keys as key-admin has it that asks these sentinels. */
+async function openStore(group: RedisGroup, servers: readonly string[]) {
+  const { sentinels, ...address } = await group.address("admin");
+  assert.ok(sentinels !== undefined);
+  const open = () =>
+    createRedisLink({
+      address: { ...address, sentinels: { ...sentinels, servers } },
+      log: silentLog,
+      now: monotonicNow,
+      random: Math.random,
+      deadlineMs: 2_000,
+    });
+  const [redis, writer] = [open(), open()];
+  await Promise.all([redis.ready(FAILOVER_MS), writer.ready(FAILOVER_MS)]);
+  return {
+    keys: createKeyStore({ redis, writer, randomBytes }),
+    async [Symbol.asyncDispose]() {
+      await Promise.all([redis.close(), writer.close()]);
+    },
+  };
+}
+
+/** Keys whose last acknowledged change is not what the store has. */
+async function lostOf({ known }: Ledger, keys: KeyStore): Promise<string[]> {
+  const lost: string[] = [];
+  for (const { key, isDeleted } of known.values()) {
+    const found = await keys.get(key.ownerId, key.id);
+    if (!isDeepStrictEqual(found, isDeleted ? null : key)) lost.push(key.id);
+  }
+  return lost;
+}
+
+Deno.test("a Redis master that was cut off", async (t) => {
+  await using secrets = await makeSecrets();
+  await using nats = await startNatsServer();
+  await using parted = await startParted(secrets);
+  const { group } = parted;
+  const bus = { NATS_URL: `nats://${nats.server}` };
+  const seeing = (user: "edge" | "admin", views: readonly string[]) => ({
+    ...bus,
+    ...group.env(user),
+    REDIS_SENTINELS: views.join(","),
+  });
+  await using _worker = await startService("chat-worker", bus);
+  const [outside, inside] = await Promise.all([
+    startService("edge-auth", seeing("edge", parted.open)),
+    startService("edge-auth", seeing("edge", parted.within)),
+  ]);
+  await using _outside = outside;
+  await using _inside = inside;
+  const admin = seeing("admin", parted.within);
+  const create = async (...args: string[]) =>
+    JSON.parse(await runKeys(admin, "create", "--description", "x", ...args));
+  const kept = await create();
+  const limited = await create("--rpm", String(LIMIT));
+  for (const { url } of [outside, inside]) {
+    assert.equal(await served(url, kept.key), 200);
+  }
+  const sentFromMs = performance.now();
+  for (let sent = 0; sent < BEFORE; sent++) {
+    assert.equal(await status(inside.url, limited.key), 200);
+  }
+
+  await using within = await openStore(group, parted.within);
+  const ledger = emptyLedger();
+  let isOver = false;
+  const writers = Array.from(
+    { length: WRITERS },
+    () => changeKeys(within.keys, ledger, () => isOver),
+  );
+  await waitFor(() => ledger.counts.delete >= WRITERS, {
+    what: "acknowledged changes of every kind",
+    timeoutMs: FAILOVER_MS,
+  });
+  parted.cut();
+  const cutAtMs = performance.now();
+
+  await t.step("admits what was left, and stops", async () => {
+    const rest = await admitted(inside.url, limited.key);
+    assert.ok(rest >= LIMIT - BEFORE, `${rest} admitted`);
+    await waitFor(async () => await status(inside.url, kept.key) === 503, {
+      what: "the old master to stop",
+      timeoutMs: FAILOVER_MS,
+      intervalMs: 20,
+    });
+    const tookMs = performance.now() - cutAtMs;
+    assert.ok(tookMs < STOPS_MS + SLACK_MS, `${tookMs} ms`);
+  });
+
+  await t.step("acknowledges no change", async () => {
+    await assert.rejects(
+      runKeys(admin, "disable", kept.id),
+      /Cannot confirm a change: on 0 of 1 replicas|NOREPLICAS/,
+    );
+  });
+
+  await t.step("holds nobody who reaches the new one", async () => {
+    assert.equal(await served(outside.url, kept.key), 200);
+    const more = await admitted(outside.url, limited.key);
+    const backMax = (performance.now() - sentFromMs) / MINUTE_MS * LIMIT + 1;
+    assert.ok(more >= LIMIT - BEFORE, `${more} admitted once more`);
+    assert.ok(BEFORE + more <= LIMIT + backMax, `${more} admitted once more`);
+    assert.equal(await status(inside.url, kept.key), 503);
+  });
+
+  await t.step("takes back who was with it, and nothing is lost", async () => {
+    parted.heal();
+    assert.equal(await served(inside.url, kept.key), 200);
+    isOver = true;
+    await Promise.all(writers);
+    await using after = await openStore(group, parted.open);
+    assert.deepEqual(await lostOf(ledger, after.keys), []);
+  });
+});
