@@ -1,9 +1,10 @@
 import { parseArgs } from "node:util";
 import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
 import { ROTATION_GRACES_MS } from "../keys/key_changes.ts";
+import type { z } from "zod";
 import {
-  describeIssues,
   type KeySettings,
+  limitsSchema,
   settingsSchema,
 } from "../keys/settings.ts";
 
@@ -32,6 +33,9 @@ const OPTIONS = {
   help: { type: "boolean", short: "h" },
 } as const;
 
+/** At most 15 digits: a double holds them all. */
+const WHOLE_NUMBER = /^\d{1,15}$/;
+
 /** Every option of every command. */
 export type OptionName = keyof typeof OPTIONS;
 type TextOption = Exclude<OptionName, "stop-running" | "json" | "help">;
@@ -59,9 +63,10 @@ function parseOrExplain(args: string[]) {
   try {
     return parseArgs({ args, options: OPTIONS, allowPositionals: true });
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : "", {
-      cause: error,
-    });
+    const said = error instanceof Error ? error.message : String(error);
+    // After the option's name comes how to pass one that is no option.
+    const [unknown] = /^Unknown option '[^']*'/.exec(said) ?? [];
+    throw new UsageError(unknown ?? said, { cause: error });
   }
 }
 
@@ -151,8 +156,8 @@ export function numberFrom(
 ): number {
   const text = line.text(name);
   if (text === undefined) return otherwise;
-  const value = wholeNumber(name, text);
-  if (value < min || value > max) {
+  const value = WHOLE_NUMBER.test(text) ? Number(text) : NaN;
+  if (!(value >= min && value <= max)) {
     throw new UsageError(`--${name} is a whole number from ${min} to ${max}`);
   }
   return value;
@@ -162,7 +167,7 @@ export function numberFrom(
 export function limitsFrom(line: CommandLine): Partial<KeySettings["limits"]> {
   const number = (name: TextOption) => {
     const text = line.text(name);
-    return text === undefined ? undefined : wholeNumber(name, text);
+    return text === undefined ? undefined : limitFrom(name, text);
   };
   const limits = {
     requestsPerMinute: number("rpm"),
@@ -175,11 +180,9 @@ export function limitsFrom(line: CommandLine): Partial<KeySettings["limits"]> {
   );
 }
 
-function wholeNumber(name: string, text: string): number {
-  if (!/^\d{1,15}$/.test(text)) {
-    throw new UsageError(`--${name} is a whole number, 0 for no limit`);
-  }
-  return Number(text);
+function limitFrom(name: TextOption, text: string): number {
+  if (WHOLE_NUMBER.test(text)) return Number(text);
+  throw new UsageError(`--${name} is a whole number, 0 for no limit`);
 }
 
 /** Undefined: not given. Null: `never`. */
@@ -211,5 +214,30 @@ function checkSettings(
 ): KeySettings {
   const checked = settingsSchema.safeParse(wanted);
   if (checked.success) return checked.data;
-  throw new UsageError(describeIssues(checked.error).join("\n"));
+  throw mistakes(checked.error);
+}
+
+/** Checks limits that are complete. */
+export function checkLimits(wanted: Limits): Limits {
+  const checked = limitsSchema.safeParse(wanted);
+  if (checked.success) return checked.data;
+  throw mistakes(checked.error);
+}
+
+const OPTION_OF: Readonly<Record<string, OptionName>> = {
+  requestsPerMinute: "rpm",
+  tokensPerMinute: "tpm",
+  tokensPerDay: "tokens-per-day",
+  concurrency: "concurrency",
+  expiresAtMs: "expires",
+};
+
+/** One line per mistake, such as `--concurrency: At most 1,000,000`. */
+function mistakes(error: z.ZodError): UsageError {
+  const lines = error.issues.map(({ path, message }) => {
+    const [first = "", second] = path.map(String);
+    const name = first === "limits" ? second ?? "" : first;
+    return `--${OPTION_OF[name] ?? name}: ${message}`;
+  });
+  return new UsageError([...new Set(lines)].join("\n"));
 }

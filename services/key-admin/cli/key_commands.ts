@@ -6,7 +6,12 @@ import type { Changed, KeyStore, Refusal, Target } from "../key_store.ts";
 import type { SendStop } from "../notice.ts";
 import type { OwnerDirectory } from "../owners/directory.ts";
 import { parseEmail } from "../owners/email.ts";
-import { type Answer, COMMAND_LINE, CommandRefused } from "./answer.ts";
+import {
+  type Answer,
+  COMMAND_LINE,
+  CommandRefused,
+  noOwner,
+} from "./answer.ts";
 import {
   allowOptions,
   type CommandLine,
@@ -44,14 +49,16 @@ export const KEYS_HELP = `Manage API keys.
 Limits, 0 for none, KEY_… of the environment where not given:
                     --rpm N  --tpm N  --tokens-per-day N  --concurrency N
 Rights: --scopes chat,models,image,video,speech  --models a,b  --expires TIME|never
---owner EMAIL   whose keys; without it those of the first owner
+--owner EMAIL   whose keys; without it those of the first owner.
+                "create" makes an owner of an address that is new
 --stop-running  also ends the requests that are running now
 --json          prints one object
 
 The keys are those of the cluster that "deno task up" runs, or of REDIS_URL.`;
 
 const REFUSALS: Record<Refusal, string> = {
-  not_found: "There is no such key",
+  not_found:
+    `There is no such key: "keys list" shows those there are, --owner those of another owner`,
   changed: "The key was changed meanwhile: look at it and try again",
   too_many: "The owner has as many keys as there may be",
   already_made: "This was made already",
@@ -102,7 +109,7 @@ async function create(
     throw new UsageError(`What is "${surplus}" for? Quote the description`);
   }
   const settings = settingsFrom(line, deps.now(), deps.defaultLimits);
-  const ownerId = await ensureOwner(deps, line);
+  const { ownerId, note } = await ensureOwner(deps, line);
   const made = await deps.keys.create({
     ownerId,
     settings,
@@ -112,7 +119,7 @@ async function create(
   return {
     json: { ...toJson(made.key, deps.now()), key: made.value },
     text: `Created ${made.key.id}\n\n    ${made.value}\n\n` +
-      "Store it now: it is not shown again.",
+      `Store it now: it is not shown again.${note}`,
   };
 }
 
@@ -147,9 +154,15 @@ async function list(
       next: page.next,
     },
     text: page.rows.length === 0 && page.next === null
-      ? `No keys. Make one: deno task keys create --description "My first key"`
+      ? nothingListed(line)
       : tableOf(page.rows, deps.now()) + more,
   };
+}
+
+function nothingListed(line: CommandLine): string {
+  return line.given.includes("search") || line.given.includes("state")
+    ? "No key is like that. Words are found by their beginning."
+    : `No keys yet. Make one: keys create --description "My first key"`;
 }
 
 async function show(
@@ -287,16 +300,24 @@ async function findOwner(
   const email = emailFrom(line);
   if (email === null) return await owners.first();
   const ownerId = await owners.find(email);
-  if (ownerId === null) throw new CommandRefused(`There is no owner ${email}`);
+  if (ownerId === null) throw noOwner(email);
   return ownerId;
 }
 
+/** The owner of a new key. An address that is new is pointed out: it may be misspelt. */
 async function ensureOwner(
   { owners }: CommandDeps,
   line: CommandLine,
-): Promise<string> {
+): Promise<{ ownerId: string; note: string }> {
   const email = emailFrom(line);
-  return email === null ? await owners.first() : await owners.ensure(email);
+  if (email === null) return { ownerId: await owners.first(), note: "" };
+  const known = await owners.find(email);
+  if (known !== null) return { ownerId: known, note: "" };
+  return {
+    ownerId: await owners.ensure(email),
+    note:
+      `\n\nThe owner ${email} is new. So that he can sign in: owners invite ${email}`,
+  };
 }
 
 function emailFrom(line: CommandLine): string | null {

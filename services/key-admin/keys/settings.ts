@@ -78,10 +78,3 @@ export const settingsSchema = z.strictObject({
 
 /** Checked settings, as {@link settingsSchema} gives them. */
 export type KeySettings = z.infer<typeof settingsSchema>;
-
-/** One line per mistake, such as `limits.concurrency: At most 1,000,000`. */
-export function describeIssues(error: z.ZodError): string[] {
-  return error.issues.map(({ path, message }) =>
-    path.length === 0 ? message : `${path.join(".")}: ${message}`
-  );
-}
