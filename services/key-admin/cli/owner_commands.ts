@@ -163,7 +163,7 @@ async function changeLimits(
   await audit.add(ownerId, {
     action: "owner.limits_changed",
     ...COMMAND_LINE,
-    detail: `${limitsText(before)} -> ${limitsText(after)}`,
+    detail: `${limitsText(before)} → ${limitsText(after)}`,
   });
   return limitsAnswer(ownerId, email, after);
 }

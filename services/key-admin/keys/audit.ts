@@ -44,7 +44,7 @@ export interface AuditEntry extends Actor {
   keyId: string;
   hint: string;
   description: string;
-  /** What changed, for people: `requests per minute 0 -> 60`. */
+  /** What changed, for people: `requests per minute 0 → 60`. */
   detail: string;
 }
 
