@@ -168,7 +168,7 @@ Deno.test("keys: a cluster that is gone is told from one that never was", async 
   try {
     const never = await run({}, ["keys", "list"], folder);
     assert.equal(never.code, 1);
-    assert.match(never.err, /start one with "deno task up"/);
+    assert.match(never.err, /start one with "npx -y deno task up"/);
     await Deno.mkdir(`${folder}/.run`);
     const state = {
       redis_url: `redis://127.0.0.1:${freePort()}`,

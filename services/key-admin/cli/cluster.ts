@@ -73,7 +73,7 @@ function readUpFile(readText: (path: string) => string): UpFile {
     return upFile.parse(JSON.parse(readText(UP_FILE)));
   } catch (cause) {
     throw new CommandRefused(
-      `No cluster runs here: start one with "deno task up", or set REDIS_URL`,
+      `No cluster runs here: start one with "npx -y deno task up", or set REDIS_URL`,
       { cause },
     );
   }

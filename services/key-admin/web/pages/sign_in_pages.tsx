@@ -26,8 +26,8 @@ export function SignInPage(
           <Icon name="key" />
           <span>
             Nobody has an account yet. The service prints a one-time set-up link
-            when it starts; <code>deno task owners set-up</code>{" "}
-            makes a new one.
+            when it starts, and the command <code>owners set-up</code>{" "}
+            prints a new one.
           </span>
         </p>
       )}
