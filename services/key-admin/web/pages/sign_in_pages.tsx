@@ -246,7 +246,11 @@ export function RefusedPage(
     here: string;
   },
 ): JSX.Element {
-  const label = back === here ? "Try again" : BACK_LABELS.get(back);
+  const label = back === here
+    ? "Try again"
+    : URL.canParse(back)
+    ? "To the console"
+    : BACK_LABELS.get(back);
   return (
     <Card
       title={REFUSED_TITLES.get(status) ?? "That did not work"}
