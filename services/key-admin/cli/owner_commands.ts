@@ -12,15 +12,9 @@ import {
   CommandRefused,
   noOwner,
 } from "./answer.ts";
-import {
-  allowOptions,
-  checkLimits,
-  type CommandLine,
-  LIMIT_OPTIONS,
-  limitsFrom,
-  UsageError,
-} from "./arguments.ts";
+import { allowOptions, type CommandLine, UsageError } from "./arguments.ts";
 import { limitsText, limitsToJson } from "./key_text.ts";
+import { checkLimits, LIMIT_OPTIONS, limitsFrom } from "./setting_options.ts";
 
 /** What `owners …` works with. */
 export interface OwnerCommandDeps {
