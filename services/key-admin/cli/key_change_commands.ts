@@ -1,6 +1,7 @@
 import type { Limits } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/clock";
-import type { Changed, KeyStore, Refusal, Target } from "../key_store.ts";
+import type { KeyStore } from "../key_store.ts";
+import type { Changed, Refusal, Target } from "../keys/lifecycle.ts";
 import type { SendStop } from "../notice.ts";
 import type { OwnerDirectory } from "../owners/directory.ts";
 import { type Answer, COMMAND_LINE, CommandRefused } from "./answer.ts";

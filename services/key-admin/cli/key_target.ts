@@ -1,4 +1,4 @@
-import type { Target } from "../key_store.ts";
+import type { Target } from "../keys/lifecycle.ts";
 import type { OwnerDirectory } from "../owners/directory.ts";
 import { parseEmail } from "../owners/email.ts";
 import { COMMAND_LINE, noOwner } from "./answer.ts";
