@@ -36,7 +36,7 @@ export const FIRST_KEY_DESCRIPTION = "First key";
 const TIMEOUT_MS = 3_000;
 const ERROR_LINES = 5;
 const HOW_TO_CREATE =
-  `make one with: deno task keys create --description "My key"`;
+  `make one with: npx -y deno task keys create --description "My key"`;
 
 /**
  * Creates a key on the first run and shows the same one on later runs, as long
@@ -93,7 +93,7 @@ async function checkKey(key: string, deps: FirstKeyDeps): Promise<FirstKey> {
   const [stateNow, expiry] = Array.isArray(fields) ? fields : [];
   if (stateNow !== "enabled") {
     const note =
-      `The first key is ${stateNow}; to use it: deno task keys enable ${keyId}`;
+      `The first key is ${stateNow}; to use it: npx -y deno task keys enable ${keyId}`;
     return { isNew: false, note };
   }
   if (Number(expiry) > 0 && Number(expiry) <= deps.wallNow()) {

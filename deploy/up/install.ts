@@ -110,7 +110,7 @@ export function describeManualInstall(
     "or download:",
     ...missing.map((software) => `  ${DOWNLOADS[software.name]}`),
     "or name servers that run elsewhere:",
-    "  NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 deno task up",
+    "  NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 npx -y deno task up",
   ].join("\n");
 }
 

@@ -199,7 +199,7 @@ function isClose(known: string, typed: string): boolean {
 
 function usageError(mistakes: readonly string[]): UpError {
   return new UpError(
-    `${mistakes.join("\n")}\nSee: deno task up --help`,
+    `${mistakes.join("\n")}\nSee: npx -y deno task up --help`,
     EXIT.usage,
   );
 }

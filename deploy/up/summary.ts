@@ -15,6 +15,10 @@ export interface Summary {
   seconds: number;
 }
 
+/** The console begins with it; a second visit finds nothing there. */
+const SETUP_MEANING =
+  "makes you its first owner: once, within 15 minutes (a new link: npx -y deno task owners set-up)";
+
 /** The text with base URL, key, console link and a curl line that streams. */
 export function describeSummary(summary: Summary): string {
   const [first = "", ...others] = summary.edgeUrls;
@@ -22,6 +26,7 @@ export function describeSummary(summary: Summary): string {
   for (const url of others) rows.push(["", `${url}/v1`]);
   rows.push(["API key", summary.apiKey ?? summary.keyNote ?? "none"]);
   rows.push(["Console", summary.setupUrl ?? summary.consoleUrl]);
+  if (summary.setupUrl !== undefined) rows.push(["", SETUP_MEANING]);
   rows.push(["Logs", summary.logsDir], ["State", summary.stateFile]);
   const table = rows
     .map(([name, value]) => `  ${name.padEnd(10)}${value}`)

@@ -39,7 +39,11 @@ Deno.test("describeSummary() names each edge, and the link for the first owner",
   assert.match(text, /^Ready in 1\.2 s\n/);
   assert.match(text, /Base URL +http:\/\/127\.0\.0\.1:8080\/v1\n/);
   assert.match(text, /\n +http:\/\/127\.0\.0\.1:40001\/v1\n/);
-  assert.match(text, /Console +http:\/\/c\/setup#t\n/);
+  assert.match(
+    text,
+    /Console +http:\/\/c\/setup#t\n +makes you its first owner/,
+  );
+  assert.ok(!describeSummary(SUMMARY).includes("first owner"), "there is one");
 });
 
 Deno.test("describeSummary() says why there is no key", () => {

@@ -6,6 +6,7 @@ import {
   openWindow,
   signedIn,
   storeKey,
+  useKey,
   type Visit,
 } from "./browser_site_fixture.ts";
 import { PASSWORD } from "./console_fixture.ts";
@@ -110,6 +111,13 @@ async function listAndLog(page: Page, visit: Visit): Promise<void> {
   await follow(page, "Usage");
   await follow(page, "Last 30 days");
   await says(page, "No requests in the last 30 days");
+  assert.equal(await page.getByText("Show as a table").count(), 0);
+  const { id: keyId } = await makeKey(visit.site, ownerId);
+  await useKey(visit.site, { ownerId, keyId }, {
+    ...{ atMs: visit.site.deps.now(), requests: 1, errors: 0 },
+    ...{ promptTokens: 2, completionTokens: 3 },
+  });
+  await page.reload();
   await page.getByText("Show as a table").click();
   assert.equal(await page.locator("tbody tr").count(), 30);
 }

@@ -3,6 +3,7 @@ import type { Page } from "playwright-core";
 import {
   browserTest,
   makeKey,
+  markUsed,
   signedIn,
   storeKey,
   useKey,
@@ -34,33 +35,41 @@ async function emptyState(visit: Visit): Promise<void> {
   await context.close();
 }
 
-/** The same key, seen from two sides of the date line. */
+/**
+ * The same key, seen from two sides of the date line, and by somebody whose language
+ * the pages do not speak: half a page in German would be no help to him.
+ */
 async function zones(visit: Visit): Promise<void> {
   const endMs = Date.UTC(2099, 0, 31, 23, 59, 59);
   const cases = [
-    ["Asia/Tokyo", "Feb 1, 2099"],
-    ["America/Los_Angeles", "Jan 31, 2099"],
+    ["Asia/Tokyo", "en-US", "Feb 1, 2099", "en-US", "GMT+9"],
+    ["America/Los_Angeles", "en-US", "Jan 31, 2099", "en-US", "P"],
+    ["Europe/Berlin", "de-DE", "1 Feb 2099", "en-GB", "CE"],
   ] as const;
-  for (const [timezoneId, ends] of cases) {
+  for (const [timezoneId, locale, ends, shownIn, zone] of cases) {
     const { page, context, ownerId } = await signedIn(
       visit,
       `${timezoneId.toLowerCase().replace("/", "-")}@example.org`,
-      { timezoneId, locale: "en-US" },
+      { timezoneId, locale },
     );
     const key = await makeKey(visit.site, ownerId, { expiresAtMs: endMs });
     await page.goto(`/keys/${key.id}`);
     await page.getByText(ends).waitFor();
-    const inZone = new Intl.DateTimeFormat("en-US", {
-      dateStyle: "medium",
-      timeStyle: "short",
+    const inZone = new Intl.DateTimeFormat(shownIn, {
+      ...{ year: "numeric", month: "short", day: "numeric" },
+      ...{ hour: "numeric", minute: "2-digit", timeZoneName: "short" },
       timeZone: timezoneId,
     });
+    assert.ok(inZone.format(endMs).includes(zone));
     for (const place of [page.locator(".facts"), page.locator(".audit")]) {
       const time = place.locator("time[data-as=minute]").first();
       const ms = Date.parse(await time.getAttribute("datetime") ?? "");
       assert.ok(Math.abs(ms - key.createdAtMs) < 1_000, "when it was made");
       assert.equal(await time.textContent(), inZone.format(ms));
     }
+    await markUsed(visit.site, { ownerId, keyId: key.id }, Date.now() - DAY_MS);
+    await page.reload();
+    await page.locator(".facts").getByText("yesterday").waitFor();
     await context.close();
   }
 }

@@ -27,6 +27,7 @@ const keys = (redisUrl: string, ...args: string[]): Promise<Outcome> =>
 async function run(
   env: Record<string, string>,
   args: string[],
+  cwd?: string,
 ): Promise<Outcome> {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [
@@ -34,6 +35,7 @@ async function run(
       ...["--allow-sys", CLI, ...args],
     ],
     env: { NATS_URL: `nats://127.0.0.1:${freePort()}`, NO_COLOR: "1", ...env },
+    ...(cwd === undefined ? {} : { cwd }),
     stdin: "null",
     stdout: "piped",
     stderr: "piped",
@@ -98,11 +100,20 @@ Deno.test("keys: mistakes are explained", async (t) => {
     [[], "UsageError", /Which command/],
     [["frobnicate"], "UsageError", /no command "frobnicate"/],
     [["constructor"], "UsageError", /no command/],
-    [["create"], "UsageError", /description: Say what/],
+    [["create"], "UsageError", /^--description: Say what/],
     [["create", "--description", "a\nb"], "UsageError", /Line breaks/],
     [["create", "--description", "a", "--rpm", "-1"], "UsageError", /--rpm/],
     [["create", "--description", "a", "--rpm", "1.5"], "UsageError", /whole/],
-    [["create", "--description", "a", "--scopes", "x"], "UsageError", /Scopes/],
+    [
+      ["create", "--description", "a", "--scopes", "x,y"],
+      "UsageError",
+      /^--scopes: Scopes are [a-z, ]+$/,
+    ],
+    [
+      ["create", "--description", "a", "--tokens-per-day", "9".repeat(15)],
+      "UsageError",
+      /^--tokens-per-day: At most 1,000,000,000,000$/,
+    ],
     [
       ["create", "--description", "a", "--models", "a b"],
       "UsageError",
@@ -122,7 +133,9 @@ Deno.test("keys: mistakes are explained", async (t) => {
     [["create", "two", "words"], "UsageError", /words/],
     [["list", "--owner", "no@example.org"], "CommandRefused", /no owner/],
     [["list", "--state", "odd"], "UsageError", /--state/],
-    [["list", "--rows", "0"], "UsageError", /--rows/],
+    [["list", "--rows", "0"], "UsageError", /^--rows .* from 1 to 200$/],
+    [["list", "--rows", "201"], "UsageError", /^--rows .* from 1 to 200$/],
+    [["list", "--rows", "x"], "UsageError", /^--rows .* from 1 to 200$/],
     [["list", "--after", "x"], "BadCursor", /cursor/],
     [["show"], "UsageError", /Which key/],
     [["show", "key_x"], "CommandRefused", /no such key/],
@@ -130,7 +143,7 @@ Deno.test("keys: mistakes are explained", async (t) => {
     [["rotate", "key_x", "--old", "1y"], "UsageError", /--old/],
     [["rotate", "key_x", "--old", "toString"], "UsageError", /--old/],
     [["enable", "key_x", "--stop-running"], "UsageError", /does not go with/],
-    [["--bogus"], "UsageError", /bogus/],
+    [["--bogus"], "UsageError", /^Unknown option '--bogus'$/],
   ];
   for (const [args, name, message] of cases) {
     await t.step(`keys ${args.join(" ")}`, async () => {
@@ -146,8 +159,56 @@ Deno.test("keys: redis away is 69, and its password is not printed", async () =>
   const url = `redis://user:s3cret@127.0.0.1:${freePort()}`;
   const outcome = await keys(url, "list");
   assert.equal(outcome.code, 69);
-  assert.match(outcome.err, /Cannot reach redis/);
+  assert.match(outcome.err, /^Cannot reach redis: .*refused.*\n.*REDIS_/i);
   assert.ok(!outcome.err.includes("s3cret"));
+});
+
+Deno.test("keys: a cluster that is gone is told from one that never was", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const never = await run({}, ["keys", "list"], folder);
+    assert.equal(never.code, 1);
+    assert.match(never.err, /start one with "npx -y deno task up"/);
+    await Deno.mkdir(`${folder}/.run`);
+    const state = {
+      redis_url: `redis://127.0.0.1:${freePort()}`,
+      nats_url: "nats://127.0.0.1:4222",
+      console_url: "http://127.0.0.1:8081",
+    };
+    await Deno.writeTextFile(`${folder}/.run/up.json`, JSON.stringify(state));
+    const gone = await run({}, ["keys", "list"], folder);
+    assert.equal(gone.code, 69);
+    assert.match(gone.err, /does "deno task up" still run\?\n$/);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("keys: a user in redis without the rights is told so with 77", async () => {
+  await using server = await startRedis();
+  const redis = await server.connect();
+  const user = ["guest", "on", ">secret", "~*", "+@connection", "+config|get"];
+  await redis.command(["ACL", "SETUSER", ...user]);
+  const url = server.url.replace("redis://", "redis://guest:secret@");
+  const outcome = await keys(url, "list");
+  assert.equal(outcome.code, 77, outcome.err);
+  assert.match(outcome.err, /may not do that: NOPERM/);
+  const stranger = await keys(url.replace("secret", "guess"), "list");
+  assert.equal(stranger.code, 69);
+  assert.match(stranger.err, /WRONGPASS/);
+});
+
+Deno.test("keys create tells that its owner is new, which a misspelt address is", async () => {
+  await using redis = await startRedis();
+  const create = () =>
+    keys(
+      redis.url,
+      ...["create", "--description", "Ci", "--owner", "adda@example.org"],
+    );
+  assert.match((await create()).out, /The owner adda@example.org is new/);
+  assert.ok(!(await create()).out.includes("is new"));
+  const found = await keys(redis.url, "list", "--search", "zzz");
+  assert.match(found.out, /^No key is like that/);
 });
 
 Deno.test("keys --stop-running says when nobody could be told", async () => {
@@ -175,7 +236,9 @@ Deno.test("keys and owners are for scripts too: no terminal, one JSON object on 
     [["keys", "create", "--description", "Ci", "--json"], {}, 0, /^Warning: /],
     [["owners", "set-up", "--json"], {}, 0, /^Warning: /],
     [["keys", "show", "key_x", "--json"], {}, 1, /no such key/],
-    [["keys", "list", "--bogus", "--json"], {}, 2, /bogus/],
+    [["keys", "list", "--bogus", "--json"], {}, 2, /bogus'\nMore: keys --help/],
+    [["keys", "list", "--after", "x", "--json"], {}, 2, /--after takes/],
+    [["bogus"], {}, 2, /keys or owners/],
     [["keys", "list", "--json"], { REDIS_URL: "http://x" }, 78, /REDIS_URL/],
   ];
   for (const [args, env, code, err] of rows) {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { dictionary } from "@zxcvbn-ts/language-common";
 import { KEY_LIMITS } from "@gateway/shared/limits";
+import { EXIT_CODES_HELP } from "./cli/failure.ts";
 import { ACCOUNT_RULE, ADDRESS_RATE, ALL_RATE } from "./sign_in/attempts.ts";
 import { CONTEXT_WORDS } from "./sign_in/guessable.ts";
 import { linkSeconds } from "./sign_in/links.ts";
@@ -75,4 +76,10 @@ Deno.test("API6: docs/console.md says how many keys an owner makes and has", asy
   assert.ok(text.includes("then one every six seconds"));
   const most = KEY_LIMITS.keysPerOwnerMax.toLocaleString("en");
   assert.ok(text.includes(`at most ${most} keys`), most);
+});
+
+Deno.test("docs/console.md lists the exit codes that the help lists", async () => {
+  const rows = [...(await page()).matchAll(/\| (\d+) \|/g)];
+  const codes = rows.map(([, code = ""]) => code);
+  assert.deepEqual(codes, EXIT_CODES_HELP.match(/\d+/g));
 });

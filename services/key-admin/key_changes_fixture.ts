@@ -7,7 +7,8 @@ import {
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { AuditAction } from "./keys/audit.ts";
-import type { Changed, KeyStore, Made, Target } from "./key_store.ts";
+import type { KeyStore } from "./key_store.ts";
+import type { Changed, Made, Target } from "./keys/lifecycle.ts";
 import { asFields, asList } from "./store/reply.ts";
 
 /** Changes of every kind, and whether what was acknowledged is still there. */

@@ -9,12 +9,8 @@ import {
   STORE_KEY,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
-import {
-  type Changed,
-  createKeyStore,
-  type KeyStore,
-  type Made,
-} from "./key_store.ts";
+import { createKeyStore, type KeyStore } from "./key_store.ts";
+import type { Changed, Made } from "./keys/lifecycle.ts";
 import { ROTATION_GRACES_MS } from "./keys/key_changes.ts";
 import type { KeySettings } from "./keys/settings.ts";
 import { changeKeys, emptyLedger, findLost } from "./key_changes_fixture.ts";

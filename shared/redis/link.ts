@@ -56,7 +56,7 @@ export type RedisLinkState =
  */
 export interface RedisLink {
   readonly state: RedisLinkState;
-  /** Resolves when the server answers, be it with refusals; rejects with `RedisUnavailableError` after `timeoutMs`. */
+  /** Resolves when the server answers, be it with refusals; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is why the last attempt failed. */
   ready(timeoutMs: number): Promise<void>;
   /**
    * Runs any command: `command(["GET", "a"])`. One that blocks (WAITAOF, BLPOP)
@@ -103,6 +103,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const readyWaiters = new Set<() => void>();
   let state: RedisLinkState = "connecting";
   let isProbing = false;
+  let downCause: unknown;
 
   const enter = (next: RedisLinkState, fields: Record<string, unknown>) => {
     if (state === next || state === "closed") return;
@@ -125,7 +126,10 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
       breaker.succeeded();
       trial.renew();
     },
-    onDown: (cause) => enter("offline", { cause }),
+    onDown(cause) {
+      downCause = cause;
+      enter("offline", { cause });
+    },
   });
 
   const calls = createCalls({
@@ -219,7 +223,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       const timer = setTimeout(() => {
         const detail = `not ready after ${timeoutMs} ms`;
-        reject(new RedisUnavailableError("offline", detail));
+        reject(new RedisUnavailableError("offline", detail, downCause));
       }, timeoutMs);
       readyWaiters.add(resolve);
       try {

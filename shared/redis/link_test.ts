@@ -113,7 +113,10 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
     now: monotonicNow,
     random: Math.random,
   });
-  await assert.rejects(wrong.ready(200), RedisUnavailableError);
+  await assert.rejects(wrong.ready(200), (error) => {
+    assert.ok(error instanceof RedisUnavailableError);
+    return /WRONGPASS/.test(String(error.cause));
+  });
   assert.equal(events.length, 1, "one line per change of state");
   assert.match(
     JSON.stringify(events, (_, v) => v instanceof Error ? v.message : v),

@@ -9,5 +9,12 @@ export class CommandRefused extends Error {
   override name = "CommandRefused";
 }
 
+/** Says that nobody has this address. */
+export function noOwner(email: string): CommandRefused {
+  return new CommandRefused(
+    `There is no owner ${email}: "owners list" shows those there are`,
+  );
+}
+
 /** Who acts on the command line, for the audit log. */
 export const COMMAND_LINE = { by: "command line", ip: "" } as const;

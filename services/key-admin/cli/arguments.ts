@@ -1,11 +1,5 @@
 import { parseArgs } from "node:util";
-import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
 import { ROTATION_GRACES_MS } from "../keys/key_changes.ts";
-import {
-  describeIssues,
-  type KeySettings,
-  settingsSchema,
-} from "../keys/settings.ts";
 
 /** What the command line asks for was not understood. The message says what to do. */
 export class UsageError extends Error {
@@ -32,9 +26,14 @@ const OPTIONS = {
   help: { type: "boolean", short: "h" },
 } as const;
 
+/** At most 15 digits: a double holds them all. */
+export const WHOLE_NUMBER: RegExp = /^\d{1,15}$/;
+
 /** Every option of every command. */
 export type OptionName = keyof typeof OPTIONS;
-type TextOption = Exclude<OptionName, "stop-running" | "json" | "help">;
+
+/** Options with a value. */
+export type TextOption = Exclude<OptionName, "stop-running" | "json" | "help">;
 
 /** A command line, split. Options that a command does not know were refused. */
 export interface CommandLine {
@@ -59,9 +58,10 @@ function parseOrExplain(args: string[]) {
   try {
     return parseArgs({ args, options: OPTIONS, allowPositionals: true });
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : "", {
-      cause: error,
-    });
+    const said = error instanceof Error ? error.message : String(error);
+    // After the option's name comes how to pass one that is no option.
+    const [unknown] = /^Unknown option '[^']*'/.exec(said) ?? [];
+    throw new UsageError(unknown ?? said, { cause: error });
   }
 }
 
@@ -84,54 +84,6 @@ export function allowOptions(
   }
 }
 
-/** Options that are limits, of a key or of an owner. */
-export const LIMIT_OPTIONS: readonly OptionName[] = [
-  "rpm",
-  "tpm",
-  "tokens-per-day",
-  "concurrency",
-];
-
-/** Options that describe a key. */
-export const SETTING_OPTIONS: readonly OptionName[] = [
-  "description",
-  ...LIMIT_OPTIONS,
-  "expires",
-  "models",
-  "scopes",
-];
-
-/** The settings of a new key, with `defaults` for limits that are not given. */
-export function settingsFrom(
-  line: CommandLine,
-  nowMs: number,
-  defaults: Limits,
-): KeySettings {
-  return checkSettings({
-    description: line.text("description") ?? "",
-    scopes: listOf(line.text("scopes")) ?? [...KEY_SCOPES],
-    models: listOf(line.text("models")) ?? [],
-    limits: { ...defaults, ...limitsFrom(line) },
-    expiresAtMs: expiryFrom(line, nowMs) ?? null,
-  });
-}
-
-/** The settings of an existing key with those replaced that are given. */
-export function editedSettings(
-  line: CommandLine,
-  before: KeySettings,
-  nowMs: number,
-): KeySettings {
-  const expiresAtMs = expiryFrom(line, nowMs);
-  return checkSettings({
-    description: line.text("description") ?? before.description,
-    scopes: listOf(line.text("scopes")) ?? before.scopes,
-    models: listOf(line.text("models")) ?? before.models,
-    limits: { ...before.limits, ...limitsFrom(line) },
-    expiresAtMs: expiresAtMs === undefined ? before.expiresAtMs : expiresAtMs,
-  });
-}
-
 /** How long the old key lives on after `rotate --old`. */
 export function graceFrom(line: CommandLine): number {
   const name = line.text("old") ?? "24h";
@@ -151,65 +103,9 @@ export function numberFrom(
 ): number {
   const text = line.text(name);
   if (text === undefined) return otherwise;
-  const value = wholeNumber(name, text);
-  if (value < min || value > max) {
+  const value = WHOLE_NUMBER.test(text) ? Number(text) : NaN;
+  if (!(value >= min && value <= max)) {
     throw new UsageError(`--${name} is a whole number from ${min} to ${max}`);
   }
   return value;
-}
-
-/** The limits that were given. */
-export function limitsFrom(line: CommandLine): Partial<KeySettings["limits"]> {
-  const number = (name: TextOption) => {
-    const text = line.text(name);
-    return text === undefined ? undefined : wholeNumber(name, text);
-  };
-  const limits = {
-    requestsPerMinute: number("rpm"),
-    tokensPerMinute: number("tpm"),
-    tokensPerDay: number("tokens-per-day"),
-    concurrency: number("concurrency"),
-  };
-  return Object.fromEntries(
-    Object.entries(limits).filter(([, value]) => value !== undefined),
-  );
-}
-
-function wholeNumber(name: string, text: string): number {
-  if (!/^\d{1,15}$/.test(text)) {
-    throw new UsageError(`--${name} is a whole number, 0 for no limit`);
-  }
-  return Number(text);
-}
-
-/** Undefined: not given. Null: `never`. */
-function expiryFrom(
-  line: CommandLine,
-  nowMs: number,
-): number | null | undefined {
-  const text = line.text("expires");
-  if (text === undefined) return undefined;
-  if (text === "never") return null;
-  const atMs = Date.parse(text);
-  if (Number.isNaN(atMs)) {
-    throw new UsageError(
-      `--expires is a time such as 2027-01-31T12:00:00Z, or never`,
-    );
-  }
-  if (atMs <= nowMs) throw new UsageError("--expires lies in the past");
-  return atMs;
-}
-
-function listOf(text: string | undefined): string[] | undefined {
-  if (text === undefined) return undefined;
-  return text.split(",").map((item) => item.trim())
-    .filter((item) => item !== "");
-}
-
-function checkSettings(
-  wanted: Record<keyof KeySettings, unknown>,
-): KeySettings {
-  const checked = settingsSchema.safeParse(wanted);
-  if (checked.success) return checked.data;
-  throw new UsageError(describeIssues(checked.error).join("\n"));
 }

@@ -1,21 +1,20 @@
 import type { Limits } from "@gateway/shared/keys/record";
 import type { AuditLog } from "../keys/audit_log.ts";
-import { limitsSchema } from "../keys/settings.ts";
 import type { Account, AccountStore } from "../owners/account.ts";
 import type { OwnerDirectory } from "../owners/directory.ts";
 import { parseEmail } from "../owners/email.ts";
 import type { OwnerLimits } from "../owners/limits.ts";
 import { type Link, linkPath, type LinkStore } from "../sign_in/links.ts";
 import type { SessionStore } from "../sign_in/sessions.ts";
-import { type Answer, COMMAND_LINE, CommandRefused } from "./answer.ts";
 import {
-  allowOptions,
-  type CommandLine,
-  LIMIT_OPTIONS,
-  limitsFrom,
-  UsageError,
-} from "./arguments.ts";
+  type Answer,
+  COMMAND_LINE,
+  CommandRefused,
+  noOwner,
+} from "./answer.ts";
+import { allowOptions, type CommandLine, UsageError } from "./arguments.ts";
 import { limitsText, limitsToJson } from "./key_text.ts";
+import { checkLimits, LIMIT_OPTIONS, limitsFrom } from "./setting_options.ts";
 
 /** What `owners …` works with. */
 export interface OwnerCommandDeps {
@@ -79,7 +78,7 @@ async function setUp(deps: OwnerCommandDeps): Promise<Answer> {
   const account = await deps.accounts.read(ownerId);
   if (account?.passwordHash) {
     throw new CommandRefused(
-      `The console is set up: its first owner is ${account.email}. Further owners are invited`,
+      `The console is set up: its first owner is ${account.email}. "owners invite" makes others, "owners reset" replaces a forgotten password`,
     );
   }
   return await linkAnswer(deps, { kind: "set_up", ownerId }, "15 minutes");
@@ -89,7 +88,9 @@ async function invite(deps: OwnerCommandDeps, email: string): Promise<Answer> {
   const ownerId = await deps.owners.ensure(email);
   const account = await deps.accounts.read(ownerId);
   if (account?.passwordHash) {
-    throw new CommandRefused(`${email} can sign in already: see "reset"`);
+    throw new CommandRefused(
+      `${email} can sign in already; "owners reset" replaces a forgotten password`,
+    );
   }
   await deps.audit.add(ownerId, {
     action: "owner.invited",
@@ -151,17 +152,14 @@ async function changeLimits(
   if (line.given.every((name) => !LIMIT_OPTIONS.includes(name))) {
     return limitsAnswer(ownerId, email, before);
   }
-  const checked = limitsSchema.safeParse({ ...before, ...limitsFrom(line) });
-  if (!checked.success) {
-    throw new UsageError(checked.error.issues[0]?.message ?? "Not a limit");
-  }
-  await limits.write(ownerId, checked.data);
+  const after = checkLimits({ ...before, ...limitsFrom(line) });
+  await limits.write(ownerId, after);
   await audit.add(ownerId, {
     action: "owner.limits_changed",
     ...COMMAND_LINE,
-    detail: `${limitsText(before)} -> ${limitsText(checked.data)}`,
+    detail: `${limitsText(before)} → ${limitsText(after)}`,
   });
-  return limitsAnswer(ownerId, email, checked.data);
+  return limitsAnswer(ownerId, email, after);
 }
 
 function limitsAnswer(ownerId: string, email: string, limits: Limits): Answer {
@@ -194,7 +192,7 @@ async function find(
   const email = parse(text);
   const ownerId = await owners.find(email);
   const account = ownerId === null ? null : await accounts.read(ownerId);
-  if (account === null) throw new CommandRefused(`There is no owner ${email}`);
+  if (account === null) throw noOwner(email);
   return account;
 }
 

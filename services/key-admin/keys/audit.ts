@@ -1,3 +1,5 @@
+import type { KeyRecord } from "@gateway/shared/keys/record";
+
 /**
  * The audit log of an owner: a stream that only grows, one entry per lifecycle
  * change and sign-in event. The entry's id holds its time by the clock of
@@ -44,8 +46,18 @@ export interface AuditEntry extends Actor {
   keyId: string;
   hint: string;
   description: string;
-  /** What changed, for people: `requests per minute 0 -> 60`. */
+  /** What changed, for people: `requests per minute 0 → 60`. */
   detail: string;
+}
+
+/** An entry about a key. */
+export function auditEntry(
+  action: AuditAction,
+  { id, hint, description }: KeyRecord,
+  { by, ip }: Actor,
+  detail: string,
+): AuditEntry {
+  return { action, by, ip, keyId: id, hint, description, detail };
 }
 
 /** An entry's fields, flat as XADD wants them. Empty ones are left out. */

@@ -14,8 +14,11 @@ const COLUMNS = [
   "detail",
 ] as const;
 
-/** The first line of the file. */
-export const CSV_HEAD: string = line([...COLUMNS]);
+/** Without it spreadsheets take UTF-8 for an older encoding. */
+const BYTE_ORDER_MARK = "\uFEFF";
+
+/** How the file begins: a byte order mark and the names of the columns. */
+export const CSV_HEAD: string = BYTE_ORDER_MARK + line([...COLUMNS]);
 
 /** One entry as a line of RFC 4180 CSV. */
 export function csvLine(row: AuditRow): string {

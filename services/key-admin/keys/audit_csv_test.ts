@@ -67,3 +67,8 @@ Deno.test("csvLine() leaves harmless text as it is", () => {
       'sk-Cg…abcd,"A, b and ""c""",1 -> 2\r\n',
   );
 });
+
+Deno.test("the file says that it is UTF-8, so that no spreadsheet has to guess", () => {
+  const bytes = new TextEncoder().encode(CSV_HEAD);
+  assert.deepEqual([...bytes.slice(0, 3)], [0xEF, 0xBB, 0xBF]);
+});

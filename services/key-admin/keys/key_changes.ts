@@ -36,7 +36,7 @@ export function retired(
   });
 }
 
-/** What differs, for the audit log: `description "a" -> "b", tokens per day 0 -> 5000`. */
+/** What differs, for the audit log: `description "a" → "b", tokens per day 0 → 5000`. */
 export function describeChange(before: KeyRecord, after: KeyRecord): string {
   const parts: [name: string, from: string, to: string][] = [
     ["description", quoted(before.description), quoted(after.description)],
@@ -65,7 +65,7 @@ export function describeChange(before: KeyRecord, after: KeyRecord): string {
     ["expires", expiryText(before), expiryText(after)],
   ];
   return parts.filter(([, from, to]) => from !== to)
-    .map(([name, from, to]) => `${name} ${from} -> ${to}`).join(", ");
+    .map(([name, from, to]) => `${name} ${from} → ${to}`).join(", ");
 }
 
 const quoted = (text: string): string => JSON.stringify(text);

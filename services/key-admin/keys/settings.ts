@@ -16,11 +16,14 @@ export const LIMIT_VALUES = {
 const MODELS_MAX = 100;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
-/** Controls, line separators and the marks that reverse the reading direction of what follows. */
+/**
+ * Controls, what is no character, line separators, annotations, and the marks that
+ * reverse the reading direction of what follows.
+ */
 const FORBIDDEN =
-  /[\p{Cc}\p{Cs}\u2028\u2029\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u;
-/** Something one can see, not only blanks and joiners. */
-const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;
+  /[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}\uFFF9-\uFFFB\u2028\u2029\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u;
+/** Something one can see, not only blanks, joiners and letters without a shape (U+3164). */
+const VISIBLE = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}\p{P}\p{S}]/u;
 
 const description = z.string()
   .transform((text) => text.normalize("NFC").trim())
@@ -78,10 +81,3 @@ export const settingsSchema = z.strictObject({
 
 /** Checked settings, as {@link settingsSchema} gives them. */
 export type KeySettings = z.infer<typeof settingsSchema>;
-
-/** One line per mistake, such as `limits.concurrency: At most 1,000,000`. */
-export function describeIssues(error: z.ZodError): string[] {
-  return error.issues.map(({ path, message }) =>
-    path.length === 0 ? message : `${path.join(".")}: ${message}`
-  );
-}

@@ -1,9 +1,15 @@
 import {
+  LIMITER_FIELDS,
   USAGE_KINDS,
   usageDay,
   usageHour,
 } from "@gateway/shared/keys/limiter_state";
-import { ownerUsageKey, usageKey } from "@gateway/shared/keys/record";
+import {
+  type KeyRecord,
+  limiterKey,
+  ownerUsageKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { asFields, asNumber } from "../store/reply.ts";
 
@@ -68,6 +74,16 @@ export async function readUsage(
     buckets,
     total: sum(buckets),
   };
+}
+
+/** When a key was used last; null: never, or not for so long that the limiter forgot. */
+export async function readLastUse(
+  redis: RedisLink,
+  { ownerId, id }: Pick<KeyRecord, "ownerId" | "id">,
+): Promise<number | null> {
+  const key = limiterKey({ ownerId, keyId: id });
+  const reply = await redis.command(["HGET", key, LIMITER_FIELDS.lastUsedAtMs]);
+  return reply === null ? null : asNumber(reply);
 }
 
 const NOTHING: Counts = {

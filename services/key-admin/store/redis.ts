@@ -18,7 +18,7 @@ export interface ConnectOptions {
   waitMs: number;
 }
 
-/** Opens a link and waits until it stands. Rejects with `RedisUnavailableError`, naming the server, when it does not. */
+/** Opens a link and waits until it stands. Rejects with `RedisUnavailableError`, whose cause says why, when it does not. */
 export async function connectRedis(
   { address, log, waitMs }: ConnectOptions,
 ): Promise<RedisLink> {

@@ -168,7 +168,9 @@ Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding
   const client = site.client();
   for (const host of ["evil.test", "console.test:8443", "localhost", ""]) {
     await t.step(`Host: ${host}`, async () => {
-      assert.equal((await client.get("/sign-in", { host })).status, 421);
+      const { status, text } = await client.get("/sign-in", { host });
+      assert.equal(status, 421);
+      assert.match(text, /href="https:\/\/console\.test">To the console</);
     });
   }
   await t.step("absolute form with another host", async () => {

@@ -15,6 +15,7 @@ import {
   noKeys,
 } from "./guards.ts";
 import { RefusedPage } from "./pages/sign_in_pages.tsx";
+import { localPath } from "./paths.ts";
 import { Refused } from "./refused.ts";
 import { route } from "./route.ts";
 import { accountRoutes } from "./routes/account.tsx";
@@ -90,6 +91,7 @@ function asRefused(
       "The store does not answer. Try again in a moment",
       {
         headers: { "retry-after": "1" },
+        back: c.req.method === "GET" ? addressOf(c) : "/keys",
       },
     );
   }
@@ -103,6 +105,12 @@ function asRefused(
   }
   log.error("request_failed", { requestId, error });
   return new Refused(500, "Something went wrong on our side");
+}
+
+/** Path and query of a request, if it is one that a page may link to. */
+function addressOf(c: ConsoleContext): string {
+  const { pathname, search } = new URL(c.req.url);
+  return localPath(pathname + search);
 }
 
 /**
@@ -134,6 +142,7 @@ async function refuse(
       message={refused.message}
       requestId={c.get("requestId") ?? ""}
       back={refused.back}
+      here={addressOf(c)}
     />,
     refused.status,
     refused.headers,

@@ -22,16 +22,24 @@ export function readForm<T extends FormShape>(
   const parsed = z.strictObject(shape).safeParse(
     Object.fromEntries(values),
   );
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    throw new Refused(
-      400,
-      `The form is not one of this page: ${issue?.path.join(".") ?? ""} ${
-        issue?.message ?? ""
-      }`,
-    );
+  if (parsed.success) return parsed.data;
+  throw new Refused(
+    400,
+    `The form is not one of this page: ${mistakeIn(parsed.error)}`,
+  );
+}
+
+/** In words that do not repeat what was sent. */
+function mistakeIn({ issues: [issue] }: z.ZodError): string {
+  const field = `the field ${issue?.path[0] ? String(issue.path[0]) : ""}`;
+  switch (issue?.code) {
+    case "unrecognized_keys":
+      return "it has a field too many";
+    case "too_big":
+      return `${field} is too long`;
+    default:
+      return `${field} is missing, or not as the page sends it`;
   }
-  return parsed.data;
 }
 
 function valueOf(form: URLSearchParams, name: string): string | string[] {

@@ -59,7 +59,12 @@ export function hostGuard(publicUrl: URL): Guard {
     const isOurs = c.req.header("host") === publicUrl.host &&
       new URL(c.req.url).host === publicUrl.host;
     if (!isOurs) {
-      throw new Refused(421, "This is not the address of the console");
+      const { origin } = publicUrl;
+      throw new Refused(
+        421,
+        `This is not the address of the console, which is ${origin}`,
+        { back: origin },
+      );
     }
     await next();
   };
@@ -98,9 +103,12 @@ export function crossSiteGuard(publicUrl: URL): Guard {
   };
 }
 
-/** Reads the posted form: one media type, bounded, valid UTF-8 (ASVS 1.5.3). */
+/**
+ * Reads the posted form: one media type, bounded, valid UTF-8 (ASVS 1.5.3). Methods
+ * that no page takes are left to `route`, whatever they bring along.
+ */
 export const formGuard: Guard = async (c, next) => {
-  if (isReading(c.req.method)) return await next();
+  if (c.req.method !== "POST") return await next();
   const type = (c.req.header("content-type") ?? "").split(";")[0]?.trim();
   if (type?.toLowerCase() !== "application/x-www-form-urlencoded") {
     throw new Refused(415, "The console takes forms only");

@@ -135,10 +135,21 @@ function expiryOf(
   }
 }
 
-/** `10,000` and `10 000` are numbers for people; empty is no limit. */
+/**
+ * A limit as people write it: `10000`, `10,000`, `10.000`, `10 000`, `10'000`. Groups
+ * of three only, so that `1.5` is not taken for 15.
+ */
+export const LIMIT_PATTERN =
+  "[0-9]{1,3}([,. '\u2019\u00A0\u202F][0-9]{3})+|[0-9]*";
+/** {@link LIMIT_PATTERN} in words. */
+export const LIMIT_FORM = "A whole number, such as 10,000";
+
+const LIMIT = new RegExp(`^(?:${LIMIT_PATTERN})$`);
+
+/** Empty is no limit. */
 function limitOf(value: string): number {
-  const digits = value.replace(/[\s,]/g, "");
-  return digits === "" ? 0 : /^\d+$/.test(digits) ? Number(digits) : NaN;
+  const text = value.trim();
+  return LIMIT.test(text) ? Number(text.replace(/[^0-9]/g, "")) : NaN;
 }
 
 const FORM_FIELDS: Readonly<Record<string, string>> = {

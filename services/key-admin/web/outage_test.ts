@@ -21,7 +21,7 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: redis away is 503 without details, and t
   await client.formToken();
   site.server.freeze();
   const answers = await Promise.all([
-    client.get("/keys"),
+    client.get("/keys?filter=disabled&search=a"),
     client.post("/sign-out"),
     signIn(site.client(), email),
     site.client().get("/sign-in"),
@@ -32,6 +32,12 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: redis away is 503 without details, and t
     assert.deepEqual(answer.headers.getSetCookie(), []);
     assert.ok(!/redis|stack|deadline|Secret/i.test(answer.text), answer.text);
   }
+  const [page, form] = answers;
+  assert.match(
+    page?.text ?? "",
+    /href="\/keys\?filter=disabled&amp;search=a">Try again</,
+  );
+  assert.match(form?.text ?? "", /href="\/keys">To your keys</, "not: again");
   site.server.thaw();
   await until(async () => (await client.get("/keys")).status === 200, 5_000);
 });

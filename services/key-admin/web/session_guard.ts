@@ -18,7 +18,8 @@ export function sessionGuard(deps: ConsoleDeps): MiddlewareHandler<ConsoleEnv> {
   return async (c, next) => {
     const signedIn = await findSignedIn(c, deps);
     if (signedIn === null) return toSignIn(c, deps);
-    if (c.req.method !== "GET" && c.req.method !== "HEAD") {
+    // Other methods have no form; `route` refuses them.
+    if (c.req.method === "POST") {
       checkFormToken(c.get("form"), signedIn.session.formToken);
     }
     c.set("signedIn", signedIn);

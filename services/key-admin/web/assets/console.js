@@ -13,16 +13,24 @@ const onLoad = [
 ];
 for (const start of onLoad) start(document);
 
-/** Times in the reader's zone and language. */
+/** The pages are English, so times are too: the reader's own English, or the most common one. */
+function readersEnglish() {
+  return navigator.languages.find((tag) => /^en\b/i.test(tag)) ?? "en-GB";
+}
+
+/** Times in the reader's zone. */
 function localTimes(root) {
+  const locale = readersEnglish();
+  const day = { year: "numeric", month: "short", day: "numeric" };
+  const minute = { hour: "numeric", minute: "2-digit", timeZoneName: "short" };
   const styles = {
-    day: { dateStyle: "medium" },
-    minute: { dateStyle: "medium", timeStyle: "short" },
+    day,
+    minute: { ...day, ...minute },
     hour: { hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
     // Days of counters are UTC days, whatever the reader's zone is.
     date: { month: "short", day: "numeric", timeZone: "UTC" },
   };
-  const full = new Intl.DateTimeFormat(undefined, {
+  const full = new Intl.DateTimeFormat(locale, {
     dateStyle: "full",
     timeStyle: "long",
   });
@@ -31,13 +39,13 @@ function localTimes(root) {
     const style = element.dataset.as;
     element.title = full.format(time);
     element.textContent = style === "relative"
-      ? relative(time)
-      : new Intl.DateTimeFormat(undefined, styles[style]).format(time);
+      ? relative(time, locale)
+      : new Intl.DateTimeFormat(locale, styles[style]).format(time);
   }
   for (const element of root.querySelectorAll("text[data-time]")) {
     const time = new Date(element.dataset.time);
     element.textContent = new Intl.DateTimeFormat(
-      undefined,
+      locale,
       styles[element.dataset.as],
     ).format(time);
   }
@@ -49,7 +57,7 @@ function localTimes(root) {
 }
 
 /** `3 minutes ago`, `in 2 days`. */
-function relative(time) {
+function relative(time, locale) {
   const seconds = (time.getTime() - Date.now()) / 1000;
   const units = [
     ["second", 60],
@@ -62,7 +70,7 @@ function relative(time) {
   let value = seconds;
   for (const [unit, size] of units) {
     if (Math.abs(value) < size) {
-      return new Intl.RelativeTimeFormat(undefined, { numeric: "auto" })
+      return new Intl.RelativeTimeFormat(locale, { numeric: "auto" })
         .format(Math.round(value), unit);
     }
     value /= size;

@@ -1,6 +1,7 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { Account } from "../../owners/account.ts";
 import { type Session, SESSION_LIMITS } from "../../sign_in/sessions.ts";
+import { CopyButton } from "./copy_button.tsx";
 import { FormErrors, FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
 import { QrCode } from "./qr_code.tsx";
@@ -15,8 +16,17 @@ export interface AccountPageProps {
   account: Account;
   sessions: readonly Session[];
   currentId: string;
-  passwordErrors: readonly string[];
+  errors: AccountErrors;
 }
+
+/** What was wrong with a form of the account page. */
+export interface AccountErrors {
+  password?: string;
+  secondFactor?: string;
+}
+
+const listOf = (error: string | undefined): readonly string[] =>
+  error === undefined ? [] : [error];
 
 /** Password, second factor and sessions. */
 export function AccountPage(props: AccountPageProps): JSX.Element {
@@ -36,7 +46,7 @@ export function AccountPage(props: AccountPageProps): JSX.Element {
 }
 
 function PasswordCard(
-  { frame, account, passwordErrors }: AccountPageProps,
+  { frame, account, errors }: AccountPageProps,
 ): JSX.Element {
   return (
     <section class="card split" aria-labelledby="password-title">
@@ -45,7 +55,7 @@ function PasswordCard(
         <p class="help">A long one that you use nowhere else.</p>
       </div>
       <form method="post" action="/account/password" data-once="">
-        <FormErrors errors={passwordErrors} />
+        <FormErrors errors={listOf(errors.password)} />
         <FormToken frame={frame} />
         {account.passwordHash !== null && (
           <CurrentPasswordField id="current_password" />
@@ -78,7 +88,9 @@ function CurrentPasswordField({ id }: { id: string }): JSX.Element {
   );
 }
 
-function SecondFactorCard({ frame, account }: AccountPageProps): JSX.Element {
+function SecondFactorCard(
+  { frame, account, errors }: AccountPageProps,
+): JSX.Element {
   const isOn = account.totpSecret !== null;
   return (
     <section class="card split" aria-labelledby="factor-title">
@@ -106,6 +118,7 @@ function SecondFactorCard({ frame, account }: AccountPageProps): JSX.Element {
               action="/account/second-factor/off"
               data-once=""
             >
+              <FormErrors errors={listOf(errors.secondFactor)} />
               <FormToken frame={frame} />
               <CurrentPasswordField id="off_password" />
               <div class="actions start">
@@ -128,6 +141,8 @@ function SecondFactorCard({ frame, account }: AccountPageProps): JSX.Element {
 function SessionsCard(
   { frame, sessions, currentId }: AccountPageProps,
 ): JSX.Element {
+  const rank = ({ id }: Session) => id === currentId ? 0 : 1;
+  const currentFirst = (a: Session, b: Session) => rank(a) - rank(b);
   return (
     <section class="card split" aria-labelledby="sessions-title">
       <div>
@@ -138,7 +153,7 @@ function SessionsCard(
       </div>
       <div>
         <ul class="sessions">
-          {sessions.map((session) => (
+          {sessions.toSorted(currentFirst).map((session) => (
             <li key={session.id}>
               <div>
                 <strong>{deviceName(session.userAgent)}</strong>{" "}
@@ -280,9 +295,7 @@ export function RecoveryCodesPage(
             I have stored them
           </label>
           <div class="buttons">
-            <button type="button" data-copy="codes" hidden>
-              <Icon name="copy" /> <span data-copy-label="">Copy</span>
-            </button>
+            <CopyButton source="codes" look="" />
             <button class="primary" type="submit">Done</button>
           </div>
         </form>

@@ -37,7 +37,9 @@ export function AskPage(props: AskProps): JSX.Element {
       <section class="card form-card" data-dialog-body="">
         <h1>{TITLES[question]}</h1>
         <p class="key-line">
-          <strong>{keyRecord.description}</strong>{" "}
+          <strong>
+            <bdi>{keyRecord.description}</bdi>
+          </strong>{" "}
           <code class="hint">{keyRecord.hint}</code>
         </p>
         <FormErrors errors={errors} />

@@ -37,7 +37,7 @@ export function AuditPage(
           </p>
         </div>
         <a class="button" href={address("/audit.csv", { action })}>
-          <Icon name="download" /> CSV
+          <Icon name="download" /> Download CSV
         </a>
       </div>
       <nav class="tabs" aria-label="Which entries">

@@ -56,7 +56,7 @@ export function AuditTable(
                 {Object.hasOwn(LABELS, row.action)
                   ? LABELS[row.action]
                   : row.action}
-                {row.detail !== "" && <span class="detail">{row.detail}</span>}
+                {row.detail !== "" && <bdi class="detail">{row.detail}</bdi>}
               </th>
               {!isOfOneKey && <AboutKey row={row} />}
               <td data-label="Who">{row.by}</td>
@@ -82,7 +82,9 @@ function AboutKey({ row }: { row: AuditRow }): JSX.Element {
   return (
     <td data-label="Key">
       <span>
-        <a href={`/keys/${row.keyId}`}>{row.description}</a>{" "}
+        <a href={`/keys/${row.keyId}`}>
+          <bdi>{row.description}</bdi>
+        </a>{" "}
         <code class="hint">{row.hint}</code>
       </span>
     </td>

@@ -1,5 +1,6 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { KeyRecord } from "@gateway/shared/keys/record";
+import { CopyButton } from "./copy_button.tsx";
 import { type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
 import { Curl } from "./keys_page.tsx";
@@ -22,8 +23,9 @@ export function CreatedPage({ frame, keyRecord, value, apiUrl, replaces }: {
         <h1>Store your key now</h1>
         <p class="lead">
           This is the only time you see the full value of{" "}
-          <strong>{keyRecord.description}</strong>. It cannot be shown again:
-          whoever loses it makes a new one.
+          <strong>
+            <bdi>{keyRecord.description}</bdi>
+          </strong>. It cannot be shown again: whoever loses it makes a new one.
         </p>
         <label for="value">API key</label>
         <div class="secret">
@@ -35,9 +37,7 @@ export function CreatedPage({ frame, keyRecord, value, apiUrl, replaces }: {
             autocomplete="off"
             data-secret-value=""
           />
-          <button class="primary" type="button" data-copy="value" hidden>
-            <Icon name="copy" /> <span data-copy-label="">Copy</span>
-          </button>
+          <CopyButton source="value" look="primary" />
         </div>
         {replaces && (
           <p class="banner note">

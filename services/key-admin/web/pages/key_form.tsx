@@ -1,7 +1,7 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import { KEY_SCOPES } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import type { KeyFormValues } from "../key_form.ts";
+import { type KeyFormValues, LIMIT_FORM, LIMIT_PATTERN } from "../key_form.ts";
 import {
   FieldError,
   FormErrors,
@@ -91,6 +91,7 @@ function DescriptionField({ values, errors }: KeyFormProps): JSX.Element {
         id="description"
         name="description"
         value={values.description}
+        dir="auto"
         maxlength={KEY_LIMITS.descriptionCharsMax * 2}
         placeholder="Billing service, production"
         required
@@ -174,7 +175,7 @@ function LimitFields({ values, errors }: KeyFormProps): JSX.Element {
   return (
     <fieldset class="field">
       <legend>
-        Limits <span class="faint">empty for none</span>
+        Limits <span class="faint">– leave empty for no limit</span>
       </legend>
       <div class="grid">
         {LIMIT_FIELDS.map(([name, label]) => {
@@ -187,7 +188,8 @@ function LimitFields({ values, errors }: KeyFormProps): JSX.Element {
                 name={name}
                 value={values[name]}
                 inputmode="numeric"
-                pattern="[0-9, ]*"
+                pattern={LIMIT_PATTERN}
+                title={LIMIT_FORM}
                 maxlength={20}
                 autocomplete="off"
                 placeholder="No limit"
@@ -210,7 +212,7 @@ function ModelsField({ values, errors }: KeyFormProps): JSX.Element {
   return (
     <div class="field">
       <label for="models">
-        Models <span class="faint">empty for all</span>
+        Models <span class="faint">– leave empty for all</span>
       </label>
       <input
         id="models"

@@ -1,3 +1,4 @@
+import type { Child } from "hono/jsx";
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { AuditRow } from "../../keys/audit_log.ts";
@@ -7,7 +8,15 @@ import { AuditTable } from "./audit_view.tsx";
 import { FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
 import { UsageView } from "./usage_view.tsx";
-import { Expiry, number, SCOPE_LABELS, Status, Time } from "./values.tsx";
+import { CopyButton } from "./copy_button.tsx";
+import {
+  Expiry,
+  LastUse,
+  number,
+  SCOPE_LABELS,
+  Status,
+  Time,
+} from "./values.tsx";
 
 /** What the page of a key shows. */
 export interface KeyPageProps {
@@ -15,6 +24,8 @@ export interface KeyPageProps {
   keyRecord: KeyRecord;
   usage: Usage;
   history: readonly AuditRow[];
+  /** Null: never used, or not for so long that the limiter forgot. */
+  lastUsedAtMs: number | null;
   nowMs: number;
 }
 
@@ -28,7 +39,9 @@ export function KeyPage(props: KeyPageProps): JSX.Element {
       </a>
       <div class="head">
         <div>
-          <h1>{keyRecord.description}</h1>
+          <h1>
+            <bdi>{keyRecord.description}</bdi>
+          </h1>
           <p class="key-line">
             <code class="hint">{keyRecord.hint}</code>{" "}
             <Status keyRecord={keyRecord} nowMs={nowMs} />
@@ -97,12 +110,17 @@ function Actions({ frame, keyRecord, nowMs }: KeyPageProps): JSX.Element {
   );
 }
 
-function Settings({ keyRecord, nowMs }: KeyPageProps): JSX.Element {
+function Settings(
+  { keyRecord, lastUsedAtMs, nowMs }: KeyPageProps,
+): JSX.Element {
   const { limits, models, scopes } = keyRecord;
   return (
     <dl class="card facts">
       <Fact name="Created">
         <Time ms={keyRecord.createdAtMs} as="minute" />
+      </Fact>
+      <Fact name="Last used">
+        <LastUse ms={lastUsedAtMs} />
       </Fact>
       <Fact name="Expires">
         <Expiry keyRecord={keyRecord} nowMs={nowMs} />
@@ -120,14 +138,15 @@ function Settings({ keyRecord, nowMs }: KeyPageProps): JSX.Element {
       <Fact name="Tokens per day">{limitText(limits.tokensPerDay)}</Fact>
       <Fact name="Requests at a time">{limitText(limits.concurrency)}</Fact>
       <Fact name="Key id">
-        <code>{keyRecord.id}</code>
+        <code id="key-id">{keyRecord.id}</code>
+        <CopyButton source="key-id" label="Copy key id" isIcon />
       </Fact>
     </dl>
   );
 }
 
 function Fact(
-  { name, children }: { name: string; children: JSX.Element | string },
+  { name, children }: { name: string; children: Child },
 ): JSX.Element {
   return (
     <div>

@@ -1,8 +1,9 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { KeyFilter, KeyPage, KeyRow } from "../../keys/key_page.ts";
+import { CopyButton } from "./copy_button.tsx";
 import { FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
-import { Count, Expiry, number, Status, Time } from "./values.tsx";
+import { Count, Expiry, LastUse, number, Status, Time } from "./values.tsx";
 
 /** What the list of keys shows. */
 export interface KeysPageProps {
@@ -88,9 +89,7 @@ export function Curl({ apiUrl }: { apiUrl: string }): JSX.Element {
         tabindex={0}
         aria-label="Example request"
       ><code id="curl">{command}</code></pre>
-      <button class="quiet small" type="button" data-copy="curl" hidden>
-        <Icon name="copy" /> <span data-copy-label="">Copy</span>
-      </button>
+      <CopyButton source="curl" />
     </div>
   );
 }
@@ -186,7 +185,9 @@ function KeyLine(
   return (
     <tr class={key.state === "enabled" ? "" : "dim"}>
       <th scope="row" data-label="Key">
-        <a class="key-name" href={`/keys/${key.id}`}>{key.description}</a>
+        <a class="key-name" href={`/keys/${key.id}`}>
+          <bdi>{key.description}</bdi>
+        </a>
         <code class="hint">{key.hint}</code>
       </th>
       <td data-label="Status">
@@ -196,9 +197,7 @@ function KeyLine(
         <Time ms={key.createdAtMs} as="day" />
       </td>
       <td data-label="Last used">
-        {lastUsedAtMs === null
-          ? <span class="faint">Never</span>
-          : <Time ms={lastUsedAtMs} as="relative" />}
+        <LastUse ms={lastUsedAtMs} />
       </td>
       <td data-label="Requests today" class="num">
         <Count value={requestsToday} />

@@ -26,8 +26,8 @@ export function SignInPage(
           <Icon name="key" />
           <span>
             Nobody has an account yet. The service prints a one-time set-up link
-            when it starts; <code>deno task owners set-up</code>{" "}
-            makes a new one.
+            when it starts, and the command <code>owners set-up</code>{" "}
+            prints a new one.
           </span>
         </p>
       )}
@@ -53,7 +53,7 @@ export function SignInPage(
             required
             autocomplete="username"
             maxlength={254}
-            autofocus
+            autofocus={email === ""}
           />
         </div>
         <div class="field">
@@ -64,6 +64,7 @@ export function SignInPage(
             type="password"
             required
             autocomplete="current-password"
+            autofocus={email !== ""}
           />
         </div>
         <div class="field">
@@ -130,9 +131,10 @@ export function LinkPage({ assets, link, path, email, errors }: {
             readonly={link.kind !== "set_up"}
             autocomplete="username"
             maxlength={254}
+            autofocus={email === ""}
           />
         </div>
-        <NewPasswordField label="Password" />
+        <NewPasswordField label="Password" isNext={email !== ""} />
         <button class="primary wide" type="submit">{button}</button>
       </form>
     </Card>
@@ -140,7 +142,13 @@ export function LinkPage({ assets, link, path, email, errors }: {
 }
 
 /** A new password, typed once: it can be looked at, pasted, and made by a password manager. */
-export function NewPasswordField({ label }: { label: string }): JSX.Element {
+export function NewPasswordField(
+  { label, isNext = false }: {
+    label: string;
+    /** What the page goes on with, so it has the focus. */
+    isNext?: boolean;
+  },
+): JSX.Element {
   return (
     <div class="field">
       <label for="new_password">{label}</label>
@@ -152,6 +160,7 @@ export function NewPasswordField({ label }: { label: string }): JSX.Element {
           required
           minlength={PASSWORD_CHARS_MIN}
           autocomplete="new-password"
+          autofocus={isNext}
           aria-describedby="new-password-help"
         />
         <button
@@ -219,14 +228,29 @@ const REFUSED_TITLES: ReadonlyMap<number, string> = new Map([
   [503, "Not available now"],
 ]);
 
+/** The button of a refusal, by where it leads. */
+const BACK_LABELS: ReadonlyMap<string, string> = new Map([
+  ["/sign-in", "To the sign-in"],
+  ["/keys", "To your keys"],
+]);
+
 /** Says why something was not done, and where to go on. */
-export function RefusedPage({ assets, status, message, requestId, back }: {
-  assets: Assets;
-  status: number;
-  message: string;
-  requestId: string;
-  back: string;
-}): JSX.Element {
+export function RefusedPage(
+  { assets, status, message, requestId, back, here }: {
+    assets: Assets;
+    status: number;
+    message: string;
+    requestId: string;
+    back: string;
+    /** What was asked for: leading there is trying again. */
+    here: string;
+  },
+): JSX.Element {
+  const label = back === here
+    ? "Try again"
+    : URL.canParse(back)
+    ? "To the console"
+    : BACK_LABELS.get(back);
   return (
     <Card
       title={REFUSED_TITLES.get(status) ?? "That did not work"}
@@ -238,11 +262,7 @@ export function RefusedPage({ assets, status, message, requestId, back }: {
       </p>
       <div class="actions">
         <a class="button primary" href={back}>
-          {back === "/sign-in"
-            ? "To the sign-in"
-            : back === "/keys"
-            ? "To your keys"
-            : "Go back"}
+          {label ?? "Go back"}
         </a>
       </div>
     </Card>

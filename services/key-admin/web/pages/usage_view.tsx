@@ -34,18 +34,23 @@ export function UsageView(
           </div>
         ))}
       </dl>
-      {total.requests === 0 ? empty : <Charts usage={usage} />}
-      <UsageTable usage={usage} />
+      {total.requests === 0 ? empty : (
+        <>
+          <Charts usage={usage} />
+          <UsageTable usage={usage} />
+        </>
+      )}
     </>
   );
 }
 
 function Charts({ usage }: { usage: Usage }): JSX.Element {
+  const each = usage.range === "24h" ? "per hour" : "per day (UTC)";
   return (
     <>
       <section class="card">
         <BarChart
-          title="Requests"
+          title={`Requests ${each}`}
           usage={usage}
           series={[
             {
@@ -59,7 +64,7 @@ function Charts({ usage }: { usage: Usage }): JSX.Element {
       </section>
       <section class="card">
         <BarChart
-          title="Tokens"
+          title={`Tokens ${each}`}
           usage={usage}
           series={[
             {
@@ -86,13 +91,12 @@ function RangeTabs(
     ["24h", "Last 24 hours"],
     ["30d", "Last 30 days"],
   ];
-  const mark = base.includes("?") ? "&" : "?";
   return (
     <nav class="tabs" aria-label="Time">
       {ranges.map(([value, label]) => (
         <a
           key={value}
-          href={`${base}${mark}range=${value}`}
+          href={`${base}?range=${value}`}
           aria-current={value === range ? "true" : undefined}
         >
           {label}

@@ -56,13 +56,23 @@ export function Status(
     : <span class="badge off">Disabled</span>;
 }
 
+/** `3 hours ago`, or `Never`. */
+export function LastUse({ ms }: { ms: number | null }): JSX.Element {
+  return ms === null
+    ? <span class="faint">Never</span>
+    : <Time ms={ms} as="relative" />;
+}
+
+/** From here on an expiry counts as near. */
+const SOON_MS = 7 * 86_400_000;
+
 /** `Never`, a date ahead, or a date gone by. */
 export function Expiry(
   { keyRecord, nowMs }: { keyRecord: KeyRecord; nowMs: number },
 ): JSX.Element {
   const { expiresAtMs } = keyRecord;
   if (expiresAtMs === null) return <span class="faint">Never</span>;
-  const isSoon = expiresAtMs - nowMs < 7 * 86_400_000;
+  const isSoon = expiresAtMs - nowMs < SOON_MS;
   return (
     <span class={isSoon && expiresAtMs > nowMs ? "soon" : ""}>
       <Time ms={expiresAtMs} as={isSoon ? "relative" : "day"} />

@@ -16,6 +16,7 @@ import { clearCookie, readCookie } from "../cookies.ts";
 import { box, readForm, text } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";
 import {
+  type AccountErrors,
   AccountPage,
   RecoveryCodesPage,
   SecondFactorPage,
@@ -31,7 +32,7 @@ const password = text(PASSWORD_CHARS_MAX * 4);
 
 /** The owner's own account. */
 export function accountRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
-  route(app, "/account", { GET: (c) => showAccount(c, deps, []) });
+  route(app, "/account", { GET: (c) => showAccount(c, deps, {}) });
   route(app, "/account/password", { POST: (c) => changePassword(c, deps) });
   route(app, "/account/second-factor", {
     GET: (c) => setUpFactor(c, deps),
@@ -52,7 +53,7 @@ export function accountRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
 async function showAccount(
   c: ConsoleContext,
   deps: ConsoleDeps,
-  passwordErrors: readonly string[],
+  errors: AccountErrors,
 ): Promise<Response> {
   const { session, account } = c.get("signedIn");
   return c.html(
@@ -61,9 +62,9 @@ async function showAccount(
       account={account}
       sessions={await deps.sessions.list(session.ownerId)}
       currentId={session.id}
-      passwordErrors={passwordErrors}
+      errors={errors}
     />,
-    passwordErrors.length === 0 ? 200 : 400,
+    Object.keys(errors).length === 0 ? 200 : 400,
   );
 }
 
@@ -79,7 +80,9 @@ async function changePassword(
   });
   const problem = await checkPassword(c, deps, form.password ?? "") ??
     passwordProblem(form.new_password, account);
-  if (problem !== null) return await showAccount(c, deps, [problem]);
+  if (problem !== null) {
+    return await showAccount(c, deps, { password: problem });
+  }
   const { ownerId } = account;
   const hash = await deps.hasher.hash(form.new_password);
   await deps.accounts.setPassword(ownerId, hash);
@@ -162,7 +165,9 @@ async function switchFactorOff(
 ): Promise<Response> {
   const form = readForm(c, { password });
   const problem = await checkPassword(c, deps, form.password);
-  if (problem !== null) throw new Refused(400, problem, { back: "/account" });
+  if (problem !== null) {
+    return await showAccount(c, deps, { secondFactor: problem });
+  }
   await deps.accounts.disableTotp(c.get("signedIn").account.ownerId);
   await note(c, deps, "account.second_factor_off");
   return c.redirect("/account?done=factor_off", 303);

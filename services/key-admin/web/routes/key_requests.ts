@@ -1,5 +1,5 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import type { Refusal, Target } from "../../key_store.ts";
+import type { Refusal, Target } from "../../keys/lifecycle.ts";
 import { type Rate, takeRate } from "../../sign_in/attempts.ts";
 import { digest, isSecret } from "../../sign_in/secret.ts";
 import { clientOf, type ConsoleContext, type ConsoleDeps } from "../context.ts";

@@ -7,7 +7,7 @@ import {
   PAGE_ROWS,
   type PageStart,
 } from "../../keys/key_page.ts";
-import { readUsage, type UsageRange } from "../../keys/usage.ts";
+import { readLastUse, readUsage, type UsageRange } from "../../keys/usage.ts";
 import { mintSecret } from "../../sign_in/secret.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { readForm, text, version } from "../forms.ts";
@@ -159,8 +159,9 @@ async function showKey(
   const key = await findKey(c, deps);
   const { ownerId, id } = key;
   const nowMs = deps.now();
-  const [usage, history, frame] = await Promise.all([
+  const [usage, lastUsedAtMs, history, frame] = await Promise.all([
     readUsage(deps.redis, ownerId, id, rangeOf(c), nowMs),
+    readLastUse(deps.redis, key),
     deps.audit.read(ownerId, {
       action: "key.",
       keyId: id,
@@ -175,6 +176,7 @@ async function showKey(
       keyRecord={key}
       usage={usage}
       history={history.rows}
+      lastUsedAtMs={lastUsedAtMs}
       nowMs={nowMs}
     />,
   );

@@ -32,7 +32,8 @@ const WRONG = "E-mail, password or code is not right.";
 /** Fewer are typing mistakes. */
 const FAILURES_TOLD = 5;
 const CALLBACK = "/sign-in/oidc/callback";
-const LINK_OVER = "This link is over or was used already. Ask for a new one";
+const LINK_OVER =
+  "This link was used already, or is too old. Sign in if you have an account, or ask for a new link";
 
 /** Ways in: password, links, the organisation's provider. */
 export function signInRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {

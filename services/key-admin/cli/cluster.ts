@@ -1,0 +1,80 @@
+import { parseEnv } from "@gateway/shared/env";
+import type { RedisAddress } from "@gateway/shared/redis/link";
+import {
+  NATS_VARIABLES,
+  REDIS_VARIABLES,
+} from "@gateway/shared/service_variables";
+import {
+  type BusAccess,
+  busAccess,
+  redisAccess,
+} from "@gateway/shared/store_access";
+import { z } from "zod";
+import { defaultLimitsOf, LIMIT_VARIABLES } from "../config.ts";
+import type { DefaultLimits } from "../default_limits.ts";
+import { CommandRefused } from "./answer.ts";
+
+/** The cluster that a command works on. */
+export interface Cluster {
+  redis: RedisAddress;
+  bus: BusAccess;
+  /** Origin of the console, for links. */
+  consoleUrl: string;
+  defaultLimits: DefaultLimits;
+  /** What to look at when nobody answers at `redis`; a sentence. */
+  whereFrom: string;
+}
+
+const UP_FILE = ".run/up.json";
+const CLUSTER_VARIABLES = {
+  ...NATS_VARIABLES,
+  ...REDIS_VARIABLES,
+  ...LIMIT_VARIABLES,
+} as const;
+
+const upFile = z.object({
+  redis_url: z.string(),
+  nats_url: z.string(),
+  console_url: z.string(),
+});
+type UpFile = z.infer<typeof upFile>;
+
+/**
+ * Where the cluster is: the variables of the service, else what `deno task up`
+ * wrote. Throws a `ConfigError` for variables that do not fit together, and
+ * {@link CommandRefused} when nothing says where it is.
+ */
+export function findCluster(
+  env: Record<string, string>,
+  readText: (path: string) => string,
+): Cluster {
+  const isTold = [env.REDIS_URL, env.REDIS_URL_FILE, env.REDIS_SENTINELS]
+    .some((value) => value !== undefined && value !== "");
+  const up = isTold ? null : readUpFile(readText);
+  const variables = up === null ? env : {
+    ...env,
+    REDIS_URL: up.redis_url,
+    NATS_URL: env.NATS_URL || up.nats_url,
+  };
+  const settings = parseEnv(CLUSTER_VARIABLES, variables, readText);
+  return {
+    redis: redisAccess(settings, readText),
+    bus: busAccess(settings),
+    consoleUrl: env.PUBLIC_URL || (up?.console_url ?? "http://127.0.0.1:8081"),
+    defaultLimits: defaultLimitsOf(settings),
+    whereFrom: up === null
+      ? "The address is that of REDIS_…: look at host, port, user and password"
+      : `The address is that of ${UP_FILE}: does "deno task up" still run?`,
+  };
+}
+
+function readUpFile(readText: (path: string) => string): UpFile {
+  try {
+    return upFile.parse(JSON.parse(readText(UP_FILE)));
+  } catch (cause) {
+    throw new CommandRefused(
+      `No cluster runs here: start one with "npx -y deno task up", or set REDIS_URL`,
+      { cause },
+    );
+  }
+}
