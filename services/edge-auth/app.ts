@@ -127,7 +127,7 @@ function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
     const { headers } = c.req.raw;
     const clientAddress = () =>
       siteOf(
-        d.clientAddress(c.env.remoteAddress, headers.get("x-forwarded-for")),
+        d.clientAddress(c.env.visitor.address, headers.get("x-forwarded-for")),
       );
     const found = authenticate(
       headers.get("authorization"),
@@ -135,8 +135,6 @@ function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
       parts,
     );
     if (found instanceof Promise) {
-      // Asked for before any wait, see `chatCompletions`.
-      void c.req.raw.signal;
       const askedAtMs = d.now();
       c.set("principal", await found);
       c.set("waitedMs", d.now() - askedAtMs);
@@ -159,6 +157,7 @@ function completeChat(
     principal,
     waitedMs,
     httpRequest: c.req.raw,
+    visitor: c.env.visitor,
     onStarted: () => c.set("hasRun", true),
     onEnded: (request, outcome) => {
       const durationMs = d.now() - startedAtMs;

@@ -5,6 +5,7 @@
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { publicRequestId } from "@gateway/shared/ids";
 import { ApiError } from "@gateway/shared/openai/error";
+import type { Visitor } from "@gateway/shared/serve_visitors";
 import {
   startWorkSpan,
   type WorkSpan,
@@ -19,7 +20,6 @@ import {
 import { badBodyWeight } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { RunOutcome } from "./chat_job.ts";
-import type { ChatRun } from "./chat_run.ts";
 import type { Gate, Settlement, Ticket } from "./gate.ts";
 import { HeldAnswer } from "./held_answer.ts";
 import {
@@ -44,6 +44,8 @@ export interface ChatCompletionsDependencies
 /** A request on its way through the handler. */
 export interface ChatCall extends UnreadChatRequest {
   requestId: string;
+  /** Who waits for the answer. */
+  visitor: Visitor;
   /** The request was admitted and runs: its end will be told. */
   onStarted: () => void;
   /** Told once how a run that began has ended. */
@@ -58,9 +60,6 @@ export async function chatCompletions(
   call: ChatCall,
   dependencies: ChatCompletionsDependencies,
 ): Promise<Response> {
-  // Made when it is first asked for: one that is made after the client has left
-  // would not know (Deno 2.9.6).
-  const { signal } = call.httpRequest;
   const received = await readChatRequest(call, dependencies);
   if (received === null) return nobodyThere();
   const { request, bodyBytes } = received;
@@ -71,7 +70,7 @@ export async function chatCompletions(
   try {
     ticket = await gate.admitChat(call, request, requestId);
     if (running.isStopped(requestId)) throw keyRevoked();
-    if (signal.aborted) {
+    if (call.visitor.hasLeft) {
       giveUp(ticket, call, running);
       return nobodyThere();
     }
@@ -135,6 +134,8 @@ function runAdmitted(
   call.onStarted();
   const span = startChatSpan(call, request);
   const { traceparent } = span;
+  // Works in every state: queued, before the first token, streaming, not streaming.
+  const forget = call.visitor.onLeft(() => run.cancel("client_gone"));
   const run = dispatcher.start(
     {
       requestId,
@@ -145,13 +146,13 @@ function runAdmitted(
       ? answer
       : new HeldAnswer(answer, ticket.slotFreed, SLOT_HOLD_MS),
     (outcome) => {
+      forget();
       running.remove(principal, requestId);
       ticket.settle(settlementOf(outcome));
       span.end(spanAttributes(outcome), outcome.error?.code);
       call.onEnded(request, outcome);
     },
   );
-  cancelWhenClientLeaves(call.httpRequest.signal, run);
   return answer.response;
 }
 
@@ -164,12 +165,6 @@ function settlementOf(outcome: RunOutcome): Settlement {
     isStopped: outcome.cancelReason !== null,
     isHeard: outcome.isHeard,
   };
-}
-
-/** Works in every state: queued, before the first token, streaming, not streaming. */
-function cancelWhenClientLeaves(signal: AbortSignal, run: ChatRun): void {
-  if (signal.aborted) run.cancel("client_gone");
-  else signal.addEventListener("abort", () => run.cancel("client_gone"));
 }
 
 function startChatSpan(

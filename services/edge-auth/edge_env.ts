@@ -1,5 +1,6 @@
 /** What the middlewares know of a request, in Hono's terms. */
 import type { Principal } from "@gateway/shared/keys/record";
+import type { Visitor } from "@gateway/shared/serve_visitors";
 
 export interface EdgeVariables {
   /** 32 hex characters; callers see it behind `req_`. */
@@ -15,7 +16,7 @@ export interface EdgeVariables {
 export interface EdgeEnv {
   Variables: EdgeVariables;
   Bindings: {
-    /** Address of the peer, the proxy's when there is one. */
-    remoteAddress: string;
+    /** The peer, which is the proxy where there is one. */
+    visitor: Visitor;
   };
 }

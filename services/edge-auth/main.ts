@@ -14,7 +14,7 @@ import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serveOps } from "@gateway/shared/ops_server";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
-import { serve } from "@gateway/shared/serve";
+import { serveVisitors } from "@gateway/shared/serve_visitors";
 import { type RunningService, runService } from "@gateway/shared/service";
 import { INBOX_PREFIXES } from "@gateway/shared/store_access";
 import { createApp } from "./app.ts";
@@ -104,13 +104,11 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     hostname: config.hostname,
     ...config.departure,
   });
-  const server = serve({
+  const server = serveVisitors({
     hostname: config.hostname,
     port: config.port,
-    handler: async (request, info) =>
-      departure.mark(
-        await app.fetch(request, { remoteAddress: info.remoteAddr.hostname }),
-      ),
+    handler: async (request, visitor) =>
+      departure.mark(await app.fetch(request, { visitor })),
     onError: (error) => {
       log.error("request_fault", { error });
       return errorResponse(internalError(error), newRequestId());

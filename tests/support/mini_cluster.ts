@@ -58,7 +58,8 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
-import { type GracefulServer, serve } from "@gateway/shared/serve";
+import type { GracefulServer } from "@gateway/shared/serve";
+import { serveVisitors } from "@gateway/shared/serve_visitors";
 
 /** A request that an edge admitted, and all that was settled of it. */
 export interface Admitted {
@@ -250,11 +251,10 @@ export async function startMiniEdge(
     corsOrigins: [],
     ...options.door,
   });
-  const server: GracefulServer = serve({
+  const server: GracefulServer = serveVisitors({
     hostname: "127.0.0.1",
     port: 0,
-    handler: (request, info) =>
-      app.fetch(request, { remoteAddress: info.remoteAddr.hostname }),
+    handler: (request, visitor) => app.fetch(request, { visitor }),
     onError: () => new Response(null, { status: 500 }),
   });
   return {
