@@ -19,14 +19,10 @@ import type { Log } from "@gateway/shared/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/serve";
 import type { AnswerSink } from "./answer.ts";
-import {
-  type ChatJob,
-  ChatRun,
-  type RunHost,
-  type RunOutcome,
-} from "./chat_run.ts";
+import { type ChatJob, ChatRun, type RunHost } from "./chat_run.ts";
 import { ControlOutbox } from "./control_outbox.ts";
 import { JobSender } from "./job_sender.ts";
+import type { RunOutcome } from "./run_record.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerLiveness } from "./worker_liveness.ts";
 import type { WorkerTable } from "./worker_table.ts";
