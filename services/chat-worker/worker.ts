@@ -275,19 +275,10 @@ export class ChatWorker {
     const assembly = received.body && new BodyAssembly(received.body);
     const { workerId } = this.#d;
     const requestId = publicRequestId(target.requestId);
-    const { attempt } = received;
-    const span = startWorkSpan("chat job", {
-      kind: "consumer",
-      parent: received.traceparent,
-      attributes: {
-        "gateway.request_id": requestId,
-        "gateway.worker_id": workerId,
-        "gateway.attempt": attempt,
-      },
-    });
+    const span = startJobSpan(received, { requestId, workerId });
     const job = new RunningJob({
       ...target,
-      attempt,
+      attempt: received.attempt,
       workerId,
       deadlineAtMs: now + received.deadlineMs,
       traceparent: span.traceparent,
@@ -438,4 +429,19 @@ export class ChatWorker {
   #tellIdle(): void {
     if (this.#jobs.size === 0) this.#onIdle?.();
   }
+}
+
+function startJobSpan(
+  { attempt, traceparent }: ReceivedJob,
+  { requestId, workerId }: { requestId: string; workerId: string },
+): WorkSpan {
+  return startWorkSpan("chat job", {
+    kind: "consumer",
+    parent: traceparent,
+    attributes: {
+      "gateway.request_id": requestId,
+      "gateway.worker_id": workerId,
+      "gateway.attempt": attempt,
+    },
+  });
 }

@@ -284,42 +284,47 @@ for (const { name, status, body, expected } of refusals) {
   });
 }
 
-/** As servers in use word it, with numbers that are ours. */
-const TOO_LONG = [
-  "This model's maximum context length is 8 tokens. However, you requested 9.",
-  "The decoder prompt (length 9) is longer than the maximum model length of 8.",
-  "The input (9 tokens) is longer than the model's context length (8 tokens).",
-  "Requested token count exceeds the model's maximum context length of 8.",
-  "the request exceeds the available context size. try increasing it",
-  "the input length exceeds the context length",
-  "The model is loaded with context length of only 8 tokens, not enough.",
-  "Input validation error: `inputs` must have less than 8 tokens. Given: 9",
-  "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8.",
-  "prompt is too long: 9 tokens > 8 maximum",
-  "The input token count (9) exceeds the maximum number of tokens allowed (8).",
-  "Range of input length should be [1, 8]",
+const lengths: { isTooLong: boolean; messages: string[] }[] = [
+  {
+    // As servers in use word it, with numbers that are ours.
+    isTooLong: true,
+    messages: [
+      "This model's maximum context length is 8 tokens. However, you asked for 9.",
+      "The decoder prompt (length 9) is longer than the maximum model length of 8.",
+      "The input (9 tokens) is longer than the model's context length (8 tokens).",
+      "Requested token count exceeds the model's maximum context length of 8.",
+      "the request exceeds the available context size. try increasing it",
+      "the input length exceeds the context length",
+      "The model is loaded with context length of only 8 tokens, not enough.",
+      "Input validation error: `inputs` must have less than 8 tokens. Given: 9",
+      "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8.",
+      "prompt is too long: 9 tokens > 8 maximum",
+      "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+      "Range of input length should be [1, 8]",
+    ],
+  },
+  {
+    isTooLong: false,
+    messages: [
+      "max_tokens must be at least 1",
+      "context_length must be an integer",
+      "The name of a tool is longer than 64 characters",
+      "Invalid input: messages",
+    ],
+  },
 ];
 
-for (const message of TOO_LONG) {
-  Deno.test(`refusalError() knows a context that is too long: ${message}`, () => {
-    const body = openAi({ message });
-    const expected = told({ message, code: "context_length_exceeded" });
-    check(refusalError({ status: 400, body }, redact), expected);
-  });
-}
-
-const NOT_TOO_LONG = [
-  "max_tokens must be at least 1",
-  "context_length must be an integer",
-  "The name of a tool is longer than 64 characters",
-  "Invalid input: messages",
-];
-
-for (const message of NOT_TOO_LONG) {
-  Deno.test(`refusalError() does not take for a long context: ${message}`, () => {
-    const body = openAi({ message });
-    check(refusalError({ status: 400, body }, redact), told({ message }));
-  });
+for (const { isTooLong, messages } of lengths) {
+  for (const message of messages) {
+    Deno.test(`refusalError() takes a context for ${isTooLong ? "" : "not "}too long: ${message}`, () => {
+      const error = refusalError(
+        { status: 400, body: openAi({ message }) },
+        redact,
+      );
+      const code = isTooLong ? { code: "context_length_exceeded" } : {};
+      check(error, told({ message, ...code }));
+    });
+  }
 }
 
 const frames: { name: string; data: unknown; expected: Expected }[] = [
