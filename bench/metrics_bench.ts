@@ -5,7 +5,7 @@
 import { Counter, Histogram, Registry } from "prom-client";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { startWorkSpan } from "@gateway/shared/tracing";
-import type { RunOutcome } from "../services/edge-auth/run_record.ts";
+import type { RunOutcome } from "../services/edge-auth/chat_run.ts";
 import { createEdgeMetrics } from "../services/edge-auth/metrics.ts";
 
 const OUTCOME: RunOutcome = {

@@ -27,8 +27,7 @@ import {
   SUSPECT_BODY_WEIGHT,
 } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
-import type { ChatRun } from "./chat_run.ts";
-import type { RunOutcome } from "./run_record.ts";
+import type { ChatRun, RunOutcome } from "./chat_run.ts";
 import type { Asker, Gate, Ticket } from "./gate.ts";
 import { HeldAnswer } from "./held_answer.ts";
 import { decodeJson } from "./json_guard.ts";

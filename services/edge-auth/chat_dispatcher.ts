@@ -2,27 +2,40 @@
  * Brings chat requests and workers together: picks a worker for each run, sends
  * the job, routes what comes back, and lets time pass for all of them.
  */
+import { encodePiece, pieceCount } from "@gateway/shared/bus/body_piece";
 import type { BusLink } from "@gateway/shared/bus/link";
 import type { ControlSink } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
 import type { RejectPayload } from "@gateway/shared/bus/frame_payload";
+import {
+  encodeEnvelope,
+  encodeJob,
+  encodeRequest,
+  JOB_VERSION,
+  type JobEnvelope,
+} from "@gateway/shared/bus/job";
 import { strayFrameAnswer } from "@gateway/shared/bus/stray_frame";
 import {
   chatAnySubject,
+  chatBodySubject,
   chatJobSubject,
+  edgeStreamSubject,
   lastToken,
 } from "@gateway/shared/bus/subjects";
 import type { MonotonicNow } from "@gateway/shared/clock";
 import { publicRequestId } from "@gateway/shared/ids";
-import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/serve";
 import type { AnswerSink } from "./answer.ts";
-import { type ChatJob, ChatRun, type RunHost } from "./chat_run.ts";
+import {
+  type ChatJob,
+  ChatRun,
+  type RunHost,
+  type RunOutcome,
+} from "./chat_run.ts";
 import { ControlOutbox } from "./control_outbox.ts";
-import { JobSender } from "./job_sender.ts";
-import type { RunOutcome } from "./run_record.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerLiveness } from "./worker_liveness.ts";
 import type { WorkerTable } from "./worker_table.ts";
@@ -56,6 +69,7 @@ const OWN_LAG_MS = 200;
 const UNRESPONSIVE_MS = 1_000;
 /** A worker that refused for another reason than its load is left alone this long, unless it beats. */
 const REFUSED_MS = 100;
+const PIECE_TIMEOUT_MS = 2_000;
 
 export class ChatDispatcher implements RunHost {
   readonly now: MonotonicNow;
@@ -65,7 +79,6 @@ export class ChatDispatcher implements RunHost {
   readonly #runs = new Map<string, ChatRun>();
   readonly #queue: WaitQueue<ChatRun>;
   readonly #control: ControlOutbox;
-  readonly #jobs: JobSender;
   #lastTickMs: number;
   #onIdle: (() => void) | null = null;
   readonly #busLostMs: number;
@@ -84,13 +97,6 @@ export class ChatDispatcher implements RunHost {
       publish: (subject, payload) => this.#tryPublish(subject, payload),
       schedule: dependencies.schedule,
       scheduleSoon: dependencies.scheduleSoon,
-    });
-    this.#jobs = new JobSender({
-      bus: dependencies.bus,
-      publish: (...message) => this.#tryPublish(...message),
-      edgeId: dependencies.edgeId,
-      now: dependencies.now,
-      log: dependencies.log,
     });
     this.liveness = new WorkerLiveness({
       bus: dependencies.bus,
@@ -229,7 +235,7 @@ export class ChatDispatcher implements RunHost {
     const subject = workerId === null
       ? chatAnySubject
       : chatJobSubject(workerId);
-    if (!this.#jobs.send(run, subject)) return false;
+    if (!this.#sendJob(run, subject)) return false;
     if (workerId !== null) this.#d.workers.onSent(workerId);
     run.onOffered(workerId);
     return true;
@@ -240,7 +246,8 @@ export class ChatDispatcher implements RunHost {
   }
 
   onAccepted(run: ChatRun, workerId: string): void {
-    this.#jobs.onAccepted(run, workerId);
+    const body = this.#largeBodies.get(run);
+    if (body !== undefined) void this.#sendBody(run, workerId, body);
   }
 
   onRejected(workerId: string, reject: RejectPayload): void {
@@ -268,11 +275,77 @@ export class ChatDispatcher implements RunHost {
 
   forget(run: ChatRun): void {
     this.#queue.remove(run);
-    this.#jobs.forget(run);
+    this.#largeBodies.delete(run);
     if (this.#runs.get(run.job.requestId) === run) {
       this.#runs.delete(run.job.requestId);
     }
     if (this.#runs.size === 0) this.#onIdle?.();
+  }
+
+  /** Requests too large for one message, encoded. Kept for another attempt. */
+  readonly #largeBodies = new Map<ChatRun, Uint8Array>();
+
+  /** Publishes the job. False when the bus does not take it now. */
+  #sendJob(run: ChatRun, subject: string): boolean {
+    const { requestId, request } = run.job;
+    const reply = edgeStreamSubject(this.#d.edgeId, requestId);
+    const envelope = this.#envelopeOf(run);
+    const large = this.#largeBodies.get(run);
+    if (large !== undefined) {
+      return this.#tryPublish(subject, encodeLarge(envelope, large), reply);
+    }
+    const message = encodeJob({ ...envelope, request });
+    if (message.length <= BUS_LIMITS.jobBytesMax) {
+      return this.#tryPublish(subject, message, reply);
+    }
+    const body = encodeRequest(request);
+    this.#largeBodies.set(run, body);
+    return this.#tryPublish(subject, encodeLarge(envelope, body), reply);
+  }
+
+  #envelopeOf(run: ChatRun): JobEnvelope {
+    const { traceparent } = run.job;
+    return {
+      version: JOB_VERSION,
+      attempt: run.attempt + 1,
+      deadlineMs: Math.max(1, Math.ceil(run.deadlineAtMs - this.now())),
+      ...(traceparent === undefined ? {} : { traceparent }),
+    };
+  }
+
+  /** Sends the pieces of a large request, some at once, each acknowledged. */
+  async #sendBody(
+    run: ChatRun,
+    workerId: string,
+    body: Uint8Array,
+  ): Promise<void> {
+    const subject = chatBodySubject(workerId, run.job.requestId);
+    const { attempt } = run;
+    const pieces = pieceCount(body.length);
+    let next = 0;
+    const sendSome = async () => {
+      while (
+        next < pieces && run.attempt === attempt && run.state === "running"
+      ) {
+        const piece = encodePiece(body, attempt, next);
+        next += 1;
+        await this.#d.bus.request(subject, piece, {
+          timeoutMs: PIECE_TIMEOUT_MS,
+        });
+      }
+    };
+    try {
+      await Promise.all(
+        Array.from({ length: BUS_LIMITS.piecesInFlight }, sendSome),
+      );
+    } catch (error) {
+      this.log.warn("body_upload_failed", {
+        requestId: publicRequestId(run.job.requestId),
+        workerId,
+        error,
+      });
+      if (run.attempt === attempt) run.onWorkerLost();
+    }
   }
 
   #offerWaiting(): void {
@@ -310,4 +383,11 @@ export class ChatDispatcher implements RunHost {
       return false;
     }
   }
+}
+
+function encodeLarge(envelope: JobEnvelope, body: Uint8Array): Uint8Array {
+  return encodeEnvelope({
+    ...envelope,
+    body: { bytes: body.length, pieces: pieceCount(body.length) },
+  });
 }

@@ -13,6 +13,7 @@ import {
   type EndPayload,
   type ErrPayload,
   type RejectPayload,
+  type RejectReason,
 } from "@gateway/shared/bus/frame_payload";
 import {
   type LostReason,
@@ -27,7 +28,6 @@ import type { Log } from "@gateway/shared/log";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { AnswerSink } from "./answer.ts";
-import { type RunOutcome, RunRecord } from "./run_record.ts";
 
 /** A request that is to be run. */
 export interface ChatJob {
@@ -35,6 +35,35 @@ export interface ChatJob {
   request: ChatRequest;
   /** W3C trace context. */
   traceparent?: string;
+}
+
+/** How a run ended, for the settlement of limits, the log and the metrics. */
+export interface RunOutcome {
+  kind: "complete" | "failed" | "cancelled";
+  /** What the backend counted; null when it did not get that far. */
+  usage: Usage | null;
+  /** Completion tokens known to have been produced. */
+  completionTokens: number;
+  /** The worker had the last word; else it may have made more than is known. */
+  isHeard: boolean;
+  error: ApiError | null;
+  workerId: string | null;
+  /** Job messages sent. */
+  offers: number;
+  /** From the start of the run to a worker's acceptance; null when none accepted. */
+  dispatchMs: number | null;
+  /** From the start of the run to the first bytes of the answer. */
+  firstByteMs: number | null;
+  /** From the start of the run to its end. */
+  durationMs: number;
+  /** Attempts that were lost and made again elsewhere. */
+  repeats: number;
+  /** Why workers did not take it. */
+  rejects: readonly RejectReason[];
+  /** How often frames were asked for again. */
+  naks: number;
+  /** Why it was stopped before its end, or null. */
+  cancelReason: CancelReason | null;
 }
 
 /** Where a run stands. */
@@ -75,6 +104,8 @@ interface RunResult {
 const LEAVE_MS = 1_000;
 /** What clients are told to wait when no worker has room. */
 const OVERLOADED_RETRY_MS = 1_000;
+/** Most runs are rejected by nobody. */
+const NO_REJECTS: readonly RejectReason[] = [];
 
 export class ChatRun implements StreamReceiverHandlers {
   readonly job: ChatJob;
@@ -84,9 +115,10 @@ export class ChatRun implements StreamReceiverHandlers {
   readonly #host: RunHost;
   readonly #sink: AnswerSink;
   readonly #onEnded: (outcome: RunOutcome) => void;
-  readonly #record: RunRecord;
+  readonly #startedAtMs: number;
   #state: RunState = "waiting";
   #attempt = 0;
+  #lostAttempts = 0;
   #unansweredOffers = 0;
   /** When it last began to look for a worker. */
   #searchingSinceMs: number;
@@ -96,6 +128,10 @@ export class ChatRun implements StreamReceiverHandlers {
   #hasSlot = false;
   #leaveByMs = 0;
   #cancelled: { reason: CancelReason; error: ApiError | null } | null = null;
+  #rejects = NO_REJECTS;
+  #naks = 0;
+  #dispatchMs: number | null = null;
+  #firstByteMs: number | null = null;
 
   constructor(options: {
     job: ChatJob;
@@ -108,9 +144,9 @@ export class ChatRun implements StreamReceiverHandlers {
     this.#sink = options.sink;
     this.#host = options.host;
     this.#onEnded = options.onEnded;
-    this.#record = new RunRecord(options.host.now);
-    this.#searchingSinceMs = this.#record.startedAtMs;
-    this.deadlineAtMs = this.#record.startedAtMs + options.timeoutMs;
+    this.#startedAtMs = options.host.now();
+    this.#searchingSinceMs = this.#startedAtMs;
+    this.deadlineAtMs = this.#startedAtMs + options.timeoutMs;
   }
 
   get state(): RunState {
@@ -240,7 +276,7 @@ export class ChatRun implements StreamReceiverHandlers {
 
   accepted(workerId: string): void {
     this.#state = "running";
-    this.#record.onAccepted();
+    this.#dispatchMs ??= this.#host.now() - this.#startedAtMs;
     this.#hasSlot = true;
     this.tried.add(workerId);
     this.#host.onAccepted(this, workerId);
@@ -249,13 +285,13 @@ export class ChatRun implements StreamReceiverHandlers {
   rejected(reject: RejectPayload): void {
     this.#releaseSlot();
     this.tried.add(reject.worker);
-    this.#record.onRejected(reject.reason);
+    this.#rejects = [...this.#rejects, reject.reason];
     this.#host.onRejected(reject.worker, reject);
     this.#searchElsewhere();
   }
 
   deliver(payload: Uint8Array, sequence: number): void {
-    this.#record.onBytes();
+    this.#firstByteMs ??= this.#host.now() - this.#startedAtMs;
     this.#sink.onPayload(payload, sequence);
   }
 
@@ -304,7 +340,7 @@ export class ChatRun implements StreamReceiverHandlers {
   }
 
   sendNak(workerId: string, fromSequence: number): void {
-    this.#record.onNak();
+    this.#naks += 1;
     this.#host.controlFor(workerId)
       .nak(this.job.requestId, this.#attempt, fromSequence);
   }
@@ -350,11 +386,11 @@ export class ChatRun implements StreamReceiverHandlers {
 
   #mayRepeat(): boolean {
     return !this.#sink.hasStarted &&
-      this.#record.repeats + 1 < DISPATCH_LIMITS.attemptsMax;
+      this.#lostAttempts + 1 < DISPATCH_LIMITS.attemptsMax;
   }
 
   #repeat(cause: string): void {
-    this.#record.onRepeat();
+    this.#lostAttempts += 1;
     this.#host.log.warn("attempt_repeated", {
       requestId: publicRequestId(this.job.requestId),
       workerId: this.workerId,
@@ -399,7 +435,7 @@ export class ChatRun implements StreamReceiverHandlers {
       this.#finish("cancelled"); // It never ran: nothing to count.
       return true;
     }
-    this.#record.onAccepted();
+    this.#dispatchMs ??= this.#host.now() - this.#startedAtMs;
     // A worker that has not heard of the cancel, or could not be named yet, hears again.
     if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
       return false;
@@ -421,7 +457,7 @@ export class ChatRun implements StreamReceiverHandlers {
     this.#state = "over";
     this.#host.forget(this);
     const error = result.error ?? this.#cancelled?.error ?? null;
-    this.#onEnded(this.#record.outcome({
+    this.#onEnded({
       // A client that is still there and got an error did not cancel anything.
       kind: kind === "cancelled" && error !== null ? "failed" : kind,
       usage: result.usage,
@@ -430,8 +466,14 @@ export class ChatRun implements StreamReceiverHandlers {
       error,
       workerId: this.workerId,
       offers: this.#attempt,
+      dispatchMs: this.#dispatchMs,
+      firstByteMs: this.#firstByteMs,
+      durationMs: this.#host.now() - this.#startedAtMs,
+      repeats: this.#lostAttempts,
+      rejects: this.#rejects,
+      naks: this.#naks,
       cancelReason: this.#cancelled?.reason ?? null,
-    }));
+    });
   }
 }
 

@@ -16,8 +16,7 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { silentLog } from "@gateway/shared/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { AnswerSink } from "./answer.ts";
-import { ChatRun, type RunHost } from "./chat_run.ts";
-import type { RunOutcome } from "./run_record.ts";
+import { ChatRun, type RunHost, type RunOutcome } from "./chat_run.ts";
 
 const REQUEST_ID = "0".repeat(32);
 const TIMEOUT_MS = 60_000;

@@ -4,7 +4,7 @@
  */
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
-import type { RunOutcome } from "./run_record.ts";
+import type { RunOutcome } from "./chat_run.ts";
 import type { PrincipalLookup } from "./principal_lookup.ts";
 
 /** Who asks, and how long the request has waited for Redis already, ms: all its waits share one deadline. */

@@ -9,7 +9,7 @@ import {
 } from "@gateway/shared/metrics/table";
 import type { LimitName } from "./admit_reply.ts";
 import type { Admitted, Refused } from "./admitted.ts";
-import type { RunOutcome } from "./run_record.ts";
+import type { RunOutcome } from "./chat_run.ts";
 import type { GateDecision } from "./redis_gate.ts";
 import type { LoggedRun } from "./request_log.ts";
 

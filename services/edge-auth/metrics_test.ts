@@ -3,7 +3,7 @@ import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Admitted, Refused } from "./admitted.ts";
-import type { RunOutcome } from "./run_record.ts";
+import type { RunOutcome } from "./chat_run.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 
 const PRINCIPAL = { keyId: "key_1", ownerId: "own_1" };

@@ -8,7 +8,7 @@ import type { Principal } from "@gateway/shared/keys/record";
 import { type Log, roundMs } from "@gateway/shared/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { RunOutcome } from "./run_record.ts";
+import type { RunOutcome } from "./chat_run.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 
 /** Both are the caller's words, and may be of any length. */

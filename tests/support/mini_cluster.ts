@@ -20,6 +20,7 @@ import {
 import { createClientAddress } from "@gateway/shared/client_address";
 import { ACK_WAIT_MS } from "../../services/edge-auth/control_outbox.ts";
 import { createDeadlines } from "@gateway/shared/deadlines";
+import type { RunOutcome } from "../../services/edge-auth/chat_run.ts";
 import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import {
@@ -341,3 +342,5 @@ export function chat(
     }),
   });
 }
+
+export type { RunOutcome };
