@@ -2,7 +2,9 @@
  * Server-sent events out of a byte stream, as the WHATWG HTML standard, section
  * 9.2.6, describes it: a leading byte order mark is dropped; lines end with LF,
  * CR or CRLF; `:` starts a comment; several `data` lines of one event are joined
- * by LF; a blank line ends the event; `id` and `retry` mean nothing here.
+ * by LF; a blank line ends the event; `id` and `retry` mean nothing here. Beyond
+ * the standard, `error: …` is `data: …` of an event of that name: servers of
+ * llama.cpp ended broken answers so until 2025.
  *
  * The parser works on bytes and decodes one whole line at a time, so a character
  * split over two reads needs no care, and its bound is exact.
@@ -14,6 +16,7 @@ const COLON = 0x3a;
 const SPACE = 0x20;
 const DATA = new TextEncoder().encode("data");
 const EVENT = new TextEncoder().encode("event");
+const ERROR = new TextEncoder().encode("error");
 const BYTE_ORDER_MARK = Uint8Array.of(0xef, 0xbb, 0xbf);
 
 /** First size of the buffer for a line that came in pieces. It doubles when needed. */
@@ -93,6 +96,14 @@ export function createSseParser(options: SseParserOptions): SseParser {
     name = "";
   };
 
+  const takeData = (bytes: Uint8Array, from: number, to: number) => {
+    const value = decoder.decode(bytes.subarray(from, to));
+    // The LF that joins counts too: a million empty data lines are not nothing.
+    dataBytes += to - from + (data === null ? 0 : 1);
+    checkBound(dataBytes);
+    data = data === null ? value : `${data}\n${value}`;
+  };
+
   const takeLine = (bytes: Uint8Array, from: number, to: number) => {
     if (isFirstLine) {
       isFirstLine = false;
@@ -101,16 +112,13 @@ export function createSseParser(options: SseParserOptions): SseParser {
     if (from === to) return dispatch();
     checkBound(to - from);
     const dataAt = valueAt(bytes, from, to, DATA);
-    if (dataAt >= 0) {
-      const value = decoder.decode(bytes.subarray(dataAt, to));
-      // The LF that joins counts too: a million empty data lines are not nothing.
-      dataBytes += to - dataAt + (data === null ? 0 : 1);
-      checkBound(dataBytes);
-      data = data === null ? value : `${data}\n${value}`;
-      return;
-    }
+    if (dataAt >= 0) return takeData(bytes, dataAt, to);
     const nameAt = valueAt(bytes, from, to, EVENT);
     if (nameAt >= 0) name = decoder.decode(bytes.subarray(nameAt, to));
+    const errorAt = valueAt(bytes, from, to, ERROR);
+    if (errorAt < 0) return;
+    name = "error";
+    takeData(bytes, errorAt, to);
   };
 
   const endLine = (bytes: Uint8Array, from: number, to: number) => {

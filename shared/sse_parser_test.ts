@@ -45,6 +45,16 @@ const cases: {
 }[] = [
   { name: "one event", input: 'data: {"a":1}\n\n', events: ['{"a":1}'] },
   { name: "two events", input: "data: 1\n\ndata: 2\n\n", events: ["1", "2"] },
+  {
+    name: "an error line, as one event of that name",
+    input: 'data: 1\n\nerror: {"code":500}\n\ndata: 2\n\n',
+    events: ["1", ['{"code":500}', "error"], "2"],
+  },
+  {
+    name: "fields that only begin like an error",
+    input: "errors: x\nerror_code: 5\n\n",
+    events: [],
+  },
   { name: "no space after the colon", input: "data:x\n\n", events: ["x"] },
   { name: "only one space goes", input: "data:  x \n\n", events: [" x "] },
   { name: "a tab stays", input: "data:\tx\n\n", events: ["\tx"] },

@@ -19,7 +19,7 @@ const PURE_ROOMS = [
   /^shared\/bus\/(?!link)/,
   /^shared\/metrics\/(table|cells)\.ts$/,
   /^services\/edge-auth\/(worker_table|models|responses|json_guard)\.ts$/,
-  /^services\/chat-worker\/answer\.ts$/,
+  /^services\/chat-worker\/(answer|edge_liveness)\.ts$/,
   /^services\/chat-worker\/backends\/backend\.ts$/,
   /^services\/chat-worker\/backends\/pool\/(?!sleep\.ts$)/,
 ];

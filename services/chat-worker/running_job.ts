@@ -20,7 +20,7 @@ import type { Backend } from "./backends/backend.ts";
 import { type JobOutput, runJob } from "./run_job.ts";
 
 /** Why a backend is told to stop when nobody listens any more. */
-export class JobCancelledError extends Error {
+class JobCancelledError extends Error {
   override readonly name = "JobCancelledError";
   constructor(readonly cancelReason: CancelReason | null) {
     super(`Cancelled: ${cancelReason ?? "no edge was heard"}`);

@@ -19,7 +19,6 @@ import {
 } from "@gateway/shared/bus/frame_payload";
 import {
   decodeJob,
-  decodeRequest,
   JobFormatError,
   type ReceivedJob,
 } from "@gateway/shared/bus/job";
@@ -35,12 +34,14 @@ import {
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
 import { publicRequestId } from "@gateway/shared/ids";
-import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { settlesWithin } from "@gateway/shared/serve";
 import { ApiError } from "@gateway/shared/openai/error";
 import { startWorkSpan, type WorkSpan } from "@gateway/shared/tracing";
 import type { Backend } from "./backends/backend.ts";
+import { EdgeLiveness } from "./edge_liveness.ts";
+import { IncomingBodies } from "./incoming_bodies.ts";
 import { logJob } from "./job_log.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 import { BUSY_JOBS_MIN, FrameOutbox } from "./frame_outbox.ts";
@@ -76,38 +77,34 @@ const FULL_RETRY_MS = 100;
 
 const EMPTY = new Uint8Array(0);
 
-/** A job whose request is still coming in pieces. */
-interface IncomingBody {
-  assembly: BodyAssembly;
-  lastPieceAtMs: number;
-}
-
 export class ChatWorker {
   readonly #d: ChatWorkerDependencies;
   /** By request id. A second attempt of a request replaces the first. */
   readonly #jobs = new Map<string, RunningJob>();
-  readonly #incoming = new Map<RunningJob, IncomingBody>();
+  readonly #incoming: IncomingBodies;
   readonly #frames: FrameOutbox;
-  readonly #edgeHeardAtMs = new Map<string, number>();
+  readonly #edges: EdgeLiveness;
   readonly #subscriptions: BusSubscription[] = [];
   #inFlight = 0;
   #isDraining = false;
   /** Until a flush tells that the jobs which piled up while we slept are behind us. */
   #isWaking = false;
-  #heardSelfAtMs: number;
-  /** Our own beats do not come back: the silence of edges proves nothing. */
-  #isDeaf = false;
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
-  readonly #busLostMs: number;
-  #busLostAtMs: number | null = null;
   #onIdle: (() => void) | null = null;
 
   constructor(dependencies: ChatWorkerDependencies) {
     this.#d = dependencies;
-    this.#busLostMs = dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs;
-    this.#lastTickMs = dependencies.now();
-    this.#heardSelfAtMs = this.#lastTickMs;
+    const { now } = dependencies;
+    this.#lastTickMs = now();
+    this.#edges = new EdgeLiveness({
+      now,
+      busLostMs: dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs,
+    });
+    this.#incoming = new IncomingBodies({
+      now,
+      onWhole: (job, request) => this.#run(job, request, false),
+    });
     this.#frames = new FrameOutbox({
       publish: (subject, frame) => this.#publish(subject, frame),
       scheduleSoon: dependencies.scheduleSoon,
@@ -153,12 +150,11 @@ export class ChatWorker {
     );
     bus.subscribe(
       edgeBeatWildcard,
-      ({ subject }) =>
-        this.#edgeHeardAtMs.set(lastToken(subject), this.#d.now()),
+      ({ subject }) => this.#edges.onHeard(lastToken(subject)),
     );
     bus.subscribe(
       workerBeatSubject(workerId),
-      () => this.#heardSelfAtMs = this.#d.now(),
+      () => this.#edges.onOwnBeat(),
     );
     await bus.flush();
     this.#beat(this.#d.now());
@@ -171,27 +167,24 @@ export class ChatWorker {
     if (sinceLastMs > DISPATCH_LIMITS.acceptMs) {
       this.#wakeUp();
       // What edges said meanwhile still waits in the socket.
-      this.#forgiveSilence(now, sinceLastMs - WORKER_TICK_MS);
+      this.#edges.forgiveSilence(sinceLastMs - WORKER_TICK_MS);
     }
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
     for (const job of this.#jobs.values()) job.onTick(now);
-    this.#expireIncoming(now);
-    this.#cancelForLostEdges(now);
+    this.#incoming.expire();
+    for (const edgeId of this.#edges.takeLost()) this.#cancelFor(edgeId);
   }
 
   /** The bus went away: frames are kept until it is back. */
   onDisconnect(): void {
-    this.#busLostAtMs = this.#d.now();
+    this.#edges.onDisconnect();
     for (const job of this.#jobs.values()) job.onDisconnect();
   }
 
   onReconnect(): void {
     const now = this.#d.now();
-    this.#busLostAtMs = null;
-    // Nobody could be heard: the silence of the edges starts anew.
-    this.#heardSelfAtMs = now;
-    this.#forgiveSilence(now, Infinity);
+    this.#edges.onReconnect();
     for (const job of this.#jobs.values()) job.onReconnect(now);
     this.#beat(now);
   }
@@ -282,19 +275,10 @@ export class ChatWorker {
     const assembly = received.body && new BodyAssembly(received.body);
     const { workerId } = this.#d;
     const requestId = publicRequestId(target.requestId);
-    const { attempt } = received;
-    const span = startWorkSpan("chat job", {
-      kind: "consumer",
-      parent: received.traceparent,
-      attributes: {
-        "gateway.request_id": requestId,
-        "gateway.worker_id": workerId,
-        "gateway.attempt": attempt,
-      },
-    });
+    const span = startJobSpan(received, { requestId, workerId });
     const job = new RunningJob({
       ...target,
-      attempt,
+      attempt: received.attempt,
       workerId,
       deadlineAtMs: now + received.deadlineMs,
       traceparent: span.traceparent,
@@ -314,18 +298,18 @@ export class ChatWorker {
         if (this.#jobs.get(target.requestId) === job) {
           this.#jobs.delete(target.requestId);
         }
-        this.#dropIncoming(job);
+        this.#incoming.drop(job);
         this.#tellIdle();
       },
     });
     this.#cancelOlder(target.requestId);
     this.#jobs.set(target.requestId, job);
     this.#inFlight += 1;
-    this.#edgeHeardAtMs.set(target.edgeId, now);
+    this.#edges.onHeard(target.edgeId);
     if (received.request !== undefined) {
       this.#run(job, received.request, mustIntroduce);
     } else if (assembly !== undefined) {
-      this.#incoming.set(job, { assembly, lastPieceAtMs: now });
+      this.#incoming.expect(job, assembly);
       job.accept();
     }
   }
@@ -365,49 +349,12 @@ export class ChatWorker {
   #onPiece(message: BusMessage): void {
     const piece = decodePiece(message.data);
     const job = this.#jobs.get(lastToken(message.subject));
-    if (piece === null || job?.options.attempt !== piece.attempt) return;
-    const incoming = this.#incoming.get(job);
-    if (incoming === undefined) return;
-    incoming.lastPieceAtMs = this.#d.now();
-    const added = incoming.assembly.add(piece);
-    if (added === "invalid") {
-      this.#refuseIncoming(job, "A part of the request was damaged.");
-      return;
-    }
-    this.#publish(message.reply ?? "", EMPTY);
-    if (added === "complete") this.#runAssembled(job, incoming.assembly);
-  }
-
-  #runAssembled(job: RunningJob, assembly: BodyAssembly): void {
-    this.#incoming.delete(job);
-    let request: ChatRequest;
-    try {
-      request = decodeRequest(assembly.body);
-    } catch (error) {
-      if (!(error instanceof JobFormatError)) throw error;
-      job.refuse(
-        new ApiError("internal_error", "The request was damaged on its way."),
-      );
-      return;
-    }
-    this.#run(job, request, false);
-  }
-
-  #expireIncoming(now: number): void {
-    for (const [job, { lastPieceAtMs }] of this.#incoming) {
-      if (now - lastPieceAtMs < BUS_LIMITS.pieceWaitMs) continue;
-      this.#refuseIncoming(job, "The request did not arrive in time.");
-    }
-  }
-
-  #refuseIncoming(job: RunningJob, message: string): void {
-    this.#incoming.delete(job);
-    job.refuse(new ApiError("worker_lost", message));
-  }
-
-  /** Gives back the slot of a job that was cancelled before it could run. */
-  #dropIncoming(job: RunningJob): void {
-    if (this.#incoming.delete(job)) job.abandon();
+    if (piece === null || job === undefined) return;
+    this.#incoming.take(
+      job,
+      piece,
+      () => this.#publish(message.reply ?? "", EMPTY),
+    );
   }
 
   /** Says once, everywhere, what became of a job. */
@@ -440,34 +387,10 @@ export class ChatWorker {
     ).finally(() => this.#isWaking = false);
   }
 
-  /** Takes the last `pauseMs` out of every edge's silence: it was ours. */
-  #forgiveSilence(now: number, pauseMs: number): void {
-    for (const [edgeId, heardAtMs] of this.#edgeHeardAtMs) {
-      this.#edgeHeardAtMs.set(edgeId, Math.min(now, heardAtMs + pauseMs));
-    }
-  }
-
-  /** Whether the bus brings us nothing. The first time it does again, all silence begins anew. */
-  #hearsNothing(now: number): boolean {
-    const wasDeaf = this.#isDeaf;
-    this.#isDeaf = now - this.#heardSelfAtMs >= DISPATCH_LIMITS.deafMs;
-    if (wasDeaf && !this.#isDeaf) this.#forgiveSilence(now, Infinity);
-    return this.#isDeaf;
-  }
-
-  #cancelForLostEdges(now: number): void {
-    const isBusGone = this.#busLostAtMs !== null &&
-      now - this.#busLostAtMs >= this.#busLostMs;
-    if (!isBusGone && (this.#busLostAtMs !== null || this.#hearsNothing(now))) {
-      return;
-    }
-    for (const [edgeId, heardAtMs] of this.#edgeHeardAtMs) {
-      if (!isBusGone && now - heardAtMs < DISPATCH_LIMITS.edgeLostMs) continue;
-      this.#edgeHeardAtMs.delete(edgeId);
-      for (const job of this.#jobs.values()) {
-        if (job.options.edgeId === edgeId) {
-          job.onCancel(job.options.attempt, "edge_lost");
-        }
+  #cancelFor(edgeId: string): void {
+    for (const job of this.#jobs.values()) {
+      if (job.options.edgeId === edgeId) {
+        job.onCancel(job.options.attempt, "edge_lost");
       }
     }
   }
@@ -506,4 +429,19 @@ export class ChatWorker {
   #tellIdle(): void {
     if (this.#jobs.size === 0) this.#onIdle?.();
   }
+}
+
+function startJobSpan(
+  { attempt, traceparent }: ReceivedJob,
+  { requestId, workerId }: { requestId: string; workerId: string },
+): WorkSpan {
+  return startWorkSpan("chat job", {
+    kind: "consumer",
+    parent: traceparent,
+    attributes: {
+      "gateway.request_id": requestId,
+      "gateway.worker_id": workerId,
+      "gateway.attempt": attempt,
+    },
+  });
 }

@@ -19,7 +19,7 @@
 
 import { readU32, writeU32 } from "./frame.ts";
 
-export const CONTROL_VERSION = 1;
+const CONTROL_VERSION = 1;
 export const CONTROL_RECORD_BYTES = 25;
 
 /** Records of one message: 100 KiB, a tenth of what a default server takes. */

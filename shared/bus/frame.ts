@@ -23,7 +23,7 @@
  * that an edge can answer such a frame even when it knows nothing of the request.
  */
 
-export const FRAME_VERSION = 1;
+const FRAME_VERSION = 1;
 export const FRAME_HEADER_BYTES = 16;
 
 /** Largest value of the header's 32-bit numbers. */

@@ -97,8 +97,9 @@ Deno.test("one server of a cluster retired, as an upgrade does: nobody notices",
   pair.edge.link.onStatus(({ type }) => hasMoved ||= type === "reconnected");
   pair.serverOf.edge.retire();
   // Requests all the time, before, during and after the move.
-  for (let seed = 2, after = 0; after < 10; seed += 1) {
-    if (hasMoved) after += 1;
+  let seed = 2;
+  for (let afterMove = 0; afterMove < 10; seed += 1) {
+    if (hasMoved) afterMove += 1;
     assert.partialDeepStrictEqual(await askFew(pair, seed), {
       kind: "complete",
       content: answerOf(seed, FEW),

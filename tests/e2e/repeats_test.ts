@@ -4,6 +4,7 @@
  * where they die before they have said a word.
  */
 import assert from "node:assert/strict";
+import { edgeStreamWildcard } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ask } from "../support/chat_outcome.ts";
 import {
@@ -13,44 +14,55 @@ import {
 } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { hello, scriptedBackend } from "../support/scripted_backend.ts";
-import { sleep, waitFor } from "../support/wait_for.ts";
+import { waitFor } from "../support/wait_for.ts";
 
 const WORKERS = 6;
 const DEADLY_SEED = 13;
 const SERVED = 10;
 
 const { attemptsMax, unansweredOffersMax } = DISPATCH_LIMITS;
-const deaths: { when: string; afterMs: number; kills: number; code: string }[] =
-  [
-    {
-      when: "after it was accepted",
-      afterMs: 20,
-      kills: attemptsMax,
-      code: "worker_lost",
-    },
-    {
-      when: "before anybody hears that it was",
-      afterMs: 0,
-      kills: unansweredOffersMax,
-      code: "overloaded",
-    },
-  ];
+const deaths: {
+  when: string;
+  /** The edge has heard of the acceptance. */
+  isAccepted: boolean;
+  kills: number;
+  code: string;
+}[] = [
+  {
+    when: "after it was accepted",
+    isAccepted: true,
+    kills: attemptsMax,
+    code: "worker_lost",
+  },
+  {
+    when: "before anybody hears that it was",
+    isAccepted: false,
+    kills: unansweredOffersMax,
+    code: "overloaded",
+  },
+];
 
-for (const { when, afterMs, kills, code } of deaths) {
+for (const { when, isAccepted, kills, code } of deaths) {
   Deno.test(`a request that kills its worker ${when} kills ${kills}, then fails, and others are served`, async () => {
     await using nats = await startNatsServer();
     const servers = [nats.server];
     await using edge = await startMiniEdge({ servers });
     await using stack = new AsyncDisposableStack();
     const killed: Promise<void>[] = [];
+    let onFrame = () => {};
+    edge.link.subscribe(edgeStreamWildcard(edge.id), () => onFrame());
+    const die = (worker: MiniWorker) => {
+      onFrame = () => {};
+      killed.push(worker.kill());
+    };
     const start = async () => {
       const worker: MiniWorker = stack.use(
         await startMiniWorker({
           servers,
           backend: scriptedBackend((call) => {
             if (call.request.seed !== DEADLY_SEED) hello(call);
-            else if (afterMs === 0) killed.push(worker.kill());
-            else killed.push(sleep(afterMs).then(worker.kill));
+            else if (isAccepted) onFrame = () => die(worker);
+            else die(worker);
           }),
         }),
       );

@@ -160,18 +160,18 @@ function* answerWords(options: ChatReplyOptions, n: number): Iterable<Step> {
 }
 
 function isStreamAskedFor(request: FakeRequest): boolean {
-  return field(request, "stream") === true;
+  return field(request.json(), "stream") === true;
 }
 
 function choiceCount(request: FakeRequest): number {
-  const n = field(request, "n");
+  const n = field(request.json(), "n");
   return typeof n === "number" ? n : 1;
 }
 
-function field(request: FakeRequest, name: string): unknown {
-  const body = request.json();
-  return typeof body === "object" && body !== null
-    ? Reflect.get(body, name)
+/** A member of what may be an object. */
+export function field(value: unknown, name: string): unknown {
+  return typeof value === "object" && value !== null
+    ? Reflect.get(value, name)
     : undefined;
 }
 

@@ -5,18 +5,10 @@
 import {
   type FakeModelServer,
   type FakeRequest,
+  type Reply,
   startFakeModelServer,
-  type Step,
 } from "./fake_model_server.ts";
-import {
-  choiceChunk,
-  chunk,
-  event,
-  jsonResponse,
-  lastChunk,
-  streamHead,
-  usageChunk,
-} from "./model_answers.ts";
+import { chatReply, field } from "./model_answers.ts";
 
 export interface PacedModelServer extends AsyncDisposable {
   readonly baseUrl: string;
@@ -42,12 +34,12 @@ export function startPacedModelServer(): PacedModelServer {
     running.set(kind, (running.get(kind) ?? 0) + change);
   };
   const server: FakeModelServer = startFakeModelServer({
-    *reply(request) {
-      const { kind, ms, isStream } = wishOf(request);
+    async *reply(request) {
+      const { kind, ms } = wishOf(request);
       count(kind, 1);
       paced.onBegin(kind);
       try {
-        yield* isStream ? streamFor(ms) : answerAfter(ms);
+        yield* answerIn(ms)(request);
       } finally {
         count(kind, -1);
       }
@@ -62,53 +54,20 @@ export function startPacedModelServer(): PacedModelServer {
   return paced;
 }
 
-function wishOf(
-  request: FakeRequest,
-): { kind: string; ms: number; isStream: boolean } {
-  const body: unknown = request.json();
-  const [, kind, ms] = PROMPT.exec(promptIn(body)) ?? [];
-  if (kind === undefined) throw new Error(`No such prompt: ${request.body}`);
-  return { kind, ms: Number(ms), isStream: field(body, "stream") === true };
-}
-
-function promptIn(body: unknown): string {
-  const messages = field(body, "messages");
+function wishOf(request: FakeRequest): { kind: string; ms: number } {
+  const messages = field(request.json(), "messages");
   const content = Array.isArray(messages) ? field(messages[0], "content") : "";
-  return typeof content === "string" ? content : "";
+  const [, kind, ms] = PROMPT.exec(String(content)) ?? [];
+  if (kind === undefined) throw new Error(`No such prompt: ${request.body}`);
+  return { kind, ms: Number(ms) };
 }
 
-function field(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null
-    ? Reflect.get(value, name)
-    : undefined;
-}
-
-function* streamFor(ms: number): Iterable<Step> {
+/** An answer of so many tokens that it takes this long. */
+function answerIn(ms: number): Reply {
   const tokens = Math.max(1, Math.ceil(ms / TOKEN_MS));
-  yield streamHead();
-  for (let token = 0; token < tokens; token += 1) {
-    yield chunk(event(choiceChunk({ role: "assistant", content: "x" })));
-    if (ms > 0) yield { pauseMs: TOKEN_MS };
-  }
-  yield chunk(event(choiceChunk({}, "stop")));
-  yield chunk(event(usageChunk(1, tokens)));
-  yield chunk(event("[DONE]"));
-  yield lastChunk;
-}
-
-function* answerAfter(ms: number): Iterable<Step> {
-  if (ms > 0) yield { pauseMs: ms };
-  yield* jsonResponse({
-    id: "chatcmpl-upstream",
-    object: "chat.completion",
-    created: 1_767_622_290,
-    model: "upstream-model",
-    choices: [{
-      index: 0,
-      message: { role: "assistant", content: "x" },
-      logprobs: null,
-      finish_reason: "stop",
-    }],
-    usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+  return chatReply({
+    words: new Array<string>(tokens).fill("x"),
+    firstMs: Math.max(0, ms - TOKEN_MS * (tokens - 1)),
+    betweenMs: TOKEN_MS,
   });
 }

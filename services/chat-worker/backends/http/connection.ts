@@ -1,7 +1,7 @@
 import type { ByteConnection } from "./connect.ts";
 
 /** Size of the read buffer, and with it the bound of a response head. */
-export const READ_BUFFER_BYTES: number = 16 * 1024;
+const READ_BUFFER_BYTES: number = 16 * 1024;
 
 /**
  * A connection with its read buffer. While it is idle a read is in flight, so

@@ -225,6 +225,54 @@ const wholeStreams: { name: string; reply: () => Iterable<Step> }[] = [
     ],
   },
   {
+    name: "OpenRouter's comments, and empty data",
+    reply: () => [
+      streamHead(),
+      chunk(": OPENROUTER PROCESSING\n\n".repeat(3)),
+      chunk(
+        body.replaceAll("data:", ": OPENROUTER PROCESSING\n\ndata:\n\ndata:"),
+      ),
+      lastChunk,
+    ],
+  },
+  {
+    name: "no blank after the colon, and no line end after [DONE]",
+    reply: () => [
+      streamHead(),
+      chunk(body.replaceAll("data: ", "data:").trimEnd()),
+      lastChunk,
+    ],
+  },
+  {
+    name: "extensions of chunks, and trailers",
+    reply: () => [
+      streamHead(),
+      ...[...pieces(body, 100)].map((bytes) => ({
+        send: Buffer.concat([
+          Buffer.from(`${bytes.length.toString(16)};x="y"\r\n`),
+          bytes,
+          Buffer.from("\r\n"),
+        ]),
+      })),
+      { send: "0\r\nx-tokens: 3\r\n\r\n" },
+    ],
+  },
+  {
+    name: "100 Continue before the head",
+    reply: () => [
+      { send: "HTTP/1.1 100 Continue\r\n\r\n" },
+      ...streamResponse(payloads),
+    ],
+  },
+  {
+    name: "HTTP/1.0",
+    reply: () => [
+      { send: "HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" },
+      { send: body },
+      { close: true },
+    ],
+  },
+  {
     name: "event names and ids",
     reply: () => [
       streamHead(),
@@ -525,6 +573,39 @@ const failures: {
       lastChunk,
     ],
     fault: "server_error",
+    status: 502,
+  },
+  {
+    name: "an error line of an older llama.cpp",
+    reply: [
+      streamHead(),
+      chunk(event(hello)),
+      { pauseMs: 20 },
+      chunk('error: {"code":500,"message":"Gone","type":"server_error"}\n\n'),
+      lastChunk,
+    ],
+    fault: "server_error",
+    status: 502,
+    text: "Hello",
+  },
+  {
+    name: "an error line that is its whole answer",
+    reply: [
+      streamHead(),
+      chunk('error: {"code":400,"message":"Bad n"}\n\n'),
+      lastChunk,
+    ],
+    fault: "request",
+    status: 400,
+  },
+  {
+    name: "a page that is called an event stream",
+    reply: [
+      streamHead(),
+      chunk("<!doctype html>\n<html>\n\n</html>\n"),
+      lastChunk,
+    ],
+    fault: "truncated",
     status: 502,
   },
   {

@@ -141,6 +141,69 @@ const answers: {
     events: [text("a"), text("b"), ...ended],
   },
   {
+    name: "nothing but choices in a chunk",
+    chunks: [
+      { choices: [{ delta: { content: "a" } }] },
+      { choices: [{ delta: {}, finish_reason: "stop" }] },
+      { usage: counted },
+    ],
+    events: [text("a"), ...ended],
+  },
+  {
+    name: "what Azure says of its filters, before and between",
+    chunks: [
+      {
+        id: "",
+        object: "",
+        created: 0,
+        model: "",
+        choices: [],
+        prompt_filter_results: [{
+          prompt_index: 0,
+          content_filter_results: { hate: { filtered: false } },
+        }],
+      },
+      choiceChunk({ content: "a", refusal: null }),
+      choice({
+        index: 0,
+        finish_reason: null,
+        content_filter_results: { hate: { filtered: false } },
+        content_filter_offsets: { check_offset: 44, start_offset: 44 },
+      }),
+      ...end,
+    ],
+    events: [text("a"), ...ended],
+  },
+  {
+    name: "the whole so far beside each delta, as Perplexity sends it",
+    chunks: [
+      choice({
+        index: 0,
+        delta: { content: "a" },
+        message: { role: "assistant", content: "a" },
+      }),
+      choice({
+        index: 0,
+        delta: { content: "b" },
+        message: { role: "assistant", content: "ab" },
+      }),
+      ...end,
+    ],
+    events: [text("a"), text("b"), ...ended],
+  },
+  {
+    name: "progress and timings of llama.cpp",
+    chunks: [
+      {
+        ...choiceChunk({ role: "assistant", content: null }),
+        prompt_progress: { total: 9, cache: 0, processed: 4, time_ms: 3 },
+      },
+      { ...choiceChunk({ content: "a" }), timings: { predicted_n: 1 } },
+      ...end,
+    ],
+    events: [text("a"), ...ended],
+  },
+  {
     name: "what comes after a finish as a repeat",
     chunks: [
       choiceChunk({ content: "a" }, "stop"),
@@ -326,6 +389,15 @@ const reasons: { word: string; reason: string; tools?: true }[] = [
   { word: "eos", reason: "stop" },
   { word: "STOP", reason: "stop" },
   { word: "max_tokens", reason: "length" },
+  { word: "eos_token", reason: "stop" },
+  { word: "stop_sequence", reason: "stop" },
+  { word: "MAX_TOKENS", reason: "length" },
+  { word: "model_length", reason: "length" },
+  { word: "model_context_window_exceeded", reason: "length" },
+  { word: "SAFETY", reason: "content_filter" },
+  { word: "RECITATION", reason: "content_filter" },
+  { word: "refusal", reason: "content_filter" },
+  { word: "COMPLETE", reason: "stop" },
   { word: "something new", reason: "stop" },
   { word: "stop", reason: "tool_calls", tools: true },
   { word: "tool_calls", reason: "tool_calls", tools: true },
@@ -485,6 +557,36 @@ const toolCalls: {
     ]],
   },
   {
+    name: "whole calls of one function, all numbered 0, without id",
+    given: [
+      [
+        { index: 0, id: "", function: { name: "f", arguments: '{"x":1}' } },
+        { index: 0, id: "", function: { name: "f", arguments: '{"x":2}' } },
+      ],
+      [{ index: 0, id: "", function: { name: "f", arguments: "{}" } }],
+    ],
+    expected: [
+      [
+        first(0, "call_new1", "f", '{"x":1}'),
+        first(1, "call_new2", "f", '{"x":2}'),
+      ],
+      [first(2, "call_new3", "f", "{}")],
+    ],
+  },
+  {
+    name: "the name in every fragment, without id",
+    given: [
+      [{ index: 0, function: { name: "f", arguments: '{"x":' } }],
+      [{ index: 0, function: { name: "f", arguments: "1" } }],
+      [{ index: 0, function: { name: "f", arguments: "}" } }],
+    ],
+    expected: [
+      [first(0, "call_new1", "f", '{"x":')],
+      [next(0, "1")],
+      [next(0, "}")],
+    ],
+  },
+  {
     name: "indexes that begin at 1 and have gaps",
     given: [
       [{ index: 1, id: "a", function: { name: "f", arguments: "" } }],
@@ -576,6 +678,45 @@ const broken: {
     name: "an abort for a finish reason",
     chunks: [choiceChunk({}, "abort")],
     fault: "truncated",
+  },
+  {
+    name: "DeepSeek's finish reason for no room",
+    chunks: [choiceChunk({ content: "a" }, "insufficient_system_resource")],
+    fault: "truncated",
+  },
+  {
+    name: "Gemini's finish reason for a broken call",
+    chunks: [choiceChunk({}, "MALFORMED_FUNCTION_CALL")],
+    fault: "truncated",
+  },
+  {
+    name: "OpenRouter's error beside a last choice",
+    chunks: [
+      choiceChunk({ content: "a" }),
+      {
+        ...choiceChunk({ content: "" }, "error"),
+        error: { code: 502, message: "Provider disconnected" },
+      },
+    ],
+    fault: "server_error",
+  },
+  {
+    name: "Mistral's error whose message is an object",
+    chunks: [{
+      object: "error",
+      message: { detail: [{ msg: "Bad", loc: ["body"] }] },
+      type: "invalid_request_error",
+      code: null,
+    }],
+    fault: "request",
+  },
+  {
+    name: "TGI's error of a prompt that is too long",
+    chunks: [{
+      error: "Input validation error: `inputs` must have less than 8 tokens",
+      error_type: "validation",
+    }],
+    fault: "request",
   },
   { name: "no JSON", chunks: ["<html>"], fault: "invalid" },
   { name: "half an object", chunks: ['{"choices":['], fault: "invalid" },

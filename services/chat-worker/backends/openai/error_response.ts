@@ -1,5 +1,6 @@
 import type { WallNow } from "@gateway/shared/clock";
 import { UpstreamError, type UpstreamErrorOptions } from "../upstream_error.ts";
+import { isContextLength } from "./context_length.ts";
 import { isJsonObject, type JsonObject, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
 
@@ -12,8 +13,6 @@ import type { Redact } from "./redact.ts";
 /** `param` paths such as `messages[0].content`. */
 const PARAM = /^[A-Za-z0-9_.[\]-]{1,128}$/;
 const CODE = /^[A-Za-z0-9_.-]{1,64}$/;
-const CONTEXT_LENGTH =
-  /context_length_exceeded|exceed_context_size|maximum context length|context window/i;
 
 const NUMBER = /^\d+(\.\d+)?$/;
 /** `Date.parse` would make a date of almost anything. */
@@ -36,6 +35,7 @@ export interface Refusal {
  * | --- | --- | --- |
  * | 400, 404, 422 | request | 400 with the sanitised message |
  * | 413 | request | 413 with the sanitised message |
+ * | 413 for a rate of tokens | rate_limited | 429 with `Retry-After` |
  * | 401, 402, 403, 407 | credentials | 502 |
  * | 408, 409, 425, 429 | rate_limited | 429 with `Retry-After` |
  * | 404 not in OpenAI's shape, other 4xx, 3xx | server_error | 502 |
@@ -45,8 +45,12 @@ export function refusalError(refusal: Refusal, redact: Redact): UpstreamError {
   const { status } = refusal;
   const cause = new Error(`Model server answered with status ${status}`);
   switch (status) {
-    case 400:
     case 413:
+      // A rate of tokens that is smaller than the request is a limit of ours there.
+      return errorMemberOf(refusal.body)?.code === "rate_limit_exceeded"
+        ? limitError(refusal, cause)
+        : requestError(refusal, redact, cause);
+    case 400:
     case 422:
       return requestError(refusal, redact, cause);
     case 404:
@@ -63,23 +67,28 @@ export function refusalError(refusal: Refusal, redact: Redact): UpstreamError {
     case 409:
     case 425:
     case 429:
-      return new UpstreamError("rate_limited", {
-        cause,
-        retryAfterMs: refusal.retryAfterMs ?? RETRY_AFTER_MS_MIN,
-      });
+      return limitError(refusal, cause);
     default:
       return new UpstreamError("server_error", { cause });
   }
 }
 
+function limitError(refusal: Refusal, cause: Error): UpstreamError {
+  return new UpstreamError("rate_limited", {
+    cause,
+    retryAfterMs: refusal.retryAfterMs ?? RETRY_AFTER_MS_MIN,
+  });
+}
+
 /**
  * The error of an `error` member, or of an `error` event, inside a stream or a
- * body that began with status 200. Shapes in use: `{"error":{…}}`,
- * `{"error":"text"}`, `{"object":"error","message":…}`, `{"message":…,"code":…}`.
+ * body that began with status 200. Shapes in use: `{"error":{…}}`, that in an
+ * array, `{"error":"text","error_type":…}`, `{"object":"error","message":…}`,
+ * `{"message":…,"code":…}`.
  * Its message is passed on, sanitised: there is no status to go by.
  */
 export function frameError(data: unknown, redact: Redact): UpstreamError {
-  const error = errorMemberOf(data) ?? {};
+  const error = errorMemberOf(data) ?? (isJsonObject(data) ? data : {});
   const status = statusOf(error);
   if (status < 500) return refusalError({ status, body: data }, redact);
   const message = redact(textOf(error.message));
@@ -130,7 +139,7 @@ function requestError(
     ...(message === "" ? {} : { message }),
     ...(param === null ? {} : { param }),
   };
-  if (isContextLength(error, message)) {
+  if (isContextLength([textOf(error.code), textOf(error.type), message])) {
     return new UpstreamError("request", {
       ...options,
       code: "context_length_exceeded",
@@ -143,18 +152,15 @@ function requestError(
   });
 }
 
-function isContextLength(error: JsonObject, message: string): boolean {
-  return [textOf(error.code), textOf(error.type), message].some((text) =>
-    CONTEXT_LENGTH.test(text)
-  );
-}
-
 /** The object that holds `message`, in any of the shapes in use, or null. */
 function errorMemberOf(body: unknown): JsonObject | null {
+  if (Array.isArray(body)) {
+    return body.length === 1 ? errorMemberOf(body[0]) : null;
+  }
   if (!isJsonObject(body)) return null;
-  const { error } = body;
+  const { error, error_type: type } = body;
   if (isJsonObject(error)) return hasMessage(error) ? error : null;
-  if (typeof error === "string") return { message: error };
+  if (typeof error === "string") return { message: error, type };
   const isFlat = body.object === "error" || typeof body.code === "string" ||
     typeof body.code === "number";
   return isFlat && hasMessage(body) ? body : null;
@@ -166,14 +172,19 @@ function hasMessage(error: JsonObject): boolean {
 
 /** The HTTP status an error object names by number or by kind; 500 when it does not. */
 function statusOf(error: JsonObject): number {
-  for (const value of [error.code, error.status, error.status_code]) {
+  const { code, status: named, status_code: spelt, http_status_code: http } =
+    error;
+  for (const value of [code, named, spelt, http]) {
     const status = Number(value);
     if (status >= 400 && status <= 599) return status;
   }
   const kind = `${textOf(error.type)} ${textOf(error.code)}`.toLowerCase();
-  if (/rate_limit|ratelimit|throttl|too_many/.test(kind)) return 429;
+  if (/rate_limit|ratelimit|throttl|too_many|overloaded/.test(kind)) return 429;
   if (/auth|permission|api_key/.test(kind)) return 401;
-  if (/invalid_request|badrequest|context_length|invalid_param/.test(kind)) {
+  if (
+    /invalid_request|badrequest|context_length|context_size|invalid_param|validation/
+      .test(kind)
+  ) {
     return 400;
   }
   return 500;

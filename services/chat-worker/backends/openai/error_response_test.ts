@@ -173,15 +173,44 @@ const refusals: {
     expected: told({ message: "Too long", code: "context_length_exceeded" }),
   },
   {
-    name: "a context that is too long, by message",
+    name: "Azure's filter",
     status: 400,
     body: openAi({
-      message: "This model's maximum context length is 8 tokens",
+      code: "content_filter",
+      status: 400,
+      innererror: { code: "ResponsibleAIPolicyViolation" },
     }),
-    expected: told({
-      message: "This model's maximum context length is 8 tokens",
-      code: "context_length_exceeded",
-    }),
+    expected: told({ message: "Too long", code: "content_filter" }),
+  },
+  {
+    name: "Groq's word for a call that was no call",
+    status: 400,
+    body: openAi({ code: "tool_use_failed", failed_generation: "<f>" }),
+    expected: told({ message: "Too long", code: "tool_use_failed" }),
+  },
+  {
+    name: "Google's array",
+    status: 400,
+    body: [openAi({ code: 400, status: "INVALID_ARGUMENT" })],
+    expected: told({ message: "Too long" }),
+  },
+  {
+    name: "an array of several",
+    status: 400,
+    body: [openAi({}), openAi({})],
+    expected: refusedRequest,
+  },
+  {
+    name: "TGI's shape",
+    status: 422,
+    body: { error: "Bad n", error_type: "validation" },
+    expected: told({ message: "Bad n" }),
+  },
+  {
+    name: "Groq's rate of tokens that is smaller than the request",
+    status: 413,
+    body: openAi({ type: "tokens", code: "rate_limit_exceeded" }),
+    expected: limited,
   },
   {
     name: "a body that is too large",
@@ -255,6 +284,49 @@ for (const { name, status, body, expected } of refusals) {
   });
 }
 
+const lengths: { isTooLong: boolean; messages: string[] }[] = [
+  {
+    // As servers in use word it, with numbers that are ours.
+    isTooLong: true,
+    messages: [
+      "This model's maximum context length is 8 tokens. However, you asked for 9.",
+      "The decoder prompt (length 9) is longer than the maximum model length of 8.",
+      "The input (9 tokens) is longer than the model's context length (8 tokens).",
+      "Requested token count exceeds the model's maximum context length of 8.",
+      "the request exceeds the available context size. try increasing it",
+      "the input length exceeds the context length",
+      "The model is loaded with context length of only 8 tokens, not enough.",
+      "Input validation error: `inputs` must have less than 8 tokens. Given: 9",
+      "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8.",
+      "prompt is too long: 9 tokens > 8 maximum",
+      "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+      "Range of input length should be [1, 8]",
+    ],
+  },
+  {
+    isTooLong: false,
+    messages: [
+      "max_tokens must be at least 1",
+      "context_length must be an integer",
+      "The name of a tool is longer than 64 characters",
+      "Invalid input: messages",
+    ],
+  },
+];
+
+for (const { isTooLong, messages } of lengths) {
+  for (const message of messages) {
+    Deno.test(`refusalError() takes a context for ${isTooLong ? "" : "not "}too long: ${message}`, () => {
+      const error = refusalError(
+        { status: 400, body: openAi({ message }) },
+        redact,
+      );
+      const code = isTooLong ? { code: "context_length_exceeded" } : {};
+      check(error, told({ message, ...code }));
+    });
+  }
+}
+
 const frames: { name: string; data: unknown; expected: Expected }[] = [
   {
     name: "an error object",
@@ -297,6 +369,21 @@ const frames: { name: string; data: unknown; expected: Expected }[] = [
     name: "a kind of request error",
     data: openAi({ type: "BadRequestError" }),
     expected: told({ message: "Too long" }),
+  },
+  {
+    name: "a status of TGI",
+    data: openAi({ type: "overloaded", http_status_code: 429 }),
+    expected: limited,
+  },
+  {
+    name: "TGI's word for overload",
+    data: { error: "Model is overloaded", error_type: "overloaded" },
+    expected: limited,
+  },
+  {
+    name: "a context that llama.cpp finds too long",
+    data: openAi({ type: "exceed_context_size_error" }),
+    expected: told({ message: "Too long", code: "context_length_exceeded" }),
   },
   {
     name: "refused credentials",

@@ -11,13 +11,19 @@ const REASONS: ReadonlyMap<string, FinishReason> = new Map([
   ["length", "length"],
   ["max_tokens", "length"],
   ["max_length", "length"],
+  ["max_output_tokens", "length"],
   ["model_length", "length"],
+  ["model_context_window_exceeded", "length"],
   ["tool_calls", "tool_calls"],
   ["tool_use", "tool_calls"],
   ["function_call", "tool_calls"],
   ["content_filter", "content_filter"],
   ["safety", "content_filter"],
   ["sensitive", "content_filter"],
+  ["refusal", "content_filter"],
+  ["recitation", "content_filter"],
+  ["prohibited_content", "content_filter"],
+  ["blocklist", "content_filter"],
 ]);
 
 /** Words that say the answer is not complete. */
@@ -28,6 +34,8 @@ const FAILURES: ReadonlySet<string> = new Set([
   "error",
   "network_error",
   "insufficient_system_resource",
+  "malformed_function_call",
+  "timeout",
 ]);
 
 /**

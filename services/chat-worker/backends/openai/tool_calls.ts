@@ -26,6 +26,7 @@ interface Call {
   name: string;
   /** Arguments that came before the name. */
   held: string;
+  hasArguments: boolean;
 }
 
 const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
@@ -46,24 +47,37 @@ export function createToolCallFragments(
     if (calls.length === CALLS_MAX) {
       throw invalidAnswer(`More than ${CALLS_MAX} tool calls`);
     }
-    const call: Call = { index: -1, id, name: "", held: "" };
+    const call: Call = {
+      index: -1,
+      id,
+      name: "",
+      held: "",
+      hasArguments: false,
+    };
     calls.push(call);
     if (index !== null) byIndex.set(index, call);
     return call;
   };
 
   /** The call that a fragment continues, or a new one. */
-  const callOf = (index: number | null, id: string, name: string): Call => {
+  const callOf = (
+    index: number | null,
+    id: string,
+    name: string,
+    text: string,
+  ): Call => {
     const known = index === null
       ? (id === "" ? last : calls.findLast((call) => call.id === id))
       : byIndex.get(index);
     if (known === undefined) return open(index, id);
     if (known.name === "" || name === "") return known;
     // A name where one was said already begins a call if the server numbers
-    // none, or numbers all alike; else it is a repeat. A new id alone proves
-    // nothing: some servers make one up per fragment.
+    // none, or numbers all alike, or all of its arguments come again; else it is
+    // a repeat. A new id alone proves nothing: some servers make one up per
+    // fragment.
     const isNext = id === ""
-      ? index === null || name !== known.name
+      ? index === null || name !== known.name ||
+        (known.hasArguments && isWholeObject(text))
       : id !== known.id;
     return isNext ? open(index, id) : known;
   };
@@ -76,8 +90,9 @@ export function createToolCallFragments(
     const id = textOf(fragment.id);
     const name = textOf(detail.name);
     const text = argumentsText(detail.arguments);
-    const call = callOf(index, id, name);
+    const call = callOf(index, id, name, text);
     last = call;
+    call.hasArguments ||= text !== "";
     if (call.id === "") call.id = id;
     if (call.name !== "") {
       if (text !== "") {
@@ -130,4 +145,12 @@ export function createToolCallFragments(
 function argumentsText(value: unknown): string {
   if (value === undefined || value === null) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function isWholeObject(text: string): boolean {
+  try {
+    return isJsonObject(JSON.parse(text));
+  } catch {
+    return false; // A fragment.
+  }
 }

@@ -13,7 +13,9 @@ export function parseUsage(value: unknown): Usage | null {
   const prompt = value.prompt_tokens;
   let completion = value.completion_tokens;
   if (!isCount(prompt) || !isCount(completion)) return null;
-  const reasoning = detail(value.completion_tokens_details, "reasoning_tokens");
+  const reasoning =
+    detail(value.completion_tokens_details, "reasoning_tokens") ??
+      detail(value, "reasoning_tokens");
   // Some hosts count reasoning beside the completion and not in it; the total tells.
   const isBeside = reasoning !== null && reasoning > 0 &&
     value.total_tokens === prompt + completion + reasoning;
@@ -23,7 +25,8 @@ export function parseUsage(value: unknown): Usage | null {
     completion_tokens: completion,
     total_tokens: prompt + completion,
   };
-  const cached = detail(value.prompt_tokens_details, "cached_tokens");
+  const cached = detail(value.prompt_tokens_details, "cached_tokens") ??
+    detail(value, "prompt_cache_hit_tokens");
   if (cached !== null && cached <= prompt) {
     usage.prompt_tokens_details = { cached_tokens: cached };
   }

@@ -2,7 +2,7 @@ import type { MonotonicNow } from "@gateway/shared/clock";
 import { createSlidingCounter } from "./sliding_counter.ts";
 
 /** How much may be tried again. */
-export const RETRY_LIMITS = {
+const RETRY_LIMITS = {
   windowMs: 10_000,
   /** Retries as a share of requests. */
   share: 0.1,

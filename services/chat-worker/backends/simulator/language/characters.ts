@@ -18,7 +18,7 @@ const IDEOGRAPH =
   /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}ー々]$/u;
 
 /** The class of a code point. */
-export function classify(codePoint: number): CharacterClass {
+function classify(codePoint: number): CharacterClass {
   const character = String.fromCodePoint(codePoint);
   if (IDEOGRAPH.test(character)) return CharacterClass.IDEOGRAPH;
   if (LETTER.test(character)) return CharacterClass.LETTER;
