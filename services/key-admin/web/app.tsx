@@ -14,7 +14,7 @@ import {
   hostGuard,
   noKeys,
 } from "./guards.ts";
-import { RefusedPage } from "./pages/sign_in_pages.tsx";
+import { RefusedPage } from "./pages/refused_page.tsx";
 import { localPath } from "./paths.ts";
 import { Refused } from "./refused.ts";
 import { route } from "./route.ts";

@@ -3,7 +3,7 @@ import type { AuditPage as Entries } from "../../keys/audit_log.ts";
 import { AuditTable } from "./audit_view.tsx";
 import { type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
-import { PagerLink } from "./keys_page.tsx";
+import { PagerLink } from "./pager.tsx";
 
 /** What the log can be narrowed to: the beginning of the action. */
 export const AUDIT_FILTERS: readonly [prefix: string, label: string][] = [

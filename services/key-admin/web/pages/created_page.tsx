@@ -3,7 +3,7 @@ import type { KeyRecord } from "@gateway/shared/keys/record";
 import { CopyButton } from "./copy_button.tsx";
 import { type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
-import { Curl } from "./keys_page.tsx";
+import { Curl } from "./curl.tsx";
 
 /**
  * The one page that ever has a full key value. It is the answer to the request

@@ -15,13 +15,12 @@ import {
 import { clearCookie, readCookie } from "../cookies.ts";
 import { box, readForm, text } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";
+import { type AccountErrors, AccountPage } from "../pages/account_page.tsx";
+import { ConfirmPage } from "../pages/confirm_page.tsx";
 import {
-  type AccountErrors,
-  AccountPage,
   RecoveryCodesPage,
   SecondFactorPage,
-} from "../pages/account_page.tsx";
-import { ConfirmPage } from "../pages/sign_in_pages.tsx";
+} from "../pages/second_factor_pages.tsx";
 import { confirmFirst, localPath } from "../paths.ts";
 import { Refused } from "../refused.ts";
 import { route } from "../route.ts";

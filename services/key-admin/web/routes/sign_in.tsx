@@ -21,7 +21,8 @@ import {
 } from "../context.ts";
 import { clearCookie, readCookie, writeCookie } from "../cookies.ts";
 import { readForm, text } from "../forms.ts";
-import { LinkPage, SignInPage } from "../pages/sign_in_pages.tsx";
+import { LinkPage } from "../pages/link_page.tsx";
+import { SignInPage } from "../pages/sign_in_page.tsx";
 import { localPath } from "../paths.ts";
 import { Refused } from "../refused.ts";
 import { route } from "../route.ts";

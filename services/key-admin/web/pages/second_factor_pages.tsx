@@ -1,0 +1,94 @@
+import type { JSX } from "hono/jsx/jsx-runtime";
+import { CopyButton } from "./copy_button.tsx";
+import { FormErrors, FormToken, type Frame, Page } from "./frame.tsx";
+import { PasswordField } from "./password_fields.tsx";
+import { QrCode } from "./qr_code.tsx";
+
+/** Sets the second factor up: the app reads the secret, a code proves that it did. */
+export function SecondFactorPage({ frame, secret, uri, ticket, errors }: {
+  frame: Frame;
+  secret: string;
+  uri: string;
+  ticket: string;
+  errors: readonly string[];
+}): JSX.Element {
+  return (
+    <Page title="Two-step sign-in" frame={frame} section="account">
+      <section class="card form-card">
+        <h1>Two-step sign-in</h1>
+        <FormErrors errors={errors} />
+        <ol class="steps">
+          <li>
+            <p>
+              Scan this with an authenticator app, or{" "}
+              <a href={uri}>open it on this device</a>.
+            </p>
+            <QrCode text={uri} label="QR code for your authenticator app" />
+            <p class="faint">
+              Or type the secret:{" "}
+              <code class="wrap">{secret.match(/.{1,4}/g)?.join(" ")}</code>
+            </p>
+          </li>
+          <li>
+            <form method="post" action="/account/second-factor" data-once="">
+              <FormToken frame={frame} />
+              <input type="hidden" name="ticket" value={ticket} />
+              <div class="field">
+                <label for="code">Type the code that the app shows</label>
+                <input
+                  id="code"
+                  name="code"
+                  required
+                  inputmode="numeric"
+                  pattern="[0-9 ]*"
+                  maxlength={10}
+                  autocomplete="one-time-code"
+                  autofocus
+                />
+              </div>
+              <PasswordField label="Your password" />
+              <div class="actions">
+                <a class="button" href="/account">Cancel</a>
+                <button class="primary" type="submit">Switch on</button>
+              </div>
+            </form>
+          </li>
+        </ol>
+      </section>
+    </Page>
+  );
+}
+
+/** The recovery codes, shown once. */
+export function RecoveryCodesPage(
+  { frame, codes }: { frame: Frame; codes: readonly string[] },
+): JSX.Element {
+  return (
+    <Page title="Recovery codes" frame={frame} section="account">
+      <section class="card form-card" data-secret="">
+        <h1>Store your recovery codes</h1>
+        <p class="lead">
+          Two-step sign-in is on. Each of these codes opens your account once if
+          you lose the app. They are shown only now.
+        </p>
+        <pre
+          class="codes"
+          id="codes"
+          tabindex={0}
+          aria-label="Recovery codes"
+          data-secret-value=""
+        >{codes.join("\n")}</pre>
+        <form class="actions spread" method="get" action="/account">
+          <label class="box">
+            <input type="checkbox" required data-stored="" />
+            I have stored them
+          </label>
+          <div class="buttons">
+            <CopyButton source="codes" look="" />
+            <button class="primary" type="submit">Done</button>
+          </div>
+        </form>
+      </section>
+    </Page>
+  );
+}
