@@ -19,14 +19,18 @@ import { localPath } from "./paths.ts";
 import { Refused } from "./refused.ts";
 import { route } from "./route.ts";
 import { accountRoutes } from "./routes/account.tsx";
+import { confirmRoutes } from "./routes/confirm.tsx";
 import { keyChangeRoutes } from "./routes/key_changes.tsx";
 import { keyRoutes } from "./routes/keys.tsx";
+import { linkRoutes } from "./routes/links.tsx";
+import { oidcRoutes } from "./routes/oidc.ts";
 import { reportRoutes } from "./routes/reports.tsx";
+import { secondFactorRoutes } from "./routes/second_factor.tsx";
 import { signInRoutes } from "./routes/sign_in.tsx";
 import { sessionGuard } from "./session_guard.ts";
 
 /**
- * Paths behind the sign-in. Everything else is listed in `signInRoutes` and below.
+ * Paths behind the sign-in. Everything else is listed above them in `createConsole`.
  * `/keys/*` is `/keys` too: naming both would look the session up twice.
  */
 const PRIVATE = [
@@ -51,11 +55,15 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   route(app, "/", { GET: (c) => c.redirect("/keys", 302) });
   route(app, "/assets/:version/:name", { GET: (c) => asset(c, deps) });
   signInRoutes(app, deps);
+  linkRoutes(app, deps);
+  oidcRoutes(app, deps);
   for (const path of PRIVATE) app.use(path, sessionGuard(deps));
   keyRoutes(app, deps);
   keyChangeRoutes(app, deps);
   reportRoutes(app, deps);
   accountRoutes(app, deps);
+  secondFactorRoutes(app, deps);
+  confirmRoutes(app, deps);
 
   app.notFound((c) =>
     refuse(c, deps, new Refused(404, "There is no such page"))
