@@ -146,7 +146,7 @@ Deno.test("OIDC: without a provider its pages are not there", async () => {
   }
 });
 
-Deno.test("a provider that is out of order is named as what is, and used again when it is not", async () => {
+Deno.test("a provider that is out of order is said to be, and is used again when it is not", async () => {
   await using provider = startProvider();
   await using site = await startConsole({ oidc: createClient(provider) });
   provider.isBroken = true;

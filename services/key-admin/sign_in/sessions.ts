@@ -161,11 +161,13 @@ async function end(
   ownerId: string,
   sessionId: string,
 ): Promise<boolean> {
-  const removed = await redis.command(
-    ["ZREM", sessionsKey(ownerId), sessionId],
-  );
-  if (removed !== 1) return false;
+  const sessions = sessionsKey(ownerId);
+  if (await redis.command(["ZSCORE", sessions, sessionId]) === null) {
+    return false;
+  }
+  // In this order: one that still works must still be listed, to be ended again.
   await redis.command(["DEL", sessionKey(sessionId)]);
+  await redis.command(["ZREM", sessions, sessionId]);
   return true;
 }
 
