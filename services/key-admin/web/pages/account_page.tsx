@@ -3,7 +3,7 @@ import type { Account } from "../../owners/account.ts";
 import type { Session } from "../../sign_in/sessions.ts";
 import { FormErrors, FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
-import { NewPasswordField, PasswordField } from "./password_fields.tsx";
+import { NewPasswordField, PasswordField } from "./sign_in_fields.tsx";
 import { SessionsCard } from "./sessions_card.tsx";
 
 /** What the account page shows. */

@@ -1,6 +1,6 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import { Card, FormErrors, FormToken, type Frame } from "./frame.tsx";
-import { PasswordField } from "./password_fields.tsx";
+import { PasswordField } from "./sign_in_fields.tsx";
 
 /** Asks for the password again within a session, before something that matters. */
 export function ConfirmPage({ frame, next, errors }: {

@@ -33,7 +33,7 @@ interface DocumentProps {
 }
 
 /** The bare document, for pages of people who are not signed in. */
-export function Document(
+function Document(
   { title, assets, children }: DocumentProps,
 ): JSX.Element {
   const page = (

@@ -1,7 +1,7 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import { KEY_SCOPES } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import { LIMIT_FORM, LIMIT_PATTERN } from "../key_form.ts";
+import { FIELD_CHARS_MAX, LIMIT_FORM, LIMIT_PATTERN } from "../key_form.ts";
 import { FieldError } from "./frame.tsx";
 import type { KeyFormProps } from "./key_form.tsx";
 import { SCOPE_LABELS } from "./values.tsx";
@@ -139,7 +139,7 @@ export function LimitFields({ values, errors }: KeyFormProps): JSX.Element {
                 inputmode="numeric"
                 pattern={LIMIT_PATTERN}
                 title={LIMIT_FORM}
-                maxlength={20}
+                maxlength={FIELD_CHARS_MAX.limit}
                 autocomplete="off"
                 placeholder="No limit"
                 {...mistake(`${name}-error`, error)}
@@ -165,7 +165,7 @@ export function ModelsField({ values, errors }: KeyFormProps): JSX.Element {
         id="models"
         name="models"
         value={values.models}
-        maxlength={8_000}
+        maxlength={FIELD_CHARS_MAX.models}
         placeholder="neutral-3.7-plus, small-1"
         autocomplete="off"
         {...mistake("models-error", error)}

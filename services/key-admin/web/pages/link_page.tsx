@@ -2,7 +2,7 @@ import type { JSX } from "hono/jsx/jsx-runtime";
 import type { Link } from "../../sign_in/links.ts";
 import type { Assets } from "../assets.ts";
 import { Card, FormErrors } from "./frame.tsx";
-import { NewPasswordField } from "./password_fields.tsx";
+import { EmailField, NewPasswordField } from "./sign_in_fields.tsx";
 
 const LINK_TEXT: Record<
   Link["kind"],
@@ -34,20 +34,7 @@ export function LinkPage({ assets, link, path, email, errors }: {
     <Card title={title} assets={assets} lead={lead}>
       <FormErrors errors={errors} />
       <form method="post" action={path} data-once="">
-        <div class="field">
-          <label for="email">E-mail</label>
-          <input
-            id="email"
-            name="email"
-            type="email"
-            value={email}
-            required
-            readonly={link.kind !== "set_up"}
-            autocomplete="username"
-            maxlength={254}
-            autofocus={email === ""}
-          />
-        </div>
+        <EmailField value={email} isGiven={link.kind !== "set_up"} />
         <NewPasswordField label="Password" isNext={email !== ""} />
         <button class="primary wide" type="submit">{button}</button>
       </form>

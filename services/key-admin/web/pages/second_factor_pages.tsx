@@ -1,7 +1,7 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import { CopyButton } from "./copy_button.tsx";
 import { FormErrors, FormToken, type Frame, Page } from "./frame.tsx";
-import { PasswordField } from "./password_fields.tsx";
+import { PasswordField } from "./sign_in_fields.tsx";
 import { QrCode } from "./qr_code.tsx";
 
 /** Sets the second factor up: the app reads the secret, a code proves that it did. */

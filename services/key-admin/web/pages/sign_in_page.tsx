@@ -2,7 +2,7 @@ import type { JSX } from "hono/jsx/jsx-runtime";
 import type { Assets } from "../assets.ts";
 import { Card, FormErrors } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
-import { PasswordField } from "./password_fields.tsx";
+import { EmailField, PasswordField } from "./sign_in_fields.tsx";
 
 /** What the sign-in page shows. */
 export interface SignInPageProps {
@@ -63,19 +63,7 @@ function Provider({ name }: { name: string }): JSX.Element {
 function Fields({ email }: SignInPageProps): JSX.Element {
   return (
     <>
-      <div class="field">
-        <label for="email">E-mail</label>
-        <input
-          id="email"
-          name="email"
-          type="email"
-          value={email}
-          required
-          autocomplete="username"
-          maxlength={254}
-          autofocus={email === ""}
-        />
-      </div>
+      <EmailField value={email} />
       <PasswordField label="Password" isNext={email !== ""} />
       <div class="field">
         <label for="code">

@@ -2,7 +2,7 @@ import type { Hono } from "hono";
 import { passwordProblem } from "../../sign_in/password.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { clearCookie } from "../cookies.ts";
-import { box, readForm, text } from "../forms.ts";
+import { box, readForm, secretText } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";
 import { type AccountErrors, AccountPage } from "../pages/account_page.tsx";
 import { Refused } from "../refused.ts";
@@ -66,7 +66,7 @@ async function endSession(
   c: ConsoleContext,
   deps: ConsoleDeps,
 ): Promise<Response> {
-  const form = readForm(c, { session: text(60) });
+  const form = readForm(c, { session: secretText });
   const { ownerId } = c.get("signedIn").account;
   if (!(await deps.sessions.end(ownerId, form.session))) {
     throw new Refused(404, "There is no such session", { back: "/account" });

@@ -1,6 +1,6 @@
 import type { Hono } from "hono";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
-import { readForm, text } from "../forms.ts";
+import { pathText, readForm } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";
 import { ConfirmPage } from "../pages/confirm_page.tsx";
 import { localPath } from "../paths.ts";
@@ -39,7 +39,7 @@ async function confirm(
   c: ConsoleContext,
   deps: ConsoleDeps,
 ): Promise<Response> {
-  const form = readForm(c, { password, next: text(300) });
+  const form = readForm(c, { password, next: pathText });
   const problem = await checkPassword(c, deps, form.password);
   if (problem !== null) return await showConfirm(c, deps, form.next, [problem]);
   await deps.sessions.markChecked(c.get("signedIn").session.id);

@@ -2,7 +2,7 @@ import type { Hono } from "hono";
 import { readLastUse, readUsage, type UsageRange } from "../../keys/usage.ts";
 import { mintSecret } from "../../sign_in/secret.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
-import { readForm, text, version } from "../forms.ts";
+import { readForm, secretText, version } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";
 import { formOf, KEY_FORM_SHAPE, newForm, parseKeyForm } from "../key_form.ts";
 import { AlreadyCreatedPage, CreatedPage } from "../pages/created_page.tsx";
@@ -57,7 +57,7 @@ async function createKey(
   if (confirm !== null) return confirm;
   const { nonce, ...form } = readForm(c, {
     ...KEY_FORM_SHAPE,
-    nonce: text(60),
+    nonce: secretText,
   });
   const once = nonceDigest(nonce);
   const parsed = parseKeyForm(form, deps.now(), null);

@@ -10,7 +10,7 @@ import {
   type ConsoleDeps,
   type ConsoleEnv,
 } from "../context.ts";
-import { readForm, text } from "../forms.ts";
+import { emailText, readForm } from "../forms.ts";
 import { LinkPage } from "../pages/link_page.tsx";
 import { Refused } from "../refused.ts";
 import { route } from "../route.ts";
@@ -54,7 +54,7 @@ async function useLink(
   const link = await deps.links.peek(secret);
   if (link === null) throw new Refused(404, LINK_OVER, { back: "/sign-in" });
   const form = readForm(c, {
-    email: text(300),
+    email: emailText,
     new_password: password,
   });
   const email = link.kind === "set_up" ? parseEmail(form.email) : link.email;

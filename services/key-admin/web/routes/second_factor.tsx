@@ -1,7 +1,7 @@
 import type { Hono } from "hono";
 import { mintTotpSecret, totpStep, totpUri } from "../../sign_in/totp.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
-import { readForm, text } from "../forms.ts";
+import { readForm, secretText, text } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";
 import {
   RecoveryCodesPage,
@@ -67,7 +67,7 @@ async function switchFactorOn(
   deps: ConsoleDeps,
 ): Promise<Response> {
   const { account } = c.get("signedIn");
-  const form = readForm(c, { ticket: text(60), code: text(10), password });
+  const form = readForm(c, { ticket: secretText, code: text(10), password });
   const setup = await deps.totpSetups.peek(form.ticket);
   if (setup === null || setup.ownerId !== account.ownerId) {
     throw new Refused(409, "This page is too old: begin again", {

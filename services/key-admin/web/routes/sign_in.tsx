@@ -8,7 +8,7 @@ import {
   type ConsoleEnv,
 } from "../context.ts";
 import { readCookie } from "../cookies.ts";
-import { readForm, text } from "../forms.ts";
+import { emailText, pathText, readForm, text } from "../forms.ts";
 import { SignInPage } from "../pages/sign_in_page.tsx";
 import { localPath } from "../paths.ts";
 import { Refused } from "../refused.ts";
@@ -17,6 +17,10 @@ import { findSignedIn } from "../session_guard.ts";
 import { enter } from "./enter.ts";
 import { waitText } from "./own_account.ts";
 
+/** Beyond `PASSWORD_CHARS_MAX`, so that one that is too long is told from a form of somebody else. */
+const PASSWORD_BYTES_MAX = 30_000;
+/** A recovery code, and blanks around it. */
+const CODE_CHARS_MAX = 60;
 const WRONG = "E-mail, password or code is not right.";
 
 /** Signing in with a password. */
@@ -55,10 +59,10 @@ async function trySignIn(
   deps: ConsoleDeps,
 ): Promise<Response> {
   const form = readForm(c, {
-    email: text(300),
-    password: text(30_000),
-    code: text(60),
-    next: text(300),
+    email: emailText,
+    password: text(PASSWORD_BYTES_MAX),
+    code: text(CODE_CHARS_MAX),
+    next: pathText,
   });
   if (passwordChars(form.password) > PASSWORD_CHARS_MAX) {
     throw new Refused(400, "No password is that long", { back: "/sign-in" });

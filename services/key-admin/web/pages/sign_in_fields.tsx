@@ -1,5 +1,30 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
+import { EMAIL_CHARS_MAX } from "../../owners/email.ts";
 import { PASSWORD_CHARS_MIN } from "../../sign_in/password.ts";
+
+/** Fields of forms that people sign in, set up and confirm with. */
+
+/** An owner's address. It has the focus until it is filled in; one that is given stays as it is. */
+export function EmailField(
+  { value, isGiven = false }: { value: string; isGiven?: boolean },
+): JSX.Element {
+  return (
+    <div class="field">
+      <label for="email">E-mail</label>
+      <input
+        id="email"
+        name="email"
+        type="email"
+        value={value}
+        required
+        readonly={isGiven}
+        autocomplete="username"
+        maxlength={EMAIL_CHARS_MAX}
+        autofocus={value === ""}
+      />
+    </div>
+  );
+}
 
 /** A password that the owner has. */
 export function PasswordField(
