@@ -331,6 +331,26 @@ Deno.test("editing changes what was changed and keeps the rest", async () => {
   assert.equal(kept?.expiresAtMs, key?.expiresAtMs);
 });
 
+Deno.test("the example beside a new key asks for a model that the key may use", async (t) => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const cases: [models: string, asked: string][] = [
+    ["", "neutral-3.7-plus"],
+    ["small-1, large-1", "small-1"],
+  ];
+  for (const [models, asked] of cases) {
+    await t.step(models, async () => {
+      const { text } = await owner.get("/keys/new");
+      const nonce = hiddenField(text, "nonce");
+      const form = keyForm("A key", { nonce, models });
+      const answer = await owner.post("/keys", form);
+      assert.ok(
+        answer.text.includes(`&quot;model&quot;: &quot;${asked}&quot;`),
+      );
+    });
+  }
+});
+
 Deno.test("a pasted key is searched by its end only and not shown again", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
