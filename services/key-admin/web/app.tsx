@@ -94,14 +94,7 @@ function asRefused(
   }
   if (error instanceof RedisUnavailableError) {
     log.warn("redis_unavailable", { requestId, error });
-    return new Refused(
-      503,
-      "The store does not answer. Try again in a moment",
-      {
-        headers: { "retry-after": "1" },
-        back: c.req.method === "GET" ? addressOf(c) : "/keys",
-      },
-    );
+    return unavailable(error, c);
   }
   if (error instanceof NotDurable) {
     log.error("not_durable", { requestId, error });
@@ -113,6 +106,24 @@ function asRefused(
   }
   log.error("request_failed", { requestId, error });
   return new Refused(500, "Something went wrong on our side");
+}
+
+/** Of a change that was under way nobody knows whether it was made, so nobody is told to repeat it. */
+function unavailable(
+  { mayHaveRun }: RedisUnavailableError,
+  c: ConsoleContext,
+): Refused {
+  const isChange = c.req.method === "POST";
+  return new Refused(
+    503,
+    isChange && mayHaveRun
+      ? "The store did not answer in time. What you asked for may or may not have been done: look before you try again"
+      : "The store does not answer. Try again in a moment",
+    {
+      headers: { "retry-after": "1" },
+      back: isChange ? "/keys" : addressOf(c),
+    },
+  );
 }
 
 /** Path and query of a request, if it is one that a page may link to. */

@@ -8,6 +8,17 @@ import { SCOPE_LABELS } from "./values.tsx";
 
 /** The parts of a key's form. */
 
+/** Fields that may have a mistake, from top to bottom. */
+const FIELDS = [
+  ...["description", "expiresAtMs", "scopes"],
+  ...["rpm", "tpm", "tpd", "concurrency", "models"],
+] as const;
+
+/** The field to go on with: the first that has a mistake. */
+function focusOf(errors: KeyFormProps["errors"]): string {
+  return FIELDS.find((name) => errors.has(name)) ?? "description";
+}
+
 /** Ties a field to the mistake below it. */
 function mistake(id: string, error: string | undefined) {
   return error === undefined
@@ -31,7 +42,7 @@ export function DescriptionField(
         maxlength={KEY_LIMITS.descriptionCharsMax * 2}
         placeholder="Billing service, production"
         required
-        autofocus
+        autofocus={focusOf(errors) === "description"}
         autocomplete="off"
         {...mistake("description-error", error)}
       />
@@ -77,6 +88,7 @@ export function ExpiryField(
           name="expiry_date"
           type="date"
           value={values.expiryDate}
+          autofocus={focusOf(errors) === "expiresAtMs"}
           {...mistake("expiry-error", error)}
         />
       </div>
@@ -95,13 +107,14 @@ export function ScopeFields({ values, errors }: KeyFormProps): JSX.Element {
     >
       <legend>May use</legend>
       <div class="boxes">
-        {KEY_SCOPES.map((scope) => (
+        {KEY_SCOPES.map((scope, at) => (
           <label class="box">
             <input
               type="checkbox"
               name="scopes"
               value={scope}
               checked={values.scopes.includes(scope)}
+              autofocus={at === 0 && focusOf(errors) === "scopes"}
             />
             {SCOPE_LABELS[scope]}
           </label>
@@ -142,6 +155,7 @@ export function LimitFields({ values, errors }: KeyFormProps): JSX.Element {
                 maxlength={FIELD_CHARS_MAX.limit}
                 autocomplete="off"
                 placeholder="No limit"
+                autofocus={focusOf(errors) === name}
                 {...mistake(`${name}-error`, error)}
               />
               <FieldError id={`${name}-error`} message={error} />
@@ -167,6 +181,7 @@ export function ModelsField({ values, errors }: KeyFormProps): JSX.Element {
         value={values.models}
         maxlength={FIELD_CHARS_MAX.models}
         placeholder="neutral-3.7-plus, small-1"
+        autofocus={focusOf(errors) === "models"}
         autocomplete="off"
         {...mistake("models-error", error)}
       />
