@@ -104,6 +104,11 @@ async function reset(
   deps: OwnerCommandDeps,
   { ownerId, email }: Account,
 ): Promise<Answer> {
+  await deps.audit.add(ownerId, {
+    action: "account.reset_link_made",
+    ...COMMAND_LINE,
+    detail: "",
+  });
   return await linkAnswer(deps, { kind: "reset", ownerId, email }, "1 hour");
 }
 
