@@ -148,14 +148,12 @@ async function end(
   ownerId: string,
   sessionId: string,
 ): Promise<boolean> {
-  const sessions = sessionsKey(ownerId);
-  if (await redis.command(["ZSCORE", sessions, sessionId]) === null) {
-    return false;
-  }
+  const record = sessionKey(sessionId);
+  const holder = asFields(await redis.command(["HGETALL", record]));
+  if ((holder.get("owner") ?? ownerId) !== ownerId) return false;
   // In this order: one that still works must still be listed, to be ended again.
-  await redis.command(["DEL", sessionKey(sessionId)]);
-  await redis.command(["ZREM", sessions, sessionId]);
-  return true;
+  await redis.command(["DEL", record]);
+  return await redis.command(["ZREM", sessionsKey(ownerId), sessionId]) === 1;
 }
 
 async function endOthers(
