@@ -71,6 +71,8 @@ export interface TestConsoleOptions {
   /** Stands between the console and its connection for changes. */
   writer?: (link: RedisLink) => RedisLink;
   defaultLimits?: DefaultLimits;
+  /** Who the console is in Redis, of `deploy/redis/users.acl`. */
+  redisUser?: string;
 }
 
 export async function startConsole(
@@ -80,6 +82,7 @@ export async function startConsole(
     hasher,
     writer = (link) => link,
     defaultLimits = NO_DEFAULT_LIMITS,
+    redisUser,
   }: TestConsoleOptions = {},
 ): Promise<TestConsole> {
   const server = await startRedis(settings === undefined ? {} : { settings });
@@ -89,8 +92,8 @@ export async function startConsole(
   const logLines: string[] = [];
   const answers: string[] = [];
   const deps = createConsoleDeps({
-    redis: await server.connect(),
-    writer: writer(await server.connect()),
+    redis: await server.connect(redisUser),
+    writer: writer(await server.connect(redisUser)),
     sendStop: (notice) => {
       if (stops.fails) return Promise.reject(new Error("No answer"));
       stops.sent.push(notice);

@@ -5,6 +5,7 @@ import type { Log } from "@gateway/shared/log";
 import { observeProcess, observeRedis } from "@gateway/shared/metrics/process";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { serveOps } from "@gateway/shared/ops_server";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import { type GracefulServer, serve } from "@gateway/shared/serve";
 import { type RunningService, runService } from "@gateway/shared/service";
 import { type Config, readConfig } from "./config.ts";
@@ -35,45 +36,20 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
   const registry = new MetricRegistry();
-  const metrics = createMetrics(registry);
   // The public address may need the port, which is known once it is taken.
   const handler = Promise.withResolvers<Handler>();
   const server = listen(config, log, handler.promise);
-  const deps = createConsoleDeps({
-    redis,
-    writer,
-    sendStop: createStopSender(config.bus, log),
-    hasher: await createPasswordHasher(),
-    assets: await readAssets(),
-    oidc: config.oidc === null ? null : createOidcClient(config.oidc),
-    randomBytes,
-    now: wallNow,
-    log,
-    publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
-    apiUrl: config.apiUrl,
-    defaultLimits: config.defaultLimits,
-  });
+  const publicUrl = config.publicUrl ??
+    new URL(`http://127.0.0.1:${server.port}`);
+  const deps = await makeDeps(config, log, { redis, writer, publicUrl });
   handler.resolve(
     createHandler(createConsole(deps), {
       clientAddress: createClientAddress(config.trustedProxies),
       log,
-      metrics,
+      metrics: createMetrics(registry),
     }),
   );
-  const notReady = () =>
-    [redis, writer].every(({ state }) => state === "ready") ? [] : ["redis"];
-  const stopObserving = observeProcess(registry, {
-    now: monotonicNow,
-    startedAtMs: wallNow(),
-    notReady,
-  });
-  observeRedis(registry, () => notReady().length === 0);
-  const ops = serveOps({
-    hostname: config.ops.hostname,
-    port: config.ops.port,
-    notReady,
-    metrics: () => registry.text(),
-  });
+  const { ops, stopObserving } = startOps(config, registry, [redis, writer]);
   if (await nameOldStore(redis, randomBytes)) log.info("store_named");
   const durability = await announceDurability(deps);
   await announceSetUp(deps);
@@ -92,6 +68,52 @@ async function start(config: Config, log: Log): Promise<RunningService> {
       await Promise.all([server.stop(drain), ops.stop(drain)]);
       await Promise.all([redis.close(), writer.close()]);
     },
+  };
+}
+
+interface Connected {
+  redis: RedisLink;
+  writer: RedisLink;
+  publicUrl: URL;
+}
+
+async function makeDeps(
+  config: Config,
+  log: Log,
+  connected: Connected,
+): Promise<ConsoleDeps> {
+  return createConsoleDeps({
+    ...connected,
+    sendStop: createStopSender(config.bus, log),
+    hasher: await createPasswordHasher(),
+    assets: await readAssets(),
+    oidc: config.oidc === null ? null : createOidcClient(config.oidc),
+    randomBytes,
+    now: wallNow,
+    log,
+    apiUrl: config.apiUrl,
+    defaultLimits: config.defaultLimits,
+  });
+}
+
+/** Health, readiness and metrics on their own port. */
+function startOps(
+  { ops: { hostname, port } }: Config,
+  registry: MetricRegistry,
+  links: readonly RedisLink[],
+) {
+  const notReady = () =>
+    links.every(({ state }) => state === "ready") ? [] : ["redis"];
+  const stopObserving = observeProcess(registry, {
+    now: monotonicNow,
+    startedAtMs: wallNow(),
+    notReady,
+  });
+  observeRedis(registry, () => notReady().length === 0);
+  const metrics = () => registry.text();
+  return {
+    ops: serveOps({ hostname, port, notReady, metrics }),
+    stopObserving,
   };
 }
 

@@ -1,5 +1,6 @@
 import { silentLog } from "@gateway/shared/log";
-import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
+import { aclRules } from "../../tests/support/acl_users.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { connectRedis } from "./store/redis.ts";
@@ -11,7 +12,8 @@ export interface TestRedis extends AsyncDisposable {
   url: string;
   port: number;
   folder: string;
-  connect(): Promise<RedisLink>;
+  /** As this user of `deploy/redis/users.acl`, or as one who may do everything. */
+  connect(user?: string): Promise<RedisLink>;
   /** SIGKILL, and waits until the process is gone. Connections made before are closed: they would only retry. */
   kill(): Promise<void>;
   /** Stops the process without ending it, as a frozen host does. */
@@ -29,6 +31,7 @@ export interface TestRedisOptions {
 }
 
 const START_MS = 10_000;
+const USER_PASSWORD = "only-of-this-server";
 const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /** Starts a server that keeps every change, unless told otherwise; it ends with the `await using` block. */
@@ -41,17 +44,22 @@ export async function startRedis(
   const closeAll = async () => {
     await Promise.all(connections.splice(0).map((link) => link.close()));
   };
+  const open = async (address: RedisAddress) => {
+    const options = { address, log: silentLog, waitMs: START_MS };
+    const connection = await connectRedis(options);
+    connections.push(connection);
+    return connection;
+  };
+  const connect = async (user?: string) => {
+    if (user === undefined) return await open({ url });
+    const administrator = await open({ url });
+    const rules = await aclRules(user, USER_PASSWORD);
+    await administrator.command(["ACL", "SETUSER", ...rules]);
+    return await open({ url, username: user, password: USER_PASSWORD });
+  };
   return {
     ...{ url, port, folder: directory },
-    connect: async () => {
-      const connection = await connectRedis({
-        address: { url },
-        log: silentLog,
-        waitMs: START_MS,
-      });
-      connections.push(connection);
-      return connection;
-    },
+    connect,
     kill: async () => {
       // First the server: a link that closes waits for the calls it has sent.
       await server.kill();

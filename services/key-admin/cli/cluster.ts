@@ -10,8 +10,11 @@ import {
   redisAccess,
 } from "@gateway/shared/store_access";
 import { z } from "zod";
-import { defaultLimitsOf, LIMIT_VARIABLES } from "../config.ts";
-import type { DefaultLimits } from "../default_limits.ts";
+import {
+  type DefaultLimits,
+  defaultLimitsOf,
+  LIMIT_VARIABLES,
+} from "../default_limits.ts";
 import { CommandRefused } from "./answer.ts";
 
 /** The cluster that a command works on. */

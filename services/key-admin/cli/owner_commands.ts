@@ -1,31 +1,23 @@
 import type { Limits } from "@gateway/shared/keys/record";
-import type { AuditLog } from "../keys/audit_log.ts";
-import type { Account, AccountStore } from "../owners/account.ts";
-import type { OwnerDirectory } from "../owners/directory.ts";
+import type { Account } from "../owners/account.ts";
 import { parseEmail } from "../owners/email.ts";
 import type { OwnerLimits } from "../owners/limits.ts";
-import { type Link, linkPath, type LinkStore } from "../sign_in/links.ts";
 import type { SessionStore } from "../sign_in/sessions.ts";
-import {
-  type Answer,
-  COMMAND_LINE,
-  CommandRefused,
-  noOwner,
-} from "./answer.ts";
+import { type Answer, COMMAND_LINE, noOwner } from "./answer.ts";
 import { allowOptions, type CommandLine, UsageError } from "./arguments.ts";
 import { limitsText, limitsToJson } from "./key_text.ts";
+import {
+  invite,
+  type LinkCommandDeps,
+  reset,
+  setUp,
+} from "./owner_link_commands.ts";
 import { checkLimits, LIMIT_OPTIONS, limitsFrom } from "./setting_options.ts";
 
 /** What `owners …` works with. */
-export interface OwnerCommandDeps {
-  owners: OwnerDirectory;
-  accounts: AccountStore;
-  links: LinkStore;
+export interface OwnerCommandDeps extends LinkCommandDeps {
   sessions: SessionStore;
   limits: OwnerLimits;
-  audit: AuditLog;
-  /** Origin of the console, for links. */
-  consoleUrl: string;
 }
 
 /** `owners --help` */
@@ -45,7 +37,7 @@ A link works once. Give it to nobody but the owner it is for.`;
 /** Owners that `list` shows. */
 const LISTED_MAX = 1_000;
 
-/** Runs `owners …`. Throws {@link UsageError} and {@link CommandRefused}. */
+/** Runs `owners …`. Throws {@link UsageError} and `CommandRefused`. */
 export async function runOwnersCommand(
   deps: OwnerCommandDeps,
   line: CommandLine,
@@ -71,52 +63,6 @@ export async function runOwnersCommand(
     default:
       throw new UsageError(`There is no command "${command}"`);
   }
-}
-
-async function setUp(deps: OwnerCommandDeps): Promise<Answer> {
-  const ownerId = await deps.owners.first();
-  const account = await deps.accounts.read(ownerId);
-  if (account?.passwordHash) {
-    throw new CommandRefused(
-      `The console is set up: its first owner is ${account.email}. "owners invite" makes others, "owners reset" replaces a forgotten password`,
-    );
-  }
-  return await linkAnswer(deps, { kind: "set_up", ownerId }, "15 minutes");
-}
-
-async function invite(deps: OwnerCommandDeps, email: string): Promise<Answer> {
-  const ownerId = await deps.owners.ensure(email);
-  const account = await deps.accounts.read(ownerId);
-  if (account?.passwordHash) {
-    throw new CommandRefused(
-      `${email} can sign in already; "owners reset" replaces a forgotten password`,
-    );
-  }
-  await deps.audit.add(ownerId, {
-    action: "owner.invited",
-    ...COMMAND_LINE,
-    detail: email,
-  });
-  return await linkAnswer(deps, { kind: "invite", ownerId, email }, "3 days");
-}
-
-async function reset(
-  deps: OwnerCommandDeps,
-  { ownerId, email }: Account,
-): Promise<Answer> {
-  return await linkAnswer(deps, { kind: "reset", ownerId, email }, "1 hour");
-}
-
-async function linkAnswer(
-  { links, consoleUrl }: OwnerCommandDeps,
-  link: Link,
-  time: string,
-): Promise<Answer> {
-  const url = new URL(linkPath(await links.make(link)), consoleUrl).href;
-  return {
-    json: { owner_id: link.ownerId, url },
-    text: `${url}\n\nWorks once, within ${time}.`,
-  };
 }
 
 async function list({ owners, accounts }: OwnerCommandDeps): Promise<Answer> {

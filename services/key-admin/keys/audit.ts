@@ -20,6 +20,7 @@ export type AuditAction =
   | "key.stop_requested"
   | "owner.invited"
   | "owner.limits_changed"
+  | "account.reset_link_made"
   | "session.signed_in"
   | "session.confirmed"
   | "session.refused"

@@ -1,19 +1,25 @@
 import assert from "node:assert/strict";
 import { hash } from "@node-rs/argon2";
+import { randomBytes } from "@gateway/shared/ids";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import {
   PASSWORD,
   signIn,
   startConsole,
   type TestConsole,
 } from "../console_fixture.ts";
+import { startRedis } from "../redis_fixture.ts";
 import { accountKey } from "../store/names.ts";
 import { asText, asTexts } from "../store/reply.ts";
 import { createPasswordHasher } from "./password.ts";
+import { createSessionStore } from "./sessions.ts";
 import { totpCode } from "./totp.ts";
 
 /** Guarantee: nobody gets in by trying, by looking at the clock, by a default or by saying again what somebody else said. */
 
 const ADA = "ada@example.org";
+const OWNER = "own_aaaaaaaaaaaaaaaaaaaa";
 
 Deno.test("ASVS 6.3.2: there is no account before the set-up, and none with a default password", async (t) => {
   await using site = await startConsole();
@@ -205,4 +211,28 @@ Deno.test("ASVS 6.2.6, 6.2.7: password fields are masked, and managers may fill 
   }
   const file = site.deps.assets.files.get(site.deps.assets.script);
   assert.ok(file !== undefined && !/["']paste["']/.test(file.body));
+});
+
+Deno.test("ASVS 7.4.1: a session whose end broke off is over, or can be ended again", async () => {
+  await using server = await startRedis();
+  const link = await server.connect();
+  let breaksAt = "";
+  const redis: RedisLink = {
+    ...link,
+    command: (args, options) =>
+      args[0] === breaksAt
+        ? Promise.reject(new RedisUnavailableError("deadline", "no answer"))
+        : link.command(args, options),
+  };
+  const store = createSessionStore({ redis, randomBytes, now: Date.now });
+  for (const command of ["DEL", "ZREM"]) {
+    const cookie = await store.start(OWNER, { ip: "", userAgent: "" });
+    const { id } = await store.find(cookie) ?? assert.fail("no session");
+    breaksAt = command;
+    await assert.rejects(store.end(OWNER, id), RedisUnavailableError);
+    breaksAt = "";
+    assert.equal(await store.end(OWNER, id), true, command);
+    assert.equal(await store.find(cookie), null, command);
+    assert.equal(await store.end(OWNER, id), false, command);
+  }
 });

@@ -40,21 +40,38 @@ const TIMEOUT_SECONDS = 5;
 
 /** The client of one provider. Its metadata is fetched on first use and kept. */
 export function createOidcClient(config: OidcConfig): OidcClient {
+  const discover = rememberedDiscovery(config);
+  return {
+    name: config.name,
+    begin: async (redirectUri, askAgain) =>
+      await begin(await discover(), redirectUri, askAgain),
+    finish: async (returned, flow) =>
+      checkIdentity(
+        config.allowed,
+        await exchange(await discover(), returned, flow),
+      ),
+  };
+}
+
+function rememberedDiscovery(
+  { issuer, clientId, clientSecret }: OidcConfig,
+): () => Promise<oidc.Configuration> {
   let discovered: Promise<oidc.Configuration> | null = null;
-  const discover = async () => {
+  const options = {
+    timeout: TIMEOUT_SECONDS,
+    execute: [
+      // The library trusts TLS alone otherwise and leaves signatures unchecked.
+      oidc.enableNonRepudiationChecks,
+      ...insecureOnLoopback(issuer),
+    ],
+  };
+  return async () => {
     discovered ??= oidc.discovery(
-      config.issuer,
-      config.clientId,
-      config.clientSecret,
+      issuer,
+      clientId,
+      clientSecret,
       undefined,
-      {
-        timeout: TIMEOUT_SECONDS,
-        execute: [
-          // The library trusts TLS alone otherwise and leaves signatures unchecked.
-          oidc.enableNonRepudiationChecks,
-          ...insecureOnLoopback(config.issuer),
-        ],
-      },
+      options,
     );
     try {
       return await discovered;
@@ -63,57 +80,62 @@ export function createOidcClient(config: OidcConfig): OidcClient {
       throw error;
     }
   };
+}
+
+async function begin(
+  provider: oidc.Configuration,
+  redirectUri: URL,
+  askAgain: boolean,
+): Promise<OidcStart> {
+  const flow: OidcFlow = {
+    verifier: oidc.randomPKCECodeVerifier(),
+    state: oidc.randomState(),
+    nonce: oidc.randomNonce(),
+  };
+  const url = oidc.buildAuthorizationUrl(provider, {
+    redirect_uri: redirectUri.href,
+    scope: "openid email",
+    code_challenge: await oidc.calculatePKCECodeChallenge(flow.verifier),
+    code_challenge_method: "S256",
+    state: flow.state,
+    nonce: flow.nonce,
+    ...(askAgain ? { prompt: "login", max_age: "0" } : {}),
+  });
+  return { url, flow };
+}
+
+/** What the provider claims of whoever came back. */
+interface Claimed {
+  issuer: string;
+  subject: string;
+  email: unknown;
+  isVerified: boolean;
+}
+
+async function exchange(
+  provider: oidc.Configuration,
+  returned: URL,
+  flow: OidcFlow,
+): Promise<Claimed> {
+  const tokens = await oidc.authorizationCodeGrant(provider, returned, {
+    pkceCodeVerifier: flow.verifier,
+    expectedState: flow.state,
+    expectedNonce: flow.nonce,
+    idTokenExpected: true,
+  });
+  const claims = tokens.claims();
+  if (claims === undefined) throw new NotAllowed("No identity was given");
   return {
-    name: config.name,
-    begin: async (redirectUri, askAgain) => {
-      const provider = await discover();
-      const flow: OidcFlow = {
-        verifier: oidc.randomPKCECodeVerifier(),
-        state: oidc.randomState(),
-        nonce: oidc.randomNonce(),
-      };
-      const url = oidc.buildAuthorizationUrl(provider, {
-        redirect_uri: redirectUri.href,
-        scope: "openid email",
-        code_challenge: await oidc.calculatePKCECodeChallenge(flow.verifier),
-        code_challenge_method: "S256",
-        state: flow.state,
-        nonce: flow.nonce,
-        ...(askAgain ? { prompt: "login", max_age: "0" } : {}),
-      });
-      return { url, flow };
-    },
-    finish: async (returned, flow) => {
-      const tokens = await oidc.authorizationCodeGrant(
-        await discover(),
-        returned,
-        {
-          pkceCodeVerifier: flow.verifier,
-          expectedState: flow.state,
-          expectedNonce: flow.nonce,
-          idTokenExpected: true,
-        },
-      );
-      const claims = tokens.claims();
-      if (claims === undefined) throw new NotAllowed("No identity was given");
-      return checkIdentity(config.allowed, {
-        issuer: claims.iss,
-        subject: claims.sub,
-        email: claims.email,
-        isVerified: claims.email_verified === true,
-      });
-    },
+    issuer: claims.iss,
+    subject: claims.sub,
+    email: claims.email,
+    isVerified: claims.email_verified === true,
   };
 }
 
 function checkIdentity(
   allowed: readonly string[],
-  { issuer, subject, email, isVerified }: {
-    issuer: string;
-    subject: string;
-    email: unknown;
-    isVerified: boolean;
-  },
+  { issuer, subject, email, isVerified }: Claimed,
 ): OidcIdentity {
   if (typeof email !== "string" || !isVerified) {
     throw new NotAllowed("The provider has not proved an e-mail address");

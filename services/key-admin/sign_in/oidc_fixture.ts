@@ -11,6 +11,8 @@ export interface TestProvider extends AsyncDisposable {
   authorize(url: URL): URL;
   /** Signs with a key that is not the provider's. */
   forges: boolean;
+  /** Answers everything with nothing. */
+  isBroken: boolean;
 }
 
 export const CLIENT_ID = "gateway-console";
@@ -57,6 +59,7 @@ export function startProvider(): TestProvider {
   const server = Deno.serve(
     { hostname: "127.0.0.1", port: 0, onListen: () => {} },
     (request) => {
+      if (provider.isBroken) return Response.json({});
       const { pathname } = new URL(request.url);
       if (pathname === "/.well-known/openid-configuration") {
         return Response.json({
@@ -82,6 +85,7 @@ export function startProvider(): TestProvider {
     claims: {},
     verifierFitted: null,
     forges: false,
+    isBroken: false,
     authorize: (url) => {
       nonce = url.searchParams.get("nonce") ?? "";
       challenge = url.searchParams.get("code_challenge") ?? "";

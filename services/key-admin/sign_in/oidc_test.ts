@@ -145,3 +145,16 @@ Deno.test("OIDC: without a provider its pages are not there", async () => {
     assert.equal((await site.client().get(path)).status, 404);
   }
 });
+
+Deno.test("a provider that is out of order is said to be, and is used again when it is not", async () => {
+  await using provider = startProvider();
+  await using site = await startConsole({ oidc: createClient(provider) });
+  provider.isBroken = true;
+  const client = site.client();
+  const answer = await client.get("/sign-in/oidc");
+  assert.equal(answer.status, 503);
+  assert.match(answer.text, /Example does not answer.*To the sign-in/s);
+  assert.ok(site.logLines.some((line) => line.includes("oidc_unavailable")));
+  provider.isBroken = false;
+  await begin(client);
+});

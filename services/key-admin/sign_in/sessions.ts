@@ -2,10 +2,10 @@ import type { WallNow } from "@gateway/shared/clock";
 import type { RandomBytes } from "@gateway/shared/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
-import { z } from "zod";
 import { sessionKey, sessionsKey } from "../store/names.ts";
 import { asFields, asTexts } from "../store/reply.ts";
 import { digest, isSecret, mintSecret } from "./secret.ts";
+import { decodeSession, type Session } from "./session_record.ts";
 
 /** Times of a session (ASVS 7.3.1, 7.3.2). */
 export const SESSION_LIMITS = {
@@ -19,24 +19,11 @@ export const SESSION_LIMITS = {
 
 /** The time of the last request is stored at most this often. */
 const SEEN_EVERY_MS = 30_000;
+
 const USER_AGENT_CHARS_MAX = 200;
+
 /** More sessions than anybody has; the oldest are not shown. */
 const SESSIONS_SHOWN_MAX = 100;
-
-/** A signed-in browser. */
-export interface Session {
-  /** Digest of the cookie: names a session and opens none. */
-  id: string;
-  ownerId: string;
-  createdAtMs: number;
-  seenAtMs: number;
-  /** When the password was last entered. */
-  checkedAtMs: number;
-  ip: string;
-  userAgent: string;
-  /** Belongs into every form of the session. */
-  formToken: string;
-}
 
 /** Where a request came from. */
 export interface Client {
@@ -132,7 +119,7 @@ async function read(
 ): Promise<Session | null> {
   const fields = asFields(await redis.command(["HGETALL", sessionKey(id)]));
   if (fields.size === 0) return null;
-  const session = decode(id, fields);
+  const session = decodeSession(id, fields);
   const nowMs = now();
   const isOver = nowMs - session.seenAtMs >= SESSION_LIMITS.idleMs ||
     nowMs - session.createdAtMs >= SESSION_LIMITS.absoluteMs;
@@ -161,12 +148,12 @@ async function end(
   ownerId: string,
   sessionId: string,
 ): Promise<boolean> {
-  const removed = await redis.command(
-    ["ZREM", sessionsKey(ownerId), sessionId],
-  );
-  if (removed !== 1) return false;
-  await redis.command(["DEL", sessionKey(sessionId)]);
-  return true;
+  const record = sessionKey(sessionId);
+  const holder = asFields(await redis.command(["HGETALL", record]));
+  if ((holder.get("owner") ?? ownerId) !== ownerId) return false;
+  // In this order: one that still works must still be listed, to be ended again.
+  await redis.command(["DEL", record]);
+  return await redis.command(["ZREM", sessionsKey(ownerId), sessionId]) === 1;
 }
 
 async function endOthers(
@@ -199,27 +186,3 @@ if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 return redis.call('HSET', KEYS[1], 'checked', ARGV[1])
 `,
 );
-
-const stored = z.object({
-  owner: z.string(),
-  form: z.string(),
-  created: z.coerce.number(),
-  seen: z.coerce.number(),
-  checked: z.coerce.number(),
-  ip: z.string(),
-  agent: z.string(),
-});
-
-function decode(id: string, fields: ReadonlyMap<string, string>): Session {
-  const session = stored.parse(Object.fromEntries(fields));
-  return {
-    id,
-    ownerId: session.owner,
-    createdAtMs: session.created,
-    seenAtMs: session.seen,
-    checkedAtMs: session.checked,
-    ip: session.ip,
-    userAgent: session.agent,
-    formToken: session.form,
-  };
-}

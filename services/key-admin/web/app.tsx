@@ -14,19 +14,23 @@ import {
   hostGuard,
   noKeys,
 } from "./guards.ts";
-import { RefusedPage } from "./pages/sign_in_pages.tsx";
+import { RefusedPage } from "./pages/refused_page.tsx";
 import { localPath } from "./paths.ts";
 import { Refused } from "./refused.ts";
 import { route } from "./route.ts";
 import { accountRoutes } from "./routes/account.tsx";
+import { confirmRoutes } from "./routes/confirm.tsx";
 import { keyChangeRoutes } from "./routes/key_changes.tsx";
 import { keyRoutes } from "./routes/keys.tsx";
+import { linkRoutes } from "./routes/links.tsx";
+import { oidcRoutes } from "./routes/oidc.ts";
 import { reportRoutes } from "./routes/reports.tsx";
+import { secondFactorRoutes } from "./routes/second_factor.tsx";
 import { signInRoutes } from "./routes/sign_in.tsx";
 import { sessionGuard } from "./session_guard.ts";
 
 /**
- * Paths behind the sign-in. Everything else is listed in `signInRoutes` and below.
+ * Paths behind the sign-in. Everything else is listed above them in `createConsole`.
  * `/keys/*` is `/keys` too: naming both would look the session up twice.
  */
 const PRIVATE = [
@@ -51,11 +55,15 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   route(app, "/", { GET: (c) => c.redirect("/keys", 302) });
   route(app, "/assets/:version/:name", { GET: (c) => asset(c, deps) });
   signInRoutes(app, deps);
+  linkRoutes(app, deps);
+  oidcRoutes(app, deps);
   for (const path of PRIVATE) app.use(path, sessionGuard(deps));
   keyRoutes(app, deps);
   keyChangeRoutes(app, deps);
   reportRoutes(app, deps);
   accountRoutes(app, deps);
+  secondFactorRoutes(app, deps);
+  confirmRoutes(app, deps);
 
   app.notFound((c) =>
     refuse(c, deps, new Refused(404, "There is no such page"))
@@ -86,14 +94,7 @@ function asRefused(
   }
   if (error instanceof RedisUnavailableError) {
     log.warn("redis_unavailable", { requestId, error });
-    return new Refused(
-      503,
-      "The store does not answer. Try again in a moment",
-      {
-        headers: { "retry-after": "1" },
-        back: c.req.method === "GET" ? addressOf(c) : "/keys",
-      },
-    );
+    return unavailable(error, c);
   }
   if (error instanceof NotDurable) {
     log.error("not_durable", { requestId, error });
@@ -105,6 +106,24 @@ function asRefused(
   }
   log.error("request_failed", { requestId, error });
   return new Refused(500, "Something went wrong on our side");
+}
+
+/** Of a change that was under way nobody knows whether it was made, so nobody is told to repeat it. */
+function unavailable(
+  { mayHaveRun }: RedisUnavailableError,
+  c: ConsoleContext,
+): Refused {
+  const isChange = c.req.method === "POST";
+  return new Refused(
+    503,
+    isChange && mayHaveRun
+      ? "The store did not answer in time. What you asked for may or may not have been done: look before you try again"
+      : "The store does not answer. Try again in a moment",
+    {
+      headers: { "retry-after": "1" },
+      back: isChange ? "/keys" : addressOf(c),
+    },
+  );
 }
 
 /** Path and query of a request, if it is one that a page may link to. */

@@ -14,6 +14,9 @@ const FILES = {
   icon: ["icon.svg", "image/svg+xml; charset=utf-8"],
 } as const;
 
+/** Of a digest: enough that no two versions of a file share a path. */
+const VERSION_CHARS = 12;
+
 /** Reads the files that lie beside this module. */
 export async function readAssets(): Promise<Assets> {
   const files = new Map<string, { body: string; type: string }>();
@@ -22,7 +25,7 @@ export async function readAssets(): Promise<Assets> {
       new URL(`assets/${name}`, import.meta.url),
     );
     const version = createHash("sha256").update(body).digest("hex");
-    const path = `/assets/${version.slice(0, 12)}/${name}`;
+    const path = `/assets/${version.slice(0, VERSION_CHARS)}/${name}`;
     files.set(path, { body, type });
     return path;
   };

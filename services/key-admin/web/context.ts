@@ -14,7 +14,8 @@ import type { LinkStore } from "../sign_in/links.ts";
 import type { OidcClient, OidcFlow } from "../sign_in/oidc.ts";
 import type { Tickets } from "../sign_in/tickets.ts";
 import type { PasswordHasher } from "../sign_in/password.ts";
-import type { Session, SessionStore } from "../sign_in/sessions.ts";
+import type { Session } from "../sign_in/session_record.ts";
+import type { SessionStore } from "../sign_in/sessions.ts";
 import type { Durability } from "../store/durability.ts";
 import type { Assets } from "./assets.ts";
 

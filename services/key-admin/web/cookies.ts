@@ -11,10 +11,12 @@ import type { ConsoleContext } from "./context.ts";
  */
 export type CookieName = "sid" | "device" | "oidc";
 
+/** Nobody is longer at the provider; what was remembered of the sign-in ends with it. */
+const OIDC_SECONDS = 600;
 const SECONDS: Record<CookieName, number> = {
   sid: SESSION_LIMITS.absoluteMs / 1_000,
   device: DEVICE_SECONDS,
-  oidc: 600,
+  oidc: OIDC_SECONDS,
 };
 
 /** The value of one of our cookies, empty without one. */

@@ -54,6 +54,15 @@ function valueOf(form: URLSearchParams, name: string): string | string[] {
 /** A line of text, checked for its meaning later. */
 export const text = (charsMax: number): z.ZodString => z.string().max(charsMax);
 
+/** A secret of ours, or its digest: 43 characters. */
+export const secretText: z.ZodString = text(60);
+
+/** An e-mail address, judged by `parseEmail`. */
+export const emailText: z.ZodString = text(300);
+
+/** A path of the console, judged by `localPath`. */
+export const pathText: z.ZodString = text(300);
+
 /** A box: `on` when ticked, else not there. */
 export const box: z.ZodOptional<z.ZodLiteral<"on">> = z.literal("on")
   .optional();

@@ -20,17 +20,30 @@ export interface KeyFormValues {
   concurrency: string;
 }
 
+/** What a field takes; what it means is judged by `settingsSchema`. */
+export const FIELD_CHARS_MAX = {
+  description: 1_000,
+  date: 20,
+  scope: 20,
+  models: 30_000,
+  limit: 20,
+} as const;
+
+const limitText = text(FIELD_CHARS_MAX.limit);
+
 /** The fields the form has, beside its token. */
 export const KEY_FORM_SHAPE = {
-  description: text(1_000),
+  description: text(FIELD_CHARS_MAX.description),
   expiry: z.enum(["keep", "never", "7d", "30d", "90d", "365d", "date"]),
-  expiry_date: text(20).default(""),
-  scopes: z.array(z.string().max(20)).max(KEY_SCOPES.length).default([]),
-  models: text(30_000),
-  rpm: text(20),
-  tpm: text(20),
-  tpd: text(20),
-  concurrency: text(20),
+  expiry_date: text(FIELD_CHARS_MAX.date).default(""),
+  scopes: z.array(text(FIELD_CHARS_MAX.scope)).max(KEY_SCOPES.length).default(
+    [],
+  ),
+  models: text(FIELD_CHARS_MAX.models),
+  rpm: limitText,
+  tpm: limitText,
+  tpd: limitText,
+  concurrency: limitText,
 };
 
 const posted = z.object(KEY_FORM_SHAPE);

@@ -331,6 +331,49 @@ Deno.test("editing changes what was changed and keeps the rest", async () => {
   assert.equal(kept?.expiresAtMs, key?.expiresAtMs);
 });
 
+Deno.test("a form that comes back goes on at its first mistake", async (t) => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const nonce = hiddenField((await owner.get("/keys/new")).text, "nonce");
+  const cases: [form: Parameters<typeof keyForm>[1], field: string][] = [
+    [{ tpd: "x", models: "a;b" }, "tpd"],
+    [{ models: "a;b" }, "models"],
+    [{ scopes: [], rpm: "x" }, "scopes"],
+    [{ expiry: "date", rpm: "x" }, "expiry_date"],
+  ];
+  for (const [form, field] of cases) {
+    await t.step(field, async () => {
+      const { text } = await owner.post(
+        "/keys",
+        keyForm("A key", { nonce, ...form }),
+      );
+      const focused = text.match(/<input[^>]* autofocus=""[^>]*>/g) ?? [];
+      assert.equal(focused.length, 1);
+      assert.match(focused[0] ?? "", new RegExp(`name="${field}"`));
+    });
+  }
+});
+
+Deno.test("the example beside a new key asks for a model that the key may use", async (t) => {
+  await using site = await startConsole();
+  const owner = await site.signedIn(ADA);
+  const cases: [models: string, asked: string][] = [
+    ["", "neutral-3.7-plus"],
+    ["small-1, large-1", "small-1"],
+  ];
+  for (const [models, asked] of cases) {
+    await t.step(models, async () => {
+      const { text } = await owner.get("/keys/new");
+      const nonce = hiddenField(text, "nonce");
+      const form = keyForm("A key", { nonce, models });
+      const answer = await owner.post("/keys", form);
+      assert.ok(
+        answer.text.includes(`&quot;model&quot;: &quot;${asked}&quot;`),
+      );
+    });
+  }
+});
+
 Deno.test("a pasted key is searched by its end only and not shown again", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);

@@ -3,7 +3,7 @@ import type { AuditPage as Entries } from "../../keys/audit_log.ts";
 import { AuditTable } from "./audit_view.tsx";
 import { type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
-import { PagerLink } from "./keys_page.tsx";
+import { PagerLink } from "./pager.tsx";
 
 /** What the log can be narrowed to: the beginning of the action. */
 export const AUDIT_FILTERS: readonly [prefix: string, label: string][] = [
@@ -22,10 +22,8 @@ export interface AuditPageProps {
 }
 
 /** Who did what, when and from where. */
-export function AuditPage(
-  { frame, entries, action, isFirst }: AuditPageProps,
-): JSX.Element {
-  const { rows, next } = entries;
+export function AuditPage(props: AuditPageProps): JSX.Element {
+  const { frame, entries: { rows, next }, action, isFirst } = props;
   return (
     <Page title="Audit log" frame={frame} section="audit">
       <div class="head">
@@ -40,43 +38,57 @@ export function AuditPage(
           <Icon name="download" /> Download CSV
         </a>
       </div>
-      <nav class="tabs" aria-label="Which entries">
-        {AUDIT_FILTERS.map(([prefix, label]) => (
-          <a
-            key={label}
-            href={address("/audit", { action: prefix })}
-            aria-current={prefix === action ? "true" : undefined}
-          >
-            {label}
-          </a>
-        ))}
-      </nav>
+      <Filters action={action} />
       {rows.length === 0
-        ? (
-          <section class="card empty">
-            <h2>No entries {isFirst ? "yet" : "here"}</h2>
-            <p>
-              What happens to your keys and your account is written down here.
-            </p>
-          </section>
-        )
+        ? <NoEntries isFirst={isFirst} />
         : <AuditTable rows={rows} caption="Audit log, newest first" />}
-      {!(isFirst && next === null) && (
-        <nav class="pager" aria-label="Pages">
-          <p />
-          <div>
-            <PagerLink
-              label="Newest"
-              to={isFirst ? null : address("/audit", { action })}
-            />
-            <PagerLink
-              label="Older"
-              to={next && address("/audit", { action, before: next })}
-            />
-          </div>
-        </nav>
-      )}
+      {!(isFirst && next === null) && <Pager {...props} />}
     </Page>
+  );
+}
+
+function Filters({ action }: { action: string }): JSX.Element {
+  return (
+    <nav class="tabs" aria-label="Which entries">
+      {AUDIT_FILTERS.map(([prefix, label]) => (
+        <a
+          key={label}
+          href={address("/audit", { action: prefix })}
+          aria-current={prefix === action ? "true" : undefined}
+        >
+          {label}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+function NoEntries({ isFirst }: { isFirst: boolean }): JSX.Element {
+  return (
+    <section class="card empty">
+      <h2>No entries {isFirst ? "yet" : "here"}</h2>
+      <p>What happens to your keys and your account is written down here.</p>
+    </section>
+  );
+}
+
+function Pager(
+  { entries: { next }, action, isFirst }: AuditPageProps,
+): JSX.Element {
+  return (
+    <nav class="pager" aria-label="Pages">
+      <p />
+      <div>
+        <PagerLink
+          label="Newest"
+          to={isFirst ? null : address("/audit", { action })}
+        />
+        <PagerLink
+          label="Older"
+          to={next && address("/audit", { action, before: next })}
+        />
+      </div>
+    </nav>
   );
 }
 

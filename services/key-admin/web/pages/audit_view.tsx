@@ -19,6 +19,7 @@ const LABELS: Readonly<Record<string, string>> = {
   "session.signed_out": "Signed out",
   "session.revoked": "Ended a session",
   "account.created": "Created account",
+  "account.reset_link_made": "Made a link to choose a new password",
   "account.password_changed": "Changed password",
   "account.second_factor_on": "Switched two-step sign-in on",
   "account.second_factor_off": "Switched two-step sign-in off",

@@ -16,6 +16,9 @@ const LEFT = 48;
 const BOTTOM = 30;
 const TOP = 8;
 const GRID_LINES = 4;
+const BAR_WIDTH_MAX = 22;
+/** Of the room that a bar has. */
+const BAR_SHARE = 0.66;
 
 /**
  * A bar chart as SVG, drawn by the server. Everything it shows is in the table
@@ -31,7 +34,7 @@ export function BarChart(
   const { buckets } = usage;
   const top = niceTop(Math.max(...buckets.map((b) => sumOf(b, series))));
   const step = (WIDTH - LEFT) / buckets.length;
-  const barWidth = Math.min(22, step * 0.66);
+  const barWidth = Math.min(BAR_WIDTH_MAX, step * BAR_SHARE);
   return (
     <figure class="chart">
       <figcaption>
@@ -126,10 +129,13 @@ function Bar({ bucket, series, top, x, width }: {
   );
 }
 
+/** Every so many bars one is named. */
+const LABEL_EVERY = { "24h": 4, "30d": 5 } as const;
+
 function TimeAxis(
   { usage, step }: { usage: Usage; step: number },
 ): JSX.Element {
-  const every = usage.range === "24h" ? 4 : 5;
+  const every = LABEL_EVERY[usage.range];
   return (
     <g>
       {usage.buckets.map(({ startMs }, at) =>

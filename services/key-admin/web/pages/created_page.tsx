@@ -3,7 +3,7 @@ import type { KeyRecord } from "@gateway/shared/keys/record";
 import { CopyButton } from "./copy_button.tsx";
 import { type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
-import { Curl } from "./keys_page.tsx";
+import { Curl } from "./curl.tsx";
 
 /**
  * The one page that ever has a full key value. It is the answer to the request
@@ -27,18 +27,7 @@ export function CreatedPage({ frame, keyRecord, value, apiUrl, replaces }: {
             <bdi>{keyRecord.description}</bdi>
           </strong>. It cannot be shown again: whoever loses it makes a new one.
         </p>
-        <label for="value">API key</label>
-        <div class="secret">
-          <input
-            id="value"
-            value={value}
-            readonly
-            spellcheck={false}
-            autocomplete="off"
-            data-secret-value=""
-          />
-          <CopyButton source="value" look="primary" />
-        </div>
+        <Value value={value} />
         {replaces && (
           <p class="banner note">
             <Icon name="rotate" />
@@ -50,7 +39,7 @@ export function CreatedPage({ frame, keyRecord, value, apiUrl, replaces }: {
           Put the key into the variable <code>API_KEY</code>{" "}
           of your server's environment, not into code or a browser.
         </p>
-        <Curl apiUrl={apiUrl} />
+        <Curl apiUrl={apiUrl} model={keyRecord.models[0]} />
         <form class="actions spread" method="get" action="/keys">
           <label class="box">
             <input type="checkbox" required data-stored="" />
@@ -60,6 +49,25 @@ export function CreatedPage({ frame, keyRecord, value, apiUrl, replaces }: {
         </form>
       </section>
     </Page>
+  );
+}
+
+function Value({ value }: { value: string }): JSX.Element {
+  return (
+    <>
+      <label for="value">API key</label>
+      <div class="secret">
+        <input
+          id="value"
+          value={value}
+          readonly
+          spellcheck={false}
+          autocomplete="off"
+          data-secret-value=""
+        />
+        <CopyButton source="value" look="primary" />
+      </div>
+    </>
   );
 }
 

@@ -33,7 +33,7 @@ interface DocumentProps {
 }
 
 /** The bare document, for pages of people who are not signed in. */
-export function Document(
+function Document(
   { title, assets, children }: DocumentProps,
 ): JSX.Element {
   const page = (
@@ -69,49 +69,67 @@ export function Page(
     <Document title={title} assets={frame.assets}>
       <a class="skip" href="#content">Skip to the content</a>
       <div class="shell">
-        <header class="side">
-          <a class="brand" href="/keys">
-            <Icon name="mark" />
-            <span>Gateway</span>
-          </a>
-          <nav aria-label="Main">
-            {SECTIONS.map(([name, label, icon]) => (
-              <a
-                href={`/${name}`}
-                aria-current={name === section ? "page" : undefined}
-              >
-                <Icon name={icon} />
-                {label}
-              </a>
-            ))}
-          </nav>
-          <div class="who">
-            <span class="who-mail" title={frame.email}>{frame.email}</span>
-            <form method="post" action="/sign-out">
-              <FormToken frame={frame} />
-              <button class="quiet" type="submit">
-                <Icon name="leave" /> Sign out
-              </button>
-            </form>
-          </div>
-        </header>
+        <Side frame={frame} section={section} />
         <main id="content" tabindex={-1}>
-          {frame.warning && (
-            <p class="banner warn" role="alert">
-              <Icon name="warn" />
-              <span>{frame.warning}</span>
-            </p>
-          )}
-          {frame.notice && (
-            <p class="banner good" role="status">
-              <Icon name="check" />
-              <span>{frame.notice}</span>
-            </p>
-          )}
+          <Notices frame={frame} />
           {children}
         </main>
       </div>
     </Document>
+  );
+}
+
+function Side(
+  { frame, section }: { frame: Frame; section: Section },
+): JSX.Element {
+  return (
+    <header class="side">
+      <a class="brand" href="/keys">
+        <Icon name="mark" />
+        <span>Gateway</span>
+      </a>
+      <nav aria-label="Main">
+        {SECTIONS.map(([name, label, icon]) => (
+          <a
+            href={`/${name}`}
+            aria-current={name === section ? "page" : undefined}
+          >
+            <Icon name={icon} />
+            {label}
+          </a>
+        ))}
+      </nav>
+      <div class="who">
+        <span class="who-mail" title={frame.email}>{frame.email}</span>
+        <form method="post" action="/sign-out">
+          <FormToken frame={frame} />
+          <button class="quiet" type="submit">
+            <Icon name="leave" /> Sign out
+          </button>
+        </form>
+      </div>
+    </header>
+  );
+}
+
+function Notices(
+  { frame: { warning, notice } }: { frame: Frame },
+): JSX.Element {
+  return (
+    <>
+      {warning && (
+        <p class="banner warn" role="alert">
+          <Icon name="warn" />
+          <span>{warning}</span>
+        </p>
+      )}
+      {notice && (
+        <p class="banner good" role="status">
+          <Icon name="check" />
+          <span>{notice}</span>
+        </p>
+      )}
+    </>
   );
 }
 

@@ -1,9 +1,11 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { KeyFilter, KeyPage, KeyRow } from "../../keys/key_page.ts";
-import { CopyButton } from "./copy_button.tsx";
-import { FormToken, type Frame, Page } from "./frame.tsx";
+import type { KeyFilter, KeyPage } from "../../keys/key_page.ts";
+import { Curl } from "./curl.tsx";
+import { type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
-import { Count, Expiry, LastUse, number, Status, Time } from "./values.tsx";
+import { KeyTable } from "./key_table.tsx";
+import { PagerLink } from "./pager.tsx";
+import { number } from "./values.tsx";
 
 /** What the list of keys shows. */
 export interface KeysPageProps {
@@ -43,7 +45,7 @@ export function KeysPage(props: KeysPageProps): JSX.Element {
           <Toolbar {...props} />
           {page.rows.length === 0
             ? <NothingFound {...props} />
-            : <KeyTable {...props} />}
+            : <KeyTable rows={page.rows} frame={frame} nowMs={props.nowMs} />}
           <Pager {...props} />
         </>
       )}
@@ -73,24 +75,6 @@ function FirstKey({ apiUrl }: KeysPageProps): JSX.Element {
       <Curl apiUrl={apiUrl} />
       <CreateLink />
     </section>
-  );
-}
-
-/** A request to try, with the key in a variable so that it stays out of the shell's history. */
-export function Curl({ apiUrl }: { apiUrl: string }): JSX.Element {
-  const command = `curl ${apiUrl}/chat/completions \\
-  -H "Authorization: Bearer $API_KEY" \\
-  -H "Content-Type: application/json" \\
-  -d '{"model": "neutral-3.7-plus",
-       "messages": [{"role": "user", "content": "Hello"}]}'`;
-  return (
-    <div class="code">
-      <pre
-        tabindex={0}
-        aria-label="Example request"
-      ><code id="curl">{command}</code></pre>
-      <CopyButton source="curl" />
-    </div>
   );
 }
 
@@ -145,112 +129,6 @@ function NothingFound({ search, page }: KeysPageProps): JSX.Element {
   );
 }
 
-function KeyTable(props: KeysPageProps): JSX.Element {
-  return (
-    <div class="table-box">
-      <table class="keys">
-        <caption class="hidden">Your API keys, newest first</caption>
-        <thead>
-          <tr>
-            <th scope="col">Key</th>
-            <th scope="col">Status</th>
-            <th scope="col">Created</th>
-            <th scope="col">Last used</th>
-            <th scope="col" class="num" title="Since 00:00 UTC">
-              Requests today
-            </th>
-            <th scope="col" class="num" title="Since 00:00 UTC">
-              Tokens today
-            </th>
-            <th scope="col">Expires</th>
-            <th scope="col">
-              <span class="hidden">Switch</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {props.page.rows.map((row) => (
-            <KeyLine key={row.key.id} row={row} {...props} />
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-function KeyLine(
-  { row, frame, nowMs }: KeysPageProps & { row: KeyRow },
-): JSX.Element {
-  const { key, lastUsedAtMs, requestsToday, tokensToday } = row;
-  return (
-    <tr class={key.state === "enabled" ? "" : "dim"}>
-      <th scope="row" data-label="Key">
-        <a class="key-name" href={`/keys/${key.id}`}>
-          <bdi>{key.description}</bdi>
-        </a>
-        <code class="hint">{key.hint}</code>
-      </th>
-      <td data-label="Status">
-        <Status keyRecord={key} nowMs={nowMs} />
-      </td>
-      <td data-label="Created">
-        <Time ms={key.createdAtMs} as="day" />
-      </td>
-      <td data-label="Last used">
-        <LastUse ms={lastUsedAtMs} />
-      </td>
-      <td data-label="Requests today" class="num">
-        <Count value={requestsToday} />
-      </td>
-      <td data-label="Tokens today" class="num">
-        <Count value={tokensToday} />
-      </td>
-      <td data-label="Expires">
-        <Expiry keyRecord={key} nowMs={nowMs} />
-      </td>
-      <td class="act">
-        <KeySwitch row={row} frame={frame} />
-      </td>
-    </tr>
-  );
-}
-
-/** Enabling works at once; disabling asks whether running requests shall end too. */
-function KeySwitch({ row: { key }, frame }: {
-  row: KeyRow;
-  frame: Frame;
-}): JSX.Element {
-  if (key.state === "enabled") {
-    return (
-      <a
-        class="switch on"
-        href={`/keys/${key.id}/ask/disable`}
-        data-dialog=""
-        role="button"
-        aria-label={`Disable ${key.description}`}
-        title="Disable"
-      >
-        <span />
-      </a>
-    );
-  }
-  return (
-    <form method="post" action={`/keys/${key.id}/enable`}>
-      <FormToken frame={frame} />
-      <input type="hidden" name="version" value={String(key.version)} />
-      <input type="hidden" name="from" value="list" />
-      <button
-        class="switch"
-        type="submit"
-        aria-label={`Enable ${key.description}`}
-        title="Enable"
-      >
-        <span />
-      </button>
-    </form>
-  );
-}
-
 function Pager({ page, filter, search }: KeysPageProps): JSX.Element | null {
   const { previous, next, total, before, rows } = page;
   if (previous === null && next === null) return null;
@@ -281,15 +159,6 @@ function Pager({ page, filter, search }: KeysPageProps): JSX.Element | null {
       </div>
     </nav>
   );
-}
-
-/** A step to another page, or its place when there is none. */
-export function PagerLink(
-  { label, to }: { label: string; to: string | null },
-): JSX.Element {
-  return to === null
-    ? <span class="button small" aria-disabled="true">{label}</span>
-    : <a class="button small" href={to}>{label}</a>;
 }
 
 function address(parts: Record<string, string>): string {

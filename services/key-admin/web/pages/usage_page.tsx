@@ -1,7 +1,7 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { Usage } from "../../keys/usage.ts";
 import { type Frame, Page } from "./frame.tsx";
-import { Curl } from "./keys_page.tsx";
+import { Curl } from "./curl.tsx";
 import { UsageView } from "./usage_view.tsx";
 
 /** Usage of all keys together. */

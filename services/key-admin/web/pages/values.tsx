@@ -13,6 +13,8 @@ export const SCOPE_LABELS: Record<KeyScope, string> = {
   speech: "Speech",
 };
 
+/** Larger numbers are shortened; the exact one is in reach. */
+const SHORT_FROM = 10_000;
 const NUMBER = new Intl.NumberFormat("en-US");
 const SHORT = new Intl.NumberFormat("en-US", {
   notation: "compact",
@@ -24,7 +26,7 @@ export const number = (value: number): string => NUMBER.format(value);
 
 /** `1.2M` from ten thousand on, with the exact number in reach. */
 export function Count({ value }: { value: number }): JSX.Element {
-  if (value < 10_000) return <span>{number(value)}</span>;
+  if (value < SHORT_FROM) return <span>{number(value)}</span>;
   return <span title={number(value)}>{SHORT.format(value)}</span>;
 }
 

@@ -4,7 +4,7 @@ import { ROTATION_GRACES_MS } from "../../keys/key_changes.ts";
 import { readUsage } from "../../keys/usage.ts";
 import { mintSecret } from "../../sign_in/secret.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
-import { box, readForm, text, version } from "../forms.ts";
+import { box, readForm, secretText, text, version } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";
 import { AskPage, type Question } from "../pages/ask_page.tsx";
 import { AlreadyCreatedPage, CreatedPage } from "../pages/created_page.tsx";
@@ -140,7 +140,7 @@ async function rotateKey(
   const key = await findKey(c, deps);
   const confirm = confirmFirst(c, deps.now(), `/keys/${key.id}/ask/rotate`);
   if (confirm !== null) return confirm;
-  const form = readForm(c, { version, nonce: text(60), old: text(4) });
+  const form = readForm(c, { version, nonce: secretText, old: text(4) });
   const graceMs = Object.hasOwn(ROTATION_GRACES_MS, form.old)
     ? ROTATION_GRACES_MS[form.old]
     : undefined;

@@ -56,7 +56,10 @@ export function refusal(reason: Refusal, key?: KeyRecord): Refused {
   const back = key === undefined ? "/keys" : `/keys/${key.id}`;
   switch (reason) {
     case "not_found":
-      return new Refused(404, "There is no such key");
+      return new Refused(
+        404,
+        "There is no such key. If it was deleted, the audit log says when and by whom",
+      );
     case "changed":
       return new Refused(
         409,

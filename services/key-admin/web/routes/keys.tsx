@@ -1,24 +1,16 @@
-import { isKeyId } from "@gateway/shared/keys/key";
-import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { Hono } from "hono";
-import {
-  BadCursor,
-  type KeyFilter,
-  PAGE_ROWS,
-  type PageStart,
-} from "../../keys/key_page.ts";
 import { readLastUse, readUsage, type UsageRange } from "../../keys/usage.ts";
 import { mintSecret } from "../../sign_in/secret.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
-import { readForm, text, version } from "../forms.ts";
+import { readForm, secretText, version } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";
 import { formOf, KEY_FORM_SHAPE, newForm, parseKeyForm } from "../key_form.ts";
 import { AlreadyCreatedPage, CreatedPage } from "../pages/created_page.tsx";
 import { KeyFormPage } from "../pages/key_form.tsx";
 import { KeyPage } from "../pages/key_page.tsx";
-import { KeysPage } from "../pages/keys_page.tsx";
 import { confirmFirst } from "../paths.ts";
 import { route } from "../route.ts";
+import { listKeys } from "./key_list.tsx";
 import {
   actorOf,
   findKey,
@@ -44,59 +36,6 @@ export function keyRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
   });
 }
 
-async function listKeys(
-  c: ConsoleContext,
-  deps: ConsoleDeps,
-): Promise<Response> {
-  const { ownerId } = c.get("signedIn").session;
-  const search = cleanSearch(c.req.query("search") ?? "");
-  if (isKeyId(search) && await deps.keys.get(ownerId, search) !== null) {
-    return c.redirect(`/keys/${search}`, 302);
-  }
-  const filter = filterOf(c.req.query("filter"));
-  const query = {
-    filter,
-    search,
-    start: startOf(c),
-    rows: PAGE_ROWS,
-    day: usageDay(deps.now()),
-  };
-  try {
-    const page = await deps.keys.list(ownerId, query);
-    const frame = await frameOf(c, deps);
-    const { apiUrl } = deps;
-    const nowMs = deps.now();
-    return c.html(
-      <KeysPage {...{ frame, page, filter, search, nowMs, apiUrl }} />,
-    );
-  } catch (error) {
-    if (error instanceof BadCursor) return c.redirect("/keys", 302);
-    throw error;
-  }
-}
-
-/** Of a pasted key or hint only the end is searched for, and nothing of it is shown again. */
-function cleanSearch(search: string): string {
-  return search.trim().slice(0, 200).replace(
-    /\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g,
-    "$1",
-  );
-}
-
-function filterOf(value: string | undefined): KeyFilter {
-  return value === "enabled" || value === "disabled" || value === "with_expiry"
-    ? value
-    : "all";
-}
-
-function startOf(c: ConsoleContext): PageStart {
-  const after = c.req.query("after");
-  const before = c.req.query("before");
-  if (after !== undefined) return { at: "after", cursor: after };
-  if (before !== undefined) return { at: "before", cursor: before };
-  return c.req.query("last") === undefined ? { at: "first" } : { at: "last" };
-}
-
 async function newKey(c: ConsoleContext, deps: ConsoleDeps): Promise<Response> {
   const confirm = confirmFirst(c, deps.now(), "/keys/new");
   if (confirm !== null) return confirm;
@@ -118,7 +57,7 @@ async function createKey(
   if (confirm !== null) return confirm;
   const { nonce, ...form } = readForm(c, {
     ...KEY_FORM_SHAPE,
-    nonce: text(60),
+    nonce: secretText,
   });
   const once = nonceDigest(nonce);
   const parsed = parseKeyForm(form, deps.now(), null);
