@@ -16,11 +16,7 @@ import {
   sendChat,
   startService,
 } from "../support/service_processes.ts";
-import {
-  clientTls,
-  createTestAuthority,
-  type TestAuthority,
-} from "../support/test_authority.ts";
+import { clientTls, createTestAuthority } from "../support/test_authority.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const FAILOVER_MS = 30_000;
