@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/clock";
 import { createDeadlines } from "@gateway/shared/deadlines";
-import {
-  type BodyOutcome,
-  readBody,
-  type ReadBodyOptions,
-} from "./read_body.ts";
+import { BODY_PIECES } from "@gateway/shared/limits";
+import type { BodyOutcome } from "./body_outcome.ts";
+import { readBody } from "./read_body.ts";
+import type { ReadBodyOptions } from "./read_pieces.ts";
 
 const BYTES_MAX = 200_000;
 const NEVER_MS = 600_000;
@@ -121,6 +120,8 @@ async function createRig(
     leave,
     closeWrite: () => connection.closeWrite(),
     async [Symbol.asyncDispose]() {
+      // What was left of a refused body is given up later.
+      await until("rest", () => deadlines.size === 0 ? true : undefined);
       leave();
       await receiving;
       await server.shutdown();
@@ -280,6 +281,61 @@ Deno.test("readBody() refuses chunks over the limit while they come", async () =
   await rig.send(chunk("x".repeat(BYTES_MAX)) + chunk("y"));
   assertRefused(await rig.outcome(), 413, true);
   await rig.answered("413 Payload Too Large");
+});
+
+/** The most pieces of a byte that a body may have. */
+const PIECES_MAX = Math.floor(
+  BODY_PIECES.free / (1 - 1 / BODY_PIECES.bytesMin),
+);
+
+Deno.test("readBody() takes a body in many pieces, and refuses it in too many", async (test) => {
+  for (const pieces of [PIECES_MAX, PIECES_MAX + 1]) {
+    await test.step(`${pieces} of a byte`, async () => {
+      await using rig = await createRig();
+      await rig.head(CHUNKED);
+      await rig.started();
+      await rig.send(chunk("x").repeat(pieces) + LAST_CHUNK);
+      const outcome = await rig.outcome();
+      if (pieces === PIECES_MAX) {
+        assert.equal(textOf(outcome), "x".repeat(pieces));
+        return;
+      }
+      assertRefused(outcome, 400, true);
+      assert.ok(outcome.type === "refused");
+      assert.equal(outcome.costBytes, pieces * BODY_PIECES.bytesMin);
+    });
+  }
+  await test.step("of more bytes: in more pieces", async () => {
+    await using rig = await createRig();
+    const pieces = PIECES_MAX + 300;
+    const text = "x".repeat(Math.floor(BYTES_MAX / pieces));
+    await rig.head(CHUNKED);
+    await rig.started();
+    await rig.send(chunk(text).repeat(pieces) + LAST_CHUNK);
+    assert.equal(textOf(await rig.outcome()), text.repeat(pieces));
+  });
+});
+
+/** Each piece comes in 64 KiB: half of what all of them are together. */
+const GROWTH_BYTES_MAX = PIECES_MAX * 32 * 1024;
+
+Deno.test("readBody() lets others have their turn between pieces, and keeps none", async () => {
+  await using rig = await createRig();
+  await rig.head(CHUNKED);
+  await rig.started();
+  const before = Deno.memoryUsage().external;
+  let turns = 0;
+  let peak = before;
+  const counting = setInterval(() => {
+    turns += 1;
+    peak = Math.max(peak, Deno.memoryUsage().external);
+  }, 0);
+  await rig.send(chunk("x").repeat(PIECES_MAX) + LAST_CHUNK);
+  turns = 0;
+  await rig.outcome();
+  clearInterval(counting);
+  assert.ok(turns >= PIECES_MAX / BODY_PIECES.perTurn / 2, `${turns} turns`);
+  assert.ok(peak - before < GROWTH_BYTES_MAX, `${peak - before} bytes more`);
 });
 
 Deno.test("readBody() gives up on a body that stops coming", async (test) => {

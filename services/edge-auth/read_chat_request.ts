@@ -55,8 +55,9 @@ export async function readChatRequest(
   dependencies: ReadChatRequestDependencies,
 ): Promise<ReceivedChatRequest | null> {
   const { httpRequest, principal } = unread;
+  const { badBodies } = dependencies;
   try {
-    refuseAfterBadBodies(principal, dependencies.badBodies);
+    refuseAfterBadBodies(principal, badBodies);
     const body = await readBody(httpRequest, {
       bytesMax: dependencies.bodyBytesMax,
       progressMs: BODY_DEADLINES.progressMs,
@@ -65,7 +66,12 @@ export async function readChatRequest(
       now: dependencies.now,
     });
     if (body.type === "gone") return null;
-    if (body.type === "refused") throw refused(body.error, body.close);
+    if (body.type === "refused") {
+      if (body.costBytes > 0) {
+        badBodies.fail(principal.keyId, badBodyWeight(body.costBytes));
+      }
+      throw refused(body.error, body.close);
+    }
     const request = await parseBody(body.bytes, principal, dependencies);
     return { request, bodyBytes: body.bytes.byteLength };
   } catch (error) {

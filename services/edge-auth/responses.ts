@@ -59,9 +59,9 @@ function measuredResponse(
 }
 
 function setErrorHeaders(headers: Headers, error: ApiError): void {
-  if (error.status === 401) {
-    headers.set("www-authenticate", "Bearer");
-  }
+  // Without `error="invalid_token"` (RFC 6750 section 3.1): the body is the same for
+  // every failed authentication, and so is this.
+  if (error.status === 401) headers.set("www-authenticate", "Bearer");
   if (error.retryAfterMs !== null) setRetryAfter(headers, error.retryAfterMs);
   // SDKs repeat 408, 409, 429 and 5xx on their own account unless told not to.
   if (!error.retryable && (error.status === 429 || error.status >= 500)) {

@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { errorBodySchema } from "@gateway/shared/openai/schemas";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import { rawExchange } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { sleep } from "../support/wait_for.ts";
@@ -101,6 +102,20 @@ Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) 
       },
     });
     assert.equal(await statusOf(post(large)), 413);
+  });
+
+  await t.step("33 a body in 5,000 pieces", async () => {
+    const chunks = "1\r\n \r\n".repeat(5_000);
+    const answer = await rawExchange(
+      `${cluster.edges[0]?.edge.baseUrl}`,
+      [
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
+        `Authorization: Bearer ${key.value}\r\n` +
+        `Transfer-Encoding: chunked\r\n\r\n${chunks}`,
+      ],
+    );
+    assert.match(answer, /^HTTP\/1.1 400 /);
+    assert.match(answer, /too many pieces/);
   });
 
   await t.step("only what was served has cost quota", async () => {

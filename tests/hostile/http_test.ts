@@ -13,7 +13,7 @@ import {
 import { monotonicNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import { mintKey } from "@gateway/shared/keys/key";
-import { rawExchange } from "../conformance/context.ts";
+import { rawExchange, readUntilQuiet } from "../conformance/context.ts";
 import { scriptCalls } from "../support/admission_fixture.ts";
 import { startGatedCluster, type TestKey } from "../support/gated_cluster.ts";
 
@@ -26,6 +26,8 @@ const BODY = JSON.stringify({
 });
 const CHUNKED = "2\r\n{}\r\n0\r\n\r\n";
 const LENGTH = `Content-Length: ${BODY.length}\r\n`;
+const H2C = "Connection: Upgrade, HTTP2-Settings\r\n" +
+  "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
 const UNAUTHORIZED =
   `{"error":{"code":"unauthorized","message":"unauthorized","type":"error"}}`;
 
@@ -175,6 +177,8 @@ function authenticated(key: TestKey): Row[] {
     ["35 text", post(`${LENGTH}Content-Type: text/plain\r\n`), 415],
     ["35 no type", post(LENGTH), 200],
     ["upgrade", withHeader("Upgrade: websocket\r\n"), 200],
+    ["upgrade of the JDK's client", withHeader(H2C), 200],
+    ["the same with a body", post(LENGTH + H2C), 400],
     ["TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400],
     ["no request", "hello\r\n\r\n", 400],
     ["HTTP/3.0", request("GET /v1/models HTTP/3.0", all), 400],
@@ -231,6 +235,15 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
       request("GET /v1/models HTTP/1.0", bearer(key.value)),
     ];
     for (const sent of lines) assert.equal((await send(url, sent)).status, 200);
+  });
+
+  await t.step("a client that stops sending has left", async () => {
+    const { hostname, port } = new URL(url);
+    using connection = await Deno.connect({ hostname, port: Number(port) });
+    const sent = request(MODELS, HOST + bearer(key.value));
+    await connection.write(new TextEncoder().encode(sent));
+    await connection.closeWrite();
+    assert.equal(await readUntilQuiet(connection, QUIET_MS), "");
   });
 
   await t.step("a body of a GET is not taken for a request", async () => {
