@@ -50,7 +50,7 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   app.use(hostGuard(deps.publicUrl));
   app.use(noKeys(deps.publicUrl));
   app.use(crossSiteGuard(deps.publicUrl));
-  app.use(formGuard);
+  app.use(formGuard());
 
   route(app, "/", { GET: (c) => c.redirect("/keys", 302) });
   route(app, "/assets/:version/:name", { GET: (c) => asset(c, deps) });

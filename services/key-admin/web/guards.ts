@@ -11,6 +11,8 @@ type Guard = MiddlewareHandler<ConsoleEnv>;
 
 /** A form of the console is a few hundred bytes; a password at most a few hundred more. */
 const FORM_BYTES_MAX = 32 * 1024;
+/** Whoever takes longer sends it a byte at a time. */
+const FORM_MS = 10_000;
 
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -104,29 +106,50 @@ export function crossSiteGuard(publicUrl: URL): Guard {
 }
 
 /**
- * Reads the posted form: one media type, bounded, valid UTF-8 (ASVS 1.5.3). Methods
- * that no page takes are left to `route`, whatever they bring along.
+ * Reads the posted form: one media type, bounded in size and time, valid UTF-8 (ASVS
+ * 1.5.3). Methods that no page takes are left to `route`, whatever they bring along.
  */
-export const formGuard: Guard = async (c, next) => {
-  if (c.req.method !== "POST") return await next();
-  const type = (c.req.header("content-type") ?? "").split(";")[0]?.trim();
-  if (type?.toLowerCase() !== "application/x-www-form-urlencoded") {
-    throw new Refused(415, "The console takes forms only");
-  }
-  c.set("form", new URLSearchParams(await readForm(c.req.raw)));
-  await next();
-};
+export function formGuard(timeoutMs: number = FORM_MS): Guard {
+  return async (c, next) => {
+    if (c.req.method !== "POST") return await next();
+    const type = (c.req.header("content-type") ?? "").split(";")[0]?.trim();
+    if (type?.toLowerCase() !== "application/x-www-form-urlencoded") {
+      throw new Refused(415, "The console takes forms only");
+    }
+    const text = await readForm(c.req.raw, timeoutMs);
+    c.set("form", new URLSearchParams(text));
+    await next();
+  };
+}
 
-async function readForm(request: Request): Promise<string> {
+async function readForm(request: Request, timeoutMs: number): Promise<string> {
+  const reader = request.body?.getReader();
+  if (reader === undefined) return "";
+  let isLate = false;
+  // Ends a pending read. It fails when the connection is lost, which is an end too.
+  const stop = () => void reader.cancel().catch(() => {});
+  const timer = setTimeout(() => {
+    isLate = true;
+    stop();
+  }, timeoutMs);
   const decoder = new TextDecoder("utf-8", { fatal: true });
   let text = "";
   let bytes = 0;
-  for await (const piece of request.body ?? []) {
-    bytes += piece.length;
-    if (bytes > FORM_BYTES_MAX) throw new Refused(413, "The form is too large");
-    text += decodeOrRefuse(() => decoder.decode(piece, { stream: true }));
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (isLate) throw new Refused(408, "The form did not arrive in time");
+      if (done) return text + decodeOrRefuse(() => decoder.decode());
+      bytes += value.length;
+      if (bytes > FORM_BYTES_MAX) {
+        stop();
+        throw new Refused(413, "The form is too large");
+      }
+      text += decodeOrRefuse(() => decoder.decode(value, { stream: true }));
+    }
+  } finally {
+    clearTimeout(timer);
   }
-  return text + decodeOrRefuse(() => decoder.decode());
 }
 
 function decodeOrRefuse(decode: () => string): string {
