@@ -4,11 +4,16 @@
  */
 import type { WallNow } from "@gateway/shared/clock";
 import { publicRequestId } from "@gateway/shared/ids";
-import type { ChatRequest, FinishReason } from "@gateway/shared/openai/chat";
+import type {
+  ChatRequest,
+  FinishReason,
+  Usage,
+} from "@gateway/shared/openai/chat";
 import type { EndPayload } from "@gateway/shared/bus/frame_payload";
 import { ApiError } from "@gateway/shared/openai/error";
 import { type AnswerEncoder, createAnswerEncoder } from "./answer.ts";
 import type { Backend, BackendEvent } from "./backends/backend.ts";
+import { UpstreamError } from "./backends/upstream_error.ts";
 
 /** Where the answer goes. */
 export interface JobOutput {
@@ -17,8 +22,17 @@ export interface JobOutput {
   /** Null while there is room; else a promise of room, kept also when the job is cancelled. */
   room(): Promise<void> | null;
   end(payload: EndPayload, tokens: number): void;
-  /** `isOurs`: this worker failed, not the request, so another one may do better. */
-  fail(error: ApiError, tokens: number, isOurs: boolean): void;
+  fail(error: ApiError, failure: JobFailure): void;
+}
+
+/** What there is to know of a job that failed, beside its error. */
+export interface JobFailure {
+  /** Tokens that were produced. */
+  tokens: number;
+  /** What the backend counted, or null when it counted nothing. */
+  usage: Usage | null;
+  /** This worker failed, not the request, so another one may do better. */
+  isOurs: boolean;
 }
 
 export interface JobInput {
@@ -60,7 +74,9 @@ export async function runJob(
     output.end({ usage: answer.usage, finishReasons }, tokens);
   } catch (error) {
     const { apiError, isOurs } = explain(error, input.signal, dependencies);
-    output.fail(apiError, answer.completionTokens, isOurs);
+    const usage = error instanceof UpstreamError ? error.usage : null;
+    const tokens = usage?.completion_tokens ?? answer.completionTokens;
+    output.fail(apiError, { tokens, usage, isOurs });
   }
 }
 

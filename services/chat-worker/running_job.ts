@@ -17,7 +17,7 @@ import {
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Backend } from "./backends/backend.ts";
-import { type JobOutput, runJob } from "./run_job.ts";
+import { type JobFailure, type JobOutput, runJob } from "./run_job.ts";
 
 /** Why a backend is told to stop when nobody listens any more. */
 class JobCancelledError extends Error {
@@ -186,7 +186,7 @@ export class RunningJob implements JobOutput {
 
   /** Ends a job whose backend was never asked. */
   refuse(error: ApiError): void {
-    this.fail(error, 0, true);
+    this.fail(error, { tokens: 0, usage: null, isOurs: true });
     this.#d.onSlotFree(this);
   }
 
@@ -240,10 +240,11 @@ export class RunningJob implements JobOutput {
     this.#sender.end(payload, tokens, this.#d.now());
   }
 
-  fail(error: ApiError, tokens: number, isOurs: boolean): void {
+  fail(error: ApiError, { tokens, usage, isOurs }: JobFailure): void {
     this.#tokens = tokens;
+    this.#promptTokens = usage?.prompt_tokens ?? null;
     this.#errorCode = error.code;
-    const payload = errPayloadOf(error, { retryable: isOurs, usage: null });
+    const payload = errPayloadOf(error, { retryable: isOurs, usage });
     if (this.#isCancelled) this.#sendFarewell(error);
     else this.#sender.fail(payload, tokens, this.#d.now());
   }

@@ -83,6 +83,8 @@ export interface ModelConfig {
   contextTokensMax?: number;
   /** Upper bound of `max_tokens`. Absent: the backend decides. */
   outputTokensMax?: number;
+  /** Upper bound of `n`. Absent: the backend decides. */
+  choicesMax?: number;
   /** Image parts are accepted. */
   vision: boolean;
   /** Top-level request fields passed on beside the known ones, for example `top_k`. */

@@ -63,6 +63,8 @@ export interface UpstreamShortcut {
   apiKeyEnv?: string;
   /** The model's name there. Absent: the same as ours. */
   model?: string;
+  /** Bound of the wait for the first token of a stream. Absent: that of a models file. */
+  firstTokenMs?: number;
 }
 
 /** Fields that local model servers understand beyond OpenAI's; strict servers refuse them by themselves. */
@@ -81,7 +83,8 @@ const UPSTREAM_PASS_FIELDS = [
  * shortcut cannot be used.
  */
 export function catalogFromUpstream(shortcut: UpstreamShortcut): Catalog {
-  const { baseUrl, apiKeyEnv, model = DEFAULT_MODEL_ID } = shortcut;
+  const { baseUrl, apiKeyEnv, model = DEFAULT_MODEL_ID, firstTokenMs } =
+    shortcut;
   const mistakes = [
     ...mistakesOf(baseUrlSchema.safeParse(baseUrl), baseUrl, "the base URL"),
     ...mistakesOf(
@@ -106,6 +109,7 @@ export function catalogFromUpstream(shortcut: UpstreamShortcut): Catalog {
         base_url: baseUrl,
         api_key_env: apiKeyEnv,
         model,
+        deadlines: { first_token_ms: firstTokenMs },
       }],
     })),
   });
@@ -154,6 +158,7 @@ function toModel(file: ModelFile): ModelConfig {
     ...(file.output_tokens === undefined
       ? {}
       : { outputTokensMax: file.output_tokens }),
+    ...(file.choices === undefined ? {} : { choicesMax: file.choices }),
     vision: file.vision,
     passFields: [...new Set(file.pass_fields)],
     backends: file.backends.map(toBackend),

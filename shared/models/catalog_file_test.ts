@@ -77,6 +77,7 @@ Deno.test("parseCatalog() keeps what is said", () => {
       created: 7,
       context_tokens: 10,
       output_tokens: 10,
+      choices: 1,
       vision: true,
       pass_fields: ["top_k", "min_p", "top_k"],
       backends: [{
@@ -98,6 +99,7 @@ Deno.test("parseCatalog() keeps what is said", () => {
     created: 7,
     contextTokensMax: 10,
     outputTokensMax: 10,
+    choicesMax: 1,
     vision: true,
     passFields: ["top_k", "min_p"],
     backends: [{
@@ -148,6 +150,8 @@ const WRONG: [file: unknown, mistake: string | RegExp][] = [
     model({ context_tokens: 5, output_tokens: 6 }),
     `${AT}.output_tokens: larger than context_tokens`,
   ],
+  [model({ choices: 0 }), /^models\[0\]\.choices: Too small/],
+  [model({ choices: 9 }), /^models\[0\]\.choices: Too big/],
   [model({ vision: "yes" }), /^models\[0\]\.vision: expected boolean/],
   [model({ visoin: true }), `${AT}: unknown member 'visoin'`],
   [
@@ -279,6 +283,7 @@ Deno.test("catalogFromUpstream() offers a server under both names", () => {
     baseUrl: "http://ollama:11434/v1/",
     apiKeyEnv: "UPSTREAM_API_KEY",
     model: "qwen3:8b",
+    firstTokenMs: 300_000,
   });
   assert.deepEqual([...catalog.keys()], [DEFAULT_MODEL_ID, "qwen3:8b"]);
   for (const { vision, backends, outputTokensMax } of catalog.values()) {
@@ -289,6 +294,7 @@ Deno.test("catalogFromUpstream() offers a server under both names", () => {
     assert.equal(only.baseUrl, "http://ollama:11434/v1");
     assert.equal(only.apiKeyEnv, "UPSTREAM_API_KEY");
     assert.equal(only.model, "qwen3:8b");
+    assert.equal(only.deadlines.firstTokenMs, 300_000);
   }
 });
 
@@ -303,6 +309,7 @@ Deno.test("catalogFromUpstream() offers one name where two make no sense", () =>
     assert.ok(only?.type === "openai");
     assert.equal(only.model, model ?? DEFAULT_MODEL_ID);
     assert.equal(only.apiKeyEnv, undefined);
+    assert.equal(only.deadlines.firstTokenMs, 60_000);
   }
 });
 

@@ -170,6 +170,9 @@ const model = z.strictObject({
     .describe("Prompt and answer together. Absent: the backend decides."),
   output_tokens: positive.optional()
     .describe("Upper bound of max_tokens. Absent: the backend decides."),
+  choices: positive.max(REQUEST_LIMITS.nMax).optional().describe(
+    "Upper bound of n: 1 for servers that give one choice per request, as Ollama and llama.cpp do. Absent: the backend decides.",
+  ),
   vision: z.boolean().default(false).describe("Image parts are accepted."),
   pass_fields: z.array(passField).max(64).default([]).describe(
     "Request fields passed on untouched beside the known ones, as in top_k.",

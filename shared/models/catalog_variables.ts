@@ -19,18 +19,22 @@ import {
   defaultCatalog,
   parseCatalog,
 } from "./catalog_file.ts";
+import { BACKEND_DEADLINE_DEFAULTS } from "./catalog_schema.ts";
 
 /** Name of the variable that holds the key of the model server given by address. */
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
 
 const TOKENS_PER_SECOND_MAX = 1_000_000;
 const FIRST_TOKEN_MS_MAX = 600_000;
+const MS_PER_SECOND = 1_000;
+const UPSTREAM_DEADLINES = BACKEND_DEADLINE_DEFAULTS;
 
 /** The variables of the model list. */
 export const CATALOG_VARIABLES: {
   readonly modelsFile: Variable<string | undefined>;
   readonly upstreamBaseUrl: Variable<string | undefined>;
   readonly upstreamModel: Variable<string | undefined>;
+  readonly upstreamFirstTokenSeconds: Variable<number>;
   readonly simulatorFirstTokenMs: Variable<number>;
   readonly simulatorTokensPerSecond: Variable<number>;
 } = {
@@ -47,6 +51,16 @@ export const CATALOG_VARIABLES: {
     name: "UPSTREAM_MODEL",
     meaning: "The model's name at UPSTREAM_BASE_URL; ours if absent",
   })),
+  // More than the whole answer may take would never be waited.
+  upstreamFirstTokenSeconds: integer({
+    name: "UPSTREAM_FIRST_TOKEN_SECONDS",
+    meaning:
+      "How long a stream from UPSTREAM_BASE_URL may take to begin: more for a server that loads its model first",
+    unit: "seconds",
+    min: 1,
+    max: UPSTREAM_DEADLINES.total_ms / MS_PER_SECOND,
+    fallback: UPSTREAM_DEADLINES.first_token_ms / MS_PER_SECOND,
+  }),
   simulatorFirstTokenMs: integer({
     name: "SIMULATOR_FIRST_TOKEN_MS",
     meaning: "The built-in model waits this long before its first token",
@@ -83,6 +97,7 @@ export function catalogOf(
   if (settings.upstreamBaseUrl !== undefined) {
     return catalogFromUpstream({
       baseUrl: settings.upstreamBaseUrl,
+      firstTokenMs: settings.upstreamFirstTokenSeconds * MS_PER_SECOND,
       ...(settings.upstreamModel === undefined
         ? {}
         : { model: settings.upstreamModel }),

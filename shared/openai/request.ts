@@ -7,6 +7,7 @@ import { normaliseRequest, passedFields } from "./normalise.ts";
 import { requestFault } from "./request_fault.ts";
 import {
   requireAnsweredToolCalls,
+  requireChoicesInRange,
   requireChosenTool,
   requireContent,
   requireStreamForOptions,
@@ -48,6 +49,7 @@ export function parseChatRequest(body: unknown, catalog: Catalog): ChatRequest {
   requireAnsweredToolCalls(request.messages);
   requireChosenTool(wire);
   requireTokensInRange(wire, model);
+  requireChoicesInRange(request, model);
   requireStreamForOptions(wire);
   requireCleanJson(request);
   requireContent(wire, request);

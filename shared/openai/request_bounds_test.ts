@@ -97,6 +97,20 @@ const FIELDS: Bounds[] = [
   },
 ];
 
+Deno.test("parseChatRequest() refuses more choices than the model gives", () => {
+  for (const n of [1, null]) {
+    parseChatRequest({ ...ping, model: "single", n }, catalog);
+  }
+  const error = refusalOf({ ...ping, model: "single", n: 2 });
+  assert.equal(error.status, 400);
+  assert.equal(error.code, INT_ABOVE);
+  assert.equal(error.param, "n");
+  assert.equal(
+    error.message,
+    "Invalid 'n': integer above maximum value. Expected a value <= 1, but got 2 instead.",
+  );
+});
+
 for (const { field, accepted, refused } of FIELDS) {
   Deno.test(`parseChatRequest() accepts ${field} on its bounds, or null`, () => {
     for (const value of [...accepted, null]) {

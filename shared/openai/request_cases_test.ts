@@ -17,10 +17,11 @@ const base: ModelConfig = {
   backends: [],
 };
 
-/** A text model, a model with eyes, and one whose backend decides everything. */
+/** A text model, a model with eyes, one that gives one choice, and one whose backend decides everything. */
 export const catalog: Catalog = new Map([
   [base.id, base],
   ["seer", { ...base, id: "seer", vision: true }],
+  ["single", { ...base, id: "single", choicesMax: 1 }],
   ["plain", {
     id: "plain",
     kind: "chat",

@@ -125,6 +125,20 @@ export function requireTokensInRange(
   );
 }
 
+/** Not every model server gives more than one choice. */
+export function requireChoicesInRange(
+  request: ChatRequest,
+  { choicesMax = Infinity }: ModelConfig,
+): void {
+  if (request.n <= choicesMax) return;
+  throw new ApiError(
+    "integer_above_max_value",
+    `Invalid 'n': integer above maximum value. Expected a value <= ` +
+      `${choicesMax}, but got ${request.n} instead.`,
+    { param: "n" },
+  );
+}
+
 /** Options of a stream make sense only for a stream. */
 export function requireStreamForOptions(wire: WireRequest): void {
   const isGiven = wire.stream_options !== undefined &&

@@ -5,6 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
+import { tooFewChoices } from "../../services/chat-worker/backends/upstream_error.ts";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import { readState } from "../support/admission_fixture.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
@@ -65,6 +66,19 @@ const CASES: Case[] = [
       call.fail(FAILURE);
     },
     tokens: PROMPT_TOKENS + 2,
+  },
+  {
+    name: "an error that says what was counted",
+    onCall: (call) => call.fail(tooFewChoices(1, 2, usageOf(7))),
+    tokens: 1 + 7,
+  },
+  {
+    name: "an error after two tokens that says what was counted",
+    onCall: (call) => {
+      call.say(text("a"), text("b"));
+      call.fail(tooFewChoices(1, 2, usageOf(7)));
+    },
+    tokens: 1 + 7,
   },
   {
     name: "a client that leaves before the first token",

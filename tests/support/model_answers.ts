@@ -105,14 +105,19 @@ export interface ChatReplyOptions {
   firstMs?: number;
   /** Between words. */
   betweenMs?: number;
+  /** Answers with no more choices than these, whatever `n` says. */
+  choicesMax?: number;
 }
 
-/** A well-behaved server: streams or answers whole as it was asked, for every `n`. */
+/** A well-behaved server: streams or answers whole as it was asked, for every `n` up to `choicesMax`. */
 export function chatReply(options: ChatReplyOptions): Reply {
-  return (request) =>
-    isStreamAskedFor(request)
-      ? streamWords(options, choiceCount(request))
-      : answerWords(options, choiceCount(request));
+  const { choicesMax = Infinity } = options;
+  return (request) => {
+    const n = Math.min(choiceCount(request), choicesMax);
+    return isStreamAskedFor(request)
+      ? streamWords(options, n)
+      : answerWords(options, n);
+  };
 }
 
 function* streamWords(options: ChatReplyOptions, n: number): Iterable<Step> {

@@ -1,3 +1,4 @@
+import type { Usage } from "@gateway/shared/openai/chat";
 import {
   ApiError,
   type ApiErrorOptions,
@@ -14,7 +15,11 @@ export type UpstreamFault =
   | "request"
   /** The server refuses our credentials or account. */
   | "credentials"
+  /** The server does not have the model under the name we were told to use. */
+  | "unknown_model"
   | "rate_limited"
+  /** The server is well and has no room. */
+  | "overloaded"
   /** No connection, or it ended before an answer began. */
   | "unreachable"
   | "server_error"
@@ -27,8 +32,17 @@ export type UpstreamFault =
   /** The answer is not what the protocol allows. */
   | "invalid";
 
+/** What is asked of a caller where the server names no wait of its own: SDKs repeat such calls by themselves. */
+const RETRY_AFTER_MS = 1_000;
+
+interface Answer {
+  code: ErrorCode;
+  message: string;
+  retryAfterMs?: number;
+}
+
 /** What a caller is told unless there is something better to say. Names nothing of the inside. */
-const ANSWERS: Record<UpstreamFault, { code: ErrorCode; message: string }> = {
+const ANSWERS: Record<UpstreamFault, Answer> = {
   request: {
     code: "invalid_request",
     message: "The model server refused the request",
@@ -37,13 +51,24 @@ const ANSWERS: Record<UpstreamFault, { code: ErrorCode; message: string }> = {
     code: "upstream_error",
     message: "The model server refused the gateway's credentials",
   },
+  unknown_model: {
+    code: "upstream_error",
+    message: "The model server does not have this model",
+  },
   rate_limited: {
     code: "upstream_rate_limited",
     message: "The model server is at its limit, try again later",
+    retryAfterMs: RETRY_AFTER_MS,
+  },
+  overloaded: {
+    code: "overloaded",
+    message: "The model server is busy, try again later",
+    retryAfterMs: RETRY_AFTER_MS,
   },
   unreachable: {
     code: "upstream_unreachable",
     message: "The model server cannot be reached",
+    retryAfterMs: RETRY_AFTER_MS,
   },
   server_error: {
     code: "upstream_error",
@@ -72,26 +97,42 @@ export interface UpstreamErrorOptions extends ApiErrorOptions {
   code?: ErrorCode;
   /** For the caller: must have been sanitised. */
   message?: string;
+  /** What the attempt has cost, where the server counted it. */
+  usage?: Usage;
 }
 
 /** A failed attempt at a model server. `cause` is for the log and holds no credential. */
 export class UpstreamError extends ApiError {
   readonly fault: UpstreamFault;
+  readonly usage: Usage | null;
 
   constructor(fault: UpstreamFault, options: UpstreamErrorOptions = {}) {
-    const answer = ANSWERS[fault];
-    super(
-      options.code ?? answer.code,
-      options.message ?? answer.message,
-      options,
-    );
+    const answer = { ...ANSWERS[fault], ...options };
+    super(answer.code, answer.message, answer);
     this.fault = fault;
+    this.usage = options.usage ?? null;
   }
 }
 
 /** The error of an answer that breaks the protocol; `detail` says how, for the log. */
 export function invalidAnswer(detail: string): UpstreamError {
   return new UpstreamError("invalid", { cause: new Error(detail) });
+}
+
+/** The error of an answer that is complete and has `given` choices where the request asks for more. */
+export function tooFewChoices(
+  given: number,
+  asked: number,
+  usage: Usage,
+): UpstreamError {
+  const choices = given === 1 ? "one choice" : `${given} choices`;
+  return new UpstreamError("request", {
+    code: "unsupported_value",
+    message:
+      `The server of this model gives ${choices} per request, but 'n' asks for ${asked}.`,
+    param: "n",
+    usage,
+  });
 }
 
 /** The error of an answer cut short; `detail` says where, for the log. */

@@ -15,6 +15,7 @@ import { readText } from "./read_text.ts";
 import { createRedact, type Redact } from "./redact.ts";
 import { encodeRequestBody } from "./request_body.ts";
 import { createRequestEncoder, type EncodeRequest } from "./request_head.ts";
+import { asksForFormat } from "./response_format.ts";
 import { createStreamAnswer } from "./stream_answer.ts";
 
 const KIB = 1024;
@@ -165,7 +166,7 @@ async function send(
   );
   try {
     if (response.head.status !== 200) {
-      throw await refusalOf(shared, response, lifeline);
+      throw await refusalOf(shared, request, response, lifeline);
     }
     checkEncoding(response.head);
     return response;
@@ -177,6 +178,7 @@ async function send(
 
 async function refusalOf(
   shared: Shared,
+  request: ChatRequest,
   response: HttpResponse,
   lifeline: Lifeline,
 ): Promise<UpstreamError> {
@@ -190,7 +192,7 @@ async function refusalOf(
     status,
     body: await readRefusal(shared, response, lifeline),
     ...(waitMs === undefined ? {} : { retryAfterMs: waitMs }),
-  }, shared.redact);
+  }, { redact: shared.redact, asksForFormat: asksForFormat(request) });
 }
 
 /** The parsed body, or undefined: the status says enough. */
@@ -225,7 +227,7 @@ async function readWhole(
   }
   const events: BackendEvent[] = [];
   reader.take(text, "", events);
-  reader.end(events);
+  reader.end(events, true);
   return events;
 }
 

@@ -143,7 +143,7 @@ const spoken: BackendEvent[] = words.map((content) => ({
   content,
 }));
 const finish: BackendEvent = { type: "finish", index: 0, reason: "stop" };
-const usage: BackendEvent = {
+const usage: BackendEvent & { type: "usage" } = {
   type: "usage",
   usage: { prompt_tokens: 1, completion_tokens: 3, total_tokens: 4 },
 };
@@ -448,8 +448,8 @@ const failures: {
       stall: true,
     }],
     deadlines: { connectMs: 50 },
-    fault: "server_error",
-    status: 502,
+    fault: "overloaded",
+    status: 503,
   },
   {
     name: "a refusal whose body is cut",
@@ -748,16 +748,94 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
   await server[Symbol.asyncDispose]();
   const backend = createOpenAiBackend(optionsFor(server.baseUrl));
   const { error } = await complete(backend, chat(true));
-  assertNoSecret(assertFault(error, "unreachable"), server);
+  const failure = assertFault(error, "unreachable");
+  assertNoSecret(failure, server);
+  // SDKs repeat a 502 by themselves.
+  assert.equal(failure.retryAfterMs, 1_000);
 });
 
-Deno.test("complete() tells a 429's wait", async () => {
+for (
+  const { status, fault } of [
+    { status: 429, fault: "rate_limited" },
+    { status: 503, fault: "overloaded" },
+    { status: 529, fault: "overloaded" },
+  ] as const
+) {
+  Deno.test(`complete() tells a ${status}'s wait`, async () => {
+    await using r = rig(() =>
+      jsonResponse({}, { status, headers: { "retry-after": "7" } })
+    );
+    const { error } = await complete(r.backend, chat(true));
+    assert.equal(assertFault(error, fault).retryAfterMs, 7_000);
+  });
+}
+
+Deno.test("complete() takes a fault for the client's only where the client asked for a form", async () => {
   await using r = rig(() =>
-    jsonResponse({}, { status: 429, headers: { "retry-after": "7" } })
+    jsonResponse({ error: { message: "invalid JSON schema in format" } }, {
+      status: 500,
+    })
   );
-  const { error } = await complete(r.backend, chat(true));
-  assert.equal(assertFault(error, "rate_limited").retryAfterMs, 7_000);
+  const cases: [Partial<ChatRequest>, UpstreamFault, string | null][] = [
+    [{}, "server_error", null],
+    [{ response_format: { type: "text" } }, "server_error", null],
+    [
+      { response_format: { type: "json_object" } },
+      "request",
+      "response_format",
+    ],
+  ];
+  for (const [more, fault, param] of cases) {
+    const { error } = await complete(r.backend, chat(true, more));
+    assert.equal(assertFault(error, fault).param, param);
+  }
 });
+
+/** As servers answer that know no `n`: complete, and one choice for all that was asked. */
+const oneForTwo: {
+  name: string;
+  stream: boolean;
+  reply: Reply;
+  text: string;
+}[] = [
+  {
+    name: "whole",
+    stream: false,
+    reply: chatReply({ words, choicesMax: 1 }),
+    text: "",
+  },
+  {
+    name: "as a stream",
+    stream: true,
+    reply: () =>
+      streamResponse(payloads).flatMap((step) => [step, { pauseMs: 5 }]),
+    text: words.join(""),
+  },
+  {
+    name: "as a stream in one packet",
+    stream: true,
+    reply: () => [onePacket(streamResponse(payloads))],
+    text: "",
+  },
+];
+
+for (const { name, stream, reply, text } of oneForTwo) {
+  Deno.test(`complete() blames the request for one choice where two were asked for, ${name}, and says what it cost`, async () => {
+    await using r = rig(reply);
+    const { events, error } = await complete(r.backend, chat(stream, { n: 2 }));
+    assert.equal(textOf(events), text);
+    const failure = assertFault(error, "request");
+    assert.equal(failure.status, 400);
+    assert.deepEqual(failure.toBody().error, {
+      message:
+        "The server of this model gives one choice per request, but 'n' asks for 2.",
+      type: "invalid_request_error",
+      param: "n",
+      code: "unsupported_value",
+    });
+    assert.deepEqual(failure.usage, usage.usage);
+  });
+}
 
 for (
   const { bytes, fits } of [{ bytes: MIB, fits: true }, {

@@ -5,11 +5,16 @@ import type {
 } from "@gateway/shared/openai/chat";
 import { createTextMeter } from "@gateway/shared/tokens/text_meter";
 import type { BackendEvent } from "../backend.ts";
-import { invalidAnswer, truncatedAnswer } from "../upstream_error.ts";
-import { frameError } from "./error_response.ts";
+import {
+  invalidAnswer,
+  tooFewChoices,
+  truncatedAnswer,
+} from "../upstream_error.ts";
+import { frameError, type RefusalContext } from "./error_response.ts";
 import { finishReasonOf } from "./finish_reason.ts";
 import { isJsonObject, type JsonObject, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
+import { asksForFormat } from "./response_format.ts";
 import {
   createToolCallFragments,
   type ToolCallFragments,
@@ -42,23 +47,33 @@ export interface ChunkReader {
    * error frame stands for.
    */
   take(payload: string, eventName: string, out: BackendEvent[]): void;
-  /** The answer is over: appends `usage`, or throws `upstream_truncated`. */
-  end(out: BackendEvent[]): void;
+  /**
+   * The answer is over: appends `usage`, or throws `upstream_truncated`. Where
+   * the server said itself that this is all (`isWhole`), and choices that were
+   * asked for never began beside others that are finished, it gives no more: a
+   * fault of the request, with the usage of what it made.
+   */
+  end(out: BackendEvent[], isWhole: boolean): void;
 }
 
 interface ChoiceState {
   /** Null until the choice calls a tool. */
   toolCalls: ToolCallFragments | null;
+  hasBegun: boolean;
   isFinished: boolean;
 }
 
 /** Starts reading one answer. */
 export function createChunkReader(options: ChunkReaderOptions): ChunkReader {
   const { request, redact } = options;
+  const context: RefusalContext = {
+    redact,
+    asksForFormat: asksForFormat(request),
+  };
   const answer = createTextMeter();
   const choices: ChoiceState[] = [];
   for (let i = 0; i < request.n; i++) {
-    choices.push({ toolCalls: null, isFinished: false });
+    choices.push({ toolCalls: null, hasBegun: false, isFinished: false });
   }
   let unfinished = request.n;
   let hasBegun = false;
@@ -118,6 +133,7 @@ export function createChunkReader(options: ChunkReaderOptions): ChunkReader {
     if (typeof index !== "number" || state === undefined) {
       throw invalidAnswer(`Choice index outside 0..${request.n - 1}`);
     }
+    state.hasBegun = true;
     // A repeat of what is finished; clients take nothing more of it.
     if (state.isFinished) return;
     takeDelta(index, state, choice, out);
@@ -131,12 +147,19 @@ export function createChunkReader(options: ChunkReaderOptions): ChunkReader {
   };
 
   const takeChunk = (chunk: JsonObject, out: BackendEvent[]) => {
-    if (isErrorChunk(chunk)) throw frameError(chunk, redact);
+    if (isErrorChunk(chunk)) throw frameError(chunk, context);
     // Servers that report progress repeat the usage: the last one is the sum.
     usage = parseUsage(chunk.usage) ?? usage;
     const list = chunk.choices ?? [];
     if (!Array.isArray(list)) throw invalidAnswer("Choices are not an array");
     for (let i = 0; i < list.length; i++) takeChoice(list[i], i, out);
+  };
+
+  /** What the server counted; one that counts nothing although it said something does not count. */
+  const countedUsage = (): Usage => {
+    const isCounted = usage !== null &&
+      (usage.completion_tokens > 0 || answer.pieces === 0);
+    return usage !== null && isCounted ? usage : estimateUsage(request, answer);
   };
 
   return {
@@ -148,24 +171,24 @@ export function createChunkReader(options: ChunkReaderOptions): ChunkReader {
     },
     take(payload, eventName, out) {
       const value = parseJson(payload);
-      if (eventName === "error") throw frameError(value, redact);
+      if (eventName === "error") throw frameError(value, context);
       if (!isJsonObject(value)) throw invalidAnswer("Not a JSON object");
       takeChunk(value, out);
       hasBegun ||= out.length > 0;
     },
-    end(out) {
-      if (unfinished > 0) {
-        throw truncatedAnswer(
-          `${unfinished} of ${request.n} choices have no finish reason`,
-        );
+    end(out, isWhole) {
+      if (unfinished === 0) {
+        out.push({ type: "usage", usage: countedUsage() });
+        return;
       }
-      // A server that counts nothing although it said something does not count.
-      const isCounted = usage !== null &&
-        (usage.completion_tokens > 0 || answer.pieces === 0);
-      const counted = usage !== null && isCounted
-        ? usage
-        : estimateUsage(request, answer);
-      out.push({ type: "usage", usage: counted });
+      const given = request.n - unfinished;
+      const isCut = choices.some((each) => each.hasBegun && !each.isFinished);
+      if (isWhole && given > 0 && !isCut) {
+        throw tooFewChoices(given, request.n, countedUsage());
+      }
+      throw truncatedAnswer(
+        `${unfinished} of ${request.n} choices have no finish reason`,
+      );
     },
   };
 }

@@ -35,14 +35,18 @@ function newReader(n: number): ChunkReader {
   });
 }
 
-function read(chunks: readonly unknown[], n: number): BackendEvent[] {
+function read(
+  chunks: readonly unknown[],
+  n: number,
+  isWhole = true,
+): BackendEvent[] {
   const reader = newReader(n);
   const events: BackendEvent[] = [];
   for (const chunk of chunks) {
     const text = typeof chunk === "string" ? chunk : JSON.stringify(chunk);
     reader.take(text, "", events);
   }
-  reader.end(events);
+  reader.end(events, isWhole);
   return events;
 }
 
@@ -655,6 +659,8 @@ const broken: {
   name: string;
   n?: number;
   chunks: readonly unknown[];
+  /** The server did not say that this was all. */
+  isWhole?: false;
   fault: UpstreamFault;
 }[] = [
   { name: "nothing at all", chunks: [], fault: "truncated" },
@@ -664,10 +670,35 @@ const broken: {
     fault: "truncated",
   },
   {
-    name: "one of two choices finished",
+    name: "one of two choices finished, and no end",
     n: 2,
     chunks: [choiceChunk({}, "stop")],
+    isWhole: false,
     fault: "truncated",
+  },
+  {
+    name: "one of two choices finished, the other begun",
+    n: 2,
+    chunks: [choiceChunk({ role: "assistant" }, null, 1), ...end],
+    fault: "truncated",
+  },
+  {
+    name: "none of two choices begun",
+    n: 2,
+    chunks: [usageChunk(3, 0)],
+    fault: "truncated",
+  },
+  {
+    name: "one of two choices begun",
+    n: 2,
+    chunks: [choiceChunk({ content: "a" })],
+    fault: "truncated",
+  },
+  {
+    name: "one of two choices finished, the other never begun",
+    n: 2,
+    chunks: end,
+    fault: "request",
   },
   {
     name: "an empty finish reason",
@@ -822,12 +853,51 @@ const broken: {
   },
 ];
 
-for (const { name, n = 1, chunks, fault } of broken) {
+for (const { name, n = 1, chunks, isWhole = true, fault } of broken) {
   Deno.test(`createChunkReader() fails with ${fault} for ${name}`, () => {
     assert.throws(
-      () => read(chunks, n),
+      () => read(chunks, n, isWhole),
       (error) => error instanceof UpstreamError && error.fault === fault,
     );
+  });
+}
+
+const short: {
+  name: string;
+  n: number;
+  chunks: unknown[];
+  message: string;
+  usage: unknown;
+}[] = [
+  {
+    name: "one of two choices, counted",
+    n: 2,
+    chunks: [choiceChunk({ content: "a" }), ...end],
+    message: "gives one choice per request, but 'n' asks for 2.",
+    usage,
+  },
+  {
+    name: "two of three choices, not counted",
+    n: 3,
+    chunks: [
+      choiceChunk({ content: "a" }, "stop", 0),
+      choiceChunk({ content: "b" }, "stop", 2),
+    ],
+    message: "gives 2 choices per request, but 'n' asks for 3.",
+    usage: estimated(2),
+  },
+];
+
+for (const { name, n, chunks, message, usage } of short) {
+  Deno.test(`createChunkReader() blames 'n' for ${name}`, () => {
+    assert.throws(() => read(chunks, n), (error) => {
+      assert.ok(error instanceof UpstreamError);
+      assert.equal(error.code, "unsupported_value");
+      assert.equal(error.param, "n");
+      assert.equal(error.message, `The server of this model ${message}`);
+      assert.deepEqual({ type: "usage", usage: error.usage }, usage);
+      return true;
+    });
   });
 }
 

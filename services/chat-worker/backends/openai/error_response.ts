@@ -3,6 +3,8 @@ import { UpstreamError, type UpstreamErrorOptions } from "../upstream_error.ts";
 import { isContextLength } from "./context_length.ts";
 import { isJsonObject, type JsonObject, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
+import { isFormatFault } from "./response_format.ts";
+import { isUnknownModelCode, isUnknownModelMessage } from "./unknown_model.ts";
 
 /**
  * What a model server's refusal becomes. Only a fault of the request is told in
@@ -28,36 +30,52 @@ export interface Refusal {
   retryAfterMs?: number;
 }
 
+/** What a refusal is judged by beside itself. */
+export interface RefusalContext {
+  redact: Redact;
+  /** The request says what form its answer must have. */
+  asksForFormat: boolean;
+}
+
 /**
  * Maps a refusal to the error for the caller:
  *
  * | status | fault | to the client |
  * | --- | --- | --- |
  * | 400, 404, 422 | request | 400 with the sanitised message |
+ * | the same about the model, whose name is ours there | unknown_model | 502 |
  * | 413 | request | 413 with the sanitised message |
  * | 413 for a rate of tokens | rate_limited | 429 with `Retry-After` |
  * | 401, 402, 403, 407 | credentials | 502 |
  * | 408, 409, 425, 429 | rate_limited | 429 with `Retry-After` |
  * | 404 not in OpenAI's shape, other 4xx, 3xx | server_error | 502 |
- * | 5xx | server_error | 502 |
+ * | 500 about the form that the request asks for | request | 400 with the sanitised message |
+ * | 503, 529 | overloaded | 503 with `Retry-After` |
+ * | other 5xx | server_error | 502 |
  */
-export function refusalError(refusal: Refusal, redact: Redact): UpstreamError {
+export function refusalError(
+  refusal: Refusal,
+  context: RefusalContext,
+): UpstreamError {
   const { status } = refusal;
+  const { redact } = context;
   const cause = new Error(`Model server answered with status ${status}`);
   switch (status) {
     case 413:
       // A rate of tokens that is smaller than the request is a limit of ours there.
       return errorMemberOf(refusal.body)?.code === "rate_limit_exceeded"
-        ? limitError(refusal, cause)
+        ? waitError("rate_limited", refusal, cause)
         : requestError(refusal, redact, cause);
     case 400:
     case 422:
-      return requestError(refusal, redact, cause);
+      return unknownModel(refusal, redact) ??
+        requestError(refusal, redact, cause);
     case 404:
       // Without OpenAI's shape it is not the model that is unknown but our path.
       return errorMemberOf(refusal.body) === null
         ? new UpstreamError("server_error", { cause })
-        : requestError(refusal, redact, cause);
+        : unknownModel(refusal, redact) ??
+          requestError(refusal, redact, cause);
     case 401:
     case 402:
     case 403:
@@ -67,16 +85,63 @@ export function refusalError(refusal: Refusal, redact: Redact): UpstreamError {
     case 409:
     case 425:
     case 429:
-      return limitError(refusal, cause);
+      return waitError("rate_limited", refusal, cause);
+    case 503:
+    case 529:
+      return waitError("overloaded", refusal, cause);
+    case 500:
+      return formatError(refusal, context, cause) ??
+        new UpstreamError("server_error", { cause });
     default:
       return new UpstreamError("server_error", { cause });
   }
 }
 
-function limitError(refusal: Refusal, cause: Error): UpstreamError {
-  return new UpstreamError("rate_limited", {
+function waitError(
+  fault: "rate_limited" | "overloaded",
+  { retryAfterMs }: Refusal,
+  cause: Error,
+): UpstreamError {
+  return new UpstreamError(fault, {
     cause,
-    retryAfterMs: refusal.retryAfterMs ?? RETRY_AFTER_MS_MIN,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  });
+}
+
+/**
+ * The error of a refusal that is about the model, or null. The client's model is
+ * one of ours, so the operator named it wrong for this server; the log is told
+ * how, and the client nothing of that name.
+ */
+function unknownModel(
+  { status, body }: Refusal,
+  redact: Redact,
+): UpstreamError | null {
+  const error = errorMemberOf(body);
+  if (error === null) return null;
+  const message = redact(textOf(error.message));
+  // Other statuses speak of many things that were not found.
+  const isAboutModel = isUnknownModelCode(textOf(error.code)) ||
+    (status === 404 && isUnknownModelMessage(message));
+  if (!isAboutModel) return null;
+  return new UpstreamError("unknown_model", {
+    cause: new Error(`Model server answered with status ${status}: ${message}`),
+  });
+}
+
+/** The error of a fault that the form asked for has caused, or null: some servers find out late. */
+function formatError(
+  refusal: Refusal,
+  { redact, asksForFormat }: RefusalContext,
+  cause: Error,
+): UpstreamError | null {
+  if (!asksForFormat) return null;
+  const message = redact(textOf(errorMemberOf(refusal.body)?.message));
+  if (!isFormatFault(message)) return null;
+  return new UpstreamError("request", {
+    cause,
+    message,
+    param: "response_format",
   });
 }
 
@@ -87,11 +152,15 @@ function limitError(refusal: Refusal, cause: Error): UpstreamError {
  * `{"message":…,"code":…}`.
  * Its message is passed on, sanitised: there is no status to go by.
  */
-export function frameError(data: unknown, redact: Redact): UpstreamError {
+export function frameError(
+  data: unknown,
+  context: RefusalContext,
+): UpstreamError {
   const error = errorMemberOf(data) ?? (isJsonObject(data) ? data : {});
-  const status = statusOf(error);
-  if (status < 500) return refusalError({ status, body: data }, redact);
-  const message = redact(textOf(error.message));
+  const refusal = { status: statusOf(error), body: data };
+  const known = refusalError(refusal, context);
+  if (known.fault !== "server_error" || refusal.status < 500) return known;
+  const message = context.redact(textOf(error.message));
   return new UpstreamError("server_error", {
     cause: new Error("Error within the answer"),
     ...(message === "" ? {} : { message }),
@@ -179,7 +248,8 @@ function statusOf(error: JsonObject): number {
     if (status >= 400 && status <= 599) return status;
   }
   const kind = `${textOf(error.type)} ${textOf(error.code)}`.toLowerCase();
-  if (/rate_limit|ratelimit|throttl|too_many|overloaded/.test(kind)) return 429;
+  if (/rate_limit|ratelimit|throttl|too_many/.test(kind)) return 429;
+  if (/overloaded/.test(kind)) return 503;
   if (/auth|permission|api_key/.test(kind)) return 401;
   if (
     /invalid_request|badrequest|context_length|context_size|invalid_param|validation/

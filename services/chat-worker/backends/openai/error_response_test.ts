@@ -1,14 +1,22 @@
 import assert from "node:assert/strict";
 import type { ErrorBody } from "@gateway/shared/openai/error";
 import type { UpstreamError, UpstreamFault } from "../upstream_error.ts";
-import { frameError, readRetryAfter, refusalError } from "./error_response.ts";
+import {
+  frameError,
+  readRetryAfter,
+  type RefusalContext,
+  refusalError,
+} from "./error_response.ts";
 import { createRedact } from "./redact.ts";
 
 const KEY = "the-key-of-the-model-server";
-const redact = createRedact({
-  secrets: [KEY],
-  baseUrl: new URL("http://gpu.internal:8000/v1"),
-});
+const context: RefusalContext = {
+  redact: createRedact({
+    secrets: [KEY],
+    baseUrl: new URL("http://gpu.internal:8000/v1"),
+  }),
+  asksForFormat: false,
+};
 
 function openAi(error: { [name: string]: unknown }): unknown {
   return {
@@ -50,6 +58,24 @@ const limited: Expected = {
   fault: "rate_limited",
   status: 429,
   error: { type: "requests", code: "rate_limit_exceeded" },
+};
+const busy: Expected = {
+  fault: "overloaded",
+  status: 503,
+  error: {
+    message: "The model server is busy, try again later",
+    type: "server_error",
+    code: "overloaded",
+  },
+};
+const unknownModel: Expected = {
+  fault: "unknown_model",
+  status: 502,
+  error: {
+    message: "The model server does not have this model",
+    param: null,
+    code: "upstream_error",
+  },
 };
 const failed: Expected = {
   fault: "server_error",
@@ -223,10 +249,28 @@ const refusals: {
     },
   },
   {
-    name: "an unknown model",
+    name: "an unknown model, by code",
     status: 404,
     body: openAi({ code: "model_not_found" }),
-    expected: told({ message: "Too long", code: "model_not_found" }),
+    expected: unknownModel,
+  },
+  {
+    name: "an unknown model, by code",
+    status: 400,
+    body: openAi({ code: "ModelNotFound" }),
+    expected: unknownModel,
+  },
+  {
+    name: "something else that was not found",
+    status: 404,
+    body: openAi({ message: "No server for this model can see images" }),
+    expected: told({ message: "No server for this model can see images" }),
+  },
+  {
+    name: "a word about the model",
+    status: 400,
+    body: openAi({ message: "The model's tool 'f' was not found" }),
+    expected: told({ message: "The model's tool 'f' was not found" }),
   },
   {
     name: "an unknown path",
@@ -275,14 +319,124 @@ const refusals: {
     body: openAi({ message: KEY }),
     expected: failed,
   },
-  { name: "overload", status: 503, body: undefined, expected: failed },
+  { name: "overload", status: 503, body: undefined, expected: busy },
+  {
+    name: "overload in words",
+    status: 503,
+    body: openAi({ message: `${KEY}: server busy` }),
+    expected: busy,
+  },
+  { name: "overload", status: 529, body: openAi({}), expected: busy },
+  { name: "a gateway's fault", status: 502, body: undefined, expected: failed },
+  { name: "no storage", status: 507, body: openAi({}), expected: failed },
 ];
 
 for (const { name, status, body, expected } of refusals) {
   Deno.test(`refusalError() maps ${status} with ${name}`, () => {
-    check(refusalError({ status, body }, redact), expected);
+    check(refusalError({ status, body }, context), expected);
   });
 }
+
+/** As servers in use say that they do not have a model, with a name that is ours. */
+const UNKNOWN_MODELS = [
+  "model 'inner' not found",
+  'model "inner" not found, try pulling it first',
+  "The model `inner` does not exist.",
+  "The model `inner` does not exist or you do not have access to it.",
+  "The requested model 'inner' is not available",
+  "Model not found",
+  "Unknown model: inner",
+];
+
+for (const message of UNKNOWN_MODELS) {
+  Deno.test(`refusalError() takes a model for unknown: ${message}`, () => {
+    const body = openAi({ message: `${message} (${KEY})` });
+    const error = refusalError({ status: 404, body }, context);
+    check(error, unknownModel);
+    assert.ok(!JSON.stringify(error.toBody()).includes("inner"));
+    const logged = Deno.inspect(error.cause);
+    assert.ok(logged.includes(`${message} ([redacted])`), logged);
+  });
+}
+
+const BAD_FORMAT = "invalid JSON schema in format";
+const refusedFormat = told({ message: BAD_FORMAT, param: "response_format" });
+
+const formats: {
+  name: string;
+  asksForFormat: boolean;
+  status?: number;
+  body: unknown;
+  expected: Expected;
+}[] = [
+  {
+    name: "a schema that was sent",
+    asksForFormat: true,
+    body: openAi({ message: BAD_FORMAT, type: "api_error" }),
+    expected: refusedFormat,
+  },
+  {
+    name: "a grammar, with the key",
+    asksForFormat: true,
+    body: openAi({ message: `Failed to parse grammar ${KEY}` }),
+    expected: told({
+      message: "Failed to parse grammar [redacted]",
+      param: "response_format",
+    }),
+  },
+  {
+    name: "the field by name",
+    asksForFormat: true,
+    body: { error: "Unsupported response_format" },
+    expected: told({
+      message: "Unsupported response_format",
+      param: "response_format",
+    }),
+  },
+  {
+    name: "a schema that nobody sent",
+    asksForFormat: false,
+    body: openAi({ message: BAD_FORMAT }),
+    expected: failed,
+  },
+  {
+    name: "something else",
+    asksForFormat: true,
+    body: openAi({ message: "model runner has unexpectedly stopped" }),
+    expected: failed,
+  },
+  {
+    name: "a page",
+    asksForFormat: true,
+    body: undefined,
+    expected: failed,
+  },
+  {
+    name: "a schema, by a gateway",
+    asksForFormat: true,
+    status: 502,
+    body: openAi({ message: BAD_FORMAT }),
+    expected: failed,
+  },
+];
+
+for (const { name, asksForFormat, status = 500, body, expected } of formats) {
+  Deno.test(`refusalError() maps ${status} about ${name}`, () => {
+    check(
+      refusalError({ status, body }, { ...context, asksForFormat }),
+      expected,
+    );
+  });
+}
+
+Deno.test("frameError() maps a fault of the form asked for", () => {
+  const data = { error: { message: BAD_FORMAT, type: "api_error" } };
+  check(frameError(data, { ...context, asksForFormat: true }), refusedFormat);
+  check(frameError(data, context), {
+    ...failed,
+    error: { message: BAD_FORMAT },
+  });
+});
 
 const lengths: { isTooLong: boolean; messages: string[] }[] = [
   {
@@ -319,7 +473,7 @@ for (const { isTooLong, messages } of lengths) {
     Deno.test(`refusalError() takes a context for ${isTooLong ? "" : "not "}too long: ${message}`, () => {
       const error = refusalError(
         { status: 400, body: openAi({ message }) },
-        redact,
+        context,
       );
       const code = isTooLong ? { code: "context_length_exceeded" } : {};
       check(error, told({ message, ...code }));
@@ -378,7 +532,22 @@ const frames: { name: string; data: unknown; expected: Expected }[] = [
   {
     name: "TGI's word for overload",
     data: { error: "Model is overloaded", error_type: "overloaded" },
-    expected: limited,
+    expected: busy,
+  },
+  {
+    name: "overload by number",
+    data: openAi({ code: 503 }),
+    expected: busy,
+  },
+  {
+    name: "another fault by number",
+    data: openAi({ code: 502, type: "x" }),
+    expected: { ...failed, error: { message: "Too long" } },
+  },
+  {
+    name: "an unknown model",
+    data: openAi({ code: 404, message: "model 'inner' not found" }),
+    expected: unknownModel,
   },
   {
     name: "a context that llama.cpp finds too long",
@@ -394,7 +563,7 @@ const frames: { name: string; data: unknown; expected: Expected }[] = [
 
 for (const { name, data, expected } of frames) {
   Deno.test(`frameError() maps ${name}`, () =>
-    check(frameError(data, redact), expected));
+    check(frameError(data, context), expected));
 }
 
 const NOW = Date.parse("2026-11-20T11:00:00Z");
@@ -424,14 +593,12 @@ for (const { after, afterMs = null, ms } of waits) {
   });
 }
 
-Deno.test("refusalError() tells the wait of a limit, one second if none is given", () => {
-  assert.equal(
-    refusalError({ status: 429, body: null }, redact).retryAfterMs,
-    1_000,
-  );
-  assert.equal(
-    refusalError({ status: 429, body: null, retryAfterMs: 9_000 }, redact)
-      .retryAfterMs,
-    9_000,
-  );
-});
+for (const status of [429, 503]) {
+  Deno.test(`refusalError() tells the wait of a ${status}, one second if none is given`, () => {
+    for (const retryAfterMs of [undefined, 9_000]) {
+      const wait = retryAfterMs === undefined ? {} : { retryAfterMs };
+      const error = refusalError({ status, body: null, ...wait }, context);
+      assert.equal(error.retryAfterMs, retryAfterMs ?? 1_000);
+    }
+  });
+}

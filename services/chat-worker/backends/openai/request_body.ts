@@ -1,5 +1,9 @@
 import type { OpenAiBackendConfig } from "@gateway/shared/models/catalog";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type {
+  ChatMessage,
+  ChatRequest,
+  ToolCall,
+} from "@gateway/shared/openai/chat";
 import { isJsonObject, type JsonObject } from "./json.ts";
 
 /** Fields that are sent under their own name when the client gave them. */
@@ -40,7 +44,7 @@ export function encodeRequestBody(
   const body: JsonObject = {
     ...request.extra,
     model: dialect.model,
-    messages: request.messages,
+    messages: request.messages.map(spelledOut),
     stream: request.stream,
   };
   if (request.stream) body.stream_options = { include_usage: true };
@@ -55,6 +59,24 @@ export function encodeRequestBody(
     putThinking(body, request.enable_thinking, dialect);
   }
   return JSON.stringify(body);
+}
+
+/**
+ * A turn of the assistant without nulls and blanks that mean "none", which some
+ * servers refuse and all take in words: `""` for the content beside a refusal,
+ * `{}` for the arguments of a call without any. Null beside tool calls all know.
+ */
+function spelledOut(message: ChatMessage): ChatMessage {
+  const { content, tool_calls: calls } = message;
+  if (calls !== undefined) {
+    return { ...message, tool_calls: calls.map(withArguments) };
+  }
+  return content === null ? { ...message, content: "" } : message;
+}
+
+function withArguments(call: ToolCall): ToolCall {
+  if (call.function.arguments !== "") return call;
+  return { ...call, function: { ...call.function, arguments: "{}" } };
 }
 
 function putThinking(

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { ChatRequest, ToolCall } from "@gateway/shared/openai/chat";
 import { type BodyDialect, encodeRequestBody } from "./request_body.ts";
 
 const messages = [{ role: "user" as const, content: "hi" }];
@@ -16,6 +16,14 @@ const tool = {
   type: "function" as const,
   function: { name: "f", parameters: {} },
 };
+
+function toolCall(text: string): ToolCall {
+  return {
+    id: "c",
+    type: "function",
+    function: { name: "f", arguments: text },
+  };
+}
 
 const cases: {
   name: string;
@@ -89,6 +97,33 @@ const cases: {
     },
     dialect: { thinkingField: "chat_template_kwargs" },
     body: { chat_template_kwargs: { x: 1, enable_thinking: true } },
+  },
+  {
+    name: "text for a refusal's content, an object for no arguments",
+    request: {
+      messages: [
+        { role: "assistant", content: null, refusal: "No" },
+        { role: "assistant", content: "", refusal: "No" },
+        {
+          role: "assistant",
+          content: null,
+          tool_calls: [toolCall(""), toolCall('{"a":1}')],
+        },
+        { role: "user", content: "hi" },
+      ],
+    },
+    body: {
+      messages: [
+        { role: "assistant", content: "", refusal: "No" },
+        { role: "assistant", content: "", refusal: "No" },
+        {
+          role: "assistant",
+          content: null,
+          tool_calls: [toolCall("{}"), toolCall('{"a":1}')],
+        },
+        { role: "user", content: "hi" },
+      ],
+    },
   },
   {
     name: "fields let through, which replace none of the known",

@@ -40,12 +40,14 @@ export function createStreamAnswer(
 ): StreamAnswer {
   let step = emptyStep();
   let isDone = false;
+  /** The server has said so, and has not just stopped. */
+  let isWhole = false;
   const parser = createSseParser({
     lineBytesMax: STREAM_LIMITS.lineBytesMax,
     onEvent(data, name) {
       if (isDone || data === "") return;
       step.isProgress = true;
-      if (data.length < 16 && data.trim() === DONE) isDone = true;
+      if (data.length < 16 && data.trim() === DONE) isDone = isWhole = true;
       else reader.take(data, name, step.events);
     },
   });
@@ -54,14 +56,15 @@ export function createStreamAnswer(
     if (piece !== null) return parser.push(piece);
     const rest = parser.end();
     // Without its blank line an event may be cut: then the end of the stream, not the event, is at fault.
-    if (rest !== null && rest.trim() !== DONE && isJson(rest)) {
+    if (rest?.trim() === DONE) isWhole = true;
+    else if (rest !== null && isJson(rest)) {
       reader.take(rest, "", step.events);
     }
     isDone = true;
   };
 
   const end = () => {
-    reader.end(step.events);
+    reader.end(step.events, isWhole);
     step.isLast = true;
     response.release();
   };

@@ -97,7 +97,7 @@ export async function startAttempt(
     const verdict = fault === null ? null : VERDICTS[fault];
     permit.report(verdict?.result ?? "ignored");
     report(fault ?? (isAborted ? "aborted" : "internal"), error);
-    if (fault === "rate_limited") {
+    if (verdict?.isLimit) {
       slot.limitedUntilMs = now() + limitedMs(error);
     }
     return verdict;

@@ -11,6 +11,8 @@ export const BREAKER_LIMITS = {
   windowAttemptsMin: 20,
   /** From this share of failures on, it opens. */
   failureShareMax: 0.5,
+  /** The same where those that found no room count too: nothing else was said. */
+  uselessShareMax: 1,
   /** The first time without attempts; doubles with each probe that fails. */
   openMs: 1_000,
   openMsMax: 30_000,
@@ -19,8 +21,11 @@ export const BREAKER_LIMITS = {
 /** `half-open`: one attempt, the probe, is out to see. */
 export type BreakerState = "closed" | "open" | "half-open";
 
-/** What became of an attempt. `ignored`: it says nothing about the backend. */
-export type AttemptResult = "success" | "failure" | "ignored";
+/**
+ * What became of an attempt. `overloaded`: there was no room, which is no failure
+ * while others find some. `ignored`: it says nothing about the backend.
+ */
+export type AttemptResult = "success" | "failure" | "overloaded" | "ignored";
 
 /** The right to one attempt. */
 export interface Permit {
@@ -46,6 +51,7 @@ export function createCircuitBreaker(now: MonotonicNow): CircuitBreaker {
   const limits = BREAKER_LIMITS;
   const attempts = createSlidingCounter(limits.windowMs, now);
   const failures = createSlidingCounter(limits.windowMs, now);
+  const overloads = createSlidingCounter(limits.windowMs, now);
   let state: BreakerState = "closed";
   let consecutive = 0;
   let openMs: number = limits.openMs;
@@ -69,12 +75,18 @@ export function createCircuitBreaker(now: MonotonicNow): CircuitBreaker {
     openMs = limits.openMs;
     attempts.reset();
     failures.reset();
+    overloads.reset();
+  };
+
+  const isShareTooMuch = () => {
+    const useless = failures.sum + overloads.sum;
+    return failures.sum >= attempts.sum * limits.failureShareMax ||
+      useless >= attempts.sum * limits.uselessShareMax;
   };
 
   const isTooMuch = () =>
     consecutive >= limits.consecutiveFailuresMax ||
-    (attempts.sum >= limits.windowAttemptsMin &&
-      failures.sum >= attempts.sum * limits.failureShareMax);
+    (attempts.sum >= limits.windowAttemptsMin && isShareTooMuch());
 
   const count = (result: AttemptResult) => {
     if (result === "ignored") return;
@@ -83,8 +95,11 @@ export function createCircuitBreaker(now: MonotonicNow): CircuitBreaker {
       consecutive = 0;
       return;
     }
-    failures.add();
-    consecutive++;
+    if (result === "overloaded") overloads.add();
+    else {
+      failures.add();
+      consecutive++;
+    }
     if (isTooMuch()) open();
   };
 
@@ -94,6 +109,8 @@ export function createCircuitBreaker(now: MonotonicNow): CircuitBreaker {
       openMs = Math.min(openMs * 2, limits.openMsMax);
       return open();
     }
+    // Room may be there in a moment: no reason to wait longer than before.
+    if (result === "overloaded") return open();
     // The probe was given up for reasons of its own: the next may go at once.
     change("open");
     openUntilMs = now();

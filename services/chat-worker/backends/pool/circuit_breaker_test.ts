@@ -70,6 +70,27 @@ const sequences: {
     results: repeat("ignored", 1_000),
     state: "closed",
   },
+  {
+    name: "four failures with no room in between",
+    results: [...repeat("failure", 4), ...repeat("overloaded", 9)],
+    state: "closed",
+  },
+  {
+    name: "no room for 19",
+    results: repeat("overloaded", 19),
+    state: "closed",
+  },
+  { name: "no room for 20", results: repeat("overloaded", 20), state: "open" },
+  {
+    name: "no room for 200, and a success",
+    results: ["success", ...repeat("overloaded", 200)],
+    state: "closed",
+  },
+  {
+    name: "no room for 16, and four failures",
+    results: [...repeat("overloaded", 16), ...repeat("failure", 4)],
+    state: "open",
+  },
   { name: "half of 18 failing", results: alternate(9), state: "closed" },
   {
     name: "half of 20 failing",
@@ -132,6 +153,21 @@ Deno.test("createCircuitBreaker() stays open twice as long with each probe that 
   attempt("success");
   for (const result of repeat("failure", 5)) attempt(result);
   assert.equal(breaker.waitMs, 1_000);
+});
+
+Deno.test("createCircuitBreaker() waits no longer after a probe that found no room", () => {
+  const { breaker, attempt, wait } = rig();
+  for (const result of repeat("overloaded", 20)) attempt(result);
+  for (let i = 0; i < 3; i++) {
+    assert.equal(breaker.waitMs, 1_000);
+    wait(1_000);
+    attempt("overloaded");
+    assert.equal(breaker.state, "open");
+  }
+  wait(1_000);
+  attempt("success");
+  for (const result of repeat("overloaded", 19)) attempt(result);
+  assert.equal(breaker.state, "closed");
 });
 
 Deno.test("createCircuitBreaker() sends another probe at once when one was given up", () => {

@@ -96,7 +96,15 @@ const mended: { name: string; a: Reply | "dead"; outcome: string }[] = [
   {
     name: "answers 503",
     a: () => jsonResponse({}, { status: 503 }),
-    outcome: "server_error",
+    outcome: "overloaded",
+  },
+  {
+    name: "does not have the model",
+    a: () =>
+      jsonResponse({ error: { message: "model 'm' not found" } }, {
+        status: 404,
+      }),
+    outcome: "unknown_model",
   },
   {
     name: "answers 429",

@@ -62,7 +62,7 @@ interface Shared {
  *
  * Backends that keep failing are left alone by their circuit breakers; when all
  * are, the error is `service_unavailable`, at once. Backends that said they are
- * at their limit are asked last until their wait is over.
+ * at their limit, or busy, are asked last until their wait is over.
  */
 export function createBackendPool(options: BackendPoolOptions): BackendPool {
   const { backends, now } = options;
@@ -139,7 +139,7 @@ async function begin(
     if (attempt !== null) failures.push(attempt);
   }
   // A limit tells the caller when to come back; else the last word counts.
-  const limited = failures.find(({ error }) => error.status === 429);
+  const limited = failures.find(({ verdict }) => verdict.isLimit);
   throw (limited ?? failures.at(-1) ?? only).error;
 }
 

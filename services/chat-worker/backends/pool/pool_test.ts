@@ -136,6 +136,8 @@ const first: {
     "unreachable",
     "server_error",
     "rate_limited",
+    "overloaded",
+    "unknown_model",
     "timeout",
     "truncated",
     "invalid",
@@ -186,9 +188,14 @@ const first: {
     outcomes: [`a ${fault}`, "a success"],
     sleeps: 1,
   })),
-  ...(["rate_limited", "timeout", "invalid", "credentials"] as const).map((
-    fault,
-  ) => ({
+  ...([
+    "rate_limited",
+    "overloaded",
+    "unknown_model",
+    "timeout",
+    "invalid",
+    "credentials",
+  ] as const).map((fault) => ({
     name: `does not ask the only backend again after ${fault}`,
     a: [fault, "ok" as const],
     text: "",
@@ -220,6 +227,14 @@ const first: {
     outcomes: ["a rate_limited", "b unreachable"],
   },
   {
+    name: "tells that there is no room rather than a fault",
+    a: ["overloaded"],
+    b: ["unreachable"],
+    text: "",
+    code: "overloaded",
+    outcomes: ["a overloaded", "b unreachable"],
+  },
+  {
     name: "does not go on after the first event",
     a: [{ after: "truncated" }],
     b: ["ok"],
@@ -233,6 +248,13 @@ const first: {
     b: ["ok"],
     text: "b1 b2",
     outcomes: ["a unreachable", "b success"],
+  },
+  {
+    name: "takes a plain 503 for overload",
+    a: [new ApiError("service_unavailable", "x"), "ok"],
+    text: "",
+    code: "service_unavailable",
+    outcomes: ["a overloaded"],
   },
   {
     name: "takes plain refusals for refusals",
@@ -331,17 +353,54 @@ Deno.test("complete() answers 503 at once when every backend is left alone", asy
   assert.equal(a.calls, 5);
 });
 
-Deno.test("complete() asks a limited backend last until its wait is over", async () => {
-  const limit = new UpstreamError("rate_limited", { retryAfterMs: 7_000 });
-  const a = fake("a", [limit, "ok"]);
-  const b = fake("b", ["ok"]);
-  const r = rig(a, b);
-  assert.equal((await ask(r.pool)).text, "b1 b2");
-  r.wait(6_999);
-  assert.equal((await ask(r.pool)).text, "b1 b2");
-  r.wait(1);
-  assert.equal((await ask(r.pool)).text, "a1 a2");
+for (const fault of ["rate_limited", "overloaded"] as const) {
+  Deno.test(`complete() asks a limited backend last until its wait is over: ${fault}`, async () => {
+    const limit = new UpstreamError(fault, { retryAfterMs: 7_000 });
+    const a = fake("a", [limit, "ok"]);
+    const b = fake("b", ["ok"]);
+    const r = rig(a, b);
+    assert.equal((await ask(r.pool)).text, "b1 b2");
+    r.wait(6_999);
+    assert.equal((await ask(r.pool)).text, "b1 b2");
+    r.wait(1);
+    assert.equal((await ask(r.pool)).text, "a1 a2");
+  });
+}
+
+Deno.test("complete() asks a busy backend for each request, and leaves it alone when it is nothing but busy", async () => {
+  const a = fake("a", ["overloaded"]);
+  const r = rig(a);
+  for (let i = 0; i < 20; i++) {
+    const { error } = await ask(r.pool);
+    assert.ok(error instanceof ApiError);
+    assert.equal(error.code, "overloaded");
+    assert.equal(error.retryAfterMs, 1_000);
+  }
+  assert.equal(a.calls, 20);
+  const { error } = await ask(r.pool);
+  assert.ok(error instanceof ApiError);
+  assert.equal(error.code, "service_unavailable");
+  assert.equal(a.calls, 20);
 });
+
+const harmless: { fault: UpstreamFault; calls: number }[] = [
+  // Ten requests, asked once each: the breaker is closed and no retry was made.
+  { fault: "request", calls: 10 },
+  { fault: "rate_limited", calls: 10 },
+  { fault: "overloaded", calls: 10 },
+  // Five failures open the breaker.
+  { fault: "unknown_model", calls: 5 },
+];
+
+for (const { fault, calls } of harmless) {
+  Deno.test(`complete() asks the only backend ${calls} times for ten requests that end with ${fault}`, async () => {
+    const a = fake("a", [fault]);
+    const r = rig(a);
+    for (let i = 0; i < 10; i++) await ask(r.pool);
+    assert.equal(a.calls, calls);
+    assert.equal(r.sleeps.length, 0);
+  });
+}
 
 Deno.test("complete() takes no abort for a failure", async () => {
   const a = fake("a", ["hang"]);

@@ -13,6 +13,8 @@ export interface Verdict {
   isWorthAgain: boolean;
   /** What the circuit breaker is told. */
   result: AttemptResult;
+  /** The error says when to come back. */
+  isLimit: boolean;
 }
 
 function verdict(
@@ -20,18 +22,30 @@ function verdict(
   isWorthAgain: boolean,
   result: AttemptResult,
 ): Verdict {
-  return { isWorthElsewhere, isWorthAgain, result };
+  return { isWorthElsewhere, isWorthAgain, result, isLimit: false };
+}
+
+function limit(result: AttemptResult): Verdict {
+  return {
+    isWorthElsewhere: true,
+    isWorthAgain: false,
+    result,
+    isLimit: true,
+  };
 }
 
 /**
  * By fault. A refused request proves that the server is well. A limit says
- * nothing about its health, and trying again at once would be impolite. After a
- * timeout the client has waited long enough for this server.
+ * nothing about its health, and trying again at once would be impolite; no room
+ * is a fault only where nothing else is ever said. After a timeout the client
+ * has waited long enough for this server.
  */
 export const VERDICTS: Record<UpstreamFault, Verdict> = {
   request: verdict(false, false, "success"),
   credentials: verdict(true, false, "failure"),
-  rate_limited: verdict(true, false, "ignored"),
+  unknown_model: verdict(true, false, "failure"),
+  rate_limited: limit("ignored"),
+  overloaded: limit("overloaded"),
   unreachable: verdict(true, true, "failure"),
   server_error: verdict(true, true, "failure"),
   timeout: verdict(true, false, "failure"),
@@ -43,7 +57,8 @@ export const VERDICTS: Record<UpstreamFault, Verdict> = {
 /** Faults of backends that throw plain errors. Other codes below 500 are refusals. */
 const FAULT_BY_CODE: { [code in ErrorCode]?: UpstreamFault } = {
   upstream_rate_limited: "rate_limited",
-  overloaded: "rate_limited",
+  overloaded: "overloaded",
+  service_unavailable: "overloaded",
   upstream_unreachable: "unreachable",
   upstream_timeout: "timeout",
   deadline_exceeded: "deadline",

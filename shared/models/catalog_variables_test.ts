@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { ConfigError, parseEnv } from "../env.ts";
+import { DEFAULT_MODEL_ID } from "./catalog.ts";
+import { CATALOG_VARIABLES, catalogOf } from "./catalog_variables.ts";
+
+const noFiles = (path: string): string => {
+  throw new Error(`no file ${path}`);
+};
+
+/** How long a stream of the model server given by address may take to begin. */
+function firstTokenMsOf(seconds: string | undefined): number | undefined {
+  const env = {
+    UPSTREAM_BASE_URL: "http://ollama:11434/v1",
+    ...(seconds === undefined ? {} : { UPSTREAM_FIRST_TOKEN_SECONDS: seconds }),
+  };
+  const settings = parseEnv(CATALOG_VARIABLES, env, noFiles);
+  const catalog = catalogOf(settings, noFiles, false);
+  const [only] = catalog.get(DEFAULT_MODEL_ID)?.backends ?? [];
+  return only?.type === "openai" ? only.deadlines.firstTokenMs : undefined;
+}
+
+const waits: { seconds: string | undefined; ms: number | null }[] = [
+  { seconds: undefined, ms: 60_000 },
+  { seconds: "", ms: 60_000 },
+  { seconds: "0", ms: null },
+  { seconds: "1", ms: 1_000 },
+  { seconds: "300", ms: 300_000 },
+  { seconds: "600", ms: 600_000 },
+  { seconds: "601", ms: null },
+  { seconds: "1.5", ms: null },
+];
+
+for (const { seconds, ms } of waits) {
+  Deno.test(`catalogOf() ${ms === null ? "refuses" : "takes"} ${seconds} for UPSTREAM_FIRST_TOKEN_SECONDS`, () => {
+    if (ms === null) assert.throws(() => firstTokenMsOf(seconds), ConfigError);
+    else assert.equal(firstTokenMsOf(seconds), ms);
+  });
+}
