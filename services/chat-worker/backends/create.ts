@@ -19,6 +19,7 @@ import {
   lazyLanguage,
   timerSleep,
 } from "./simulator/simulator.ts";
+import { UpstreamError } from "./upstream_error.ts";
 
 export interface BackendsOptions {
   catalog: Catalog;
@@ -89,7 +90,14 @@ function logAttempt(log: Log, model: string, report: AttemptReport): void {
     durationMs: Math.round(durationMs),
   };
   if (QUIET_OUTCOMES.has(outcome)) log.debug("backend_attempt", line);
-  else log.warn("backend_attempt_failed", { ...line, error });
+  else log.warn("backend_attempt_failed", { ...line, error: toldOf(error) });
+}
+
+/** What a model server did wrong is told in words: where we noticed says nothing. */
+function toldOf(error: unknown): unknown {
+  if (!(error instanceof UpstreamError)) return error;
+  const { message, cause } = error;
+  return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }
 
 function createBackend(
