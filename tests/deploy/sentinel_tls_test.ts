@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/clock";
 import { silentLog } from "@gateway/shared/log";
 import { createRedisLink, type RedisAddress } from "@gateway/shared/redis/link";
+import { servedStatus } from "../support/asked_edge.ts";
 import {
   type GroupTls,
   type RedisGroup,
@@ -11,11 +12,7 @@ import {
 } from "../support/deployed_redis_group.ts";
 import { makeSecrets } from "../support/deployed_stores.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import {
-  runKeys,
-  sendChat,
-  startService,
-} from "../support/service_processes.ts";
+import { runKeys, startService } from "../support/service_processes.ts";
 import { clientTls, createTestAuthority } from "../support/test_authority.ts";
 import { waitFor } from "../support/wait_for.ts";
 
@@ -35,15 +32,6 @@ async function assertKeptOut(address: RedisAddress): Promise<void> {
   await waitFor(() => link.state !== "connecting", { what: "an attempt" });
   assert.equal(link.state, "offline");
   await link.close();
-}
-
-/** Waits until the edge answers with what it knows of the key. */
-async function served(url: string, key: string): Promise<number> {
-  return await waitFor(async () => {
-    const response = await sendChat(url, key, "hello");
-    await response.body?.cancel();
-    return response.status === 503 ? undefined : response.status;
-  }, { what: "the edge to serve", timeoutMs: FAILOVER_MS, intervalMs: 50 });
 }
 
 async function killMaster(group: RedisGroup): Promise<void> {
@@ -72,7 +60,7 @@ Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a lost mast
   const kept = JSON.parse(
     await runKeys(adminEnv, "create", "--description", "test"),
   );
-  assert.equal(await served(edge.url, kept.key), 200);
+  assert.equal(await servedStatus(edge.url, kept.key), 200);
 
   const address = await group.address("edge");
   const foreign = await clientTls(another);
@@ -95,10 +83,10 @@ Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a lost mast
 
   await t.step("the edge serves again, and keys can be changed", async () => {
     await killMaster(group);
-    assert.equal(await served(edge.url, kept.key), 200);
+    assert.equal(await servedStatus(edge.url, kept.key), 200);
     await group.settled(1);
     await runKeys(adminEnv, "disable", kept.id);
-    assert.equal(await served(edge.url, kept.key), 403);
+    assert.equal(await servedStatus(edge.url, kept.key), 403);
   });
 });
 

@@ -3,6 +3,11 @@
 // limits are exceeded by no more than what was not yet replicated.
 import assert from "node:assert/strict";
 import {
+  admittedCount,
+  servedStatus,
+  statusOf,
+} from "../support/asked_edge.ts";
+import {
   type RedisGroup,
   startRedisGroup,
 } from "../support/deployed_redis_group.ts";
@@ -11,7 +16,6 @@ import { startNatsServer } from "../support/nats_server.ts";
 import {
   runKeys,
   type RunningServiceProcess,
-  sendChat,
   startService,
 } from "../support/service_processes.ts";
 import { waitFor } from "../support/wait_for.ts";
@@ -20,28 +24,6 @@ const FAILOVER_MS = 30_000;
 /** Enough for a request of any kind, so that it is the only limit. */
 const LIMIT = 30;
 const MINUTE_MS = 60_000;
-
-async function status(url: string, key: string): Promise<number> {
-  const response = await sendChat(url, key, "hello");
-  await response.body?.cancel();
-  return response.status;
-}
-
-/** Waits until the edge answers with what it knows of the key. */
-async function serves(url: string, key: string): Promise<number> {
-  return await waitFor(async () => {
-    const answer = await status(url, key);
-    return answer === 503 ? undefined : answer;
-  }, { what: `${url} to serve`, timeoutMs: FAILOVER_MS, intervalMs: 50 });
-}
-
-/** Sends requests until one is refused and returns how many were admitted. */
-async function admitted(url: string, key: string): Promise<number> {
-  for (let count = 0;; count++) {
-    if (await serves(url, key) === 429) return count;
-    assert.ok(count <= 2 * LIMIT, "the limit does not hold at all");
-  }
-}
 
 async function consoleAnswers(admin: RunningServiceProcess): Promise<boolean> {
   const response = await fetch(admin.url, { redirect: "manual" });
@@ -69,13 +51,13 @@ Deno.test("the loss of the Redis master", async (t) => {
   const limited = await create("--rpm", String(LIMIT));
   const edges = [first.url, second.url];
   for (const url of edges) {
-    assert.equal(await status(url, kept.key), 200);
-    assert.equal(await status(url, disabled.key), 200);
+    assert.equal(await statusOf(url, kept.key), 200);
+    assert.equal(await statusOf(url, disabled.key), 200);
   }
   const sentFromMs = performance.now();
   let spent = 0;
   for (; spent < LIMIT / 2; spent++) {
-    assert.equal(await status(first.url, limited.key), 200);
+    assert.equal(await statusOf(first.url, limited.key), 200);
   }
 
   const old = await group.master();
@@ -83,8 +65,8 @@ Deno.test("the loss of the Redis master", async (t) => {
     await runKeys(adminEnv, "disable", disabled.id);
     await old.kill();
     for (const url of edges) {
-      assert.equal(await serves(url, kept.key), 200);
-      assert.equal(await status(url, disabled.key), 403);
+      assert.equal(await servedStatus(url, kept.key), 200);
+      assert.equal(await statusOf(url, disabled.key), 403);
     }
     await waitFor(async () => (await group.master()).port !== old.port, {
       what: "every sentinel to name another master",
@@ -92,7 +74,7 @@ Deno.test("the loss of the Redis master", async (t) => {
   });
 
   await t.step("limits go on from where they were", async () => {
-    const more = await admitted(second.url, limited.key);
+    const more = await admittedCount(second.url, limited.key, LIMIT);
     // All of it was replicated before; LIMIT per minute comes back meanwhile.
     const backMax = (performance.now() - sentFromMs) / MINUTE_MS * LIMIT + 1;
     assert.ok(spent + more >= LIMIT, `${spent} + ${more}`);
@@ -107,7 +89,7 @@ Deno.test("the loss of the Redis master", async (t) => {
       timeoutMs: FAILOVER_MS,
     });
     const made = await create();
-    for (const url of edges) assert.equal(await status(url, made.key), 200);
+    for (const url of edges) assert.equal(await statusOf(url, made.key), 200);
   });
 
   await t.step(

@@ -18,6 +18,11 @@ import {
   type KeyStore,
 } from "../../services/key-admin/key_store.ts";
 import {
+  admittedCount,
+  servedStatus,
+  statusOf,
+} from "../support/asked_edge.ts";
+import {
   type RedisGroup,
   startRedisGroup,
 } from "../support/deployed_redis_group.ts";
@@ -27,11 +32,7 @@ import {
 } from "../support/deployed_stores.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startSentinelView } from "../support/sentinel_view.ts";
-import {
-  runKeys,
-  sendChat,
-  startService,
-} from "../support/service_processes.ts";
+import { runKeys, startService } from "../support/service_processes.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";
 
@@ -45,28 +46,6 @@ const WRITERS = 8;
 const LIMIT = 12;
 const BEFORE = 4;
 const MINUTE_MS = 60_000;
-
-async function status(url: string, key: string): Promise<number> {
-  const response = await sendChat(url, key, "hello");
-  await response.body?.cancel();
-  return response.status;
-}
-
-/** Waits until the edge answers with what it knows of the key. */
-async function served(url: string, key: string): Promise<number> {
-  return await waitFor(async () => {
-    const answer = await status(url, key);
-    return answer === 503 ? undefined : answer;
-  }, { what: `${url} to serve`, timeoutMs: FAILOVER_MS, intervalMs: 50 });
-}
-
-/** Sends requests until one is refused and returns how many were admitted. */
-async function admitted(url: string, key: string): Promise<number> {
-  for (let count = 0;; count++) {
-    if (await served(url, key) === 429) return count;
-    assert.ok(count <= 2 * LIMIT, "the limit does not hold at all");
-  }
-}
 
 /** The group, its first master behind a wire that can be cut, and both sides' news of it. */
 async function startParted(secrets: DeployedSecrets) {
@@ -170,11 +149,11 @@ Deno.test("a Redis master that was cut off", async (t) => {
   const kept = await create();
   const limited = await create("--rpm", String(LIMIT));
   for (const { url } of [outside, inside]) {
-    assert.equal(await served(url, kept.key), 200);
+    assert.equal(await servedStatus(url, kept.key), 200);
   }
   const sentFromMs = performance.now();
   for (let sent = 0; sent < BEFORE; sent++) {
-    assert.equal(await status(inside.url, limited.key), 200);
+    assert.equal(await statusOf(inside.url, limited.key), 200);
   }
 
   await using within = await openStore(group, parted.within);
@@ -192,9 +171,9 @@ Deno.test("a Redis master that was cut off", async (t) => {
   const cutAtMs = performance.now();
 
   await t.step("admits what was left, and stops", async () => {
-    const rest = await admitted(inside.url, limited.key);
+    const rest = await admittedCount(inside.url, limited.key, LIMIT);
     assert.ok(rest >= LIMIT - BEFORE, `${rest} admitted`);
-    await waitFor(async () => await status(inside.url, kept.key) === 503, {
+    await waitFor(async () => await statusOf(inside.url, kept.key) === 503, {
       what: "the old master to stop",
       timeoutMs: FAILOVER_MS,
       intervalMs: 20,
@@ -211,17 +190,17 @@ Deno.test("a Redis master that was cut off", async (t) => {
   });
 
   await t.step("holds nobody who reaches the new one", async () => {
-    assert.equal(await served(outside.url, kept.key), 200);
-    const more = await admitted(outside.url, limited.key);
+    assert.equal(await servedStatus(outside.url, kept.key), 200);
+    const more = await admittedCount(outside.url, limited.key, LIMIT);
     const backMax = (performance.now() - sentFromMs) / MINUTE_MS * LIMIT + 1;
     assert.ok(more >= LIMIT - BEFORE, `${more} admitted once more`);
     assert.ok(BEFORE + more <= LIMIT + backMax, `${more} admitted once more`);
-    assert.equal(await status(inside.url, kept.key), 503);
+    assert.equal(await statusOf(inside.url, kept.key), 503);
   });
 
   await t.step("takes back who was with it, and nothing is lost", async () => {
     parted.heal();
-    assert.equal(await served(inside.url, kept.key), 200);
+    assert.equal(await servedStatus(inside.url, kept.key), 200);
     isOver = true;
     await Promise.all(writers);
     await using after = await openStore(group, parted.open);

@@ -2,15 +2,12 @@
 // 503 with a reason in the log; what is there again is used without a restart of a
 // service, and no acknowledged change of a key is lost.
 import assert from "node:assert/strict";
+import { statusOf } from "../support/asked_edge.ts";
 import { startRedisGroup } from "../support/deployed_redis_group.ts";
 import { makeSecrets } from "../support/deployed_stores.ts";
 import type { LocalServer } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import {
-  runKeys,
-  sendChat,
-  startService,
-} from "../support/service_processes.ts";
+import { runKeys, startService } from "../support/service_processes.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const FAILOVER_MS = 30_000;
@@ -42,13 +39,8 @@ Deno.test("the loss of two parts of a Redis group", async (t) => {
     ),
   );
   const [kept, disabled] = created.map((text) => JSON.parse(text));
-  const status = async (key: string) => {
-    const response = await sendChat(edge.url, key, "hello");
-    await response.body?.cancel();
-    return response.status;
-  };
   const becomes = (expected: number) =>
-    waitFor(async () => await status(kept.key) === expected, {
+    waitFor(async () => await statusOf(edge.url, kept.key) === expected, {
       what: () => `${expected}: ${edge.process.output().slice(-2_000)}`,
       timeoutMs: FAILOVER_MS,
       intervalMs: 50,
@@ -60,7 +52,7 @@ Deno.test("the loss of two parts of a Redis group", async (t) => {
     await runKeys(admin, "disable", disabled.id);
     await kill([await group.master(), sentinel]);
     await becomes(200);
-    assert.equal(await status(disabled.key), 403);
+    assert.equal(await statusOf(edge.url, disabled.key), 403);
   });
 
   await t.step("the last replica too: 503 until one is back", async () => {
@@ -81,11 +73,11 @@ Deno.test("the loss of two parts of a Redis group", async (t) => {
     await kill([await group.master(), sentinel, other]);
     const killedAtMs = performance.now();
     await waitFor(async () => {
-      assert.equal(await status(kept.key), 503);
+      assert.equal(await statusOf(edge.url, kept.key), 503);
       return performance.now() - killedAtMs > NO_FAILOVER_MS;
     }, { what: "no failover", timeoutMs: FAILOVER_MS, intervalMs: 100 });
     await restart([sentinel]);
     await becomes(200);
-    assert.equal(await status(disabled.key), 403);
+    assert.equal(await statusOf(edge.url, disabled.key), 403);
   });
 });
