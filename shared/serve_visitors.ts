@@ -20,14 +20,17 @@ export interface Visitor {
   onLeft(callback: () => void): () => void;
 }
 
+/** Answers a request of somebody who may leave meanwhile. */
+export type VisitorHandler = (
+  request: Request,
+  visitor: Visitor,
+) => Response | Promise<Response>;
+
 export interface VisitorServerOptions {
   hostname: string;
   /** 0 takes any free port. */
   port: number;
-  handler: (
-    request: Request,
-    visitor: Visitor,
-  ) => Response | Promise<Response>;
+  handler: VisitorHandler;
   /** Answers for a handler that threw, which is a fault of ours. */
   onError: (error: unknown) => Response | Promise<Response>;
 }
@@ -53,12 +56,7 @@ export function serveVisitors(options: VisitorServerOptions): GracefulServer {
   const inner = serve({
     hostname: LOOPBACK,
     port: 0,
-    handler: (request, { remoteAddr }) => {
-      const visitor = visitors.get(remoteAddr.port);
-      return visitor === undefined
-        ? new Response(null, { status: MISDIRECTED_REQUEST })
-        : handler(request, visitor);
-    },
+    handler: forVisitors(visitors, handler),
     onError,
   });
   const passages = new Set<Passage>();
@@ -81,6 +79,22 @@ export function serveVisitors(options: VisitorServerOptions): GracefulServer {
       for (const passage of passages) passage.cut();
       await passed;
     },
+  };
+}
+
+/** Answers those whose connections are passed on, by the port these come from, and nobody else. */
+export function forVisitors(
+  visitors: ReadonlyMap<number, Visitor>,
+  handler: VisitorHandler,
+): (
+  request: Request,
+  info: { remoteAddr: Deno.NetAddr },
+) => Response | Promise<Response> {
+  return (request, { remoteAddr }) => {
+    const visitor = visitors.get(remoteAddr.port);
+    return visitor === undefined
+      ? new Response(null, { status: MISDIRECTED_REQUEST })
+      : handler(request, visitor);
   };
 }
 

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
 import {
   limiterDay,
   usageDay,
@@ -16,8 +15,6 @@ import {
   recordKey,
   usageKey,
 } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/log";
-import type { RedisLink } from "@gateway/shared/redis/link";
 import {
   type KeyOptions,
   readState,
@@ -30,10 +27,10 @@ import {
   type Admission,
   type Admitted,
   type Ask,
-  createAdmission,
   type Refused,
 } from "./admission.ts";
 import { LEASE_MS } from "./admit.lua.ts";
+import { loneEdge } from "./lone_edge_fixture.ts";
 
 const ASK: Ask = {
   scope: "chat",
@@ -42,19 +39,6 @@ const ASK: Ask = {
   requestId: "r1",
 };
 const DAY_MS = 86_400_000;
-
-function edge(redis: RedisLink, staleMs = 0): Admission {
-  return createAdmission({
-    redis,
-    now: monotonicNow,
-    random: Math.random,
-    log: silentLog,
-    staleMs,
-    edgeCount: () => 1,
-    // A busy machine must not decide these tests.
-    deadlineMs: 1_000,
-  });
-}
 
 async function admitted(
   admission: Admission,
@@ -109,7 +93,7 @@ async function footprint(world: RedisWorld, p: Principal): Promise<unknown> {
 
 Deno.test("ASVS 2.3.4, 2.4.1, API4: admit() answers for the state and the rights of a key, and consumes nothing when it refuses", async (t) => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const nowMs = await world.time();
   const table: {
     name: string;
@@ -195,7 +179,7 @@ Deno.test("ASVS 2.3.4, 2.4.1, API4: admit() answers for the state and the rights
 
 Deno.test("ASVS 8.3.2: a change of a key's record holds for the very next request", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey();
   await admitted(admission, key);
   await world.setKey(key, { state: "disabled" });
@@ -211,7 +195,7 @@ Deno.test("ASVS 8.3.2: a change of a key's record holds for the very next reques
 
 Deno.test("a key stops working when its time has come", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const expiresAtMs = Math.round(await world.time()) + 300;
   const key = await world.addKey({ expiresAtMs });
   await admitted(admission, key);
@@ -241,7 +225,7 @@ const EXHAUST: {
 for (const side of ["key", "owner"] as const) {
   Deno.test(`each limit of the ${side} admits exactly what it says, and a refusal consumes nothing`, async (t) => {
     await using world = await startRedisWorld();
-    const admission = edge(world.link);
+    const admission = loneEdge(world.link);
     const wide = {
       requestsPerMinute: 1_000,
       tokensPerMinute: 1_000_000,
@@ -267,7 +251,7 @@ for (const side of ["key", "owner"] as const) {
 
 Deno.test("two keys of one owner share the owner's limits and not each other's", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const ownerLimits = { requestsPerMinute: 4 };
   const a = await world.addKey({
     owner: "own_shared",
@@ -283,7 +267,7 @@ Deno.test("two keys of one owner share the owner's limits and not each other's",
 
 Deno.test("the longest wait of all violated limits is told", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({
     limits: { requestsPerMinute: 60, tokensPerMinute: 600, concurrency: 1 },
     ownerLimits: { requestsPerMinute: 1 },
@@ -297,7 +281,7 @@ Deno.test("the longest wait of all violated limits is told", async () => {
 
 Deno.test("waiting as told for a request is enough, and not too long", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({ limits: { requestsPerMinute: 300 } });
   await Promise.all(
     Array.from({ length: 300 }, () => admitted(admission, key)),
@@ -319,7 +303,7 @@ Deno.test("waiting as told for a request is enough, and not too long", async () 
 
 Deno.test("waiting as told for tokens is enough", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({ limits: { tokensPerMinute: 60_000 } });
   await admitted(admission, key, { wantTokens: 60_000 });
   for (const wantTokens of [100, 200]) {
@@ -332,7 +316,7 @@ Deno.test("waiting as told for tokens is enough", async () => {
 
 Deno.test("a request larger than the bucket passes when it is full and leaves a debt", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({ limits: { tokensPerMinute: 1_000 } });
   const large = await admitted(admission, key, { wantTokens: 5_000 });
   assert.equal(large.rates.tokens?.remaining, 0);
@@ -348,13 +332,13 @@ Deno.test("a request larger than the bucket passes when it is full and leaves a 
     outcome: "completed",
   });
   await admission.stop(1_000);
-  const after = await admitted(edge(world.link), key, { wantTokens: 100 });
+  const after = await admitted(loneEdge(world.link), key, { wantTokens: 100 });
   close(after.rates.tokens?.remaining ?? -1, 800, 20);
 });
 
 Deno.test("a request larger than the day's budget passes only while nothing of it is used", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({ limits: { tokensPerDay: 500 } });
   await admitted(admission, key, { wantTokens: 5_000 });
   const { which, waitMs } = await limitedBy(admission, key, { wantTokens: 1 });
@@ -365,7 +349,7 @@ Deno.test("a request larger than the day's budget passes only while nothing of i
 
 Deno.test("the day's budget starts anew with the UTC day", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({ limits: { tokensPerDay: 200 } });
   await admitted(admission, key);
   await admitted(admission, key);
@@ -382,7 +366,7 @@ Deno.test("the day's budget starts anew with the UTC day", async () => {
 
 Deno.test("rates show the tighter of key and owner, this request counted", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({
     limits: { requestsPerMinute: 600, tokensPerMinute: 1_000 },
     ownerLimits: { requestsPerMinute: 60, tokensPerMinute: 100_000 },
@@ -414,8 +398,8 @@ Deno.test("an edge that may go on without Redis gets the key's policy", async ()
     ownerLimits: { concurrency: 7 },
   });
   const ask = { scope: "models", model: null, wantTokens: 0 } as const;
-  assert.equal((await admitted(edge(world.link), key, ask)).policy, null);
-  const stale = edge(world.link, 60_000);
+  assert.equal((await admitted(loneEdge(world.link), key, ask)).policy, null);
+  const stale = loneEdge(world.link, 60_000);
   assert.deepEqual((await admitted(stale, key, ask)).policy, {
     keyLimits: {
       requestsPerMinute: 5,
@@ -437,7 +421,7 @@ Deno.test("an edge that may go on without Redis gets the key's policy", async ()
 
 Deno.test("a slot is held by a lease of 30 s and free again when it is settled or has run out", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({
     limits: { concurrency: 1 },
     ownerLimits: { concurrency: 1 },
@@ -475,7 +459,7 @@ Deno.test("a slot is held by a lease of 30 s and free again when it is settled o
 
 Deno.test("settle() corrects the reservation, counts usage, and does so once", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const limits = {
     tokensPerMinute: 60_000,
     tokensPerDay: 10_000,
@@ -567,7 +551,7 @@ const OUTCOMES: {
 
 Deno.test("settle() by outcome", async (t) => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   for (const { name, outcome, dayTokens, usage } of OUTCOMES) {
     await t.step(name, async () => {
       const key = await world.addKey({ limits: { tokensPerDay: 10_000 } });
@@ -591,7 +575,7 @@ Deno.test("settle() by outcome", async (t) => {
 
 Deno.test("a settlement does not touch the budget of another day, nor revive an expired state", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({
     limits: { tokensPerDay: 1_000, tokensPerMinute: 1_000 },
   });
@@ -620,7 +604,7 @@ Deno.test("a settlement does not touch the budget of another day, nor revive an 
 
 Deno.test("last use is written with the admission and read as Unix ms", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey();
   await admitted(admission, key);
   const lastUsed = await world.command("HGET", limiterKey(key), "lu");
@@ -643,7 +627,7 @@ Deno.test("last use is written with the admission and read as Unix ms", async ()
 
 Deno.test("all that admissions write expires by itself", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const limits = { requestsPerMinute: 100, concurrency: 10 };
   const key = await world.addKey({ limits, ownerLimits: limits });
   for (let i = 0; i < 3; i++) {
@@ -669,7 +653,7 @@ Deno.test("all that admissions write expires by itself", async () => {
 
 Deno.test("a corrupt limit refuses loudly instead of meaning unlimited", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world.link);
+  const admission = loneEdge(world.link);
   const key = await world.addKey();
   for (const rpm of ["many", "-1", "nan", ""]) {
     await world.setKey(key, { rpm });

@@ -24,13 +24,9 @@ import {
 } from "../../tests/support/admission_fixture.ts";
 import { until } from "../../tests/support/redis_fixture.ts";
 import { LEASE_MS } from "./admit.lua.ts";
-import {
-  type Admission,
-  type Admitted,
-  type Ask,
-  createAdmission,
-} from "./admission.ts";
+import { type Admission, type Admitted, type Ask } from "./admission.ts";
 import { createLeaseKeeper } from "./lease_keeper.ts";
+import { loneEdge } from "./lone_edge_fixture.ts";
 
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
@@ -50,18 +46,6 @@ const LIMITS: { name: string; limits: Partial<Limits> }[] = [
 ];
 const BURST = 10;
 const SIDES = ["key", "owner"] as const;
-
-function edge(world: RedisWorld): Admission {
-  return createAdmission({
-    redis: world.link,
-    now: monotonicNow,
-    random: Math.random,
-    log: silentLog,
-    staleMs: 0,
-    edgeCount: () => 1,
-    deadlineMs: 1_000,
-  });
-}
 
 /** The clock jumps by `ms`: what is stored lies that much further back, or ahead. */
 async function jump(world: RedisWorld, key: Principal, ms: number) {
@@ -114,7 +98,7 @@ for (const side of SIDES) {
   for (const { name, limits } of LIMITS) {
     Deno.test(`clock of Redis, ${name} of the ${side}: an hour back opens nothing and blocks nobody`, async () => {
       await using world = await startRedisWorld();
-      const admission = edge(world);
+      const admission = loneEdge(world.link);
       const key = await addKey(world, side, limits);
       for (let used = 0; used < BURST / 2; used += 1) {
         assert.ok((await admission.admit(key, ASK)).isAdmitted);
@@ -130,7 +114,7 @@ for (const side of SIDES) {
 
     Deno.test(`clock of Redis, ${name} of the ${side}: an hour forward is one burst and no more`, async () => {
       await using world = await startRedisWorld();
-      const admission = edge(world);
+      const admission = loneEdge(world.link);
       const key = await addKey(world, side, limits);
       assert.equal((await drain(admission, key)).running.length, BURST);
       await jump(world, key, HOUR_MS);
@@ -140,7 +124,7 @@ for (const side of SIDES) {
 
     Deno.test(`clock of Redis, ${name} of the ${side}: an hour forward and back again is one burst and no more`, async () => {
       await using world = await startRedisWorld();
-      const admission = edge(world);
+      const admission = loneEdge(world.link);
       const key = await addKey(world, side, limits);
       assert.equal((await drain(admission, key)).running.length, BURST);
       await jump(world, key, HOUR_MS);
@@ -154,11 +138,11 @@ for (const side of SIDES) {
 
   Deno.test(`clock of Redis, the ${side}'s slots of a dead edge: an hour back, free 30 s after the next request`, async () => {
     await using world = await startRedisWorld();
-    const dead = edge(world);
+    const dead = loneEdge(world.link);
     const key = await addKey(world, side, { concurrency: 1 });
     assert.ok((await dead.admit(key, ASK)).isAdmitted);
     await jump(world, key, -HOUR_MS);
-    const living = edge(world);
+    const living = loneEdge(world.link);
     assert.equal((await drain(living, key)).running.length, 0);
     const name = side === "key" ? leaseKey(key) : ownerLeaseKey(key.ownerId);
     const [, score] = Object(
@@ -178,7 +162,7 @@ for (const side of SIDES) {
     const key = await addKey(world, side, { concurrency: 2 });
     let skewMs = 0;
     for (const ms of [-HOUR_MS, HOUR_MS]) {
-      const admission = edge(world);
+      const admission = loneEdge(world.link);
       const { running } = await drain(admission, key);
       assert.equal(running.length, 2);
       await jump(world, key, ms);
@@ -207,7 +191,7 @@ for (const side of SIDES) {
 
 Deno.test("clock of Redis, tokens per day: back over midnight, the budget of the day that had begun goes on", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({ limits: { tokensPerDay: 1_000 } });
   assert.ok((await admission.admit(key, ASK)).isAdmitted);
   const state = await readState(world, limiterKey(key));
@@ -230,7 +214,7 @@ Deno.test("clock of Redis, tokens per day: back over midnight, the budget of the
 
 Deno.test("clock of Redis, tokens per day: back by days, at most one more budget", async () => {
   await using world = await startRedisWorld();
-  const admission = edge(world);
+  const admission = loneEdge(world.link);
   const key = await world.addKey({ limits: { tokensPerDay: 1_000 } });
   assert.equal((await drain(admission, key)).running.length, BURST);
   const state = await readState(world, limiterKey(key));

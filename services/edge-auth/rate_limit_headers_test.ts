@@ -1,9 +1,6 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
-import { silentLog } from "@gateway/shared/log";
 import { startRedisWorld } from "../../tests/support/admission_fixture.ts";
 import { delay } from "../../tests/support/redis_fixture.ts";
-import { createAdmission } from "./admission.ts";
 import {
   goDuration,
   rateLimitHeaders,
@@ -11,6 +8,7 @@ import {
 } from "./rate_limit_headers.ts";
 import { refusalError } from "./refusal.ts";
 import { errorResponse } from "./responses.ts";
+import { loneEdge } from "./lone_edge_fixture.ts";
 
 const DURATIONS: [ms: number, text: string][] = [
   [-5, "0s"],
@@ -111,15 +109,7 @@ for (const [waitMs, random, toldMs] of WAITS) {
 
 Deno.test("a client that waits what the headers say succeeds", async () => {
   await using world = await startRedisWorld();
-  const admission = createAdmission({
-    redis: world.link,
-    now: monotonicNow,
-    random: Math.random,
-    log: silentLog,
-    staleMs: 0,
-    edgeCount: () => 1,
-    deadlineMs: 1_000,
-  });
+  const admission = loneEdge(world.link);
   const clients = [
     { requestsPerMinute: 300 },
     { requestsPerMinute: 233, tokensPerMinute: 40_000 },

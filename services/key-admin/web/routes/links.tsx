@@ -28,13 +28,22 @@ export function linkRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
   });
 }
 
+/** The link of the path, which must still hold. */
+async function openedLink(
+  c: ConsoleContext,
+  { links }: ConsoleDeps,
+): Promise<{ secret: string; link: Link }> {
+  const secret = c.req.param("secret") ?? "";
+  const link = await links.peek(secret);
+  if (link === null) throw new Refused(404, LINK_OVER, { back: "/sign-in" });
+  return { secret, link };
+}
+
 async function openLink(
   c: ConsoleContext,
   deps: ConsoleDeps,
 ): Promise<Response> {
-  const secret = c.req.param("secret") ?? "";
-  const link = await deps.links.peek(secret);
-  if (link === null) throw new Refused(404, LINK_OVER, { back: "/sign-in" });
+  const { secret, link } = await openedLink(c, deps);
   return c.html(
     <LinkPage
       assets={deps.assets}
@@ -50,9 +59,7 @@ async function useLink(
   c: ConsoleContext,
   deps: ConsoleDeps,
 ): Promise<Response> {
-  const secret = c.req.param("secret") ?? "";
-  const link = await deps.links.peek(secret);
-  if (link === null) throw new Refused(404, LINK_OVER, { back: "/sign-in" });
+  const { secret, link } = await openedLink(c, deps);
   const form = readForm(c, {
     email: emailText,
     new_password: password,

@@ -1,0 +1,18 @@
+import { monotonicNow } from "@gateway/shared/clock";
+import { silentLog } from "@gateway/shared/log";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { type Admission, createAdmission } from "./admission.ts";
+
+/** The admission of the only edge there is. */
+export function loneEdge(redis: RedisLink, staleMs = 0): Admission {
+  return createAdmission({
+    redis,
+    now: monotonicNow,
+    random: Math.random,
+    log: silentLog,
+    staleMs,
+    edgeCount: () => 1,
+    // A busy machine must not decide these tests.
+    deadlineMs: 1_000,
+  });
+}
