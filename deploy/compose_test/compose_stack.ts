@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/ids";
+import OpenAI from "openai";
 import { fromInside } from "./inside.ts";
 import { send, startLoad } from "./load.ts";
 import { type Stack, startStack } from "./stack.ts";
@@ -65,6 +66,29 @@ Deno.test("the compose stack", async (t) => {
     assert.ok(events > 10, `only ${events} events`);
     assert.ok(readsAtMs.length >= READS_MIN, `${readsAtMs.length} reads`);
     assert.ok(spanMs > 300, `all within ${spanMs} ms`);
+  });
+
+  await t.step("answers the official SDK through the proxy", async () => {
+    const sdk = new OpenAI({
+      baseURL: `${stack.url}/v1`,
+      apiKey: key,
+      maxRetries: 0,
+      fetch: (url, init) => fetch(url, { ...init, client: stack.client }),
+    });
+    const [model] = (await sdk.models.list()).data;
+    const request = {
+      model: model?.id ?? "",
+      messages: [{ role: "user" as const, content: "Say hello." }],
+    };
+    const whole = await sdk.chat.completions.create(request);
+    assert.ok((whole.usage?.completion_tokens ?? 0) > 0);
+    const streamed = await sdk.chat.completions.stream(request)
+      .finalChatCompletion();
+    assert.ok((streamed.choices[0]?.message.content ?? "").length > 0);
+    await assert.rejects(
+      sdk.chat.completions.create({ ...request, model: "nothing" }),
+      OpenAI.NotFoundError,
+    );
   });
 
   await t.step(
