@@ -38,6 +38,7 @@ async function ask(
   cluster: Cluster,
   body: object,
   edge = 0,
+  onBegun = () => {},
 ): Promise<Answer> {
   const response = await fetch(`${cluster.baseUrl(edge)}/chat/completions`, {
     method: "POST",
@@ -47,6 +48,8 @@ async function ask(
     },
     body: JSON.stringify(body),
   });
+  // Its head comes with the first words of a stream.
+  onBegun();
   const text = await response.text();
   const type = response.headers.get("content-type") ?? "";
   return type.startsWith("text/event-stream")
@@ -135,18 +138,24 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
         model: "neutral-3.7-plus",
         messages: [{
           role: "user",
-          content: "[simulator: 40 tokens] [simulator: 40 tokens per second] " +
+          content:
+            "[simulator: 120 tokens] [simulator: 40 tokens per second] " +
             "[simulator: first token 300 ms]",
         }],
         stream: number % 2 === 0,
       });
       const [victim] = cluster.state.pids["chat-worker"] ?? [];
       assert.ok(victim);
+      let begun = 0;
       const answers = Array.from(
         { length: 60 },
-        (_, number) => ask(cluster, slow(number), number % 2),
+        (_, number) =>
+          ask(cluster, slow(number), number % 2, () => void (begun += 1)),
       );
-      await new Promise((resolve) => setTimeout(resolve, 600));
+      // Every stream has begun and none has ended: the victim has its share.
+      await waitFor(() => begun >= answers.length / 2, {
+        what: "all streams to begin",
+      });
       Deno.kill(victim, "SIGKILL");
       let cut = 0;
       for (const [number, answered] of answers.entries()) {
