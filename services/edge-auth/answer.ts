@@ -164,6 +164,8 @@ export class StreamAnswer implements AnswerSink {
   }
 
   #close(): void {
+    // The client may be found gone while its last bytes are enqueued.
+    if (this.#isOver) return;
     this.#isOver = true;
     this.#controller?.close();
   }
