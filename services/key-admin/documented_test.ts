@@ -2,7 +2,15 @@ import assert from "node:assert/strict";
 import { dictionary } from "@zxcvbn-ts/language-common";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { EXIT_CODES_HELP } from "./cli/failure.ts";
-import { ACCOUNT_RULE, ADDRESS_RATE, ALL_RATE } from "./sign_in/attempts.ts";
+import {
+  ACCOUNT_RULE,
+  ADDRESS_RATE,
+  OWN_RATE,
+  POOL_RATE,
+  PROVIDER_RATE,
+  SITE_RATE,
+  TOTAL_RATE,
+} from "./sign_in/attempts.ts";
 import { CONTEXT_WORDS } from "./sign_in/guessable.ts";
 import { linkSeconds } from "./sign_in/links.ts";
 import { PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN } from "./sign_in/password.ts";
@@ -40,7 +48,10 @@ Deno.test("ASVS 6.1.1, 6.4.1: docs/console.md says how guessing is slowed down, 
   assert.equal(free, 5);
   const sentences = [
     `**An address** (for IPv6 a /64): ${seconds(ADDRESS_RATE)}`,
-    `**All together**: ${seconds(ALL_RATE)}`,
+    `IPv6 /48 has ${SITE_RATE.count} tries and a /32 ${PROVIDER_RATE.count}`,
+    `first ${OWN_RATE.count} tries are its own`,
+    `the further tries of all together: ${seconds(POOL_RATE)}`,
+    `more than ${TOTAL_RATE.count.toLocaleString("en")} tries a minute`,
     `${waitMs / 1_000} second at first, ${
       waitMsMax / MINUTE_MS
     } minutes at most`,

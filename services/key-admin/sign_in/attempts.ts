@@ -1,3 +1,4 @@
+import { siteOf } from "@gateway/shared/client_address";
 import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { attemptsKey, knownDeviceKey } from "../store/names.ts";
@@ -31,9 +32,17 @@ export interface Attempt {
 
 /** Free tries of an account, and the wait after the next one, which doubles. */
 export const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
-/** Tries per network address and in all: so many at once, and as many again spread over the time. */
+/** Tries of an address or IPv6 /64: so many at once, and as many again spread over the time. */
 export const ADDRESS_RATE: Rate = { count: 20, perMs: 600_000 };
-export const ALL_RATE: Rate = { count: 100, perMs: 60_000 };
+/** The same for larger IPv6 networks, whose holder has as many /64s as he likes. */
+export const SITE_RATE: Rate = { count: 40, perMs: 600_000 };
+export const PROVIDER_RATE: Rate = { count: 80, perMs: 600_000 };
+/** The tries of an address that others cannot use up; further ones count in {@link POOL_RATE}. */
+export const OWN_RATE: Rate = { count: 3, perMs: 600_000 };
+/** What all addresses share beyond their own tries. */
+export const POOL_RATE: Rate = { count: 100, perMs: 60_000 };
+/** Tries in all: bounds the work of hashing. 300 addresses or a dozen IPv6 /32 networks reach it, fewer do not. */
+export const TOTAL_RATE: Rate = { count: 1_000, perMs: 60_000 };
 const FORGET_SECONDS = 24 * 3_600;
 
 const DELAY_SCRIPT = defineScript(
@@ -100,9 +109,35 @@ async function take(redis: RedisLink, attempt: Attempt): Promise<number> {
   );
 }
 
+/** A try within an address's own tries is bounded by nothing that a few strangers can use up. */
 async function takeRates(redis: RedisLink, ip: string): Promise<number> {
-  const address = await takeRate(redis, `ip ${networkOf(ip)}`, ADDRESS_RATE);
-  return address > 0 ? address : await takeRate(redis, "all", ALL_RATE);
+  const [address, ...larger] = networksOf(ip);
+  for (const { name, rate } of [address, ...larger]) {
+    const waitMs = await takeRate(redis, `ip ${name}`, rate);
+    if (waitMs > 0) return waitMs;
+  }
+  const isBeyond = await takeRate(redis, `own ${address.name}`, OWN_RATE) > 0;
+  const poolWaitMs = isBeyond ? await takeRate(redis, "pool", POOL_RATE) : 0;
+  return poolWaitMs > 0
+    ? poolWaitMs
+    : await takeRate(redis, "total", TOTAL_RATE);
+}
+
+/** The networks that a try from an address counts in, the smallest first. */
+export function networksOf(ip: string): [NetworkRate, ...NetworkRate[]] {
+  const name = siteOf(ip);
+  const address = { name, rate: ADDRESS_RATE };
+  if (!name.endsWith("/64")) return [address];
+  return [
+    address,
+    { name: `${name.slice(0, 48 / 4)}/48`, rate: SITE_RATE },
+    { name: `${name.slice(0, 32 / 4)}/32`, rate: PROVIDER_RATE },
+  ];
+}
+
+interface NetworkRate {
+  name: string;
+  rate: Rate;
 }
 
 /** `count` at once, and then one every `perMs / count`. */
@@ -138,14 +173,3 @@ async function accountScope(
 
 const deviceScope = (device: string): string =>
   attemptsKey(digest(`device ${device}`));
-
-/** One address of version 4, or the /64 of version 6 that one customer has. */
-export function networkOf(ip: string): string {
-  if (!ip.includes(":")) return ip;
-  if (ip.toLowerCase().startsWith("::ffff:")) return ip.slice(7);
-  const [head = "", tail] = ip.split("::");
-  const first = head === "" ? [] : head.split(":");
-  const last = tail === undefined || tail === "" ? [] : tail.split(":");
-  const zeros = Array(Math.max(0, 8 - first.length - last.length)).fill("0");
-  return [...first, ...zeros, ...last].slice(0, 4).join(":");
-}

@@ -12,7 +12,7 @@
  * | `sess:<digest>` | hash | a signed-in session, see `sign_in/sessions.ts` |
  * | `sessions:{owner}` | zset | the owner's sessions by start |
  * | `ticket:<kind>:<digest>` | string | something to be used once, see `sign_in/tickets.ts` |
- * | `try:<digest>` | hash | tries of an account or a device; a rate of an address, of all, or of making keys, see `sign_in/attempts.ts` |
+ * | `try:<digest>` | hash | tries of an account or a device; a rate of a network, of all, or of making keys, see `sign_in/attempts.ts` |
  * | `known:<digest>` | string | digest of the address that signed in from a device before |
  * | `oidc:<digest>` | string | owner of an OpenID Connect identity |
  * | `barrier` | string | nothing; written to wait for the disk, and to try out whether writing works |
