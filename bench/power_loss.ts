@@ -16,7 +16,7 @@
  * Needs gcc. It cuts files; it does not test whether the disk tells the truth.
  */
 import { randomBytes } from "@gateway/shared/ids";
-import { createKeyStore } from "../services/key-admin/key_store.ts";
+import { createKeyStore } from "../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,
   emptyLedger,
@@ -26,7 +26,7 @@ import {
   startRedis,
   type TestRedis,
 } from "../services/key-admin/redis_fixture.ts";
-import { detectDurability } from "../services/key-admin/store/durability.ts";
+import { detectDurability } from "../services/key-admin/domain/store/durability.ts";
 
 const SECONDS = Number(Deno.args[0] ?? 3);
 const WRITERS = 32;

@@ -21,7 +21,7 @@ import {
   emptyLedger,
   findLost,
 } from "../services/key-admin/key_changes_fixture.ts";
-import { createKeyStore } from "../services/key-admin/key_store.ts";
+import { createKeyStore } from "../services/key-admin/domain/keys/key_store.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 
 const WRITERS = 8;

@@ -128,6 +128,24 @@ Deno.test("shared imports no service, and nothing that runs imports tests or ben
   );
 });
 
+Deno.test("key-admin's domain imports neither the console nor the command line", () => {
+  assert.deepEqual(
+    violations((file) => {
+      if (isTest(file)) return [];
+      const [, room] =
+        /^services\/key-admin\/(domain|cli|web)\//.exec(file.path) ??
+          [];
+      if (room === undefined) return [];
+      const allowed = new RegExp(`^services/key-admin/(domain|${room})/`);
+      return file.imports.map((specifier) => targetOf(file, specifier))
+        .filter((target) =>
+          target.startsWith("services/") && !allowed.test(target)
+        );
+    }),
+    [],
+  );
+});
+
 /** The rooms of ARCHITECTURE.md that a library is confined to. */
 const LIBRARY_ROOMS: Record<string, RegExp> = {
   nats: /^shared\/bus\/link/,

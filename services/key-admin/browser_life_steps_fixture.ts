@@ -11,7 +11,7 @@ import {
 } from "./browser_site_fixture.ts";
 import { PASSWORD } from "./console_fixture.ts";
 import { until } from "./redis_fixture.ts";
-import { linkPath } from "./sign_in/links.ts";
+import { linkPath } from "./domain/sign_in/links.ts";
 
 /** What an owner does with keys, by clicking. Run by `browser_test.ts`. */
 

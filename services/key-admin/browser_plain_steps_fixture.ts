@@ -10,7 +10,7 @@ import {
   type Visit,
 } from "./browser_site_fixture.ts";
 import { PASSWORD } from "./console_fixture.ts";
-import { totpCode } from "./sign_in/totp.ts";
+import { totpCode } from "./domain/sign_in/totp.ts";
 
 /** Everything without JavaScript: dialogs are pages, times are UTC. Run by `browser_test.ts`. */
 

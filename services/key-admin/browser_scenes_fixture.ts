@@ -11,9 +11,9 @@ import {
   type Visit,
 } from "./browser_site_fixture.ts";
 import { PASSWORD } from "./console_fixture.ts";
-import { takeRate } from "./sign_in/attempts.ts";
-import { linkPath } from "./sign_in/links.ts";
-import { totpCode } from "./sign_in/totp.ts";
+import { takeRate } from "./domain/sign_in/attempts.ts";
+import { linkPath } from "./domain/sign_in/links.ts";
+import { totpCode } from "./domain/sign_in/totp.ts";
 import { CREATION_RATE } from "./web/routes/key_requests.ts";
 
 /** Who looks at the console, and what there is to see. */

@@ -23,11 +23,11 @@ import {
 import { serve } from "@gateway/shared/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
 import { PASSWORD, startConsole } from "./console_fixture.ts";
-import type { KeySettings } from "./keys/settings.ts";
-import type { StopNotice } from "./notice.ts";
+import type { KeySettings } from "./domain/keys/settings.ts";
+import type { StopNotice } from "./domain/keys/notice.ts";
 import type { TestRedis } from "./redis_fixture.ts";
-import { linkPath } from "./sign_in/links.ts";
-import { createPasswordHasher } from "./sign_in/password.ts";
+import { linkPath } from "./domain/sign_in/links.ts";
+import { createPasswordHasher } from "./domain/sign_in/password.ts";
 import { createConsole } from "./web/app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 

@@ -14,16 +14,16 @@ import { describeFailure, EXIT_CODES_HELP } from "./cli/failure.ts";
 import { KEYS_HELP, runKeysCommand } from "./cli/key_commands.ts";
 import { OWNERS_HELP, runOwnersCommand } from "./cli/owner_commands.ts";
 import { createLinks } from "./console_deps.ts";
-import type { DefaultLimits } from "./default_limits.ts";
-import { createKeyStore } from "./key_store.ts";
-import { createAuditLog } from "./keys/audit_log.ts";
-import { createStopSender } from "./notice.ts";
-import { createAccountStore } from "./owners/account.ts";
-import { createOwnerDirectory } from "./owners/directory.ts";
-import { createOwnerLimits } from "./owners/limits.ts";
-import { createSessionStore } from "./sign_in/sessions.ts";
-import { detectDurability } from "./store/durability.ts";
-import { connectRedis } from "./store/redis.ts";
+import type { DefaultLimits } from "./domain/keys/default_limits.ts";
+import { createKeyStore } from "./domain/keys/key_store.ts";
+import { createAuditLog } from "./domain/audit/audit_log.ts";
+import { createStopSender } from "./domain/keys/notice.ts";
+import { createAccountStore } from "./domain/owners/account.ts";
+import { createOwnerDirectory } from "./domain/owners/directory.ts";
+import { createOwnerLimits } from "./domain/owners/limits.ts";
+import { createSessionStore } from "./domain/sign_in/sessions.ts";
+import { detectDurability } from "./domain/store/durability.ts";
+import { connectRedis } from "./domain/store/redis.ts";
 
 /**
  * `deno task keys …` and `deno task owners …`: the console's stores without the

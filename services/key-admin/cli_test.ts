@@ -5,9 +5,9 @@ import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import { parseCommandLine } from "./cli/arguments.ts";
 import { runKeysCommand } from "./cli/key_commands.ts";
-import { createKeyStore } from "./key_store.ts";
-import { NO_DEFAULT_LIMITS } from "./default_limits.ts";
-import { createOwnerDirectory } from "./owners/directory.ts";
+import { createKeyStore } from "./domain/keys/key_store.ts";
+import { NO_DEFAULT_LIMITS } from "./domain/keys/default_limits.ts";
+import { createOwnerDirectory } from "./domain/owners/directory.ts";
 import { freePort, startRedis } from "./redis_fixture.ts";
 
 const CLI = fileURLToPath(new URL("cli.ts", import.meta.url));

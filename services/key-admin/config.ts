@@ -31,7 +31,8 @@ import {
   type DefaultLimits,
   defaultLimitsOf,
   LIMIT_VARIABLES,
-} from "./default_limits.ts";
+} from "./domain/keys/default_limits.ts";
+import type { OidcConfig } from "./domain/sign_in/oidc.ts";
 
 const DEFAULT_PORT = 8081;
 const MS_PER_SECOND = 1_000;
@@ -113,17 +114,6 @@ export interface Config {
   oidc: OidcConfig | null;
   defaultLimits: DefaultLimits;
   drainMs: number;
-}
-
-/** An OpenID Connect provider, fixed by the operator (API7). */
-export interface OidcConfig {
-  issuer: URL;
-  clientId: string;
-  clientSecret: string;
-  /** Addresses and `@domains` that may sign in, in lower case. */
-  allowed: readonly string[];
-  /** On the button: "Continue with …". */
-  name: string;
 }
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { networksOf } from "@gateway/shared/client_address";
 import { configFrom } from "./config.ts";
-import { NO_DEFAULT_LIMITS } from "./default_limits.ts";
+import { NO_DEFAULT_LIMITS } from "./domain/keys/default_limits.ts";
 
 const noFile = (path: string): string => assert.fail(`read ${path}`);
 

@@ -3,19 +3,23 @@ import type { RandomBytes } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
-import type { DefaultLimits } from "./default_limits.ts";
-import { createKeyStore } from "./key_store.ts";
-import { createAuditLog } from "./keys/audit_log.ts";
-import type { SendStop } from "./notice.ts";
-import { createAccountStore } from "./owners/account.ts";
-import { createOwnerDirectory } from "./owners/directory.ts";
-import { createAttemptGuard } from "./sign_in/attempts.ts";
-import { linkSchema, linkSeconds, type LinkStore } from "./sign_in/links.ts";
-import type { OidcClient } from "./sign_in/oidc.ts";
-import type { PasswordHasher } from "./sign_in/password.ts";
-import { createSessionStore } from "./sign_in/sessions.ts";
-import { createTickets } from "./sign_in/tickets.ts";
-import { detectDurability } from "./store/durability.ts";
+import type { DefaultLimits } from "./domain/keys/default_limits.ts";
+import { createKeyStore } from "./domain/keys/key_store.ts";
+import { createAuditLog } from "./domain/audit/audit_log.ts";
+import type { SendStop } from "./domain/keys/notice.ts";
+import { createAccountStore } from "./domain/owners/account.ts";
+import { createOwnerDirectory } from "./domain/owners/directory.ts";
+import { createAttemptGuard } from "./domain/sign_in/attempts.ts";
+import {
+  linkSchema,
+  linkSeconds,
+  type LinkStore,
+} from "./domain/sign_in/links.ts";
+import type { OidcClient } from "./domain/sign_in/oidc.ts";
+import type { PasswordHasher } from "./domain/sign_in/password.ts";
+import { createSessionStore } from "./domain/sign_in/sessions.ts";
+import { createTickets } from "./domain/store/tickets.ts";
+import { detectDurability } from "./domain/store/durability.ts";
 import type { Assets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 

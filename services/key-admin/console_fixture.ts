@@ -6,12 +6,15 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { assertNoKeys } from "../../tests/support/no_keys.ts";
 import { createConsoleDeps } from "./console_deps.ts";
-import type { StopNotice } from "./notice.ts";
-import { type DefaultLimits, NO_DEFAULT_LIMITS } from "./default_limits.ts";
+import type { StopNotice } from "./domain/keys/notice.ts";
+import {
+  type DefaultLimits,
+  NO_DEFAULT_LIMITS,
+} from "./domain/keys/default_limits.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
-import type { PasswordHasher } from "./sign_in/password.ts";
-import type { OidcClient } from "./sign_in/oidc.ts";
-import { asTexts } from "./store/reply.ts";
+import type { PasswordHasher } from "./domain/sign_in/password.ts";
+import type { OidcClient } from "./domain/sign_in/oidc.ts";
+import { asTexts } from "./domain/store/reply.ts";
 import { createConsole } from "./web/app.tsx";
 import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";

@@ -10,11 +10,14 @@ import {
   PROVIDER_RATE,
   SITE_RATE,
   TOTAL_RATE,
-} from "./sign_in/attempts.ts";
-import { CONTEXT_WORDS } from "./sign_in/guessable.ts";
-import { linkSeconds } from "./sign_in/links.ts";
-import { PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN } from "./sign_in/password.ts";
-import { SESSION_LIMITS } from "./sign_in/sessions.ts";
+} from "./domain/sign_in/attempts.ts";
+import { CONTEXT_WORDS } from "./domain/sign_in/guessable.ts";
+import { linkSeconds } from "./domain/sign_in/links.ts";
+import {
+  PASSWORD_CHARS_MAX,
+  PASSWORD_CHARS_MIN,
+} from "./domain/sign_in/password.ts";
+import { SESSION_LIMITS } from "./domain/sign_in/sessions.ts";
 import { CREATION_RATE } from "./web/routes/key_requests.ts";
 
 /** The sentences of docs/console.md that have numbers, with the numbers of the code. */

@@ -6,10 +6,10 @@ import {
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { AuditAction } from "./keys/audit.ts";
-import type { KeyStore } from "./key_store.ts";
-import type { Changed, Made, Target } from "./keys/lifecycle.ts";
-import { asFields, asList } from "./store/reply.ts";
+import type { AuditAction } from "./domain/audit/audit.ts";
+import type { KeyStore } from "./domain/keys/key_store.ts";
+import type { Changed, Made, Target } from "./domain/keys/lifecycle.ts";
+import { asFields, asList } from "./domain/store/reply.ts";
 
 /** Changes of every kind, and whether what was acknowledged is still there. */
 

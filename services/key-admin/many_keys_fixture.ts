@@ -8,8 +8,8 @@ import {
 } from "@gateway/shared/keys/key";
 import { type KeyRecord, UNLIMITED } from "@gateway/shared/keys/record";
 import type { TestClient, TestConsole } from "./console_fixture.ts";
-import { commit } from "./keys/commit.ts";
-import { PAGE_ROWS } from "./keys/key_page.ts";
+import { commit } from "./domain/keys/commit.ts";
+import { PAGE_ROWS } from "./domain/keys/key_page.ts";
 
 /** One owner with very many keys, and what the pages of their list cost. */
 

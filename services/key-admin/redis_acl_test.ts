@@ -5,7 +5,7 @@ import { parseCommandLine } from "./cli/arguments.ts";
 import { runKeysCommand } from "./cli/key_commands.ts";
 import { runOwnersCommand } from "./cli/owner_commands.ts";
 import { startConsole, type TestConsole } from "./console_fixture.ts";
-import { createOwnerLimits } from "./owners/limits.ts";
+import { createOwnerLimits } from "./domain/owners/limits.ts";
 import { routeCases, routeOwner } from "./web/routes_fixture.ts";
 
 const USER = "key-admin";

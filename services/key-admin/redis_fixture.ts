@@ -3,7 +3,7 @@ import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { aclRules } from "../../tests/support/acl_users.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
-import { connectRedis } from "./store/redis.ts";
+import { connectRedis } from "./domain/store/redis.ts";
 
 export { freePort } from "../../tests/support/free_port.ts";
 

@@ -7,7 +7,7 @@ import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { connectRedis } from "../../services/key-admin/store/redis.ts";
+import { connectRedis } from "../../services/key-admin/domain/store/redis.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { openConsole } from "../support/console_client.ts";

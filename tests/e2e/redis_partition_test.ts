@@ -16,7 +16,7 @@ import {
 import {
   createKeyStore,
   type KeyStore,
-} from "../../services/key-admin/key_store.ts";
+} from "../../services/key-admin/domain/keys/key_store.ts";
 import {
   admittedCount,
   servedStatus,

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
-import { createSessionStore } from "../../services/key-admin/sign_in/sessions.ts";
+import { createSessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";

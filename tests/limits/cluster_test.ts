@@ -5,7 +5,7 @@
  * of the slots of a killed edge: `leases_test.ts`.
  */
 import assert from "node:assert/strict";
-import type { KeyStore } from "../../services/key-admin/key_store.ts";
+import type { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import type { Limits } from "@gateway/shared/keys/record";
 import { startCluster } from "../support/cluster.ts";
 import {

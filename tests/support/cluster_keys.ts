@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import {
   createKeyStore,
   type KeyStore,
-} from "../../services/key-admin/key_store.ts";
+} from "../../services/key-admin/domain/keys/key_store.ts";
 import { monotonicNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";

@@ -14,7 +14,7 @@ import {
   type DefaultLimits,
   defaultLimitsOf,
   LIMIT_VARIABLES,
-} from "../default_limits.ts";
+} from "../domain/keys/default_limits.ts";
 import { CommandRefused } from "./answer.ts";
 
 /** The cluster that a command works on. */

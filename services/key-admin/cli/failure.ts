@@ -1,7 +1,7 @@
 import { ConfigError, EXIT_CONFIG } from "@gateway/shared/env";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
-import { BadCursor } from "../keys/key_page.ts";
-import { NotDurable } from "../store/durability.ts";
+import { BadCursor } from "../domain/keys/key_page.ts";
+import { NotDurable } from "../domain/store/durability.ts";
 import { CommandRefused } from "./answer.ts";
 import { UsageError } from "./arguments.ts";
 

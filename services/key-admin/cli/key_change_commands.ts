@@ -1,9 +1,9 @@
 import type { Limits } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/clock";
-import type { KeyStore } from "../key_store.ts";
-import type { Changed, Refusal, Target } from "../keys/lifecycle.ts";
-import type { SendStop } from "../notice.ts";
-import type { OwnerDirectory } from "../owners/directory.ts";
+import type { KeyStore } from "../domain/keys/key_store.ts";
+import type { Changed, Refusal, Target } from "../domain/keys/lifecycle.ts";
+import type { SendStop } from "../domain/keys/notice.ts";
+import type { OwnerDirectory } from "../domain/owners/directory.ts";
 import { type Answer, COMMAND_LINE, CommandRefused } from "./answer.ts";
 import {
   allowOptions,

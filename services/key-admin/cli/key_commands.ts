@@ -1,5 +1,5 @@
 import { usageDay } from "@gateway/shared/keys/limiter_state";
-import { type KeyFilter, PAGE_ROWS } from "../keys/key_page.ts";
+import { type KeyFilter, PAGE_ROWS } from "../domain/keys/key_page.ts";
 import type { Answer } from "./answer.ts";
 import {
   allowOptions,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/ids";
-import { NO_DEFAULT_LIMITS } from "../default_limits.ts";
-import { createKeyStore } from "../key_store.ts";
-import { createOwnerDirectory } from "../owners/directory.ts";
+import { NO_DEFAULT_LIMITS } from "../domain/keys/default_limits.ts";
+import { createKeyStore } from "../domain/keys/key_store.ts";
+import { createOwnerDirectory } from "../domain/owners/directory.ts";
 import { startRedis, type TestRedis } from "../redis_fixture.ts";
 import { parseCommandLine } from "./arguments.ts";
 import { runKeysCommand } from "./key_commands.ts";

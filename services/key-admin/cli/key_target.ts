@@ -1,6 +1,6 @@
-import type { Target } from "../keys/lifecycle.ts";
-import type { OwnerDirectory } from "../owners/directory.ts";
-import { parseEmail } from "../owners/email.ts";
+import type { Target } from "../domain/keys/lifecycle.ts";
+import type { OwnerDirectory } from "../domain/owners/directory.ts";
+import { parseEmail } from "../domain/owners/email.ts";
 import { COMMAND_LINE, noOwner } from "./answer.ts";
 import { type CommandLine, UsageError } from "./arguments.ts";
 

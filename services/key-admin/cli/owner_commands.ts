@@ -1,8 +1,8 @@
 import type { Limits } from "@gateway/shared/keys/record";
-import type { Account } from "../owners/account.ts";
-import { parseEmail } from "../owners/email.ts";
-import type { OwnerLimits } from "../owners/limits.ts";
-import type { SessionStore } from "../sign_in/sessions.ts";
+import type { Account } from "../domain/owners/account.ts";
+import { parseEmail } from "../domain/owners/email.ts";
+import type { OwnerLimits } from "../domain/owners/limits.ts";
+import type { SessionStore } from "../domain/sign_in/sessions.ts";
 import { type Answer, COMMAND_LINE, noOwner } from "./answer.ts";
 import { allowOptions, type CommandLine, UsageError } from "./arguments.ts";
 import { limitsText, limitsToJson } from "./key_text.ts";

@@ -5,7 +5,7 @@ import {
   startConsole,
   type TestConsole,
 } from "../console_fixture.ts";
-import { createOwnerLimits } from "../owners/limits.ts";
+import { createOwnerLimits } from "../domain/owners/limits.ts";
 import { parseCommandLine } from "./arguments.ts";
 import { runOwnersCommand } from "./owner_commands.ts";
 

@@ -1,7 +1,11 @@
-import type { AuditLog } from "../keys/audit_log.ts";
-import type { Account, AccountStore } from "../owners/account.ts";
-import type { OwnerDirectory } from "../owners/directory.ts";
-import { type Link, linkPath, type LinkStore } from "../sign_in/links.ts";
+import type { AuditLog } from "../domain/audit/audit_log.ts";
+import type { Account, AccountStore } from "../domain/owners/account.ts";
+import type { OwnerDirectory } from "../domain/owners/directory.ts";
+import {
+  type Link,
+  linkPath,
+  type LinkStore,
+} from "../domain/sign_in/links.ts";
 import { type Answer, COMMAND_LINE, CommandRefused } from "./answer.ts";
 
 /** Commands that print a link: each works once and opens an account. */

@@ -4,7 +4,7 @@ import {
   type KeySettings,
   limitsSchema,
   settingsSchema,
-} from "../keys/settings.ts";
+} from "../domain/keys/settings.ts";
 import {
   type CommandLine,
   type OptionName,

@@ -1,6 +1,6 @@
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono } from "hono";
-import { NotDurable } from "../store/durability.ts";
+import { NotDurable } from "../domain/store/durability.ts";
 import type {
   ConsoleContext,
   ConsoleDeps,

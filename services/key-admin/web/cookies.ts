@@ -1,6 +1,6 @@
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
-import { DEVICE_SECONDS } from "../sign_in/devices.ts";
-import { SESSION_LIMITS } from "../sign_in/sessions.ts";
+import { DEVICE_SECONDS } from "../domain/sign_in/devices.ts";
+import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import type { ConsoleContext } from "./context.ts";
 
 /**

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from "node:crypto";
 import type { MiddlewareHandler } from "hono";
-import { SESSION_LIMITS } from "../sign_in/sessions.ts";
+import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import {
   type ConsoleContext,
   type ConsoleDeps,

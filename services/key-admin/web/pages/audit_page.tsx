@@ -1,5 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { AuditPage as Entries } from "../../keys/audit_log.ts";
+import type { AuditPage as Entries } from "../../domain/audit/audit_log.ts";
 import { AuditTable } from "./audit_view.tsx";
 import { type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";

@@ -1,5 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { AuditRow } from "../../keys/audit_log.ts";
+import type { AuditRow } from "../../domain/audit/audit_log.ts";
 import { Time } from "./values.tsx";
 
 /** Actions in words. One this version does not know is shown as it is. */

@@ -1,5 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { Bucket, Usage } from "../../keys/usage.ts";
+import type { Bucket, Usage } from "../../domain/keys/usage.ts";
 import { number } from "./values.tsx";
 
 /** A stack of one bar: its parts from the bottom up. */

@@ -1,5 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { KeyRow } from "../../keys/key_page.ts";
+import type { KeyRow } from "../../domain/keys/key_page.ts";
 import { FormToken, type Frame } from "./frame.tsx";
 import { Count, Expiry, LastUse, Status, Time } from "./values.tsx";
 

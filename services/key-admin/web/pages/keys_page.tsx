@@ -1,5 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { KeyFilter, KeyPage } from "../../keys/key_page.ts";
+import type { KeyFilter, KeyPage } from "../../domain/keys/key_page.ts";
 import { Curl } from "./curl.tsx";
 import { type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";

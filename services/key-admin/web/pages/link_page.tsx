@@ -1,5 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { Link } from "../../sign_in/links.ts";
+import type { Link } from "../../domain/sign_in/links.ts";
 import type { Assets } from "../assets.ts";
 import { Card, FormErrors } from "./frame.tsx";
 import { EmailField, NewPasswordField } from "./sign_in_fields.tsx";

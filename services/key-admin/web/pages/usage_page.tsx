@@ -1,5 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { Usage } from "../../keys/usage.ts";
+import type { Usage } from "../../domain/keys/usage.ts";
 import { type Frame, Page } from "./frame.tsx";
 import { Curl } from "./curl.tsx";
 import { UsageView } from "./usage_view.tsx";

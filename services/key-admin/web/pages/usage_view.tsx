@@ -1,5 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { Usage, UsageRange } from "../../keys/usage.ts";
+import type { Usage, UsageRange } from "../../domain/keys/usage.ts";
 import { BarChart } from "./chart.tsx";
 import { Count, number, Time } from "./values.tsx";
 

@@ -1,5 +1,5 @@
 import type { Hono } from "hono";
-import { passwordProblem } from "../../sign_in/password.ts";
+import { passwordProblem } from "../../domain/sign_in/password.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { clearCookie } from "../cookies.ts";
 import { box, readForm, secretText } from "../forms.ts";

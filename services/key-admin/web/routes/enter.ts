@@ -1,4 +1,4 @@
-import type { Admitted } from "../../sign_in/sign_in.ts";
+import type { Admitted } from "../../domain/sign_in/sign_in.ts";
 import type { ConsoleContext, ConsoleDeps } from "../context.ts";
 import { writeCookie } from "../cookies.ts";
 import { findSignedIn } from "../session_guard.ts";

@@ -1,8 +1,8 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Hono } from "hono";
-import { ROTATION_GRACES_MS } from "../../keys/key_changes.ts";
-import { readUsage } from "../../keys/usage.ts";
-import { mintSecret } from "../../sign_in/secret.ts";
+import { ROTATION_GRACES_MS } from "../../domain/keys/key_changes.ts";
+import { readUsage } from "../../domain/keys/usage.ts";
+import { mintSecret } from "../../domain/store/secret.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { box, readForm, secretText, text, version } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";

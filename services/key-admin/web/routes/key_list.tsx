@@ -5,7 +5,7 @@ import {
   type KeyFilter,
   PAGE_ROWS,
   type PageStart,
-} from "../../keys/key_page.ts";
+} from "../../domain/keys/key_page.ts";
 import type { ConsoleContext, ConsoleDeps } from "../context.ts";
 import { frameOf } from "../frame_of.ts";
 import { KeysPage } from "../pages/keys_page.tsx";

@@ -1,7 +1,7 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import type { Refusal, Target } from "../../keys/lifecycle.ts";
-import { type Rate, takeRate } from "../../sign_in/attempts.ts";
-import { digest, isSecret } from "../../sign_in/secret.ts";
+import type { Refusal, Target } from "../../domain/keys/lifecycle.ts";
+import { type Rate, takeRate } from "../../domain/sign_in/attempts.ts";
+import { digest, isSecret } from "../../domain/store/secret.ts";
 import { clientOf, type ConsoleContext, type ConsoleDeps } from "../context.ts";
 import { Refused } from "../refused.ts";
 

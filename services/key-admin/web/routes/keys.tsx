@@ -1,6 +1,10 @@
 import type { Hono } from "hono";
-import { readLastUse, readUsage, type UsageRange } from "../../keys/usage.ts";
-import { mintSecret } from "../../sign_in/secret.ts";
+import {
+  readLastUse,
+  readUsage,
+  type UsageRange,
+} from "../../domain/keys/usage.ts";
+import { mintSecret } from "../../domain/store/secret.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { readForm, secretText, version } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";

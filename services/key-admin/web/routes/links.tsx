@@ -1,9 +1,9 @@
 import type { Hono } from "hono";
-import type { Account } from "../../owners/account.ts";
-import { parseEmail } from "../../owners/email.ts";
-import { type Link, linkPath } from "../../sign_in/links.ts";
-import { passwordProblem } from "../../sign_in/password.ts";
-import { admit } from "../../sign_in/sign_in.ts";
+import type { Account } from "../../domain/owners/account.ts";
+import { parseEmail } from "../../domain/owners/email.ts";
+import { type Link, linkPath } from "../../domain/sign_in/links.ts";
+import { passwordProblem } from "../../domain/sign_in/password.ts";
+import { admit } from "../../domain/sign_in/sign_in.ts";
 import {
   clientOf,
   type ConsoleContext,

@@ -1,17 +1,17 @@
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Hono } from "hono";
-import type { Account } from "../../owners/account.ts";
+import type { Account } from "../../domain/owners/account.ts";
 import {
   NotAllowed,
   type OidcClient,
   type OidcFlow,
   type OidcIdentity,
   type OidcStart,
-} from "../../sign_in/oidc.ts";
-import { digest } from "../../sign_in/secret.ts";
-import { admit } from "../../sign_in/sign_in.ts";
-import { identityKey } from "../../store/names.ts";
-import { asTextOrNull } from "../../store/reply.ts";
+} from "../../domain/sign_in/oidc.ts";
+import { digest } from "../../domain/store/secret.ts";
+import { admit } from "../../domain/sign_in/sign_in.ts";
+import { identityKey } from "../../domain/store/names.ts";
+import { asTextOrNull } from "../../domain/store/reply.ts";
 import {
   clientOf,
   type ConsoleContext,

@@ -1,6 +1,9 @@
-import type { AuditAction } from "../../keys/audit.ts";
-import { PASSWORD_CHARS_MAX, passwordChars } from "../../sign_in/password.ts";
-import { checkAgain } from "../../sign_in/sign_in.ts";
+import type { AuditAction } from "../../domain/audit/audit.ts";
+import {
+  PASSWORD_CHARS_MAX,
+  passwordChars,
+} from "../../domain/sign_in/password.ts";
+import { checkAgain } from "../../domain/sign_in/sign_in.ts";
 import type { z } from "zod";
 import { clientOf, type ConsoleContext, type ConsoleDeps } from "../context.ts";
 import { readCookie } from "../cookies.ts";

@@ -1,7 +1,10 @@
 import type { Hono } from "hono";
-import { type AuditQuery, isAuditCursor } from "../../keys/audit_log.ts";
-import { CSV_HEAD, csvLine } from "../../keys/audit_csv.ts";
-import { readUsage } from "../../keys/usage.ts";
+import {
+  type AuditQuery,
+  isAuditCursor,
+} from "../../domain/audit/audit_log.ts";
+import { CSV_HEAD, csvLine } from "../../domain/audit/audit_csv.ts";
+import { readUsage } from "../../domain/keys/usage.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { frameOf } from "../frame_of.ts";
 import { AUDIT_FILTERS, AuditPage } from "../pages/audit_page.tsx";

@@ -1,5 +1,9 @@
 import type { Hono } from "hono";
-import { mintTotpSecret, totpStep, totpUri } from "../../sign_in/totp.ts";
+import {
+  mintTotpSecret,
+  totpStep,
+  totpUri,
+} from "../../domain/sign_in/totp.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { readForm, secretText, text } from "../forms.ts";
 import { frameOf } from "../frame_of.ts";

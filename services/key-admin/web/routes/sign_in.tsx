@@ -1,6 +1,9 @@
 import type { Hono } from "hono";
-import { PASSWORD_CHARS_MAX, passwordChars } from "../../sign_in/password.ts";
-import { signIn } from "../../sign_in/sign_in.ts";
+import {
+  PASSWORD_CHARS_MAX,
+  passwordChars,
+} from "../../domain/sign_in/password.ts";
+import { signIn } from "../../domain/sign_in/sign_in.ts";
 import {
   clientOf,
   type ConsoleContext,

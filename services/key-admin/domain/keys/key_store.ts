@@ -1,16 +1,16 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import { change, get, remove } from "./keys/change_key.ts";
-import { changed } from "./keys/key_changes.ts";
-import { type KeyPage, type PageQuery, readPage } from "./keys/key_page.ts";
+import { change, get, remove } from "./change_key.ts";
+import { changed } from "./key_changes.ts";
+import { type KeyPage, type PageQuery, readPage } from "./key_page.ts";
 import type {
   Changed,
   CreateOrder,
   KeyStoreDeps,
   Made,
   Target,
-} from "./keys/lifecycle.ts";
-import { create, rotate } from "./keys/make_key.ts";
-import type { KeySettings } from "./keys/settings.ts";
+} from "./lifecycle.ts";
+import { create, rotate } from "./make_key.ts";
+import type { KeySettings } from "./settings.ts";
 
 /**
  * The lifecycle of API keys. Each change is one atomic script over the owner's

@@ -1,6 +1,6 @@
 import { type ConfigOf, integer, type Variable } from "@gateway/shared/env";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
-import { LIMIT_VALUES } from "./keys/settings.ts";
+import { LIMIT_VALUES } from "./settings.ts";
 
 /** The limits that a new key and a new owner get where nobody names others. */
 export interface DefaultLimits {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { dictionary } from "@zxcvbn-ts/language-common";
-import { seededRandom } from "../../../tests/support/seeded_random.ts";
+import { seededRandom } from "../../../../tests/support/seeded_random.ts";
 import { CONTEXT_WORDS, isGuessable, triesLog10 } from "./guessable.ts";
 import { PASSWORD_CHARS_MIN } from "./password.ts";
 

@@ -1,7 +1,7 @@
 import type { RandomBytes } from "@gateway/shared/ids";
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { Actor } from "./audit.ts";
+import type { Actor } from "../audit/audit.ts";
 import type { KeySettings } from "./settings.ts";
 
 /** What changes of keys are asked for with, and how they end. */

@@ -5,7 +5,11 @@ import {
   recordKey,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import { AUDIT_ENTRIES_MAX, type AuditEntry, encodeAudit } from "./audit.ts";
+import {
+  AUDIT_ENTRIES_MAX,
+  type AuditEntry,
+  encodeAudit,
+} from "../audit/audit.ts";
 import { COMMIT_SCRIPT } from "./commit.lua.ts";
 import { encodeKey } from "./key_codec.ts";
 import { indexMembersOf } from "./search_terms.ts";

@@ -3,7 +3,7 @@ import {
   startConsole,
   storedKey,
   type TestClient,
-} from "../console_fixture.ts";
+} from "../../console_fixture.ts";
 import { createOidcClient } from "./oidc.ts";
 import {
   CLIENT_ID,

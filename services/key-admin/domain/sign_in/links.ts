@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Tickets } from "./tickets.ts";
+import type { Tickets } from "../store/tickets.ts";
 
 /**
  * What a link lets its holder do, once:

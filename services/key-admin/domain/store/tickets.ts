@@ -2,8 +2,8 @@ import type { WallNow } from "@gateway/shared/clock";
 import type { RandomBytes } from "@gateway/shared/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
-import { ticketKey } from "../store/names.ts";
-import { asTextOrNull } from "../store/reply.ts";
+import { ticketKey } from "./names.ts";
+import { asTextOrNull } from "./reply.ts";
 import { digest, isSecret, mintSecret } from "./secret.ts";
 
 /**

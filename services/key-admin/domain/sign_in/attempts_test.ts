@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { startRedis } from "../redis_fixture.ts";
+import { startRedis } from "../../redis_fixture.ts";
 import { asTexts } from "../store/reply.ts";
 import {
   ADDRESS_RATE,

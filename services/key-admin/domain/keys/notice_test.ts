@@ -4,7 +4,7 @@ import { keyChangedSubject } from "@gateway/shared/bus/subjects";
 import { monotonicNow } from "@gateway/shared/clock";
 import { silentLog } from "@gateway/shared/log";
 import { createStopSender } from "./notice.ts";
-import { freePort, until } from "./redis_fixture.ts";
+import { freePort, until } from "../../redis_fixture.ts";
 
 const NOTICE = {
   keyId: "key_AAAAAAAAAAAAAAAAAAAA",

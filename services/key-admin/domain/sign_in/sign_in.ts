@@ -2,7 +2,7 @@ import type { WallNow } from "@gateway/shared/clock";
 import type { RandomBytes } from "@gateway/shared/ids";
 import type { Log } from "@gateway/shared/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { AuditLog } from "../keys/audit_log.ts";
+import type { AuditLog } from "../audit/audit_log.ts";
 import type { Account, AccountStore } from "../owners/account.ts";
 import type { OwnerDirectory } from "../owners/directory.ts";
 import { parseEmail } from "../owners/email.ts";

@@ -4,7 +4,7 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { sessionKey, sessionsKey } from "../store/names.ts";
 import { asFields, asTexts } from "../store/reply.ts";
-import { digest, isSecret, mintSecret } from "./secret.ts";
+import { digest, isSecret, mintSecret } from "../store/secret.ts";
 import { decodeSession, type Session } from "./session_record.ts";
 
 /** Times of a session (ASVS 7.3.1, 7.3.2). */

@@ -8,8 +8,8 @@ import {
   signIn,
   startConsole,
   type TestConsole,
-} from "../console_fixture.ts";
-import { startRedis } from "../redis_fixture.ts";
+} from "../../console_fixture.ts";
+import { startRedis } from "../../redis_fixture.ts";
 import { accountKey } from "../store/names.ts";
 import { asText, asTexts } from "../store/reply.ts";
 import { createPasswordHasher } from "./password.ts";

@@ -2,7 +2,7 @@ import { mintOwnerId } from "@gateway/shared/keys/key";
 import type { RandomBytes } from "@gateway/shared/ids";
 import type { WallNow } from "@gateway/shared/clock";
 import { ownerLimitsKey } from "@gateway/shared/keys/record";
-import type { DefaultLimits } from "../default_limits.ts";
+import type { DefaultLimits } from "../keys/default_limits.ts";
 import { encodeLimits } from "../keys/key_codec.ts";
 import { confirmDurable } from "../store/durability.ts";
 import {
@@ -13,7 +13,7 @@ import {
 } from "../store/names.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { asText, asTextOrNull, asTexts } from "../store/reply.ts";
-import { digest } from "../sign_in/secret.ts";
+import { digest } from "../store/secret.ts";
 
 /** Who owns keys. An owner exists from the first key or invitation on; signing in needs a password besides. */
 export interface OwnerDirectory {

@@ -16,7 +16,7 @@ import { confirmDurable } from "../store/durability.ts";
 import { onceKey } from "../store/names.ts";
 import { asList, asNumber } from "../store/reply.ts";
 import { readForChange, retry } from "./change_key.ts";
-import { auditEntry } from "./audit.ts";
+import { auditEntry } from "../audit/audit.ts";
 import { commit, type CommitResult } from "./commit.ts";
 import { describeChange, isExpired, retired } from "./key_changes.ts";
 import type {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/ids";
 import { keysKey, STORE_KEY } from "@gateway/shared/keys/record";
-import { startRedis } from "../redis_fixture.ts";
+import { startRedis } from "../../redis_fixture.ts";
 import { ownersKey } from "./names.ts";
 import { nameOldStore } from "./store_name.ts";
 

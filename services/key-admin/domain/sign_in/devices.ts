@@ -1,7 +1,7 @@
 import type { RandomBytes } from "@gateway/shared/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { knownDeviceKey } from "../store/names.ts";
-import { digest, mintSecret } from "./secret.ts";
+import { digest, mintSecret } from "../store/secret.ts";
 
 /** A device is remembered this long after a sign-in from it. */
 export const DEVICE_SECONDS = 90 * 86_400;

@@ -8,7 +8,7 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { confirmDurable } from "../store/durability.ts";
 import { barrierKey } from "../store/names.ts";
 import { asFields } from "../store/reply.ts";
-import { type AuditAction, auditEntry } from "./audit.ts";
+import { type AuditAction, auditEntry } from "../audit/audit.ts";
 import { type Commit, commit } from "./commit.ts";
 import { describeChange } from "./key_changes.ts";
 import { decodeKey } from "./key_codec.ts";

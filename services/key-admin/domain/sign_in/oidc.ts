@@ -1,5 +1,15 @@
 import * as oidc from "openid-client";
-import type { OidcConfig } from "../config.ts";
+
+/** An OpenID Connect provider, fixed by the operator (API7). */
+export interface OidcConfig {
+  issuer: URL;
+  clientId: string;
+  clientSecret: string;
+  /** Addresses and `@domains` that may sign in, in lower case. */
+  allowed: readonly string[];
+  /** On the button: "Continue with …". */
+  name: string;
+}
 
 /** Sign-in through the organisation's OpenID Connect provider: code flow with PKCE, state and nonce (ASVS 10.5). */
 export interface OidcClient {

@@ -9,7 +9,7 @@ import {
   storedKey,
   type TestClient,
   type TestConsole,
-} from "../console_fixture.ts";
+} from "../../console_fixture.ts";
 import { asTexts } from "../store/reply.ts";
 import { SESSION_LIMITS } from "./sessions.ts";
 import { totpCode } from "./totp.ts";

@@ -3,7 +3,7 @@ import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { attemptsKey, knownDeviceKey } from "../store/names.ts";
 import { asNumber, asTextOrNull } from "../store/reply.ts";
-import { digest, isSecret } from "./secret.ts";
+import { digest, isSecret } from "../store/secret.ts";
 
 /**
  * Slows guessing down without ever locking an account: after a few free tries

@@ -10,14 +10,18 @@ import {
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import { createKeyStore, type KeyStore } from "./key_store.ts";
-import type { Changed, Made } from "./keys/lifecycle.ts";
-import { ROTATION_GRACES_MS } from "./keys/key_changes.ts";
-import type { KeySettings } from "./keys/settings.ts";
-import { changeKeys, emptyLedger, findLost } from "./key_changes_fixture.ts";
-import { startRedis, type TestRedis, until } from "./redis_fixture.ts";
-import { findKey } from "./store/names.ts";
+import type { Changed, Made } from "./lifecycle.ts";
+import { ROTATION_GRACES_MS } from "./key_changes.ts";
+import type { KeySettings } from "./settings.ts";
+import {
+  changeKeys,
+  emptyLedger,
+  findLost,
+} from "../../key_changes_fixture.ts";
+import { startRedis, type TestRedis, until } from "../../redis_fixture.ts";
+import { findKey } from "../store/names.ts";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import { asList, asText } from "./store/reply.ts";
+import { asList, asText } from "../store/reply.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
 
 const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";

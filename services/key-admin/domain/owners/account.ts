@@ -3,7 +3,7 @@ import { randomBase62 } from "@gateway/shared/keys/key";
 import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
-import { digest } from "../sign_in/secret.ts";
+import { digest } from "../store/secret.ts";
 import { confirmDurable } from "../store/durability.ts";
 import { accountKey } from "../store/names.ts";
 import { asFields, asNumber } from "../store/reply.ts";

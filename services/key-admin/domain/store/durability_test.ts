@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import { startRedis } from "../redis_fixture.ts";
+import { startRedis } from "../../redis_fixture.ts";
 import { confirmDurable, detectDurability } from "./durability.ts";
 
 /** A server that answers from a table; no redis of 8 or later is at hand everywhere. */

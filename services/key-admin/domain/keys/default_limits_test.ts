@@ -2,10 +2,10 @@
 // by the command line or the console, and whoever names a limit has that one.
 import assert from "node:assert/strict";
 import type { Limits } from "@gateway/shared/keys/record";
-import { runKeysCommand } from "./cli/key_commands.ts";
-import { parseCommandLine } from "./cli/arguments.ts";
-import { startConsole, type TestConsole } from "./console_fixture.ts";
-import { createOwnerLimits } from "./owners/limits.ts";
+import { runKeysCommand } from "../../cli/key_commands.ts";
+import { parseCommandLine } from "../../cli/arguments.ts";
+import { startConsole, type TestConsole } from "../../console_fixture.ts";
+import { createOwnerLimits } from "../owners/limits.ts";
 
 const KEY: Limits = {
   requestsPerMinute: 600,
