@@ -70,6 +70,8 @@ export const BODY_PIECES = {
 export const SSE_LIMITS = {
   /** Silence after which a `: keep-alive` comment is sent. Some hand-written clients choke on comments, so not sooner. */
   keepAliveMs: 15_000,
+  /** A stream without a first token is opened after this long, default of `STREAM_HEAD_SECONDS`. Many proxies cut a silent connection after 30 to 60 s. */
+  headMs: 20_000,
   /** A client that takes nothing for this long is cut off. */
   slowClientMs: 60_000,
 } as const;

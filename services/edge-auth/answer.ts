@@ -14,7 +14,7 @@ import { errorEvent } from "./responses.ts";
 
 /** Takes an answer in as it comes. */
 export interface AnswerSink {
-  /** Something went to the client, so another attempt would repeat it. */
+  /** Some of the answer went to the client, so another attempt would repeat it. */
   readonly hasStarted: boolean;
   /** The next bytes of the answer, lines that may be cut anywhere. A view: copied if kept. */
   onPayload(payload: Uint8Array, sequence: number): void;
@@ -24,7 +24,7 @@ export interface AnswerSink {
   onError(error: ApiError): void;
   /** The client is gone: nobody will read the response. */
   onAbandoned(): void;
-  /** What came so far is void: another attempt begins. Only while nothing has started. */
+  /** What came so far is void: another attempt begins. Only while `hasStarted` is false. */
   onRestart(): void;
   /** Called now and then: keep-alives and clients that stopped reading. */
   onTick(nowMs: number): void;
@@ -35,6 +35,8 @@ export interface AnswerOptions {
   /** Headers of the 200. */
   headers: Headers;
   now: MonotonicNow;
+  /** A stream without a first line is opened after this long; 0: never. */
+  headMs: number;
   /** The client's socket took everything up to this frame: the worker may send more. */
   onDelivered: (sequence: number) => void;
   /** A chunk is longer than any chunk may be: the answer cannot go on. */
@@ -49,7 +51,11 @@ const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
 /** Bytes that wait in the response beside what the kernel takes. */
 const HIGH_WATER_BYTES = 64 * 1024;
 
-/** An answer as server-sent events. The 200 is held until the first line. */
+/**
+ * An answer as server-sent events. The 200 is held until the first line, or for
+ * `headMs`: proxies cut a connection that stays silent. A 200 that was opened early
+ * holds keep-alive comments only, so another worker may still begin the answer.
+ */
 export class StreamAnswer implements AnswerSink {
   readonly response: Promise<Response>;
   readonly #options: AnswerOptions;
@@ -60,6 +66,7 @@ export class StreamAnswer implements AnswerSink {
   /** The last frame in the response's queue, or 0 when the socket took all. */
   #queuedSequence = 0;
   #lastSentAtMs: number;
+  #hasStarted = false;
   /** Since when the client has taken nothing; null while it keeps up. */
   #blockedSinceMs: number | null = null;
   #isOver = false;
@@ -72,7 +79,7 @@ export class StreamAnswer implements AnswerSink {
   }
 
   get hasStarted(): boolean {
-    return this.#controller !== null;
+    return this.#hasStarted;
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
@@ -80,7 +87,10 @@ export class StreamAnswer implements AnswerSink {
     const lines = this.#lines.push(payload);
     if (lines === null) this.#options.onOverlongLine();
     else if (lines.length === 0) this.#onCut(sequence);
-    else this.#enqueue(sseFrame(lines, this.#slab), sequence);
+    else {
+      this.#hasStarted = true;
+      this.#enqueue(sseFrame(lines, this.#slab), sequence);
+    }
   }
 
   onEnd(): void {
@@ -91,7 +101,7 @@ export class StreamAnswer implements AnswerSink {
 
   onError(error: ApiError): void {
     if (this.#isOver) return;
-    if (!this.hasStarted) {
+    if (this.#controller === null) {
       this.#isOver = true;
       this.#settle.reject(error);
       return;
@@ -112,8 +122,14 @@ export class StreamAnswer implements AnswerSink {
   }
 
   onTick(nowMs: number): void {
-    if (this.#controller === null || this.#isOver) return;
-    if (
+    if (this.#isOver) return;
+    if (this.#controller === null) {
+      const { headMs } = this.#options;
+      // Nothing was sent yet: it is as old as its last sign of life.
+      if (headMs > 0 && nowMs - this.#lastSentAtMs >= headMs) {
+        this.#enqueue(KEEP_ALIVE, 0);
+      }
+    } else if (
       this.#blockedSinceMs !== null &&
       nowMs - this.#blockedSinceMs >= SSE_LIMITS.slowClientMs
     ) {

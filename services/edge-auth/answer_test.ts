@@ -13,6 +13,7 @@ function setup() {
   const options: AnswerOptions = {
     headers: new Headers({ "content-type": "text/event-stream" }),
     now: () => clock.ms,
+    headMs: SSE_LIMITS.headMs,
     onDelivered: (sequence) => void told.delivered.push(sequence),
     onOverlongLine: () => void (told.overlong += 1),
     onAbandoned: (reason) => void told.abandoned.push(reason),
@@ -106,7 +107,7 @@ Deno.test("StreamAnswer gives credit only for what the client takes", async () =
 Deno.test("StreamAnswer sends a keep-alive after silence, not before", async () => {
   const { clock, options } = setup();
   const answer = new StreamAnswer(options);
-  answer.onTick(SSE_LIMITS.keepAliveMs * 2); // Nothing has started: nothing to keep alive.
+  answer.onTick(SSE_LIMITS.headMs - 1); // The 200 is still held.
   answer.onPayload(bytes("{}\n"), 1);
   clock.ms = SSE_LIMITS.keepAliveMs - 1;
   answer.onTick(clock.ms);
@@ -118,6 +119,46 @@ Deno.test("StreamAnswer sends a keep-alive after silence, not before", async () 
     await (await answer.response).text(),
     "data: {}\n\n: keep-alive\n\ndata: [DONE]\n\n",
   );
+});
+
+Deno.test("StreamAnswer opens a stream without a first line with keep-alives, and another attempt may still begin it", async () => {
+  const { clock, options } = setup();
+  const answer = new StreamAnswer(options);
+  answer.onPayload(bytes('{"cut'), 1);
+  clock.ms = SSE_LIMITS.headMs;
+  answer.onTick(clock.ms);
+  assert.equal((await answer.response).status, 200);
+  assert.equal(answer.hasStarted, false);
+  clock.ms += SSE_LIMITS.keepAliveMs;
+  answer.onTick(clock.ms);
+  answer.onRestart();
+  answer.onPayload(bytes("{}\n"), 1);
+  assert.equal(answer.hasStarted, true);
+  answer.onEnd();
+  assert.equal(
+    await (await answer.response).text(),
+    ": keep-alive\n\n: keep-alive\n\ndata: {}\n\ndata: [DONE]\n\n",
+  );
+});
+
+Deno.test("StreamAnswer ends a stream that was opened early with an error event", async () => {
+  const { clock, options } = setup();
+  const answer = new StreamAnswer(options);
+  clock.ms = SSE_LIMITS.headMs;
+  answer.onTick(clock.ms);
+  answer.onError(FAILURE);
+  assert.equal(
+    await (await answer.response).text(),
+    `: keep-alive\n\n${FAILURE_EVENT}`,
+  );
+});
+
+Deno.test("StreamAnswer holds the 200 for any time with a head time of 0", async () => {
+  const { options } = setup();
+  const answer = new StreamAnswer({ ...options, headMs: 0 });
+  answer.onTick(10 * SSE_LIMITS.headMs);
+  answer.onError(FAILURE);
+  await assert.rejects(answer.response, FAILURE);
 });
 
 Deno.test("StreamAnswer cuts off a client that takes nothing", async () => {

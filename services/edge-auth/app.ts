@@ -31,6 +31,8 @@ export interface AppDependencies {
   now: MonotonicNow;
   log: Log;
   bodyBytesMax: number;
+  /** A stream without a first token is opened after this long; 0: never. */
+  streamHeadMs: number;
   deadlines: Deadlines;
   /** Failed authentication per client address. */
   authFailures: FailureLimiter;

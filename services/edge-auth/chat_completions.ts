@@ -39,6 +39,8 @@ export interface ChatCompletionsDependencies
   gate: Gate;
   dispatcher: Pick<ChatDispatcher, "start">;
   running: RunningRequests;
+  /** A stream without a first token is opened after this long; 0: never. */
+  streamHeadMs: number;
 }
 
 /** A request on its way through the handler. */
@@ -113,7 +115,7 @@ function runAdmitted(
   call: ChatCall,
   request: ChatRequest,
   ticket: Ticket,
-  { dispatcher, running, now }: ChatCompletionsDependencies,
+  { dispatcher, running, now, streamHeadMs }: ChatCompletionsDependencies,
 ): Promise<Response> {
   const { requestId, principal } = call;
   const headers = request.stream
@@ -123,6 +125,7 @@ function runAdmitted(
   const options: AnswerOptions = {
     headers,
     now,
+    headMs: streamHeadMs,
     // The run delivers nothing before `start` has returned it.
     onDelivered: (sequence) => run.delivered(sequence),
     onOverlongLine: () => run.cancel("violation", overlongLine()),

@@ -215,7 +215,7 @@ export class ChatRun implements StreamReceiverHandlers {
       return;
     }
     this.#receiver?.onTick(nowMs);
-    if (this.#state === "running") this.#sink.onTick(nowMs);
+    if (this.#state !== "over") this.#sink.onTick(nowMs);
   }
 
   /**

@@ -8,7 +8,11 @@ import {
   parseEnv,
   port,
 } from "@gateway/shared/env";
-import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
+import {
+  DISPATCH_LIMITS,
+  REQUEST_LIMITS,
+  SSE_LIMITS,
+} from "@gateway/shared/limits";
 import type { LogLevel } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import {
@@ -63,6 +67,15 @@ export const EDGE_VARIABLES = {
     min: 1,
     max: 86_400,
     fallback: 600,
+  }),
+  streamHeadSeconds: integer({
+    name: "STREAM_HEAD_SECONDS",
+    meaning:
+      "A stream without a first token is opened with keep-alive comments after this long, so that no proxy cuts it; 0 = never. A later failure is an event of the stream instead of an HTTP error",
+    unit: "seconds",
+    min: 0,
+    max: 86_400,
+    fallback: SSE_LIMITS.headMs / MS_PER_SECOND,
   }),
   authStaleSeconds: integer({
     name: "AUTH_STALE_SECONDS",
@@ -126,6 +139,7 @@ export interface EdgeConfig {
   bodyBytesMax: number;
   queueMax: number;
   requestTimeoutMs: number;
+  streamHeadMs: number;
   authStaleMs: number;
   authFailuresMax: number;
   trustedProxies: readonly Network[];
@@ -160,6 +174,7 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     bodyBytesMax: env.bodyBytesMax,
     queueMax: env.queueMax,
     requestTimeoutMs: env.requestTimeoutSeconds * MS_PER_SECOND,
+    streamHeadMs: env.streamHeadSeconds * MS_PER_SECOND,
     authStaleMs: env.authStaleSeconds * MS_PER_SECOND,
     authFailuresMax: env.authFailuresMax,
     trustedProxies: networksOf(env.trustedProxies),

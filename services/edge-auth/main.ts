@@ -95,6 +95,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     running,
     now: monotonicNow,
     log,
+    streamHeadMs: config.streamHeadMs,
     deadlines,
     metrics,
     ...createGuards(config),

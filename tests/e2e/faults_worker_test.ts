@@ -85,6 +85,27 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
   assert.equal(edge.dispatcher.outboxes, 0);
 });
 
+Deno.test("a stream opened with keep-alives before its first token: another worker may still answer", async () => {
+  await using nats = await startNatsServer();
+  const servers = [nats.server];
+  await using edge = await startMiniEdge({
+    servers,
+    door: { streamHeadMs: 50 },
+  });
+  const doomed = await startMiniWorker({ servers, backend: scriptedBackend() });
+  const answered = await chat(edge, { stream: true });
+  assert.equal(answered.status, 200);
+  await using _worker = await startMiniWorker({
+    servers,
+    backend: scriptedBackend(hello),
+  });
+  await doomed.kill();
+  assert.partialDeepStrictEqual(await outcomeOf(Promise.resolve(answered)), {
+    kind: "complete",
+    content: "Hello",
+  });
+});
+
 Deno.test("a worker cut off from the bus: its streams end, and it stops its backends", async () => {
   await using nats = await startNatsServer();
   await using proxy = startTcpProxy(nats.port);

@@ -51,7 +51,11 @@ import {
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import { newInstanceId, randomBytes } from "@gateway/shared/ids";
 import { mintKey } from "@gateway/shared/keys/key";
-import { DISPATCH_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
+import {
+  DISPATCH_LIMITS,
+  REQUEST_LIMITS,
+  SSE_LIMITS,
+} from "@gateway/shared/limits";
 import { type Log, silentLog } from "@gateway/shared/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Catalog } from "@gateway/shared/models/catalog";
@@ -237,6 +241,7 @@ export async function startMiniEdge(
     now: monotonicNow,
     log,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
+    streamHeadMs: SSE_LIMITS.headMs,
     deadlines,
     metrics: createEdgeMetrics(new MetricRegistry()),
     authFailures: createFailureLimiter(AUTH_FAILURE_LIMITS, monotonicNow),
