@@ -44,7 +44,7 @@ Deno.bench({
   group: "count",
   baseline: true,
   fn() {
-    metrics.decided({ result: null, durationMs: 1 });
+    metrics.decided({ result: "unavailable", durationMs: 1 });
     metrics.answered("chat", 200);
     metrics.ran(RUN);
   },

@@ -7,7 +7,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
-import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
 import { ADMIT } from "./admit.lua.ts";
@@ -27,7 +27,7 @@ import {
 } from "./admitted.ts";
 import { createLeaseKeeper } from "./lease_keeper.ts";
 import { createLocalLimiter } from "./local_limiter.ts";
-import { keysUnreachable, storeIsEmpty } from "./refusal.ts";
+import { redisFailure, storeIsEmpty } from "./refusal.ts";
 import { RENEW } from "./renew.lua.ts";
 import { SETTLE } from "./settle.lua.ts";
 import { createSettleQueue } from "./settle_queue.ts";
@@ -161,7 +161,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       })
       : null;
     if (decision === null || decision === undefined) {
-      throw keysUnreachable(cause);
+      throw redisFailure(cause);
     }
     if (decision.status !== "ok") return refusedBy(decision);
     const { policy, rates } = decision;
@@ -209,7 +209,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
         );
         reply = parseAdmitReply(answer);
       } catch (error) {
-        if (isLostInFlight(error)) release(principal, leaseId, ask);
+        if (mayHaveAdmitted(error)) release(principal, leaseId, ask);
         return admitWithoutRedis(principal, ask, leaseId, error);
       }
       if (reply.status === "ok") {
@@ -268,10 +268,14 @@ function isCount(value: number | null): boolean {
   return value === null || (Number.isSafeInteger(value) && value >= 0);
 }
 
-/** The connection broke under the call. At a deadline the answer may still come, and is waited for. */
-function isLostInFlight(error: unknown): boolean {
-  return error instanceof RedisUnavailableError &&
-    error.reason === "connection_lost";
+/**
+ * The connection broke under the call, or its answer is not one. At a deadline the
+ * answer may still come, and is waited for.
+ */
+function mayHaveAdmitted(error: unknown): boolean {
+  return error instanceof RedisUnavailableError
+    ? error.reason === "connection_lost"
+    : !isDenied(error);
 }
 
 function isKeyRefusal(status: string): boolean {

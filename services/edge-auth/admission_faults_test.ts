@@ -238,6 +238,35 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis killed, restarted, demoted and full: 503 e
   await admission.stop(1_000);
 });
 
+Deno.test("an answer that is no answer is a fault, and what it may have admitted is given back", async () => {
+  await using world = await startRedisWorld();
+  const link = await world.open();
+  const garbled: RedisLink = {
+    ...link,
+    get state() {
+      return link.state;
+    },
+    evalScript: async (script, ...call) => {
+      const reply = await link.evalScript(script, ...call);
+      return Array.isArray(reply) && script.name === "admit"
+        ? reply.slice(0, 5)
+        : reply;
+    },
+  };
+  const admission = edge(garbled);
+  const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
+  await assert.rejects(
+    ask(admission, key),
+    (error) => error instanceof Error && !(error instanceof ApiError),
+  );
+  await until(() => admission.unsettled === 0, 1_000);
+  assert.equal(await world.command("ZCARD", leaseKey(key)), 0);
+  assert.equal(await world.command("ZCARD", ownerLeaseKey(key.ownerId)), 0);
+  const state = await readState(world, limiterKey(key));
+  assert.equal(state?.dayTokens, 0);
+  await admission.stop(1_000);
+});
+
 Deno.test("settlements made while Redis is frozen arrive once each", async () => {
   await using world = await startRedisWorld();
   const admission = edge(await world.open());

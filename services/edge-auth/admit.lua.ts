@@ -67,7 +67,15 @@ local rec = call('HMGET', ARGV[1], 'state', 'expires_at', 'scopes', 'models', 'r
 if not rec[1] then return {call('GET', '${STORE_KEY}') and 'unknown' or 'empty'} end
 local time = call('TIME')
 local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
-local expires = tonumber(rec[2] or 0)
+local function whole(text)
+  if not text then return 0 end
+  local value = tonumber(text)
+  if not (value and value >= 0 and value <= 9007199254740991 and value % 1 == 0) then
+    error('corrupt number in the record of a key or an owner')
+  end
+  return value
+end
+local expires = whole(rec[2])
 if expires > 0 and expires - ${LIMITER_EPOCH_MS} <= now then return {'expired'} end
 if rec[1] ~= 'enabled' then return {'disabled'} end
 local function lists(text, item)
@@ -153,14 +161,8 @@ local function take(state, leases, last, req, tok, day, used, chores, running)
   if due then call('PEXPIRE', state, ${STATE_TTL_MS}) end
 end
 
-local function limit(text)
-  if not text or text == '0' then return 0 end
-  local value = tonumber(text)
-  if not (value and value >= 0) then error('corrupt limit') end
-  return value
-end
-local krpm, ktpm, ktpd, kconc = limit(rec[5]), limit(rec[6]), limit(rec[7]), limit(rec[8])
-local orpm, otpm, otpd, oconc = limit(own[1]), limit(own[2]), limit(own[3]), limit(own[4])
+local krpm, ktpm, ktpd, kconc = whole(rec[5]), whole(rec[6]), whole(rec[7]), whole(rec[8])
+local orpm, otpm, otpd, oconc = whole(own[1]), whole(own[2]), whole(own[3]), whole(own[4])
 local hasOwner = orpm > 0 or otpm > 0 or otpd > 0 or oconc > 0
 local ownerLeases = oconc > 0 and KEYS[4]
 local klast, kreq, ktok, kday, kused, kchores, krunning = look('key', KEYS[1], KEYS[2], krpm, ktpm, ktpd, kconc)

@@ -21,6 +21,7 @@ local rec = redis.call('HMGET', ARGV[1], 'state', 'expires_at', 'scopes', 'model
 if not rec[1] then return {redis.call('GET', '${STORE_KEY}') and 'unknown' or 'empty'} end
 local time = redis.call('TIME')
 local expires = tonumber(rec[2] or 0)
+if not (expires and expires >= 0) then error('corrupt expires_at in the record of a key') end
 if expires > 0 and expires <= time[1] * 1000 + time[2] / 1000 then return {'expired'} end
 if rec[1] ~= 'enabled' then return {'disabled'} end
 if ARGV[2] ~= '' and not string.find(',' .. (rec[3] or '') .. ',', ',' .. ARGV[2] .. ',', 1, true) then

@@ -13,7 +13,7 @@ import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import { leftOf } from "./admission.ts";
 import type { Asker } from "./gate.ts";
 import { INSPECT } from "./inspect.lua.ts";
-import { keysUnreachable } from "./refusal.ts";
+import { redisFailure } from "./refusal.ts";
 
 /** What the inspect script says of a key. */
 export type Inspected =
@@ -40,7 +40,7 @@ export async function inspectKey(
       { deadlineMs: leftOf(KEY_LIMITS.checkMs, waitedMs) },
     );
   } catch (cause) {
-    throw keysUnreachable(cause);
+    throw redisFailure(cause);
   }
   const [status, models] = Array.isArray(reply) ? reply.map(String) : [];
   switch (status) {

@@ -9,7 +9,7 @@ import {
   histogram,
 } from "@gateway/shared/metrics/table";
 import type { LimitName } from "./admit_reply.ts";
-import type { Admitted, Refused } from "./admitted.ts";
+import type { Refused } from "./admitted.ts";
 import type { RunOutcome } from "./chat_job.ts";
 import type { GateDecision } from "./redis_gate.ts";
 import type { LoggedRun } from "./request_log.ts";
@@ -99,7 +99,7 @@ export const EDGE_METRICS = {
   }),
   admissions: counter("gateway_admissions_total", {
     help:
-      "Decisions on chat requests: `admitted`, `admitted_locally` (without Redis, if AUTH_STALE_SECONDS allows it), `refused`, `unavailable`.",
+      "Decisions on chat requests: `admitted`, `admitted_locally` (without Redis, if AUTH_STALE_SECONDS allows it), `refused`, `unavailable` (no answer of Redis), `failed` (a fault, such as a corrupt record).",
     labels: ["result"],
   }),
   refusals: counter("gateway_refusals_total", {
@@ -162,7 +162,13 @@ export interface EdgeState {
 const MS_PER_SECOND = 1_000;
 const NO_CODE = "";
 /** A rate needs a zero to rise from, so what is known to come is shown before it comes. */
-const RESULTS = ["admitted", "admitted_locally", "refused", "unavailable"];
+const RESULTS = [
+  "admitted",
+  "admitted_locally",
+  "refused",
+  "unavailable",
+  "failed",
+];
 const LIMITS: readonly LimitName[] = [
   "requests",
   "tokens",
@@ -263,14 +269,14 @@ function createAdmissionMetrics(
   return ({ result, durationMs }) => {
     seconds.observe(durationMs / MS_PER_SECOND);
     admissions.with(resultName(result)).add();
-    if (result?.isAdmitted === false) {
+    if (typeof result !== "string" && !result.isAdmitted) {
       refusals.with(...refusalName(result)).add();
     }
   };
 }
 
-function resultName(result: Admitted | Refused | null): string {
-  if (result === null) return "unavailable";
+function resultName(result: GateDecision["result"]): string {
+  if (typeof result === "string") return result;
   if (!result.isAdmitted) return "refused";
   return result.isLocal ? "admitted_locally" : "admitted";
 }

@@ -3,6 +3,7 @@ import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Admitted, Refused } from "./admitted.ts";
+import type { GateDecision } from "./redis_gate.ts";
 import type { RunOutcome } from "./chat_job.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 
@@ -156,10 +157,11 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
     waitMs: 10,
     rates: { requests: null, tokens: null },
   };
-  const results: (Admitted | Refused | null)[] = [
+  const results: GateDecision["result"][] = [
     admitted,
     { ...admitted, isLocal: true },
-    null,
+    "unavailable",
+    "failed",
     limited,
     { isAdmitted: false, reason: "forbidden", what: "model" },
     { isAdmitted: false, reason: "disabled" },
@@ -170,11 +172,12 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
     'admissions_total{result="admitted_locally"} 1',
     'admissions_total{result="refused"} 3',
     'admissions_total{result="unavailable"} 1',
+    'admissions_total{result="failed"} 1',
     'refusals_total{reason="tokens",of="owner"} 1',
     'refusals_total{reason="model",of="key"} 1',
     'refusals_total{reason="disabled",of="key"} 1',
-    "admission_duration_seconds_sum 0.012",
-    "admission_duration_seconds_count 6",
+    "admission_duration_seconds_sum 0.014",
+    "admission_duration_seconds_count 7",
   ]);
 });
 

@@ -5,7 +5,7 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { dropOldest } from "./drop_oldest.ts";
 import { FIND } from "./find.lua.ts";
-import { keysUnreachable, storeIsEmpty } from "./refusal.ts";
+import { keysUnreachable, redisFailure, storeIsEmpty } from "./refusal.ts";
 
 export interface PrincipalLookupOptions {
   redis: RedisLink;
@@ -115,7 +115,7 @@ async function readPrincipal(redis: RedisLink, hash: string): Promise<Found> {
       deadlineMs: KEY_LIMITS.checkMs,
     });
   } catch (cause) {
-    throw keysUnreachable(cause);
+    throw redisFailure(cause);
   }
   const [pair = null, store = null] = Array.isArray(reply) ? reply : [];
   return {

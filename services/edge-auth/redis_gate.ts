@@ -7,6 +7,7 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
 import {
@@ -45,8 +46,8 @@ export interface RedisGateOptions {
 
 /** What admission said to one chat request. */
 export interface GateDecision {
-  /** Null: Redis could not answer. */
-  result: Admitted | Refused | null;
+  /** `unavailable`: Redis could not answer. `failed`: a fault of ours, such as a corrupt record. */
+  result: Admitted | Refused | "unavailable" | "failed";
   durationMs: number;
 }
 
@@ -142,10 +143,13 @@ async function decide(
   ask: Ask,
 ): Promise<Admitted | Refused> {
   const startedAtMs = now();
-  let result: Admitted | Refused | null = null;
+  let result: GateDecision["result"] = "failed";
   try {
     result = await admission.admit(principal, ask);
     return result;
+  } catch (error) {
+    if (error instanceof ApiError) result = "unavailable";
+    throw error;
   } finally {
     onDecision?.({ result, durationMs: now() - startedAtMs });
   }

@@ -1,5 +1,5 @@
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { LimitName } from "./admit_reply.ts";
 import type { Refused } from "./admitted.ts";
 import { rateLimitHeaders, spreadWaitMs } from "./rate_limit_headers.ts";
@@ -33,6 +33,17 @@ export function keysUnreachable(cause: unknown): ApiError {
     "The service cannot check API keys at the moment. Please try again shortly.",
     { retryAfterMs: UNREACHABLE_RETRY_MS, cause },
   );
+}
+
+/**
+ * What a failed call of Redis becomes: 503 where Redis cannot serve now. Anything
+ * else, such as a corrupt record, is a fault that waiting does not cure: it stays
+ * what it is, which the log tells and the caller hears as 500.
+ */
+export function redisFailure(cause: unknown): unknown {
+  return cause instanceof RedisUnavailableError || isDenied(cause)
+    ? keysUnreachable(cause)
+    : cause;
 }
 
 /** Why keys are unreachable in a Redis that answers: without its data it would call every key unknown. */

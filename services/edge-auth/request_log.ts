@@ -8,6 +8,7 @@ import type { Principal } from "@gateway/shared/keys/record";
 import { type Log, roundMs } from "@gateway/shared/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RunOutcome } from "./chat_job.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 import { shownMethod, shownPath } from "./shown_request.ts";
@@ -34,8 +35,16 @@ export function logAnswer(
     path: shownPath(c),
     status: c.res.status,
     errorCode: c.error instanceof ApiError ? c.error.code : undefined,
+    redis: redisReason(c.error),
     durationMs: roundMs(durationMs),
   });
+}
+
+/** Why Redis could not answer, where that is the error. */
+function redisReason(error: Error | undefined): string | undefined {
+  return error?.cause instanceof RedisUnavailableError
+    ? error.cause.reason
+    : undefined;
 }
 
 /** Logs a chat request that was admitted, at the end of its run. */

@@ -68,8 +68,8 @@ if mode == 'release' then
   for i = 4, 5 do
     local limits = call('HMGET', ARGV[i], 'tpm', 'tpd', 'rpm')
     local hasDay = limits[2] and limits[2] ~= '0'
-    local rpm = tonumber(limits[3] or 0)
-    correct(KEYS[2 * i - 7], tonumber(limits[1] or 0), delta, hasDay and today, rpm > 0 and 60000 / rpm)
+    local tpm, rpm = tonumber(limits[1] or 0) or 0, tonumber(limits[3] or 0) or 0
+    correct(KEYS[2 * i - 7], tpm, delta, hasDay and today, rpm > 0 and 60000 / rpm)
   end
   return 1
 end

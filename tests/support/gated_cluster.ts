@@ -219,7 +219,7 @@ async function startEdge(
   const gate = createGate({
     redis,
     onDecision: ({ result }) => {
-      if (result?.isAdmitted === true) admitted += 1;
+      if (typeof result !== "string" && result.isAdmitted) admitted += 1;
     },
     catalog: defaultCatalog(),
     now: monotonicNow,
