@@ -63,7 +63,7 @@ Deno.test("a link behind sentinels", async (t) => {
   const link = open(address);
   await link.ready(FAILOVER_MS);
 
-  // A killed one is the easier case: tests/e2e/redis_failover_test.ts.
+  // A killed one is the easier case: tests/e2e/redis_failover_long_test.ts.
   await t.step(
     "leaves a frozen master for the new one, and stays there",
     async () => {

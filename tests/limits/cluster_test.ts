@@ -2,7 +2,7 @@
  * Guarantee: several edges, each a process of its own, act as one: a limit is one
  * limit, an acknowledged change of a key holds for the very next request on every
  * edge, and a key can be stopped together with its running requests. What becomes
- * of the slots of a killed edge: `leases_test.ts`.
+ * of the slots of a killed edge: `leases_long_test.ts`.
  */
 import assert from "node:assert/strict";
 import type { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";

@@ -3,7 +3,7 @@
  * nothing for the limits: no window sees more, the others give all that is due,
  * and of a key never more runs than may, as the model server sees it. What the
  * dead edge held is free when its leases end, not before. How long they last by
- * real clocks: `leases_test.ts`.
+ * real clocks: `leases_long_test.ts`.
  */
 import assert from "node:assert/strict";
 import { LEASE_MS } from "../../services/edge-auth/admit.lua.ts";

@@ -1,0 +1,138 @@
+/**
+ * Runs the tests: `deno task test` those that everybody runs, `deno task
+ * test:long` the long ones. A file's name says how it runs:
+ *
+ * | name | runs |
+ * | --- | --- |
+ * | `*_test.ts` | in parallel with others |
+ * | `*_timed_test.ts` | alone, afterwards: it measures time, or fills the machine |
+ * | `*_long_test.ts` | with `test:long` only, alone |
+ *
+ * Arguments go to a plain `deno test`: `deno task test shared`. `LONG_SECONDS_MAX`
+ * bounds `test:long`; its last lines say which parts that left out.
+ */
+import { resolve } from "node:path";
+
+const ROOT = resolve(import.meta.dirname ?? ".", "..");
+const FOLDERS = ["bench", "deploy", "services", "shared", "tests"];
+const DENO_TEST = [
+  ...["test", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
+  ...["--allow-write", "--allow-run", "--allow-sys", "--allow-ffi"],
+];
+/** Most tests wait for a server more than they compute. */
+const JOBS_PER_CORE = 1.5;
+const SOAK_MINUTES = "0.5";
+/** Exit code of the compose test where it cannot run. */
+const CANNOT_RUN = 77;
+const TIME_IS_UP = -1;
+
+interface Part {
+  name: string;
+  /** With less than this left it is not begun. */
+  secondsMin: number;
+  program: string;
+  args: readonly string[];
+}
+
+Deno.exit(await (Deno.args[0] === "long" ? testLong() : testAll(Deno.args)));
+
+async function testAll(args: readonly string[]): Promise<number> {
+  if (args.length > 0) {
+    return await run(Deno.execPath(), [...DENO_TEST, ...args]);
+  }
+  const files = await findTests();
+  const alone = files.filter((file) => file.endsWith("_timed_test.ts"));
+  const together = files.filter((file) => !/_(timed|long)_test\./.test(file));
+  const startedAtMs = performance.now();
+  const seconds = () => Math.round((performance.now() - startedAtMs) / 1_000);
+  const first = await run(Deno.execPath(), [
+    ...DENO_TEST,
+    "--parallel",
+    ...together,
+  ]);
+  const togetherSeconds = seconds();
+  const second = await run(Deno.execPath(), [...DENO_TEST, ...alone]);
+  await say(
+    `${togetherSeconds} s in parallel, ${seconds() - togetherSeconds} s alone`,
+  );
+  return first || second;
+}
+
+async function testLong(): Promise<number> {
+  const files = await findTests();
+  const parts: Part[] = [{
+    name: "the files *_long_test.ts",
+    secondsMin: 120,
+    program: Deno.execPath(),
+    args: [
+      ...DENO_TEST,
+      ...files.filter((file) => file.endsWith("_long_test.ts")),
+    ],
+  }, {
+    name: "deno task test:soak",
+    secondsMin: 45,
+    program: Deno.execPath(),
+    args: ["task", "test:soak", SOAK_MINUTES],
+  }, {
+    name: "deno task test:compose",
+    secondsMin: 240,
+    program: "deploy/compose_test/run.sh",
+    args: [],
+  }];
+  const endsAtMs = performance.now() +
+    1_000 * Number(Deno.env.get("LONG_SECONDS_MAX") ?? 3_600);
+  const leftOut: string[] = [];
+  let failure = 0;
+  for (const { name, secondsMin, program, args } of parts) {
+    const leftMs = endsAtMs - performance.now();
+    const left = `${Math.round(leftMs / 1_000)} s were left`;
+    if (leftMs < secondsMin * 1_000) {
+      leftOut.push(`${name}: ${left}, it needs at least ${secondsMin} s`);
+      continue;
+    }
+    await say(`\n== ${name}`);
+    const code = await run(program, args, AbortSignal.timeout(leftMs));
+    if (code === CANNOT_RUN) {
+      leftOut.push(`${name}: it cannot run here, see above`);
+    } else if (code === TIME_IS_UP) leftOut.push(`${name}: not done, ${left}`);
+    else failure ||= code;
+  }
+  for (const line of leftOut) await say(`Left out: ${line}`);
+  return failure;
+}
+
+/** Runs a program in the root; its output is ours. Answers with its exit code. */
+async function run(
+  program: string,
+  args: readonly string[],
+  signal?: AbortSignal,
+): Promise<number> {
+  const jobs = Math.ceil(navigator.hardwareConcurrency * JOBS_PER_CORE);
+  const { code } = await new Deno.Command(program, {
+    args: [...args],
+    cwd: ROOT,
+    env: { DENO_JOBS: Deno.env.get("DENO_JOBS") ?? String(jobs) },
+    stdin: "null",
+    ...(signal === undefined ? {} : { signal }),
+  }).spawn().status;
+  return signal?.aborted ? TIME_IS_UP : code;
+}
+
+async function findTests(): Promise<string[]> {
+  const found: string[] = [];
+  const walk = async (folder: string) => {
+    for await (
+      const { name, isDirectory } of Deno.readDir(`${ROOT}/${folder}`)
+    ) {
+      const path = `${folder}/${name}`;
+      if (isDirectory) await walk(path);
+      else if (/_test\.tsx?$/.test(name)) found.push(path);
+    }
+  };
+  for (const folder of FOLDERS) await walk(folder);
+  return found.sort();
+}
+
+async function say(line: string): Promise<void> {
+  await Deno.stdout.write(new TextEncoder().encode(`${line}\n`));
+}
