@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import axe from "axe-core";
 import type { Page } from "playwright-core";
-import { browserTest, type Visit } from "./browser_site_fixture.ts";
+import {
+  browserTest,
+  makeKey,
+  openWindow,
+  type Visit,
+} from "./browser_site_fixture.ts";
 import { SCENES, setStage } from "./browser_scenes_fixture.ts";
 
 /**
@@ -99,5 +104,64 @@ browserTest(
         await letGo(page);
       });
     }
+  },
+);
+
+/** Fonts by what they resolve to here, and one whose letters are wider than its figures. */
+const FONTS = [
+  { font: "", spacing: "" },
+  { font: "serif", spacing: "" },
+  { font: "monospace", spacing: "" },
+  { font: "Verdana, 'DejaVu Sans', sans-serif", spacing: "0.05em" },
+];
+const FONT_WIDTHS = [390, 600, 900, 1180, 1280];
+
+/** Switches that are not in sight as a whole, and boxes that are too wide. */
+async function cutOff(page: Page, name: string): Promise<string[]> {
+  const hidden = await page.evaluate(
+    `[...document.querySelectorAll(".switch")].filter((element) => {
+      const { left, right } = element.getBoundingClientRect();
+      const box = element.closest(".table-box").getBoundingClientRect();
+      return left < box.left || right > Math.min(box.right, innerWidth);
+    }).length`,
+  );
+  return [
+    ...(Number(hidden) > 0 ? [`${name}: ${hidden} switches cut off`] : []),
+    ...await overflow(page, name),
+  ];
+}
+
+browserTest(
+  "tables hold with any font, with and without JavaScript",
+  async (visit: Visit) => {
+    const { owner, ownerId, key, site } = await setStage(visit);
+    for (const word of ["considerably ", "Donaudampfschifffahrt"]) {
+      const description = word.repeat(200 / word.length);
+      await makeKey(site, ownerId, { description });
+    }
+    const plain = await openWindow(visit, {
+      javaScriptEnabled: false,
+      storageState: await owner.context().storageState(),
+    });
+    const findings: string[] = [];
+    for (
+      const [mode, page] of [["script", owner], ["plain", plain.page]] as const
+    ) {
+      for (const path of ["/keys", "/audit", `/keys/${key.id}`]) {
+        await page.goto(path);
+        for (const { font, spacing } of FONTS) {
+          await page.evaluate(`(() => {
+            document.documentElement.style.setProperty("--font", "${font}");
+            document.body.style.letterSpacing = "${spacing}";
+          })()`);
+          for (const width of FONT_WIDTHS) {
+            await page.setViewportSize({ width, height: HEIGHT });
+            const name = `${path} ${mode} ${font} ${width}`;
+            findings.push(...await cutOff(page, name));
+          }
+        }
+      }
+    }
+    assert.deepEqual(findings, []);
   },
 );
