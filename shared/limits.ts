@@ -139,18 +139,11 @@ export const DISPATCH_LIMITS = {
   /** A worker has this long to accept or reject a job. */
   acceptMs: 250,
   workersTriedMax: 3,
-  /**
-   * Offers of one request that nobody answered; then 503 `overloaded`. Each may
-   * have begun work that is cancelled as soon as it shows, and comes when workers
-   * have no time for it: without a bound it would be eight in `queueWaitMs`. One
-   * more than are tried in a row, for the worker that says it is back.
-   */
-  unansweredOffersMax: 4,
   /** A request waits this long at most for a free slot, then 503 `overloaded`. */
   queueWaitMs: 2_000,
   /** Waiting requests per edge, default of `QUEUE_MAX`. */
   queueMax: 256,
-  /** Attempts of one request, the first included. */
+  /** Attempts of one request that may be lost or stay without an answer, the first included. */
   attemptsMax: 2,
 } as const;
 

@@ -115,7 +115,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
   await endFlushes();
   await started;
   const envelope = { version: JOB_VERSION, attempt: 1, deadlineMs: 60_000 };
-  const reply = (id: number) => edgeStreamSubject(EDGE, idOf(id));
+  const reply = (id: number) => edgeStreamSubject(EDGE, idOf(id), 1);
   return {
     clock,
     frames,

@@ -10,7 +10,7 @@ import { strayFrameAnswer } from "@gateway/shared/bus/stray_frame";
 import {
   chatAnySubject,
   chatJobSubject,
-  lastToken,
+  parseEdgeStreamSubject,
 } from "@gateway/shared/bus/subjects";
 import type { MonotonicNow } from "@gateway/shared/clock";
 import { publicRequestId } from "@gateway/shared/ids";
@@ -108,6 +108,14 @@ export class ChatDispatcher implements RunHost {
     return this.liveness.isAnyMissing;
   }
 
+  wasBusUpSince(sinceMs: number): boolean {
+    return this.liveness.wasBusUpSince(sinceMs);
+  }
+
+  mustQueue({ job: { request: { model } } }: ChatRun): boolean {
+    return this.#queue.hasWaiting(model) && this.#d.workers.knows(model);
+  }
+
   /** Runs that are not over. */
   get running(): number {
     return this.#runs.size;
@@ -142,10 +150,13 @@ export class ChatDispatcher implements RunHost {
     data: Uint8Array,
     isNoResponders: boolean,
   ): void {
-    const requestId = lastToken(subject);
+    const target = parseEdgeStreamSubject(subject);
+    if (target === null) return;
+    this.liveness.onHeard();
+    const { requestId, attempt } = target;
     const run = this.#runs.get(requestId);
     if (isNoResponders) {
-      run?.onNoResponders();
+      run?.onNoResponders(attempt);
       return;
     }
     const frame = decodeFrame(data);
@@ -190,6 +201,7 @@ export class ChatDispatcher implements RunHost {
     }
     this.#lastTickMs = now;
     this.liveness.tick(now);
+    if (this.#d.workers.takeEndedPauses()) this.#offerWaiting();
     for (const run of this.#queue.expire()) {
       run.onWaitedTooLong(this.#d.bus.isConnected);
     }
@@ -237,7 +249,7 @@ export class ChatDispatcher implements RunHost {
   }
 
   enqueue(run: ChatRun, sinceMs: number): boolean {
-    return this.#queue.push(run, sinceMs);
+    return this.#queue.push(run, run.job.request.model, sinceMs);
   }
 
   onAccepted(run: ChatRun, workerId: string): void {
@@ -285,7 +297,6 @@ export class ChatDispatcher implements RunHost {
     for (const run of [...this.#runs.values()]) {
       if (run.workerId === workerId) run.onWorkerLost();
     }
-    this.#control.forget(workerId);
   }
 
   #answerStray(requestId: string, frame: Frame): void {

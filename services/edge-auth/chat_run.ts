@@ -40,6 +40,10 @@ export interface RunHost {
   readonly log: Log;
   /** A worker was there a moment ago, and may be back in another. */
   readonly mayFindWorker: boolean;
+  /** Whether the bus carried messages since then, so that silence is the worker's. */
+  wasBusUpSince(sinceMs: number): boolean;
+  /** Requests that came before this one wait for the same workers. */
+  mustQueue(run: ChatRun): boolean;
   controlFor(workerId: string): ControlSink;
   /** Finds a worker that is not in `run.tried` and sends it the job. False when there is none with room. */
   offer(run: ChatRun): boolean;
@@ -82,7 +86,7 @@ export class ChatRun implements StreamReceiverHandlers {
   #state: RunState = "waiting";
   #attempt = 0;
   #lostAttempts = 0;
-  #unansweredOffers = 0;
+  #offeredAtMs = 0;
   /** When it last began to look for a worker. */
   #searchingSinceMs: number;
   #receiver: StreamReceiver | null = null;
@@ -127,7 +131,8 @@ export class ChatRun implements StreamReceiverHandlers {
 
   /** Begins to look for a worker. */
   start(): void {
-    this.#search();
+    if (this.#host.mustQueue(this)) this.#wait();
+    else this.#search();
   }
 
   /** A slot may be free. True when the run left the queue. */
@@ -147,12 +152,13 @@ export class ChatRun implements StreamReceiverHandlers {
     this.#attempt += 1;
     this.#state = "offered";
     this.#askedAnybody = workerId === null;
+    this.#offeredAtMs = this.#host.now();
     this.#hasSlot = workerId !== null;
     if (workerId !== null) this.tried.add(workerId);
     this.#receiver = new StreamReceiver({
       attempt: this.#attempt,
       workerId,
-      nowMs: this.#host.now(),
+      nowMs: this.#offeredAtMs,
     }, this);
   }
 
@@ -167,8 +173,8 @@ export class ChatRun implements StreamReceiverHandlers {
   }
 
   /** The bus says that nobody listens where the job was sent. */
-  onNoResponders(): void {
-    if (this.#state !== "offered") return;
+  onNoResponders(attempt: number): void {
+    if (this.#state !== "offered" || attempt !== this.#attempt) return;
     const workerId = this.workerId;
     this.#dropReceiver("not_accepted");
     if (workerId === null) {
@@ -276,13 +282,7 @@ export class ChatRun implements StreamReceiverHandlers {
 
   lost(reason: LostReason): void {
     if (reason === "not_accepted") {
-      const workerId = this.workerId;
-      this.#releaseSlot();
-      if (workerId !== null) this.#host.onUnresponsive(workerId);
-      this.#unansweredOffers += 1;
-      if (this.#unansweredOffers < DISPATCH_LIMITS.unansweredOffersMax) {
-        this.#searchElsewhere();
-      } else this.#fail(overloaded());
+      this.#onUnanswered();
     } else {
       this.#loseAttempt("The worker that ran the request fell silent.");
     }
@@ -311,6 +311,17 @@ export class ChatRun implements StreamReceiverHandlers {
   sendCancel(workerId: string, reason: CancelReason): void {
     this.#host.controlFor(workerId)
       .cancel(this.job.requestId, this.#attempt, reason);
+  }
+
+  #onUnanswered(): void {
+    const workerId = this.workerId;
+    this.#releaseSlot();
+    if (workerId !== null) this.#host.onUnresponsive(workerId);
+    if (!this.#host.wasBusUpSince(this.#offeredAtMs)) this.#wait();
+    else if (this.#mayRepeat()) {
+      this.#noteRepeat("The worker did not answer the offer.");
+      this.#searchElsewhere();
+    } else this.#fail(overloaded());
   }
 
   /** Offers the job to a worker, or waits for one. */
@@ -353,16 +364,20 @@ export class ChatRun implements StreamReceiverHandlers {
   }
 
   #repeat(cause: string): void {
+    this.#noteRepeat(cause);
+    this.#releaseSlot();
+    this.#sink.onRestart();
+    this.#searchingSinceMs = this.#host.now();
+    this.#search();
+  }
+
+  #noteRepeat(cause: string): void {
     this.#lostAttempts += 1;
     this.#host.log.warn("attempt_repeated", {
       requestId: publicRequestId(this.job.requestId),
       workerId: this.workerId,
       cause,
     });
-    this.#releaseSlot();
-    this.#sink.onRestart();
-    this.#searchingSinceMs = this.#host.now();
-    this.#search();
   }
 
   #dropReceiver(reason: CancelReason): void {

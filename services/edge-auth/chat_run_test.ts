@@ -29,6 +29,8 @@ function setup(
     workers?: (string | null)[];
     queueHasRoom?: boolean;
     mayFindWorker?: boolean;
+    isBusDown?: boolean;
+    mustQueue?: boolean;
   } = {},
 ) {
   const clock = { ms: 0 };
@@ -40,6 +42,8 @@ function setup(
     now: () => clock.ms,
     log: silentLog,
     mayFindWorker: options.mayFindWorker ?? false,
+    wasBusUpSince: () => options.isBusDown !== true,
+    mustQueue: () => options.mustQueue ?? false,
     controlFor: (workerId) => ({
       ack: (_id, attempt, sequence) =>
         void events.push(`ack ${workerId} ${attempt}.${sequence}`),
@@ -222,7 +226,8 @@ Deno.test("a run that anybody refused waits instead of asking anybody again", ()
   for (
     const refuse of [
       (t: ReturnType<typeof setup>) => void t.reject("draining", "w1"),
-      (t: ReturnType<typeof setup>) => t.tickTo(DISPATCH_LIMITS.acceptMs),
+      (t: ReturnType<typeof setup>) =>
+        t.tickTo(t.clock.ms + DISPATCH_LIMITS.acceptMs),
     ]
   ) {
     const t = setup({ workers: [null, null] });
@@ -277,28 +282,63 @@ Deno.test("a worker that does not accept in time is passed over, and told", () =
   );
 });
 
-Deno.test("a run that nobody answers is overloaded after four offers", () => {
-  const { acceptMs, unansweredOffersMax } = DISPATCH_LIMITS;
-  const t = setup({ workers: ["w1", "w2", "w3", "w1", "w2"] });
+Deno.test("a run whose workers fall silent is not offered to a third", () => {
+  type Run = ReturnType<typeof setup>;
+  const ways: Record<string, (t: Run, worker: string) => void> = {
+    "no answer to the offer": (t) =>
+      t.tickTo(t.clock.ms + DISPATCH_LIMITS.acceptMs),
+    "lost while offered": (t) => t.run.onWorkerLost(),
+    "lost while running": (t, worker) => {
+      t.accept(worker);
+      t.run.onWorkerLost();
+    },
+  };
+  for (const [firstWay, first] of Object.entries(ways)) {
+    for (const [secondWay, second] of Object.entries(ways)) {
+      const t = setup({ workers: ["w1", "w2", "w3"] });
+      t.run.start();
+      first(t, "w1");
+      second(t, "w2");
+      assert.equal(t.outcomes[0]?.offers, 2, `${firstWay}, then ${secondWay}`);
+      assert.equal(t.outcomes[0]?.kind, "failed");
+    }
+  }
+});
+
+Deno.test("an offer that found the bus down says nothing of its worker", () => {
+  const t = setup({ workers: ["w1", "w2", "w3"], isBusDown: true });
   t.run.start();
-  t.tickTo(3 * acceptMs);
-  assert.equal(t.run.state, "waiting");
-  t.run.onRoom();
-  t.tickTo(4 * acceptMs - 1);
-  assert.equal(t.run.state, "offered");
-  t.tickTo(4 * acceptMs);
-  assert.deepEqual(t.events.slice(-3), [
-    "error overloaded",
-    "forget",
-    "ended failed",
-  ]);
-  assert.equal(t.outcomes[0]?.offers, unansweredOffersMax);
+  for (const _offer of [1, 2, 3]) {
+    t.tickTo(t.clock.ms + DISPATCH_LIMITS.acceptMs);
+    assert.equal(t.events.at(-1), "wait");
+    t.run.onRoom();
+  }
+  assert.equal(t.outcomes.length, 0);
+});
+
+Deno.test("a run that finds others waiting for its workers waits behind them", () => {
+  const t = setup({ mustQueue: true });
+  t.run.start();
+  assert.deepEqual(t.events, ["wait"]);
+  assert.equal(t.run.onRoom(), true);
+  assert.deepEqual(t.events, ["wait", "offer w1"]);
+});
+
+Deno.test("a late word that nobody took an earlier offer does not end the next one", () => {
+  const t = setup({ workers: ["w1", "w2"] });
+  t.run.start();
+  t.tickTo(DISPATCH_LIMITS.acceptMs);
+  const before = [...t.events];
+  t.run.onNoResponders(1);
+  assert.deepEqual(t.events, before);
+  t.accept("w2");
+  assert.equal(t.run.state, "running");
 });
 
 Deno.test("nobody listens at all: no worker", () => {
   const t = setup({ workers: [null] });
   t.run.start();
-  t.run.onNoResponders();
+  t.run.onNoResponders(1);
   assert.deepEqual(t.events, [
     "offer anybody",
     "error no_worker",
@@ -310,7 +350,7 @@ Deno.test("nobody listens at all: no worker", () => {
 Deno.test("nobody listens, but a worker was just there: wait for it", () => {
   const t = setup({ workers: [null], mayFindWorker: true });
   t.run.start();
-  t.run.onNoResponders();
+  t.run.onNoResponders(1);
   assert.deepEqual(t.events, ["offer anybody", "wait"]);
   assert.equal(t.run.state, "waiting");
 });
@@ -318,7 +358,7 @@ Deno.test("nobody listens, but a worker was just there: wait for it", () => {
 Deno.test("the chosen worker is gone: the next one", () => {
   const t = setup({ workers: ["w1", "w2"] });
   t.run.start();
-  t.run.onNoResponders();
+  t.run.onNoResponders(1);
   assert.deepEqual(t.events.slice(1), [
     "cancel w1 1 not_accepted",
     "slot w1",
@@ -472,7 +512,7 @@ Deno.test("whatever is told to a run after its end changes nothing", () => {
   const before = [...t.events];
   t.run.cancel("client_gone");
   t.run.onWorkerLost();
-  t.run.onNoResponders();
+  t.run.onNoResponders(1);
   t.run.onBusGivenUp();
   t.run.onWaitedTooLong(true);
   t.run.delivered(1);

@@ -26,8 +26,6 @@ export const ACK_WAIT_MS = 2;
 export class ControlOutbox {
   readonly #dependencies: ControlOutboxDependencies;
   readonly #sinks = new Map<string, WorkerSink>();
-  /** Workers whose records are dropped when they have gone out. */
-  readonly #leaving = new Set<string>();
   #isScheduled = false;
   #isScheduledSoon = false;
 
@@ -35,7 +33,7 @@ export class ControlOutbox {
     this.#dependencies = dependencies;
   }
 
-  /** Takes records for one worker. */
+  /** Takes records for one worker, to be used in this turn only. */
   to(workerId: string): ControlSink {
     const known = this.#sinks.get(workerId);
     if (known !== undefined) return known;
@@ -51,12 +49,6 @@ export class ControlOutbox {
   /** Workers that something is kept for. */
   get size(): number {
     return this.#sinks.size;
-  }
-
-  /** Sends what there is for a worker that is gone, it may only have been frozen, and keeps nothing. */
-  forget(workerId: string): void {
-    this.#leaving.add(workerId);
-    this.flushNow();
   }
 
   /** Sends everything at the end of this turn. */
@@ -81,8 +73,8 @@ export class ControlOutbox {
 
   #flush(): void {
     for (const sink of this.#sinks.values()) sink.flush();
-    for (const workerId of this.#leaving) this.#sinks.delete(workerId);
-    this.#leaving.clear();
+    // Nothing is kept for a worker that may never be heard of again.
+    this.#sinks.clear();
   }
 }
 

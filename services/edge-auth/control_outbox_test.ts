@@ -74,15 +74,13 @@ Deno.test("a flush is scheduled again after it ran", () => {
   assert.deepEqual(sent, [`${W1} ack a 1.1`, "--", `${W1} ack a 1.2`, "--"]);
 });
 
-Deno.test("nothing is kept for a worker that is gone, but what there was is sent", () => {
+Deno.test("nothing is kept for a worker once its records are out", () => {
   const { outbox, sent, now, run } = setup();
   for (let worker = 0; worker < 100; worker += 1) {
     outbox.to(`w${worker}`).cancel(A, 1, "worker_lost");
-    outbox.forget(`w${worker}`);
-    outbox.to(`w${worker}`).cancel(A, 2, "worker_lost");
+    assert.equal(outbox.size, 1);
     run(now);
   }
   assert.equal(outbox.size, 0);
   assert.equal(sent.filter((line) => line === "--").length, 100);
-  assert.equal(sent.length, 300);
 });

@@ -43,7 +43,11 @@ export class JobSender {
   /** Publishes the run's next attempt. False when the bus does not take it now. */
   send(run: ChatRun, subject: string): boolean {
     const { requestId, request } = run.job;
-    const reply = edgeStreamSubject(this.#d.edgeId, requestId);
+    const reply = edgeStreamSubject(
+      this.#d.edgeId,
+      requestId,
+      run.attempt + 1,
+    );
     const envelope = this.#envelopeOf(run);
     const large = this.#largeBodies.get(run);
     if (large !== undefined) {

@@ -35,6 +35,9 @@ export class WorkerLiveness {
   readonly #missing = new Map<string, number>();
   #lastSweepMs = 0;
   #heardSelfAtMs: number;
+  /** When the bus last brought anything. */
+  #heardAtMs = -Infinity;
+  #restoredAtMs = -Infinity;
   #isDeaf = false;
   /** Until then workers may still be on their way back to the bus. */
   #rejoinUntilMs = -Infinity;
@@ -57,11 +60,24 @@ export class WorkerLiveness {
   /** A beat of this edge itself came back: the bus carries messages. */
   onOwnBeat(): void {
     this.#heardSelfAtMs = this.#d.now();
+    this.onHeard();
+  }
+
+  /** The bus brought something. */
+  onHeard(): void {
+    this.#heardAtMs = this.#d.now();
+  }
+
+  /** Whether the bus was there all the time since then, and brought something. */
+  wasBusUpSince(sinceMs: number): boolean {
+    return this.#d.bus.isConnected && this.#restoredAtMs < sinceMs &&
+      this.#heardAtMs >= sinceMs;
   }
 
   /** The bus was away and is back: every silence begins anew. */
   onBusRestored(): void {
     const now = this.#d.now();
+    this.#restoredAtMs = now;
     this.#isDeaf = false;
     this.#heardSelfAtMs = now;
     this.#rejoinUntilMs = now + DISPATCH_LIMITS.workerLostMs;
@@ -73,6 +89,7 @@ export class WorkerLiveness {
 
   /** Takes in a message on a worker's beat subject. */
   onBeatMessage(subject: string, data: Uint8Array): void {
+    this.onHeard();
     const beat = decodeWorkerBeat(data);
     if (beat === null) return; // Another version: not ours to use.
     const workerId = lastToken(subject);

@@ -93,6 +93,18 @@ export class WorkerTable {
     if (worker !== undefined) worker.fullUntilMs = this.#now() + retryAfterMs;
   }
 
+  /** Whether the pause of a full worker has ended since the last call. */
+  takeEndedPauses(): boolean {
+    const now = this.#now();
+    let hasEnded = false;
+    for (const worker of this.#workers.values()) {
+      if (worker.fullUntilMs === 0 || worker.fullUntilMs > now) continue;
+      worker.fullUntilMs = 0;
+      hasEnded = true;
+    }
+    return hasEnded;
+  }
+
   /** Notes that a worker said it will leave. */
   onDraining(id: string): void {
     const worker = this.#workers.get(id);

@@ -27,24 +27,28 @@ export const chatBodyWildcard = (workerId: string): string =>
 export const chatControlSubject = (workerId: string): string =>
   `${PREFIX}.chat.ctl.${workerId}`;
 
-/** Frames of one answer. */
-export const edgeStreamSubject = (edgeId: string, requestId: string): string =>
-  `${PREFIX}.edge.${edgeId}.s.${requestId}`;
+/** Frames of one attempt, and the bus's word that nobody took its job. */
+export const edgeStreamSubject = (
+  edgeId: string,
+  requestId: string,
+  attempt: number,
+): string => `${PREFIX}.edge.${edgeId}.s.${requestId}.${attempt}`;
 
-const EDGE_STREAM = /^gw\.v1\.edge\.([0-9A-Za-z]+)\.s\.([0-9a-f]{32})$/;
+const EDGE_STREAM =
+  /^gw\.v1\.edge\.([0-9A-Za-z]+)\.s\.([0-9a-f]{32})\.([0-9]{1,10})$/;
 
-/** Edge and request of a stream subject, or null for any other text. */
+/** What a stream subject names, or null for any other text. */
 export function parseEdgeStreamSubject(
   subject: string,
-): { edgeId: string; requestId: string } | null {
-  const [, edgeId, requestId] = EDGE_STREAM.exec(subject) ?? [];
+): { edgeId: string; requestId: string; attempt: number } | null {
+  const [, edgeId, requestId, attempt] = EDGE_STREAM.exec(subject) ?? [];
   if (edgeId === undefined || requestId === undefined) return null;
-  return { edgeId, requestId };
+  return { edgeId, requestId, attempt: Number(attempt) };
 }
 
 /** The one subscription of an edge. */
 export const edgeStreamWildcard = (edgeId: string): string =>
-  `${PREFIX}.edge.${edgeId}.s.*`;
+  `${PREFIX}.edge.${edgeId}.s.*.*`;
 
 export const workerBeatSubject = (workerId: string): string =>
   `${PREFIX}.beat.worker.${workerId}`;
@@ -56,7 +60,7 @@ export const edgeBeatWildcard = `${PREFIX}.beat.edge.*`;
 /** Told by key-admin to every edge when running requests of a key must stop. */
 export const keyChangedSubject = `${PREFIX}.key.changed`;
 
-/** The last token of a subject: the request id of a stream, the worker id of a beat. */
+/** The last token of a subject: the worker id of a beat. */
 export function lastToken(subject: string): string {
   return subject.slice(subject.lastIndexOf(".") + 1);
 }

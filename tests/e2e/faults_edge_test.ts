@@ -173,8 +173,8 @@ Deno.test("garbage on every subject harms nothing", async () => {
     chatJobSubject(worker.id),
     chatControlSubject(worker.id),
     chatBodySubject(worker.id, requestId),
-    edgeStreamSubject(edge.id, requestId),
-    edgeStreamSubject(edge.id, "not-an-id"),
+    edgeStreamSubject(edge.id, requestId, 1),
+    edgeStreamSubject(edge.id, "not-an-id", 1),
     workerBeatSubject("stranger"),
   ];
   const beat = encodeFrame(
@@ -194,7 +194,7 @@ Deno.test("garbage on every subject harms nothing", async () => {
   for (const payload of payloads) {
     for (const subject of subjects) {
       edge.link.publish(subject, payload, {
-        reply: edgeStreamSubject(edge.id, requestId),
+        reply: edgeStreamSubject(edge.id, requestId, 1),
       });
       edge.link.publish(subject, payload, { reply: "nonsense" });
     }
