@@ -10,9 +10,13 @@ import {
   storedKey,
   type TestClient,
 } from "../console_fixture.ts";
+import { createClientAddress } from "@gateway/shared/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
+import { serve } from "@gateway/shared/serve";
+import { createConsole } from "./app.tsx";
 import { CREATION_RATE } from "./routes/key_requests.ts";
 import { routeCases, routeOwner } from "./routes_fixture.ts";
+import { createHandler } from "./server.ts";
 
 /** Guarantee: every answer of the console, whatever its route and status, has the headers that keep a browser safe. */
 
@@ -177,6 +181,38 @@ Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding
     const answer = await client.send("https://evil.test/sign-in", {});
     assert.equal(answer.status, 421);
   });
+});
+
+Deno.test("a Host that cannot be read is 400, with every header and a line in the log", async (t) => {
+  await using site = await startConsole();
+  const server = serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    handler: createHandler(createConsole(site.deps), {
+      clientAddress: createClientAddress([]),
+      log: site.deps.log,
+      metrics: { count: () => {} },
+    }),
+    onError: (error) => new Response(String(error), { status: 599 }),
+  });
+  for (const host of ["a b", "[::1", "%", "a:99999", "<x>", "..:x"]) {
+    await t.step(`Host: ${host}`, async () => {
+      using socket = await Deno.connect({
+        hostname: "127.0.0.1",
+        port: server.port,
+      });
+      await socket.write(
+        new TextEncoder().encode(
+          `GET /sign-in HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
+        ),
+      );
+      const answer = await new Response(socket.readable).text();
+      assert.match(answer, /^HTTP\/1\.1 400 /);
+      assert.match(answer, /^content-security-policy: default-src 'none'/m);
+      assert.match(site.logLines.at(-1) ?? "", /"status":400/);
+    });
+  }
+  await server.stop({ graceMs: 1_000, lastWordMs: 100 });
 });
 
 Deno.test("API9: the console answers its documented paths and no others", async (t) => {

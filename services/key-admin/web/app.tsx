@@ -27,21 +27,6 @@ import { oidcRoutes } from "./routes/oidc.ts";
 import { reportRoutes } from "./routes/reports.tsx";
 import { secondFactorRoutes } from "./routes/second_factor.tsx";
 import { signInRoutes } from "./routes/sign_in.tsx";
-import { sessionGuard } from "./session_guard.ts";
-
-/**
- * Paths behind the sign-in. Everything else is listed above them in `createConsole`.
- * `/keys/*` is `/keys` too: naming both would look the session up twice.
- */
-const PRIVATE = [
-  "/keys/*",
-  "/usage",
-  "/audit",
-  "/audit.csv",
-  "/account/*",
-  "/confirm",
-  "/sign-out",
-];
 
 /** The console: every route and what stands before it. */
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
@@ -52,12 +37,11 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   app.use(crossSiteGuard(deps.publicUrl));
   app.use(formGuard());
 
-  route(app, "/", { GET: (c) => c.redirect("/keys", 302) });
-  route(app, "/assets/:version/:name", { GET: (c) => asset(c, deps) });
+  route(app, deps, "/", { GET: (c) => c.redirect("/keys", 302) });
+  route(app, deps, "/assets/:version/:name", { GET: (c) => asset(c, deps) });
   signInRoutes(app, deps);
   linkRoutes(app, deps);
   oidcRoutes(app, deps);
-  for (const path of PRIVATE) app.use(path, sessionGuard(deps));
   keyRoutes(app, deps);
   keyChangeRoutes(app, deps);
   reportRoutes(app, deps);
@@ -128,8 +112,7 @@ function unavailable(
 
 /** Path and query of a request, if it is one that a page may link to. */
 function addressOf(c: ConsoleContext): string {
-  const { pathname, search } = new URL(c.req.url);
-  return localPath(pathname + search);
+  return localPath(c.req.url.replace(/^[^/]*\/\/[^/]*/, ""));
 }
 
 /**

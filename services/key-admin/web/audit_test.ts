@@ -270,6 +270,18 @@ Deno.test("the audit log is paged without gaps, newest first, under a filter too
   }
 });
 
+Deno.test("a cursor of the audit log that cannot be one is 400", async (t) => {
+  await using site = await startConsole();
+  const { client } = await routeOwner(site, 1);
+  for (const before of ["0-0", "00-0", "x", "1", "-1-0", "1-0-0"]) {
+    await t.step(before, async () => {
+      const { status } = await client.get(`/audit?before=${before}`);
+      assert.equal(status, 400);
+    });
+  }
+  assert.equal((await client.get("/audit?before=0-1")).status, 200);
+});
+
 Deno.test("the audit log as CSV has the whole log, or what the filter lets through, and nothing else", async (t) => {
   await using site = await startConsole();
   const { client } = await filledLog(site);

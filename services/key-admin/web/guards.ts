@@ -58,6 +58,11 @@ export const baseHeaders: Guard = async (c, next) => {
 /** Answers only under the configured name: no DNS rebinding, no poisoned links. */
 export function hostGuard(publicUrl: URL): Guard {
   return async (c, next) => {
+    if (!URL.canParse(c.req.url)) {
+      throw new Refused(400, "The Host header cannot be read", {
+        back: publicUrl.origin,
+      });
+    }
     const isOurs = c.req.header("host") === publicUrl.host &&
       new URL(c.req.url).host === publicUrl.host;
     if (!isOurs) {

@@ -42,7 +42,8 @@ export function createHandler(
   };
 }
 
-/** The path without what opens something: no query, no secret of a link. */
+/** The path without what opens something: no query, no secret of a link. Empty when the address makes no sense. */
 function loggedPath(url: string): string {
-  return new URL(url).pathname.replace(/^\/link\/.*/s, "/link/…").slice(0, 200);
+  const path = URL.canParse(url) ? new URL(url).pathname : "";
+  return path.replace(/^\/link\/.*/s, "/link/…").slice(0, 200);
 }

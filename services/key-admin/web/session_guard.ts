@@ -1,10 +1,8 @@
 import { timingSafeEqual } from "node:crypto";
-import type { MiddlewareHandler } from "hono";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import {
   type ConsoleContext,
   type ConsoleDeps,
-  type ConsoleEnv,
   type SignedIn,
 } from "./context.ts";
 import { clearCookie, readCookie } from "./cookies.ts";
@@ -13,18 +11,18 @@ import { Refused } from "./refused.ts";
 /** The name of the session's token in every form. */
 export const FORM_TOKEN = "form_token";
 
-/** Lets only signed-in owners through; others go to the sign-in page and come back. */
-export function sessionGuard(deps: ConsoleDeps): MiddlewareHandler<ConsoleEnv> {
-  return async (c, next) => {
-    const signedIn = await findSignedIn(c, deps);
-    if (signedIn === null) return toSignIn(c, deps);
-    // Other methods have no form; `route` refuses them.
-    if (c.req.method === "POST") {
-      checkFormToken(c.get("form"), signedIn.session.formToken);
-    }
-    c.set("signedIn", signedIn);
-    await next();
-  };
+/** Lets only signed-in owners through; others are sent to the sign-in page and come back. */
+export async function requireSession(
+  c: ConsoleContext,
+  deps: ConsoleDeps,
+): Promise<Response | null> {
+  const signedIn = await findSignedIn(c, deps);
+  if (signedIn === null) return toSignIn(c, deps);
+  if (c.req.method === "POST") {
+    checkFormToken(c.get("form"), signedIn.session.formToken);
+  }
+  c.set("signedIn", signedIn);
+  return null;
 }
 
 /** The owner behind the session cookie, or null. */

@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
+import { Hono } from "hono";
 import {
   hiddenField,
   makeKey,
+  ORIGIN,
   startConsole,
   type TestConsole,
 } from "../console_fixture.ts";
+import type { ConsoleEnv } from "./context.ts";
+import { route } from "./route.ts";
 import { routeCases, type RouteOwner, routeOwner } from "./routes_fixture.ts";
 
 /** Guarantee: nobody sees or changes what is another owner's, or gets in without a session of his own. */
@@ -91,6 +95,36 @@ Deno.test("ASVS 8.2.1: without a session every private route leads to the sign-i
       }
     });
   }
+});
+
+Deno.test("ASVS 8.2.1: a route is private unless it is one of these", async (t) => {
+  await using site = await startConsole();
+  const open = [
+    "GET /",
+    "GET /assets/:version/:name",
+    "GET /link/:secret",
+    "GET /sign-in",
+    "GET /sign-in/oidc",
+    "GET /sign-in/oidc/callback",
+    "POST /link/:secret",
+    "POST /sign-in",
+  ];
+  const routes = routeCases(site);
+  assert.deepEqual(
+    routes.filter(({ isPrivate }) => !isPrivate)
+      .map(({ route }) => route).sort(),
+    open,
+  );
+  await t.step("one that was only just added", async () => {
+    const app = new Hono<ConsoleEnv>();
+    route(app, site.deps, "/just-added", { GET: (c) => c.text("secret") });
+    const answer = await app.request(`${ORIGIN}/just-added`);
+    assert.equal(answer.status, 302);
+    assert.equal(
+      answer.headers.get("location"),
+      "/sign-in?next=%2Fjust-added",
+    );
+  });
 });
 
 Deno.test("API2, API5, ASVS 7.2.2: a data-plane key is 401 on every route, as a bearer credential and as a cookie", async (t) => {

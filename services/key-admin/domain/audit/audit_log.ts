@@ -44,7 +44,8 @@ export interface AuditLog {
 const BATCH = 500;
 /** Entries one page looks at. A filter that matches less often gives a short page and the place to go on. */
 const SCAN_MAX = 5_000;
-const STREAM_ID = /^\d{1,15}-\d{1,10}$/;
+/** Nothing comes before 0-0, and Redis refuses to look. */
+const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
 
 /** Whether text has the form of an id, so that it may be a cursor. */
 export const isAuditCursor = (text: string): boolean => STREAM_ID.test(text);

@@ -11,11 +11,17 @@ import { checkPassword, note, password } from "./own_account.ts";
 
 /** The owner's own account: password and sessions. */
 export function accountRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
-  route(app, "/account", { GET: (c) => showAccount(c, deps, {}) });
-  route(app, "/account/password", { POST: (c) => changePassword(c, deps) });
-  route(app, "/account/sessions/end", { POST: (c) => endSession(c, deps) });
-  route(app, "/account/sessions/end-all", { POST: (c) => endAll(c, deps) });
-  route(app, "/sign-out", { POST: (c) => signOut(c, deps) });
+  route(app, deps, "/account", { GET: (c) => showAccount(c, deps, {}) });
+  route(app, deps, "/account/password", {
+    POST: (c) => changePassword(c, deps),
+  });
+  route(app, deps, "/account/sessions/end", {
+    POST: (c) => endSession(c, deps),
+  });
+  route(app, deps, "/account/sessions/end-all", {
+    POST: (c) => endAll(c, deps),
+  });
+  route(app, deps, "/sign-out", { POST: (c) => signOut(c, deps) });
 }
 
 /** The account page, with what was wrong with one of its forms. */

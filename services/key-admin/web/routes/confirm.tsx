@@ -9,7 +9,7 @@ import { checkPassword, password } from "./own_account.ts";
 
 /** Entering the password again within a session. */
 export function confirmRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
-  route(app, "/confirm", {
+  route(app, deps, "/confirm", {
     GET: (c) => showConfirm(c, deps, c.req.query("next"), []),
     POST: (c) => confirm(c, deps),
   });

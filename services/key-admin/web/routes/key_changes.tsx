@@ -25,11 +25,11 @@ export function keyChangeRoutes(
   app: Hono<ConsoleEnv>,
   deps: ConsoleDeps,
 ): void {
-  route(app, "/keys/:id/ask/:question", { GET: (c) => ask(c, deps) });
-  route(app, "/keys/:id/enable", { POST: (c) => enableKey(c, deps) });
-  route(app, "/keys/:id/disable", { POST: (c) => disableKey(c, deps) });
-  route(app, "/keys/:id/delete", { POST: (c) => deleteKey(c, deps) });
-  route(app, "/keys/:id/rotate", { POST: (c) => rotateKey(c, deps) });
+  route(app, deps, "/keys/:id/ask/:question", { GET: (c) => ask(c, deps) });
+  route(app, deps, "/keys/:id/enable", { POST: (c) => enableKey(c, deps) });
+  route(app, deps, "/keys/:id/disable", { POST: (c) => disableKey(c, deps) });
+  route(app, deps, "/keys/:id/delete", { POST: (c) => deleteKey(c, deps) });
+  route(app, deps, "/keys/:id/rotate", { POST: (c) => rotateKey(c, deps) });
 }
 
 async function ask(c: ConsoleContext, deps: ConsoleDeps): Promise<Response> {

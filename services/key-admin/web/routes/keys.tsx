@@ -28,13 +28,13 @@ const HISTORY_ROWS = 10;
 
 /** The list of keys, and making, showing and editing one. */
 export function keyRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
-  route(app, "/keys", {
+  route(app, deps, "/keys", {
     GET: (c) => listKeys(c, deps),
     POST: (c) => createKey(c, deps),
   });
-  route(app, "/keys/new", { GET: (c) => newKey(c, deps) });
-  route(app, "/keys/:id", { GET: (c) => showKey(c, deps) });
-  route(app, "/keys/:id/edit", {
+  route(app, deps, "/keys/new", { GET: (c) => newKey(c, deps) });
+  route(app, deps, "/keys/:id", { GET: (c) => showKey(c, deps) });
+  route(app, deps, "/keys/:id/edit", {
     GET: (c) => editForm(c, deps),
     POST: (c) => editKey(c, deps),
   });

@@ -22,7 +22,7 @@ const LINK_OVER =
 
 /** What set-up, invitation and reset links open. */
 export function linkRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
-  route(app, "/link/:secret", {
+  route(app, deps, "/link/:secret", {
     GET: (c) => openLink(c, deps),
     POST: (c) => useLink(c, deps),
   });

@@ -27,8 +27,8 @@ const CALLBACK = "/sign-in/oidc/callback";
 
 /** Signing in through the organisation's provider. */
 export function oidcRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
-  route(app, "/sign-in/oidc", { GET: (c) => beginOidc(c, deps) });
-  route(app, CALLBACK, { GET: (c) => finishOidc(c, deps) });
+  route(app, deps, "/sign-in/oidc", { GET: (c) => beginOidc(c, deps) });
+  route(app, deps, CALLBACK, { GET: (c) => finishOidc(c, deps) });
 }
 
 async function beginOidc(

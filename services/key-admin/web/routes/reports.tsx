@@ -9,6 +9,7 @@ import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { frameOf } from "../frame_of.ts";
 import { AUDIT_FILTERS, AuditPage } from "../pages/audit_page.tsx";
 import { UsagePage } from "../pages/usage_page.tsx";
+import { Refused } from "../refused.ts";
 import { route } from "../route.ts";
 import { rangeOf } from "./keys.tsx";
 
@@ -17,9 +18,9 @@ const CSV_ROWS = 500;
 
 /** Usage and audit log. */
 export function reportRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
-  route(app, "/usage", { GET: (c) => showUsage(c, deps) });
-  route(app, "/audit", { GET: (c) => showAudit(c, deps) });
-  route(app, "/audit.csv", { GET: (c) => auditCsv(c, deps) });
+  route(app, deps, "/usage", { GET: (c) => showUsage(c, deps) });
+  route(app, deps, "/audit", { GET: (c) => showAudit(c, deps) });
+  route(app, deps, "/audit.csv", { GET: (c) => auditCsv(c, deps) });
 }
 
 async function showUsage(
@@ -56,11 +57,16 @@ async function showAudit(
 
 function auditQuery(c: ConsoleContext): Omit<AuditQuery, "rows"> {
   const action = c.req.query("action") ?? "";
-  const before = c.req.query("before") ?? "";
+  const before = c.req.query("before") || null;
+  if (before !== null && !isAuditCursor(before)) {
+    throw new Refused(400, "This page of the log does not exist", {
+      back: "/audit",
+    });
+  }
   return {
     action: AUDIT_FILTERS.some(([prefix]) => prefix === action) ? action : "",
     keyId: "",
-    before: isAuditCursor(before) ? before : null,
+    before,
   };
 }
 

@@ -24,11 +24,11 @@ export function secondFactorRoutes(
   app: Hono<ConsoleEnv>,
   deps: ConsoleDeps,
 ): void {
-  route(app, "/account/second-factor", {
+  route(app, deps, "/account/second-factor", {
     GET: (c) => setUpFactor(c, deps),
     POST: (c) => switchFactorOn(c, deps),
   });
-  route(app, "/account/second-factor/off", {
+  route(app, deps, "/account/second-factor/off", {
     POST: (c) => switchFactorOff(c, deps),
   });
 }

@@ -28,7 +28,7 @@ const WRONG = "E-mail, password or code is not right.";
 
 /** Signing in with a password. */
 export function signInRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
-  route(app, "/sign-in", {
+  route(app, deps, "/sign-in", {
     GET: (c) => showSignIn(c, deps),
     POST: (c) => trySignIn(c, deps),
   });
