@@ -66,8 +66,8 @@ export interface Failed {
 
 /**
  * Asks a backend and waits for its first events. Rejects only for what no other
- * attempt can mend: an abort, or an error of ours. The breaker is told of a
- * success with the first events, and of a later failure besides.
+ * attempt can mend: an abort, or an error of ours. The breaker is told once, at
+ * the end: an answer that breaks off is a failure, not a success and a failure.
  */
 export async function startAttempt(
   deps: AttemptDeps,
@@ -115,16 +115,20 @@ export async function startAttempt(
     return { isBegun: false, slot, error, verdict };
   }
   firstEventMs = now() - startedAt;
-  permit.report("success");
+  permit.begun();
   return {
     isBegun: true,
     first,
     next: () => iterator.next(),
-    succeeded: () => report("success"),
+    succeeded() {
+      permit.report("success");
+      report("success");
+    },
     failed: (error) => void judge(error),
     async abandoned() {
-      await iterator.return?.();
+      permit.report("ignored");
       report("aborted");
+      await iterator.return?.();
     },
   };
 }

@@ -18,7 +18,7 @@ export const BREAKER_LIMITS = {
   openMsMax: 30_000,
 } as const;
 
-/** `half-open`: one attempt, the probe, is out to see. */
+/** `half-open`: attempts go out one at a time, to see whether the backend is well again. */
 export type BreakerState = "closed" | "open" | "half-open";
 
 /**
@@ -29,14 +29,17 @@ export type AttemptResult = "success" | "failure" | "overloaded" | "ignored";
 
 /** The right to one attempt. */
 export interface Permit {
-  /** Reports what became of it. The first `success` or `failure` of a probe decides. */
+  /** The answer has begun: while half-open, the next attempt may go. */
+  begun(): void;
+  /** Reports what became of it, once, at its end. */
   report(result: AttemptResult): void;
 }
 
 /**
  * Keeps attempts away from a backend that fails. Closed, it lets all through.
- * After too many failures it is open and lets none through for a while; then one
- * probe, whose success closes it and whose failure opens it for twice as long.
+ * After too many failures it is open and lets none through for a while; then it
+ * is half-open: the first success closes it, the first failure opens it for twice
+ * as long. A long answer blocks nobody: once it has begun, the next may be tried.
  */
 export interface CircuitBreaker {
   readonly state: BreakerState;
@@ -56,6 +59,8 @@ export function createCircuitBreaker(now: MonotonicNow): CircuitBreaker {
   let consecutive = 0;
   let openMs: number = limits.openMs;
   let openUntilMs = 0;
+  /** While half-open: an attempt has not begun yet. */
+  let isProbing = false;
   /** Rises with each change of state: a report from before it says nothing about now. */
   let era = 0;
 
@@ -112,13 +117,15 @@ export function createCircuitBreaker(now: MonotonicNow): CircuitBreaker {
     // Room may be there in a moment: no reason to wait longer than before.
     if (result === "overloaded") return open();
     // The probe was given up for reasons of its own: the next may go at once.
-    change("open");
-    openUntilMs = now();
+    isProbing = false;
   };
 
   const permit = (judge: (result: AttemptResult) => void): Permit => {
     const mine = era;
     return {
+      begun() {
+        if (era === mine) isProbing = false;
+      },
       report(result) {
         if (era === mine) judge(result);
       },
@@ -132,12 +139,16 @@ export function createCircuitBreaker(now: MonotonicNow): CircuitBreaker {
     get waitMs() {
       if (state === "closed") return 0;
       // How long the probe will take nobody knows.
-      return state === "open" ? Math.max(0, openUntilMs - now()) : openMs;
+      if (state === "half-open") return isProbing ? openMs : 0;
+      return Math.max(0, openUntilMs - now());
     },
     enter() {
       if (state === "closed") return permit(count);
-      if (state === "half-open" || now() < openUntilMs) return null;
-      change("half-open");
+      if (state === "open") {
+        if (now() < openUntilMs) return null;
+        change("half-open");
+      } else if (isProbing) return null;
+      isProbing = true;
       return permit(judgeProbe);
     },
   };

@@ -312,6 +312,18 @@ Deno.test("complete() waits 50 to 150 ms before it asks the only backend again",
   assert.deepEqual(r.sleeps, [100]);
 });
 
+Deno.test("complete() leaves a backend alone whose answers break off, 19 of 20", async () => {
+  const acts = Array.from(
+    { length: 40 },
+    (_, i): Act => i % 20 === 19 ? "ok" : { after: "truncated" },
+  );
+  const a = fake("a", acts);
+  const { pool } = rig(a);
+  for (let i = 0; i < 40; i++) await ask(pool);
+  assert.equal(pool.breakerStates().get("a"), "open");
+  assert.equal(a.calls, 5);
+});
+
 Deno.test("complete() asks again within a budget only", async () => {
   // Every second request fails once: the breaker stays closed, the budget does not.
   const a = fake(
