@@ -15,7 +15,7 @@ export function newRequestId(random: RandomBytes = randomBytes): string {
   return random(REQUEST_ID_BYTES).toHex();
 }
 
-/** The request id as callers, logs, traces and model servers see it, in OpenAI's form `req_<32 hex>`. */
+/** The request id as callers, logs and traces see it, in OpenAI's form `req_<32 hex>`. Model servers get the bare id. */
 export function publicRequestId(requestId: string): string {
   return `req_${requestId}`;
 }

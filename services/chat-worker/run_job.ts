@@ -3,7 +3,6 @@
  * yields, and ends the stream in exactly one way. Knows nothing of the bus.
  */
 import type { WallNow } from "@gateway/shared/clock";
-import { publicRequestId } from "@gateway/shared/ids";
 import type {
   ChatRequest,
   FinishReason,
@@ -89,7 +88,7 @@ async function relay(
 ): Promise<FinishReason[]> {
   const finishReasons: FinishReason[] = [];
   const call = {
-    requestId: publicRequestId(input.requestId),
+    requestId: input.requestId,
     signal: input.signal,
     ...(input.traceparent === undefined
       ? {}

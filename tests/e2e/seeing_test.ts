@@ -127,7 +127,7 @@ async function oneIdFindsEverything(rig: Rig): Promise<void> {
   ]);
   assert.ok(model.requests.length > before);
   for (const asked of model.requests.slice(before)) {
-    assert.equal(asked.headers.get("x-request-id"), requestId);
+    assert.equal(`req_${asked.headers.get("x-request-id")}`, requestId);
   }
   const run = await traces.span(traceId, "chat");
   assert.equal(run.hasFailed, true);

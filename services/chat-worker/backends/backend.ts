@@ -25,7 +25,7 @@ export type BackendEvent =
 
 /** What a backend needs to know beside the request. */
 export interface BackendCall {
-  /** As callers see it, passed on to the model server. */
+  /** Passed on to the model server as it is, 32 hex digits: llama-cpp-python takes only UUIDs. */
   requestId: string;
   /** Aborted when the answer is no longer wanted: the backend must stop work within 100 ms. */
   signal: AbortSignal;

@@ -1,6 +1,6 @@
 /** Makes the backends of every model: one pool each, with a log line per attempt. */
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
-import { randomBytes } from "@gateway/shared/ids";
+import { publicRequestId, randomBytes } from "@gateway/shared/ids";
 import { randomBase62 } from "@gateway/shared/keys/key";
 import type { Log } from "@gateway/shared/log";
 import type {
@@ -83,7 +83,7 @@ function createPool(
 function logAttempt(log: Log, model: string, report: AttemptReport): void {
   const { requestId, backend, outcome, durationMs, error } = report;
   const line = {
-    requestId,
+    requestId: publicRequestId(requestId),
     model,
     backend,
     outcome,
