@@ -107,6 +107,8 @@ export function createLifeline(options: LifelineOptions): Lifeline {
       if (isOver) close();
     },
     throwIfEnded() {
+      // Data that never stops may hold the timer up.
+      if (!isOver && now() >= totalAt) onTimer();
       if (isOver) throw reason;
     },
     dispose() {

@@ -112,3 +112,16 @@ Deno.test("createLifeline() closes nothing after it was disposed of", () => {
   controller.abort();
   lifeline.arm("connect", 1);
 });
+
+Deno.test("throwIfEnded() throws once the total has passed, even if no timer could run", () => {
+  let nowMs = 0;
+  const signal = new AbortController().signal;
+  const lifeline = createLifeline({ now: () => nowMs, signal, totalMs: 5_000 });
+  lifeline.arm("betweenTokens", 60_000);
+  nowMs = 4_999;
+  lifeline.throwIfEnded();
+  nowMs = 5_000;
+  assert.throws(() => lifeline.throwIfEnded(), { code: "upstream_timeout" });
+  assert.equal(lifeline.expired, "total");
+  lifeline.dispose();
+});

@@ -19,7 +19,7 @@ import { asksForFormat } from "./response_format.ts";
 import { createStreamAnswer } from "./stream_answer.ts";
 
 const KIB = 1024;
-/** A whole answer. A million tokens fit. */
+/** A whole answer, whether it comes in one piece or as events. A million tokens fit. */
 const ANSWER_BYTES_MAX = 32 * KIB * KIB;
 /** The body of a refusal. What is longer is not quoted. */
 const REFUSAL_BYTES_MAX = 64 * KIB;
@@ -126,7 +126,12 @@ async function* attempt(
       yield await readWhole(shared, response, reader, lifeline);
       return;
     }
-    const answer = createStreamAnswer(response, reader);
+    const answer = createStreamAnswer(
+      response,
+      reader,
+      // What is not passed on as it comes is kept whole.
+      request.stream ? Infinity : ANSWER_BYTES_MAX,
+    );
     let hasYielded = false;
     for (;;) {
       const step = await answer.next();

@@ -875,6 +875,18 @@ for (
   });
 }
 
+Deno.test("API10: complete() refuses a whole answer over 32 MiB that comes as events", async () => {
+  const piece = chunk(event(choiceChunk({ content: "x".repeat(MIB / 2) })));
+  await using r = rig(function* () {
+    yield streamHead();
+    for (let i = 0; i < 80; i++) yield piece;
+    yield lastChunk;
+  });
+  const { events, error } = await complete(r.backend, chat(false));
+  assertFault(error, "invalid");
+  assert.ok(textOf(events).length <= 32 * MIB);
+});
+
 const silentEnds: { name: string; steps: Step[] }[] = [
   { name: "hangs up", steps: [{ close: true }] },
   { name: "cuts its chunks", steps: [{ send: "ff\r\ndata" }, { close: true }] },

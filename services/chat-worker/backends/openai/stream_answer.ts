@@ -37,7 +37,10 @@ export interface StreamAnswer {
 export function createStreamAnswer(
   response: HttpResponse,
   reader: ChunkReader,
+  /** Beyond it the answer is refused. */
+  bytesMax: number,
 ): StreamAnswer {
+  let bytes = 0;
   let step = emptyStep();
   let isDone = false;
   /** The server has said so, and has not just stopped. */
@@ -53,7 +56,13 @@ export function createStreamAnswer(
   });
 
   const takePiece = (piece: Uint8Array | null) => {
-    if (piece !== null) return parser.push(piece);
+    if (piece !== null) {
+      bytes += piece.length;
+      if (bytes > bytesMax) {
+        throw invalidAnswer(`Answer over ${bytesMax} bytes`);
+      }
+      return parser.push(piece);
+    }
     const rest = parser.end();
     // Without its blank line an event may be cut: then the end of the stream, not the event, is at fault.
     if (rest?.trim() === DONE) isWhole = true;
