@@ -13,7 +13,15 @@ const PATTERNS: readonly RegExp[] = [
   // Keys by the looks of the usual prefixes, masked ones such as `sk-ab***yz` included.
   /\b(?:sk|pk|rk|gsk|xai|hf|nvapi)[-_][A-Za-z0-9_*.-]{4,}/g,
   /\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b/g,
+  // Paths of files, and places in source code.
+  /(?<![\w\])}.<])~?\/(?!v\d+\/)(?:[\w.@+-]+\/)+[\w.@+-]+/g,
+  /(?<![\w\])}.<])\/[\w@+-]+(?:\.\w+)+/g,
+  /\b[A-Za-z]:\\[^\s"'<>]+/g,
+  /\b[\w./-]+\.(?:py|cpp|cc|cu|hpp|h|go|rs|js|mjs|ts|java)(?::\d+)+\b/g,
 ];
+/** Lines of stack traces of Python, JavaScript and Go, and the code that Python shows below. */
+const STACK =
+  /Traceback \(most recent call last\):|^[ \t]*File "[^"\n]*", line \d+.*(\n[ \t]{4,}.*)?|^[ \t]+at .*$|^goroutine \d+.*$|^\t.*\.go:\d+.*$/gm;
 /** C0 and C1 controls: line ends would break logs and header-like contexts. */
 const CONTROLS = /\p{Cc}+/gu;
 
@@ -26,9 +34,9 @@ export interface RedactOptions {
 
 /**
  * Makes a function that replaces the given secrets, the server's address, any
- * URL, network address or bearer credential by `[redacted]`, control characters
- * by blanks, and cuts the rest to 500 characters. Cutting comes last, so that no
- * part of a secret is left over.
+ * URL, network address, file path or bearer credential by `[redacted]`, drops stack
+ * traces, makes blanks of control characters, and cuts the rest to 500 characters.
+ * Cutting comes last, so that no part of a secret is left over.
  */
 export function createRedact(options: RedactOptions): Redact {
   const { secrets, baseUrl } = options;
@@ -36,7 +44,8 @@ export function createRedact(options: RedactOptions): Redact {
     .filter((needle) => needle.length >= SECRET_CHARS_MIN)
     .sort((a, b) => b.length - a.length);
   return (text) => {
-    let clean = text.toWellFormed().replace(CONTROLS, " ");
+    let clean = text.toWellFormed().replaceAll("\r\n", "\n")
+      .replace(STACK, "").replace(CONTROLS, " ");
     for (const needle of needles) clean = clean.replaceAll(needle, REDACTED);
     for (const pattern of PATTERNS) clean = clean.replace(pattern, REDACTED);
     return cut(clean.trim());

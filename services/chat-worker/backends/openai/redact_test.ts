@@ -58,6 +58,35 @@ const cases: { name: string; text: string; clean: string }[] = [
     text: "a\r\nb\u0000c\u001b[31m",
     clean: "a b c [31m",
   },
+  {
+    name: "paths of files",
+    text:
+      "Cannot open /models/qwen/q4.gguf or '/w.gguf' (C:\\m\\a.bin, ~/x/y): src/llama.cpp:77, app.py:3",
+    clean:
+      "Cannot open [redacted] or '[redacted]' ([redacted] [redacted]): [redacted], [redacted]",
+  },
+  {
+    name: "what only looks like a path",
+    text: "text/plain and/or 4/5, see /v1/models, </s>, response_format.type",
+    clean: "text/plain and/or 4/5, see /v1/models, </s>, response_format.type",
+  },
+  {
+    name: "a stack trace of Python",
+    text: 'Traceback (most recent call last):\n  File "/srv/app.py", line 3, ' +
+      'in run\n    go(secret)\n  File "x.py", line 9, in go\nValueError: no',
+    clean: "ValueError: no",
+  },
+  {
+    name: "a stack trace of JavaScript",
+    text: "Error: no\n    at run (/srv/app.js:3:1)\n    at async main:9",
+    clean: "Error: no",
+  },
+  {
+    name: "a stack trace of Go",
+    text:
+      "panic: no\n\ngoroutine 1 [running]:\nmain.go()\n\t/srv/main.go:3 +0x1",
+    clean: "panic: no main.go()",
+  },
   { name: "half a character", text: "a\ud83db", clean: "a\ufffdb" },
   { name: "blanks around", text: "  a  ", clean: "a" },
   {
