@@ -5,6 +5,7 @@ import { isJsonObject, type JsonObject, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
 import { isFormatFault } from "./response_format.ts";
 import { isUnknownModelCode, isUnknownModelMessage } from "./unknown_model.ts";
+import { faultInDetail, faultInText, isPermanent } from "./validation_error.ts";
 
 /**
  * What a model server's refusal becomes. Only a fault of the request is told in
@@ -49,7 +50,7 @@ export interface RefusalContext {
  * | 401, 402, 403, 407 | credentials | 502 |
  * | 408, 409, 425, 429 | rate_limited | 429 with `Retry-After` |
  * | 404 not in OpenAI's shape, other 4xx, 3xx | server_error | 502 |
- * | 500 about the form that the request asks for | request | 400 with the sanitised message |
+ * | 500 about what the request asks for | request | 400 with the sanitised message |
  * | 503, 529 | overloaded | 503 with `Retry-After` |
  * | other 5xx | server_error | 502 |
  */
@@ -72,7 +73,7 @@ export function refusalError(
         requestError(refusal, redact, cause);
     case 404:
       // Without OpenAI's shape it is not the model that is unknown but our path.
-      return errorMemberOf(refusal.body) === null
+      return !hasOpenAiShape(refusal.body)
         ? new UpstreamError("server_error", { cause })
         : unknownModel(refusal, redact) ??
           requestError(refusal, redact, cause);
@@ -91,6 +92,7 @@ export function refusalError(
       return waitError("overloaded", refusal, cause);
     case 500:
       return formatError(refusal, context, cause) ??
+        permanentError(refusal, redact, cause) ??
         new UpstreamError("server_error", { cause });
     default:
       return new UpstreamError("server_error", { cause });
@@ -143,6 +145,19 @@ function formatError(
     message,
     param: "response_format",
   });
+}
+
+/** The error of a request that no attempt can serve, whatever its status says, or null. */
+function permanentError(
+  refusal: Refusal,
+  redact: Redact,
+  cause: Error,
+): UpstreamError | null {
+  const error = errorMemberOf(refusal.body);
+  const message = textOf(error?.message);
+  const isRefused = isPermanent(message) ||
+    isContextLength([textOf(error?.code), textOf(error?.type), message]);
+  return isRefused ? requestError(refusal, redact, cause) : null;
 }
 
 /**
@@ -200,8 +215,9 @@ function requestError(
 ): UpstreamError {
   const error = errorMemberOf(refusal.body);
   if (error === null) return new UpstreamError("request", { cause });
-  const message = redact(textOf(error.message));
-  const param = clean(error.param, PARAM, redact);
+  const fault = faultInText(textOf(error.message));
+  const message = redact(fault?.message ?? textOf(error.message));
+  const param = clean(error.param ?? fault?.param, PARAM, redact);
   const code = clean(error.code, CODE, redact);
   const options: UpstreamErrorOptions = {
     cause,
@@ -230,9 +246,17 @@ function errorMemberOf(body: unknown): JsonObject | null {
   const { error, error_type: type } = body;
   if (isJsonObject(error)) return hasMessage(error) ? error : null;
   if (typeof error === "string") return { message: error, type };
+  const fault = faultInDetail(body.detail);
+  if (fault !== null) return { ...fault };
   const isFlat = body.object === "error" || typeof body.code === "string" ||
     typeof body.code === "number";
   return isFlat && hasMessage(body) ? body : null;
+}
+
+/** FastAPI's `{"detail":"Not Found"}` speaks of the path. */
+function hasOpenAiShape(body: unknown): boolean {
+  return errorMemberOf(body) !== null &&
+    !(isJsonObject(body) && body.detail !== undefined);
 }
 
 function hasMessage(error: JsonObject): boolean {

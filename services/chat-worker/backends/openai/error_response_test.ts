@@ -177,8 +177,86 @@ const refusals: {
   {
     name: "FastAPI's shape",
     status: 422,
-    body: { detail: [{ msg: KEY }] },
-    expected: refusedRequest,
+    body: {
+      detail: [
+        {
+          loc: ["body", "messages", 0, "UserMessage", "role"],
+          msg: "Input should be 'user'",
+        },
+        { loc: ["body", "n"], msg: KEY },
+      ],
+    },
+    expected: told({
+      message: "messages[0].role: Input should be 'user'; n: [redacted]",
+      param: "messages[0].role",
+    }),
+  },
+  {
+    name: "FastAPI's other shape",
+    status: 400,
+    body: { detail: "Bad n" },
+    expected: told({ message: "Bad n" }),
+  },
+  {
+    name: "pydantic's printed form, as llama-cpp-python sends it",
+    status: 500,
+    body: openAi({
+      type: "internal_server_error",
+      message:
+        "[{'type': 'literal_error', 'loc': ('body', 'messages', 0, 'ChatCompletionRequestSystemMessage', 'role'), " +
+        "'msg': \"Input should be 'system'\", 'input': 'developer', 'ctx': {'expected': \"'system'\"}}, " +
+        "{'type': 'missing', 'loc': ('body', 'messages', 0, 'content'), 'msg': 'Field required', 'input': {'role': 'developer'}}]",
+    }),
+    expected: told({
+      message:
+        "messages[0].role: Input should be 'system'; messages[0].content: Field required",
+      param: "messages[0].role",
+    }),
+  },
+  {
+    name: "a role that the template does not know",
+    status: 500,
+    body: openAi({ type: "server_error", message: "Unexpected message role." }),
+    expected: told({ message: "Unexpected message role." }),
+  },
+  {
+    name: "a template that wants roles in turns",
+    status: 500,
+    body: openAi({
+      message:
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+    }),
+    expected: told({
+      message:
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+    }),
+  },
+  {
+    name: "a tool history that cannot be shown to the model",
+    status: 500,
+    body: { error: "tool messages are not supported by this template" },
+    expected: told({
+      message: "tool messages are not supported by this template",
+    }),
+  },
+  {
+    name: "tools that the model cannot use",
+    status: 500,
+    body: { error: "registry/library/x:latest does not support tools" },
+    expected: told({
+      message: "registry/library/x:latest does not support tools",
+    }),
+  },
+  {
+    name: "a context that is too long, as a fault",
+    status: 500,
+    body: openAi({
+      message: "Requested tokens (700) exceed context window of 512",
+    }),
+    expected: told({
+      message: "Requested tokens (700) exceed context window of 512",
+      code: "context_length_exceeded",
+    }),
   },
   { name: "no JSON", status: 400, body: undefined, expected: refusedRequest },
   { name: "an array", status: 400, body: [], expected: refusedRequest },
