@@ -91,6 +91,7 @@ Deno.test("the profile ollama", async (t) => {
       COMPOSE_PROFILES: "ollama",
       UPSTREAM_BASE_URL: "http://ollama:11434/v1",
       UPSTREAM_MODEL: OLLAMA_MODEL,
+      UPSTREAM_DIALECT: "ollama",
       UPSTREAM_FIRST_TOKEN_SECONDS: "300",
     },
   });

@@ -55,7 +55,7 @@ Environment:
   NATS_URL, REDIS_URL   use these servers instead of private ones, with
                         NATS_USER, REDIS_CA_FILE and so on
   UPSTREAM_BASE_URL, UPSTREAM_API_KEY, UPSTREAM_MODEL,
-  UPSTREAM_FIRST_TOKEN_SECONDS
+  UPSTREAM_DIALECT, UPSTREAM_FIRST_TOKEN_SECONDS
                         an OpenAI-compatible server to answer with
   LOG_LEVEL, SLOTS, DRAIN_SECONDS and all else the services read is passed on
 `;

@@ -29,7 +29,7 @@ Deno.test("runJob() gives the model server a request id that is a UUID", async (
       },
     },
     wallNow: () => 0,
-    onFault: assert.fail,
+    onFault: (error) => assert.fail(String(error)),
   });
   const uuid = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/;
   assert.match(calls[0]?.requestId ?? "", uuid);

@@ -3,6 +3,8 @@
  * `GET /v1/models` and to check requests; workers read it to find the backends.
  */
 
+import type { Dialect } from "./dialects.ts";
+
 /** A backend that runs a model. More than one is tried in order of preference. */
 export type BackendConfig =
   | OpenAiBackendConfig
@@ -26,10 +28,7 @@ export interface OpenAiBackendConfig {
   /** Sent with every call. Values that are secrets belong in the environment. */
   headers: { [name: string]: string };
   deadlines: BackendDeadlines;
-  /** Under which name `max_tokens` is sent; absent: as it is. OpenAI's reasoning models refuse the old name. */
-  maxTokensField?: "max_tokens" | "max_completion_tokens";
-  /** Where `enable_thinking` is sent; absent: at the top, as Qwen's hosted API has it. vLLM, SGLang and llama.cpp read `chat_template_kwargs`. */
-  thinkingField?: "enable_thinking" | "chat_template_kwargs";
+  dialect: Dialect;
 }
 
 /** Beyond one of them: `upstream_timeout`. */

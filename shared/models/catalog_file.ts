@@ -19,9 +19,10 @@ import {
   catalogFileSchema,
   defaultBackendName,
   envNameSchema,
-  modelIdSchema,
   upstreamModelSchema,
 } from "./catalog_schema.ts";
+
+import { DIALECT_DEFAULT, type DialectName, dialectOf } from "./dialects.ts";
 
 type ModelFile = CatalogFile["models"][number];
 type BackendFile = ModelFile["backends"][number];
@@ -63,6 +64,8 @@ export interface UpstreamShortcut {
   apiKeyEnv?: string;
   /** The model's name there. Absent: the same as ours. */
   model?: string;
+  /** What it wants to be sent. Absent: the default of a models file. */
+  dialect?: DialectName;
   /** Bound of the wait for the first token of a stream. Absent: that of a models file. */
   firstTokenMs?: number;
 }
@@ -78,13 +81,18 @@ const UPSTREAM_PASS_FIELDS = [
 
 /**
  * A catalog of one model server, offered under the identifier of the service
- * specification and, where that can be, under its own name too. What the model
+ * specification only: its own name is the operator's business. What the model
  * can do is left to the server to say. Throws a {@link ConfigError} when the
  * shortcut cannot be used.
  */
 export function catalogFromUpstream(shortcut: UpstreamShortcut): Catalog {
-  const { baseUrl, apiKeyEnv, model = DEFAULT_MODEL_ID, firstTokenMs } =
-    shortcut;
+  const {
+    baseUrl,
+    apiKeyEnv,
+    model = DEFAULT_MODEL_ID,
+    dialect = DIALECT_DEFAULT,
+    firstTokenMs,
+  } = shortcut;
   const mistakes = [
     ...mistakesOf(baseUrlSchema.safeParse(baseUrl), baseUrl, "the base URL"),
     ...mistakesOf(
@@ -95,12 +103,9 @@ export function catalogFromUpstream(shortcut: UpstreamShortcut): Catalog {
     ...mistakesOf(upstreamModelSchema.safeParse(model), model, "the model"),
   ];
   if (mistakes.length > 0) throw new ConfigError("the upstream", mistakes);
-  const ids = [DEFAULT_MODEL_ID];
-  const isUsableId = modelIdSchema.safeParse(model).success;
-  if (isUsableId && model !== DEFAULT_MODEL_ID) ids.push(model);
   return parseCatalog({
-    models: ids.map((id) => ({
-      id,
+    models: [{
+      id: DEFAULT_MODEL_ID,
       vision: true,
       pass_fields: UPSTREAM_PASS_FIELDS,
       backends: [{
@@ -109,9 +114,10 @@ export function catalogFromUpstream(shortcut: UpstreamShortcut): Catalog {
         base_url: baseUrl,
         api_key_env: apiKeyEnv,
         model,
+        dialect,
         deadlines: { first_token_ms: firstTokenMs },
       }],
-    })),
+    }],
   });
 }
 
@@ -183,6 +189,7 @@ function toBackend(file: BackendFile, index: number): BackendConfig {
         betweenTokensMs: file.deadlines.between_tokens_ms,
         totalMs: file.deadlines.total_ms,
       },
+      dialect: dialectOf(file),
     };
     if (file.api_key_env !== undefined) backend.apiKeyEnv = file.api_key_env;
     return backend;

@@ -7,6 +7,7 @@ import {
   defaultCatalog,
   parseCatalog,
 } from "./catalog_file.ts";
+import { DIALECT_DEFAULT, DIALECT_NAMES, DIALECTS } from "./dialects.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url);
 
@@ -52,6 +53,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
         betweenTokensMs: 30_000,
         totalMs: 600_000,
       },
+      dialect: DIALECTS.dashscope,
     }],
   });
   assert.deepEqual(catalog.get("s")?.backends[1], {
@@ -89,6 +91,9 @@ Deno.test("parseCatalog() keeps what is said", () => {
         preference: 2,
         headers: { "X-Team": "a b" },
         deadlines: { total_ms: 1 },
+        dialect: "llama.cpp",
+        repetition_penalty_field: "none",
+        choices_per_request: "many",
       }],
     }],
   });
@@ -116,6 +121,11 @@ Deno.test("parseCatalog() keeps what is said", () => {
         firstTokenMs: 60_000,
         betweenTokensMs: 30_000,
         totalMs: 1,
+      },
+      dialect: {
+        ...DIALECTS["llama.cpp"],
+        repetition_penalty_field: "none",
+        choices_per_request: "many",
       },
     }],
   });
@@ -278,40 +288,28 @@ Deno.test("parseCatalog() never shows a value that may be a secret", () => {
   assert.ok(!mistakes.join().includes("hunter2"));
 });
 
-Deno.test("catalogFromUpstream() offers a server under both names", () => {
-  const catalog = catalogFromUpstream({
-    baseUrl: "http://ollama:11434/v1/",
-    apiKeyEnv: "UPSTREAM_API_KEY",
-    model: "qwen3:8b",
-    firstTokenMs: 300_000,
-  });
-  assert.deepEqual([...catalog.keys()], [DEFAULT_MODEL_ID, "qwen3:8b"]);
-  for (const { vision, backends, outputTokensMax } of catalog.values()) {
-    assert.equal(vision, true);
-    assert.equal(outputTokensMax, undefined);
-    const [only] = backends;
+for (const model of [undefined, "qwen3:8b", "my model"]) {
+  Deno.test(`catalogFromUpstream() offers ${model} under the gateway's name only`, () => {
+    const catalog = catalogFromUpstream({
+      baseUrl: "http://ollama:11434/v1/",
+      apiKeyEnv: "UPSTREAM_API_KEY",
+      ...(model === undefined ? {} : { model }),
+      dialect: "ollama",
+      firstTokenMs: 300_000,
+    });
+    assert.deepEqual([...catalog.keys()], [DEFAULT_MODEL_ID]);
+    const offered = catalog.get(DEFAULT_MODEL_ID);
+    assert.equal(offered?.vision, true);
+    assert.equal(offered?.outputTokensMax, undefined);
+    const [only] = offered?.backends ?? [];
     assert.ok(only?.type === "openai");
     assert.equal(only.baseUrl, "http://ollama:11434/v1");
     assert.equal(only.apiKeyEnv, "UPSTREAM_API_KEY");
-    assert.equal(only.model, "qwen3:8b");
-    assert.equal(only.deadlines.firstTokenMs, 300_000);
-  }
-});
-
-Deno.test("catalogFromUpstream() offers one name where two make no sense", () => {
-  for (const model of [undefined, DEFAULT_MODEL_ID, "my model"]) {
-    const catalog = catalogFromUpstream({
-      baseUrl: "http://a/v1",
-      ...(model === undefined ? {} : { model }),
-    });
-    assert.deepEqual([...catalog.keys()], [DEFAULT_MODEL_ID]);
-    const [only] = catalog.get(DEFAULT_MODEL_ID)?.backends ?? [];
-    assert.ok(only?.type === "openai");
     assert.equal(only.model, model ?? DEFAULT_MODEL_ID);
-    assert.equal(only.apiKeyEnv, undefined);
-    assert.equal(only.deadlines.firstTokenMs, 60_000);
-  }
-});
+    assert.deepEqual(only.dialect, DIALECTS.ollama);
+    assert.equal(only.deadlines.firstTokenMs, 300_000);
+  });
+}
 
 Deno.test("catalogFromUpstream() refuses what cannot be used", () => {
   assert.deepEqual(
@@ -352,4 +350,26 @@ Deno.test("deploy/models.example.json is a good file", async () => {
 Deno.test("deploy/models.schema.json is what the code says", async () => {
   // To renew it, write catalogJsonSchema() there and run `deno fmt`.
   assert.deepEqual(await readJson("models.schema.json"), catalogJsonSchema());
+});
+
+Deno.test("docs/operating.md has the table of dialects", async () => {
+  const page = await Deno.readTextFile(new URL("../docs/operating.md", DEPLOY));
+  const rows = page.split("\n").filter((line) => line.startsWith("|"))
+    .map((line) => line.split("|").slice(1, -1).map((cell) => cell.trim()));
+  const cellsOf = (name: string) =>
+    rows.find(([first]) => first?.startsWith(`\`${name}\``))?.slice(1);
+  assert.deepEqual(
+    cellsOf("dialect"),
+    DIALECT_NAMES.map((name) => `\`${name}\``),
+  );
+  assert.equal(DIALECT_NAMES[0], DIALECT_DEFAULT);
+  for (const [member] of Object.entries(DIALECTS.vllm)) {
+    assert.deepEqual(
+      cellsOf(member),
+      DIALECT_NAMES.map((name) =>
+        `\`${new Map(Object.entries(DIALECTS[name])).get(member)}\``
+      ),
+      member,
+    );
+  }
 });

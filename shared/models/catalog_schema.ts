@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { KNOWN_FIELDS } from "../openai/request_schema.ts";
+import { dialectMembers } from "./dialects.ts";
 
 /**
  * The form of `models.json`. Every member that nobody knows is a mistake, so that
@@ -123,6 +124,7 @@ const openAiBackend = z.strictObject({
   preference,
   headers,
   deadlines,
+  ...dialectMembers,
 }).describe("Any server that speaks OpenAI's chat completions.");
 
 const simulatorBackend = z.strictObject({
@@ -171,7 +173,7 @@ const model = z.strictObject({
   output_tokens: positive.optional()
     .describe("Upper bound of max_tokens. Absent: the backend decides."),
   choices: positive.max(REQUEST_LIMITS.nMax).optional().describe(
-    "Upper bound of n: 1 for servers that give one choice per request, as Ollama and llama.cpp do. Absent: the backend decides.",
+    "Upper bound of n. Absent: the backend decides.",
   ),
   vision: z.boolean().default(false).describe("Image parts are accepted."),
   pass_fields: z.array(passField).max(64).default([]).describe(

@@ -3,6 +3,7 @@
  * model server, or nothing at all. The same for every service that needs the list.
  */
 import {
+  choice,
   ConfigError,
   type ConfigOf,
   decimal,
@@ -20,6 +21,11 @@ import {
   parseCatalog,
 } from "./catalog_file.ts";
 import { BACKEND_DEADLINE_DEFAULTS } from "./catalog_schema.ts";
+import {
+  DIALECT_DEFAULT,
+  DIALECT_NAMES,
+  type DialectName,
+} from "./dialects.ts";
 
 /** Name of the variable that holds the key of the model server given by address. */
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
@@ -34,6 +40,7 @@ export const CATALOG_VARIABLES: {
   readonly modelsFile: Variable<string | undefined>;
   readonly upstreamBaseUrl: Variable<string | undefined>;
   readonly upstreamModel: Variable<string | undefined>;
+  readonly upstreamDialect: Variable<DialectName>;
   readonly upstreamFirstTokenSeconds: Variable<number>;
   readonly simulatorFirstTokenMs: Variable<number>;
   readonly simulatorTokensPerSecond: Variable<number>;
@@ -51,6 +58,12 @@ export const CATALOG_VARIABLES: {
     name: "UPSTREAM_MODEL",
     meaning: "The model's name at UPSTREAM_BASE_URL; ours if absent",
   })),
+  upstreamDialect: choice({
+    name: "UPSTREAM_DIALECT",
+    meaning: "What the server at UPSTREAM_BASE_URL wants to be sent",
+    values: DIALECT_NAMES,
+    fallback: DIALECT_DEFAULT,
+  }),
   // More than the whole answer may take would never be waited.
   upstreamFirstTokenSeconds: integer({
     name: "UPSTREAM_FIRST_TOKEN_SECONDS",
@@ -97,6 +110,7 @@ export function catalogOf(
   if (settings.upstreamBaseUrl !== undefined) {
     return catalogFromUpstream({
       baseUrl: settings.upstreamBaseUrl,
+      dialect: settings.upstreamDialect,
       firstTokenMs: settings.upstreamFirstTokenSeconds * MS_PER_SECOND,
       ...(settings.upstreamModel === undefined
         ? {}

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { Socket } from "node:net";
 import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { DIALECTS } from "@gateway/shared/models/dialects";
 import {
   type FakeModelServer,
   startFakeModelServer,
@@ -139,6 +140,7 @@ Deno.test("a client that leaves in any way ends the call of the model server", a
       weight: 1,
       preference: 0,
       headers: {},
+      dialect: DIALECTS.dashscope,
       deadlines: {
         connectMs: 5_000,
         firstTokenMs: 60_000,

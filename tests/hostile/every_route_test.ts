@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
 import { createSessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { DIALECTS } from "@gateway/shared/models/dialects";
 import { randomBytes } from "@gateway/shared/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
@@ -203,6 +204,7 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
       weight: 1,
       preference: 0,
       headers: {},
+      dialect: DIALECTS.dashscope,
       deadlines: {
         connectMs: 2_000,
         firstTokenMs: 5_000,

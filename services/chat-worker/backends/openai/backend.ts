@@ -16,6 +16,7 @@ import { createRedact, type Redact } from "./redact.ts";
 import { encodeRequestBody } from "./request_body.ts";
 import { createRequestEncoder, type EncodeRequest } from "./request_head.ts";
 import { asksForFormat } from "./response_format.ts";
+import { sideBySide } from "./side_by_side.ts";
 import { createStreamAnswer } from "./stream_answer.ts";
 
 const KIB = 1024;
@@ -96,7 +97,14 @@ export function createOpenAiBackend(
   return {
     name: config.name,
     fingerprint: null,
-    complete: (request, call) => attempt(shared, request, call),
+    complete: (request, call) =>
+      request.n > 1 && config.dialect.choices_per_request === "one"
+        ? sideBySide(
+          request,
+          call.signal,
+          (one, signal) => attempt(shared, one, { ...call, signal }),
+        )
+        : attempt(shared, request, call),
     close: () => client.close(),
   };
 }

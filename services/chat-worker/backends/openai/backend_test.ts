@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
 import type { BackendDeadlines } from "@gateway/shared/models/catalog";
+import { type DialectName, DIALECTS } from "@gateway/shared/models/dialects";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import {
   type FakeModelServer,
@@ -40,6 +41,7 @@ interface Rig extends AsyncDisposable {
 }
 
 interface RigOptions {
+  dialect?: DialectName;
   deadlines?: Partial<BackendDeadlines>;
   tls?: { cert: string; key: string };
 }
@@ -47,6 +49,7 @@ interface RigOptions {
 function optionsFor(
   baseUrl: string,
   deadlines: Partial<BackendDeadlines> = {},
+  dialect: DialectName = "dashscope",
 ): OpenAiBackendOptions {
   return {
     config: {
@@ -57,6 +60,7 @@ function optionsFor(
       weight: 1,
       preference: 0,
       headers: { "x-team": HEADER_SECRET },
+      dialect: DIALECTS[dialect],
       deadlines: {
         connectMs: 2_000,
         firstTokenMs: 5_000,
@@ -79,7 +83,7 @@ function rig(reply: Reply, options: RigOptions = {}): Rig {
     ...(tls === undefined ? {} : { tls }),
   });
   const backend = createOpenAiBackend({
-    ...optionsFor(server.baseUrl, options.deadlines),
+    ...optionsFor(server.baseUrl, options.deadlines, options.dialect),
     ...(tls === undefined ? {} : { caCerts: [tls.cert] }),
   });
   return {
@@ -789,6 +793,47 @@ Deno.test("complete() takes a fault for the client's only where the client asked
     const { error } = await complete(r.backend, chat(true, more));
     assert.equal(assertFault(error, fault).param, param);
   }
+});
+
+for (const stream of [true, false]) {
+  Deno.test(`complete() asks a server of one choice three times for n = 3, ${stream ? "streamed" : "whole"}`, async () => {
+    await using r = rig(chatReply({ words, betweenMs: 5, choicesMax: 1 }), {
+      dialect: "llama.cpp",
+    });
+    const { events, error } = await complete(
+      r.backend,
+      chat(stream, { n: 3, seed: 7 }),
+    );
+    assert.equal(error, null);
+    for (const index of [0, 1, 2]) {
+      const mine = events.filter((e) =>
+        e.type !== "usage" && e.index === index
+      );
+      assert.equal(textOf(mine), words.join(""));
+      assert.deepEqual(mine.at(-1), { ...finish, index });
+    }
+    assert.deepEqual(events.filter((e) => e.type === "usage"), [{
+      type: "usage",
+      usage: { prompt_tokens: 3, completion_tokens: 9, total_tokens: 12 },
+    }]);
+    assert.equal(events.at(-1)?.type, "usage");
+    const asked = r.server.requests.map(({ body }) => JSON.parse(body));
+    assert.deepEqual(asked.map(({ seed }) => seed).sort(), [7, 8, 9]);
+    assert.ok(asked.every((body) => !("n" in body)));
+  });
+}
+
+Deno.test("complete() ends every choice asked for side by side when one fails", async () => {
+  await using r = rig(
+    (request) =>
+      request.number === 2
+        ? [streamHead(), chunk(event(hello)), { close: true }]
+        : [streamHead(), chunk(event(hello)), { stall: true }],
+    { dialect: "ollama" },
+  );
+  const { error } = await complete(r.backend, chat(true, { n: 3 }));
+  assertFault(error, "truncated");
+  for (const number of [1, 3]) await (await r.server.request(number)).left;
 });
 
 /** As servers answer that know no `n`: complete, and one choice for all that was asked. */

@@ -1,4 +1,5 @@
 import type { OpenAiBackendConfig } from "@gateway/shared/models/catalog";
+import type { Dialect } from "@gateway/shared/models/dialects";
 import type {
   ChatMessage,
   ChatRequest,
@@ -12,85 +13,101 @@ const SAME_FIELDS = [
   "top_p",
   "presence_penalty",
   "frequency_penalty",
-  "repetition_penalty",
   "seed",
   "stop",
   "tools",
   "tool_choice",
   "parallel_tool_calls",
   "response_format",
-  "thinking_budget",
   "logprobs",
   "top_logprobs",
 ] as const satisfies readonly (keyof ChatRequest)[];
 
-/** What of the configuration shapes a body. */
-export type BodyDialect = Pick<
-  OpenAiBackendConfig,
-  "model" | "maxTokensField" | "thinkingField"
->;
-
 /**
- * The JSON text that asks a model server for what the client asked us. Only
- * fields that were given are in it, since servers refuse what they do not know;
- * `n` is one of them, being 1 unless said otherwise. Fields the model's
- * configuration lets through come first, so that they replace none of the known.
- * Usage is asked for in every stream, whether the client wants to see it or not.
+ * The JSON text that asks a model server for what the client asked us, in the
+ * server's dialect. Only fields that were given are in it, since servers refuse
+ * what they do not know; `n` is one of them, being 1 unless said otherwise. Fields
+ * the model's configuration lets through come first, so that they replace none of
+ * the known. Usage is asked for in every stream, whether the client wants to see
+ * it or not.
  */
 export function encodeRequestBody(
   request: ChatRequest,
-  dialect: BodyDialect,
+  { model, dialect }: Pick<OpenAiBackendConfig, "model" | "dialect">,
 ): string {
   const body: JsonObject = {
     ...request.extra,
-    model: dialect.model,
-    messages: request.messages.map(spelledOut),
+    model,
+    messages: request.messages.map((each) => spelledOut(each, dialect)),
     stream: request.stream,
   };
-  if (request.stream) body.stream_options = { include_usage: true };
+  if (request.stream && dialect.stream_usage) {
+    body.stream_options = { include_usage: true };
+  }
   if (request.n > 1) body.n = request.n;
   for (const field of SAME_FIELDS) {
     if (request[field] !== undefined) body[field] = request[field];
   }
-  if (request.max_tokens !== undefined) {
-    body[dialect.maxTokensField ?? "max_tokens"] = request.max_tokens;
-  }
-  if (request.enable_thinking !== undefined) {
-    putThinking(body, request.enable_thinking, dialect);
-  }
+  put(body, dialect.max_tokens_field, request.max_tokens);
+  put(body, dialect.repetition_penalty_field, request.repetition_penalty);
+  putThinking(body, request, dialect);
   return JSON.stringify(body);
 }
 
+/** A field under the name it has there, if it was given and has one. */
+function put(body: JsonObject, name: string, value: unknown): void {
+  if (value !== undefined && name !== "none") body[name] = value;
+}
+
+function putThinking(
+  body: JsonObject,
+  { enable_thinking: isEnabled, thinking_budget: budget }: ChatRequest,
+  dialect: Dialect,
+): void {
+  if (dialect.thinking_field === "chat_template_kwargs") {
+    putTemplateArgument(body, "enable_thinking", isEnabled);
+  } else if (dialect.thinking_field === "reasoning_effort") {
+    if (isEnabled !== undefined) {
+      body.reasoning_effort ??= isEnabled ? "medium" : "none";
+    }
+  } else put(body, dialect.thinking_field, isEnabled);
+  if (dialect.thinking_budget_field === "chat_template_kwargs") {
+    putTemplateArgument(body, "thinking_budget", budget);
+  } else put(body, dialect.thinking_budget_field, budget);
+}
+
+function putTemplateArgument(
+  body: JsonObject,
+  name: string,
+  value: unknown,
+): void {
+  if (value === undefined) return;
+  const given = body.chat_template_kwargs;
+  body.chat_template_kwargs = {
+    ...(isJsonObject(given) ? given : {}),
+    [name]: value,
+  };
+}
+
 /**
- * A turn of the assistant without nulls and blanks that mean "none", which some
- * servers refuse and all take in words: `""` for the content beside a refusal,
- * `{}` for the arguments of a call without any. Null beside tool calls all know.
+ * A message as every server takes it: `""` for content that is null, `{}` for the
+ * arguments of a call without any, the role `system` for a `developer` that the
+ * server does not know.
  */
-function spelledOut(message: ChatMessage): ChatMessage {
-  const { content, tool_calls: calls } = message;
-  if (calls !== undefined) {
-    return { ...message, tool_calls: calls.map(withArguments) };
+function spelledOut(message: ChatMessage, dialect: Dialect): ChatMessage {
+  const { role, content, tool_calls: calls } = message;
+  if (role === "developer" && !dialect.developer_role) {
+    return { ...message, role: "system" };
   }
-  return content === null ? { ...message, content: "" } : message;
+  if (calls === undefined && content !== null) return message;
+  return {
+    ...message,
+    content: content ?? "",
+    ...(calls === undefined ? {} : { tool_calls: calls.map(withArguments) }),
+  };
 }
 
 function withArguments(call: ToolCall): ToolCall {
   if (call.function.arguments !== "") return call;
   return { ...call, function: { ...call.function, arguments: "{}" } };
-}
-
-function putThinking(
-  body: JsonObject,
-  isEnabled: boolean,
-  dialect: BodyDialect,
-): void {
-  if (dialect.thinkingField !== "chat_template_kwargs") {
-    body.enable_thinking = isEnabled;
-    return;
-  }
-  const given = body.chat_template_kwargs;
-  body.chat_template_kwargs = {
-    ...(isJsonObject(given) ? given : {}),
-    enable_thinking: isEnabled,
-  };
 }

@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import type { ChatRequest, ToolCall } from "@gateway/shared/openai/chat";
-import { type BodyDialect, encodeRequestBody } from "./request_body.ts";
+import {
+  type Dialect,
+  DIALECT_NAMES,
+  type DialectName,
+  DIALECTS,
+} from "@gateway/shared/models/dialects";
+import { encodeRequestBody } from "./request_body.ts";
 
 const messages = [{ role: "user" as const, content: "hi" }];
 const plain: ChatRequest = {
@@ -10,7 +16,6 @@ const plain: ChatRequest = {
   include_usage: false,
   n: 1,
 };
-const dialect: BodyDialect = { model: "org/upstream" };
 const base = { model: "org/upstream", messages, stream: false };
 const tool = {
   type: "function" as const,
@@ -28,7 +33,7 @@ function toolCall(text: string): ToolCall {
 const cases: {
   name: string;
   request: Partial<ChatRequest>;
-  dialect?: Partial<BodyDialect>;
+  dialect?: Partial<Dialect>;
   body: { [name: string]: unknown };
 }[] = [
   { name: "only what was given", request: {}, body: {} },
@@ -80,13 +85,13 @@ const cases: {
   {
     name: "the newer name of max_tokens",
     request: { max_tokens: 7 },
-    dialect: { maxTokensField: "max_completion_tokens" },
+    dialect: { max_tokens_field: "max_completion_tokens" },
     body: { max_completion_tokens: 7 },
   },
   {
     name: "thinking as an argument of the chat template",
     request: { enable_thinking: true },
-    dialect: { thinkingField: "chat_template_kwargs" },
+    dialect: { thinking_field: "chat_template_kwargs" },
     body: { chat_template_kwargs: { enable_thinking: true } },
   },
   {
@@ -95,11 +100,11 @@ const cases: {
       enable_thinking: true,
       extra: { chat_template_kwargs: { x: 1, enable_thinking: false } },
     },
-    dialect: { thinkingField: "chat_template_kwargs" },
+    dialect: { thinking_field: "chat_template_kwargs" },
     body: { chat_template_kwargs: { x: 1, enable_thinking: true } },
   },
   {
-    name: "text for a refusal's content, an object for no arguments",
+    name: "text for content that is null, an object for no arguments",
     request: {
       messages: [
         { role: "assistant", content: null, refusal: "No" },
@@ -118,7 +123,7 @@ const cases: {
         { role: "assistant", content: "", refusal: "No" },
         {
           role: "assistant",
-          content: null,
+          content: "",
           tool_calls: [toolCall("{}"), toolCall('{"a":1}')],
         },
         { role: "user", content: "hi" },
@@ -135,9 +140,71 @@ const cases: {
 for (const { name, request, dialect: more, body } of cases) {
   Deno.test(`encodeRequestBody() sends ${name}`, () => {
     const text = encodeRequestBody({ ...plain, ...request }, {
-      ...dialect,
-      ...more,
+      model: "org/upstream",
+      dialect: { ...DIALECTS.dashscope, ...more },
     });
     assert.deepEqual(JSON.parse(text), { ...base, ...body });
   });
 }
+
+const asked: Partial<ChatRequest> = {
+  messages: [{ role: "developer", content: "Be brief" }],
+  stream: true,
+  max_tokens: 7,
+  repetition_penalty: 1.2,
+  enable_thinking: false,
+  thinking_budget: 9,
+};
+const system = [{ role: "system", content: "Be brief" }];
+const spoken: Record<DialectName, { [name: string]: unknown }> = {
+  dashscope: {
+    messages: system,
+    max_tokens: 7,
+    repetition_penalty: 1.2,
+    enable_thinking: false,
+    thinking_budget: 9,
+  },
+  vllm: {
+    messages: system,
+    max_tokens: 7,
+    repetition_penalty: 1.2,
+    chat_template_kwargs: { enable_thinking: false, thinking_budget: 9 },
+  },
+  sglang: {
+    messages: system,
+    max_tokens: 7,
+    repetition_penalty: 1.2,
+    chat_template_kwargs: { enable_thinking: false, thinking_budget: 9 },
+  },
+  "llama.cpp": {
+    messages: system,
+    max_tokens: 7,
+    repeat_penalty: 1.2,
+    chat_template_kwargs: { enable_thinking: false },
+  },
+  ollama: { messages: system, max_tokens: 7, reasoning_effort: "none" },
+  openai: { messages: asked.messages, max_completion_tokens: 7 },
+};
+
+for (const name of DIALECT_NAMES) {
+  Deno.test(`encodeRequestBody() speaks ${name}`, () => {
+    const text = encodeRequestBody({ ...plain, ...asked }, {
+      model: "m",
+      dialect: DIALECTS[name],
+    });
+    assert.deepEqual(JSON.parse(text), {
+      model: "m",
+      stream: true,
+      stream_options: { include_usage: true },
+      ...spoken[name],
+    });
+  });
+}
+
+Deno.test("encodeRequestBody() asks for no usage where the server does not take that", () => {
+  const text = encodeRequestBody({ ...plain, stream: true }, {
+    model: "m",
+    dialect: { ...DIALECTS.vllm, stream_usage: false },
+  });
+  assert.equal(text.includes("stream_options"), false);
+});

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { DIALECTS } from "@gateway/shared/models/dialects";
 import {
   type Reply,
   startFakeModelServer,
@@ -47,6 +48,7 @@ async function ask(a: Reply | "dead", b: Reply): Promise<Result> {
           weight: 1,
           preference,
           headers: {},
+          dialect: DIALECTS.dashscope,
           deadlines: {
             connectMs: 1_000,
             firstTokenMs: 100,
