@@ -97,7 +97,8 @@ class AnswerProgress {
 /** Encodes a stream: role chunks of all choices first, then deltas, finishes and, if asked for, usage. */
 class ChunkEncoder implements AnswerEncoder {
   readonly #progress: AnswerProgress;
-  readonly #prefix: string;
+  readonly #identity: AnswerIdentity;
+  #prefix: string;
   readonly #suffix: string;
   readonly #includeUsage: boolean;
   readonly #choices: number;
@@ -107,11 +108,8 @@ class ChunkEncoder implements AnswerEncoder {
     this.#progress = new AnswerProgress(request.n);
     this.#choices = request.n;
     this.#includeUsage = request.include_usage;
-    this.#prefix = `{"id":${JSON.stringify(identity.id)}` +
-      `,"object":"chat.completion.chunk","created":${identity.created}` +
-      `,"model":${JSON.stringify(identity.model)}` +
-      `,"system_fingerprint":${JSON.stringify(identity.fingerprint)}` +
-      `,"choices":[`;
+    this.#identity = identity;
+    this.#prefix = chunkPrefix(identity, identity.fingerprint);
     this.#suffix = request.include_usage ? `],"usage":null}\n` : "]}\n";
   }
 
@@ -144,6 +142,9 @@ class ChunkEncoder implements AnswerEncoder {
           break;
         case "usage":
           this.#progress.usage = event.usage;
+          break;
+        case "fingerprint":
+          this.#prefix = chunkPrefix(this.#identity, event.fingerprint);
           break;
       }
     }
@@ -193,6 +194,16 @@ class ChunkEncoder implements AnswerEncoder {
   }
 }
 
+function chunkPrefix(
+  { id, created, model }: AnswerIdentity,
+  fingerprint: string | null,
+): string {
+  return `{"id":${JSON.stringify(id)}` +
+    `,"object":"chat.completion.chunk","created":${created}` +
+    `,"model":${JSON.stringify(model)}` +
+    `,"system_fingerprint":${JSON.stringify(fingerprint)},"choices":[`;
+}
+
 /** JSON of a delta. Text alone is the case of nearly every token, so it has a short way. */
 function deltaJson(event: BackendEvent & { type: "delta" }): string {
   if (
@@ -229,10 +240,12 @@ class WholeEncoder implements AnswerEncoder {
   readonly #progress: AnswerProgress;
   readonly #identity: AnswerIdentity;
   readonly #choices: ChoiceInProgress[];
+  #fingerprint: string | null;
 
   constructor(request: ChatRequest, identity: AnswerIdentity) {
     this.#progress = new AnswerProgress(request.n);
     this.#identity = identity;
+    this.#fingerprint = identity.fingerprint;
     this.#choices = Array.from({ length: request.n }, () => ({
       content: null,
       reasoning: "",
@@ -263,6 +276,9 @@ class WholeEncoder implements AnswerEncoder {
         case "usage":
           this.#progress.usage = event.usage;
           break;
+        case "fingerprint":
+          this.#fingerprint = event.fingerprint;
+          break;
       }
     }
     return "";
@@ -279,7 +295,7 @@ class WholeEncoder implements AnswerEncoder {
         finishedChoice(choice, index, reasons[index] ?? "stop")
       ),
       usage,
-      system_fingerprint: this.#identity.fingerprint,
+      system_fingerprint: this.#fingerprint,
     };
     return JSON.stringify(completion) + "\n";
   }

@@ -273,3 +273,18 @@ for (const stream of [true, false]) {
     assert.equal(encoder.completionTokens, 3);
   });
 }
+
+for (const stream of [true, false]) {
+  Deno.test(`the fingerprint of the server is in ${stream ? "every chunk" : "a whole answer"}`, () => {
+    const lines = encode({ stream, include_usage: true }, [
+      { type: "fingerprint", fingerprint: "fp_1" },
+      { type: "delta", index: 0, content: "Hi" },
+      { type: "finish", index: 0, reason: "stop" },
+      { type: "usage", usage: USAGE },
+    ]);
+    assert.equal(lines.length, stream ? 4 : 1);
+    for (const line of lines) {
+      assert.equal(Reflect.get(Object(line), "system_fingerprint"), "fp_1");
+    }
+  });
+}

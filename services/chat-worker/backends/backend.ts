@@ -20,6 +20,8 @@ export type BackendEvent =
     logprobs?: Logprobs;
   }
   | { type: "finish"; index: number; reason: FinishReason }
+  /** Of the server's build and weights, before the first of the above, if it has one. */
+  | { type: "fingerprint"; fingerprint: string }
   /** What the model counted, at the end. Reasoning is inside `completion_tokens`. */
   | { type: "usage"; usage: Usage };
 

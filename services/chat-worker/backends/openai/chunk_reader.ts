@@ -21,6 +21,8 @@ import {
 } from "./tool_calls.ts";
 import { estimateUsage, parseUsage } from "./usage.ts";
 
+const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
+
 type DeltaEvent = BackendEvent & { type: "delta" };
 
 /** What {@link createChunkReader} needs. */
@@ -78,6 +80,7 @@ export function createChunkReader(options: ChunkReaderOptions): ChunkReader {
   let unfinished = request.n;
   let hasBegun = false;
   let usage: Usage | null = null;
+  let fingerprint = "";
 
   const takeToolCalls = (
     state: ChoiceState,
@@ -148,6 +151,7 @@ export function createChunkReader(options: ChunkReaderOptions): ChunkReader {
 
   const takeChunk = (chunk: JsonObject, out: BackendEvent[]) => {
     if (isErrorChunk(chunk)) throw frameError(chunk, context);
+    fingerprint ||= textOf(chunk.system_fingerprint);
     // Servers that report progress repeat the usage: the last one is the sum.
     usage = parseUsage(chunk.usage) ?? usage;
     const list = chunk.choices ?? [];
@@ -174,7 +178,13 @@ export function createChunkReader(options: ChunkReaderOptions): ChunkReader {
       if (eventName === "error") throw frameError(value, context);
       if (!isJsonObject(value)) throw invalidAnswer("Not a JSON object");
       takeChunk(value, out);
-      hasBegun ||= out.length > 0;
+      if (hasBegun || out.length === 0) return;
+      hasBegun = true;
+      if (
+        FINGERPRINT.test(fingerprint) && redact(fingerprint) === fingerprint
+      ) {
+        out.unshift({ type: "fingerprint", fingerprint });
+      }
     },
     end(out, isWhole) {
       if (unfinished === 0) {

@@ -927,3 +927,26 @@ Deno.test("createChunkReader() says when an answer has begun and when it is fini
   }
   assert.deepEqual(seen, [[false, false], [true, false], [true, true]]);
 });
+
+const fingerprints: { name: string; said: unknown; events: BackendEvent[] }[] =
+  [
+    {
+      name: "a fingerprint",
+      said: "fp_44709d6fcb",
+      events: [{ type: "fingerprint", fingerprint: "fp_44709d6fcb" }],
+    },
+    { name: "none", said: null, events: [] },
+    { name: "one with a secret", said: "fp_secret", events: [] },
+    { name: "one that is none", said: "a b<c>", events: [] },
+  ];
+
+for (const { name, said, events } of fingerprints) {
+  Deno.test(`take() passes on ${name} once, before the first words`, () => {
+    const chunks = [
+      choiceChunk({ role: "assistant" }),
+      choiceChunk({ content: "Hi" }),
+      ...end,
+    ].map((each) => ({ ...each, system_fingerprint: said }));
+    assert.deepEqual(read(chunks, 1), [...events, text("Hi"), ...ended]);
+  });
+}

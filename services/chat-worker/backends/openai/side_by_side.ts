@@ -40,6 +40,7 @@ export async function* sideBySide(
   };
   const pending = new Map(iterators.map((_, index) => [index, advance(index)]));
   let usage: Usage | null = null;
+  let hasFingerprint = false;
   try {
     while (pending.size > 0) {
       const { index, step } = await Promise.race(pending.values());
@@ -51,7 +52,11 @@ export async function* sideBySide(
       const events: BackendEvent[] = [];
       for (const event of step.value) {
         if (event.type === "usage") usage = sum(usage, event.usage);
-        else events.push({ ...event, index });
+        else if (event.type !== "fingerprint") events.push({ ...event, index });
+        else if (!hasFingerprint) {
+          hasFingerprint = true;
+          events.push(event);
+        }
       }
       if (events.length > 0) yield events;
     }

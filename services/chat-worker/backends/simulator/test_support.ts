@@ -160,6 +160,7 @@ function addEvent(answer: Answer, event: BackendEvent): void {
     answer.usage = event.usage;
     return;
   }
+  if (event.type === "fingerprint") return;
   const choice = answer.choices[event.index] ??= emptyChoice();
   if (event.type === "finish") {
     choice.finish = event.reason;
