@@ -16,7 +16,7 @@
  * Needs gcc. It cuts files; it does not test whether the disk tells the truth.
  */
 import { randomBytes } from "@gateway/shared/ids";
-import { createKeyStore } from "../services/key-admin/domain/keys/key_store.ts";
+import { KeyStore } from "../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,
   emptyLedger,
@@ -106,7 +106,7 @@ async function tryMode(fsync: string, library: string): Promise<boolean> {
 
 async function openStore(redis: TestRedis) {
   const [link, writer] = [await redis.connect(), await redis.connect()];
-  return { link, keys: createKeyStore({ redis: link, writer, randomBytes }) };
+  return { link, keys: new KeyStore({ redis: link, writer, randomBytes }) };
 }
 
 /** What all of this says something about, and what not. */

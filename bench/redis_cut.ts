@@ -21,7 +21,7 @@ import {
   emptyLedger,
   findLost,
 } from "../services/key-admin/key_changes_fixture.ts";
-import { createKeyStore } from "../services/key-admin/domain/keys/key_store.ts";
+import { KeyStore } from "../services/key-admin/domain/keys/key_store.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 
 const WRITERS = 8;
@@ -196,7 +196,7 @@ async function openStore(servers: readonly string[]) {
   return {
     link,
     writer,
-    keys: createKeyStore({ redis: link, writer, randomBytes }),
+    keys: new KeyStore({ redis: link, writer, randomBytes }),
   };
 }
 

@@ -15,8 +15,8 @@ import { KEYS_HELP, runKeysCommand } from "./cli/key_commands.ts";
 import { OWNERS_HELP, runOwnersCommand } from "./cli/owner_commands.ts";
 import { createLinks } from "./console_deps.ts";
 import type { DefaultLimits } from "./domain/keys/default_limits.ts";
-import { createKeyStore } from "./domain/keys/key_store.ts";
-import { createAuditLog } from "./domain/audit/audit_log.ts";
+import { KeyStore } from "./domain/keys/key_store.ts";
+import { AuditLog } from "./domain/audit/audit_log.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { createAccountStore } from "./domain/owners/account.ts";
 import { createOwnerDirectory } from "./domain/owners/directory.ts";
@@ -50,7 +50,7 @@ function keys(
 ): Promise<Answer> {
   const parts = partsOf(redis, defaultLimits);
   return runKeysCommand({
-    keys: createKeyStore(parts),
+    keys: new KeyStore(parts),
     owners: createOwnerDirectory(parts),
     sendStop: createStopSender(bus, silentLog),
     defaultLimits: defaultLimits.key,
@@ -70,7 +70,7 @@ function owners(
     links: createLinks(parts),
     sessions: createSessionStore(parts),
     limits: createOwnerLimits(parts),
-    audit: createAuditLog(redis),
+    audit: new AuditLog(redis),
     consoleUrl,
   }, line);
 }

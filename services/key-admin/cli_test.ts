@@ -5,7 +5,7 @@ import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import { parseCommandLine } from "./cli/arguments.ts";
 import { runKeysCommand } from "./cli/key_commands.ts";
-import { createKeyStore } from "./domain/keys/key_store.ts";
+import { KeyStore } from "./domain/keys/key_store.ts";
 import { NO_DEFAULT_LIMITS } from "./domain/keys/default_limits.ts";
 import { createOwnerDirectory } from "./domain/owners/directory.ts";
 import { freePort, startRedis } from "./redis_fixture.ts";
@@ -92,7 +92,7 @@ Deno.test("keys: mistakes are explained", async (t) => {
   const deps = {
     ...shared,
     defaultLimits: UNLIMITED,
-    keys: createKeyStore(shared),
+    keys: new KeyStore(shared),
     owners: createOwnerDirectory(shared),
     sendStop: () => Promise.resolve(),
   };

@@ -4,8 +4,8 @@ import type { Log } from "@gateway/shared/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import type { DefaultLimits } from "./domain/keys/default_limits.ts";
-import { createKeyStore } from "./domain/keys/key_store.ts";
-import { createAuditLog } from "./domain/audit/audit_log.ts";
+import { KeyStore } from "./domain/keys/key_store.ts";
+import { AuditLog } from "./domain/audit/audit_log.ts";
 import type { SendStop } from "./domain/keys/notice.ts";
 import { createAccountStore } from "./domain/owners/account.ts";
 import { createOwnerDirectory } from "./domain/owners/directory.ts";
@@ -49,13 +49,13 @@ export function createConsoleDeps(parts: ConsoleParts): ConsoleDeps {
   const { redis, randomBytes, now } = parts;
   return {
     ...parts,
-    keys: createKeyStore(parts),
+    keys: new KeyStore(parts),
     owners: createOwnerDirectory(parts),
     accounts: createAccountStore(parts),
     sessions: createSessionStore(parts),
     links: createLinks(parts),
     guard: createAttemptGuard(redis),
-    audit: createAuditLog(redis),
+    audit: new AuditLog(redis),
     durability: remembered(() => detectDurability(redis), DURABILITY_MS, now),
     oidcFlows: createTickets({
       redis,

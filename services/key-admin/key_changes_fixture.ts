@@ -6,9 +6,13 @@ import {
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { AuditAction } from "./domain/audit/audit.ts";
-import type { KeyStore } from "./domain/keys/key_store.ts";
-import type { Changed, Made, Target } from "./domain/keys/lifecycle.ts";
+import type { AuditAction } from "./domain/audit/audit_log.ts";
+import type {
+  ChangeKeyResult,
+  CreateKeyResult,
+  KeyStore,
+  Target,
+} from "./domain/keys/key_store.ts";
 import { asFields, asList } from "./domain/store/reply.ts";
 
 /** Changes of every kind, and whether what was acknowledged is still there. */
@@ -134,7 +138,7 @@ async function send(
   }
 }
 
-function keyOf(result: Changed | Made): KeyRecord {
+function keyOf(result: ChangeKeyResult | CreateKeyResult): KeyRecord {
   if (!result.ok) throw new Refused(result.reason);
   return result.key;
 }

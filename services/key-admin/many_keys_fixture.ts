@@ -35,7 +35,7 @@ export async function seedKeys(
       (_, n) => ({ before: null, after: seededKey(ownerId, from + n, nowMs) }),
     );
     const plan = { ownerId, changes, audit: [], once: null };
-    assert.deepEqual(await commit(deps.redis, plan), { done: true });
+    assert.deepEqual(await commit(deps.redis, plan), "done");
   }
 }
 

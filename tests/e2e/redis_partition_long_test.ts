@@ -13,10 +13,7 @@ import {
   emptyLedger,
   type Ledger,
 } from "../../services/key-admin/key_changes_fixture.ts";
-import {
-  createKeyStore,
-  type KeyStore,
-} from "../../services/key-admin/domain/keys/key_store.ts";
+import { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import {
   admittedCount,
   servedStatus,
@@ -108,7 +105,7 @@ async function openStore(group: RedisGroup, servers: readonly string[]) {
   const [redis, writer] = [open(), open()];
   await Promise.all([redis.ready(FAILOVER_MS), writer.ready(FAILOVER_MS)]);
   return {
-    keys: createKeyStore({ redis, writer, randomBytes }),
+    keys: new KeyStore({ redis, writer, randomBytes }),
     async [Symbol.asyncDispose]() {
       await Promise.all([redis.close(), writer.close()]);
     },

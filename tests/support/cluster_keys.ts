@@ -1,9 +1,6 @@
 /** Keys made in a running cluster, and requests with them. */
 import assert from "node:assert/strict";
-import {
-  createKeyStore,
-  type KeyStore,
-} from "../../services/key-admin/domain/keys/key_store.ts";
+import { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import { monotonicNow } from "@gateway/shared/clock";
 import { randomBytes } from "@gateway/shared/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
@@ -69,7 +66,7 @@ export async function openStore(cluster: Cluster): Promise<OpenedStore> {
     return link;
   };
   const [redis, writer] = [await open(), await open()];
-  const store = createKeyStore({ redis, writer, randomBytes });
+  const store = new KeyStore({ redis, writer, randomBytes });
   return {
     store,
     redis,

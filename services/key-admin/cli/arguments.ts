@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { ROTATION_GRACES_MS } from "../domain/keys/key_changes.ts";
+import { ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
 
 /** What the command line asks for was not understood. The message says what to do. */
 export class UsageError extends Error {

@@ -1,7 +1,11 @@
 import type { Limits } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/clock";
-import type { KeyStore } from "../domain/keys/key_store.ts";
-import type { Changed, Refusal, Target } from "../domain/keys/lifecycle.ts";
+import type {
+  ChangeKeyResult,
+  KeyRefusal,
+  KeyStore,
+  Target,
+} from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { OwnerDirectory } from "../domain/owners/directory.ts";
 import { type Answer, COMMAND_LINE, CommandRefused } from "./answer.ts";
@@ -149,7 +153,7 @@ export async function rotate(
   };
 }
 
-function answer(deps: CommandDeps, result: Changed): Answer {
+function answer(deps: CommandDeps, result: ChangeKeyResult): Answer {
   if (!result.ok) throw refused(result.reason);
   return {
     json: toJson(result.key, deps.now()),
@@ -157,7 +161,7 @@ function answer(deps: CommandDeps, result: Changed): Answer {
   };
 }
 
-const REFUSALS: Record<Refusal, string> = {
+const REFUSALS: Record<KeyRefusal, string> = {
   not_found:
     `There is no such key: "keys list" shows those there are, --owner those of another owner`,
   changed: "The key was changed meanwhile: look at it and try again",
@@ -168,6 +172,6 @@ const REFUSALS: Record<Refusal, string> = {
 };
 
 /** A refusal of the store in words. */
-export function refused(reason: Refusal): CommandRefused {
+export function refused(reason: KeyRefusal): CommandRefused {
   return new CommandRefused(REFUSALS[reason]);
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/ids";
 import { NO_DEFAULT_LIMITS } from "../domain/keys/default_limits.ts";
-import { createKeyStore } from "../domain/keys/key_store.ts";
+import { KeyStore } from "../domain/keys/key_store.ts";
 import { createOwnerDirectory } from "../domain/owners/directory.ts";
 import { startRedis, type TestRedis } from "../redis_fixture.ts";
 import { parseCommandLine } from "./arguments.ts";
@@ -14,7 +14,7 @@ async function startCommands(server: TestRedis) {
   const parts = { redis, writer: redis, randomBytes, now: () => Date.now() };
   const deps = {
     ...parts,
-    keys: createKeyStore(parts),
+    keys: new KeyStore(parts),
     owners: createOwnerDirectory({
       ...parts,
       defaultLimits: NO_DEFAULT_LIMITS,

@@ -1,4 +1,4 @@
-import type { Target } from "../domain/keys/lifecycle.ts";
+import type { Target } from "../domain/keys/key_store.ts";
 import type { OwnerDirectory } from "../domain/owners/directory.ts";
 import { parseEmail } from "../domain/owners/email.ts";
 import { COMMAND_LINE, noOwner } from "./answer.ts";

@@ -1,5 +1,5 @@
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
-import { isExpired } from "../domain/keys/key_changes.ts";
+import { isExpired } from "../domain/keys/key_record.ts";
 import type { KeyRow } from "../domain/keys/key_page.ts";
 
 /** A key as `--json` prints it. Times are ISO 8601 in UTC; a limit of 0 means none. */

@@ -8,7 +8,7 @@ import {
   startConsole,
   type TestConsole,
 } from "../console_fixture.ts";
-import type { AuditAction } from "../domain/audit/audit.ts";
+import type { AuditAction } from "../domain/audit/audit_log.ts";
 import { routeCases, type RouteOwner, routeOwner } from "./routes_fixture.ts";
 
 /** Guarantee: what an owner did, and what was tried against him, is written down where he and the operator find it. */

@@ -1,14 +1,74 @@
 import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { asFields, asList, asText } from "../store/reply.ts";
-import { AUDIT_ENTRIES_MAX, type AuditEntry, encodeAudit } from "./audit.ts";
 
-/** An entry as it is read: with its time, and an action that an older version may have written. */
-export interface AuditRow extends Omit<AuditEntry, "action"> {
-  /** Id in the stream: a cursor. */
+/** An owner keeps about this many entries; the oldest go first. */
+export const AUDIT_ENTRIES_MAX = 500_000;
+
+const BATCH = 500;
+/** Entries one page scans. A filter that matches rarely gives a short page and the place to go on from. */
+const SCAN_MAX = 5_000;
+/** Nothing comes before 0-0, and Redis refuses to look. */
+const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
+
+/** What can happen, as `thing.happened`. Lists are filtered by the part before the dot. */
+export type AuditAction =
+  | `key.${
+    | "created"
+    | "edited"
+    | "disabled"
+    | "enabled"
+    | "deleted"
+    | "rotated"
+    | "stop_requested"}`
+  | "owner.invited"
+  | "owner.limits_changed"
+  | `session.${
+    | "signed_in"
+    | "confirmed"
+    | "refused"
+    | "signed_out"
+    | "revoked"}`
+  | `account.${
+    | "created"
+    | "reset_link_made"
+    | "password_changed"
+    | "second_factor_on"
+    | "second_factor_off"
+    | "recovery_code_used"}`;
+
+/** Who did it and from where. */
+export interface Actor {
+  /** An e-mail address, or `command line`. */
+  by: string;
+  /** Address of the client, empty for the command line. */
+  ip: string;
+}
+
+/** The members of an entry and their fields in Redis. */
+const FIELDS = [
+  ["action", "action"],
+  ["by", "by"],
+  ["ip", "ip"],
+  ["keyId", "key"],
+  ["hint", "hint"],
+  ["description", "description"],
+  // What changed, for people: `requests per minute 0 → 60`.
+  ["detail", "detail"],
+] as const;
+type Member = typeof FIELDS[number][0];
+
+/** What is written: an action, who did it, and what it was about. Never a key value or its hash. */
+export type AuditEntry =
+  & Actor
+  & { action: AuditAction }
+  & Partial<Record<Member, string>>;
+
+/** An entry as it is read; an older version may have written its action. Missing fields are empty. */
+export interface AuditRow extends Record<Member, string> {
+  /** Id in the stream, which is a cursor. */
   id: string;
   timeMs: number;
-  action: string;
 }
 
 /** Which entries. */
@@ -22,74 +82,64 @@ export interface AuditQuery {
   rows: number;
 }
 
-/** Some entries and where to go on. */
+/** Some entries, newest first. */
 export interface AuditPage {
-  /** Newest first. */
   rows: AuditRow[];
-  /** Where to go on; null at the end. */
+  /** The cursor of the next page; null at the end. */
   next: string | null;
 }
-
-/** Reads an owner's audit log, and adds what is no change of a key. */
-export interface AuditLog {
-  add(
-    ownerId: string,
-    entry:
-      & Pick<AuditEntry, "action" | "by" | "ip" | "detail">
-      & Partial<AuditEntry>,
-  ): Promise<void>;
-  read(ownerId: string, query: AuditQuery): Promise<AuditPage>;
-}
-
-const BATCH = 500;
-/** Entries one page looks at. A filter that matches less often gives a short page and the place to go on. */
-const SCAN_MAX = 5_000;
-/** Nothing comes before 0-0, and Redis refuses to look. */
-const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
 
 /** Whether text has the form of an id, so that it may be a cursor. */
 export const isAuditCursor = (text: string): boolean => STREAM_ID.test(text);
 
-/** The log on Redis. */
-export function createAuditLog(redis: RedisLink): AuditLog {
-  return {
-    add: async (ownerId, entry) => {
-      const complete = { keyId: "", hint: "", description: "", ...entry };
-      await redis.command([
-        ...["XADD", auditKey(ownerId), "MAXLEN", "~"],
-        ...[String(AUDIT_ENTRIES_MAX), "*", ...encodeAudit(complete)],
-      ]);
-    },
-    read: (ownerId, query) => read(redis, ownerId, query),
-  };
+/** The fields of an entry, flat as XADD wants them. Empty ones are left out. */
+export function encodeAudit(entry: AuditEntry): string[] {
+  return FIELDS.flatMap(([member, field]) => {
+    const value = entry[member];
+    return value ? [field, value] : [];
+  });
 }
 
-async function read(
-  redis: RedisLink,
-  ownerId: string,
-  query: AuditQuery,
-): Promise<AuditPage> {
-  const rows: AuditRow[] = [];
-  let from = query.before === null ? "+" : `(${query.before}`;
-  for (let scanned = 0; scanned < SCAN_MAX;) {
-    const batch = asList(
-      await redis.command([
-        ...["XREVRANGE", auditKey(ownerId), from, "-"],
-        ...["COUNT", String(BATCH)],
-      ]),
-    ).map(decode);
-    for (const row of batch) {
-      if (rows.length === query.rows) {
-        return { rows, next: rows.at(-1)?.id ?? null };
-      }
-      if (matches(row, query)) rows.push(row);
-    }
-    scanned += batch.length;
-    const last = batch.at(-1);
-    if (batch.length < BATCH || last === undefined) return { rows, next: null };
-    from = `(${last.id}`;
+/** An owner's audit log: a stream that only grows, with times by the clock of Redis. */
+export class AuditLog {
+  readonly #redis: RedisLink;
+
+  constructor(redis: RedisLink) {
+    this.#redis = redis;
   }
-  return { rows, next: from.slice(1) };
+
+  /** Adds what is no change of a key; those are written together with the key. */
+  async add(ownerId: string, entry: AuditEntry): Promise<void> {
+    await this.#redis.command([
+      ...["XADD", auditKey(ownerId), "MAXLEN", "~"],
+      ...[String(AUDIT_ENTRIES_MAX), "*", ...encodeAudit(entry)],
+    ]);
+  }
+
+  /** Reads one page in bounded time. */
+  async read(ownerId: string, query: AuditQuery): Promise<AuditPage> {
+    const rows: AuditRow[] = [];
+    let from = query.before === null ? "+" : `(${query.before}`;
+    for (let scanned = 0; scanned < SCAN_MAX; scanned += BATCH) {
+      const command = ["XREVRANGE", auditKey(ownerId), from, "-"];
+      const reply = await this.#redis.command(
+        [...command, "COUNT", String(BATCH)],
+      );
+      const batch = asList(reply).map(decode);
+      for (const row of batch) {
+        if (rows.length === query.rows) {
+          return { rows, next: rows.at(-1)?.id ?? null };
+        }
+        if (matches(row, query)) rows.push(row);
+      }
+      const last = batch.at(-1);
+      if (batch.length < BATCH || last === undefined) {
+        return { rows, next: null };
+      }
+      from = `(${last.id}`;
+    }
+    return { rows, next: from.slice(1) };
+  }
 }
 
 function matches(row: AuditRow, { action, keyId }: AuditQuery): boolean {
@@ -97,13 +147,13 @@ function matches(row: AuditRow, { action, keyId }: AuditQuery): boolean {
 }
 
 function decode(reply: unknown): AuditRow {
-  const [id, flat] = asList(reply);
+  const [idReply, flat] = asList(reply);
+  const id = asText(idReply);
   const fields = asFields(flat);
-  const idText = asText(id);
-  const text = (name: string) => fields.get(name) ?? "";
+  const text = (field: string) => fields.get(field) ?? "";
   return {
-    id: idText,
-    timeMs: Number(idText.split("-")[0]),
+    id,
+    timeMs: Number(id.split("-")[0]),
     action: text("action"),
     by: text("by"),
     ip: text("ip"),
@@ -112,4 +162,34 @@ function decode(reply: unknown): AuditRow {
     description: text("description"),
     detail: text("detail"),
   };
+}
+
+const COLUMNS: readonly (readonly [string, (row: AuditRow) => string])[] = [
+  ["time", (row) => new Date(row.timeMs).toISOString()],
+  ["action", (row) => row.action],
+  ["by", (row) => row.by],
+  ["ip", (row) => row.ip],
+  ["key_id", (row) => row.keyId],
+  ["key", (row) => row.hint],
+  ["description", (row) => row.description],
+  ["detail", (row) => row.detail],
+];
+
+/** How the CSV file begins. Without the byte order mark spreadsheets take UTF-8 for an older encoding. */
+export const CSV_HEAD: string = "\uFEFF" +
+  line(COLUMNS.map(([name]) => name));
+
+/** One entry as a line of RFC 4180 CSV. */
+export function csvLine(row: AuditRow): string {
+  return line(COLUMNS.map(([, cellOf]) => cellOf(row)));
+}
+
+function line(cells: string[]): string {
+  return cells.map(cell).join(",") + "\r\n";
+}
+
+/** A cell that is text in every spreadsheet: `=1+1` becomes `"'=1+1"` (ASVS 1.2.10). */
+function cell(text: string): string {
+  const inert = /^[=+\-@\t\r\n\0|%＝＋－＠]/.test(text) ? `'${text}` : text;
+  return /[",\r\n']/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;
 }

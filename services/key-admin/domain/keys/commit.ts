@@ -5,26 +5,75 @@ import {
   recordKey,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { defineScript } from "@gateway/shared/redis/script";
+import { z } from "zod";
 import {
   AUDIT_ENTRIES_MAX,
   type AuditEntry,
   encodeAudit,
-} from "../audit/audit.ts";
-import { COMMIT_SCRIPT } from "./commit.lua.ts";
-import { encodeKey } from "./key_codec.ts";
-import { indexMembersOf } from "./search_terms.ts";
+} from "../audit/audit_log.ts";
 import { findKey, onceKey } from "../store/names.ts";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { asList, asText } from "../store/reply.ts";
+import { encodeKey } from "./key_record.ts";
+import { indexMembersOf } from "./search_terms.ts";
 
 /** A form that was sent twice within this time makes one key. */
 const ONCE_SECONDS = 24 * 3600;
 
+/**
+ * One lifecycle change, all or nothing: records, list, search index and audit
+ * entries of one owner, which share a slot.
+ *
+ * KEYS: 1 `keys:{owner}`, 2 `find:{owner}`, 3 `audit:{owner}`, 4 the `once` key,
+ * then one record key per change.
+ * ARGV: 1 the plan as JSON, see {@link commit}.
+ * Reply: a {@link CommitResult}.
+ */
+const COMMIT_SCRIPT = defineScript(
+  "key-admin/commit",
+  `
+local plan = cjson.decode(ARGV[1])
+local added = 0
+if plan.once and redis.call('EXISTS', KEYS[4]) == 1 then return 'already_made' end
+for i, change in ipairs(plan.changes) do
+  local version = redis.call('HGET', KEYS[4 + i], 'version')
+  if change.expect == '' then
+    added = added + 1
+    if version then return 'changed' end
+  elseif not version then
+    return 'not_found'
+  elseif version ~= change.expect then
+    return 'changed'
+  end
+end
+if added > 0 and redis.call('ZCARD', KEYS[1]) + added > plan.keysMax then
+  return 'too_many'
+end
+for i, change in ipairs(plan.changes) do
+  for _, member in ipairs(change.unindex) do redis.call('ZREM', KEYS[2], member) end
+  for _, member in ipairs(change.index) do redis.call('ZADD', KEYS[2], 0, member) end
+  if #change.fields == 0 then
+    redis.call('DEL', KEYS[4 + i])
+    redis.call('ZREM', KEYS[1], change.id)
+  else
+    redis.call('HSET', KEYS[4 + i], unpack(change.fields))
+    if change.expect == '' then redis.call('ZADD', KEYS[1], change.createdAtMs, change.id) end
+  end
+end
+for _, entry in ipairs(plan.audit) do
+  redis.call('XADD', KEYS[3], 'MAXLEN', '~', plan.auditMax, '*', unpack(entry))
+end
+if plan.once then
+  redis.call('SET', KEYS[4], plan.changes[1].id, 'EX', plan.once)
+end
+return 'done'
+`,
+);
+
 /** What happens to one key: made (no `before`), changed, or deleted (no `after`). */
-export interface KeyChange {
-  before: KeyRecord | null;
-  after: KeyRecord | null;
-}
+export type KeyChange =
+  | { before: KeyRecord | null; after: KeyRecord }
+  | { before: KeyRecord; after: null };
 
 /** Changes of one owner's keys that are made together or not at all. */
 export interface Commit {
@@ -37,17 +86,22 @@ export interface Commit {
 }
 
 /** What became of a commit. Unless it is done, nothing was changed. */
-export type CommitResult =
-  | { done: true }
-  | { done: false; reason: "already_made"; keyId: string }
-  | { done: false; reason: "not_found" | "changed" | "too_many" };
+export type CommitResult = z.infer<typeof commitResult>;
+const commitResult = z.enum([
+  "done",
+  "already_made",
+  "not_found",
+  /** A key has another version than its `before`. */
+  "changed",
+  "too_many",
+]);
 
 /** Makes the changes in one step if every key still has the version of its `before`. */
 export async function commit(
   redis: RedisLink,
   { ownerId, changes, audit, once }: Commit,
 ): Promise<CommitResult> {
-  const ids = changes.map(({ before, after }) => idOf(before ?? after));
+  const ids = changes.map(({ before, after }) => (after ?? before).id);
   const plan = {
     changes: changes.map(({ before, after }, at) => ({
       id: ids[at],
@@ -61,7 +115,7 @@ export async function commit(
     auditMax: AUDIT_ENTRIES_MAX,
     ...(once === null ? {} : { once: ONCE_SECONDS }),
   };
-  const reply = asList(
+  return commitResult.parse(
     await redis.evalScript(COMMIT_SCRIPT, [
       keysKey(ownerId),
       findKey(ownerId),
@@ -70,12 +124,6 @@ export async function commit(
       ...ids.map((keyId) => recordKey({ ownerId, keyId })),
     ], [JSON.stringify(plan)]),
   );
-  return toResult(reply);
-}
-
-function idOf(key: KeyRecord | null): string {
-  if (key === null) throw new Error("A change needs a key before or after it");
-  return key.id;
 }
 
 function indexChange(before: KeyRecord | null, after: KeyRecord | null) {
@@ -85,21 +133,4 @@ function indexChange(before: KeyRecord | null, after: KeyRecord | null) {
     unindex: old.filter((member) => !next.includes(member)),
     index: next.filter((member) => !old.includes(member)),
   };
-}
-
-function toResult([word, keyId]: unknown[]): CommitResult {
-  switch (asText(word)) {
-    case "DONE":
-      return { done: true };
-    case "ONCE":
-      return { done: false, reason: "already_made", keyId: asText(keyId) };
-    case "GONE":
-      return { done: false, reason: "not_found" };
-    case "CHANGED":
-      return { done: false, reason: "changed" };
-    case "FULL":
-      return { done: false, reason: "too_many" };
-    default:
-      throw new Error(`Unexpected reply of the commit script: ${word}`);
-  }
 }

@@ -17,7 +17,7 @@ import {
   asText,
   asTextOrNull,
 } from "../store/reply.ts";
-import { decodeKey } from "./key_codec.ts";
+import { decodeKey } from "./key_record.ts";
 import { type Tag, tagRange, wordRange, wordsOf } from "./search_terms.ts";
 
 /** Rows of a page unless the caller asks for fewer. */

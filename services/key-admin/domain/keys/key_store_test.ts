@@ -9,9 +9,12 @@ import {
   STORE_KEY,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
-import { createKeyStore, type KeyStore } from "./key_store.ts";
-import type { Changed, Made } from "./lifecycle.ts";
-import { ROTATION_GRACES_MS } from "./key_changes.ts";
+import {
+  type ChangeKeyResult,
+  type CreateKeyResult,
+  KeyStore,
+  ROTATION_GRACES_MS,
+} from "./key_store.ts";
 import type { KeySettings } from "./settings.ts";
 import {
   changeKeys,
@@ -56,7 +59,7 @@ async function setup(): Promise<Setup> {
   const server = await startRedis();
   const redis = await server.connect();
   const writer = await server.connect();
-  const store = createKeyStore({ redis, writer, randomBytes });
+  const store = new KeyStore({ redis, writer, randomBytes });
   return {
     server,
     redis,
@@ -65,12 +68,12 @@ async function setup(): Promise<Setup> {
   };
 }
 
-function made(result: Made) {
+function made(result: CreateKeyResult) {
   if (!result.ok) assert.fail(`not made: ${result.reason}`);
   return result;
 }
 
-function done(result: Changed) {
+function done(result: ChangeKeyResult) {
   if (!result.ok) assert.fail(`not done: ${result.reason}`);
   return result.key;
 }
@@ -460,7 +463,7 @@ Deno.test("promise 8: every kind of acknowledged change survives kill -9", async
   await t.server.restart();
   const redis = await t.server.connect();
   const writer = await t.server.connect();
-  const store = createKeyStore({ redis, writer, randomBytes });
+  const store = new KeyStore({ redis, writer, randomBytes });
   assert.deepEqual(await findLost(redis, store, ledger), {
     lost: [],
     harmless: [],

@@ -45,10 +45,11 @@ export interface Usage {
 }
 
 const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
-/** Bars of a chart by hours and by days. */
-const HOURS = 24;
-const DAYS = 30;
+const RANGES: Readonly<Record<UsageRange, { bars: number; bucketMs: number }>> =
+  {
+    "24h": { bars: 24, bucketMs: HOUR_MS },
+    "30d": { bars: 30, bucketMs: 24 * HOUR_MS },
+  };
 
 /** Reads the usage of one key, or of all keys of the owner when `keyId` is null. */
 export async function readUsage(
@@ -58,22 +59,30 @@ export async function readUsage(
   range: UsageRange,
   nowMs: number,
 ): Promise<Usage> {
-  const read = (day: string) =>
-    readDay(
-      redis,
-      keyId === null
-        ? ownerUsageKey(ownerId, day)
-        : usageKey({ ownerId, keyId }, day),
-    );
-  const buckets = range === "24h"
-    ? await hourBuckets(read, nowMs)
-    : await dayBuckets(read, nowMs);
-  return {
-    range,
-    bucketMs: range === "24h" ? HOUR_MS : DAY_MS,
-    buckets,
-    total: sum(buckets),
-  };
+  const { bars, bucketMs } = RANGES[range];
+  const lastMs = Math.floor(nowMs / bucketMs) * bucketMs;
+  const starts = Array.from(
+    { length: bars },
+    (_, at) => lastMs - (bars - 1 - at) * bucketMs,
+  );
+  const days = new Map(
+    await Promise.all(
+      [...new Set(starts.map(usageDay))].map(async (day) => {
+        const key = keyId === null
+          ? ownerUsageKey(ownerId, day)
+          : usageKey({ ownerId, keyId }, day);
+        return [day, await readDay(redis, key)] as const;
+      }),
+    ),
+  );
+  const buckets = starts.map((startMs) => {
+    const hours = days.get(usageDay(startMs));
+    const counts = bucketMs === HOUR_MS
+      ? hours?.get(usageHour(startMs)) ?? NOTHING
+      : sum([...hours?.values() ?? []]);
+    return { startMs, ...counts };
+  });
+  return { range, bucketMs, buckets, total: sum(buckets) };
 }
 
 /** When a key was used last; null: never, or not for so long that the limiter forgot. */
@@ -95,38 +104,6 @@ const NOTHING: Counts = {
 
 /** Counts of the hours of one UTC day that have any, by `00` to `23`. */
 type Day = ReadonlyMap<string, Counts>;
-type ReadDay = (day: string) => Promise<Day>;
-
-async function hourBuckets(read: ReadDay, nowMs: number): Promise<Bucket[]> {
-  const lastStartMs = startOf(nowMs, HOUR_MS);
-  const firstStartMs = lastStartMs - (HOURS - 1) * HOUR_MS;
-  const days = new Map(
-    await Promise.all(
-      [usageDay(firstStartMs), usageDay(lastStartMs)].map(async (day) =>
-        [day, await read(day)] as const
-      ),
-    ),
-  );
-  return Array.from({ length: HOURS }, (_, at) => {
-    const startMs = firstStartMs + at * HOUR_MS;
-    const counts = days.get(usageDay(startMs))?.get(usageHour(startMs));
-    return { startMs, ...NOTHING, ...counts };
-  });
-}
-
-function dayBuckets(read: ReadDay, nowMs: number): Promise<Bucket[]> {
-  const firstStartMs = startOf(nowMs, DAY_MS) - (DAYS - 1) * DAY_MS;
-  return Promise.all(
-    Array.from({ length: DAYS }, async (_, at) => {
-      const startMs = firstStartMs + at * DAY_MS;
-      const day = await read(usageDay(startMs));
-      return { startMs, ...sum([...day.values()]) };
-    }),
-  );
-}
-
-const startOf = (unixMs: number, lengthMs: number): number =>
-  Math.floor(unixMs / lengthMs) * lengthMs;
 
 const COUNT_OF_KIND: ReadonlyMap<string, keyof Counts> = new Map([
   [USAGE_KINDS.requests, "requests"],

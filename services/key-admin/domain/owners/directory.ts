@@ -3,7 +3,7 @@ import type { RandomBytes } from "@gateway/shared/ids";
 import type { WallNow } from "@gateway/shared/clock";
 import { ownerLimitsKey } from "@gateway/shared/keys/record";
 import type { DefaultLimits } from "../keys/default_limits.ts";
-import { encodeLimits } from "../keys/key_codec.ts";
+import { encodeLimits } from "../keys/key_record.ts";
 import { confirmDurable } from "../store/durability.ts";
 import {
   accountKey,

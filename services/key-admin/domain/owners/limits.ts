@@ -1,6 +1,6 @@
 import { type Limits, ownerLimitsKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { decodeLimits, encodeLimits } from "../keys/key_codec.ts";
+import { decodeLimits, encodeLimits } from "../keys/key_record.ts";
 import { confirmDurable } from "../store/durability.ts";
 import { asFields } from "../store/reply.ts";
 

@@ -4,7 +4,7 @@
  *
  * | key | type | content |
  * | --- | --- | --- |
- * | `find:{owner}` | zset, lexical | index of the console's list, see `keys/search_terms.ts` |
+ * | `find:{owner}` | zset, lexical | index of the console's list, see `domain/keys/search_terms.ts` |
  * | `once:{owner}:<digest>` | string | id of the key that a form has made |
  * | `acct:{owner}` | hash | the owner's account, see `owners/account.ts` |
  * | `mail:<digest>` | string | owner id of an e-mail address |

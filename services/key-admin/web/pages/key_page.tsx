@@ -2,7 +2,7 @@ import type { Child } from "hono/jsx";
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { AuditRow } from "../../domain/audit/audit_log.ts";
-import { isExpired } from "../../domain/keys/key_changes.ts";
+import { isExpired } from "../../domain/keys/key_record.ts";
 import type { Usage } from "../../domain/keys/usage.ts";
 import { AuditTable } from "./audit_view.tsx";
 import { FormToken, type Frame, Page } from "./frame.tsx";

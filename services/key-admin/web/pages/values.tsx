@@ -1,6 +1,6 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { KeyRecord, KeyScope } from "@gateway/shared/keys/record";
-import { isExpired } from "../../domain/keys/key_changes.ts";
+import { isExpired } from "../../domain/keys/key_record.ts";
 
 /** How values are shown. The script turns times into the reader's zone; without it they are UTC and say so. */
 

@@ -1,6 +1,6 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Hono } from "hono";
-import { ROTATION_GRACES_MS } from "../../domain/keys/key_changes.ts";
+import { ROTATION_GRACES_MS } from "../../domain/keys/key_store.ts";
 import { readUsage } from "../../domain/keys/usage.ts";
 import { mintSecret } from "../../domain/store/secret.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";

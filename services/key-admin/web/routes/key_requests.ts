@@ -1,5 +1,5 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import type { Refusal, Target } from "../../domain/keys/lifecycle.ts";
+import type { KeyRefusal, Target } from "../../domain/keys/key_store.ts";
 import { type Rate, takeRate } from "../../domain/sign_in/attempts.ts";
 import { digest, isSecret } from "../../domain/store/secret.ts";
 import { clientOf, type ConsoleContext, type ConsoleDeps } from "../context.ts";
@@ -52,7 +52,7 @@ export function nonceDigest(nonce: string): string {
 }
 
 /** A refusal of the store in words, with the way back to the key. */
-export function refusal(reason: Refusal, key?: KeyRecord): Refused {
+export function refusal(reason: KeyRefusal, key?: KeyRecord): Refused {
   const back = key === undefined ? "/keys" : `/keys/${key.id}`;
   switch (reason) {
     case "not_found":

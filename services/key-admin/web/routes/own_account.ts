@@ -1,4 +1,4 @@
-import type { AuditAction } from "../../domain/audit/audit.ts";
+import type { AuditAction } from "../../domain/audit/audit_log.ts";
 import {
   PASSWORD_CHARS_MAX,
   passwordChars,

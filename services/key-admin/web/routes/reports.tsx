@@ -1,9 +1,10 @@
 import type { Hono } from "hono";
 import {
   type AuditQuery,
+  CSV_HEAD,
+  csvLine,
   isAuditCursor,
 } from "../../domain/audit/audit_log.ts";
-import { CSV_HEAD, csvLine } from "../../domain/audit/audit_csv.ts";
 import { readUsage } from "../../domain/keys/usage.ts";
 import type { ConsoleContext, ConsoleDeps, ConsoleEnv } from "../context.ts";
 import { frameOf } from "../frame_of.ts";

@@ -1,14 +1,19 @@
-import { z } from "zod";
 import {
   KEY_FIELDS,
   KEY_SCOPES,
   type KeyRecord,
   type Limits,
 } from "@gateway/shared/keys/record";
+import { z } from "zod";
 import { searchWordsOf } from "./search_terms.ts";
 
 /** Beside {@link KEY_FIELDS}: the words a key is found by, which a search filters on. */
 const WORDS_FIELD = "words";
+
+/** Whether a key's expiry has come: every edge refuses it then, whatever its state. */
+export function isExpired(key: KeyRecord, nowMs: number): boolean {
+  return key.expiresAtMs !== null && key.expiresAtMs <= nowMs;
+}
 
 /** The fields of `key:{owner}:<key id>`, flat as HSET wants them. Complete: an edit writes all of them. */
 export function encodeKey(key: KeyRecord): string[] {
@@ -42,16 +47,19 @@ export function encodeLimits(limits: Limits): string[] {
 const whole = z.coerce.number().int().nonnegative();
 const list = z.string().transform((text) => text === "" ? [] : text.split(","));
 
-const limitFields = {
+const limitFields = z.object({
   [KEY_FIELDS.requestsPerMinute]: whole.default(0),
   [KEY_FIELDS.tokensPerMinute]: whole.default(0),
   [KEY_FIELDS.tokensPerDay]: whole.default(0),
   [KEY_FIELDS.concurrency]: whole.default(0),
-};
+}).transform((stored): Limits => ({
+  requestsPerMinute: stored.rpm,
+  tokensPerMinute: stored.tpm,
+  tokensPerDay: stored.tpd,
+  concurrency: stored.conc,
+}));
 
-const limitsRecord = z.object(limitFields);
-
-const keyRecord = z.object({
+const keyFields = z.object({
   [KEY_FIELDS.state]: z.enum(["enabled", "disabled"]),
   [KEY_FIELDS.description]: z.string(),
   [KEY_FIELDS.hint]: z.string(),
@@ -61,41 +69,55 @@ const keyRecord = z.object({
   [KEY_FIELDS.createdAtMs]: whole,
   [KEY_FIELDS.expiresAtMs]: whole,
   [KEY_FIELDS.version]: whole,
-  ...limitFields,
 });
 
 /** The record behind HGETALL's fields. Throws when it is damaged. */
 export function decodeKey(
-  ids: { keyId: string; ownerId: string },
+  { keyId, ownerId }: { keyId: string; ownerId: string },
   fields: ReadonlyMap<string, string>,
 ): KeyRecord {
-  const stored = keyRecord.parse(Object.fromEntries(fields));
+  const { created_at, expires_at, ...stored } = keyFields.parse(
+    Object.fromEntries(fields),
+  );
   return {
-    id: ids.keyId,
-    ownerId: ids.ownerId,
-    state: stored.state,
-    description: stored.description,
-    hint: stored.hint,
-    hash: stored.hash,
-    scopes: stored.scopes,
-    models: stored.models,
-    limits: toLimits(stored),
-    createdAtMs: stored.created_at,
-    expiresAtMs: stored.expires_at === 0 ? null : stored.expires_at,
-    version: stored.version,
+    ...stored,
+    id: keyId,
+    ownerId,
+    limits: decodeLimits(fields),
+    createdAtMs: created_at,
+    expiresAtMs: expires_at === 0 ? null : expires_at,
   };
 }
 
-/** The owner's limits. An owner without any has no hash, hence no fields. */
+/** The limits of a key or an owner. An owner without any has no hash, hence no fields. */
 export function decodeLimits(fields: ReadonlyMap<string, string>): Limits {
-  return toLimits(limitsRecord.parse(Object.fromEntries(fields)));
+  return limitFields.parse(Object.fromEntries(fields));
 }
 
-function toLimits(stored: z.infer<typeof limitsRecord>): Limits {
-  return {
-    requestsPerMinute: stored.rpm,
-    tokensPerMinute: stored.tpm,
-    tokensPerDay: stored.tpd,
-    concurrency: stored.conc,
-  };
+/** What differs, for the audit log: `description "a" → "b", tokens per day 0 → 5000`. */
+export function describeChange(before: KeyRecord, after: KeyRecord): string {
+  const earlier = describeSettings(before);
+  return describeSettings(after).flatMap(([name, to], at) => {
+    const from = earlier[at]?.[1];
+    return from === to ? [] : [`${name} ${from} → ${to}`];
+  }).join(", ");
 }
+
+function describeSettings(
+  { description, scopes, models, limits, expiresAtMs }: KeyRecord,
+): [name: string, value: string][] {
+  return [
+    ["description", JSON.stringify(description)],
+    ["scopes", scopes.join("+")],
+    ["models", models.length === 0 ? "all" : models.join("+")],
+    ["requests per minute", String(limits.requestsPerMinute)],
+    ["tokens per minute", String(limits.tokensPerMinute)],
+    ["tokens per day", String(limits.tokensPerDay)],
+    ["concurrency", String(limits.concurrency)],
+    ["expires", expiresAtMs === null ? "never" : minuteText(expiresAtMs)],
+  ];
+}
+
+/** `2026-11-20 13:53 UTC` */
+const minuteText = (ms: number): string =>
+  `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")} UTC`;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { CSV_HEAD, csvLine } from "./audit_csv.ts";
+import { CSV_HEAD, csvLine } from "./audit_log.ts";
 import type { AuditRow } from "./audit_log.ts";
 
 const ROW: AuditRow = {
