@@ -10,63 +10,68 @@ export interface Timed {
 /** A set of deadlines behind a single timer. */
 export interface Deadlines {
   readonly size: number;
-  /** Its `expiresAtMs` may be moved later; it is looked at when it was due first. */
+  /** Its `expiresAtMs` may be moved later while it waits. */
   add(item: Timed): void;
   remove(item: Timed): void;
   /** Stops the timer and forgets everything. Nothing expires any more. */
   close(): void;
 }
 
+/** The timer fires at least this often while anything waits, so that every stall is seen. */
+const TICK_MS = 25;
 /** A timer later than this was held up by this process, not by the other side. */
 const STALL_MS = 10;
-const GRACE_MAX_MS = 100;
 /** A process that cannot keep up for this long has to refuse, whoever is to blame. */
-const GRACE_TOTAL_MS = 1_000;
+const GRACE_MAX_MS = 1_000;
 
 /**
  * Watches many deadlines with one timer. A timer per call or request costs more
  * than the rest of it, and nearly all are cancelled: here adding and removing are
- * set operations, and the timer fires at most once per shortest deadline.
+ * map operations.
  *
- * When the timer itself comes late, this process was stalled: answers may be
- * waiting in the socket's buffer, and calls may not even have been written. What
- * the stall took is given back before anything expires, again and again while the
- * process is late, so that a burst of requests on one edge does not pass for an
- * outage of the other side.
+ * When the timer comes late, this process stood still: answers may be waiting in
+ * the socket's buffer, and calls may not even have been written. That time is
+ * nobody's silence, whenever it was: it is added to the deadlines of all who
+ * waited, up to a second each. What is due is looked at twice, with a turn of the
+ * event loop in between, in which the sockets are read.
  */
 export function createDeadlines(now: MonotonicNow): Deadlines {
-  const items = new Set<Timed>();
+  /** Each with the stalls that had been counted when it was added. */
+  const items = new Map<Timed, number>();
+  let stalledMs = 0;
   let timer: ReturnType<typeof setTimeout> | null = null;
   let firesAtMs = Infinity;
+  let isSecondLook = false;
 
   const arm = (atMs: number) => {
     if (timer !== null) clearTimeout(timer);
-    firesAtMs = atMs;
-    timer = setTimeout(fire, Math.max(1, Math.ceil(atMs - now())));
-  };
-  const fire = () => give(firesAtMs, firesAtMs + GRACE_TOTAL_MS);
-  /** Waits as long as this timer was late, unless it was on time or all grace is used up. */
-  const give = (dueAtMs: number, endsAtMs: number) => {
     const nowMs = now();
-    const lateMs = nowMs - dueAtMs;
-    if (lateMs <= STALL_MS || nowMs >= endsAtMs) return sweep();
-    const graceMs = Math.min(lateMs, GRACE_MAX_MS);
-    timer = setTimeout(() => give(nowMs + graceMs, endsAtMs), graceMs);
+    firesAtMs = Math.max(nowMs, Math.min(atMs, nowMs + TICK_MS));
+    timer = setTimeout(fire, Math.max(1, Math.ceil(firesAtMs - nowMs)));
   };
-  const sweep = () => {
+  const fire = () => {
     timer = null;
-    firesAtMs = Infinity;
     const nowMs = now();
+    const lateMs = nowMs - firesAtMs;
+    firesAtMs = Infinity;
+    const isLate = lateMs > STALL_MS;
+    if (isLate) stalledMs += lateMs;
+    const due: Timed[] = [];
     let nextMs = Infinity;
-    for (const item of items) {
-      if (item.expiresAtMs <= nowMs) {
-        items.delete(item);
-        item.expire();
-      } else if (item.expiresAtMs < nextMs) {
-        nextMs = item.expiresAtMs;
-      }
+    for (const [item, stalledBeforeMs] of items) {
+      const graceMs = Math.min(stalledMs - stalledBeforeMs, GRACE_MAX_MS);
+      const atMs = item.expiresAtMs + graceMs;
+      const isDue = atMs <= nowMs && (!isLate || graceMs === GRACE_MAX_MS);
+      if (isDue) due.push(item);
+      else if (atMs < nextMs) nextMs = atMs;
     }
-    if (nextMs < firesAtMs) arm(nextMs);
+    isSecondLook = due.length > 0 && !isSecondLook;
+    if (isSecondLook) return arm(nowMs);
+    due.sort((a, b) => a.expiresAtMs - b.expiresAtMs);
+    for (const item of due) {
+      if (items.delete(item)) item.expire();
+    }
+    if (items.size > 0 && nextMs < firesAtMs) arm(nextMs);
   };
 
   return {
@@ -74,7 +79,7 @@ export function createDeadlines(now: MonotonicNow): Deadlines {
       return items.size;
     },
     add(item) {
-      items.add(item);
+      items.set(item, stalledMs);
       if (item.expiresAtMs < firesAtMs) arm(item.expiresAtMs);
     },
     remove(item) {

@@ -169,12 +169,10 @@ export const KEY_LIMITS = {
   unknownEntriesMax: 10_000,
   unknownMs: 30_000,
   /**
-   * One request waits this long for Redis, in all its calls together: 503 is
-   * promised within 150 ms, and a sixth of that is left to a busy event loop.
+   * Redis may be silent for this long before it counts as away: 503 is promised
+   * within 150 ms, and a sixth of that is left to a busy event loop.
    */
   checkMs: 125,
-  /** What the second of two calls has at least: the first may have waited for this process, not for Redis. */
-  checkLeftMs: 20,
   /** An edge asks this often whether Redis still holds the data it held. */
   storeWatchMs: 500,
 } as const;

@@ -45,7 +45,7 @@ export interface AdmissionOptions {
   staleMs: number;
   /** Edges that serve now, this one included. Only asked in an outage with `staleMs`. */
   edgeCount: () => number;
-  /** How long a request may wait for Redis in all. Default 125 ms. */
+  /** How long Redis may be silent. Default 125 ms. */
   deadlineMs?: number;
 }
 
@@ -57,8 +57,7 @@ export interface Admission {
   readonly unsettled: number;
   /**
    * Decides one request: one round trip. Throws `ApiError` `service_unavailable`
-   * when Redis cannot answer or has lost its data, within 150 ms less what the
-   * request has waited for Redis before; never admits without an answer
+   * when Redis cannot answer or has lost its data, within 150 ms; never admits without an answer
    * (unless `staleMs` says so) and never calls an unreachable key unknown.
    */
   admit(principal: Principal, ask: Ask): Promise<Admitted | Refused>;
@@ -200,7 +199,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
             local !== null ? "1" : "0",
           ],
           {
-            deadlineMs: leftOf(deadlineMs, ask.waitedMs),
+            deadlineMs,
             onAbandoned(late) {
               if (late !== null && !isAdmitted(late)) return;
               release(principal, leaseId, ask);
@@ -280,9 +279,4 @@ function mayHaveAdmitted(error: unknown): boolean {
 
 function isKeyRefusal(status: string): boolean {
   return status === "unknown" || status === "expired" || status === "disabled";
-}
-
-/** What is left of the time for Redis, ms, see `KEY_LIMITS.checkMs`. */
-export function leftOf(deadlineMs: number, waitedMs = 0): number {
-  return Math.max(KEY_LIMITS.checkLeftMs, deadlineMs - waitedMs);
 }

@@ -18,8 +18,6 @@ export interface Ask {
   wantTokens: number;
   /** For the log. */
   requestId: string;
-  /** How long the request has waited for Redis already, ms. Default 0. */
-  waitedMs?: number;
 }
 
 /** The request may run. Has to be settled exactly when it has ended, however it ended. */

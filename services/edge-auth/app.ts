@@ -72,23 +72,23 @@ export function createApp(d: AppDependencies): Hono<EdgeEnv> {
 
   app.post(CHAT, (c) => completeChat(c, d));
   app.get(MODELS, async (c) => {
-    const models = await d.gate.check(c.var, "models");
+    const models = await d.gate.check(c.var.principal, "models");
     return jsonResponse(listModels(d.catalog, models), c.var.requestId);
   });
   app.get(MODEL, async (c) => {
-    const models = await d.gate.check(c.var, "models");
+    const models = await d.gate.check(c.var.principal, "models");
     const model = getModel(d.catalog, models, c.req.param("id"));
     return jsonResponse(model, c.var.requestId);
   });
 
   for (const [path, methods] of Object.entries(METHODS)) {
     app.all(path, async (c) => {
-      await d.gate.check(c.var, null);
+      await d.gate.check(c.var.principal, null);
       return methodNotAllowed(c, methods);
     });
   }
   app.all("/v1/*", async (c) => {
-    await d.gate.check(c.var, null);
+    await d.gate.check(c.var.principal, null);
     return notFound(c, `This service has ${CHAT} and ${MODELS}.`);
   });
   app.notFound((c) => notFound(c, "All paths begin with /v1."));
@@ -136,14 +136,7 @@ function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
       clientAddress,
       parts,
     );
-    if (found instanceof Promise) {
-      const askedAtMs = d.now();
-      c.set("principal", await found);
-      c.set("waitedMs", d.now() - askedAtMs);
-    } else {
-      c.set("principal", found);
-      c.set("waitedMs", 0);
-    }
+    c.set("principal", found instanceof Promise ? await found : found);
     await next();
   };
 }
@@ -152,12 +145,11 @@ function completeChat(
   c: Context<EdgeEnv>,
   d: AppDependencies,
 ): Promise<Response> {
-  const { requestId, principal, waitedMs } = c.var;
+  const { requestId, principal } = c.var;
   const startedAtMs = d.now();
   return chatCompletions({
     requestId,
     principal,
-    waitedMs,
     httpRequest: c.req.raw,
     visitor: c.env.visitor,
     onStarted: () => c.set("hasRun", true),

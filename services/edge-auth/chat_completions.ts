@@ -70,7 +70,7 @@ export async function chatCompletions(
   running.add(principal, requestId);
   let ticket: Ticket | null = null;
   try {
-    ticket = await gate.admitChat(call, request, requestId);
+    ticket = await gate.admitChat(principal, request, requestId);
     if (running.isStopped(requestId)) throw keyRevoked();
     if (call.visitor.hasLeft) {
       giveUp(ticket, call, running);

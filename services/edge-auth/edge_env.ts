@@ -7,8 +7,6 @@ export interface EdgeVariables {
   requestId: string;
   /** Set once the caller is known. */
   principal: Principal;
-  /** How long that took, ms: what the request has waited for Redis so far. */
-  waitedMs: number;
   /** A chat request that was admitted is logged when its run is over. */
   hasRun: true | undefined;
 }

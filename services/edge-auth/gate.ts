@@ -7,12 +7,6 @@ import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
 import type { RunOutcome } from "./chat_job.ts";
 import type { PrincipalLookup } from "./principal_lookup.ts";
 
-/** Who asks, and how long the request has waited for Redis already, ms: all its waits share one deadline. */
-export interface Asker {
-  principal: Principal;
-  waitedMs: number;
-}
-
 /** What is settled when a request is over. */
 export interface Settlement {
   /** What the backend counted; null when it did not get that far. */
@@ -50,13 +44,16 @@ export interface Gate {
    * Throws `unauthorized`, `key_disabled`, `forbidden` or `service_unavailable`.
    * Returns the models the key may use; empty: all.
    */
-  check(asker: Asker, scope: KeyScope | null): Promise<readonly string[]>;
+  check(
+    principal: Principal,
+    scope: KeyScope | null,
+  ): Promise<readonly string[]>;
   /**
    * Admits a chat request or throws the `ApiError` of its refusal.
    * The tokens it may cost are reserved until the ticket is settled.
    */
   admitChat(
-    asker: Asker,
+    principal: Principal,
     request: ChatRequest,
     requestId: string,
   ): Promise<Ticket>;

@@ -6,12 +6,11 @@
 import {
   type KeyScope,
   limiterKey,
+  type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import { leftOf } from "./admission.ts";
-import type { Asker } from "./gate.ts";
 import { INSPECT } from "./inspect.lua.ts";
 import { redisFailure } from "./refusal.ts";
 
@@ -23,12 +22,11 @@ export type Inspected =
 
 /**
  * Asks Redis whether the key is enabled, alive and has this right (null: any).
- * Throws `ApiError` `service_unavailable` when Redis does not answer in the time
- * that is left to the request.
+ * Throws `ApiError` `service_unavailable` when Redis does not answer.
  */
 export async function inspectKey(
   redis: RedisLink,
-  { principal, waitedMs }: Asker,
+  principal: Principal,
   scope: KeyScope | null,
 ): Promise<Inspected> {
   let reply: RedisReply;
@@ -37,7 +35,7 @@ export async function inspectKey(
       INSPECT,
       [limiterKey(principal)],
       [recordKey(principal), scope ?? ""],
-      { deadlineMs: leftOf(KEY_LIMITS.checkMs, waitedMs) },
+      { deadlineMs: KEY_LIMITS.checkMs },
     );
   } catch (cause) {
     throw redisFailure(cause);

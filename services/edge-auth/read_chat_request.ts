@@ -15,7 +15,7 @@ import {
   type FailureLimiter,
   SUSPECT_BODY_WEIGHT,
 } from "./auth_failures.ts";
-import type { Asker, Gate } from "./gate.ts";
+import type { Gate } from "./gate.ts";
 import { decodeJson } from "./json_guard.ts";
 import type { ParseLane } from "./parse_lane.ts";
 import { readBody } from "./read_body.ts";
@@ -28,7 +28,8 @@ export interface ReceivedChatRequest {
 }
 
 /** A request whose body is unread. */
-export interface UnreadChatRequest extends Asker {
+export interface UnreadChatRequest {
+  principal: Principal;
   httpRequest: Request;
 }
 
@@ -76,7 +77,7 @@ export async function readChatRequest(
     return { request, bodyBytes: body.bytes.byteLength };
   } catch (error) {
     if (error instanceof ApiError) {
-      await dependencies.gate.check(unread, "chat");
+      await dependencies.gate.check(unread.principal, "chat");
     }
     throw error;
   }

@@ -39,7 +39,6 @@ Deno.test("readChatRequest() counts a body in too many pieces as what reading it
   const read = (pieces: number) => {
     const unread = {
       principal: PRINCIPAL,
-      waitedMs: 0,
       httpRequest: new Request("http://a/", {
         method: "POST",
         body: ReadableStream.from(blanks(pieces)),

@@ -87,7 +87,7 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   const admission = createAdmission({ ...needs, deadlineMs: 1_000 });
   const gate = createGate({ ...needs, catalog: new Map() });
   assert.deepEqual(
-    await gate.check({ principal: key, waitedMs: 0 }, "chat"),
+    await gate.check(key, "chat"),
     [],
   );
   const ask = { scope: "chat", model: "m", wantTokens: 100, requestId: "r" };

@@ -110,22 +110,20 @@ export function createGate(options: RedisGateOptions): RedisGate {
       return admission.stop(timeoutMs);
     },
     lookup,
-    async check(asker, scope) {
-      const { principal } = asker;
-      const reply = await inspectKey(redis, asker, scope);
+    async check(principal, scope) {
+      const reply = await inspectKey(redis, principal, scope);
       if (reply.status === "ok") return reply.models;
       if (reply.status === "empty") throw keysUnreachable(storeIsEmpty());
       if (reply.status === "unknown") lookup.forget(principal);
       throw refusalError(refusedBy(reply), random);
     },
-    async admitChat({ principal, waitedMs }, request, requestId) {
+    async admitChat(principal, request, requestId) {
       const estimate = estimateFor(request, catalog);
       const decision = await decide(admission, options, principal, {
         scope: "chat",
         model: request.model,
         wantTokens: estimate.totalTokens,
         requestId,
-        waitedMs,
       });
       if (!decision.isAdmitted) {
         if (decision.reason === "unknown") lookup.forget(principal);

@@ -186,10 +186,8 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
       const load = Array.from({ length: 20 }, async (_, client) => {
         for (let number = client; !isOver; number += 20) {
           const answer = await ask(cluster, bodyOf(number), number % 2);
-          // A busy machine may not ask Redis in time; no worker has a part in that.
-          const isStarved = answer.errorCode === "service_unavailable";
           if (answer.isComplete) served += 1;
-          else if (!isStarved) failures.push(answer);
+          else failures.push(answer);
         }
       });
       for (const old of cluster.state.pids["chat-worker"] ?? []) {
