@@ -15,6 +15,7 @@ COPY deno.json deno.lock ./
 COPY services/edge-auth/deno.json services/edge-auth/
 COPY services/chat-worker/deno.json services/chat-worker/
 COPY services/key-admin/deno.json services/key-admin/
+COPY services/model-simulator/deno.json services/model-simulator/
 COPY shared shared
 COPY deploy/image/health.ts deploy/image/slim.ts deploy/image/packages deploy/image/
 HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=3 \
@@ -27,6 +28,14 @@ USER 10001:10001
 EXPOSE 8080
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
   "--allow-read=/app,/run/secrets,/etc/gateway", "services/edge-auth/main.ts"]
+
+FROM base AS model-simulator
+COPY services/model-simulator services/model-simulator
+RUN deploy/image/packages services/model-simulator/main.ts
+USER 10001:10001
+EXPOSE 8090
+ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
+  "--allow-read=/app", "services/model-simulator/main.ts"]
 
 FROM base AS chat-worker
 COPY services/chat-worker services/chat-worker

@@ -7,7 +7,12 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const SERVICES = ["edge-auth", "chat-worker", "key-admin"];
+const SERVICES = [
+  "edge-auth",
+  "chat-worker",
+  "key-admin",
+  "model-simulator",
+];
 
 /** Protocol and policy code: no Deno, no sockets, no timers, no stores. */
 const PURE_ROOMS = [
@@ -20,6 +25,7 @@ const PURE_ROOMS = [
   /^shared\/metrics\/(table|cells)\.ts$/,
   /^services\/edge-auth\/(worker_table|models|responses|json_guard)\.ts$/,
   /^services\/chat-worker\/(answer|edge_liveness)\.ts$/,
+  /^services\/model-simulator\/(language|passages|request|controls|json_schema|plan|choice|errors)\.ts$/,
   /^services\/chat-worker\/backends\/backend\.ts$/,
   /^services\/chat-worker\/backends\/pool\/(?!sleep\.ts$)/,
 ];

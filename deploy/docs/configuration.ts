@@ -3,6 +3,7 @@ import { envTable } from "@gateway/shared/env";
 import { WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
 import { EDGE_VARIABLES } from "../../services/edge-auth/config.ts";
 import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
+import { SIMULATOR_VARIABLES } from "../../services/model-simulator/config.ts";
 
 const BEGIN = "<!-- Made by `deno task docs`; changes here are lost. -->";
 const END = "<!-- End of what is made. -->";
@@ -11,6 +12,7 @@ const SERVICES = [
   ["edge-auth", EDGE_VARIABLES],
   ["chat-worker", WORKER_VARIABLES],
   ["key-admin", CONSOLE_VARIABLES],
+  ["model-simulator", SIMULATOR_VARIABLES],
 ] as const;
 
 /** `page` with its tables as the schemas are now. Throws when it has no place for them. */

@@ -8,8 +8,13 @@ import type { MetricSpec, MetricTable } from "@gateway/shared/metrics/table";
 import { WORKER_METRICS } from "../../services/chat-worker/metrics.ts";
 import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/metrics.ts";
+import { SIMULATOR_METRICS } from "../../services/model-simulator/metrics.ts";
 
-export type ServiceName = "edge-auth" | "chat-worker" | "key-admin";
+export type ServiceName =
+  | "edge-auth"
+  | "chat-worker"
+  | "key-admin"
+  | "model-simulator";
 
 /** A table and who exports it. */
 export interface ServiceMetrics {
@@ -22,10 +27,11 @@ export const METRIC_TABLES: readonly ServiceMetrics[] = [
   { services: ["edge-auth"], table: EDGE_METRICS },
   { services: ["chat-worker"], table: WORKER_METRICS },
   { services: ["key-admin"], table: CONSOLE_METRICS },
+  { services: ["model-simulator"], table: SIMULATOR_METRICS },
   { services: ["edge-auth", "chat-worker"], table: BUS_METRICS },
   { services: ["edge-auth", "key-admin"], table: REDIS_METRICS },
   {
-    services: ["edge-auth", "chat-worker", "key-admin"],
+    services: ["edge-auth", "chat-worker", "key-admin", "model-simulator"],
     table: PROCESS_METRICS,
   },
 ];

@@ -1,0 +1,62 @@
+/** A simulator of a test, and short ways to ask it. */
+import { chatCompletionSchema } from "@gateway/shared/openai/schemas";
+import type { ChatCompletion } from "@gateway/shared/openai/chat";
+import {
+  type SeenRequest,
+  type SimulatorOptions,
+  startSimulator,
+} from "./simulator.ts";
+
+export type Body = Record<string, unknown>;
+
+export interface Asked extends AsyncDisposable {
+  readonly url: string;
+  /** Every completion that was asked for. */
+  readonly seen: SeenRequest[];
+  /** Posts a chat request; a `prompt` becomes its only message. */
+  post(body: Body, init?: RequestInit): Promise<Response>;
+  /** A whole answer, of the form that the gateway promises. */
+  ask(body?: Body): Promise<ChatCompletion>;
+  /** The first choice's text of a whole answer. */
+  text(body?: Body): Promise<string>;
+  /** The data lines of a stream. */
+  stream(body?: Body): Promise<string[]>;
+}
+
+export function startAsked(options: SimulatorOptions = {}): Asked {
+  const seen: SeenRequest[] = [];
+  const simulator = startSimulator({
+    ...options,
+    onRequest: (request) => seen.push(request),
+  });
+  const post: Asked["post"] = (body, init = {}) => {
+    const { prompt = "ping", ...rest } = body;
+    return fetch(`${simulator.url}/chat/completions`, {
+      ...init,
+      method: "POST",
+      body: JSON.stringify({
+        model: "neutral-3.7-plus",
+        messages: [{ role: "user", content: prompt }],
+        ...rest,
+      }),
+    });
+  };
+  const ask: Asked["ask"] = async (body = {}) => {
+    const text = await (await post(body)).text();
+    return chatCompletionSchema.parse(JSON.parse(text));
+  };
+  return {
+    url: simulator.url,
+    seen,
+    post,
+    ask,
+    text: async (body) =>
+      (await ask(body)).choices[0]?.message.content ?? "none",
+    stream: async (body) => {
+      const response = await post({ ...body, stream: true });
+      return (await response.text()).split("\n\n")
+        .filter((line) => line !== "").map((line) => line.slice(6));
+    },
+    [Symbol.asyncDispose]: () => simulator[Symbol.asyncDispose](),
+  };
+}

@@ -1,0 +1,343 @@
+/** One chat completion: its choices side by side, at their pace, as chunks or whole. */
+import type { MonotonicNow } from "@gateway/shared/clock";
+import { type CallDelta, type LogprobEntry, runChoice } from "./choice.ts";
+import type { FinishReason, Step } from "./choice.ts";
+import type { Break, Controls } from "./controls.ts";
+import type { Random } from "./language.ts";
+import {
+  checkSchemas,
+  type Plan,
+  planChoice,
+  randomFor,
+  subjectOf,
+} from "./plan.ts";
+import { type ChatRequest, countPrompt, RequestError } from "./request.ts";
+
+/** When tokens come. */
+export interface Pace {
+  readonly firstTokenMs: number;
+  /** Of each choice. 0: as fast as it can. */
+  readonly tokensPerSecond: number;
+}
+
+/** What the simulator says that it has: prompt and answer together, and an answer alone. */
+export const CONTEXT_TOKENS = 131_072;
+const OUTPUT_TOKENS = 32_768;
+export const FINGERPRINT = "simulator-2";
+/** Work after which the event loop has a turn. */
+const WORK_MS_MAX = 2;
+const CALL_ID_CHARS = 24;
+
+export interface CompletionOptions {
+  request: ChatRequest;
+  controls: Controls;
+  pace: Pace;
+  /** Aborted when nobody wants the answer any more. */
+  signal: AbortSignal;
+  now: MonotonicNow;
+  random: Random;
+  /** Unix seconds. */
+  created: number;
+}
+
+/** A fault that was asked for, at its place in the answer. */
+export class BreakError extends Error {
+  readonly type: Break;
+
+  constructor(type: Break) {
+    super(`The answer was to break: ${type}`);
+    this.type = type;
+  }
+}
+
+interface Choice {
+  readonly index: number;
+  readonly plan: Plan;
+  readonly steps: Iterator<Step>;
+  isBegun: boolean;
+  isOver: boolean;
+}
+
+export class Completion {
+  /** Tokens made so far. */
+  tokens = 0;
+  readonly #options: CompletionOptions;
+  readonly #choices: Choice[] = [];
+  readonly #head: { id: string; created: number; model: string };
+  readonly #promptTokens: number;
+  #reasoningTokens = 0;
+  #pace: Pace;
+
+  private constructor(options: CompletionOptions) {
+    const { request, controls, random } = options;
+    this.#options = options;
+    this.#promptTokens = countPrompt(request);
+    this.#pace = {
+      firstTokenMs: controls.firstTokenMs ?? options.pace.firstTokenMs,
+      tokensPerSecond: controls.tokensPerSecond ?? options.pace.tokensPerSecond,
+    };
+    this.#head = {
+      id: `chatcmpl-${randomId(random)}`,
+      created: options.created,
+      model: request.model,
+    };
+  }
+
+  /** Rejects with a {@link RequestError} for what the simulator does not take. */
+  static async start(options: CompletionOptions): Promise<Completion> {
+    const completion = new Completion(options);
+    checkSchemas(options.request);
+    for (let index = 0; index < (options.request.n ?? 1); index++) {
+      const startedAt = options.now();
+      completion.#addChoice(index);
+      const isLong = options.now() - startedAt > WORK_MS_MAX;
+      if (isLong) await sleep(0, options.signal);
+    }
+    return completion;
+  }
+
+  #addChoice(index: number): void {
+    const { request, controls, random } = this.#options;
+    const tokensMax = controls.isEndless ? Infinity : this.#tokensMax();
+    const own = randomFor(request, index, random);
+    const plan = planChoice(request, {
+      controls,
+      random: own,
+      room: tokensMax,
+    });
+    const steps = runChoice({
+      request,
+      plan,
+      random: own,
+      subject: subjectOf(request),
+      tokensMax,
+      newCallId: () => `call_${randomId(random)}`,
+    });
+    this.#choices.push({ index, plan, steps, isBegun: false, isOver: false });
+  }
+
+  #tokensMax(): number {
+    const { max_tokens, max_completion_tokens } = this.#options.request;
+    const asked = max_completion_tokens ?? max_tokens ?? null;
+    const wanted = this.#promptTokens + (asked ?? 1);
+    if (wanted > CONTEXT_TOKENS) {
+      throw new RequestError(
+        `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +
+          `However, you requested ${wanted} tokens (${this.#promptTokens} in ` +
+          `the messages, ${asked ?? 1} in the completion).`,
+        { param: "messages", code: "context_length_exceeded" },
+      );
+    }
+    return Math.min(asked ?? OUTPUT_TOKENS, CONTEXT_TOKENS);
+  }
+
+  /** The events of a stream, as they fall due, several in one text where they do at once. */
+  async *stream(): AsyncGenerator<string> {
+    const { request, controls } = this.#options;
+    const hasUsage = request.stream_options?.include_usage === true;
+    for await (const batch of this.#batches()) {
+      yield batch.map(([choice, step]) => this.#chunksOf(choice, step)).join(
+        "",
+      );
+    }
+    if (hasUsage && controls.isUsageMissing !== true) {
+      yield this.#event({ choices: [], usage: this.#usage() });
+    }
+    if (controls.isDoneMissing !== true) yield "data: [DONE]\n\n";
+  }
+
+  /** The body of a whole answer. */
+  async whole(): Promise<string> {
+    const answers = this.#choices.map(() => new WholeChoice());
+    for await (const batch of this.#batches()) {
+      for (const [{ index }, step] of batch) answers[index]?.add(step);
+    }
+    return JSON.stringify({
+      ...this.#head,
+      object: "chat.completion",
+      system_fingerprint: FINGERPRINT,
+      choices: answers.map((answer, index) => answer.toJson(index)),
+      ...(this.#options.controls.isUsageMissing
+        ? {}
+        : { usage: this.#usage() }),
+    });
+  }
+
+  /** The steps of all choices, which advance together. Throws when a break is due. */
+  async *#batches(): AsyncGenerator<[Choice, Step][]> {
+    const { controls, now, signal } = this.#options;
+    const { firstTokenMs, tokensPerSecond } = this.#pace;
+    const stepMs = tokensPerSecond === 0 ? 0 : 1_000 / tokensPerSecond;
+    let dueAt = now() + firstTokenMs;
+    for (let round = 0; this.#choices.some(({ isOver }) => !isOver);) {
+      await sleep(dueAt - now(), signal);
+      const startedAt = now();
+      const batch: [Choice, Step][] = [];
+      let isBroken = false;
+      do {
+        isBroken = round === controls.break?.afterTokens;
+        if (isBroken) break;
+        this.#advance(batch);
+        round += 1;
+        dueAt += stepMs;
+      } while (
+        dueAt <= startedAt && now() - startedAt < WORK_MS_MAX &&
+        this.#choices.some(({ isOver }) => !isOver)
+      );
+      if (batch.length > 0) yield batch;
+      if (isBroken && controls.break) throw new BreakError(controls.break.type);
+    }
+  }
+
+  #advance(batch: [Choice, Step][]): void {
+    for (const choice of this.#choices) {
+      if (choice.isOver) continue;
+      const { value, done } = choice.steps.next();
+      if (done === true) {
+        choice.isOver = true;
+        continue;
+      }
+      this.tokens += 1;
+      if (value.reasoning !== undefined) this.#reasoningTokens += 1;
+      choice.isOver = value.finish !== undefined;
+      batch.push([choice, value]);
+    }
+  }
+
+  #chunksOf(choice: Choice, step: Step): string {
+    let text = "";
+    if (!choice.isBegun) {
+      choice.isBegun = true;
+      const content = choice.plan.calls.length > 0 ? null : "";
+      text += this.#chunk(choice, { role: "assistant", content });
+    }
+    const { content, reasoning, call, logprobs, finish } = step;
+    const delta = {
+      ...(content === undefined ? {} : { content }),
+      ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
+      ...(call === undefined ? {} : { tool_calls: [call] }),
+    };
+    const hasText = content !== undefined && content !== "";
+    if (hasText || reasoning !== undefined || call || logprobs?.length) {
+      text += this.#chunk(choice, delta, { logprobs });
+    }
+    return finish === undefined
+      ? text
+      : text + this.#chunk(choice, {}, { finish });
+  }
+
+  #chunk(
+    { index }: Choice,
+    delta: object,
+    { logprobs, finish }: {
+      logprobs?: LogprobEntry[] | undefined;
+      finish?: FinishReason;
+    } = {},
+  ): string {
+    return this.#event({
+      choices: [{
+        index,
+        delta,
+        logprobs: logprobs?.length ? { content: logprobs } : null,
+        finish_reason: finish ?? null,
+      }],
+      ...(this.#options.request.stream_options?.include_usage
+        ? { usage: null }
+        : {}),
+    });
+  }
+
+  #event(members: object): string {
+    const event = {
+      ...this.#head,
+      object: "chat.completion.chunk",
+      system_fingerprint: FINGERPRINT,
+      ...members,
+    };
+    return `data: ${JSON.stringify(event)}\n\n`;
+  }
+
+  #usage() {
+    return {
+      prompt_tokens: this.#promptTokens,
+      completion_tokens: this.tokens,
+      total_tokens: this.#promptTokens + this.tokens,
+      ...(this.#reasoningTokens === 0 ? {} : {
+        completion_tokens_details: { reasoning_tokens: this.#reasoningTokens },
+      }),
+    };
+  }
+}
+
+/** The steps of a choice put together. */
+class WholeChoice {
+  #content = "";
+  #reasoning = "";
+  readonly #calls: { id: string; name: string; arguments: string }[] = [];
+  readonly #logprobs: LogprobEntry[] = [];
+  #finish: FinishReason = "stop";
+
+  add({ content, reasoning, call, logprobs, finish }: Step): void {
+    this.#content += content ?? "";
+    this.#reasoning += reasoning ?? "";
+    if (logprobs !== undefined) this.#logprobs.push(...logprobs);
+    if (finish !== undefined) this.#finish = finish;
+    if (call !== undefined) this.#addCall(call);
+  }
+
+  #addCall(
+    { index, id = "", function: { name = "", arguments: part } }: CallDelta,
+  ) {
+    const known = this.#calls[index];
+    if (known === undefined) this.#calls.push({ id, name, arguments: part });
+    else known.arguments += part;
+  }
+
+  toJson(index: number) {
+    const hasCalls = this.#calls.length > 0;
+    const calls = this.#calls.map(({ id, ...called }) => ({
+      id,
+      type: "function",
+      function: called,
+    }));
+    return {
+      index,
+      message: {
+        role: "assistant",
+        content: hasCalls ? null : this.#content,
+        refusal: null,
+        ...(this.#reasoning === ""
+          ? {}
+          : { reasoning_content: this.#reasoning }),
+        ...(hasCalls ? { tool_calls: calls } : {}),
+      },
+      logprobs: this.#logprobs.length > 0 ? { content: this.#logprobs } : null,
+      finish_reason: this.#finish,
+    };
+  }
+}
+
+const ID_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz";
+
+function randomId(random: Random): string {
+  return Array.from(
+    { length: CALL_ID_CHARS },
+    () => ID_DIGITS[Math.floor(random() * ID_DIGITS.length)],
+  ).join("");
+}
+
+/** Waits, at least for one turn of the event loop. Throws when the signal aborts. */
+export async function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, Math.max(0, ms));
+  const onAbort = () => resolve();
+  signal.addEventListener("abort", onAbort);
+  try {
+    await promise;
+    signal.throwIfAborted();
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", onAbort);
+  }
+}

@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { startAsked } from "./ask_fixture.ts";
+import { readControls, withoutControls } from "./controls.ts";
+import { RequestError } from "./request.ts";
+
+Deno.test("readControls() reads phrases, several in one bracket or in many", () => {
+  assert.deepEqual(
+    readControls("Hi [simulator: 20 Tokens,  first token 5 ms] there"),
+    { exactTokens: 20, firstTokenMs: 5 },
+  );
+  assert.deepEqual(
+    readControls("[simulator: cut after 3 tokens][simulator: usage missing]"),
+    { break: { type: "cut", afterTokens: 3 }, isUsageMissing: true },
+  );
+  assert.deepEqual(readControls("[simulator 5 tokens] [other: 1]"), {});
+  assert.throws(
+    () => readControls("[simulator: 5 token pieces]"),
+    RequestError,
+  );
+  assert.equal(withoutControls("Hi [simulator: 1 token] there"), "Hi  there");
+  assert.equal(
+    withoutControls("[simulator: not closed"),
+    "[simulator: not closed",
+  );
+});
+
+Deno.test("an error on request has the status and body of a real server", async () => {
+  await using simulator = startAsked();
+  for (const status of [400, 401, 403, 404, 429, 500, 503, 529]) {
+    for (const stream of [true, false]) {
+      const prompt = `[simulator: error ${status}]`;
+      const response = await simulator.post({ prompt, stream });
+      const { error } = await response.json();
+      assert.equal(response.status, status);
+      assert.equal(typeof error.message, "string");
+      const isRetryable = [429, 503, 529].includes(status);
+      assert.equal(response.headers.has("retry-after"), isRetryable);
+    }
+  }
+  const response = await simulator.post({ prompt: "[simulator: detail 422]" });
+  assert.equal(response.status, 422);
+  assert.deepEqual(Object.keys(await response.json()), ["detail"]);
+});
+
+Deno.test("a stream breaks where it was asked to", async () => {
+  await using simulator = startAsked();
+  const broken = async (phrase: string) => {
+    const prompt = `[simulator: ${phrase}]`;
+    const response = await simulator.post({ prompt, stream: true });
+    let text = "";
+    let isCut = false;
+    try {
+      for await (const piece of response.body ?? []) {
+        text += new TextDecoder().decode(piece);
+      }
+    } catch {
+      isCut = true;
+    }
+    const tokens = text.match(/"content":"[^"]/g)?.length ?? 0;
+    assert.equal(await simulator.seen.at(-1)?.ended, "broken");
+    return { tokens, isCut, last: text.trimEnd().split("\n").at(-1) ?? "" };
+  };
+  const fail = await broken("fail after 4 tokens");
+  assert.equal(fail.tokens, 4);
+  assert.match(fail.last, /^data: {"error":{/);
+  const garbage = await broken("garbage after 4 tokens");
+  assert.equal(garbage.tokens, 4);
+  assert.match(garbage.last, /^data: </);
+  const cut = await broken("cut after 4 tokens");
+  assert.ok(cut.isCut);
+  assert.ok(cut.tokens <= 4);
+});
+
+Deno.test("a whole answer fails, is cut or is no JSON when asked to", async () => {
+  await using simulator = startAsked();
+  const post = (phrase: string) =>
+    simulator.post({ prompt: `[simulator: ${phrase} after 4 tokens]` });
+  const fail = await post("fail");
+  assert.equal(fail.status, 500);
+  await fail.body?.cancel();
+  await assert.rejects(async () => await (await post("cut")).text());
+  await assert.rejects(async () => await (await post("garbage")).json());
+});
+
+Deno.test("usage and [DONE] are missing when asked to", async () => {
+  await using simulator = startAsked();
+  const prompt = "[simulator: usage missing, done missing]";
+  const stream_options = { include_usage: true };
+  const lines = await simulator.stream({ prompt, stream_options });
+  assert.equal(JSON.parse(lines.at(-1) ?? "").choices[0].finish_reason, "stop");
+  const whole = await (await simulator.post({ prompt })).json();
+  assert.ok(!("usage" in whole));
+});
+
+Deno.test("tokens come at the pace that was asked for", async () => {
+  await using simulator = startAsked({ pace: { firstTokenMs: 10_000 } });
+  const prompt =
+    "[simulator: 11 tokens, first token 100 ms, 50 tokens per second]";
+  const startedAt = performance.now();
+  const response = await simulator.post({ prompt, stream: true });
+  const reader = response.body?.getReader();
+  await reader?.read();
+  assert.ok(performance.now() - startedAt >= 95);
+  while ((await reader?.read())?.done === false);
+  assert.ok(performance.now() - startedAt >= 290);
+});

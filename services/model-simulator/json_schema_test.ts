@@ -1,0 +1,137 @@
+import assert from "node:assert/strict";
+import { checkSchema, valueFor } from "./json_schema.ts";
+import { seededRandom } from "./language.ts";
+import { RequestError } from "./request.ts";
+
+const called = { param: "response_format", name: "x", isStrict: false };
+const strict = { ...called, isStrict: true };
+const value = (schema: Record<string, unknown>, seed = 1, isSmall = false) =>
+  valueFor(schema, called, { random: seededRandom(seed), isSmall });
+const closed = (properties: Record<string, unknown>) => ({
+  type: "object",
+  properties,
+  required: Object.keys(properties),
+  additionalProperties: false,
+});
+
+/** A schema of one value, and what that value must be. */
+const VALUES: [
+  schema: Record<string, unknown>,
+  isGood: (v: unknown) => boolean,
+][] = [
+  [{ type: "string" }, (v) => typeof v === "string" && v !== ""],
+  [
+    { type: "string", minLength: 50, maxLength: 50 },
+    (v) => String(v).length === 50,
+  ],
+  [{ type: "string", maxLength: 1 }, (v) => String(v).length === 1],
+  [
+    { type: "string", format: "date-time" },
+    (v) => !Number.isNaN(Date.parse(String(v))),
+  ],
+  [{ type: "boolean" }, (v) => typeof v === "boolean"],
+  [{ type: "null" }, (v) => v === null],
+  [{ type: ["null", "integer"] }, Number.isInteger],
+  [{ type: "integer" }, Number.isInteger],
+  [{ type: "integer", minimum: 3, maximum: 3 }, (v) => v === 3],
+  [
+    { type: "integer", exclusiveMinimum: 3, exclusiveMaximum: 5 },
+    (v) => v === 4,
+  ],
+  [
+    { type: "integer", minimum: -1e9, maximum: -5 },
+    (v) => Number.isInteger(v) && Number(v) <= -5,
+  ],
+  [
+    { type: "number", multipleOf: 0.25, minimum: 0.3, maximum: 0.6 },
+    (v) => v === 0.5,
+  ],
+  [
+    { type: "number", exclusiveMinimum: 0, maximum: 0.001 },
+    (v) => Number(v) > 0 && Number(v) <= 0.001,
+  ],
+  [{ enum: ["a", 7, null] }, (v) => v === "a" || v === 7 || v === null],
+  [{ const: { a: [1] } }, (v) => JSON.stringify(v) === '{"a":[1]}'],
+  [
+    { type: "array", items: { type: "integer" }, minItems: 2, maxItems: 3 },
+    (v) =>
+      Array.isArray(v) && v.length >= 2 && v.length <= 3 &&
+      v.every(Number.isInteger),
+  ],
+  [
+    { anyOf: [{ type: "boolean" }, { type: "integer" }] },
+    (v) => typeof v === "boolean" || Number.isInteger(v),
+  ],
+  [
+    { anyOf: [{ type: "integer", minimum: 2, maximum: 1 }, { const: 1 }] },
+    (v) => v === 1,
+  ],
+  [
+    { $ref: "#/$defs/a~1b", $defs: { "a/b": { const: 5 } } },
+    (v) => v === 5,
+  ],
+];
+
+Deno.test("valueFor() makes values that the schema allows, small and large", () => {
+  for (const [schema, isGood] of VALUES) {
+    for (let seed = 0; seed < 50; seed++) {
+      for (const isSmall of [false, true]) {
+        const made = value(schema, seed, isSmall);
+        const what = `${JSON.stringify(schema)}: ${JSON.stringify(made)}`;
+        assert.ok(isGood(made), what);
+      }
+    }
+  }
+});
+
+Deno.test("valueFor() fills required properties always, and ends a recursion", () => {
+  const tree = {
+    ...closed({
+      name: { type: "string" },
+      next: { anyOf: [{ $ref: "#" }, { type: "null" }] },
+      children: { type: "array", items: { $ref: "#" } },
+    }),
+  };
+  for (let seed = 0; seed < 20; seed++) {
+    const made = value(tree, seed);
+    assert.deepEqual(Object.keys(Object(made)), ["name", "next", "children"]);
+  }
+  checkSchema(tree, strict);
+});
+
+Deno.test("checkSchema() refuses what is outside of the strict subset", () => {
+  const cases: [schema: Record<string, unknown>, reason: RegExp][] = [
+    [closed({ a: { type: "string", pattern: "a+" } }), /'pattern' is not/],
+    [closed({ a: { allOf: [] } }), /'allOf' is not permitted/],
+    [closed({ a: { type: "int" } }), /'type' is none/],
+    [closed({ a: { $ref: "#/$defs/none" } }), /'\$ref' leads nowhere/],
+    [closed({ a: { $ref: "other.json" } }), /'\$ref' leads nowhere/],
+    [closed({ a: 7 }), /must be an object/],
+    [{ ...closed({}), additionalProperties: true }, /'additionalProperties'/],
+    [{ ...closed({ a: {} }), required: [] }, /Missing 'a'/],
+    [{ type: "array" }, /the root must be/],
+  ];
+  for (const [schema, reason] of cases) {
+    assert.throws(() => checkSchema(schema, strict), (error) => {
+      assert.ok(error instanceof RequestError);
+      assert.match(error.message, reason);
+      assert.equal(error.param, "response_format");
+      return true;
+    });
+  }
+  checkSchema({ type: "object", properties: { a: {} } }, called);
+});
+
+Deno.test("valueFor() refuses what has no value", () => {
+  const never: Record<string, unknown> = closed({ a: { $ref: "#" } });
+  for (
+    const schema of [
+      never,
+      { $ref: "#" },
+      { type: "integer", minimum: 1.2, maximum: 1.8 },
+      { type: "array", minItems: 3, maxItems: 2 },
+      { type: "string", minLength: 3, maxLength: 2 },
+      { anyOf: [{ type: "array", minItems: 1e9 }] },
+    ]
+  ) assert.throws(() => value(schema), RequestError);
+});

@@ -1,0 +1,237 @@
+/**
+ * A very small language: the passages, and which word may follow which. Enough that
+ * sampling parameters act on real alternatives, and no more. Pure.
+ */
+import { PASSAGES } from "./passages.ts";
+
+/** Numbers from 0 to 1, the same for the same seed. */
+export type Random = () => number;
+
+/** The mulberry32 generator. */
+export function seededRandom(seed: number): Random {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** FNV-1a of at most the first 4,096 characters. */
+export function hashText(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < Math.min(text.length, 4_096); at++) {
+    hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+const TOKEN = /\s?(?:\p{L}{1,16}|\p{N}{1,3}|[^\s\p{L}\p{N}])|\s/gu;
+
+/** Cuts a text into tokens: words, short numbers and signs, each with one blank before it. */
+export function tokenize(text: string): string[] {
+  return text.match(TOKEN) ?? [];
+}
+
+/** What may come next, how likely, and where in the corpus the text then goes on. */
+interface Candidate {
+  readonly token: string;
+  readonly logit: number;
+  readonly places: readonly number[];
+}
+
+/** The sampling parameters of OpenAI's and vLLM's APIs. */
+export interface Sampling {
+  readonly temperature: number;
+  readonly top_p: number;
+  readonly top_k: number;
+  readonly min_p: number;
+  readonly presence_penalty: number;
+  readonly frequency_penalty: number;
+  readonly repetition_penalty: number;
+}
+
+/** A token and how likely it was before `temperature` and `top_p`. */
+export interface TokenLogprob {
+  readonly token: string;
+  readonly logprob: number;
+}
+
+/** The outcome of one step. */
+export interface Sampled extends TokenLogprob {
+  /** The most likely tokens, best first. Empty unless asked for. */
+  readonly top: readonly TokenLogprob[];
+}
+
+const END_OF_PASSAGE = "\n";
+/** How much likelier the text goes on as it is written. */
+const WRITTEN_BONUS = 4;
+/** The common words that may stand anywhere, so that no step is without a choice. */
+const COMMON_WORDS = 20;
+const COMMON_LOGIT = -4;
+/** A token that is given and not sampled is as good as certain. */
+const GIVEN_LOGIT = 12;
+
+const CORPUS: readonly string[] = PASSAGES.flatMap((passage) => [
+  ...tokenize(passage),
+  END_OF_PASSAGE,
+]);
+const STARTS: readonly number[] = CORPUS.flatMap((token, at) =>
+  token === END_OF_PASSAGE ? [(at + 1) % CORPUS.length] : []
+);
+const PLACES: ReadonlyMap<string, readonly number[]> = placesOf(CORPUS.keys());
+const COMMON: readonly Candidate[] = [...PLACES]
+  .filter(([token]) => /^ \p{L}/u.test(token))
+  .sort(([, a], [, b]) => b.length - a.length)
+  .slice(0, COMMON_WORDS)
+  .map(([token, places]) => ({ token, places, logit: COMMON_LOGIT }));
+/** What may follow each token: what follows it somewhere, and the common words. */
+const FOLLOWERS: ReadonlyMap<string, readonly Candidate[]> = new Map(
+  [...PLACES].map(([token, places]) => [token, followersOf(places)]),
+);
+
+function placesOf(places: Iterable<number>): Map<string, number[]> {
+  const found = new Map<string, number[]>();
+  for (const place of places) {
+    const token = CORPUS[place] ?? END_OF_PASSAGE;
+    const known = found.get(token);
+    if (known === undefined) found.set(token, [place]);
+    else known.push(place);
+  }
+  return found;
+}
+
+function followersOf(places: readonly number[]): Candidate[] {
+  const next = placesOf(places.map((place) => (place + 1) % CORPUS.length));
+  const real = [...next].map(([token, at]) => ({
+    token,
+    places: at,
+    logit: Math.log(at.length) + 1,
+  }));
+  return [...real, ...COMMON.filter(({ token }) => !next.has(token))];
+}
+
+/** A writer of one text: it knows where in the corpus it is and what it has said. */
+export class Writer {
+  readonly #random: Random;
+  readonly #sampling: Sampling;
+  readonly #topCount: number;
+  readonly #said = new Map<string, number>();
+  #place: number;
+
+  /** `subject` chooses the passage to begin with. */
+  constructor(
+    options: {
+      random: Random;
+      sampling: Sampling;
+      topCount: number;
+      subject: number;
+    },
+  ) {
+    this.#random = options.random;
+    this.#sampling = options.sampling;
+    this.#topCount = options.topCount;
+    // The place before the first token of a passage.
+    const start = STARTS[options.subject % STARTS.length] ?? 0;
+    this.#place = (start + CORPUS.length - 1) % CORPUS.length;
+  }
+
+  /** Says a token that is given. */
+  given(token: string): Sampled {
+    if (this.#topCount < 0) return this.#say(token, 0, []);
+    const others = COMMON.filter((common) => common.token !== token);
+    const candidates = [{ token, logit: GIVEN_LOGIT, places: [] }, ...others];
+    return this.#explain(candidates, candidates.map(({ logit }) => logit), 0);
+  }
+
+  /** Says the next token of the text. */
+  next(): Sampled {
+    const candidates = FOLLOWERS.get(CORPUS[this.#place] ?? "") ?? COMMON;
+    const place = (this.#place + 1) % CORPUS.length;
+    const written = CORPUS[place];
+    const logits = candidates.map(({ token, logit }) =>
+      this.#penalised(token, token === written ? logit + WRITTEN_BONUS : logit)
+    );
+    const chosen = this.#choose(logits);
+    const { token = "", places = [] } = candidates[chosen] ?? {};
+    this.#place = token === written
+      ? place
+      : places[Math.floor(this.#random() * places.length)] ?? place;
+    return this.#topCount < 0
+      ? this.#say(token, 0, [])
+      : this.#explain(candidates, logits, chosen);
+  }
+
+  #penalised(token: string, logit: number): number {
+    const said = this.#said.get(token);
+    if (said === undefined) return logit;
+    const { presence_penalty, frequency_penalty, repetition_penalty } =
+      this.#sampling;
+    const repeated = logit > 0
+      ? logit / repetition_penalty
+      : logit * repetition_penalty;
+    return repeated - presence_penalty - frequency_penalty * said;
+  }
+
+  /** The index of the token that temperature, `top_k`, `top_p` and `min_p` leave to chance. */
+  #choose(logits: readonly number[]): number {
+    const { temperature, top_p, top_k, min_p } = this.#sampling;
+    if (temperature === 0) return logits.indexOf(Math.max(...logits));
+    const shares = softmax(logits.map((logit) => logit / temperature));
+    const order = [...shares.keys()];
+    if (top_p < 1 || top_k < order.length || min_p > 0) {
+      order.sort((a, b) => (shares[b] ?? 0) - (shares[a] ?? 0));
+    }
+    const floor = min_p * (shares[order[0] ?? 0] ?? 0);
+    let sum = 0;
+    let kept = 0;
+    for (; kept < order.length; kept++) {
+      const share = shares[order[kept] ?? 0] ?? 0;
+      if (kept > 0 && (sum >= top_p || kept >= top_k || share < floor)) break;
+      sum += share;
+    }
+    let rest = this.#random() * sum;
+    for (const index of order.slice(0, kept)) {
+      rest -= shares[index] ?? 0;
+      if (rest < 0) return index;
+    }
+    return order[0] ?? 0;
+  }
+
+  /** Says a token, with the likelihood of it and of the best others. */
+  #explain(
+    candidates: readonly Candidate[],
+    logits: readonly number[],
+    chosen: number,
+  ): Sampled {
+    const all = softmax(logits).map((share, index) => ({
+      token: candidates[index]?.token ?? "",
+      logprob: Math.log(share),
+    }));
+    const { token = "", logprob = 0 } = all[chosen] ?? {};
+    const top = all.toSorted((a, b) => b.logprob - a.logprob);
+    return this.#say(token, logprob, top.slice(0, this.#topCount));
+  }
+
+  #say(token: string, logprob: number, top: TokenLogprob[]): Sampled {
+    this.#said.set(token, (this.#said.get(token) ?? 0) + 1);
+    return { token, logprob, top };
+  }
+}
+
+function softmax(logits: readonly number[]): number[] {
+  const max = Math.max(...logits);
+  const weights = logits.map((logit) => Math.exp(logit - max));
+  const sum = weights.reduce((all, weight) => all + weight, 0);
+  return weights.map((weight) => weight / sum);
+}
+
+/** One to three words of the passages. */
+export function someWords(random: Random): string {
+  const at = Math.floor(random() * (CORPUS.length - 3));
+  const words = CORPUS.slice(at, at + 4).filter((token) =>
+    /^ ?\p{L}+$/u.test(token)
+  );
+  return words.join("").trim() || "river";
+}

@@ -1,0 +1,47 @@
+/** Wires the simulator: a model server for trying and testing, which is no model. */
+import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import type { Log } from "@gateway/shared/log";
+import { observeProcess } from "@gateway/shared/metrics/process";
+import { MetricRegistry } from "@gateway/shared/metrics/registry";
+import { serveOps } from "@gateway/shared/ops_server";
+import { type RunningService, runService } from "@gateway/shared/service";
+import { readConfig, type SimulatorConfig } from "./config.ts";
+import { createSimulatorMetrics } from "./metrics.ts";
+import { startSimulator } from "./simulator.ts";
+
+await runService({ name: "model-simulator", readConfig, start });
+
+function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
+  const registry = new MetricRegistry();
+  const onRequest = createSimulatorMetrics(registry, () => simulator);
+  const simulator = startSimulator({
+    ...config.listen,
+    pace: config.pace,
+    onRequest,
+  });
+  let isStopping = false;
+  const notReady = () => isStopping ? ["stopping"] : [];
+  const stopObserving = observeProcess(registry, {
+    now: monotonicNow,
+    startedAtMs: wallNow(),
+    notReady,
+  });
+  const ops = serveOps({
+    ...config.ops,
+    notReady,
+    metrics: () => registry.text(),
+  });
+  log.warn("no_real_model", {
+    note: "This is a simulator: its answers are canned text",
+  });
+  return Promise.resolve({
+    ready: { port: simulator.port, opsPort: ops.port },
+    failed: new Promise<Error>(() => {}),
+    stop: async () => {
+      isStopping = true;
+      await simulator.stop(config.drainMs);
+      stopObserving();
+      await ops.stop({ graceMs: 0, lastWordMs: 0 });
+    },
+  });
+}

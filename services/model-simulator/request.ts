@@ -1,0 +1,183 @@
+/** What a chat completion request may be, as a common model server takes it. Pure. */
+import * as z from "zod";
+
+/** A refusal as a model server sends it. */
+export class RequestError extends Error {
+  readonly status: number;
+  readonly param: string | null;
+  readonly code: string | null;
+
+  constructor(
+    message: string,
+    options: { status?: number; param?: string; code?: string } = {},
+  ) {
+    super(message);
+    this.status = options.status ?? 400;
+    this.param = options.param ?? null;
+    this.code = options.code ?? null;
+  }
+}
+
+/** Absent and null are the same everywhere. */
+function maybe<T extends z.ZodType>(schema: T) {
+  return schema.nullish().transform((value) => value ?? undefined);
+}
+
+const jsonObject = z.record(z.string(), z.unknown());
+
+const part = z.looseObject({
+  type: z.string(),
+  text: maybe(z.string()),
+});
+
+const message = z.looseObject({
+  role: z.enum([
+    "system",
+    "developer",
+    "user",
+    "assistant",
+    "tool",
+    "function",
+  ]),
+  content: maybe(z.union([z.string(), z.array(part)])),
+});
+
+const tool = z.looseObject({
+  type: z.literal("function"),
+  function: z.looseObject({
+    name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/),
+    parameters: maybe(jsonObject),
+    strict: maybe(z.boolean()),
+  }),
+});
+
+const responseFormat = z.discriminatedUnion("type", [
+  z.looseObject({ type: z.literal("text") }),
+  z.looseObject({ type: z.literal("json_object") }),
+  z.looseObject({
+    type: z.literal("json_schema"),
+    json_schema: z.looseObject({
+      name: z.string().min(1).max(64),
+      schema: maybe(jsonObject),
+      strict: maybe(z.boolean()),
+    }),
+  }),
+]);
+
+const toolChoice = z.union([
+  z.enum(["auto", "none", "required"]),
+  z.looseObject({
+    type: z.literal("function"),
+    function: z.looseObject({ name: z.string() }),
+  }),
+]);
+
+const tokens = z.int().min(1);
+const penalty = z.number().min(-2).max(2);
+const stopText = z.string().min(1).max(1_000);
+
+const chatRequest = z.looseObject({
+  model: z.string(),
+  messages: z.array(message).min(1).max(4_096),
+  stream: maybe(z.boolean()),
+  stream_options: maybe(z.looseObject({ include_usage: maybe(z.boolean()) })),
+  temperature: maybe(z.number().min(0).max(2)),
+  top_p: maybe(z.number().min(0).max(1)),
+  top_k: maybe(z.int()),
+  min_p: maybe(z.number().min(0).max(1)),
+  presence_penalty: maybe(penalty),
+  frequency_penalty: maybe(penalty),
+  repetition_penalty: maybe(z.number().gt(0)),
+  max_tokens: maybe(tokens),
+  max_completion_tokens: maybe(tokens),
+  n: maybe(z.int().min(1).max(8)),
+  seed: maybe(z.int()),
+  stop: maybe(z.union([stopText, z.array(stopText).max(16)])),
+  logprobs: maybe(z.boolean()),
+  top_logprobs: maybe(z.int().min(0).max(20)),
+  tools: maybe(z.array(tool).max(128)),
+  tool_choice: maybe(toolChoice),
+  parallel_tool_calls: maybe(z.boolean()),
+  response_format: maybe(responseFormat),
+  enable_thinking: maybe(z.boolean()),
+  thinking_budget: maybe(z.int().min(0)),
+  chat_template_kwargs: maybe(
+    z.looseObject({ enable_thinking: maybe(z.boolean()) }),
+  ),
+  reasoning_effort: maybe(z.string()),
+});
+
+export type ChatRequest = z.infer<typeof chatRequest>;
+export type Tool = z.infer<typeof tool>;
+export type ChatMessage = z.infer<typeof message>;
+
+/** Reads the JSON of a request. Throws a {@link RequestError} that names the first mistake. */
+export function parseRequest(text: string): ChatRequest {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    throw new RequestError("We could not parse the JSON body of your request.");
+  }
+  const checked = chatRequest.safeParse(json);
+  if (!checked.success) throw mistakeOf(checked.error);
+  const request = checked.data;
+  if (request.stream_options && request.stream !== true) {
+    throw new RequestError(
+      "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+      { param: "stream_options" },
+    );
+  }
+  if (request.top_logprobs && request.logprobs !== true) {
+    throw new RequestError(
+      "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
+      { param: "top_logprobs" },
+    );
+  }
+  checkToolChoice(request);
+  return request;
+}
+
+function checkToolChoice({ tools, tool_choice: choice }: ChatRequest): void {
+  if (choice === undefined || choice === "none" || choice === "auto") return;
+  const isKnown = choice === "required"
+    ? (tools ?? []).length > 0
+    : tools?.some((tool) => tool.function.name === choice.function.name);
+  if (isKnown) return;
+  throw new RequestError("Tool choice names no function in 'tools'.", {
+    param: "tool_choice",
+  });
+}
+
+function mistakeOf(error: z.ZodError): RequestError {
+  const [issue] = error.issues;
+  const param = z.core.toDotPath(issue?.path ?? []);
+  const reason = issue?.message ?? "invalid";
+  return param === ""
+    ? new RequestError(`Invalid request: ${reason}.`)
+    : new RequestError(`Invalid value for '${param}': ${reason}.`, { param });
+}
+
+/** The text of a message, its parts joined. */
+export function textOf({ content }: ChatMessage): string {
+  if (content === undefined) return "";
+  if (typeof content === "string") return content;
+  return content.map(({ text }) => text ?? "").join("\n");
+}
+
+const CHARS_PER_TOKEN = 4;
+const MESSAGE_TOKENS = 4;
+const IMAGE_TOKENS = 85;
+
+/** A count of the prompt that rises with it: four characters are one token. */
+export function countPrompt({ messages, tools }: ChatRequest): number {
+  let count = (tools ?? []).length * MESSAGE_TOKENS;
+  for (const message of messages) {
+    const chars = textOf(message).length;
+    count += MESSAGE_TOKENS + Math.ceil(chars / CHARS_PER_TOKEN);
+    if (!Array.isArray(message.content)) continue;
+    count += IMAGE_TOKENS *
+      message.content.filter(({ type }) => type !== "text").length;
+  }
+  return count;
+}

@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { startAsked } from "./ask_fixture.ts";
+
+Deno.test("an answer says first that it is the simulator, and what it was asked", async () => {
+  await using simulator = startAsked();
+  const prompt = "What is the capital of France?";
+  const { choices, system_fingerprint } = await simulator.ask({ prompt });
+  assert.match(
+    choices[0]?.message.content ?? "",
+    /^I am the gateway's model simulator, not a real model\. You asked: "What is the capital of France\?"\. Here is a passage instead\.\n\n\w/,
+  );
+  assert.match(String(system_fingerprint), /^simulator/);
+});
+
+Deno.test("a stream says what the whole answer says, in chunks of one answer", async () => {
+  await using simulator = startAsked();
+  const body = { seed: 7, n: 2, enable_thinking: true };
+  const lines = await simulator.stream({
+    ...body,
+    stream_options: { include_usage: true },
+  });
+  assert.equal(lines.at(-1), "[DONE]");
+  const chunks = lines.slice(0, -1).map((line) => JSON.parse(line));
+  const whole = await simulator.ask(body);
+  for (const { index, message, finish_reason } of whole.choices) {
+    const own = chunks.flatMap(({ choices }) => choices)
+      .filter((choice) => choice.index === index);
+    const joined = (name: string) =>
+      own.map(({ delta }) => delta[name] ?? "").join("");
+    assert.equal(joined("content"), message.content);
+    assert.equal(joined("reasoning_content"), message.reasoning_content);
+    assert.equal(joined("role"), "assistant");
+    assert.equal(own.at(-1).finish_reason, finish_reason);
+  }
+  assert.equal(new Set(chunks.map(({ id }) => id)).size, 1);
+  assert.deepEqual(chunks.at(-1).choices, []);
+  assert.deepEqual(chunks.at(-1).usage, whole.usage);
+  const plain = await simulator.stream(body);
+  assert.ok(plain.every((line) => !line.includes("usage")));
+});
+
+Deno.test("the same body and seed get the same answer, from every process", async () => {
+  await using one = startAsked();
+  await using other = startAsked();
+  const body = { seed: 42, temperature: 1.5, n: 3 };
+  const said = async (simulator: typeof one, change: object) =>
+    (await simulator.ask({ ...body, ...change })).choices;
+  assert.deepEqual(await said(one, {}), await said(other, {}));
+  assert.notDeepEqual(await said(one, {}), await said(one, { seed: 43 }));
+  const unseeded = { seed: null };
+  assert.notDeepEqual(await said(one, unseeded), await said(one, unseeded));
+});
+
+Deno.test("GET /v1/models and /health", async () => {
+  await using simulator = startAsked();
+  const get = (path: string) => fetch(new URL(path, simulator.url));
+  const { data } = await (await get("/v1/models")).json();
+  assert.deepEqual(data.map(({ id }: { id: string }) => id), [
+    "neutral-3.7-plus",
+  ]);
+  assert.equal(data[0].owned_by, "simulator");
+  const one = await get("/v1/models/neutral-3.7-plus");
+  assert.deepEqual(await one.json(), data[0]);
+  assert.deepEqual(await (await get("/health")).json(), { status: "ok" });
+  for (const path of ["/v1/models/other", "/v1/nothing", "/"]) {
+    const response = await get(path);
+    assert.equal(response.status, 404, path);
+    assert.equal((await response.json()).error.type, "invalid_request_error");
+  }
+});
+
+Deno.test("a wrong request is refused as model servers do", async () => {
+  await using simulator = startAsked();
+  const tool = { type: "function", function: { name: "f" } };
+  const cases: [change: object, status: number, param: string | null][] = [
+    [{ model: "gpt-9" }, 404, "model"],
+    [{ messages: [] }, 400, "messages"],
+    [{ messages: [{ role: "king", content: "" }] }, 400, "messages[0].role"],
+    [{ temperature: 2.1 }, 400, "temperature"],
+    [{ temperature: "hot" }, 400, "temperature"],
+    [{ top_p: 1.1 }, 400, "top_p"],
+    [{ presence_penalty: -2.1 }, 400, "presence_penalty"],
+    [{ repetition_penalty: 0 }, 400, "repetition_penalty"],
+    [{ max_tokens: 0 }, 400, "max_tokens"],
+    [{ n: 0 }, 400, "n"],
+    [{ top_logprobs: 3 }, 400, "top_logprobs"],
+    [{ stream_options: {} }, 400, "stream_options"],
+    [{ tool_choice: "required" }, 400, "tool_choice"],
+    [
+      {
+        tools: [tool],
+        tool_choice: { type: "function", function: { name: "g" } },
+      },
+      400,
+      "tool_choice",
+    ],
+    [{ response_format: { type: "xml" } }, 400, "response_format.type"],
+    [{ prompt: "word ".repeat(120_000) }, 400, "messages"],
+  ];
+  for (const [change, status, param] of cases) {
+    const response = await simulator.post({ ...change });
+    const { error } = await response.json();
+    assert.equal(response.status, status, JSON.stringify(error));
+    assert.equal(error.type, "invalid_request_error");
+    assert.equal(error.param, param);
+  }
+  const broken = await fetch(`${simulator.url}/chat/completions`, {
+    method: "POST",
+    body: "{",
+  });
+  assert.equal(broken.status, 400);
+  await broken.body?.cancel();
+});
