@@ -11,6 +11,8 @@ const MIB = 1024 * KIB;
 export const REQUEST_LIMITS = {
   /** Whole body, default of `BODY_BYTES_MAX`. 20 MiB carries a few large images. Beyond: 413. */
   bodyBytesMax: 20 * MIB,
+  /** All bodies of an edge that are being read or wait for their admission, default of `BODIES_BYTES_MAX`. Beyond: 503. */
+  bodiesBytesMax: 256 * MIB,
   /** `Authorization` header. Our credential is 58 bytes; longer than this is not ours. Beyond: 401. */
   authorizationBytesMax: 8 * KIB,
   /** Nested arrays and objects. JSON schemas in tools reach about 20. */
@@ -62,8 +64,25 @@ export const BODY_PIECES = {
   free: 4_096,
   /** Beyond those, one piece for so many bytes. Packets carry more than a thousand. */
   bytesMin: 512,
-  /** After so many, everybody else has a turn: 1.4 ms. */
-  perTurn: 128,
+} as const;
+
+/** The public HTTP server. */
+export const SERVER_LIMITS = {
+  /** Request line and headers. Beyond: 431. */
+  headBytesMax: 32 * KIB,
+  /** They take longer: 408. */
+  headMs: 60_000,
+  /** A whole request, also one that was answered before its body was read. */
+  requestMs: 120_000,
+  /** Late requests are looked for this often. */
+  checkMs: 5_000,
+  /** A connection without a request. Longer than proxies keep theirs, so that these end it first. */
+  idleMs: 620_000,
+  /** A client that was told that its connection ends may send for so long what it had begun. */
+  lingerMs: 2_000,
+  /** A client has this long to take the rest of a finished answer, and longer by what its bytes take at 16 KB/s. */
+  restMs: 60_000,
+  restBytesPerMs: 16,
 } as const;
 
 /** Server-sent events toward the client. */

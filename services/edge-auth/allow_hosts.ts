@@ -16,7 +16,7 @@ export function allowHosts(
     allowed.has(host) || allowed.has(host.replace(/:\d+$/, ""));
   return async (c, next) => {
     const named = c.req.raw.headers.get("host")?.toLowerCase() ?? "";
-    const target = new URL(c.req.url).host;
+    const target = URL.parse(c.req.url)?.host ?? "";
     if (!isAllowed(named) || !isAllowed(target)) {
       throw new ApiError(
         "misdirected_request",

@@ -10,6 +10,8 @@ import { LineAssembler } from "@gateway/shared/bus/line_assembler";
 import { sseFrame } from "@gateway/shared/bus/sse_frame";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
+import type { Writable } from "node:stream";
+import { StreamedResponse } from "./http/server.ts";
 import { errorEvent } from "./responses.ts";
 
 /** Takes an answer in as it comes. */
@@ -41,15 +43,13 @@ export interface AnswerOptions {
   onDelivered: (sequence: number) => void;
   /** A chunk is longer than any chunk may be: the answer cannot go on. */
   onOverlongLine: () => void;
-  /** The client left or takes nothing. */
-  onAbandoned: (reason: "client_gone" | "slow_client") => void;
+  /** The client takes nothing. */
+  onAbandoned: (reason: "slow_client") => void;
 }
 
 const encoder = new TextEncoder();
 const DONE = encoder.encode("data: [DONE]\n\n");
 const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
-/** Bytes that wait in the response beside what the kernel takes. */
-const HIGH_WATER_BYTES = 64 * 1024;
 
 /**
  * An answer as server-sent events. The 200 is held until the first line, or for
@@ -62,14 +62,20 @@ export class StreamAnswer implements AnswerSink {
   readonly #settle: PromiseWithResolvers<Response>;
   readonly #slab = new ByteSlab();
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
-  #controller: ReadableStreamDefaultController<Uint8Array> | null = null;
-  /** The last frame in the response's queue, or 0 when the socket took all. */
+  /** The 200 is on its way. */
+  #isOpen = false;
+  /** Where the body goes; null until the head was written. */
+  #out: Writable | null = null;
+  /** What came before that. */
+  #waiting: Uint8Array[] = [];
+  /** The last frame that waits for the client, or 0 when the socket took all. */
   #queuedSequence = 0;
   #lastSentAtMs: number;
   #hasStarted = false;
   /** Since when the client has taken nothing; null while it keeps up. */
   #blockedSinceMs: number | null = null;
   #isOver = false;
+  #isCut = false;
 
   constructor(options: AnswerOptions) {
     this.#options = options;
@@ -94,27 +100,23 @@ export class StreamAnswer implements AnswerSink {
   }
 
   onEnd(): void {
-    if (this.#isOver) return;
-    this.#enqueue(DONE, 0);
-    this.#close();
+    if (!this.#isOver) this.#close(DONE);
   }
 
   onError(error: ApiError): void {
     if (this.#isOver) return;
-    if (this.#controller === null) {
+    if (this.#isOpen) {
+      this.#close(encoder.encode(errorEvent(error.toBody())));
+    } else {
       this.#isOver = true;
       this.#settle.reject(error);
-      return;
     }
-    this.#enqueue(encoder.encode(errorEvent(error.toBody())), 0);
-    this.#close();
   }
 
   onAbandoned(): void {
     if (this.#isOver) return;
-    this.#isOver = true;
-    if (this.#controller === null) this.#settle.resolve(nobodyThere());
-    else this.#controller.error(new Error("The client is gone"));
+    this.#cut();
+    if (!this.#isOpen) this.#settle.resolve(nobodyThere());
   }
 
   onRestart(): void {
@@ -123,7 +125,7 @@ export class StreamAnswer implements AnswerSink {
 
   onTick(nowMs: number): void {
     if (this.#isOver) return;
-    if (this.#controller === null) {
+    if (!this.#isOpen) {
       const { headMs } = this.#options;
       // Nothing was sent yet: it is as old as its last sign of life.
       if (headMs > 0 && nowMs - this.#lastSentAtMs >= headMs) {
@@ -133,8 +135,7 @@ export class StreamAnswer implements AnswerSink {
       this.#blockedSinceMs !== null &&
       nowMs - this.#blockedSinceMs >= SSE_LIMITS.slowClientMs
     ) {
-      this.#isOver = true;
-      this.#controller.error(new Error("The client takes no data"));
+      this.#cut();
       this.#options.onAbandoned("slow_client");
     } else if (nowMs - this.#lastSentAtMs >= SSE_LIMITS.keepAliveMs) {
       this.#enqueue(KEEP_ALIVE, 0);
@@ -146,44 +147,53 @@ export class StreamAnswer implements AnswerSink {
    * not while something waits before it, which this would count as taken too.
    */
   #onCut(sequence: number): void {
-    if (this.#blockedSinceMs === null) this.#options.onDelivered(sequence);
-    else this.#queuedSequence = sequence;
+    if (this.#blockedSinceMs === null && this.#waiting.length === 0) {
+      this.#options.onDelivered(sequence);
+    } else this.#queuedSequence = sequence;
   }
 
   #enqueue(bytes: Uint8Array, sequence: number): void {
-    const controller = this.#controller ?? this.#open();
-    controller.enqueue(bytes);
+    if (!this.#isOpen) this.#open();
     this.#lastSentAtMs = this.#options.now();
     if (sequence > 0) this.#queuedSequence = sequence;
-    if ((controller.desiredSize ?? 0) > 0) this.#onDrained();
+    if (this.#out === null) this.#waiting.push(bytes);
+    else if (this.#out.write(bytes)) this.#onDrained();
     else this.#blockedSinceMs ??= this.#lastSentAtMs;
   }
 
-  /** Sends the 200 with the first bytes already in its body. */
-  #open(): ReadableStreamDefaultController<Uint8Array> {
-    let opened: ReadableStreamDefaultController<Uint8Array> | undefined;
-    const body = new ReadableStream<Uint8Array>({
-      start: (controller) => {
-        opened = controller;
-      },
-      pull: () => this.#onDrained(),
-      cancel: () => this.#onCancel(),
-    }, new ByteLengthQueuingStrategy({ highWaterMark: HIGH_WATER_BYTES }));
-    if (opened === undefined) {
-      throw new Error("Cannot open a response: its stream did not start");
-    }
-    this.#controller = opened;
+  /** Sends the 200, whose head goes out with the first bytes. */
+  #open(): void {
+    this.#isOpen = true;
     this.#settle.resolve(
-      new Response(body, { status: 200, headers: this.#options.headers }),
+      new StreamedResponse(this.#options.headers, (out) => this.#start(out)),
     );
-    return opened;
   }
 
-  #close(): void {
-    // The client may be found gone while its last bytes are enqueued.
-    if (this.#isOver) return;
+  #start(out: Writable): void {
+    if (this.#isCut) return void out.destroy();
+    this.#out = out;
+    out.on("drain", () => this.#onDrained());
+    out.cork();
+    let isTaken = true;
+    for (const bytes of this.#waiting) isTaken = out.write(bytes);
+    this.#waiting = [];
+    if (this.#isOver) out.end();
+    out.uncork();
+    if (isTaken) this.#onDrained();
+    else this.#blockedSinceMs = this.#lastSentAtMs;
+  }
+
+  #close(last: Uint8Array): void {
     this.#isOver = true;
-    this.#controller?.close();
+    if (this.#out === null) this.#waiting.push(last);
+    else this.#out.end(last);
+  }
+
+  /** Ends it without its end: nobody reads it. */
+  #cut(): void {
+    this.#isOver = true;
+    this.#isCut = true;
+    this.#out?.destroy();
   }
 
   /** The socket takes more: what was queued counts as delivered. */
@@ -193,12 +203,6 @@ export class StreamAnswer implements AnswerSink {
     const taken = this.#queuedSequence;
     this.#queuedSequence = 0;
     this.#options.onDelivered(taken);
-  }
-
-  #onCancel(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#options.onAbandoned("client_gone");
   }
 }
 

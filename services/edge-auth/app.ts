@@ -16,6 +16,7 @@ import type { Deadlines } from "@gateway/shared/deadlines";
 import type { EdgeEnv } from "./edge_env.ts";
 import type { Gate } from "./gate.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
+import type { BodyBudget } from "./http/body_budget.ts";
 import { getModel, listModels } from "./models.ts";
 import type { ParseLane } from "./parse_lane.ts";
 import { logAnswer, logRun } from "./request_log.ts";
@@ -33,6 +34,7 @@ export interface AppDependencies {
   bodyBytesMax: number;
   /** A stream without a first token is opened after this long; 0: never. */
   streamHeadMs: number;
+  bodyBudget: BodyBudget;
   deadlines: Deadlines;
   /** Failed authentication per client address. */
   authFailures: FailureLimiter;
@@ -129,7 +131,10 @@ function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
     const { headers } = c.req.raw;
     const clientAddress = () =>
       siteOf(
-        d.clientAddress(c.env.visitor.address, headers.get("x-forwarded-for")),
+        d.clientAddress(
+          c.env.connection.address,
+          headers.get("x-forwarded-for"),
+        ),
       );
     const found = authenticate(
       headers.get("authorization"),
@@ -150,8 +155,8 @@ function completeChat(
   return chatCompletions({
     requestId,
     principal,
-    httpRequest: c.req.raw,
-    visitor: c.env.visitor,
+    body: { headers: c.req.raw.headers, openBody: c.env.openBody },
+    connection: c.env.connection,
     onStarted: () => c.set("hasRun", true),
     onEnded: (request, outcome) => {
       const durationMs = d.now() - startedAtMs;

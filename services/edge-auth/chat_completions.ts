@@ -5,7 +5,6 @@
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { publicRequestId } from "@gateway/shared/ids";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { Visitor } from "@gateway/shared/serve_visitors";
 import {
   startWorkSpan,
   type WorkSpan,
@@ -21,6 +20,7 @@ import { badBodyWeight } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { RunOutcome } from "./chat_job.ts";
 import type { Gate, Settlement, Ticket } from "./gate.ts";
+import type { ClientConnection } from "./http/server.ts";
 import { HeldAnswer } from "./held_answer.ts";
 import {
   readChatRequest,
@@ -47,7 +47,7 @@ export interface ChatCompletionsDependencies
 export interface ChatCall extends UnreadChatRequest {
   requestId: string;
   /** Who waits for the answer. */
-  visitor: Visitor;
+  connection: ClientConnection;
   /** The request was admitted and runs: its end will be told. */
   onStarted: () => void;
   /** Told once how a run that began has ended. */
@@ -64,7 +64,7 @@ export async function chatCompletions(
 ): Promise<Response> {
   const received = await readChatRequest(call, dependencies);
   if (received === null) return nobodyThere();
-  const { request, bodyBytes } = received;
+  const { request, bodyBytes, release } = received;
   const { principal, requestId } = call;
   const { gate, running, badBodies } = dependencies;
   running.add(principal, requestId);
@@ -72,7 +72,7 @@ export async function chatCompletions(
   try {
     ticket = await gate.admitChat(principal, request, requestId);
     if (running.isStopped(requestId)) throw keyRevoked();
-    if (call.visitor.hasLeft) {
+    if (call.connection.hasLeft) {
       giveUp(ticket, call, running);
       return nobodyThere();
     }
@@ -85,6 +85,8 @@ export async function chatCompletions(
       badBodies.fail(principal.keyId, badBodyWeight(bodyBytes));
     }
     throw error;
+  } finally {
+    release();
   }
 }
 
@@ -138,7 +140,7 @@ function runAdmitted(
   const span = startChatSpan(call, request);
   const { traceparent } = span;
   // Works in every state: queued, before the first token, streaming, not streaming.
-  const forget = call.visitor.onLeft(() => run.cancel("client_gone"));
+  const forget = call.connection.onLeft(() => run.cancel("client_gone"));
   const run = dispatcher.start(
     {
       requestId,
@@ -171,12 +173,12 @@ function settlementOf(outcome: RunOutcome): Settlement {
 }
 
 function startChatSpan(
-  { httpRequest, principal, requestId }: ChatCall,
+  { body, principal, requestId }: ChatCall,
   { model }: ChatRequest,
 ): WorkSpan {
   return startWorkSpan("chat", {
     kind: "producer",
-    parent: httpRequest.headers.get("traceparent") ?? undefined,
+    parent: body.headers.get("traceparent") ?? undefined,
     attributes: {
       "gateway.request_id": publicRequestId(requestId),
       "gateway.key_id": principal.keyId,

@@ -52,6 +52,15 @@ export const EDGE_VARIABLES = {
     max: 256 * 1_024 * 1_024,
     fallback: REQUEST_LIMITS.bodyBytesMax,
   }),
+  bodiesBytesMax: integer({
+    name: "BODIES_BYTES_MAX",
+    meaning:
+      "Request bodies that this edge holds at a time; beyond it the slowest gets 503. A key may hold a quarter; beyond it 429",
+    unit: "bytes",
+    min: 1_024,
+    max: 64 * 1_024 * 1_024 * 1_024,
+    fallback: REQUEST_LIMITS.bodiesBytesMax,
+  }),
   queueMax: integer({
     name: "QUEUE_MAX",
     meaning: "Requests that may wait for a free worker, two seconds at most",
@@ -137,6 +146,7 @@ export interface EdgeConfig {
   redis: RedisAddress;
   catalog: Catalog;
   bodyBytesMax: number;
+  bodiesBytesMax: number;
   queueMax: number;
   requestTimeoutMs: number;
   streamHeadMs: number;
@@ -172,6 +182,7 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     // Which models there are is the edge's business, their keys are not.
     catalog: catalogOf(env, Deno.readTextFileSync, false),
     bodyBytesMax: env.bodyBytesMax,
+    bodiesBytesMax: env.bodiesBytesMax,
     queueMax: env.queueMax,
     requestTimeoutMs: env.requestTimeoutSeconds * MS_PER_SECOND,
     streamHeadMs: env.streamHeadSeconds * MS_PER_SECOND,

@@ -1,6 +1,6 @@
 /** What the middlewares know of a request, in Hono's terms. */
 import type { Principal } from "@gateway/shared/keys/record";
-import type { Visitor } from "@gateway/shared/serve_visitors";
+import type { Exchange } from "./http/server.ts";
 
 export interface EdgeVariables {
   /** 32 hex characters; callers see it behind `req_`. */
@@ -13,8 +13,5 @@ export interface EdgeVariables {
 
 export interface EdgeEnv {
   Variables: EdgeVariables;
-  Bindings: {
-    /** The peer, which is the proxy where there is one. */
-    visitor: Visitor;
-  };
+  Bindings: Exchange;
 }

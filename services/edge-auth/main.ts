@@ -14,7 +14,6 @@ import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serveOps } from "@gateway/shared/ops_server";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
-import { serveVisitors } from "@gateway/shared/serve_visitors";
 import { type RunningService, runService } from "@gateway/shared/service";
 import { INBOX_PREFIXES } from "@gateway/shared/store_access";
 import { createApp } from "./app.ts";
@@ -29,6 +28,8 @@ import { ACK_WAIT_MS } from "./control_outbox.ts";
 import { createDeadlines } from "@gateway/shared/deadlines";
 import { createDeparture } from "./departure.ts";
 import { EdgeTable } from "./edge_table.ts";
+import { createBodyBudget } from "./http/body_budget.ts";
+import { startServer } from "./http/server.ts";
 import { joinBus } from "./join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createParseLane, PARSE_LANE_WAITING_MAX } from "./parse_lane.ts";
@@ -105,11 +106,13 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     hostname: config.hostname,
     ...config.departure,
   });
-  const server = serveVisitors({
+  const server = await startServer({
     hostname: config.hostname,
     port: config.port,
-    handler: async (request, visitor) =>
-      departure.mark(await app.fetch(request, { visitor })),
+    deadlines,
+    now: monotonicNow,
+    handler: async (request, exchange) =>
+      departure.mark(await app.fetch(request, exchange)),
     onError: (error) => {
       log.error("request_fault", { error });
       return errorResponse(internalError(error), newRequestId());
@@ -202,6 +205,10 @@ async function openStores(
 function createGuards(config: EdgeConfig) {
   return {
     bodyBytesMax: config.bodyBytesMax,
+    bodyBudget: createBodyBudget({
+      processBytesMax: Math.max(config.bodiesBytesMax, config.bodyBytesMax),
+      keyBytesMax: Math.max(config.bodiesBytesMax / 4, config.bodyBytesMax),
+    }),
     authFailures: createFailureLimiter({
       ...AUTH_FAILURE_LIMITS,
       failuresMax: config.authFailuresMax,

@@ -5,7 +5,6 @@
 import type { MonotonicNow } from "@gateway/shared/clock";
 import type { Deadlines } from "@gateway/shared/deadlines";
 import type { Principal } from "@gateway/shared/keys/record";
-import { BODY_DEADLINES } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -18,19 +17,22 @@ import {
 import type { Gate } from "./gate.ts";
 import { decodeJson } from "./json_guard.ts";
 import type { ParseLane } from "./parse_lane.ts";
-import { readBody } from "./read_body.ts";
+import type { BodyBudget } from "./http/body_budget.ts";
+import { type BodySource, readBody } from "./http/read_body.ts";
 import { tooManyBadBodies } from "./refusal.ts";
 
 /** A request that was understood, and what it took to say it. */
 export interface ReceivedChatRequest {
   request: ChatRequest;
   bodyBytes: number;
+  /** The body's bytes no longer count as held. */
+  release(): void;
 }
 
 /** A request whose body is unread. */
 export interface UnreadChatRequest {
   principal: Principal;
-  httpRequest: Request;
+  body: BodySource;
 }
 
 /** What reading takes. */
@@ -39,6 +41,7 @@ export interface ReadChatRequestDependencies {
   gate: Pick<Gate, "check">;
   now: MonotonicNow;
   bodyBytesMax: number;
+  bodyBudget: BodyBudget;
   deadlines: Deadlines;
   /** Refused bodies per key, by weight. */
   badBodies: FailureLimiter;
@@ -55,26 +58,27 @@ export async function readChatRequest(
   unread: UnreadChatRequest,
   dependencies: ReadChatRequestDependencies,
 ): Promise<ReceivedChatRequest | null> {
-  const { httpRequest, principal } = unread;
+  const { principal } = unread;
   const { badBodies } = dependencies;
   try {
     refuseAfterBadBodies(principal, badBodies);
-    const body = await readBody(httpRequest, {
+    const body = await readBody(unread.body, {
+      keyId: principal.keyId,
       bytesMax: dependencies.bodyBytesMax,
-      progressMs: BODY_DEADLINES.progressMs,
-      totalMs: BODY_DEADLINES.totalMs,
+      budget: dependencies.bodyBudget,
       deadlines: dependencies.deadlines,
       now: dependencies.now,
+      onCost: (bytes) => badBodies.fail(principal.keyId, badBodyWeight(bytes)),
     });
-    if (body.type === "gone") return null;
-    if (body.type === "refused") {
-      if (body.costBytes > 0) {
-        badBodies.fail(principal.keyId, badBodyWeight(body.costBytes));
-      }
-      throw refused(body.error, body.close);
+    if (body === null) return null;
+    const { bytes, release } = body;
+    try {
+      const request = await parseBody(bytes, principal, dependencies);
+      return { request, bodyBytes: bytes.byteLength, release };
+    } catch (error) {
+      release();
+      throw error;
     }
-    const request = await parseBody(body.bytes, principal, dependencies);
-    return { request, bodyBytes: body.bytes.byteLength };
   } catch (error) {
     if (error instanceof ApiError) {
       await dependencies.gate.check(unread.principal, "chat");
@@ -110,13 +114,4 @@ function refuseAfterBadBodies(
   const waitMs = badBodies.waitMs(keyId);
   if (waitMs === 0) return;
   throw tooManyBadBodies(waitMs, { connection: "close" });
-}
-
-function refused(error: ApiError, isUnread: boolean): ApiError {
-  if (!isUnread) return error;
-  // The rest of the body would be taken for the next request.
-  return new ApiError(error.code, error.message, {
-    headers: { connection: "close" },
-    cause: error.cause,
-  });
 }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Readable } from "node:stream";
 import { monotonicNow } from "@gateway/shared/clock";
 import { createDeadlines } from "@gateway/shared/deadlines";
 import { BODY_PIECES } from "@gateway/shared/limits";
@@ -7,6 +8,7 @@ import {
   badBodyWeight,
   createFailureLimiter,
 } from "./auth_failures.ts";
+import { createBodyBudget } from "./http/body_budget.ts";
 import { createParseLane } from "./parse_lane.ts";
 import { readChatRequest } from "./read_chat_request.ts";
 
@@ -28,6 +30,10 @@ Deno.test("readChatRequest() counts a body in too many pieces as what reading it
     },
     now: monotonicNow,
     bodyBytesMax: 1_000_000,
+    bodyBudget: createBodyBudget({
+      processBytesMax: 1_000_000,
+      keyBytesMax: 1_000_000,
+    }),
     deadlines,
     badBodies,
     parseLane: createParseLane({
@@ -39,10 +45,10 @@ Deno.test("readChatRequest() counts a body in too many pieces as what reading it
   const read = (pieces: number) => {
     const unread = {
       principal: PRINCIPAL,
-      httpRequest: new Request("http://a/", {
-        method: "POST",
-        body: ReadableStream.from(blanks(pieces)),
-      }),
+      body: {
+        headers: new Headers(),
+        openBody: () => Readable.from(blanks(pieces)),
+      },
     };
     return readChatRequest(unread, dependencies);
   };

@@ -10,7 +10,8 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { rawExchange } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
-import { sleep } from "../support/wait_for.ts";
+import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
 
 const MODEL = `"model":"${DEFAULT_MODEL_ID}"`;
 const MESSAGES = `"messages":[{"role":"user","content":"x"}]`;
@@ -256,3 +257,66 @@ function p99(tookMs: readonly number[]): number {
   const sorted = tookMs.toSorted((a, b) => a - b);
   return sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Infinity;
 }
+
+const HELD = 60;
+const HELD_BYTES = 19_900_000;
+/** A quarter of what an edge holds in all, as `BODIES_BYTES_MAX` says. */
+const HELD_BY_KEY_BYTES = 64 * 1024 * 1024;
+/** Sixty bodies have 1.2 GB. */
+const GROWTH_BYTES_MAX = 500 * 1024 * 1024;
+
+Deno.test("API4: sixty large bodies that stop before their last byte do not fill the memory, and others are served", async () => {
+  const bodyBudget = createBodyBudget({
+    processBytesMax: 4 * HELD_BY_KEY_BYTES,
+    keyBytesMax: HELD_BY_KEY_BYTES,
+  });
+  await using cluster = await startGatedCluster({ door: { bodyBudget } });
+  const limits = { requestsPerMinute: 1, concurrency: 1 };
+  const attacker = await cluster.addKey({ limits });
+  const victim = await cluster.addKey();
+  const { hostname, port } = new URL(cluster.edges[0]?.edge.baseUrl ?? "");
+  const head = new TextEncoder().encode(
+    "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
+      `Authorization: Bearer ${attacker.value}\r\n` +
+      `Content-Length: ${HELD_BYTES}\r\n\r\n`,
+  );
+  const body = new Uint8Array(HELD_BYTES - 1).fill(0x20);
+  const before = Deno.memoryUsage().rss;
+  const statuses: string[] = [];
+  const connections = new Set<Deno.TcpConn>();
+  const holdOne = async () => {
+    const connection = await Deno.connect({ hostname, port: Number(port) });
+    connections.add(connection);
+    const answer = new Uint8Array(64);
+    const answered = connection.read(answer).catch(() => null);
+    await connection.write(head);
+    for (let at = 0; at < body.length;) {
+      const piece = body.subarray(at, at + 1_000_000);
+      const sent = await connection.write(piece).catch(() => body.length);
+      at += sent;
+    }
+    void answered.then((length) => {
+      if (length === null) return;
+      statuses.push(new TextDecoder().decode(answer.subarray(9, 12)));
+    });
+  };
+  for (let count = 0; count < HELD; count += 10) {
+    await Promise.all(Array.from({ length: 10 }, holdOne));
+    assert.ok(bodyBudget.bytes <= HELD_BY_KEY_BYTES, `${bodyBudget.bytes}`);
+    // The clients are in this process too, and may keep it from Redis for a moment.
+    const isServed = async () => await statusOf(cluster.ask(victim)) === 200;
+    await waitFor(isServed, { what: "the other key to be served" });
+  }
+  const growth = Deno.memoryUsage().rss - before;
+  assert.ok(growth < GROWTH_BYTES_MAX, `${growth} bytes more`);
+  await waitFor(
+    () => statuses.length >= HELD - 3,
+    { what: () => `refusals, got ${statuses.length}` },
+  );
+  assert.deepEqual(new Set(statuses), new Set(["429"]));
+  for (const connection of connections) connection.close();
+  await waitFor(
+    () => bodyBudget.bytes === 0,
+    { what: () => `room, ${bodyBudget.bytes} bytes are held` },
+  );
+});

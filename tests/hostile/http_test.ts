@@ -28,6 +28,7 @@ const CHUNKED = "2\r\n{}\r\n0\r\n\r\n";
 const LENGTH = `Content-Length: ${BODY.length}\r\n`;
 const H2C = "Connection: Upgrade, HTTP2-Settings\r\n" +
   "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
+const H2_PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const UNAUTHORIZED =
   `{"error":{"code":"unauthorized","message":"unauthorized","type":"error"}}`;
 
@@ -44,9 +45,7 @@ interface Answer {
 
 async function send(url: string, bytes: string | Uint8Array): Promise<Answer> {
   const text = await rawExchange(url, [bytes], QUIET_MS);
-  // Deno says that it would take a body before anybody has asked for it.
-  const final = text.replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, "");
-  const [head = "", ...rest] = final.split("\r\n\r\n");
+  const [head = "", ...rest] = text.split("\r\n\r\n");
   const status = Number(/^HTTP\/1\.[01] (\d{3}) /.exec(head)?.[1] ?? 0);
   return { status, head, body: rest.join("\r\n\r\n") };
 }
@@ -127,9 +126,9 @@ function authenticated(key: TestKey): Row[] {
     ["9 NUL", withHeader("X: a\0b\r\n"), 400],
     ["9 CR", withHeader("X: a\rb\r\n"), 400],
     ["9 LF", withHeader("X: a\nb\r\n"), 400],
-    ["10 100 kB header", withHeader(`X: ${"a".repeat(100_000)}\r\n`), 400],
-    ["10 1,000 headers", withHeader("X: a\r\n".repeat(1_000)), 400],
-    ["10 URI of 70 kB", get(`GET /v1/${"a".repeat(70_000)}`), 400],
+    ["10 100 kB header", withHeader(`X: ${"a".repeat(100_000)}\r\n`), 431],
+    ["10 1,000 headers", withHeader("X: a\r\n".repeat(1_000)), 200],
+    ["10 URI of 70 kB", get(`GET /v1/${"a".repeat(70_000)}`), 431],
     ["17 length, chunked", post(LENGTH + chunked), 400],
     ["17 chunked, length", post(chunked + LENGTH), 400],
     ["18 two lengths", post("Content-Length: 5\r\nContent-Length: 6\r\n"), 400],
@@ -139,7 +138,7 @@ function authenticated(key: TestKey): Row[] {
     ["18 list", post("Content-Length: 2, 3\r\n", "{}"), 400],
     ["18 20 digits", post(`Content-Length: ${"9".repeat(20)}\r\n`), 400],
     ["18 blank", post("Content-Length : 2\r\n", "{}"), 400],
-    ["18 two equal lengths", post(LENGTH + LENGTH), 200],
+    ["18 two equal lengths", post(LENGTH + LENGTH), 400],
     ["19 xchunked", post("Transfer-Encoding: xchunked\r\n", CHUNKED), 400],
     [
       "19 chunked, identity",
@@ -153,9 +152,9 @@ function authenticated(key: TestKey): Row[] {
     ],
     ["19 folded", post("Transfer-Encoding:\r\n chunked\r\n", CHUNKED), 400],
     ["19 chunked twice", post(chunked + chunked, CHUNKED), 400],
-    ["20 bad chunk size", post(chunked, "zz\r\n{}\r\n0\r\n\r\n"), 0],
-    ["20 huge chunk size", post(chunked, `${"f".repeat(17)}\r\n{}`), 0],
-    ["20 chunk too short", post(chunked, "1\r\n{}\r\n0\r\n\r\n"), 0],
+    ["20 bad chunk size", post(chunked, "zz\r\n{}\r\n0\r\n\r\n"), 400],
+    ["20 huge chunk size", post(chunked, `${"f".repeat(17)}\r\n{}`), 400],
+    ["20 chunk too short", post(chunked, "1\r\n{}\r\n0\r\n\r\n"), 400],
     [
       "21 chunk extension",
       post(chunked, `2;${"a".repeat(20_000)}\r\n{}\r\n0\r\n\r\n`),
@@ -168,9 +167,9 @@ function authenticated(key: TestKey): Row[] {
     ["25 %00", get("GET /v1/models/%00"), 404],
     ["26 escaped", get("GET /v1/%6dodels"), 200],
     ["27 TRACE", get("TRACE /v1/chat/completions"), 405],
-    ["27 get", get("get /v1/models"), 405],
-    ["27 unknown", get("FOO /v1/models"), 405],
-    ["27 CONNECT", get("CONNECT x:80"), 404],
+    ["27 get", get("get /v1/models"), 400],
+    ["27 unknown", get("FOO /v1/models"), 400],
+    ["27 CONNECT", get("CONNECT x:80"), 0],
     ["27 PUT", get("PUT /v1/chat/completions"), 405],
     ["33 20 MiB and more", post("Content-Length: 99999999\r\n", "{}"), 413],
     ["34 gzip", post(`${LENGTH}Content-Encoding: gzip\r\n`), 415],
@@ -178,7 +177,15 @@ function authenticated(key: TestKey): Row[] {
     ["35 no type", post(LENGTH), 200],
     ["upgrade", withHeader("Upgrade: websocket\r\n"), 200],
     ["upgrade of the JDK's client", withHeader(H2C), 200],
-    ["the same with a body", post(LENGTH + H2C), 400],
+    ["the same with a body", post(LENGTH + H2C), 200],
+    ["HTTP/2 with prior knowledge", H2_PREFACE, 400],
+    ["23 no host", request(MODELS, CLOSE + bearer(key.value)), 400],
+    ["22 bare LF", `GET /v1/models HTTP/1.1\nHost: x\n${CLOSE}\n`, 400],
+    [
+      "23 a path as host",
+      request(MODELS, `Host: x/v1/models?\r\n${CLOSE}`),
+      400,
+    ],
     ["TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400],
     ["no request", "hello\r\n\r\n", 400],
     ["HTTP/3.0", request("GET /v1/models HTTP/3.0", all), 400],
@@ -187,7 +194,7 @@ function authenticated(key: TestKey): Row[] {
 
 /** Refused by the server itself, which does not speak JSON. */
 const isOfServer = ({ status, body }: Answer) =>
-  (status === 400 && body === "") || status === 0;
+  ((status === 400 || status === 431) && body === "") || status === 0;
 
 Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socket", async (t) => {
   await using cluster = await startGatedCluster({
@@ -228,13 +235,9 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
     });
   }
 
-  await t.step("22 bare LF, no Host, HTTP/1.0 are served", async () => {
-    const lines = [
-      `GET /v1/models HTTP/1.1\nHost: x\n${bearer(key.value).trim()}\n\n`,
-      request(MODELS, CLOSE + bearer(key.value)),
-      request("GET /v1/models HTTP/1.0", bearer(key.value)),
-    ];
-    for (const sent of lines) assert.equal((await send(url, sent)).status, 200);
+  await t.step("22 HTTP/1.0 without a Host is served", async () => {
+    const sent = request("GET /v1/models HTTP/1.0", bearer(key.value));
+    assert.equal((await send(url, sent)).status, 200);
   });
 
   await t.step("a client that stops sending has left", async () => {
@@ -352,7 +355,6 @@ Deno.test("22, 24 with ALLOWED_HOSTS only those are answered for", async () => {
     ["/v1/models", "Host: localhost:8081\r\n", 421],
     ["/v1/models", "Host: evil\r\n", 421],
     ["/v1/models", "Host: api.example.org.evil\r\n", 421],
-    ["/v1/models", "", 421],
     ["http://evil/v1/models", "Host: api.example.org\r\n", 421],
     ["http://api.example.org/v1/models", "Host: evil\r\n", 421],
   ];

@@ -63,7 +63,8 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import type { GracefulServer } from "@gateway/shared/serve";
-import { serveVisitors } from "@gateway/shared/serve_visitors";
+import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";
+import { startServer } from "../../services/edge-auth/http/server.ts";
 
 /** A request that an edge admitted, and all that was settled of it. */
 export interface Admitted {
@@ -242,6 +243,10 @@ export async function startMiniEdge(
     log,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
     streamHeadMs: SSE_LIMITS.headMs,
+    bodyBudget: createBodyBudget({
+      processBytesMax: REQUEST_LIMITS.bodiesBytesMax,
+      keyBytesMax: REQUEST_LIMITS.bodiesBytesMax / 4,
+    }),
     deadlines,
     metrics: createEdgeMetrics(new MetricRegistry()),
     authFailures: createFailureLimiter(AUTH_FAILURE_LIMITS, monotonicNow),
@@ -256,10 +261,12 @@ export async function startMiniEdge(
     corsOrigins: [],
     ...options.door,
   });
-  const server: GracefulServer = serveVisitors({
+  const server: GracefulServer = await startServer({
     hostname: "127.0.0.1",
     port: 0,
-    handler: (request, visitor) => app.fetch(request, { visitor }),
+    deadlines,
+    now: monotonicNow,
+    handler: (request, exchange) => app.fetch(request, exchange),
     onError: () => new Response(null, { status: 500 }),
   });
   return {

@@ -1,0 +1,296 @@
+/**
+ * Guarantee: the server knows within 100 ms that a client has left, whatever it had
+ * sent and however, and waits for nobody who takes nothing.
+ */
+import assert from "node:assert/strict";
+import { connect, type Socket } from "node:net";
+import { monotonicNow } from "@gateway/shared/clock";
+import { createDeadlines } from "@gateway/shared/deadlines";
+import type { GracefulServer } from "@gateway/shared/serve";
+import {
+  type ClientConnection,
+  type ServerOptions,
+  startServer,
+  StreamedResponse,
+} from "./server.ts";
+
+const NOTICED_MS = 100;
+const STOP_NOW = { graceMs: 0, lastWordMs: 0 };
+
+interface TestServer extends AsyncDisposable {
+  server: GracefulServer;
+  errors: unknown[];
+}
+
+async function start(
+  handler: ServerOptions["handler"],
+  options: Partial<ServerOptions> = {},
+): Promise<TestServer> {
+  const deadlines = createDeadlines(monotonicNow);
+  const errors: unknown[] = [];
+  const server = await startServer({
+    hostname: "127.0.0.1",
+    port: 0,
+    handler,
+    deadlines,
+    now: monotonicNow,
+    ...options,
+    onError(error) {
+      errors.push(error);
+      return new Response(null, { status: 500 });
+    },
+  });
+  return {
+    server,
+    errors,
+    async [Symbol.asyncDispose]() {
+      await server.stop(STOP_NOW);
+      assert.equal(deadlines.size, 0);
+      deadlines.close();
+    },
+  };
+}
+
+/** A request in progress: who waits, and the answer that the handler waits for. */
+interface Call {
+  connection: ClientConnection;
+  answer: (response: Response) => void;
+}
+
+/** A server whose handler reads the body and waits to be told the answer. */
+async function startCalls() {
+  const waiting: PromiseWithResolvers<Call>[] = [];
+  const made: Call[] = [];
+  const started = await start(async (_request, { connection, openBody }) => {
+    for await (const _piece of openBody());
+    const { promise, resolve } = Promise.withResolvers<Response>();
+    const call = { connection, answer: resolve };
+    const next = waiting.shift();
+    if (next === undefined) made.push(call);
+    else next.resolve(call);
+    return await promise;
+  });
+  return {
+    ...started,
+    [Symbol.asyncDispose]: started[Symbol.asyncDispose],
+    next(): Promise<Call> {
+      const call = made.shift();
+      if (call !== undefined) return Promise.resolve(call);
+      const later = Promise.withResolvers<Call>();
+      waiting.push(later);
+      return later.promise;
+    },
+  };
+}
+
+/** Text of a request with a body of so many bytes; null: none. */
+function requestOf(bodyBytes: number | null): [head: string, body: string] {
+  if (bodyBytes === null) return ["GET / HTTP/1.1\r\nhost: x\r\n\r\n", ""];
+  return [
+    `POST / HTTP/1.1\r\nhost: x\r\ncontent-length: ${bodyBytes}\r\n\r\n`,
+    "a".repeat(bodyBytes),
+  ];
+}
+
+function openSocket(port: number, allowHalfOpen = false): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const where = { port, host: "127.0.0.1", allowHalfOpen };
+    const socket = connect(where, () => {
+      socket.setNoDelay(true);
+      resolve(socket);
+    });
+    socket.on("error", reject);
+  });
+}
+
+for (const bodyBytes of [null, 0, 600, 100_000]) {
+  for (const isSplit of bodyBytes === null ? [false] : [false, true]) {
+    for (const way of ["FIN", "RST", "half-close"]) {
+      const body = bodyBytes === null ? "no body" : `${bodyBytes} bytes`;
+      const sent = isSplit ? "after its head" : "in one piece";
+      Deno.test(`a client of ${body}, sent ${sent}, that leaves by ${way} is noticed`, async () => {
+        await using calls = await startCalls();
+        const socket = await openSocket(calls.server.port, true);
+        const [head, rest] = requestOf(bodyBytes);
+        if (isSplit) {
+          await new Promise((resolve) => socket.write(head, resolve));
+          socket.write(rest);
+        } else socket.write(head + rest);
+        const { connection, answer } = await calls.next();
+        assert.equal(connection.hasLeft, false);
+        const left = Promise.withResolvers<number>();
+        connection.onLeft(() => left.resolve(performance.now()));
+        const leftAtMs = performance.now();
+        if (way === "RST") socket.resetAndDestroy();
+        else if (way === "FIN") socket.destroy();
+        else socket.end();
+        const tookMs = await left.promise - leftAtMs;
+        assert.ok(tookMs < NOTICED_MS, `after ${tookMs} ms`);
+        assert.equal(connection.hasLeft, true);
+        answer(new Response("to nobody"));
+        socket.destroy();
+      });
+    }
+  }
+}
+
+Deno.test("onLeft() of a client that has left calls back, but not at once", async () => {
+  await using calls = await startCalls();
+  const socket = await openSocket(calls.server.port);
+  socket.write(requestOf(10).join(""));
+  const { connection, answer } = await calls.next();
+  const left = Promise.withResolvers<void>();
+  connection.onLeft(left.resolve);
+  socket.destroy();
+  await left.promise;
+  let isCalled = false;
+  const called = new Promise<void>((resolve) =>
+    connection.onLeft(() => {
+      isCalled = true;
+      resolve();
+    })
+  );
+  assert.equal(isCalled, false);
+  await called;
+  answer(new Response());
+});
+
+Deno.test("a callback of onLeft() that throws is reported and ends nothing", async () => {
+  await using calls = await startCalls();
+  const socket = await openSocket(calls.server.port);
+  socket.write(requestOf(10).join(""));
+  const { connection, answer } = await calls.next();
+  const fault = new Error("a fault in a callback");
+  connection.onLeft(() => {
+    throw fault;
+  });
+  const left = Promise.withResolvers<void>();
+  connection.onLeft(left.resolve);
+  socket.destroy();
+  await left.promise;
+  assert.deepEqual(calls.errors, [fault]);
+  answer(new Response());
+});
+
+Deno.test("a request that is over is not told that its connection ends", async () => {
+  await using calls = await startCalls();
+  const socket = await openSocket(calls.server.port);
+  const told: string[] = [];
+  const connections = new Set<ClientConnection>();
+  for (const name of ["first", "second"]) {
+    socket.write(requestOf(2_000).join(""));
+    const { connection, answer } = await calls.next();
+    connections.add(connection);
+    connection.onLeft(() => told.push(name))();
+    const read = new Promise((resolve) => socket.once("data", resolve));
+    answer(new Response(name));
+    await read;
+  }
+  socket.write(requestOf(2_000).join(""));
+  const { connection, answer } = await calls.next();
+  connections.add(connection);
+  assert.equal(connections.size, 1);
+  assert.equal(connection.address, "127.0.0.1");
+  const left = new Promise<void>((resolve) => connection.onLeft(resolve));
+  socket.destroy();
+  await left;
+  assert.deepEqual(told, []);
+  answer(new Response());
+});
+
+Deno.test("a client that still sends when its connection ends gets the answer, and no reset", async () => {
+  for (
+    const head of [
+      "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+      "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n",
+    ]
+  ) {
+    await using started = await start(() =>
+      new Response("the answer", { headers: { connection: "close" } })
+    );
+    const socket = await openSocket(started.server.port, true);
+    const faults: Error[] = [];
+    socket.on("error", (error) => faults.push(error));
+    let text = "";
+    socket.on("data", (data) => text += data);
+    const ended = new Promise<void>((resolve) => socket.on("end", resolve));
+    const closed = new Promise<void>((resolve) => socket.on("close", resolve));
+    socket.write(head);
+    await Promise.race([ended, closed]);
+    // What it had begun before it could know.
+    for (let piece = 0; piece < 20 && !socket.destroyed; piece += 1) {
+      await new Promise<void>((resolve) =>
+        socket.write("a".repeat(10_000), () => resolve())
+      );
+    }
+    socket.end();
+    await closed;
+    assert.deepEqual(faults, []);
+    assert.match(text, /^HTTP\/1\.1 200 [^]*the answer$/);
+  }
+});
+
+Deno.test("a client that takes nothing of the end of its answer is cut off", async () => {
+  const ended = Promise.withResolvers<void>();
+  const left = Promise.withResolvers<void>();
+  await using started = await start((_request, { connection }) => {
+    connection.onLeft(left.resolve);
+    return new StreamedResponse(new Headers(), (out) => {
+      out.end(new Uint8Array(32 * 1024 * 1024));
+      ended.resolve();
+    });
+  }, { rest: { restMs: 50, restBytesPerMs: 1_000_000 } });
+  const connection = await Deno.connect({ port: started.server.port });
+  await connection.write(new TextEncoder().encode(requestOf(null)[0]));
+  await ended.promise;
+  await left.promise;
+  connection.close();
+});
+
+Deno.test("a port that is taken is refused", async () => {
+  const taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  await assert.rejects(
+    startServer({
+      hostname: "127.0.0.1",
+      port: taken.addr.port,
+      handler: () => new Response(),
+      onError: () => new Response(),
+      deadlines: createDeadlines(monotonicNow),
+      now: monotonicNow,
+    }),
+    { code: "EADDRINUSE" },
+  );
+  taken.close();
+});
+
+Deno.test("stop() lets a running answer end, and waits for no idle connection", async () => {
+  await using calls = await startCalls();
+  const { server, next } = calls;
+  const idle = await openSocket(server.port);
+  const response = fetch(`http://127.0.0.1:${server.port}/`, {
+    method: "POST",
+    body: "a".repeat(3_000),
+  });
+  const { answer } = await next();
+  const stoppedAtMs = performance.now();
+  const stopped = server.stop({ graceMs: 5_000, lastWordMs: 100 });
+  answer(new Response("whole"));
+  assert.equal(await (await response).text(), "whole");
+  await stopped;
+  assert.ok(performance.now() - stoppedAtMs < 1_500);
+  idle.destroy();
+});
+
+Deno.test("stop() cuts what ignores the end of the grace time", async () => {
+  await using calls = await startCalls();
+  const { server, next } = calls;
+  const socket = await openSocket(server.port);
+  const closed = new Promise((resolve) => socket.on("close", resolve));
+  socket.write(requestOf(10).join(""));
+  const { connection, answer } = await next();
+  const left = new Promise<void>((resolve) => connection.onLeft(resolve));
+  await server.stop({ graceMs: 10, lastWordMs: 10 });
+  await Promise.all([closed, left]);
+  assert.equal(server.stopping.aborted, true);
+  answer(new Response());
+});
