@@ -313,7 +313,8 @@ Deno.test("API4: sixty large bodies that stop before their last byte do not fill
     () => statuses.length >= HELD - 3,
     { what: () => `refusals, got ${statuses.length}` },
   );
-  assert.deepEqual(new Set(statuses), new Set(["429"]));
+  // 503 where Redis could not say in time whose key it is.
+  assert.ok(statuses.every((status) => ["429", "503"].includes(status)));
   for (const connection of connections) connection.close();
   await waitFor(
     () => bodyBudget.bytes === 0,
