@@ -7,13 +7,13 @@
  *   npx -y deno task bench:admission
  */
 
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import {
   type Limits,
   type Principal,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import {
   ADMISSION_SCRIPTS,
   type Admitted,

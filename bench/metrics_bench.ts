@@ -4,7 +4,7 @@
  */
 import { Counter, Histogram, Registry } from "prom-client";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
-import { startWorkSpan } from "@gateway/shared/tracing";
+import { startWorkSpan } from "@gateway/shared/process/tracing";
 import type { RunOutcome } from "../services/edge-auth/chat_job.ts";
 import { createEdgeMetrics } from "../services/edge-auth/metrics.ts";
 

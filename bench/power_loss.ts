@@ -15,7 +15,7 @@
  * before Redis 8: its losses show that this harness sees them.
  * Needs gcc. It cuts files; it does not test whether the disk tells the truth.
  */
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { KeyStore } from "../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,

@@ -12,9 +12,9 @@
  * `docs/operating.md` says, or when none was lost although they were not: then the
  * cut was none.
  */
-import { monotonicNow } from "@gateway/shared/clock";
-import { randomBytes } from "@gateway/shared/ids";
-import { silentLog } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import {
   changeKeys,

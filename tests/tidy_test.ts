@@ -20,8 +20,9 @@ const PURE_ROOMS = [
   /^shared\/keys\//,
   /^shared\/models\//,
   /^shared\/tokens\//,
-  /^shared\/(limits|clock|ids|env|sse_parser|client_address|userinfo)\.ts$/,
-  /^shared\/bus\/(?!link)/,
+  /^shared\/(limits|sse_parser)\.ts$/,
+  /^shared\/process\/(clock|ids|env|client_address|userinfo|error_text)\.ts$/,
+  /^shared\/bus\/(?!link|probe)/,
   /^shared\/metrics\/(table|cells)\.ts$/,
   /^services\/edge-auth\/(worker_table|models|responses|json_guard)\.ts$/,
   /^services\/chat-worker\/(answer|edge_liveness)\.ts$/,
@@ -33,7 +34,10 @@ const PURE_IMPORTS = /^(zod|node:crypto|node:buffer)$/;
 const IMPURE_WORDS =
   /\b(Deno\.|setTimeout\(|setInterval\(|fetch\(|performance\.now\(|Date\.now\(|Math\.random\()/;
 /** The clock itself, and the process's own randomness, have to come from somewhere. */
-const SOURCES_OF_IMPURITY = ["shared/clock.ts", "shared/ids.ts"];
+const SOURCES_OF_IMPURITY = [
+  "shared/process/clock.ts",
+  "shared/process/ids.ts",
+];
 
 const ENVIRONMENT = /\bDeno\.env\b/;
 const PROCESS = /\bDeno\.(serve|exit|addSignalListener|exitCode)\b/;
@@ -157,7 +161,7 @@ const LIBRARY_ROOMS: Record<string, RegExp> = {
   nats: /^shared\/bus\/link/,
   redis: /^shared\/redis\//,
   "prom-client": /^shared\/metrics\//,
-  "@opentelemetry/api": /^shared\/tracing\.ts$/,
+  "@opentelemetry/api": /^shared\/process\/tracing\.ts$/,
   hono: /^services\/(edge-auth|key-admin)\//,
 };
 
@@ -229,7 +233,7 @@ Deno.test("only main.ts and the life of a service touch the process", () => {
     violations((file) => {
       if (isTest(file) || !/^(shared|services)\//.test(file.path)) return [];
       if (/^services\/[^/]+\/(main|cli)\.ts$/.test(file.path)) return [];
-      if (/^shared\/serv(e|ice)\.ts$/.test(file.path)) return [];
+      if (/^shared\/process\/serv(e|ice)\.ts$/.test(file.path)) return [];
       return codeOf(file.text).match(PROCESS)?.slice(0, 1) ?? [];
     }),
     [],

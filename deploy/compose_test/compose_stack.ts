@@ -3,7 +3,7 @@
 // a Docker engine and the images, so it is no part of `deno task test`.
 import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import OpenAI from "openai";
 import { fromInside } from "./inside.ts";
 import { send, startLoad } from "./load.ts";

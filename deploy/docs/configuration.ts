@@ -1,5 +1,5 @@
 /** The part of docs/operating.md that is made from the schemas of the services. */
-import { envTable } from "@gateway/shared/env";
+import { envTable } from "@gateway/shared/process/env";
 import { WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
 import { EDGE_VARIABLES } from "../../services/edge-auth/config.ts";
 import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";

@@ -1,4 +1,4 @@
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { writeAll } from "./connection.ts";
 import { withAbsoluteFiles } from "./file_variables.ts";
 import { USUAL_DIRS } from "./find_program.ts";

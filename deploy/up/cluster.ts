@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Guardian } from "./guardian.ts";
 import type { ChildList } from "./leftovers.ts";
 import { type LogFile, openLogFile } from "./log_file.ts";

@@ -1,5 +1,5 @@
 import type { RedisAddress } from "@gateway/shared/redis/link";
-import { hideUserinfo } from "@gateway/shared/userinfo";
+import { hideUserinfo } from "@gateway/shared/process/userinfo";
 import { probeNats } from "./nats_probe.ts";
 import { redisCall } from "./redis_call.ts";
 import { EXIT, messageOf, UpError } from "./up_error.ts";

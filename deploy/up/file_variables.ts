@@ -1,9 +1,9 @@
 import { resolve } from "node:path";
-import type { Variables } from "@gateway/shared/env";
+import type { Variables } from "@gateway/shared/process/env";
 import {
   NATS_VARIABLES,
   REDIS_VARIABLES,
-} from "@gateway/shared/service_variables";
+} from "@gateway/shared/process/service_variables";
 
 type Environment = Readonly<Record<string, string>>;
 

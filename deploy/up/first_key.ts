@@ -1,6 +1,6 @@
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, KEY_FIELDS, recordKey } from "@gateway/shared/keys/record";
-import type { WallNow } from "@gateway/shared/clock";
+import type { WallNow } from "@gateway/shared/process/clock";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import type { Program } from "./child.ts";
 import type { Guardian } from "./guardian.ts";

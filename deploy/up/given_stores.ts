@@ -1,10 +1,10 @@
-import { ConfigError, parseEnv } from "@gateway/shared/env";
+import { ConfigError, parseEnv } from "@gateway/shared/process/env";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
   NATS_VARIABLES,
   REDIS_VARIABLES,
-} from "@gateway/shared/service_variables";
-import { redisAccess } from "@gateway/shared/store_access";
+} from "@gateway/shared/process/service_variables";
+import { redisAccess } from "@gateway/shared/process/store_access";
 import { EXIT, UpError } from "./up_error.ts";
 
 /** Servers of others that the operator wants to be used; absent: start one. */

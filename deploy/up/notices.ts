@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { describeEvent, type ServiceEvent } from "./service_event.ts";
 
 /** The same event of the same process is shown at most this often. */

@@ -1,4 +1,4 @@
-import type { MonotonicNow, WallNow } from "@gateway/shared/clock";
+import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import type { Cluster } from "./cluster.ts";
 import {

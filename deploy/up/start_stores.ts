@@ -1,5 +1,5 @@
 import type { RedisAddress } from "@gateway/shared/redis/link";
-import { hideUserinfo } from "@gateway/shared/userinfo";
+import { hideUserinfo } from "@gateway/shared/process/userinfo";
 import type { Cluster } from "./cluster.ts";
 import type { Program } from "./child.ts";
 import { type EnsureDeps, ensureServers } from "./ensure_servers.ts";

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { type Child, type Program, spawnChild } from "./child.ts";
 import {
   describeDeath,

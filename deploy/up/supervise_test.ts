@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import { openLogFile } from "./log_file.ts";
 import { supervise, type Supervised, type Unit } from "./supervise.ts";
 import { isRunning, makeScratch } from "./testing/launcher.ts";

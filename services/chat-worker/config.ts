@@ -6,8 +6,8 @@ import {
   optional,
   parseEnv,
   secret,
-} from "@gateway/shared/env";
-import type { LogLevel } from "@gateway/shared/log";
+} from "@gateway/shared/process/env";
+import type { LogLevel } from "@gateway/shared/process/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import {
   CATALOG_VARIABLES,
@@ -17,8 +17,11 @@ import {
 import {
   NATS_VARIABLES,
   SERVICE_VARIABLES,
-} from "@gateway/shared/service_variables";
-import { type BusAccess, busAccess } from "@gateway/shared/store_access";
+} from "@gateway/shared/process/service_variables";
+import {
+  type BusAccess,
+  busAccess,
+} from "@gateway/shared/process/store_access";
 
 const MS_PER_SECOND = 1_000;
 

@@ -3,7 +3,7 @@
  * brings us nothing at all: then this worker does not hear its own beats either.
  * Pure: what was heard and a clock in, answers out.
  */
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 
 export interface EdgeLivenessOptions {

@@ -1,7 +1,7 @@
 /** Requests that come in pieces, until they are whole. */
 import type { BodyAssembly, BodyPiece } from "@gateway/shared/bus/body_piece";
 import { decodeRequest, JobFormatError } from "@gateway/shared/bus/job";
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";

@@ -1,6 +1,6 @@
 /** One line per job, with the id the caller saw. Never a prompt or an answer. */
-import { publicRequestId } from "@gateway/shared/ids";
-import { type Log, roundMs } from "@gateway/shared/log";
+import { publicRequestId } from "@gateway/shared/process/ids";
+import { type Log, roundMs } from "@gateway/shared/process/log";
 import type { JobReport, RunningJobOptions } from "./running_job.ts";
 
 /** Logs a job whose backend is done. */

@@ -1,14 +1,17 @@
 /** Wires the worker: bus, backends, jobs. */
 import { connectBus } from "@gateway/shared/bus/link";
-import { startBusProbe } from "@gateway/shared/bus_probe";
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
-import { newInstanceId } from "@gateway/shared/ids";
-import type { Log } from "@gateway/shared/log";
+import { startBusProbe } from "@gateway/shared/bus/probe";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { newInstanceId } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
 import { observeBus, observeProcess } from "@gateway/shared/metrics/process";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
-import { serveOps } from "@gateway/shared/ops_server";
-import { type RunningService, runService } from "@gateway/shared/service";
-import { INBOX_PREFIXES } from "@gateway/shared/store_access";
+import { serveOps } from "@gateway/shared/process/ops_server";
+import {
+  type RunningService,
+  runService,
+} from "@gateway/shared/process/service";
+import { INBOX_PREFIXES } from "@gateway/shared/process/store_access";
 import { createBackends } from "./backends/create.ts";
 import { readConfig, type WorkerConfig } from "./config.ts";
 import { FRAME_WAIT_MS } from "./frame_outbox.ts";

@@ -2,7 +2,7 @@
  * One job from its request to its last frame: asks a backend, encodes what it
  * yields, and ends the stream in exactly one way. Knows nothing of the bus.
  */
-import type { WallNow } from "@gateway/shared/clock";
+import type { WallNow } from "@gateway/shared/process/clock";
 import type {
   ChatRequest,
   FinishReason,

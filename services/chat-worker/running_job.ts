@@ -2,7 +2,7 @@
  * A job that has a slot: joins the pure parts (the run of the request, the sender
  * of its frames) to the bus and the clock.
  */
-import type { MonotonicNow, WallNow } from "@gateway/shared/clock";
+import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
 import type { CancelReason } from "@gateway/shared/bus/control";
 import { encodeFrame, FrameType } from "@gateway/shared/bus/frame";
 import {

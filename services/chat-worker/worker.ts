@@ -3,8 +3,8 @@
  * answers on. Everything that arrives is handled at once or refused at once:
  * nothing waits here, because an edge knows better where else there is room.
  */
-import type { MonotonicNow, WallNow } from "@gateway/shared/clock";
-import type { Log } from "@gateway/shared/log";
+import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
+import type { Log } from "@gateway/shared/process/log";
 import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
 import { BodyAssembly, decodePiece } from "@gateway/shared/bus/body_piece";
 import type {
@@ -33,12 +33,12 @@ import {
   parseEdgeStreamSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
-import { publicRequestId } from "@gateway/shared/ids";
+import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { settlesWithin } from "@gateway/shared/serve";
+import { settlesWithin } from "@gateway/shared/process/serve";
 import { ApiError } from "@gateway/shared/openai/error";
-import { startWorkSpan, type WorkSpan } from "@gateway/shared/tracing";
+import { startWorkSpan, type WorkSpan } from "@gateway/shared/process/tracing";
 import type { Backend } from "./backends/backend.ts";
 import { EdgeLiveness } from "./edge_liveness.ts";
 import { IncomingBodies } from "./incoming_bodies.ts";

@@ -23,7 +23,7 @@ import {
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Backend } from "./backends/backend.ts";

@@ -1,12 +1,12 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
-import { newRequestId, publicRequestId } from "@gateway/shared/ids";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import {
   ownerLimitsKey,
   type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";

@@ -3,7 +3,7 @@
 // was reserved or used meanwhile is neither lost nor counted twice.
 
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import { usageDay, usageHour } from "@gateway/shared/keys/limiter_state";
 import {
   leaseKey,
@@ -13,7 +13,7 @@ import {
   type Principal,
   usageKey,
 } from "@gateway/shared/keys/record";
-import { type Log, silentLog } from "@gateway/shared/log";
+import { type Log, silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import {

@@ -4,7 +4,7 @@
  * HTTP response; until that promise is kept nothing has gone out, and a failure is
  * still an honest HTTP error.
  */
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { ByteSlab } from "@gateway/shared/bus/byte_slab";
 import { LineAssembler } from "@gateway/shared/bus/line_assembler";
 import { sseFrame } from "@gateway/shared/bus/sse_frame";

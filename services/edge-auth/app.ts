@@ -1,9 +1,12 @@
 /** The routes of the public door, and what happens before and after each. */
-import { type ClientAddress, siteOf } from "@gateway/shared/client_address";
+import {
+  type ClientAddress,
+  siteOf,
+} from "@gateway/shared/process/client_address";
 import { type Context, Hono, type MiddlewareHandler } from "hono";
-import type { MonotonicNow } from "@gateway/shared/clock";
-import { newRequestId, publicRequestId } from "@gateway/shared/ids";
-import type { Log } from "@gateway/shared/log";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
 import { allowHosts } from "./allow_hosts.ts";
@@ -12,7 +15,7 @@ import { authenticate } from "./authenticate.ts";
 import { chatCompletions } from "./chat_completions.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import { cors } from "./cors.ts";
-import type { Deadlines } from "@gateway/shared/deadlines";
+import type { Deadlines } from "@gateway/shared/process/deadlines";
 import type { EdgeEnv } from "./edge_env.ts";
 import type { Gate } from "./gate.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";

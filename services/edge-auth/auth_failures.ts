@@ -1,5 +1,5 @@
 /** Limits that no store needs to know of: failed authentication, and bodies that do not parse. */
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { dropOldest } from "./drop_oldest.ts";
 
 /** How many failures are too many. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { ApiError } from "@gateway/shared/openai/error";
 import { AUTH_FAILURE_LIMITS, createFailureLimiter } from "./auth_failures.ts";
 import { authenticate, bearerCredential } from "./authenticate.ts";

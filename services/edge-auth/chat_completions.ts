@@ -3,13 +3,13 @@
  * settles what it cost, however it ended.
  */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { publicRequestId } from "@gateway/shared/ids";
+import { publicRequestId } from "@gateway/shared/process/ids";
 import { ApiError } from "@gateway/shared/openai/error";
 import {
   startWorkSpan,
   type WorkSpan,
   type WorkSpanAttributes,
-} from "@gateway/shared/tracing";
+} from "@gateway/shared/process/tracing";
 import {
   type AnswerOptions,
   nobodyThere,

@@ -12,12 +12,12 @@ import {
   chatJobSubject,
   parseEdgeStreamSubject,
 } from "@gateway/shared/bus/subjects";
-import type { MonotonicNow } from "@gateway/shared/clock";
-import { publicRequestId } from "@gateway/shared/ids";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
-import { settlesWithin } from "@gateway/shared/serve";
+import { settlesWithin } from "@gateway/shared/process/serve";
 import type { AnswerSink } from "./answer.ts";
 import type { ChatJob, RunOutcome } from "./chat_job.ts";
 import { ChatRun, type RunHost } from "./chat_run.ts";

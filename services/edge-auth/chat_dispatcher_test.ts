@@ -16,7 +16,7 @@ import {
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import { ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
 import type { RunOutcome } from "./chat_job.ts";
 import { WorkerTable } from "./worker_table.ts";

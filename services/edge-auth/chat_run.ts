@@ -21,10 +21,10 @@ import {
   type StreamReceiverHandlers,
   type Violation,
 } from "@gateway/shared/bus/stream_receiver";
-import type { MonotonicNow } from "@gateway/shared/clock";
-import { publicRequestId } from "@gateway/shared/ids";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import type { Usage } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { AnswerSink } from "./answer.ts";

@@ -13,7 +13,7 @@ import {
   type RejectReason,
 } from "@gateway/shared/bus/frame_payload";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { AnswerSink } from "./answer.ts";
 import type { RunOutcome } from "./chat_job.ts";

@@ -2,7 +2,7 @@
 // out for longer than documented. A server's clock cannot be set by a test; what the
 // scripts know of time is what is stored, so all that is moved the other way instead.
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import {
   LIMITER_EPOCH_MS,
   limiterDay,
@@ -15,7 +15,7 @@ import {
   ownerLimiterKey,
   type Principal,
 } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import {
   readState,
   type RedisWorld,

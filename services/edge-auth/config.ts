@@ -1,5 +1,8 @@
 /** The one place of this service that reads the environment. */
-import { type Network, networksOf } from "@gateway/shared/client_address";
+import {
+  type Network,
+  networksOf,
+} from "@gateway/shared/process/client_address";
 import {
   type ConfigOf,
   integer,
@@ -7,13 +10,13 @@ import {
   optional,
   parseEnv,
   port,
-} from "@gateway/shared/env";
+} from "@gateway/shared/process/env";
 import {
   DISPATCH_LIMITS,
   REQUEST_LIMITS,
   SSE_LIMITS,
 } from "@gateway/shared/limits";
-import type { LogLevel } from "@gateway/shared/log";
+import type { LogLevel } from "@gateway/shared/process/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import {
   CATALOG_VARIABLES,
@@ -26,12 +29,12 @@ import {
   PROXY_VARIABLES,
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
-} from "@gateway/shared/service_variables";
+} from "@gateway/shared/process/service_variables";
 import {
   type BusAccess,
   busAccess,
   redisAccess,
-} from "@gateway/shared/store_access";
+} from "@gateway/shared/process/store_access";
 import { AUTH_FAILURE_LIMITS } from "./auth_failures.ts";
 
 const DEFAULT_PORT = 8080;

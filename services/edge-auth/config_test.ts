@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ConfigError, parseEnv } from "@gateway/shared/env";
+import { ConfigError, parseEnv } from "@gateway/shared/process/env";
 import { EDGE_VARIABLES } from "./config.ts";
 
 const read = (env: Record<string, string>) =>

@@ -1,5 +1,5 @@
 /** How an edge goes so that proxies turn away from it before it is gone. */
-import { serve } from "@gateway/shared/serve";
+import { serve } from "@gateway/shared/process/serve";
 
 /** The end of an edge, in two steps: announced first, while all is served as before. */
 export interface Departure {

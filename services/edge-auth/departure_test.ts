@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import { createDeparture } from "./departure.ts";
 
 const HOST = "127.0.0.1";

@@ -2,7 +2,7 @@
  * How many edges serve now, from their beats: what an edge divides the limits by
  * while Redis is away. Pure.
  */
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 
 export class EdgeTable {

@@ -12,10 +12,10 @@ import {
   chatBodySubject,
   edgeStreamSubject,
 } from "@gateway/shared/bus/subjects";
-import type { MonotonicNow } from "@gateway/shared/clock";
-import { publicRequestId } from "@gateway/shared/ids";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { publicRequestId } from "@gateway/shared/process/ids";
 import { BUS_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import type { ChatRun } from "./chat_run.ts";
 
 export interface JobSenderDependencies {

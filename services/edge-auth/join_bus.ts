@@ -9,7 +9,7 @@ import {
   workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import { type ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
 import type { EdgeTable } from "./edge_table.ts";
 import type { RunningRequests } from "./running_requests.ts";

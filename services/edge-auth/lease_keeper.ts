@@ -1,10 +1,10 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import {
   leaseKey,
   ownerLeaseKey,
   type Principal,
 } from "@gateway/shared/keys/record";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { RENEW } from "./renew.lua.ts";
 

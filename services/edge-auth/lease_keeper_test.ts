@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
 import {
   leaseKey,
   ownerLeaseKey,
   type Principal,
 } from "@gateway/shared/keys/record";
-import { type Log, silentLog } from "@gateway/shared/log";
+import { type Log, silentLog } from "@gateway/shared/process/log";
 import {
   type RedisWorld,
   startRedisWorld,

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { KeyPolicy, LimitName, LimitOwner, Rates } from "./admit_reply.ts";
 import { dropOldest } from "./drop_oldest.ts";

@@ -1,5 +1,5 @@
-import { monotonicNow } from "@gateway/shared/clock";
-import { silentLog } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { silentLog } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { type Admission, createAdmission } from "./admission.ts";
 

@@ -1,10 +1,10 @@
 /** Wires the public door: Redis, bus, dispatcher, HTTP. */
-import { createClientAddress } from "@gateway/shared/client_address";
+import { createClientAddress } from "@gateway/shared/process/client_address";
 import { type BusLink, connectBus } from "@gateway/shared/bus/link";
-import { startBusProbe } from "@gateway/shared/bus_probe";
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
-import { newInstanceId, newRequestId } from "@gateway/shared/ids";
-import type { Log } from "@gateway/shared/log";
+import { startBusProbe } from "@gateway/shared/bus/probe";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { newInstanceId, newRequestId } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
 import {
   observeBus,
   observeProcess,
@@ -12,10 +12,13 @@ import {
 } from "@gateway/shared/metrics/process";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { ApiError } from "@gateway/shared/openai/error";
-import { serveOps } from "@gateway/shared/ops_server";
+import { serveOps } from "@gateway/shared/process/ops_server";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
-import { type RunningService, runService } from "@gateway/shared/service";
-import { INBOX_PREFIXES } from "@gateway/shared/store_access";
+import {
+  type RunningService,
+  runService,
+} from "@gateway/shared/process/service";
+import { INBOX_PREFIXES } from "@gateway/shared/process/store_access";
 import { createApp } from "./app.ts";
 import {
   AUTH_FAILURE_LIMITS,
@@ -25,7 +28,7 @@ import {
 import { ChatDispatcher } from "./chat_dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./control_outbox.ts";
-import { createDeadlines } from "@gateway/shared/deadlines";
+import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { createDeparture } from "./departure.ts";
 import { EdgeTable } from "./edge_table.ts";
 import { createBodyBudget } from "./http/body_budget.ts";

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { tooManyBadBodies } from "./refusal.ts";
 
 export interface ParseLaneOptions {

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { isKeyId, isOwnerId } from "@gateway/shared/keys/key";
 import { hashKey, type Principal } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";

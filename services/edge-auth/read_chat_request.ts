@@ -2,8 +2,8 @@
  * From the bytes of a body to a request that may be admitted. Refused bodies cost
  * the caller no quota, but they cost this process time, so they are counted.
  */
-import type { MonotonicNow } from "@gateway/shared/clock";
-import type { Deadlines } from "@gateway/shared/deadlines";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import type { Deadlines } from "@gateway/shared/process/deadlines";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
-import { monotonicNow } from "@gateway/shared/clock";
-import { createDeadlines } from "@gateway/shared/deadlines";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { BODY_PIECES } from "@gateway/shared/limits";
 import {
   BAD_BODY_LIMITS,

@@ -2,14 +2,14 @@
 // else. A stolen edge cannot make, change, list or read out keys.
 
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import {
   hashKey,
   leaseKey,
   recordKey,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";

@@ -1,10 +1,10 @@
 /** The gate of production: keys and limits in Redis. */
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
 import { lateKey } from "@gateway/shared/keys/limiter_state";
-import { publicRequestId } from "@gateway/shared/ids";
+import { publicRequestId } from "@gateway/shared/process/ids";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";

@@ -3,9 +3,9 @@
  * a key, a prompt or an answer.
  */
 import type { Context } from "hono";
-import { publicRequestId } from "@gateway/shared/ids";
+import { publicRequestId } from "@gateway/shared/process/ids";
 import type { Principal } from "@gateway/shared/keys/record";
-import { type Log, roundMs } from "@gateway/shared/log";
+import { type Log, roundMs } from "@gateway/shared/process/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";

@@ -1,5 +1,5 @@
 /** Everything about the shape of an HTTP answer that is not the answer itself. */
-import { publicRequestId } from "@gateway/shared/ids";
+import { publicRequestId } from "@gateway/shared/process/ids";
 import { ApiError, type ErrorBody } from "@gateway/shared/openai/error";
 
 /** Header that names a request in every answer, log line and trace. */

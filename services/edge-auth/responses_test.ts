@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { newRequestId } from "@gateway/shared/ids";
+import { newRequestId } from "@gateway/shared/process/ids";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { errorResponse, jsonResponse } from "./responses.ts";
 

@@ -1,5 +1,5 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
-import type { Log } from "@gateway/shared/log";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { SETTLE } from "./settle.lua.ts";

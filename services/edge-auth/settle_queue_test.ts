@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
-import { type Log, silentLog } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { type Log, silentLog } from "@gateway/shared/process/log";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import { startRedisWorld } from "../../tests/support/admission_fixture.ts";
 import { freePort, until } from "../../tests/support/redis_fixture.ts";

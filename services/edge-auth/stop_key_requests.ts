@@ -4,7 +4,7 @@
  * Redis by every request and needs no notice.
  */
 import { z } from "zod";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { RunningRequests } from "./running_requests.ts";

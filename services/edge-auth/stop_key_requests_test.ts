@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import { RunningRequests } from "./running_requests.ts";
 import { stopKeyRequests } from "./stop_key_requests.ts";
 

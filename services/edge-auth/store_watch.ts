@@ -1,6 +1,6 @@
 import { STORE_KEY } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 
 export interface StoreWatchOptions {

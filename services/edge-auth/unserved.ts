@@ -1,6 +1,6 @@
 /** Answers to requests that no route serves. */
 import type { Context } from "hono";
-import { publicRequestId } from "@gateway/shared/ids";
+import { publicRequestId } from "@gateway/shared/process/ids";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { EdgeEnv } from "./edge_env.ts";
 import { errorResponse, REQUEST_ID_HEADER } from "./responses.ts";

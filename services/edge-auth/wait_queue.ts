@@ -3,7 +3,7 @@
  * model. Bounded in length and in time, so that overload is answered with an honest
  * 503 instead of a retry lottery. Pure.
  */
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 
 export class WaitQueue<T> {
   /** Since when each waiting item waits. */

@@ -6,7 +6,7 @@
  * then does not hear its own beats either. And when the bus is back, workers may
  * come back a little later than we do.
  */
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type BusLink, NoRespondersError } from "@gateway/shared/bus/link";
 import { CONTROL_PROBE } from "@gateway/shared/bus/control";

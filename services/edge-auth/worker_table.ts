@@ -6,7 +6,7 @@
  * with more free slots. That keeps its tail short even with beats some seconds
  * old, where "always the emptiest" sends everybody to the same worker.
  */
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { WorkerBeat } from "@gateway/shared/bus/beat";
 

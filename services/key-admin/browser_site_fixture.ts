@@ -20,7 +20,7 @@ import {
   UNLIMITED,
   usageKey,
 } from "@gateway/shared/keys/record";
-import { serve } from "@gateway/shared/serve";
+import { serve } from "@gateway/shared/process/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
 import { PASSWORD, startConsole } from "./console_fixture.ts";
 import type { KeySettings } from "./domain/keys/settings.ts";

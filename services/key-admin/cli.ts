@@ -1,6 +1,6 @@
-import { wallNow } from "@gateway/shared/clock";
-import { randomBytes } from "@gateway/shared/ids";
-import { silentLog } from "@gateway/shared/log";
+import { wallNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { silentLog } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Answer } from "./cli/answer.ts";

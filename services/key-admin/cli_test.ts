@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import { parseCommandLine } from "./cli/arguments.ts";

@@ -1,5 +1,8 @@
 /** The one place of this service that reads the environment. */
-import { type Network, networksOf } from "@gateway/shared/client_address";
+import {
+  type Network,
+  networksOf,
+} from "@gateway/shared/process/client_address";
 import {
   ConfigError,
   type ConfigOf,
@@ -11,8 +14,8 @@ import {
   text,
   url,
   type Variable,
-} from "@gateway/shared/env";
-import type { LogLevel } from "@gateway/shared/log";
+} from "@gateway/shared/process/env";
+import type { LogLevel } from "@gateway/shared/process/log";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
   listenVariables,
@@ -20,12 +23,12 @@ import {
   PROXY_VARIABLES,
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
-} from "@gateway/shared/service_variables";
+} from "@gateway/shared/process/service_variables";
 import {
   type BusAccess,
   busAccess,
   redisAccess,
-} from "@gateway/shared/store_access";
+} from "@gateway/shared/process/store_access";
 import * as z from "zod";
 import {
   type DefaultLimits,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { networksOf } from "@gateway/shared/client_address";
+import { networksOf } from "@gateway/shared/process/client_address";
 import { configFrom } from "./config.ts";
 import { NO_DEFAULT_LIMITS } from "./domain/keys/default_limits.ts";
 

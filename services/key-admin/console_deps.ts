@@ -1,6 +1,6 @@
-import type { WallNow } from "@gateway/shared/clock";
-import type { RandomBytes } from "@gateway/shared/ids";
-import type { Log } from "@gateway/shared/log";
+import type { WallNow } from "@gateway/shared/process/clock";
+import type { RandomBytes } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import type { DefaultLimits } from "./domain/keys/default_limits.ts";

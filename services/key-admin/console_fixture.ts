@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { randomBytes } from "@gateway/shared/ids";
-import { createLog } from "@gateway/shared/log";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { createLog } from "@gateway/shared/process/log";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";

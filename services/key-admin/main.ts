@@ -1,13 +1,16 @@
-import { createClientAddress } from "@gateway/shared/client_address";
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
-import { randomBytes } from "@gateway/shared/ids";
-import type { Log } from "@gateway/shared/log";
+import { createClientAddress } from "@gateway/shared/process/client_address";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
 import { observeProcess, observeRedis } from "@gateway/shared/metrics/process";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
-import { serveOps } from "@gateway/shared/ops_server";
+import { serveOps } from "@gateway/shared/process/ops_server";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { type GracefulServer, serve } from "@gateway/shared/serve";
-import { type RunningService, runService } from "@gateway/shared/service";
+import { type GracefulServer, serve } from "@gateway/shared/process/serve";
+import {
+  type RunningService,
+  runService,
+} from "@gateway/shared/process/service";
 import { type Config, readConfig } from "./config.ts";
 import { createConsoleDeps } from "./console_deps.ts";
 import { createStopSender } from "./domain/keys/notice.ts";

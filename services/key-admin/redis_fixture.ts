@@ -1,4 +1,4 @@
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { aclRules } from "../../tests/support/acl_users.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";

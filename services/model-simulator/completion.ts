@@ -1,5 +1,5 @@
 /** One chat completion: its choices side by side, at their pace, as chunks or whole. */
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { type CallDelta, type LogprobEntry, runChoice } from "./choice.ts";
 import type { FinishReason, Step } from "./choice.ts";
 import type { Break, Controls } from "./controls.ts";

@@ -1,10 +1,10 @@
 /** The one place of this service that reads the environment. */
-import { decimal, integer, parseEnv } from "@gateway/shared/env";
-import type { LogLevel } from "@gateway/shared/log";
+import { decimal, integer, parseEnv } from "@gateway/shared/process/env";
+import type { LogLevel } from "@gateway/shared/process/log";
 import {
   listenVariables,
   SERVICE_VARIABLES,
-} from "@gateway/shared/service_variables";
+} from "@gateway/shared/process/service_variables";
 import type { Pace } from "./completion.ts";
 
 const DEFAULT_PORT = 8090;

@@ -1,10 +1,13 @@
 /** Wires the simulator: a model server for trying and testing, which is no model. */
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
-import type { Log } from "@gateway/shared/log";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import type { Log } from "@gateway/shared/process/log";
 import { observeProcess } from "@gateway/shared/metrics/process";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
-import { serveOps } from "@gateway/shared/ops_server";
-import { type RunningService, runService } from "@gateway/shared/service";
+import { serveOps } from "@gateway/shared/process/ops_server";
+import {
+  type RunningService,
+  runService,
+} from "@gateway/shared/process/service";
 import { readConfig, type SimulatorConfig } from "./config.ts";
 import { createSimulatorMetrics } from "./metrics.ts";
 import { startSimulator } from "./simulator.ts";

@@ -3,9 +3,9 @@ import {
   type MonotonicNow,
   monotonicNow,
   wallNow,
-} from "@gateway/shared/clock";
+} from "@gateway/shared/process/clock";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { type GracefulServer, serve } from "@gateway/shared/serve";
+import { type GracefulServer, serve } from "@gateway/shared/process/serve";
 import { BreakError, Completion, type Pace, sleep } from "./completion.ts";
 import { type Controls, readControls } from "./controls.ts";
 import { failureEvent, failureResponse, refusalResponse } from "./errors.ts";

@@ -5,8 +5,8 @@ import {
   type MsgHdrs,
   type NatsConnection,
 } from "nats";
-import type { MonotonicNow } from "../clock.ts";
-import type { Log } from "../log.ts";
+import type { MonotonicNow } from "../process/clock.ts";
+import type { Log } from "../process/log.ts";
 import type {
   BusHandler,
   BusLink,

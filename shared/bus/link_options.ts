@@ -4,8 +4,8 @@ import {
   nkeys,
   usernamePasswordAuthenticator,
 } from "nats";
-import type { MonotonicNow } from "../clock.ts";
-import type { Log } from "../log.ts";
+import type { MonotonicNow } from "../process/clock.ts";
+import type { Log } from "../process/log.ts";
 import { BusConfigError } from "./link_errors.ts";
 import type { Redial } from "./link_redial.ts";
 

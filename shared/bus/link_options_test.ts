@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "../clock.ts";
-import { silentLog } from "../log.ts";
+import { monotonicNow } from "../process/clock.ts";
+import { silentLog } from "../process/log.ts";
 import { BusConfigError, type BusOptions } from "./link.ts";
 import { formatAddress, planConnection } from "./link_options.ts";
 

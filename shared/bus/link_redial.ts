@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "../clock.ts";
+import type { MonotonicNow } from "../process/clock.ts";
 import type { BusTiming } from "./link_options.ts";
 
 /** A server of the pool. */

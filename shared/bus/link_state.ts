@@ -1,6 +1,6 @@
 import { PermissionViolationError, type Status } from "nats";
-import type { MonotonicNow } from "../clock.ts";
-import type { Log } from "../log.ts";
+import type { MonotonicNow } from "../process/clock.ts";
+import type { Log } from "../process/log.ts";
 import type { BusStatus } from "./link.ts";
 import { createThrottle } from "./link_throttle.ts";
 

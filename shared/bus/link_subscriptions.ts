@@ -1,6 +1,6 @@
 import type { NatsConnection, Subscription } from "nats";
-import type { MonotonicNow } from "../clock.ts";
-import type { Log } from "../log.ts";
+import type { MonotonicNow } from "../process/clock.ts";
+import type { Log } from "../process/log.ts";
 import type { BusHandler, BusSubscription } from "./link.ts";
 import type { BusMessage } from "./link_message.ts";
 import { createThrottle } from "./link_throttle.ts";

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "../clock.ts";
+import type { MonotonicNow } from "../process/clock.ts";
 
 /**
  * Lets at most one log line through per interval, so that a fault in what happens

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { RandomBytes } from "../ids.ts";
+import type { RandomBytes } from "../process/ids.ts";
 
 /**
  * The form of an API key: `sk-Cg`, 40 random base62 characters, 6 base62

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { crc32 } from "node:zlib";
-import { randomBytes } from "../ids.ts";
+import { randomBytes } from "../process/ids.ts";
 import {
   hashKeyValue,
   isKeyId,

@@ -1,6 +1,6 @@
 /** Metrics that every service has: its process, its bus, its Redis. */
 import type { BusLink, BusStatus } from "../bus/link.ts";
-import type { MonotonicNow } from "../clock.ts";
+import type { MonotonicNow } from "../process/clock.ts";
 import type { MetricRegistry } from "./registry.ts";
 import { counter, gauge, histogram } from "./table.ts";
 

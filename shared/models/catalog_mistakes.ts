@@ -1,6 +1,11 @@
 import type * as z from "zod";
 import { defaultBackendName } from "./catalog_schema.ts";
-import { clip, formatPath, isJsonObject, valueAt } from "../openai/say.ts";
+import {
+  clip,
+  formatPath,
+  isJsonObject,
+  valueAt,
+} from "../process/error_text.ts";
 
 /**
  * What is wrong with a models file, in words for the operator. These functions

@@ -13,7 +13,7 @@ import {
   text,
   url,
   type Variable,
-} from "../env.ts";
+} from "../process/env.ts";
 import type { Catalog } from "./catalog.ts";
 import {
   catalogFromUpstream,

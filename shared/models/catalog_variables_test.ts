@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ConfigError, parseEnv } from "../env.ts";
+import { ConfigError, parseEnv } from "../process/env.ts";
 import { DEFAULT_MODEL_ID } from "./catalog.ts";
 import { CATALOG_VARIABLES, catalogOf } from "./catalog_variables.ts";
 

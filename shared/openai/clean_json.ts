@@ -1,6 +1,10 @@
 import { REQUEST_LIMITS } from "../limits.ts";
 import { ApiError, type ErrorCode } from "./error.ts";
-import { formatPath, isJsonObject, type PathStep } from "./say.ts";
+import {
+  formatPath,
+  isJsonObject,
+  type PathStep,
+} from "../process/error_text.ts";
 
 /** Something that parses as JSON but cannot be sent on unchanged. */
 interface Unclean {

@@ -15,7 +15,7 @@ import {
   requireVision,
 } from "./request_rules.ts";
 import { wireModelSchema, wireRequestSchema } from "./request_schema.ts";
-import { clip, isJsonObject, nameOfType } from "./say.ts";
+import { clip, isJsonObject, nameOfType } from "../process/error_text.ts";
 
 /**
  * Checks the parsed body of `POST /v1/chat/completions` and brings it into the

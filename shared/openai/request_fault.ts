@@ -7,7 +7,7 @@ import {
   nameOfType,
   type PathStep,
   valueAt,
-} from "./say.ts";
+} from "../process/error_text.ts";
 
 type Issue = z.core.$ZodIssue;
 

@@ -3,7 +3,7 @@ import type { ChatMessage, ChatRequest } from "./chat.ts";
 import { ApiError } from "./error.ts";
 import { hasTools, tokensMaxOf } from "./normalise.ts";
 import type { WireRequest } from "./request_schema.ts";
-import { clip, nameOfType } from "./say.ts";
+import { clip, nameOfType } from "../process/error_text.ts";
 
 /**
  * What a schema cannot say: rules between the parts of a request and between a

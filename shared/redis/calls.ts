@@ -1,5 +1,5 @@
-import type { MonotonicNow } from "../clock.ts";
-import { createDeadlines, type Timed } from "../deadlines.ts";
+import type { MonotonicNow } from "../process/clock.ts";
+import { createDeadlines, type Timed } from "../process/deadlines.ts";
 import type { RedisReply } from "./connection.ts";
 import {
   classifyRedisError,

@@ -1,5 +1,5 @@
-import type { MonotonicNow } from "../clock.ts";
-import type { Log } from "../log.ts";
+import type { MonotonicNow } from "../process/clock.ts";
+import type { Log } from "../process/log.ts";
 import { createBreaker } from "./breaker.ts";
 import { type CallOptions, createCalls, PATIENT_MS } from "./calls.ts";
 import {

@@ -11,8 +11,8 @@ import {
   startRedis,
   until,
 } from "../../tests/support/redis_fixture.ts";
-import { monotonicNow } from "../clock.ts";
-import { silentLog } from "../log.ts";
+import { monotonicNow } from "../process/clock.ts";
+import { silentLog } from "../process/log.ts";
 import { createRedisLink, type RedisLink } from "./link.ts";
 import { defineScript } from "./script.ts";
 

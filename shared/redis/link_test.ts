@@ -8,8 +8,8 @@ import {
   startSlowProxy,
   until,
 } from "../../tests/support/redis_fixture.ts";
-import { monotonicNow } from "../clock.ts";
-import { type Log, silentLog } from "../log.ts";
+import { monotonicNow } from "../process/clock.ts";
+import { type Log, silentLog } from "../process/log.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
 import { createRedisLink, type RedisLink, type RedisReply } from "./link.ts";
 import { defineScript } from "./script.ts";

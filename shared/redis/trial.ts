@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "../clock.ts";
+import type { MonotonicNow } from "../process/clock.ts";
 import type { RedisReply } from "./connection.ts";
 import {
   isDenied,

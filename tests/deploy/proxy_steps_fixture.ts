@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { request } from "node:https";
 import { type BrowserContext, chromium, type Page } from "playwright-core";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { isWellFormedKey, mintKey } from "@gateway/shared/keys/key";
 import {
   CHROMIUM_ARGS,

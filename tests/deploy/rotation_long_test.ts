@@ -4,8 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { connectBus } from "@gateway/shared/bus/link";
-import { monotonicNow } from "@gateway/shared/clock";
-import { silentLog } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import {
   deployedNatsConfig,

@@ -1,8 +1,8 @@
 // Promise: with Redis and Sentinel on TLS alone, between each other too, services
 // follow a lost master as without it, and believe only the authority they were given.
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
-import { silentLog } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink, type RedisAddress } from "@gateway/shared/redis/link";
 import { servedStatus } from "../support/asked_edge.ts";
 import {

@@ -2,8 +2,8 @@
 // that service touches, in the way it does, and nothing else: every command that the
 // server knows is tried on every family of keys, directly and from a script.
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
-import { silentLog } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { silentLog } from "@gateway/shared/process/log";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import {
   createRedisLink,

@@ -2,8 +2,8 @@
 // does. Every command on every key is tried in store_intruder_test.ts; that the edge
 // can work, in services/edge-auth/redis_acl_test.ts.
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
-import { silentLog } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { silentLog } from "@gateway/shared/process/log";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import {

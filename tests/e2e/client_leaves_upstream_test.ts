@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { Socket } from "node:net";
 import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DIALECTS } from "@gateway/shared/models/dialects";
 import {
   type FakeModelServer,

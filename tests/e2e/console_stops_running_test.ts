@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { connectRedis } from "../../services/key-admin/domain/store/redis.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";

@@ -7,7 +7,7 @@ import { FRAME_HEADER_BYTES } from "@gateway/shared/bus/frame";
 import { encodeRejectFrame } from "@gateway/shared/bus/frame_payload";
 import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
 import type { BusLink } from "@gateway/shared/bus/link";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import { connectBus } from "@gateway/shared/bus/link";
 import {
   chatBodyWildcard,
@@ -15,7 +15,7 @@ import {
   chatJobSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { ask, outcomeOf } from "../support/chat_outcome.ts";
 import {

@@ -1,7 +1,7 @@
 // Promise: a new stack is ready before anybody has made a key, so that it can be
 // started and waited for; it lets nobody in, and the first key works at once.
 import assert from "node:assert/strict";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";

@@ -4,9 +4,9 @@
 // new master; what the cut held comes back with it, without a restart.
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
-import { monotonicNow } from "@gateway/shared/clock";
-import { randomBytes } from "@gateway/shared/ids";
-import { silentLog } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import {
   changeKeys,

@@ -4,7 +4,7 @@
  * that is documented is exported.
  */
 import assert from "node:assert/strict";
-import { newRequestId } from "@gateway/shared/ids";
+import { newRequestId } from "@gateway/shared/process/ids";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import {
   type FakeModelServer,

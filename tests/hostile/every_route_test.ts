@@ -5,9 +5,9 @@
 import assert from "node:assert/strict";
 import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
 import { createSessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DIALECTS } from "@gateway/shared/models/dialects";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { startFakeModelServer } from "../support/fake_model_server.ts";

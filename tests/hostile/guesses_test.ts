@@ -6,9 +6,9 @@ import assert from "node:assert/strict";
 import {
   createClientAddress,
   parseNetwork,
-} from "@gateway/shared/client_address";
-import { monotonicNow } from "@gateway/shared/clock";
-import { randomBytes } from "@gateway/shared/ids";
+} from "@gateway/shared/process/client_address";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, recordKey } from "@gateway/shared/keys/record";
 import { createFailureLimiter } from "../../services/edge-auth/auth_failures.ts";

@@ -9,9 +9,9 @@ import { createFailureLimiter } from "../../services/edge-auth/auth_failures.ts"
 import {
   createClientAddress,
   parseNetwork,
-} from "@gateway/shared/client_address";
-import { monotonicNow } from "@gateway/shared/clock";
-import { randomBytes } from "@gateway/shared/ids";
+} from "@gateway/shared/process/client_address";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { rawExchange, readUntilQuiet } from "../conformance/context.ts";
 import { scriptCalls } from "../support/admission_fixture.ts";

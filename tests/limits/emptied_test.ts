@@ -4,7 +4,7 @@
  * two seconds of the data's return, by themselves.
  */
 import assert from "node:assert/strict";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { STORE_KEY } from "@gateway/shared/keys/record";
 import {

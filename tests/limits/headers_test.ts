@@ -13,7 +13,7 @@ import {
 } from "../support/gated_cluster.ts";
 import { text, usageOf } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 
 const GO_DURATION = /^(\d+ms|(\d+h)?(\d+m)?\d+(\.\d+)?s)$/;
 const MS_PER_DAY = 86_400_000;

@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import {
   KEY_FIELDS,
   type Limits,
@@ -14,7 +14,7 @@ import {
   USAGE_KINDS,
   type UsageKind,
 } from "@gateway/shared/keys/limiter_state";
-import { type Log, silentLog } from "@gateway/shared/log";
+import { type Log, silentLog } from "@gateway/shared/process/log";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
 import { type RedisFixture, startRedis } from "./redis_fixture.ts";

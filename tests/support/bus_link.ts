@@ -4,7 +4,7 @@ import {
   type BusStatus,
   connectBus,
 } from "@gateway/shared/bus/link";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
 
 /** A link of a test: closed with it, and remembering what happened to it. */

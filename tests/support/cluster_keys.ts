@@ -1,10 +1,10 @@
 /** Keys made in a running cluster, and requests with them. */
 import assert from "node:assert/strict";
 import { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
-import { monotonicNow } from "@gateway/shared/clock";
-import { randomBytes } from "@gateway/shared/ids";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import type { Cluster } from "./cluster.ts";
 

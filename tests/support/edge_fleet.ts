@@ -12,9 +12,9 @@ import {
   type Outcome,
   type Refused,
 } from "../../services/edge-auth/admission.ts";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/log";
+import { silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { createRedisLink } from "@gateway/shared/redis/link";

@@ -10,8 +10,8 @@ import {
 } from "../../services/edge-auth/redis_gate.ts";
 import type { Backend } from "../../services/chat-worker/backends/backend.ts";
 import type { AppDependencies } from "../../services/edge-auth/app.ts";
-import { monotonicNow } from "@gateway/shared/clock";
-import { randomBytes } from "@gateway/shared/ids";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import {
   hashKey,

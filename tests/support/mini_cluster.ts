@@ -17,9 +17,9 @@ import {
   BAD_BODY_LIMITS,
   createFailureLimiter,
 } from "../../services/edge-auth/auth_failures.ts";
-import { createClientAddress } from "@gateway/shared/client_address";
+import { createClientAddress } from "@gateway/shared/process/client_address";
 import { ACK_WAIT_MS } from "../../services/edge-auth/control_outbox.ts";
-import { createDeadlines } from "@gateway/shared/deadlines";
+import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/chat_job.ts";
 import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
@@ -48,21 +48,21 @@ import {
   keyChangedSubject,
   workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
-import { newInstanceId, randomBytes } from "@gateway/shared/ids";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import {
   DISPATCH_LIMITS,
   REQUEST_LIMITS,
   SSE_LIMITS,
 } from "@gateway/shared/limits";
-import { type Log, silentLog } from "@gateway/shared/log";
+import { type Log, silentLog } from "@gateway/shared/process/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
-import type { GracefulServer } from "@gateway/shared/serve";
+import type { GracefulServer } from "@gateway/shared/process/serve";
 import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 

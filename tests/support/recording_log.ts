@@ -1,4 +1,4 @@
-import type { Log, LogFields, LogLevel } from "@gateway/shared/log";
+import type { Log, LogFields, LogLevel } from "@gateway/shared/process/log";
 
 /** One line that would have been written. */
 export interface LogLine {

@@ -1,8 +1,8 @@
 /** Makes the backends of every model: one pool each, with a log line per attempt. */
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
-import { publicRequestId, randomBytes } from "@gateway/shared/ids";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { publicRequestId, randomBytes } from "@gateway/shared/process/ids";
 import { randomBase62 } from "@gateway/shared/keys/key";
-import type { Log } from "@gateway/shared/log";
+import type { Log } from "@gateway/shared/process/log";
 import type {
   BackendConfig,
   Catalog,

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "./upstream_error.ts";
 
 /** What an attempt at a model server may be waiting for. */

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import { createLifeline, type Lifeline, type Phase } from "./lifeline.ts";
 import { UpstreamError } from "./upstream_error.ts";
 

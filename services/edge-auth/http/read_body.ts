@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
-import type { MonotonicNow } from "@gateway/shared/clock";
-import type { Deadlines } from "@gateway/shared/deadlines";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import type { Deadlines } from "@gateway/shared/process/deadlines";
 import { BODY_DEADLINES, BODY_PIECES } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { BodyBudget, HeldBody } from "./body_budget.ts";

@@ -1,7 +1,7 @@
 /** Bodies over a raw connection to the real server. */
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
-import { createDeadlines } from "@gateway/shared/deadlines";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { BODY_PIECES } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { createBodyBudget } from "./body_budget.ts";

@@ -10,10 +10,13 @@ import {
 } from "node:http";
 import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
-import type { MonotonicNow } from "@gateway/shared/clock";
-import type { Deadlines } from "@gateway/shared/deadlines";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import type { Deadlines } from "@gateway/shared/process/deadlines";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
-import { type GracefulServer, settlesWithin } from "@gateway/shared/serve";
+import {
+  type GracefulServer,
+  settlesWithin,
+} from "@gateway/shared/process/serve";
 
 /** The connection a request came on. It outlives the request. */
 export interface ClientConnection {

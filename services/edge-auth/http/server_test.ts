@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
-import { monotonicNow } from "@gateway/shared/clock";
-import { createDeadlines } from "@gateway/shared/deadlines";
-import type { GracefulServer } from "@gateway/shared/serve";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { createDeadlines } from "@gateway/shared/process/deadlines";
+import type { GracefulServer } from "@gateway/shared/process/serve";
 import {
   type ClientConnection,
   type ServerOptions,

@@ -1,14 +1,14 @@
-import { parseEnv } from "@gateway/shared/env";
+import { parseEnv } from "@gateway/shared/process/env";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
   NATS_VARIABLES,
   REDIS_VARIABLES,
-} from "@gateway/shared/service_variables";
+} from "@gateway/shared/process/service_variables";
 import {
   type BusAccess,
   busAccess,
   redisAccess,
-} from "@gateway/shared/store_access";
+} from "@gateway/shared/process/store_access";
 import { z } from "zod";
 import {
   type DefaultLimits,

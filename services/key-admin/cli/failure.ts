@@ -1,4 +1,4 @@
-import { ConfigError, EXIT_CONFIG } from "@gateway/shared/env";
+import { ConfigError, EXIT_CONFIG } from "@gateway/shared/process/env";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { BadCursor } from "../domain/keys/key_page.ts";
 import { NotDurable } from "../domain/store/durability.ts";

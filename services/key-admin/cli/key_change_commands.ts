@@ -1,5 +1,5 @@
 import type { Limits } from "@gateway/shared/keys/record";
-import type { WallNow } from "@gateway/shared/clock";
+import type { WallNow } from "@gateway/shared/process/clock";
 import type {
   ChangeKeyResult,
   KeyRefusal,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { NO_DEFAULT_LIMITS } from "../domain/keys/default_limits.ts";
 import { KeyStore } from "../domain/keys/key_store.ts";
 import { createOwnerDirectory } from "../domain/owners/directory.ts";

@@ -10,9 +10,9 @@ import {
   storedKey,
   type TestClient,
 } from "../console_fixture.ts";
-import { createClientAddress } from "@gateway/shared/client_address";
+import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
-import { serve } from "@gateway/shared/serve";
+import { serve } from "@gateway/shared/process/serve";
 import { createConsole } from "./app.tsx";
 import { CREATION_RATE } from "./routes/key_requests.ts";
 import { routeCases, routeOwner } from "./routes_fixture.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import {
   createClientAddress,
   parseNetwork,
-} from "@gateway/shared/client_address";
+} from "@gateway/shared/process/client_address";
 
 Deno.test("ASVS 4.1.3, 15.3.4: X-Forwarded-For is believed from the operator's proxies only", async (t) => {
   const addressOf = createClientAddress(

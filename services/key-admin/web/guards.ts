@@ -1,4 +1,4 @@
-import { newRequestId } from "@gateway/shared/ids";
+import { newRequestId } from "@gateway/shared/process/ids";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import type { MiddlewareHandler } from "hono";
 import type { ConsoleEnv } from "./context.ts";

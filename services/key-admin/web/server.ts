@@ -1,5 +1,5 @@
-import type { ClientAddress } from "@gateway/shared/client_address";
-import type { Log } from "@gateway/shared/log";
+import type { ClientAddress } from "@gateway/shared/process/client_address";
+import type { Log } from "@gateway/shared/process/log";
 import type { Hono } from "hono";
 import type { ConsoleEnv } from "./context.ts";
 import type { Metrics } from "./metrics.ts";

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Lifeline } from "../lifeline.ts";
 import { UpstreamError } from "../upstream_error.ts";
 import { type Connect } from "./connect.ts";

@@ -1,4 +1,4 @@
-import type { MonotonicNow, WallNow } from "@gateway/shared/clock";
+import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
 import type { OpenAiBackendConfig } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Backend, BackendCall, BackendEvent } from "../backend.ts";

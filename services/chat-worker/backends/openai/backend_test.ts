@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import type { BackendDeadlines } from "@gateway/shared/models/catalog";
 import { type DialectName, DIALECTS } from "@gateway/shared/models/dialects";
 import type { ChatRequest } from "@gateway/shared/openai/chat";

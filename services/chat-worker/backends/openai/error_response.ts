@@ -1,4 +1,4 @@
-import type { WallNow } from "@gateway/shared/clock";
+import type { WallNow } from "@gateway/shared/process/clock";
 import { UpstreamError, type UpstreamErrorOptions } from "../upstream_error.ts";
 import { isContextLength } from "./context_length.ts";
 import { isJsonObject, type JsonObject, textOf } from "./json.ts";

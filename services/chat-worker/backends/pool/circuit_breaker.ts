@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { createSlidingCounter } from "./sliding_counter.ts";
 
 /** When a breaker opens, and for how long. */

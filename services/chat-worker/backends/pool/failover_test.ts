@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { monotonicNow, wallNow } from "@gateway/shared/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DIALECTS } from "@gateway/shared/models/dialects";
 import {
   type Reply,

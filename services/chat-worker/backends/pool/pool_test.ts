@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Backend, BackendEvent } from "../backend.ts";

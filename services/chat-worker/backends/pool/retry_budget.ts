@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { createSlidingCounter } from "./sliding_counter.ts";
 
 /** How much may be tried again. */

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 
 /** Counts what happened within the last `windowMs`, in steps of a tenth of it. */
 export interface SlidingCounter {

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Random } from "./sampling/random.ts";
 import type { Sleep } from "./sleep.ts";
 

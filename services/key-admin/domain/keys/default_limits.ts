@@ -1,4 +1,8 @@
-import { type ConfigOf, integer, type Variable } from "@gateway/shared/env";
+import {
+  type ConfigOf,
+  integer,
+  type Variable,
+} from "@gateway/shared/process/env";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { LIMIT_VALUES } from "./settings.ts";
 

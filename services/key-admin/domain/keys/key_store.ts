@@ -1,4 +1,4 @@
-import type { RandomBytes } from "@gateway/shared/ids";
+import type { RandomBytes } from "@gateway/shared/process/ids";
 import {
   hashKeyValue,
   isKeyId,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
 import {
   auditKey,

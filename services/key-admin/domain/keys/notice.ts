@@ -1,8 +1,11 @@
 import { connectBus } from "@gateway/shared/bus/link";
 import { keyChangedSubject } from "@gateway/shared/bus/subjects";
-import { monotonicNow } from "@gateway/shared/clock";
-import type { Log } from "@gateway/shared/log";
-import { type BusAccess, INBOX_PREFIXES } from "@gateway/shared/store_access";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import type { Log } from "@gateway/shared/process/log";
+import {
+  type BusAccess,
+  INBOX_PREFIXES,
+} from "@gateway/shared/process/store_access";
 
 /** Tells every edge to end the running requests of a key. */
 export interface StopNotice {

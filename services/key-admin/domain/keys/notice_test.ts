@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { connectBus } from "@gateway/shared/bus/link";
 import { keyChangedSubject } from "@gateway/shared/bus/subjects";
-import { monotonicNow } from "@gateway/shared/clock";
-import { silentLog } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { silentLog } from "@gateway/shared/process/log";
 import { createStopSender } from "./notice.ts";
 import { freePort, until } from "../../redis_fixture.ts";
 

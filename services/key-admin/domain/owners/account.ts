@@ -1,4 +1,4 @@
-import type { RandomBytes } from "@gateway/shared/ids";
+import type { RandomBytes } from "@gateway/shared/process/ids";
 import { randomBase62 } from "@gateway/shared/keys/key";
 import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";

@@ -1,6 +1,6 @@
 import { mintOwnerId } from "@gateway/shared/keys/key";
-import type { RandomBytes } from "@gateway/shared/ids";
-import type { WallNow } from "@gateway/shared/clock";
+import type { RandomBytes } from "@gateway/shared/process/ids";
+import type { WallNow } from "@gateway/shared/process/clock";
 import { ownerLimitsKey } from "@gateway/shared/keys/record";
 import type { DefaultLimits } from "../keys/default_limits.ts";
 import { encodeLimits } from "../keys/key_record.ts";

@@ -1,4 +1,4 @@
-import { siteOf } from "@gateway/shared/client_address";
+import { siteOf } from "@gateway/shared/process/client_address";
 import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { attemptsKey, knownDeviceKey } from "../store/names.ts";

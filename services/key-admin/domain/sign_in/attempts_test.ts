@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { startRedis } from "../../redis_fixture.ts";
 import { asTexts } from "../store/reply.ts";

@@ -1,4 +1,4 @@
-import type { RandomBytes } from "@gateway/shared/ids";
+import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { knownDeviceKey } from "../store/names.ts";
 import { digest, mintSecret } from "../store/secret.ts";

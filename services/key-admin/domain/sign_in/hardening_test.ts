@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { hash } from "@node-rs/argon2";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import {

@@ -1,5 +1,5 @@
-import type { WallNow } from "@gateway/shared/clock";
-import type { RandomBytes } from "@gateway/shared/ids";
+import type { WallNow } from "@gateway/shared/process/clock";
+import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { sessionKey, sessionsKey } from "../store/names.ts";

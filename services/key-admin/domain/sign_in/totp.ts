@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import type { RandomBytes } from "@gateway/shared/ids";
+import type { RandomBytes } from "@gateway/shared/process/ids";
 
 /** Time-based one-time codes as every authenticator app makes them: RFC 6238 with SHA-1, 30 s, 6 digits. */
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { mintTotpSecret, totpCode, totpStep, totpUri } from "./totp.ts";
 
 /** "12345678901234567890" in base32: the secret of RFC 6238, appendix B. */

@@ -1,5 +1,5 @@
-import { monotonicNow } from "@gateway/shared/clock";
-import type { Log } from "@gateway/shared/log";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import type { Log } from "@gateway/shared/process/log";
 import {
   createRedisLink,
   type RedisAddress,

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { randomBase62 } from "@gateway/shared/keys/key";
-import type { RandomBytes } from "@gateway/shared/ids";
+import type { RandomBytes } from "@gateway/shared/process/ids";
 
 /** Characters of sessions, links and nonces: 43 of base62 are 256 bits. */
 const SECRET_CHARS = 43;

@@ -1,4 +1,4 @@
-import type { RandomBytes } from "@gateway/shared/ids";
+import type { RandomBytes } from "@gateway/shared/process/ids";
 import { mintStoreName } from "@gateway/shared/keys/key";
 import { keysKey, STORE_KEY } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { randomBytes } from "@gateway/shared/ids";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { keysKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { startRedis } from "../../redis_fixture.ts";
 import { ownersKey } from "./names.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { delay, until } from "../tests/support/redis_fixture.ts";
+import { delay, until } from "../../tests/support/redis_fixture.ts";
 import { monotonicNow } from "./clock.ts";
 import { createDeadlines } from "./deadlines.ts";
 

@@ -3,7 +3,7 @@
  * server without its cluster, a missing permission, a backlog. So each service
  * sends itself a message now and then.
  */
-import type { BusLink } from "./bus/link.ts";
+import type { BusLink } from "./link.ts";
 
 /** A probe that goes on in the background. */
 export interface BusProbe {

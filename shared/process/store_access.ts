@@ -2,13 +2,31 @@
  * How a service reaches NATS and Redis: addresses, who signs in, whom to trust.
  * From the variables of `service_variables.ts` to what the two links take.
  */
-import type { BusCredentials, BusOptions, BusTls } from "./bus/link.ts";
 import { ConfigError, type ConfigOf } from "./env.ts";
-import type { RedisAddress } from "./redis/link.ts";
 import type { NATS_VARIABLES, REDIS_VARIABLES } from "./service_variables.ts";
 
 /** The part of the bus options that the operator decides. */
-export type BusAccess = Pick<BusOptions, "servers" | "credentials" | "tls">;
+export interface BusAccess {
+  servers: readonly string[];
+  credentials?: { user: string; password: () => string } | { nkeySeed: string };
+  tls?: { caFile?: string; certFile?: string; keyFile?: string };
+}
+
+/** Where Redis is, as `RedisAddress` of the link takes it. */
+export interface RedisAccess {
+  url: string;
+  username?: string;
+  password?: string;
+  tlsCa?: string;
+  tlsCert?: string;
+  tlsKey?: string;
+  sentinels?: {
+    name: string;
+    servers: readonly string[];
+    username?: string;
+    password?: string;
+  };
+}
 
 /**
  * First token of each service's reply subjects. The server's permissions name
@@ -26,7 +44,7 @@ export function busAccess(
 ): BusAccess {
   const { natsCaFile, natsCertFile, natsKeyFile } = settings;
   checkPair("NATS_CERT_FILE", natsCertFile, "NATS_KEY_FILE", natsKeyFile);
-  const tls: BusTls = {
+  const tls = {
     ...(natsCaFile === undefined ? {} : { caFile: natsCaFile }),
     ...(natsCertFile === undefined ? {} : { certFile: natsCertFile }),
     ...(natsKeyFile === undefined ? {} : { keyFile: natsKeyFile }),
@@ -41,7 +59,7 @@ export function busAccess(
 
 function busCredentials(
   { natsUser, natsPassword, natsNkeySeed }: ConfigOf<typeof NATS_VARIABLES>,
-): BusCredentials | undefined {
+): BusAccess["credentials"] {
   checkPair("NATS_USER", natsUser, "NATS_PASSWORD", natsPassword);
   if (natsNkeySeed !== undefined) {
     if (natsUser !== undefined) {
@@ -60,7 +78,7 @@ function busCredentials(
 export function redisAccess(
   settings: ConfigOf<typeof REDIS_VARIABLES>,
   readFile: (path: string) => string,
-): RedisAddress {
+): RedisAccess {
   const { redisUrl, redisUsername, redisPassword } = settings;
   const { redisCaFile, redisCertFile, redisKeyFile } = settings;
   checkPair("REDIS_CERT_FILE", redisCertFile, "REDIS_KEY_FILE", redisKeyFile);
@@ -91,7 +109,7 @@ export function redisAccess(
 
 function sentinelsOf(
   settings: ConfigOf<typeof REDIS_VARIABLES>,
-): Pick<RedisAddress, "sentinels"> {
+): Pick<RedisAccess, "sentinels"> {
   const { redisSentinels, redisSentinelName } = settings;
   const { redisSentinelUsername, redisSentinelPassword } = settings;
   if (

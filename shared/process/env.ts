@@ -1,7 +1,7 @@
 import { hideUserinfo } from "./userinfo.ts";
 import { ConfigError } from "./config_error.ts";
 import type { Variable } from "./env_variable.ts";
-import { clip } from "./openai/say.ts";
+import { clip } from "./error_text.ts";
 
 export { ConfigError, EXIT_CONFIG } from "./config_error.ts";
 export * from "./env_variable.ts";

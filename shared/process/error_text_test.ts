@@ -1,5 +1,11 @@
 import assert from "node:assert/strict";
-import { clip, formatPath, listOfValues, nameOfType, valueAt } from "./say.ts";
+import {
+  clip,
+  formatPath,
+  listOfValues,
+  nameOfType,
+  valueAt,
+} from "./error_text.ts";
 
 Deno.test("clip() makes caller text fit for a message", () => {
   const rows: [string, string][] = [

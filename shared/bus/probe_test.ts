@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { waitFor } from "../tests/support/wait_for.ts";
-import { startBusProbe } from "./bus_probe.ts";
+import { waitFor } from "../../tests/support/wait_for.ts";
+import { startBusProbe } from "./probe.ts";
 
 Deno.test("startBusProbe() takes two failures in a row for a bus that does not flow", async () => {
   const answers = [true, false, true, false, false];
