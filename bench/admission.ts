@@ -79,8 +79,6 @@ async function run(world: RedisWorld): Promise<void> {
     now: monotonicNow,
     random: Math.random,
     log: silentLog,
-    staleMs: 0,
-    edgeCount: () => 1,
     deadlineMs: 5_000,
   });
   const admit = async (principal: Principal): Promise<Admitted> => {

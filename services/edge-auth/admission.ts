@@ -13,9 +13,7 @@ import type { RedisScript } from "@gateway/shared/redis/script";
 import { ADMIT } from "./admit.lua.ts";
 import {
   isAdmitted,
-  type KeyPolicy,
   parseAdmitReply,
-  type Rates,
   type ReservationTerms,
 } from "./admit_reply.ts";
 import {
@@ -26,8 +24,7 @@ import {
   refusedBy,
 } from "./admitted.ts";
 import { createLeaseKeeper } from "./lease_keeper.ts";
-import { createLocalLimiter } from "./local_limiter.ts";
-import { redisFailure, storeIsEmpty } from "./refusal.ts";
+import { keysUnreachable, redisFailure, storeIsEmpty } from "./refusal.ts";
 import { RENEW } from "./renew.lua.ts";
 import { SETTLE } from "./settle.lua.ts";
 import { createSettleQueue } from "./settle_queue.ts";
@@ -41,10 +38,6 @@ export interface AdmissionOptions {
   /** 0 ≤ x < 1: names this process's leases, and spreads retries. */
   random: () => number;
   log: Log;
-  /** `AUTH_STALE_SECONDS` in ms: how long recently admitted keys go on without Redis. 0: not at all. */
-  staleMs: number;
-  /** Edges that serve now, this one included. Only asked in an outage with `staleMs`. */
-  edgeCount: () => number;
   /** How long Redis may be silent. Default 125 ms. */
   deadlineMs?: number;
 }
@@ -58,7 +51,7 @@ export interface Admission {
   /**
    * Decides one request: one round trip. Throws `ApiError` `service_unavailable`
    * when Redis cannot answer or has lost its data, within 150 ms; never admits without an answer
-   * (unless `staleMs` says so) and never calls an unreachable key unknown.
+   * and never calls an unreachable key unknown.
    */
   admit(principal: Principal, ask: Ask): Promise<Admitted | Refused>;
   /**
@@ -81,98 +74,21 @@ export interface Admission {
 /** What an edge's link must know: give it to `createRedisLink`. */
 export const ADMISSION_SCRIPTS: readonly RedisScript[] = [ADMIT, SETTLE, RENEW];
 
-const KEY_HAS_DAY = 1;
-const OWNER_HAS_DAY = 2;
 const OWNER_COUNTS_LEASES = 4;
 const KEY_COUNTS_LEASES = 8;
 
-/** What an admission granted, by Redis or by the local limiter. */
-interface Grant {
-  rates: Rates;
-  policy: KeyPolicy | null;
-  terms: ReservationTerms;
-  isLocal: boolean;
-}
-
 /** Makes an admission over one link. Call `start` to have leases renewed. */
 export function createAdmission(options: AdmissionOptions): Admission {
-  const { redis, now, random, log, staleMs, edgeCount } = options;
+  const { redis, now, random, log } = options;
   const deadlineMs = options.deadlineMs ?? KEY_LIMITS.checkMs;
   const leases = createLeaseKeeper({ redis, now, log });
   const settlements = createSettleQueue({ redis, now, random, log });
-  const local = staleMs > 0
-    ? createLocalLimiter({
-      now,
-      staleMs,
-      edgeCount,
-      entriesMax: KEY_LIMITS.lookupEntriesMax,
-    })
-    : null;
   // 128 random bits: leases of different processes must not meet.
   const leasePrefix = newRequestId();
   let leaseCount = 0;
-  /** Server's clock less ours, from the last answer. */
-  let clockOffsetMs = 0;
-
   /** Undoes an admission whose answer came too late or was lost. */
   const release = (principal: Principal, leaseId: string, ask: Ask) => {
     settlements.add(releaseOf(principal, leaseId, ask.wantTokens));
-  };
-
-  const hold = (
-    principal: Principal,
-    leaseId: string,
-    ask: Ask,
-    grant: Grant,
-  ): Admitted => {
-    const admitted: Admitted = {
-      isAdmitted: true,
-      id: leaseId,
-      principal,
-      requestId: ask.requestId,
-      reservedTokens: ask.wantTokens,
-      rates: grant.rates,
-      policy: grant.policy,
-      terms: grant.terms,
-      isOwnerCounted: has(grant.terms, OWNER_COUNTS_LEASES),
-      isSlotLimited: !grant.isLocal &&
-        has(grant.terms, OWNER_COUNTS_LEASES | KEY_COUNTS_LEASES),
-      isLocal: grant.isLocal,
-      isLost: grant.isLocal,
-    };
-    leases.hold(admitted);
-    return admitted;
-  };
-
-  const admitWithoutRedis = (
-    principal: Principal,
-    ask: Ask,
-    leaseId: string,
-    cause: unknown,
-  ): Admitted | Refused => {
-    const atMs = now() + clockOffsetMs;
-    const decision = cause instanceof RedisUnavailableError
-      ? local?.decide(principal, {
-        scope: ask.scope,
-        model: ask.model,
-        tokens: ask.wantTokens,
-        atMs,
-      })
-      : null;
-    if (decision === null || decision === undefined) {
-      throw redisFailure(cause);
-    }
-    if (decision.status !== "ok") return refusedBy(decision);
-    const { policy, rates } = decision;
-    const terms = termsOf(policy, atMs);
-    // A name of its own: the release of the abandoned admission must not hit it.
-    const localId = `${leaseId}l`;
-    return hold(principal, localId, ask, {
-      rates,
-      policy,
-      terms,
-      isLocal: true,
-    });
   };
 
   return {
@@ -196,7 +112,6 @@ export function createAdmission(options: AdmissionOptions): Admission {
             ask.model ?? "",
             String(ask.wantTokens),
             leaseId,
-            local !== null ? "1" : "0",
           ],
           {
             deadlineMs,
@@ -209,23 +124,30 @@ export function createAdmission(options: AdmissionOptions): Admission {
         reply = parseAdmitReply(answer);
       } catch (error) {
         if (mayHaveAdmitted(error)) release(principal, leaseId, ask);
-        return admitWithoutRedis(principal, ask, leaseId, error);
+        throw redisFailure(error);
       }
-      if (reply.status === "ok") {
-        clockOffsetMs = reply.terms.atMs - now();
-        if (reply.policy !== null) local?.remember(principal, reply.policy);
-        return hold(principal, leaseId, ask, { ...reply, isLocal: false });
-      }
-      if (reply.status === "empty") {
-        return admitWithoutRedis(principal, ask, leaseId, storeIsEmpty());
-      }
-      if (isKeyRefusal(reply.status)) local?.forget(principal);
-      return refusedBy(reply);
+      if (reply.status === "empty") throw keysUnreachable(storeIsEmpty());
+      if (reply.status !== "ok") return refusedBy(reply);
+      const { rates, terms } = reply;
+      const isOwnerCounted = has(terms, OWNER_COUNTS_LEASES);
+      const admitted: Admitted = {
+        isAdmitted: true,
+        id: leaseId,
+        principal,
+        requestId: ask.requestId,
+        reservedTokens: ask.wantTokens,
+        rates,
+        terms,
+        isOwnerCounted,
+        isSlotLimited: isOwnerCounted || has(terms, KEY_COUNTS_LEASES),
+        isLost: false,
+      };
+      leases.hold(admitted);
+      return admitted;
     },
     settle(admitted, reported, onAttempted) {
       if (!leases.release(admitted.id)) return;
       const outcome = checked(reported, admitted, log);
-      if (admitted.isLocal) local?.release(admitted.principal);
       settlements.add(settlementOf(admitted, outcome), onAttempted);
     },
     start: () => leases.start(),
@@ -233,20 +155,6 @@ export function createAdmission(options: AdmissionOptions): Admission {
       await leases.stop();
       return await settlements.drain(timeoutMs);
     },
-  };
-}
-
-/** The terms Redis would have answered with. */
-function termsOf(policy: KeyPolicy, atMs: number): ReservationTerms {
-  const { keyLimits, ownerLimits } = policy;
-  return {
-    atMs,
-    flags: (keyLimits.tokensPerDay > 0 ? KEY_HAS_DAY : 0) +
-      (ownerLimits.tokensPerDay > 0 ? OWNER_HAS_DAY : 0) +
-      (ownerLimits.concurrency > 0 ? OWNER_COUNTS_LEASES : 0) +
-      (keyLimits.concurrency > 0 ? KEY_COUNTS_LEASES : 0),
-    keyTokensPerMinute: keyLimits.tokensPerMinute,
-    ownerTokensPerMinute: ownerLimits.tokensPerMinute,
   };
 }
 
@@ -275,8 +183,4 @@ function mayHaveAdmitted(error: unknown): boolean {
   return error instanceof RedisUnavailableError
     ? error.reason === "connection_lost"
     : !isDenied(error);
-}
-
-function isKeyRefusal(status: string): boolean {
-  return status === "unknown" || status === "expired" || status === "disabled";
 }

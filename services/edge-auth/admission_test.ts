@@ -390,35 +390,6 @@ Deno.test("rates show the tighter of key and owner, this request counted", async
   assert.equal(refusal.rates.tokens?.remaining, 900);
 });
 
-Deno.test("an edge that may go on without Redis gets the key's policy", async () => {
-  await using world = await startRedisWorld();
-  const key = await world.addKey({
-    models: "a,b",
-    limits: { requestsPerMinute: 5 },
-    ownerLimits: { concurrency: 7 },
-  });
-  const ask = { scope: "models", model: null, wantTokens: 0 } as const;
-  assert.equal((await admitted(loneEdge(world.link), key, ask)).policy, null);
-  const stale = loneEdge(world.link, 60_000);
-  assert.deepEqual((await admitted(stale, key, ask)).policy, {
-    keyLimits: {
-      requestsPerMinute: 5,
-      tokensPerMinute: 0,
-      tokensPerDay: 0,
-      concurrency: 0,
-    },
-    ownerLimits: {
-      requestsPerMinute: 0,
-      tokensPerMinute: 0,
-      tokensPerDay: 0,
-      concurrency: 7,
-    },
-    expiresAtMs: 0,
-    scopes: ["chat", "models"],
-    models: ["a", "b"],
-  });
-});
-
 Deno.test("a slot is held by a lease of 30 s and free again when it is settled or has run out", async () => {
   await using world = await startRedisWorld();
   const admission = loneEdge(world.link);

@@ -22,7 +22,6 @@ const CHORES_EVERY_MS = 1_800_000;
  * ARGV  1 record key          read only: not in KEYS, where EVALSHA demands write access
  *       2 owner limits key    read only
  *       3 scope   4 model, or empty   5 tokens to reserve   6 lease id
- *       7 "1": append what the edge needs to go on without Redis for a while
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
  *       {"empty"}     no such key, but no other either: the data is gone
@@ -30,7 +29,7 @@ const CHORES_EVERY_MS = 1_800_000;
  *         now         Unix ms of the server
  *         rl rr rt    requests per minute: limit (0: none), remaining, ms until full
  *         tl tr tt    tokens per minute, the same
- *       "ok"      … flags, key tpm, owner tpm [, rpm, tpm, tpd, conc of key and of owner, expires_at, scopes, models]
+ *       "ok"      … flags, key tpm, owner tpm
  *         flags       1 key has a daily budget, 2 owner has one,
  *                   4 owner has a limit of concurrency, 8 key has one
  *       "limited" … which, wait
@@ -179,12 +178,6 @@ if hasOwner then take(KEYS[3], ownerLeases, olast, oreq, otok, oday, oused, ocho
 local flags = (ktpd > 0 and 1 or 0) + (otpd > 0 and 2 or 0) + (ownerLeases and 4 or 0) + (kconc > 0 and 8 or 0)
 if rl > 0 then rr, rt = rr - 1, rt + 60000 / rl end
 if tl > 0 then tr, tt = max(0, tr - want), tt + want * 60000 / tl end
-local reply = {'ok', floor(now) + ${LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), flags, ktpm, otpm}
-if ARGV[7] == '1' then
-  for _, value in ipairs({krpm, ktpm, ktpd, kconc, orpm, otpm, otpd, oconc, expires, rec[3] or '', rec[4] or ''}) do
-    reply[#reply + 1] = value
-  end
-end
-return reply
+return {'ok', floor(now) + ${LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), flags, ktpm, otpm}
 `,
 );

@@ -1,4 +1,3 @@
-import type { Limits } from "@gateway/shared/keys/record";
 import type { RedisReply } from "@gateway/shared/redis/link";
 
 /** Where one limit stands: what is left of it, and when it is whole again. */
@@ -30,17 +29,6 @@ export interface ReservationTerms {
   ownerTokensPerMinute: number;
 }
 
-/** All that decides about a key, as it was at an admission. */
-export interface KeyPolicy {
-  keyLimits: Limits;
-  ownerLimits: Limits;
-  /** Unix ms; 0: never. */
-  expiresAtMs: number;
-  scopes: readonly string[];
-  /** Empty: all. */
-  models: readonly string[];
-}
-
 /** An answer of the admission script, see `admit.lua.ts`. */
 export type AdmitReply =
   | { status: "unknown" | "expired" | "disabled" | "scope" | "model" }
@@ -50,8 +38,6 @@ export type AdmitReply =
     status: "ok";
     rates: Rates;
     terms: ReservationTerms;
-    /** Only when it was asked for. */
-    policy: KeyPolicy | null;
   }
   | {
     status: "limited";
@@ -73,9 +59,6 @@ const WHICH: ReadonlyMap<string, { of: LimitOwner; limit: LimitName }> =
     ["owner:concurrency", { of: "owner", limit: "concurrency" }],
   ]);
 
-/** Index of the first policy element in an "ok" reply. */
-const POLICY_AT = 11;
-
 /** Reads a reply of the admission script. Throws when it is not one: script and edge do not match. */
 export function parseAdmitReply(reply: RedisReply): AdmitReply {
   if (!Array.isArray(reply)) throw unexpected(reply);
@@ -91,7 +74,6 @@ export function parseAdmitReply(reply: RedisReply): AdmitReply {
           keyTokensPerMinute: numberAt(reply, 9),
           ownerTokensPerMinute: numberAt(reply, 10),
         },
-        policy: reply.length > POLICY_AT ? policyIn(reply) : null,
       };
     case "limited": {
       const which = WHICH.get(textAt(reply, 8));
@@ -132,29 +114,6 @@ function rateAt(reply: readonly RedisReply[], index: number): Rate | null {
     remaining: numberAt(reply, index + 1),
     resetMs: numberAt(reply, index + 2),
   };
-}
-
-function policyIn(reply: readonly RedisReply[]): KeyPolicy {
-  return {
-    keyLimits: limitsAt(reply, POLICY_AT),
-    ownerLimits: limitsAt(reply, POLICY_AT + 4),
-    expiresAtMs: numberAt(reply, POLICY_AT + 8),
-    scopes: listOf(textAt(reply, POLICY_AT + 9)),
-    models: listOf(textAt(reply, POLICY_AT + 10)),
-  };
-}
-
-function limitsAt(reply: readonly RedisReply[], index: number): Limits {
-  return {
-    requestsPerMinute: numberAt(reply, index),
-    tokensPerMinute: numberAt(reply, index + 1),
-    tokensPerDay: numberAt(reply, index + 2),
-    concurrency: numberAt(reply, index + 3),
-  };
-}
-
-function listOf(text: string): readonly string[] {
-  return text === "" ? [] : text.split(",");
 }
 
 function numberAt(reply: readonly RedisReply[], index: number): number {

@@ -1,7 +1,6 @@
 import type { KeyScope } from "@gateway/shared/keys/record";
 import type {
   AdmitReply,
-  KeyPolicy,
   LimitName,
   LimitOwner,
   Rates,
@@ -25,15 +24,11 @@ export interface Admitted extends Lease {
   readonly isAdmitted: true;
   readonly requestId: string;
   readonly reservedTokens: number;
-  /** Where the limits stand with this request counted; in an outage of Redis, this edge's share of them. */
+  /** Where the limits stand with this request counted. */
   readonly rates: Rates;
-  /** Rights and limits of the key; null without `staleMs`. */
-  readonly policy: KeyPolicy | null;
   readonly terms: ReservationTerms;
   /** Key or owner may run only so many at once: others wait for this one's slot in Redis. */
   readonly isSlotLimited: boolean;
-  /** Admitted by the local limiter, without Redis. */
-  readonly isLocal: boolean;
 }
 
 /** The request may not run. Nothing was consumed. */
@@ -63,7 +58,7 @@ export interface Outcome {
   outcome: "completed" | "failed" | "cancelled";
 }
 
-/** A refusal in the words of the script and of the local limiter. */
+/** A refusal in the words of the script. */
 export type Refusal = Exclude<AdmitReply, { status: "ok" | "empty" }>;
 
 /** The same in the words of the edge. */

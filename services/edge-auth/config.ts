@@ -89,15 +89,6 @@ export const EDGE_VARIABLES = {
     max: 86_400,
     fallback: SSE_LIMITS.headMs / MS_PER_SECOND,
   }),
-  authStaleSeconds: integer({
-    name: "AUTH_STALE_SECONDS",
-    meaning:
-      "While Redis is away, keys seen this recently go on under a local limiter; a key disabled meanwhile works that much longer",
-    unit: "seconds",
-    min: 0,
-    max: 3_600,
-    fallback: 0,
-  }),
   authFailuresMax: integer({
     name: "AUTH_FAILURES_MAX",
     meaning:
@@ -153,7 +144,6 @@ export interface EdgeConfig {
   queueMax: number;
   requestTimeoutMs: number;
   streamHeadMs: number;
-  authStaleMs: number;
   authFailuresMax: number;
   trustedProxies: readonly Network[];
   allowedHosts: readonly string[];
@@ -189,7 +179,6 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     queueMax: env.queueMax,
     requestTimeoutMs: env.requestTimeoutSeconds * MS_PER_SECOND,
     streamHeadMs: env.streamHeadSeconds * MS_PER_SECOND,
-    authStaleMs: env.authStaleSeconds * MS_PER_SECOND,
     authFailuresMax: env.authFailuresMax,
     trustedProxies: networksOf(env.trustedProxies),
     allowedHosts: env.allowedHosts,

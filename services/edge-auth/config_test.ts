@@ -11,7 +11,6 @@ Deno.test("by default nobody is trusted, every host is served and no page may ca
   assert.deepEqual(config.allowedHosts, []);
   assert.deepEqual(config.corsOrigins, []);
   assert.equal(config.authFailuresMax, 20);
-  assert.equal(config.authStaleSeconds, 0);
 });
 
 Deno.test("lists of the door are taken apart", () => {
@@ -46,7 +45,6 @@ const MISTAKES: [name: string, value: string][] = [
   ["CORS_ORIGINS", "app.example.org"],
   ["CORS_ORIGINS", "https://app.example.org/"],
   ["AUTH_FAILURES_MAX", "0"],
-  ["AUTH_STALE_SECONDS", "3601"],
 ];
 
 for (const [name, value] of MISTAKES) {

@@ -11,7 +11,6 @@ import {
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import { type ChatDispatcher, DISPATCH_TICK_MS } from "./chat_dispatcher.ts";
-import type { EdgeTable } from "./edge_table.ts";
 import type { RunningRequests } from "./running_requests.ts";
 import { stopKeyRequests } from "./stop_key_requests.ts";
 
@@ -23,7 +22,6 @@ export interface BusParts {
   edgeId: string;
   dispatcher: ChatDispatcher;
   running: RunningRequests;
-  edges: EdgeTable;
   log: Log;
 }
 
@@ -47,9 +45,7 @@ export async function joinBus(parts: BusParts): Promise<() => void> {
   bus.subscribe(
     edgeBeatWildcard,
     ({ subject }) => {
-      const beatingId = lastToken(subject);
-      parts.edges.onBeat(beatingId);
-      if (beatingId === edgeId) dispatcher.liveness.onOwnBeat();
+      if (lastToken(subject) === edgeId) dispatcher.liveness.onOwnBeat();
     },
   );
   bus.subscribe(keyChangedSubject, ({ data }) => stopKeyRequests(data, parts));

@@ -4,14 +4,12 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { type Admission, createAdmission } from "./admission.ts";
 
 /** The admission of the only edge there is. */
-export function loneEdge(redis: RedisLink, staleMs = 0): Admission {
+export function loneEdge(redis: RedisLink): Admission {
   return createAdmission({
     redis,
     now: monotonicNow,
     random: Math.random,
     log: silentLog,
-    staleMs,
-    edgeCount: () => 1,
     // A busy machine must not decide these tests.
     deadlineMs: 1_000,
   });

@@ -30,7 +30,6 @@ import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./control_outbox.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { createDeparture } from "./departure.ts";
-import { EdgeTable } from "./edge_table.ts";
 import { createBodyBudget } from "./http/body_budget.ts";
 import { startServer } from "./http/server.ts";
 import { joinBus } from "./join_bus.ts";
@@ -70,15 +69,12 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     requestTimeoutMs: config.requestTimeoutMs,
   });
   const running = new RunningRequests();
-  const edges = new EdgeTable(edgeId, monotonicNow);
   const gate = createGate({
     redis,
     catalog: config.catalog,
     now: monotonicNow,
     random: Math.random,
     log,
-    staleMs: config.authStaleMs,
-    edgeCount: () => edges.count,
     onDecision: metrics.decided,
   });
   gate.start();
@@ -87,7 +83,6 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     edgeId,
     dispatcher,
     running,
-    edges,
     log,
   });
 

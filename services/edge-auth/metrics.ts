@@ -99,7 +99,7 @@ export const EDGE_METRICS = {
   }),
   admissions: counter("gateway_admissions_total", {
     help:
-      "Decisions on chat requests: `admitted`, `admitted_locally` (without Redis, if AUTH_STALE_SECONDS allows it), `refused`, `unavailable` (no answer of Redis), `failed` (a fault, such as a corrupt record).",
+      "Decisions on chat requests: `admitted`, `refused`, `unavailable` (no answer of Redis), `failed` (a fault, such as a corrupt record).",
     labels: ["result"],
   }),
   refusals: counter("gateway_refusals_total", {
@@ -164,7 +164,6 @@ const NO_CODE = "";
 /** A rate needs a zero to rise from, so what is known to come is shown before it comes. */
 const RESULTS = [
   "admitted",
-  "admitted_locally",
   "refused",
   "unavailable",
   "failed",
@@ -278,7 +277,7 @@ function createAdmissionMetrics(
 function resultName(result: GateDecision["result"]): string {
   if (typeof result === "string") return result;
   if (!result.isAdmitted) return "refused";
-  return result.isLocal ? "admitted_locally" : "admitted";
+  return "admitted";
 }
 
 function refusalName(refused: Refused): [reason: string, of: string] {

@@ -137,7 +137,6 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
     requestId: "r",
     reservedTokens: 1,
     rates: { requests: null, tokens: null },
-    policy: null,
     terms: {
       atMs: 0,
       flags: 0,
@@ -146,7 +145,6 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
     },
     isOwnerCounted: false,
     isSlotLimited: false,
-    isLocal: false,
     isLost: false,
   };
   const limited: Refused = {
@@ -159,7 +157,6 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
   };
   const results: GateDecision["result"][] = [
     admitted,
-    { ...admitted, isLocal: true },
     "unavailable",
     "failed",
     limited,
@@ -169,15 +166,14 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
   for (const result of results) t.metrics.decided({ result, durationMs: 2 });
   assert.deepEqual(await t.samples("gateway_"), [
     'admissions_total{result="admitted"} 1',
-    'admissions_total{result="admitted_locally"} 1',
     'admissions_total{result="refused"} 3',
     'admissions_total{result="unavailable"} 1',
     'admissions_total{result="failed"} 1',
     'refusals_total{reason="tokens",of="owner"} 1',
     'refusals_total{reason="model",of="key"} 1',
     'refusals_total{reason="disabled",of="key"} 1',
-    "admission_duration_seconds_sum 0.014",
-    "admission_duration_seconds_count 7",
+    "admission_duration_seconds_sum 0.012",
+    "admission_duration_seconds_count 6",
   ]);
 });
 

@@ -81,8 +81,6 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     now: monotonicNow,
     random: Math.random,
     log: silentLog,
-    staleMs: 0,
-    edgeCount: () => 1,
   };
   const admission = createAdmission({ ...needs, deadlineMs: 1_000 });
   const gate = createGate({ ...needs, catalog: new Map() });

@@ -36,10 +36,6 @@ export interface RedisGateOptions {
   now: MonotonicNow;
   random: () => number;
   log: Log;
-  /** How long recently admitted keys go on without Redis; 0: not at all. */
-  staleMs: number;
-  /** Edges that serve now, this one included. */
-  edgeCount: () => number;
   /** For metrics. Must not throw. */
   onDecision?: (decision: GateDecision) => void;
 }

@@ -15,7 +15,6 @@ function admitted(isLost: boolean): Admitted {
     requestId: "r",
     reservedTokens: RESERVED,
     rates: { requests: null, tokens: null },
-    policy: null,
     terms: {
       atMs: AT_MS,
       flags: 0,
@@ -24,7 +23,6 @@ function admitted(isLost: boolean): Admitted {
     },
     isOwnerCounted: false,
     isSlotLimited: false,
-    isLocal: false,
     isLost,
   };
 }

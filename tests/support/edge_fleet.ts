@@ -122,8 +122,6 @@ async function startEdge(
     now: () => monotonicNow() + skewMs,
     random: Math.random,
     log: silentLog,
-    staleMs: 0,
-    edgeCount: () => EDGES,
     deadlineMs,
   });
   let isAlive = true;

@@ -63,7 +63,6 @@ export interface TestKey extends Principal {
 
 export interface GatedClusterOptions {
   edges?: number;
-  staleMs?: number;
   door?: Partial<AppDependencies>;
   /** What the backend does; it says "pong" if left out. */
   onCall?: (call: ScriptedCall) => void;
@@ -225,8 +224,6 @@ async function startEdge(
     now: monotonicNow,
     random: Math.random,
     log,
-    staleMs: options.staleMs ?? 0,
-    edgeCount: () => options.edges ?? 1,
   });
   gate.start();
   started.defer(async () => void await gate.stop(STOP_MS));
