@@ -1,0 +1,155 @@
+/** Model servers that nobody here wrote, as processes on free ports. */
+import type { DialectName } from "@gateway/shared/models/dialects";
+import { freePort } from "../support/free_port.ts";
+import { type ProcessOptions, startProcess } from "../support/process.ts";
+import { waitFor } from "../support/wait_for.ts";
+import {
+  AIMOCK,
+  exists,
+  LLAMA_PYTHON,
+  OLLAMA,
+  smolLmWeights,
+} from "./places.ts";
+
+/** A running server. */
+export interface ForeignServer extends AsyncDisposable {
+  baseUrl: string;
+  model: string;
+}
+
+/** A server that can be started, and what is expected of it. */
+export interface ForeignSoftware {
+  name: string;
+  program: string;
+  dialect: DialectName;
+  start: () => Promise<ForeignServer>;
+  /** It heeds `stop`, `max_tokens` and penalties; a mock does not. */
+  isModel: boolean;
+  /** What it does with `tools`. */
+  tools: "calls" | "refuses";
+  /** A request that it refuses, and the refusal that callers get. */
+  refused: { content: string; status: number; code: string };
+}
+
+const START_MS = 60_000;
+const CONTEXT_TOKENS = 1_024;
+const MODEL = "smollm2";
+const LONG_PROMPT = "word ".repeat(2 * CONTEXT_TOKENS);
+
+/** Those that are installed. */
+export async function installedServers(): Promise<ForeignSoftware[]> {
+  const installed: ForeignSoftware[] = [];
+  for (const software of SOFTWARE) {
+    if (await exists(software.program)) installed.push(software);
+  }
+  return installed;
+}
+
+const SOFTWARE: readonly ForeignSoftware[] = [
+  {
+    name: "llama-cpp-python",
+    program: LLAMA_PYTHON,
+    dialect: "llama.cpp",
+    isModel: true,
+    tools: "calls",
+    refused: {
+      content: LONG_PROMPT,
+      status: 400,
+      code: "context_length_exceeded",
+    },
+    start: async () => {
+      const port = freePort();
+      return await start(port, MODEL, {
+        command: LLAMA_PYTHON,
+        args: [
+          ...["-m", "llama_cpp.server", "--model", await smolLmWeights()],
+          ...["--model_alias", MODEL, "--n_ctx", `${CONTEXT_TOKENS}`],
+          ...["--host", "127.0.0.1", "--port", `${port}`],
+          // Else each request ends the stream of the one before.
+          ...["--interrupt_requests", "False"],
+        ],
+      });
+    },
+  },
+  {
+    name: "aimock",
+    program: AIMOCK,
+    dialect: "openai",
+    isModel: false,
+    tools: "calls",
+    refused: { content: "limit", status: 429, code: "rate_limit_exceeded" },
+    start: async () => {
+      const port = freePort();
+      const fixtures = new URL("aimock_fixture.json", import.meta.url).pathname;
+      return await start(port, "gpt-4o", {
+        command: AIMOCK,
+        args: ["--port", `${port}`, "--fixtures", fixtures, "--latency", "20"],
+      });
+    },
+  },
+  {
+    name: "Ollama",
+    program: OLLAMA,
+    dialect: "ollama",
+    isModel: true,
+    tools: "refuses",
+    refused: { content: "", status: 400, code: "invalid_request" },
+    start: async () => {
+      const port = freePort();
+      const home = await Deno.makeTempDir({ prefix: "gateway_ollama_" });
+      const env = {
+        HOME: home,
+        OLLAMA_HOST: `127.0.0.1:${port}`,
+        OLLAMA_MODELS: `${home}/models`,
+        OLLAMA_CONTEXT_LENGTH: `${CONTEXT_TOKENS}`,
+      };
+      const server = await start(port, MODEL, {
+        command: OLLAMA,
+        args: ["serve"],
+        env,
+      }, () => Deno.remove(home, { recursive: true }));
+      const modelfile = `${home}/Modelfile`;
+      await Deno.writeTextFile(modelfile, `FROM ${await smolLmWeights()}\n`);
+      const { success, stderr } = await new Deno.Command(OLLAMA, {
+        args: ["create", MODEL, "-f", modelfile],
+        env,
+      }).output();
+      if (!success) throw new Error(new TextDecoder().decode(stderr));
+      return server;
+    },
+  },
+];
+
+async function start(
+  port: number,
+  model: string,
+  options: ProcessOptions,
+  cleanUp: () => Promise<void> = () => Promise.resolve(),
+): Promise<ForeignServer> {
+  const process = startProcess(options);
+  const baseUrl = `http://127.0.0.1:${port}/v1`;
+  await waitFor(async () => {
+    if (!process.isRunning) throw new Error(process.output());
+    return await answers(`${baseUrl}/models`);
+  }, { what: () => process.output(), timeoutMs: START_MS, intervalMs: 100 });
+  return {
+    baseUrl,
+    model,
+    async [Symbol.asyncDispose]() {
+      // A server with processes of its own must be able to end them.
+      process.signal("SIGTERM");
+      await process.exited;
+      await cleanUp();
+    },
+  };
+}
+
+async function answers(url: string): Promise<boolean> {
+  try {
+    const response = await fetch(url);
+    await response.body?.cancel();
+    return response.ok;
+  } catch {
+    return false; // Not listening yet.
+  }
+}
