@@ -1,5 +1,4 @@
-import type { LogFile } from "./log_file.ts";
-import { findEvents, type ServiceEvent } from "./service_event.ts";
+import { type LogFile, parseRecord } from "./files.ts";
 import { within } from "./wait.ts";
 
 /** What to run. The environment is complete: nothing is inherited. */
@@ -16,12 +15,20 @@ export interface Exit {
   signal: string | null;
 }
 
-/** A running process that leads its own session, so that Ctrl-C does not reach it. */
+/** One JSON log line of a service. */
+export interface ServiceEvent {
+  event: string;
+  level: string;
+  /** All members of the line. */
+  fields: Readonly<Record<string, unknown>>;
+}
+
+/** A process that leads its own session, so that Ctrl-C does not reach it. */
 export interface Child {
   readonly pid: number;
-  /** Settles when the process has ended and its last words are read. */
+  /** Resolves when it has ended and its last output is read. */
   readonly exited: Promise<Exit>;
-  /** The last lines it wrote: those of standard error, or else of standard output. */
+  /** Its last lines on standard error, or else on standard output. */
   tail(): string[];
   /** Sends a signal, SIGKILL to its own children too; one that has ended is fine. */
   signal(name: Deno.Signal): void;
@@ -29,101 +36,87 @@ export interface Child {
 
 export interface ChildWatcher {
   log: LogFile;
-  /** Events on standard output, see {@link findEvents}. */
-  onEvent(event: ServiceEvent): void;
-  /** Each complete line of standard error. */
-  onErrorLine(line: string): void;
+  /** Complete lines of either output. */
+  onLines(lines: string): void;
 }
 
 const TAIL_CHARS = 4_096;
 const TAIL_LINES = 20;
-/** A line longer than this is cut: no service writes one. */
+/** No service writes a longer line; the rest of one is dropped. */
 const LINE_CHARS_MAX = 65_536;
-/** How long the output is read after the end, in case a grandchild holds the pipe. */
-const LAST_WORDS_MS = 500;
+/** A grandchild may hold the pipe open. */
+const LAST_OUTPUT_MS = 500;
 
 /** Starts a process whose output goes to its log. Throws when it cannot be started. */
-export function spawnChild(program: Program, watcher: ChildWatcher): Child {
-  const process = new Deno.Command(program.file, {
-    args: [...program.args],
-    env: { ...program.env },
+export function spawnChild(
+  { file, args, env, cwd }: Program,
+  { log, onLines }: ChildWatcher,
+): Child {
+  const process = new Deno.Command(file, {
+    args: [...args],
+    env: { ...env },
     clearEnv: true,
-    cwd: program.cwd,
+    cwd,
     detached: true,
     stdin: "null",
     stdout: "piped",
     stderr: "piped",
   }).spawn();
-  const out = createTail((lines) => {
-    for (const event of findEvents(lines)) watcher.onEvent(event);
-  });
-  const err = createTail((lines) => {
-    for (const line of lines.trimEnd().split("\n")) watcher.onErrorLine(line);
-  });
-  const pumped = Promise.all([
-    pump(process.stdout, watcher.log, out),
-    pump(process.stderr, watcher.log, err),
-  ]);
-  const ended = async (): Promise<Exit> => {
-    const { code, signal } = await process.status;
-    await within(pumped, LAST_WORDS_MS);
-    return { code, signal };
-  };
-  return {
-    pid: process.pid,
-    exited: ended(),
-    tail: () => err.lines().length > 0 ? err.lines() : out.lines(),
-    signal: (name) => sendSignal(process, name),
-  };
-}
-
-/**
- * SIGKILL goes to the whole group, since a killed process cannot end its own
- * children. Other signals are the process's to pass on.
- */
-function sendSignal(process: Deno.ChildProcess, name: Deno.Signal): void {
-  try {
-    if (name === "SIGKILL") Deno.kill(-process.pid, name);
-    else process.kill(name);
-  } catch (error) {
-    // It has ended: then there is nothing to do. Deno has two ways to say so.
-    const hasEnded = error instanceof TypeError ||
-      error instanceof Deno.errors.NotFound;
-    if (!hasEnded) throw error;
-  }
-}
-
-interface Tail {
-  push(text: string): void;
-  lines(): string[];
-}
-
-/** Cuts text into complete lines for `onLines` and remembers the last ones. */
-function createTail(onLines: (lines: string) => void): Tail {
-  let rest = "";
-  let recent = "";
-  return {
-    push(text) {
-      recent = (recent + text).slice(-TAIL_CHARS);
+  const tails = { stdout: "", stderr: "" };
+  const read = async (name: "stdout" | "stderr") => {
+    const decoder = new TextDecoder();
+    let rest = "";
+    // A slow disk slows the writer down: nothing piles up here.
+    for await (const bytes of process[name]) {
+      const text = decoder.decode(bytes, { stream: true });
+      tails[name] = (tails[name] + text).slice(-TAIL_CHARS);
       const all = rest + text;
       const end = all.lastIndexOf("\n") + 1;
       rest = all.slice(end).slice(-LINE_CHARS_MAX);
       if (end > 0) onLines(all.slice(0, end));
+      await log.write(bytes);
+    }
+  };
+  const reading = Promise.all([read("stdout"), read("stderr")]);
+  return {
+    pid: process.pid,
+    exited: process.status.then(async ({ code, signal }) => {
+      await within(reading, LAST_OUTPUT_MS);
+      return { code, signal };
+    }),
+    tail() {
+      const text = tails.stderr.trim() || tails.stdout.trim();
+      return text === "" ? [] : text.split("\n").slice(-TAIL_LINES);
     },
-    lines: () =>
-      recent.trim() === "" ? [] : recent.trim().split("\n").slice(-TAIL_LINES),
+    signal(name) {
+      try {
+        // A killed process cannot end its own children; other signals it passes on.
+        if (name === "SIGKILL") Deno.kill(-process.pid, name);
+        else process.kill(name);
+      } catch (error) {
+        // It has ended, which Deno says in two ways.
+        const hasEnded = error instanceof TypeError ||
+          error instanceof Deno.errors.NotFound;
+        if (!hasEnded) throw error;
+      }
+    },
   };
 }
 
-/** Copies a stream to the log. A slow disk slows the writer down; nothing piles up here. */
-async function pump(
-  stream: ReadableStream<Uint8Array>,
-  log: LogFile,
-  tail: Tail,
-): Promise<void> {
-  const decoder = new TextDecoder();
-  for await (const bytes of stream) {
-    tail.push(decoder.decode(bytes, { stream: true }));
-    await log.write(bytes);
-  }
+/** All other lines only go to the log file. */
+const WANTED = /"level":"(?:warn|error)"|"event":"(?:ready|setup_link)"/;
+
+/**
+ * The events that the launcher acts on. Most text at thousands of requests per
+ * second has none, so it is searched as a whole first.
+ */
+export function findEvents(lines: string): ServiceEvent[] {
+  if (!WANTED.test(lines)) return [];
+  return lines.split("\n").flatMap((line) => {
+    if (!WANTED.test(line)) return [];
+    const fields = parseRecord(line);
+    if (typeof fields?.event !== "string") return [];
+    const level = typeof fields.level === "string" ? fields.level : "info";
+    return [{ event: fields.event, level, fields }];
+  });
 }

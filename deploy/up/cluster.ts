@@ -1,164 +1,154 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import type { Guardian } from "./guardian.ts";
-import type { ChildList } from "./leftovers.ts";
-import { type LogFile, openLogFile } from "./log_file.ts";
-import { createEventNotices } from "./notices.ts";
+import type { ServiceEvent } from "./child.ts";
+import { isRecord, type LogFile, openLogFile } from "./files.ts";
 import type { Output } from "./output.ts";
-import type { ServiceEvent } from "./service_event.ts";
 import {
-  type Ready,
   type ServiceName,
   supervise,
   type Supervised,
   type Unit,
 } from "./supervise.ts";
 import { UpError } from "./up_error.ts";
-
-/** What may happen to a unit, for those who started it. */
-export interface UnitEvents {
-  /** Ready, for the first time or again after a restart. */
-  onReady?: (ready: Ready) => void;
-  onEvent?: (event: ServiceEvent) => void;
-}
+import type { Watcher } from "./watcher.ts";
 
 /** All processes of one launcher. */
 export interface Cluster {
   /** Starts a unit. Throws an {@link UpError} once the cluster is stopping. */
-  start(unit: Unit, events?: UnitEvents): Supervised;
-  /** Names of units that were never ready yet. */
-  waitingFor(): string[];
-  /** Pids by service, in the order of starting. */
-  pids(): { [service: string]: number[] };
-  /** Stops everything in {@link STOP_ORDER}. */
-  stop(options: ClusterStopOptions): Promise<void>;
-}
-
-export interface ClusterStopOptions {
-  /** Patience with each service. */
-  graceMs: number;
-  /** Ends the patience with services. Never that with Redis: it is writing. */
-  hurry: AbortSignal;
+  start(unit: Unit, onEvent?: (event: ServiceEvent) => void): Supervised;
+  /** In the order of starting. */
+  readonly units: readonly Supervised[];
+  /** Stops everything in {@link STOP_ORDER}; `hurry` ends the patience with services. */
+  stop(graceMs: number, hurry: AbortSignal): Promise<void>;
 }
 
 export interface ClusterDeps {
   now: MonotonicNow;
   out: Output;
-  guardian: Guardian;
-  children: ChildList;
+  watcher: Watcher;
   logsDir: string;
-  /** A process began or ended. */
+  /** A process began, became ready or ended. */
   onChange: () => void;
 }
 
-/**
- * Doors first, so that nothing new comes in; then those who do the work that is
- * under way; last the servers everything stands on.
- */
+/** Doors first, so that nothing new comes in; last what everything stands on. */
 const STOP_ORDER: readonly (readonly ServiceName[])[] = [
   ["edge-auth"],
   ["chat-worker"],
   ["key-admin"],
+  ["model-simulator"],
   ["nats", "redis"],
 ];
-
-const LOG_BYTES_MAX = 10 * 1024 * 1024;
-/** Redis writes its data on SIGTERM. */
+const STORES: readonly ServiceName[] = ["nats", "redis"];
+/** Redis writes its data on SIGTERM, so nothing hurries it. */
 const STORE_GRACE_MS = 20_000;
 const PROGRESS_EVERY_MS = 5_000;
+/** The same event of the same process is shown at most this often. */
+const REPEAT_MS = 10_000;
 
 /** An empty cluster. */
 export function createCluster(deps: ClusterDeps): Cluster {
+  const { now, out, watcher, logsDir } = deps;
   const units: Supervised[] = [];
   const logs: LogFile[] = [];
-  const waiting = new Set<string>();
-  const describe = createEventNotices(deps.now);
+  const shown = new Map<string, { atMs: number; hidden: number }>();
   let isStopping = false;
-  let saidDownload = false;
+  let hasSaidDownload = false;
 
-  const start = (unit: Unit, events: UnitEvents = {}): Supervised => {
-    if (isStopping) throw new UpError("The cluster is stopping");
-    const log = openLogFile({
-      path: `${deps.logsDir}/${unit.name}.log`,
-      bytesMax: LOG_BYTES_MAX,
-      onFailure: deps.out.warn,
-    });
-    logs.push(log);
-    waiting.add(unit.name);
-    const supervised = supervise(unit, {
-      now: deps.now,
-      log,
-      onStart(pid) {
-        deps.guardian.add(pid, unit.kind);
-        deps.children.add({ pid, kind: unit.kind, marker: unit.marker() });
-        deps.onChange();
-      },
-      onEnd(pid) {
-        deps.guardian.remove(pid);
-        deps.children.remove(pid);
-        deps.onChange();
-      },
-      notice: deps.out.warn,
-      onEvent(event) {
-        events.onEvent?.(event);
-        // While it stops a service may complain about what has stopped before it.
-        if (event.level !== "error" && (event.level !== "warn" || isStopping)) {
-          return;
-        }
-        const text = describe(unit.name, event);
-        if (text !== undefined) deps.out.warn(text);
-      },
-      onDownload() {
-        if (saidDownload) return;
-        saidDownload = true;
-        deps.out.say("  downloading packages, on the first start only");
-      },
-      onReady(ready) {
-        waiting.delete(unit.name);
-        events.onReady?.(ready);
-        deps.onChange();
-      },
-    });
-    units.push(supervised);
-    return supervised;
+  const onChange = () => {
+    watcher.watch(units.flatMap((unit) => unit.pid() ?? []));
+    deps.onChange();
   };
 
-  const stopStage = async (
-    services: readonly ServiceName[],
-    options: ClusterStopOptions,
+  const showEvent = (name: string, event: ServiceEvent) => {
+    const kind = `${name} ${event.event}`;
+    const last = shown.get(kind);
+    if (last && now() - last.atMs < REPEAT_MS) {
+      last.hidden++;
+      return;
+    }
+    const more = last?.hidden ? ` (and ${last.hidden} more)` : "";
+    shown.set(kind, { atMs: now(), hidden: 0 });
+    out.warn(`${name} ${event.level}: ${describeEvent(event)}${more}`);
+  };
+
+  const stopUnits = async (
+    stage: readonly Supervised[],
+    graceMs: number,
+    hurry: AbortSignal,
   ) => {
-    const stage = units.filter(({ unit }) => services.includes(unit.service));
     const left = new Set(stage.map(({ unit }) => unit.name));
     const ticker = setInterval(() => {
       const names = [...left].join(", ");
-      deps.out.say(`  still stopping ${names} (Ctrl-C again to hurry)`);
+      out.say(`  still stopping ${names} (Ctrl-C again to hurry)`);
     }, PROGRESS_EVERY_MS);
-    const never = new AbortController().signal;
-    await Promise.all(stage.map(async (supervised) => {
-      const { kind, name } = supervised.unit;
-      await supervised.stop(
-        kind === "store" ? { graceMs: STORE_GRACE_MS, hurry: never } : options,
-      );
-      left.delete(name);
+    await Promise.all(stage.map(async ({ unit, stop }) => {
+      const isStore = STORES.includes(unit.service);
+      await (isStore ? stop(STORE_GRACE_MS) : stop(graceMs, hurry));
+      left.delete(unit.name);
     }));
     clearInterval(ticker);
   };
 
   return {
-    start,
-    waitingFor: () => [...waiting],
-    pids() {
-      const pids: { [service: string]: number[] } = {};
-      for (const supervised of units) {
-        const list = pids[supervised.unit.service] ??= [];
-        const pid = supervised.pid();
-        if (pid !== undefined) list.push(pid);
-      }
-      return pids;
+    units,
+    start(unit, onEvent = () => {}) {
+      if (isStopping) throw new UpError("The cluster is stopping");
+      const log = openLogFile(`${logsDir}/${unit.name}.log`, out.warn);
+      logs.push(log);
+      const supervised = supervise(unit, {
+        now,
+        log,
+        onChange,
+        warn: out.warn,
+        onEvent(event) {
+          onEvent(event);
+          const isError = event.level === "error";
+          // While it stops a service may miss what has stopped before it.
+          if (isError || event.level === "warn" && !isStopping) {
+            showEvent(unit.name, event);
+          }
+        },
+        onDownload() {
+          if (!hasSaidDownload) {
+            out.say("  downloading packages, on the first start only");
+          }
+          hasSaidDownload = true;
+        },
+      });
+      units.push(supervised);
+      return supervised;
     },
-    async stop(options) {
+    async stop(graceMs, hurry) {
       isStopping = true;
-      for (const services of STOP_ORDER) await stopStage(services, options);
+      for (const services of STOP_ORDER) {
+        const stage = units.filter(({ unit }) =>
+          services.includes(unit.service)
+        );
+        await stopUnits(stage, graceMs, hurry);
+      }
       await Promise.all(logs.map((log) => log.close()));
     },
   };
+}
+
+/** What says where and when, which the reader knows. */
+const OBVIOUS = ["time", "level", "service", "event", "stack"];
+const TEXT_CHARS_MAX = 300;
+
+/** An event for human eyes: `redis_down: address=127.0.0.1:6379 error=refused`. */
+function describeEvent({ event, fields }: ServiceEvent): string {
+  const details = Object.entries(fields)
+    .filter(([name]) => !OBVIOUS.includes(name))
+    .map(([name, value]) => {
+      // The message of an error says enough.
+      const shown = isRecord(value) ? value.message ?? value : value;
+      return `${name}=${
+        typeof shown === "string" ? shown : JSON.stringify(shown)
+      }`;
+    });
+  const text = [details.length === 0 ? event : `${event}:`, ...details]
+    .join(" ");
+  return text.length <= TEXT_CHARS_MAX
+    ? text
+    : `${text.slice(0, TEXT_CHARS_MAX)}…`;
 }

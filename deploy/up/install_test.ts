@@ -1,107 +1,113 @@
 import assert from "node:assert/strict";
-import type { Program } from "./child.ts";
-import {
-  describeManualInstall,
-  NATS_SOFTWARE,
-  planInstall,
-  REDIS_SOFTWARE,
-} from "./install.ts";
+import { ensureServers, NATS_SOFTWARE, REDIS_SOFTWARE } from "./install.ts";
 import { makeScratch } from "./testing/launcher.ts";
-
-const BOTH = [NATS_SOFTWARE, REDIS_SOFTWARE];
 
 const CASES: {
   name: string;
-  tools: string[];
+  /** Programs of the machine and what their scripts do. */
+  tools: { [name: string]: string };
   isRoot: boolean;
-  sudoWorks?: boolean;
-  /** Words of the command, with tools by their bare names; null: no plan. */
-  command: string[] | null;
+  /** Words of the calls, without options; none when it may not install. */
+  calls: string[];
 }[] = [
   {
-    name: "root with apt-get",
-    tools: ["apt-get", "sudo", "brew"],
+    name: "root with apt-get, after fetching its lists",
+    tools: { "apt-get": "apt", brew: "fail" },
     isRoot: true,
-    command: ["apt-get", "install"],
-  },
-  {
-    name: "user with a sudo that asks nothing",
-    tools: ["apt-get", "sudo"],
-    isRoot: false,
-    sudoWorks: true,
-    command: [
-      "sudo",
-      "-n",
-      "env",
-      "DEBIAN_FRONTEND=noninteractive",
-      "apt-get",
-      "install",
+    calls: [
+      "apt-get install nats-server redis-server",
+      "apt-get update",
+      "apt-get install nats-server redis-server",
     ],
   },
   {
-    name: "user whose sudo wants a password",
-    tools: ["apt-get", "sudo"],
+    name: "user with a sudo that asks nothing",
+    tools: { "apt-get": "install", sudo: "pass" },
     isRoot: false,
-    sudoWorks: false,
-    command: null,
+    calls: ["apt-get install nats-server redis-server"],
   },
   {
     name: "user without sudo but with brew",
-    tools: ["apt-get", "brew"],
+    tools: { "apt-get": "fail", sudo: "fail", brew: "install" },
     isRoot: false,
-    command: ["brew", "install"],
+    calls: ["brew install nats-server redis"],
   },
-  { name: "root with brew only", tools: ["brew"], isRoot: true, command: null },
-  { name: "no tool at all", tools: [], isRoot: true, command: null },
+  {
+    name: "user whose sudo wants a password",
+    tools: { "apt-get": "install", sudo: "fail" },
+    isRoot: false,
+    calls: [],
+  },
+  {
+    name: "root with brew",
+    tools: { brew: "install" },
+    isRoot: true,
+    calls: [],
+  },
+  { name: "no tool", tools: {}, isRoot: true, calls: [] },
 ];
 
-Deno.test("planInstall() uses what may install without a question", async (t) => {
-  for (const { name, tools, isRoot, sudoWorks, command } of CASES) {
+Deno.test("ensureServers() installs with what asks no question", async (t) => {
+  for (const { name, tools, isRoot, calls } of CASES) {
     await t.step(name, async () => {
       await using scratch = await makeScratch();
-      for (const tool of tools) {
-        await Deno.writeTextFile(`${scratch.path}/${tool}`, "", {
-          mode: 0o755,
+      const bin = scratch.path;
+      const install = `: > ${bin}/nats-server; : > ${bin}/redis-server;
+        chmod +x ${bin}/nats-server ${bin}/redis-server`;
+      const note = (tool: string) => `echo ${tool} "$@" >> ${bin}/calls`;
+      const scripts: { [kind: string]: (tool: string) => string } = {
+        fail: () => "exit 1",
+        pass: () => `shift; exec "$@"`,
+        install: (tool) => `${note(tool)}; ${install}`,
+        // As on a fresh machine: nothing is found before the lists are there.
+        apt: (tool) =>
+          `${
+            note(tool)
+          }; case "$1" in update) : > ${bin}/lists ;; *) [ -e ${bin}/lists ] || exit 100; ${install} ;; esac`,
+      };
+      for (const [tool, kind] of Object.entries(tools)) {
+        const script = `#!/bin/sh\n${scripts[kind]?.(tool)}\n`;
+        await Deno.writeTextFile(`${bin}/${tool}`, script, { mode: 0o755 });
+      }
+      const said: string[] = [];
+      const ensured = ensureServers([NATS_SOFTWARE, REDIS_SOFTWARE], {
+        dirs: ["", bin],
+        isRoot,
+        env: { PATH: Deno.env.get("PATH") ?? "" },
+        out: {
+          say: (text) => said.push(text),
+          warn: assert.fail,
+          flush: () => Promise.resolve(),
+        },
+        logPath: `${bin}/install.log`,
+        stopping: new AbortController().signal,
+      });
+      if (calls.length === 0) {
+        return await assert.rejects(ensured, (error: Error) => {
+          assert.match(
+            error.message,
+            /Cannot find nats-server and redis-server/,
+          );
+          assert.match(error.message, /sudo apt-get install nats-server redis/);
+          assert.match(error.message, /brew install nats-server redis /);
+          return true;
         });
       }
-      const asked: Program[] = [];
-      const plan = await planInstall(BOTH, {
-        dirs: [scratch.path],
-        isRoot,
-        env: {},
-      }, (program) => {
-        asked.push(program);
-        return Promise.resolve(sudoWorks === true);
-      });
-      if (command === null) return assert.equal(plan, undefined);
-      assert.ok(plan);
-      const words = [plan.install.file, ...plan.install.args]
-        .map((word) => word.replace(`${scratch.path}/`, ""));
-      assert.deepEqual(words.slice(0, command.length), command);
-      const packages = plan.tool === "brew"
-        ? ["nats-server", "redis"]
-        : ["nats-server", "redis-server"];
-      assert.deepEqual(words.slice(-2), packages);
-      // Only sudo is asked whether it works, with something harmless.
-      assert.ok(asked.every(({ args }) => args.join(" ") === "-n true"));
+      assert.deepEqual(await ensured, [
+        `${bin}/nats-server`,
+        `${bin}/redis-server`,
+      ]);
+      const noted = (await Deno.readTextFile(`${bin}/calls`)).trim().split(
+        "\n",
+      );
+      assert.deepEqual(
+        noted.map((line) => line.replaceAll(/ -\S+( DPkg\S+)?/g, "")),
+        calls,
+      );
+      assert.match(
+        said[0] ?? "",
+        /^Installing nats-server and redis-server with/,
+      );
     });
   }
-});
-
-Deno.test("planInstall() takes only executable files for tools", async () => {
-  await using scratch = await makeScratch();
-  await Deno.writeTextFile(`${scratch.path}/apt-get`, "", { mode: 0o644 });
-  await Deno.mkdir(`${scratch.path}/brew`);
-  const host = { dirs: ["", scratch.path], isRoot: false, env: {} };
-  assert.equal(
-    await planInstall(BOTH, host, () => Promise.resolve(true)),
-    undefined,
-  );
-});
-
-Deno.test("describeManualInstall() names only what is missing", () => {
-  const text = describeManualInstall([NATS_SOFTWARE]);
-  assert.match(text, /Cannot find nats-server,/);
-  assert.match(text, /sudo apt-get install nats-server /);
-  assert.doesNotMatch(text, /install .*redis/);
 });

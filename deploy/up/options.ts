@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { parseArgs } from "node:util";
 import { EXIT, UpError } from "./up_error.ts";
 
 /** What the operator asked for. Paths are absolute. */
@@ -11,11 +12,11 @@ export interface UpOptions {
   port: number;
   /** Port of the console. 0: any free one. */
   consolePort: number;
-  /** Redis data and the first key: survives. */
+  /** What must survive: Redis data and the first key. */
   dataDir: string;
-  /** State and logs of this run: can be thrown away. */
+  /** State and logs of this run. */
   runDir: string;
-  /** The list of models. Absent: what the services fall back to. */
+  /** The list of models. */
   modelsFile?: string;
   /** Print nothing but warnings and errors. */
   quiet: boolean;
@@ -27,7 +28,7 @@ export interface OptionBases {
   root: string;
   /** Where the operator typed the command. */
   cwd: string;
-  /** Value of `MODELS_FILE`, unless `--models` says otherwise. */
+  /** Value of `MODELS_FILE`, which `--models` overrides. */
   modelsFile?: string | undefined;
 }
 
@@ -56,150 +57,89 @@ Environment:
                         NATS_USER, REDIS_CA_FILE and so on
   UPSTREAM_BASE_URL, UPSTREAM_API_KEY, UPSTREAM_MODEL,
   UPSTREAM_DIALECT, UPSTREAM_FIRST_TOKEN_SECONDS
-                        an OpenAI-compatible server to answer with
+                        an OpenAI-compatible server to answer with; without one
+                        and without a list of models a simulator answers
   LOG_LEVEL, SLOTS, DRAIN_SECONDS and all else the services read is passed on
 `;
 
-type Setter = (draft: Draft, value: string) => string | undefined;
-
-interface Draft extends UpOptions {
-  help: boolean;
-}
-
-const VALUE_OPTIONS: { [name: string]: Setter } = {
-  "--workers": (d, v) => readNumber(v, 1, INSTANCES_MAX, (n) => d.workers = n),
-  "--edges": (d, v) => readNumber(v, 1, INSTANCES_MAX, (n) => d.edges = n),
-  "--port": (d, v) => readNumber(v, 0, PORT_MAX, (n) => d.port = n),
-  "--console-port": (d, v) =>
-    readNumber(v, 0, PORT_MAX, (n) => d.consolePort = n),
-  "--host": (d, v) => readText(v, (text) => d.host = text),
-  "--models": (d, v) => readText(v, (text) => d.modelsFile = text),
-  "--data-dir": (d, v) => readText(v, (text) => d.dataDir = text),
-  "--run-dir": (d, v) => readText(v, (text) => d.runDir = text),
-};
-
-const FLAGS: { [name: string]: (draft: Draft) => void } = {
-  "--help": (d) => d.help = true,
-  "-h": (d) => d.help = true,
-  "--quiet": (d) => d.quiet = true,
-  "-q": (d) => d.quiet = true,
-};
+const OPTIONS = {
+  workers: { type: "string" },
+  edges: { type: "string" },
+  port: { type: "string" },
+  "console-port": { type: "string" },
+  host: { type: "string" },
+  models: { type: "string" },
+  "data-dir": { type: "string" },
+  "run-dir": { type: "string" },
+  quiet: { type: "boolean", short: "q" },
+  help: { type: "boolean", short: "h" },
+} as const;
 
 /**
- * Reads the command line: `["--workers", "3", "--port=0"]`. Answers `"help"`
- * when help was asked for, whatever else stands there.
- *
- * Throws an {@link UpError} that names every mistake at once.
+ * Reads the command line: `["--workers", "3", "--port=0"]`. Answers `"help"` when
+ * help was asked for, whatever else stands there. Throws an {@link UpError} that
+ * names every mistake at once.
  */
 export function parseOptions(
   args: readonly string[],
-  bases: OptionBases,
+  { root, cwd, modelsFile }: OptionBases,
 ): UpOptions | "help" {
-  const draft: Draft = { ...defaults(bases), help: false };
+  const { values, tokens } = parseArgs({
+    args: [...args],
+    options: OPTIONS,
+    strict: false,
+    tokens: true,
+  });
+  if (values.help) return "help";
   const mistakes: string[] = [];
   const seen = new Set<string>();
-  for (let i = 0; i < args.length; i++) {
-    const { name, value } = splitOption(args[i] ?? "");
-    if (seen.has(name)) mistakes.push(`${name} is given twice`);
-    seen.add(name);
-    const setFlag = FLAGS[name];
-    const setValue = VALUE_OPTIONS[name];
-    if (setFlag) {
-      if (value === undefined) setFlag(draft);
-      else mistakes.push(`${name} takes no value`);
-    } else if (setValue) {
-      // The next word is the value, unless it is clearly the next option.
-      const text = value ?? (args[i + 1]?.startsWith("--") ? "" : args[++i]);
-      const mistake = setValue(draft, text ?? "");
-      if (mistake) mistakes.push(`${name} ${mistake}`);
-    } else {
-      mistakes.push(describeUnknown(name));
+  for (const token of tokens) {
+    if (token.kind === "positional") {
+      mistakes.push(`Unexpected word "${token.value}"`);
+    } else if (token.kind === "option") {
+      const { name, rawName, value } = token;
+      const known = Object.entries(OPTIONS).find(([key]) => key === name);
+      if (!known) mistakes.push(`Unknown option "${rawName}"`);
+      else if (known[1].type === "string" && !value) {
+        mistakes.push(`${rawName} needs a value`);
+      } else if (known[1].type === "boolean" && value !== undefined) {
+        mistakes.push(`${rawName} takes no value`);
+      } else if (seen.has(name)) mistakes.push(`${rawName} is given twice`);
+      seen.add(name);
     }
   }
-  const { help, ...options } = draft;
-  if (help) return "help";
+  const text = (name: keyof typeof OPTIONS, fallback: string) =>
+    String(values[name] || fallback);
+  const number = (
+    name: keyof typeof OPTIONS,
+    [min, max]: readonly [number, number],
+    fallback: number,
+  ) => {
+    const given = text(name, String(fallback));
+    const value = /^\d{1,9}$/.test(given) ? Number(given) : NaN;
+    if (value >= min && value <= max) return value;
+    mistakes.push(
+      `--${name} must be a whole number from ${min} to ${max}, got "${given}"`,
+    );
+    return fallback;
+  };
+  const models = text("models", modelsFile ?? "");
+  const options: UpOptions = {
+    workers: number("workers", [1, INSTANCES_MAX], 1),
+    edges: number("edges", [1, INSTANCES_MAX], 1),
+    host: text("host", "127.0.0.1"),
+    port: number("port", [0, PORT_MAX], 8080),
+    consolePort: number("console-port", [0, PORT_MAX], 8081),
+    dataDir: resolve(cwd, text("data-dir", resolve(root, ".data"))),
+    runDir: resolve(cwd, text("run-dir", resolve(root, ".run"))),
+    ...(models === "" ? {} : { modelsFile: resolve(cwd, models) }),
+    quiet: values.quiet === true,
+  };
   if (options.port !== 0 && options.port === options.consolePort) {
     mistakes.push(`--port and --console-port are both ${options.port}`);
   }
-  if (mistakes.length > 0) throw usageError(mistakes);
-  return absolutePaths(options, bases.cwd);
-}
-
-function defaults({ root, modelsFile }: OptionBases): UpOptions {
-  return {
-    workers: 1,
-    edges: 1,
-    host: "127.0.0.1",
-    port: 8080,
-    consolePort: 8081,
-    dataDir: resolve(root, ".data"),
-    runDir: resolve(root, ".run"),
-    ...(modelsFile ? { modelsFile } : {}),
-    quiet: false,
-  };
-}
-
-function absolutePaths(options: UpOptions, cwd: string): UpOptions {
-  return {
-    ...options,
-    dataDir: resolve(cwd, options.dataDir),
-    runDir: resolve(cwd, options.runDir),
-    ...(options.modelsFile === undefined
-      ? {}
-      : { modelsFile: resolve(cwd, options.modelsFile) }),
-  };
-}
-
-function splitOption(word: string): { name: string; value?: string } {
-  const at = word.indexOf("=");
-  if (!word.startsWith("--") || at < 0) return { name: word };
-  return { name: word.slice(0, at), value: word.slice(at + 1) };
-}
-
-function readNumber(
-  text: string,
-  min: number,
-  max: number,
-  set: (value: number) => void,
-): string | undefined {
-  const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
-  if (!(value >= min && value <= max)) {
-    return `must be a whole number from ${min} to ${max}, got "${text}"`;
-  }
-  set(value);
-}
-
-function readText(
-  text: string,
-  set: (value: string) => void,
-): string | undefined {
-  if (text === "") return "needs a value";
-  set(text);
-}
-
-function describeUnknown(name: string): string {
-  if (!name.startsWith("-")) return `Unexpected word "${name}"`;
-  const close = [...Object.keys(VALUE_OPTIONS), ...Object.keys(FLAGS)]
-    .find((known) => known.length > 2 && isClose(known, name));
-  const hint = close ? `, did you mean ${close}?` : "";
-  return `Unknown option "${name}"${hint}`;
-}
-
-/** True when one is the start of the other, or they differ in at most two places. */
-function isClose(known: string, typed: string): boolean {
-  if (typed.length > 3 && known.startsWith(typed)) return true;
-  if (typed.startsWith(known)) return true;
-  if (Math.abs(known.length - typed.length) > 1) return false;
-  const letters = [...known];
-  for (const letter of typed) {
-    const at = letters.indexOf(letter);
-    if (at >= 0) letters.splice(at, 1);
-  }
-  return letters.length <= 1;
-}
-
-function usageError(mistakes: readonly string[]): UpError {
-  return new UpError(
+  if (mistakes.length === 0) return options;
+  throw new UpError(
     `${mistakes.join("\n")}\nSee: npx -y deno task up --help`,
     EXIT.usage,
   );

@@ -1,3 +1,5 @@
+import { writeAll } from "./files.ts";
+
 /** What the launcher says to the person at the terminal. */
 export interface Output {
   /** Progress and results. Dropped with `--quiet`. */
@@ -8,40 +10,25 @@ export interface Output {
   flush(): Promise<void>;
 }
 
-/** Writes all bytes to one of the two standard streams. */
-export type WriteText = (bytes: Uint8Array) => Promise<void>;
-
-export interface OutputOptions {
-  quiet: boolean;
-  stdout: WriteText;
-  stderr: WriteText;
-}
-
 /** Beyond this many unwritten lines new ones are dropped: nobody reads the other end. */
 const BACKLOG_LINES_MAX = 1_000;
 
-/**
- * Makes an output whose lines keep their order and which never blocks: a reader
- * that stops reading must not stop the launcher from answering a signal.
- */
-export function createOutput(options: OutputOptions): Output {
-  const encoder = new TextEncoder();
+/** An output whose lines keep their order and which never blocks, whoever stops reading. */
+export function createOutput(isQuiet: boolean): Output {
   let backlog = 0;
   let written = Promise.resolve();
-  const write = (to: WriteText, text: string) => {
+  const print = (to: typeof Deno.stdout, text: string) => {
     if (backlog >= BACKLOG_LINES_MAX) return;
     backlog++;
     written = written
-      .then(() => to(encoder.encode(`${text}\n`)))
-      // The terminal is gone. The cluster is stopped by the hang-up, not by this.
+      .then(() => writeAll(to, new TextEncoder().encode(`${text}\n`)))
+      // The terminal is gone; its hang-up stops the cluster, not this.
       .catch(() => {})
       .finally(() => backlog--);
   };
   return {
-    say: (text) => {
-      if (!options.quiet) write(options.stdout, text);
-    },
-    warn: (text) => write(options.stderr, text),
+    say: (text) => isQuiet || print(Deno.stdout, text),
+    warn: (text) => print(Deno.stderr, text),
     flush: () => written,
   };
 }

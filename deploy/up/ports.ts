@@ -3,17 +3,16 @@ import { UpError } from "./up_error.ts";
 const LOOPBACK = "127.0.0.1";
 
 /**
- * Below the range from which the kernel picks ports for outgoing connections
- * (32768 and up on Linux, 49152 and up on macOS). A port from that range could be
- * taken by any client between the look and the start of the server, and a client
- * that dials it meanwhile can even be connected to itself.
+ * Below the range from which kernels pick ports for outgoing connections (32768
+ * and up on Linux, 49152 and up on macOS), where any client may take one at any
+ * moment.
  */
 const FIRST_PORT = 12_000;
 const LAST_PORT = 32_000;
 const ATTEMPTS = 200;
 
 /**
- * Different TCP ports that nobody listens on just now. Another process may take one
+ * Different TCP ports that nobody listens on now. Another process may take one
  * before the caller does.
  */
 export function findFreePorts(
@@ -42,11 +41,7 @@ function isFree(hostname: string, port: number): boolean {
   }
 }
 
-/**
- * Checks that a port can be listened on; 0 checks the address alone.
- *
- * Throws an {@link UpError} that says which option chooses another.
- */
+/** Throws an {@link UpError} that names the option when `port` cannot be listened on; 0 checks the address alone. */
 export function requireFreePort(
   hostname: string,
   port: number,
@@ -55,22 +50,17 @@ export function requireFreePort(
   try {
     Deno.listen({ hostname, port }).close();
   } catch (error) {
-    throw new UpError(describe(error, hostname, port, option));
+    if (error instanceof Deno.errors.AddrInUse) {
+      throw new UpError(
+        `Port ${port} is in use: stop what listens there, or choose another with ${option} (0 = any free port)`,
+      );
+    }
+    if (error instanceof Deno.errors.PermissionDenied) {
+      throw new UpError(
+        `Not allowed to listen on port ${port}: choose one above 1023 with ${option}`,
+      );
+    }
+    const why = error instanceof Error ? error.message : String(error);
+    throw new UpError(`Cannot listen on ${hostname}:${port}: ${why}`);
   }
-}
-
-function describe(
-  error: unknown,
-  hostname: string,
-  port: number,
-  option: string,
-): string {
-  if (error instanceof Deno.errors.AddrInUse) {
-    return `Port ${port} is in use: stop what listens there, or choose another with ${option} (0 = any free port)`;
-  }
-  if (error instanceof Deno.errors.PermissionDenied) {
-    return `Not allowed to listen on port ${port}: choose one above 1023 with ${option}`;
-  }
-  const why = error instanceof Error ? error.message : String(error);
-  return `Cannot listen on ${hostname}:${port}: ${why}`;
 }

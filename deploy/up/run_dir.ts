@@ -1,46 +1,21 @@
-import { awaitEarlierGuardian } from "./guardian.ts";
-import { sweepLeftovers } from "./leftovers.ts";
-import { takeDirLock } from "./lock.ts";
+import {
+  makePrivateDir,
+  parseRecord,
+  readRecord,
+  removeFile,
+} from "./files.ts";
 import type { UpOptions } from "./options.ts";
-import type { Output } from "./output.ts";
-import { makePrivateDir, removeFile } from "./private_file.ts";
 import { messageOf, UpError } from "./up_error.ts";
 
-/** What lies in the directory of one run, as absolute paths. */
-export interface RunFiles {
-  /** `up.json`. */
-  state: string;
-  /** Directory of the services' logs. */
-  logs: string;
-  /** Mark of the guardian. */
-  guardian: string;
-  /** List of child processes. */
-  children: string;
-  installLog: string;
-}
-
-/** The files of a run in `runDir`. */
-export function runFiles(runDir: string): RunFiles {
-  return {
-    state: `${runDir}/up.json`,
-    logs: `${runDir}/logs`,
-    guardian: `${runDir}/guardian`,
-    children: `${runDir}/children`,
-    installLog: `${runDir}/logs/install.log`,
-  };
-}
-
 /**
- * Makes both directories, takes them for this launcher until `cleanup`, and ends
- * what an earlier one left running.
- *
- * Throws an {@link UpError} when another launcher holds one of them.
+ * Makes both directories and takes them for this launcher until `cleanup`. Throws
+ * an {@link UpError} when another launcher holds one of them, or when a Redis of
+ * one that was killed does.
  */
 export async function claimDirs(
   { dataDir, runDir }: UpOptions,
-  files: RunFiles,
-  { pid, out }: { pid: number; out: Output },
-  cleanup: AsyncDisposableStack,
+  pid: number,
+  cleanup: DisposableStack | AsyncDisposableStack,
 ): Promise<void> {
   for (const dir of new Set([dataDir, runDir])) {
     try {
@@ -48,28 +23,55 @@ export async function claimDirs(
     } catch (error) {
       throw new UpError(`Cannot make ${dir}: ${messageOf(error)}`);
     }
-    const lock = await takeDirLock(dir, pid);
-    cleanup.defer(() => lock.release());
+    const lock = await takeLock(dir, pid);
+    cleanup.defer(() => lock.close());
   }
-  await makePrivateDir(files.logs);
-  await awaitEarlierGuardian(
-    files.guardian,
-    isAlive,
-    () => out.say("An earlier run was killed; waiting for its clean-up"),
-  );
-  const swept = await sweepLeftovers(files.children);
-  if (swept.length > 0) {
-    out.say(`Stopped what an earlier run left behind: ${swept.join(", ")}`);
-  }
-  await removeFile(files.state);
+  await requireNoLeftRedis(`${runDir}/up.json`);
+  await removeFile(`${runDir}/up.json`);
 }
 
-function isAlive(pid: number): boolean {
-  try {
-    Deno.kill(pid, 0);
-    return true;
-  } catch (error) {
-    // Not ours to signal, but there.
-    return error instanceof Deno.errors.PermissionDenied;
+/**
+ * The lock is the kernel's: it ends with the process that holds it. The text of
+ * the file only serves the message. The file is never removed: that would let two
+ * hold it.
+ */
+async function takeLock(dir: string, pid: number): Promise<Deno.FsFile> {
+  const path = `${dir}/up.lock`;
+  const file = await Deno.open(path, {
+    read: true,
+    write: true,
+    create: true,
+    mode: 0o600,
+  });
+  if (await file.tryLock(true)) {
+    await file.truncate(0);
+    await file.write(new TextEncoder().encode(JSON.stringify({ pid })));
+    return file;
   }
+  file.close();
+  const holder = parseRecord(await Deno.readTextFile(path))?.pid;
+  throw new UpError(
+    `The gateway is already running with ${dir} (pid ${holder})\n` +
+      `Stop it with Ctrl-C in its terminal or by: kill ${holder}\n` +
+      `For a second one beside it use --run-dir, --data-dir, --port and --console-port`,
+  );
+}
+
+/**
+ * Only where the watcher was killed with its launcher: two Redis servers on one
+ * directory would ruin its data.
+ */
+async function requireNoLeftRedis(stateFile: string): Promise<void> {
+  const { pids, redis_url: url } = await readRecord(stateFile) ?? {};
+  const left = parseRecord(JSON.stringify(pids ?? null))?.redis;
+  if (!Array.isArray(left) || left.length === 0) return;
+  const { hostname, port } = new URL(String(url));
+  try {
+    (await Deno.connect({ hostname, port: Number(port) })).close();
+  } catch {
+    return; // Nobody listens there any more.
+  }
+  throw new UpError(
+    `A Redis server of an earlier run still runs: end it with: kill ${left}`,
+  );
 }

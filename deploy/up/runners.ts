@@ -1,82 +1,70 @@
+/**
+ * The processes above the launcher that only exist to run it: `deno task`, and
+ * `npx` with its shell. Killing one of those with -9 reaches nobody else, so the
+ * launcher looks whether it still has them.
+ */
+
+type Environment = Readonly<Record<string, string>>;
+
 /** A process and the parent it must keep. */
-export interface RunnerLink {
+interface Link {
   pid: number;
   parent: number;
 }
 
-/** A process, its parent, and how that parent was started. */
-export interface Ancestor extends RunnerLink {
-  parentCommand: string;
-}
-
-const LEVELS_MAX = 8;
-
-/** Prints `pid parent command-of-parent` for each level above `$1`. `ps` is not on every Linux, `/proc` not on macOS. */
-const ANCESTORS_SCRIPT = `
-pid=$1 left=${LEVELS_MAX}
-while [ "$left" -gt 0 ]; do
-  if [ -r "/proc/$pid/stat" ]; then
-    read -r stat < "/proc/$pid/stat" || break
-    set -- \${stat##*) }
-    parent=$2
-  else
-    parent=$(ps -o ppid= -p "$pid" | tr -d ' ')
-  fi
-  [ "\${parent:-0}" -gt 1 ] || break
-  if [ -r "/proc/$parent/cmdline" ]; then
-    command=$(tr '\\0' ' ' < "/proc/$parent/cmdline")
-  else
-    command=$(ps -o args= -p "$parent")
-  fi
-  printf '%s %s %s\\n' "$pid" "$parent" "$command"
-  pid=$parent left=$((left - 1))
-done
-`;
+const LOOK_EVERY_MS = 500;
 
 /**
- * Finds the processes above the launcher that only exist to run it, such as
- * `npx`, its shell and `deno task`. The terminal's shell is not one of them: a
- * cluster started in the background may outlive it.
+ * Calls `onLost` once when a runner has died. Answers with a function that ends
+ * the watch. The shell of a terminal is no runner: a cluster started in the
+ * background may outlive it.
  */
-export async function findRunners(launcherPid: number): Promise<RunnerLink[]> {
-  const output = await new Deno.Command("sh", {
-    args: ["-c", ANCESTORS_SCRIPT, "ancestors", String(launcherPid)],
-    stdin: "null",
-    stderr: "null",
-  }).output();
-  return chooseRunners(
-    parseAncestors(new TextDecoder().decode(output.stdout)),
-  );
+export async function watchRunners(
+  pid: number,
+  env: Environment,
+  onLost: () => void,
+): Promise<() => void> {
+  // `deno task` and `npx` note where they were started.
+  if (!env.INIT_CWD) return () => {};
+  const parent = Deno.ppid;
+  const links = [{ pid, parent }, ...await npxLinks(parent, env)];
+  const timer = setInterval(async () => {
+    const parents = await Promise.all(links.map(parentOf));
+    if (links.every((link, i) => parents[i] === link.parent)) return;
+    clearInterval(timer);
+    onLost();
+  }, LOOK_EVERY_MS);
+  return () => clearInterval(timer);
 }
-
-function parseAncestors(text: string): Ancestor[] {
-  return text.split("\n").flatMap((line) => {
-    const [, pid, parent, parentCommand] = /^(\d+) (\d+) (.*)$/.exec(line) ??
-      [];
-    if (parentCommand === undefined) return [];
-    return [{ pid: Number(pid), parent: Number(parent), parentCommand }];
-  });
-}
-
-/** `deno task …`, also through node and as the title that npx gives itself. */
-const RUNNER =
-  /^(?:npm exec |(?:\S*\/)?(?:npx|node|bun|bunx|pnpm|yarn) .*|(?:\S*\/))?'?deno'? task /;
-/** The shell that npx runs it with. */
-const RUNNER_SHELL = /^\S*sh -c '?deno'? task /;
 
 /**
- * The links up to the last runner of an unbroken row, nearest first. A shell
- * counts only below another runner: alone it is somebody's script.
+ * Up to the `npx` whose command this is: those below it have that in their
+ * environment. Only Linux shows the environment of others.
  */
-export function chooseRunners(ancestors: readonly Ancestor[]): RunnerLink[] {
-  const links: RunnerLink[] = [];
-  let count = 0;
-  for (const { pid, parent, parentCommand } of ancestors) {
-    const command = `${parentCommand} `;
-    const isRunner = RUNNER.test(command);
-    if (!isRunner && !RUNNER_SHELL.test(command)) break;
+async function npxLinks(
+  start: number,
+  { npm_lifecycle_event: event, npm_lifecycle_script: script }: Environment,
+): Promise<Link[]> {
+  const links: Link[] = [];
+  if (event !== "npx" || script === undefined) return links;
+  for (let pid = start; await hasVariable(pid);) {
+    const parent = await parentOf({ pid, parent: 0 });
     links.push({ pid, parent });
-    if (isRunner) count = links.length;
+    pid = parent;
   }
-  return links.slice(0, count);
+  return links;
+
+  async function hasVariable(pid: number): Promise<boolean> {
+    const text = await Deno.readTextFile(`/proc/${pid}/environ`)
+      .catch(() => "");
+    return text.split("\0").includes(`npm_lifecycle_script=${script}`);
+  }
+}
+
+/** The parent that a process has now; 0 when it is gone. */
+async function parentOf({ pid }: Link): Promise<number> {
+  if (pid === Deno.pid) return Deno.ppid;
+  const stat = await Deno.readTextFile(`/proc/${pid}/stat`).catch(() => "");
+  // `123 (name) S 122 …`, where the name may hold anything.
+  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1] ?? 0);
 }

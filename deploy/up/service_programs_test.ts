@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { withAbsoluteFiles } from "./file_variables.ts";
 import {
   edgeProgram,
   productScripts,
   type ProgramContext,
+  withAbsoluteFiles,
   workerProgram,
 } from "./service_programs.ts";
 

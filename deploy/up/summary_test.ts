@@ -5,7 +5,8 @@ import { describeSummary } from "./summary.ts";
 const SUMMARY = {
   edgeUrls: ["http://127.0.0.1:8080", "http://127.0.0.1:40001"],
   consoleUrl: "http://127.0.0.1:8081",
-  apiKey: "sk-CgTest",
+  setupUrl: null,
+  firstKey: { key: "sk-CgTest" },
   model: "it's-a-model",
   logsDir: "/repo/.run/logs",
   stateFile: "/repo/.run/up.json",
@@ -47,8 +48,8 @@ Deno.test("describeSummary() names each edge, and the link for the first owner",
 });
 
 Deno.test("describeSummary() says why there is no key", () => {
-  const { apiKey: _, ...rest } = SUMMARY;
-  const text = describeSummary({ ...rest, keyNote: "No key: reasons" });
+  const firstKey = { note: "No key: reasons" };
+  const text = describeSummary({ ...SUMMARY, firstKey });
   assert.match(text, /API key +No key: reasons/);
   assert.match(text, /Bearer \$API_KEY"/);
 });

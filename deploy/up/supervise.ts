@@ -1,14 +1,13 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { type Child, type Program, spawnChild } from "./child.ts";
 import {
-  describeDeath,
-  type Ending,
-  NOT_STARTED,
-  startError,
-} from "./ending.ts";
-import type { ProcessKind } from "./guardian.ts";
-import type { LogFile } from "./log_file.ts";
-import type { ServiceEvent } from "./service_event.ts";
+  type Child,
+  type Exit,
+  findEvents,
+  type Program,
+  type ServiceEvent,
+  spawnChild,
+} from "./child.ts";
+import type { LogFile } from "./files.ts";
 import { EXIT, messageOf, UpError } from "./up_error.ts";
 import { sleep } from "./wait.ts";
 
@@ -17,6 +16,7 @@ export type ServiceName =
   | "edge-auth"
   | "chat-worker"
   | "key-admin"
+  | "model-simulator"
   | "nats"
   | "redis";
 
@@ -24,15 +24,11 @@ export type ServiceName =
 export interface Unit {
   /** Unique, for example `chat-worker-2`. */
   name: string;
-  /** What it is an instance of. */
   service: ServiceName;
-  kind: ProcessKind;
   /** Called for each start, so that a restart can keep the port of the first. */
   program(): Program;
-  /** Part of its command line that no other program has. */
-  marker(): string;
-  /** True once it serves. Absent: it says so itself with the event `ready`. */
-  probe?: () => Promise<boolean>;
+  /** Its output says this once it serves. Absent: it logs the event `ready`. */
+  readyText?: string;
   /** How long a start may take. */
   readyMs: number;
 }
@@ -46,119 +42,116 @@ export interface Ready {
 export interface SuperviseDeps {
   now: MonotonicNow;
   log: LogFile;
-  /** Told of each process that begins. */
-  onStart(pid: number): void;
-  onEnd(pid: number): void;
-  /** Something the operator should know: a death, a restart, a return. */
-  notice(text: string): void;
+  /** A process of this unit began, ended or became ready. */
+  onChange(): void;
+  /** Something the operator should know: a death, a restart. */
+  warn(text: string): void;
+  /** Every event but `ready`. */
   onEvent(event: ServiceEvent): void;
-  /** Deno is downloading the service's packages. */
+  /** Deno downloads packages, which may take its time. */
   onDownload(): void;
-  /** It is ready, for the first time or again. */
-  onReady(ready: Ready): void;
-}
-
-export interface StopOptions {
-  /** Patience between SIGTERM and SIGKILL. */
-  graceMs: number;
-  /** Ends the patience. */
-  hurry: AbortSignal;
 }
 
 /** A unit under supervision. */
 export interface Supervised {
   readonly unit: Unit;
-  /** Resolves with the first `ready`; rejects with an {@link UpError} when it keeps dying before that. */
+  /** Resolves when it is ready for the first time; rejects with an {@link UpError} when it keeps dying before that. */
   readonly firstReady: Promise<Ready>;
   /** Of the process that runs now, if one does. */
   pid(): number | undefined;
-  /** Stops it for good and resolves when it has ended. */
-  stop(options: StopOptions): Promise<void>;
+  /** Of the last process that became ready. */
+  ready(): Ready | undefined;
+  /** Stops it for good: SIGTERM, and SIGKILL after `graceMs` or when `hurry` aborts. */
+  stop(graceMs: number, hurry?: AbortSignal): Promise<void>;
 }
 
-/** A start that fails this often in a row is given up, before the first success. */
+/** A first start that fails this often is given up. */
 const START_ATTEMPTS_MAX = 3;
 const RESTART_MS_MIN = 200;
 const RESTART_MS_MAX = 10_000;
 /** After this long a process counts as healthy, and its next death as the first. */
 const HEALTHY_MS = 30_000;
-const PROBE_EVERY_MS = 15;
+
+/** How one run of a unit went. */
+interface Ending {
+  exit: Exit;
+  /** It was killed because it was not ready in time. */
+  isLate: boolean;
+  isHealthy: boolean;
+  tail: string[];
+}
 
 /** Starts a unit and restarts it when it dies, with growing pauses. */
 export function supervise(unit: Unit, deps: SuperviseDeps): Supervised {
   const stopping = new AbortController();
   const firstReady = Promise.withResolvers<Ready>();
-  // Nobody may be waiting any more when it fails; the rejection must not be fatal then.
+  // Nobody may be waiting any more when it fails.
   firstReady.promise.catch(() => {});
   let child: Child | undefined;
-  let wasReady = false;
+  let ready: Ready | undefined;
 
   const runOnce = async (): Promise<Ending> => {
-    const ready = Promise.withResolvers<Ready>();
-    let deadline = deps.now() + unit.readyMs;
-    child = spawnChild(unit.program(), {
-      log: deps.log,
-      onEvent: (event) => {
-        if (event.event === "ready") ready.resolve(readPorts(event));
-        else deps.onEvent(event);
-      },
-      onErrorLine: (line) => {
-        if (!line.startsWith("Download ")) return;
-        deadline = deps.now() + unit.readyMs;
-        deps.onDownload();
-      },
-    });
-    const running = child;
-    deps.onStart(running.pid);
-    const over = new AbortController();
-    const exited = running.exited.finally(() => over.abort());
-    const awaitReady = unit.probe
-      ? probeUntilReady(unit.probe, over.signal)
-      : ready.promise;
-    const first = await Promise.race([
-      awaitReady,
-      exited.then(() => undefined),
-      waitUntil(() => deadline, deps.now, over.signal),
-    ]);
-    const isReady = first !== undefined && first !== "late";
-    const readyAt = deps.now();
-    if (isReady) {
-      if (wasReady) deps.notice(`${unit.name} is back (pid ${running.pid})`);
-      wasReady = true;
-      deps.onReady(first);
-      firstReady.resolve(first);
-    } else if (first === "late" && !stopping.signal.aborted) {
-      running.signal("SIGKILL");
-    }
-    const exit = await exited;
-    child = undefined;
-    deps.onEnd(running.pid);
-    return {
-      exit,
-      isLate: first === "late",
-      isHealthy: isReady && deps.now() - readyAt >= HEALTHY_MS,
-      tail: running.tail(),
+    let readyAtMs = Infinity;
+    let isLate = false;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const giveTime = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        isLate = true;
+        child?.signal("SIGKILL");
+      }, unit.readyMs);
     };
-  };
-
-  const runOnceOrFail = async (): Promise<Ending> => {
-    try {
-      return await runOnce();
-    } catch (error) {
-      // The program itself cannot be started: gone, not executable, no memory.
-      return { ...NOT_STARTED, tail: [messageOf(error)] };
-    }
+    const onReady = (ports: Ready) => {
+      clearTimeout(timer);
+      readyAtMs = deps.now();
+      if (ready) deps.warn(`${unit.name} is back (pid ${running.pid})`);
+      ready = ports;
+      firstReady.resolve(ports);
+      deps.onChange();
+    };
+    const onLines = (lines: string) => {
+      const isStarting = readyAtMs === Infinity;
+      if (unit.readyText !== undefined) {
+        if (isStarting && lines.includes(unit.readyText)) {
+          onReady({ port: 0, opsPort: 0 });
+        }
+        return;
+      }
+      for (const event of findEvents(lines)) {
+        if (event.event === "ready") onReady(portsOf(event));
+        else deps.onEvent(event);
+      }
+      if (isStarting && lines.startsWith("Download ")) {
+        giveTime();
+        deps.onDownload();
+      }
+    };
+    const running = spawnChild(unit.program(), { log: deps.log, onLines });
+    child = running;
+    giveTime();
+    deps.onChange();
+    const exit = await running.exited;
+    clearTimeout(timer);
+    child = undefined;
+    deps.onChange();
+    const isHealthy = deps.now() - readyAtMs >= HEALTHY_MS;
+    return { exit, isLate, isHealthy, tail: running.tail() };
   };
 
   const keepRunning = async () => {
-    let failures = 0;
-    while (!stopping.signal.aborted) {
-      const ending = await runOnceOrFail();
+    for (let failures = 1; !stopping.signal.aborted; failures++) {
+      const ending = await runOnce().catch((error): Ending => ({
+        // The program itself cannot be started: gone, not executable, no memory.
+        exit: { code: 127, signal: null },
+        isLate: false,
+        isHealthy: false,
+        tail: [messageOf(error)],
+      }));
       if (stopping.signal.aborted) break;
-      failures = ending.isHealthy ? 1 : failures + 1;
+      if (ending.isHealthy) failures = 1;
       const isHopeless = ending.exit.code === EXIT.config ||
         failures >= START_ATTEMPTS_MAX;
-      if (!wasReady && isHopeless) {
+      if (!ready && isHopeless) {
         firstReady.reject(startError(unit, ending, deps.log.path));
         return;
       }
@@ -166,62 +159,67 @@ export function supervise(unit: Unit, deps: SuperviseDeps): Supervised {
         RESTART_MS_MIN * 2 ** (failures - 1),
         RESTART_MS_MAX,
       );
-      deps.notice(describeDeath(unit, ending, pauseMs));
+      // One that was killed did not see it coming: its last line is about something else.
+      const last = ending.exit.signal ? undefined : ending.tail.at(-1);
+      deps.warn(
+        `${unit.name} ${describeEnding(unit, ending)}, starting it again in ` +
+          `${pauseMs / 1_000} s${last === undefined ? "" : `: ${last}`}`,
+      );
       await sleep(pauseMs, stopping.signal);
     }
     firstReady.reject(new UpError(`${unit.name} was stopped`));
   };
-  const finished = keepRunning();
+  // Not before the caller has what this returns.
+  const finished = Promise.resolve().then(keepRunning);
 
-  const stop = async ({ graceMs, hurry }: StopOptions) => {
-    stopping.abort();
-    const running = child;
-    if (running) {
-      running.signal("SIGTERM");
-      // A frozen process would get the first signal only when it is thawed.
-      running.signal("SIGCONT");
+  return {
+    unit,
+    firstReady: firstReady.promise,
+    pid: () => child?.pid,
+    ready: () => ready,
+    async stop(graceMs, hurry) {
+      stopping.abort();
+      child?.signal("SIGTERM");
+      // A frozen process gets SIGTERM only when it is thawed.
+      child?.signal("SIGCONT");
       const over = new AbortController();
-      const ended = running.exited.finally(() => over.abort());
-      await Promise.race([
-        ended,
-        sleep(graceMs, AbortSignal.any([hurry, over.signal])),
+      const patience = AbortSignal.any([
+        over.signal,
+        ...hurry === undefined ? [] : [hurry],
       ]);
+      await Promise.race([finished, sleep(graceMs, patience)]);
       over.abort();
-      running.signal("SIGKILL");
-    }
-    await finished;
+      child?.signal("SIGKILL");
+      await finished;
+    },
   };
-
-  return { unit, firstReady: firstReady.promise, pid: () => child?.pid, stop };
 }
 
-function readPorts({ fields }: ServiceEvent): Ready {
-  const port = typeof fields.port === "number" ? fields.port : 0;
-  const opsPort = typeof fields.opsPort === "number" ? fields.opsPort : 0;
-  return { port, opsPort };
+function portsOf({ fields: { port, opsPort } }: ServiceEvent): Ready {
+  return {
+    port: typeof port === "number" ? port : 0,
+    opsPort: typeof opsPort === "number" ? opsPort : 0,
+  };
 }
 
-async function probeUntilReady(
-  probe: () => Promise<boolean>,
-  over: AbortSignal,
-): Promise<Ready | undefined> {
-  while (!over.aborted) {
-    if (await probe()) return { port: 0, opsPort: 0 };
-    await sleep(PROBE_EVERY_MS, over);
-  }
-  return undefined;
+function describeEnding(
+  { readyMs }: Unit,
+  { exit, isLate }: Ending,
+): string {
+  if (isLate) return `was not ready after ${readyMs / 1_000} s`;
+  if (exit.signal) return `was ended by ${exit.signal}`;
+  return `ended with exit code ${exit.code}`;
 }
 
-/** Resolves with "late" at the deadline, which may move meanwhile. */
-async function waitUntil(
-  deadline: () => number,
-  now: MonotonicNow,
-  over: AbortSignal,
-): Promise<"late" | undefined> {
-  while (!over.aborted) {
-    const leftMs = deadline() - now();
-    if (leftMs <= 0) return "late";
-    await sleep(leftMs, over);
-  }
-  return undefined;
+/** A start that is given up, with the last output of the process. */
+function startError(unit: Unit, ending: Ending, logPath: string): UpError {
+  const isConfig = ending.exit.code === EXIT.config;
+  const what = isConfig
+    ? `${unit.name} found a mistake in its configuration`
+    : `${unit.name} does not start: it ${describeEnding(unit, ending)}`;
+  const lines = ending.tail.map((line) => `  ${line}`);
+  return new UpError(
+    [what, ...lines, `Its log: ${logPath}`].join("\n"),
+    isConfig ? EXIT.config : EXIT.failed,
+  );
 }

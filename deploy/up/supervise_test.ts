@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { openLogFile } from "./log_file.ts";
+import { openLogFile } from "./files.ts";
 import { supervise, type Supervised, type Unit } from "./supervise.ts";
 import { isRunning, makeScratch } from "./testing/launcher.ts";
 import { UpError } from "./up_error.ts";
 
-const STOP = { graceMs: 5_000, hurry: new AbortController().signal };
+const GRACE_MS = 5_000;
 
 Deno.test("supervise() gives a start up that cannot succeed", async (t) => {
   const cases: {
@@ -64,24 +64,21 @@ Deno.test("supervise() gives a start up that cannot succeed", async (t) => {
   }
 });
 
-Deno.test("supervise() waits for the probe, and stop() thaws a frozen process", async () => {
-  let isUp = false;
+Deno.test("supervise() waits for the ready text, and stop() thaws a frozen process", async () => {
   await using under = await superviseScript(
-    ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"],
-    { probe: () => Promise.resolve(isUp) },
+    [
+      "/bin/sh",
+      "-c",
+      "trap 'exit 0' TERM; echo Ready to serve; while :; do sleep 0.05; done",
+    ],
+    { readyText: "Ready to" },
   );
-  const early = await Promise.race([
-    under.supervised.firstReady,
-    new Promise((resolve) => setTimeout(resolve, 60, "not yet")),
-  ]);
-  assert.equal(early, "not yet");
-  isUp = true;
   assert.deepEqual(await under.supervised.firstReady, { port: 0, opsPort: 0 });
   const pid = under.supervised.pid() ?? 0;
   Deno.kill(pid, "SIGSTOP");
   const startedAt = performance.now();
-  await under.supervised.stop(STOP);
-  assert.ok(performance.now() - startedAt < STOP.graceMs);
+  await under.supervised.stop(GRACE_MS);
+  assert.ok(performance.now() - startedAt < GRACE_MS);
   assert.ok(!await isRunning(pid));
   assert.equal(under.supervised.pid(), undefined);
 });
@@ -109,45 +106,40 @@ interface UnderTest extends AsyncDisposable {
 
 async function superviseScript(
   [file = "", ...args]: string[],
-  rest: Partial<Pick<Unit, "probe" | "readyMs">>,
+  rest: Partial<Pick<Unit, "readyText" | "readyMs">>,
 ): Promise<UnderTest> {
   const scratch = await makeScratch();
-  const log = openLogFile({
-    path: `${scratch.path}/x.log`,
-    bytesMax: 10_000,
-    onFailure: assert.fail,
-  });
+  const log = openLogFile(`${scratch.path}/x.log`, assert.fail);
   const started: number[] = [];
   let downloads = 0;
   const supervised = supervise({
     name: "x",
     service: "edge-auth",
-    kind: "service",
     program: () => ({
       file,
       args,
       env: { PATH: "/usr/bin:/bin" },
       cwd: scratch.path,
     }),
-    marker: () => "x",
     readyMs: 5_000,
     ...rest,
   }, {
     now: monotonicNow,
     log,
-    onStart: (pid) => started.push(pid),
-    onEnd() {},
-    notice() {},
+    onChange() {
+      const pid = supervised?.pid();
+      if (pid !== undefined && pid !== started.at(-1)) started.push(pid);
+    },
+    warn() {},
     onEvent() {},
     onDownload: () => downloads++,
-    onReady() {},
   });
   return {
     supervised,
     started,
     downloads: () => downloads,
     async [Symbol.asyncDispose]() {
-      await supervised.stop({ ...STOP, graceMs: 100 });
+      await supervised.stop(100);
       await log.close();
       await scratch[Symbol.asyncDispose]();
     },

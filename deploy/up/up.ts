@@ -1,21 +1,14 @@
 import { createCluster } from "./cluster.ts";
-import { startGuardian } from "./guardian.ts";
-import { createChildList } from "./leftovers.ts";
+import { makePrivateDir, removeFile, writePrivateFile } from "./files.ts";
 import type { UpOptions } from "./options.ts";
 import { requireFreePort } from "./ports.ts";
-import { claimDirs, runFiles } from "./run_dir.ts";
-import { findRunners } from "./runners.ts";
+import { claimDirs } from "./run_dir.ts";
 import { stopGraceMs } from "./service_programs.ts";
-import {
-  describeState,
-  type Run,
-  saySummary,
-  startAll,
-  type UpDeps,
-} from "./start_all.ts";
-import { createStateFile, type StateFile, type UpState } from "./state_file.ts";
+import { startAll, type UpDeps, type UpState } from "./start.ts";
+import { describeSummary, firstModel } from "./summary.ts";
 import { EXIT, messageOf, UpError } from "./up_error.ts";
 import { aborted } from "./wait.ts";
+import { startWatcher } from "./watcher.ts";
 
 /**
  * Runs the cluster until it is asked to stop, and answers with an exit code of
@@ -51,54 +44,62 @@ async function runCluster(
   deps: UpDeps,
   cleanup: AsyncDisposableStack,
 ): Promise<void> {
-  const startedAtMs = deps.now();
+  const { out, stop, now } = deps;
+  const startedAtMs = now();
+  const stateFile = `${options.runDir}/up.json`;
+  const logsDir = `${options.runDir}/logs`;
   await requireModelsFile(options);
-  const files = runFiles(options.runDir);
-  await claimDirs(options, files, deps, cleanup);
+  await claimDirs(options, deps.pid, cleanup);
+  await makePrivateDir(logsDir);
   requireFreePort(options.host, options.port, "--port");
   requireFreePort(options.host, options.consolePort, "--console-port");
 
-  const guardian = startGuardian({
-    launcherPid: deps.pid,
-    markFile: files.guardian,
-    stateFile: files.state,
-  });
-  cleanup.defer(() => guardian.quit());
-  const watching = findRunners(deps.pid).then(guardian.watch);
-  cleanup.defer(() => watching);
-  const children = createChildList(files.children);
-  cleanup.defer(() => children.close());
-
-  const state = createStateFile(files.state);
-  let describe: (() => UpState) | null = null;
-  const saveState = async () => {
-    if (describe) await state.write(describe());
+  const watcher = startWatcher(stateFile);
+  cleanup.defer(() => watcher.close());
+  let describe: (() => UpState) | undefined;
+  let saving = Promise.resolve();
+  const saveState = () => {
+    saving = saving.then(async () => {
+      const state = describe?.();
+      if (!state) return;
+      await writePrivateFile(stateFile, `${JSON.stringify(state, null, 2)}\n`);
+    }).catch((error) =>
+      out.warn(`Cannot write ${stateFile}: ${messageOf(error)}`)
+    );
+    return saving;
   };
-  const cluster = createCluster({
-    now: deps.now,
-    out: deps.out,
-    guardian,
-    children,
-    logsDir: files.logs,
-    onChange: () => {
-      saveState().catch((error) =>
-        deps.out.warn(`Cannot write ${files.state}: ${messageOf(error)}`)
-      );
-    },
-  });
-  const run: Run = { options, deps, files, cluster, guardian };
-  const starting = startAll(run);
-  // Whatever a start that is broken off still does, it ends before the guardian
-  // leaves; its failure is no news then.
+  const onChange = () => void saveState();
+  const cluster = createCluster({ now, out, watcher, logsDir, onChange });
+  const starting = startAll(cluster, options, deps);
+  // A start that is broken off ends before the watcher leaves; its failure is no
+  // news then.
   cleanup.defer(() => starting.then(() => {}, () => {}));
-  cleanup.defer(() => stopCluster(run, state));
+  cleanup.defer(async () => {
+    // Nobody should find an address that is about to close.
+    describe = undefined;
+    await saving;
+    await removeFile(stateFile);
+    out.say("Stopping");
+    await cluster.stop(stopGraceMs(deps.env), stop.hurry);
+  });
 
-  const stopping = aborted(deps.stop.requested);
+  const stopping = aborted(stop.requested);
   const started = await Promise.race([starting, stopping]);
   if (!started) return;
-  describe = () => describeState(run, started);
+  describe = started.describe;
   await saveState();
-  await saySummary(run, started, deps.now() - startedAtMs);
+  const { firstKey } = started;
+  const { edge_url, edge_urls, console_url, setup_url } = describe();
+  out.say(describeSummary({
+    edgeUrls: edge_urls,
+    consoleUrl: console_url,
+    setupUrl: setup_url,
+    firstKey,
+    model: await firstModel(edge_url, firstKey.key),
+    logsDir,
+    stateFile,
+    seconds: (now() - startedAtMs) / 1_000,
+  }));
   await stopping;
 }
 
@@ -112,15 +113,4 @@ async function requireModelsFile({ modelsFile }: UpOptions): Promise<void> {
       EXIT.config,
     );
   }
-}
-
-async function stopCluster(run: Run, state: StateFile): Promise<void> {
-  const { cluster, deps } = run;
-  // Nobody should find an address that is about to close.
-  await state.remove();
-  deps.out.say("Stopping");
-  await cluster.stop({
-    graceMs: stopGraceMs(deps.env),
-    hurry: deps.stop.hurry,
-  });
 }

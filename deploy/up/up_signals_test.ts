@@ -54,6 +54,7 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
   await using up = startLauncher(scratch, {
     command: [Deno.execPath(), "task", "up"],
     cwd: scratch.path,
+    env: { INIT_CWD: scratch.path },
   });
   const state = await up.state();
   assert.notEqual(state.text.pid, up.pid);
@@ -67,49 +68,48 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
     "edge-auth",
     "chat-worker",
     "key-admin",
+    "model-simulator",
   ]);
 });
 
-Deno.test("up cleans up after a launcher and a guardian that were both killed", async () => {
+Deno.test("up stops when the npx above it is killed with -9", async () => {
   await using scratch = await makeScratch();
-  const orphans: number[] = [];
-  {
-    await using up = startLauncher(scratch);
-    const state = await up.state();
-    orphans.push(...allPids(state));
-    const guardian = Number(
-      await Deno.readTextFile(`${scratch.path}/run/guardian`),
-    );
-    // The launcher first would leave the guardian time to act.
-    up.signal("SIGSTOP");
-    Deno.kill(guardian, "SIGKILL");
-    up.signal("SIGKILL");
-    await up.exitCode;
-  }
-  assert.equal((await running(orphans)).length, orphans.length);
-  await using up = startLauncher(scratch);
-  const state = await until("the new up.json", async () => {
-    const found = await readState(scratch);
-    return found?.text.pid === up.pid && found;
+  // Like npx: a shell below it, and a variable that only those below it have.
+  const shell = `npm_lifecycle_event=npx npm_lifecycle_script=x INIT_CWD=/ ` +
+    `sh -c '"$@"; :' sh "$@"; :`;
+  await using up = startLauncher(scratch, {
+    command: ["sh", "-c", shell, "npx", ...launcherCommand()],
   });
-  assert.deepEqual(await running(orphans), []);
-  assert.match(up.printed(), /Stopped what an earlier run left behind/);
-  assert.equal((await running(allPids(state))).length, allPids(state).length);
-});
-
-Deno.test("up goes on when its guardian is killed, with a new one", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch);
   const state = await up.state();
-  const mark = () => Deno.readTextFile(`${scratch.path}/run/guardian`);
-  const first = await mark();
-  Deno.kill(Number(first), "SIGKILL");
-  await until("another guardian", async () => await mark() !== first);
+  const launcher = Number(state.text.pid);
   up.signal("SIGKILL");
   await until(
     "the end of all",
-    async () => (await running(allPids(state))).length === 0,
+    async () => (await running([launcher, ...allPids(state)])).length === 0,
   );
+});
+
+Deno.test("up does not start on the data of a Redis that still runs", async () => {
+  await using scratch = await makeScratch();
+  await using up = startLauncher(scratch);
+  const state = await up.state();
+  const [redis = 0] = state.pids.redis ?? [];
+  // The launcher and its watcher, before that can act.
+  up.signal("SIGSTOP");
+  for (const pid of await childrenOf(up.pid)) {
+    if (!allPids(state).includes(pid)) Deno.kill(pid, "SIGKILL");
+  }
+  up.signal("SIGKILL");
+  await up.exitCode;
+  try {
+    await using next = startLauncher(scratch);
+    assert.equal(await next.exitCode, 1);
+    assert.match(next.printed(), new RegExp(`still runs.*kill ${redis}`));
+  } finally {
+    for (const pid of allPids(state)) Deno.kill(pid, "SIGKILL");
+  }
+  await using next = startLauncher(scratch);
+  assert.ok(await next.state());
 });
 
 Deno.test("up hurries at a second Ctrl-C", async () => {
@@ -149,3 +149,10 @@ Deno.test("up outlives its terminal under nohup, and only then", async (t) => {
     });
   }
 });
+
+async function childrenOf(pid: number): Promise<number[]> {
+  const { stdout } = await new Deno.Command("cat", {
+    args: [`/proc/${pid}/task/${pid}/children`],
+  }).output();
+  return new TextDecoder().decode(stdout).trim().split(" ").map(Number);
+}

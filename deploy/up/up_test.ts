@@ -1,15 +1,17 @@
 import assert from "node:assert/strict";
-import { redisCall } from "./redis_call.ts";
 import {
   allPids,
   makeScratch,
   readState,
   running,
   standInEnv,
+  startedPids,
   startLauncher,
+  type State,
   stopOrder,
   until,
 } from "./testing/launcher.ts";
+import { askRedis } from "./testing/redis.ts";
 
 /** Promise: one command gives an address and a key, and Ctrl-C leaves nothing. */
 Deno.test("up starts all, says where it is, and stops in order on SIGTERM", async () => {
@@ -29,6 +31,7 @@ Deno.test("up starts all, says where it is, and stops in order on SIGTERM", asyn
       ["chat-worker", 2],
       ["edge-auth", 2],
       ["key-admin", 1],
+      ["model-simulator", 1],
       ["nats", 1],
       ["redis", 1],
     ],
@@ -90,6 +93,7 @@ Deno.test("up starts all, says where it is, and stops in order on SIGTERM", asyn
     "chat-worker",
     "chat-worker",
     "key-admin",
+    "model-simulator",
   ]);
 });
 
@@ -101,12 +105,7 @@ Deno.test("up keeps data and first key over a restart, and says when the key was
     const state = await up.state();
     key = state.apiKey;
     assert.match(key, /^sk-Cg/);
-    const [reply] = await redisCall(
-      { url: String(state.text.redis_url) },
-      [["SET", "kept", "yes"]],
-      2_000,
-    );
-    assert.equal(reply, "OK");
+    assert.equal(await askRedis(state.text.redis_url, "SET kept yes"), "OK");
     // Ctrl-C at the terminal.
     up.signal("SIGINT");
     assert.equal(await up.exitCode, 0);
@@ -115,11 +114,8 @@ Deno.test("up keeps data and first key over a restart, and says when the key was
     await using up = startLauncher(scratch);
     const state = await up.state();
     assert.equal(state.apiKey, key);
-    const url = String(state.text.redis_url);
-    assert.deepEqual(await redisCall({ url }, [["GET", "kept"]], 2_000), [
-      "yes",
-    ]);
-    await redisCall({ url }, [["FLUSHALL"]], 2_000);
+    assert.equal(await askRedis(state.text.redis_url, "GET kept"), "yes");
+    await askRedis(state.text.redis_url, "FLUSHALL");
   });
   await t.step("after the key was deleted", async () => {
     await using up = startLauncher(scratch);
@@ -129,21 +125,36 @@ Deno.test("up keeps data and first key over a restart, and says when the key was
   });
 });
 
+Deno.test("up starts a simulator, and says so, only when no model server is given", async () => {
+  await using scratch = await makeScratch();
+  const address = (state: State) =>
+    standInEnv(String(Object(state.text.ops_urls)["chat-worker"][0]))
+      .then((env) => env.MODEL_SIMULATOR_URL);
+  {
+    await using up = startLauncher(scratch);
+    const state = await up.state();
+    const simulator = new URL(String(await address(state)));
+    assert.equal(simulator.pathname, "/v1");
+    assert.equal(await (await fetch(simulator)).text(), "simulator");
+    assert.match(up.printed(), /No model server is given: a simulator answers/);
+  }
+  await using up = startLauncher(scratch, {
+    env: { UPSTREAM_BASE_URL: "http://127.0.0.1:1/v1" },
+  });
+  const state = await up.state();
+  assert.equal(state.pids["model-simulator"], undefined);
+  assert.equal(await address(state), undefined);
+  assert.doesNotMatch(up.printed(), /simulator/);
+});
+
 Deno.test("up stops while it starts", async () => {
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch, {
     env: { STAND_IN_FAULT: "edge-auth:never-ready" },
   });
-  const pids = await until("the children", async () => {
-    try {
-      const text = await Deno.readTextFile(`${scratch.path}/run/children`);
-      const found = [...text.matchAll(/"pid":(\d+)/g)].map(([, pid]) =>
-        Number(pid)
-      );
-      return found.length === 5 && found;
-    } catch {
-      return false;
-    }
+  const pids = await until("the services", async () => {
+    const found = await startedPids(scratch).catch(() => []);
+    return found.length === 4 && found;
   });
   up.signal("SIGTERM");
   assert.equal(await up.exitCode, 0);
@@ -167,7 +178,5 @@ Deno.test("up uses servers that NATS_URL and REDIS_URL name", async () => {
   up.signal("SIGTERM");
   assert.equal(await up.exitCode, 0);
   // Somebody else's servers are not stopped.
-  assert.deepEqual(await redisCall({ url: env.REDIS_URL }, [["PING"]], 2_000), [
-    "PONG",
-  ]);
+  assert.equal(await askRedis(env.REDIS_URL, "PING"), "PONG");
 });

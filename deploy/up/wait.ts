@@ -17,14 +17,12 @@ export async function within<T>(
   promise: Promise<T>,
   ms: number,
 ): Promise<T | undefined> {
-  const timeUp = new AbortController();
+  const over = new AbortController();
   try {
-    return await Promise.race([
-      promise,
-      sleep(ms, timeUp.signal).then(() => undefined),
-    ]);
+    const late = sleep(ms, over.signal).then(() => undefined);
+    return await Promise.race([promise, late]);
   } finally {
-    timeUp.abort();
+    over.abort();
   }
 }
 

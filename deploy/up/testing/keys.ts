@@ -1,28 +1,18 @@
-import { randomBytes } from "node:crypto";
-import { hashKeyValue } from "@gateway/shared/keys/key";
-import { hashKey, KEY_FIELDS, recordKey } from "@gateway/shared/keys/record";
-import { redisCall } from "../redis_call.ts";
+/** `keys create …` and `keys show ID`, for one key whose state is in Redis. */
+import { askRedis } from "./redis.ts";
 import { hasFault, logLine, writeError } from "./stand_in.ts";
 
-/** `create --description D --json`, writing what the launcher looks at later. */
+const id = "key_standin";
+const redis = Deno.env.get("REDIS_URL");
 if (hasFault("keys", "dies")) {
   writeError("Cannot reach redis");
-  Deno.exit(1);
+  Deno.exit(69);
 }
-const key = `sk-Cg${randomBytes(23).toString("hex")}`;
-const principal = { keyId: "key_standin", ownerId: "own_standin" };
-const hash = hashKeyValue(key);
-await redisCall({ url: Deno.env.get("REDIS_URL") ?? "" }, [
-  ["SET", hashKey(hash), `${principal.keyId}:${principal.ownerId}`],
-  [
-    "HSET",
-    recordKey(principal),
-    KEY_FIELDS.state,
-    "enabled",
-    KEY_FIELDS.expiresAtMs,
-    "0",
-    KEY_FIELDS.description,
-    Deno.args[2] ?? "",
-  ],
-], 2_000);
-logLine({ id: principal.keyId, key });
+if (Deno.args[1] === "create") {
+  await askRedis(redis, `SET ${id} enabled`);
+  logLine({ id, key: `sk-Cg${crypto.randomUUID().replaceAll("-", "")}` });
+} else {
+  const state = await askRedis(redis, `GET ${Deno.args[2]}`);
+  if (state.startsWith("$")) Deno.exit(1);
+  logLine({ id, state, expired: false });
+}

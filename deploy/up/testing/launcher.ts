@@ -1,21 +1,10 @@
 /** Starts the launcher with stand-ins as a process of its own, in a directory of its own. */
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { END_ALL_FUNCTION } from "../end_all_function.ts";
-import { isRecord, parseRecord } from "../json.ts";
-import { readFileIfAny } from "../private_file.ts";
+import { isRecord, readRecord } from "../files.ts";
 import { sleep } from "../wait.ts";
 
 const HERE = resolve(fileURLToPath(import.meta.url), "..");
-/** As in the task `up` of deno.json. */
-const PERMISSIONS = [
-  "--allow-net",
-  "--allow-env",
-  "--allow-read",
-  "--allow-write",
-  "--allow-run",
-  "--allow-sys=uid",
-];
 const DEADLINE_MS = 20_000;
 const LOOK_EVERY_MS = 20;
 
@@ -62,7 +51,7 @@ export interface LauncherOptions {
 
 /** The words that start the launcher with stand-ins. */
 export function launcherCommand(): string[] {
-  return [Deno.execPath(), "run", ...PERMISSIONS, `${HERE}/up.ts`];
+  return [Deno.execPath(), "run", "--allow-all", `${HERE}/up.ts`];
 }
 
 /** Starts it on free ports; it is stopped, and must leave nothing, when disposed of. */
@@ -78,7 +67,7 @@ export function startLauncher(
       ...["--run-dir", `${scratch.path}/run`],
       ...options.args ?? ["--port", "0", "--console-port", "0"],
     ],
-    env: { NATS_URL: "", REDIS_URL: "", ...options.env },
+    env: { NATS_URL: "", REDIS_URL: "", INIT_CWD: "", ...options.env },
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     stdin: "null",
     stdout: "piped",
@@ -116,8 +105,7 @@ export function startLauncher(
 
 /** What `up.json` says now, if it is there. */
 export async function readState(scratch: Scratch): Promise<State | undefined> {
-  const text = await readFileIfAny(`${scratch.path}/run/up.json`);
-  const record = text === undefined ? undefined : parseRecord(text);
+  const record = await readRecord(`${scratch.path}/run/up.json`);
   if (!record) return undefined;
   const pids: State["pids"] = {};
   for (const [service, list] of Object.entries(record.pids ?? {})) {
@@ -152,10 +140,13 @@ export async function until<T>(
 
 /** True while a process runs. One that ended but that nobody has asked about yet does not. */
 export async function isRunning(pid: number): Promise<boolean> {
-  const { success } = await new Deno.Command("sh", {
-    args: ["-c", `${END_ALL_FUNCTION}\nis_alive "$0"`, String(pid)],
+  const isLinux = Deno.build.os === "linux";
+  const { stdout } = await new Deno.Command(isLinux ? "cat" : "ps", {
+    args: isLinux ? [`/proc/${pid}/stat`] : ["-o", "stat=", "-p", String(pid)],
   }).output();
-  return success;
+  const text = new TextDecoder().decode(stdout);
+  const state = text.slice(text.lastIndexOf(")") + 1).trim();
+  return state !== "" && !state.startsWith("Z");
 }
 
 /** Those of `pids` that run. */
@@ -185,4 +176,15 @@ export async function stopOrder(scratch: Scratch): Promise<string[]> {
   }
   stops.sort((a, b) => a.atMs - b.atMs);
   return stops.map(({ service }) => service);
+}
+
+/** The pids of the stand-ins that have begun, by their logs. */
+export async function startedPids(scratch: Scratch): Promise<number[]> {
+  const pids: number[] = [];
+  for await (const { name } of Deno.readDir(`${scratch.path}/run/logs`)) {
+    const text = await Deno.readTextFile(`${scratch.path}/run/logs/${name}`);
+    const [, pid] = /"event":"starting","pid":(\d+)/.exec(text) ?? [];
+    if (pid !== undefined) pids.push(Number(pid));
+  }
+  return pids;
 }

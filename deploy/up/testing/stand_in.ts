@@ -39,7 +39,7 @@ export function runStandIn(
     logLine({ event: "stopped", at_ms: Date.now() });
     Deno.exit(0);
   });
-  logLine({ event: "starting" });
+  logLine({ event: "starting", pid: Deno.pid });
   if (hasFault(service, "never-ready")) return;
   logLine({
     event: "ready",

@@ -13,6 +13,7 @@ Deno.exit(
       edge: `${here}/edge.ts`,
       worker: `${here}/worker.ts`,
       admin: `${here}/admin.ts`,
+      simulator: `${here}/simulator.ts`,
       keys: `${here}/keys.ts`,
     },
     ...(usualDirs === undefined ? {} : { usualDirs: usualDirs.split(":") }),

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { openLogFile } from "./log_file.ts";
+import { openLogFile } from "./files.ts";
 import { makeScratch } from "./testing/launcher.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
@@ -17,7 +17,7 @@ Deno.test("openLogFile() keeps the bound and one predecessor", async (t) => {
     await t.step(name, async () => {
       await using scratch = await makeScratch();
       const path = `${scratch.path}/x.log`;
-      const log = openLogFile({ path, bytesMax: 10, onFailure: assert.fail });
+      const log = openLogFile(path, assert.fail, 10);
       // Not awaited one by one: the order must hold all the same.
       await Promise.all(writes.map((text) => log.write(bytes(text))));
       await log.close();
@@ -34,7 +34,7 @@ Deno.test("openLogFile() appends to what an earlier run wrote", async () => {
   await using scratch = await makeScratch();
   const path = `${scratch.path}/x.log`;
   for (const text of ["one ", "two"]) {
-    const log = openLogFile({ path, bytesMax: 10, onFailure: assert.fail });
+    const log = openLogFile(path, assert.fail, 10);
     await log.write(bytes(text));
     await log.close();
   }
@@ -43,11 +43,7 @@ Deno.test("openLogFile() appends to what an earlier run wrote", async () => {
 
 Deno.test("openLogFile() reports once that it cannot write, and goes on", async () => {
   const failures: string[] = [];
-  const log = openLogFile({
-    path: "/nowhere/x.log",
-    bytesMax: 10,
-    onFailure: (message) => failures.push(message),
-  });
+  const log = openLogFile("/nowhere/x.log", (text) => failures.push(text));
   await log.write(bytes("a"));
   await log.write(bytes("b"));
   await log.close();
