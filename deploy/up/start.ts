@@ -109,9 +109,7 @@ async function startServices(
   const consolePort = options.consolePort || (ports[1] ?? 0);
   const simulatorPort = ports[2] ?? 0;
   const hasModels = options.modelsFile !== undefined ||
-    Boolean(env.UPSTREAM_BASE_URL || env.MODEL_SIMULATOR_URL) ||
-    // TODO(#10): until there is one, the worker answers by itself.
-    !await Deno.stat(deps.scripts.simulator).catch(() => undefined);
+    Boolean(env.UPSTREAM_BASE_URL || env.MODEL_SIMULATOR_URL);
   const context: ProgramContext = {
     ...deps,
     ...stores,
