@@ -3,98 +3,53 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { Answer } from "./cli/answer.ts";
-import {
-  type CommandLine,
-  parseCommandLine,
-  UsageError,
-} from "./cli/arguments.ts";
 import { type Cluster, findCluster } from "./cli/cluster.ts";
+import { parseCommandLine, UsageError } from "./cli/command_line.ts";
 import { describeFailure, EXIT_CODES_HELP } from "./cli/failure.ts";
-import { KEYS_HELP, runKeysCommand } from "./cli/key_commands.ts";
-import { OWNERS_HELP, runOwnersCommand } from "./cli/owner_commands.ts";
-import { createLinks } from "./console_deps.ts";
-import type { DefaultLimits } from "./domain/keys/default_limits.ts";
-import { KeyStore } from "./domain/keys/key_store.ts";
+import { type KeyCommandDeps, KEYS_HELP, runKeysCommand } from "./cli/keys.ts";
+import {
+  type OwnerCommandDeps,
+  OWNERS_HELP,
+  runOwnersCommand,
+} from "./cli/owners.ts";
 import { AuditLog } from "./domain/audit/audit_log.ts";
+import { KeyStore } from "./domain/keys/key_store.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
-import { createAccountStore } from "./domain/owners/account.ts";
-import { createOwnerDirectory } from "./domain/owners/directory.ts";
-import { createOwnerLimits } from "./domain/owners/limits.ts";
-import { createSessionStore } from "./domain/sign_in/sessions.ts";
+import { AccountStore } from "./domain/owners/account.ts";
+import { OwnerDirectory } from "./domain/owners/directory.ts";
+import { createLinks } from "./domain/sign_in/links.ts";
+import { SessionStore } from "./domain/sign_in/sessions.ts";
 import { detectDurability } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 
-/**
- * `deno task keys …` and `deno task owners …`: the console's stores without the
- * console. `cli/failure.ts` has the exit codes.
- */
+/** `deno task keys …` and `deno task owners …`: the console's stores without the console. */
 
 const CONNECT_MS = 2_000;
-
-type Run = (
-  redis: RedisLink,
-  cluster: Cluster,
-  line: CommandLine,
-) => Promise<Answer>;
-
-const AREAS: ReadonlyMap<string, { help: string; run: Run }> = new Map([
-  ["keys", { help: KEYS_HELP, run: keys }],
-  ["owners", { help: OWNERS_HELP, run: owners }],
+const AREAS = new Map([
+  ["keys", { help: KEYS_HELP, run: runKeysCommand }],
+  ["owners", { help: OWNERS_HELP, run: runOwnersCommand }],
 ]);
 
-function keys(
-  redis: RedisLink,
-  { bus, defaultLimits }: Cluster,
-  line: CommandLine,
-): Promise<Answer> {
-  const parts = partsOf(redis, defaultLimits);
-  return runKeysCommand({
-    keys: new KeyStore(parts),
-    owners: createOwnerDirectory(parts),
-    sendStop: createStopSender(bus, silentLog),
-    defaultLimits: defaultLimits.key,
-    now: wallNow,
-  }, line);
-}
-
-function owners(
-  redis: RedisLink,
-  { consoleUrl, defaultLimits }: Cluster,
-  line: CommandLine,
-): Promise<Answer> {
-  const parts = partsOf(redis, defaultLimits);
-  return runOwnersCommand({
-    owners: createOwnerDirectory(parts),
-    accounts: createAccountStore(parts),
-    links: createLinks(parts),
-    sessions: createSessionStore(parts),
-    limits: createOwnerLimits(parts),
-    audit: new AuditLog(redis),
-    consoleUrl,
-  }, line);
-}
-
-/** What the stores are made of. */
-function partsOf(redis: RedisLink, defaultLimits: DefaultLimits) {
-  return { redis, writer: redis, randomBytes, now: wallNow, defaultLimits };
-}
-
-async function run([name, ...args]: string[]): Promise<string> {
-  const area = AREAS.get(name ?? "");
+async function run([name = "", ...args]: string[]): Promise<string> {
+  const area = AREAS.get(name);
   if (area === undefined) {
     throw new UsageError("The first word is keys or owners");
   }
   const line = parseCommandLine(args);
-  if (line.has("help") || line.words[0] === "help") {
+  if (line.options.help || line.words[0] === "help") {
     return `${area.help}\n\n${EXIT_CODES_HELP}`;
   }
   const cluster = clusterHere();
   const redis = await connect(cluster);
   try {
-    await warnIfNotDurable(redis);
-    const answer = await area.run(redis, cluster, line);
-    return line.has("json") ? JSON.stringify(answer.json) : answer.text;
+    if (await detectDurability(redis) === "none") {
+      printError(
+        "Warning: this Redis may lose changes when the power fails, or does " +
+          "not tell (set appendonly yes and appendfsync always)",
+      );
+    }
+    const { json, text } = await area.run(depsOf(cluster, redis), line);
+    return line.options.json ? JSON.stringify(json) : text;
   } finally {
     await redis.close();
   }
@@ -102,6 +57,26 @@ async function run([name, ...args]: string[]): Promise<string> {
 
 function clusterHere(): Cluster {
   return findCluster(Deno.env.toObject(), Deno.readTextFileSync);
+}
+
+function depsOf(
+  { bus, consoleUrl, defaultLimits }: Cluster,
+  redis: RedisLink,
+): KeyCommandDeps & OwnerCommandDeps {
+  const now = wallNow;
+  const parts = { redis, writer: redis, randomBytes, now, defaultLimits };
+  return {
+    keys: new KeyStore(parts),
+    owners: new OwnerDirectory(parts),
+    accounts: new AccountStore(parts),
+    sessions: new SessionStore(parts),
+    links: createLinks(parts),
+    audit: new AuditLog(redis),
+    sendStop: createStopSender(bus, silentLog),
+    defaultLimits: defaultLimits.key,
+    consoleUrl,
+    now,
+  };
 }
 
 async function connect({ redis, whereFrom }: Cluster): Promise<RedisLink> {
@@ -117,14 +92,6 @@ async function connect({ redis, whereFrom }: Cluster): Promise<RedisLink> {
       error,
     );
   }
-}
-
-async function warnIfNotDurable(redis: RedisLink): Promise<void> {
-  if (await detectDurability(redis) !== "none") return;
-  printError(
-    "Warning: this redis does not keep changes over a loss of power, or does " +
-      "not say that it does (set appendonly yes and appendfsync always)",
-  );
 }
 
 function printError(text: string): void {

@@ -3,11 +3,11 @@ import { fileURLToPath } from "node:url";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { UNLIMITED } from "@gateway/shared/keys/record";
-import { parseCommandLine } from "./cli/arguments.ts";
-import { runKeysCommand } from "./cli/key_commands.ts";
+import { parseCommandLine } from "./cli/command_line.ts";
+import { runKeysCommand } from "./cli/keys.ts";
 import { KeyStore } from "./domain/keys/key_store.ts";
 import { NO_DEFAULT_LIMITS } from "./domain/keys/default_limits.ts";
-import { createOwnerDirectory } from "./domain/owners/directory.ts";
+import { OwnerDirectory } from "./domain/owners/directory.ts";
 import { freePort, startRedis } from "./redis_fixture.ts";
 
 const CLI = fileURLToPath(new URL("cli.ts", import.meta.url));
@@ -93,7 +93,7 @@ Deno.test("keys: mistakes are explained", async (t) => {
     ...shared,
     defaultLimits: UNLIMITED,
     keys: new KeyStore(shared),
-    owners: createOwnerDirectory(shared),
+    owners: new OwnerDirectory(shared),
     sendStop: () => Promise.resolve(),
   };
   const cases: [args: string[], name: string, says: RegExp][] = [
@@ -130,19 +130,23 @@ Deno.test("keys: mistakes are explained", async (t) => {
       /past/,
     ],
     [["create", "--description", "a", "--owner", "me"], "UsageError", /e-mail/],
-    [["create", "two", "words"], "UsageError", /words/],
+    [["create", "two", "words"], "UsageError", /Unexpected "two"/],
     [["list", "--owner", "no@example.org"], "CommandRefused", /no owner/],
     [["list", "--state", "odd"], "UsageError", /--state/],
-    [["list", "--rows", "0"], "UsageError", /^--rows .* from 1 to 200$/],
-    [["list", "--rows", "201"], "UsageError", /^--rows .* from 1 to 200$/],
-    [["list", "--rows", "x"], "UsageError", /^--rows .* from 1 to 200$/],
+    [["list", "--rows", "0"], "UsageError", /^--rows: .* from 1 to 200$/],
+    [["list", "--rows", "201"], "UsageError", /^--rows: .* from 1 to 200$/],
+    [["list", "--rows", "x"], "UsageError", /^--rows: .* from 1 to 200$/],
     [["list", "--after", "x"], "BadCursor", /cursor/],
     [["show"], "UsageError", /Which key/],
     [["show", "key_x"], "CommandRefused", /no such key/],
     [["edit", "key_x"], "UsageError", /what to change/],
     [["rotate", "key_x", "--old", "1y"], "UsageError", /--old/],
     [["rotate", "key_x", "--old", "toString"], "UsageError", /--old/],
-    [["enable", "key_x", "--stop-running"], "UsageError", /does not go with/],
+    [
+      ["enable", "key_x", "--stop-running"],
+      "UsageError",
+      /no option --stop-running/,
+    ],
     [["--bogus"], "UsageError", /^Unknown option '--bogus'$/],
   ];
   for (const [args, name, message] of cases) {
@@ -178,7 +182,7 @@ Deno.test("keys: a cluster that is gone is told from one that never was", async 
     await Deno.writeTextFile(`${folder}/.run/up.json`, JSON.stringify(state));
     const gone = await run({}, ["keys", "list"], folder);
     assert.equal(gone.code, 69);
-    assert.match(gone.err, /does "deno task up" still run\?\n$/);
+    assert.match(gone.err, /is "deno task up" still running\?\n$/);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -208,7 +212,7 @@ Deno.test("keys create tells that its owner is new, which a misspelt address is"
   assert.match((await create()).out, /The owner adda@example.org is new/);
   assert.ok(!(await create()).out.includes("is new"));
   const found = await keys(redis.url, "list", "--search", "zzz");
-  assert.match(found.out, /^No key is like that/);
+  assert.match(found.out, /^No matching keys/);
 });
 
 Deno.test("keys --stop-running says when nobody could be told", async () => {

@@ -1,11 +1,10 @@
 // Promise: with the rights that deploy/redis/users.acl gives the console's user, every
 // route and every command works. What it may not do is in tests/deploy/store_intruder_test.ts.
 import assert from "node:assert/strict";
-import { parseCommandLine } from "./cli/arguments.ts";
-import { runKeysCommand } from "./cli/key_commands.ts";
-import { runOwnersCommand } from "./cli/owner_commands.ts";
+import { parseCommandLine } from "./cli/command_line.ts";
+import { runKeysCommand } from "./cli/keys.ts";
+import { runOwnersCommand } from "./cli/owners.ts";
 import { startConsole, type TestConsole } from "./console_fixture.ts";
-import { createOwnerLimits } from "./domain/owners/limits.ts";
 import { routeCases, routeOwner } from "./web/routes_fixture.ts";
 
 const USER = "key-admin";
@@ -33,14 +32,13 @@ async function run(
   ...args: string[]
 ): Promise<string> {
   const line = parseCommandLine(args);
-  const limits = createOwnerLimits({ redis: deps.redis, writer: deps.redis });
   const { text } = area === "keys"
     ? await runKeysCommand(
       { ...deps, defaultLimits: deps.defaultLimits.key },
       line,
     )
     : await runOwnersCommand(
-      { ...deps, limits, consoleUrl: deps.publicUrl.href },
+      { ...deps, consoleUrl: deps.publicUrl.href },
       line,
     );
   return text;

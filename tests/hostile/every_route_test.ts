@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
-import { createSessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
+import { SessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DIALECTS } from "@gateway/shared/models/dialects";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -89,7 +89,7 @@ Deno.test("what holds on every route of the API", async (t) => {
   await using cluster = await startGatedCluster();
   const key = await cluster.addKey();
   const bearer = { authorization: `Bearer ${key.value}` };
-  const sessions = createSessionStore({
+  const sessions = new SessionStore({
     redis: cluster.world.link,
     randomBytes,
     now: wallNow,

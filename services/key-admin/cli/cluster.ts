@@ -15,7 +15,7 @@ import {
   defaultLimitsOf,
   LIMIT_VARIABLES,
 } from "../domain/keys/default_limits.ts";
-import { CommandRefused } from "./answer.ts";
+import { CommandRefused } from "./command_line.ts";
 
 /** The cluster that a command works on. */
 export interface Cluster {
@@ -24,7 +24,7 @@ export interface Cluster {
   /** Origin of the console, for links. */
   consoleUrl: string;
   defaultLimits: DefaultLimits;
-  /** What to look at when nobody answers at `redis`; a sentence. */
+  /** What to check when nothing answers at `redis`; a sentence. */
   whereFrom: string;
 }
 
@@ -66,8 +66,8 @@ export function findCluster(
     consoleUrl: env.PUBLIC_URL || (up?.console_url ?? "http://127.0.0.1:8081"),
     defaultLimits: defaultLimitsOf(settings),
     whereFrom: up === null
-      ? "The address is that of REDIS_…: look at host, port, user and password"
-      : `The address is that of ${UP_FILE}: does "deno task up" still run?`,
+      ? "The address comes from REDIS_…: check host, port, user and password"
+      : `The address comes from ${UP_FILE}: is "deno task up" still running?`,
   };
 }
 
@@ -76,7 +76,7 @@ function readUpFile(readText: (path: string) => string): UpFile {
     return upFile.parse(JSON.parse(readText(UP_FILE)));
   } catch (cause) {
     throw new CommandRefused(
-      `No cluster runs here: start one with "npx -y deno task up", or set REDIS_URL`,
+      `No cluster is running here: start one with "npx -y deno task up", or set REDIS_URL`,
       { cause },
     );
   }

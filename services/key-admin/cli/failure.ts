@@ -2,45 +2,34 @@ import { ConfigError, EXIT_CONFIG } from "@gateway/shared/process/env";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { BadCursor } from "../domain/keys/key_page.ts";
 import { NotDurable } from "../domain/store/durability.ts";
-import { CommandRefused } from "./answer.ts";
-import { UsageError } from "./arguments.ts";
+import { CommandRefused, UsageError } from "./command_line.ts";
 
-/** How a command that failed ends: the text is for stderr and says what to do. */
-export interface Failure {
-  exitCode: number;
-  text: string;
-}
-
-/** Those above 2 are of sysexits.h: EX_UNAVAILABLE, EX_NOPERM. */
-const EXIT = { refused: 1, usage: 2, unavailable: 69, denied: 77 } as const;
-
-/** Exit codes, for the help of each command. */
+/** Exit codes, for the help of each command. Those of 69 and 77 are of sysexits.h. */
 export const EXIT_CODES_HELP =
-  `Exit codes: 0 done, 1 refused, ${EXIT.usage} not understood, ${EXIT.unavailable} redis or its disk away,
-${EXIT.denied} no right to do that in redis, ${EXIT_CONFIG} a mistake in the environment.`;
+  `Exit codes: 0 done, 1 refused, 2 not understood, 69 Redis or its disk does not answer,
+77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 
-/** Says what went wrong; null for what nobody foresaw. */
-export function describeFailure(error: unknown, area: string): Failure | null {
+/** How a command that failed ends. The text is for stderr and says what to do; null for what nobody foresaw. */
+export function describeFailure(
+  error: unknown,
+  area: string,
+): { exitCode: number; text: string } | null {
+  if (!(error instanceof Error)) return null;
+  const text = error.message;
   if (error instanceof UsageError) {
-    const text = `${error.message}\nMore: ${area} --help`.replace(/ +/g, " ");
-    return { exitCode: EXIT.usage, text };
+    const more = ["More:", area, "--help"].filter((word) => word !== "");
+    return { exitCode: 2, text: `${text}\n${more.join(" ")}` };
   }
   if (error instanceof BadCursor) {
-    const text = "--after takes what the page before printed after --after";
-    return { exitCode: EXIT.usage, text };
+    const what = "--after takes the cursor that the page before printed";
+    return { exitCode: 2, text: what };
   }
+  if (error instanceof CommandRefused) return { exitCode: 1, text };
   if (error instanceof RedisUnavailableError || error instanceof NotDurable) {
-    return { exitCode: EXIT.unavailable, text: error.message };
+    return { exitCode: 69, text };
   }
-  if (error instanceof Error && isDenied(error)) {
-    const text = `The user in redis may not do that: ${error.message}`;
-    return { exitCode: EXIT.denied, text };
-  }
-  if (error instanceof ConfigError) {
-    return { exitCode: EXIT_CONFIG, text: error.message };
-  }
-  if (error instanceof CommandRefused) {
-    return { exitCode: EXIT.refused, text: error.message };
-  }
-  return null;
+  if (error instanceof ConfigError) return { exitCode: EXIT_CONFIG, text };
+  return isDenied(error)
+    ? { exitCode: 77, text: `The Redis user may not do that: ${text}` }
+    : null;
 }

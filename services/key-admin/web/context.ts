@@ -12,10 +12,9 @@ import type { OwnerDirectory } from "../domain/owners/directory.ts";
 import type { AttemptGuard } from "../domain/sign_in/attempts.ts";
 import type { LinkStore } from "../domain/sign_in/links.ts";
 import type { OidcClient, OidcFlow } from "../domain/sign_in/oidc.ts";
-import type { Tickets } from "../domain/store/tickets.ts";
+import type { OneTimeTokens } from "../domain/store/one_time_tokens.ts";
 import type { PasswordHasher } from "../domain/sign_in/password.ts";
-import type { Session } from "../domain/sign_in/session_record.ts";
-import type { SessionStore } from "../domain/sign_in/sessions.ts";
+import type { Session, SessionStore } from "../domain/sign_in/sessions.ts";
 import type { Durability } from "../domain/store/durability.ts";
 import type { Assets } from "./assets.ts";
 
@@ -40,8 +39,8 @@ export interface ConsoleDeps {
   /** What the server promises about written changes, for the banner. */
   durability: () => Promise<Durability>;
   oidc: OidcClient | null;
-  oidcFlows: Tickets<OidcFlow>;
-  totpSetups: Tickets<TotpSetup>;
+  oidcFlows: OneTimeTokens<OidcFlow>;
+  totpSetups: OneTimeTokens<TotpSetup>;
   assets: Assets;
   randomBytes: RandomBytes;
   now: WallNow;

@@ -1,5 +1,5 @@
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
-import { DEVICE_SECONDS } from "../domain/sign_in/devices.ts";
+import { DEVICE_SECONDS } from "../domain/sign_in/attempts.ts";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import type { ConsoleContext } from "./context.ts";
 

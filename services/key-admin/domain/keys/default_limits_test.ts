@@ -2,10 +2,9 @@
 // by the command line or the console, and whoever names a limit has that one.
 import assert from "node:assert/strict";
 import type { Limits } from "@gateway/shared/keys/record";
-import { runKeysCommand } from "../../cli/key_commands.ts";
-import { parseCommandLine } from "../../cli/arguments.ts";
+import { runKeysCommand } from "../../cli/keys.ts";
+import { parseCommandLine } from "../../cli/command_line.ts";
 import { startConsole, type TestConsole } from "../../console_fixture.ts";
-import { createOwnerLimits } from "../owners/limits.ts";
 
 const KEY: Limits = {
   requestsPerMinute: 600,
@@ -61,15 +60,14 @@ Deno.test("the console's form for a new key begins with the default limits", asy
   );
 });
 
-Deno.test("a new owner has the default limits, one that was there keeps his", async () => {
+Deno.test("a new owner has the default limits, one that was there keeps its own", async () => {
   await using site = await start();
-  const { owners, redis } = site.deps;
-  const limits = createOwnerLimits({ redis, writer: redis });
+  const { owners } = site.deps;
   for (const ownerId of [await owners.ensure(ADA), await owners.first()]) {
-    assert.deepEqual(await limits.read(ownerId), OWNER);
+    assert.deepEqual(await owners.limits(ownerId), OWNER);
   }
   const ownerId = await owners.ensure(ADA);
-  await limits.write(ownerId, KEY);
+  await owners.setLimits(ownerId, KEY);
   assert.equal(await owners.ensure(ADA), ownerId);
-  assert.deepEqual(await limits.read(ownerId), KEY);
+  assert.deepEqual(await owners.limits(ownerId), KEY);
 });

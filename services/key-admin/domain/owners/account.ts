@@ -1,12 +1,12 @@
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { randomBase62 } from "@gateway/shared/keys/key";
-import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
-import { digest } from "../store/secret.ts";
 import { confirmDurable } from "../store/durability.ts";
 import { accountKey } from "../store/names.ts";
 import { asFields, asNumber } from "../store/reply.ts";
+import { digest } from "../store/secret.ts";
 
 /** How an owner signs in. */
 export interface Account {
@@ -22,71 +22,8 @@ export interface Account {
 }
 
 const RECOVERY_CODES = 10;
+/** 119 random bits, so that a fast hash is enough (ASVS 6.5.2). */
 const RECOVERY_CHARS = 20;
-const RECOVERY_GROUP = 5;
-
-/** Reads and changes how owners sign in. */
-export interface AccountStore {
-  read(ownerId: string): Promise<Account | null>;
-  setPassword(ownerId: string, passwordHash: string): Promise<void>;
-  /** Switches the second factor on and gives the recovery codes, which are shown once. */
-  enableTotp(ownerId: string, secret: string, step: number): Promise<string[]>;
-  disableTotp(ownerId: string): Promise<void>;
-  /** Uses a time step up. False when it, or a later one, was used before. */
-  useTotpStep(ownerId: string, step: number): Promise<boolean>;
-  /** Uses a recovery code up. False when it is none of the owner's. */
-  useRecoveryCode(ownerId: string, code: string): Promise<boolean>;
-}
-
-/** Accounts in Redis, durable like keys. */
-export function createAccountStore(
-  { redis, writer, randomBytes }: {
-    redis: RedisLink;
-    writer: RedisLink;
-    randomBytes: RandomBytes;
-  },
-): AccountStore {
-  const write = async (command: string[]) => {
-    await writer.command(command);
-    await confirmDurable(writer);
-  };
-  return {
-    read: async (ownerId) =>
-      decode(
-        ownerId,
-        asFields(await redis.command(["HGETALL", accountKey(ownerId)])),
-      ),
-    setPassword: (ownerId, passwordHash) =>
-      write(["HSET", accountKey(ownerId), "password", passwordHash]),
-    enableTotp: async (ownerId, secret, step) => {
-      const codes = mintRecoveryCodes(randomBytes);
-      await write([
-        ...["HSET", accountKey(ownerId), "totp", secret],
-        ...["totp_step", String(step)],
-        ...["recovery", codes.map(recoveryDigest).join(",")],
-      ]);
-      return codes;
-    },
-    disableTotp: (ownerId) =>
-      write(["HDEL", accountKey(ownerId), "totp", "totp_step", "recovery"]),
-    useTotpStep: async (ownerId, step) =>
-      asNumber(
-        await writer.evalScript(STEP_SCRIPT, [accountKey(ownerId)], [
-          String(step),
-        ]),
-      ) === 1,
-    useRecoveryCode: async (ownerId, code) => {
-      const used = await writer.evalScript(
-        RECOVERY_SCRIPT,
-        [accountKey(ownerId)],
-        [recoveryDigest(code)],
-      );
-      if (asNumber(used) !== 1) return false;
-      await confirmDurable(writer);
-      return true;
-    },
-  };
-}
 
 const STEP_SCRIPT = defineScript(
   "key-admin/totp-step",
@@ -110,41 +47,107 @@ return found
 `,
 );
 
-/** `x4ZqA-9bTr0-…`: 119 random bits each, so that a fast hash is enough (ASVS 6.5.2). */
+/** How owners sign in: accounts in Redis, durable like keys. */
+export class AccountStore {
+  readonly #redis: RedisLink;
+  readonly #writer: RedisLink;
+  readonly #randomBytes: RandomBytes;
+
+  constructor(
+    { redis, writer, randomBytes }: {
+      redis: RedisLink;
+      writer: RedisLink;
+      randomBytes: RandomBytes;
+    },
+  ) {
+    this.#redis = redis;
+    this.#writer = writer;
+    this.#randomBytes = randomBytes;
+  }
+
+  /** Null when there is no such owner. */
+  async read(ownerId: string): Promise<Account | null> {
+    const fields = asFields(
+      await this.#redis.command(["HGETALL", accountKey(ownerId)]),
+    );
+    if (fields.size === 0) return null;
+    return { ownerId, ...account.parse(Object.fromEntries(fields)) };
+  }
+
+  async setPassword(ownerId: string, passwordHash: string): Promise<void> {
+    await this.#write(
+      ["HSET", accountKey(ownerId), "password", passwordHash],
+    );
+  }
+
+  /** Switches the second factor on and gives the recovery codes, which are shown once. */
+  async enableTotp(
+    ownerId: string,
+    secret: string,
+    step: number,
+  ): Promise<string[]> {
+    const codes = mintRecoveryCodes(this.#randomBytes);
+    await this.#write([
+      ...["HSET", accountKey(ownerId), "totp", secret],
+      ...["totp_step", String(step)],
+      ...["recovery", codes.map(recoveryDigest).join(",")],
+    ]);
+    return codes;
+  }
+
+  async disableTotp(ownerId: string): Promise<void> {
+    await this.#write(
+      ["HDEL", accountKey(ownerId), "totp", "totp_step", "recovery"],
+    );
+  }
+
+  /** Uses a time step up. False when it, or a later one, was used before. */
+  async useTotpStep(ownerId: string, step: number): Promise<boolean> {
+    const keys = [accountKey(ownerId)];
+    const args = [String(step)];
+    return asNumber(
+      await this.#writer.evalScript(STEP_SCRIPT, keys, args),
+    ) === 1;
+  }
+
+  /** Uses a recovery code up. False when it is none of the owner's. */
+  async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
+    const keys = [accountKey(ownerId)];
+    const args = [recoveryDigest(code)];
+    const used = await this.#writer.evalScript(RECOVERY_SCRIPT, keys, args);
+    if (asNumber(used) !== 1) return false;
+    await confirmDurable(this.#writer);
+    return true;
+  }
+
+  async #write(command: string[]): Promise<void> {
+    await this.#writer.command(command);
+    await confirmDurable(this.#writer);
+  }
+}
+
+/** `x4ZqA-9bTr0-…` */
 function mintRecoveryCodes(randomBytes: RandomBytes): string[] {
-  return Array.from({ length: RECOVERY_CODES }, () => {
-    const text = randomBase62(RECOVERY_CHARS, randomBytes);
-    return Array.from(
-      { length: RECOVERY_CHARS / RECOVERY_GROUP },
-      (_, at) => text.slice(at * RECOVERY_GROUP, (at + 1) * RECOVERY_GROUP),
-    ).join("-");
-  });
+  return Array.from(
+    { length: RECOVERY_CODES },
+    () =>
+      randomBase62(RECOVERY_CHARS, randomBytes).replace(/.{5}(?=.)/g, "$&-"),
+  );
 }
 
 const recoveryDigest = (code: string): string =>
   digest(`recovery ${code.replace(/[^0-9A-Za-z]/g, "")}`);
 
-const stored = z.object({
+const account = z.object({
   email: z.string().default(""),
   created_at: z.coerce.number().default(0),
   password: z.string().optional(),
   totp: z.string().optional(),
   recovery: z.string().default(""),
-});
-
-function decode(
-  ownerId: string,
-  fields: ReadonlyMap<string, string>,
-): Account | null {
-  if (fields.size === 0) return null;
-  const account = stored.parse(Object.fromEntries(fields));
-  return {
-    ownerId,
-    email: account.email,
-    createdAtMs: account.created_at,
-    passwordHash: account.password ?? null,
-    totpSecret: account.totp ?? null,
-    recoveryCodesLeft:
-      account.recovery.split(",").filter((code) => code !== "").length,
-  };
-}
+}).transform(({ email, created_at, password, totp, recovery }) => ({
+  email,
+  createdAtMs: created_at,
+  passwordHash: password ?? null,
+  totpSecret: totp ?? null,
+  recoveryCodesLeft: recovery.split(",").filter((code) => code !== "").length,
+}));

@@ -1,25 +1,10 @@
 import { siteOf } from "@gateway/shared/process/client_address";
+import type { RandomBytes } from "@gateway/shared/process/ids";
 import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { attemptsKey, knownDeviceKey } from "../store/names.ts";
 import { asNumber, asTextOrNull } from "../store/reply.ts";
-import { digest, isSecret } from "../store/secret.ts";
-
-/**
- * Slows guessing down without ever locking an account: after a few free tries
- * each further one has to wait twice as long as the one before, up to 15 minutes
- * (ASVS 6.1.1, 6.3.1). A try is counted before its password is looked at, so that
- * a thousand at once are not all free.
- *
- * Who signed in from a device before has tries of his own there, so strangers who
- * guess cannot keep him out.
- */
-export interface AttemptGuard {
-  /** Milliseconds to wait; 0 when the try may go on. */
-  take(attempt: Attempt): Promise<number>;
-  /** The try was right: the account's count starts anew. Gives how many had failed. */
-  succeeded(attempt: Attempt): Promise<number>;
-}
+import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /** A try to sign in. */
 export interface Attempt {
@@ -44,6 +29,8 @@ export const POOL_RATE: Rate = { count: 100, perMs: 60_000 };
 /** Tries in all: bounds the work of hashing. 300 addresses or a dozen IPv6 /32 networks reach it, fewer do not. */
 export const TOTAL_RATE: Rate = { count: 1_000, perMs: 60_000 };
 const FORGET_SECONDS = 24 * 3_600;
+/** A device is remembered this long after a sign-in from it. */
+export const DEVICE_SECONDS = 90 * 86_400;
 
 const DELAY_SCRIPT = defineScript(
   "key-admin/delay",
@@ -78,35 +65,65 @@ return 0
 `,
 );
 
-/** The guard on Redis, shared by all instances of the service. */
-export function createAttemptGuard(redis: RedisLink): AttemptGuard {
-  return {
-    take: (attempt) => take(redis, attempt),
-    succeeded: async (attempt) => {
-      const key = await accountScope(redis, attempt);
-      const failed = asTextOrNull(
-        await redis.command(["HGET", key, "failed"]),
-      );
-      await redis.command(["DEL", key]);
-      return Math.max(0, Number(failed ?? "1") - 1);
-    },
-  };
+/**
+ * Slows guessing down without ever locking an account: after a few free tries
+ * each further one has to wait twice as long as the one before, up to 15 minutes
+ * (ASVS 6.1.1, 6.3.1). A try is counted before its password is looked at, so that
+ * a thousand at once are not all free.
+ *
+ * A browser that the account signed in with before has tries of its own, so
+ * strangers who guess cannot keep its owner out.
+ */
+export class AttemptGuard {
+  readonly #redis: RedisLink;
+
+  constructor(redis: RedisLink) {
+    this.#redis = redis;
+  }
+
+  /** Milliseconds to wait; 0 when the try may go on. */
+  async take(attempt: Attempt): Promise<number> {
+    const { name, isKnownDevice } = await this.#scopeOf(attempt);
+    // A known device does not share the rates that strangers use up.
+    const waitMs = isKnownDevice ? 0 : await takeRates(this.#redis, attempt.ip);
+    if (waitMs > 0) return waitMs;
+    const { free, waitMs: firstMs, waitMsMax } = ACCOUNT_RULE;
+    const rule = [free, firstMs, waitMsMax, FORGET_SECONDS].map(String);
+    return asNumber(await this.#redis.evalScript(DELAY_SCRIPT, [name], rule));
+  }
+
+  /** The try was right: the account's count starts anew. Gives how many had failed. */
+  async succeeded(attempt: Attempt): Promise<number> {
+    const { name } = await this.#scopeOf(attempt);
+    const failed = asTextOrNull(
+      await this.#redis.command(["HGET", name, "failed"]),
+    );
+    await this.#redis.command(["DEL", name]);
+    return Math.max(0, Number(failed ?? "1") - 1);
+  }
+
+  /** Where the tries are counted: of the account, or of a device that is known for it. */
+  async #scopeOf({ email, device }: Attempt) {
+    const isKnownDevice = isSecret(device) &&
+      await this.#redis.command(["GET", knownDeviceKey(digest(device))]) ===
+        digest(email);
+    const scope = isKnownDevice ? `device ${device}` : `account ${email}`;
+    return { name: attemptsKey(digest(scope)), isKnownDevice };
+  }
 }
 
-async function take(redis: RedisLink, attempt: Attempt): Promise<number> {
-  const scope = await accountScope(redis, attempt);
-  const isKnown = scope === deviceScope(attempt.device);
-  // A known device does not share the rates that strangers use up.
-  const rateWaitMs = isKnown ? 0 : await takeRates(redis, attempt.ip);
-  if (rateWaitMs > 0) return rateWaitMs;
-  return asNumber(
-    await redis.evalScript(DELAY_SCRIPT, [scope], [
-      String(ACCOUNT_RULE.free),
-      String(ACCOUNT_RULE.waitMs),
-      String(ACCOUNT_RULE.waitMsMax),
-      String(FORGET_SECONDS),
-    ]),
-  );
+/** Remembers that the address signed in from a device, and gives the value of its cookie. */
+export async function rememberDevice(
+  redis: RedisLink,
+  randomBytes: RandomBytes,
+  email: string,
+): Promise<string> {
+  const device = mintSecret(randomBytes);
+  await redis.command([
+    ...["SET", knownDeviceKey(digest(device)), digest(email)],
+    ...["EX", String(DEVICE_SECONDS)],
+  ]);
+  return device;
 }
 
 /** A try within an address's own tries is bounded by nothing that a few strangers can use up. */
@@ -159,17 +176,3 @@ export async function takeRate(
     ]),
   );
 }
-
-async function accountScope(
-  redis: RedisLink,
-  { email, device }: Attempt,
-): Promise<string> {
-  if (isSecret(device)) {
-    const owner = await redis.command(["GET", knownDeviceKey(digest(device))]);
-    if (owner === digest(email)) return deviceScope(device);
-  }
-  return attemptsKey(digest(`account ${email}`));
-}
-
-const deviceScope = (device: string): string =>
-  attemptsKey(digest(`device ${device}`));

@@ -6,13 +6,12 @@ import { asTexts } from "../store/reply.ts";
 import {
   ADDRESS_RATE,
   type Attempt,
-  type AttemptGuard,
-  createAttemptGuard,
+  AttemptGuard,
   networksOf,
   type Rate,
+  rememberDevice,
   takeRate,
 } from "./attempts.ts";
-import { rememberDevice } from "./devices.ts";
 
 Deno.test("networksOf() names an IPv4 address, or three sizes of IPv6 networks", async (t) => {
   const cases: [ip: string, networks: string[]][] = [
@@ -35,7 +34,7 @@ Deno.test("networksOf() names an IPv4 address, or three sizes of IPv6 networks",
 Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a success", async () => {
   await using server = await startRedis();
   const redis = await server.connect();
-  const guard = createAttemptGuard(redis);
+  const guard = new AttemptGuard(redis);
   const attempt = { email: "ada@example.org", ip: "192.0.2.1", device: "" };
   const waits: number[] = [];
   for (let tries = 0; tries < 5 + 12; tries++) {
@@ -121,7 +120,7 @@ async function allowed(
 Deno.test("ASVS 2.4.1, 6.3.1, API2: of 10,000 tries hardly any is checked, and the owner's own device is free", async (t) => {
   await using server = await startRedis({ settings: ["--appendonly", "no"] });
   const redis = await server.connect();
-  const guard = createAttemptGuard(redis);
+  const guard = new AttemptGuard(redis);
   const email = "ada@example.org";
   const device = await rememberDevice(redis, randomBytes, email);
   const from = (n: number) => `2001:db8:${n >> 8}:${n & 255}::1`;
@@ -179,7 +178,7 @@ Deno.test("ASVS 2.4.1, 6.3.1, API2: of 10,000 tries hardly any is checked, and t
 Deno.test("ASVS 6.1.1, API4: however often a few networks try, somebody from elsewhere can sign in", async (t) => {
   await using server = await startRedis({ settings: ["--appendonly", "no"] });
   const redis = await server.connect();
-  const guard = createAttemptGuard(redis);
+  const guard = new AttemptGuard(redis);
   const crowds: [name: string, ip: (n: number) => string][] = [
     ["five addresses", (n) => `192.0.2.${n % 5}`],
     ["250 addresses", (n) => `192.0.2.${n % 250}`],

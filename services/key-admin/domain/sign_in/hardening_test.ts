@@ -13,7 +13,7 @@ import { startRedis } from "../../redis_fixture.ts";
 import { accountKey } from "../store/names.ts";
 import { asText, asTexts } from "../store/reply.ts";
 import { createPasswordHasher } from "./password.ts";
-import { createSessionStore } from "./sessions.ts";
+import { SessionStore } from "./sessions.ts";
 import { totpCode } from "./totp.ts";
 
 /** Guarantee: nobody gets in by trying, by looking at the clock, by a default or by saying again what somebody else said. */
@@ -224,7 +224,7 @@ Deno.test("ASVS 7.4.1: a session whose end broke off is over, or can be ended ag
         ? Promise.reject(new RedisUnavailableError("deadline", "no answer"))
         : link.command(args, options),
   };
-  const store = createSessionStore({ redis, randomBytes, now: Date.now });
+  const store = new SessionStore({ redis, randomBytes, now: Date.now });
   for (const command of ["DEL", "ZREM"]) {
     const cookie = await store.start(OWNER, { ip: "", userAgent: "" });
     const { id } = await store.find(cookie) ?? assert.fail("no session");

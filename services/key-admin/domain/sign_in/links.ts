@@ -1,13 +1,16 @@
 import { z } from "zod";
-import type { Tickets } from "../store/tickets.ts";
+import {
+  type OneTimeTokenOptions,
+  OneTimeTokens,
+} from "../store/one_time_tokens.ts";
 
 /**
  * What a link lets its holder do, once:
- * - `set_up`: become the first owner, with an address of his choice;
+ * - `set_up`: become the first owner, with an address of their choice;
  * - `invite`: become the owner of an address;
  * - `reset`: choose a new password.
  */
-export const linkSchema = z.discriminatedUnion("kind", [
+const linkSchema = z.discriminatedUnion("kind", [
   z.object({ kind: z.literal("set_up"), ownerId: z.string() }),
   z.object({
     kind: z.enum(["invite", "reset"]),
@@ -19,18 +22,30 @@ export const linkSchema = z.discriminatedUnion("kind", [
 /** What a link is for. */
 export type Link = z.infer<typeof linkSchema>;
 
-/** Opening a link only peeks: mail scanners follow links. Sending its form uses it up. */
-export type LinkStore = Tickets<Link>;
+/** Opening a link only peeks, since mail scanners follow links. Sending its form uses it up. */
+export type LinkStore = OneTimeTokens<Link>;
 
-const SECONDS: Readonly<Record<Link["kind"], number>> = {
-  /** Goes no further than the terminal that shows it. */
+/** How long a link is good. A set-up link goes no further than the terminal that shows it. */
+export const LINK_SECONDS: Readonly<Record<Link["kind"], number>> = {
   set_up: 15 * 60,
   invite: 72 * 3_600,
   reset: 3_600,
 };
 
-/** How long a link is good. */
-export const linkSeconds = (link: Link): number => SECONDS[link.kind];
+/** The links on Redis. */
+export function createLinks(
+  { redis, randomBytes, now }: Pick<
+    OneTimeTokenOptions<Link>,
+    "redis" | "randomBytes" | "now"
+  >,
+): LinkStore {
+  return new OneTimeTokens({
+    ...{ redis, randomBytes, now },
+    kind: "link",
+    schema: linkSchema,
+    secondsOf: ({ kind }) => LINK_SECONDS[kind],
+  });
+}
 
 /** Where a browser opens a link. */
 export const linkPath = (secret: string): string => `/link/${secret}`;

@@ -1,5 +1,6 @@
 import { hash, verify } from "@node-rs/argon2";
-import { isGuessable } from "./guessable.ts";
+import { ZxcvbnFactory } from "@zxcvbn-ts/core";
+import { adjacencyGraphs, dictionary } from "@zxcvbn-ts/language-common";
 
 /**
  * Passwords as argon2id (ASVS 11.4.2, OWASP's first choice): 19 MiB, 2 passes,
@@ -17,6 +18,23 @@ const CURRENT = "$argon2id$v=19$m=19456,t=2,p=1$";
 /** Bounds of a password in characters. Longer ones are refused before any work (ASVS 6.2.1, 6.2.9). */
 export const PASSWORD_CHARS_MIN = 12;
 export const PASSWORD_CHARS_MAX = 128;
+
+/** Passwords that are found in fewer guesses than 10 to this power are refused: zxcvbn's best score. */
+export const GUESSES_LOG10_MIN = 10;
+/** Estimating takes up to 30 ms for so many characters, and 150 ms for the longest password. */
+export const EXAMINED_CHARS_MAX = 40;
+
+/**
+ * What anybody tries first here (ASVS 6.1.2): the product, what it does, and who
+ * uses it. Words of the owner's address are added to these.
+ */
+export const CONTEXT_WORDS: readonly string[] = [
+  ...["gateway", "console", "keyadmin", "edge", "worker", "apikey", "api"],
+  ...["openai", "chat", "completion", "model", "neutral", "token", "server"],
+  ...["admin", "administrator", "root", "owner", "login", "user", "key"],
+];
+
+const zxcvbn = new ZxcvbnFactory({ dictionary, graphs: adjacencyGraphs });
 
 /** Hashes and checks passwords. An interface, so that tests need not wait for real ones. */
 export interface PasswordHasher {
@@ -59,15 +77,16 @@ export function passwordProblem(
 ): string | null {
   const length = passwordChars(password);
   if (length < PASSWORD_CHARS_MIN) {
-    return `At least ${PASSWORD_CHARS_MIN} characters, please. A few words in a row are easy to remember.`;
+    return `Use at least ${PASSWORD_CHARS_MIN} characters. A few words in a row are easy to remember.`;
   }
   if (length > PASSWORD_CHARS_MAX) {
-    return `At most ${PASSWORD_CHARS_MAX} characters`;
+    return `Use at most ${PASSWORD_CHARS_MAX} characters.`;
   }
-  if (isGuessable(normal(password), wordsOf(context.email))) {
-    return "This password is among the first that are guessed. Choose another one.";
-  }
-  return null;
+  const examined = [...normal(password)].slice(0, EXAMINED_CHARS_MAX).join("");
+  const known = [...CONTEXT_WORDS, ...wordsOf(context.email)];
+  return zxcvbn.check(examined, known).guessesLog10 < GUESSES_LOG10_MIN
+    ? "This password is easy to guess. Choose another one."
+    : null;
 }
 
 /** Words of the owner's address. Shorter ones stand in any text. */

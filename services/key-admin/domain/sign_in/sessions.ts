@@ -2,10 +2,10 @@ import type { WallNow } from "@gateway/shared/process/clock";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
+import { z } from "zod";
 import { sessionKey, sessionsKey } from "../store/names.ts";
 import { asFields, asTexts } from "../store/reply.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
-import { decodeSession, type Session } from "./session_record.ts";
 
 /** Times of a session (ASVS 7.3.1, 7.3.2). */
 export const SESSION_LIMITS = {
@@ -19,10 +19,8 @@ export const SESSION_LIMITS = {
 
 /** The time of the last request is stored at most this often. */
 const SEEN_EVERY_MS = 30_000;
-
 const USER_AGENT_CHARS_MAX = 200;
-
-/** More sessions than anybody has; the oldest are not shown. */
+/** The oldest beyond these are not shown. */
 const SESSIONS_SHOWN_MAX = 100;
 
 /** Where a request came from. */
@@ -31,21 +29,45 @@ export interface Client {
   userAgent: string;
 }
 
-/** Who is signed in. The cookie's value is never stored. */
-export interface SessionStore {
-  /** A new session with a new value for the cookie. */
-  start(ownerId: string, client: Client): Promise<string>;
-  /** The session of a cookie if it is still good; counts as a use of it. */
-  find(cookie: string): Promise<Session | null>;
-  /** The password was entered again. */
-  markChecked(sessionId: string): Promise<void>;
-  /** An owner's good sessions, most recently used first. */
-  list(ownerId: string): Promise<Session[]>;
-  /** Ends one session of the owner. False when it is not the owner's. */
-  end(ownerId: string, sessionId: string): Promise<boolean>;
-  /** Ends all sessions of the owner but one. */
-  endOthers(ownerId: string, sessionId: string | null): Promise<number>;
+/** A signed-in browser. */
+export interface Session extends Client {
+  /** Digest of the cookie: names a session and opens none. */
+  id: string;
+  ownerId: string;
+  createdAtMs: number;
+  seenAtMs: number;
+  /** When the password was last entered. */
+  checkedAtMs: number;
+  /** Belongs into every form of the session. */
+  formToken: string;
 }
+
+const sessionFields = z.object({
+  owner: z.string(),
+  form: z.string(),
+  created: z.coerce.number(),
+  seen: z.coerce.number(),
+  checked: z.coerce.number(),
+  ip: z.string(),
+  agent: z.string(),
+}).transform(({ owner, form, created, seen, checked, ip, agent }) => ({
+  ownerId: owner,
+  formToken: form,
+  createdAtMs: created,
+  seenAtMs: seen,
+  checkedAtMs: checked,
+  ip,
+  userAgent: agent,
+}));
+
+/** Sets a time of a session, but does not bring back one that was ended meanwhile. */
+const NOTE_SCRIPT = defineScript(
+  "key-admin/session-note",
+  `
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+`,
+);
 
 /** What the session store needs. */
 export interface SessionStoreDeps {
@@ -54,135 +76,104 @@ export interface SessionStoreDeps {
   now: WallNow;
 }
 
-/** Sessions in Redis. They need not survive a loss of power. */
-export function createSessionStore(deps: SessionStoreDeps): SessionStore {
-  return {
-    start: (ownerId, client) => start(deps, ownerId, client),
-    find: (cookie) => find(deps, cookie),
-    markChecked: async (sessionId) => {
-      await deps.redis.evalScript(CHECKED_SCRIPT, [sessionKey(sessionId)], [
-        String(deps.now()),
-      ]);
-    },
-    list: (ownerId) => list(deps, ownerId),
-    end: (ownerId, sessionId) => end(deps, ownerId, sessionId),
-    endOthers: (ownerId, sessionId) => endOthers(deps, ownerId, sessionId),
-  };
-}
+/** Who is signed in. Sessions need not survive a loss of power, and a cookie's value is never stored. */
+export class SessionStore {
+  readonly #deps: SessionStoreDeps;
 
-async function start(
-  { redis, randomBytes, now }: SessionStoreDeps,
-  ownerId: string,
-  { ip, userAgent }: Client,
-): Promise<string> {
-  const cookie = mintSecret(randomBytes);
-  const id = digest(cookie);
-  const nowText = String(now());
-  const lifeSeconds = String(SESSION_LIMITS.absoluteMs / 1_000);
-  await redis.command([
-    ...[
-      "HSET",
-      sessionKey(id),
-      "owner",
-      ownerId,
-      "form",
-      mintSecret(randomBytes),
-    ],
-    ...["created", nowText, "seen", nowText, "checked", nowText],
-    ...["ip", ip, "agent", userAgent.slice(0, USER_AGENT_CHARS_MAX)],
-  ]);
-  await redis.command(["EXPIRE", sessionKey(id), lifeSeconds]);
-  await redis.command(["ZADD", sessionsKey(ownerId), nowText, id]);
-  await redis.command(["EXPIRE", sessionsKey(ownerId), lifeSeconds]);
-  return cookie;
-}
-
-async function find(
-  deps: SessionStoreDeps,
-  cookie: string,
-): Promise<Session | null> {
-  if (!isSecret(cookie)) return null;
-  const session = await read(deps, digest(cookie));
-  if (session === null) return null;
-  const nowMs = deps.now();
-  if (nowMs - session.seenAtMs >= SEEN_EVERY_MS) {
-    await deps.redis.evalScript(TOUCH_SCRIPT, [sessionKey(session.id)], [
-      String(nowMs),
-    ]);
+  constructor(deps: SessionStoreDeps) {
+    this.#deps = deps;
   }
-  return session;
+
+  /** Starts a session and gives the value of its cookie. */
+  async start(ownerId: string, { ip, userAgent }: Client): Promise<string> {
+    const { redis, randomBytes, now } = this.#deps;
+    const cookie = mintSecret(randomBytes);
+    const id = digest(cookie);
+    const nowText = String(now());
+    const lifeSeconds = String(SESSION_LIMITS.absoluteMs / 1_000);
+    await redis.command([
+      ...["HSET", sessionKey(id), "owner", ownerId],
+      ...["form", mintSecret(randomBytes)],
+      ...["created", nowText, "seen", nowText, "checked", nowText],
+      ...["ip", ip, "agent", userAgent.slice(0, USER_AGENT_CHARS_MAX)],
+    ]);
+    await redis.command(["EXPIRE", sessionKey(id), lifeSeconds]);
+    await redis.command(["ZADD", sessionsKey(ownerId), nowText, id]);
+    await redis.command(["EXPIRE", sessionsKey(ownerId), lifeSeconds]);
+    return cookie;
+  }
+
+  /** The session of a cookie if it is still good; counts as a use of it. */
+  async find(cookie: string): Promise<Session | null> {
+    if (!isSecret(cookie)) return null;
+    const session = await this.#read(digest(cookie));
+    if (session === null) return null;
+    if (this.#deps.now() - session.seenAtMs >= SEEN_EVERY_MS) {
+      await this.#note(session.id, "seen");
+    }
+    return session;
+  }
+
+  /** The password was entered again. */
+  async markChecked(sessionId: string): Promise<void> {
+    await this.#note(sessionId, "checked");
+  }
+
+  /** An owner's good sessions, most recently used first. */
+  async list(ownerId: string): Promise<Session[]> {
+    const last = String(SESSIONS_SHOWN_MAX - 1);
+    const ids = asTexts(
+      await this.#deps.redis.command(
+        ["ZREVRANGE", sessionsKey(ownerId), "0", last],
+      ),
+    );
+    const sessions = await Promise.all(ids.map((id) => this.#read(id)));
+    return sessions
+      .filter((session) => session !== null)
+      .filter((session) => session.ownerId === ownerId)
+      .sort((a, b) => b.seenAtMs - a.seenAtMs);
+  }
+
+  /** Ends one session of the owner. False when it is not the owner's. */
+  async end(ownerId: string, sessionId: string): Promise<boolean> {
+    const { redis } = this.#deps;
+    const record = sessionKey(sessionId);
+    const holder = asFields(await redis.command(["HGETALL", record]));
+    if ((holder.get("owner") ?? ownerId) !== ownerId) return false;
+    // In this order: one that still works must still be listed, to be ended again.
+    await redis.command(["DEL", record]);
+    return await redis.command(["ZREM", sessionsKey(ownerId), sessionId]) === 1;
+  }
+
+  /** Ends all sessions of the owner but one, and says how many. */
+  async endOthers(ownerId: string, sessionId: string | null): Promise<number> {
+    const ids = asTexts(
+      await this.#deps.redis.command(
+        ["ZRANGE", sessionsKey(ownerId), "0", "-1"],
+      ),
+    );
+    const others = ids.filter((id) => id !== sessionId);
+    for (const id of others) await this.end(ownerId, id);
+    return others.length;
+  }
+
+  async #read(id: string): Promise<Session | null> {
+    const { redis, now } = this.#deps;
+    const fields = asFields(await redis.command(["HGETALL", sessionKey(id)]));
+    if (fields.size === 0) return null;
+    const session = { id, ...sessionFields.parse(Object.fromEntries(fields)) };
+    const nowMs = now();
+    const isOver = nowMs - session.seenAtMs >= SESSION_LIMITS.idleMs ||
+      nowMs - session.createdAtMs >= SESSION_LIMITS.absoluteMs;
+    return isOver ? null : session;
+  }
+
+  async #note(id: string, field: "seen" | "checked"): Promise<void> {
+    const nowText = String(this.#deps.now());
+    await this.#deps.redis.evalScript(
+      NOTE_SCRIPT,
+      [sessionKey(id)],
+      [field, nowText],
+    );
+  }
 }
-
-async function read(
-  { redis, now }: SessionStoreDeps,
-  id: string,
-): Promise<Session | null> {
-  const fields = asFields(await redis.command(["HGETALL", sessionKey(id)]));
-  if (fields.size === 0) return null;
-  const session = decodeSession(id, fields);
-  const nowMs = now();
-  const isOver = nowMs - session.seenAtMs >= SESSION_LIMITS.idleMs ||
-    nowMs - session.createdAtMs >= SESSION_LIMITS.absoluteMs;
-  return isOver ? null : session;
-}
-
-async function list(
-  deps: SessionStoreDeps,
-  ownerId: string,
-): Promise<Session[]> {
-  const ids = asTexts(
-    await deps.redis.command([
-      ...["ZREVRANGE", sessionsKey(ownerId), "0"],
-      String(SESSIONS_SHOWN_MAX - 1),
-    ]),
-  );
-  const sessions = await Promise.all(ids.map((id) => read(deps, id)));
-  return sessions
-    .filter((session) => session !== null)
-    .filter((session) => session.ownerId === ownerId)
-    .sort((a, b) => b.seenAtMs - a.seenAtMs);
-}
-
-async function end(
-  { redis }: SessionStoreDeps,
-  ownerId: string,
-  sessionId: string,
-): Promise<boolean> {
-  const record = sessionKey(sessionId);
-  const holder = asFields(await redis.command(["HGETALL", record]));
-  if ((holder.get("owner") ?? ownerId) !== ownerId) return false;
-  // In this order: one that still works must still be listed, to be ended again.
-  await redis.command(["DEL", record]);
-  return await redis.command(["ZREM", sessionsKey(ownerId), sessionId]) === 1;
-}
-
-async function endOthers(
-  deps: SessionStoreDeps,
-  ownerId: string,
-  sessionId: string | null,
-): Promise<number> {
-  const ids = asTexts(
-    await deps.redis.command(["ZRANGE", sessionsKey(ownerId), "0", "-1"]),
-  );
-  const others = ids.filter((id) => id !== sessionId);
-  for (const id of others) await end(deps, ownerId, id);
-  return others.length;
-}
-
-/** Notes a use, but does not bring back a session that was ended meanwhile. */
-const TOUCH_SCRIPT = defineScript(
-  "key-admin/touch",
-  `
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-return redis.call('HSET', KEYS[1], 'seen', ARGV[1])
-`,
-);
-
-/** Notes that the password was entered, under the same condition. */
-const CHECKED_SCRIPT = defineScript(
-  "key-admin/checked",
-  `
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-return redis.call('HSET', KEYS[1], 'checked', ARGV[1])
-`,
-);

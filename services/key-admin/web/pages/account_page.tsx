@@ -1,6 +1,6 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
 import type { Account } from "../../domain/owners/account.ts";
-import type { Session } from "../../domain/sign_in/session_record.ts";
+import type { Session } from "../../domain/sign_in/sessions.ts";
 import { FormErrors, FormToken, type Frame, Page } from "./frame.tsx";
 import { Icon } from "./icon.tsx";
 import { NewPasswordField, PasswordField } from "./sign_in_fields.tsx";

@@ -1,6 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import type { Session } from "../../domain/sign_in/session_record.ts";
-import { SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
+import { type Session, SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
 import { FormToken, type Frame } from "./frame.tsx";
 import { Time } from "./values.tsx";
 

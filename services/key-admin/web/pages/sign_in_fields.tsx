@@ -1,5 +1,5 @@
 import type { JSX } from "hono/jsx/jsx-runtime";
-import { EMAIL_CHARS_MAX } from "../../domain/owners/email.ts";
+import { EMAIL_CHARS_MAX } from "../../domain/owners/directory.ts";
 import { PASSWORD_CHARS_MIN } from "../../domain/sign_in/password.ts";
 
 /** Fields of forms that people sign in, set up and confirm with. */

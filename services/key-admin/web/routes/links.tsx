@@ -1,6 +1,6 @@
 import type { Hono } from "hono";
 import type { Account } from "../../domain/owners/account.ts";
-import { parseEmail } from "../../domain/owners/email.ts";
+import { parseEmail } from "../../domain/owners/directory.ts";
 import { type Link, linkPath } from "../../domain/sign_in/links.ts";
 import { passwordProblem } from "../../domain/sign_in/password.ts";
 import { admit } from "../../domain/sign_in/sign_in.ts";

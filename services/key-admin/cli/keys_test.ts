@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { NO_DEFAULT_LIMITS } from "../domain/keys/default_limits.ts";
 import { KeyStore } from "../domain/keys/key_store.ts";
-import { createOwnerDirectory } from "../domain/owners/directory.ts";
+import { OwnerDirectory } from "../domain/owners/directory.ts";
 import { startRedis, type TestRedis } from "../redis_fixture.ts";
-import { parseCommandLine } from "./arguments.ts";
-import { runKeysCommand } from "./key_commands.ts";
+import { parseCommandLine } from "./command_line.ts";
+import { runKeysCommand } from "./keys.ts";
 import type { KeyJson } from "./key_text.ts";
 
 /** The commands without a process around them; `cli_test.ts` has the processes. */
@@ -15,7 +15,7 @@ async function startCommands(server: TestRedis) {
   const deps = {
     ...parts,
     keys: new KeyStore(parts),
-    owners: createOwnerDirectory({
+    owners: new OwnerDirectory({
       ...parts,
       defaultLimits: NO_DEFAULT_LIMITS,
     }),
@@ -24,9 +24,10 @@ async function startCommands(server: TestRedis) {
   };
   return async (...args: string[]) => {
     const answer = await runKeysCommand(deps, parseCommandLine(args));
-    const json: KeyJson & Record<string, unknown> = JSON.parse(
-      JSON.stringify(answer.json),
-    );
+    const json: KeyJson & { key?: string } & Record<string, unknown> = JSON
+      .parse(
+        JSON.stringify(answer.json),
+      );
     return { json, text: answer.text };
   };
 }
@@ -38,7 +39,7 @@ Deno.test("keys edit changes what is given and keeps the rest", async (t) => {
     ...["create", "--description", "Ci", "--scopes", "chat,models"],
     ...["--models", "a,b", "--rpm", "60", "--expires", "2099-01-31T12:00:00Z"],
   );
-  let before: KeyJson = made.json;
+  let before: KeyJson & { key?: string } = made.json;
   assert.equal(before.expires_at, "2099-01-31T12:00:00.000Z");
   assert.deepEqual(before.scopes, ["chat", "models"]);
   const limits = before.limits;
