@@ -12,25 +12,30 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { allowHosts } from "./allow_hosts.ts";
 import type { FailureLimiter } from "./auth_failures.ts";
 import { authenticate } from "./authenticate.ts";
-import { chatCompletions } from "./chat_completions.ts";
-import type { ChatDispatcher } from "./chat_dispatcher.ts";
+import { chatCompletions, type Dispatcher } from "./chat_completions.ts";
 import { cors } from "./cors.ts";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import type { EdgeEnv } from "./edge_env.ts";
 import type { Gate } from "./gate.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
+import type { LookupTurns } from "./keys/lookup_turns.ts";
 import type { BodyBudget } from "./http/body_budget.ts";
 import { getModel, listModels } from "./models.ts";
 import type { ParseLane } from "./parse_lane.ts";
 import { logAnswer, logRun } from "./request_log.ts";
-import { errorResponse, internalError, jsonResponse } from "./responses.ts";
+import {
+  errorResponse,
+  internalError,
+  jsonHeaders,
+  jsonResponse,
+} from "./responses.ts";
 import type { RunningRequests } from "./running_requests.ts";
 import { methodNotAllowed, notFound, optionsAllowed } from "./unserved.ts";
 
 export interface AppDependencies {
   catalog: Catalog;
   gate: Gate;
-  dispatcher: Pick<ChatDispatcher, "start">;
+  dispatcher: Dispatcher;
   running: RunningRequests;
   now: MonotonicNow;
   log: Log;
@@ -39,8 +44,8 @@ export interface AppDependencies {
   streamHeadMs: number;
   bodyBudget: BodyBudget;
   deadlines: Deadlines;
-  /** Failed authentication per client address. */
-  authFailures: FailureLimiter;
+  /** Look-ups of unknown keys per client address. */
+  lookupTurns: LookupTurns;
   /** Refused bodies per key, by weight. */
   badBodies: FailureLimiter;
   /** Where the bodies of keys with many bad ones are parsed. */
@@ -57,6 +62,8 @@ const CHAT = "/v1/chat/completions";
 const MODELS = "/v1/models";
 const MODEL = "/v1/models/:id{.+}";
 
+/** What load balancers ask: it says that this process answers, and is not logged. */
+const HEALTH = ["/health", "/healthz"];
 /** What each known path answers to. `OPTIONS` needs no key: it tells nothing else. */
 const METHODS: Record<string, string> = {
   [CHAT]: "POST, OPTIONS",
@@ -67,6 +74,9 @@ const METHODS: Record<string, string> = {
 export function createApp(d: AppDependencies): Hono<EdgeEnv> {
   const app = new Hono<EdgeEnv>({ strict: false });
 
+  for (const path of HEALTH) {
+    app.get(path, () => healthy(newRequestId()));
+  }
   app.use(nameRequest(d));
   if (d.corsOrigins.length > 0) app.use(cors(d.corsOrigins));
   if (d.allowedHosts.length > 0) app.use(allowHosts(d.allowedHosts));
@@ -101,10 +111,17 @@ export function createApp(d: AppDependencies): Hono<EdgeEnv> {
   return app;
 }
 
+function healthy(requestId: string): Response {
+  const headers = jsonHeaders(requestId);
+  headers.set("content-type", "text/plain; charset=utf-8");
+  return new Response("ok\n", { headers });
+}
+
 /** Counts the request, gives it its id and, unless it runs on, its log line. */
 function nameRequest(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
   return async (c, next) => {
     const startedAtMs = d.now();
+    c.set("startedAtMs", startedAtMs);
     c.set("requestId", newRequestId());
     await next();
     const route = routeName(c.req.path);
@@ -125,11 +142,7 @@ function routeName(path: string): RouteName {
 
 /** Nobody learns anything of `/v1`, not even what exists there, without a key. */
 function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
-  const parts = {
-    lookup: d.gate.lookup,
-    failures: d.authFailures,
-    asking: new Map(),
-  };
+  const parts = { lookup: d.gate.lookup, turns: d.lookupTurns };
   return async (c, next) => {
     const { headers } = c.req.raw;
     const clientAddress = () =>
@@ -153,8 +166,7 @@ function completeChat(
   c: Context<EdgeEnv>,
   d: AppDependencies,
 ): Promise<Response> {
-  const { requestId, principal } = c.var;
-  const startedAtMs = d.now();
+  const { requestId, principal, startedAtMs } = c.var;
   return chatCompletions({
     requestId,
     principal,

@@ -1,4 +1,4 @@
-/** Limits that no store needs to know of: failed authentication, and bodies that do not parse. */
+/** A limit that no store needs to know of: bodies that do not parse. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { dropOldest } from "./drop_oldest.ts";
 
@@ -10,13 +10,6 @@ export interface FailureLimits {
   /** Names remembered; the longest unused is dropped. */
   entriesMax: number;
 }
-
-/** Failed authentication per client address. Enough for a fleet behind one address to roll out a wrong key. */
-export const AUTH_FAILURE_LIMITS: FailureLimits = {
-  failuresMax: 20,
-  windowMs: 60_000,
-  entriesMax: 10_000,
-};
 
 /**
  * Bodies that are refused after parsing, per key, in MiB: they cost no quota, but

@@ -6,12 +6,10 @@
 import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
 import type { Principal } from "@gateway/shared/keys/record";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import { ApiError } from "@gateway/shared/openai/error";
-import type { FailureLimiter } from "./auth_failures.ts";
+import type { LookupTurns } from "./keys/lookup_turns.ts";
 import type { PrincipalLookup } from "./principal_lookup.ts";
 import { unauthorized } from "./refusal.ts";
 
-const MS_PER_SECOND = 1_000;
 /** RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1). Anchored: two joined headers are no credential. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/=-]+) *$/i;
 
@@ -24,89 +22,44 @@ export function bearerCredential(header: string | null): string | null {
   return credential;
 }
 
-/** What authentication asks. */
 export interface AuthenticateDependencies {
   lookup: Pick<PrincipalLookup, "remembered" | "find">;
-  /** Failures per client address. */
-  failures: FailureLimiter;
-  /** Look-ups under way per client address; empty at the start. */
-  asking: Map<string, Set<Promise<void>>>;
+  turns: LookupTurns;
 }
 
 /**
  * The principal of a request. Throws `unauthorized` for a credential that is
- * missing, malformed or unknown: the caller learns nothing of which. After too
- * many unknown keys, `rate_limit_exceeded` for every further one from that
- * address that this edge does not know already. A credential without a right
- * checksum guesses nothing and costs nothing, so it is not counted. Of one
- * address, no more keys are looked up at a time than may turn out to be unknown:
- * a thousand guesses in one moment are no more reads than a thousand in turn.
+ * missing, malformed or unknown: the caller learns nothing of which. A key that
+ * this edge has not seen is looked up in turn: an address that tries many unknown
+ * keys waits, and may hear `rate_limit_exceeded`.
  */
 export function authenticate(
   header: string | null,
   clientAddress: () => string,
-  dependencies: AuthenticateDependencies,
+  { lookup, turns }: AuthenticateDependencies,
 ): Principal | Promise<Principal> {
-  const { lookup, failures } = dependencies;
   const credential = bearerCredential(header);
   if (credential === null) throw unauthorized();
   const hash = hashKeyValue(credential);
   const remembered = lookup.remembered(hash);
-  if (remembered !== null && remembered !== undefined) return remembered;
-  const address = clientAddress();
-  const waitMs = failures.waitMs(address);
-  if (waitMs > 0) throw tooManyFailures(waitMs);
-  if (remembered === null) throw failed(failures, address);
-  return findInTurn(hash, address, dependencies);
+  if (remembered === null) throw unauthorized();
+  if (remembered !== undefined) return remembered;
+  return findInTurn(hash, clientAddress(), { lookup, turns });
 }
 
 async function findInTurn(
   hash: string,
   address: string,
-  { lookup, failures, asking }: AuthenticateDependencies,
+  { lookup, turns }: AuthenticateDependencies,
 ): Promise<Principal> {
-  const pending = asking.get(address) ?? new Set();
-  asking.set(address, pending);
-  while (failures.failures(address) + pending.size >= failures.failuresMax) {
-    const waitMs = failures.waitMs(address);
-    if (waitMs > 0) throw tooManyFailures(waitMs);
-    // Where Redis is away, who waits for a turn hears so with who has it.
-    await Promise.race(pending);
-  }
-  const { promise: ended, resolve, reject } = Promise.withResolvers<void>();
-  // Nobody may be waiting for this turn.
-  ended.catch(() => {});
-  pending.add(ended);
+  await turns.take(address, hash);
+  let isUnknown = false;
   try {
     const principal = await lookup.find(hash);
-    if (principal === null) throw failed(failures, address);
-    resolve();
+    isUnknown = principal === null;
+    if (principal === null) throw unauthorized();
     return principal;
-  } catch (error) {
-    if (isUnavailable(error)) reject(error);
-    else resolve();
-    throw error;
   } finally {
-    pending.delete(ended);
-    if (pending.size === 0) asking.delete(address);
+    if (!isUnknown) turns.giveBack(address);
   }
-}
-
-function isUnavailable(error: unknown): boolean {
-  return error instanceof ApiError && error.code === "service_unavailable";
-}
-
-function failed(failures: FailureLimiter, address: string): ApiError {
-  const waitMs = failures.fail(address);
-  return waitMs > 0 ? tooManyFailures(waitMs) : unauthorized();
-}
-
-function tooManyFailures(waitMs: number): ApiError {
-  const seconds = Math.ceil(waitMs / MS_PER_SECOND);
-  return new ApiError(
-    "rate_limit_exceeded",
-    "Too many requests with an invalid API key from your address. " +
-      `Please try again in ${seconds}s.`,
-    { retryAfterMs: waitMs },
-  );
 }

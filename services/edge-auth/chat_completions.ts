@@ -18,6 +18,7 @@ import {
 } from "./answer.ts";
 import { badBodyWeight } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
+import type { ChatRun } from "./chat_run.ts";
 import type { RunOutcome } from "./chat_job.ts";
 import type { Gate, Settlement, Ticket } from "./gate.ts";
 import type { ClientConnection } from "./http/server.ts";
@@ -34,10 +35,17 @@ import { keyRevoked } from "./stop_key_requests.ts";
 /** The end of an answer waits for its slot no longer: Redis gives it back in less than a millisecond, and a stalled Redis must not be felt. */
 export const SLOT_HOLD_MS = 75;
 
+/** Of the dispatcher, what a request needs. */
+export interface Dispatcher {
+  start(
+    ...run: Parameters<ChatDispatcher["start"]>
+  ): Pick<ChatRun, "delivered" | "cancel">;
+}
+
 export interface ChatCompletionsDependencies
   extends ReadChatRequestDependencies {
   gate: Gate;
-  dispatcher: Pick<ChatDispatcher, "start">;
+  dispatcher: Dispatcher;
   running: RunningRequests;
   /** A stream without a first token is opened after this long; 0: never. */
   streamHeadMs: number;

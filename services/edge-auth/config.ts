@@ -13,6 +13,7 @@ import {
 } from "@gateway/shared/process/env";
 import {
   DISPATCH_LIMITS,
+  KEY_LIMITS,
   REQUEST_LIMITS,
   SSE_LIMITS,
 } from "@gateway/shared/limits";
@@ -35,7 +36,6 @@ import {
   busAccess,
   redisAccess,
 } from "@gateway/shared/process/store_access";
-import { AUTH_FAILURE_LIMITS } from "./auth_failures.ts";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;
@@ -89,14 +89,14 @@ export const EDGE_VARIABLES = {
     max: 86_400,
     fallback: SSE_LIMITS.headMs / MS_PER_SECOND,
   }),
-  authFailuresMax: integer({
-    name: "AUTH_FAILURES_MAX",
+  unknownKeysPerSecond: integer({
+    name: "UNKNOWN_KEYS_PER_SECOND",
     meaning:
-      "Requests with a wrong key that a client address may make in a minute; beyond it 429",
-    unit: "requests",
+      "Keys of a client address that an edge looks up and does not find, per second; more of them wait, then 429",
+    unit: "keys",
     min: 1,
     max: 1_000_000,
-    fallback: AUTH_FAILURE_LIMITS.failuresMax,
+    fallback: KEY_LIMITS.unknownPerSecond,
   }),
   ...PROXY_VARIABLES,
   readyPort: optional(port({
@@ -144,7 +144,7 @@ export interface EdgeConfig {
   queueMax: number;
   requestTimeoutMs: number;
   streamHeadMs: number;
-  authFailuresMax: number;
+  unknownKeysPerSecond: number;
   trustedProxies: readonly Network[];
   allowedHosts: readonly string[];
   corsOrigins: readonly string[];
@@ -179,7 +179,7 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     queueMax: env.queueMax,
     requestTimeoutMs: env.requestTimeoutSeconds * MS_PER_SECOND,
     streamHeadMs: env.streamHeadSeconds * MS_PER_SECOND,
-    authFailuresMax: env.authFailuresMax,
+    unknownKeysPerSecond: env.unknownKeysPerSecond,
     trustedProxies: networksOf(env.trustedProxies),
     allowedHosts: env.allowedHosts,
     corsOrigins: env.corsOrigins,

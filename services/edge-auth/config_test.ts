@@ -10,7 +10,7 @@ Deno.test("by default nobody is trusted, every host is served and no page may ca
   assert.deepEqual(config.trustedProxies, []);
   assert.deepEqual(config.allowedHosts, []);
   assert.deepEqual(config.corsOrigins, []);
-  assert.equal(config.authFailuresMax, 20);
+  assert.equal(config.unknownKeysPerSecond, 20);
 });
 
 Deno.test("lists of the door are taken apart", () => {
@@ -44,7 +44,7 @@ const MISTAKES: [name: string, value: string][] = [
   ["CORS_ORIGINS", "*"],
   ["CORS_ORIGINS", "app.example.org"],
   ["CORS_ORIGINS", "https://app.example.org/"],
-  ["AUTH_FAILURES_MAX", "0"],
+  ["UNKNOWN_KEYS_PER_SECOND", "0"],
 ];
 
 for (const [name, value] of MISTAKES) {

@@ -5,6 +5,8 @@ import type { Exchange } from "./http/server.ts";
 export interface EdgeVariables {
   /** 32 hex characters; callers see it behind `req_`. */
   requestId: string;
+  /** When it arrived. */
+  startedAtMs: number;
   /** Set once the caller is known. */
   principal: Principal;
   /** A chat request that was admitted is logged when its run is over. */

@@ -20,17 +20,17 @@ import {
 } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/store_access";
 import { createApp } from "./app.ts";
-import {
-  AUTH_FAILURE_LIMITS,
-  BAD_BODY_LIMITS,
-  createFailureLimiter,
-} from "./auth_failures.ts";
+import { BAD_BODY_LIMITS, createFailureLimiter } from "./auth_failures.ts";
 import { ChatDispatcher } from "./chat_dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./control_outbox.ts";
-import { createDeadlines } from "@gateway/shared/process/deadlines";
+import {
+  createDeadlines,
+  type Deadlines,
+} from "@gateway/shared/process/deadlines";
 import { createDeparture } from "./departure.ts";
 import { createBodyBudget } from "./http/body_budget.ts";
+import { createLookupTurns } from "./keys/lookup_turns.ts";
 import { startServer } from "./http/server.ts";
 import { joinBus } from "./join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
@@ -97,7 +97,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     streamHeadMs: config.streamHeadMs,
     deadlines,
     metrics,
-    ...createGuards(config),
+    ...createGuards(config, deadlines),
   });
   // The stores are there: whoever connects to its port may send requests.
   const departure = createDeparture({
@@ -200,17 +200,18 @@ async function openStores(
 }
 
 /** What stands between the callers and the routes. */
-function createGuards(config: EdgeConfig) {
+function createGuards(config: EdgeConfig, deadlines: Deadlines) {
   return {
     bodyBytesMax: config.bodyBytesMax,
     bodyBudget: createBodyBudget({
       processBytesMax: Math.max(config.bodiesBytesMax, config.bodyBytesMax),
       keyBytesMax: Math.max(config.bodiesBytesMax / 4, config.bodyBytesMax),
     }),
-    authFailures: createFailureLimiter({
-      ...AUTH_FAILURE_LIMITS,
-      failuresMax: config.authFailuresMax,
-    }, monotonicNow),
+    lookupTurns: createLookupTurns({
+      perSecond: config.unknownKeysPerSecond,
+      now: monotonicNow,
+      deadlines,
+    }),
     badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
     parseLane: createParseLane({
       now: monotonicNow,

@@ -71,7 +71,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
   await using cluster = await startCluster({
     edges: EDGES,
     // A deleted key is a wrong one: the load asks with it more often than a stranger may.
-    env: { AUTH_FAILURES_MAX: "1000000", REDIS_URL: redis.url },
+    env: { UNKNOWN_KEYS_PER_SECOND: "1000000", REDIS_URL: redis.url },
   });
   const browser = await openConsole(cluster);
   const keys: WatchedKey[] = [];

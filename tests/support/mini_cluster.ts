@@ -13,7 +13,6 @@ import {
   createApp,
 } from "../../services/edge-auth/app.ts";
 import {
-  AUTH_FAILURE_LIMITS,
   BAD_BODY_LIMITS,
   createFailureLimiter,
 } from "../../services/edge-auth/auth_failures.ts";
@@ -53,6 +52,7 @@ import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import {
   DISPATCH_LIMITS,
+  KEY_LIMITS,
   REQUEST_LIMITS,
   SSE_LIMITS,
 } from "@gateway/shared/limits";
@@ -64,6 +64,7 @@ import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";
+import { createLookupTurns } from "../../services/edge-auth/keys/lookup_turns.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 
 /** A request that an edge admitted, and all that was settled of it. */
@@ -79,7 +80,7 @@ export interface MiniEdge extends AsyncDisposable {
   readonly id: string;
   /** `http://127.0.0.1:<port>/v1` */
   readonly baseUrl: string;
-  /** Every method and path it has, as its code says: `POST /v1/chat/completions`. */
+  /** Every method and path of its API, as its code says: `POST /v1/chat/completions`. */
   readonly routes: readonly string[];
   readonly link: BusLink;
   readonly dispatcher: ChatDispatcher;
@@ -249,7 +250,11 @@ export async function startMiniEdge(
     }),
     deadlines,
     metrics: createEdgeMetrics(new MetricRegistry()),
-    authFailures: createFailureLimiter(AUTH_FAILURE_LIMITS, monotonicNow),
+    lookupTurns: createLookupTurns({
+      perSecond: KEY_LIMITS.unknownPerSecond,
+      now: monotonicNow,
+      deadlines,
+    }),
     badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
     parseLane: createParseLane({
       now: monotonicNow,
@@ -273,7 +278,9 @@ export async function startMiniEdge(
     id,
     baseUrl: `http://127.0.0.1:${server.port}/v1`,
     routes: app.routes
-      .filter(({ method }) => method === "GET" || method === "POST")
+      .filter(({ method, path }) =>
+        (method === "GET" || method === "POST") && path.startsWith("/v1")
+      )
       .map(({ method, path }) => `${method} ${path}`),
     link,
     dispatcher,

@@ -9,7 +9,7 @@ import {
   type ServerResponse,
 } from "node:http";
 import type { Socket } from "node:net";
-import type { Writable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
@@ -31,7 +31,7 @@ export interface ClientConnection {
 export interface Exchange {
   readonly connection: ClientConnection;
   /** The body, unread. Asks a client that waits for `100 Continue` to send it. */
-  openBody(): IncomingMessage;
+  openBody(): Readable;
 }
 
 /** A response whose body is written while it is made. */
