@@ -1,0 +1,151 @@
+/**
+ * The bounds that keep the house small enough to hold in one head. What is added
+ * beyond one of them pays by what is taken away.
+ */
+import assert from "node:assert/strict";
+import { dirname, join, normalize } from "node:path/posix";
+
+const ROOT = new URL("..", import.meta.url).pathname;
+const TOP = ["bench", "deploy", "services", "shared", "tests"];
+
+/** Lines of production code: [bound, target]. */
+const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
+  "services/edge-auth": [7_100, 4_600],
+  "services/chat-worker": [12_300, 2_900],
+  "services/key-admin": [12_300, 6_300],
+  "services/model-simulator": [2_500, 1_600],
+  "shared": [10_900, 6_600],
+  "deploy": [2_900, 2_400],
+};
+const PRODUCTION: readonly [bound: number, target: number] = [47_500, 25_000];
+const TESTS: readonly [bound: number, target: number] = [58_500, 36_000];
+/** Source files in one folder, tests included. */
+const FILES_MAX = 25;
+/** Folders that still have more; each goes when it has fewer. */
+const FULL: { [folder: string]: number } = {
+  "services/edge-auth": 95,
+  "shared/bus": 60,
+  "tests/support": 50,
+  "deploy/up": 33,
+  "services/chat-worker/backends/simulator": 28,
+  "services/chat-worker": 28,
+  "shared/openai": 30,
+  "tests/e2e": 40,
+  "services/chat-worker/backends/openai": 28,
+  "services/key-admin/web": 30,
+  "services/key-admin/web/pages": 30,
+  "shared/process": 30,
+};
+/** Folders that still import each other in a circle. */
+const CIRCLES = [
+  /^services\/chat-worker\/backends/,
+  /^services\/edge-auth/,
+  /^services\/key-admin/,
+  /^shared\/(bus|models|openai|process|redis)$/,
+];
+
+interface SourceFile {
+  /** From the root. */
+  path: string;
+  text: string;
+}
+
+const TEST =
+  /_test\.tsx?$|_fixture|_bench\.ts$|^tests\/|\/testing\/|^bench\/|compose_test|\/simulation\/|test_support/;
+const files = TOP.flatMap(readSources);
+const production = files.filter(({ path }) => !TEST.test(path));
+
+function readSources(folder: string): SourceFile[] {
+  return [...Deno.readDirSync(join(ROOT, folder))].flatMap((entry) => {
+    const path = `${folder}/${entry.name}`;
+    if (entry.isDirectory) {
+      return entry.name === "node_modules" ? [] : readSources(path);
+    }
+    const isSource = /\.(tsx?|js|css|lua|sh)$/.test(path);
+    return isSource
+      ? [{ path, text: Deno.readTextFileSync(join(ROOT, path)) }]
+      : [];
+  });
+}
+
+function linesOf(some: readonly SourceFile[]): number {
+  return some.reduce((sum, { text }) => sum + text.split("\n").length - 1, 0);
+}
+
+Deno.test("no room has more lines than its bound", () => {
+  const over = Object.entries(ROOMS).flatMap(([room, [bound]]) => {
+    const lines = linesOf(
+      production.filter(({ path }) => path.startsWith(`${room}/`)),
+    );
+    return lines > bound ? [`${room}: ${lines} lines, bound ${bound}`] : [];
+  });
+  assert.deepEqual(over, []);
+  const unknown = production.filter(({ path }) =>
+    !Object.keys(ROOMS).some((room) => path.startsWith(`${room}/`))
+  );
+  assert.deepEqual(unknown.map(({ path }) => path), []);
+});
+
+Deno.test("production code and tests stay within their bounds", () => {
+  const lines = linesOf(production);
+  assert.ok(lines <= PRODUCTION[0], `production has ${lines} lines`);
+  const tests = linesOf(
+    files.filter(({ path }) => TEST.test(path) && /\.(tsx?|sh)$/.test(path)),
+  );
+  assert.ok(tests <= TESTS[0], `tests have ${tests} lines`);
+});
+
+Deno.test(`no folder has more than ${FILES_MAX} source files`, () => {
+  const counts = new Map<string, number>();
+  for (const { path } of files) {
+    if (!/\.tsx?$/.test(path)) continue;
+    counts.set(dirname(path), (counts.get(dirname(path)) ?? 0) + 1);
+  }
+  const full = [...counts].filter(([folder, count]) =>
+    count > (FULL[folder] ?? FILES_MAX)
+  );
+  assert.deepEqual(full, []);
+});
+
+Deno.test("no folders import each other in a circle", () => {
+  const graph = importGraph();
+  const circles = [...graph.keys()].filter((folder) =>
+    reaches(graph, folder, folder) &&
+    !CIRCLES.some((known) => known.test(folder))
+  );
+  assert.deepEqual(circles, []);
+});
+
+/** From each folder to those that its production code imports. */
+function importGraph(): Map<string, Set<string>> {
+  const graph = new Map<string, Set<string>>();
+  for (const { path, text } of production) {
+    const from = dirname(path);
+    const targets = graph.get(from) ?? new Set();
+    graph.set(from, targets);
+    for (const [, specifier = ""] of text.matchAll(/from\s+"([^"]+)"/g)) {
+      const target = specifier.startsWith(".")
+        ? normalize(join(from, specifier))
+        : specifier.replace("@gateway/shared/", "shared/");
+      if (target === specifier || dirname(target) === from) continue;
+      targets.add(dirname(target));
+    }
+  }
+  return graph;
+}
+
+function reaches(
+  graph: Map<string, Set<string>>,
+  from: string,
+  to: string,
+): boolean {
+  const seen = new Set<string>();
+  const left = [...graph.get(from) ?? []];
+  for (let folder = left.pop(); folder !== undefined; folder = left.pop()) {
+    if (folder === to) return true;
+    if (seen.has(folder)) continue;
+    seen.add(folder);
+    left.push(...graph.get(folder) ?? []);
+  }
+  return false;
+}
