@@ -10,7 +10,9 @@ import {
   requireChoicesInRange,
   requireChosenTool,
   requireContent,
+  requireLogprobsForTop,
   requireStreamForOptions,
+  requireSupportedFields,
   requireTokensInRange,
   requireVision,
 } from "./request_rules.ts";
@@ -45,6 +47,8 @@ export function parseChatRequest(body: unknown, catalog: Catalog): ChatRequest {
   if (!checked.success) throw requestFault(body, checked.error.issues);
   const wire = checked.data;
   const request = normaliseRequest(wire);
+  requireSupportedFields(body, model);
+  requireLogprobsForTop(wire);
   requireVision(request.messages, model);
   requireAnsweredToolCalls(request.messages);
   requireChosenTool(wire);

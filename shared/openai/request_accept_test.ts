@@ -61,9 +61,11 @@ const ROWS: Row[] = [
     zzz: 1,
     "\ud800": { deep: [Infinity] },
   }, {}],
-  ["what the functions era sent", {
-    functions: [{ name: "f" }],
-    function_call: "auto",
+  ["null for what is not supported", {
+    modalities: null,
+    audio: null,
+    functions: null,
+    function_call: null,
   }, {}],
   ["temperature and top_p together", { temperature: 0.7, top_p: 0.9 }, {
     temperature: 0.7,
@@ -164,7 +166,11 @@ const ROWS: Row[] = [
     logprobs: true,
     top_logprobs: 3,
   }],
-  ["top_logprobs without logprobs", { top_logprobs: 3, logprobs: false }, {}],
+  [
+    "no top_logprobs without logprobs",
+    { top_logprobs: 0, logprobs: false },
+    {},
+  ],
   ["fields that the model passes on", {
     top_k: 20,
     chat_template_kwargs: { a: [1, "x", null] },

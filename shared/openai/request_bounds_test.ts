@@ -114,7 +114,7 @@ Deno.test("parseChatRequest() refuses more choices than the model gives", () => 
 for (const { field, accepted, refused } of FIELDS) {
   Deno.test(`parseChatRequest() accepts ${field} on its bounds, or null`, () => {
     for (const value of [...accepted, null]) {
-      parseChatRequest({ ...ping, [field]: value }, catalog);
+      parseChatRequest({ ...ping, logprobs: true, [field]: value }, catalog);
     }
   });
 

@@ -49,6 +49,16 @@ testRefusals([
     /expected an object, but got an array/],
   ["string include_usage", { stream: true, stream_options: { include_usage: "yes" } }, "invalid_type", "stream_options.include_usage",
     /expected a boolean/],
+  // What no model server is asked for.
+  ["audio among modalities", { modalities: ["text", "audio"] }, "unsupported_parameter", "modalities",
+    "Unsupported parameter: 'modalities' is not supported. Answers are always text. Leave it out, or use ['text']."],
+  ["modalities that are no list", { modalities: "audio" }, "unsupported_parameter", "modalities", /always text/],
+  ["audio", { audio: { voice: "alloy", format: "wav" } }, "unsupported_parameter", "audio", /always text/],
+  ["functions", { functions: [{ name: "f" }] }, "unsupported_parameter", "functions", /Use 'tools' instead/],
+  ["function_call", { function_call: "auto" }, "unsupported_parameter", "function_call", /Use 'tool_choice' instead/],
+  ["top_logprobs without logprobs", { top_logprobs: 3 }, "invalid_value", "top_logprobs",
+    "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled."],
+  ["top_logprobs with logprobs false", { top_logprobs: 3, logprobs: false }, "invalid_value", "top_logprobs", /only allowed/],
   // Text that cannot be sent on.
   ["surrogate in content", user("a\ud800b"), "invalid_value", "messages[0].content",
     "Invalid 'messages[0].content': the text has an unpaired surrogate and is not valid Unicode."],

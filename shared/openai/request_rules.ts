@@ -139,6 +139,49 @@ export function requireChoicesInRange(
   );
 }
 
+/**
+ * Refuses what would change the answer and that no model server here is asked for:
+ * anything but text, and the functions that tools have replaced. A model whose
+ * configuration passes such a field on may have it.
+ */
+export function requireSupportedFields(
+  body: { readonly [name: string]: unknown },
+  { passFields }: ModelConfig,
+): void {
+  for (const [name, instead] of UNSUPPORTED) {
+    const value = body[name] ?? null;
+    if (value === null || passFields.includes(name)) continue;
+    if (name === "modalities" && isTextOnly(value)) continue;
+    throw new ApiError(
+      "unsupported_parameter",
+      `Unsupported parameter: '${name}' is not supported. ${instead}`,
+      { param: name },
+    );
+  }
+}
+
+const UNSUPPORTED = [
+  ["modalities", "Answers are always text. Leave it out, or use ['text']."],
+  ["audio", "Answers are always text."],
+  ["functions", "Use 'tools' instead."],
+  ["function_call", "Use 'tool_choice' instead."],
+] as const;
+
+function isTextOnly(modalities: unknown): boolean {
+  return Array.isArray(modalities) &&
+    modalities.every((modality) => modality === "text");
+}
+
+/** How many alternatives there shall be says nothing where none are asked for. */
+export function requireLogprobsForTop(wire: WireRequest): void {
+  if ((wire.top_logprobs ?? 0) === 0 || wire.logprobs === true) return;
+  throw new ApiError(
+    "invalid_value",
+    "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
+    { param: "top_logprobs" },
+  );
+}
+
 /** Options of a stream make sense only for a stream. */
 export function requireStreamForOptions(wire: WireRequest): void {
   const isGiven = wire.stream_options !== undefined &&
