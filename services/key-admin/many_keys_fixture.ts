@@ -32,9 +32,14 @@ export async function seedKeys(
   for (let from = 0; from < count; from += BATCH) {
     const changes = Array.from(
       { length: Math.min(BATCH, count - from) },
-      (_, n) => ({ before: null, after: seededKey(ownerId, from + n, nowMs) }),
+      (_, n) => ({
+        action: "key.created" as const,
+        before: null,
+        after: seededKey(ownerId, from + n, nowMs),
+      }),
     );
-    const plan = { ownerId, changes, audit: [], once: null };
+    const actor = { by: "test", ip: "" };
+    const plan = { ownerId, actor, changes, once: null };
     assert.deepEqual(await commit(deps.redis, plan), "done");
   }
 }

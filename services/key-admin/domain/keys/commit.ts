@@ -9,12 +9,14 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import {
+  type Actor,
   AUDIT_ENTRIES_MAX,
+  type AuditAction,
   type AuditEntry,
   encodeAudit,
 } from "../audit/audit_log.ts";
 import { findKey, onceKey } from "../store/names.ts";
-import { encodeKey } from "./key_record.ts";
+import { describeChange, encodeKey } from "./key_record.ts";
 import { indexMembersOf } from "./search_terms.ts";
 
 /** A form that was sent twice within this time makes one key. */
@@ -72,15 +74,18 @@ return 'done'
 
 /** What happens to one key: made (no `before`), changed, or deleted (no `after`). */
 export type KeyChange =
-  | { before: KeyRecord | null; after: KeyRecord }
-  | { before: KeyRecord; after: null };
+  & { action: AuditAction; detail?: string }
+  & (
+    | { before: KeyRecord | null; after: KeyRecord }
+    | { before: KeyRecord; after: KeyRecord | null }
+  );
 
 /** Changes of one owner's keys that are made together or not at all. */
 export interface Commit {
   ownerId: string;
+  actor: Actor;
   /** At least one. */
   changes: readonly KeyChange[];
-  audit: readonly AuditEntry[];
   /** Digest of the form's nonce: a second commit with it changes nothing. */
   once: string | null;
 }
@@ -99,9 +104,9 @@ const commitResult = z.enum([
 /** Makes the changes in one step if every key still has the version of its `before`. */
 export async function commit(
   redis: RedisLink,
-  { ownerId, changes, audit, once }: Commit,
+  { ownerId, actor, changes, once }: Commit,
 ): Promise<CommitResult> {
-  const ids = changes.map(({ before, after }) => (after ?? before).id);
+  const ids = changes.map((change) => keyOf(change).id);
   const plan = {
     changes: changes.map(({ before, after }, at) => ({
       id: ids[at],
@@ -110,7 +115,7 @@ export async function commit(
       createdAtMs: String(after?.createdAtMs ?? 0),
       ...indexChange(before, after),
     })),
-    audit: audit.map(encodeAudit),
+    audit: changes.map((change) => encodeAudit(auditEntry(change, actor))),
     keysMax: KEY_LIMITS.keysPerOwnerMax,
     auditMax: AUDIT_ENTRIES_MAX,
     ...(once === null ? {} : { once: ONCE_SECONDS }),
@@ -124,6 +129,20 @@ export async function commit(
       ...ids.map((keyId) => recordKey({ ownerId, keyId })),
     ], [JSON.stringify(plan)]),
   );
+}
+
+function keyOf({ before, after }: KeyChange): KeyRecord {
+  const key = after ?? before;
+  if (key === null) throw new Error("A change needs a key before or after it");
+  return key;
+}
+
+function auditEntry(change: KeyChange, actor: Actor): AuditEntry {
+  const { id, hint, description } = keyOf(change);
+  const { action, before, after } = change;
+  const detail = change.detail ??
+    (before && after ? describeChange(before, after) : "");
+  return { action, ...actor, keyId: id, hint, description, detail };
 }
 
 function indexChange(before: KeyRecord | null, after: KeyRecord | null) {

@@ -1,9 +1,9 @@
+import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import {
   type ConfigOf,
   integer,
   type Variable,
 } from "@gateway/shared/process/env";
-import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { LIMIT_VALUES } from "./settings.ts";
 
 /** The limits that a new key and a new owner get where nobody names others. */
@@ -18,68 +18,37 @@ export const NO_DEFAULT_LIMITS: DefaultLimits = {
   owner: UNLIMITED,
 };
 
-const LIMIT_MAX = {
-  requests: LIMIT_VALUES.requestsMax,
-  tokens: LIMIT_VALUES.tokensMax,
-};
-
-/** `limitVariable("KEY_TOKENS_PER_DAY", "tokens per day", "a new key")` */
-function limitVariable(
+function limit(
   name: string,
-  what: `${keyof typeof LIMIT_MAX} ${string}`,
-  whose: string,
+  what: string,
+  unit: "requests" | "tokens",
 ): Variable<number> {
-  const unit = what.startsWith("tokens") ? "tokens" : "requests";
+  const whose = name.startsWith("KEY")
+    ? "a new key"
+    : "all keys of a new owner";
   return integer({
     name,
     meaning: `Limit of ${whose} where none is named: ${what}; 0 for none`,
     unit,
     min: 0,
-    max: LIMIT_MAX[unit],
+    max: LIMIT_VALUES[`${unit}Max`],
     fallback: 0,
   });
 }
 
-const [KEY, OWNER] = ["a new key", "all keys of a new owner"];
+const PER_MINUTE = "requests per minute";
+const AT_ONCE = "requests at the same time";
 
-/** Limits that apply where nobody names others. The command line reads them too. */
+/** The variables behind {@link DefaultLimits}. The command line reads them too. */
 export const LIMIT_VARIABLES = {
-  keyRequestsPerMinute: limitVariable(
-    "KEY_REQUESTS_PER_MINUTE",
-    "requests per minute",
-    KEY,
-  ),
-  keyTokensPerMinute: limitVariable(
-    "KEY_TOKENS_PER_MINUTE",
-    "tokens per minute",
-    KEY,
-  ),
-  keyTokensPerDay: limitVariable("KEY_TOKENS_PER_DAY", "tokens per day", KEY),
-  keyConcurrency: limitVariable(
-    "KEY_CONCURRENCY",
-    "requests at the same time",
-    KEY,
-  ),
-  ownerRequestsPerMinute: limitVariable(
-    "OWNER_REQUESTS_PER_MINUTE",
-    "requests per minute",
-    OWNER,
-  ),
-  ownerTokensPerMinute: limitVariable(
-    "OWNER_TOKENS_PER_MINUTE",
-    "tokens per minute",
-    OWNER,
-  ),
-  ownerTokensPerDay: limitVariable(
-    "OWNER_TOKENS_PER_DAY",
-    "tokens per day",
-    OWNER,
-  ),
-  ownerConcurrency: limitVariable(
-    "OWNER_CONCURRENCY",
-    "requests at the same time",
-    OWNER,
-  ),
+  keyRequests: limit("KEY_REQUESTS_PER_MINUTE", PER_MINUTE, "requests"),
+  keyTokens: limit("KEY_TOKENS_PER_MINUTE", "tokens per minute", "tokens"),
+  keyTokensPerDay: limit("KEY_TOKENS_PER_DAY", "tokens per day", "tokens"),
+  keyConcurrency: limit("KEY_CONCURRENCY", AT_ONCE, "requests"),
+  ownerRequests: limit("OWNER_REQUESTS_PER_MINUTE", PER_MINUTE, "requests"),
+  ownerTokens: limit("OWNER_TOKENS_PER_MINUTE", "tokens per minute", "tokens"),
+  ownerTokensPerDay: limit("OWNER_TOKENS_PER_DAY", "tokens per day", "tokens"),
+  ownerConcurrency: limit("OWNER_CONCURRENCY", AT_ONCE, "requests"),
 } as const;
 
 /** The default limits, from their variables. */
@@ -88,14 +57,14 @@ export function defaultLimitsOf(
 ): DefaultLimits {
   return {
     key: {
-      requestsPerMinute: env.keyRequestsPerMinute,
-      tokensPerMinute: env.keyTokensPerMinute,
+      requestsPerMinute: env.keyRequests,
+      tokensPerMinute: env.keyTokens,
       tokensPerDay: env.keyTokensPerDay,
       concurrency: env.keyConcurrency,
     },
     owner: {
-      requestsPerMinute: env.ownerRequestsPerMinute,
-      tokensPerMinute: env.ownerTokensPerMinute,
+      requestsPerMinute: env.ownerRequests,
+      tokensPerMinute: env.ownerTokens,
       tokensPerDay: env.ownerTokensPerDay,
       concurrency: env.ownerConcurrency,
     },

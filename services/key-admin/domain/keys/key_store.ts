@@ -1,4 +1,3 @@
-import type { RandomBytes } from "@gateway/shared/process/ids";
 import {
   hashKeyValue,
   isKeyId,
@@ -16,11 +15,17 @@ import {
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
-import type { Actor, AuditAction, AuditEntry } from "../audit/audit_log.ts";
-import { confirmDurable } from "../store/durability.ts";
+import type { Actor, AuditAction } from "../audit/audit_log.ts";
+import { confirmDurable, writeDurably } from "../store/durability.ts";
 import { barrierKey, onceKey } from "../store/names.ts";
-import { asFields, asList, asNumber } from "../store/reply.ts";
-import { type Commit, commit, type CommitResult } from "./commit.ts";
+import type { StoreDeps } from "../store/redis.ts";
+import { asList, asNumber, readHash } from "../store/reply.ts";
+import {
+  type Commit,
+  commit,
+  type CommitResult,
+  type KeyChange,
+} from "./commit.ts";
 import { type KeyPage, type PageQuery, readPage } from "./key_page.ts";
 import { decodeKey, describeChange, isExpired } from "./key_record.ts";
 import type { KeySettings } from "./settings.ts";
@@ -67,14 +72,6 @@ export type CreateKeyResult =
   | { ok: true; key: KeyRecord; value: string }
   | Refused;
 
-/** What the store needs. */
-export interface KeyStoreDeps {
-  redis: RedisLink;
-  /** A connection of its own: waiting for the disk holds back everything behind it. */
-  writer: RedisLink;
-  randomBytes: RandomBytes;
-}
-
 /**
  * Writes the look-up of a new key, and with the very first one the name of the
  * store: never one without the other, or an edge would doubt a good key.
@@ -107,76 +104,60 @@ return 1
  *   never used twice, so a look-up that was left behind stays dead.
  */
 export class KeyStore {
-  readonly #redis: RedisLink;
-  readonly #writer: RedisLink;
-  readonly #randomBytes: RandomBytes;
+  readonly #deps: Omit<StoreDeps, "now">;
 
-  constructor({ redis, writer, randomBytes }: KeyStoreDeps) {
-    this.#redis = redis;
-    this.#writer = writer;
-    this.#randomBytes = randomBytes;
+  constructor(deps: Omit<StoreDeps, "now">) {
+    this.#deps = deps;
   }
 
   /** Null when the owner has no such key. */
   async get(ownerId: string, keyId: string): Promise<KeyRecord | null> {
     if (!isKeyId(keyId)) return null;
-    const fields = asFields(
-      await this.#redis.command(["HGETALL", recordKey({ ownerId, keyId })]),
-    );
-    return fields.size === 0 ? null : decodeKey({ ownerId, keyId }, fields);
+    const ids = { ownerId, keyId };
+    const fields = await readHash(this.#deps.redis, recordKey(ids));
+    return fields.size === 0 ? null : decodeKey(ids, fields);
   }
 
   /** One page of an owner's keys in one bounded call. */
   list(ownerId: string, query: PageQuery): Promise<KeyPage> {
-    return readPage(this.#redis, ownerId, query);
+    return readPage(this.#deps.redis, ownerId, query);
   }
 
   /** Makes a key. */
   async create(
     { ownerId, settings, actor, once }: CreateKeyInput,
   ): Promise<CreateKeyResult> {
-    const nowMs = await redisTimeMs(this.#redis);
-    return await this.#make(ownerId, settings, nowMs, (key) => ({
-      ownerId,
-      changes: [{ before: null, after: key }],
-      audit: [auditEntry("key.created", key, actor, "")],
-      once: once ?? null,
-    }));
+    const nowMs = await redisTimeMs(this.#deps.redis);
+    const plan = { ownerId, actor, once: once ?? null, changes: [] };
+    return await this.#make(plan, settings, nowMs, "");
   }
 
   /** Makes a key with the same settings; the old one ends after `graceMs`. Only an enabled key that has not expired can be rotated. */
   async rotate(
     target: Target,
     graceMs: number,
-    once?: string,
+    once: string | null = null,
   ): Promise<CreateKeyResult> {
     const { ownerId, actor } = target;
     // The first of two equal forms changed the version that the second one names.
-    if (once !== undefined && await this.#wasMade(ownerId, once)) {
-      return { ok: false, reason: "already_made" };
+    if (once !== null) {
+      const madeBefore = ["EXISTS", onceKey(ownerId, once)];
+      if (await this.#deps.redis.command(madeBefore) === 1) {
+        return { ok: false, reason: "already_made" };
+      }
     }
-    const nowMs = await redisTimeMs(this.#redis);
+    const nowMs = await redisTimeMs(this.#deps.redis);
     const endMs = nowMs + graceMs;
-    return await this.#withKey(target, async (old) => {
-      if (old.state !== "enabled" || isExpired(old, nowMs)) {
+    return await this.#withKey(target, async (before) => {
+      if (before.state !== "enabled" || isExpired(before, nowMs)) {
         return { ok: false, reason: "not_rotatable" };
       }
-      const retired = nextVersion(old, {
-        expiresAtMs: Math.min(old.expiresAtMs ?? endMs, endMs),
+      const after = nextVersion(before, {
+        expiresAtMs: Math.min(before.expiresAtMs ?? endMs, endMs),
       });
-      const detail = describeChange(old, retired);
-      return await this.#make(ownerId, old, nowMs, (key) => ({
-        ownerId,
-        changes: [{ before: null, after: key }, {
-          before: old,
-          after: retired,
-        }],
-        audit: [
-          auditEntry("key.created", key, actor, `replaces ${old.id}`),
-          auditEntry("key.rotated", old, actor, detail),
-        ],
-        once: once ?? null,
-      }));
+      const retired = { action: "key.rotated", before, after } as const;
+      const plan = { ownerId, actor, once, changes: [retired] };
+      return await this.#make(plan, before, nowMs, `replaces ${before.id}`);
     });
   }
 
@@ -200,43 +181,32 @@ export class KeyStore {
 
   /** Deletes a key: its record first. */
   async delete(target: Target): Promise<ChangeKeyResult> {
-    const removed = await this.#withKey(
-      target,
-      async (key) =>
-        await this.#commit({
-          ownerId: target.ownerId,
-          changes: [{ before: key, after: null }],
-          audit: [auditEntry("key.deleted", key, target.actor, "")],
-          once: null,
-        }) ?? { ok: true as const, key },
-    );
+    const removed = await this.#change(target, "key.deleted", null);
     // Only tidies up: without its record the look-up leads nowhere.
     if (removed.ok) {
-      await this.#writer.command(["DEL", hashKey(removed.key.hash)]);
+      await this.#deps.writer.command(["DEL", hashKey(removed.key.hash)]);
     }
     return removed;
   }
 
-  async #change(
+  /** Changes a key, or deletes it when there are no `members`. */
+  #change(
     target: Target,
     action: AuditAction,
-    members: Partial<KeySettings & { state: KeyState }>,
+    members: Partial<KeySettings & { state: KeyState }> | null,
   ): Promise<ChangeKeyResult> {
-    return await this.#withKey(target, async (before) => {
-      const after = nextVersion(before, members);
-      const detail = describeChange(before, after);
-      if (detail === "" && before.state === after.state) {
+    return this.#withKey(target, async (before) => {
+      const after = members === null ? null : nextVersion(before, members);
+      if (after !== null && !differs(before, after)) {
         // Somebody else may have made this change a moment ago: once a write after it is on disk, so is that one.
-        await this.#writer.command(["SET", barrierKey, "1", "EX", "60"]);
-        await confirmDurable(this.#writer);
+        const barrier = ["SET", barrierKey, "1", "EX", "60"];
+        await writeDurably(this.#deps.writer, barrier);
         return { ok: true, key: before };
       }
-      return await this.#commit({
-        ownerId: target.ownerId,
-        changes: [{ before, after }],
-        audit: [auditEntry(action, after, target.actor, detail)],
-        once: null,
-      }) ?? { ok: true, key: after };
+      const { ownerId, actor } = target;
+      const changes = [{ action, before, after }];
+      const plan = { ownerId, actor, once: null, changes };
+      return await this.#commit(plan) ?? { ok: true, key: after ?? before };
     });
   }
 
@@ -257,18 +227,19 @@ export class KeyStore {
     }
   }
 
-  /** Makes a key: the look-up first, then the record with all that belongs to it. */
+  /** Makes a key and all that the plan holds: the look-up first, then the record. */
   async #make(
-    ownerId: string,
+    plan: Commit,
     settings: Pick<KeyRecord, keyof KeySettings>,
     nowMs: number,
-    planFor: (key: KeyRecord) => Commit,
+    detail: string,
   ): Promise<CreateKeyResult> {
-    const value = mintKey(this.#randomBytes);
+    const { writer, randomBytes } = this.#deps;
+    const value = mintKey(randomBytes);
     const { description, scopes, models, limits, expiresAtMs } = settings;
     const key: KeyRecord = {
-      id: mintKeyId(this.#randomBytes),
-      ownerId,
+      id: mintKeyId(randomBytes),
+      ownerId: plan.ownerId,
       state: "enabled",
       ...{ description, scopes, models, limits, expiresAtMs },
       hint: keyHint(value),
@@ -277,27 +248,28 @@ export class KeyStore {
       version: 1,
     };
     const lookup = hashKey(key.hash);
-    await this.#writer.evalScript(
+    await writer.evalScript(
       LOOKUP_SCRIPT,
       [lookup, STORE_KEY],
-      [`${key.id}:${ownerId}`, mintStoreName(this.#randomBytes)],
+      [`${key.id}:${key.ownerId}`, mintStoreName(randomBytes)],
     );
-    const refused = await this.#commit(planFor(key));
+    const changes: KeyChange[] = [
+      { action: "key.created", before: null, after: key, detail },
+      ...plan.changes,
+    ];
+    const refused = await this.#commit({ ...plan, changes });
     if (refused === null) return { ok: true, key, value };
-    await this.#writer.command(["DEL", lookup]);
+    await writer.command(["DEL", lookup]);
     return refused;
   }
 
   /** Null when the changes are made and on disk. */
   async #commit(plan: Commit): Promise<Refused | null> {
-    const result = await commit(this.#writer, plan);
+    const { writer } = this.#deps;
+    const result = await commit(writer, plan);
     if (result !== "done") return { ok: false, reason: result };
-    await confirmDurable(this.#writer);
+    await confirmDurable(writer);
     return null;
-  }
-
-  async #wasMade(ownerId: string, once: string): Promise<boolean> {
-    return await this.#redis.command(["EXISTS", onceKey(ownerId, once)]) === 1;
   }
 }
 
@@ -308,14 +280,8 @@ function nextVersion(
   return { ...key, ...members, version: key.version + 1 };
 }
 
-function auditEntry(
-  action: AuditAction,
-  { id, hint, description }: KeyRecord,
-  { by, ip }: Actor,
-  detail: string,
-): AuditEntry {
-  return { action, by, ip, keyId: id, hint, description, detail };
-}
+const differs = (before: KeyRecord, after: KeyRecord): boolean =>
+  before.state !== after.state || describeChange(before, after) !== "";
 
 /** Redis' clock is the one that expiry is judged by. */
 async function redisTimeMs(redis: RedisLink): Promise<number> {

@@ -1,11 +1,11 @@
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { randomBase62 } from "@gateway/shared/keys/key";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
-import { confirmDurable } from "../store/durability.ts";
+import { confirmDurable, writeDurably } from "../store/durability.ts";
 import { accountKey } from "../store/names.ts";
-import { asFields, asNumber } from "../store/reply.ts";
+import type { StoreDeps } from "../store/redis.ts";
+import { readHash } from "../store/reply.ts";
 import { digest } from "../store/secret.ts";
 
 /** How an owner signs in. */
@@ -49,27 +49,15 @@ return found
 
 /** How owners sign in: accounts in Redis, durable like keys. */
 export class AccountStore {
-  readonly #redis: RedisLink;
-  readonly #writer: RedisLink;
-  readonly #randomBytes: RandomBytes;
+  readonly #deps: Omit<StoreDeps, "now">;
 
-  constructor(
-    { redis, writer, randomBytes }: {
-      redis: RedisLink;
-      writer: RedisLink;
-      randomBytes: RandomBytes;
-    },
-  ) {
-    this.#redis = redis;
-    this.#writer = writer;
-    this.#randomBytes = randomBytes;
+  constructor(deps: Omit<StoreDeps, "now">) {
+    this.#deps = deps;
   }
 
   /** Null when there is no such owner. */
   async read(ownerId: string): Promise<Account | null> {
-    const fields = asFields(
-      await this.#redis.command(["HGETALL", accountKey(ownerId)]),
-    );
+    const fields = await readHash(this.#deps.redis, accountKey(ownerId));
     if (fields.size === 0) return null;
     return { ownerId, ...account.parse(Object.fromEntries(fields)) };
   }
@@ -86,7 +74,7 @@ export class AccountStore {
     secret: string,
     step: number,
   ): Promise<string[]> {
-    const codes = mintRecoveryCodes(this.#randomBytes);
+    const codes = mintRecoveryCodes(this.#deps.randomBytes);
     await this.#write([
       ...["HSET", accountKey(ownerId), "totp", secret],
       ...["totp_step", String(step)],
@@ -103,26 +91,30 @@ export class AccountStore {
 
   /** Uses a time step up. False when it, or a later one, was used before. */
   async useTotpStep(ownerId: string, step: number): Promise<boolean> {
-    const keys = [accountKey(ownerId)];
-    const args = [String(step)];
-    return asNumber(
-      await this.#writer.evalScript(STEP_SCRIPT, keys, args),
-    ) === 1;
+    return await this.#use(STEP_SCRIPT, ownerId, String(step));
   }
 
   /** Uses a recovery code up. False when it is none of the owner's. */
   async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
-    const keys = [accountKey(ownerId)];
-    const args = [recoveryDigest(code)];
-    const used = await this.#writer.evalScript(RECOVERY_SCRIPT, keys, args);
-    if (asNumber(used) !== 1) return false;
-    await confirmDurable(this.#writer);
+    if (!await this.#use(RECOVERY_SCRIPT, ownerId, recoveryDigest(code))) {
+      return false;
+    }
+    await confirmDurable(this.#deps.writer);
     return true;
   }
 
-  async #write(command: string[]): Promise<void> {
-    await this.#writer.command(command);
-    await confirmDurable(this.#writer);
+  async #use(
+    script: RedisScript,
+    ownerId: string,
+    value: string,
+  ): Promise<boolean> {
+    const { writer } = this.#deps;
+    return await writer.evalScript(script, [accountKey(ownerId)], [value]) ===
+      1;
+  }
+
+  #write(command: string[]): Promise<void> {
+    return writeDurably(this.#deps.writer, command);
   }
 }
 

@@ -1,18 +1,16 @@
-import type { WallNow } from "@gateway/shared/process/clock";
-import type { RandomBytes } from "@gateway/shared/process/ids";
 import { mintOwnerId } from "@gateway/shared/keys/key";
 import { type Limits, ownerLimitsKey } from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
 import type { DefaultLimits } from "../keys/default_limits.ts";
 import { decodeLimits, encodeLimits } from "../keys/key_record.ts";
-import { confirmDurable } from "../store/durability.ts";
+import { writeDurably } from "../store/durability.ts";
 import {
   accountKey,
   firstOwnerKey,
   mailKey,
   ownersKey,
 } from "../store/names.ts";
-import { asFields, asText, asTextOrNull, asTexts } from "../store/reply.ts";
+import type { StoreDeps } from "../store/redis.ts";
+import { asText, asTexts, readHash, readText } from "../store/reply.ts";
 import { digest } from "../store/secret.ts";
 
 /** RFC 5321, 4.5.3.1.3: a path of 256 octets, less its angle brackets. */
@@ -28,11 +26,7 @@ export function parseEmail(text: string): string | null {
 }
 
 /** What the directory needs. */
-export interface OwnerDirectoryDeps {
-  redis: RedisLink;
-  writer: RedisLink;
-  randomBytes: RandomBytes;
-  now: WallNow;
+export interface OwnerDirectoryDeps extends StoreDeps {
   defaultLimits: Pick<DefaultLimits, "owner">;
 }
 
@@ -49,9 +43,7 @@ export class OwnerDirectory {
 
   /** The owner of an address (as {@link parseEmail} gives it), or null. */
   async find(email: string): Promise<string | null> {
-    return asTextOrNull(
-      await this.#deps.redis.command(["GET", mailKey(digest(email))]),
-    );
+    return await readText(this.#deps.redis, mailKey(digest(email)));
   }
 
   /** The owner of an address, made if there is none. */
@@ -65,9 +57,8 @@ export class OwnerDirectory {
    * link becomes this owner, and so finds those keys in the console.
    */
   async first(): Promise<string> {
-    return asTextOrNull(
-      await this.#deps.redis.command(["GET", firstOwnerKey]),
-    ) ?? await this.#make(firstOwnerKey, "");
+    return await readText(this.#deps.redis, firstOwnerKey) ??
+      await this.#make(firstOwnerKey, "");
   }
 
   /** Gives the owner without an address its address. False when the address belongs to somebody else. */
@@ -75,11 +66,10 @@ export class OwnerDirectory {
     const { writer } = this.#deps;
     const pointer = mailKey(digest(email));
     const set = await writer.command(["SET", pointer, ownerId, "NX"]);
-    const isOurs = set !== null ||
-      asText(await writer.command(["GET", pointer])) === ownerId;
-    if (!isOurs) return false;
-    await writer.command(["HSET", accountKey(ownerId), "email", email]);
-    await confirmDurable(writer);
+    if (set === null && await readText(writer, pointer) !== ownerId) {
+      return false;
+    }
+    await writeDurably(writer, ["HSET", accountKey(ownerId), "email", email]);
     return true;
   }
 
@@ -96,19 +86,14 @@ export class OwnerDirectory {
   /** The limits over all keys of an owner. */
   async limits(ownerId: string): Promise<Limits> {
     return decodeLimits(
-      asFields(
-        await this.#deps.redis.command(["HGETALL", ownerLimitsKey(ownerId)]),
-      ),
+      await readHash(this.#deps.redis, ownerLimitsKey(ownerId)),
     );
   }
 
   /** Sets limits that apply from the next request on. */
   async setLimits(ownerId: string, limits: Limits): Promise<void> {
-    const { writer } = this.#deps;
-    await writer.command(
-      ["HSET", ownerLimitsKey(ownerId), ...encodeLimits(limits)],
-    );
-    await confirmDurable(writer);
+    const command = ["HSET", ownerLimitsKey(ownerId), ...encodeLimits(limits)];
+    await writeDurably(this.#deps.writer, command);
   }
 
   /**
@@ -130,12 +115,10 @@ export class OwnerDirectory {
     );
     const set = await writer.command(["SET", pointer, ownerId, "NX"]);
     if (set === null) {
-      await writer.command(["DEL", account]);
-      await writer.command(["DEL", limits]);
+      for (const key of [account, limits]) await writer.command(["DEL", key]);
       return asText(await writer.command(["GET", pointer]));
     }
-    await writer.command(["ZADD", ownersKey, nowMs, ownerId]);
-    await confirmDurable(writer);
+    await writeDurably(writer, ["ZADD", ownersKey, nowMs, ownerId]);
     return ownerId;
   }
 }

@@ -1,10 +1,8 @@
-import type { WallNow } from "@gateway/shared/process/clock";
-import type { RandomBytes } from "@gateway/shared/process/ids";
-import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import { sessionKey, sessionsKey } from "../store/names.ts";
-import { asFields, asTexts } from "../store/reply.ts";
+import type { StoreDeps } from "../store/redis.ts";
+import { asTexts, readHash } from "../store/reply.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /** Times of a session (ASVS 7.3.1, 7.3.2). */
@@ -69,18 +67,11 @@ return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 `,
 );
 
-/** What the session store needs. */
-export interface SessionStoreDeps {
-  redis: RedisLink;
-  randomBytes: RandomBytes;
-  now: WallNow;
-}
-
 /** Who is signed in. Sessions need not survive a loss of power, and a cookie's value is never stored. */
 export class SessionStore {
-  readonly #deps: SessionStoreDeps;
+  readonly #deps: Omit<StoreDeps, "writer">;
 
-  constructor(deps: SessionStoreDeps) {
+  constructor(deps: Omit<StoreDeps, "writer">) {
     this.#deps = deps;
   }
 
@@ -138,8 +129,8 @@ export class SessionStore {
   async end(ownerId: string, sessionId: string): Promise<boolean> {
     const { redis } = this.#deps;
     const record = sessionKey(sessionId);
-    const holder = asFields(await redis.command(["HGETALL", record]));
-    if ((holder.get("owner") ?? ownerId) !== ownerId) return false;
+    const holder = await redis.command(["HGET", record, "owner"]) ?? ownerId;
+    if (holder !== ownerId) return false;
     // In this order: one that still works must still be listed, to be ended again.
     await redis.command(["DEL", record]);
     return await redis.command(["ZREM", sessionsKey(ownerId), sessionId]) === 1;
@@ -159,7 +150,7 @@ export class SessionStore {
 
   async #read(id: string): Promise<Session | null> {
     const { redis, now } = this.#deps;
-    const fields = asFields(await redis.command(["HGETALL", sessionKey(id)]));
+    const fields = await readHash(redis, sessionKey(id));
     if (fields.size === 0) return null;
     const session = { id, ...sessionFields.parse(Object.fromEntries(fields)) };
     const nowMs = now();
@@ -169,11 +160,8 @@ export class SessionStore {
   }
 
   async #note(id: string, field: "seen" | "checked"): Promise<void> {
-    const nowText = String(this.#deps.now());
-    await this.#deps.redis.evalScript(
-      NOTE_SCRIPT,
-      [sessionKey(id)],
-      [field, nowText],
-    );
+    const { redis, now } = this.#deps;
+    const args = [field, String(now())];
+    await redis.evalScript(NOTE_SCRIPT, [sessionKey(id)], args);
   }
 }

@@ -24,13 +24,26 @@ const CONFIRM_MS = 3_000;
 const TRUE_WAITAOF_MAJOR = 8;
 
 /** Finds out what the server offers. Another server or a forbidden command counts as "does not". */
-export async function detectDurability(
-  redis: RedisLink,
-): Promise<Durability> {
+export async function detectDurability(redis: RedisLink): Promise<Durability> {
   const config = await readConfig(redis, "append*");
   if (config.get("appendonly") !== "yes") return "none";
   if (config.get("appendfsync") === "always") return "always";
-  return await hasTrueWaitaof(redis) ? "waitaof" : "none";
+  // HELLO needs no right: `["server", "redis", "version", "8.0.2", …]`.
+  const hello = asList(await redis.command(["HELLO"]));
+  const after = (name: string) => hello[hello.indexOf(name) + 1];
+  const major = Number.parseInt(String(after("version")));
+  return after("server") === "redis" && major >= TRUE_WAITAOF_MAJOR
+    ? "waitaof"
+    : "none";
+}
+
+/** Writes, and resolves when the write is on disk. */
+export async function writeDurably(
+  writer: RedisLink,
+  command: readonly string[],
+): Promise<void> {
+  await writer.command(command);
+  await confirmDurable(writer);
 }
 
 /**
@@ -39,78 +52,46 @@ export async function detectDurability(
  * `min-replicas-to-write` says. Must go over the same connection as the
  * write: WAITAOF and WAIT speak of the writes of their own connection.
  *
- * The server is asked each time and not trusted from the start of the process:
- * lifecycle changes are rare, and somebody may have changed its settings.
+ * The server is asked each time: lifecycle changes are rare, and somebody may
+ * have changed its settings.
  */
-export async function confirmDurable(
-  redis: RedisLink,
-): Promise<Durability> {
-  const [durability, replicas] = await Promise.all([
+export async function confirmDurable(redis: RedisLink): Promise<Durability> {
+  const replicasName = "min-replicas-to-write";
+  const [durability, config] = await Promise.all([
     detectDurability(redis),
-    replicasNeeded(redis),
+    readConfig(redis, replicasName),
   ]);
-  if (durability === "waitaof") await confirmDisk(redis);
-  if (replicas > 0) await confirmReplicas(redis, replicas);
+  const replicas = Number(config.get(replicasName) ?? 0);
+  const wait = (...command: string[]) =>
+    redis.command([...command, String(CONFIRM_MS)], {
+      deadlineMs: CONFIRM_MS + 1_000,
+    });
+  if (durability === "waitaof") {
+    const [local] = asList(await wait("WAITAOF", "1", "0"));
+    if (asNumber(local) < 1) throw notDurable("not on the disk of Redis");
+  }
+  if (replicas > 0) {
+    // A replica that has the change can become master without it being undone.
+    const reached = asNumber(await wait("WAIT", String(replicas)));
+    if (reached < replicas) {
+      throw notDurable(`on ${reached} of ${replicas} replicas of Redis`);
+    }
+  }
   return durability;
 }
 
-async function confirmDisk(redis: RedisLink): Promise<void> {
-  const [local] = asList(
-    await redis.command(
-      ["WAITAOF", "1", "0", String(CONFIRM_MS)],
-      { deadlineMs: CONFIRM_MS + 1_000 },
-    ),
-  );
-  if (asNumber(local) < 1) {
-    throw new NotDurable(
-      `Cannot confirm a change: not on the disk of redis after ${CONFIRM_MS} ms`,
-    );
-  }
-}
-
-/** A replica that has the change can become master without it being undone. */
-async function confirmReplicas(
-  redis: RedisLink,
-  replicas: number,
-): Promise<void> {
-  const reached = asNumber(
-    await redis.command(
-      ["WAIT", String(replicas), String(CONFIRM_MS)],
-      { deadlineMs: CONFIRM_MS + 1_000 },
-    ),
-  );
-  if (reached < replicas) {
-    throw new NotDurable(
-      `Cannot confirm a change: on ${reached} of ${replicas} replicas of redis after ${CONFIRM_MS} ms`,
-    );
-  }
-}
-
-/** As many as the server itself wants behind it before it takes a write. */
-async function replicasNeeded(redis: RedisLink): Promise<number> {
-  const config = await readConfig(redis, "min-replicas-to-write");
-  return Number(config.get("min-replicas-to-write") ?? 0);
-}
+const notDurable = (state: string) =>
+  new NotDurable(`Cannot confirm a change: ${state} after ${CONFIRM_MS} ms`);
 
 async function readConfig(
   redis: RedisLink,
   pattern: string,
 ): Promise<Map<string, string>> {
   try {
-    return asFields(
-      await redis.command(["CONFIG", "GET", pattern]),
-    );
+    return asFields(await redis.command(["CONFIG", "GET", pattern]));
   } catch (error) {
     // CONFIG is forbidden here: nothing is known, so nothing is promised.
     if (error instanceof RedisReplyError) return new Map();
     throw error;
   }
-}
-
-/** `HELLO` needs no right: `["server", "redis", "version", "8.0.2", "proto", 2, …]`. */
-async function hasTrueWaitaof(redis: RedisLink): Promise<boolean> {
-  const said = asList(await redis.command(["HELLO"]));
-  const after = (name: string) => said[said.indexOf(name) + 1];
-  const major = Number.parseInt(String(after("version")));
-  return after("server") === "redis" && major >= TRUE_WAITAOF_MAJOR;
 }

@@ -1,26 +1,29 @@
-import { monotonicNow } from "@gateway/shared/process/clock";
-import type { Log } from "@gateway/shared/process/log";
+import { monotonicNow, type WallNow } from "@gateway/shared/process/clock";
+import type { RandomBytes } from "@gateway/shared/process/ids";
 import {
   createRedisLink,
-  type RedisAddress,
   type RedisLink,
+  type RedisLinkOptions,
 } from "@gateway/shared/redis/link";
 import { barrierKey } from "./names.ts";
 
 /** People wait for these answers, so there is more time than at an edge. */
 const DEADLINE_MS = 2_000;
 
-/** Which server, and how long to wait for it. */
-export interface ConnectOptions {
-  address: RedisAddress;
-  log: Log;
-  /** How long to wait for the first connection. */
-  waitMs: number;
+/** What the stores are made of. */
+export interface StoreDeps {
+  redis: RedisLink;
+  /** A connection of its own: waiting for the disk holds back everything behind it. */
+  writer: RedisLink;
+  randomBytes: RandomBytes;
+  now: WallNow;
 }
 
-/** Opens a link and waits until it stands. Rejects with `RedisUnavailableError`, whose cause says why, when it does not. */
+/** Opens a link and waits for the first connection. Rejects with `RedisUnavailableError`, whose cause says why. */
 export async function connectRedis(
-  { address, log, waitMs }: ConnectOptions,
+  { address, log, waitMs }:
+    & Pick<RedisLinkOptions, "address" | "log">
+    & { waitMs: number },
 ): Promise<RedisLink> {
   const link = createRedisLink({
     address: { ...address, clientName: "key-admin" },

@@ -1,33 +1,32 @@
+import type { RedisLink } from "@gateway/shared/redis/link";
+
 /** Reads untyped Redis replies. A reply of another form is a fault, not data. */
 
 /** A bulk string. */
 export function asText(reply: unknown): string {
   if (typeof reply === "string") return reply;
-  throw unexpected("text", reply);
+  throw new Error(`Unexpected reply of Redis: ${typeof reply}, not text`);
 }
 
 /** A bulk string, or null where Redis has nothing. */
-export function asTextOrNull(reply: unknown): string | null {
-  return reply === null ? null : asText(reply);
-}
+export const asTextOrNull = (reply: unknown): string | null =>
+  reply === null ? null : asText(reply);
 
 /** An integer, or decimal text as scripts and hashes give it. */
 export function asNumber(reply: unknown): number {
   const value = typeof reply === "number" ? reply : Number(asText(reply));
   if (Number.isFinite(value)) return value;
-  throw unexpected("a number", reply);
+  throw new Error(`Unexpected reply of Redis: ${reply}, not a number`);
 }
 
 /** An array of anything. */
 export function asList(reply: unknown): unknown[] {
   if (Array.isArray(reply)) return reply;
-  throw unexpected("a list", reply);
+  throw new Error(`Unexpected reply of Redis: ${typeof reply}, not a list`);
 }
 
 /** An array of bulk strings. */
-export function asTexts(reply: unknown): string[] {
-  return asList(reply).map(asText);
-}
+export const asTexts = (reply: unknown): string[] => asList(reply).map(asText);
 
 /** `[field, value, field, value]`, as HGETALL and streams give it. */
 export function asFields(reply: unknown): Map<string, string> {
@@ -39,6 +38,18 @@ export function asFields(reply: unknown): Map<string, string> {
   return fields;
 }
 
-function unexpected(wanted: string, reply: unknown): Error {
-  return new Error(`Unexpected reply of redis: ${typeof reply}, not ${wanted}`);
+/** The fields of a hash; none when there is no such key. */
+export async function readHash(
+  redis: RedisLink,
+  key: string,
+): Promise<Map<string, string>> {
+  return asFields(await redis.command(["HGETALL", key]));
+}
+
+/** The text under a key, or null. */
+export async function readText(
+  redis: RedisLink,
+  key: string,
+): Promise<string | null> {
+  return asTextOrNull(await redis.command(["GET", key]));
 }
