@@ -2,11 +2,11 @@
  * From the bytes of a body to a checked request, what every request pays:
  * `deno bench bench/request_bench.ts`
  */
-import { defaultCatalog } from "@gateway/shared/models/catalog_file";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { parseChatRequest } from "@gateway/shared/openai/request";
 import { decodeJson, guardJson } from "../services/edge-auth/json_guard.ts";
 
-const catalog = defaultCatalog();
+const catalog = catalogFromSimulator("http://127.0.0.1:9/v1");
 const PROSE = "The quick brown fox jumps over the lazy dog. ";
 
 function bytesOf(messages: number, content: string): Uint8Array {

@@ -37,7 +37,7 @@ for name in deno nats redis caddy; do
 done
 
 # Packages come from npm's registry, so the build needs the network of the machine.
-for service in edge-auth chat-worker key-admin; do
+for service in edge-auth chat-worker key-admin model-simulator; do
   docker build -q --network host --build-arg DENO_IMAGE=gateway-local/deno \
     --target "$service" -t "gateway/$service:local" .
 done

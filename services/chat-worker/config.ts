@@ -100,9 +100,7 @@ function keysOf(
   const missing = new Set<string>();
   for (const { backends } of catalog.values()) {
     for (const backend of backends) {
-      if (backend.type !== "openai" || backend.apiKeyEnv === undefined) {
-        continue;
-      }
+      if (backend.apiKeyEnv === undefined) continue;
       const key = env[backend.apiKeyEnv]?.trim();
       if (key === undefined || key === "") missing.add(backend.apiKeyEnv);
       else keys.set(backend.apiKeyEnv, key);

@@ -6,7 +6,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { defaultCatalog } from "@gateway/shared/models/catalog_file";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
 import { BAD_BODY_LIMITS, createFailureLimiter } from "./auth_failures.ts";
@@ -43,7 +43,7 @@ function setup(took: { lookupMs: number; bodyMs: number }) {
   const principal = { keyId: "key_a", ownerId: "own_a" };
   const deadlines = createDeadlines(now);
   const app = createApp({
-    catalog: defaultCatalog(),
+    catalog: catalogFromSimulator("http://127.0.0.1:9/v1"),
     now,
     log,
     metrics: createEdgeMetrics(registry),

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "@gateway/shared/openai/request";
 import { errorBodySchema } from "@gateway/shared/openai/schemas";
-import { defaultCatalog } from "@gateway/shared/models/catalog_file";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { decodeJson } from "./json_guard.ts";
 
 /**
@@ -11,7 +11,7 @@ import { decodeJson } from "./json_guard.ts";
  * the project's list of bad inputs.
  */
 
-const catalog = defaultCatalog();
+const catalog = catalogFromSimulator("http://127.0.0.1:9/v1");
 const encoder = new TextEncoder();
 
 function parseBytes(bytes: Uint8Array) {

@@ -7,7 +7,7 @@ const CATALOG = parseCatalog({
     id,
     owned_by: "us",
     created: 1_700_000_000,
-    backends: [{ type: "simulator" }],
+    backends: [{ type: "openai", base_url: "http://a/v1", model: "m" }],
   })),
 });
 

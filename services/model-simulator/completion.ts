@@ -21,11 +21,12 @@ export interface Pace {
 }
 
 /** What the simulator says that it has: prompt and answer together, and an answer alone. */
-export const CONTEXT_TOKENS = 131_072;
+export const CONTEXT_TOKENS = 200_000;
 const OUTPUT_TOKENS = 32_768;
 export const FINGERPRINT = "simulator-2";
 /** Work after which the event loop has a turn. */
 const WORK_MS_MAX = 2;
+const BREAK_PAUSE_MS = 50;
 const CALL_ID_CHARS = 24;
 
 export interface CompletionOptions {
@@ -185,7 +186,10 @@ export class Completion {
         this.#choices.some(({ isOver }) => !isOver)
       );
       if (batch.length > 0) yield batch;
-      if (isBroken && controls.break) throw new BreakError(controls.break.type);
+      if (!isBroken || controls.break === undefined) continue;
+      // So that what was said before is read before.
+      await sleep(BREAK_PAUSE_MS, signal);
+      throw new BreakError(controls.break.type);
     }
   }
 

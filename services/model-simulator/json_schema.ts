@@ -18,9 +18,9 @@ const KEYWORDS: ReadonlySet<string> = new Set([
 const TYPES: ReadonlySet<unknown> = new Set([
   ...["string", "number", "integer", "boolean", "object", "array", "null"],
 ]);
-/** About what OpenAI allows. */
+/** About what servers allow. */
 const SCHEMA_DEPTH_MAX = 32;
-const SCHEMA_NODES_MAX = 5_000;
+const SCHEMA_NODES_MAX = 2_000;
 const ENUM_VALUES_MAX = 1_000;
 /** Deeper in a value everything is as small as it may be. */
 const VALUE_DEPTH_SMALL = 5;

@@ -35,7 +35,8 @@ function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
     metrics: () => registry.text(),
   });
   log.warn("no_real_model", {
-    note: "This is a simulator: its answers are canned text",
+    note: "Answers are canned text of a simulator. " +
+      "Set UPSTREAM_BASE_URL or MODELS_FILE for a real model.",
   });
   return Promise.resolve({
     ready: { port: simulator.port, opsPort: ops.port },

@@ -5,13 +5,8 @@
 
 import type { Dialect } from "./dialects.ts";
 
-/** A backend that runs a model. More than one is tried in order of preference. */
-export type BackendConfig =
-  | OpenAiBackendConfig
-  | SimulatorBackendConfig;
-
-/** Any server that speaks OpenAI's chat completions. */
-export interface OpenAiBackendConfig {
+/** Any server that speaks OpenAI's chat completions. More than one is tried in order of preference. */
+export interface BackendConfig {
   type: "openai";
   /** Appears in logs and metrics, unique within the model. */
   name: string;
@@ -41,34 +36,6 @@ export interface BackendDeadlines {
   betweenTokensMs: number;
   /** The whole attempt. */
   totalMs: number;
-}
-
-/** The built-in model, see `services/chat-worker/backends/simulator`. */
-export interface SimulatorBackendConfig {
-  type: "simulator";
-  name: string;
-  weight: number;
-  preference: number;
-  knobs: SimulatorKnobs;
-}
-
-/** Behaviour of the simulator for load and fault tests. */
-export interface SimulatorKnobs {
-  firstTokenMs: number;
-  /** 0: as fast as it can. */
-  tokensPerSecond: number;
-  /** Each delay is stretched or shrunk by up to this share, 0..1. */
-  jitter: number;
-  /** Share of requests, 0..1, that fail before the first token. */
-  errorRate: number;
-  /** Share of requests, 0..1, that fail after some tokens. */
-  midStreamErrorRate: number;
-  /**
-   * Whether a user message may set these for its own request, as in
-   * `[simulator: 200 tokens]`; all phrases are in the simulator's
-   * `control_phrases.ts`. Absent: it may.
-   */
-  controlPhrases?: boolean;
 }
 
 export interface ModelConfig {

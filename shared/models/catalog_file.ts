@@ -5,8 +5,6 @@ import {
   type Catalog,
   DEFAULT_MODEL_ID,
   type ModelConfig,
-  type OpenAiBackendConfig,
-  type SimulatorKnobs,
 } from "./catalog.ts";
 import {
   contradictionsIn,
@@ -121,30 +119,38 @@ export function catalogFromUpstream(shortcut: UpstreamShortcut): Catalog {
   });
 }
 
-/** Bounds of the built-in model: those of common hosted ones. */
-const SIMULATED_CONTEXT_TOKENS = 131_072;
+/** Bounds of the simulated model: those of large hosted ones. */
+const SIMULATED_CONTEXT_TOKENS = 200_000;
 const SIMULATED_OUTPUT_TOKENS = 32_768;
 
 /**
- * The catalog of an installation that was told nothing: the simulator under the
- * identifier of the service specification, at a pace that looks like a model
- * unless `knobs` say otherwise.
+ * The catalog of an installation without a model server: the model of the service
+ * specification, simulated by the `model-simulator` at this URL. Throws a
+ * {@link ConfigError} when the URL cannot be used.
  */
-export function defaultCatalog(knobs: Partial<SimulatorKnobs> = {}): Catalog {
-  const catalog = parseCatalog({
+export function catalogFromSimulator(baseUrl: string): Catalog {
+  const mistakes = mistakesOf(
+    baseUrlSchema.safeParse(baseUrl),
+    baseUrl,
+    "the base URL",
+  );
+  if (mistakes.length > 0) throw new ConfigError("the simulator", mistakes);
+  return parseCatalog({
     models: [{
       id: DEFAULT_MODEL_ID,
+      owned_by: "simulator",
       context_tokens: SIMULATED_CONTEXT_TOKENS,
       output_tokens: SIMULATED_OUTPUT_TOKENS,
-      backends: [{ type: "simulator", name: "simulator" }],
+      vision: true,
+      pass_fields: UPSTREAM_PASS_FIELDS,
+      backends: [{
+        type: "openai",
+        name: "simulator",
+        base_url: baseUrl,
+        model: DEFAULT_MODEL_ID,
+      }],
     }],
   });
-  for (const { backends } of catalog.values()) {
-    for (const backend of backends) {
-      if (backend.type === "simulator") Object.assign(backend.knobs, knobs);
-    }
-  }
-  return catalog;
 }
 
 /** The JSON Schema of `models.json`, for editors. */
@@ -174,37 +180,22 @@ function toModel(file: ModelFile): ModelConfig {
 function toBackend(file: BackendFile, index: number): BackendConfig {
   const name = file.name ?? defaultBackendName(file.type, index);
   const { weight, preference } = file;
-  if (file.type === "openai") {
-    const backend: OpenAiBackendConfig = {
-      type: "openai",
-      name,
-      baseUrl: file.base_url.replace(/\/+$/, ""),
-      model: file.model,
-      weight,
-      preference,
-      headers: file.headers,
-      deadlines: {
-        connectMs: file.deadlines.connect_ms,
-        firstTokenMs: file.deadlines.first_token_ms,
-        betweenTokensMs: file.deadlines.between_tokens_ms,
-        totalMs: file.deadlines.total_ms,
-      },
-      dialect: dialectOf(file),
-    };
-    if (file.api_key_env !== undefined) backend.apiKeyEnv = file.api_key_env;
-    return backend;
-  }
-  return {
-    type: "simulator",
+  const backend: BackendConfig = {
+    type: "openai",
     name,
+    baseUrl: file.base_url.replace(/\/+$/, ""),
+    model: file.model,
     weight,
     preference,
-    knobs: {
-      firstTokenMs: file.knobs.first_token_ms,
-      tokensPerSecond: file.knobs.tokens_per_second,
-      jitter: file.knobs.jitter,
-      errorRate: file.knobs.error_rate,
-      midStreamErrorRate: file.knobs.mid_stream_error_rate,
+    headers: file.headers,
+    deadlines: {
+      connectMs: file.deadlines.connect_ms,
+      firstTokenMs: file.deadlines.first_token_ms,
+      betweenTokensMs: file.deadlines.between_tokens_ms,
+      totalMs: file.deadlines.total_ms,
     },
+    dialect: dialectOf(file),
   };
+  if (file.api_key_env !== undefined) backend.apiKeyEnv = file.api_key_env;
+  return backend;
 }

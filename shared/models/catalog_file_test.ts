@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { ConfigError } from "../process/config_error.ts";
 import { type Catalog, DEFAULT_MODEL_ID } from "./catalog.ts";
 import {
+  catalogFromSimulator,
   catalogFromUpstream,
   catalogJsonSchema,
-  defaultCatalog,
   parseCatalog,
 } from "./catalog_file.ts";
 import { DIALECT_DEFAULT, DIALECT_NAMES, DIALECTS } from "./dialects.ts";
@@ -28,7 +28,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
   const catalog = parseCatalog({
     models: [
       minimal,
-      { id: "s", backends: [openai, { type: "simulator" }] },
+      { id: "s", backends: [openai, openai] },
     ],
   });
   assert.deepEqual([...catalog.keys()], ["m", "s"]);
@@ -56,19 +56,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
       dialect: DIALECTS.dashscope,
     }],
   });
-  assert.deepEqual(catalog.get("s")?.backends[1], {
-    type: "simulator",
-    name: "simulator-2",
-    weight: 1,
-    preference: 0,
-    knobs: {
-      firstTokenMs: 20,
-      tokensPerSecond: 200,
-      jitter: 0.2,
-      errorRate: 0,
-      midStreamErrorRate: 0,
-    },
-  });
+  assert.equal(catalog.get("s")?.backends[1]?.name, "openai-2");
 });
 
 Deno.test("parseCatalog() keeps what is said", () => {
@@ -175,11 +163,11 @@ const WRONG: [file: unknown, mistake: string | RegExp][] = [
   [model({ backends: undefined }), `${AT}.backends: missing`],
   [
     backend({ type: "anthropic" }),
-    `${BACKEND}.type: expected one of openai, simulator`,
+    `${BACKEND}.type: expected "openai"`,
   ],
   [
     backend({ type: undefined }),
-    `${BACKEND}.type: expected one of openai, simulator`,
+    `${BACKEND}.type: missing`,
   ],
   [backend({ base_url: undefined }), `${BACKEND}.base_url: missing`],
   [
@@ -223,14 +211,6 @@ const WRONG: [file: unknown, mistake: string | RegExp][] = [
   [
     backend({ deadlines: { connect: 5 } }),
     /deadlines: unknown member 'connect'/,
-  ],
-  [
-    model({ backends: [{ type: "simulator", knobs: { jitter: 2 } }] }),
-    /knobs\.jitter: Too big/,
-  ],
-  [
-    model({ backends: [{ type: "simulator", base_url: "http://a" }] }),
-    /unknown member 'base_url'/,
   ],
   [
     { models: [minimal, minimal] },
@@ -320,22 +300,18 @@ Deno.test("catalogFromUpstream() refuses what cannot be used", () => {
   );
 });
 
-Deno.test("defaultCatalog() is the specified model on the simulator", () => {
-  const model = defaultCatalog().get(DEFAULT_MODEL_ID);
-  assert.equal(model?.vision, false);
-  assert.equal(model.contextTokensMax, 131_072);
+Deno.test("catalogFromSimulator() is the specified model with all abilities", () => {
+  const catalog = catalogFromSimulator("http://simulator:8090/v1/");
+  const model = catalog.get(DEFAULT_MODEL_ID);
+  assert.equal(model?.ownedBy, "simulator");
+  assert.equal(model.vision, true);
+  assert.equal(model.contextTokensMax, 200_000);
   assert.equal(model.outputTokensMax, 32_768);
-  const [only] = model.backends;
-  assert.ok(only?.type === "simulator");
-  assert.equal(only.knobs.tokensPerSecond, 200);
-});
-
-Deno.test("defaultCatalog() takes knobs", () => {
-  const model = defaultCatalog({ tokensPerSecond: 0 }).get(DEFAULT_MODEL_ID);
-  const [only] = model?.backends ?? [];
-  assert.ok(only?.type === "simulator");
-  assert.equal(only.knobs.tokensPerSecond, 0);
-  assert.equal(only.knobs.firstTokenMs, 20);
+  assert.equal(model.backends[0]?.baseUrl, "http://simulator:8090/v1");
+  assert.equal(
+    mistakesOf(() => catalogFromSimulator("simulator"))[0]?.split(":")[0],
+    "the base URL",
+  );
 });
 
 async function readJson(name: string): Promise<unknown> {

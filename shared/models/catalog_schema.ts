@@ -29,15 +29,6 @@ export const BACKEND_DEADLINE_DEFAULTS = {
   total_ms: 600_000,
 } as const;
 
-/** A simulator that looks like a model: text appears word by word. */
-export const SIMULATOR_KNOB_DEFAULTS = {
-  first_token_ms: 20,
-  tokens_per_second: 200,
-  jitter: 0.2,
-  error_rate: 0,
-  mid_stream_error_rate: 0,
-} as const;
-
 /** Headers that belong to the connection or to what the worker itself sends. */
 const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   "authorization",
@@ -54,7 +45,6 @@ const RESERVED_HEADERS: ReadonlySet<string> = new Set([
 ]);
 
 const positive = z.int().min(1);
-const share = z.number().min(0).max(1);
 const deadline = positive.max(DEADLINE_MAX_MS);
 
 const name = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, {
@@ -114,7 +104,7 @@ const deadlines = z.strictObject({
     .describe("The whole answer."),
 }).prefault({}).describe("How long the server may take, in milliseconds.");
 
-const openAiBackend = z.strictObject({
+const backend = z.strictObject({
   type: z.literal("openai"),
   name: name.optional(),
   base_url: baseUrlSchema,
@@ -126,28 +116,6 @@ const openAiBackend = z.strictObject({
   deadlines,
   ...dialectMembers,
 }).describe("Any server that speaks OpenAI's chat completions.");
-
-const simulatorBackend = z.strictObject({
-  type: z.literal("simulator"),
-  name: name.optional(),
-  weight,
-  preference,
-  knobs: z.strictObject({
-    first_token_ms: z.int().min(0).max(DEADLINE_MAX_MS)
-      .default(SIMULATOR_KNOB_DEFAULTS.first_token_ms)
-      .describe("Until the first token."),
-    tokens_per_second: z.number().min(0)
-      .default(SIMULATOR_KNOB_DEFAULTS.tokens_per_second)
-      .describe("0: as fast as it can."),
-    jitter: share.default(SIMULATOR_KNOB_DEFAULTS.jitter)
-      .describe("Each delay is stretched or shrunk by up to this share."),
-    error_rate: share.default(SIMULATOR_KNOB_DEFAULTS.error_rate)
-      .describe("Share of requests that fail before the first token."),
-    mid_stream_error_rate: share
-      .default(SIMULATOR_KNOB_DEFAULTS.mid_stream_error_rate)
-      .describe("Share of requests that fail after some tokens."),
-  }).prefault({}).describe("Behaviour for load and fault tests."),
-}).describe("The built-in model.");
 
 const passField = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.-]{0,63}$/, {
   error: "expected the name of a request field",
@@ -179,9 +147,7 @@ const model = z.strictObject({
   pass_fields: z.array(passField).max(64).default([]).describe(
     "Request fields passed on untouched beside the known ones, as in top_k.",
   ),
-  backends: z.array(
-    z.discriminatedUnion("type", [openAiBackend, simulatorBackend]),
-  ).min(1).max(64).describe("Who runs the model."),
+  backends: z.array(backend).min(1).max(64).describe("Who runs the model."),
 });
 
 /** The whole file. */

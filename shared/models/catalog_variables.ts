@@ -1,12 +1,11 @@
 /**
  * How an installation says which models it offers: a file, or the address of one
- * model server, or nothing at all. The same for every service that needs the list.
+ * model server, or of the simulator. The same for every service that needs the list.
  */
 import {
   choice,
   ConfigError,
   type ConfigOf,
-  decimal,
   integer,
   optional,
   path,
@@ -16,8 +15,8 @@ import {
 } from "../process/env.ts";
 import type { Catalog } from "./catalog.ts";
 import {
+  catalogFromSimulator,
   catalogFromUpstream,
-  defaultCatalog,
   parseCatalog,
 } from "./catalog_file.ts";
 import { BACKEND_DEADLINE_DEFAULTS } from "./catalog_schema.ts";
@@ -30,8 +29,6 @@ import {
 /** Name of the variable that holds the key of the model server given by address. */
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
 
-const TOKENS_PER_SECOND_MAX = 1_000_000;
-const FIRST_TOKEN_MS_MAX = 600_000;
 const MS_PER_SECOND = 1_000;
 const UPSTREAM_DEADLINES = BACKEND_DEADLINE_DEFAULTS;
 
@@ -42,8 +39,7 @@ export const CATALOG_VARIABLES: {
   readonly upstreamModel: Variable<string | undefined>;
   readonly upstreamDialect: Variable<DialectName>;
   readonly upstreamFirstTokenSeconds: Variable<number>;
-  readonly simulatorFirstTokenMs: Variable<number>;
-  readonly simulatorTokensPerSecond: Variable<number>;
+  readonly modelSimulatorUrl: Variable<string | undefined>;
 } = {
   modelsFile: optional(path({
     name: "MODELS_FILE",
@@ -74,22 +70,12 @@ export const CATALOG_VARIABLES: {
     max: UPSTREAM_DEADLINES.total_ms / MS_PER_SECOND,
     fallback: UPSTREAM_DEADLINES.first_token_ms / MS_PER_SECOND,
   }),
-  simulatorFirstTokenMs: integer({
-    name: "SIMULATOR_FIRST_TOKEN_MS",
-    meaning: "The built-in model waits this long before its first token",
-    unit: "milliseconds",
-    min: 0,
-    max: FIRST_TOKEN_MS_MAX,
-    fallback: 0,
-  }),
-  simulatorTokensPerSecond: decimal({
-    name: "SIMULATOR_TOKENS_PER_SECOND",
-    meaning: "Pace of the built-in model, 0 for as fast as it can",
-    unit: "tokens per second",
-    min: 0,
-    max: TOKENS_PER_SECOND_MAX,
-    fallback: 0,
-  }),
+  modelSimulatorUrl: optional(url({
+    name: "MODEL_SIMULATOR_URL",
+    meaning:
+      "The model simulator, up to and including /v1: used when neither MODELS_FILE nor UPSTREAM_BASE_URL is set",
+    protocols: ["http:", "https:"],
+  })),
 };
 
 /** What the operator said. */
@@ -118,10 +104,13 @@ export function catalogOf(
       ...(hasUpstreamKey ? { apiKeyEnv: UPSTREAM_KEY_ENV } : {}),
     });
   }
-  return defaultCatalog({
-    firstTokenMs: settings.simulatorFirstTokenMs,
-    tokensPerSecond: settings.simulatorTokensPerSecond,
-  });
+  if (settings.modelSimulatorUrl !== undefined) {
+    return catalogFromSimulator(settings.modelSimulatorUrl);
+  }
+  throw new ConfigError("the environment", [
+    "no model server: set MODELS_FILE, UPSTREAM_BASE_URL or, to try the " +
+    "gateway without one, MODEL_SIMULATOR_URL",
+  ]);
 }
 
 function readJson(file: string, readFile: (path: string) => string): unknown {

@@ -16,7 +16,7 @@ function firstTokenMsOf(seconds: string | undefined): number | undefined {
   const settings = parseEnv(CATALOG_VARIABLES, env, noFiles);
   const catalog = catalogOf(settings, noFiles, false);
   const [only] = catalog.get(DEFAULT_MODEL_ID)?.backends ?? [];
-  return only?.type === "openai" ? only.deadlines.firstTokenMs : undefined;
+  return only?.deadlines.firstTokenMs;
 }
 
 const waits: { seconds: string | undefined; ms: number | null }[] = [
@@ -36,3 +36,21 @@ for (const { seconds, ms } of waits) {
     else assert.equal(firstTokenMsOf(seconds), ms);
   });
 }
+
+Deno.test("catalogOf() takes the simulator when no model server is given", () => {
+  const simulator = "http://127.0.0.1:8090/v1";
+  const urlOf = (env: Record<string, string>) => {
+    const settings = parseEnv(CATALOG_VARIABLES, env, noFiles);
+    const model = catalogOf(settings, noFiles, false).get(DEFAULT_MODEL_ID);
+    return model?.backends[0]?.baseUrl;
+  };
+  const env = { MODEL_SIMULATOR_URL: simulator };
+  assert.equal(urlOf(env), simulator);
+  const upstream = "http://ollama:11434/v1";
+  assert.equal(urlOf({ ...env, UPSTREAM_BASE_URL: upstream }), upstream);
+  assert.throws(() => urlOf({}), (error) => {
+    assert.ok(error instanceof ConfigError);
+    assert.match(error.message, /no model server: set MODELS_FILE/);
+    return true;
+  });
+});

@@ -9,7 +9,7 @@ import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DIALECTS } from "@gateway/shared/models/dialects";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { defaultCatalog } from "@gateway/shared/models/catalog_file";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
 import {
   type GatedCluster,
@@ -220,9 +220,9 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   await using nats = await startNatsServer();
   const servers = [nats.server];
   await using _worker = await startMiniWorker({ servers, backend });
-  const seeing = [...defaultCatalog()].map(([id, entry]) =>
-    [id, { ...entry, vision: true }] as const
-  );
+  const seeing = [...catalogFromSimulator("http://127.0.0.1:9/v1")].map((
+    [id, entry],
+  ) => [id, { ...entry, vision: true }] as const);
   const catalog = new Map(seeing);
   await using edge = await startMiniEdge({ servers, catalog });
   const url = `http://127.0.0.1:${images.addr.port}/a.png`;

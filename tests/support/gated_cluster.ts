@@ -20,7 +20,6 @@ import {
   STORE_KEY,
 } from "@gateway/shared/keys/record";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { defaultCatalog } from "@gateway/shared/models/catalog_file";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import {
   type KeyOptions,
@@ -32,6 +31,7 @@ import {
   type MiniEdge,
   startMiniEdge,
   startMiniWorker,
+  TEST_CATALOG,
 } from "./mini_cluster.ts";
 import { type NatsServer, startNatsServer } from "./nats_server.ts";
 import { assertNoKeys } from "./no_keys.ts";
@@ -220,7 +220,7 @@ async function startEdge(
     onDecision: ({ result }) => {
       if (typeof result !== "string" && result.isAdmitted) admitted += 1;
     },
-    catalog: defaultCatalog(),
+    catalog: TEST_CATALOG,
     now: monotonicNow,
     random: Math.random,
     log,

@@ -60,7 +60,7 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { defaultCatalog } from "@gateway/shared/models/catalog_file";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";
@@ -72,6 +72,11 @@ export interface Admitted {
   request: ChatRequest;
   settlements: Settlement[];
 }
+
+/** The specified model. Edges only look at what it can do, so nobody is at that address. */
+export const TEST_CATALOG: Catalog = catalogFromSimulator(
+  "http://127.0.0.1:9/v1",
+);
 
 /** A key that every edge of a mini cluster admits. */
 export const TEST_KEY: string = mintKey(randomBytes);
@@ -236,7 +241,7 @@ export async function startMiniEdge(
     ({ data }) => stopKeyRequests(data, { dispatcher, running, log }),
   );
   const app = createApp({
-    catalog: options.catalog ?? defaultCatalog(),
+    catalog: options.catalog ?? TEST_CATALOG,
     gate: options.gate ?? openGate(settlements, admitted),
     dispatcher,
     running,

@@ -1,6 +1,10 @@
 /** Single services as processes, told everything by their environment. */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
+import {
+  type Simulator,
+  startSimulator,
+} from "../../services/model-simulator/simulator.ts";
 import { type RunningProcess, startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
 
@@ -20,23 +24,48 @@ export interface RunningServiceProcess extends AsyncDisposable {
   readonly ready: Record<string, unknown>;
 }
 
-/** Starts a service on free ports and waits until it is ready. */
+/** For services that must be told of a model server and never ask it. */
+const NO_MODEL_SERVER: ServiceEnv = {
+  MODEL_SIMULATOR_URL: "http://127.0.0.1:9/v1",
+};
+
+/**
+ * Starts a service on free ports and waits until it is ready. A worker without a
+ * model server gets a simulator of its own, at the pace of `SIMULATOR_*`.
+ */
 export async function startService(
-  name: "edge-auth" | "chat-worker" | "key-admin",
+  name: "edge-auth" | "chat-worker" | "key-admin" | "model-simulator",
   env: ServiceEnv,
 ): Promise<RunningServiceProcess> {
-  const process = runDeno(`services/${name}/main.ts`, [], env);
+  await using starting = new AsyncDisposableStack();
+  const hasModels = name !== "chat-worker" || "UPSTREAM_BASE_URL" in env;
+  const models = hasModels
+    ? NO_MODEL_SERVER
+    : { MODEL_SIMULATOR_URL: starting.use(simulatorAt(env)).url };
+  const process = starting.use(
+    runDeno(`services/${name}/main.ts`, [], { ...models, ...env }),
+  );
   const line = await waitFor(
     () => /^.*"event":"ready".*$/m.exec(process.output())?.[0],
     { what: () => `${name}: ${process.output()}`, timeoutMs: START_MS },
   );
   const ready: Record<string, unknown> = JSON.parse(line);
+  const running = starting.move();
   return {
     process,
     url: `http://127.0.0.1:${ready.port}`,
     ready,
-    [Symbol.asyncDispose]: () => process[Symbol.asyncDispose](),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
+}
+
+function simulatorAt(env: ServiceEnv): Simulator {
+  return startSimulator({
+    pace: {
+      firstTokenMs: Number(env.SIMULATOR_FIRST_TOKEN_MS ?? 0),
+      tokensPerSecond: Number(env.SIMULATOR_TOKENS_PER_SECOND ?? 0),
+    },
+  });
 }
 
 /** Starts a service whose log goes to a file or device, and waits for nothing. */
@@ -52,7 +81,7 @@ export function startServiceLoggingTo(
       ...[Deno.execPath(), ...denoArguments(`services/${name}/main.ts`)],
     ],
     cwd: ROOT,
-    env: { ...QUIET, ...env },
+    env: { ...QUIET, ...NO_MODEL_SERVER, ...env },
   });
 }
 

@@ -13,12 +13,6 @@ import { createOpenAiBackend } from "./openai/backend.ts";
 import type { AttemptReport } from "./pool/attempt.ts";
 import { type BackendPool, createBackendPool } from "./pool/pool.ts";
 import { sleep } from "./pool/sleep.ts";
-import {
-  createSimulator,
-  type Language,
-  lazyLanguage,
-  timerSleep,
-} from "./simulator/simulator.ts";
 import { UpstreamError } from "./upstream_error.ts";
 
 export interface BackendsOptions {
@@ -42,31 +36,21 @@ const QUIET_OUTCOMES: ReadonlySet<string> = new Set([
 export function createBackends(
   options: BackendsOptions,
 ): ReadonlyMap<string, BackendPool> {
-  const language = lazyLanguage();
-  // Learned now: at the first request it would hold up all others for 0.1 s.
-  if (hasSimulator(options.catalog)) language();
   const backends = new Map<string, BackendPool>();
   for (const model of options.catalog.values()) {
-    backends.set(model.id, createPool(model, options, language));
+    backends.set(model.id, createPool(model, options));
   }
   return backends;
-}
-
-function hasSimulator(catalog: Catalog): boolean {
-  return [...catalog.values()].some(({ backends }) =>
-    backends.some(({ type }) => type === "simulator")
-  );
 }
 
 function createPool(
   model: ModelConfig,
   options: BackendsOptions,
-  language: () => Language,
 ): BackendPool {
   return createBackendPool({
     model: model.id,
     backends: model.backends.map((config) => ({
-      backend: createBackend(model, config, options, language),
+      backend: createBackend(config, options),
       preference: config.preference,
       weight: config.weight,
     })),
@@ -101,30 +85,16 @@ function toldOf(error: unknown): unknown {
 }
 
 function createBackend(
-  model: ModelConfig,
   config: BackendConfig,
   { backendKeys }: BackendsOptions,
-  language: () => Language,
 ): Backend {
-  switch (config.type) {
-    case "openai":
-      return createOpenAiBackend({
-        config,
-        apiKey: config.apiKeyEnv === undefined
-          ? null
-          : backendKeys.get(config.apiKeyEnv) ?? null,
-        now: monotonicNow,
-        wallNow,
-        newToolCallId: () => `call_${randomBase62(CALL_ID_CHARS, randomBytes)}`,
-      });
-    case "simulator":
-      return createSimulator({
-        model,
-        config,
-        now: monotonicNow,
-        sleep: timerSleep,
-        random: Math.random,
-        language,
-      });
-  }
+  return createOpenAiBackend({
+    config,
+    apiKey: config.apiKeyEnv === undefined
+      ? null
+      : backendKeys.get(config.apiKeyEnv) ?? null,
+    now: monotonicNow,
+    wallNow,
+    newToolCallId: () => `call_${randomBase62(CALL_ID_CHARS, randomBytes)}`,
+  });
 }

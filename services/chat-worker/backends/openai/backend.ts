@@ -1,5 +1,5 @@
 import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
-import type { OpenAiBackendConfig } from "@gateway/shared/models/catalog";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Backend, BackendCall, BackendEvent } from "../backend.ts";
 import { createHttpClient, type HttpClient } from "../http/client.ts";
@@ -29,7 +29,7 @@ const AFTER_FINISH_MS = 5_000;
 
 /** What {@link createOpenAiBackend} needs. */
 export interface OpenAiBackendOptions {
-  config: OpenAiBackendConfig;
+  config: BackendConfig;
   /** The value of `config.apiKeyEnv`; null: no credential is sent. */
   apiKey: string | null;
   now: MonotonicNow;

@@ -1,4 +1,4 @@
-import type { OpenAiBackendConfig } from "@gateway/shared/models/catalog";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { Dialect } from "@gateway/shared/models/dialects";
 import type {
   ChatMessage,
@@ -33,7 +33,7 @@ const SAME_FIELDS = [
  */
 export function encodeRequestBody(
   request: ChatRequest,
-  { model, dialect }: Pick<OpenAiBackendConfig, "model" | "dialect">,
+  { model, dialect }: Pick<BackendConfig, "model" | "dialect">,
 ): string {
   const body: JsonObject = {
     ...request.extra,
