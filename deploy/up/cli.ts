@@ -3,7 +3,7 @@ import { USUAL_DIRS } from "./install.ts";
 import { parseOptions, USAGE } from "./options.ts";
 import { createOutput } from "./output.ts";
 import { watchRunners } from "./runners.ts";
-import { type ServiceScripts, withAbsoluteFiles } from "./service_programs.ts";
+import { type Scripts, withAbsoluteFiles } from "./service_programs.ts";
 import { listenForStop } from "./signals.ts";
 import { runUp } from "./up.ts";
 import { EXIT, UpError } from "./up_error.ts";
@@ -12,7 +12,7 @@ import { within } from "./wait.ts";
 /** What differs between the product and a test of the launcher. */
 export interface CliDeps {
   root: string;
-  scripts: ServiceScripts;
+  scripts: Scripts;
   /** Directories searched for servers beyond `PATH`. */
   usualDirs?: readonly string[];
 }
@@ -32,16 +32,15 @@ export async function runCli(
   const env = withAbsoluteFiles(Deno.env.toObject(), cwd);
   const isAsked = (...names: string[]) =>
     Deno.args.some((arg) => names.includes(arg));
-  const out = createOutput(
-    isAsked("--quiet", "-q") && !isAsked("--help", "-h"),
-  );
+  const isHelp = isAsked("--help", "-h");
+  const out = createOutput(isAsked("--quiet", "-q") && !isHelp);
   try {
-    const modelsFile = env.MODELS_FILE;
-    const options = parseOptions(Deno.args, { root, cwd, modelsFile });
-    if (options === "help") {
+    if (isHelp) {
       out.say(USAGE.trimEnd());
       return EXIT.ok;
     }
+    const modelsFile = env.MODELS_FILE;
+    const options = parseOptions(Deno.args, { root, cwd, modelsFile });
     const stop = await listenForStop(monotonicNow);
     const endWatch = await watchRunners(Deno.pid, env, stop.stop);
     try {

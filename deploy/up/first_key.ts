@@ -1,5 +1,5 @@
-import type { Program } from "./child.ts";
 import { parseRecord, readRecord, writePrivateFile } from "./files.ts";
+import type { Program } from "./supervise.ts";
 import { messageOf } from "./up_error.ts";
 
 /** The key to show, or why there is none. */
@@ -35,19 +35,15 @@ export async function provideFirstKey(deps: FirstKeyDeps): Promise<FirstKey> {
     const file = keyFile(deps);
     const { id, key } = await readRecord(file) ?? {};
     if (typeof id === "string" && typeof key === "string") {
-      const note = await findFault(id, deps);
+      const note = findFault(id, await runKeys(["show", id, "--json"], deps));
       return note === undefined ? { key } : { note };
     }
     const args = ["create", "--description", "First key", "--json"];
     const created = await runKeys(args, deps);
-    const record = parseRecord(created.stdout) ?? {};
-    if (created.code !== 0) throw new Error(describeFailure(created));
-    if (typeof record.key !== "string") {
-      throw new Error("creating it printed no key");
-    }
-    const kept = { id: record.id, key: record.key };
+    if (typeof created.key !== "string") throw new Error("none was printed");
+    const kept = { id: created.id, key: created.key };
     await writePrivateFile(file, `${JSON.stringify(kept)}\n`);
-    return { key: record.key };
+    return { key: created.key };
   } catch (error) {
     return { note: `No key: ${messageOf(error)}\n  ${HOW_TO_CREATE}` };
   }
@@ -62,35 +58,22 @@ function keyFile({ dataDir, redisUrl }: FirstKeyDeps): string {
 }
 
 /** Why a key that was made earlier does not work, if so. */
-async function findFault(
+function findFault(
   id: string,
-  deps: FirstKeyDeps,
-): Promise<string | undefined> {
-  const shown = await runKeys(["show", id, "--json"], deps);
-  if (shown.code !== 0 && shown.code !== REFUSED) {
-    throw new Error(describeFailure(shown));
-  }
-  const { state = "deleted", expired } = parseRecord(shown.stdout) ?? {};
-  if (shown.code === REFUSED || state === "deleted") {
-    return `The first key was deleted; ${HOW_TO_CREATE}`;
-  }
+  { state = "deleted", expired }: Record<string, unknown>,
+): string | undefined {
+  if (state === "deleted") return `The first key was deleted; ${HOW_TO_CREATE}`;
   if (state !== "enabled") {
     return `The first key is ${state}; to use it: npx -y deno task keys enable ${id}`;
   }
   return expired ? `The first key expired; ${HOW_TO_CREATE}` : undefined;
 }
 
-interface Ran {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
-/** Runs the command line of keys. Its output may be a key, so it goes into no log. */
+/** Runs the command line of keys. What it prints may be a key, so it goes into no log. */
 async function runKeys(
   args: readonly string[],
   { keys, stopping }: FirstKeyDeps,
-): Promise<Ran> {
+): Promise<Record<string, unknown>> {
   const program = keys(args);
   const { code, stdout, stderr } = await new Deno.Command(program.file, {
     args: [...program.args],
@@ -100,18 +83,13 @@ async function runKeys(
     stdin: "null",
     signal: stopping,
   }).output();
-  const decoder = new TextDecoder();
-  return {
-    code,
-    stdout: decoder.decode(stdout),
-    stderr: decoder.decode(stderr),
-  };
-}
-
-function describeFailure({ code, stderr }: Ran): string {
-  const lines = stderr.trim().split("\n").slice(-ERROR_LINES);
-  return [
-    `the command line ended with exit code ${code}`,
-    ...lines.map((line) => `  ${line}`),
-  ].join("\n");
+  const isGone = args[0] === "show" && code === REFUSED;
+  if (code === 0 || isGone) {
+    return parseRecord(new TextDecoder().decode(stdout)) ?? {};
+  }
+  const lines = new TextDecoder().decode(stderr).trim().split("\n");
+  throw new Error(
+    `the command line ended with exit code ${code}\n  ` +
+      lines.slice(-ERROR_LINES).join("\n  "),
+  );
 }

@@ -6,30 +6,18 @@ import {
   USUAL_DIRS,
 } from "./install.ts";
 import { createOutput } from "./output.ts";
-import { EXIT, UpError } from "./up_error.ts";
+import { UpError } from "./up_error.ts";
 
-if (import.meta.main) Deno.exit(await installServers());
-
-async function installServers(): Promise<number> {
-  const env = Deno.env.toObject();
-  const out = createOutput(false);
-  const logPath = await Deno.makeTempFile({ prefix: "gateway_install_" });
-  try {
-    await ensureServers([NATS_SOFTWARE, REDIS_SOFTWARE], {
-      dirs: [...(env.PATH ?? "").split(":"), ...USUAL_DIRS],
-      isRoot: Deno.uid() === 0,
-      env,
-      out,
-      logPath,
-      stopping: new AbortController().signal,
-    });
-    await Deno.remove(logPath);
-    return EXIT.ok;
-  } catch (error) {
-    if (!(error instanceof UpError)) throw error;
-    out.warn(error.message);
-    return error.exitCode;
-  } finally {
-    await out.flush();
-  }
+const out = createOutput(false);
+try {
+  await ensureServers([NATS_SOFTWARE, REDIS_SOFTWARE], {
+    dirs: [...(Deno.env.get("PATH") ?? "").split(":"), ...USUAL_DIRS],
+    isRoot: Deno.uid() === 0,
+    out,
+    stopping: new AbortController().signal,
+  });
+} catch (error) {
+  if (!(error instanceof UpError)) throw error;
+  out.warn(error.message);
+  Deno.exitCode = error.exitCode;
 }

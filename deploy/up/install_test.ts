@@ -14,17 +14,13 @@ const CASES: {
     name: "root with apt-get, after fetching its lists",
     tools: { "apt-get": "apt", brew: "fail" },
     isRoot: true,
-    calls: [
-      "apt-get install nats-server redis-server",
-      "apt-get update",
-      "apt-get install nats-server redis-server",
-    ],
+    calls: ["apt-get update", "apt-get install nats-server redis-server"],
   },
   {
     name: "user with a sudo that asks nothing",
-    tools: { "apt-get": "install", sudo: "pass" },
+    tools: { "apt-get": "apt", sudo: "pass" },
     isRoot: false,
-    calls: ["apt-get install nats-server redis-server"],
+    calls: ["apt-get update", "apt-get install nats-server redis-server"],
   },
   {
     name: "user without sudo but with brew",
@@ -73,13 +69,11 @@ Deno.test("ensureServers() installs with what asks no question", async (t) => {
       const ensured = ensureServers([NATS_SOFTWARE, REDIS_SOFTWARE], {
         dirs: ["", bin],
         isRoot,
-        env: { PATH: Deno.env.get("PATH") ?? "" },
         out: {
           say: (text) => said.push(text),
           warn: assert.fail,
           flush: () => Promise.resolve(),
         },
-        logPath: `${bin}/install.log`,
         stopping: new AbortController().signal,
       });
       if (calls.length === 0) {

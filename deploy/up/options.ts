@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { EXIT, UpError } from "./up_error.ts";
+import { EXIT, messageOf, UpError } from "./up_error.ts";
 
 /** What the operator asked for. Paths are absolute. */
 export interface UpOptions {
@@ -16,10 +16,7 @@ export interface UpOptions {
   dataDir: string;
   /** State and logs of this run. */
   runDir: string;
-  /** The list of models. */
   modelsFile?: string;
-  /** Print nothing but warnings and errors. */
-  quiet: boolean;
 }
 
 /** Where relative paths and the default directories start. */
@@ -62,85 +59,73 @@ Environment:
   LOG_LEVEL, SLOTS, DRAIN_SECONDS and all else the services read is passed on
 `;
 
+const VALUE = { type: "string" } as const;
 const OPTIONS = {
-  workers: { type: "string" },
-  edges: { type: "string" },
-  port: { type: "string" },
-  "console-port": { type: "string" },
-  host: { type: "string" },
-  models: { type: "string" },
-  "data-dir": { type: "string" },
-  "run-dir": { type: "string" },
+  workers: VALUE,
+  edges: VALUE,
+  port: VALUE,
+  "console-port": VALUE,
+  host: VALUE,
+  models: VALUE,
+  "data-dir": VALUE,
+  "run-dir": VALUE,
   quiet: { type: "boolean", short: "q" },
   help: { type: "boolean", short: "h" },
 } as const;
 
 /**
- * Reads the command line: `["--workers", "3", "--port=0"]`. Answers `"help"` when
- * help was asked for, whatever else stands there. Throws an {@link UpError} that
- * names every mistake at once.
+ * Reads the command line: `["--workers", "3", "--port=0"]`. Throws an
+ * {@link UpError} for words that are no options, and for all bad values at once.
  */
 export function parseOptions(
   args: readonly string[],
   { root, cwd, modelsFile }: OptionBases,
-): UpOptions | "help" {
-  const { values, tokens } = parseArgs({
-    args: [...args],
-    options: OPTIONS,
-    strict: false,
-    tokens: true,
-  });
-  if (values.help) return "help";
+): UpOptions {
   const mistakes: string[] = [];
-  const seen = new Set<string>();
-  for (const token of tokens) {
-    if (token.kind === "positional") {
-      mistakes.push(`Unexpected word "${token.value}"`);
-    } else if (token.kind === "option") {
-      const { name, rawName, value } = token;
-      const known = Object.entries(OPTIONS).find(([key]) => key === name);
-      if (!known) mistakes.push(`Unknown option "${rawName}"`);
-      else if (known[1].type === "string" && !value) {
-        mistakes.push(`${rawName} needs a value`);
-      } else if (known[1].type === "boolean" && value !== undefined) {
-        mistakes.push(`${rawName} takes no value`);
-      } else if (seen.has(name)) mistakes.push(`${rawName} is given twice`);
-      seen.add(name);
-    }
-  }
+  const values = readWords(args);
   const text = (name: keyof typeof OPTIONS, fallback: string) =>
     String(values[name] || fallback);
   const number = (
     name: keyof typeof OPTIONS,
-    [min, max]: readonly [number, number],
+    min: number,
+    max: number,
     fallback: number,
   ) => {
     const given = text(name, String(fallback));
     const value = /^\d{1,9}$/.test(given) ? Number(given) : NaN;
-    if (value >= min && value <= max) return value;
-    mistakes.push(
-      `--${name} must be a whole number from ${min} to ${max}, got "${given}"`,
-    );
-    return fallback;
+    if (!(value >= min && value <= max)) {
+      mistakes.push(
+        `--${name} must be a whole number from ${min} to ${max}, got "${given}"`,
+      );
+    }
+    return value;
   };
   const models = text("models", modelsFile ?? "");
   const options: UpOptions = {
-    workers: number("workers", [1, INSTANCES_MAX], 1),
-    edges: number("edges", [1, INSTANCES_MAX], 1),
+    workers: number("workers", 1, INSTANCES_MAX, 1),
+    edges: number("edges", 1, INSTANCES_MAX, 1),
     host: text("host", "127.0.0.1"),
-    port: number("port", [0, PORT_MAX], 8080),
-    consolePort: number("console-port", [0, PORT_MAX], 8081),
+    port: number("port", 0, PORT_MAX, 8080),
+    consolePort: number("console-port", 0, PORT_MAX, 8081),
     dataDir: resolve(cwd, text("data-dir", resolve(root, ".data"))),
     runDir: resolve(cwd, text("run-dir", resolve(root, ".run"))),
-    ...(models === "" ? {} : { modelsFile: resolve(cwd, models) }),
-    quiet: values.quiet === true,
+    ...models === "" ? {} : { modelsFile: resolve(cwd, models) },
   };
   if (options.port !== 0 && options.port === options.consolePort) {
     mistakes.push(`--port and --console-port are both ${options.port}`);
   }
-  if (mistakes.length === 0) return options;
-  throw new UpError(
-    `${mistakes.join("\n")}\nSee: npx -y deno task up --help`,
-    EXIT.usage,
-  );
+  if (mistakes.length > 0) throw usageError(mistakes.join("\n"));
+  return options;
+}
+
+function readWords(args: readonly string[]) {
+  try {
+    return parseArgs({ args: [...args], options: OPTIONS }).values;
+  } catch (error) {
+    throw usageError(messageOf(error));
+  }
+}
+
+function usageError(text: string): UpError {
+  return new UpError(`${text}\nSee: npx -y deno task up --help`, EXIT.usage);
 }

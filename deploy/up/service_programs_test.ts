@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import {
-  edgeProgram,
   productScripts,
   type ProgramContext,
+  serviceProgram,
   withAbsoluteFiles,
-  workerProgram,
 } from "./service_programs.ts";
 
 const ENV = {
@@ -31,7 +30,6 @@ function contextOf(env: Record<string, string>): ProgramContext {
       consolePort: 0,
       dataDir: "/data",
       runDir: "/run",
-      quiet: false,
     },
     natsUrl: "nats://nats",
     redisUrl: "redis://redis",
@@ -44,32 +42,34 @@ const readable = ({ args }: { args: readonly string[] }) =>
 Deno.test("a service may read the files its variables name, and no others", () => {
   const context = contextOf(ENV);
   const stores = ["/etc/pki/ca.pem", "/run/secrets/redis"];
-  assert.deepEqual(readable(edgeProgram(context, 0)), [
+  assert.deepEqual(readable(serviceProgram(context, "edge-auth")), [
     `--allow-read=${[...OWN, ...stores].join()}`,
   ]);
-  assert.deepEqual(readable(workerProgram(context)), [
+  assert.deepEqual(readable(serviceProgram(context, "chat-worker")), [
     `--allow-read=${[...OWN, ...stores, "/run/secrets/upstream"].join()}`,
   ]);
 });
 
 Deno.test("the secret of model servers goes to workers only", () => {
   const env = { ...ENV, UPSTREAM_API_KEY: "secret" };
-  const edge = edgeProgram(contextOf(env), 0).env ?? {};
+  const edge = serviceProgram(contextOf(env), "edge-auth").env ?? {};
   assert.equal("UPSTREAM_API_KEY" in edge, false);
   assert.equal("UPSTREAM_API_KEY_FILE" in edge, false);
-  const worker = workerProgram(contextOf(env)).env ?? {};
+  const worker = serviceProgram(contextOf(env), "chat-worker").env ?? {};
   assert.equal(worker.UPSTREAM_API_KEY, "secret");
 });
 
 Deno.test("an address from a file is passed on once, as it was read", () => {
-  const { env = {} } = workerProgram(contextOf(ENV));
+  const { env = {} } = serviceProgram(contextOf(ENV), "chat-worker");
   assert.equal(env.NATS_URL, "nats://nats");
   assert.equal("NATS_URL_FILE" in env, false);
 });
 
 Deno.test("a path with a comma cannot be listed, and does not become two", () => {
   const context = contextOf({ NATS_CA_FILE: "/etc/a,/etc/b" });
-  assert.deepEqual(readable(workerProgram(context)), ["--allow-read"]);
+  assert.deepEqual(readable(serviceProgram(context, "chat-worker")), [
+    "--allow-read",
+  ]);
 });
 
 Deno.test("withAbsoluteFiles() starts where the operator stands", () => {

@@ -1,6 +1,5 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { hideUserinfo } from "@gateway/shared/process/userinfo";
-import type { ServiceEvent } from "./child.ts";
 import type { Cluster } from "./cluster.ts";
 import { type FirstKey, provideFirstKey } from "./first_key.ts";
 import { ensureServers, NATS_SOFTWARE, REDIS_SOFTWARE } from "./install.ts";
@@ -8,18 +7,15 @@ import type { UpOptions } from "./options.ts";
 import type { Output } from "./output.ts";
 import { findFreePorts } from "./ports.ts";
 import {
-  adminProgram,
-  edgeProgram,
   httpUrl,
-  keysProgram,
   type ProgramContext,
-  type ServiceScripts,
-  simulatorProgram,
-  workerProgram,
+  type ProgramName,
+  type Scripts,
+  serviceProgram,
 } from "./service_programs.ts";
 import type { StopRequest } from "./signals.ts";
 import { findGivenStores, natsStore, redisStore } from "./stores.ts";
-import type { ServiceName, Supervised, Unit } from "./supervise.ts";
+import type { ServiceEvent, ServiceName, Supervised } from "./supervise.ts";
 
 /** What the launcher needs of the process it is in. */
 export interface UpDeps {
@@ -32,7 +28,7 @@ export interface UpDeps {
   /** Directories that are searched for servers. */
   dirs: readonly string[];
   isRoot: boolean;
-  scripts: ServiceScripts;
+  scripts: Scripts;
   out: Output;
   stop: StopRequest;
   now: MonotonicNow;
@@ -127,52 +123,51 @@ async function startServices(
 
   let setupUrl: string | undefined;
   let isReady = false;
-  const onAdminEvent = ({ event, fields }: ServiceEvent) => {
-    if (event !== "setup_link" || typeof fields.url !== "string") return;
-    setupUrl = fields.url;
-    if (isReady) out.say(`Console link for the first owner: ${setupUrl}`);
+  const onAdminEvent = ({ event, url }: ServiceEvent) => {
+    if (event !== "setup_link" || typeof url !== "string") return;
+    setupUrl = url;
+    if (isReady) out.say(`Console link for the first owner: ${url}`);
   };
   const start = (
-    service: ServiceName,
-    program: Unit["program"],
-    onEvent?: (event: ServiceEvent) => void,
-  ): Supervised => {
-    const nth = cluster.units.filter(({ unit }) => unit.service === service)
-      .length + 1;
-    const name = nth === 1 ? service : `${service}-${nth}`;
-    return cluster.start(
-      { name, service, program, readyMs: READY_MS },
-      onEvent,
-    );
-  };
+    service: Exclude<ProgramName, "keys">,
+    nth: number,
+    variables: () => Record<string, string>,
+  ) =>
+    cluster.start({
+      name: nth === 0 ? service : `${service}-${nth + 1}`,
+      service,
+      program: () => serviceProgram(context, service, variables()),
+      readyMs: READY_MS,
+    }, service === "key-admin" ? onAdminEvent : undefined);
 
   const keyCreated = provideFirstKey({
     dataDir: options.dataDir,
     redisUrl: stores.isPrivateRedis ? undefined : stores.redisUrl,
-    keys: (args) => keysProgram(context, args),
+    keys: (args) => serviceProgram(context, "keys", {}, ["keys", ...args]),
     stopping: stop.requested,
   });
   if (!hasModels) {
-    start("model-simulator", () => simulatorProgram(context, simulatorPort));
+    start("model-simulator", 0, () => ({
+      HOST: LOOPBACK,
+      PORT: String(simulatorPort),
+    }));
   }
-  start(
-    "key-admin",
-    () => adminProgram(context, consolePort, edgePort),
-    onAdminEvent,
-  );
-  const edges = Array.from({ length: options.edges }, (_, i) => {
-    // Clients know the port, so a restart must come back on it.
-    const port: () => number = () =>
-      edge.ready()?.port ?? (i === 0 ? edgePort : 0);
-    const edge: Supervised = start(
-      "edge-auth",
-      () => edgeProgram(context, port()),
-    );
+  const consoleUrl = httpUrl(options.host, consolePort);
+  start("key-admin", 0, () => ({
+    HOST: options.host,
+    PORT: String(consolePort),
+    PUBLIC_URL: env.PUBLIC_URL ?? consoleUrl,
+    API_URL: env.API_URL ?? `${httpUrl(options.host, edgePort)}/v1`,
+  }));
+  const edges = Array.from({ length: options.edges }, (_, i): Supervised => {
+    const edge = start("edge-auth", i, () => ({
+      HOST: options.host,
+      // Clients know the port, so a restart must come back on it.
+      PORT: String(edge.ready()?.port ?? (i === 0 ? edgePort : 0)),
+    }));
     return edge;
   });
-  for (let i = 0; i < options.workers; i++) {
-    start("chat-worker", () => workerProgram(context));
-  }
+  for (let i = 0; i < options.workers; i++) start("chat-worker", i, () => ({}));
   const [firstKey] = await Promise.all([
     keyCreated,
     ...cluster.units.map(({ firstReady }) => firstReady),
@@ -196,7 +191,7 @@ async function startServices(
         pid: deps.pid,
         edge_url: edgeUrls[0] ?? "",
         edge_urls: edgeUrls,
-        console_url: httpUrl(options.host, consolePort),
+        console_url: consoleUrl,
         setup_url: setupUrl ?? null,
         api_key: firstKey.key ?? null,
         nats_url: stores.natsUrl,
@@ -218,21 +213,16 @@ interface Stores {
 async function startStores(
   cluster: Cluster,
   options: UpOptions,
-  { env, dirs, isRoot, out, stop }: UpDeps,
+  deps: UpDeps,
 ): Promise<Stores> {
+  const { env, out, stop } = deps;
   const { natsUrl, redisUrl } = await findGivenStores(env);
   const wanted = [
     ...natsUrl === undefined ? [NATS_SOFTWARE] : [],
     ...redisUrl === undefined ? [REDIS_SOFTWARE] : [],
   ];
-  const paths = await ensureServers(wanted, {
-    dirs,
-    isRoot,
-    env,
-    out,
-    logPath: `${options.runDir}/logs/install.log`,
-    stopping: stop.requested,
-  });
+  const stopping = stop.requested;
+  const paths = await ensureServers(wanted, { ...deps, stopping });
   if (wanted.length > 0) {
     out.say(`Starting ${wanted.map(({ name }) => name).join(" and ")}`);
   }

@@ -1,15 +1,7 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import {
-  type Child,
-  type Exit,
-  findEvents,
-  type Program,
-  type ServiceEvent,
-  spawnChild,
-} from "./child.ts";
-import type { LogFile } from "./files.ts";
+import { type LogFile, parseRecord } from "./files.ts";
 import { EXIT, messageOf, UpError } from "./up_error.ts";
-import { sleep } from "./wait.ts";
+import { sleep, within } from "./wait.ts";
 
 /** What the parts of a cluster are called, also in `up.json`. */
 export type ServiceName =
@@ -19,6 +11,14 @@ export type ServiceName =
   | "model-simulator"
   | "nats"
   | "redis";
+
+/** What to run. The environment is complete: nothing is inherited. */
+export interface Program {
+  file: string;
+  args: readonly string[];
+  env: Readonly<Record<string, string>>;
+  cwd: string;
+}
 
 /** One process to keep running. */
 export interface Unit {
@@ -39,6 +39,9 @@ export interface Ready {
   opsPort: number;
 }
 
+/** The members of one JSON log line of a service. */
+export type ServiceEvent = Readonly<Record<string, unknown>>;
+
 export interface SuperviseDeps {
   now: MonotonicNow;
   log: LogFile;
@@ -46,10 +49,8 @@ export interface SuperviseDeps {
   onChange(): void;
   /** Something the operator should know: a death, a restart. */
   warn(text: string): void;
-  /** Every event but `ready`. */
+  /** A warning, an error or a `setup_link`. */
   onEvent(event: ServiceEvent): void;
-  /** Deno downloads packages, which may take its time. */
-  onDownload(): void;
 }
 
 /** A unit under supervision. */
@@ -71,15 +72,12 @@ const RESTART_MS_MIN = 200;
 const RESTART_MS_MAX = 10_000;
 /** After this long a process counts as healthy, and its next death as the first. */
 const HEALTHY_MS = 30_000;
-
-/** How one run of a unit went. */
-interface Ending {
-  exit: Exit;
-  /** It was killed because it was not ready in time. */
-  isLate: boolean;
-  isHealthy: boolean;
-  tail: string[];
-}
+/** A grandchild may hold the output open. */
+const LAST_OUTPUT_MS = 500;
+const TAIL_CHARS = 4_096;
+const TAIL_LINES = 20;
+/** The lines that matter here; all go to the log file. */
+const EVENT = /"level":"(?:warn|error)"|"event":"(?:ready|setup_link)"/;
 
 /** Starts a unit and restarts it when it dies, with growing pauses. */
 export function supervise(unit: Unit, deps: SuperviseDeps): Supervised {
@@ -87,83 +85,101 @@ export function supervise(unit: Unit, deps: SuperviseDeps): Supervised {
   const firstReady = Promise.withResolvers<Ready>();
   // Nobody may be waiting any more when it fails.
   firstReady.promise.catch(() => {});
-  let child: Child | undefined;
+  let child: Deno.ChildProcess | undefined;
   let ready: Ready | undefined;
 
-  const runOnce = async (): Promise<Ending> => {
+  /** Runs it once; answers with how it ended, for people, and whether to try again. */
+  const runOnce = async () => {
     let readyAtMs = Infinity;
     let isLate = false;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const giveTime = () => {
-      clearTimeout(timer);
-      timer = setTimeout(() => {
-        isLate = true;
-        child?.signal("SIGKILL");
-      }, unit.readyMs);
-    };
     const onReady = (ports: Ready) => {
-      clearTimeout(timer);
       readyAtMs = deps.now();
+      clearTimeout(timer);
       if (ready) deps.warn(`${unit.name} is back (pid ${running.pid})`);
       ready = ports;
       firstReady.resolve(ports);
       deps.onChange();
     };
-    const onLines = (lines: string) => {
-      const isStarting = readyAtMs === Infinity;
+    const onLine = (line: string) => {
       if (unit.readyText !== undefined) {
-        if (isStarting && lines.includes(unit.readyText)) {
-          onReady({ port: 0, opsPort: 0 });
-        }
+        if (line.includes(unit.readyText)) onReady({ port: 0, opsPort: 0 });
         return;
       }
-      for (const event of findEvents(lines)) {
-        if (event.event === "ready") onReady(portsOf(event));
-        else deps.onEvent(event);
-      }
-      if (isStarting && lines.startsWith("Download ")) {
-        giveTime();
-        deps.onDownload();
-      }
+      const event = EVENT.test(line) ? parseRecord(line) : undefined;
+      if (event?.event === "ready") {
+        onReady({
+          port: Number(event.port ?? 0),
+          opsPort: Number(event.opsPort ?? 0),
+        });
+      } else if (event) deps.onEvent(event);
     };
-    const running = spawnChild(unit.program(), { log: deps.log, onLines });
+    const running = spawn(unit.program());
     child = running;
-    giveTime();
+    const timer = setTimeout(() => {
+      isLate = true;
+      signal(running, "SIGKILL");
+    }, unit.readyMs);
     deps.onChange();
-    const exit = await running.exited;
+    const tails = [running.stderr, running.stdout].map((output) =>
+      readLines(output, deps.log, onLine)
+    );
+    const { code, signal: killedBy } = await running.status;
+    await within(Promise.all(tails.map(({ done }) => done)), LAST_OUTPUT_MS);
     clearTimeout(timer);
     child = undefined;
     deps.onChange();
-    const isHealthy = deps.now() - readyAtMs >= HEALTHY_MS;
-    return { exit, isLate, isHealthy, tail: running.tail() };
+    return {
+      what: isLate
+        ? `was not ready after ${unit.readyMs / 1_000} s`
+        : killedBy
+        ? `was ended by ${killedBy}`
+        : `ended with exit code ${code}`,
+      isConfig: code === EXIT.config,
+      isHealthy: deps.now() - readyAtMs >= HEALTHY_MS,
+      // What was killed did not see it coming: its last line is about something else.
+      tail: killedBy && !isLate
+        ? []
+        : tails.map(({ lines }) => lines()).find(({ length }) => length > 0) ??
+          [],
+    };
   };
 
   const keepRunning = async () => {
     for (let failures = 1; !stopping.signal.aborted; failures++) {
-      const ending = await runOnce().catch((error): Ending => ({
-        // The program itself cannot be started: gone, not executable, no memory.
-        exit: { code: 127, signal: null },
-        isLate: false,
+      const ending = await runOnce().catch((error) => ({
+        // The program itself: gone, not executable, no memory.
+        what: `cannot be started: ${messageOf(error)}`,
+        isConfig: false,
         isHealthy: false,
-        tail: [messageOf(error)],
+        tail: [],
       }));
       if (stopping.signal.aborted) break;
+      const { what, isConfig, tail } = ending;
       if (ending.isHealthy) failures = 1;
-      const isHopeless = ending.exit.code === EXIT.config ||
-        failures >= START_ATTEMPTS_MAX;
-      if (!ready && isHopeless) {
-        firstReady.reject(startError(unit, ending, deps.log.path));
+      if (!ready && (isConfig || failures >= START_ATTEMPTS_MAX)) {
+        firstReady.reject(
+          new UpError(
+            [
+              isConfig
+                ? `${unit.name} found a mistake in its configuration`
+                : `${unit.name} does not start: it ${what}`,
+              ...tail.map((line) => `  ${line}`),
+              `Its log: ${deps.log.path}`,
+            ].join("\n"),
+            isConfig ? EXIT.config : EXIT.failed,
+          ),
+        );
         return;
       }
       const pauseMs = Math.min(
         RESTART_MS_MIN * 2 ** (failures - 1),
         RESTART_MS_MAX,
       );
-      // One that was killed did not see it coming: its last line is about something else.
-      const last = ending.exit.signal ? undefined : ending.tail.at(-1);
+      const last = tail.length > 0 ? `: ${tail.at(-1)}` : "";
       deps.warn(
-        `${unit.name} ${describeEnding(unit, ending)}, starting it again in ` +
-          `${pauseMs / 1_000} s${last === undefined ? "" : `: ${last}`}`,
+        `${unit.name} ${what}, starting it again in ${
+          pauseMs / 1_000
+        } s${last}`,
       );
       await sleep(pauseMs, stopping.signal);
     }
@@ -177,49 +193,72 @@ export function supervise(unit: Unit, deps: SuperviseDeps): Supervised {
     firstReady: firstReady.promise,
     pid: () => child?.pid,
     ready: () => ready,
-    async stop(graceMs, hurry) {
+    async stop(graceMs, hurry = new AbortController().signal) {
       stopping.abort();
-      child?.signal("SIGTERM");
+      signal(child, "SIGTERM");
       // A frozen process gets SIGTERM only when it is thawed.
-      child?.signal("SIGCONT");
+      signal(child, "SIGCONT");
       const over = new AbortController();
-      const patience = AbortSignal.any([
-        over.signal,
-        ...hurry === undefined ? [] : [hurry],
-      ]);
+      const patience = AbortSignal.any([over.signal, hurry]);
       await Promise.race([finished, sleep(graceMs, patience)]);
       over.abort();
-      child?.signal("SIGKILL");
+      signal(child, "SIGKILL");
       await finished;
     },
   };
 }
 
-function portsOf({ fields: { port, opsPort } }: ServiceEvent): Ready {
-  return {
-    port: typeof port === "number" ? port : 0,
-    opsPort: typeof opsPort === "number" ? opsPort : 0,
+/** A process of its own session, so that Ctrl-C does not reach it. */
+function spawn({ file, args, env, cwd }: Program) {
+  return new Deno.Command(file, {
+    args: [...args],
+    env: { ...env },
+    clearEnv: true,
+    cwd,
+    detached: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+}
+
+/** Sends a signal; a process that has ended is fine. */
+function signal(child: Deno.ChildProcess | undefined, name: Deno.Signal): void {
+  try {
+    // A killed process cannot end its own children; other signals it passes on.
+    if (child && name === "SIGKILL") Deno.kill(-child.pid, name);
+    else child?.kill(name);
+  } catch (error) {
+    // It has ended, which Deno says in two ways.
+    const hasEnded = error instanceof TypeError ||
+      error instanceof Deno.errors.NotFound;
+    if (!hasEnded) throw error;
+  }
+}
+
+/** Copies an output to the log, line by line to `onLine`, and remembers its last lines. */
+function readLines(
+  output: ReadableStream<Uint8Array>,
+  log: LogFile,
+  onLine: (line: string) => void,
+) {
+  let recent = "";
+  const read = async () => {
+    const decoder = new TextDecoder();
+    let rest = "";
+    // A slow disk slows the writer down: nothing piles up here.
+    for await (const bytes of output) {
+      const text = decoder.decode(bytes, { stream: true });
+      recent = (recent + text).slice(-TAIL_CHARS);
+      const lines = (rest + text).split("\n");
+      rest = lines.pop() ?? "";
+      lines.forEach(onLine);
+      await log.write(bytes);
+    }
   };
-}
-
-function describeEnding(
-  { readyMs }: Unit,
-  { exit, isLate }: Ending,
-): string {
-  if (isLate) return `was not ready after ${readyMs / 1_000} s`;
-  if (exit.signal) return `was ended by ${exit.signal}`;
-  return `ended with exit code ${exit.code}`;
-}
-
-/** A start that is given up, with the last output of the process. */
-function startError(unit: Unit, ending: Ending, logPath: string): UpError {
-  const isConfig = ending.exit.code === EXIT.config;
-  const what = isConfig
-    ? `${unit.name} found a mistake in its configuration`
-    : `${unit.name} does not start: it ${describeEnding(unit, ending)}`;
-  const lines = ending.tail.map((line) => `  ${line}`);
-  return new UpError(
-    [what, ...lines, `Its log: ${logPath}`].join("\n"),
-    isConfig ? EXIT.config : EXIT.failed,
-  );
+  return {
+    done: read(),
+    lines: () =>
+      recent.trim() === "" ? [] : recent.trim().split("\n").slice(-TAIL_LINES),
+  };
 }

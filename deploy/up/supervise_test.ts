@@ -83,25 +83,9 @@ Deno.test("supervise() waits for the ready text, and stop() thaws a frozen proce
   assert.equal(under.supervised.pid(), undefined);
 });
 
-Deno.test("supervise() has patience while packages are downloaded", async () => {
-  const script = [
-    "for i in 1 2 3 4 5; do",
-    "  echo 'Download https://packages.example/hono' >&2; sleep 0.06",
-    "done",
-    'echo \'{"event":"ready","port":7,"opsPort":8}\'; sleep 60',
-  ].join("\n");
-  await using under = await superviseScript(["/bin/sh", "-c", script], {
-    readyMs: 200,
-  });
-  assert.deepEqual(await under.supervised.firstReady, { port: 7, opsPort: 8 });
-  assert.equal(under.started.length, 1);
-  assert.equal(under.downloads(), 5);
-});
-
 interface UnderTest extends AsyncDisposable {
   supervised: Supervised;
   started: number[];
-  downloads(): number;
 }
 
 async function superviseScript(
@@ -111,7 +95,6 @@ async function superviseScript(
   const scratch = await makeScratch();
   const log = openLogFile(`${scratch.path}/x.log`, assert.fail);
   const started: number[] = [];
-  let downloads = 0;
   const supervised = supervise({
     name: "x",
     service: "edge-auth",
@@ -132,12 +115,10 @@ async function superviseScript(
     },
     warn() {},
     onEvent() {},
-    onDownload: () => downloads++,
   });
   return {
     supervised,
     started,
-    downloads: () => downloads,
     async [Symbol.asyncDispose]() {
       await supervised.stop(100);
       await log.close();

@@ -68,8 +68,11 @@ async function runCluster(
     );
     return saving;
   };
-  const onChange = () => void saveState();
-  const cluster = createCluster({ now, out, watcher, logsDir, onChange });
+  const onChange = () => {
+    watcher.watch(cluster.units.flatMap((unit) => unit.pid() ?? []));
+    void saveState();
+  };
+  const cluster = createCluster({ now, out, logsDir, onChange });
   const starting = startAll(cluster, options, deps);
   // A start that is broken off ends before the watcher leaves; its failure is no
   // news then.

@@ -133,10 +133,16 @@ Deno.test("up fails with a clear message", async (t) => {
       says: [/Cannot listen on 192\.0\.2\.1:0/],
     },
     {
-      name: "bad options, all at once",
-      args: ["--workers", "0", "--prot", "1"],
+      name: "bad values, all at once",
+      args: ["--workers", "0", "--port", "x"],
       code: 2,
-      says: [/--workers must be a whole number/, /Unknown option "--prot"/],
+      says: [/--workers must be a whole number/, /--port must be/],
+    },
+    {
+      name: "unknown option",
+      args: ["--prot", "1"],
+      code: 2,
+      says: [/Unknown option '--prot'/, /up --help/],
     },
     { name: "help", args: ["--help"], code: 0, says: [/--console-port P/] },
   ];

@@ -23,7 +23,10 @@ Deno.test("up starts all, says where it is, and stops in order on SIGTERM", asyn
     ],
     env: { UPSTREAM_API_KEY: "sk-upstream-secret" },
   });
-  const state = await up.state();
+  const state = await until("the set-up link", async () => {
+    const found = await up.state();
+    return found.text.setup_url !== null && found;
+  });
   const { text, pids } = state;
   assert.deepEqual(
     Object.entries(pids).map(([name, list]) => [name, list.length]).sort(),

@@ -10,10 +10,10 @@ Deno.exit(
   await runCli({
     root: resolve(here, "../../.."),
     scripts: {
-      edge: `${here}/edge.ts`,
-      worker: `${here}/worker.ts`,
-      admin: `${here}/admin.ts`,
-      simulator: `${here}/simulator.ts`,
+      "edge-auth": `${here}/edge.ts`,
+      "chat-worker": `${here}/worker.ts`,
+      "key-admin": `${here}/admin.ts`,
+      "model-simulator": `${here}/simulator.ts`,
       keys: `${here}/keys.ts`,
     },
     ...(usualDirs === undefined ? {} : { usualDirs: usualDirs.split(":") }),
