@@ -1,8 +1,5 @@
 /** The one place of this service that reads the environment. */
-import {
-  type Network,
-  networksOf,
-} from "@gateway/shared/process/client_address";
+import { networksOf } from "@gateway/shared/process/client_address";
 import {
   ConfigError,
   type ConfigOf,
@@ -15,8 +12,6 @@ import {
   url,
   type Variable,
 } from "@gateway/shared/process/env";
-import type { LogLevel } from "@gateway/shared/process/log";
-import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
   listenVariables,
   NATS_VARIABLES,
@@ -24,14 +19,9 @@ import {
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/process/service_variables";
-import {
-  type BusAccess,
-  busAccess,
-  redisAccess,
-} from "@gateway/shared/process/store_access";
+import { busAccess, redisAccess } from "@gateway/shared/process/store_access";
 import * as z from "zod";
 import {
-  type DefaultLimits,
   defaultLimitsOf,
   LIMIT_VARIABLES,
 } from "./domain/keys/default_limits.ts";
@@ -102,22 +92,7 @@ export const CONSOLE_VARIABLES = {
 } as const;
 
 /** What the console was told, in the units and shapes its code uses. */
-export interface Config {
-  logLevel: LogLevel;
-  hostname: string;
-  port: number;
-  ops: { hostname: string; port: number };
-  redis: RedisAddress;
-  bus: BusAccess;
-  /** Null: the address it listens on. */
-  publicUrl: URL | null;
-  /** Without a slash at the end. */
-  apiUrl: string;
-  trustedProxies: readonly Network[];
-  oidc: OidcConfig | null;
-  defaultLimits: DefaultLimits;
-  drainMs: number;
-}
+export type Config = ReturnType<typeof configFrom>;
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig(): Config {
@@ -128,7 +103,7 @@ export function readConfig(): Config {
 export function configFrom(
   variables: Env,
   readFile: (path: string) => string,
-): Config {
+) {
   const env = parseEnv(CONSOLE_VARIABLES, variables, readFile);
   return {
     logLevel: env.logLevel,
@@ -137,7 +112,9 @@ export function configFrom(
     ops: { hostname: env.opsHost, port: env.opsPort },
     redis: redisAccess(env, readFile),
     bus: busAccess(env),
+    /** Null: the address it listens on. */
     publicUrl: env.publicUrl ?? null,
+    /** Without a slash at the end. */
     apiUrl: env.apiUrl.replace(/\/$/, ""),
     trustedProxies: networksOf(env.trustedProxies),
     oidc: oidcOf(env),
@@ -149,19 +126,14 @@ export function configFrom(
 function oidcOf(env: ConfigOf<typeof CONSOLE_VARIABLES>): OidcConfig | null {
   const { oidcIssuer, oidcClientId, oidcClientSecret, oidcAllowed } = env;
   if (oidcIssuer === undefined) return null;
-  const mistakes: string[] = [];
-  if (oidcClientId === undefined) {
-    mistakes.push("OIDC_CLIENT_ID is needed with OIDC_ISSUER");
-  }
-  if (oidcClientSecret === undefined) {
-    mistakes.push("OIDC_CLIENT_SECRET is needed with OIDC_ISSUER");
-  }
-  if (oidcAllowed.length === 0) {
-    mistakes.push(
-      "OIDC_ALLOWED is needed with OIDC_ISSUER\nwithout it everybody with an account there could sign in",
-    );
-  }
-  if (mistakes.length > 0) throw new ConfigError("the environment", mistakes);
+  const missing = [
+    oidcClientId ? "" : "OIDC_CLIENT_ID is needed with OIDC_ISSUER",
+    oidcClientSecret ? "" : "OIDC_CLIENT_SECRET is needed with OIDC_ISSUER",
+    oidcAllowed.length > 0
+      ? ""
+      : "OIDC_ALLOWED is needed with OIDC_ISSUER\nwithout it everybody with an account there could sign in",
+  ].filter((text) => text !== "");
+  if (missing.length > 0) throw new ConfigError("the environment", missing);
   return {
     issuer: new URL(oidcIssuer),
     clientId: oidcClientId ?? "",

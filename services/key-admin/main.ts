@@ -5,7 +5,6 @@ import type { Log } from "@gateway/shared/process/log";
 import { observeProcess, observeRedis } from "@gateway/shared/metrics/process";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { serveOps } from "@gateway/shared/process/ops_server";
-import type { RedisLink } from "@gateway/shared/redis/link";
 import { type GracefulServer, serve } from "@gateway/shared/process/serve";
 import {
   type RunningService,
@@ -30,7 +29,7 @@ import { createHandler, type Handler } from "./web/server.ts";
 /** The service: connections, console, ops port, drain. */
 
 const FIRST_CONNECT_MS = 30_000;
-/** A page takes a second or two; nobody waits for one as long as for an answer of a model. */
+/** A page takes a second or two, not minutes like the answer of a model. */
 const DRAIN_MS_MAX = 10_000;
 const LAST_WORD_MS = 500;
 
@@ -42,9 +41,17 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   // The public address may need the port, which is known once it is taken.
   const handler = Promise.withResolvers<Handler>();
   const server = listen(config, log, handler.promise);
-  const publicUrl = config.publicUrl ??
-    new URL(`http://127.0.0.1:${server.port}`);
-  const deps = await makeDeps(config, log, { redis, writer, publicUrl });
+  const deps = createConsoleDeps({
+    ...{ redis, writer, randomBytes, log },
+    now: wallNow,
+    sendStop: createStopSender(config.bus, log),
+    hasher: await createPasswordHasher(),
+    assets: await readAssets(),
+    oidc: config.oidc === null ? null : createOidcClient(config.oidc),
+    publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
+    apiUrl: config.apiUrl,
+    defaultLimits: config.defaultLimits,
+  });
   handler.resolve(
     createHandler(createConsole(deps), {
       clientAddress: createClientAddress(config.trustedProxies),
@@ -52,7 +59,16 @@ async function start(config: Config, log: Log): Promise<RunningService> {
       metrics: createMetrics(registry),
     }),
   );
-  const { ops, stopObserving } = startOps(config, registry, [redis, writer]);
+  const notReady = () =>
+    [redis, writer].every(({ state }) => state === "ready") ? [] : ["redis"];
+  const stopObserving = observeProcess(registry, {
+    now: monotonicNow,
+    startedAtMs: wallNow(),
+    notReady,
+  });
+  observeRedis(registry, () => notReady().length === 0);
+  const metrics = () => registry.text();
+  const ops = serveOps({ ...config.ops, notReady, metrics });
   if (await nameOldStore(redis, randomBytes)) log.info("store_named");
   const durability = await announceDurability(deps);
   await announceSetUp(deps);
@@ -71,52 +87,6 @@ async function start(config: Config, log: Log): Promise<RunningService> {
       await Promise.all([server.stop(drain), ops.stop(drain)]);
       await Promise.all([redis.close(), writer.close()]);
     },
-  };
-}
-
-interface Connected {
-  redis: RedisLink;
-  writer: RedisLink;
-  publicUrl: URL;
-}
-
-async function makeDeps(
-  config: Config,
-  log: Log,
-  connected: Connected,
-): Promise<ConsoleDeps> {
-  return createConsoleDeps({
-    ...connected,
-    sendStop: createStopSender(config.bus, log),
-    hasher: await createPasswordHasher(),
-    assets: await readAssets(),
-    oidc: config.oidc === null ? null : createOidcClient(config.oidc),
-    randomBytes,
-    now: wallNow,
-    log,
-    apiUrl: config.apiUrl,
-    defaultLimits: config.defaultLimits,
-  });
-}
-
-/** Health, readiness and metrics on their own port. */
-function startOps(
-  { ops: { hostname, port } }: Config,
-  registry: MetricRegistry,
-  links: readonly RedisLink[],
-) {
-  const notReady = () =>
-    links.every(({ state }) => state === "ready") ? [] : ["redis"];
-  const stopObserving = observeProcess(registry, {
-    now: monotonicNow,
-    startedAtMs: wallNow(),
-    notReady,
-  });
-  observeRedis(registry, () => notReady().length === 0);
-  const metrics = () => registry.text();
-  return {
-    ops: serveOps({ hostname, port, notReady, metrics }),
-    stopObserving,
   };
 }
 
@@ -155,7 +125,7 @@ async function announceDurability({ log, redis }: ConsoleDeps) {
   return durability;
 }
 
-/** While the first owner cannot sign in, every start prints a new link for him. */
+/** While the first owner cannot sign in, every start prints a new set-up link. */
 async function announceSetUp(deps: ConsoleDeps): Promise<void> {
   const { owners, accounts, links, log, publicUrl } = deps;
   const ownerId = await owners.first();

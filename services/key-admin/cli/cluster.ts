@@ -1,32 +1,18 @@
 import { parseEnv } from "@gateway/shared/process/env";
-import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
   NATS_VARIABLES,
   REDIS_VARIABLES,
 } from "@gateway/shared/process/service_variables";
-import {
-  type BusAccess,
-  busAccess,
-  redisAccess,
-} from "@gateway/shared/process/store_access";
+import { busAccess, redisAccess } from "@gateway/shared/process/store_access";
 import { z } from "zod";
 import {
-  type DefaultLimits,
   defaultLimitsOf,
   LIMIT_VARIABLES,
 } from "../domain/keys/default_limits.ts";
 import { CommandRefused } from "./command_line.ts";
 
 /** The cluster that a command works on. */
-export interface Cluster {
-  redis: RedisAddress;
-  bus: BusAccess;
-  /** Origin of the console, for links. */
-  consoleUrl: string;
-  defaultLimits: DefaultLimits;
-  /** What to check when nothing answers at `redis`; a sentence. */
-  whereFrom: string;
-}
+export type Cluster = ReturnType<typeof findCluster>;
 
 const UP_FILE = ".run/up.json";
 const CLUSTER_VARIABLES = {
@@ -40,7 +26,6 @@ const upFile = z.object({
   nats_url: z.string(),
   console_url: z.string(),
 });
-type UpFile = z.infer<typeof upFile>;
 
 /**
  * Where the cluster is: the variables of the service, else what `deno task up`
@@ -50,7 +35,7 @@ type UpFile = z.infer<typeof upFile>;
 export function findCluster(
   env: Record<string, string>,
   readText: (path: string) => string,
-): Cluster {
+) {
   const isTold = [env.REDIS_URL, env.REDIS_URL_FILE, env.REDIS_SENTINELS]
     .some((value) => value !== undefined && value !== "");
   const up = isTold ? null : readUpFile(readText);
@@ -63,15 +48,17 @@ export function findCluster(
   return {
     redis: redisAccess(settings, readText),
     bus: busAccess(settings),
+    /** Origin of the console, for links. */
     consoleUrl: env.PUBLIC_URL || (up?.console_url ?? "http://127.0.0.1:8081"),
     defaultLimits: defaultLimitsOf(settings),
+    /** What to check when nothing answers at `redis`; a sentence. */
     whereFrom: up === null
       ? "The address comes from REDIS_…: check host, port, user and password"
       : `The address comes from ${UP_FILE}: is "deno task up" still running?`,
   };
 }
 
-function readUpFile(readText: (path: string) => string): UpFile {
+function readUpFile(readText: (path: string) => string) {
   try {
     return upFile.parse(JSON.parse(readText(UP_FILE)));
   } catch (cause) {

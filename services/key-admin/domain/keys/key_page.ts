@@ -1,24 +1,21 @@
-import {
-  LIMITER_FIELDS,
-  USAGE_KINDS,
-} from "@gateway/shared/keys/limiter_state";
+import { USAGE_KINDS } from "@gateway/shared/keys/limiter_state";
 import {
   type KeyRecord,
-  limiterKey,
   recordKey,
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { findKey } from "../store/names.ts";
 import {
-  asFields,
   asList,
   asNumber,
-  asText,
   asTextOrNull,
+  asTexts,
+  readHash,
 } from "../store/reply.ts";
 import { decodeKey } from "./key_record.ts";
 import { type Tag, tagRange, wordRange, wordsOf } from "./search_terms.ts";
+import { readLastUse } from "./usage.ts";
 
 /** Rows of a page unless the caller asks for fewer. */
 export const PAGE_ROWS = 50;
@@ -26,7 +23,6 @@ const PAGE_ROWS_MAX = 200;
 /** Index members a search looks at before it gives what it has, and how many at a time. */
 const SCAN_MAX = 1_000;
 const SEARCH_BATCH = 100;
-const CURSOR_CHARS_MAX = 200;
 const CURSOR = /^[^/]{1,64}\/\d{1,16}\/key_[0-9A-Za-z]{20}$/u;
 
 /** Which keys. `with_expiry` are those that have an end, reached or not. */
@@ -103,49 +99,35 @@ const TAG_OF: Record<KeyFilter, Tag> = {
   with_expiry: ":expires",
 };
 
-interface Plan {
-  /** The part of the index with all keys in question. */
-  whole: { from: string; to: string };
-  /** The part of it that may hold this page. */
-  from: string;
-  to: string;
-  backward: boolean;
-  size: number;
-  batch: number;
-  /** The word that `whole` is about, "" when it is about a tag. */
-  prefix: string;
-  /** What else a key must have. */
-  words: readonly string[];
-  filter: KeyFilter;
-}
-
-function planPage({ filter, search, start, rows }: PageQuery): Plan {
+function planPage({ filter, search, start, rows }: PageQuery) {
   const words = wordsOf(search);
   // The longest word leaves the fewest candidates.
   const prefix = words.toSorted((a, b) => b.length - a.length)[0] ?? "";
   const whole = prefix === "" ? tagRange(TAG_OF[filter]) : wordRange(prefix);
-  const cursor = "cursor" in start ? checkCursor(start.cursor) : "";
+  const cursor = "cursor" in start ? start.cursor : null;
+  // Cursors come back from URLs: nothing but a member of the index may pass.
+  if (cursor !== null && !CURSOR.test(cursor)) {
+    throw new BadCursor("This is not the cursor of a page");
+  }
   const size = Math.max(1, Math.min(rows, PAGE_ROWS_MAX));
   return {
+    /** The part of the index with all keys in question. */
     whole,
+    /** The part of it that may hold this page. */
     from: start.at === "after" ? `(${cursor}` : whole.from,
     to: start.at === "before" ? `(${cursor}` : whole.to,
     backward: start.at === "last" || start.at === "before",
     size,
     batch: prefix === "" ? size + 1 : SEARCH_BATCH,
+    /** The word that `whole` is about, "" when it is about a tag. */
     prefix,
+    /** What else a key must have. */
     words: words.filter((word) => word !== prefix),
     filter,
   };
 }
 
-/** Cursors come back from URLs: nothing but a member of the index may pass. */
-function checkCursor(cursor: string): string {
-  if (cursor.length > CURSOR_CHARS_MAX || !CURSOR.test(cursor)) {
-    throw new BadCursor("This is no cursor of a page");
-  }
-  return cursor;
-}
+type Plan = ReturnType<typeof planPage>;
 
 interface Scan {
   /** Members of the index, newest key first. */
@@ -174,9 +156,9 @@ async function scanIndex(
     const range = backward
       ? ["ZREVRANGEBYLEX", findKey(ownerId), to, from]
       : ["ZRANGEBYLEX", findKey(ownerId), from, to];
-    const members = asList(
+    const members = asTexts(
       await redis.command([...range, "LIMIT", "0", String(batch)]),
-    ).map(asText);
+    );
     const isMatch = await Promise.all(
       members.map((member) => matches(redis, ownerId, member, plan)),
     );
@@ -226,22 +208,19 @@ async function readRow(
   day: string,
 ): Promise<KeyRow | null> {
   const principal = { ownerId, keyId: keyIdOf(member) };
-  const [record, usage, lastUse] = await Promise.all([
-    redis.command(["HGETALL", recordKey(principal)]),
-    redis.command(["HGETALL", usageKey(principal, day)]),
-    redis.command(
-      ["HGET", limiterKey(principal), LIMITER_FIELDS.lastUsedAtMs],
-    ),
+  const [fields, usage, lastUsedAtMs] = await Promise.all([
+    readHash(redis, recordKey(principal)),
+    readHash(redis, usageKey(principal, day)),
+    readLastUse(redis, { ownerId, id: principal.keyId }),
   ]);
-  const fields = asFields(record);
   if (fields.size === 0) return null;
   const today = (...kinds: string[]) =>
-    [...asFields(usage)]
+    [...usage]
       .filter(([field]) => kinds.includes(field.split(":")[1] ?? ""))
       .reduce((sum, [, value]) => sum + asNumber(value), 0);
   return {
     key: decodeKey(principal, fields),
-    lastUsedAtMs: lastUse === null ? null : asNumber(lastUse),
+    lastUsedAtMs,
     requestsToday: today(USAGE_KINDS.requests),
     tokensToday: today(USAGE_KINDS.promptTokens, USAGE_KINDS.completionTokens),
   };

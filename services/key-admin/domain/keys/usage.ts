@@ -11,7 +11,7 @@ import {
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { asFields, asNumber } from "../store/reply.ts";
+import { asNumber, readHash } from "../store/reply.ts";
 
 /**
  * Usage for charts, from the counters that the edges keep per key, per owner and
@@ -114,9 +114,7 @@ const COUNT_OF_KIND: ReadonlyMap<string, keyof Counts> = new Map([
 
 async function readDay(redis: RedisLink, key: string): Promise<Day> {
   const day = new Map<string, Counts>();
-  for (
-    const [field, value] of asFields(await redis.command(["HGETALL", key]))
-  ) {
+  for (const [field, value] of await readHash(redis, key)) {
     const [hour = "", kind = ""] = field.split(":");
     const count = COUNT_OF_KIND.get(kind);
     if (count === undefined) continue;

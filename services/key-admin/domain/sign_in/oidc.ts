@@ -11,14 +11,11 @@ export interface OidcConfig {
   name: string;
 }
 
-/** Sign-in through the organisation's OpenID Connect provider: code flow with PKCE, state and nonce (ASVS 10.5). */
-export interface OidcClient {
-  /** On the button: "Continue with …". */
-  name: string;
-  /** Where to send the browser, and what to remember until it comes back. */
-  begin(redirectUri: URL, askAgain: boolean): Promise<OidcStart>;
-  /** Checks what the browser came back with. Throws when anything is not as it must be. */
-  finish(returned: URL, flow: OidcFlow): Promise<OidcIdentity>;
+/** Kept in the store, for one use, while the browser is away. */
+export interface OidcFlow {
+  verifier: string;
+  state: string;
+  nonce: string;
 }
 
 /** The address of the provider's page, and what to keep until the browser comes back. */
@@ -27,18 +24,20 @@ export interface OidcStart {
   flow: OidcFlow;
 }
 
-/** Kept in the store, single use, while the browser is away. */
-export interface OidcFlow {
-  verifier: string;
-  state: string;
-  nonce: string;
-}
-
 /** Issuer and subject together name a person; the address is proved by the provider and allowed by the operator. */
 export interface OidcIdentity {
   issuer: string;
   subject: string;
   email: string;
+}
+
+/** Sign-in through the organisation's OpenID Connect provider: code flow with PKCE, state and nonce (ASVS 10.5). */
+export interface OidcClient {
+  /** On the button: "Continue with …". */
+  name: string;
+  begin(redirectUri: URL, askAgain: boolean): Promise<OidcStart>;
+  /** Checks what the browser came back with. Throws when anything is not as it must be. */
+  finish(returned: URL, flow: OidcFlow): Promise<OidcIdentity>;
 }
 
 /** The provider vouches for somebody who may not sign in here. */
@@ -49,39 +48,24 @@ export class NotAllowed extends Error {
 const TIMEOUT_SECONDS = 5;
 
 /** The client of one provider. Its metadata is fetched on first use and kept. */
-export function createOidcClient(config: OidcConfig): OidcClient {
-  const discover = rememberedDiscovery(config);
-  return {
-    name: config.name,
-    begin: async (redirectUri, askAgain) =>
-      await begin(await discover(), redirectUri, askAgain),
-    finish: async (returned, flow) =>
-      checkIdentity(
-        config.allowed,
-        await exchange(await discover(), returned, flow),
-      ),
-  };
-}
-
-function rememberedDiscovery(
-  { issuer, clientId, clientSecret }: OidcConfig,
-): () => Promise<oidc.Configuration> {
-  let discovered: Promise<oidc.Configuration> | null = null;
+export function createOidcClient(
+  { issuer, clientId, clientSecret, allowed, name }: OidcConfig,
+): OidcClient {
+  // Without TLS only on this machine, for tests and development.
+  const isLocal = issuer.protocol === "http:" &&
+    ["localhost", "127.0.0.1"].includes(issuer.hostname);
   const options = {
     timeout: TIMEOUT_SECONDS,
     execute: [
       // The library trusts TLS alone otherwise and leaves signatures unchecked.
       oidc.enableNonRepudiationChecks,
-      ...insecureOnLoopback(issuer),
+      ...(isLocal ? [oidc.allowInsecureRequests] : []),
     ],
   };
-  return async () => {
+  let discovered: Promise<oidc.Configuration> | null = null;
+  const provider = async () => {
     discovered ??= oidc.discovery(
-      issuer,
-      clientId,
-      clientSecret,
-      undefined,
-      options,
+      ...[issuer, clientId, clientSecret, undefined, options] as const,
     );
     try {
       return await discovered;
@@ -90,77 +74,50 @@ function rememberedDiscovery(
       throw error;
     }
   };
-}
-
-async function begin(
-  provider: oidc.Configuration,
-  redirectUri: URL,
-  askAgain: boolean,
-): Promise<OidcStart> {
-  const flow: OidcFlow = {
-    verifier: oidc.randomPKCECodeVerifier(),
-    state: oidc.randomState(),
-    nonce: oidc.randomNonce(),
-  };
-  const url = oidc.buildAuthorizationUrl(provider, {
-    redirect_uri: redirectUri.href,
-    scope: "openid email",
-    code_challenge: await oidc.calculatePKCECodeChallenge(flow.verifier),
-    code_challenge_method: "S256",
-    state: flow.state,
-    nonce: flow.nonce,
-    ...(askAgain ? { prompt: "login", max_age: "0" } : {}),
-  });
-  return { url, flow };
-}
-
-/** What the provider claims of whoever came back. */
-interface Claimed {
-  issuer: string;
-  subject: string;
-  email: unknown;
-  isVerified: boolean;
-}
-
-async function exchange(
-  provider: oidc.Configuration,
-  returned: URL,
-  flow: OidcFlow,
-): Promise<Claimed> {
-  const tokens = await oidc.authorizationCodeGrant(provider, returned, {
-    pkceCodeVerifier: flow.verifier,
-    expectedState: flow.state,
-    expectedNonce: flow.nonce,
-    idTokenExpected: true,
-  });
-  const claims = tokens.claims();
-  if (claims === undefined) throw new NotAllowed("No identity was given");
   return {
-    issuer: claims.iss,
-    subject: claims.sub,
-    email: claims.email,
-    isVerified: claims.email_verified === true,
+    name,
+    begin: async (redirectUri, askAgain) => {
+      const verifier = oidc.randomPKCECodeVerifier();
+      const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];
+      const url = oidc.buildAuthorizationUrl(await provider(), {
+        redirect_uri: redirectUri.href,
+        scope: "openid email",
+        code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
+        code_challenge_method: "S256",
+        ...{ state, nonce },
+        ...(askAgain ? { prompt: "login", max_age: "0" } : {}),
+      });
+      return { url, flow: { verifier, state, nonce } };
+    },
+    finish: async (returned, { verifier, state, nonce }) => {
+      const tokens = await oidc.authorizationCodeGrant(
+        await provider(),
+        returned,
+        {
+          pkceCodeVerifier: verifier,
+          expectedState: state,
+          expectedNonce: nonce,
+          idTokenExpected: true,
+        },
+      );
+      const claims = tokens.claims();
+      if (claims === undefined) throw new NotAllowed("No identity was given");
+      return identityOf(claims, allowed);
+    },
   };
 }
 
-function checkIdentity(
+function identityOf(
+  { iss, sub, email, email_verified }: oidc.IDToken,
   allowed: readonly string[],
-  { issuer, subject, email, isVerified }: Claimed,
 ): OidcIdentity {
-  if (typeof email !== "string" || !isVerified) {
-    throw new NotAllowed("The provider has not proved an e-mail address");
+  if (typeof email !== "string" || email_verified !== true) {
+    throw new NotAllowed("The provider has not verified an e-mail address");
   }
   const address = email.normalize("NFKC").toLowerCase();
   const domain = address.slice(address.lastIndexOf("@"));
   if (!allowed.includes(address) && !allowed.includes(domain)) {
     throw new NotAllowed("This address may not sign in here");
   }
-  return { issuer, subject, email: address };
-}
-
-/** Without TLS only on this machine, for tests and development. */
-function insecureOnLoopback(issuer: URL) {
-  const isLocal = issuer.protocol === "http:" &&
-    ["localhost", "127.0.0.1"].includes(issuer.hostname);
-  return isLocal ? [oidc.allowInsecureRequests] : [];
+  return { issuer: iss, subject: sub, email: address };
 }

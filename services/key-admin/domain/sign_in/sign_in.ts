@@ -21,11 +21,11 @@ export interface Credentials {
   device: string;
 }
 
-/**
- * Why nobody was signed in is not told apart on purpose: unknown address, wrong
- * password and wrong code look the same and take the same work.
- */
-export type SignInResult = Admitted | { ok: false; waitMs: number };
+/** Nobody was signed in: why is not told apart on purpose. */
+interface NotAdmitted {
+  ok: false;
+  waitMs: number;
+}
 
 /** The cookies of a new session, and how many tries had failed before it. */
 export interface Admitted {
@@ -49,29 +49,33 @@ export interface SignInDeps {
   log: Log;
 }
 
-/** Tries to sign somebody in. */
+/** Tries to sign somebody in. An unknown address, a wrong password and a wrong code look the same and take the same work. */
 export async function signIn(
   deps: SignInDeps,
   credentials: Credentials,
-): Promise<SignInResult> {
+): Promise<Admitted | NotAdmitted> {
+  const { owners, accounts, guard, audit, log } = deps;
+  const { client: { ip }, client, device, password } = credentials;
   const email = parseEmail(credentials.email) ?? "";
-  const { client, device } = credentials;
-  const attempt = { email, ip: client.ip, device };
-  const waitMs = await deps.guard.take(attempt);
+  const attempt = { email, ip, device };
+  const waitMs = await guard.take(attempt);
   if (waitMs > 0) return { ok: false, waitMs };
-  const account = await findAccount(deps, email);
-  const isRight = await checkPassword(deps, account, credentials.password);
-  const isComplete = account !== null && isRight &&
-    await checkCode(deps, account, credentials);
-  if (!isComplete) {
-    await noteRefusal(deps, account, credentials);
-    return { ok: false, waitMs: 0 };
+  const ownerId = email === "" ? null : await owners.find(email);
+  const account = ownerId === null ? null : await accounts.read(ownerId);
+  const isRight = await checkPassword(deps, account, password);
+  if (account && isRight && await checkCode(deps, account, credentials)) {
+    const failedBefore = await guard.succeeded(attempt);
+    return await admit(deps, account, client, failedBefore);
   }
-  const failedBefore = await deps.guard.succeeded(attempt);
-  return await admit(deps, account, client, failedBefore);
+  log.warn("sign_in_refused", { ip, ownerId: account?.ownerId ?? null });
+  if (account !== null) {
+    const entry = { action: "session.refused", by: account.email, ip } as const;
+    await audit.add(account.ownerId, entry);
+  }
+  return { ok: false, waitMs: 0 };
 }
 
-/** Starts a session for an owner who has proved himself, by password or otherwise. */
+/** Starts a session for an owner whose identity is proved, by password or otherwise. */
 export async function admit(
   { redis, sessions, audit, randomBytes }: Pick<
     SignInDeps,
@@ -82,20 +86,15 @@ export async function admit(
   failedBefore: number,
 ): Promise<Admitted> {
   const cookie = await sessions.start(ownerId, client);
+  const tries = failedBefore === 1 ? "try" : "tries";
   await audit.add(ownerId, {
     action: "session.signed_in",
     by: email,
     ip: client.ip,
-    detail: failedBefore === 0
-      ? ""
-      : `after ${failedBefore} failed ${failedBefore === 1 ? "try" : "tries"}`,
+    detail: failedBefore === 0 ? "" : `after ${failedBefore} failed ${tries}`,
   });
-  return {
-    ok: true,
-    cookie,
-    device: await rememberDevice(redis, randomBytes, email),
-    failedBefore,
-  };
+  const device = await rememberDevice(redis, randomBytes, email);
+  return { ok: true, cookie, device, failedBefore };
 }
 
 /** Whether the password is the account's; counts as a try, and is written down. For asking again within a session. */
@@ -104,28 +103,21 @@ export async function checkAgain(
   account: Account,
   password: string,
   from: { ip: string; device: string },
-): Promise<{ ok: true } | { ok: false; waitMs: number }> {
-  const attempt = { email: account.email, ...from };
+): Promise<{ ok: true } | NotAdmitted> {
+  const { email } = account;
+  const attempt = { email, ...from };
   const waitMs = await deps.guard.take(attempt);
   if (waitMs > 0) return { ok: false, waitMs };
   const isRight = await checkPassword(deps, account, password);
   await deps.audit.add(account.ownerId, {
     action: isRight ? "session.confirmed" : "session.refused",
-    by: account.email,
+    by: email,
     ip: from.ip,
     detail: isRight ? "" : "asked again within a session",
   });
   if (!isRight) return { ok: false, waitMs: 0 };
   await deps.guard.succeeded(attempt);
   return { ok: true };
-}
-
-async function findAccount(
-  { owners, accounts }: SignInDeps,
-  email: string,
-): Promise<Account | null> {
-  const ownerId = email === "" ? null : await owners.find(email);
-  return ownerId === null ? null : await accounts.read(ownerId);
 }
 
 async function checkPassword(
@@ -144,7 +136,7 @@ async function checkPassword(
 async function checkCode(
   { accounts, audit, now }: SignInDeps,
   { ownerId, email, totpSecret }: Account,
-  { code, client }: Credentials,
+  { code, client: { ip } }: Credentials,
 ): Promise<boolean> {
   if (totpSecret === null) return true;
   const digits = code.replace(/\s/g, "");
@@ -154,30 +146,8 @@ async function checkCode(
   }
   const isRecovery = await accounts.useRecoveryCode(ownerId, code);
   if (isRecovery) {
-    await audit.add(ownerId, {
-      action: "account.recovery_code_used",
-      by: email,
-      ip: client.ip,
-      detail: "",
-    });
+    const action = "account.recovery_code_used";
+    await audit.add(ownerId, { action, by: email, ip });
   }
   return isRecovery;
-}
-
-async function noteRefusal(
-  { audit, log }: SignInDeps,
-  account: Account | null,
-  { client }: Credentials,
-): Promise<void> {
-  log.warn("sign_in_refused", {
-    ip: client.ip,
-    ownerId: account?.ownerId ?? null,
-  });
-  if (account === null) return;
-  await audit.add(account.ownerId, {
-    action: "session.refused",
-    by: account.email,
-    ip: client.ip,
-    detail: "",
-  });
 }
