@@ -15,10 +15,10 @@ import {
 } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import {
-  ADMISSION_SCRIPTS,
   type Admitted,
-  createAdmission,
-} from "../services/edge-auth/admission.ts";
+  createLimiter,
+  LIMITER_SCRIPTS,
+} from "../services/edge-auth/limits/limiter.ts";
 import {
   type RedisWorld,
   startRedisWorld,
@@ -74,7 +74,7 @@ function spread(values: number[]): string {
 }
 
 async function run(world: RedisWorld): Promise<void> {
-  const admission = createAdmission({
+  const admission = createLimiter({
     redis: world.link,
     now: monotonicNow,
     random: Math.random,
@@ -95,7 +95,7 @@ async function run(world: RedisWorld): Promise<void> {
     admission.settle(request, {
       promptTokens: 50,
       completionTokens: 50,
-      outcome: "completed",
+      kind: "complete",
     });
 
   console.log("server us per call, fastest tenth / median of batches");
@@ -148,5 +148,5 @@ async function run(world: RedisWorld): Promise<void> {
   await admission.stop(1_000);
 }
 
-await using world = await startRedisWorld({ scripts: ADMISSION_SCRIPTS });
+await using world = await startRedisWorld({ scripts: LIMITER_SCRIPTS });
 await run(world);

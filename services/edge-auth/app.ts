@@ -16,7 +16,8 @@ import { chatCompletions, type Dispatcher } from "./chat_completions.ts";
 import { cors } from "./cors.ts";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import type { EdgeEnv } from "./edge_env.ts";
-import type { Gate } from "./gate.ts";
+import type { KeyLookup } from "./keys/key_lookup.ts";
+import type { Admission } from "./limits/admission.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 import type { LookupTurns } from "./keys/lookup_turns.ts";
 import type { BodyBudget } from "./http/body_budget.ts";
@@ -34,7 +35,8 @@ import { methodNotAllowed, notFound, optionsAllowed } from "./unserved.ts";
 
 export interface AppDependencies {
   catalog: Catalog;
-  gate: Gate;
+  keys: Pick<KeyLookup, "remembered" | "find" | "check">;
+  admission: Admission;
   dispatcher: Dispatcher;
   running: RunningRequests;
   now: MonotonicNow;
@@ -87,23 +89,23 @@ export function createApp(d: AppDependencies): Hono<EdgeEnv> {
 
   app.post(CHAT, (c) => completeChat(c, d));
   app.get(MODELS, async (c) => {
-    const models = await d.gate.check(c.var.principal, "models");
+    const models = await d.keys.check(c.var.principal, "models");
     return jsonResponse(listModels(d.catalog, models), c.var.requestId);
   });
   app.get(MODEL, async (c) => {
-    const models = await d.gate.check(c.var.principal, "models");
+    const models = await d.keys.check(c.var.principal, "models");
     const model = getModel(d.catalog, models, c.req.param("id"));
     return jsonResponse(model, c.var.requestId);
   });
 
   for (const [path, methods] of Object.entries(METHODS)) {
     app.all(path, async (c) => {
-      await d.gate.check(c.var.principal, null);
+      await d.keys.check(c.var.principal, null);
       return methodNotAllowed(c, methods);
     });
   }
   app.all("/v1/*", async (c) => {
-    await d.gate.check(c.var.principal, null);
+    await d.keys.check(c.var.principal, null);
     return notFound(c, `This service has ${CHAT} and ${MODELS}.`);
   });
   app.notFound((c) => notFound(c, "All paths begin with /v1."));
@@ -142,7 +144,7 @@ function routeName(path: string): RouteName {
 
 /** Nobody learns anything of `/v1`, not even what exists there, without a key. */
 function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
-  const parts = { lookup: d.gate.lookup, turns: d.lookupTurns };
+  const parts = { lookup: d.keys, turns: d.lookupTurns };
   return async (c, next) => {
     const { headers } = c.req.raw;
     const clientAddress = () =>

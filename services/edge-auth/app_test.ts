@@ -58,20 +58,21 @@ function setup(took: { lookupMs: number; bodyMs: number }) {
     clientAddress: createClientAddress([]),
     allowedHosts: ["api.example.org"],
     corsOrigins: [],
-    gate: {
-      lookup: {
-        remembered: () => undefined,
-        find() {
-          nowMs += took.lookupMs;
-          return Promise.resolve(principal);
-        },
+    keys: {
+      remembered: () => undefined,
+      find() {
+        nowMs += took.lookupMs;
+        return Promise.resolve(principal);
       },
       check: () => Promise.resolve([]),
+    },
+    admission: {
       admitChat: () =>
         Promise.resolve({
           slotFreed: null,
-          setHeaders: () => {},
+          headers: {},
           settle: () => {},
+          release: () => {},
         }),
     },
     dispatcher: {

@@ -1,6 +1,6 @@
 /** A limit that no store needs to know of: bodies that do not parse. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { dropOldest } from "./drop_oldest.ts";
+import { dropOldest } from "./keys/drop_oldest.ts";
 
 /** How many failures are too many. */
 export interface FailureLimits {

@@ -20,7 +20,7 @@ import { badBodyWeight } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./chat_dispatcher.ts";
 import type { ChatRun } from "./chat_run.ts";
 import type { RunOutcome } from "./chat_job.ts";
-import type { Gate, Settlement, Ticket } from "./gate.ts";
+import type { Admission, ChatLease } from "./limits/admission.ts";
 import type { ClientConnection } from "./http/server.ts";
 import { HeldAnswer } from "./held_answer.ts";
 import {
@@ -44,7 +44,7 @@ export interface Dispatcher {
 
 export interface ChatCompletionsDependencies
   extends ReadChatRequestDependencies {
-  gate: Gate;
+  admission: Admission;
   dispatcher: Dispatcher;
   running: RunningRequests;
   /** A stream without a first token is opened after this long; 0: never. */
@@ -74,22 +74,22 @@ export async function chatCompletions(
   if (received === null) return nobodyThere();
   const { request, bodyBytes, release } = received;
   const { principal, requestId } = call;
-  const { gate, running, badBodies } = dependencies;
+  const { admission, running, badBodies } = dependencies;
   running.add(principal, requestId);
-  let ticket: Ticket | null = null;
+  let lease: ChatLease | null = null;
   try {
-    ticket = await gate.admitChat(principal, request, requestId);
+    lease = await admission.admitChat(principal, request, requestId);
     if (running.isStopped(requestId)) throw keyRevoked();
     if (call.connection.hasLeft) {
-      giveUp(ticket, call, running);
+      giveUp(lease, call, running);
       return nobodyThere();
     }
     // Not awaited: a run that has begun ends and is settled by itself.
-    return runAdmitted(call, request, ticket, dependencies);
+    return runAdmitted(call, request, lease, dependencies);
   } catch (error) {
-    giveUp(ticket, call, running);
+    giveUp(lease, call, running);
     // Parsed for nothing: from then on such a key is refused before.
-    if (ticket === null && isForbidden(error)) {
+    if (lease === null && isForbidden(error)) {
       badBodies.fail(principal.keyId, badBodyWeight(bodyBytes));
     }
     throw error;
@@ -106,32 +106,27 @@ function isForbidden(error: unknown): boolean {
 
 /** Ends a request that no worker will run. What was reserved goes back. */
 function giveUp(
-  ticket: Ticket | null,
+  lease: ChatLease | null,
   { principal, requestId }: ChatCall,
   running: RunningRequests,
 ): void {
   running.remove(principal, requestId);
-  ticket?.settle({
-    usage: null,
-    completionTokens: 0,
-    kind: "cancelled",
-    hasRun: false,
-    isStopped: true,
-    isHeard: false,
-  });
+  lease?.release();
 }
 
 function runAdmitted(
   call: ChatCall,
   request: ChatRequest,
-  ticket: Ticket,
+  lease: ChatLease,
   { dispatcher, running, now, streamHeadMs }: ChatCompletionsDependencies,
 ): Promise<Response> {
   const { requestId, principal } = call;
   const headers = request.stream
     ? eventStreamHeaders(requestId)
     : jsonHeaders(requestId);
-  ticket.setHeaders(headers);
+  for (const [name, value] of Object.entries(lease.headers)) {
+    headers.set(name, value);
+  }
   const options: AnswerOptions = {
     headers,
     now,
@@ -155,29 +150,18 @@ function runAdmitted(
       request,
       ...(traceparent === undefined ? {} : { traceparent }),
     },
-    ticket.slotFreed === null
+    lease.slotFreed === null
       ? answer
-      : new HeldAnswer(answer, ticket.slotFreed, SLOT_HOLD_MS),
+      : new HeldAnswer(answer, lease.slotFreed, SLOT_HOLD_MS),
     (outcome) => {
       forget();
       running.remove(principal, requestId);
-      ticket.settle(settlementOf(outcome));
+      lease.settle(outcome);
       span.end(spanAttributes(outcome), outcome.error?.code);
       call.onEnded(request, outcome);
     },
   );
   return answer.response;
-}
-
-function settlementOf(outcome: RunOutcome): Settlement {
-  return {
-    usage: outcome.usage,
-    completionTokens: outcome.completionTokens,
-    kind: outcome.kind,
-    hasRun: outcome.dispatchMs !== null,
-    isStopped: outcome.cancelReason !== null,
-    isHeard: outcome.isHeard,
-  };
 }
 
 function startChatSpan(

@@ -35,7 +35,13 @@ import { startServer } from "./http/server.ts";
 import { joinBus } from "./join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createParseLane, PARSE_LANE_WAITING_MAX } from "./parse_lane.ts";
-import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
+import { createKeyLookup, LOOKUP_SCRIPTS } from "./keys/key_lookup.ts";
+import { createAdmission } from "./limits/admission.ts";
+import {
+  createLimiter,
+  LIMITER_PROBE,
+  LIMITER_SCRIPTS,
+} from "./limits/limiter.ts";
 import { errorResponse, internalError } from "./responses.ts";
 import { RunningRequests } from "./running_requests.ts";
 import { WorkerTable } from "./worker_table.ts";
@@ -69,15 +75,18 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     requestTimeoutMs: config.requestTimeoutMs,
   });
   const running = new RunningRequests();
-  const gate = createGate({
-    redis,
+  const clocks = { now: monotonicNow, random: Math.random, log };
+  const keys = createKeyLookup({ redis, ...clocks });
+  const limiter = createLimiter({ redis, ...clocks });
+  const admission = createAdmission({
+    limiter,
     catalog: config.catalog,
-    now: monotonicNow,
-    random: Math.random,
-    log,
+    ...clocks,
+    onUnknown: keys.forget,
     onDecision: metrics.decided,
   });
-  gate.start();
+  keys.start();
+  limiter.start();
   const stopBeating = await joinBus({
     bus,
     edgeId,
@@ -89,7 +98,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const deadlines = createDeadlines(monotonicNow);
   const app = createApp({
     catalog: config.catalog,
-    gate,
+    keys,
+    admission,
     dispatcher,
     running,
     now: monotonicNow,
@@ -127,7 +137,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     ...(redis.state === "ready" ? [] : ["redis"]),
     ...(departure.hasBegun ? ["stopping"] : []),
   ];
-  observeEdge(registry, { dispatcher, gate, workers });
+  observeEdge(registry, { dispatcher, limiter, workers });
   observeBus(registry, bus, () => probe.isFlowing);
   observeRedis(registry, () => redis.state === "ready");
   const stopObserving = observeProcess(registry, {
@@ -155,7 +165,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       await departure.announce();
       await server.stop({ graceMs: config.drainMs, lastWordMs: LAST_WORD_MS });
       await dispatcher.idleWithin(RUNS_END_MS);
-      const unsettled = await gate.stop(SETTLE_MS);
+      keys.stop();
+      const unsettled = await limiter.stop(SETTLE_MS);
       if (unsettled > 0) log.error("settlements_lost", { count: unsettled });
       deadlines.close();
       stopBeating();
@@ -184,8 +195,8 @@ async function openStores(
     log,
     now: monotonicNow,
     random: Math.random,
-    scripts: GATE_SCRIPTS,
-    probe: GATE_PROBE,
+    scripts: [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS],
+    probe: LIMITER_PROBE,
   });
   const bus = await connectBus({
     ...config.bus,

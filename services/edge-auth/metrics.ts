@@ -8,10 +8,9 @@ import {
   gauge,
   histogram,
 } from "@gateway/shared/metrics/table";
-import type { LimitName } from "./admit_reply.ts";
-import type { Refused } from "./admitted.ts";
 import type { RunOutcome } from "./chat_job.ts";
-import type { GateDecision } from "./redis_gate.ts";
+import type { Decision } from "./limits/admission.ts";
+import { LIMIT_NAMES, type Refusal } from "./limits/refusal.ts";
 import type { LoggedRun } from "./request_log.ts";
 
 /** Of our own doing: the bus, Redis. */
@@ -147,13 +146,13 @@ export interface EdgeMetrics {
   /** A chat request that was admitted is over. */
   ran(run: LoggedRun): void;
   /** Admission has decided. */
-  decided(decision: GateDecision): void;
+  decided(decision: Decision): void;
 }
 
 /** What the gauges of the edge look at. */
 export interface EdgeState {
   dispatcher: { readonly running: number; readonly waiting: number };
-  gate: { readonly held: number; readonly unsettled: number };
+  limiter: { readonly running: number; readonly unsettled: number };
   workers: {
     totals(): { workers: number; slots: number; inFlight: number };
   };
@@ -167,12 +166,6 @@ const RESULTS = [
   "refused",
   "unavailable",
   "failed",
-];
-const LIMITS: readonly LimitName[] = [
-  "requests",
-  "tokens",
-  "day",
-  "concurrency",
 ];
 const REJECTS: readonly RejectReason[] = ["full", "draining", "stale"];
 
@@ -196,13 +189,13 @@ export function createEdgeMetrics(registry: MetricRegistry): EdgeMetrics {
 
 /** Exports what stands in the edge's tables. */
 export function observeEdge(registry: MetricRegistry, state: EdgeState): void {
-  const { dispatcher, gate, workers } = state;
+  const { dispatcher, limiter, workers } = state;
   registry.gauge(EDGE_METRICS.running, () => [
     [["waiting"], dispatcher.waiting],
     [["running"], dispatcher.running - dispatcher.waiting],
   ]);
-  registry.gauge(EDGE_METRICS.leases, () => [[[], gate.held]]);
-  registry.gauge(EDGE_METRICS.unsettled, () => [[[], gate.unsettled]]);
+  registry.gauge(EDGE_METRICS.leases, () => [[[], limiter.running]]);
+  registry.gauge(EDGE_METRICS.unsettled, () => [[[], limiter.unsettled]]);
   registry.gauge(
     EDGE_METRICS.workers,
     () => [[[], workers.totals().workers]],
@@ -256,12 +249,12 @@ function meanGapMs(outcome: RunOutcome, firstByteMs: number): number | null {
 
 function createAdmissionMetrics(
   registry: MetricRegistry,
-): (decision: GateDecision) => void {
+): (decision: Decision) => void {
   const admissions = registry.counter(EDGE_METRICS.admissions);
   const refusals = registry.counter(EDGE_METRICS.refusals);
   const seconds = registry.histogram(EDGE_METRICS.admissionSeconds).with();
   for (const result of RESULTS) admissions.with(result).add(0);
-  for (const limit of LIMITS) {
+  for (const limit of LIMIT_NAMES) {
     refusals.with(limit, "key").add(0);
     refusals.with(limit, "owner").add(0);
   }
@@ -274,19 +267,14 @@ function createAdmissionMetrics(
   };
 }
 
-function resultName(result: GateDecision["result"]): string {
+function resultName(result: Decision["result"]): string {
   if (typeof result === "string") return result;
   if (!result.isAdmitted) return "refused";
   return "admitted";
 }
 
-function refusalName(refused: Refused): [reason: string, of: string] {
-  switch (refused.reason) {
-    case "limited":
-      return [refused.limit, refused.of];
-    case "forbidden":
-      return [refused.what, "key"];
-    default:
-      return [refused.reason, "key"];
-  }
+function refusalName(refusal: Refusal): [reason: string, of: string] {
+  return refusal.reason === "limited"
+    ? [refusal.limit, refusal.of]
+    : [refusal.reason, "key"];
 }

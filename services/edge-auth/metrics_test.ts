@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { Admitted, Refused } from "./admitted.ts";
-import type { GateDecision } from "./redis_gate.ts";
+import type { Admitted } from "./limits/limiter.ts";
+import type { Refusal } from "./limits/refusal.ts";
+import type { Decision } from "./limits/admission.ts";
 import type { RunOutcome } from "./chat_job.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 
@@ -147,7 +148,7 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
     isSlotLimited: false,
     isLost: false,
   };
-  const limited: Refused = {
+  const limited: Refusal = {
     isAdmitted: false,
     reason: "limited",
     limit: "tokens",
@@ -155,12 +156,12 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
     waitMs: 10,
     rates: { requests: null, tokens: null },
   };
-  const results: GateDecision["result"][] = [
+  const results: Decision["result"][] = [
     admitted,
     "unavailable",
     "failed",
     limited,
-    { isAdmitted: false, reason: "forbidden", what: "model" },
+    { isAdmitted: false, reason: "model" },
     { isAdmitted: false, reason: "disabled" },
   ];
   for (const result of results) t.metrics.decided({ result, durationMs: 2 });
@@ -195,7 +196,7 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", a
   const t = setup();
   observeEdge(t.registry, {
     dispatcher: { running: 5, waiting: 2 },
-    gate: { held: 5, unsettled: 1 },
+    limiter: { running: 5, unsettled: 1 },
     // Beats are older than what was sent since.
     workers: { totals: () => ({ workers: 2, slots: 4, inFlight: 6 }) },
   });

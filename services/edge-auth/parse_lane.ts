@@ -1,5 +1,5 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { tooManyBadBodies } from "./refusal.ts";
+import { tooManyBadBodies } from "./limits/refusal.ts";
 
 export interface ParseLaneOptions {
   now: MonotonicNow;

@@ -14,12 +14,12 @@ import {
   type FailureLimiter,
   SUSPECT_BODY_WEIGHT,
 } from "./auth_failures.ts";
-import type { Gate } from "./gate.ts";
+import type { KeyLookup } from "./keys/key_lookup.ts";
 import { decodeJson } from "./json_guard.ts";
 import type { ParseLane } from "./parse_lane.ts";
 import type { BodyBudget } from "./http/body_budget.ts";
 import { type BodySource, readBody } from "./http/read_body.ts";
-import { tooManyBadBodies } from "./refusal.ts";
+import { tooManyBadBodies } from "./limits/refusal.ts";
 
 /** A request that was understood, and what it took to say it. */
 export interface ReceivedChatRequest {
@@ -38,7 +38,7 @@ export interface UnreadChatRequest {
 /** What reading takes. */
 export interface ReadChatRequestDependencies {
   catalog: Catalog;
-  gate: Pick<Gate, "check">;
+  keys: Pick<KeyLookup, "check">;
   now: MonotonicNow;
   bodyBytesMax: number;
   bodyBudget: BodyBudget;
@@ -81,7 +81,7 @@ export async function readChatRequest(
     }
   } catch (error) {
     if (error instanceof ApiError) {
-      await dependencies.gate.check(unread.principal, "chat");
+      await dependencies.keys.check(unread.principal, "chat");
     }
     throw error;
   }

@@ -22,7 +22,7 @@ Deno.test("readChatRequest() counts a body in too many pieces as what reading it
   const checked: unknown[] = [];
   const dependencies = {
     catalog: new Map(),
-    gate: {
+    keys: {
       check(asker: unknown) {
         checked.push(asker);
         return Promise.resolve([]);

@@ -3,10 +3,13 @@
  * nothing of each other and whose clocks are hours apart.
  */
 import assert from "node:assert/strict";
-import type { Admitted, Refused } from "../../services/edge-auth/admission.ts";
-import { LEASE_MS } from "../../services/edge-auth/admit.lua.ts";
-import { SETTLE } from "../../services/edge-auth/settle.lua.ts";
-import { settlementOf } from "../../services/edge-auth/settlement.ts";
+import type {
+  Admitted,
+  Refusal,
+} from "../../services/edge-auth/limits/limiter.ts";
+import { LEASE_MS } from "../../services/edge-auth/limits/admit.lua.ts";
+import { SETTLE } from "../../services/edge-auth/limits/settle.lua.ts";
+import { settlementOf } from "../../services/edge-auth/limits/settlement.ts";
 import {
   leaseKey,
   limiterKey,
@@ -33,7 +36,7 @@ const PATIENT_MS = 10_000;
 const DONE = {
   promptTokens: 40,
   completionTokens: 60,
-  outcome: "completed",
+  kind: "complete",
 } as const;
 
 interface Stage extends AsyncDisposable {
@@ -65,7 +68,7 @@ async function askAtOnce(
   fleet: Fleet,
   principal: Principal,
   { count, wantTokens = 0 }: { count: number; wantTokens?: number },
-): Promise<{ admitted: Admitted[]; refused: Refused[] }> {
+): Promise<{ admitted: Admitted[]; refused: Refusal[] }> {
   const decisions = await Promise.all(
     Array.from(
       { length: count },
@@ -83,7 +86,7 @@ async function exhaust(
   { fleet }: Stage,
   principal: Principal,
   wantTokens = 0,
-): Promise<Extract<Refused, { reason: "limited" }>> {
+): Promise<Extract<Refusal, { reason: "limited" }>> {
   for (;;) {
     const decision = await fleet.at(0).ask(principal, wantTokens);
     assert.ok(decision !== null);

@@ -105,7 +105,7 @@ async function settled(cluster: GatedCluster, key: TestKey): Promise<void> {
       what: `no leases in ${name}`,
     });
   }
-  await waitFor(() => edges.every(({ gate }) => gate.unsettled === 0), {
+  await waitFor(() => edges.every(({ limiter }) => limiter.unsettled === 0), {
     what: "all to be settled",
   });
 }

@@ -303,7 +303,7 @@ Deno.test("a key that was deleted is forgotten, and asked for once more", async 
   await cluster.world.command("DEL", hashKey(hashKeyValue(value)));
   assert.equal(await statusOf(cluster.ask(key)), 401);
   const [edge] = cluster.edges;
-  assert.equal(edge?.gate.lookup.remembered(hashKeyValue(value)), undefined);
+  assert.equal(edge?.keys.remembered(hashKeyValue(value)), undefined);
   assert.equal(await statusOf(cluster.ask(key)), 401);
-  assert.equal(edge?.gate.lookup.remembered(hashKeyValue(value)), null);
+  assert.equal(edge?.keys.remembered(hashKeyValue(value)), null);
 });

@@ -92,7 +92,7 @@ Deno.test("a slow Redis does not hold an answer up, and one without a limit wait
   const tookMs = async (key: typeof free) => {
     cluster.proxy.set({});
     await waitFor(
-      () => cluster.edges.every(({ gate }) => gate.unsettled === 0),
+      () => cluster.edges.every(({ limiter }) => limiter.unsettled === 0),
       {
         what: "the last answers of the slow Redis",
       },

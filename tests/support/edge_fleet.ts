@@ -4,14 +4,14 @@
  * within milliseconds, so that a property can be tried in hundreds of runs.
  */
 import {
-  type Admission,
-  ADMISSION_SCRIPTS,
   type Admitted,
   type Ask,
-  createAdmission,
-  type Outcome,
-  type Refused,
-} from "../../services/edge-auth/admission.ts";
+  type Cost,
+  createLimiter,
+  type Limiter,
+  LIMITER_SCRIPTS,
+  type Refusal,
+} from "../../services/edge-auth/limits/limiter.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
@@ -23,12 +23,12 @@ import { startTcpProxy } from "./tcp_proxy.ts";
 /** One life of an edge. */
 export interface FleetEdge {
   readonly isAlive: boolean;
-  readonly admission: Admission;
+  readonly admission: Limiter;
   /** Null: Redis could not be asked, or the edge was killed meanwhile. */
   ask(principal: Principal, wantTokens?: number): Promise<
-    Admitted | Refused | null
+    Admitted | Refusal | null
   >;
-  settle(admitted: Admitted, outcome: Outcome): void;
+  settle(admitted: Admitted, outcome: Cost): void;
   /**
    * What was on its way is lost, leases stay behind, nothing is settled any more.
    * Returns how many settlements had not arrived for certain.
@@ -114,10 +114,10 @@ async function startEdge(
     log: silentLog,
     now: monotonicNow,
     random,
-    scripts: ADMISSION_SCRIPTS,
+    scripts: LIMITER_SCRIPTS,
   });
   await redis.ready(READY_MS);
-  const admission = createAdmission({
+  const admission = createLimiter({
     redis,
     now: () => monotonicNow() + skewMs,
     random: Math.random,
@@ -150,10 +150,10 @@ async function startEdge(
 }
 
 async function decide(
-  admission: Admission,
+  admission: Limiter,
   principal: Principal,
   wantTokens: number,
-): Promise<Admitted | Refused | "unsure" | "not asked"> {
+): Promise<Admitted | Refusal | "unsure" | "not asked"> {
   const ask: Ask = { scope: "chat", model: "m", wantTokens, requestId: "r" };
   try {
     return await admission.admit(principal, ask);

@@ -3,11 +3,17 @@
  * test's, and any number of edges, each with a connection of its own to Redis.
  */
 import {
-  createGate,
-  GATE_PROBE,
-  GATE_SCRIPTS,
-  type RedisGate,
-} from "../../services/edge-auth/redis_gate.ts";
+  createKeyLookup,
+  type KeyLookup,
+  LOOKUP_SCRIPTS,
+} from "../../services/edge-auth/keys/key_lookup.ts";
+import { createAdmission } from "../../services/edge-auth/limits/admission.ts";
+import {
+  createLimiter,
+  type Limiter,
+  LIMITER_PROBE,
+  LIMITER_SCRIPTS,
+} from "../../services/edge-auth/limits/limiter.ts";
 import type { Backend } from "../../services/chat-worker/backends/backend.ts";
 import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
@@ -47,7 +53,8 @@ import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
 
 export interface GatedEdge {
   readonly edge: MiniEdge;
-  readonly gate: RedisGate;
+  readonly keys: KeyLookup;
+  readonly limiter: Limiter;
   readonly redis: RedisLink;
   /** Between this edge and Redis. */
   readonly proxy: TcpProxy;
@@ -209,35 +216,42 @@ async function startEdge(
     log,
     now: monotonicNow,
     random: Math.random,
-    scripts: GATE_SCRIPTS,
-    probe: GATE_PROBE,
+    scripts: [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS],
+    probe: LIMITER_PROBE,
   });
   started.defer(() => redis.close());
   await redis.ready(READY_MS);
   let admitted = 0;
-  const gate = createGate({
-    redis,
+  const clocks = { now: monotonicNow, random: Math.random, log };
+  const keys = createKeyLookup({ redis, ...clocks });
+  const limiter = createLimiter({ redis, ...clocks });
+  const admission = createAdmission({
+    limiter,
+    catalog: TEST_CATALOG,
+    ...clocks,
+    onUnknown: keys.forget,
     onDecision: ({ result }) => {
       if (typeof result !== "string" && result.isAdmitted) admitted += 1;
     },
-    catalog: TEST_CATALOG,
-    now: monotonicNow,
-    random: Math.random,
-    log,
   });
-  gate.start();
-  started.defer(async () => void await gate.stop(STOP_MS));
+  keys.start();
+  limiter.start();
+  started.defer(async () => {
+    keys.stop();
+    await limiter.stop(STOP_MS);
+  });
   const edge = started.use(
     await startMiniEdge({
       servers,
-      gate,
+      gate: { keys, admission },
       log,
       ...(options.door === undefined ? {} : { door: options.door }),
     }),
   );
   return {
     edge,
-    gate,
+    keys,
+    limiter,
     redis,
     proxy,
     log,

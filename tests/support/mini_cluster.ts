@@ -20,7 +20,6 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { ACK_WAIT_MS } from "../../services/edge-auth/control_outbox.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/chat_job.ts";
-import type { Gate, Settlement } from "../../services/edge-auth/gate.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import {
   createParseLane,
@@ -67,10 +66,22 @@ import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";
 import { createLookupTurns } from "../../services/edge-auth/keys/lookup_turns.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 
+/** How a request ended, as its edge settled it. */
+export interface Settled
+  extends Pick<RunOutcome, "usage" | "completionTokens" | "kind" | "isHeard"> {
+  /** A worker took it. */
+  hasRun: boolean;
+  /** It was stopped before its end. */
+  isStopped: boolean;
+}
+
+/** What the app asks about keys and limits. */
+export type Gate = Pick<AppDependencies, "keys" | "admission">;
+
 /** A request that an edge admitted, and all that was settled of it. */
 export interface Admitted {
   request: ChatRequest;
-  settlements: Settlement[];
+  settlements: Settled[];
 }
 
 /** The specified model. Edges only look at what it can do, so nobody is at that address. */
@@ -91,7 +102,7 @@ export interface MiniEdge extends AsyncDisposable {
   readonly dispatcher: ChatDispatcher;
   readonly workers: WorkerTable;
   /** What was settled, in order. */
-  readonly settlements: Settlement[];
+  readonly settlements: Settled[];
   /** What was admitted, in order. */
   readonly admitted: Admitted[];
 }
@@ -142,25 +153,45 @@ function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
 }
 
 /** A gate that admits everything and writes down what it cost. */
-function openGate(settlements: Settlement[], admitted: Admitted[]): Gate {
+function openGate(settlements: Settled[], admitted: Admitted[]): Gate {
   const principal = { keyId: "key_test", ownerId: "own_test" };
   return {
-    lookup: {
+    keys: {
       remembered: () => principal,
       find: () => Promise.resolve(principal),
+      check: () => Promise.resolve([]),
     },
-    check: () => Promise.resolve([]),
-    admitChat: (_principal, request) => {
-      const entry: Admitted = { request, settlements: [] };
-      admitted.push(entry);
-      return Promise.resolve({
-        slotFreed: null,
-        setHeaders: () => {},
-        settle: (settlement) => {
+    admission: {
+      admitChat: (_principal, request) => {
+        const entry: Admitted = { request, settlements: [] };
+        admitted.push(entry);
+        const settled = (settlement: Settled) => {
           settlements.push(settlement);
           entry.settlements.push(settlement);
-        },
-      });
+        };
+        return Promise.resolve({
+          slotFreed: null,
+          headers: {},
+          settle: ({ usage, completionTokens, kind, isHeard, ...outcome }) =>
+            settled({
+              usage,
+              completionTokens,
+              kind,
+              isHeard,
+              hasRun: outcome.dispatchMs !== null,
+              isStopped: outcome.cancelReason !== null,
+            }),
+          release: () =>
+            settled({
+              usage: null,
+              completionTokens: 0,
+              kind: "cancelled",
+              isHeard: false,
+              hasRun: false,
+              isStopped: true,
+            }),
+        });
+      },
     },
   };
 }
@@ -232,7 +263,7 @@ export async function startMiniEdge(
   };
   const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
   beat();
-  const settlements: Settlement[] = [];
+  const settlements: Settled[] = [];
   const admitted: Admitted[] = [];
   const deadlines = createDeadlines(monotonicNow);
   const running = new RunningRequests();
@@ -242,7 +273,7 @@ export async function startMiniEdge(
   );
   const app = createApp({
     catalog: options.catalog ?? TEST_CATALOG,
-    gate: options.gate ?? openGate(settlements, admitted),
+    ...(options.gate ?? openGate(settlements, admitted)),
     dispatcher,
     running,
     now: monotonicNow,

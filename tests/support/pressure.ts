@@ -2,7 +2,10 @@
  * Clients that ask for more than a limit allows, on every edge of a fleet, for
  * minutes of the limit's time, while edges and Redis are killed under them.
  */
-import type { Admitted, Outcome } from "../../services/edge-auth/admission.ts";
+import type {
+  Admitted,
+  Cost,
+} from "../../services/edge-auth/limits/limiter.ts";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { RedisWorld } from "./admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
@@ -151,10 +154,10 @@ export function passedOf(
   return admitted.map((each) => ({ atMs: each.atMs, cost: cost(each) }));
 }
 
-function outcomeOf(usedTokens: number): Outcome {
+function outcomeOf(usedTokens: number): Cost {
   return {
     promptTokens: 0,
     completionTokens: usedTokens,
-    outcome: "completed",
+    kind: "complete",
   };
 }

@@ -1,5 +1,5 @@
 /** Clients that want more requests at the same time than a limit allows. */
-import type { Admitted } from "../../services/edge-auth/admission.ts";
+import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import {
   leaseKey,
   ownerLeaseKey,
@@ -63,7 +63,7 @@ export async function pressSlots(
     edge.settle(admitted, {
       promptTokens: 1,
       completionTokens: 1,
-      outcome: "completed",
+      kind: "complete",
     });
   };
   const client = async (place: number) => {

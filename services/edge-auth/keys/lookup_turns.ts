@@ -2,7 +2,7 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
 import { ApiError } from "@gateway/shared/openai/error";
-import { dropOldest } from "../drop_oldest.ts";
+import { dropOldest } from "./drop_oldest.ts";
 
 export interface LookupTurns {
   /**

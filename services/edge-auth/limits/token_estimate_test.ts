@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { ChatMessage, ChatRequest } from "@gateway/shared/openai/chat";
-import { chatRequest } from "../../tests/support/chat_request.ts";
+import { chatRequest } from "../../../tests/support/chat_request.ts";
 import { estimateTokens } from "./token_estimate.ts";
 
 const says = (content: ChatMessage["content"]): ChatMessage => ({
@@ -94,8 +94,7 @@ const OUTPUTS: {
 
 for (const { name, part, outputTokensMax, tokens } of OUTPUTS) {
   Deno.test(`estimateTokens() of ${name}: ${tokens} completion tokens`, () => {
-    const bounds = outputTokensMax === undefined ? {} : { outputTokensMax };
-    const estimate = estimateTokens(chatRequest(part), bounds);
+    const estimate = estimateTokens(chatRequest(part), outputTokensMax);
     assert.equal(estimate.completionTokens, tokens);
     assert.equal(estimate.totalTokens, estimate.promptTokens + tokens);
   });
@@ -114,7 +113,7 @@ Deno.test("estimateTokens() reserves a default without max_tokens, and thinking 
     1_524,
   );
   assert.equal(
-    estimateTokens(open, { outputTokensMax: 100 }).completionTokens,
+    estimateTokens(open, 100).completionTokens,
     100,
   );
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { UNAUTHORIZED_BODY } from "@gateway/shared/openai/error";
-import type { Refused } from "./admission.ts";
+import type { Refusal } from "./limiter.ts";
 import { refusalError } from "./refusal.ts";
 
 const noChance = () => 0;
@@ -8,7 +8,7 @@ const RATES = { requests: null, tokens: null };
 const limited = (
   limit: "requests" | "tokens" | "day" | "concurrency",
   waitMs: number,
-): Refused => ({
+): Refusal => ({
   isAdmitted: false,
   reason: "limited",
   limit,
@@ -17,7 +17,7 @@ const limited = (
   rates: RATES,
 });
 
-const TABLE: [name: string, refused: Refused, status: number, code: string][] =
+const TABLE: [name: string, refused: Refusal, status: number, code: string][] =
   [
     [
       "unknown",
@@ -39,7 +39,7 @@ const TABLE: [name: string, refused: Refused, status: number, code: string][] =
     ],
     [
       "no right to the model",
-      { isAdmitted: false, reason: "forbidden", what: "model" },
+      { isAdmitted: false, reason: "model" },
       403,
       "forbidden",
     ],

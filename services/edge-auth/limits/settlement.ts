@@ -1,9 +1,114 @@
+/** Ends admitted requests: what is told to Redis, and its delivery. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import {
+  lateKey,
+  limiterDay,
+  usageDay,
+  usageHour,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  ownerLimitsKey,
+  ownerUsageKey,
+  type Principal,
+  recordKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
+import type { Cost } from "./charge.ts";
+import type { Admitted } from "./limiter.ts";
 import { SETTLE } from "./settle.lua.ts";
-import type { Settlement } from "./settlement.ts";
+
+/** One call of the settle script, see `settle.lua.ts`. */
+export interface Settlement {
+  leaseId: string;
+  keys: readonly string[];
+  mode: "held" | "late" | "release";
+  /** The arguments behind the mode. */
+  terms: readonly string[];
+}
+
+/** The settlement of a request that has ended. Both counts are whole numbers or null. */
+export function settlementOf(
+  admitted: Admitted,
+  cost: Cost,
+): Settlement {
+  const { principal, terms } = admitted;
+  return {
+    leaseId: admitted.id,
+    keys: settleKeys(principal, admitted.id, terms.atMs),
+    mode: admitted.isLost ? "late" : "held",
+    terms: [
+      String(terms.flags),
+      String(terms.keyTokensPerMinute),
+      String(terms.ownerTokensPerMinute),
+      String(correction(admitted, cost)),
+      String(limiterDay(terms.atMs)),
+      usageHour(terms.atMs),
+      "1",
+      String(cost.promptTokens ?? 0),
+      String(cost.completionTokens ?? 0),
+      cost.kind === "failed" ? "1" : "0",
+    ],
+  };
+}
+
+/** Undoes an admission of which nobody knows whether it took place. */
+export function releaseOf(
+  principal: Principal,
+  leaseId: string,
+  reservedTokens: number,
+): Settlement {
+  return {
+    leaseId,
+    keys: settleKeys(principal, leaseId, 0),
+    mode: "release",
+    terms: [
+      String(reservedTokens),
+      recordKey(principal),
+      ownerLimitsKey(principal.ownerId),
+    ],
+  };
+}
+
+/** The keys that admissions and settlements of a principal work on. */
+export function limiterKeys(principal: Principal): readonly string[] {
+  return [
+    limiterKey(principal),
+    leaseKey(principal),
+    ownerLimiterKey(principal.ownerId),
+    ownerLeaseKey(principal.ownerId),
+  ];
+}
+
+function settleKeys(
+  principal: Principal,
+  leaseId: string,
+  atMs: number,
+): readonly string[] {
+  const day = usageDay(atMs);
+  return [
+    ...limiterKeys(principal),
+    usageKey(principal, day),
+    lateKey(principal.ownerId, leaseId),
+    ownerUsageKey(principal.ownerId, day),
+  ];
+}
+
+/** Tokens used less tokens charged so far. What was reserved at a server that lost its data is not charged. */
+function correction(admitted: Admitted, cost: Cost): number {
+  const { promptTokens, completionTokens } = cost;
+  const charged = admitted.isLost ? 0 : admitted.reservedTokens;
+  if (promptTokens === null || completionTokens === null) {
+    return admitted.reservedTokens - charged;
+  }
+  return promptTokens + completionTokens - charged;
+}
 
 export interface SettleQueueOptions {
   redis: RedisLink;
@@ -38,7 +143,8 @@ const WAITING_MAX = 50_000;
 /** The guard of a late settlement is kept for an hour; beyond, once is no longer certain. */
 const AGE_MAX_MS = 3_600_000;
 
-interface Entry {
+/** A settlement on its way. */
+interface Pending {
   settlement: Settlement;
   addedAtMs: number;
   /** An attempt may have worked without our knowing. */
@@ -51,7 +157,7 @@ interface Entry {
 export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
   const { redis, now, random, log } = options;
   const waitingMax = options.waitingMax ?? WAITING_MAX;
-  const waiting: Entry[] = [];
+  const waiting: Pending[] = [];
   const idleWaiters = new Set<() => void>();
   let running = 0;
   let isPumping = false;
@@ -59,8 +165,8 @@ export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
   let wake: (() => void) | null = null;
 
   /** One attempt. Returns false when it has to be made again. */
-  const attempt = async (entry: Entry): Promise<boolean> => {
-    const { leaseId, keys, mode, terms } = entry.settlement;
+  const attempt = async (pending: Pending): Promise<boolean> => {
+    const { leaseId, keys, mode, terms } = pending.settlement;
     try {
       const done = await redis.evalScript(
         SETTLE,
@@ -68,44 +174,46 @@ export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
         [leaseId, mode, ...terms],
         { deadlineMs: DEADLINE_MS },
       );
-      if (done === 1 || mode !== "held" || entry.mayHaveRun) return true;
+      if (done === 1 || mode !== "held" || pending.mayHaveRun) return true;
       // The first attempt found no lease, so the server has lost it: the work
       // was not done, and the guard of a late settlement takes its place.
       log.warn("settle_late", { leaseId });
-      entry.settlement = { ...entry.settlement, mode: "late" };
-      return await attempt(entry);
+      pending.settlement = { ...pending.settlement, mode: "late" };
+      return await attempt(pending);
     } catch (error) {
       if (error instanceof RedisUnavailableError) {
-        entry.mayHaveRun ||= error.mayHaveRun;
+        pending.mayHaveRun ||= error.mayHaveRun;
       } else {
-        if (!entry.isReported) log.error("settle_failed", { leaseId, error });
-        entry.isReported = true;
+        if (!pending.isReported) log.error("settle_failed", { leaseId, error });
+        pending.isReported = true;
       }
       return false;
     }
   };
 
-  const run = async (entry: Entry): Promise<boolean> => {
+  const run = async (pending: Pending): Promise<boolean> => {
     running += 1;
-    const isDone = await attempt(entry);
+    const isDone = await attempt(pending);
     running -= 1;
-    if (!isDone) keep(entry);
+    if (!isDone) keep(pending);
     if (running === 0 && waiting.length === 0) {
       for (const idle of idleWaiters) idle();
     }
     return isDone;
   };
 
-  const keep = (entry: Entry) => {
-    if (now() - entry.addedAtMs > AGE_MAX_MS) return lose([entry], "too_old");
+  const keep = (pending: Pending) => {
+    if (now() - pending.addedAtMs > AGE_MAX_MS) {
+      return lose([pending], "too_old");
+    }
     if (waiting.length === 0) log.warn("settle_waiting");
-    waiting.push(entry);
+    waiting.push(pending);
     if (waiting.length <= waitingMax) return;
     lose(waiting.splice(0, Math.min(BATCH, waitingMax)), "full");
   };
 
-  const lose = (entries: readonly Entry[], reason: string) => {
-    log.error("settle_lost", { count: entries.length, reason });
+  const lose = (settlements: readonly Pending[], reason: string) => {
+    log.error("settle_lost", { count: settlements.length, reason });
   };
 
   const pump = async () => {
@@ -139,13 +247,13 @@ export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
       return running + waiting.length;
     },
     add(settlement, onAttempted = () => {}) {
-      const entry = {
+      const pending = {
         settlement,
         addedAtMs: now(),
         mayHaveRun: false,
         isReported: false,
       };
-      void run(entry).then(async (isDone) => {
+      void run(pending).then(async (isDone) => {
         onAttempted();
         if (!isDone) await pump();
       }).catch((error) => log.error("settle_fault", { error }));

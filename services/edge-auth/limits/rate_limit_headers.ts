@@ -1,4 +1,17 @@
-import type { Rate, Rates } from "./admit_reply.ts";
+/** Where one limit stands: what is left of it, and when it is whole again. */
+export interface Rate {
+  /** Per minute. */
+  limit: number;
+  remaining: number;
+  /** Until `remaining` is `limit` again if nothing is asked for. */
+  resetMs: number;
+}
+
+/** The tighter of key and owner for each; null where neither has such a limit. */
+export interface Rates {
+  requests: Rate | null;
+  tokens: Rate | null;
+}
 
 /** Header names and values, ready for a `Headers` object. */
 export type HeaderFields = { [name: string]: string };

@@ -20,34 +20,34 @@ import {
   readState,
   type RedisWorld,
   startRedisWorld,
-} from "../../tests/support/admission_fixture.ts";
-import { SCHEDULING_ALLOWANCE_MS } from "../../tests/support/allowance.ts";
+} from "../../../tests/support/admission_fixture.ts";
+import { SCHEDULING_ALLOWANCE_MS } from "../../../tests/support/allowance.ts";
 import {
   delay,
   freePort,
   startSlowProxy,
   until,
-} from "../../tests/support/redis_fixture.ts";
+} from "../../../tests/support/redis_fixture.ts";
 import {
-  type Admission,
   type Admitted,
-  createAdmission,
-  type Refused,
-} from "./admission.ts";
+  createLimiter,
+  type Limiter,
+  type Refusal,
+} from "./limiter.ts";
 
 const BUDGET_MS = 150;
 const RECOVERY_MS = 2_000;
 const DONE = {
   promptTokens: 40,
   completionTokens: 60,
-  outcome: "completed",
+  kind: "complete",
 } as const;
 
 function edge(
   redis: RedisLink,
   options: { log?: Log } = {},
-): Admission {
-  return createAdmission({
+): Limiter {
+  return createLimiter({
     redis,
     now: monotonicNow,
     random: Math.random,
@@ -56,9 +56,9 @@ function edge(
 }
 
 function ask(
-  admission: Admission,
+  admission: Limiter,
   principal: Principal,
-): Promise<Admitted | Refused> {
+): Promise<Admitted | Refusal> {
   return admission.admit(principal, {
     scope: "chat",
     model: "m",
@@ -69,7 +69,7 @@ function ask(
 
 /** Admits while Redis works; on a busy machine it may be silent for a moment. */
 async function admitted(
-  admission: Admission,
+  admission: Limiter,
   principal: Principal,
 ): Promise<Admitted> {
   for (let attempt = 1;; attempt++) {
@@ -85,7 +85,7 @@ async function admitted(
 }
 
 async function assertUnavailable(
-  admission: Admission,
+  admission: Limiter,
   principal: Principal,
 ): Promise<void> {
   const startedAtMs = monotonicNow();
@@ -100,7 +100,7 @@ async function assertUnavailable(
 }
 
 async function admitsAgain(
-  admission: Admission,
+  admission: Limiter,
   principal: Principal,
 ): Promise<void> {
   await until(

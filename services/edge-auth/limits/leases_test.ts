@@ -10,11 +10,10 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import {
   type RedisWorld,
   startRedisWorld,
-} from "../../tests/support/admission_fixture.ts";
-import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
+} from "../../../tests/support/admission_fixture.ts";
+import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { LEASE_MS } from "./admit.lua.ts";
-import { createLeaseKeeper, type Lease } from "./lease_keeper.ts";
-import { RENEW } from "./renew.lua.ts";
+import { createLeaseKeeper, type Lease, RENEW } from "./leases.ts";
 
 const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
 

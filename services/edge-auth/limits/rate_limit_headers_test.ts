@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
-import { startRedisWorld } from "../../tests/support/admission_fixture.ts";
-import { delay } from "../../tests/support/redis_fixture.ts";
+import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
+import { delay } from "../../../tests/support/redis_fixture.ts";
 import {
   goDuration,
   rateLimitHeaders,
   spreadWaitMs,
 } from "./rate_limit_headers.ts";
 import { refusalError } from "./refusal.ts";
-import { errorResponse } from "./responses.ts";
+import { errorResponse } from "../responses.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 
 const DURATIONS: [ms: number, text: string][] = [

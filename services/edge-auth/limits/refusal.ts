@@ -1,8 +1,40 @@
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { LimitName } from "./admit_reply.ts";
-import type { Refused } from "./admitted.ts";
-import { rateLimitHeaders, spreadWaitMs } from "./rate_limit_headers.ts";
+import {
+  rateLimitHeaders,
+  type Rates,
+  spreadWaitMs,
+} from "./rate_limit_headers.ts";
+
+/** The four limits. */
+export const LIMIT_NAMES = [
+  "requests",
+  "tokens",
+  "day",
+  "concurrency",
+] as const;
+export type LimitName = typeof LIMIT_NAMES[number];
+
+/** Why a request may not run. Nothing was consumed. */
+export type Refusal =
+  & { readonly isAdmitted: false }
+  & (
+    | {
+      /**
+       * `unknown`: no such key, as far as anybody outside may know. `scope`,
+       * `model`: the key has no right to the endpoint or to the model.
+       */
+      reason: "unknown" | "expired" | "disabled" | "scope" | "model";
+    }
+    | {
+      reason: "limited";
+      limit: LimitName;
+      of: "key" | "owner";
+      /** After this long, the same request passes unless others come first. */
+      waitMs: number;
+      rates: Rates;
+    }
+  );
 
 /** Told to a caller whose key nobody could check. */
 const UNREACHABLE_RETRY_MS = 1_000;
@@ -73,32 +105,33 @@ const NAME_OF_LIMIT: Record<LimitName, string> = {
  * stand, and how long to wait, spread by `random` (0 ≤ x < 1).
  */
 export function refusalError(
-  refused: Refused,
+  refusal: Refusal,
   random: () => number,
 ): ApiError {
-  switch (refused.reason) {
+  switch (refusal.reason) {
     case "unknown":
     case "expired":
       return unauthorized();
     case "disabled":
       return new ApiError("key_disabled", "unauthorized");
-    case "forbidden":
+    case "scope":
+    case "model": {
+      const what = refusal.reason === "model" ? "model" : "endpoint";
       return new ApiError(
         "forbidden",
-        refused.what === "model"
-          ? "This API key has no right to this model."
-          : "This API key has no right to this endpoint.",
+        `This API key has no right to this ${what}.`,
       );
+    }
     case "limited": {
-      const whose = refused.of === "key" ? "this API key" : "your account";
-      const seconds = Math.ceil(refused.waitMs) / MS_PER_SECOND;
+      const whose = refusal.of === "key" ? "this API key" : "your account";
+      const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
       return new ApiError(
-        CODE_OF_LIMIT[refused.limit],
-        `Limit of ${NAME_OF_LIMIT[refused.limit]} reached for ${whose}. ` +
+        CODE_OF_LIMIT[refusal.limit],
+        `Limit of ${NAME_OF_LIMIT[refusal.limit]} reached for ${whose}. ` +
           `Please try again in ${seconds}s.`,
         {
-          retryAfterMs: Math.max(1, spreadWaitMs(refused.waitMs, random)),
-          headers: rateLimitHeaders(refused.rates),
+          retryAfterMs: Math.max(1, spreadWaitMs(refusal.waitMs, random)),
+          headers: rateLimitHeaders(refusal.rates),
         },
       );
     }

@@ -1,7 +1,17 @@
 /** What a request costs, by how it ended. */
-import type { Outcome } from "./admitted.ts";
-import type { Settlement } from "./gate.ts";
+import type { RunOutcome } from "../chat_job.ts";
 import type { TokenEstimate } from "./token_estimate.ts";
+
+/** The part of the record of a run that decides what it costs. */
+export type ChargedRun = Pick<
+  RunOutcome,
+  | "kind"
+  | "usage"
+  | "completionTokens"
+  | "isHeard"
+  | "dispatchMs"
+  | "cancelReason"
+>;
 
 /**
  * - `nothing`: all of the reservation goes back.
@@ -10,6 +20,14 @@ import type { TokenEstimate } from "./token_estimate.ts";
  * - `reservation`: nobody knows, so what was reserved stays.
  */
 export type Charge = "nothing" | "usage" | "produced" | "reservation";
+
+/** What is settled. Null: not known, so what was reserved stays charged. */
+export interface Cost {
+  promptTokens: number | null;
+  completionTokens: number | null;
+  /** `failed` counts as an error; a client that left is `cancelled`, not an error. */
+  kind: RunOutcome["kind"];
+}
 
 /**
  * The one rule of what is charged. Not to know is never free: a backend that does
@@ -25,45 +43,38 @@ export type Charge = "nothing" | "usage" | "produced" | "reservation";
  * | stopped before its first token, and the worker said so | produced: the prompt |
  * | stopped, and the worker did not say how far it was | reservation |
  */
-export function chargeOf(end: Settlement): Charge {
-  if (!end.hasRun) return "nothing";
-  if (isCounted(end)) return "usage";
-  if (end.completionTokens > 0) return "produced";
-  if (end.kind === "complete") return "reservation";
-  if (!end.isStopped) return "nothing";
-  return end.isHeard ? "produced" : "reservation";
+export function chargeOf(run: ChargedRun): Charge {
+  if (run.dispatchMs === null) return "nothing";
+  if (isCounted(run)) return "usage";
+  if (run.completionTokens > 0) return "produced";
+  if (run.kind === "complete") return "reservation";
+  if (run.cancelReason === null) return "nothing";
+  return run.isHeard ? "produced" : "reservation";
 }
 
 /** A prompt has at least one token, so a count of nothing is none. */
-function isCounted({ usage }: Settlement): boolean {
+function isCounted({ usage }: ChargedRun): boolean {
   return usage !== null && usage.prompt_tokens + usage.completion_tokens > 0;
 }
 
-const OUTCOME_OF_KIND = {
-  complete: "completed",
-  failed: "failed",
-  cancelled: "cancelled",
-} as const;
-
-/** The charge in numbers, as admission settles it. */
-export function outcomeOf(
-  { kind, usage, completionTokens }: Settlement,
+/** The charge in numbers. */
+export function costOf(
+  { kind, usage, completionTokens }: ChargedRun,
   charge: Charge,
   { promptTokens }: TokenEstimate,
-): Outcome {
-  const outcome = OUTCOME_OF_KIND[kind];
+): Cost {
   switch (charge) {
     case "nothing":
-      return { promptTokens: 0, completionTokens: 0, outcome };
+      return { promptTokens: 0, completionTokens: 0, kind };
     case "usage":
       return {
         promptTokens: usage?.prompt_tokens ?? null,
         completionTokens: usage?.completion_tokens ?? null,
-        outcome,
+        kind,
       };
     case "produced":
-      return { promptTokens, completionTokens, outcome };
+      return { promptTokens, completionTokens, kind };
     case "reservation":
-      return { promptTokens: null, completionTokens: null, outcome };
+      return { promptTokens: null, completionTokens: null, kind };
   }
 }

@@ -16,13 +16,11 @@ import { defineScript } from "@gateway/shared/redis/script";
 import {
   readState,
   startRedisWorld,
-  STORE_NAME,
-} from "../../tests/support/admission_fixture.ts";
-import { aclRules } from "../../tests/support/acl_users.ts";
-import { until } from "../../tests/support/redis_fixture.ts";
-import { createAdmission } from "./admission.ts";
-import { createPrincipalLookup } from "./principal_lookup.ts";
-import { createGate, GATE_PROBE, GATE_SCRIPTS } from "./redis_gate.ts";
+} from "../../../tests/support/admission_fixture.ts";
+import { aclRules } from "../../../tests/support/acl_users.ts";
+import { until } from "../../../tests/support/redis_fixture.ts";
+import { createLimiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limiter.ts";
+import { createKeyLookup, LOOKUP_SCRIPTS } from "../keys/key_lookup.ts";
 
 const PASSWORD = "correct-horse";
 
@@ -49,6 +47,7 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     ownerLimits: limits,
   });
   await world.command("SET", hashKey("h"), `${key.keyId}:${key.ownerId}`);
+  const scripts = [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS];
   const link = createRedisLink({
     address: {
       url: world.redis.url,
@@ -59,35 +58,22 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     log: silentLog,
     now: monotonicNow,
     random: Math.random,
-    scripts: GATE_SCRIPTS,
-    probe: GATE_PROBE,
+    scripts,
+    probe: LIMITER_PROBE,
     deadlineMs: 1_000,
   });
   await link.ready(5_000);
-  const stores: (string | null)[] = [];
-  const lookup = createPrincipalLookup({
-    redis: link,
-    now: monotonicNow,
-    entriesMax: 10,
-    unknownEntriesMax: 10,
-    unknownMs: 1_000,
-    onStore: (name) => stores.push(name),
-  });
-  assert.deepEqual(await lookup.find("h"), key);
-  assert.equal(await lookup.find("nobody's"), null);
-  assert.deepEqual(stores, [STORE_NAME, STORE_NAME]);
   const needs = {
     redis: link,
     now: monotonicNow,
     random: Math.random,
     log: silentLog,
   };
-  const admission = createAdmission({ ...needs, deadlineMs: 1_000 });
-  const gate = createGate({ ...needs, catalog: new Map() });
-  assert.deepEqual(
-    await gate.check(key, "chat"),
-    [],
-  );
+  const admission = createLimiter({ ...needs, deadlineMs: 1_000 });
+  const lookup = createKeyLookup(needs);
+  assert.deepEqual(await lookup.find("h"), key);
+  assert.equal(await lookup.find("nobody's"), null);
+  assert.deepEqual(await lookup.check(key, "chat"), []);
   const ask = { scope: "chat", model: "m", wantTokens: 100, requestId: "r" };
   const request = await admission.admit(key, { ...ask, scope: "chat" });
   assert.ok(request.isAdmitted);
@@ -101,11 +87,11 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   admission.settle(request, {
     promptTokens: 1,
     completionTokens: 1,
-    outcome: "failed",
+    kind: "failed",
   });
   await until(() => admission.unsettled === 0, 2_000);
   assert.equal((await readState(world, `lim:{${key.ownerId}}`))?.dayTokens, 2);
-  for (const script of GATE_SCRIPTS) {
+  for (const script of scripts) {
     assert.match(script.sha, /^[0-9a-f]{40}$/);
   }
   assert.equal(await admission.stop(1_000), 0);

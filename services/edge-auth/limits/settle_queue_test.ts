@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { createRedisLink } from "@gateway/shared/redis/link";
-import { startRedisWorld } from "../../tests/support/admission_fixture.ts";
-import { freePort, until } from "../../tests/support/redis_fixture.ts";
-import { createSettleQueue } from "./settle_queue.ts";
+import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
+import { freePort, until } from "../../../tests/support/redis_fixture.ts";
+import { createSettleQueue } from "./settlement.ts";
 import type { Settlement } from "./settlement.ts";
 
 function settlement(leaseId: string): Settlement {

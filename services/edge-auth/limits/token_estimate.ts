@@ -13,24 +13,18 @@ export interface TokenEstimate {
   totalTokens: number;
 }
 
-/** What a model's configuration says about sizes. */
-export interface EstimateBounds {
-  /** `outputTokensMax` of the model. */
-  outputTokensMax?: number;
-}
-
 /** Reserved for an answer without `max_tokens`, and for thinking without a budget. */
 const OUTPUT_TOKENS_DEFAULT = 1_024;
 
 /** Estimates a validated request. Example: one message "hello", `max_tokens` 10, `n` 2: 6 + 20 = 26. */
 export function estimateTokens(
   request: ChatRequest,
-  bounds: EstimateBounds = {},
+  outputTokensMax = Infinity,
 ): TokenEstimate {
   const promptTokens = promptTokensMost(request);
   const outputTokens = Math.min(
     request.max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinkingTokens(request),
-    bounds.outputTokensMax ?? Infinity,
+    outputTokensMax,
   );
   const completionTokens = outputTokens * request.n;
   return {

@@ -21,11 +21,11 @@ import {
   type RedisWorld,
   startRedisWorld,
   writeState,
-} from "../../tests/support/admission_fixture.ts";
-import { until } from "../../tests/support/redis_fixture.ts";
+} from "../../../tests/support/admission_fixture.ts";
+import { until } from "../../../tests/support/redis_fixture.ts";
 import { LEASE_MS } from "./admit.lua.ts";
-import { type Admission, type Admitted, type Ask } from "./admission.ts";
-import { createLeaseKeeper } from "./lease_keeper.ts";
+import { type Admitted, type Ask, type Limiter } from "./limiter.ts";
+import { createLeaseKeeper } from "./leases.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 
 const HOUR_MS = 3_600_000;
@@ -70,7 +70,7 @@ async function jump(world: RedisWorld, key: Principal, ms: number) {
 }
 
 /** Asks until it is refused. */
-async function drain(admission: Admission, key: Principal) {
+async function drain(admission: Limiter, key: Principal) {
   const running: Admitted[] = [];
   while (true) {
     const decision = await admission.admit(key, ASK);
@@ -179,7 +179,7 @@ for (const side of SIDES) {
         admission.settle(request, {
           promptTokens: 1,
           completionTokens: 1,
-          outcome: "completed",
+          kind: "complete",
         });
       }
       await until(() => admission.unsettled === 0, 1_000);

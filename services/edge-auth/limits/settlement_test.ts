@@ -1,7 +1,7 @@
 // Promise: what a request is charged in the end is what it used, or what was reserved
 // where nobody knows, whether or not Redis still has the reservation.
 import assert from "node:assert/strict";
-import type { Admitted, Outcome } from "./admitted.ts";
+import type { Admitted, Cost } from "./limiter.ts";
 import { settlementOf } from "./settlement.ts";
 
 const RESERVED = 100;
@@ -96,12 +96,12 @@ const CASES: {
 for (const { name, tokens, isLost, mode, correction } of CASES) {
   Deno.test(`settlementOf() a request that used ${name}: ${mode}, ${correction}`, () => {
     const [promptTokens, completionTokens] = tokens;
-    const outcome: Outcome = {
+    const cost: Cost = {
       promptTokens,
       completionTokens,
-      outcome: "completed",
+      kind: "complete",
     };
-    const settlement = settlementOf(admitted(isLost), outcome);
+    const settlement = settlementOf(admitted(isLost), cost);
     assert.equal(settlement.mode, mode);
     assert.equal(settlement.terms[3], String(correction));
     assert.deepEqual(

@@ -1,9 +1,7 @@
 // Promise: what nobody counted is never free. A backend that does not count, or a
 // client that always leaves early, has the same limits as everybody else.
 import assert from "node:assert/strict";
-import { type Charge, chargeOf, outcomeOf } from "./charge.ts";
-import type { Outcome } from "./admitted.ts";
-import type { Settlement } from "./gate.ts";
+import { type Charge, type ChargedRun, chargeOf, costOf } from "./charge.ts";
 
 const ESTIMATE = {
   promptTokens: 40,
@@ -16,24 +14,28 @@ const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 type Tokens = [prompt: number | null, completion: number | null];
 const RESERVED: Tokens = [null, null];
 
-const complete: Settlement = {
+const complete: ChargedRun = {
   usage: null,
   completionTokens: 0,
   kind: "complete",
-  hasRun: true,
-  isStopped: false,
+  dispatchMs: 1,
+  cancelReason: null,
   isHeard: true,
 };
-const failed: Settlement = { ...complete, kind: "failed" };
-const lost: Settlement = { ...failed, isHeard: false };
-const left: Settlement = { ...complete, kind: "cancelled", isStopped: true };
-const leftUnheard: Settlement = { ...left, isHeard: false };
-const late: Settlement = { ...failed, isStopped: true };
-const notRun: Settlement = { ...failed, hasRun: false, isHeard: false };
+const failed: ChargedRun = { ...complete, kind: "failed" };
+const lost: ChargedRun = { ...failed, isHeard: false };
+const left: ChargedRun = {
+  ...complete,
+  kind: "cancelled",
+  cancelReason: "client_gone",
+};
+const leftUnheard: ChargedRun = { ...left, isHeard: false };
+const late: ChargedRun = { ...failed, cancelReason: "client_gone" };
+const notRun: ChargedRun = { ...failed, dispatchMs: null, isHeard: false };
 
 const ENDS: {
   name: string;
-  end: Settlement;
+  end: ChargedRun;
   charge: Charge;
   tokens: Tokens;
 }[] = [
@@ -141,28 +143,21 @@ const ENDS: {
   },
   {
     name: "its client left while it waited for a worker",
-    end: { ...leftUnheard, hasRun: false },
+    end: { ...leftUnheard, dispatchMs: null },
     charge: "nothing",
     tokens: [0, 0],
   },
 ];
 
-const WORD_OF_KIND = {
-  complete: "completed",
-  failed: "failed",
-  cancelled: "cancelled",
-} as const;
-
 for (const { name, end, charge, tokens } of ENDS) {
   Deno.test(`a request costs ${charge}: ${name}`, () => {
     assert.equal(chargeOf(end), charge);
     const [promptTokens, completionTokens] = tokens;
-    const outcome: Outcome = {
+    assert.deepEqual(costOf(end, charge, ESTIMATE), {
       promptTokens,
       completionTokens,
-      outcome: WORD_OF_KIND[end.kind],
-    };
-    assert.deepEqual(outcomeOf(end, charge, ESTIMATE), outcome);
+      kind: end.kind,
+    });
   });
 }
 
@@ -173,13 +168,13 @@ Deno.test("whatever a request came to, it is free only where no token was made",
       for (const completionTokens of [0, 1]) {
         for (const isStopped of flags) {
           for (const isHeard of flags) {
-            const end: Settlement = {
+            const end: ChargedRun = {
               kind,
               usage,
               completionTokens,
-              isStopped,
+              cancelReason: isStopped ? "client_gone" : null,
               isHeard,
-              hasRun: true,
+              dispatchMs: 1,
             };
             const isFree = chargeOf(end) === "nothing";
             const mayBeFree = kind !== "complete" && !isStopped &&

@@ -6,13 +6,16 @@ import type { Principal } from "@gateway/shared/keys/record";
 import {
   type RedisWorld,
   startRedisWorld,
-} from "../../tests/support/admission_fixture.ts";
-import { type FleetEdge, startFleet } from "../../tests/support/edge_fleet.ts";
-import { letTimePass } from "../../tests/support/limiter_clock.ts";
-import { seededRandom } from "../../tests/support/seeded_random.ts";
-import { seedsOr } from "../../tests/support/seeds.ts";
-import { waitFor } from "../../tests/support/wait_for.ts";
-import type { Admitted } from "./admission.ts";
+} from "../../../tests/support/admission_fixture.ts";
+import {
+  type FleetEdge,
+  startFleet,
+} from "../../../tests/support/edge_fleet.ts";
+import { letTimePass } from "../../../tests/support/limiter_clock.ts";
+import { seededRandom } from "../../../tests/support/seeded_random.ts";
+import { seedsOr } from "../../../tests/support/seeds.ts";
+import { waitFor } from "../../../tests/support/wait_for.ts";
+import type { Admitted } from "./limiter.ts";
 
 const MINUTE_MS = 60_000;
 const PER_MINUTE = 60_000;
@@ -59,7 +62,7 @@ async function pressed(stage: Stage): Promise<Run[]> {
       edge.settle(admitted, {
         promptTokens: 0,
         completionTokens: run.used,
-        outcome: "completed",
+        kind: "complete",
       });
     }
     await waitFor(() => edge.admission.unsettled === 0, {

@@ -5,8 +5,9 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import {
   type RedisWorld,
   startRedisWorld,
-} from "../../tests/support/admission_fixture.ts";
-import { createPrincipalLookup } from "./principal_lookup.ts";
+} from "../../../tests/support/admission_fixture.ts";
+import { createRecordingLog } from "../../../tests/support/recording_log.ts";
+import { createKeyLookup } from "./key_lookup.ts";
 
 const KEY_ID = `key_${"k".repeat(20)}`;
 const OWNER_ID = `own_${"o".repeat(20)}`;
@@ -14,7 +15,7 @@ const PRINCIPAL = { keyId: KEY_ID, ownerId: OWNER_ID };
 
 function lookupOver(redis: RedisLink) {
   const counted = { reads: 0, nowMs: 0 };
-  const stores: (string | null)[] = [];
+  const log = createRecordingLog();
   const link: RedisLink = {
     ...redis,
     get state() {
@@ -28,15 +29,15 @@ function lookupOver(redis: RedisLink) {
       });
     },
   };
-  const lookup = createPrincipalLookup({
+  const lookup = createKeyLookup({
     redis: link,
     now: () => counted.nowMs,
+    random: Math.random,
+    log,
     entriesMax: 3,
     unknownEntriesMax: 3,
-    unknownMs: 30_000,
-    onStore: (name) => stores.push(name),
   });
-  return { lookup, counted, stores };
+  return { lookup, counted, log };
 }
 
 /** A server with data of ours, or it would say nothing of any key. */
@@ -120,7 +121,7 @@ Deno.test("find() says 503 without Redis for what it does not remember, and asks
 
 Deno.test("without the store's name no key is unknown: 503, and nothing is remembered of it", async () => {
   await using world = await startNamedStore();
-  const { lookup, stores } = lookupOver(world.link);
+  const { lookup, log } = lookupOver(world.link);
   await world.command("FLUSHALL");
   await assertUnavailable(lookup.find("a"));
   assert.equal(lookup.remembered("a"), undefined);
@@ -129,16 +130,20 @@ Deno.test("without the store's name no key is unknown: 503, and nothing is remem
   assert.deepEqual(await lookup.find("a"), PRINCIPAL);
   await world.command("SET", STORE_KEY, "sto_b");
   assert.equal(await lookup.find("b"), null);
-  assert.deepEqual(stores, [null, null, "sto_b"]);
+  assert.deepEqual(
+    log.lines.map(({ event, fields }) => [event, fields.from, fields.to]),
+    [["key_store", "unknown", "missing"], ["key_store", "missing", "present"]],
+  );
 });
 
-Deno.test("forgetUnknown() forgets what was unknown and nothing else", async () => {
+Deno.test("other data in Redis make it ask again for what was unknown, and for nothing else", async () => {
   await using world = await startNamedStore();
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
   const { lookup } = lookupOver(world.link);
   await lookup.find("a");
   await lookup.find("b");
-  lookup.forgetUnknown();
+  await world.command("SET", STORE_KEY, "sto_b");
+  await lookup.find("c");
   assert.deepEqual(lookup.remembered("a"), PRINCIPAL);
   assert.equal(lookup.remembered("b"), undefined);
 });

@@ -1,0 +1,121 @@
+/** Admits chat requests in the terms of HTTP: a lease, or the error of the refusal. */
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { publicRequestId } from "@gateway/shared/process/ids";
+import type { Principal } from "@gateway/shared/keys/record";
+import type { Log } from "@gateway/shared/process/log";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { RunOutcome } from "../chat_job.ts";
+import { chargeOf, costOf } from "./charge.ts";
+import type { Admitted, Limiter } from "./limiter.ts";
+import { type HeaderFields, rateLimitHeaders } from "./rate_limit_headers.ts";
+import { type Refusal, refusalError } from "./refusal.ts";
+import { estimateTokens } from "./token_estimate.ts";
+
+/** What an admitted request holds. Must be settled or released, whatever becomes of it. */
+export interface ChatLease {
+  /**
+   * Resolves when the slot was given back, or giving it back did not work at the
+   * first attempt. Null: no limit counts slots here, so nobody waits for this one.
+   */
+  readonly slotFreed: Promise<void> | null;
+  /** The `x-ratelimit-*` and `RateLimit` headers of the answer. */
+  readonly headers: HeaderFields;
+  /** Charges what the run has cost. Does not wait and does not throw. */
+  settle(outcome: RunOutcome): void;
+  /** Gives everything back: no worker will run it. */
+  release(): void;
+}
+
+export interface Admission {
+  /**
+   * Admits a chat request or throws the `ApiError` of its refusal. The tokens it
+   * may cost are reserved until the lease is settled.
+   */
+  admitChat(
+    principal: Principal,
+    request: ChatRequest,
+    requestId: string,
+  ): Promise<ChatLease>;
+}
+
+/** What admission said to one chat request, for metrics. */
+export interface Decision {
+  /** `unavailable`: Redis could not answer. `failed`: a fault of ours, such as a corrupt record. */
+  result: Admitted | Refusal | "unavailable" | "failed";
+  durationMs: number;
+}
+
+export interface AdmissionOptions {
+  limiter: Pick<Limiter, "admit" | "settle">;
+  catalog: Catalog;
+  now: MonotonicNow;
+  random: () => number;
+  log: Log;
+  /** Told of a principal whose key does not exist any more. */
+  onUnknown: (principal: Principal) => void;
+  /** Must not throw. */
+  onDecision?: (decision: Decision) => void;
+}
+
+export function createAdmission(options: AdmissionOptions): Admission {
+  const { limiter, catalog, now, random, log, onUnknown, onDecision } = options;
+
+  const decide: Limiter["admit"] = async (principal, ask) => {
+    const startedAtMs = now();
+    let result: Decision["result"] = "failed";
+    try {
+      result = await limiter.admit(principal, ask);
+      return result;
+    } catch (error) {
+      if (error instanceof ApiError) result = "unavailable";
+      throw error;
+    } finally {
+      onDecision?.({ result, durationMs: now() - startedAtMs });
+    }
+  };
+
+  return {
+    async admitChat(principal, request, requestId) {
+      const model = catalog.get(request.model);
+      const estimate = estimateTokens(request, model?.outputTokensMax);
+      const admitted = await decide(principal, {
+        scope: "chat",
+        model: request.model,
+        wantTokens: estimate.totalTokens,
+        requestId,
+      });
+      if (!admitted.isAdmitted) {
+        if (admitted.reason === "unknown") onUnknown(principal);
+        throw refusalError(admitted, random);
+      }
+      const freed = admitted.isSlotLimited
+        ? Promise.withResolvers<void>()
+        : null;
+      return {
+        slotFreed: freed?.promise ?? null,
+        headers: rateLimitHeaders(admitted.rates),
+        settle(outcome) {
+          const charge = chargeOf(outcome);
+          const isComplete = outcome.kind === "complete";
+          if (charge === "reservation" || (isComplete && charge !== "usage")) {
+            log.warn("usage_missing", {
+              requestId: publicRequestId(requestId),
+              charge,
+            });
+          }
+          const cost = costOf(outcome, charge, estimate);
+          limiter.settle(admitted, cost, freed?.resolve);
+        },
+        release() {
+          limiter.settle(admitted, {
+            promptTokens: 0,
+            completionTokens: 0,
+            kind: "cancelled",
+          }, freed?.resolve);
+        },
+      };
+    },
+  };
+}
