@@ -18,7 +18,7 @@ export const ANSWER_SECONDS: readonly number[] = [
 /**
  * What a metric is, as data: one table per service says all that it exports. The
  * code takes its metrics from the table, the documentation is written from it,
- * and dashboard and alarms are checked against it, so that the four cannot
+ * and dashboard and alerts are checked against it, so that the four cannot
  * disagree. Pure.
  */
 

@@ -16,7 +16,7 @@ time is in seconds, and a request is counted when it is over. Labels never hold
 a key, an owner or anything a caller wrote; \`model\` and \`backend\` are names
 of the models file.
 
-What to do when one of them looks wrong: [alarms.md](alarms.md).
+What to do when one of them looks wrong: [alerts.md](alerts.md).
 
 `;
 

@@ -1,9 +1,9 @@
-/** Reads what operators are given to see with: dashboard, alarms, pages. */
+/** Reads the dashboard, the alerts and the pages about them. */
 
 const ROOT = new URL("../../", import.meta.url);
 
 /** One rule of `alerts.yml`. */
-export interface Alarm {
+export interface Alert {
   name: string;
   expression: string;
   severity: string;
@@ -25,8 +25,8 @@ export async function dashboardExpressions(): Promise<string[]> {
   );
 }
 
-/** Every alarm. The file is plain enough to be read without a YAML parser. */
-export async function alarms(): Promise<Alarm[]> {
+/** Every alert. The file is plain enough to be read without a YAML parser. */
+export async function alerts(): Promise<Alert[]> {
   const text = await readText("deploy/observability/alerts.yml");
   return text.split("- alert: ").slice(1).map((rule) => ({
     name: rule.split("\n")[0] ?? "",

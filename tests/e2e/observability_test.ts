@@ -16,7 +16,7 @@ import {
   startOtlpReceiver,
 } from "../support/otlp_receiver.ts";
 import { waitFor } from "../support/wait_for.ts";
-import { metricsOf, type ServiceName } from "../seeing/metric_tables.ts";
+import { metricsOf, type ServiceName } from "../observability/metric_tables.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
 const SERVICES: readonly ServiceName[] = [

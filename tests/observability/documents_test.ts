@@ -1,12 +1,12 @@
 /**
- * Guarantee: code, documentation, dashboard and alarms speak of the same metrics.
- * Whether a running cluster exports them is in `tests/e2e/seeing_test.ts`.
+ * Guarantee: code, documentation, dashboard and alerts speak of the same metrics.
+ * Whether a running cluster exports them is in `tests/e2e/observability_test.ts`.
  */
 import assert from "node:assert/strict";
 import { allMetrics } from "./metric_tables.ts";
 import { METRICS_PAGE, metricsPage } from "./metrics_page.ts";
 import { faultsOf, seriesIn } from "./promql.ts";
-import { alarms, dashboardExpressions, readText } from "./files.ts";
+import { alerts, dashboardExpressions, readText } from "./files.ts";
 
 const METRICS = new Map(allMetrics().map((spec) => [spec.name, spec]));
 
@@ -47,33 +47,33 @@ Deno.test("the dashboard shows every metric", async () => {
     (await dashboardExpressions()).flatMap(seriesIn)
       .map((series) => series.replace(/_bucket$/, "")),
   );
-  // Its words are on `/readyz` and in an alarm.
+  // Its words are on `/readyz` and in an alert.
   shown.add("gateway_not_ready");
   assert.deepEqual([...METRICS.keys()].filter((name) => !shown.has(name)), []);
 });
 
-Deno.test("the alarms use only metrics and labels that exist", async () => {
-  const rules = await alarms();
+Deno.test("the alerts use only metrics and labels that exist", async () => {
+  const rules = await alerts();
   assert.ok(rules.length > 20);
   for (const { name, expression } of rules) {
     assert.deepEqual(faultsOf(expression, METRICS), [], name);
   }
 });
 
-Deno.test("docs/alarms.md says of each alarm what to do", async () => {
-  const page = await readText("docs/alarms.md");
+Deno.test("docs/alerts.md says of each alert what to do", async () => {
+  const page = await readText("docs/alerts.md");
   const sections = page.split(/^## /m).slice(1);
   assert.deepEqual(
     sections.map((section) => section.split("\n")[0]).sort(),
-    (await alarms()).map(({ name }) => name).sort(),
+    (await alerts()).map(({ name }) => name).sort(),
   );
   for (const section of sections) assert.match(section, /^- /m, section);
 });
 
-Deno.test("an alarm's runbook is its section, and its severity is the page's", async () => {
-  const page = await readText("docs/alarms.md");
-  for (const { name, runbook, severity } of await alarms()) {
-    assert.equal(runbook, `docs/alarms.md#${name.toLowerCase()}`);
+Deno.test("an alert's runbook is its section, and its severity is the page's", async () => {
+  const page = await readText("docs/alerts.md");
+  for (const { name, runbook, severity } of await alerts()) {
+    assert.equal(runbook, `docs/alerts.md#${name.toLowerCase()}`);
     assert.match(page, new RegExp(`^## ${name}\\n\\n_${severity}_ · `, "m"));
   }
 });

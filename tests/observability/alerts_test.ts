@@ -1,24 +1,24 @@
 /**
- * Guarantee: Prometheus itself takes the alarms and its configuration, and each
- * alarm fires when it should and not otherwise.
+ * Guarantee: Prometheus itself takes the alerts and its configuration, and each
+ * alert fires when it should and not otherwise.
  */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { startProcess } from "../support/process.ts";
-import { alarms, readText } from "./files.ts";
+import { alerts, readText } from "./files.ts";
 
 const FOLDER = fileURLToPath(
   new URL("../../deploy/observability", import.meta.url),
 );
 const CASES = "deploy/observability/alerts_test.yml";
 
-Deno.test("each alarm is tried where it fires and where it must not", async () => {
+Deno.test("each alert is tried where it fires and where it must not", async () => {
   const expectations = (await readText(CASES)).split(/alertname: /).slice(1)
     .map((text) => {
       const [name = ""] = /^\w+/.exec(text) ?? [];
       return `${name} ${/exp_alerts: \[\]/.test(text) ? "silent" : "fires"}`;
     });
-  const wanted = (await alarms()).flatMap(({ name }) => [
+  const wanted = (await alerts()).flatMap(({ name }) => [
     `${name} fires`,
     `${name} silent`,
   ]);
@@ -40,7 +40,7 @@ if (await hasPromtool()) {
   }
 } else {
   // Said by name, so that a machine without Prometheus does not look tested.
-  Deno.test("alarms were NOT tried: no promtool on this machine", () => {
+  Deno.test("alerts were NOT tried: no promtool on this machine", () => {
     assert.equal(Deno.env.get("CI"), undefined, "CI has to have promtool");
   });
 }
