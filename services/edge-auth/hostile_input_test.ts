@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "@gateway/shared/openai/request";
-import { errorBodySchema } from "@gateway/shared/openai/schemas";
+import { errorBodySchema } from "../../tests/support/answer_schemas.ts";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { decodeJson } from "./json_guard.ts";
 

@@ -1,5 +1,5 @@
 /** A simulator of a test, and short ways to ask it. */
-import { chatCompletionSchema } from "@gateway/shared/openai/schemas";
+import { chatCompletionSchema } from "../../tests/support/answer_schemas.ts";
 import type { ChatCompletion } from "@gateway/shared/openai/chat";
 import {
   type SeenRequest,

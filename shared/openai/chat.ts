@@ -173,3 +173,18 @@ export interface ChatCompletionChunk {
   /** Only when the client asked for it: null in every chunk but the last. */
   usage?: Usage | null;
 }
+
+/** One entry of `GET /v1/models`. */
+export interface ModelObject {
+  id: string;
+  object: "model";
+  /** Unix seconds. */
+  created: number;
+  owned_by: string;
+}
+
+/** Body of `GET /v1/models`. */
+export interface ModelList {
+  object: "list";
+  data: ModelObject[];
+}

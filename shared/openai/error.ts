@@ -180,6 +180,15 @@ export class ApiError extends Error {
   }
 }
 
+/** The 400 for one field of a request: `param` is its path. */
+export function fieldError(
+  code: ErrorCode,
+  param: string,
+  message: string,
+): ApiError {
+  return new ApiError(code, message, { param });
+}
+
 /** Codes that are told apart inside and are one code on the wire. */
 function wireCodeOf(code: ErrorCode): string {
   switch (code) {

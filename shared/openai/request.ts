@@ -1,23 +1,21 @@
 import { REQUEST_LIMITS } from "../limits.ts";
 import type { Catalog, ModelConfig } from "../models/catalog.ts";
+import { clip, isJsonObject, nameOfType } from "../process/error_text.ts";
 import type { ChatRequest } from "./chat.ts";
-import { requireCleanJson } from "./clean_json.ts";
 import { ApiError } from "./error.ts";
-import { normaliseRequest, passedFields } from "./normalise.ts";
 import { requestFault } from "./request_fault.ts";
 import {
-  requireAnsweredToolCalls,
-  requireChoicesInRange,
-  requireChosenTool,
-  requireContent,
-  requireLogprobsForTop,
-  requireStreamForOptions,
-  requireSupportedFields,
-  requireTokensInRange,
-  requireVision,
+  requireCleanJson,
+  requireRules,
+  tokensMaxOf,
 } from "./request_rules.ts";
-import { wireModelSchema, wireRequestSchema } from "./request_schema.ts";
-import { clip, isJsonObject, nameOfType } from "../process/error_text.ts";
+import {
+  wireModelSchema,
+  type WireRequest,
+  wireRequestSchema,
+} from "./request_schema.ts";
+
+type Body = { readonly [name: string]: unknown };
 
 /**
  * Checks the parsed body of `POST /v1/chat/completions` and brings it into the
@@ -45,18 +43,8 @@ export function parseChatRequest(body: unknown, catalog: Catalog): ChatRequest {
   const model = findModel(body, catalog);
   const checked = wireRequestSchema.safeParse(body);
   if (!checked.success) throw requestFault(body, checked.error.issues);
-  const wire = checked.data;
-  const request = normaliseRequest(wire);
-  requireSupportedFields(body, model);
-  requireLogprobsForTop(wire);
-  requireVision(request.messages, model);
-  requireAnsweredToolCalls(request.messages);
-  requireChosenTool(wire);
-  requireTokensInRange(wire, model);
-  requireChoicesInRange(request, model);
-  requireStreamForOptions(wire);
-  requireCleanJson(request);
-  requireContent(wire, request);
+  const request = toRequest(checked.data);
+  requireRules({ body, wire: checked.data, request, model });
   const extra = passedFields(body, model.passFields);
   if (extra !== null) {
     requireCleanJson(extra);
@@ -66,10 +54,7 @@ export function parseChatRequest(body: unknown, catalog: Catalog): ChatRequest {
 }
 
 /** The model that the body names. It comes first because it decides what else is allowed. */
-function findModel(
-  body: { readonly [name: string]: unknown },
-  catalog: Catalog,
-): ModelConfig {
+function findModel(body: Body, catalog: Catalog): ModelConfig {
   const name = Object.hasOwn(body, "model") ? body.model : undefined;
   const model = typeof name === "string" ? catalog.get(name) : undefined;
   if (model !== undefined) return model;
@@ -86,4 +71,55 @@ export function modelNotFound(id: string): ApiError {
       clip(id, REQUEST_LIMITS.modelCharsMax)
     }\` does not exist or you do not have access to it.`,
   );
+}
+
+/** Fills in defaults, and leaves out what says nothing. */
+function toRequest(wire: WireRequest): ChatRequest {
+  const {
+    max_tokens: _older,
+    max_completion_tokens: _newer,
+    stream_options,
+    stop,
+    tools = [],
+    tool_choice,
+    parallel_tool_calls,
+    logprobs,
+    top_logprobs,
+    ...rest
+  } = wire;
+  const request: ChatRequest = {
+    ...rest,
+    stream: rest.stream ?? false,
+    include_usage: stream_options?.include_usage ?? false,
+    n: rest.n ?? 1,
+  };
+  const tokensMax = tokensMaxOf(wire);
+  if (tokensMax !== null) request.max_tokens = tokensMax.value;
+  if (typeof stop === "string") request.stop = [stop];
+  else if (stop !== undefined && stop.length > 0) request.stop = stop;
+  if (logprobs === true) {
+    request.logprobs = true;
+    if (top_logprobs !== undefined) request.top_logprobs = top_logprobs;
+  }
+  // Without tools the other two say nothing; model servers refuse them.
+  if (tools.length > 0) {
+    request.tools = tools;
+    if (tool_choice !== undefined) request.tool_choice = tool_choice;
+    if (parallel_tool_calls !== undefined) {
+      request.parallel_tool_calls = parallel_tool_calls;
+    }
+  }
+  return request;
+}
+
+/** The fields that a model's configuration lets through to its backends as they are; null: none. */
+function passedFields(
+  body: Body,
+  names: readonly string[],
+): { [name: string]: unknown } | null {
+  const passed = names.filter((name) =>
+    Object.hasOwn(body, name) && (body[name] ?? null) !== null
+  );
+  if (passed.length === 0) return null;
+  return Object.fromEntries(passed.map((name) => [name, body[name]]));
 }

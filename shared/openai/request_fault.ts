@@ -1,5 +1,4 @@
 import type * as z from "zod";
-import { ApiError } from "./error.ts";
 import {
   clip,
   formatPath,
@@ -8,6 +7,7 @@ import {
   type PathStep,
   valueAt,
 } from "../process/error_text.ts";
+import { ApiError, fieldError } from "./error.ts";
 
 type Issue = z.core.$ZodIssue;
 
@@ -19,13 +19,19 @@ type Issue = z.core.$ZodIssue;
  */
 export function requestFault(
   body: unknown,
-  issues: readonly Issue[],
+  [first]: readonly Issue[],
 ): ApiError {
-  const first = issues[0];
-  if (first === undefined) {
-    return new ApiError("invalid_request", "The request body is not valid.");
-  }
-  return faultOf(body, first, []);
+  return first === undefined
+    ? new ApiError("invalid_request", "The request body is not valid.")
+    : faultOf(body, first, []);
+}
+
+/** What is wrong, where. */
+interface Found {
+  param: string;
+  value: unknown;
+  /** The schema's part of the sentence, see `request_schema.ts`. */
+  message: string;
 }
 
 /** The same for an issue whose path begins at `base`. */
@@ -35,12 +41,13 @@ function faultOf(
   base: readonly PathStep[],
 ): ApiError {
   const path = [...base, ...issue.path];
-  const found: Found = {
-    param: formatPath(path),
-    value: valueAt(body, path),
-    message: issue.message,
-  };
-  if (found.value === undefined) return missing(found);
+  const param = formatPath(path);
+  const value = valueAt(body, path);
+  const found: Found = { param, value, message: issue.message };
+  if (value === undefined) {
+    const message = `Missing required parameter: '${param}'.`;
+    return fieldError("missing_required_parameter", param, message);
+  }
   switch (issue.code) {
     case "invalid_type":
       return wrongType(found);
@@ -53,29 +60,19 @@ function faultOf(
       }
       // Only the first issue of a branch tells: after it, zod may go on to measure
       // the length of an array as if it were a string.
-      const branch = issue.errors.find(([inner]) =>
-        inner !== undefined && !isOtherType(inner, found.value)
-      );
-      const inner = branch?.[0];
+      const inner = issue.errors
+        .map(([first]) => first)
+        .find((first) => first !== undefined && !isOtherType(first, value));
       return inner === undefined
         ? wrongType(found)
         : faultOf(body, inner, path);
     }
     case "too_small":
-      return tooSmall(found, issue);
     case "too_big":
-      return tooBig(found, issue);
+      return outOfBounds(found, issue);
     default:
-      return invalid("invalid_value", found, found.message);
+      return invalid("invalid_value", found, issue.message);
   }
-}
-
-/** What is wrong, where. */
-interface Found {
-  param: string;
-  value: unknown;
-  /** The schema's part of the sentence, see `fields.ts`. */
-  message: string;
 }
 
 /** Whether a branch of a union failed because the value is of another kind altogether. */
@@ -85,29 +82,18 @@ function isOtherType(issue: Issue, value: unknown): boolean {
     (issue.code === "invalid_value" && typeof value !== "string");
 }
 
-function missing({ param }: Found): ApiError {
-  return new ApiError(
-    "missing_required_parameter",
-    `Missing required parameter: '${param}'.`,
-    { param },
-  );
-}
-
 function wrongType({ param, value, message }: Found): ApiError {
   // JSON has no infinity, but a parser makes one of `1e400`.
   if (typeof value === "number" && !Number.isFinite(value)) {
-    return invalid(
-      "invalid_value",
-      { param },
-      "number out of range. Expected a finite number",
-    );
+    const what = "number out of range. Expected a finite number";
+    return invalid("invalid_value", { param }, what);
   }
-  return new ApiError(
+  return fieldError(
     "invalid_type",
+    param,
     `Invalid type for '${param}': ${message}, but got ${
       nameOfType(value)
     } instead.`,
-    { param },
   );
 }
 
@@ -115,105 +101,67 @@ function wrongValue(
   { param, value }: Found,
   supported: readonly unknown[],
 ): ApiError {
+  const isOne = supported.length === 1;
   if (typeof value !== "string") {
-    const message = supported.length === 1
-      ? `expected ${listOfValues(supported, "or")}`
-      : `expected one of ${listOfValues(supported, "or")}`;
+    const one = isOne ? "expected" : "expected one of";
+    const message = `${one} ${listOfValues(supported, "or")}`;
     return wrongType({ param, value, message });
   }
-  const listed = supported.length === 1
-    ? "Supported value is:"
-    : "Supported values are:";
-  return new ApiError(
+  const listed = isOne ? "Supported value is:" : "Supported values are:";
+  return fieldError(
     "invalid_value",
+    param,
     `Invalid value: '${clip(value)}'. ${listed} ${
       listOfValues(supported, "and")
     }.`,
-    { param },
   );
 }
 
-type TooSmall = Extract<Issue, { code: "too_small" }>;
-type TooBig = Extract<Issue, { code: "too_big" }>;
+type BoundsIssue = Extract<Issue, { code: "too_small" | "too_big" }>;
 
-function tooSmall(found: Found, issue: TooSmall): ApiError {
-  if (issue.origin === "array") {
-    return invalid(
-      "empty_array",
-      found,
-      `empty array. Expected an array with minimum length ${issue.minimum}, ` +
-        "but got an empty array instead",
-    );
+function outOfBounds(found: Found, issue: BoundsIssue): ApiError {
+  const origin = issue.origin === "array"
+    ? "array"
+    : issue.origin === "string"
+    ? "string"
+    : null;
+  const isSmall = issue.code === "too_small";
+  const bound = String(isSmall ? issue.minimum : issue.maximum);
+  if (origin !== null) {
+    const a = origin === "array" ? "an array" : "a string";
+    return isSmall
+      ? invalid(
+        `empty_${origin}`,
+        found,
+        `empty ${origin}. Expected ${a} with minimum length ${bound}, ` +
+          `but got an empty ${origin} instead`,
+      )
+      : invalid(
+        `${origin}_above_max_length`,
+        found,
+        `${origin} too long. Expected ${a} with maximum length ${bound}, ` +
+          `but got ${a} with length ${lengthOf(found.value)} instead`,
+      );
   }
-  if (issue.origin === "string") {
-    return invalid(
-      "empty_string",
-      found,
-      `empty string. Expected a string with minimum length ${issue.minimum}, ` +
-        "but got an empty string instead",
-    );
-  }
-  const kind = kindOfNumber(found);
-  const sign = issue.inclusive === false ? ">" : ">=";
+  // The field's kind, not the value's: 200 is a wrong decimal where a decimal is expected.
+  const kind = found.message === "decimal" ? "decimal" : "integer";
+  const sign = isSmall ? (issue.inclusive === false ? ">" : ">=") : "<=";
   return invalid(
-    `${kind}_below_min_value`,
+    isSmall ? `${kind}_below_min_value` : `${kind}_above_max_value`,
     found,
-    `${kind} below minimum value. Expected a value ${sign} ${issue.minimum}, ` +
-      `but got ${String(found.value)} instead`,
+    `${kind} ${isSmall ? "below minimum" : "above maximum"} value. Expected ` +
+      `a value ${sign} ${bound}, but got ${String(found.value)} instead`,
   );
-}
-
-function tooBig(found: Found, issue: TooBig): ApiError {
-  const most = String(issue.maximum);
-  if (issue.origin === "array") {
-    return invalid(
-      "array_above_max_length",
-      found,
-      `array too long. Expected an array with maximum length ${most}, ` +
-        `but got an array with length ${lengthOf(found.value)} instead`,
-    );
-  }
-  if (issue.origin === "string") {
-    return invalid(
-      "string_above_max_length",
-      found,
-      `string too long. Expected a string with maximum length ${most}, ` +
-        `but got a string with length ${lengthOf(found.value)} instead`,
-    );
-  }
-  const kind = kindOfNumber(found);
-  return invalid(
-    `${kind}_above_max_value`,
-    found,
-    `${kind} above maximum value. Expected a value <= ${most}, ` +
-      `but got ${String(found.value)} instead`,
-  );
-}
-
-/** The field's kind, not the value's: 200 is a wrong decimal where a decimal is expected. */
-function kindOfNumber({ message }: Found): "integer" | "decimal" {
-  return message === "decimal" ? "decimal" : "integer";
 }
 
 function lengthOf(value: unknown): number {
   return typeof value === "string" || Array.isArray(value) ? value.length : 0;
 }
 
-type InvalidCode =
-  | "invalid_value"
-  | "empty_array"
-  | "empty_string"
-  | "array_above_max_length"
-  | "string_above_max_length"
-  | "integer_below_min_value"
-  | "integer_above_max_value"
-  | "decimal_below_min_value"
-  | "decimal_above_max_value";
-
 function invalid(
-  code: InvalidCode,
+  code: Parameters<typeof fieldError>[0],
   { param }: { param: string },
   what: string,
 ): ApiError {
-  return new ApiError(code, `Invalid '${param}': ${what}.`, { param });
+  return fieldError(code, param, `Invalid '${param}': ${what}.`);
 }

@@ -2,7 +2,10 @@ import { testRefusals } from "./request_cases_test.ts";
 
 const user = (content: unknown) => ({ messages: [{ role: "user", content }] });
 const image = (url: unknown, detail?: unknown) =>
-  user([{ type: "image_url", image_url: { url, detail } }]);
+  user([{
+    type: "image_url",
+    image_url: detail === undefined ? { url } : { url, detail },
+  }]);
 
 // One row a line: the table is read down its columns.
 // deno-fmt-ignore

@@ -3,7 +3,7 @@ import { ApiError } from "./error.ts";
 import { callOf, catalog, ping, weatherTool } from "./request_cases_test.ts";
 import { parseChatRequest } from "./request.ts";
 import { KNOWN_FIELDS } from "./request_schema.ts";
-import { errorBodySchema } from "./schemas.ts";
+import { errorBodySchema } from "../../tests/support/answer_schemas.ts";
 
 const ROUNDS = 20_000;
 

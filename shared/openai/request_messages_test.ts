@@ -5,7 +5,10 @@ const LONG = "x".repeat(5_000);
 const user = (content: unknown) => ({ messages: [{ role: "user", content }] });
 const message = (fields: object) => ({ messages: [fields] });
 const image = (url: unknown, detail?: unknown) =>
-  user([{ type: "image_url", image_url: { url, detail } }]);
+  user([{
+    type: "image_url",
+    image_url: detail === undefined ? { url } : { url, detail },
+  }]);
 
 // One row a line: the table is read down its columns.
 // deno-fmt-ignore

@@ -1,120 +1,205 @@
 import * as z from "zod";
-import { REQUEST_LIMITS } from "../limits.ts";
-import {
-  anyObject,
-  decimal,
-  flag,
-  identifier,
-  integer,
-  listOf,
-  nameText,
-  optional,
-  plainText,
-  positiveDecimal,
-  text,
-} from "./fields.ts";
+import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
+import { isJsonObject } from "../process/error_text.ts";
+import type { ChatMessage, ContentPart } from "./chat.ts";
 
 /**
  * The body of `POST /v1/chat/completions` as it may arrive: every field we know,
  * each of them optional where OpenAI has it optional, null meaning absent.
  * Members that are not named here are dropped without a word, as SDKs expect.
- * The order of the members is the order in which OpenAI reports faults.
+ * The order of the members is the order in which OpenAI reports faults. Each
+ * schema carries the part of OpenAI's sentence that only it knows, such as
+ * "expected an integer", so that `request_fault.ts` needs no table of paths.
  */
 
-const LIMITS = REQUEST_LIMITS;
+/** Names end up in logs, headers and other people's terminals. */
+const NO_CONTROLS = /^\P{Cc}*$/u;
+const IDENTIFIER = /^[a-zA-Z0-9_-]+$/;
 const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
-const STRING_OR_PARTS = "expected one of a string or array of objects";
+/**
+ * Between the parts of a text that came in pieces. Model servers that take only
+ * strings join with a line end too, so an answer does not depend on who joins.
+ */
+const PART_SEPARATOR = "\n";
+
+const text = () => z.string({ error: "expected a string" });
+const plainText = () =>
+  text().regex(NO_CONTROLS, { error: "control characters are not allowed" });
+const nameText = () => plainText().min(1);
+/** A function or schema name by OpenAI's rule. */
+const identifier = (charsMax: number) =>
+  text().min(1).max(charsMax).regex(IDENTIFIER, {
+    error: "string does not match pattern. " +
+      `Expected a string that matches the pattern '${IDENTIFIER.source}'`,
+  });
+/** `"true"` and `1` are refused. */
+const flag = () => z.boolean({ error: "expected a boolean" });
+/** JSON's `1.0` is an integer too: JavaScript cannot tell. */
+const integer = (min: number, max: number) =>
+  z.int({ error: "expected an integer" })
+    .min(min, { error: "integer" }).max(max, { error: "integer" });
+const decimal = (min: number, max: number) =>
+  z.number({ error: "expected a decimal" })
+    .min(min, { error: "decimal" }).max(max, { error: "decimal" });
+/** A JSON Schema: its inside is the caller's own. */
+const anyObject = () =>
+  z.record(z.string(), z.unknown(), { error: "expected an object" });
+
+const OBJECT = { error: "expected an object" };
+
+/** Lets null stand for absence in the members of an object: SDKs of typed languages send explicit nulls. */
+function nullable<T extends z.ZodType>(schema: T) {
+  return z.preprocess(withoutNulls, schema);
+}
+
+function withoutNulls(value: unknown): unknown {
+  if (!isJsonObject(value) || !Object.values(value).includes(null)) {
+    return value;
+  }
+  const given = Object.entries(value).filter(([, member]) => member !== null);
+  return Object.fromEntries(given);
+}
+
+/**
+ * An array that is checked element by element and gives up at the first fault.
+ * zod's own arrays collect every fault: a body with a million wrong elements
+ * would cost seconds and a gigabyte to refuse.
+ */
+export function listOf<T extends z.ZodType>(
+  element: T,
+  { of, min = 0, max }: { of: string; min?: number; max: number },
+): z.ZodType<z.output<T>[]> {
+  return z.array(z.unknown(), { error: `expected an array of ${of}` })
+    .min(min)
+    .max(max)
+    .transform((items, context) => {
+      const checked: z.output<T>[] = [];
+      for (const [index, item] of items.entries()) {
+        const result = element.safeParse(item);
+        if (!result.success) {
+          const [issue] = result.error.issues;
+          if (issue !== undefined) {
+            const path = [index, ...issue.path];
+            context.issues.push({ ...issue, path, input: undefined });
+          }
+          return z.NEVER;
+        }
+        checked.push(result.data);
+      }
+      return checked;
+    });
+}
 
 const textPart = z.object({ type: z.literal("text"), text: text() });
 const refusalPart = z.object({ type: z.literal("refusal"), refusal: text() });
-
-/**
- * The schemes a model server may be sent to. `file:` and the like would let a
- * caller read what only the model server should see.
- */
+/** `file:` and the like would let a caller read what only the model server should see. */
 const imageUrl = text().min(1).regex(/^(https?:\/\/|data:image\/)/i, {
   error: "expected a URL that begins with 'https://', 'http://' or " +
     "'data:image/'",
 });
-
 const imagePart = z.object({
   type: z.literal("image_url"),
-  image_url: z.object({
+  image_url: nullable(z.object({
     url: imageUrl,
-    detail: optional(z.enum(["auto", "low", "high"])),
-  }, { error: "expected an object" }),
+    detail: z.enum(["auto", "low", "high"]).exactOptional(),
+  }, OBJECT)),
 });
 
-function contentOf<T extends z.ZodType>(part: T) {
-  const bounds = { of: "objects", max: LIMITS.contentPartsMax };
-  // Absent and null pass here: OpenAI reports missing content after all else.
-  return optional(
-    z.union([text(), listOf(part, bounds)], { error: STRING_OR_PARTS }),
-  );
-}
-
-function partsOf<
+/** Absent content passes here: OpenAI reports that after all else. */
+function contentOf<
   T extends readonly [typeof textPart, ...z.core.$ZodTypeDiscriminable[]],
 >(parts: T) {
-  return z.discriminatedUnion("type", parts, { error: "expected an object" });
+  const part = z.discriminatedUnion("type", parts, OBJECT);
+  return z.union([
+    text(),
+    listOf(part, { of: "objects", max: LIMITS.contentPartsMax }),
+  ], { error: "expected one of a string or array of objects" })
+    .exactOptional();
 }
 
 const toolCall = z.object({
   id: nameText(),
   type: z.literal("function"),
-  function: z.object(
-    { name: nameText(), arguments: text() },
-    { error: "expected an object" },
-  ),
-}, { error: "expected an object" });
+  function: z.object({ name: nameText(), arguments: text() }, OBJECT),
+}, OBJECT);
 
-const systemMessage = z.object({
-  role: z.enum(["system", "developer"]),
-  content: contentOf(partsOf([textPart])),
-  name: optional(plainText()),
-});
+const name = plainText().exactOptional();
+const wireMessage = z.discriminatedUnion("role", [
+  z.object({
+    role: z.enum(["system", "developer"]),
+    content: contentOf([textPart]),
+    name,
+  }),
+  z.object({
+    role: z.literal("user"),
+    content: contentOf([textPart, imagePart]),
+    name,
+  }),
+  z.object({
+    role: z.literal("assistant"),
+    content: contentOf([textPart, refusalPart]),
+    name,
+    refusal: text().exactOptional(),
+    reasoning_content: text().exactOptional(),
+    tool_calls: listOf(toolCall, {
+      of: "objects",
+      min: 1,
+      max: LIMITS.toolCallsPerMessageMax,
+    }).exactOptional(),
+  }),
+  z.object({
+    role: z.literal("tool"),
+    content: contentOf([textPart]),
+    name,
+    tool_call_id: nameText(),
+  }),
+], OBJECT);
 
-const userMessage = z.object({
-  role: z.literal("user"),
-  content: contentOf(partsOf([textPart, imagePart])),
-  name: optional(plainText()),
-});
+type WireMessage = z.infer<typeof wireMessage>;
 
-const assistantMessage = z.object({
-  role: z.literal("assistant"),
-  content: contentOf(partsOf([textPart, refusalPart])),
-  name: optional(plainText()),
-  refusal: optional(text()),
-  reasoning_content: optional(text()),
-  tool_calls: optional(listOf(toolCall, {
-    of: "objects",
-    min: 1,
-    max: LIMITS.toolCallsPerMessageMax,
-  })),
-});
+/** Joins text parts, and moves a refusal out of them. */
+function toMessage({ content, name, ...rest }: WireMessage): ChatMessage {
+  if (typeof content !== "object") {
+    const message: ChatMessage = { ...rest, content: content ?? null };
+    if (name !== undefined && name !== "") message.name = name;
+    return message;
+  }
+  const parts: ContentPart[] = [];
+  const refusals: string[] = [];
+  for (const part of content) {
+    if (part.type === "refusal") refusals.push(part.refusal);
+    else parts.push(part);
+  }
+  const message = toMessage({
+    ...rest,
+    ...(name === undefined ? {} : { name }),
+  });
+  if (refusals.length > 0) message.refusal ??= refusals.join(PART_SEPARATOR);
+  // An assistant's refusal alone is no text, not an empty one.
+  if (parts.length === 0 && refusals.length > 0) return message;
+  message.content = joined(parts) ?? parts;
+  return message;
+}
 
-const toolMessage = z.object({
-  role: z.literal("tool"),
-  content: contentOf(partsOf([textPart])),
-  name: optional(plainText()),
-  tool_call_id: nameText(),
-});
-
-const message = z.discriminatedUnion(
-  "role",
-  [systemMessage, userMessage, assistantMessage, toolMessage],
-  { error: "expected an object" },
-);
+/** The text of text parts; null where there are others. */
+function joined(parts: readonly ContentPart[]): string | null {
+  const texts: string[] = [];
+  for (const part of parts) {
+    if (part.type !== "text") return null;
+    texts.push(part.text);
+  }
+  return texts.join(PART_SEPARATOR);
+}
 
 const tool = z.object({
   type: z.literal("function"),
-  function: z.object({
+  function: nullable(z.object({
     name: identifier(LIMITS.toolNameCharsMax),
-    description: optional(text()),
-    parameters: optional(anyObject()),
-    strict: optional(flag()),
-  }, { error: "expected an object" }),
-}, { error: "expected an object" });
+    description: text().exactOptional(),
+    parameters: anyObject().exactOptional(),
+    strict: flag().exactOptional(),
+  }, OBJECT)),
+}, OBJECT);
 
 const toolChoice = z.union([
   z.enum(["none", "auto", "required"]),
@@ -122,7 +207,7 @@ const toolChoice = z.union([
     type: z.literal("function"),
     function: z.object(
       { name: identifier(LIMITS.toolNameCharsMax) },
-      { error: "expected an object" },
+      OBJECT,
     ),
   }),
 ], { error: "expected one of 'none', 'auto', or 'required' or object" });
@@ -132,69 +217,66 @@ const responseFormat = z.discriminatedUnion("type", [
   z.object({ type: z.literal("json_object") }),
   z.object({
     type: z.literal("json_schema"),
-    json_schema: z.object({
+    json_schema: nullable(z.object({
       name: identifier(LIMITS.schemaNameCharsMax),
-      description: optional(text()),
-      schema: optional(anyObject()),
-      strict: optional(flag()),
-    }, { error: "expected an object" }),
+      description: text().exactOptional(),
+      schema: anyObject().exactOptional(),
+      strict: flag().exactOptional(),
+    }, OBJECT)),
   }),
-], { error: "expected an object" });
+], OBJECT);
 
 const stopText = text().min(1).max(LIMITS.stopCharsMax);
 const stop = z.union(
   [stopText, listOf(stopText, { of: "strings", max: LIMITS.stopMax })],
   { error: "expected one of a string or array of strings" },
 );
-
-const penalty = decimal(LIMITS.penaltyMin, LIMITS.penaltyMax);
-
+const penalty = decimal(LIMITS.penaltyMin, LIMITS.penaltyMax).exactOptional();
 const model = nameText().max(LIMITS.modelCharsMax);
+const messages = listOf(
+  nullable(wireMessage).transform(toMessage),
+  { of: "objects", min: 1, max: LIMITS.messagesMax },
+);
 
 /** Checks only the name of the model. */
 export const wireModelSchema = z.object({ model });
 
-/** Checks one body; see {@link WireRequest} for what comes out. */
-export const wireRequestSchema = z.object({
+const wireRequest = z.object({
   model,
-  messages: listOf(message, {
-    of: "objects",
-    min: 1,
-    max: LIMITS.messagesMax,
-  }),
-  tools: optional(listOf(tool, { of: "objects", max: LIMITS.toolsMax })),
-  tool_choice: optional(toolChoice),
-  parallel_tool_calls: optional(flag()),
-  max_completion_tokens: optional(integer(1, INTEGER_MAX)),
-  max_tokens: optional(integer(1, INTEGER_MAX)),
-  n: optional(integer(1, LIMITS.nMax)),
-  temperature: optional(decimal(LIMITS.temperatureMin, LIMITS.temperatureMax)),
-  top_p: optional(decimal(LIMITS.topPMin, LIMITS.topPMax)),
-  presence_penalty: optional(penalty),
-  frequency_penalty: optional(penalty),
-  repetition_penalty: optional(positiveDecimal()),
-  logprobs: optional(flag()),
-  top_logprobs: optional(integer(0, LIMITS.topLogprobsMax)),
-  seed: optional(integer(-INTEGER_MAX, INTEGER_MAX)),
-  stop: optional(stop),
-  response_format: optional(responseFormat),
-  enable_thinking: optional(flag()),
-  thinking_budget: optional(integer(1, INTEGER_MAX)),
-  stream: optional(flag()),
-  stream_options: optional(
-    z.object({ include_usage: optional(flag()) }, {
-      error: "expected an object",
-    }),
-  ),
+  messages,
+  tools: listOf(tool, { of: "objects", max: LIMITS.toolsMax }).exactOptional(),
+  tool_choice: toolChoice.exactOptional(),
+  parallel_tool_calls: flag().exactOptional(),
+  max_completion_tokens: integer(1, INTEGER_MAX).exactOptional(),
+  max_tokens: integer(1, INTEGER_MAX).exactOptional(),
+  n: integer(1, LIMITS.nMax).exactOptional(),
+  temperature: decimal(LIMITS.temperatureMin, LIMITS.temperatureMax)
+    .exactOptional(),
+  top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional(),
+  presence_penalty: penalty,
+  frequency_penalty: penalty,
+  repetition_penalty: z.number({ error: "expected a decimal" })
+    .positive({ error: "decimal" }).exactOptional(),
+  logprobs: flag().exactOptional(),
+  top_logprobs: integer(0, LIMITS.topLogprobsMax).exactOptional(),
+  seed: integer(-INTEGER_MAX, INTEGER_MAX).exactOptional(),
+  stop: stop.exactOptional(),
+  response_format: responseFormat.exactOptional(),
+  enable_thinking: flag().exactOptional(),
+  thinking_budget: integer(1, INTEGER_MAX).exactOptional(),
+  stream: flag().exactOptional(),
+  stream_options: nullable(
+    z.object({ include_usage: flag().exactOptional() }, OBJECT),
+  ).exactOptional(),
 });
 
-/** A body that has the right shape, before its parts are compared with one another. */
-export type WireRequest = z.infer<typeof wireRequestSchema>;
+/** Checks one body. What comes out has no nulls and no unknown members. */
+export const wireRequestSchema = nullable(wireRequest);
 
-/** One message of a {@link WireRequest}. */
-export type WireMessage = WireRequest["messages"][number];
+/** A body that has the right shape, before its parts are compared with one another. */
+export type WireRequest = z.infer<typeof wireRequest>;
 
 /** Names of the fields the gateway understands; a model's `pass_fields` may not repeat them. */
 export const KNOWN_FIELDS: ReadonlySet<string> = new Set(
-  Object.keys(wireRequestSchema.shape),
+  Object.keys(wireRequest.shape),
 );

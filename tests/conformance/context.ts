@@ -1,6 +1,6 @@
 /** What the conformance cases share: a running cluster and short ways to call it. */
 import assert from "node:assert/strict";
-import { chatCompletionChunkSchema } from "@gateway/shared/openai/schemas";
+import { chatCompletionChunkSchema } from "../support/answer_schemas.ts";
 import type { Cluster } from "../support/cluster.ts";
 
 export const MODEL = "neutral-3.7-plus";

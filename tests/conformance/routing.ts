@@ -1,6 +1,6 @@
 /** Cases F and G that need no limits: request ids, models, methods, HTTP. */
 import assert from "node:assert/strict";
-import { modelListSchema, modelSchema } from "@gateway/shared/openai/schemas";
+import { modelListSchema, modelSchema } from "../support/answer_schemas.ts";
 import {
   assertError,
   assertRequestId,

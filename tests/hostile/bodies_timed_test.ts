@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import process from "node:process";
-import { errorBodySchema } from "@gateway/shared/openai/schemas";
+import { errorBodySchema } from "../support/answer_schemas.ts";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { rawExchange } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";

@@ -6,33 +6,20 @@ import type {
   ChunkChoice,
   FinishReason,
   Logprobs,
+  ModelList,
+  ModelObject,
   ResponseMessage,
   ToolCall,
   ToolCallDelta,
   Usage,
-} from "./chat.ts";
-import type { ErrorBody } from "./error.ts";
+} from "@gateway/shared/openai/chat";
+import type { ErrorBody } from "@gateway/shared/openai/error";
 
 /**
  * What the gateway may answer, as zod schemas for tests and clients. They are
  * stricter than any one SDK: a member that only some SDK chokes on is refused
  * here. Which SDK needs what: the comments at each rule.
  */
-
-/** One entry of `GET /v1/models`. */
-export interface ModelObject {
-  id: string;
-  object: "model";
-  /** Unix seconds. */
-  created: number;
-  owned_by: string;
-}
-
-/** Body of `GET /v1/models`. */
-export interface ModelList {
-  object: "list";
-  data: ModelObject[];
-}
 
 /** One SDK decodes timestamps as unsigned 32-bit: no fractions, no milliseconds. */
 const UNIX_SECONDS_MAX = 2 ** 32 - 1;

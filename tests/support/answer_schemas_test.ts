@@ -1,14 +1,18 @@
 import assert from "node:assert/strict";
 import type * as z from "zod";
-import type { ChatCompletion, ChatCompletionChunk, Usage } from "./chat.ts";
-import { ApiError, UNAUTHORIZED_BODY } from "./error.ts";
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  Usage,
+} from "@gateway/shared/openai/chat";
+import { ApiError, UNAUTHORIZED_BODY } from "@gateway/shared/openai/error";
 import {
   chatCompletionChunkSchema,
   chatCompletionSchema,
   errorBodySchema,
   modelListSchema,
   modelSchema,
-} from "./schemas.ts";
+} from "./answer_schemas.ts";
 
 const usage: Usage = {
   prompt_tokens: 11,
