@@ -69,7 +69,7 @@ async function wholeLife(visit: Visit): Promise<void> {
 
   await page.getByRole("link", { name: "Rotate" }).click();
   await dialog.getByLabel("in 1 hour").check();
-  await dialog.getByRole("button", { name: "Make the new key" }).click();
+  await dialog.getByRole("button", { name: "Create the new key" }).click();
   assert.notEqual(await storeKey(page), value);
 
   await page.getByRole("link", { name: "Billing, renamed" }).first().click();
@@ -209,7 +209,8 @@ async function passwordAgain(visit: Visit): Promise<void> {
   const { id } = await makeKey(visit.site, ownerId, { description: "Old" });
   const dialog = page.getByRole("dialog");
   const enter = async (password: string) => {
-    await page.getByRole("heading", { name: "Is it still you?" }).waitFor();
+    await page.getByRole("heading", { name: "Confirm your password" })
+      .waitFor();
     await page.getByLabel("Password").fill(password);
     await page.getByRole("button", { name: "Continue" }).click();
   };
@@ -221,8 +222,8 @@ async function passwordAgain(visit: Visit): Promise<void> {
   await page.getByText("The password is not right").waitFor();
   await enter(PASSWORD);
   await page.getByRole("heading", { name: "Rotate this key" }).waitFor();
-  await page.getByLabel("at once").check();
-  await page.getByRole("button", { name: "Make the new key" }).click();
+  await page.getByLabel("immediately").check();
+  await page.getByRole("button", { name: "Create the new key" }).click();
   await storeKey(page);
 
   // Opened in time and sent too late: nothing is deleted before the password.

@@ -54,7 +54,7 @@ async function keys(page: Page): Promise<void> {
 
   await follow(page, "Rotate");
   await page.getByLabel("in 7 days").check();
-  await press(page, "Make the new key");
+  await press(page, "Create the new key");
   await says(page, "still works for 7 days");
   assert.notEqual(await storeKey(page), value);
 
@@ -106,7 +106,7 @@ async function listAndLog(page: Page, visit: Visit): Promise<void> {
   await follow(page, "Newest");
   await follow(page, "Account");
   await follow(page, "Audit log");
-  await page.getByRole("navigation", { name: "Which entries" })
+  await page.getByRole("navigation", { name: "Filter" })
     .getByRole("link", { name: "Account" }).click();
   await page.getByRole("rowheader", { name: "Created account" }).waitFor();
   assert.equal(await page.getByText("Created key").count(), 0);
@@ -151,7 +151,7 @@ async function account(page: Page, visit: Visit): Promise<void> {
   const secret = shown.replaceAll(" ", "");
   await page.getByLabel("Type the code").fill(codeOf(visit, secret));
   await page.getByLabel("Your password").fill(NEW_PASSWORD);
-  await press(page, "Switch on");
+  await press(page, "Turn on");
   const codes = (await page.locator("#codes").textContent() ?? "").split("\n");
   await page.getByLabel("I have stored them").check();
   await press(page, "Done");
@@ -170,7 +170,7 @@ async function account(page: Page, visit: Visit): Promise<void> {
   await follow(page, "Account");
   await says(page, `Recovery codes left: ${codes.length - 1}`);
   await page.locator("#off_password").fill(NEW_PASSWORD);
-  await press(page, "Switch off");
+  await press(page, "Turn off");
   await says(page, "Two-step sign-in is off");
   await other.context.close();
 }

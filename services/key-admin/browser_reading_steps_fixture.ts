@@ -17,7 +17,7 @@ const DAY_MS = 24 * HOUR_MS;
 
 async function emptyState(visit: Visit): Promise<void> {
   const { page, context } = await signedIn(visit, "new@example.org");
-  await page.getByRole("heading", { name: "Make your first key" }).waitFor();
+  await page.getByRole("heading", { name: "Create your first key" }).waitFor();
   const { apiUrl } = visit.site.deps;
   const curl = await page.locator("#curl").textContent() ?? "";
   assert.ok(curl.startsWith(`curl ${apiUrl}/chat/completions `), curl);
@@ -136,11 +136,11 @@ async function usage(visit: Visit): Promise<void> {
   assert.equal(await page.locator(".tile dd").nth(2).textContent(), "1.2M");
   assert.deepEqual(await tableSums(page), [1_334, 60, 1_235_567, 656_321]);
   const chart = page.getByRole("img", { name: /^Requests/ });
-  assert.equal(await chart.locator(".bar").count(), 24);
+  assert.equal(await chart.locator(".room").count(), 24);
   assert.equal(await chart.locator("rect.ok").count(), 2);
   assert.equal(await chart.locator("rect.error").count(), 2);
   assert.match(
-    await chart.locator(".bar title").last().textContent() ?? "",
+    await chart.locator("title").last().textContent() ?? "",
     /: Successful 1,178, Errors 56$/,
   );
 
@@ -153,7 +153,7 @@ async function usage(visit: Visit): Promise<void> {
     "Output tokens": "736,321",
   });
   assert.deepEqual(await tableSums(page), [6_334, 100, 1_305_567, 736_321]);
-  assert.equal(await chart.locator(".bar").count(), 30);
+  assert.equal(await chart.locator(".room").count(), 30);
 
   // A key's own page counts that key only.
   await page.goto(`/keys/${keys[1]?.id}?range=30d`);

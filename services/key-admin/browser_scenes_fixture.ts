@@ -14,7 +14,7 @@ import { PASSWORD } from "./console_fixture.ts";
 import { takeRate } from "./domain/sign_in/attempts.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import { totpCode } from "./domain/sign_in/totp.ts";
-import { CREATION_RATE } from "./web/routes/key_requests.ts";
+import { CREATION_RATE } from "./web/key_requests.tsx";
 
 /** Who looks at the console, and what there is to see. */
 export interface Stage {
@@ -252,7 +252,7 @@ async function changedMeanwhile(
 async function rotated({ owner, site, ownerId }: Stage): Promise<Page> {
   const { id } = await makeKey(site, ownerId, { description: "To rotate" });
   await owner.goto(`/keys/${id}/ask/rotate`);
-  await press(owner, "Make the new key");
+  await press(owner, "Create the new key");
   await title(owner, "Store your key now");
   return owner;
 }
@@ -283,7 +283,7 @@ async function switchOn(
     codeOf(secret.replaceAll(" ", "")),
   );
   await owner.getByLabel("Your password").fill(PASSWORD);
-  await press(owner, "Switch on");
+  await press(owner, "Turn on");
   return owner;
 }
 

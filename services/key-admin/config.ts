@@ -89,6 +89,11 @@ export const CONSOLE_VARIABLES = {
     fallback: "your organisation",
   }),
   ...LIMIT_VARIABLES,
+  modelSimulatorUrl: optional(url({
+    name: "MODEL_SIMULATOR_URL",
+    meaning: "Base URL of the model simulator; the console shows a banner",
+    protocols: ["http:", "https:"],
+  })),
 } as const;
 
 /** What the console was told, in the units and shapes its code uses. */
@@ -119,6 +124,8 @@ export function configFrom(
     trustedProxies: networksOf(env.trustedProxies),
     oidc: oidcOf(env),
     defaultLimits: defaultLimitsOf(env),
+    isSimulated: env.modelSimulatorUrl !== undefined &&
+      !variables.MODELS_FILE && !variables.UPSTREAM_BASE_URL,
     drainMs: env.drainSeconds * MS_PER_SECOND,
   };
 }

@@ -63,6 +63,21 @@ Deno.test("configFrom() takes default limits, and knows none by itself", () => {
   });
 });
 
+Deno.test("configFrom() takes the model simulator for used unless a model server is named", () => {
+  const isSimulated = (variables: Record<string, string>) =>
+    configFrom(variables, noFile).isSimulated;
+  const simulator = { MODEL_SIMULATOR_URL: "http://127.0.0.1:8090/v1" };
+  assert.equal(isSimulated({}), false);
+  assert.equal(isSimulated(simulator), true);
+  const server = {
+    ...simulator,
+    UPSTREAM_BASE_URL: "http://127.0.0.1:8000/v1",
+  };
+  assert.equal(isSimulated(server), false);
+  const file = { ...simulator, MODELS_FILE: "models.json" };
+  assert.equal(isSimulated(file), false);
+});
+
 Deno.test("configFrom() names every mistake at once, and no secret", async (t) => {
   const cases: [variables: Record<string, string>, says: RegExp][] = [
     [{ PORT: "70000", LOG_LEVEL: "loud" }, /PORT[\s\S]*LOG_LEVEL/],

@@ -16,8 +16,8 @@ import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";
 import { asTexts } from "./domain/store/reply.ts";
 import { createConsole } from "./web/app.tsx";
-import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
+import { readAssets } from "./web/server.ts";
 
 export const ORIGIN = "https://console.test";
 export const PASSWORD = "correct horse battery staple";
@@ -76,6 +76,7 @@ export interface TestConsoleOptions {
   defaultLimits?: DefaultLimits;
   /** Who the console is in Redis, of `deploy/redis/users.acl`. */
   redisUser?: string;
+  isSimulated?: boolean;
 }
 
 export async function startConsole(
@@ -86,6 +87,7 @@ export async function startConsole(
     writer = (link) => link,
     defaultLimits = NO_DEFAULT_LIMITS,
     redisUser,
+    isSimulated = false,
   }: TestConsoleOptions = {},
 ): Promise<TestConsole> {
   const server = await startRedis(settings === undefined ? {} : { settings });
@@ -116,6 +118,7 @@ export async function startConsole(
     publicUrl: new URL(ORIGIN),
     apiUrl: "https://api.test/v1",
     defaultLimits,
+    isSimulated,
   });
   const app = createConsole(deps);
   const client = (ip = "192.0.2.1") =>

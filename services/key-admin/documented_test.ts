@@ -19,7 +19,7 @@ import {
   PASSWORD_CHARS_MIN,
 } from "./domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "./domain/sign_in/sessions.ts";
-import { CREATION_RATE } from "./web/routes/key_requests.ts";
+import { CREATION_RATE } from "./web/key_requests.tsx";
 
 /** The sentences of docs/console.md that have numbers, with the numbers of the code. */
 async function page(): Promise<string> {

@@ -20,11 +20,14 @@ import { detectDurability } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 import { nameOldStore } from "./domain/store/store_name.ts";
 import { createConsole } from "./web/app.tsx";
-import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
-import { createMetrics } from "./web/metrics.ts";
-import { createHandler, type Handler } from "./web/server.ts";
+import {
+  createHandler,
+  createResponseCounter,
+  readAssets,
+  type ServeHandler,
+} from "./web/server.ts";
 
 /** The service: connections, console, ops port, drain. */
 
@@ -39,7 +42,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const writer = await connectRedis(options);
   const registry = new MetricRegistry();
   // The public address may need the port, which is known once it is taken.
-  const handler = Promise.withResolvers<Handler>();
+  const handler = Promise.withResolvers<ServeHandler>();
   const server = listen(config, log, handler.promise);
   const deps = createConsoleDeps({
     ...{ redis, writer, randomBytes, log },
@@ -51,12 +54,13 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
     apiUrl: config.apiUrl,
     defaultLimits: config.defaultLimits,
+    isSimulated: config.isSimulated,
   });
   handler.resolve(
     createHandler(createConsole(deps), {
       clientAddress: createClientAddress(config.trustedProxies),
       log,
-      metrics: createMetrics(registry),
+      count: createResponseCounter(registry),
     }),
   );
   const notReady = () =>
@@ -93,7 +97,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
 function listen(
   config: Config,
   log: Log,
-  handler: Promise<Handler>,
+  handler: Promise<ServeHandler>,
 ): GracefulServer {
   return serve({
     hostname: config.hostname,

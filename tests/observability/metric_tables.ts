@@ -7,7 +7,7 @@ import {
 import type { MetricSpec, MetricTable } from "@gateway/shared/metrics/table";
 import { WORKER_METRICS } from "../../services/chat-worker/metrics.ts";
 import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
-import { CONSOLE_METRICS } from "../../services/key-admin/web/metrics.ts";
+import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
 import { SIMULATOR_METRICS } from "../../services/model-simulator/metrics.ts";
 
 export type ServiceName =

@@ -50,7 +50,7 @@ Deno.test("owners reset: a new password, and the old one and its sessions are ov
   await fresh.post(path, { email: ADA, new_password: "quite another phrase" });
   assert.equal((await fresh.get("/keys")).status, 200);
   const log = await fresh.get("/audit?action=account.");
-  assert.match(log.text, /Made a link to choose a new password.*command line/s);
+  assert.match(log.text, /Created a password reset link.*command line/s);
   assert.equal((await old.get("/keys")).status, 302);
   assert.equal((await signIn(site.client("192.0.2.9"), ADA)).status, 401);
 });

@@ -14,7 +14,7 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
 import { serve } from "@gateway/shared/process/serve";
 import { createConsole } from "./app.tsx";
-import { CREATION_RATE } from "./routes/key_requests.ts";
+import { CREATION_RATE } from "./key_requests.tsx";
 import { routeCases, routeOwner } from "./routes_fixture.ts";
 import { createHandler } from "./server.ts";
 
@@ -174,7 +174,7 @@ Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding
     await t.step(`Host: ${host}`, async () => {
       const { status, text } = await client.get("/sign-in", { host });
       assert.equal(status, 421);
-      assert.match(text, /href="https:\/\/console\.test">To the console</);
+      assert.match(text, /href="https:\/\/console\.test">Go to the console</);
     });
   }
   await t.step("absolute form with another host", async () => {
@@ -191,7 +191,7 @@ Deno.test("a Host that cannot be read is 400, with every header and a line in th
     handler: createHandler(createConsole(site.deps), {
       clientAddress: createClientAddress([]),
       log: site.deps.log,
-      metrics: { count: () => {} },
+      count: () => {},
     }),
     onError: (error) => new Response(String(error), { status: 599 }),
   });

@@ -1,11 +1,16 @@
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono } from "hono";
 import { NotDurable } from "../domain/store/durability.ts";
-import type {
-  ConsoleContext,
-  ConsoleDeps,
-  ConsoleEnv,
-  SignedIn,
+import { accountRoutes } from "./account_page.tsx";
+import { auditRoutes } from "./audit_page.tsx";
+import {
+  type ConsoleContext,
+  type ConsoleDeps,
+  type ConsoleEnv,
+  type Handler,
+  Refused,
+  type Routes,
+  type SignedIn,
 } from "./context.ts";
 import {
   baseHeaders,
@@ -14,58 +19,91 @@ import {
   hostGuard,
   noKeys,
 } from "./guards.ts";
-import { RefusedPage } from "./pages/refused_page.tsx";
-import { localPath } from "./paths.ts";
-import { Refused } from "./refused.ts";
-import { route } from "./route.ts";
-import { accountRoutes } from "./routes/account.tsx";
-import { confirmRoutes } from "./routes/confirm.tsx";
-import { keyChangeRoutes } from "./routes/key_changes.tsx";
-import { keyRoutes } from "./routes/keys.tsx";
-import { linkRoutes } from "./routes/links.tsx";
-import { oidcRoutes } from "./routes/oidc.ts";
-import { reportRoutes } from "./routes/reports.tsx";
-import { secondFactorRoutes } from "./routes/second_factor.tsx";
-import { signInRoutes } from "./routes/sign_in.tsx";
+import { keyActionRoutes } from "./key_actions.tsx";
+import { keyFormRoutes } from "./key_form_page.tsx";
+import { keyRoutes } from "./key_page.tsx";
+import { keyListRoutes } from "./keys_page.tsx";
+import { Card } from "./layout.tsx";
+import { oidcRoutes } from "./oidc.ts";
+import { secondFactorRoutes } from "./second_factor.tsx";
+import { localPath, requireSession } from "./session.ts";
+import { signInRoutes } from "./sign_in_page.tsx";
+import { usageRoutes } from "./usage_page.tsx";
 
-/** The console: every route and what stands before it. */
+/** What may be had without signing in. Every other route is private. */
+const PUBLIC = [
+  "/",
+  "/assets/:version/:name",
+  "/sign-in",
+  "/sign-in/oidc",
+  "/sign-in/oidc/callback",
+  "/link/:secret",
+];
+
+/** Every route; of two that match, the first one answers. */
+const ROUTES: Routes = {
+  "/": { GET: (c) => c.redirect("/keys", 302) },
+  "/assets/:version/:name": { GET: asset },
+  ...signInRoutes,
+  ...oidcRoutes,
+  ...keyListRoutes,
+  ...keyFormRoutes,
+  ...keyRoutes,
+  ...keyActionRoutes,
+  ...usageRoutes,
+  ...auditRoutes,
+  ...accountRoutes,
+  ...secondFactorRoutes,
+};
+
+/** The console: its guards and its routes. */
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
   app.use(baseHeaders);
   app.use(hostGuard(deps.publicUrl));
-  app.use(noKeys(deps.publicUrl));
+  app.use(noKeys(deps));
   app.use(crossSiteGuard(deps.publicUrl));
   app.use(formGuard());
-
-  route(app, deps, "/", { GET: (c) => c.redirect("/keys", 302) });
-  route(app, deps, "/assets/:version/:name", { GET: (c) => asset(c, deps) });
-  signInRoutes(app, deps);
-  linkRoutes(app, deps);
-  oidcRoutes(app, deps);
-  keyRoutes(app, deps);
-  keyChangeRoutes(app, deps);
-  reportRoutes(app, deps);
-  accountRoutes(app, deps);
-  secondFactorRoutes(app, deps);
-  confirmRoutes(app, deps);
-
+  addRoutes(app, deps, ROUTES);
   app.notFound((c) =>
-    refuse(c, deps, new Refused(404, "There is no such page"))
+    refuse(c, deps, new Refused(404, "This page does not exist"))
   );
   app.onError((error, c) => refuse(c, deps, asRefused(error, deps, c)));
   return app;
 }
 
+/** Every other method of a path is answered 405 with `Allow` (ASVS 4.1.4). */
+export function addRoutes(
+  app: Hono<ConsoleEnv>,
+  deps: ConsoleDeps,
+  routes: Routes,
+): void {
+  for (const [path, { GET, POST }] of Object.entries(routes)) {
+    const guarded = (handler: Handler) => async (c: ConsoleContext) =>
+      (PUBLIC.includes(path) ? null : await requireSession(c, deps)) ??
+        await handler(c, deps);
+    if (GET !== undefined) app.get(path, guarded(GET));
+    if (POST !== undefined) app.post(path, guarded(POST));
+    const allow = [GET && "GET, HEAD", POST && "POST"].filter(Boolean);
+    app.all(path, () => {
+      throw new Refused(405, "This page does not support that method", {
+        headers: { allow: allow.join(", ") },
+      });
+    });
+  }
+}
+
 /** The console's own files; their paths name their content. */
 function asset(c: ConsoleContext, { assets }: ConsoleDeps): Response {
-  const file = assets.files.get(new URL(c.req.url).pathname);
-  if (file === undefined) throw new Refused(404, "There is no such file");
+  const file = assets.files.get(c.req.path);
+  if (file === undefined) throw new Refused(404, "This file does not exist");
   return c.body(file.body, 200, {
     "content-type": file.type,
     "cache-control": "public, max-age=31536000, immutable",
   });
 }
 
+/** What an error is for the person who sees it, and its line in the log (ASVS 16.3.2, 16.3.3). */
 function asRefused(
   error: unknown,
   { log }: ConsoleDeps,
@@ -73,7 +111,12 @@ function asRefused(
 ): Refused {
   const requestId = c.get("requestId");
   if (error instanceof Refused) {
-    noteRefusal(error, log, c);
+    const signedIn: SignedIn | undefined = c.get("signedIn");
+    log.warn("request_refused", {
+      requestId,
+      status: error.status,
+      ownerId: signedIn?.session.ownerId ?? null,
+    });
     return error;
   }
   if (error instanceof RedisUnavailableError) {
@@ -84,7 +127,7 @@ function asRefused(
     log.error("not_durable", { requestId, error });
     return new Refused(
       503,
-      "The change was made but is not confirmed to be on disk. Look whether it is there",
+      "The change was made but is not confirmed to be on disk. Check whether it is there",
       { headers: { "retry-after": "1" } },
     );
   }
@@ -92,7 +135,7 @@ function asRefused(
   return new Refused(500, "Something went wrong on our side");
 }
 
-/** Of a change that was under way nobody knows whether it was made, so nobody is told to repeat it. */
+/** Nobody is told to repeat a change that may have been made. */
 function unavailable(
   { mayHaveRun }: RedisUnavailableError,
   c: ConsoleContext,
@@ -101,8 +144,8 @@ function unavailable(
   return new Refused(
     503,
     isChange && mayHaveRun
-      ? "The store did not answer in time. What you asked for may or may not have been done: look before you try again"
-      : "The store does not answer. Try again in a moment",
+      ? "The database did not answer in time. Your change may or may not have been made. Check before you try again"
+      : "The database does not answer. Try again in a moment",
     {
       headers: { "retry-after": "1" },
       back: isChange ? "/keys" : addressOf(c),
@@ -111,42 +154,41 @@ function unavailable(
 }
 
 /** Path and query of a request, if it is one that a page may link to. */
-function addressOf(c: ConsoleContext): string {
-  return localPath(c.req.url.replace(/^[^/]*\/\/[^/]*/, ""));
-}
+const addressOf = (c: ConsoleContext): string =>
+  localPath(c.req.url.replace(/^[^/]*\/\/[^/]*/, ""));
 
-/**
- * Says who was kept from something (ASVS 16.3.2, 16.3.3); the line of the request
- * says what it was. Only the status is told: the text may repeat what was sent.
- */
-function noteRefusal(
-  { status }: Refused,
-  log: ConsoleDeps["log"],
-  c: ConsoleContext,
-): void {
-  const signedIn: SignedIn | undefined = c.get("signedIn");
-  log.warn("request_refused", {
-    requestId: c.get("requestId"),
-    status,
-    ownerId: signedIn?.session.ownerId ?? null,
-  });
-}
+const TITLES: ReadonlyMap<number, string> = new Map([
+  [403, "Not allowed"],
+  [404, "Not found"],
+  [429, "Too many requests"],
+  [503, "Temporarily unavailable"],
+]);
 
-async function refuse(
+const BACK_LABELS: ReadonlyMap<string, string> = new Map([
+  ["/sign-in", "Go to sign-in"],
+  ["/keys", "Go to your keys"],
+]);
+
+/** Says why something was not done, and where to go on. */
+function refuse(
   c: ConsoleContext,
   { assets }: ConsoleDeps,
-  refused: Refused,
-): Promise<Response> {
-  return await c.html(
-    <RefusedPage
-      assets={assets}
-      status={refused.status}
-      message={refused.message}
-      requestId={c.get("requestId") ?? ""}
-      back={refused.back}
-      here={addressOf(c)}
-    />,
-    refused.status,
-    refused.headers,
+  { status, message, headers, back }: Refused,
+): Response | Promise<Response> {
+  const label = back === addressOf(c)
+    ? "Try again"
+    : URL.canParse(back)
+    ? "Go to the console"
+    : BACK_LABELS.get(back) ?? "Go back";
+  return c.html(
+    <Card title={TITLES.get(status) ?? "That did not work"} assets={assets}>
+      <p>{message}.</p>
+      <p class="help">{status} · request {c.get("requestId") ?? ""}</p>
+      <div class="actions">
+        <a class="button primary" href={back}>{label}</a>
+      </div>
+    </Card>,
+    status,
+    headers,
   );
 }

@@ -3,28 +3,24 @@ import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Context } from "hono";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import type { AuditLog } from "../domain/audit/audit_log.ts";
 import type { DefaultLimits } from "../domain/keys/default_limits.ts";
 import type { KeyStore } from "../domain/keys/key_store.ts";
-import type { AuditLog } from "../domain/audit/audit_log.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { Account, AccountStore } from "../domain/owners/account.ts";
 import type { OwnerDirectory } from "../domain/owners/directory.ts";
 import type { AttemptGuard } from "../domain/sign_in/attempts.ts";
 import type { LinkStore } from "../domain/sign_in/links.ts";
 import type { OidcClient, OidcFlow } from "../domain/sign_in/oidc.ts";
-import type { OneTimeTokens } from "../domain/store/one_time_tokens.ts";
 import type { PasswordHasher } from "../domain/sign_in/password.ts";
-import type { Session, SessionStore } from "../domain/sign_in/sessions.ts";
+import type { Session } from "../domain/sign_in/sessions.ts";
+import type { SessionStore } from "../domain/sign_in/sessions.ts";
 import type { Durability } from "../domain/store/durability.ts";
-import type { Assets } from "./assets.ts";
+import type { OneTimeTokens } from "../domain/store/one_time_tokens.ts";
+import type { Assets } from "./server.ts";
 
-/** A second factor that is being set up. */
-export interface TotpSetup {
-  ownerId: string;
-  secret: string;
-}
-
-/** Everything the console needs, given once. */
+/** Everything the console needs. */
 export interface ConsoleDeps {
   redis: RedisLink;
   keys: KeyStore;
@@ -36,11 +32,12 @@ export interface ConsoleDeps {
   hasher: PasswordHasher;
   audit: AuditLog;
   sendStop: SendStop;
-  /** What the server promises about written changes, for the banner. */
+  /** What Redis promises about written changes, for the banner. */
   durability: () => Promise<Durability>;
   oidc: OidcClient | null;
   oidcFlows: OneTimeTokens<OidcFlow>;
-  totpSetups: OneTimeTokens<TotpSetup>;
+  /** Second factors that are being set up. */
+  totpSetups: OneTimeTokens<{ ownerId: string; secret: string }>;
   assets: Assets;
   randomBytes: RandomBytes;
   now: WallNow;
@@ -50,9 +47,11 @@ export interface ConsoleDeps {
   /** Base URL of the API in examples. */
   apiUrl: string;
   defaultLimits: DefaultLimits;
+  /** Whether the model simulator answers, for the banner. */
+  isSimulated: boolean;
 }
 
-/** Who is signed in; set by the session guard on every page behind it. */
+/** Who is signed in; set on every private route. */
 export interface SignedIn {
   session: Session;
   account: Account;
@@ -69,11 +68,50 @@ export interface ConsoleEnv {
   };
 }
 
-/** A request on its way through the console. */
 export type ConsoleContext = Context<ConsoleEnv>;
 
-/** The address a request came from, as the operator's proxies tell it. */
+/** Answers one method of one route. */
+export type Handler = (
+  c: ConsoleContext,
+  deps: ConsoleDeps,
+) => Response | Promise<Response>;
+
+/** Handlers by path and method. */
+export type Routes = Readonly<
+  Record<string, { GET?: Handler; POST?: Handler }>
+>;
+
+/** Where a request came from, as the operator's proxies tell it. */
 export const clientOf = (c: ConsoleContext) => ({
   ip: c.env.remoteIp,
   userAgent: c.req.header("user-agent") ?? "",
 });
+
+/** Who makes a change, for the audit log. */
+export const actorOf = (c: ConsoleContext) => ({
+  by: c.get("signedIn").account.email,
+  ip: c.env.remoteIp,
+});
+
+interface RefusedOptions extends ErrorOptions {
+  headers?: Readonly<Record<string, string>>;
+  /** Where the page's button leads. */
+  back?: string;
+}
+
+/** An expected refusal: becomes a page with this status and text. The text is for the person who sees it. */
+export class Refused extends Error {
+  override name = "Refused";
+  readonly headers: Readonly<Record<string, string>>;
+  readonly back: string;
+
+  constructor(
+    readonly status: ContentfulStatusCode,
+    message: string,
+    { headers = {}, back = "/keys", ...options }: RefusedOptions = {},
+  ) {
+    super(message, options);
+    this.headers = headers;
+    this.back = back;
+  }
+}

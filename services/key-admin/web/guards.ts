@@ -1,17 +1,14 @@
 import { newRequestId } from "@gateway/shared/process/ids";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import type { MiddlewareHandler } from "hono";
-import type { ConsoleEnv } from "./context.ts";
-import { readCookie } from "./cookies.ts";
-import { Refused } from "./refused.ts";
+import { type ConsoleDeps, type ConsoleEnv, Refused } from "./context.ts";
+import { readCookie } from "./session.ts";
 
-/** What stands before every page, in the order in which `app.ts` puts it. */
+/** What every request passes, in the order of `app.tsx`. */
 
 type Guard = MiddlewareHandler<ConsoleEnv>;
 
-/** A form of the console is a few hundred bytes; a password at most a few hundred more. */
 const FORM_BYTES_MAX = 32 * 1024;
-/** Whoever takes longer sends it a byte at a time. */
 const FORM_MS = 10_000;
 
 const CONTENT_SECURITY_POLICY = [
@@ -55,7 +52,7 @@ export const baseHeaders: Guard = async (c, next) => {
   }
 };
 
-/** Answers only under the configured name: no DNS rebinding, no poisoned links. */
+/** Answers only under the configured name, against DNS rebinding and poisoned links. */
 export function hostGuard(publicUrl: URL): Guard {
   return async (c, next) => {
     if (!URL.canParse(c.req.url)) {
@@ -69,7 +66,7 @@ export function hostGuard(publicUrl: URL): Guard {
       const { origin } = publicUrl;
       throw new Refused(
         421,
-        `This is not the address of the console, which is ${origin}`,
+        `This is not the address of the console. Use ${origin}`,
         { back: origin },
       );
     }
@@ -77,16 +74,13 @@ export function hostGuard(publicUrl: URL): Guard {
   };
 }
 
-/** API keys are for the API (API5): they get nobody in here, neither as a bearer credential nor as a cookie. */
-export function noKeys(publicUrl: URL): Guard {
+/** API keys are for the API (API5) and open nothing here, neither as a bearer credential nor as a cookie. */
+export function noKeys(deps: Pick<ConsoleDeps, "publicUrl">): Guard {
   return async (c, next) => {
     const isKey = c.req.header("authorization") !== undefined ||
-      isWellFormedKey(readCookie(c, publicUrl, "sid"));
+      isWellFormedKey(readCookie(c, deps, "sid"));
     if (isKey) {
-      throw new Refused(
-        401,
-        "The console is used with a browser, not with a key",
-      );
+      throw new Refused(401, "The console does not accept API keys");
     }
     await next();
   };
@@ -112,14 +106,14 @@ export function crossSiteGuard(publicUrl: URL): Guard {
 
 /**
  * Reads the posted form: one media type, bounded in size and time, valid UTF-8 (ASVS
- * 1.5.3). Methods that no page takes are left to `route`, whatever they bring along.
+ * 1.5.3). Methods that no page has are left to the routes.
  */
 export function formGuard(timeoutMs: number = FORM_MS): Guard {
   return async (c, next) => {
     if (c.req.method !== "POST") return await next();
     const type = (c.req.header("content-type") ?? "").split(";")[0]?.trim();
     if (type?.toLowerCase() !== "application/x-www-form-urlencoded") {
-      throw new Refused(415, "The console takes forms only");
+      throw new Refused(415, "The console accepts forms only");
     }
     const text = await readForm(c.req.raw, timeoutMs);
     c.set("form", new URLSearchParams(text));

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { Hono } from "hono";
-import type { ConsoleEnv } from "./context.ts";
+import { type ConsoleEnv, Refused } from "./context.ts";
 import { formGuard } from "./guards.ts";
-import { Refused } from "./refused.ts";
 
 Deno.test("formGuard() waits no longer than its time for a form that stops coming", async () => {
   const app = new Hono<ConsoleEnv>();

@@ -104,7 +104,7 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
     ["101 characters", ["a".repeat(101)], /At most 100 characters/],
     ["101 after NFC", ["e\u0301".repeat(101)], /At most 100 characters/],
     ["1,000 characters", ["a".repeat(1_000)], /At most 100 characters/],
-    ["10 kB", ["a".repeat(10_000)], /not one of this page/],
+    ["10 kB", ["a".repeat(10_000)], /description is too long/],
     ["CR LF", ["a\r\nset-cookie: b=c"], /Line breaks/],
     ["left-to-right isolate", ["a\u2066b\u2069"], /text direction/],
     ["line break", ["a\nb"], /Line breaks/],
@@ -123,9 +123,9 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
     [
       "day gone by",
       ["a", { expiry: "date", expiry_date: "2020-01-01" }],
-      /not over/,
+      /today or a later day/,
     ],
-    ["no day", ["a", { expiry: "date" }], /not over/],
+    ["no day", ["a", { expiry: "date" }], /today or a later day/],
   ];
   for (const [name, [description, more], says] of cases) {
     await t.step(name, async () => {
@@ -424,11 +424,19 @@ Deno.test("usage is shown per key and in all", async () => {
   );
 });
 
+Deno.test("the console says when the model simulator answers", async () => {
+  await using site = await startConsole({ isSimulated: true });
+  const owner = await site.signedIn(ADA);
+  for (const path of ["/keys", "/usage", "/account"]) {
+    assert.match((await owner.get(path)).text, /the model simulator answers/);
+  }
+});
+
 Deno.test("the console says when redis may lose changes", async () => {
   await using site = await startConsole({ settings: ["--appendonly", "no"] });
   const owner = await site.signedIn(ADA);
-  assert.match((await owner.get("/keys")).text, /does not keep changes/);
+  assert.match((await owner.get("/keys")).text, /may lose changes/);
   await using good = await startConsole();
   const other = await good.signedIn(ADA);
-  assert.ok(!(await other.get("/keys")).text.includes("does not keep changes"));
+  assert.ok(!(await other.get("/keys")).text.includes("may lose changes"));
 });

@@ -37,8 +37,12 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: redis away is 503 without details, and t
     page?.text ?? "",
     /href="\/keys\?filter=disabled&amp;search=a">Try again</,
   );
-  assert.match(form?.text ?? "", /href="\/keys">To your keys</, "not: again");
-  assert.match(form?.text ?? "", /may or may not have been done/);
+  assert.match(
+    form?.text ?? "",
+    /href="\/keys">Go to your keys</,
+    "not: again",
+  );
+  assert.match(form?.text ?? "", /may or may not have been made/);
   assert.ok(!page?.text.includes("may or may not"), "reading does nothing");
   site.server.thaw();
   await until(async () => (await client.get("/keys")).status === 200, 5_000);

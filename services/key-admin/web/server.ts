@@ -1,27 +1,46 @@
+import { createHash } from "node:crypto";
 import type { ClientAddress } from "@gateway/shared/process/client_address";
 import type { Log } from "@gateway/shared/process/log";
+import type { MetricRegistry } from "@gateway/shared/metrics/registry";
+import { counter } from "@gateway/shared/metrics/table";
 import type { Hono } from "hono";
 import type { ConsoleEnv } from "./context.ts";
-import type { Metrics } from "./metrics.ts";
 
-/** What `Deno.serve` calls. */
-export type Handler = (
-  request: Request,
-  info: Deno.ServeHandlerInfo<Deno.NetAddr>,
-) => Response | Promise<Response>;
+/** The console behind a socket: its files, its metrics, a log line per request. */
 
-/** What the handler needs beside the console. */
-export interface HandlerOptions {
-  clientAddress: ClientAddress;
-  log: Log;
-  metrics: Metrics;
+/** Every metric of key-admin beside those that all services have. */
+export const CONSOLE_METRICS = {
+  responses: counter("gateway_console_responses_total", {
+    help: "Answers of the console by class of status: `2xx` to `5xx`.",
+    labels: ["class"],
+  }),
+} as const;
+
+/** Gives what counts an answer by its status. */
+export function createResponseCounter(
+  registry: MetricRegistry,
+): (status: number) => void {
+  const responses = registry.counter(CONSOLE_METRICS.responses);
+  // A rate needs a zero to rise from.
+  for (const name of ["2xx", "3xx", "4xx", "5xx"]) responses.with(name).add(0);
+  return (status) => responses.with(`${Math.floor(status / 100)}xx`).add();
 }
 
-/** The console behind a socket: knows the client's address, counts, and logs a line per request. */
+/** What `Deno.serve` calls. */
+export type ServeHandler = (
+  request: Request,
+  info: Deno.ServeHandlerInfo<Deno.NetAddr>,
+) => Promise<Response>;
+
+/** Knows the client's address, counts, and logs a line per request. */
 export function createHandler(
   app: Hono<ConsoleEnv>,
-  { clientAddress, log, metrics }: HandlerOptions,
-): Handler {
+  { clientAddress, log, count }: {
+    clientAddress: ClientAddress;
+    log: Log;
+    count: (status: number) => void;
+  },
+): ServeHandler {
   return async (request, info) => {
     const startMs = performance.now();
     const remoteIp = clientAddress(
@@ -29,7 +48,7 @@ export function createHandler(
       request.headers.get("x-forwarded-for"),
     );
     const response = await app.fetch(request, { remoteIp });
-    metrics.count(response.status);
+    count(response.status);
     log.info("request", {
       requestId: response.headers.get("x-request-id"),
       method: request.method,
@@ -42,8 +61,38 @@ export function createHandler(
   };
 }
 
-/** The path without what opens something: no query, no secret of a link. Empty when the address makes no sense. */
+/** The path without secrets: no query, no secret of a link. Empty when the URL is malformed. */
 function loggedPath(url: string): string {
   const path = URL.canParse(url) ? new URL(url).pathname : "";
   return path.replace(/^\/link\/.*/s, "/link/…").slice(0, 200);
+}
+
+/** The console's own files. Their paths change with their content, so browsers may keep them forever. */
+export interface Assets {
+  stylesheet: string;
+  script: string;
+  icon: string;
+  files: ReadonlyMap<string, { body: string; type: string }>;
+}
+
+/** Of a digest: enough that no two versions of a file share a path. */
+const VERSION_CHARS = 12;
+
+/** Reads the files in `assets/`. */
+export async function readAssets(): Promise<Assets> {
+  const files = new Map<string, { body: string; type: string }>();
+  const add = async (name: string, mediaType: string) => {
+    const file = new URL(`assets/${name}`, import.meta.url);
+    const body = await Deno.readTextFile(file);
+    const digest = createHash("sha256").update(body).digest("hex");
+    const path = `/assets/${digest.slice(0, VERSION_CHARS)}/${name}`;
+    files.set(path, { body, type: `${mediaType}; charset=utf-8` });
+    return path;
+  };
+  return {
+    stylesheet: await add("console.css", "text/css"),
+    script: await add("console.js", "text/javascript"),
+    icon: await add("icon.svg", "image/svg+xml"),
+    files,
+  };
 }

@@ -7,8 +7,8 @@ import {
   startConsole,
   type TestConsole,
 } from "../console_fixture.ts";
+import { addRoutes } from "./app.tsx";
 import type { ConsoleEnv } from "./context.ts";
-import { route } from "./route.ts";
 import { routeCases, type RouteOwner, routeOwner } from "./routes_fixture.ts";
 
 /** Guarantee: nobody sees or changes what is another owner's, or gets in without a session of his own. */
@@ -117,7 +117,9 @@ Deno.test("ASVS 8.2.1: a route is private unless it is one of these", async (t) 
   );
   await t.step("one that was only just added", async () => {
     const app = new Hono<ConsoleEnv>();
-    route(app, site.deps, "/just-added", { GET: (c) => c.text("secret") });
+    addRoutes(app, site.deps, {
+      "/just-added": { GET: (c) => c.text("secret") },
+    });
     const answer = await app.request(`${ORIGIN}/just-added`);
     assert.equal(answer.status, 302);
     assert.equal(

@@ -1,6 +1,5 @@
-import type { JSX } from "hono/jsx/jsx-runtime";
-import type { Bucket, Usage } from "../../domain/keys/usage.ts";
-import { number } from "./values.tsx";
+import type { Bucket, Usage } from "../domain/keys/usage.ts";
+import { number, shortNumber } from "./values.tsx";
 
 /** A stack of one bar: its parts from the bottom up. */
 export interface Series {
@@ -30,7 +29,7 @@ export function BarChart(
     usage: Usage;
     series: readonly Series[];
   },
-): JSX.Element {
+) {
   const { buckets } = usage;
   const top = niceTop(Math.max(...buckets.map((b) => sumOf(b, series))));
   const step = (WIDTH - LEFT) / buckets.length;
@@ -69,7 +68,7 @@ export function BarChart(
   );
 }
 
-function Grid({ top }: { top: number }): JSX.Element {
+function Grid({ top }: { top: number }) {
   const lines = Array.from({ length: GRID_LINES + 1 }, (_, n) => n);
   return (
     <g>
@@ -94,7 +93,7 @@ function Bar({ bucket, series, top, x, width }: {
   top: number;
   x: number;
   width: number;
-}): JSX.Element {
+}) {
   let below = 0;
   const parts = series.map((one) => {
     const from = below;
@@ -103,12 +102,12 @@ function Bar({ bucket, series, top, x, width }: {
   });
   const said = series.map(({ label, of }) => `${label} ${number(of(bucket))}`);
   return (
-    <g class="bar">
+    <g>
       <title data-time={new Date(bucket.startMs).toISOString()}>
         {`${utcText(bucket.startMs)}: ${said.join(", ")}`}
       </title>
       <rect
-        class="bar-room"
+        class="bar room"
         x={x - 3}
         y={TOP}
         width={width + 6}
@@ -117,7 +116,7 @@ function Bar({ bucket, series, top, x, width }: {
       {parts.filter(({ from, to }) => to > from).map(({ name, from, to }) => (
         <rect
           key={name}
-          class={name}
+          class={`bar ${name}`}
           x={x}
           y={yOf(to, top)}
           width={width}
@@ -134,7 +133,7 @@ const LABEL_EVERY = { "24h": 4, "30d": 5 } as const;
 
 function TimeAxis(
   { usage, step }: { usage: Usage; step: number },
-): JSX.Element {
+) {
   const every = LABEL_EVERY[usage.range];
   return (
     <g>
@@ -172,13 +171,6 @@ function niceTop(value: number): number {
   const power = 10 ** Math.floor(Math.log10(value));
   const step = [1, 2, 4, 8, 10].find((n) => n * power >= value) ?? 10;
   return Math.max(4, step * power);
-}
-
-function shortNumber(value: number): string {
-  return new Intl.NumberFormat("en-US", {
-    notation: "compact",
-    maximumFractionDigits: 1,
-  }).format(value);
 }
 
 const utcText = (ms: number): string =>

@@ -1,7 +1,49 @@
-import type { JSX } from "hono/jsx/jsx-runtime";
-import type { Usage, UsageRange } from "../../domain/keys/usage.ts";
+import type { Child } from "hono/jsx";
+import {
+  readUsage,
+  type Usage,
+  type UsageRange,
+} from "../domain/keys/usage.ts";
 import { BarChart } from "./chart.tsx";
+import type { ConsoleContext, Handler, Routes } from "./context.ts";
+import { Curl } from "./key_requests.tsx";
+import { layoutOf, PageLayout } from "./layout.tsx";
+import { Head, Tabs } from "./parts.tsx";
 import { Count, number, Time } from "./values.tsx";
+
+/** Usage of all keys together. */
+const showUsage: Handler = async (c, deps) => {
+  const { ownerId } = c.get("signedIn").session;
+  const [usage, layout] = await Promise.all([
+    readUsage(deps.redis, ownerId, null, rangeOf(c), deps.now()),
+    layoutOf(c, deps),
+  ]);
+  return c.html(
+    <PageLayout title="Usage" layout={layout} section="usage">
+      <Head
+        title="Usage"
+        lead="All your keys together, including deleted ones. The page of a key shows its own numbers."
+      />
+      {usage.total.requests === 0 && (
+        <section class="card empty">
+          <h2>
+            No requests in the last{" "}
+            {usage.range === "24h" ? "24 hours" : "30 days"}
+          </h2>
+          <p>They appear here within seconds. Send one:</p>
+          <Curl apiUrl={deps.apiUrl} />
+        </section>
+      )}
+      <UsageView usage={usage} base="/usage" />
+    </PageLayout>,
+  );
+};
+
+export const usageRoutes: Routes = { "/usage": { GET: showUsage } };
+
+/** The range a usage view shows. */
+export const rangeOf = (c: ConsoleContext): UsageRange =>
+  c.req.query("range") === "30d" ? "30d" : "24h";
 
 /**
  * Totals, two charts and the table behind them. `base` is the page's own address
@@ -11,9 +53,9 @@ export function UsageView(
   { usage, base, empty = null }: {
     usage: Usage;
     base: string;
-    empty?: JSX.Element | null;
+    empty?: Child;
   },
-): JSX.Element {
+) {
   const { total } = usage;
   const tiles: [label: string, value: number][] = [
     ["Requests", total.requests],
@@ -23,10 +65,17 @@ export function UsageView(
   ];
   return (
     <>
-      <RangeTabs range={usage.range} base={base} />
+      <Tabs
+        label="Time"
+        current={usage.range}
+        tabs={[
+          ["24h", "Last 24 hours", `${base}?range=24h`],
+          ["30d", "Last 30 days", `${base}?range=30d`],
+        ]}
+      />
       <dl class="tiles">
         {tiles.map(([label, value]) => (
-          <div class="card tile" key={label}>
+          <div class="card tile">
             <dt>{label}</dt>
             <dd>
               <Count value={value} />
@@ -44,7 +93,7 @@ export function UsageView(
   );
 }
 
-function Charts({ usage }: { usage: Usage }): JSX.Element {
+function Charts({ usage }: { usage: Usage }) {
   const each = usage.range === "24h" ? "per hour" : "per day (UTC)";
   return (
     <>
@@ -84,29 +133,7 @@ function Charts({ usage }: { usage: Usage }): JSX.Element {
   );
 }
 
-function RangeTabs(
-  { range, base }: { range: UsageRange; base: string },
-): JSX.Element {
-  const ranges: [UsageRange, label: string][] = [
-    ["24h", "Last 24 hours"],
-    ["30d", "Last 30 days"],
-  ];
-  return (
-    <nav class="tabs" aria-label="Time">
-      {ranges.map(([value, label]) => (
-        <a
-          key={value}
-          href={`${base}?range=${value}`}
-          aria-current={value === range ? "true" : undefined}
-        >
-          {label}
-        </a>
-      ))}
-    </nav>
-  );
-}
-
-function UsageTable({ usage }: { usage: Usage }): JSX.Element {
+function UsageTable({ usage }: { usage: Usage }) {
   return (
     <details class="card">
       <summary>Show as a table</summary>
@@ -133,7 +160,7 @@ function UsageTable({ usage }: { usage: Usage }): JSX.Element {
           </thead>
           <tbody>
             {usage.buckets.toReversed().map((bucket) => (
-              <tr key={String(bucket.startMs)}>
+              <tr>
                 <th scope="row">
                   {usage.range === "24h"
                     ? <Time ms={bucket.startMs} as="minute" />

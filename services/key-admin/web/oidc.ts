@@ -1,77 +1,66 @@
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { Hono } from "hono";
-import type { Account } from "../../domain/owners/account.ts";
+import type { Account } from "../domain/owners/account.ts";
 import {
   NotAllowed,
   type OidcClient,
   type OidcFlow,
   type OidcIdentity,
   type OidcStart,
-} from "../../domain/sign_in/oidc.ts";
-import { digest } from "../../domain/store/secret.ts";
-import { admit } from "../../domain/sign_in/sign_in.ts";
-import { identityKey } from "../../domain/store/names.ts";
-import { asTextOrNull } from "../../domain/store/reply.ts";
+} from "../domain/sign_in/oidc.ts";
+import { digest } from "../domain/store/secret.ts";
+import { admit } from "../domain/sign_in/sign_in.ts";
+import { identityKey } from "../domain/store/names.ts";
+import { asTextOrNull } from "../domain/store/reply.ts";
 import {
   clientOf,
-  type ConsoleContext,
   type ConsoleDeps,
-  type ConsoleEnv,
-} from "../context.ts";
-import { clearCookie, readCookie, writeCookie } from "../cookies.ts";
-import { Refused } from "../refused.ts";
-import { route } from "../route.ts";
-import { enter } from "./enter.ts";
+  type Handler,
+  Refused,
+  type Routes,
+} from "./context.ts";
+import { clearCookie, enter, readCookie, writeCookie } from "./session.ts";
+
+/** Signing in through the organisation's provider. */
 
 const CALLBACK = "/sign-in/oidc/callback";
 
-/** Signing in through the organisation's provider. */
-export function oidcRoutes(app: Hono<ConsoleEnv>, deps: ConsoleDeps): void {
-  route(app, deps, "/sign-in/oidc", { GET: (c) => beginOidc(c, deps) });
-  route(app, deps, CALLBACK, { GET: (c) => finishOidc(c, deps) });
-}
-
-async function beginOidc(
-  c: ConsoleContext,
-  deps: ConsoleDeps,
-): Promise<Response> {
+const begin: Handler = async (c, deps) => {
   const provider = providerOf(deps);
   const callback = new URL(CALLBACK, deps.publicUrl);
   const askAgain = c.req.query("again") !== undefined;
   const { url, flow } = await startOf(deps, provider, callback, askAgain);
-  const ticket = await deps.oidcFlows.make(flow);
-  writeCookie(c, deps.publicUrl, "oidc", ticket);
+  writeCookie(c, deps, "oidc", await deps.oidcFlows.make(flow));
   return c.redirect(url.href, 302);
-}
+};
 
-async function finishOidc(
-  c: ConsoleContext,
-  deps: ConsoleDeps,
-): Promise<Response> {
+const finish: Handler = async (c, deps) => {
   const provider = providerOf(deps);
-  const flow = await deps.oidcFlows.use(readCookie(c, deps.publicUrl, "oidc"));
-  clearCookie(c, deps.publicUrl, "oidc");
+  const flow = await deps.oidcFlows.use(readCookie(c, deps, "oidc"));
+  clearCookie(c, deps, "oidc");
   if (flow === null) {
-    throw new Refused(400, "This sign-in took too long. Begin again", {
+    throw new Refused(400, "This sign-in took too long. Start again", {
       back: "/sign-in",
     });
   }
-  const returned = new URL(
-    CALLBACK + new URL(c.req.url).search,
-    deps.publicUrl,
-  );
+  const { search } = new URL(c.req.url);
+  const returned = new URL(CALLBACK + search, deps.publicUrl);
   const identity = await identityOf(deps, provider, returned, flow);
   const account = await accountOf(deps, identity);
   const admitted = await admit(deps, account, clientOf(c), 0);
   return await enter(c, deps, admitted, "/keys");
-}
+};
+
+export const oidcRoutes: Routes = {
+  "/sign-in/oidc": { GET: begin },
+  [CALLBACK]: { GET: finish },
+};
 
 function providerOf({ oidc }: ConsoleDeps): OidcClient {
-  if (oidc === null) throw new Refused(404, "There is no such page");
+  if (oidc === null) throw new Refused(404, "This page does not exist");
   return oidc;
 }
 
-/** The provider's page; a provider that is away is not our fault, and said to be away. */
+/** The provider's page. */
 async function startOf(
   { log }: ConsoleDeps,
   provider: OidcClient,
@@ -84,7 +73,7 @@ async function startOf(
     log.warn("oidc_unavailable", { error: cause });
     throw new Refused(
       503,
-      `${provider.name} does not answer as it should, so nobody can sign in with it now. Try again in a moment`,
+      `${provider.name} does not answer as expected, so nobody can sign in with it now. Try again in a moment`,
       { cause, back: "/sign-in" },
     );
   }
@@ -103,7 +92,7 @@ async function identityOf(
     if (cause instanceof NotAllowed) {
       throw new Refused(403, cause.message, { cause, back: "/sign-in" });
     }
-    throw new Refused(400, `Signing in with ${provider.name} did not work`, {
+    throw new Refused(400, `Signing in with ${provider.name} failed`, {
       cause,
       back: "/sign-in",
     });

@@ -1,6 +1,5 @@
-import type { JSX } from "hono/jsx/jsx-runtime";
 import type { KeyRecord, KeyScope } from "@gateway/shared/keys/record";
-import { isExpired } from "../../domain/keys/key_record.ts";
+import { isExpired } from "../domain/keys/key_record.ts";
 
 /** How values are shown. The script turns times into the reader's zone; without it they are UTC and say so. */
 
@@ -24,10 +23,13 @@ const SHORT = new Intl.NumberFormat("en-US", {
 /** `1,234,567` */
 export const number = (value: number): string => NUMBER.format(value);
 
+/** `1.2M` */
+export const shortNumber = (value: number): string => SHORT.format(value);
+
 /** `1.2M` from ten thousand on, with the exact number in reach. */
-export function Count({ value }: { value: number }): JSX.Element {
+export function Count({ value }: { value: number }) {
   if (value < SHORT_FROM) return <span>{number(value)}</span>;
-  return <span title={number(value)}>{SHORT.format(value)}</span>;
+  return <span title={number(value)}>{shortNumber(value)}</span>;
 }
 
 type TimeStyle = "day" | "minute" | "relative";
@@ -35,7 +37,7 @@ type TimeStyle = "day" | "minute" | "relative";
 /** A time for people. */
 export function Time(
   { ms, as }: { ms: number; as: TimeStyle },
-): JSX.Element {
+) {
   const iso = new Date(ms).toISOString();
   return (
     <time datetime={iso} data-as={as}>
@@ -49,7 +51,7 @@ export function Time(
 /** `Enabled`, `Disabled`, `Expired`: a word and a colour, never a colour alone. */
 export function Status(
   { keyRecord, nowMs }: { keyRecord: KeyRecord; nowMs: number },
-): JSX.Element {
+) {
   if (isExpired(keyRecord, nowMs)) {
     return <span class="badge off">Expired</span>;
   }
@@ -59,7 +61,7 @@ export function Status(
 }
 
 /** `3 hours ago`, or `Never`. */
-export function LastUse({ ms }: { ms: number | null }): JSX.Element {
+export function LastUse({ ms }: { ms: number | null }) {
   return ms === null
     ? <span class="faint">Never</span>
     : <Time ms={ms} as="relative" />;
@@ -71,7 +73,7 @@ const SOON_MS = 7 * 86_400_000;
 /** `Never`, a date ahead, or a date gone by. */
 export function Expiry(
   { keyRecord, nowMs }: { keyRecord: KeyRecord; nowMs: number },
-): JSX.Element {
+) {
   const { expiresAtMs } = keyRecord;
   if (expiresAtMs === null) return <span class="faint">Never</span>;
   const isSoon = expiresAtMs - nowMs < SOON_MS;

@@ -1,0 +1,212 @@
+import {
+  type AuditQuery,
+  type AuditRow,
+  CSV_HEAD,
+  csvLine,
+  isAuditCursor,
+} from "../domain/audit/audit_log.ts";
+import {
+  type ConsoleContext,
+  type Handler,
+  Refused,
+  type Routes,
+} from "./context.ts";
+import { layoutOf, PageLayout } from "./layout.tsx";
+import { address, Head, Icon, Pager, Tabs } from "./parts.tsx";
+import { Time } from "./values.tsx";
+
+/** Who did what, when and from where. */
+
+const AUDIT_ROWS = 50;
+const CSV_ROWS = 500;
+
+/** What the log can be narrowed to: the beginning of the action. */
+const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
+  ["", "Everything"],
+  ["key.", "Keys"],
+  ["session.", "Sign-in"],
+  ["account.", "Account"],
+];
+
+const showAudit: Handler = async (c, deps) => {
+  const { ownerId } = c.get("signedIn").session;
+  const query = queryOf(c);
+  const { action } = query;
+  const { rows, next } = await deps.audit.read(ownerId, {
+    ...query,
+    rows: AUDIT_ROWS,
+  });
+  const isFirst = query.before === null;
+  return c.html(
+    <PageLayout
+      title="Audit log"
+      layout={await layoutOf(c, deps)}
+      section="audit"
+    >
+      <Head
+        title="Audit log"
+        lead="Every change to your keys and every sign-in. Entries cannot be changed or deleted here."
+      >
+        <a class="button" href={address("/audit.csv", { action })}>
+          <Icon name="download" /> Download CSV
+        </a>
+      </Head>
+      <Tabs
+        label="Filter"
+        current={action}
+        tabs={FILTERS.map(([prefix, label]) => [
+          prefix,
+          label,
+          address("/audit", { action: prefix }),
+        ])}
+      />
+      {rows.length === 0
+        ? (
+          <section class="card empty">
+            <h2>No entries {isFirst ? "yet" : "here"}</h2>
+            <p>Changes to your keys and your account appear here.</p>
+          </section>
+        )
+        : <AuditTable rows={rows} caption="Audit log, newest first" />}
+      {!(isFirst && next === null) && (
+        <Pager
+          links={[
+            ["Newest", isFirst ? null : address("/audit", { action })],
+            ["Older", next && address("/audit", { action, before: next })],
+          ]}
+        />
+      )}
+    </PageLayout>,
+  );
+};
+
+/** The whole log, page by page, so that its length costs no memory. */
+const auditCsv: Handler = (c, deps) => {
+  const { ownerId } = c.get("signedIn").session;
+  const { action, keyId } = queryOf(c);
+  const encoder = new TextEncoder();
+  let before: string | null = null;
+  let isOver = false;
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => controller.enqueue(encoder.encode(CSV_HEAD)),
+    async pull(controller) {
+      if (isOver) return controller.close();
+      const query = { action, keyId, before, rows: CSV_ROWS };
+      const page = await deps.audit.read(ownerId, query);
+      controller.enqueue(encoder.encode(page.rows.map(csvLine).join("")));
+      before = page.next;
+      isOver = page.next === null;
+    },
+  });
+  return c.body(body, 200, {
+    "content-type": "text/csv; charset=utf-8",
+    "content-disposition": 'attachment; filename="audit.csv"',
+  });
+};
+
+export const auditRoutes: Routes = {
+  "/audit": { GET: showAudit },
+  "/audit.csv": { GET: auditCsv },
+};
+
+function queryOf(c: ConsoleContext): Omit<AuditQuery, "rows"> {
+  const action = c.req.query("action") ?? "";
+  const before = c.req.query("before") || null;
+  if (before !== null && !isAuditCursor(before)) {
+    throw new Refused(400, "This page of the audit log does not exist", {
+      back: "/audit",
+    });
+  }
+  const isKnown = FILTERS.some(([prefix]) => prefix === action);
+  return { action: isKnown ? action : "", keyId: "", before };
+}
+
+/** Actions in words. One this version does not know is shown as it is. */
+const LABELS: Readonly<Record<string, string>> = {
+  "key.created": "Created key",
+  "key.edited": "Edited key",
+  "key.disabled": "Disabled key",
+  "key.enabled": "Enabled key",
+  "key.deleted": "Deleted key",
+  "key.rotated": "Rotated key",
+  "key.stop_requested": "Stopped running requests",
+  "owner.invited": "Invited owner",
+  "owner.limits_changed": "Changed limits",
+  "session.signed_in": "Signed in",
+  "session.confirmed": "Confirmed the password",
+  "session.refused": "Sign-in refused",
+  "session.signed_out": "Signed out",
+  "session.revoked": "Ended a session",
+  "account.created": "Created account",
+  "account.reset_link_made": "Created a password reset link",
+  "account.password_changed": "Changed password",
+  "account.second_factor_on": "Turned on two-step sign-in",
+  "account.second_factor_off": "Turned off two-step sign-in",
+  "account.recovery_code_used": "Used a recovery code",
+};
+
+/** Entries as a table. */
+export function AuditTable(
+  { rows, caption, isOfOneKey = false }: {
+    rows: readonly AuditRow[];
+    caption: string;
+    isOfOneKey?: boolean;
+  },
+) {
+  return (
+    <div class="table-box">
+      <table class="cards audit">
+        <caption class="hidden">{caption}</caption>
+        <thead>
+          <tr>
+            <th scope="col">When</th>
+            <th scope="col">What</th>
+            {!isOfOneKey && <th scope="col">Key</th>}
+            <th scope="col">Who</th>
+            <th scope="col">From</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.id}>
+              <td data-label="When">
+                <Time ms={row.timeMs} as="minute" />
+              </td>
+              <th scope="row" data-label="What">
+                {Object.hasOwn(LABELS, row.action)
+                  ? LABELS[row.action]
+                  : row.action}
+                {row.detail !== "" && <bdi class="detail">{row.detail}</bdi>}
+              </th>
+              {!isOfOneKey && <AboutKey row={row} />}
+              <td data-label="Who">{row.by}</td>
+              <td data-label="From">
+                {row.ip === "" ? <span class="faint">–</span> : row.ip}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function AboutKey({ row }: { row: AuditRow }) {
+  if (row.keyId === "") {
+    return (
+      <td data-label="Key">
+        <span class="faint">–</span>
+      </td>
+    );
+  }
+  return (
+    <td data-label="Key">
+      <span>
+        <a href={`/keys/${row.keyId}`}>
+          <bdi>{row.description}</bdi>
+        </a>{" "}
+        <code class="hint">{row.hint}</code>
+      </span>
+    </td>
+  );
+}

@@ -1,0 +1,184 @@
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import type {
+  CreateKeyResult,
+  KeyRefusal,
+  Target,
+} from "../domain/keys/key_store.ts";
+import { type Rate, takeRate } from "../domain/sign_in/attempts.ts";
+import { digest, isSecret } from "../domain/store/secret.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  type ConsoleDeps,
+  Refused,
+} from "./context.ts";
+import { Box } from "./forms.tsx";
+import { layoutOf, PageLayout } from "./layout.tsx";
+import { Banner, CopyButton } from "./parts.tsx";
+
+/** What the requests about one key have in common. */
+
+/** A person creates a few keys in a row; a script uses the command line (API6). */
+export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
+
+/** Refuses when the owner has created many keys within a minute. */
+export async function limitCreation(
+  { redis }: ConsoleDeps,
+  ownerId: string,
+): Promise<void> {
+  const waitMs = await takeRate(redis, `create ${ownerId}`, CREATION_RATE);
+  if (waitMs === 0) return;
+  const seconds = String(Math.ceil(waitMs / 1_000));
+  throw new Refused(
+    429,
+    `You created many keys in the last minute. Try again in ${seconds} seconds`,
+    { headers: { "retry-after": seconds } },
+  );
+}
+
+/** The key of the path, if it is the owner's; anybody else's does not exist (API1, ASVS 8.2.2). */
+export async function findKey(
+  c: ConsoleContext,
+  { keys }: ConsoleDeps,
+): Promise<KeyRecord> {
+  const { ownerId } = c.get("signedIn").session;
+  const key = await keys.get(ownerId, c.req.param("id") ?? "");
+  if (key === null) throw refusal("not_found");
+  return key;
+}
+
+/** The key in the version that the page showed. */
+export const targetOf = (
+  c: ConsoleContext,
+  { ownerId, id }: KeyRecord,
+  version: number,
+): Target => ({ ownerId, keyId: id, version, actor: actorOf(c) });
+
+/** What stands for a form's nonce in the store. */
+export function nonceDigest(nonce: string): string {
+  if (!isSecret(nonce)) throw new Refused(400, "The form is not one of ours");
+  return digest(nonce);
+}
+
+const REFUSALS: Record<KeyRefusal, [status: 404 | 409, message: string]> = {
+  not_found: [
+    404,
+    "This key does not exist. If it was deleted, the audit log says when and by whom",
+  ],
+  changed: [
+    409,
+    "The key was changed meanwhile, perhaps in another tab. Check it and try again",
+  ],
+  too_many: [409, "You have reached the maximum number of keys"],
+  already_made: [409, "This key was already created"],
+  not_rotatable: [
+    409,
+    "Only an enabled key that has not expired can be rotated",
+  ],
+};
+
+/** A refusal of the store in words, with the way back to the key. */
+export function refusal(reason: KeyRefusal, key?: KeyRecord): Refused {
+  const [status, message] = REFUSALS[reason];
+  const isThere = key !== undefined && status !== 404;
+  return new Refused(status, message, {
+    back: isThere ? `/keys/${key.id}` : "/keys",
+  });
+}
+
+/**
+ * The one answer that ever has a full key value: to the request that created the
+ * key. Browsers never store it, and it cannot be loaded again. `replaces` says
+ * when the old key of a rotation ends.
+ */
+export async function answerCreated(
+  c: ConsoleContext,
+  deps: ConsoleDeps,
+  created: CreateKeyResult,
+  replaces?: string,
+): Promise<Response> {
+  const layout = await layoutOf(c, deps);
+  if (!created.ok && created.reason !== "already_made") {
+    throw refusal(created.reason);
+  }
+  if (!created.ok) {
+    return c.html(
+      <PageLayout title="Already created" layout={layout} section="keys">
+        <section class="card form-card">
+          <h1>This key was already created</h1>
+          <p>
+            The form was sent twice and created one key. Its full value was in
+            the first answer. If you did not store it, delete the key and create
+            a new one.
+          </p>
+          <div class="actions">
+            <a class="button primary" href="/keys">Go to your keys</a>
+          </div>
+        </section>
+      </PageLayout>,
+      409,
+    );
+  }
+  const { key, value } = created;
+  return c.html(
+    <PageLayout title="Store your key" layout={layout} section="keys">
+      <section class="card form-card" data-secret="">
+        <h1>Store your key now</h1>
+        <p class="lead">
+          This is the only time the full value of{" "}
+          <strong>
+            <bdi>{key.description}</bdi>
+          </strong>{" "}
+          is shown. If you lose it, you need a new key.
+        </p>
+        <label for="value">API key</label>
+        <div class="secret">
+          <input
+            id="value"
+            value={value}
+            readonly
+            spellcheck={false}
+            autocomplete="off"
+            data-secret-value=""
+          />
+          <CopyButton source="value" look="primary" />
+        </div>
+        {replaces && <Banner look="note" icon="rotate">{replaces}</Banner>}
+        <h2>Try it</h2>
+        <p>
+          Put the key into the variable <code>API_KEY</code>{" "}
+          of your server's environment, not into code or a browser.
+        </p>
+        <Curl apiUrl={deps.apiUrl} model={key.models[0]} />
+        <form class="actions spread" method="get" action="/keys">
+          <Box required data-stored="">I have stored it</Box>
+          <button class="primary" type="submit">Done</button>
+        </form>
+      </section>
+    </PageLayout>,
+    201,
+  );
+}
+
+/** A request to try, with the key in a variable so that it stays out of the shell's history. */
+export function Curl({ apiUrl, model = DEFAULT_MODEL_ID }: {
+  apiUrl: string;
+  /** One that the key may use. */
+  model?: string | undefined;
+}) {
+  const command = `curl ${apiUrl}/chat/completions \\
+  -H "Authorization: Bearer $API_KEY" \\
+  -H "Content-Type: application/json" \\
+  -d '{"model": "${model}",
+       "messages": [{"role": "user", "content": "Hello"}]}'`;
+  return (
+    <div class="code">
+      <pre
+        tabindex={0}
+        aria-label="Example request"
+      ><code id="curl">{command}</code></pre>
+      <CopyButton source="curl" />
+    </div>
+  );
+}

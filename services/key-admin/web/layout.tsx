@@ -1,0 +1,169 @@
+import { html } from "hono/html";
+import type { Child } from "hono/jsx";
+import type { ConsoleContext, ConsoleDeps } from "./context.ts";
+import { PostForm } from "./forms.tsx";
+import { Banner, Icon } from "./parts.tsx";
+import type { Assets } from "./server.ts";
+
+/** What stands around every page. */
+
+/** What every page of a signed-in owner is made with. */
+export interface Layout {
+  assets: Assets;
+  email: string;
+  formToken: string;
+  /** A change that was just made. */
+  notice: string | null;
+  /** What the operator must know, on every page until it is fixed. */
+  warnings: readonly string[];
+}
+
+/** What a page says after a change. The address carries the word, never the text. */
+const NOTICES: Readonly<Record<string, string>> = {
+  enabled: "The key is enabled.",
+  disabled: "The key is disabled. Requests with it are refused from now on.",
+  disabled_stopped:
+    "The key is disabled, and its running requests are being stopped.",
+  deleted: "The key is deleted.",
+  deleted_stopped:
+    "The key is deleted, and its running requests are being stopped.",
+  edited: "Your changes are saved.",
+  password: "Your password is changed.",
+  factor_off: "Two-step sign-in is off.",
+  failed_tries:
+    "Somebody failed to sign in to your account several times before you did. The audit log says when and from where.",
+  session_ended: "The session is ended.",
+};
+
+const NOT_DURABLE =
+  "Redis may lose changes in a power failure. Ask your operator to set appendonly yes and appendfsync always, or to use Redis 8 or later.";
+const NOT_STOPPED =
+  "The key is changed, but its running requests could not be stopped because NATS did not answer. They end on their own.";
+const SIMULATED =
+  "No model server is configured: the model simulator answers every request with canned text.";
+
+export async function layoutOf(
+  c: ConsoleContext,
+  deps: ConsoleDeps,
+): Promise<Layout> {
+  const { account, session } = c.get("signedIn");
+  const done = c.req.query("done") ?? "";
+  const isDurable = await deps.durability() !== "none";
+  return {
+    assets: deps.assets,
+    email: account.email,
+    formToken: session.formToken,
+    notice: Object.hasOwn(NOTICES, done) ? NOTICES[done] ?? null : null,
+    warnings: [
+      ...done === "not_stopped" ? [NOT_STOPPED] : [],
+      ...isDurable ? [] : [NOT_DURABLE],
+      ...deps.isSimulated ? [SIMULATED] : [],
+    ],
+  };
+}
+
+interface DocumentProps {
+  title: string;
+  assets: Assets;
+  children: Child;
+}
+
+function Document({ title, assets, children }: DocumentProps) {
+  const page = (
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        <meta name="robots" content="noindex" />
+        <title>{`${title} · Gateway`}</title>
+        <link rel="icon" href={assets.icon} type="image/svg+xml" />
+        <link rel="stylesheet" href={assets.stylesheet} />
+        <script src={assets.script} defer />
+      </head>
+      <body>{children}</body>
+    </html>
+  );
+  return html`<!DOCTYPE html>${page}`;
+}
+
+const SECTIONS = [
+  ["keys", "API keys", "key"],
+  ["usage", "Usage", "chart"],
+  ["audit", "Audit log", "list"],
+  ["account", "Account", "person"],
+] as const;
+
+/** A page behind the sign-in: navigation, notices, content. */
+export function PageLayout({ title, layout, section, children }: {
+  title: string;
+  layout: Layout;
+  section: typeof SECTIONS[number][0];
+  children: Child;
+}) {
+  return (
+    <Document title={title} assets={layout.assets}>
+      <a class="skip" href="#content">Skip to the content</a>
+      <div class="shell">
+        <header class="side">
+          <Brand />
+          <nav aria-label="Main">
+            {SECTIONS.map(([name, label, icon]) => (
+              <a
+                href={`/${name}`}
+                aria-current={name === section ? "page" : undefined}
+              >
+                <Icon name={icon} />
+                {label}
+              </a>
+            ))}
+          </nav>
+          <div class="who">
+            <span title={layout.email}>{layout.email}</span>
+            <PostForm layout={layout} action="/sign-out">
+              <button class="quiet" type="submit">
+                <Icon name="leave" /> Sign out
+              </button>
+            </PostForm>
+          </div>
+        </header>
+        <main id="content" tabindex={-1}>
+          {layout.warnings.map((warning) => (
+            <Banner look="warn" icon="warn" role="alert">{warning}</Banner>
+          ))}
+          {layout.notice && (
+            <Banner look="good" icon="check" role="status">
+              {layout.notice}
+            </Banner>
+          )}
+          {children}
+        </main>
+      </div>
+    </Document>
+  );
+}
+
+const Brand = () => (
+  <a class="brand" href="/keys">
+    <Icon name="mark" />
+    <span>Gateway</span>
+  </a>
+);
+
+/** A narrow page in the middle: sign-in, set-up, refusals. */
+export function Card(
+  { title, assets, lead, children }: DocumentProps & { lead?: string },
+) {
+  return (
+    <Document title={title} assets={assets}>
+      <main id="content" class="alone">
+        <Brand />
+        <section class="card">
+          <h1>{title}</h1>
+          {lead && <p class="lead">{lead}</p>}
+          {children}
+        </section>
+      </main>
+    </Document>
+  );
+}

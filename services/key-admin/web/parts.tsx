@@ -1,0 +1,140 @@
+import type { Child } from "hono/jsx";
+
+/** Parts that several pages have. */
+
+/** The top of a page: title, what it is about, and what can be done. */
+export function Head({ title, lead, children }: {
+  title: Child;
+  lead: Child;
+  children?: Child;
+}) {
+  return (
+    <div class="head">
+      <div>
+        <h1>{title}</h1>
+        <p class="lead">{lead}</p>
+      </div>
+      {children}
+    </div>
+  );
+}
+
+/** Tabs that are links; the current one is marked. */
+export function Tabs({ label, tabs, current }: {
+  label: string;
+  tabs: readonly (readonly [value: string, label: string, href: string])[];
+  current: string;
+}) {
+  return (
+    <nav class="tabs" aria-label={label}>
+      {tabs.map(([value, text, href]) => (
+        <a href={href} aria-current={value === current ? "true" : undefined}>
+          {text}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+/** Links to other pages of a list; one without an address is dimmed. */
+export function Pager({ children, links }: {
+  children?: Child;
+  links: readonly (readonly [label: string, href: string | null])[];
+}) {
+  return (
+    <nav class="pager" aria-label="Pages">
+      <p>{children}</p>
+      <div class="buttons">
+        {links.map(([label, href]) =>
+          href === null
+            ? (
+              <span key={label} class="button small" aria-disabled="true">
+                {label}
+              </span>
+            )
+            : <a key={label} class="button small" href={href}>{label}</a>
+        )}
+      </div>
+    </nav>
+  );
+}
+
+/** An address of the console with a query; empty values are left out. */
+export function address(path: string, query: Record<string, string>): string {
+  const given = Object.entries(query).filter(([, value]) => value !== "");
+  return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
+}
+
+export function Banner({ look, icon, role, children }: {
+  look: "good" | "bad" | "warn" | "note";
+  icon: IconName;
+  role?: "alert" | "status";
+  children: Child;
+}) {
+  return (
+    <div class={`banner ${look}`} role={role}>
+      <Icon name={icon} />
+      <div>{children}</div>
+    </div>
+  );
+}
+
+/** Copies the text of the element `source`. Shown by the script, which it needs. */
+export function CopyButton(
+  { source, label = "Copy", look = "quiet small", isIcon = false }: {
+    source: string;
+    label?: string;
+    look?: string;
+    /** The label is for screen readers only. */
+    isIcon?: boolean;
+  },
+) {
+  return (
+    <button
+      class={isIcon ? "quiet small only-icon" : look}
+      type="button"
+      data-copy={source}
+      title={isIcon ? label : undefined}
+      hidden
+    >
+      <Icon name="copy" />{" "}
+      <span class={isIcon ? "hidden" : undefined} data-copy-label="">
+        {label}
+      </span>
+    </button>
+  );
+}
+
+/** Line icons on a 20 x 20 grid, drawn for this console. */
+const ICONS = {
+  mark: "M3 5.5 10 2l7 3.5v9L10 18l-7-3.5zM7 8l3 2 3-2M10 10v4",
+  key: "M11.5 8.5 17 3m-2.5 2.5 2 2M12 12a4 4 0 1 1-1-4 4 4 0 0 1 1 4z",
+  chart: "M3 17h14M5.5 14V9M10 14V4M14.5 14v-3",
+  list: "M7 5h10M7 10h10M7 15h10M3.5 5h.01M3.5 10h.01M3.5 15h.01",
+  person:
+    "M10 10a3.25 3.25 0 1 0 0-6.5 3.25 3.25 0 0 0 0 6.5zM3.5 17a6.5 6.5 0 0 1 13 0",
+  leave: "M8 3.5H4v13h4M13 6.5l3.5 3.5L13 13.5M16 10H8",
+  plus: "M10 4v12M4 10h12",
+  search: "M9 14.5a5.5 5.5 0 1 0 0-11 5.5 5.5 0 0 0 0 11zM13 13l4 4",
+  check: "M4 10.5 8 14.5 16 5.5",
+  warn: "M10 3 2.5 16.5h15zM10 8.5v3.5M10 14.3h.01",
+  copy: "M7 7V3.5h9.5V13H13M3.5 7H13v9.5H3.5z",
+  edit: "M4 16l.8-3.5L13.5 3.8l2.7 2.7-8.7 8.7z",
+  rotate: "M16 7A6.5 6.5 0 0 0 4 8M4 13a6.5 6.5 0 0 0 12-1M16 3v4h-4M4 17v-4h4",
+  trash: "M3.5 5.5h13M8 5.5v-2h4v2M5 5.5l.8 11h8.4l.8-11M8.5 9v4.5M11.5 9v4.5",
+  power: "M10 3v6.5M6 5.2a6 6 0 1 0 8 0",
+  back: "M12 4.5 6.5 10l5.5 5.5",
+  shield: "M10 2.5 16 5v5c0 4-2.7 6.4-6 7.5C6.7 16.4 4 14 4 10V5z",
+  download: "M10 3v9.5M6 9l4 4 4-4M3.5 17h13",
+} as const;
+
+type IconName = keyof typeof ICONS;
+
+/** Decoration: the text beside it says it all. */
+export function Icon({ name }: { name: IconName }) {
+  return (
+    <svg class="icon" viewBox="0 0 20 20" aria-hidden="true" focusable="false">
+      <path d={ICONS[name]} />
+    </svg>
+  );
+}

@@ -1,0 +1,205 @@
+import { encode } from "uqr";
+import { mintTotpSecret, totpStep, totpUri } from "../domain/sign_in/totp.ts";
+import { checkPassword, note, showAccount } from "./account_page.tsx";
+import {
+  type ConsoleContext,
+  type ConsoleDeps,
+  type Handler,
+  Refused,
+  type Routes,
+} from "./context.ts";
+import {
+  Box,
+  Field,
+  FormError,
+  PasswordField,
+  passwordText,
+  PostForm,
+  readForm,
+  secretText,
+  text,
+} from "./forms.tsx";
+import { layoutOf, PageLayout } from "./layout.tsx";
+import { CopyButton } from "./parts.tsx";
+
+/** Turning two-step sign-in on and off. */
+
+/** What the authenticator app shows beside the address. */
+const ISSUER = "Gateway";
+
+const setUp: Handler = async (c, deps) => {
+  const { account } = c.get("signedIn");
+  if (account.passwordHash === null || account.totpSecret !== null) {
+    return c.redirect("/account", 302);
+  }
+  const secret = mintTotpSecret(deps.randomBytes);
+  const { ownerId } = account;
+  const ticket = await deps.totpSetups.make({ ownerId, secret });
+  return await showSetUp(c, deps, { secret, ticket });
+};
+
+const turnOn: Handler = async (c, deps) => {
+  const { ownerId } = c.get("signedIn").account;
+  const { ticket, ...form } = readForm(c, {
+    ticket: secretText,
+    code: text(10),
+    password: passwordText,
+  });
+  const setup = await deps.totpSetups.peek(ticket);
+  if (setup === null || setup.ownerId !== ownerId) {
+    throw new Refused(409, "This page has expired. Start again", {
+      back: "/account/second-factor",
+    });
+  }
+  const { secret } = setup;
+  const again = (error?: string) =>
+    showSetUp(c, deps, { secret, ticket, error });
+  const problem = await checkPassword(c, deps, form.password);
+  if (problem !== null) return await again(problem);
+  const code = form.code.replace(/\s/g, "");
+  const step = totpStep(secret, code, deps.now());
+  if (step === null) {
+    return await again(
+      "The code is not right. Codes change every 30 seconds. Check the clock of your device.",
+    );
+  }
+  if (await deps.totpSetups.use(ticket) === null) return await again();
+  const codes = await deps.accounts.enableTotp(ownerId, secret, step);
+  await note(c, deps, "account.second_factor_on");
+  return await showRecoveryCodes(c, deps, codes);
+};
+
+const turnOff: Handler = async (c, deps) => {
+  const form = readForm(c, { password: passwordText });
+  const problem = await checkPassword(c, deps, form.password);
+  if (problem !== null) {
+    return await showAccount(c, deps, { secondFactor: problem });
+  }
+  await deps.accounts.disableTotp(c.get("signedIn").account.ownerId);
+  await note(c, deps, "account.second_factor_off");
+  return c.redirect("/account?done=factor_off", 303);
+};
+
+export const secondFactorRoutes: Routes = {
+  "/account/second-factor": { GET: setUp, POST: turnOn },
+  "/account/second-factor/off": { POST: turnOff },
+};
+
+/** The app reads the secret, a code proves that it did. */
+async function showSetUp(
+  c: ConsoleContext,
+  deps: ConsoleDeps,
+  { secret, ticket, error }: {
+    secret: string;
+    ticket: string;
+    error?: string | undefined;
+  },
+): Promise<Response> {
+  const layout = await layoutOf(c, deps);
+  const uri = totpUri(secret, layout.email, ISSUER);
+  return c.html(
+    <PageLayout title="Two-step sign-in" layout={layout} section="account">
+      <section class="card form-card">
+        <h1>Two-step sign-in</h1>
+        <FormError error={error} />
+        <ol class="steps">
+          <li>
+            <p>
+              Scan this with an authenticator app, or{" "}
+              <a href={uri}>open it on this device</a>.
+            </p>
+            <QrCode text={uri} />
+            <p class="faint">
+              Or type the secret:{" "}
+              <code class="wrap">{secret.match(/.{1,4}/g)?.join(" ")}</code>
+            </p>
+          </li>
+          <li>
+            <PostForm
+              layout={layout}
+              action="/account/second-factor"
+              hidden={{ ticket }}
+            >
+              <Field
+                id="code"
+                label="Type the code that the app shows"
+                required
+                inputmode="numeric"
+                pattern="[0-9 ]*"
+                title="Six digits"
+                maxlength={10}
+                autocomplete="one-time-code"
+                autofocus
+              />
+              <PasswordField label="Your password" />
+              <div class="actions">
+                <a class="button" href="/account">Cancel</a>
+                <button class="primary" type="submit">Turn on</button>
+              </div>
+            </PostForm>
+          </li>
+        </ol>
+      </section>
+    </PageLayout>,
+    error === undefined ? 200 : 400,
+  );
+}
+
+/** The recovery codes, shown once. */
+async function showRecoveryCodes(
+  c: ConsoleContext,
+  deps: ConsoleDeps,
+  codes: readonly string[],
+): Promise<Response> {
+  return c.html(
+    <PageLayout
+      title="Recovery codes"
+      layout={await layoutOf(c, deps)}
+      section="account"
+    >
+      <section class="card form-card" data-secret="">
+        <h1>Store your recovery codes</h1>
+        <p class="lead">
+          Two-step sign-in is on. If you lose the app, each of these codes lets
+          you sign in once. They are shown only now.
+        </p>
+        <pre
+          class="codes"
+          id="codes"
+          tabindex={0}
+          aria-label="Recovery codes"
+          data-secret-value=""
+        >{codes.join("\n")}</pre>
+        <form class="actions spread" method="get" action="/account">
+          <Box required data-stored="">I have stored them</Box>
+          <div class="buttons">
+            <CopyButton source="codes" look="" />
+            <button class="primary" type="submit">Done</button>
+          </div>
+        </form>
+      </section>
+    </PageLayout>,
+  );
+}
+
+const QUIET_MODULES = 4;
+
+/** Dark on white in every colour scheme, because scanners want it so. */
+function QrCode({ text }: { text: string }) {
+  const { size, data } = encode(text, { ecc: "M", border: QUIET_MODULES });
+  const path = data.flatMap((row, y) =>
+    row.map((isDark, x) => isDark ? `M${x} ${y}h1v1h-1z` : "")
+  ).join("");
+  return (
+    <svg
+      class="qr"
+      viewBox={`0 0 ${size} ${size}`}
+      role="img"
+      aria-label="QR code for your authenticator app"
+      shape-rendering="crispEdges"
+    >
+      <rect width={size} height={size} fill="#fff" />
+      <path d={path} fill="#000" />
+    </svg>
+  );
+}
