@@ -73,12 +73,20 @@ export function parseCommandLine(args: string[]) {
   }
 }
 
-/** One command: the options it takes, whether it takes a word, and what it does. */
+/** What a command works on. */
+export interface Call<Deps> {
+  deps: Deps;
+  options: Options;
+  /** The word after the command's name; empty when it takes none. */
+  word: string;
+}
+
+/** One command. */
 export interface Command<Deps> {
   options: readonly OptionName[];
-  run(deps: Deps, options: Options, word: string): Promise<Answer>;
-  /** What to say when the word is missing; without it the command takes none. */
+  /** What to say when its word is missing; without it the command takes none. */
   missing?: string;
+  run(call: Call<Deps>): Promise<Answer>;
 }
 
 /** Runs the command that the first word names. Throws {@link UsageError} and {@link CommandRefused}. */
@@ -106,7 +114,7 @@ export async function runCommand<Deps>(
   if (word === "" && command.missing !== undefined) {
     throw new UsageError(command.missing);
   }
-  return await command.run(deps, options, word);
+  return await command.run({ deps, options, word });
 }
 
 /** A whole number, or NaN. At most 15 digits: a double holds them all. */

@@ -18,6 +18,7 @@ import { type KeySettings, settingsSchema } from "../domain/keys/settings.ts";
 import { type OwnerDirectory, parseEmail } from "../domain/owners/directory.ts";
 import {
   type Answer,
+  type Call,
   check,
   type Command,
   COMMAND_LINE,
@@ -26,6 +27,7 @@ import {
   LIMIT_OPTIONS,
   limitsFrom,
   noOwner,
+  type OptionName,
   type Options,
   runCommand,
   UsageError,
@@ -72,32 +74,41 @@ const SETTING_OPTIONS = [
   "models",
   "scopes",
 ] as const;
-const WHICH_KEY = "Which key? Give its id";
+type KeyCall = Call<KeyCommandDeps>;
+type TargetCall = KeyCall & { target: Target };
+
+/** A command on one key. */
+function onKey(
+  options: readonly OptionName[],
+  run: (call: TargetCall) => Promise<Answer>,
+): Command<KeyCommandDeps> {
+  return {
+    options: ["owner", ...options],
+    missing: "Which key? Give its id",
+    run: async (call) => {
+      const target = {
+        ownerId: await findOwner(call),
+        keyId: call.word,
+        version: null,
+        actor: COMMAND_LINE,
+      };
+      return await run({ ...call, target });
+    },
+  };
+}
 
 const COMMANDS: Readonly<Record<string, Command<KeyCommandDeps>>> = {
-  create: { options: [...SETTING_OPTIONS, "owner"], run: create },
-  list: {
-    options: ["owner", "search", "state", "rows", "after"],
-    run: list,
-  },
-  show: { options: ["owner"], missing: WHICH_KEY, run: show },
-  edit: {
-    options: [...SETTING_OPTIONS, "owner"],
-    missing: WHICH_KEY,
-    run: edit,
-  },
-  disable: {
-    options: ["owner", "stop-running"],
-    missing: WHICH_KEY,
-    run: (...args) => switchOff("disable", ...args),
-  },
-  enable: { options: ["owner"], missing: WHICH_KEY, run: enable },
-  delete: {
-    options: ["owner", "stop-running"],
-    missing: WHICH_KEY,
-    run: (...args) => switchOff("delete", ...args),
-  },
-  rotate: { options: ["owner", "old"], missing: WHICH_KEY, run: rotate },
+  create: { options: ["owner", ...SETTING_OPTIONS], run: create },
+  list: { options: ["owner", "search", "state", "rows", "after"], run: list },
+  show: onKey([], async (call) => answer(call, await find(call))),
+  edit: onKey(SETTING_OPTIONS, edit),
+  disable: onKey(["stop-running"], (call) => switchOff(call, "disable")),
+  enable: onKey([], async (call) => {
+    const { deps: { keys }, target } = call;
+    return answer(call, done(await keys.enable(target)).key);
+  }),
+  delete: onKey(["stop-running"], (call) => switchOff(call, "delete")),
+  rotate: onKey(["old"], rotate),
 };
 
 /** Runs `keys …`. */
@@ -106,118 +117,83 @@ export const runKeysCommand = (
   line: CommandLine,
 ): Promise<Answer> => runCommand(COMMANDS, deps, line);
 
-async function create(
-  deps: KeyCommandDeps,
-  options: Options,
-): Promise<Answer> {
-  const settings = settingsFrom(options, deps.now(), {
+async function create(call: KeyCall): Promise<Answer> {
+  const { deps: { keys, now, defaultLimits }, options } = call;
+  const settings = settingsFrom(options, now(), {
     description: "",
     scopes: [...KEY_SCOPES],
     models: [],
-    limits: deps.defaultLimits,
+    limits: defaultLimits,
     expiresAtMs: null,
   });
-  const { ownerId, note } = await ensureOwner(deps, options);
-  const { key, value } = done(
-    await deps.keys.create({ ownerId, settings, actor: COMMAND_LINE }),
-  );
+  const { ownerId, note } = await ensureOwner(call);
+  const order = { ownerId, settings, actor: COMMAND_LINE };
+  const { key, value } = done(await keys.create(order));
   return {
-    json: { ...toJson(key, deps.now()), key: value },
+    json: { ...toJson(key, now()), key: value },
     text: `Created ${key.id}\n\n    ${value}\n\n` +
       `Store it now: it is not shown again.${note}`,
   };
 }
 
-async function list(deps: KeyCommandDeps, options: Options): Promise<Answer> {
-  const { after, search = "", state, rows } = options;
-  const ownerId = await findOwner(deps, options);
-  const page = await deps.keys.list(ownerId, {
-    filter: check(stateFilter, { state }).state,
-    search,
-    start: after === undefined
-      ? { at: "first" }
-      : { at: "after", cursor: after },
-    rows: rows === undefined
-      ? PAGE_ROWS
-      : check(rowCount, { rows: wholeNumber(rows) }).rows,
-    day: usageDay(deps.now()),
-  });
-  const more = page.next === null ? "" : `\n\nMore: --after "${page.next}"`;
-  const isFiltered = search !== "" || state !== undefined;
-  const nothing = isFiltered
-    ? "No matching keys. A search finds words by how they begin."
-    : `No keys yet. Make one: keys create --description "My first key"`;
-  return {
-    json: {
-      keys: page.rows.map((row) => rowToJson(row, deps.now())),
-      total: page.total,
-      next: page.next,
-    },
-    text: page.rows.length === 0 && page.next === null
-      ? nothing
-      : tableOf(page.rows, deps.now()) + more,
-  };
-}
-
-const stateFilter = z.object({
+const listOptions = z.object({
   state: z.enum(
     ["all", "enabled", "disabled", "with_expiry"],
     "One of all, enabled, disabled, with_expiry",
   ).default("all"),
-});
-const rowCount = z.object({
-  rows: z.int("A whole number from 1 to 200")
-    .min(1, "A whole number from 1 to 200")
-    .max(200, "A whole number from 1 to 200"),
+  rows: z.string().default(String(PAGE_ROWS)).transform(wholeNumber).refine(
+    (rows) => rows >= 1 && rows <= 200,
+    "A whole number from 1 to 200",
+  ),
 });
 
-async function show(
-  deps: KeyCommandDeps,
-  options: Options,
-  keyId: string,
-): Promise<Answer> {
-  return answer(deps, await find(deps, await targetOf(deps, options, keyId)));
+async function list(call: KeyCall): Promise<Answer> {
+  const { deps: { keys, now }, options } = call;
+  const { search = "", after: cursor } = options;
+  const { state, rows } = check(listOptions, options);
+  const nowMs = now();
+  const page = await keys.list(await findOwner(call), {
+    ...{ filter: state, search, rows },
+    start: cursor === undefined ? { at: "first" } : { at: "after", cursor },
+    day: usageDay(nowMs),
+  });
+  const nothing = search === "" && state === "all"
+    ? `No keys yet. Make one: keys create --description "My first key"`
+    : "No matching keys. A search finds words by how they begin.";
+  const isEmpty = page.rows.length === 0 && page.next === null;
+  const more = page.next === null ? "" : `\n\nMore: --after "${page.next}"`;
+  return {
+    json: {
+      keys: page.rows.map((row) => rowToJson(row, nowMs)),
+      total: page.total,
+      next: page.next,
+    },
+    text: isEmpty ? nothing : tableOf(page.rows, nowMs) + more,
+  };
 }
 
-async function edit(
-  deps: KeyCommandDeps,
-  options: Options,
-  keyId: string,
-): Promise<Answer> {
+async function edit(call: TargetCall): Promise<Answer> {
+  const { deps: { keys, now }, options, target } = call;
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
     throw new UsageError("Say what to change, for example --description TEXT");
   }
-  const target = await targetOf(deps, options, keyId);
-  const key = await find(deps, target);
-  const settings = settingsFrom(options, deps.now(), key);
+  const key = await find(call);
+  const settings = settingsFrom(options, now(), key);
   const { version } = key;
-  return answer(
-    deps,
-    done(await deps.keys.edit({ ...target, version }, settings)).key,
-  );
-}
-
-async function enable(
-  deps: KeyCommandDeps,
-  options: Options,
-  keyId: string,
-): Promise<Answer> {
-  const target = await targetOf(deps, options, keyId);
-  return answer(deps, done(await deps.keys.enable(target)).key);
+  const edited = done(await keys.edit({ ...target, version }, settings));
+  return answer(call, edited.key);
 }
 
 async function switchOff(
+  { deps: { keys, sendStop, now }, options, target }: TargetCall,
   how: "disable" | "delete",
-  deps: KeyCommandDeps,
-  options: Options,
-  keyId: string,
 ): Promise<Answer> {
-  const target = await targetOf(deps, options, keyId);
-  const { key } = done(await deps.keys[how](target));
+  const { keyId, ownerId } = target;
+  const { key } = done(await keys[how](target));
   const state = how === "delete" ? "deleted" : "disabled";
   if (options["stop-running"]) {
     try {
-      await deps.sendStop({ keyId, ownerId: target.ownerId });
+      await sendStop({ keyId, ownerId });
     } catch (cause) {
       throw new CommandRefused(
         `${keyId} is ${state}, but its running requests could not be stopped: no answer from NATS`,
@@ -226,17 +202,14 @@ async function switchOff(
     }
   }
   return {
-    json: { ...toJson(key, deps.now()), state },
+    json: { ...toJson(key, now()), state },
     text: `${keyId} is ${state}.`,
   };
 }
 
 async function rotate(
-  deps: KeyCommandDeps,
-  options: Options,
-  keyId: string,
+  { deps: { keys, now }, options: { old = "24h" }, target }: TargetCall,
 ): Promise<Answer> {
-  const { old = "24h" } = options;
   const graceMs = Object.hasOwn(ROTATION_GRACES_MS, old)
     ? ROTATION_GRACES_MS[old]
     : undefined;
@@ -244,10 +217,10 @@ async function rotate(
     const names = Object.keys(ROTATION_GRACES_MS).join(", ");
     throw new UsageError(`--old: One of ${names}`);
   }
-  const target = await targetOf(deps, options, keyId);
-  const { key, value } = done(await deps.keys.rotate(target, graceMs));
+  const { keyId } = target;
+  const { key, value } = done(await keys.rotate(target, graceMs));
   return {
-    json: { ...toJson(key, deps.now()), key: value, replaces: keyId },
+    json: { ...toJson(key, now()), key: value, replaces: keyId },
     text: `Created ${key.id}, which replaces ${keyId}\n\n    ${value}\n\n` +
       "Store it now: it is not shown again. " +
       (graceMs === 0
@@ -257,33 +230,21 @@ async function rotate(
 }
 
 async function find(
-  { keys }: KeyCommandDeps,
-  { ownerId, keyId }: Target,
+  { deps: { keys }, target: { ownerId, keyId } }: TargetCall,
 ): Promise<KeyRecord> {
   const key = await keys.get(ownerId, keyId);
   if (key === null) throw refused("not_found");
   return key;
 }
 
-function answer(deps: KeyCommandDeps, key: KeyRecord): Answer {
-  const nowMs = deps.now();
+function answer({ deps: { now } }: KeyCall, key: KeyRecord): Answer {
+  const nowMs = now();
   return { json: toJson(key, nowMs), text: describeKey(key, nowMs) };
-}
-
-/** The key that was named. */
-async function targetOf(
-  deps: KeyCommandDeps,
-  options: Options,
-  keyId: string,
-): Promise<Target> {
-  const ownerId = await findOwner(deps, options);
-  return { ownerId, keyId, version: null, actor: COMMAND_LINE };
 }
 
 /** The owner that was named, or the first one. */
 async function findOwner(
-  { owners }: KeyCommandDeps,
-  options: Options,
+  { deps: { owners }, options }: KeyCall,
 ): Promise<string> {
   const email = emailFrom(options);
   if (email === null) return await owners.first();
@@ -294,17 +255,16 @@ async function findOwner(
 
 /** The owner of a new key. A new address is pointed out, since it may be misspelt. */
 async function ensureOwner(
-  { owners }: KeyCommandDeps,
-  options: Options,
+  { deps: { owners }, options }: KeyCall,
 ): Promise<{ ownerId: string; note: string }> {
   const email = emailFrom(options);
   if (email === null) return { ownerId: await owners.first(), note: "" };
   const known = await owners.find(email);
   if (known !== null) return { ownerId: known, note: "" };
+  const invite = `To let them sign in: owners invite ${email}`;
   return {
     ownerId: await owners.ensure(email),
-    note:
-      `\n\nThe owner ${email} is new. To let them sign in: owners invite ${email}`,
+    note: `\n\nThe owner ${email} is new. ${invite}`,
   };
 }
 

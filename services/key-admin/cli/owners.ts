@@ -1,4 +1,3 @@
-import type { Limits } from "@gateway/shared/keys/record";
 import type { AuditAction, AuditLog } from "../domain/audit/audit_log.ts";
 import { limitsSchema } from "../domain/keys/settings.ts";
 import type { Account, AccountStore } from "../domain/owners/account.ts";
@@ -11,6 +10,7 @@ import {
 import type { SessionStore } from "../domain/sign_in/sessions.ts";
 import {
   type Answer,
+  type Call,
   check,
   type Command,
   COMMAND_LINE,
@@ -19,7 +19,7 @@ import {
   LIMIT_OPTIONS,
   limitsFrom,
   noOwner,
-  type Options,
+  type OptionName,
   runCommand,
   UsageError,
 } from "./command_line.ts";
@@ -54,13 +54,44 @@ A link works once. Give it to nobody but the owner it is for.`;
 const LISTED_MAX = 1_000;
 const WHICH_OWNER = "Give the owner's e-mail address";
 
+type OwnerCall = Call<OwnerCommandDeps>;
+
+/** A command on an owner that is there. */
+function onOwner(
+  options: readonly OptionName[],
+  run: (call: OwnerCall, account: Account) => Promise<Answer>,
+): Command<OwnerCommandDeps> {
+  return {
+    options,
+    missing: WHICH_OWNER,
+    run: async (call) => {
+      const { deps: { owners, accounts } } = call;
+      const email = emailOf(call);
+      const ownerId = await owners.find(email);
+      const account = ownerId === null ? null : await accounts.read(ownerId);
+      if (account === null) throw noOwner(email);
+      return await run(call, account);
+    },
+  };
+}
+
 const COMMANDS: Readonly<Record<string, Command<OwnerCommandDeps>>> = {
   "set-up": { options: [], run: setUp },
   invite: { options: [], missing: WHICH_OWNER, run: invite },
-  reset: { options: [], missing: WHICH_OWNER, run: reset },
+  reset: onOwner([], async ({ deps }, { ownerId, email }) => {
+    await note(deps, ownerId, "account.reset_link_made", "");
+    return await linkAnswer(deps, { kind: "reset", ownerId, email }, "1 hour");
+  }),
   list: { options: [], run: list },
-  limits: { options: LIMIT_OPTIONS, missing: WHICH_OWNER, run: limits },
-  "sign-out": { options: [], missing: WHICH_OWNER, run: signOut },
+  limits: onOwner(LIMIT_OPTIONS, limits),
+  "sign-out": onOwner([], async ({ deps }, { ownerId, email }) => {
+    const ended = await deps.sessions.endOthers(ownerId, null);
+    await note(deps, ownerId, "session.revoked", "all");
+    return {
+      json: { owner_id: ownerId, ended },
+      text: `${email} is signed out everywhere.`,
+    };
+  }),
 };
 
 /** Runs `owners …`. */
@@ -70,7 +101,7 @@ export const runOwnersCommand = (
 ): Promise<Answer> => runCommand(COMMANDS, deps, line);
 
 /** For the first owner, until they can sign in. */
-async function setUp(deps: OwnerCommandDeps): Promise<Answer> {
+async function setUp({ deps }: OwnerCall): Promise<Answer> {
   const ownerId = await deps.owners.first();
   const account = await deps.accounts.read(ownerId);
   if (account?.passwordHash) {
@@ -82,12 +113,9 @@ async function setUp(deps: OwnerCommandDeps): Promise<Answer> {
 }
 
 /** For an owner who cannot sign in yet, added if need be. */
-async function invite(
-  deps: OwnerCommandDeps,
-  _: Options,
-  word: string,
-): Promise<Answer> {
-  const email = parse(word);
+async function invite(call: OwnerCall): Promise<Answer> {
+  const { deps } = call;
+  const email = emailOf(call);
   const ownerId = await deps.owners.ensure(email);
   const account = await deps.accounts.read(ownerId);
   if (account?.passwordHash) {
@@ -97,16 +125,6 @@ async function invite(
   }
   await note(deps, ownerId, "owner.invited", email);
   return await linkAnswer(deps, { kind: "invite", ownerId, email }, "3 days");
-}
-
-async function reset(
-  deps: OwnerCommandDeps,
-  _: Options,
-  word: string,
-): Promise<Answer> {
-  const { ownerId, email } = await find(deps, word);
-  await note(deps, ownerId, "account.reset_link_made", "");
-  return await linkAnswer(deps, { kind: "reset", ownerId, email }, "1 hour");
 }
 
 async function linkAnswer(
@@ -121,7 +139,8 @@ async function linkAnswer(
   };
 }
 
-async function list({ owners, accounts }: OwnerCommandDeps): Promise<Answer> {
+async function list({ deps }: OwnerCall): Promise<Answer> {
+  const { owners, accounts } = deps;
   const ids = await owners.list(0, LISTED_MAX);
   const found = await Promise.all(ids.map((id) => accounts.read(id)));
   const rows = found.filter((account) => account !== null);
@@ -143,40 +162,19 @@ async function list({ owners, accounts }: OwnerCommandDeps): Promise<Answer> {
 }
 
 async function limits(
-  deps: OwnerCommandDeps,
-  options: Options,
-  word: string,
+  { deps, options }: OwnerCall,
+  { ownerId, email }: Account,
 ): Promise<Answer> {
-  const { ownerId, email } = await find(deps, word);
   const before = await deps.owners.limits(ownerId);
-  if (LIMIT_OPTIONS.every((name) => options[name] === undefined)) {
-    return limitsAnswer(ownerId, email, before);
-  }
   const after = check(limitsSchema, limitsFrom(options, before));
-  await deps.owners.setLimits(ownerId, after);
-  const detail = `${limitsText(before)} → ${limitsText(after)}`;
-  await note(deps, ownerId, "owner.limits_changed", detail);
-  return limitsAnswer(ownerId, email, after);
-}
-
-function limitsAnswer(ownerId: string, email: string, limits: Limits): Answer {
+  if (LIMIT_OPTIONS.some((name) => options[name] !== undefined)) {
+    await deps.owners.setLimits(ownerId, after);
+    const detail = `${limitsText(before)} → ${limitsText(after)}`;
+    await note(deps, ownerId, "owner.limits_changed", detail);
+  }
   return {
-    json: { owner_id: ownerId, limits: limitsToJson(limits) },
-    text: `Limits over all keys of ${email}: ${limitsText(limits)}`,
-  };
-}
-
-async function signOut(
-  deps: OwnerCommandDeps,
-  _: Options,
-  word: string,
-): Promise<Answer> {
-  const { ownerId, email } = await find(deps, word);
-  const ended = await deps.sessions.endOthers(ownerId, null);
-  await note(deps, ownerId, "session.revoked", "all");
-  return {
-    json: { owner_id: ownerId, ended },
-    text: `${email} is signed out everywhere.`,
+    json: { owner_id: ownerId, limits: limitsToJson(after) },
+    text: `Limits over all keys of ${email}: ${limitsText(after)}`,
   };
 }
 
@@ -189,18 +187,7 @@ async function note(
   await audit.add(ownerId, { action, ...COMMAND_LINE, detail });
 }
 
-async function find(
-  { owners, accounts }: OwnerCommandDeps,
-  word: string,
-): Promise<Account> {
-  const email = parse(word);
-  const ownerId = await owners.find(email);
-  const account = ownerId === null ? null : await accounts.read(ownerId);
-  if (account === null) throw noOwner(email);
-  return account;
-}
-
-function parse(word: string): string {
+function emailOf({ word }: OwnerCall): string {
   const email = parseEmail(word);
   if (email === null) throw new UsageError(WHICH_OWNER);
   return email;

@@ -129,7 +129,7 @@ export class SessionStore {
   async end(ownerId: string, sessionId: string): Promise<boolean> {
     const { redis } = this.#deps;
     const record = sessionKey(sessionId);
-    const holder = await redis.command(["HGET", record, "owner"]) ?? ownerId;
+    const holder = (await readHash(redis, record)).get("owner") ?? ownerId;
     if (holder !== ownerId) return false;
     // In this order: one that still works must still be listed, to be ended again.
     await redis.command(["DEL", record]);

@@ -17,7 +17,7 @@ export async function nameOldStore(
   if (await redis.command(["EXISTS", STORE_KEY]) === 1) return false;
   const owners = asTexts(await redis.command(["ZRANGE", ownersKey, "0", "-1"]));
   for (const owner of owners) {
-    if (await redis.command(["EXISTS", keysKey(owner)]) === 0) continue;
+    if (await redis.command(["ZCARD", keysKey(owner)]) === 0) continue;
     const name = mintStoreName(randomBytes);
     return await redis.command(["SET", STORE_KEY, name, "NX"]) !== null;
   }
