@@ -21,7 +21,7 @@ const PURE_ROOMS = [
   /^shared\/models\//,
   /^shared\/tokens\//,
   /^shared\/(limits|sse_parser)\.ts$/,
-  /^shared\/process\/(clock|ids|env|client_address|userinfo|error_text)\.ts$/,
+  /^shared\/process\/(clock|ids|env|client_address|error_text)\.ts$/,
   /^shared\/bus\/(?!link|probe)/,
   /^shared\/metrics\/(table|cells)\.ts$/,
   /^services\/edge-auth\/(worker_table|models|responses|json_guard)\.ts$/,

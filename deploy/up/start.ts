@@ -1,5 +1,5 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { hideUserinfo } from "@gateway/shared/process/userinfo";
+import { hideUserinfo } from "@gateway/shared/process/env";
 import type { Cluster } from "./cluster.ts";
 import { type FirstKey, provideFirstKey } from "./first_key.ts";
 import { ensureServers, NATS_SOFTWARE, REDIS_SOFTWARE } from "./install.ts";

@@ -6,8 +6,8 @@ import {
   NATS_VARIABLES,
   REDIS_VARIABLES,
 } from "@gateway/shared/process/service_variables";
-import { redisAccess } from "@gateway/shared/process/store_access";
-import { hideUserinfo } from "@gateway/shared/process/userinfo";
+import { redisAccess } from "@gateway/shared/process/service_variables";
+import { hideUserinfo } from "@gateway/shared/process/env";
 import { makePrivateDir, writePrivateFile } from "./files.ts";
 import type { UpOptions } from "./options.ts";
 import { findFreePorts } from "./ports.ts";

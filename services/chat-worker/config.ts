@@ -21,7 +21,7 @@ import {
 import {
   type BusAccess,
   busAccess,
-} from "@gateway/shared/process/store_access";
+} from "@gateway/shared/process/service_variables";
 
 const MS_PER_SECOND = 1_000;
 

@@ -11,7 +11,7 @@ import {
   type RunningService,
   runService,
 } from "@gateway/shared/process/service";
-import { INBOX_PREFIXES } from "@gateway/shared/process/store_access";
+import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createBackends } from "./backends/create.ts";
 import { readConfig, type WorkerConfig } from "./config.ts";
 import { FRAME_WAIT_MS } from "./frame_outbox.ts";

@@ -35,7 +35,7 @@ import {
   type BusAccess,
   busAccess,
   redisAccess,
-} from "@gateway/shared/process/store_access";
+} from "@gateway/shared/process/service_variables";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;

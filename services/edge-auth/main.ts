@@ -18,7 +18,7 @@ import {
   type RunningService,
   runService,
 } from "@gateway/shared/process/service";
-import { INBOX_PREFIXES } from "@gateway/shared/process/store_access";
+import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { BAD_BODY_LIMITS, createFailureLimiter } from "./auth_failures.ts";
 import { ChatDispatcher } from "./chat_dispatcher.ts";

@@ -11,6 +11,7 @@ import {
   text,
   url,
   type Variable,
+  variable,
 } from "@gateway/shared/process/env";
 import {
   listenVariables,
@@ -19,7 +20,10 @@ import {
   REDIS_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/process/service_variables";
-import { busAccess, redisAccess } from "@gateway/shared/process/store_access";
+import {
+  busAccess,
+  redisAccess,
+} from "@gateway/shared/process/service_variables";
 import * as z from "zod";
 import {
   defaultLimitsOf,
@@ -32,15 +36,12 @@ const MS_PER_SECOND = 1_000;
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
 
 /** An origin that passwords may be sent to: TLS, or this machine. */
-const PUBLIC_URL: Variable<URL> = {
-  name: "PUBLIC_URL",
-  meaning: "Origin of the console as browsers see it",
-  expects:
-    "an origin such as https://console.example.org (http:// on localhost only)",
-  presence: "optional",
-  fallback: undefined,
-  isSecret: false,
-  schema: z.string().refine((value) => URL.canParse(value))
+const PUBLIC_URL: Variable<URL> = variable(
+  {
+    name: "PUBLIC_URL",
+    meaning: "Origin of the console as browsers see it",
+  },
+  z.string().refine((value) => URL.canParse(value))
     .transform((value) => new URL(value))
     .refine(({ pathname, search, username }) =>
       pathname === "/" && search === "" && username === ""
@@ -49,7 +50,11 @@ const PUBLIC_URL: Variable<URL> = {
       protocol === "https:" ||
       (protocol === "http:" && LOOPBACK.includes(hostname))
     ),
-};
+  {
+    expects:
+      "an origin such as https://console.example.org (http:// on localhost only)",
+  },
+);
 
 /** Every variable of the console. */
 export const CONSOLE_VARIABLES = {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ConfigError } from "../process/config_error.ts";
+import { ConfigError } from "../process/env.ts";
 import {
   type BackendConfig,
   type Catalog,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ConfigError } from "../process/config_error.ts";
+import { ConfigError } from "../process/env.ts";
 import { type Catalog, DEFAULT_MODEL_ID } from "./catalog.ts";
 import {
   catalogFromSimulator,

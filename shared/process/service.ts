@@ -3,7 +3,7 @@
  * The same for all services, so that an operator learns it once.
  */
 import { wallNow } from "./clock.ts";
-import { ConfigError, EXIT_CONFIG } from "./config_error.ts";
+import { ConfigError, EXIT_CONFIG } from "./env.ts";
 import { createLog, type Log, type LogFields, type LogLevel } from "./log.ts";
 import { createLineWriter } from "./stdout.ts";
 

@@ -12,19 +12,13 @@ import {
   text,
   url,
   urls,
-  type Variable,
 } from "./env.ts";
-import type { LogLevel } from "./log.ts";
+import { ConfigError, type ConfigOf, errorMessage } from "./env.ts";
 
 const DAY_SECONDS = 86_400;
 
 /** Where a service's own door for operators is, and how it logs and stops. */
-export const SERVICE_VARIABLES: {
-  readonly logLevel: Variable<LogLevel>;
-  readonly opsHost: Variable<string>;
-  readonly opsPort: Variable<number>;
-  readonly drainSeconds: Variable<number>;
-} = {
+export const SERVICE_VARIABLES = {
   logLevel: choice({
     name: "LOG_LEVEL",
     meaning: "Lines below this level are not written",
@@ -52,16 +46,18 @@ export const SERVICE_VARIABLES: {
   }),
 };
 
+const optionalText = (name: string, meaning: string) =>
+  optional(text({ name, meaning }));
+const optionalPath = (name: string, meaning: string) =>
+  optional(path({ name, meaning }));
+const optionalSecret = (name: string, meaning: string) =>
+  optional(secret({ name, meaning }));
+
+const OWN_CERTIFICATE =
+  "PEM file of this service's own certificate, for mutual TLS";
+
 /** Where NATS is and who connects. */
-export const NATS_VARIABLES: {
-  readonly natsUrl: Variable<readonly string[]>;
-  readonly natsUser: Variable<string | undefined>;
-  readonly natsPassword: Variable<(() => string) | undefined>;
-  readonly natsNkeySeed: Variable<string | undefined>;
-  readonly natsCaFile: Variable<string | undefined>;
-  readonly natsCertFile: Variable<string | undefined>;
-  readonly natsKeyFile: Variable<string | undefined>;
-} = {
+export const NATS_VARIABLES = {
   natsUrl: urls({
     name: "NATS_URL",
     meaning: "Servers of the NATS cluster; may hold user and password",
@@ -69,47 +65,29 @@ export const NATS_VARIABLES: {
     fallback: ["nats://127.0.0.1:4222"],
     isSecret: true,
   }),
-  natsUser: optional(text({
-    name: "NATS_USER",
-    meaning: "This service's user at NATS",
-  })),
+  natsUser: optionalText("NATS_USER", "This service's user at NATS"),
   natsPassword: optional(changingSecret({
     name: "NATS_PASSWORD",
     meaning:
       "Password of NATS_USER; from a file it is read anew at each connection",
   })),
-  natsNkeySeed: optional(secret({
-    name: "NATS_NKEY_SEED",
-    meaning: "Seed of an nkey, in place of user and password",
-  })),
-  natsCaFile: optional(path({
-    name: "NATS_CA_FILE",
-    meaning:
-      "PEM file of the authorities to trust; set at all, TLS is required",
-  })),
-  natsCertFile: optional(path({
-    name: "NATS_CERT_FILE",
-    meaning: "PEM file of this service's own certificate, for mutual TLS",
-  })),
-  natsKeyFile: optional(path({
-    name: "NATS_KEY_FILE",
-    meaning: "PEM file of the key of NATS_CERT_FILE",
-  })),
-};
+  natsNkeySeed: optionalSecret(
+    "NATS_NKEY_SEED",
+    "Seed of an nkey, in place of user and password",
+  ),
+  natsCaFile: optionalPath(
+    "NATS_CA_FILE",
+    "PEM file of the authorities to trust; set at all, TLS is required",
+  ),
+  natsCertFile: optionalPath("NATS_CERT_FILE", OWN_CERTIFICATE),
+  natsKeyFile: optionalPath(
+    "NATS_KEY_FILE",
+    "PEM file of the key of NATS_CERT_FILE",
+  ),
+} as const;
 
 /** Where Redis is and who connects. */
-export const REDIS_VARIABLES: {
-  readonly redisUrl: Variable<string>;
-  readonly redisUsername: Variable<string | undefined>;
-  readonly redisPassword: Variable<string | undefined>;
-  readonly redisCaFile: Variable<string | undefined>;
-  readonly redisCertFile: Variable<string | undefined>;
-  readonly redisKeyFile: Variable<string | undefined>;
-  readonly redisSentinels: Variable<readonly string[]>;
-  readonly redisSentinelName: Variable<string>;
-  readonly redisSentinelUsername: Variable<string | undefined>;
-  readonly redisSentinelPassword: Variable<string | undefined>;
-} = {
+export const REDIS_VARIABLES = {
   redisUrl: url({
     name: "REDIS_URL",
     meaning:
@@ -118,26 +96,23 @@ export const REDIS_VARIABLES: {
     fallback: "redis://127.0.0.1:6379",
     isSecret: true,
   }),
-  redisUsername: optional(text({
-    name: "REDIS_USERNAME",
-    meaning: "This service's user at Redis",
-  })),
-  redisPassword: optional(secret({
-    name: "REDIS_PASSWORD",
-    meaning: "Password of REDIS_USERNAME",
-  })),
-  redisCaFile: optional(path({
-    name: "REDIS_CA_FILE",
-    meaning: "PEM file of the authorities to trust with rediss://",
-  })),
-  redisCertFile: optional(path({
-    name: "REDIS_CERT_FILE",
-    meaning: "PEM file of this service's own certificate, for mutual TLS",
-  })),
-  redisKeyFile: optional(path({
-    name: "REDIS_KEY_FILE",
-    meaning: "PEM file of the key of REDIS_CERT_FILE",
-  })),
+  redisUsername: optionalText(
+    "REDIS_USERNAME",
+    "This service's user at Redis",
+  ),
+  redisPassword: optionalSecret(
+    "REDIS_PASSWORD",
+    "Password of REDIS_USERNAME",
+  ),
+  redisCaFile: optionalPath(
+    "REDIS_CA_FILE",
+    "PEM file of the authorities to trust with rediss://",
+  ),
+  redisCertFile: optionalPath("REDIS_CERT_FILE", OWN_CERTIFICATE),
+  redisKeyFile: optionalPath(
+    "REDIS_KEY_FILE",
+    "PEM file of the key of REDIS_CERT_FILE",
+  ),
   redisSentinels: list({
     name: "REDIS_SENTINELS",
     meaning:
@@ -151,20 +126,18 @@ export const REDIS_VARIABLES: {
     meaning: "How the sentinels call the master",
     fallback: "gateway",
   }),
-  redisSentinelUsername: optional(text({
-    name: "REDIS_SENTINEL_USERNAME",
-    meaning: "This service's user at the sentinels",
-  })),
-  redisSentinelPassword: optional(secret({
-    name: "REDIS_SENTINEL_PASSWORD",
-    meaning: "Password of REDIS_SENTINEL_USERNAME",
-  })),
-};
+  redisSentinelUsername: optionalText(
+    "REDIS_SENTINEL_USERNAME",
+    "This service's user at the sentinels",
+  ),
+  redisSentinelPassword: optionalSecret(
+    "REDIS_SENTINEL_PASSWORD",
+    "Password of REDIS_SENTINEL_USERNAME",
+  ),
+} as const;
 
 /** Who may name the client; for services with a door that a proxy stands before. */
-export const PROXY_VARIABLES: {
-  readonly trustedProxies: Variable<readonly string[]>;
-} = {
+export const PROXY_VARIABLES = {
   trustedProxies: list({
     name: "TRUSTED_PROXIES",
     meaning:
@@ -178,7 +151,7 @@ export const PROXY_VARIABLES: {
 /** Where a service listens for its clients. */
 export function listenVariables(
   fallbackPort: number,
-): { readonly host: Variable<string>; readonly port: Variable<number> } {
+) {
   return {
     host: text({
       name: "HOST",
@@ -191,4 +164,140 @@ export function listenVariables(
       fallback: fallbackPort,
     }),
   };
+}
+
+/** The part of the bus options that the operator decides. */
+export interface BusAccess {
+  servers: readonly string[];
+  credentials?: { user: string; password: () => string } | { nkeySeed: string };
+  tls?: { caFile?: string; certFile?: string; keyFile?: string };
+}
+
+/** Where Redis is, as `RedisAddress` of the link takes it. */
+export interface RedisAccess {
+  url: string;
+  username?: string;
+  password?: string;
+  tlsCa?: string;
+  tlsCert?: string;
+  tlsKey?: string;
+  sentinels?: {
+    name: string;
+    servers: readonly string[];
+    username?: string;
+    password?: string;
+  };
+}
+
+/**
+ * First token of each service's reply subjects. The server's permissions name
+ * them, see `deploy/nats/nats.conf`, so they are no option.
+ */
+export const INBOX_PREFIXES = {
+  edge: "_INBOX_edge",
+  worker: "_INBOX_worker",
+  admin: "_INBOX_admin",
+} as const;
+
+/** Throws a {@link ConfigError} when the variables contradict each other. */
+export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>): BusAccess {
+  const { natsUser: user, natsPassword: password, natsNkeySeed: nkeySeed } =
+    env;
+  const { natsCaFile: caFile, natsCertFile: certFile, natsKeyFile: keyFile } =
+    env;
+  checkPair("NATS_CERT_FILE", certFile, "NATS_KEY_FILE", keyFile);
+  checkPair("NATS_USER", user, "NATS_PASSWORD", password);
+  if (user !== undefined && nkeySeed !== undefined) {
+    throw mistake("NATS_USER and NATS_NKEY_SEED are both set: choose one");
+  }
+  const tls = defined({ caFile, certFile, keyFile });
+  return {
+    servers: env.natsUrl,
+    ...(nkeySeed === undefined ? {} : { credentials: { nkeySeed } }),
+    ...(user === undefined || password === undefined
+      ? {}
+      : { credentials: { user, password } }),
+    ...(Object.keys(tls).length === 0 ? {} : { tls }),
+  };
+}
+
+/**
+ * The certificates are read now. Throws a {@link ConfigError} for a file that
+ * cannot be read, and for files without `rediss:`, which would not be used.
+ */
+export function redisAccess(
+  env: ConfigOf<typeof REDIS_VARIABLES>,
+  readFile: (path: string) => string,
+): RedisAccess {
+  const { redisUrl: url, redisUsername, redisPassword } = env;
+  const { redisCaFile, redisCertFile, redisKeyFile } = env;
+  const { redisSentinelUsername, redisSentinelPassword } = env;
+  checkPair("REDIS_CERT_FILE", redisCertFile, "REDIS_KEY_FILE", redisKeyFile);
+  checkPassword("REDIS", redisUsername, redisPassword);
+  checkPassword("REDIS_SENTINEL", redisSentinelUsername, redisSentinelPassword);
+  const hasFiles = redisCaFile !== undefined || redisCertFile !== undefined;
+  if (hasFiles && !url.startsWith("rediss:")) {
+    throw mistake(
+      "REDIS_CA_FILE and REDIS_CERT_FILE need a rediss:// REDIS_URL",
+    );
+  }
+  const pem = (name: string, path: string | undefined) => {
+    if (path === undefined) return undefined;
+    try {
+      return readFile(path);
+    } catch (error) {
+      const why = errorMessage(error);
+      throw mistake(`${name}=${JSON.stringify(path)}\ncannot read it: ${why}`);
+    }
+  };
+  return {
+    url,
+    ...defined({
+      username: redisUsername,
+      password: redisPassword,
+      tlsCa: pem("REDIS_CA_FILE", redisCaFile),
+      tlsCert: pem("REDIS_CERT_FILE", redisCertFile),
+      tlsKey: pem("REDIS_KEY_FILE", redisKeyFile),
+      sentinels: env.redisSentinels.length === 0 ? undefined : {
+        name: env.redisSentinelName,
+        servers: env.redisSentinels,
+        ...defined({
+          username: redisSentinelUsername,
+          password: redisSentinelPassword,
+        }),
+      },
+    }),
+  };
+}
+
+/** What is there of an object: members that are undefined are left out. */
+function defined<T extends object>(
+  members: T,
+): { [K in keyof T]?: Exclude<T[K], undefined> };
+function defined(members: object): object {
+  return Object.fromEntries(
+    Object.entries(members).filter(([, value]) => value !== undefined),
+  );
+}
+
+function checkPair(
+  firstName: string,
+  first: unknown,
+  secondName: string,
+  second: unknown,
+): void {
+  if ((first === undefined) !== (second === undefined)) {
+    throw mistake(`${firstName} and ${secondName} belong together: set both`);
+  }
+}
+
+/** A password alone is that of the user named default. */
+function checkPassword(name: string, user: unknown, password: unknown): void {
+  if (user !== undefined && password === undefined) {
+    throw mistake(`${name}_USERNAME is set, so ${name}_PASSWORD is needed`);
+  }
+}
+
+function mistake(text: string): ConfigError {
+  return new ConfigError("the environment", [text]);
 }

@@ -3,7 +3,10 @@ import {
   NATS_VARIABLES,
   REDIS_VARIABLES,
 } from "@gateway/shared/process/service_variables";
-import { busAccess, redisAccess } from "@gateway/shared/process/store_access";
+import {
+  busAccess,
+  redisAccess,
+} from "@gateway/shared/process/service_variables";
 import { z } from "zod";
 import {
   defaultLimitsOf,

@@ -5,7 +5,7 @@ import type { Log } from "@gateway/shared/process/log";
 import {
   type BusAccess,
   INBOX_PREFIXES,
-} from "@gateway/shared/process/store_access";
+} from "@gateway/shared/process/service_variables";
 
 /** Tells every edge to end the running requests of a key. */
 export interface StopNotice {
