@@ -70,18 +70,6 @@ Deno.test("ASVS 7.2.2, 7.2.3: each sign-in gives a new session of 256 random bit
   assert.ok(43 * Math.log2(62) >= 256);
 });
 
-Deno.test("ASVS 7.2.2: a session is stored as a digest that opens nothing", async () => {
-  await using site = await startConsole();
-  const client = await site.signedIn(ADA);
-  const cookie = client.cookies.get(SESSION) ?? "";
-  const names = await site.deps.redis.command(["KEYS", "*"]);
-  assert.ok(Array.isArray(names) && !JSON.stringify(names).includes(cookie));
-  const ownerId = await site.addOwner(ADA);
-  const [session] = await site.deps.sessions.list(ownerId);
-  client.cookies.set(SESSION, session?.id ?? "");
-  assert.equal(await isIn(client), false);
-});
-
 Deno.test("ASVS 7.3.1, 7.3.2: a session ends at its bounds to the millisecond", async (t) => {
   const cases: [name: string, stepMs: number, lastMs: number, isIn: boolean][] =
     [
@@ -106,19 +94,6 @@ Deno.test("ASVS 7.3.1, 7.3.2: a session ends at its bounds to the millisecond", 
       assert.equal(await isIn(client), stays);
     });
   }
-});
-
-Deno.test("ASVS 7.3.1: a session ends after 30 minutes without a request", async () => {
-  await using site = await startConsole();
-  const client = await site.signedIn(ADA);
-  site.clock.nowMs += 29 * MINUTE_MS;
-  assert.equal(await isIn(client), true);
-  site.clock.nowMs += 29 * MINUTE_MS;
-  assert.equal(await isIn(client), true, "a request starts the time anew");
-  site.clock.nowMs += SESSION_LIMITS.idleMs;
-  const answer = await client.get("/keys");
-  assert.equal(answer.status, 302);
-  assert.equal(client.cookies.has(SESSION), false, "the cookie is cleared");
 });
 
 Deno.test("ASVS 7.4.1: signing out ends the session on the server", async () => {
@@ -192,6 +167,9 @@ Deno.test("ASVS 7.5.3: an hour after the password, making, rotating and deleting
     site.clock.nowMs += 20 * MINUTE_MS;
     assert.equal(await isIn(client), true);
   }
+  site.clock.nowMs -= 1;
+  assert.equal((await client.get("/keys/new")).status, 200);
+  site.clock.nowMs += 1;
   const before = await site.stored(`*{${ownerId}}*`);
   for (const [path, form, next] of requests) {
     await t.step(`${form === null ? "GET" : "POST"} ${path} asks`, async () => {
@@ -222,27 +200,6 @@ Deno.test("ASVS 7.5.3: an hour after the password, making, rotating and deleting
   assert.equal((await client.get(`/keys/${id}`)).status, 404, "deleted");
 });
 
-Deno.test("ASVS 7.5.3: the password is asked for from the very hour on", async (t) => {
-  await using site = await startConsole();
-  const client = await site.signedIn(ADA);
-  const cases: [afterMs: number, status: number][] = [
-    [SESSION_LIMITS.freshMs - 1, 200],
-    [SESSION_LIMITS.freshMs, 303],
-    [SESSION_LIMITS.freshMs + 1, 303],
-  ];
-  const startMs = site.clock.nowMs;
-  site.clock.nowMs += 29 * MINUTE_MS;
-  await client.get("/keys");
-  site.clock.nowMs += 29 * MINUTE_MS;
-  await client.get("/keys");
-  for (const [afterMs, status] of cases) {
-    await t.step(`${afterMs} ms`, async () => {
-      site.clock.nowMs = startMs + afterMs;
-      assert.equal((await client.get("/keys/new")).status, status);
-    });
-  }
-});
-
 Deno.test("ASVS 6.3.8: unknown address, wrong password and wrong code look the same", async () => {
   await using site = await startConsole();
   const ownerId = await site.addOwner(ADA);
@@ -266,7 +223,7 @@ Deno.test("ASVS 6.3.8: unknown address, wrong password and wrong code look the s
   assert.equal(site.hashing.verified, answers.length, "one hash each");
 });
 
-Deno.test("ASVS 6.1.1, 6.3.1: guessing one account is slowed down, not locked out", async () => {
+Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1: guessing one account is slowed down, not locked out", async () => {
   await using site = await startConsole();
   const known = await site.signedIn(ADA);
   const statuses: number[] = [];
@@ -284,34 +241,6 @@ Deno.test("ASVS 6.1.1, 6.3.1: guessing one account is slowed down, not locked ou
     303,
     "the owner's own device is not held up",
   );
-});
-
-Deno.test("ASVS 2.4.1, 6.3.1: parallel guesses are counted before they are checked", async () => {
-  await using site = await startConsole();
-  await site.addOwner(ADA);
-  const answers = await Promise.all(
-    Array.from(
-      { length: 40 },
-      (_, n) =>
-        signIn(site.client(`198.51.100.${n}`), ADA, { password: `guess ${n}` }),
-    ),
-  );
-  assert.equal(answers.filter(({ status }) => status === 401).length, 5);
-  assert.equal(site.hashing.verified, 5);
-});
-
-Deno.test("ASVS 2.4.1, 6.3.1: one address may try 20 passwords in ten minutes, over all accounts", async () => {
-  await using site = await startConsole();
-  await site.addOwner(ADA);
-  const spray = async (ip: string, n: number) =>
-    (await signIn(site.client(ip), `user${n}@example.org`)).status;
-  for (let n = 0; n < 20; n++) assert.equal(await spray("203.0.113.5", n), 401);
-  assert.equal(await spray("203.0.113.5", 21), 429);
-  assert.equal(await spray("203.0.113.6", 22), 401, "others are not held up");
-  for (let n = 0; n < 20; n++) {
-    assert.equal(await spray(`2001:db8:1:2:${n}::1`, 30 + n), 401);
-  }
-  assert.equal(await spray("2001:db8:1:2:ffff::1", 60), 429, "one /64 is one");
 });
 
 Deno.test("ASVS 6.2.9: a password of 129 characters is refused before any work, one of 128 emoji is not", async () => {
@@ -333,18 +262,6 @@ Deno.test("ASVS 6.2.9: a password of 129 characters is refused before any work, 
   assert.equal(site.hashing.verified, 1);
 });
 
-Deno.test("ASVS 6.3.5: a sign-in after failed tries says so in the audit log", async () => {
-  await using site = await startConsole();
-  const known = await site.signedIn(ADA);
-  for (let tries = 0; tries < 3; tries++) {
-    await signIn(known, ADA, { password: "typo" });
-  }
-  await signIn(known, ADA);
-  const audit = await known.get("/audit?action=session.");
-  assert.ok(audit.text.includes("after 3 failed tries"), audit.text);
-  assert.ok(audit.text.includes("Sign-in refused"));
-});
-
 Deno.test("ASVS 6.3.5: after five failed tries the owner is told at once", async () => {
   await using site = await startConsole();
   await site.addOwner(ADA);
@@ -360,6 +277,11 @@ Deno.test("ASVS 6.3.5: after five failed tries the owner is told at once", async
   assert.equal(answer.headers.get("location"), "/keys?done=failed_tries");
   const page = await client.get("/keys?done=failed_tries");
   assert.match(page.text, /failed to sign in to your account/);
+  const audit = await client.get("/audit?action=session.");
+  assert.match(
+    audit.text,
+    /Sign-in refused[\s\S]*after 5 failed tries|after 5 failed tries[\s\S]*Sign-in refused/,
+  );
 });
 
 Deno.test("before the set-up the sign-in page says how to begin", async () => {
@@ -427,6 +349,9 @@ Deno.test("ASVS 6.4.1, 11.5.1: a set-up link has 256 random bits and is good for
   const links = new Set(await Promise.all(Array.from({ length: 50 }, make)));
   assert.equal(links.size, 50);
   for (const link of links) assert.match(link, /^[0-9A-Za-z]{43}$/);
+  for (const secret of ["x", "a".repeat(43), "%00"]) {
+    assert.equal((await site.client().get(`/link/${secret}`)).status, 404);
+  }
   const cases: [afterMs: number, status: number][] = [
     [15 * MINUTE_MS - 1, 200],
     [15 * MINUTE_MS, 404],
@@ -441,19 +366,6 @@ Deno.test("ASVS 6.4.1, 11.5.1: a set-up link has 256 random bits and is good for
       const { status: posted } = await site.client().post(path, form);
       assert.equal(posted, status === 200 ? 400 : 404);
     });
-  }
-});
-
-Deno.test("links end: set-up after 15 minutes, and an unknown one is 404", async () => {
-  await using site = await startConsole();
-  const ownerId = await site.deps.owners.first();
-  await site.deps.links.make({ kind: "set_up", ownerId });
-  const { redis } = site.deps;
-  const [name = ""] = asTexts(await redis.command(["KEYS", "ticket:link:*"]));
-  const seconds = await redis.command(["TTL", name]);
-  assert.ok(Number(seconds) > 890 && Number(seconds) <= 900);
-  for (const secret of ["x", "a".repeat(43), "%00"]) {
-    assert.equal((await site.client().get(`/link/${secret}`)).status, 404);
   }
 });
 
@@ -515,7 +427,7 @@ Deno.test("ASVS 6.3.3, 7.5.1: two-step sign-in asks for the password, from setti
   assert.equal((await signIn(site.client("192.0.2.50"), ADA)).status, 303);
 });
 
-Deno.test("nothing but digests of secrets is stored", async () => {
+Deno.test("ASVS 7.2.2: nothing but digests of secrets is stored, and a digest opens nothing", async () => {
   await using site = await startConsole();
   const client = await site.signedIn(ADA);
   const ownerId = await site.deps.owners.ensure("new@example.org");
@@ -533,6 +445,9 @@ Deno.test("nothing but digests of secrets is stored", async () => {
       assert.ok(!`${name}${dump}`.includes(secret), name);
     }
   }
+  const [session] = await site.deps.sessions.list(await site.addOwner(ADA));
+  client.cookies.set(SESSION, session?.id ?? assert.fail("no session"));
+  assert.equal(await isIn(client), false);
 });
 
 Deno.test("ASVS 3.7.2: redirects after sign-in stay on the console", async (t) => {
