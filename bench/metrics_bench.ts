@@ -5,7 +5,7 @@
 import { Counter, Histogram, Registry } from "prom-client";
 import { MetricRegistry } from "@gateway/shared/metrics/registry";
 import { startWorkSpan } from "@gateway/shared/process/tracing";
-import type { RunOutcome } from "../services/edge-auth/chat_job.ts";
+import type { RunOutcome } from "../services/edge-auth/dispatch/run.ts";
 import { createEdgeMetrics } from "../services/edge-auth/metrics.ts";
 
 const OUTCOME: RunOutcome = {

@@ -1,10 +1,9 @@
 /** The cost of one chunk of 220 bytes on each end, actions included: `deno bench bench/stream_bench.ts` */
 import { ByteSlab } from "@gateway/shared/bus/byte_slab";
 import { decodeFrame } from "@gateway/shared/bus/frame";
-import { LineAssembler } from "@gateway/shared/bus/line_assembler";
-import { sseFrame } from "@gateway/shared/bus/sse_frame";
 import { StreamReceiver } from "@gateway/shared/bus/stream_receiver";
 import { StreamSender } from "@gateway/shared/bus/stream_sender";
+import { LineAssembler, sseFrame } from "../services/edge-auth/sse_lines.ts";
 
 const FRAMES = 1_000;
 const line = new TextEncoder().encode("x".repeat(219) + "\n");
@@ -17,28 +16,24 @@ function makeSender(sendFrame: (frame: Uint8Array) => void): StreamSender {
   });
 }
 
-function makeReceiver(
-  onLines: (payload: Uint8Array) => void,
-): StreamReceiver {
-  const receiver: StreamReceiver = new StreamReceiver(
-    { attempt: 1, workerId: "w1", nowMs: 0 },
-    {
-      accepted: () => {},
-      rejected: () => {},
-      deliver: (payload, sequence) => {
-        onLines(payload);
-        receiver.delivered(sequence);
-      },
-      ended: () => {},
-      failed: () => {},
-      lost: () => {},
-      violated: () => {},
-      sendAck: () => {},
-      sendNak: () => {},
-      sendCancel: () => {},
-    },
-  );
-  return receiver;
+/** Takes all messages and hands their payloads on. */
+function receiveAll(onLines: (payload: Uint8Array) => void): void {
+  const control = { ack: () => {}, nak: () => {}, cancel: () => {} };
+  const receiver = new StreamReceiver({
+    requestId: "0".repeat(32),
+    attempt: 1,
+    workerId: "w1",
+    nowMs: 0,
+    controlFor: () => control,
+  });
+  for (const message of messages) {
+    const frame = decodeFrame(message);
+    if (typeof frame === "string") continue;
+    const event = receiver.onFrame(frame, 0);
+    if (event.type !== "data") continue;
+    onLines(event.payload);
+    receiver.delivered(event.sequence);
+  }
 }
 
 const messages: Uint8Array[] = [];
@@ -57,24 +52,16 @@ Deno.bench(`sender: write ${FRAMES} frames, ACK every 32`, () => {
 });
 
 Deno.bench(`receiver: decode and deliver ${FRAMES} frames`, () => {
-  const receiver = makeReceiver(() => {});
-  for (const message of messages) {
-    const frame = decodeFrame(message);
-    if (typeof frame === "object") receiver.onFrame(frame, 0);
-  }
+  receiveAll(() => {});
 });
 
 Deno.bench(`receiver: the same, and ${FRAMES} server-sent events`, () => {
   const slab = new ByteSlab();
   const lines = new LineAssembler(1_048_576);
-  const receiver = makeReceiver((payload) => {
+  receiveAll((payload) => {
     const whole = lines.push(payload);
     if (whole !== null && whole.length > 0) sseFrame(whole, slab);
   });
-  for (const message of messages) {
-    const frame = decodeFrame(message);
-    if (typeof frame === "object") receiver.onFrame(frame, 0);
-  }
 });
 
 const four = new Uint8Array([...line, ...line, ...line, ...line]);

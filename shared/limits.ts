@@ -123,8 +123,6 @@ export const STREAM_LIMITS = {
   endForgetMs: 30_000,
   /** Both ends look at their clocks this often. */
   tickMs: 50,
-  /** A tick this late means that the process itself stood still: that time is nobody's silence. */
-  tickLateMs: 200,
 } as const;
 
 /** The names of {@link STREAM_LIMITS}, so that a test can use other numbers. */

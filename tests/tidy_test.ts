@@ -24,7 +24,7 @@ const PURE_ROOMS = [
   /^shared\/process\/(clock|ids|env|client_address|error_text)\.ts$/,
   /^shared\/bus\/(?!link|probe)/,
   /^shared\/metrics\/(table|cells)\.ts$/,
-  /^services\/edge-auth\/(worker_table|models|responses|json_guard)\.ts$/,
+  /^services\/edge-auth\/(dispatch\/workers|models|responses|json_guard)\.ts$/,
   /^services\/chat-worker\/(answer|edge_liveness)\.ts$/,
   /^services\/model-simulator\/(language|passages|request|controls|json_schema|plan|choice|errors)\.ts$/,
   /^services\/chat-worker\/backends\/backend\.ts$/,

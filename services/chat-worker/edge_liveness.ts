@@ -45,14 +45,13 @@ export class EdgeLiveness {
   onReconnect(): void {
     this.#busLostAtMs = null;
     this.#heardSelfAtMs = this.#now();
-    this.forgiveSilence(Infinity);
+    this.#forgiveSilence();
   }
 
-  /** Takes the last `pauseMs` out of every edge's silence: it was ours. */
-  forgiveSilence(pauseMs: number): void {
+  #forgiveSilence(): void {
     const now = this.#now();
-    for (const [edgeId, heardAtMs] of this.#heardAtMs) {
-      this.#heardAtMs.set(edgeId, Math.min(now, heardAtMs + pauseMs));
+    for (const edgeId of this.#heardAtMs.keys()) {
+      this.#heardAtMs.set(edgeId, now);
     }
   }
 
@@ -76,7 +75,7 @@ export class EdgeLiveness {
   #hearsNothing(now: number): boolean {
     const wasDeaf = this.#isDeaf;
     this.#isDeaf = now - this.#heardSelfAtMs >= DISPATCH_LIMITS.deafMs;
-    if (wasDeaf && !this.#isDeaf) this.forgiveSilence(Infinity);
+    if (wasDeaf && !this.#isDeaf) this.#forgiveSilence();
     return this.#isDeaf;
   }
 }

@@ -74,12 +74,3 @@ Deno.test("when the bus is back every silence begins anew", () => {
   pass(1);
   assert.deepEqual(edges.takeLost(), ["e"]);
 });
-
-Deno.test("time in which we slept is taken out of a silence, and no more", () => {
-  const { edges, pass } = setup();
-  pass(edgeLostMs + 500);
-  edges.forgiveSilence(1_000);
-  assert.deepEqual(edges.takeLost(), []);
-  pass(500);
-  assert.deepEqual(edges.takeLost(), ["e"]);
-});

@@ -1,5 +1,5 @@
 /** Requests that come in pieces, until they are whole. */
-import type { BodyAssembly, BodyPiece } from "@gateway/shared/bus/body_piece";
+import type { BodyAssembly, BodyPiece } from "@gateway/shared/bus/job";
 import { decodeRequest, JobFormatError } from "@gateway/shared/bus/job";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { BUS_LIMITS } from "@gateway/shared/limits";

@@ -1,5 +1,5 @@
 /** What the worker exports for Prometheus. A job is counted once, at its end. */
-import type { RejectReason } from "@gateway/shared/bus/frame_payload";
+import type { RejectReason } from "@gateway/shared/bus/frame";
 import type { MetricRegistry } from "@gateway/shared/metrics/registry";
 import {
   ANSWER_SECONDS,

@@ -8,7 +8,7 @@ import type {
   FinishReason,
   Usage,
 } from "@gateway/shared/openai/chat";
-import type { EndPayload } from "@gateway/shared/bus/frame_payload";
+import type { EndPayload } from "@gateway/shared/bus/frame";
 import { ApiError } from "@gateway/shared/openai/error";
 import { type AnswerEncoder, createAnswerEncoder } from "./answer.ts";
 import type { Backend, BackendEvent } from "./backends/backend.ts";

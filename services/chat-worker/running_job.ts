@@ -9,7 +9,7 @@ import {
   encodeErr,
   type EndPayload,
   errPayloadOf,
-} from "@gateway/shared/bus/frame_payload";
+} from "@gateway/shared/bus/frame";
 import {
   type SenderOutcome,
   StreamSender,
@@ -63,6 +63,8 @@ export interface JobTransport {
 
 export interface RunningJobDependencies {
   now: MonotonicNow;
+  /** Leaves out the time in which this process stood still. */
+  steadyNow: MonotonicNow;
   wallNow: WallNow;
   /** Sends a frame to the edge. Must not throw. */
   sendFrame: (frame: Uint8Array) => void;
@@ -102,7 +104,7 @@ export class RunningJob implements JobOutput {
     this.#sender = new StreamSender({
       attempt: options.attempt,
       workerId: options.workerId,
-      nowMs: this.#startedAtMs,
+      nowMs: dependencies.steadyNow(),
     }, {
       sendFrame: (frame) => {
         this.#hasSpoken = true;
@@ -121,7 +123,7 @@ export class RunningJob implements JobOutput {
   /** Tells the edge that the job runs here. Done on the next tick when nothing else has. */
   accept(): void {
     this.#hasSpoken = true;
-    this.#sender.accept(this.#d.now());
+    this.#sender.accept(this.#d.steadyNow());
   }
 
   /** Asks the backend and sends what it answers. */
@@ -191,12 +193,12 @@ export class RunningJob implements JobOutput {
   }
 
   onAck(attempt: number, sequence: number): void {
-    this.#sender.onAck(attempt, sequence, this.#d.now());
+    this.#sender.onAck(attempt, sequence, this.#d.steadyNow());
   }
 
   onNak(attempt: number, fromSequence: number): void {
     this.#naks += 1;
-    this.#sender.onNak(attempt, fromSequence, this.#d.now());
+    this.#sender.onNak(attempt, fromSequence, this.#d.steadyNow());
   }
 
   onCancel(attempt: number, reason: CancelReason): void {
@@ -210,22 +212,22 @@ export class RunningJob implements JobOutput {
         new ApiError("deadline_exceeded", "The request took too long."),
       );
     }
-    this.#sender.onTick(nowMs);
+    this.#sender.onTick(this.#d.steadyNow());
   }
 
   onDisconnect(): void {
     this.#sender.onDisconnect();
   }
 
-  onReconnect(nowMs: number): void {
-    this.#sender.onReconnect(nowMs);
+  onReconnect(): void {
+    this.#sender.onReconnect(this.#d.steadyNow());
   }
 
   write(lines: Uint8Array, tokens: number): void {
     const nowMs = this.#d.now();
     this.#firstByteMs ??= nowMs - this.#startedAtMs;
     this.#tokens = tokens;
-    this.#sender.write(lines, tokens, nowMs);
+    this.#sender.write(lines, tokens, this.#d.steadyNow());
   }
 
   room(): Promise<void> | null {
@@ -237,7 +239,7 @@ export class RunningJob implements JobOutput {
   end(payload: EndPayload, tokens: number): void {
     this.#tokens = tokens;
     this.#promptTokens = payload.usage?.prompt_tokens ?? null;
-    this.#sender.end(payload, tokens, this.#d.now());
+    this.#sender.end(payload, tokens, this.#d.steadyNow());
   }
 
   fail(error: ApiError, { tokens, usage, isOurs }: JobFailure): void {
@@ -246,7 +248,7 @@ export class RunningJob implements JobOutput {
     this.#errorCode = error.code;
     const payload = errPayloadOf(error, { retryable: isOurs, usage });
     if (this.#isCancelled) this.#sendFarewell(error);
-    else this.#sender.fail(payload, tokens, this.#d.now());
+    else this.#sender.fail(payload, tokens, this.#d.steadyNow());
   }
 
   /**

@@ -3,10 +3,14 @@
  * answers on. Everything that arrives is handled at once or refused at once:
  * nothing waits here, because an edge knows better where else there is room.
  */
-import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
+import {
+  type MonotonicNow,
+  SteadyClock,
+  type WallNow,
+} from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
-import { BodyAssembly, decodePiece } from "@gateway/shared/bus/body_piece";
+import { BodyAssembly, decodePiece } from "@gateway/shared/bus/job";
 import type {
   BusLink,
   BusMessage,
@@ -16,7 +20,7 @@ import { decodeControl } from "@gateway/shared/bus/control";
 import {
   encodeRejectFrame,
   type RejectReason,
-} from "@gateway/shared/bus/frame_payload";
+} from "@gateway/shared/bus/frame";
 import {
   decodeJob,
   JobFormatError,
@@ -85,6 +89,7 @@ export class ChatWorker {
   readonly #frames: FrameOutbox;
   readonly #edges: EdgeLiveness;
   readonly #subscriptions: BusSubscription[] = [];
+  readonly #clock: SteadyClock;
   #inFlight = 0;
   #isDraining = false;
   /** Until a flush tells that the jobs which piled up while we slept are behind us. */
@@ -97,8 +102,9 @@ export class ChatWorker {
     this.#d = dependencies;
     const { now } = dependencies;
     this.#lastTickMs = now();
+    this.#clock = new SteadyClock(now);
     this.#edges = new EdgeLiveness({
-      now,
+      now: () => this.#clock.now(),
       busLostMs: dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     });
     this.#incoming = new IncomingBodies({
@@ -163,12 +169,8 @@ export class ChatWorker {
   /** Lets time pass: beats, deadlines, repeats, lost edges. */
   tick(): void {
     const now = this.#d.now();
-    const sinceLastMs = now - this.#lastTickMs;
-    if (sinceLastMs > DISPATCH_LIMITS.acceptMs) {
-      this.#wakeUp();
-      // What edges said meanwhile still waits in the socket.
-      this.#edges.forgiveSilence(sinceLastMs - WORKER_TICK_MS);
-    }
+    this.#clock.tick();
+    if (now - this.#lastTickMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
     for (const job of this.#jobs.values()) job.onTick(now);
@@ -185,7 +187,7 @@ export class ChatWorker {
   onReconnect(): void {
     const now = this.#d.now();
     this.#edges.onReconnect();
-    for (const job of this.#jobs.values()) job.onReconnect(now);
+    for (const job of this.#jobs.values()) job.onReconnect();
     this.#beat(now);
   }
 
@@ -284,6 +286,7 @@ export class ChatWorker {
       traceparent: span.traceparent,
     }, {
       now: this.#d.now,
+      steadyNow: () => this.#clock.now(),
       wallNow: this.#d.wallNow,
       sendFrame: (frame) => this.#frames.send(reply, frame),
       onFault: (error) => this.#d.log.error("job_fault", { requestId, error }),

@@ -3,10 +3,10 @@
  * no edge for dead while it was itself deaf.
  */
 import assert from "node:assert/strict";
-import { encodePiece, pieceCount } from "@gateway/shared/bus/body_piece";
+import { encodePiece, pieceCount } from "@gateway/shared/bus/job";
 import { ControlBatch } from "@gateway/shared/bus/control";
 import { decodeFrame, FrameType } from "@gateway/shared/bus/frame";
-import { parseErr, parseReject } from "@gateway/shared/bus/frame_payload";
+import { parseErr, parseReject } from "@gateway/shared/bus/frame";
 import {
   encodeEnvelope,
   encodeJob,

@@ -6,31 +6,13 @@
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { ByteSlab } from "@gateway/shared/bus/byte_slab";
-import { LineAssembler } from "@gateway/shared/bus/line_assembler";
-import { sseFrame } from "@gateway/shared/bus/sse_frame";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Writable } from "node:stream";
+import type { AnswerSink } from "./dispatch/run.ts";
 import { StreamedResponse } from "./http/server.ts";
 import { errorEvent } from "./responses.ts";
-
-/** Takes an answer in as it comes. */
-export interface AnswerSink {
-  /** Some of the answer went to the client, so another attempt would repeat it. */
-  readonly hasStarted: boolean;
-  /** The next bytes of the answer, lines that may be cut anywhere. A view: copied if kept. */
-  onPayload(payload: Uint8Array, sequence: number): void;
-  /** The answer is complete. */
-  onEnd(): void;
-  /** There will be no more of it. */
-  onError(error: ApiError): void;
-  /** The client is gone: nobody will read the response. */
-  onAbandoned(): void;
-  /** What came so far is void: another attempt begins. Only while `hasStarted` is false. */
-  onRestart(): void;
-  /** Called now and then: keep-alives and clients that stopped reading. */
-  onTick(nowMs: number): void;
-}
+import { LineAssembler, sseFrame } from "./sse_lines.ts";
 
 /** What an answer needs from the request it belongs to. */
 export interface AnswerOptions {

@@ -30,7 +30,7 @@ import {
   jsonHeaders,
   jsonResponse,
 } from "./responses.ts";
-import type { RunningRequests } from "./running_requests.ts";
+import type { RunningRequests } from "./dispatch/running_requests.ts";
 import { methodNotAllowed, notFound, optionsAllowed } from "./unserved.ts";
 
 export interface AppDependencies {

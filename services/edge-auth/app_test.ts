@@ -10,12 +10,12 @@ import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
 import { BAD_BODY_LIMITS, createFailureLimiter } from "./auth_failures.ts";
-import type { RunOutcome } from "./chat_job.ts";
+import type { RunOutcome } from "./dispatch/run.ts";
 import { createBodyBudget } from "./http/body_budget.ts";
 import type { Exchange } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 import { createParseLane } from "./parse_lane.ts";
-import { RunningRequests } from "./running_requests.ts";
+import { RunningRequests } from "./dispatch/running_requests.ts";
 
 const OUTCOME: RunOutcome = {
   kind: "complete",

@@ -17,9 +17,8 @@ import {
   WholeAnswer,
 } from "./answer.ts";
 import { badBodyWeight } from "./auth_failures.ts";
-import type { ChatDispatcher } from "./chat_dispatcher.ts";
-import type { ChatRun } from "./chat_run.ts";
-import type { RunOutcome } from "./chat_job.ts";
+import type { ChatDispatcher } from "./dispatch/dispatcher.ts";
+import type { RunOutcome } from "./dispatch/run.ts";
 import type { Admission, ChatLease } from "./limits/admission.ts";
 import type { ClientConnection } from "./http/server.ts";
 import { HeldAnswer } from "./held_answer.ts";
@@ -29,18 +28,16 @@ import {
   type UnreadChatRequest,
 } from "./read_chat_request.ts";
 import { eventStreamHeaders, jsonHeaders } from "./responses.ts";
-import type { RunningRequests } from "./running_requests.ts";
-import { keyRevoked } from "./stop_key_requests.ts";
+import {
+  keyRevoked,
+  type RunningRequests,
+} from "./dispatch/running_requests.ts";
 
 /** The end of an answer waits for its slot no longer: Redis gives it back in less than a millisecond, and a stalled Redis must not be felt. */
 export const SLOT_HOLD_MS = 75;
 
 /** Of the dispatcher, what a request needs. */
-export interface Dispatcher {
-  start(
-    ...run: Parameters<ChatDispatcher["start"]>
-  ): Pick<ChatRun, "delivered" | "cancel">;
-}
+export type Dispatcher = Pick<ChatDispatcher, "start">;
 
 export interface ChatCompletionsDependencies
   extends ReadChatRequestDependencies {

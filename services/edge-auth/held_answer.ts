@@ -1,5 +1,5 @@
 import type { ApiError } from "@gateway/shared/openai/error";
-import type { AnswerSink } from "./answer.ts";
+import type { AnswerSink } from "./dispatch/run.ts";
 
 /**
  * An answer whose last bytes wait until its slot is free. A client with one slot

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { AnswerSink } from "./answer.ts";
+import type { AnswerSink } from "./dispatch/run.ts";
 import { HeldAnswer } from "./held_answer.ts";
 
 const FAILURE = new ApiError("worker_lost", "The worker was lost.");

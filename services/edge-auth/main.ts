@@ -21,9 +21,9 @@ import {
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { BAD_BODY_LIMITS, createFailureLimiter } from "./auth_failures.ts";
-import { ChatDispatcher } from "./chat_dispatcher.ts";
+import { ChatDispatcher } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
-import { ACK_WAIT_MS } from "./control_outbox.ts";
+import { ACK_WAIT_MS } from "./dispatch/control.ts";
 import {
   createDeadlines,
   type Deadlines,
@@ -32,7 +32,7 @@ import { createDeparture } from "./departure.ts";
 import { createBodyBudget } from "./http/body_budget.ts";
 import { createLookupTurns } from "./keys/lookup_turns.ts";
 import { startServer } from "./http/server.ts";
-import { joinBus } from "./join_bus.ts";
+import { joinBus } from "./dispatch/join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createParseLane, PARSE_LANE_WAITING_MAX } from "./parse_lane.ts";
 import { createKeyLookup, LOOKUP_SCRIPTS } from "./keys/key_lookup.ts";
@@ -43,8 +43,7 @@ import {
   LIMITER_SCRIPTS,
 } from "./limits/limiter.ts";
 import { errorResponse, internalError } from "./responses.ts";
-import { RunningRequests } from "./running_requests.ts";
-import { WorkerTable } from "./worker_table.ts";
+import { RunningRequests } from "./dispatch/running_requests.ts";
 
 /** After the grace time, streams have this long to end with an error frame. */
 const LAST_WORD_MS = 1_000;
@@ -62,12 +61,11 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const { redis, bus } = await openStores(config, edgeId, log);
   const registry = new MetricRegistry();
   const metrics = createEdgeMetrics(registry);
-  const workers = new WorkerTable({ now: monotonicNow, random: Math.random });
   const dispatcher = new ChatDispatcher({
     bus,
     edgeId,
-    workers,
     now: monotonicNow,
+    random: Math.random,
     schedule: queueMicrotask,
     scheduleSoon: (flush) => void setTimeout(flush, ACK_WAIT_MS),
     log,
@@ -137,7 +135,11 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     ...(redis.state === "ready" ? [] : ["redis"]),
     ...(departure.hasBegun ? ["stopping"] : []),
   ];
-  observeEdge(registry, { dispatcher, limiter, workers });
+  observeEdge(registry, {
+    dispatcher,
+    limiter,
+    workers: dispatcher.workers,
+  });
   observeBus(registry, bus, () => probe.isFlowing);
   observeRedis(registry, () => redis.state === "ready");
   const stopObserving = observeProcess(registry, {

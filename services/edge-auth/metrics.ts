@@ -1,6 +1,6 @@
 /** What the edge exports for Prometheus. A stream is counted once, at its end. */
 import { CANCEL_REASONS } from "@gateway/shared/bus/control";
-import type { RejectReason } from "@gateway/shared/bus/frame_payload";
+import type { RejectReason } from "@gateway/shared/bus/frame";
 import type { MetricRegistry } from "@gateway/shared/metrics/registry";
 import {
   ANSWER_SECONDS,
@@ -8,7 +8,7 @@ import {
   gauge,
   histogram,
 } from "@gateway/shared/metrics/table";
-import type { RunOutcome } from "./chat_job.ts";
+import type { RunOutcome } from "./dispatch/run.ts";
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES, type Refusal } from "./limits/refusal.ts";
 import type { LoggedRun } from "./request_log.ts";

@@ -9,7 +9,7 @@ import { type Log, roundMs } from "@gateway/shared/process/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RunOutcome } from "./chat_job.ts";
+import type { RunOutcome } from "./dispatch/run.ts";
 import type { EdgeEnv } from "./edge_env.ts";
 import { shownMethod, shownPath } from "./shown_request.ts";
 

@@ -19,9 +19,13 @@
  * by `\n`. A line is one chunk of JSON, or, for a call without `stream`, the one
  * whole response. A frame may hold several lines or end in the middle of one.
  *
- * All other payloads are JSON with the worker's id in it (`frame_payload.ts`), so
- * that an edge can answer such a frame even when it knows nothing of the request.
+ * All other payloads are JSON with the worker's id in it, so that an edge can
+ * answer such a frame even when it knows nothing of the request. Receivers do not
+ * trust them: one that is not what its type says parses to null.
  */
+import { z } from "zod";
+import type { FinishReason, Usage } from "../openai/chat.ts";
+import { ApiError, ERROR_KINDS, type ErrorCode } from "../openai/error.ts";
 
 const FRAME_VERSION = 1;
 export const FRAME_HEADER_BYTES = 16;
@@ -46,6 +50,12 @@ export const FrameType = {
 } as const;
 
 export type FrameType = typeof FrameType[keyof typeof FrameType];
+
+/** Each type at its own number. */
+const FRAME_TYPES: readonly (FrameType | undefined)[] = [
+  undefined,
+  ...Object.values(FrameType),
+];
 
 /** The header of a frame, without what is the same in every frame. */
 export interface FrameHeader {
@@ -74,36 +84,26 @@ export function encodeFrame(
   return frame;
 }
 
-/**
- * Writes the 16 bytes of a header at `offset`, for a caller that has put, or will
- * put, the payload behind it itself. Numbers beyond 32 bits are the caller's
- * fault and are cut. Throws a RangeError when there is no room.
- */
+/** Writes the header into the first 16 bytes. Numbers beyond 32 bits are cut. */
 export function writeFrameHeader(
   header: FrameHeader,
   target: Uint8Array,
-  offset: number = 0,
 ): void {
-  if (target.length - offset < FRAME_HEADER_BYTES) {
-    throw new RangeError(
-      `Cannot write frame header: ${target.length - offset} bytes left`,
-    );
-  }
-  target[offset] = FRAME_VERSION;
-  target[offset + 1] = header.type;
-  target[offset + 2] = 0;
-  target[offset + 3] = 0;
-  writeU32(target, offset + 4, header.sequence);
-  writeU32(target, offset + 8, header.attempt);
-  writeU32(target, offset + 12, header.tokens);
+  target[0] = FRAME_VERSION;
+  target[1] = header.type;
+  target[2] = 0;
+  target[3] = 0;
+  writeU32(target, 4, header.sequence);
+  writeU32(target, 8, header.attempt);
+  writeU32(target, 12, header.tokens);
 }
 
 /** Reads one message. Never throws: what cannot be read is named by a {@link FrameFault}. */
 export function decodeFrame(message: Uint8Array): Frame | FrameFault {
   if (message.length < FRAME_HEADER_BYTES) return "short";
   if (message[0] !== FRAME_VERSION) return "unknown_version";
-  const type = frameTypeOf(message[1]);
-  if (type === null) return "unknown_type";
+  const type = FRAME_TYPES[message[1] ?? 0];
+  if (type === undefined) return "unknown_type";
   return {
     type,
     sequence: readU32(message, 4),
@@ -111,20 +111,6 @@ export function decodeFrame(message: Uint8Array): Frame | FrameFault {
     tokens: readU32(message, 12),
     payload: message.subarray(FRAME_HEADER_BYTES),
   };
-}
-
-function frameTypeOf(value: number | undefined): FrameType | null {
-  switch (value) {
-    case FrameType.ACCEPT:
-    case FrameType.REJECT:
-    case FrameType.DATA:
-    case FrameType.END:
-    case FrameType.ERR:
-    case FrameType.BEAT:
-      return value;
-    default:
-      return null;
-  }
 }
 
 /** Big-endian. By hand because a DataView per frame costs more than the four writes. */
@@ -145,4 +131,211 @@ export function readU32(source: Uint8Array, offset: number): number {
     ((source[offset + 1] ?? 0) << 16) |
     ((source[offset + 2] ?? 0) << 8) |
     (source[offset + 3] ?? 0)) >>> 0;
+}
+
+/** ACCEPT and BEAT: which worker runs the job. `{"worker":"w1"}` */
+export interface AcceptPayload {
+  worker: string;
+}
+
+/**
+ * Why a worker does not run a job. `stale`: it slept while the job waited.
+ * `other`: a reason that this version does not know.
+ */
+const REJECT_REASONS = [
+  "full",
+  "draining",
+  "unknown_model",
+  "stale",
+  "unsupported_version",
+  "other",
+] as const;
+
+/** One of {@link REJECT_REASONS}. */
+export type RejectReason = typeof REJECT_REASONS[number];
+
+/** REJECT. `{"worker":"w1","reason":"full","retryAfterMs":200}` */
+export interface RejectPayload {
+  worker: string;
+  reason: RejectReason;
+  /** When this worker expects to have room. */
+  retryAfterMs: number | null;
+}
+
+/** END. `{"worker":"w1","usage":{…},"finishReasons":["stop"]}` */
+export interface EndPayload {
+  /** What the backend counted, or null when it counted nothing. */
+  usage: Usage | null;
+  /** One for each choice, by its index. */
+  finishReasons: FinishReason[];
+}
+
+/** ERR: an {@link ApiError} on its way to the edge, and what the attempt had used up. */
+export interface ErrPayload {
+  status: number;
+  code: ErrorCode;
+  message: string;
+  type: string;
+  param: string | null;
+  wireCode: string | null;
+  retryAfterMs: number | null;
+  /** Whether another worker may try, as long as the client has not seen a byte. */
+  retryable: boolean;
+  usage: Usage | null;
+}
+
+/** Texts of an error are cut at these lengths so that an ERR always fits one frame. */
+const MESSAGE_CHARS_MAX = 8_192;
+const NAME_CHARS_MAX = 512;
+
+const count = z.int().nonnegative();
+const durationMs = z.number().nonnegative();
+/** Ids become part of subjects, so nothing but base62 passes. */
+const workerId = z.string().regex(/^[0-9A-Za-z]{1,64}$/);
+
+const usageSchema = z.object({
+  prompt_tokens: count,
+  completion_tokens: count,
+  total_tokens: count,
+  prompt_tokens_details: z.object({ cached_tokens: count }).exactOptional(),
+  completion_tokens_details: z.object({ reasoning_tokens: count })
+    .exactOptional(),
+});
+
+const acceptSchema = z.object({ worker: workerId });
+
+const rejectSchema = z.object({
+  worker: workerId,
+  reason: z.enum(REJECT_REASONS).catch("other"),
+  retryAfterMs: durationMs.nullable(),
+});
+
+const endSchema = z.object({
+  worker: workerId,
+  usage: usageSchema.nullable(),
+  finishReasons: z.array(
+    z.enum(["stop", "length", "tool_calls", "content_filter"]),
+  ),
+});
+
+const errSchema = z.object({
+  worker: workerId,
+  status: z.int().min(400).max(599),
+  // A newer worker may know codes that this edge does not.
+  code: z.string().transform((code) =>
+    isErrorCode(code) ? code : "internal_error"
+  ),
+  message: z.string(),
+  type: z.string(),
+  param: z.string().nullable(),
+  wireCode: z.string().nullable(),
+  retryAfterMs: durationMs.nullable(),
+  retryable: z.boolean(),
+  usage: usageSchema.nullable(),
+});
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/** Payload of ACCEPT and BEAT. */
+export function encodeAccept(worker: string): Uint8Array {
+  return encoder.encode(JSON.stringify({ worker }));
+}
+
+/** A whole REJECT frame: a rejected job never has a sender. */
+export function encodeRejectFrame(
+  attempt: number,
+  reject: RejectPayload,
+): Uint8Array {
+  return encodeFrame(
+    { type: FrameType.REJECT, sequence: 0, attempt, tokens: 0 },
+    encoder.encode(JSON.stringify(reject)),
+  );
+}
+
+/** Payload of END. */
+export function encodeEnd(worker: string, end: EndPayload): Uint8Array {
+  return encoder.encode(JSON.stringify({ worker, ...end }));
+}
+
+/** Payload of ERR. Overlong texts are cut. */
+export function encodeErr(worker: string, error: ErrPayload): Uint8Array {
+  return encoder.encode(JSON.stringify({
+    worker,
+    ...error,
+    message: error.message.slice(0, MESSAGE_CHARS_MAX),
+    type: error.type.slice(0, NAME_CHARS_MAX),
+    param: error.param?.slice(0, NAME_CHARS_MAX) ?? null,
+    wireCode: error.wireCode?.slice(0, NAME_CHARS_MAX) ?? null,
+  }));
+}
+
+/** The worker that sent an ACCEPT, BEAT, END or ERR. */
+export function parseWorker(payload: Uint8Array): string | null {
+  return parseJson(acceptSchema, payload)?.worker ?? null;
+}
+
+/** REJECT. A reason from a newer worker is `other`. */
+export function parseReject(payload: Uint8Array): RejectPayload | null {
+  return parseJson(rejectSchema, payload);
+}
+
+/** END, with the worker that sent it. */
+export function parseEnd(
+  payload: Uint8Array,
+): (AcceptPayload & EndPayload) | null {
+  return parseJson(endSchema, payload);
+}
+
+/** ERR, with the worker that sent it. A code from a newer worker is `internal_error`. */
+export function parseErr(
+  payload: Uint8Array,
+): (AcceptPayload & ErrPayload) | null {
+  return parseJson(errSchema, payload);
+}
+
+/** Packs an error for the bus. */
+export function errPayloadOf(
+  error: ApiError,
+  attempt: { retryable: boolean; usage: Usage | null },
+): ErrPayload {
+  return {
+    status: error.status,
+    code: error.code,
+    message: error.message,
+    type: error.type,
+    param: error.param,
+    wireCode: error.wireCode,
+    retryAfterMs: error.retryAfterMs,
+    retryable: attempt.retryable,
+    usage: attempt.usage,
+  };
+}
+
+/** Unpacks it again: what the edge sends to the client. */
+export function apiErrorOf(payload: ErrPayload): ApiError {
+  const { status, type, wireCode, param, retryAfterMs } = payload;
+  return new ApiError(payload.code, payload.message, {
+    status,
+    type,
+    wireCode,
+    ...(param === null ? {} : { param }),
+    ...(retryAfterMs === null ? {} : { retryAfterMs }),
+  });
+}
+
+function parseJson<T>(schema: z.ZodType<T>, payload: Uint8Array): T | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(decoder.decode(payload));
+  } catch {
+    // Neither UTF-8 nor JSON: the caller treats null as a broken frame.
+    return null;
+  }
+  const parsed = schema.safeParse(value);
+  return parsed.success ? parsed.data : null;
+}
+
+function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(ERROR_KINDS, code);
 }

@@ -1,11 +1,24 @@
 import assert from "node:assert/strict";
+import { ApiError } from "../openai/error.ts";
+import { STREAM_LIMITS } from "../limits.ts";
 import {
+  apiErrorOf,
   decodeFrame,
+  encodeAccept,
+  encodeEnd,
+  encodeErr,
   encodeFrame,
+  encodeRejectFrame,
+  type EndPayload,
+  type ErrPayload,
+  errPayloadOf,
   FRAME_HEADER_BYTES,
   FRAME_NUMBER_MAX,
   FrameType,
-  writeFrameHeader,
+  parseEnd,
+  parseErr,
+  parseReject,
+  parseWorker,
 } from "./frame.ts";
 
 Deno.test("encodeFrame() writes the documented 16 bytes, then the payload", () => {
@@ -77,23 +90,142 @@ Deno.test("decodeFrame() names what is wrong with a message", () => {
   assert(typeof decodeFrame(good.with(2, 0xff)) === "object", "flags");
 });
 
-Deno.test("writeFrameHeader() writes in the middle of a buffer and nowhere else", () => {
-  const buffer = new Uint8Array(FRAME_HEADER_BYTES + 4).fill(0xee);
-  writeFrameHeader(
-    { type: FrameType.END, sequence: 1, attempt: 1, tokens: 1 },
-    buffer,
-    2,
-  );
-  assert.deepEqual([...buffer.subarray(0, 2)], [0xee, 0xee]);
-  assert.deepEqual([...buffer.subarray(18)], [0xee, 0xee]);
-  assert.equal(buffer[3], FrameType.END);
+const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+const USAGE = { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 };
+
+const ERR: ErrPayload = {
+  status: 503,
+  code: "overloaded",
+  message: "Busy",
+  type: "server_error",
+  param: null,
+  wireCode: "overloaded",
+  retryAfterMs: 1_000.5,
+  retryable: true,
+  usage: USAGE,
+};
+
+Deno.test("END carries usage and finish reasons", () => {
+  const table: EndPayload[] = [
+    { usage: null, finishReasons: [] },
+    { usage: USAGE, finishReasons: ["stop", "length"] },
+    {
+      usage: {
+        ...USAGE,
+        prompt_tokens_details: { cached_tokens: 1 },
+        completion_tokens_details: { reasoning_tokens: 2 },
+      },
+      finishReasons: ["tool_calls"],
+    },
+  ];
+  for (const end of table) {
+    assert.deepEqual(parseEnd(encodeEnd("w1", end)), { worker: "w1", ...end });
+  }
 });
 
-Deno.test("writeFrameHeader() throws when there is no room", () => {
-  const header = { type: FrameType.END, sequence: 1, attempt: 1, tokens: 1 };
-  writeFrameHeader(header, new Uint8Array(16), 0);
-  assert.throws(
-    () => writeFrameHeader(header, new Uint8Array(16), 1),
-    RangeError,
+Deno.test("ERR carries an ApiError to the edge", () => {
+  const errors = [
+    new ApiError("overloaded", "Busy", { retryAfterMs: 1_500 }),
+    new ApiError("upstream_rate_limited", "Slow down"),
+    new ApiError("invalid_value", "Too hot", { param: "temperature" }),
+    new ApiError("upstream_error", "No", {
+      status: 422,
+      type: "weird",
+      wireCode: null,
+    }),
+  ];
+  for (const error of errors) {
+    const sent = errPayloadOf(error, { retryable: false, usage: USAGE });
+    const parsed = parseErr(encodeErr("w1", sent));
+    assert(parsed !== null);
+    assert.deepEqual(parsed, { worker: "w1", ...sent });
+    const again = apiErrorOf(parsed);
+    assert.deepEqual(again.toBody(), error.toBody());
+    assert.equal(again.status, error.status);
+    assert.equal(again.retryAfterMs, error.retryAfterMs);
+  }
+});
+
+Deno.test("encodeErr() cuts texts so that the frame fits", () => {
+  const long = "\u0001".repeat(100_000);
+  const payload = encodeErr("w1", {
+    ...ERR,
+    message: long,
+    type: long,
+    param: long,
+    wireCode: long,
+  });
+  assert(payload.length <= STREAM_LIMITS.framePayloadBytesMax);
+  assert.notEqual(parseErr(payload), null);
+});
+
+Deno.test("parseErr() reads a code it does not know as internal_error", () => {
+  for (const code of ["brand_new", "toString", "__proto__"]) {
+    const text = JSON.stringify({ worker: "w1", ...ERR, code });
+    assert.equal(parseErr(bytesOf(text))?.code, "internal_error", code);
+  }
+});
+
+Deno.test("REJECT is a frame without a sequence number", () => {
+  const reject = {
+    worker: "w1",
+    reason: "full",
+    retryAfterMs: 200,
+  } as const;
+  const frame = decodeFrame(encodeRejectFrame(3, reject));
+  assert(typeof frame === "object");
+  assert.equal(frame.type, FrameType.REJECT);
+  assert.equal(frame.attempt, 3);
+  assert.equal(frame.sequence, 0);
+  assert.deepEqual(parseReject(frame.payload), reject);
+});
+
+Deno.test("parseReject() reads a reason it does not know as other", () => {
+  const payload = bytesOf(
+    '{"worker":"w1","reason":"moon","retryAfterMs":null}',
   );
+  assert.equal(parseReject(payload)?.reason, "other");
+});
+
+Deno.test("parseWorker() reads it from every payload that names it", () => {
+  assert.equal(parseWorker(encodeAccept("w1")), "w1");
+  assert.equal(parseWorker(encodeErr("w1", ERR)), "w1");
+  const end = encodeEnd("w1", { usage: null, finishReasons: [] });
+  assert.equal(parseWorker(end), "w1");
+});
+
+Deno.test("a payload that is not what it should be parses to null", () => {
+  const table: [name: string, payload: Uint8Array][] = [
+    ["nothing", new Uint8Array(0)],
+    ["no UTF-8", Uint8Array.of(0x22, 0xff, 0x22)],
+    ["no JSON", bytesOf("{")],
+    ["no object", bytesOf("1")],
+    ["null", bytesOf("null")],
+    ["no worker", bytesOf("{}")],
+    ["a worker id that could escape its subject", bytesOf('{"worker":"a.>"}')],
+    ["an empty worker id", bytesOf('{"worker":""}')],
+    ["a long worker id", bytesOf(`{"worker":"${"a".repeat(65)}"}`)],
+  ];
+  for (const [name, payload] of table) {
+    assert.equal(parseWorker(payload), null, name);
+    assert.equal(parseReject(payload), null, name);
+    assert.equal(parseEnd(payload), null, name);
+    assert.equal(parseErr(payload), null, name);
+  }
+});
+
+Deno.test("parseEnd() and parseErr() refuse numbers that cannot be", () => {
+  const end = (usage: unknown) =>
+    bytesOf(JSON.stringify({ worker: "w1", usage, finishReasons: [] }));
+  assert.notEqual(parseEnd(end(USAGE)), null);
+  assert.equal(parseEnd(end({ ...USAGE, total_tokens: -1 })), null);
+  assert.equal(parseEnd(end({ ...USAGE, total_tokens: 1.5 })), null);
+  assert.equal(parseEnd(end({ ...USAGE, total_tokens: "7" })), null);
+  const err = (status: number) =>
+    bytesOf(JSON.stringify({ worker: "w1", ...ERR, status }));
+  assert.equal(parseErr(err(399)), null);
+  assert.notEqual(parseErr(err(400)), null);
+  assert.notEqual(parseErr(err(599)), null);
+  assert.equal(parseErr(err(600)), null);
 });

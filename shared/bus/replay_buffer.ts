@@ -6,7 +6,6 @@ import {
   FrameType,
   writeFrameHeader,
 } from "./frame.ts";
-import { SequenceRing } from "./sequence_ring.ts";
 
 /** A payload, or what is left of it, for which there was no room yet. */
 interface WaitingPayload {
@@ -29,8 +28,9 @@ export class ReplayBuffer {
   readonly #attempt: number;
   readonly #limits: StreamLimits;
   readonly #slab = new ByteSlab();
-  readonly #frames = new SequenceRing<Uint8Array>();
+  readonly #frames: Uint8Array[] = [];
   readonly #waiting: WaitingPayload[] = [];
+  #firstSequence = 1;
   #frameBytes = 0;
   #waitingBytes = 0;
   #cursor = 1;
@@ -44,18 +44,17 @@ export class ReplayBuffer {
 
   /** Whether nothing waits and there is room for more. */
   get hasRoom(): boolean {
-    return this.#waiting.length === 0 &&
-      this.#frameBytes < this.#limits.windowBytes;
+    return !this.isWaiting && this.#frameBytes < this.#limits.windowBytes;
   }
 
   /** Whether everything written is acknowledged. */
   get isEmpty(): boolean {
-    return this.#waiting.length === 0 && this.#frames.size === 0;
+    return !this.isWaiting && this.#frames.length === 0;
   }
 
   /** Whether every frame has gone out. */
   get isCaughtUp(): boolean {
-    return this.#cursor === this.#frames.next;
+    return this.#cursor > this.lastSequence;
   }
 
   /** Whether something waits that is not in a frame yet. */
@@ -70,12 +69,12 @@ export class ReplayBuffer {
 
   /** The number of the lowest frame kept. */
   get firstSequence(): number {
-    return this.#frames.first;
+    return this.#firstSequence;
   }
 
   /** The number of the latest frame, 0 before the first. */
   get lastSequence(): number {
-    return this.#frames.next - 1;
+    return this.#firstSequence + this.#frames.length - 1;
   }
 
   /** The number of the next frame to go out. */
@@ -85,14 +84,12 @@ export class ReplayBuffer {
 
   /** Adds bytes of the answer, which are copied, in as many frames as it takes. */
   write(payload: Uint8Array, tokens: number): void {
-    if (this.#waiting.length === 0 && this.#fits(payload.length)) {
+    if (!this.isWaiting && this.#fits(payload.length)) {
       this.#framedTokens = tokens;
       this.#append(FrameType.DATA, payload);
       return;
     }
-    this.#waiting.push({ type: FrameType.DATA, payload, tokens });
-    this.#waitingBytes += payload.length;
-    this.#moveWaiting();
+    this.close(FrameType.DATA, payload, tokens);
     const rest = this.#waiting.at(-1);
     if (rest !== undefined) rest.payload = rest.payload.slice();
   }
@@ -106,14 +103,14 @@ export class ReplayBuffer {
 
   /** The frame at the cursor, which moves on, or undefined when all have gone out. */
   take(): Uint8Array | undefined {
-    const frame = this.#frames.get(this.#cursor);
+    const frame = this.#frames[this.#cursor - this.#firstSequence];
     if (frame !== undefined) this.#cursor++;
     return frame;
   }
 
   /** The latest frame, or undefined when it is acknowledged. */
   last(): Uint8Array | undefined {
-    return this.#frames.get(this.lastSequence);
+    return this.#frames.at(-1);
   }
 
   /** Moves the cursor back to a frame that is still kept. */
@@ -123,22 +120,19 @@ export class ReplayBuffer {
 
   /** Everything up to `sequence` is acknowledged. */
   dropThrough(sequence: number): void {
-    while (this.#frames.first <= sequence) {
-      const frame = this.#frames.shift();
-      if (frame === undefined) break;
-      this.#frameBytes -= frame.length;
-    }
-    if (this.#cursor < this.#frames.first) this.#cursor = this.#frames.first;
-    if (this.#waiting.length > 0) this.#moveWaiting();
+    const count = Math.max(0, sequence - this.#firstSequence + 1);
+    const dropped = this.#frames.splice(0, count);
+    for (const frame of dropped) this.#frameBytes -= frame.length;
+    this.#firstSequence += dropped.length;
+    this.#cursor = Math.max(this.#cursor, this.#firstSequence);
+    this.#moveWaiting();
   }
 
   /** Lets go of everything. */
   clear(): void {
-    this.#frames.clear();
     this.#waiting.length = 0;
-    this.#frameBytes = 0;
     this.#waitingBytes = 0;
-    this.#cursor = this.#frames.next;
+    this.dropThrough(this.lastSequence);
   }
 
   #fits(payloadBytes: number): boolean {
@@ -169,7 +163,7 @@ export class ReplayBuffer {
   }
 
   #append(type: FrameType, payload: Uint8Array): void {
-    const sequence = this.#frames.next;
+    const sequence = this.lastSequence + 1;
     // 2^32 frames would be 4 billion chunks of one answer: a fault, not a load.
     if (sequence > FRAME_NUMBER_MAX) throw new Error("Stream is too long");
     const frame = this.#slab.take(FRAME_HEADER_BYTES + payload.length);

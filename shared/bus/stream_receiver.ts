@@ -3,13 +3,10 @@
  * once, acknowledges what the client took, asks for what was lost, and notices a
  * worker that does not take the job or falls silent.
  *
- * A pure state machine, driven like the sender (`stream_sender.ts`): events are
- * method calls with their time, actions are calls of
- * {@link StreamReceiverHandlers}. Handlers must not throw, and may call
- * `delivered` and `cancel`.
- *
- * An attempt ends in exactly one of `rejected`, `ended`, `failed`, `lost`,
- * `violated`, or by `cancel`; nothing is called after it.
+ * A pure state machine: events are method calls with their time, and each returns
+ * what came of it. What the worker must hear goes to its control records. An
+ * attempt ends by one of the events `rejected`, `ended`, `failed`, `lost` and
+ * `violated`, or by `cancel()`; nothing follows.
  *
  * Order. Frames after a gap are dropped and asked for again: a bus that keeps
  * order per connection only ever loses runs of frames, so keeping the few that
@@ -20,27 +17,25 @@
  * Only END and ERR are acknowledged on arrival: nothing will be sent again after
  * them, and the worker need not live as long as the slowest client.
  */
-
 import {
   DISPATCH_LIMITS,
   STREAM_LIMITS,
   type StreamLimits,
 } from "../limits.ts";
-import type { CancelReason } from "./control.ts";
-import { DeliveryCredit } from "./delivery_credit.ts";
-import { type Frame, FRAME_HEADER_BYTES, FrameType } from "./frame.ts";
+import type { CancelReason, ControlSink } from "./control.ts";
 import {
   type AcceptPayload,
   type EndPayload,
   type ErrPayload,
+  type Frame,
+  FRAME_HEADER_BYTES,
+  FrameType,
   parseEnd,
   parseErr,
   parseReject,
   parseWorker,
   type RejectPayload,
-} from "./frame_payload.ts";
-import { GapWatch } from "./gap_watch.ts";
-import { stallMs } from "./stall.ts";
+} from "./frame.ts";
 
 /** `not_accepted`: no sign of the job within `acceptMs`. `silent`: accepted, then nothing for `silenceLostMs`. */
 export type LostReason = "not_accepted" | "silent";
@@ -48,74 +43,67 @@ export type LostReason = "not_accepted" | "silent";
 /** `payload`: not what its type says. `window`: more bytes than credit. `worker`: two workers answer one attempt. */
 export type Violation = "payload" | "window" | "worker";
 
-/** What a {@link StreamReceiver} does. `tokens` are the completion tokens known to be produced. */
-export interface StreamReceiverHandlers {
-  /** The job runs at this worker. Once, before `deliver`, `ended` and `failed`. */
-  accepted(workerId: string): void;
-  /** The job does not run: try another worker. */
-  rejected(reject: RejectPayload): void;
+/** What came of a frame or a tick. */
+export type StreamEvent =
+  | { type: "nothing" }
+  /** A frame of another attempt, or after the end: to be answered by `answerStrayFrame`. */
+  | { type: "stray" }
   /**
    * The next bytes of the answer, a view of the message: copy what is kept. To be
    * reported by `delivered(sequence)` when the client's socket has taken them.
    */
-  deliver(payload: Uint8Array, sequence: number): void;
-  /** The answer is complete with what was delivered. */
-  ended(end: EndPayload, tokens: number): void;
-  /** The answer stays incomplete with what was delivered. */
-  failed(error: ErrPayload, tokens: number): void;
+  | { type: "data"; payload: Uint8Array; sequence: number }
+  /** The job does not run: try another worker. */
+  | { type: "rejected"; reject: RejectPayload }
+  /** The answer is complete with what was handed on. */
+  | { type: "ended"; end: EndPayload }
+  /** The answer stays incomplete with what was handed on. */
+  | { type: "failed"; error: ErrPayload }
   /** Nobody answers. */
-  lost(reason: LostReason, tokens: number): void;
+  | { type: "lost"; reason: LostReason }
   /** The worker breaks the protocol: a bug or another version. */
-  violated(violation: Violation, tokens: number): void;
-  sendAck(workerId: string, sequence: number): void;
-  sendNak(workerId: string, fromSequence: number): void;
-  sendCancel(workerId: string, reason: CancelReason): void;
-}
+  | { type: "violated"; violation: Violation };
 
 /** What a {@link StreamReceiver} is made with. */
 export interface StreamReceiverOptions {
+  requestId: string;
   attempt: number;
   /** The worker the job was sent to, or null when any may take it. */
   workerId: string | null;
   /** When the job was sent. */
   nowMs: number;
-  /** How long a worker may take to accept. Default `DISPATCH_LIMITS.acceptMs`. */
-  acceptMs?: number;
+  /** Takes what a worker must hear. */
+  controlFor: (workerId: string) => ControlSink;
   limits?: StreamLimits;
 }
+
+const NOTHING: StreamEvent = { type: "nothing" };
+const STRAY: StreamEvent = { type: "stray" };
 
 /** The receiving end of one attempt. Made when the job is sent. */
 export class StreamReceiver {
   readonly attempt: number;
+  readonly #options: StreamReceiverOptions;
   readonly #limits: StreamLimits;
-  readonly #acceptMs: number;
-  readonly #handlers: StreamReceiverHandlers;
   readonly #gap: GapWatch;
   readonly #credit: DeliveryCredit;
   #workerId: string | null;
   #isAccepted = false;
   #isOver = false;
   #tokens = 0;
-  #sentMs: number;
+  #naks = 0;
   #frameMs: number;
   #probeMs: number;
-  #tickMs: number;
 
-  constructor(
-    options: StreamReceiverOptions,
-    handlers: StreamReceiverHandlers,
-  ) {
+  constructor(options: StreamReceiverOptions) {
     this.attempt = options.attempt;
+    this.#options = options;
     this.#limits = options.limits ?? STREAM_LIMITS;
-    this.#acceptMs = options.acceptMs ?? DISPATCH_LIMITS.acceptMs;
-    this.#handlers = handlers;
     this.#gap = new GapWatch(this.#limits);
     this.#credit = new DeliveryCredit(this.#limits);
     this.#workerId = options.workerId;
-    this.#sentMs = options.nowMs;
     this.#frameMs = options.nowMs;
     this.#probeMs = options.nowMs;
-    this.#tickMs = options.nowMs;
   }
 
   /** Who runs the job, or was asked to, or null. */
@@ -123,6 +111,7 @@ export class StreamReceiver {
     return this.#workerId;
   }
 
+  /** Whether the job runs at this worker. */
   get isAccepted(): boolean {
     return this.#isAccepted;
   }
@@ -137,32 +126,31 @@ export class StreamReceiver {
     return this.#tokens;
   }
 
+  /** How often frames were asked for again. */
+  get naks(): number {
+    return this.#naks;
+  }
+
   /** Bytes handed on that the client has not taken, frame headers included. */
   get undeliveredBytes(): number {
     return this.#credit.undeliveredBytes;
   }
 
-  /**
-   * Takes a frame of this request. False for one of another attempt, or after the
-   * end: it is to be answered by `strayFrameAnswer`.
-   */
-  onFrame(frame: Frame, nowMs: number): boolean {
-    if (this.#isOver || frame.attempt !== this.attempt) return false;
+  /** Takes a frame of this request. */
+  onFrame(frame: Frame, nowMs: number): StreamEvent {
+    if (this.#isOver || frame.attempt !== this.attempt) return STRAY;
     this.#frameMs = nowMs;
-    if (frame.tokens > this.#tokens) this.#tokens = frame.tokens;
+    this.#tokens = Math.max(this.#tokens, frame.tokens);
     switch (frame.type) {
       case FrameType.DATA:
       case FrameType.END:
       case FrameType.ERR:
-        this.#onNumbered(frame, nowMs);
-        return true;
+        return this.#onNumbered(frame, nowMs);
       case FrameType.REJECT:
-        this.#onReject(frame);
-        return true;
+        return this.#onReject(frame);
       case FrameType.ACCEPT:
       case FrameType.BEAT:
-        this.#onSign(frame, nowMs);
-        return true;
+        return this.#onSign(frame, nowMs);
     }
   }
 
@@ -171,7 +159,7 @@ export class StreamReceiver {
     if (!this.#isOver && this.#credit.take(sequence)) this.#ack();
   }
 
-  /** The edge wants no more of it. Calls nothing but `sendCancel`. */
+  /** The edge wants no more of it. */
   cancel(reason: CancelReason): void {
     if (!this.#isOver) this.#close(reason);
   }
@@ -184,133 +172,105 @@ export class StreamReceiver {
   }
 
   /** Time passes: to be called every `tickMs`. */
-  onTick(nowMs: number): void {
-    if (this.#isOver) return;
-    this.#countOutStall(nowMs);
+  onTick(nowMs: number): StreamEvent {
+    if (this.#isOver) return NOTHING;
     if (!this.#isAccepted) {
-      if (nowMs - this.#sentMs >= this.#acceptMs) {
-        this.#lose("not_accepted", "not_accepted");
-      }
-    } else if (nowMs - this.#frameMs >= this.#limits.silenceLostMs) {
-      this.#lose("silent", "worker_lost");
-    } else if (this.#gap.isOpen) {
-      this.#ask(nowMs);
-    } else if (this.#isProbeDue(nowMs)) {
+      return nowMs - this.#options.nowMs < DISPATCH_LIMITS.acceptMs
+        ? NOTHING
+        : this.#lose("not_accepted", "not_accepted");
+    }
+    const { silenceLostMs, silenceProbeMs } = this.#limits;
+    if (nowMs - this.#frameMs >= silenceLostMs) {
+      return this.#lose("silent", "worker_lost");
+    }
+    if (this.#gap.isOpen) this.#ask(nowMs);
+    else if (nowMs - Math.max(this.#frameMs, this.#probeMs) >= silenceProbeMs) {
       this.#probe(nowMs);
     }
+    return NOTHING;
   }
 
-  #onSign(frame: Frame, nowMs: number): void {
+  #onSign(frame: Frame, nowMs: number): StreamEvent {
     const workerId = parseWorker(frame.payload);
-    if (workerId === null) {
-      this.#violate("payload");
-      return;
-    }
-    if (!this.#accept(workerId)) return;
+    if (workerId === null) return this.#violate("payload");
+    if (!this.#accept(workerId)) return this.#violate("worker");
     // Repeats an ACK that may be lost, and tells the worker that it is heard.
     if (frame.type === FrameType.BEAT) this.#ack();
-    this.#noteGap(frame.sequence, nowMs);
+    return this.#noteGap(frame.sequence, nowMs);
   }
 
-  #onReject(frame: Frame): void {
+  #onReject(frame: Frame): StreamEvent {
     // An answer that has begun can only end by END or ERR.
-    if (this.#gap.expected > 1) return;
+    if (this.#gap.expected > 1) return NOTHING;
     const reject = parseReject(frame.payload);
-    if (reject === null) {
-      this.#violate("payload");
-      return;
-    }
+    if (reject === null) return this.#violate("payload");
     this.#isOver = true;
-    this.#handlers.rejected(reject);
+    return { type: "rejected", reject };
   }
 
-  #onNumbered(frame: Frame, nowMs: number): void {
+  #onNumbered(frame: Frame, nowMs: number): StreamEvent {
     // Without its worker's name nothing can be asked or acknowledged: the next
     // BEAT tells it, and how far the answer has got.
-    if (this.#workerId === null) return;
-    if (!this.#accept(this.#workerId)) return;
-    if (frame.sequence !== this.#gap.expected) {
-      this.#noteGap(frame.sequence, nowMs);
-      return;
-    }
+    if (this.#workerId === null) return NOTHING;
+    this.#isAccepted = true;
+    const { type, payload, sequence } = frame;
+    if (sequence !== this.#gap.expected) return this.#noteGap(sequence, nowMs);
     this.#gap.advance(nowMs);
-    switch (frame.type) {
-      case FrameType.END:
-        this.#onEnd(frame);
-        return;
-      case FrameType.ERR:
-        this.#onErr(frame);
-        return;
-      default:
-        this.#onData(frame);
+    if (type === FrameType.DATA) {
+      return this.#credit.add(FRAME_HEADER_BYTES + payload.length)
+        ? { type: "data", payload, sequence }
+        : this.#violate("window");
     }
+    return type === FrameType.END
+      ? this.#finish(
+        sequence,
+        parseEnd(payload),
+        (end) => ({ type: "ended", end }),
+      )
+      : this.#finish(
+        sequence,
+        parseErr(payload),
+        (error) => ({ type: "failed", error }),
+      );
   }
 
-  /** Tells of the acceptance once. False if the attempt is over afterwards. */
+  #finish<T extends AcceptPayload>(
+    sequence: number,
+    parsed: T | null,
+    eventOf: (payload: Omit<T, "worker">) => StreamEvent,
+  ): StreamEvent {
+    if (parsed === null) return this.#violate("payload");
+    const { worker, ...payload } = parsed;
+    if (worker !== this.#workerId) return this.#violate("worker");
+    this.#isOver = true;
+    this.#tell((control, id) => control.ack(id, this.attempt, sequence));
+    return eventOf(payload);
+  }
+
+  /** False when the job runs at another worker. */
   #accept(workerId: string): boolean {
-    if (this.#workerId !== null && this.#workerId !== workerId) {
-      this.#violate("worker");
-    } else if (!this.#isAccepted) {
-      this.#workerId = workerId;
-      this.#isAccepted = true;
-      this.#handlers.accepted(workerId);
-    }
-    return !this.#isOver;
-  }
-
-  #onData(frame: Frame): void {
-    if (this.#credit.add(FRAME_HEADER_BYTES + frame.payload.length)) {
-      this.#handlers.deliver(frame.payload, frame.sequence);
-    } else {
-      this.#violate("window");
-    }
-  }
-
-  #onEnd(frame: Frame): void {
-    const parsed = parseEnd(frame.payload);
-    if (!this.#isOfWorker(parsed)) return;
-    const { worker, ...end } = parsed;
-    this.#isOver = true;
-    this.#handlers.sendAck(worker, frame.sequence);
-    this.#handlers.ended(end, this.#tokens);
-  }
-
-  #onErr(frame: Frame): void {
-    const parsed = parseErr(frame.payload);
-    if (!this.#isOfWorker(parsed)) return;
-    const { worker, ...error } = parsed;
-    this.#isOver = true;
-    this.#handlers.sendAck(worker, frame.sequence);
-    this.#handlers.failed(error, this.#tokens);
-  }
-
-  #isOfWorker<T extends AcceptPayload>(parsed: T | null): parsed is T {
-    if (parsed === null) this.#violate("payload");
-    else if (parsed.worker !== this.#workerId) this.#violate("worker");
-    else return true;
-    return false;
+    if (this.#workerId !== null && this.#workerId !== workerId) return false;
+    this.#workerId = workerId;
+    this.#isAccepted = true;
+    return true;
   }
 
   #ack(): void {
     const sequence = this.#credit.acknowledge();
-    if (this.#workerId !== null) {
-      this.#handlers.sendAck(this.#workerId, sequence);
-    }
+    this.#tell((control, id) => control.ack(id, this.attempt, sequence));
   }
 
-  #noteGap(sequence: number, nowMs: number): void {
+  #noteGap(sequence: number, nowMs: number): StreamEvent {
     this.#gap.note(sequence);
     if (sequence >= this.#gap.expected) this.#ask(nowMs);
+    return NOTHING;
   }
 
   #ask(nowMs: number): void {
-    if (this.#workerId === null || !this.#gap.tryAsk(nowMs)) return;
-    this.#handlers.sendNak(this.#workerId, this.#gap.expected);
-  }
-
-  #isProbeDue(nowMs: number): boolean {
-    return nowMs - Math.max(this.#frameMs, this.#probeMs) >=
-      this.#limits.silenceProbeMs;
+    if (!this.#gap.tryAsk(nowMs)) return;
+    const from = this.#gap.expected;
+    this.#naks += 1;
+    this.#tell((control, id) => control.nak(id, this.attempt, from));
   }
 
   #probe(nowMs: number): void {
@@ -318,27 +278,148 @@ export class StreamReceiver {
     this.#ask(nowMs);
   }
 
-  #countOutStall(nowMs: number): void {
-    const pauseMs = stallMs(this.#tickMs, nowMs, this.#limits);
-    this.#tickMs = nowMs;
-    this.#sentMs = Math.min(nowMs, this.#sentMs + pauseMs);
-    this.#frameMs = Math.min(nowMs, this.#frameMs + pauseMs);
-  }
-
-  #lose(reason: LostReason, cancel: CancelReason): void {
+  #lose(reason: LostReason, cancel: CancelReason): StreamEvent {
     this.#close(cancel);
-    this.#handlers.lost(reason, this.#tokens);
+    return { type: "lost", reason };
   }
 
-  #violate(violation: Violation): void {
+  #violate(violation: Violation): StreamEvent {
     this.#close("violation");
-    this.#handlers.violated(violation, this.#tokens);
+    return { type: "violated", violation };
   }
 
   #close(reason: CancelReason): void {
     this.#isOver = true;
-    if (this.#workerId !== null) {
-      this.#handlers.sendCancel(this.#workerId, reason);
-    }
+    this.#tell((control, id) => control.cancel(id, this.attempt, reason));
   }
+
+  #tell(say: (control: ControlSink, requestId: string) => void): void {
+    const { controlFor, requestId } = this.#options;
+    if (this.#workerId !== null) say(controlFor(this.#workerId), requestId);
+  }
+}
+
+/**
+ * Which frame must come next, whether one is missing, and when to ask for it.
+ *
+ * Asking is paced: at most once in `nakIntervalMs`, and ever less often, down to
+ * once in `nakIntervalMaxMs`, while it changes nothing. As soon as an answer
+ * arrives, frame after frame, it gets twice that interval from the latest one.
+ */
+class GapWatch {
+  readonly #limits: StreamLimits;
+  /** The number of the frame that must come next. */
+  expected = 1;
+  /** The highest number that is known to exist. */
+  #known = 0;
+  #dueMs = -Infinity;
+  #delayMs: number;
+
+  constructor(limits: StreamLimits) {
+    this.#limits = limits;
+    this.#delayMs = limits.nakIntervalMs;
+  }
+
+  /** Whether the expected frame is known to exist. */
+  get isOpen(): boolean {
+    return this.#known >= this.expected;
+  }
+
+  /** Frames up to `sequence` exist. */
+  note(sequence: number): void {
+    this.#known = Math.max(this.#known, sequence);
+  }
+
+  /** The expected frame came. */
+  advance(nowMs: number): void {
+    const { nakIntervalMs } = this.#limits;
+    this.expected++;
+    this.#delayMs = nakIntervalMs;
+    if (this.isOpen) this.#dueMs = nowMs + 2 * nakIntervalMs;
+    else this.#dueMs = Math.min(this.#dueMs, nowMs + nakIntervalMs);
+  }
+
+  /** Forgets the pace: the bus was away, and the answers with it. */
+  hurry(): void {
+    this.#dueMs = -Infinity;
+    this.#delayMs = this.#limits.nakIntervalMs;
+  }
+
+  /** Whether to ask now. If so, the next time is later. */
+  tryAsk(nowMs: number): boolean {
+    if (nowMs < this.#dueMs) return false;
+    this.#dueMs = nowMs + this.#delayMs;
+    this.#delayMs = Math.min(2 * this.#delayMs, this.#limits.nakIntervalMaxMs);
+    return true;
+  }
+}
+
+/**
+ * What was handed on, what the client has taken of it, and when that is worth an
+ * acknowledgement: after `ackBytes` or `ackFrames`. Bytes include frame headers,
+ * as in the sender's window.
+ */
+class DeliveryCredit {
+  readonly #limits: StreamLimits;
+  /** Bytes of each frame that the client has not taken, in order. */
+  readonly #frameBytes: number[] = [];
+  undeliveredBytes = 0;
+  #unackedBytes = 0;
+  #deliveredSequence = 0;
+  #ackedSequence = 0;
+
+  constructor(limits: StreamLimits) {
+    this.#limits = limits;
+  }
+
+  /** Counts the next frame. False when that is more than the window allows. */
+  add(frameBytes: number): boolean {
+    this.#frameBytes.push(frameBytes);
+    this.undeliveredBytes += frameBytes;
+    return this.undeliveredBytes <= this.#limits.windowBytes;
+  }
+
+  /** The client has taken everything up to and with this frame. True when an acknowledgement is due. */
+  take(sequence: number): boolean {
+    const count = sequence - this.#deliveredSequence;
+    if (count <= 0) return false;
+    if (count > this.#frameBytes.length) {
+      throw new Error(`Frame ${sequence} was not handed on yet`);
+    }
+    for (const bytes of this.#frameBytes.splice(0, count)) {
+      this.undeliveredBytes -= bytes;
+      this.#unackedBytes += bytes;
+    }
+    this.#deliveredSequence = sequence;
+    return this.#unackedBytes >= this.#limits.ackBytes ||
+      sequence - this.#ackedSequence >= this.#limits.ackFrames;
+  }
+
+  /** The sequence number to acknowledge now, due or not. */
+  acknowledge(): number {
+    this.#unackedBytes = 0;
+    this.#ackedSequence = this.#deliveredSequence;
+    return this.#ackedSequence;
+  }
+}
+
+/**
+ * Answers a frame that no receiver took: its request is finished, its attempt is
+ * an old one, or the edge never knew it. The end of such a stream is acknowledged
+ * so that the worker forgets it; a stream that still runs is cancelled. DATA does
+ * not name its worker and REJECT needs no answer: a worker that hears nothing sends
+ * a BEAT within a second. Needs no memory of finished requests.
+ */
+export function answerStrayFrame(
+  requestId: string,
+  { type, attempt, sequence, payload }: Frame,
+  controlFor: (workerId: string) => ControlSink,
+): void {
+  if (type === FrameType.DATA || type === FrameType.REJECT) return;
+  const workerId = parseWorker(payload);
+  if (workerId === null) return;
+  const control = controlFor(workerId);
+  if (type === FrameType.END || type === FrameType.ERR) {
+    control.ack(requestId, attempt, sequence);
+  } else control.cancel(requestId, attempt, "unknown_stream");
 }

@@ -6,8 +6,10 @@ import {
   encodeEnd,
   encodeErr,
   encodeRejectFrame,
-} from "./frame_payload.ts";
+} from "./frame.ts";
 import {
+  answerStrayFrame,
+  type StreamEvent,
   StreamReceiver,
   type StreamReceiverOptions,
 } from "./stream_receiver.ts";
@@ -76,53 +78,83 @@ function start(
   isTaking: boolean = true,
 ) {
   const actions: string[] = [];
-  const receiver = new StreamReceiver(
-    { attempt: ATTEMPT, workerId: "w1", nowMs: 0, ...options },
-    {
-      accepted: (worker) => actions.push(`accepted ${worker}`),
-      rejected: (reject) => actions.push(`rejected ${reject.reason}`),
-      deliver(_payload, sequence) {
-        actions.push(`deliver ${sequence}`);
-        if (isTaking) receiver.delivered(sequence);
-      },
-      ended: (payload, tokens) =>
-        actions.push(`ended ${payload.finishReasons} ${tokens}`),
-      failed: (error, tokens) => actions.push(`failed ${error.code} ${tokens}`),
-      lost: (reason, tokens) => actions.push(`lost ${reason} ${tokens}`),
-      violated: (violation) => actions.push(`violated ${violation}`),
-      sendAck: (worker, sequence) => actions.push(`ack ${worker} ${sequence}`),
-      sendNak: (worker, sequence) => actions.push(`nak ${worker} ${sequence}`),
-      sendCancel: (worker, reason) =>
-        actions.push(`cancel ${worker} ${reason}`),
-    },
-  );
+  const receiver = new StreamReceiver({
+    requestId: "r",
+    attempt: ATTEMPT,
+    workerId: "w1",
+    nowMs: 0,
+    controlFor: (worker) => ({
+      ack: (_id, _attempt, sequence) =>
+        void actions.push(`ack ${worker} ${sequence}`),
+      nak: (_id, _attempt, sequence) =>
+        void actions.push(`nak ${worker} ${sequence}`),
+      cancel: (_id, _attempt, reason) =>
+        void actions.push(`cancel ${worker} ${reason}`),
+    }),
+    ...options,
+  });
+  const note = (event: StreamEvent) => {
+    const text = textOf(event, receiver.tokens);
+    if (text !== null) actions.push(text);
+    if (event.type === "data" && isTaking) receiver.delivered(event.sequence);
+    return event.type !== "stray";
+  };
+  let isAccepted = false;
+  const take = (received: Frame, nowMs: number) => {
+    const at = actions.length;
+    const event = receiver.onFrame(received, nowMs);
+    if (receiver.isAccepted && !isAccepted) {
+      isAccepted = true;
+      actions.splice(at, 0, `accepted ${receiver.workerId}`);
+    }
+    return note(event);
+  };
   /** The actions since the last call. */
   const did = () => actions.splice(0);
   /** Ticks until `untilMs`, from the tick after `fromMs`. */
   const tick = (fromMs: number, untilMs: number) => {
     for (let at = fromMs + tickMs; at <= untilMs; at += tickMs) {
-      receiver.onTick(at);
+      note(receiver.onTick(at));
     }
   };
-  return { receiver, did, tick };
+  return { receiver, take, did, tick };
+}
+
+function textOf(event: StreamEvent, tokens: number): string | null {
+  switch (event.type) {
+    case "data":
+      return `deliver ${event.sequence}`;
+    case "rejected":
+      return `rejected ${event.reject.reason}`;
+    case "ended":
+      return `ended ${event.end.finishReasons} ${tokens}`;
+    case "failed":
+      return `failed ${event.error.code} ${tokens}`;
+    case "lost":
+      return `lost ${event.reason} ${tokens}`;
+    case "violated":
+      return `violated ${event.violation}`;
+    default:
+      return null;
+  }
 }
 
 /** A receiver that has accepted and delivered frames 1 to `frames` at time 0. */
 function startAt(frames: number) {
   const started = start();
-  for (let i = 1; i <= frames; i++) started.receiver.onFrame(data(i), 0);
+  for (let i = 1; i <= frames; i++) started.take(data(i), 0);
   started.did();
   return started;
 }
 
 Deno.test("a receiver hands frames on in order and acknowledges the end", () => {
-  const { receiver, did } = start();
-  receiver.onFrame(accept(), 1);
+  const { receiver, take, did } = start();
+  take(accept(), 1);
   assert.deepEqual(did(), ["accepted w1"]);
-  receiver.onFrame(data(1), 2);
-  receiver.onFrame(data(2), 3);
+  take(data(1), 2);
+  take(data(2), 3);
   assert.deepEqual(did(), ["deliver 1", "deliver 2"]);
-  assert.equal(receiver.onFrame(end(3), 4), true);
+  assert.equal(take(end(3), 4), true);
   assert.deepEqual(did(), ["ack w1 3", "ended stop 30"]);
   assert.equal(receiver.isOver, true);
 });
@@ -136,47 +168,47 @@ Deno.test("DATA, END, ERR and BEAT imply acceptance, once", () => {
     ["a later frame", data(2), "nak w1 1"],
   ];
   for (const [name, frame, next] of table) {
-    const { receiver, did } = start();
-    receiver.onFrame(frame, 1);
+    const { take, did } = start();
+    take(frame, 1);
     assert.deepEqual(did().slice(0, 2), ["accepted w1", next], name);
-    receiver.onFrame(accept(), 2);
+    take(accept(), 2);
     assert.deepEqual(did(), [], name);
   }
 });
 
 Deno.test("ERR ends the attempt with its error", () => {
-  const { receiver, did } = startAt(1);
-  receiver.onFrame(err(2), 1);
+  const { take, did } = startAt(1);
+  take(err(2), 1);
   assert.deepEqual(did(), ["ack w1 2", "failed upstream_error 20"]);
 });
 
 Deno.test("REJECT ends the attempt as long as no answer has begun", () => {
   const fresh = start();
-  fresh.receiver.onFrame(rejectFrame(), 1);
+  fresh.take(rejectFrame(), 1);
   assert.deepEqual(fresh.did(), ["rejected full"]);
   assert.equal(fresh.receiver.isOver, true);
 
   const accepted = start();
-  accepted.receiver.onFrame(accept(), 1);
-  accepted.receiver.onFrame(rejectFrame(), 2);
+  accepted.take(accept(), 1);
+  accepted.take(rejectFrame(), 2);
   assert.deepEqual(accepted.did(), ["accepted w1", "rejected full"]);
 
   const begun = startAt(1);
-  begun.receiver.onFrame(rejectFrame(), 1);
+  begun.take(rejectFrame(), 1);
   assert.deepEqual(begun.did(), []);
 });
 
 Deno.test("duplicates are dropped", () => {
-  const { receiver, did } = startAt(3);
-  for (let i = 1; i <= 3; i++) receiver.onFrame(data(i), 1);
+  const { take, did } = startAt(3);
+  for (let i = 1; i <= 3; i++) take(data(i), 1);
   assert.deepEqual(did(), []);
 });
 
 Deno.test("frames of another attempt are not taken", () => {
-  const { receiver, did } = startAt(1);
+  const { receiver, take, did } = startAt(1);
   for (const attempt of [ATTEMPT - 1, ATTEMPT + 1]) {
     for (const frame of [data(2), end(2), beat(9), rejectFrame()]) {
-      assert.equal(receiver.onFrame({ ...frame, attempt }, 1), false);
+      assert.equal(take({ ...frame, attempt }, 1), false);
     }
   }
   assert.deepEqual(did(), []);
@@ -184,20 +216,20 @@ Deno.test("frames of another attempt are not taken", () => {
 });
 
 Deno.test("a gap is asked for at once, and nothing after it is handed on", () => {
-  const { receiver, did } = startAt(1);
-  receiver.onFrame(data(3), 100);
+  const { take, did } = startAt(1);
+  take(data(3), 100);
   assert.deepEqual(did(), ["nak w1 2"]);
-  receiver.onFrame(data(4), 101);
+  take(data(4), 101);
   assert.deepEqual(did(), [], "too soon for another");
-  receiver.onFrame(data(2), 102);
-  receiver.onFrame(data(3), 102);
-  receiver.onFrame(data(4), 102);
+  take(data(2), 102);
+  take(data(3), 102);
+  take(data(4), 102);
   assert.deepEqual(did(), ["deliver 2", "deliver 3", "deliver 4"]);
 });
 
 Deno.test("a NAK that changes nothing is repeated by ticks, ever less often", () => {
-  const { receiver, did, tick } = startAt(1);
-  receiver.onFrame(data(3), 0);
+  const { take, did, tick } = startAt(1);
+  take(data(3), 0);
   did();
   tick(0, nakIntervalMs);
   assert.deepEqual(did(), ["nak w1 2"]);
@@ -208,32 +240,32 @@ Deno.test("a NAK that changes nothing is repeated by ticks, ever less often", ()
 });
 
 Deno.test("a lost tail shows in the next BEAT", () => {
-  const { receiver, did } = startAt(1);
-  receiver.onFrame(beat(3), 100);
+  const { take, did } = startAt(1);
+  take(beat(3), 100);
   assert.deepEqual(did(), ["ack w1 1", "nak w1 2"]);
 });
 
 Deno.test("a BEAT is always answered with what is delivered, even nothing", () => {
-  const { receiver, did } = start({}, false);
-  receiver.onFrame(beat(0), 1);
+  const { receiver, take, did } = start({}, false);
+  take(beat(0), 1);
   assert.deepEqual(did(), ["accepted w1", "ack w1 0"]);
-  receiver.onFrame(data(1), 2);
-  receiver.onFrame(beat(1), 3);
+  take(data(1), 2);
+  take(beat(1), 3);
   assert.deepEqual(did(), ["deliver 1", "ack w1 0"]);
   receiver.delivered(1);
-  receiver.onFrame(beat(1), 4);
+  take(beat(1), 4);
   assert.deepEqual(did(), ["ack w1 1"]);
 });
 
 Deno.test("silence is probed with a NAK of the next frame", () => {
-  const { receiver, did, tick } = startAt(1);
+  const { take, did, tick } = startAt(1);
   tick(0, silenceProbeMs - tickMs);
   assert.deepEqual(did(), []);
   tick(silenceProbeMs - tickMs, silenceProbeMs);
   assert.deepEqual(did(), ["nak w1 2"]);
   tick(silenceProbeMs, 2 * silenceProbeMs);
   assert.deepEqual(did(), ["nak w1 2"]);
-  receiver.onFrame(beat(1), 2 * silenceProbeMs);
+  take(beat(1), 2 * silenceProbeMs);
   did();
   tick(2 * silenceProbeMs, 3 * silenceProbeMs - tickMs);
   assert.deepEqual(did(), []);
@@ -255,23 +287,9 @@ Deno.test("a worker that does not accept in time is lost and cancelled", () => {
   assert.deepEqual(did(), ["cancel w1 not_accepted", "lost not_accepted 0"]);
 });
 
-Deno.test("time in which the process stood still is nobody's silence", () => {
-  const fresh = start();
-  fresh.receiver.onTick(5_000);
-  assert.deepEqual(fresh.did(), []);
-  fresh.tick(5_000, 5_000 + acceptMs);
-  assert.equal(fresh.did().at(-1), "lost not_accepted 0");
-
-  const begun = startAt(1);
-  begun.receiver.onTick(2 * silenceLostMs);
-  assert.deepEqual(begun.did(), []);
-  begun.tick(2 * silenceLostMs, 3 * silenceLostMs);
-  assert.equal(begun.did().at(-1), "lost silent 10");
-});
-
 Deno.test("reconnecting asks at once, whatever was asked before", () => {
-  const { receiver, did, tick } = startAt(1);
-  receiver.onFrame(data(3), 0);
+  const { receiver, take, did, tick } = startAt(1);
+  take(data(3), 0);
   tick(0, 1_000);
   did();
   receiver.onReconnect(1_001);
@@ -286,18 +304,18 @@ Deno.test("reconnecting asks nothing of a worker that has not accepted", () => {
 
 Deno.test("what the client took is acknowledged after ackFrames or ackBytes", () => {
   const small = start();
-  for (let i = 1; i <= 2 * ackFrames; i++) small.receiver.onFrame(data(i), 0);
+  for (let i = 1; i <= 2 * ackFrames; i++) small.take(data(i), 0);
   const acks = small.did().filter((action) => action.startsWith("ack"));
   assert.deepEqual(acks, [`ack w1 ${ackFrames}`, `ack w1 ${2 * ackFrames}`]);
 
   const large = start();
-  large.receiver.onFrame(data(1, ackBytes), 0);
+  large.take(data(1, ackBytes), 0);
   assert.equal(large.did().at(-1), "ack w1 1");
 });
 
 Deno.test("a client that takes nothing gets no credit", () => {
-  const { receiver, did } = start({}, false);
-  for (let i = 1; i <= ackFrames + 1; i++) receiver.onFrame(data(i), 0);
+  const { receiver, take, did } = start({}, false);
+  for (let i = 1; i <= ackFrames + 1; i++) take(data(i), 0);
   assert.deepEqual(did().filter((action) => action.startsWith("ack")), []);
   assert.equal(receiver.undeliveredBytes, (ackFrames + 1) * 20);
   receiver.delivered(ackFrames + 1);
@@ -306,9 +324,9 @@ Deno.test("a client that takes nothing gets no credit", () => {
 });
 
 Deno.test("the end is acknowledged even if the client has not taken the rest", () => {
-  const { receiver, did } = start({}, false);
-  receiver.onFrame(data(1), 0);
-  receiver.onFrame(end(2), 1);
+  const { receiver, take, did } = start({}, false);
+  take(data(1), 0);
+  take(end(2), 1);
   assert.deepEqual(did(), [
     "accepted w1",
     "deliver 1",
@@ -320,10 +338,10 @@ Deno.test("the end is acknowledged even if the client has not taken the rest", (
 });
 
 Deno.test("more than the window is a violation", () => {
-  const { receiver, did } = start({}, false);
-  receiver.onFrame(data(1, windowBytes - 16), 0);
+  const { take, did } = start({}, false);
+  take(data(1, windowBytes - 16), 0);
   assert.equal(did().at(-1), "deliver 1");
-  receiver.onFrame(data(2, 1), 0);
+  take(data(2, 1), 0);
   assert.deepEqual(did(), ["cancel w1 violation", "violated window"]);
 });
 
@@ -338,8 +356,8 @@ Deno.test("a broken payload is a violation", () => {
       FrameType.BEAT,
     ]
   ) {
-    const { receiver, did } = start();
-    receiver.onFrame(frameOf(type, 1, nothing), 0);
+    const { take, did } = start();
+    take(frameOf(type, 1, nothing), 0);
     assert.deepEqual(did().slice(-2), [
       "cancel w1 violation",
       "violated payload",
@@ -358,19 +376,19 @@ Deno.test("a second worker is a violation", () => {
     ),
   ];
   for (const frame of strangers) {
-    const { receiver, did } = start();
-    receiver.onFrame(frame, 0);
+    const { take, did } = start();
+    take(frame, 0);
     assert.equal(did().at(-1), "violated worker");
   }
 });
 
 Deno.test("a job for any worker belongs to the one that names itself", () => {
-  const { receiver, did } = start({ workerId: null });
-  receiver.onFrame(data(1), 1);
+  const { receiver, take, did } = start({ workerId: null });
+  take(data(1), 1);
   assert.deepEqual(did(), [], "nobody could be asked or acknowledged");
-  receiver.onFrame(beat(1, "w7"), 2);
+  take(beat(1, "w7"), 2);
   assert.deepEqual(did(), ["accepted w7", "ack w7 0", "nak w7 1"]);
-  receiver.onFrame(data(1), 3);
+  take(data(1), 3);
   assert.deepEqual(did(), ["deliver 1"]);
   assert.equal(receiver.workerId, "w7");
 });
@@ -382,43 +400,50 @@ Deno.test("a job that no worker took is lost without a word to anybody", () => {
 });
 
 Deno.test("cancel() tells the worker and nothing follows", () => {
-  const { receiver, did, tick } = startAt(1);
+  const { receiver, take, did, tick } = startAt(1);
   receiver.cancel("client_gone");
   assert.deepEqual(did(), ["cancel w1 client_gone"]);
   receiver.cancel("client_gone");
-  assert.equal(receiver.onFrame(data(2), 1), false);
+  assert.equal(take(data(2), 1), false);
   receiver.delivered(1);
   receiver.onReconnect(1);
   tick(0, 2 * silenceLostMs);
   assert.deepEqual(did(), []);
 });
 
-Deno.test("cancel() from inside deliver() holds", () => {
-  const actions: string[] = [];
-  const receiver: StreamReceiver = new StreamReceiver(
-    { attempt: ATTEMPT, workerId: "w1", nowMs: 0 },
-    {
-      accepted: () => {},
-      rejected: () => {},
-      deliver: () => receiver.cancel("slow_client"),
-      ended: () => actions.push("ended"),
-      failed: () => {},
-      lost: () => {},
-      violated: () => {},
-      sendAck: () => actions.push("ack"),
-      sendNak: () => {},
-      sendCancel: (_worker, reason) => actions.push(reason),
-    },
-  );
-  receiver.onFrame(data(1), 1);
-  assert.equal(receiver.onFrame(end(2), 1), false);
-  assert.deepEqual(actions, ["slow_client"]);
+Deno.test("tokens are the most that any frame of the attempt told", () => {
+  const { receiver, take } = startAt(1);
+  take(data(5), 1);
+  assert.equal(receiver.tokens, 50);
+  take(data(2), 2);
+  assert.equal(receiver.tokens, 50);
 });
 
-Deno.test("tokens are the most that any frame of the attempt told", () => {
-  const { receiver } = startAt(1);
-  receiver.onFrame(data(5), 1);
-  assert.equal(receiver.tokens, 50);
-  receiver.onFrame(data(2), 2);
-  assert.equal(receiver.tokens, 50);
+Deno.test("a stray frame that names its worker is answered, the end by an ACK, the rest by a CANCEL", () => {
+  for (
+    const [frame, answer] of [
+      [end(7), "ack w1 7"],
+      [err(7), "ack w1 7"],
+      [beat(7), "cancel w1 unknown_stream"],
+      [accept(), "cancel w1 unknown_stream"],
+      [data(7), undefined],
+      [rejectFrame(), undefined],
+      [{ ...end(7), payload: new Uint8Array(3) }, undefined],
+    ] as const
+  ) {
+    const told: string[] = [];
+    answerStrayFrame("r", frame, (worker) => ({
+      ack: (_id, _attempt, sequence) =>
+        void told.push(`ack ${worker} ${sequence}`),
+      nak: () => void told.push("nak"),
+      cancel: (_id, _attempt, reason) =>
+        void told.push(`cancel ${worker} ${reason}`),
+    }));
+    assert.equal(told[0], answer);
+  }
+});
+
+Deno.test("delivered() for a frame that was never handed on is the driver's fault", () => {
+  const { receiver } = startAt(2);
+  assert.throws(() => receiver.delivered(3));
 });

@@ -14,16 +14,16 @@
 
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import type { CancelReason } from "./control.ts";
-import { encodeFrame, FrameType } from "./frame.ts";
 import {
   encodeAccept,
   encodeEnd,
   encodeErr,
+  encodeFrame,
   type EndPayload,
   type ErrPayload,
-} from "./frame_payload.ts";
+  FrameType,
+} from "./frame.ts";
 import { ReplayBuffer } from "./replay_buffer.ts";
-import { stallMs } from "./stall.ts";
 
 /**
  * How an attempt left the worker. `acked`: the edge has all of it. `cancelled`:
@@ -70,7 +70,6 @@ export class StreamSender {
   #heardMs: number;
   #beatMs: number;
   #replayMs = -Infinity;
-  #tickMs: number;
 
   constructor(options: StreamSenderOptions, handlers: StreamSenderHandlers) {
     this.#attempt = options.attempt;
@@ -81,7 +80,6 @@ export class StreamSender {
     this.#sentMs = options.nowMs;
     this.#heardMs = options.nowMs;
     this.#beatMs = options.nowMs;
-    this.#tickMs = options.nowMs;
   }
 
   /** Whether the driver should go on reading its backend. False after the end. */
@@ -195,9 +193,6 @@ export class StreamSender {
   /** Time passes: to be called every `tickMs`. */
   onTick(nowMs: number): void {
     if (this.#isFinished) return;
-    const pauseMs = stallMs(this.#tickMs, nowMs, this.#limits);
-    this.#heardMs = Math.min(nowMs, this.#heardMs + pauseMs);
-    this.#tickMs = nowMs;
     if (nowMs - this.#heardMs >= this.#limits.endForgetMs) {
       this.#finish("forgotten", null);
     } else if (!this.#buffer.isCaughtUp) {

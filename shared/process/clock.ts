@@ -15,3 +15,36 @@ export const monotonicNow: MonotonicNow = () => performance.now();
 
 /** The host's wall clock, for timestamps that leave the process. */
 export const wallNow: WallNow = () => Date.now();
+
+/** A tick this late means that the process itself stood still. */
+const TICK_LATE_MS = 200;
+
+/**
+ * A clock that leaves out the time in which this process itself stood still: what
+ * arrived meanwhile still waits in a socket, so it is nobody's silence. A process
+ * whose every tick is late sees its deadlines stretched, never removed.
+ */
+export class SteadyClock {
+  readonly #now: MonotonicNow;
+  #tickedAtMs: number;
+  #steadyMs = 0;
+
+  constructor(now: MonotonicNow) {
+    this.#now = now;
+    this.#tickedAtMs = now();
+  }
+
+  now(): number {
+    const sinceTickMs = this.#now() - this.#tickedAtMs;
+    return this.#steadyMs + Math.min(sinceTickMs, TICK_LATE_MS);
+  }
+
+  /** To be called much more often than every 200 ms. Returns how long the process stood still. */
+  tick(): number {
+    const nowMs = this.#now();
+    const pauseMs = nowMs - this.#tickedAtMs - TICK_LATE_MS;
+    this.#steadyMs = this.now();
+    this.#tickedAtMs = nowMs;
+    return Math.max(0, pauseMs);
+  }
+}

@@ -11,7 +11,7 @@ import {
   edgeStreamSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
-import { encodeAccept } from "@gateway/shared/bus/frame_payload";
+import { encodeAccept } from "@gateway/shared/bus/frame";
 import { encodeFrame, FrameType } from "@gateway/shared/bus/frame";
 import { ask, outcomeOf } from "../support/chat_outcome.ts";
 import {

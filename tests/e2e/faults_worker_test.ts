@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { FRAME_HEADER_BYTES } from "@gateway/shared/bus/frame";
-import { encodeRejectFrame } from "@gateway/shared/bus/frame_payload";
+import { encodeRejectFrame } from "@gateway/shared/bus/frame";
 import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
 import type { BusLink } from "@gateway/shared/bus/link";
 import { monotonicNow } from "@gateway/shared/process/clock";

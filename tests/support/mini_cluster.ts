@@ -7,7 +7,7 @@
 import {
   ChatDispatcher,
   DISPATCH_TICK_MS,
-} from "../../services/edge-auth/chat_dispatcher.ts";
+} from "../../services/edge-auth/dispatch/dispatcher.ts";
 import {
   type AppDependencies,
   createApp,
@@ -17,17 +17,17 @@ import {
   createFailureLimiter,
 } from "../../services/edge-auth/auth_failures.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
-import { ACK_WAIT_MS } from "../../services/edge-auth/control_outbox.ts";
+import { ACK_WAIT_MS } from "../../services/edge-auth/dispatch/control.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import type { RunOutcome } from "../../services/edge-auth/chat_job.ts";
+import type { RunOutcome } from "../../services/edge-auth/dispatch/run.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import {
   createParseLane,
   PARSE_LANE_WAITING_MAX,
 } from "../../services/edge-auth/parse_lane.ts";
-import { RunningRequests } from "../../services/edge-auth/running_requests.ts";
-import { stopKeyRequests } from "../../services/edge-auth/stop_key_requests.ts";
-import { WorkerTable } from "../../services/edge-auth/worker_table.ts";
+import { RunningRequests } from "../../services/edge-auth/dispatch/running_requests.ts";
+import { stopKeyRequests } from "../../services/edge-auth/dispatch/running_requests.ts";
+import type { WorkerTable } from "../../services/edge-auth/dispatch/workers.ts";
 import {
   ChatWorker,
   WORKER_TICK_MS,
@@ -221,13 +221,12 @@ export async function startMiniEdge(
   const id = newInstanceId();
   const log = options.log ?? silentLog;
   const link = await connect(options.servers, `edge ${id}`, log);
-  const workers = new WorkerTable({ now: monotonicNow, random: Math.random });
   const soon = createTimers(ACK_WAIT_MS);
   const dispatcher = new ChatDispatcher({
     bus: link,
     edgeId: id,
-    workers,
     now: monotonicNow,
+    random: Math.random,
     schedule: queueMicrotask,
     scheduleSoon: soon.schedule,
     log,
@@ -320,7 +319,7 @@ export async function startMiniEdge(
       .map(({ method, path }) => `${method} ${path}`),
     link,
     dispatcher,
-    workers,
+    workers: dispatcher.workers,
     settlements,
     admitted,
     [Symbol.asyncDispose]: async () => {

@@ -6,7 +6,7 @@ import type { Log } from "@gateway/shared/process/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { RunOutcome } from "../chat_job.ts";
+import type { RunOutcome } from "../dispatch/run.ts";
 import { chargeOf, costOf } from "./charge.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { type HeaderFields, rateLimitHeaders } from "./rate_limit_headers.ts";

@@ -1,5 +1,5 @@
 /** What a request costs, by how it ended. */
-import type { RunOutcome } from "../chat_job.ts";
+import type { RunOutcome } from "../dispatch/run.ts";
 import type { TokenEstimate } from "./token_estimate.ts";
 
 /** The part of the record of a run that decides what it costs. */

@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { BUS_LIMITS } from "../limits.ts";
+import { BodyAssembly, decodePiece, encodePiece, pieceCount } from "./job.ts";
+
+const PIECE = BUS_LIMITS.pieceBytes;
+
+function bodyOf(bytes: number): Uint8Array {
+  return Uint8Array.from(
+    { length: bytes },
+    (_, i) => (i * 31 + (i >> 8)) & 255,
+  );
+}
+
+for (
+  const bytes of [1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 17]
+) {
+  Deno.test(`a body of ${bytes} bytes comes back from its pieces in any order`, () => {
+    const body = bodyOf(bytes);
+    const pieces = pieceCount(bytes);
+    const assembly = new BodyAssembly({ bytes, pieces });
+    for (let index = pieces - 1; index >= 0; index -= 1) {
+      const piece = decodePiece(encodePiece(body, 2, index));
+      assert.ok(piece);
+      assert.equal(piece.attempt, 2);
+      assert.equal(assembly.add(piece), index === 0 ? "complete" : "more");
+    }
+    assert.deepEqual(assembly.body, body);
+  });
+}
+
+Deno.test("add() takes a piece twice once", () => {
+  const body = bodyOf(PIECE + 1);
+  const assembly = new BodyAssembly({ bytes: body.length, pieces: 2 });
+  const first = decodePiece(encodePiece(body, 1, 0));
+  assert.ok(first);
+  assert.equal(assembly.add(first), "more");
+  assert.equal(assembly.add(first), "more");
+});
+
+Deno.test("add() refuses a piece of the wrong size or beyond the end", () => {
+  const assembly = new BodyAssembly({ bytes: PIECE + 1, pieces: 2 });
+  for (
+    const piece of [
+      { attempt: 1, index: 0, bytes: new Uint8Array(PIECE - 1) },
+      { attempt: 1, index: 1, bytes: new Uint8Array(2) },
+      { attempt: 1, index: 2, bytes: new Uint8Array(1) },
+      { attempt: 1, index: 4_000_000_000, bytes: new Uint8Array(0) },
+    ]
+  ) assert.equal(assembly.add(piece), "invalid");
+});
+
+Deno.test("BodyAssembly refuses an announcement that does not add up", () => {
+  assert.throws(
+    () => new BodyAssembly({ bytes: PIECE + 1, pieces: 1 }),
+    RangeError,
+  );
+});
+
+Deno.test("decodePiece() refuses a message shorter than its header", () => {
+  assert.equal(decodePiece(new Uint8Array(7)), null);
+});
