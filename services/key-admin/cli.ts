@@ -33,7 +33,7 @@ const AREAS = new Map([
 async function run([name = "", ...args]: string[]): Promise<string> {
   const area = AREAS.get(name);
   if (area === undefined) {
-    throw new UsageError("The first word is keys or owners");
+    throw new UsageError("The first word must be keys or owners");
   }
   const line = parseCommandLine(args);
   if (line.options.help || line.words[0] === "help") {
@@ -44,8 +44,8 @@ async function run([name = "", ...args]: string[]): Promise<string> {
   try {
     if (await detectDurability(redis) === "none") {
       printError(
-        "Warning: this Redis may lose changes when the power fails, or does " +
-          "not tell (set appendonly yes and appendfsync always)",
+        "Warning: this Redis may lose changes in a power failure " +
+          "(set appendonly yes and appendfsync always)",
       );
     }
     const { json, text } = await area.run(depsOf(cluster, redis), line);

@@ -121,7 +121,7 @@ async function announceDurability({ log, redis }: ConsoleDeps) {
   const durability = await detectDurability(redis);
   if (durability === "none") {
     log.error("not_durable", {
-      meaning: "key changes may be lost when the power fails",
+      meaning: "key changes may be lost in a power failure",
       remedy:
         "set appendonly yes and appendfsync always, or use redis 8 or later with appendonly yes",
     });

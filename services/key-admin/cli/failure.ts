@@ -9,7 +9,7 @@ export const EXIT_CODES_HELP =
   `Exit codes: 0 done, 1 refused, 2 not understood, 69 Redis or its disk does not answer,
 77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 
-/** How a command that failed ends. The text is for stderr and says what to do; null for what nobody foresaw. */
+/** How a command that failed ends. The text is for stderr and says what to do; null for an unexpected error. */
 export function describeFailure(
   error: unknown,
   area: string,

@@ -6,7 +6,7 @@ import {
 } from "@gateway/shared/process/env";
 import { LIMIT_VALUES } from "./settings.ts";
 
-/** The limits that a new key and a new owner get where nobody names others. */
+/** The limits of new keys and new owners that are given none. */
 export interface DefaultLimits {
   key: Limits;
   owner: Limits;
@@ -28,7 +28,7 @@ function limit(
     : "all keys of a new owner";
   return integer({
     name,
-    meaning: `Limit of ${whose} where none is named: ${what}; 0 for none`,
+    meaning: `Default limit of ${whose}: ${what}; 0 for none`,
     unit,
     min: 0,
     max: LIMIT_VALUES[`${unit}Max`],

@@ -47,7 +47,7 @@ export interface PageQuery {
   day: string;
 }
 
-/** A key as the list shows it. */
+/** A key in a list. */
 export interface KeyRow {
   key: KeyRecord;
   /** Null: never used, or not for so long that the limiter forgot. */

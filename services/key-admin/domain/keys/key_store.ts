@@ -41,7 +41,7 @@ export const ROTATION_GRACES_MS: Readonly<Record<string, number>> = {
 /** A change without a version is repeated this often when it meets another one. */
 const TRIES_MAX = 8;
 
-/** A wish for a new key. */
+/** What a new key is made from. */
 export interface CreateKeyInput {
   ownerId: string;
   settings: KeySettings;
@@ -50,16 +50,16 @@ export interface CreateKeyInput {
   once?: string;
 }
 
-/** Which key, in which version as the caller saw it, and who asks. */
+/** The key to change, the version the caller saw, and who asks. */
 export interface Target {
   ownerId: string;
   keyId: string;
-  /** Null: whatever version is there. Then a concurrent change is waited out, not refused. */
+  /** Null: any version. A change that meets another one is then repeated, not refused. */
   version: number | null;
   actor: Actor;
 }
 
-/** Why a change was not made. Nothing was changed then. */
+/** Why nothing was changed. */
 export type KeyRefusal = Exclude<CommitResult, "done"> | "not_rotatable";
 
 type Refused = { ok: false; reason: KeyRefusal };
@@ -169,12 +169,12 @@ export class KeyStore {
     return this.#change(target, "key.edited", settings);
   }
 
-  /** The next request with the key is refused. */
+  /** Refuses the key from the next request on. */
   disable(target: Target): Promise<ChangeKeyResult> {
     return this.#change(target, "key.disabled", { state: "disabled" });
   }
 
-  /** The next request with the key may pass. */
+  /** Accepts the key from the next request on. */
   enable(target: Target): Promise<ChangeKeyResult> {
     return this.#change(target, "key.enabled", { state: "enabled" });
   }
@@ -198,7 +198,7 @@ export class KeyStore {
     return this.#withKey(target, async (before) => {
       const after = members === null ? null : nextVersion(before, members);
       if (after !== null && !differs(before, after)) {
-        // Somebody else may have made this change a moment ago: once a write after it is on disk, so is that one.
+        // Another request may have just made this change: it is on disk once a later write is.
         const barrier = ["SET", barrierKey, "1", "EX", "60"];
         await writeDurably(this.#deps.writer, barrier);
         return { ok: true, key: before };
@@ -210,7 +210,7 @@ export class KeyStore {
     });
   }
 
-  /** Runs a change on the key as the caller saw it, and repeats it when it met another one and the caller named no version. */
+  /** Changes the key that the caller saw. Without a version, repeats the change when it meets another one. */
   async #withKey<T extends ChangeKeyResult>(
     { ownerId, keyId, version }: Target,
     change: (key: KeyRecord) => Promise<T | Refused>,
@@ -227,7 +227,7 @@ export class KeyStore {
     }
   }
 
-  /** Makes a key and all that the plan holds: the look-up first, then the record. */
+  /** Makes a key together with the changes of the plan: the look-up first, then the record. */
   async #make(
     plan: Commit,
     settings: Pick<KeyRecord, keyof KeySettings>,
@@ -283,7 +283,7 @@ function nextVersion(
 const differs = (before: KeyRecord, after: KeyRecord): boolean =>
   before.state !== after.state || describeChange(before, after) !== "";
 
-/** Redis' clock is the one that expiry is judged by. */
+/** The clock that decides about expiry. */
 async function redisTimeMs(redis: RedisLink): Promise<number> {
   const [seconds, micros] = asList(await redis.command(["TIME"])).map(asNumber);
   return (seconds ?? 0) * 1_000 + Math.floor((micros ?? 0) / 1_000);

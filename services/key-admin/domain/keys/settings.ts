@@ -40,7 +40,7 @@ const description = z.string()
 const limit = (max: number) =>
   z.int("A whole number; 0 means no limit").min(
     0,
-    "0 means no limit; less is not possible",
+    "Must not be negative; 0 means no limit",
   )
     .max(max, `At most ${max.toLocaleString("en")}`);
 

@@ -53,8 +53,8 @@ export class OwnerDirectory {
   }
 
   /**
-   * The owner of what was made before anybody signed up. Whoever uses the set-up
-   * link becomes this owner, and so finds those keys in the console.
+   * The owner of keys made before anybody signed up. Whoever uses the set-up
+   * link becomes this owner and finds those keys in the console.
    */
   async first(): Promise<string> {
     return await readText(this.#deps.redis, firstOwnerKey) ??
@@ -97,9 +97,9 @@ export class OwnerDirectory {
   }
 
   /**
-   * The pointer that names the owner is written last and only once: of two that
-   * make the same owner at the same time one wins, and a crash before it leaves an
-   * account nobody can reach.
+   * The pointer to the owner is written last and only once: of two calls at the
+   * same time one wins, and a crash before it leaves an account that nothing
+   * leads to.
    */
   async #make(pointer: string, email: string): Promise<string> {
     const { writer, randomBytes, now, defaultLimits } = this.#deps;

@@ -6,9 +6,9 @@ import { attemptsKey, knownDeviceKey } from "../store/names.ts";
 import { asNumber, asTextOrNull } from "../store/reply.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
-/** A try to sign in. */
+/** An attempt to sign in. */
 export interface Attempt {
-  /** An address, known or not: both count alike. */
+  /** Whether or not an account has this address. */
   email: string;
   ip: string;
   /** Value of the device cookie, empty without one. */
@@ -19,7 +19,7 @@ export interface Attempt {
 export const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
 /** Tries of an address or IPv6 /64: so many at once, and as many again spread over the time. */
 export const ADDRESS_RATE: Rate = { count: 20, perMs: 600_000 };
-/** The same for larger IPv6 networks, whose holder has as many /64s as he likes. */
+/** The same for larger IPv6 networks, whose holders have very many /64s. */
 export const SITE_RATE: Rate = { count: 40, perMs: 600_000 };
 export const PROVIDER_RATE: Rate = { count: 80, perMs: 600_000 };
 /** The tries of an address that others cannot use up; further ones count in {@link POOL_RATE}. */
@@ -50,7 +50,7 @@ return 0
 `,
 );
 
-/** GCRA, as the edges count requests: one number, the time at which all that was taken is paid off. */
+/** GCRA, as the edges count requests: the one number is the time when everything taken is paid off. */
 const RATE_SCRIPT = defineScript(
   "key-admin/rate",
   `
@@ -92,7 +92,7 @@ export class AttemptGuard {
     return asNumber(await this.#redis.evalScript(DELAY_SCRIPT, [name], rule));
   }
 
-  /** The try was right: the account's count starts anew. Gives how many had failed. */
+  /** Resets the count after a success, and gives the number of failures before it. */
   async succeeded(attempt: Attempt): Promise<number> {
     const { name } = await this.#scopeOf(attempt);
     const failed = asTextOrNull(
@@ -102,7 +102,7 @@ export class AttemptGuard {
     return Math.max(0, Number(failed ?? "1") - 1);
   }
 
-  /** Where the tries are counted: of the account, or of a device that is known for it. */
+  /** Where tries are counted: for the account, or for a device that it signed in from. */
   async #scopeOf({ email, device }: Attempt) {
     const isKnownDevice = isSecret(device) &&
       await this.#redis.command(["GET", knownDeviceKey(digest(device))]) ===

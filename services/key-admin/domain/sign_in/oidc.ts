@@ -36,11 +36,11 @@ export interface OidcClient {
   /** On the button: "Continue with …". */
   name: string;
   begin(redirectUri: URL, askAgain: boolean): Promise<OidcStart>;
-  /** Checks what the browser came back with. Throws when anything is not as it must be. */
+  /** Checks what the browser came back with. Throws on any mismatch. */
   finish(returned: URL, flow: OidcFlow): Promise<OidcIdentity>;
 }
 
-/** The provider vouches for somebody who may not sign in here. */
+/** The provider knows this person, but they may not sign in here. */
 export class NotAllowed extends Error {
   override name = "NotAllowed";
 }

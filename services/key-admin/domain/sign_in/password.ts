@@ -25,7 +25,7 @@ export const GUESSES_LOG10_MIN = 10;
 export const EXAMINED_CHARS_MAX = 40;
 
 /**
- * What anybody tries first here (ASVS 6.1.2): the product, what it does, and who
+ * What an attacker tries first here (ASVS 6.1.2): the product, what it does, and who
  * uses it. Words of the owner's address are added to these.
  */
 export const CONTEXT_WORDS: readonly string[] = [
@@ -36,19 +36,19 @@ export const CONTEXT_WORDS: readonly string[] = [
 
 const zxcvbn = new ZxcvbnFactory({ dictionary, graphs: adjacencyGraphs });
 
-/** Hashes and checks passwords. An interface, so that tests need not wait for real ones. */
+/** Hashes and checks passwords. Tests have a faster one. */
 export interface PasswordHasher {
   hash(password: string): Promise<string>;
-  /** `stored` null stands for an account that is not there: the same work is done for it (ASVS 6.3.8). */
+  /** `stored` is null for an account that does not exist, which takes the same work (ASVS 6.3.8). */
   verify(stored: string | null, password: string): Promise<boolean>;
-  /** Whether the stored string has other parameters than today's. */
+  /** Whether the hash was made with other parameters than the current ones. */
   isOutdated(stored: string): boolean;
 }
 
-/** Hashing takes a core each: more at once would starve everything else of a small machine. */
+/** Each hash takes a core: more at once would starve the rest of a small machine. */
 const AT_ONCE_MAX = 4;
 
-/** The hasher of the service. Makes one hash at the start, for accounts that are not there. */
+/** The hasher of the service. Makes one hash at the start, for accounts that do not exist. */
 export async function createPasswordHasher(): Promise<PasswordHasher> {
   const decoy = await hash("nobody has this password", PARAMETERS);
   const limit = createLimit(AT_ONCE_MAX);
@@ -66,11 +66,11 @@ export async function createPasswordHasher(): Promise<PasswordHasher> {
 /** The same password typed on two systems may arrive in two Unicode forms. */
 const normal = (password: string): string => password.normalize("NFKC");
 
-/** The length of a password as people count it, in the form that is hashed. */
+/** The length of a password in characters, in the form that is hashed. */
 export const passwordChars = (password: string): number =>
   [...normal(password)].length;
 
-/** What is wrong with a new password, or null. No rules of composition, only length and guessability (ASVS 6.2). */
+/** What is wrong with a new password, or null: only its length and how guessable it is (ASVS 6.2). */
 export function passwordProblem(
   password: string,
   context: { email: string },
@@ -95,7 +95,7 @@ function wordsOf(email: string): string[] {
     .filter((word) => word.length >= 3);
 }
 
-/** Runs at most `max` at once; the others wait in the order they came. */
+/** Runs at most `max` at once; the others wait in order. */
 function createLimit(max: number): <T>(run: () => Promise<T>) => Promise<T> {
   let running = 0;
   const waiting: (() => void)[] = [];

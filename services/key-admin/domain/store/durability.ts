@@ -6,7 +6,7 @@ import { asFields, asList, asNumber } from "./reply.ts";
  * How a write survives loss of power:
  * - `waitaof`: the server says when it is on disk (Redis >= 8);
  * - `always`: the server answers a write only after it is on disk;
- * - `none`: it does not, or does not tell.
+ * - `none`: neither, or the server does not tell.
  */
 export type Durability = "waitaof" | "always" | "none";
 
@@ -23,7 +23,7 @@ const CONFIRM_MS = 3_000;
  */
 const TRUE_WAITAOF_MAJOR = 8;
 
-/** Finds out what the server offers. Another server or a forbidden command counts as "does not". */
+/** Finds out what the server offers. When it does not tell, nothing is promised. */
 export async function detectDurability(redis: RedisLink): Promise<Durability> {
   const config = await readConfig(redis, "append*");
   if (config.get("appendonly") !== "yes") return "none";

@@ -4,14 +4,14 @@
  *
  * | key | type | content |
  * | --- | --- | --- |
- * | `find:{owner}` | zset, lexical | index of the console's list, see `domain/keys/search_terms.ts` |
+ * | `find:{owner}` | zset, lexical | index of the console's list, see `keys/search_terms.ts` |
  * | `once:{owner}:<digest>` | string | id of the key that a form has made |
  * | `acct:{owner}` | hash | the owner's account, see `owners/account.ts` |
  * | `mail:<digest>` | string | owner id of an e-mail address |
  * | `owners` | zset | owner ids by creation time in ms |
  * | `sess:<digest>` | hash | a signed-in session, see `sign_in/sessions.ts` |
  * | `sessions:{owner}` | zset | the owner's sessions by start |
- * | `ticket:<kind>:<digest>` | string | something to be used once, see `sign_in/tickets.ts` |
+ * | `ticket:<kind>:<digest>` | string | something to be used once, see `one_time_tokens.ts` |
  * | `try:<digest>` | hash | tries of an account or a device; a rate of a network, of all, or of making keys, see `sign_in/attempts.ts` |
  * | `known:<digest>` | string | digest of the address that signed in from a device before |
  * | `oidc:<digest>` | string | owner of an OpenID Connect identity |
