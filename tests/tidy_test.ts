@@ -23,7 +23,6 @@ const PURE_ROOMS = [
   /^shared\/(limits|sse_parser)\.ts$/,
   /^shared\/process\/(clock|ids|env|client_address|error_text)\.ts$/,
   /^shared\/bus\/(?!link|probe)/,
-  /^shared\/metrics\/(table|cells)\.ts$/,
   /^services\/edge-auth\/(dispatch\/workers|models|responses|json_guard)\.ts$/,
   /^services\/chat-worker\/(answer|edge_liveness)\.ts$/,
   /^services\/model-simulator\/(language|passages|request|controls|json_schema|plan|choice|errors)\.ts$/,
@@ -160,7 +159,6 @@ Deno.test("key-admin's domain imports neither the console nor the command line",
 const LIBRARY_ROOMS: Record<string, RegExp> = {
   nats: /^shared\/bus\/link/,
   redis: /^shared\/redis\//,
-  "prom-client": /^shared\/metrics\//,
   "@opentelemetry/api": /^shared\/process\/tracing\.ts$/,
   hono: /^services\/(edge-auth|key-admin)\//,
 };

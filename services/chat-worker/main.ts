@@ -4,8 +4,11 @@ import { startBusProbe } from "@gateway/shared/bus/probe";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import { observeBus, observeProcess } from "@gateway/shared/metrics/process";
-import { MetricRegistry } from "@gateway/shared/metrics/registry";
+import {
+  observeBus,
+  observeProcess,
+} from "@gateway/shared/process/own_metrics";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import {
   type RunningService,

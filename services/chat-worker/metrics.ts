@@ -1,12 +1,12 @@
 /** What the worker exports for Prometheus. A job is counted once, at its end. */
 import type { RejectReason } from "@gateway/shared/bus/frame";
-import type { MetricRegistry } from "@gateway/shared/metrics/registry";
+import type { MetricRegistry } from "@gateway/shared/process/metrics";
 import {
   ANSWER_SECONDS,
   counter,
   gauge,
   histogram,
-} from "@gateway/shared/metrics/table";
+} from "@gateway/shared/process/metrics";
 import type { AttemptReport } from "./backends/pool/attempt.ts";
 import type { BreakerState } from "./backends/pool/circuit_breaker.ts";
 import type { JobReport, JobTransport } from "./running_job.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { MetricRegistry } from "@gateway/shared/metrics/registry";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";
 import type { JobReport } from "./running_job.ts";
 

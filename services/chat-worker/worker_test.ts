@@ -24,7 +24,7 @@ import {
 } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { silentLog } from "@gateway/shared/process/log";
-import { MetricRegistry } from "@gateway/shared/metrics/registry";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Backend } from "./backends/backend.ts";
 import { createWorkerMetrics } from "./metrics.ts";

@@ -9,8 +9,8 @@ import {
   observeBus,
   observeProcess,
   observeRedis,
-} from "@gateway/shared/metrics/process";
-import { MetricRegistry } from "@gateway/shared/metrics/registry";
+} from "@gateway/shared/process/own_metrics";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";

@@ -1,13 +1,13 @@
 /** What the edge exports for Prometheus. A stream is counted once, at its end. */
 import { CANCEL_REASONS } from "@gateway/shared/bus/control";
 import type { RejectReason } from "@gateway/shared/bus/frame";
-import type { MetricRegistry } from "@gateway/shared/metrics/registry";
+import type { MetricRegistry } from "@gateway/shared/process/metrics";
 import {
   ANSWER_SECONDS,
   counter,
   gauge,
   histogram,
-} from "@gateway/shared/metrics/table";
+} from "@gateway/shared/process/metrics";
 import type { RunOutcome } from "./dispatch/run.ts";
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES, type Refusal } from "./limits/refusal.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { MetricRegistry } from "@gateway/shared/metrics/registry";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Admitted } from "./limits/limiter.ts";

@@ -2,8 +2,11 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import { observeProcess, observeRedis } from "@gateway/shared/metrics/process";
-import { MetricRegistry } from "@gateway/shared/metrics/registry";
+import {
+  observeProcess,
+  observeRedis,
+} from "@gateway/shared/process/own_metrics";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import { type GracefulServer, serve } from "@gateway/shared/process/serve";
 import {

@@ -1,8 +1,8 @@
 /** Wires the simulator: a model server for trying and testing, which is no model. */
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
-import { observeProcess } from "@gateway/shared/metrics/process";
-import { MetricRegistry } from "@gateway/shared/metrics/registry";
+import { observeProcess } from "@gateway/shared/process/own_metrics";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import {
   type RunningService,

@@ -1,6 +1,6 @@
 /** What the simulator exports for Prometheus. A request is counted once, at its end. */
-import type { MetricRegistry } from "@gateway/shared/metrics/registry";
-import { counter, gauge } from "@gateway/shared/metrics/table";
+import type { MetricRegistry } from "@gateway/shared/process/metrics";
+import { counter, gauge } from "@gateway/shared/process/metrics";
 import type { SeenRequest, Simulator } from "./simulator.ts";
 
 /** Every metric of the simulator beside those that all services have. */

@@ -10,7 +10,7 @@ export interface OpsServerOptions {
   /** What keeps the service from its work right now; empty: nothing, it is ready. */
   notReady: () => string[];
   /** The metrics in Prometheus' text format. */
-  metrics: () => Promise<string>;
+  metrics: () => string;
 }
 
 const TEXT = { "content-type": "text/plain; charset=utf-8" };
@@ -24,14 +24,14 @@ export function serveOps(options: OpsServerOptions): GracefulServer {
     hostname: options.hostname,
     port: options.port,
     onError: () => new Response("fault\n", { status: 500, headers: TEXT }),
-    handler: async (request) => {
+    handler: (request) => {
       switch (new URL(request.url).pathname) {
         case "/healthz":
           return new Response("ok\n", { headers: TEXT });
         case "/readyz":
           return readiness(options.notReady());
         case "/metrics":
-          return new Response(await options.metrics(), { headers: PROMETHEUS });
+          return new Response(options.metrics(), { headers: PROMETHEUS });
         default:
           return new Response("not found\n", { status: 404, headers: TEXT });
       }

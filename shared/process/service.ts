@@ -4,8 +4,13 @@
  */
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
-import { createLog, type Log, type LogFields, type LogLevel } from "./log.ts";
-import { createLineWriter } from "./stdout.ts";
+import {
+  createLineWriter,
+  createLog,
+  type Log,
+  type LogFields,
+  type LogLevel,
+} from "./log.ts";
 
 /** Exit codes, after sysexits.h. */
 const EXIT_OK = 0;

@@ -3,8 +3,8 @@ import {
   BUS_METRICS,
   PROCESS_METRICS,
   REDIS_METRICS,
-} from "@gateway/shared/metrics/process";
-import type { MetricSpec, MetricTable } from "@gateway/shared/metrics/table";
+} from "@gateway/shared/process/own_metrics";
+import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
 import { WORKER_METRICS } from "../../services/chat-worker/metrics.ts";
 import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";

@@ -1,5 +1,5 @@
 /** `docs/metrics.md`, made from the tables that the services export their metrics by. */
-import type { MetricSpec } from "@gateway/shared/metrics/table";
+import type { MetricSpec } from "@gateway/shared/process/metrics";
 import { METRIC_TABLES } from "./metric_tables.ts";
 
 /** Where the page is. */

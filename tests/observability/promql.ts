@@ -1,5 +1,5 @@
 /** As much of PromQL as tells which metrics and labels an expression names. */
-import type { MetricSpec } from "@gateway/shared/metrics/table";
+import type { MetricSpec } from "@gateway/shared/process/metrics";
 
 const HISTOGRAM_SERIES = /_(?:bucket|sum|count)$/;
 /** What Prometheus itself adds. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import type { BusStatus } from "../bus/link.ts";
-import { observeBus, observeProcess, observeRedis } from "./process.ts";
-import { MetricRegistry } from "./registry.ts";
+import { observeBus, observeProcess, observeRedis } from "./own_metrics.ts";
+import { MetricRegistry } from "./metrics.ts";
 
 Deno.test("observeBus() counts what happens to the bus, and shows how it stands", async () => {
   const registry = new MetricRegistry();

@@ -1,8 +1,6 @@
 /** Metrics that every service has: its process, its bus, its Redis. */
-import type { BusLink, BusStatus } from "../bus/link.ts";
-import type { MonotonicNow } from "../process/clock.ts";
-import type { MetricRegistry } from "./registry.ts";
-import { counter, gauge, histogram } from "./table.ts";
+import type { MonotonicNow } from "./clock.ts";
+import { counter, gauge, histogram, type MetricRegistry } from "./metrics.ts";
 
 /** Of the process itself. */
 export const PROCESS_METRICS = {
@@ -62,7 +60,7 @@ export const REDIS_METRICS = {
 
 const LAG_INTERVAL_MS = 50;
 const MS_PER_SECOND = 1_000;
-const BUS_EVENTS: readonly BusStatus["type"][] = [
+const BUS_EVENTS = [
   "disconnected",
   "reconnected",
   "lame_duck",
@@ -113,11 +111,12 @@ export function observeProcess(
   return () => clearInterval(timer);
 }
 
-/** What {@link observeBus} looks at. */
-export type ObservedBus = Pick<
-  BusLink,
-  "isConnected" | "pendingBytes" | "onStatus"
->;
+/** What {@link observeBus} looks at: a `BusLink`. */
+export interface ObservedBus {
+  readonly isConnected: boolean;
+  readonly pendingBytes: number;
+  onStatus(listener: (status: { type: string }) => void): unknown;
+}
 
 /** Exports {@link BUS_METRICS}. */
 export function observeBus(
