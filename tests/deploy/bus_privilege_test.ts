@@ -13,7 +13,7 @@ const SUBJECTS = [
   "gw.v1.chat.any",
   "gw.v1.chat.body.W1.R1",
   "gw.v1.chat.ctl.W1",
-  "gw.v1.edge.E1.s.R1",
+  "gw.v1.edge.E1.s.R1.1",
   "gw.v1.beat.worker.W1",
   "gw.v1.beat.edge.E1",
   "gw.v1.key.changed",
@@ -54,7 +54,7 @@ const USERS: User[] = [
       "_INBOX_edge.X.probe.1",
     ],
     subscribes: [
-      "gw.v1.edge.E1.s.R1",
+      "gw.v1.edge.E1.s.R1.1",
       "gw.v1.beat.worker.W1",
       "gw.v1.beat.edge.E1",
       "gw.v1.key.changed",
@@ -68,7 +68,7 @@ const USERS: User[] = [
     secret: "nats_worker_password",
     inboxPrefix: "_INBOX_worker",
     publishes: [
-      "gw.v1.edge.E1.s.R1",
+      "gw.v1.edge.E1.s.R1.1",
       "gw.v1.beat.worker.W1",
       "_INBOX_worker.X.probe.1",
     ],
