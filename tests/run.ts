@@ -21,6 +21,8 @@ const DENO_TEST = [
 ];
 /** Most tests wait for a server more than they compute. */
 const JOBS_PER_CORE = 1.5;
+/** Begun first, so that nothing waits for them at the end. */
+const SLOW = /browser_|cli_test|many_keys|deploy\/up\/up_|faults_|proxy_test/;
 const SOAK_MINUTES = "0.5";
 /** Exit code of the compose test where it cannot run. */
 const CANNOT_RUN = 77;
@@ -42,7 +44,8 @@ async function testAll(args: readonly string[]): Promise<number> {
   }
   const files = await findTests();
   const alone = files.filter((file) => file.endsWith("_timed_test.ts"));
-  const together = files.filter((file) => !/_(timed|long)_test\./.test(file));
+  const together = files.filter((file) => !/_(timed|long)_test\./.test(file))
+    .sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
   const startedAtMs = performance.now();
   const seconds = () => Math.round((performance.now() - startedAtMs) / 1_000);
   const first = await run(Deno.execPath(), [

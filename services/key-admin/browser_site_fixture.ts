@@ -33,7 +33,7 @@ import type { ConsoleDeps } from "./web/context.ts";
 
 /**
  * The console on a socket, and a browser in front of it. The steps files that use
- * this are run by `browser_test.ts` in a process of their own.
+ * this run in a process of their own, see `testInBrowser()`.
  */
 export interface Site extends AsyncDisposable {
   origin: string;

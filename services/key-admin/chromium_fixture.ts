@@ -34,14 +34,28 @@ function isFile(path: string): boolean {
 }
 
 /**
- * Runs the tests of a file in a process of their own: the driver of the browser
- * needs rights that no other test gets. Fails with all that they said.
+ * Registers the tests of a file as one test, in a process of their own: the driver
+ * of the browser needs rights that no other test gets. Without a browser, or what
+ * else `isReady` stands for, that is said by name, so that the machine does not
+ * look tested.
  */
-export async function runSteps(file: URL): Promise<void> {
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["test", "--allow-all", "--no-check", fileURLToPath(file)],
-    env: { NO_COLOR: "1" },
-  }).output();
-  const decoder = new TextDecoder();
-  assert.equal(code, 0, decoder.decode(stdout) + decoder.decode(stderr));
+export function testInBrowser(
+  shows: string,
+  steps: URL,
+  isReady = true,
+): void {
+  if (findChromium() === null || !isReady) {
+    Deno.test(`NOT tested, a program is missing: ${shows}`, () => {
+      assert.equal(Deno.env.get("CI"), undefined, "CI has to have it");
+    });
+    return;
+  }
+  Deno.test(shows, async () => {
+    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: ["test", "--allow-all", "--no-check", fileURLToPath(steps)],
+      env: { NO_COLOR: "1" },
+    }).output();
+    const decoder = new TextDecoder();
+    assert.equal(code, 0, decoder.decode(stdout) + decoder.decode(stderr));
+  });
 }

@@ -23,7 +23,7 @@ import {
 
 const EDGES = 3;
 /** Each is a disable and an enable, with every edge asked after both. */
-const ROUNDS = 1_000;
+const ROUNDS = 200;
 /** Changed side by side: one key's changes must not wait for another's. */
 const KEYS = 8;
 
@@ -80,7 +80,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
   }
 
   await t.step(
-    "1,000 times disabled and enabled under load: the next request is 403, or 200",
+    "200 times disabled and enabled under load: the next request is 403, or 200",
     async () => {
       const stopLoad = startLoad(cluster, keys);
       const probes: Probes = { asked: 0, wrong: [] };
