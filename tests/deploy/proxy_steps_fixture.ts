@@ -12,7 +12,7 @@ import { isWellFormedKey, mintKey } from "@gateway/shared/keys/key";
 import {
   CHROMIUM_ARGS,
   findChromium,
-} from "../../services/key-admin/chromium_fixture.ts";
+} from "../../services/key-admin/browser/chromium_fixture.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { freePort } from "../support/free_port.ts";
 import { type FrontProxy, startFrontProxy } from "../support/front_proxy.ts";

@@ -1,4 +1,4 @@
-import { testInBrowser } from "../../services/key-admin/chromium_fixture.ts";
+import { testInBrowser } from "../../services/key-admin/browser/chromium_fixture.ts";
 
 testInBrowser(
   "API and console behind the front proxy",

@@ -4,11 +4,11 @@
  */
 import assert from "node:assert/strict";
 import { chromium, type Page } from "playwright-core";
-import { storeKey } from "../../services/key-admin/browser_site_fixture.ts";
+import { storeKey } from "../../services/key-admin/browser/site_fixture.ts";
 import {
   CHROMIUM_ARGS,
   findChromium,
-} from "../../services/key-admin/chromium_fixture.ts";
+} from "../../services/key-admin/browser/chromium_fixture.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
 

@@ -8,11 +8,11 @@ import {
   storeKey,
   useKey,
   type Visit,
-} from "./browser_site_fixture.ts";
-import { PASSWORD } from "./console_fixture.ts";
-import { totpCode } from "./domain/sign_in/totp.ts";
+} from "./site_fixture.ts";
+import { PASSWORD } from "../console_fixture.ts";
+import { totpCode } from "../domain/sign_in/totp.ts";
 
-/** Everything without JavaScript: dialogs are pages, times are UTC. Run by `browser_plain_test.ts`. */
+/** Everything without JavaScript: dialogs are pages, times are UTC. Run by `plain_test.ts`. */
 
 const EMAIL = "plain@example.org";
 const NEW_PASSWORD = "another horse battery staple";

@@ -8,9 +8,9 @@ import {
   storeKey,
   useKey,
   type Visit,
-} from "./browser_site_fixture.ts";
+} from "./site_fixture.ts";
 
-/** What pages tell, to eyes and to keyboards. Run by `browser_reading_test.ts`. */
+/** What pages tell, to eyes and to keyboards. Run by `reading_test.ts`. */
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;

@@ -22,14 +22,14 @@ import {
 } from "@gateway/shared/keys/record";
 import { serve } from "@gateway/shared/process/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
-import { PASSWORD, startConsole } from "./console_fixture.ts";
-import type { KeySettings } from "./domain/keys/settings.ts";
-import type { StopNotice } from "./domain/keys/notice.ts";
-import type { TestRedis } from "./redis_fixture.ts";
-import { linkPath } from "./domain/sign_in/links.ts";
-import { createPasswordHasher } from "./domain/sign_in/password.ts";
-import { createConsole } from "./web/app.tsx";
-import type { ConsoleDeps } from "./web/context.ts";
+import { PASSWORD, startConsole } from "../console_fixture.ts";
+import type { KeySettings } from "../domain/keys/settings.ts";
+import type { StopNotice } from "../domain/keys/notice.ts";
+import type { TestRedis } from "../redis_fixture.ts";
+import { linkPath } from "../domain/sign_in/links.ts";
+import { createPasswordHasher } from "../domain/sign_in/password.ts";
+import { createConsole } from "../web/app.tsx";
+import type { ConsoleDeps } from "../web/context.ts";
 
 /**
  * The console on a socket, and a browser in front of it. The steps files that use

@@ -9,12 +9,12 @@ import {
   type Site,
   useKey,
   type Visit,
-} from "./browser_site_fixture.ts";
-import { PASSWORD } from "./console_fixture.ts";
-import { takeRate } from "./domain/sign_in/attempts.ts";
-import { linkPath } from "./domain/sign_in/links.ts";
-import { totpCode } from "./domain/sign_in/totp.ts";
-import { CREATION_RATE } from "./web/key_requests.tsx";
+} from "./site_fixture.ts";
+import { PASSWORD } from "../console_fixture.ts";
+import { takeRate } from "../domain/sign_in/attempts.ts";
+import { linkPath } from "../domain/sign_in/links.ts";
+import { totpCode } from "../domain/sign_in/totp.ts";
+import { CREATION_RATE } from "../web/key_requests.tsx";
 
 /** Who looks at the console, and what there is to see. */
 export interface Stage {

@@ -8,12 +8,12 @@ import {
   signedIn,
   storeKey,
   type Visit,
-} from "./browser_site_fixture.ts";
-import { PASSWORD } from "./console_fixture.ts";
-import { until } from "./redis_fixture.ts";
-import { linkPath } from "./domain/sign_in/links.ts";
+} from "./site_fixture.ts";
+import { PASSWORD } from "../console_fixture.ts";
+import { until } from "../redis_fixture.ts";
+import { linkPath } from "../domain/sign_in/links.ts";
 
-/** What an owner does with keys, by clicking. Run by `browser_life_test.ts`. */
+/** What an owner does with keys, by clicking. Run by `life_test.ts`. */
 
 const EMAIL = "ada@example.org";
 const WAIT_MS = 10_000;

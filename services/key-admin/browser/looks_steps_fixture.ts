@@ -6,8 +6,8 @@ import {
   makeKey,
   openWindow,
   type Visit,
-} from "./browser_site_fixture.ts";
-import { SCENES, setStage } from "./browser_scenes_fixture.ts";
+} from "./site_fixture.ts";
+import { SCENES, setStage } from "./scenes_fixture.ts";
 
 /**
  * Every page and dialog in three looks: all rules of axe, nothing cut off, and
