@@ -10,6 +10,7 @@
  */
 import { startCluster } from "../tests/support/cluster.ts";
 import { freePort } from "../tests/support/free_port.ts";
+import { startService } from "../tests/support/service_processes.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 import {
   median,
@@ -25,6 +26,7 @@ const PEER_PACKAGE = "@portkey-ai/gateway@1.15.2";
 const STALL_MS = 200;
 const PACE_MS = 20;
 const TOKENS = 64;
+const MODEL = "neutral-3.7-plus";
 
 interface Contender {
   target: Target;
@@ -47,30 +49,6 @@ const SECONDS = Number(textOption("seconds", "5"));
 const ROUNDS = Number(textOption("rounds", "3"));
 const CONNECTIONS = Number(textOption("connections", "32"));
 const STREAMS = textOption("streams", "100,300,500").split(",").map(Number);
-
-async function startModelServer(): Promise<AsyncDisposable & { url: string }> {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: [
-      "run",
-      "--allow-net",
-      new URL("./mock_model_server.ts", import.meta.url).pathname,
-      `--tokens=${TOKENS}`,
-      `--pace-ms=${PACE_MS}`,
-    ],
-    stdout: "piped",
-  }).spawn();
-  const reader = child.stdout.getReader();
-  const { value } = await reader.read();
-  const port = new TextDecoder().decode(value).trim();
-  return {
-    url: `http://127.0.0.1:${port}/v1`,
-    [Symbol.asyncDispose]: async () => {
-      child.kill("SIGTERM");
-      await child.status;
-      await reader.cancel();
-    },
-  };
-}
 
 async function startPeer(
   modelServer: string,
@@ -98,9 +76,9 @@ async function startPeer(
     target: {
       name: "portkey",
       baseUrl: `${root}/v1`,
-      model: "mock",
+      model: MODEL,
       headers: {
-        "authorization": "Bearer mock",
+        "authorization": "Bearer none",
         "x-portkey-provider": "openai",
         "x-portkey-custom-host": modelServer,
       },
@@ -194,6 +172,8 @@ async function measureStreams(contenders: Contender[]): Promise<void> {
       const before = cpuSeconds(pids());
       const result = await runStreams(target, {
         streams,
+        tokens: TOKENS,
+        paceMs: PACE_MS,
         stallMs: STALL_MS,
         spreadMs: TOKENS * PACE_MS / 2,
       });
@@ -215,11 +195,13 @@ function push(map: Map<string, number[]>, name: string, value: number): void {
   map.set(name, [...map.get(name) ?? [], value]);
 }
 
-await using modelServer = await startModelServer();
+await using modelServer = await startService("model-simulator", {
+  LOG_LEVEL: "error",
+});
+const modelUrl = `${modelServer.url}/v1`;
 await using cluster = await startCluster({
   env: {
-    UPSTREAM_BASE_URL: modelServer.url,
-    UPSTREAM_MODEL: "mock",
+    UPSTREAM_BASE_URL: modelUrl,
     LOG_LEVEL: "warn",
   },
 });
@@ -234,17 +216,17 @@ const ours: Contender = {
   target: {
     name: "gateway",
     baseUrl: cluster.baseUrl(),
-    model: "neutral-3.7-plus",
+    model: MODEL,
     headers: { authorization: `Bearer ${created.key}` },
   },
   pids: () => Object.values(cluster.state.pids).flat(),
 };
-await using peer = await startPeer(modelServer.url);
+await using peer = await startPeer(modelUrl);
 const contenders = peer === null ? [ours] : [ours, peer];
 const direct: Target = {
   name: "direct",
-  baseUrl: modelServer.url,
-  model: "mock",
+  baseUrl: modelUrl,
+  model: MODEL,
   headers: {},
 };
 

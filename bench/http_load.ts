@@ -25,17 +25,29 @@ export interface LoadResult {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
+/** What is asked: of the model, and of the simulator that plays it. */
+interface Request {
+  controls: string;
+  isStream: boolean;
+}
+
+const PROMPT = "Hello there, how are you today?";
+const SHORT: Request = { controls: "9 tokens", isStream: false };
+
 /** The bytes of one chat request. */
-export function requestBytes(target: Target, body: object): Uint8Array {
+function requestBytes(
+  target: Target,
+  { controls, isStream }: Request,
+): Uint8Array {
   const url = new URL(target.baseUrl);
   const payload = JSON.stringify({
     model: target.model,
     messages: [
       { role: "system", content: "You are a helpful assistant." },
-      { role: "user", content: "Hello there, how are you today?" },
+      { role: "user", content: `${PROMPT} [simulator: ${controls}]` },
     ],
     max_tokens: 100,
-    ...body,
+    stream: isStream,
   });
   const headers = Object.entries({
     host: url.host,
@@ -124,9 +136,9 @@ function answerEnd(text: string): number | null {
 /** Runs a closed loop: each connection sends its next request when it has its answer. */
 export async function runLoad(
   target: Target,
-  options: { connections: number; seconds: number; body?: object },
+  options: { connections: number; seconds: number },
 ): Promise<LoadResult> {
-  const bytes = requestBytes(target, options.body ?? {});
+  const bytes = requestBytes(target, SHORT);
   const startedAtMs = performance.now();
   const endsAtMs = startedAtMs + options.seconds * 1_000;
   const latenciesMs: number[] = [];
@@ -170,9 +182,20 @@ export interface StreamLoadResult {
 /** Opens `streams` streams, a few at a time, and watches for pauses. */
 export async function runStreams(
   target: Target,
-  options: { streams: number; stallMs: number; spreadMs: number },
+  options: {
+    streams: number;
+    tokens: number;
+    paceMs: number;
+    stallMs: number;
+    spreadMs: number;
+  },
 ): Promise<StreamLoadResult> {
-  const bytes = requestBytes(target, { stream: true });
+  const bytes = requestBytes(target, {
+    controls: `${options.tokens} tokens, ${
+      1_000 / options.paceMs
+    } tokens per second`,
+    isStream: true,
+  });
   const startedAtMs = performance.now();
   let broken = 0;
   const pausesMs: number[] = [];

@@ -21,7 +21,7 @@ const tool = (parameters: object) => ({
 const PATTERN = { type: "string", pattern: `[${"~".repeat(1980)}]{200}` };
 const WIDE = Object.fromEntries(many(4_000, (i) => [`p${i}`, { $ref: "#" }]));
 const LARGE = {
-  properties: { a: { minItems: 400, items: { type: "string" } } },
+  properties: { a: { minItems: 200, items: { type: "string" } } },
   required: ["a"],
 };
 const TWICE = { type: "array", minItems: 2, items: { $ref: "#" } };

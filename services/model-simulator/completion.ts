@@ -132,6 +132,13 @@ export class Completion {
     return Math.min(asked ?? OUTPUT_TOKENS, CONTEXT_TOKENS);
   }
 
+  /** Nothing is to be waited for. */
+  get isInstant(): boolean {
+    const { firstTokenMs, tokensPerSecond } = this.#pace;
+    return firstTokenMs === 0 && tokensPerSecond === 0 &&
+      this.#options.controls.break === undefined;
+  }
+
   /** The events of a stream, as they fall due, several in one text where they do at once. */
   async *stream(): AsyncGenerator<string> {
     const { request, controls } = this.#options;
@@ -171,7 +178,8 @@ export class Completion {
     const stepMs = tokensPerSecond === 0 ? 0 : 1_000 / tokensPerSecond;
     let dueAt = now() + firstTokenMs;
     for (let round = 0; this.#choices.some(({ isOver }) => !isOver);) {
-      await sleep(dueAt - now(), signal);
+      const waitMs = dueAt - now();
+      if (waitMs > 0 || round > 0) await sleep(waitMs, signal);
       const startedAt = now();
       const batch: [Choice, Step][] = [];
       let isBroken = false;

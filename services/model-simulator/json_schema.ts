@@ -28,7 +28,7 @@ const VALUE_DEPTH_MAX = 32;
 /** Schemas and members of them looked at for one value; an alternative in vain costs more. */
 const VALUE_STEPS_MAX = 5_000;
 const FAILED_STEPS = 50;
-const VALUE_CHARS_MAX = 20_000;
+const VALUE_CHARS_MAX = 10_000;
 /** What a text without a length costs. */
 const WORDS_CHARS = 40;
 const MORE_ITEMS_MAX = 2;

@@ -30,7 +30,7 @@ const QUOTE_CHARS = 80;
 const LOOK_CHARS = 2_000;
 const WORD_CHARS_MIN = 4;
 /** Of one choice. */
-const CALLS_MAX = 8;
+const CALLS_MAX = 4;
 
 /**
  * Plans one choice. Everything that it says fits into `room` tokens where it can.

@@ -262,6 +262,11 @@ async function whole(
     run.end("broken");
     return failureResponse(500, false);
   }
+  if (completion.isInstant) {
+    const body = await completion.whole();
+    run.end("complete");
+    return new Response(body, { headers: JSON_TYPE });
+  }
   // The head goes out at once: only then does the server see the client leave.
   let text: Promise<string> | null = completion.whole();
   return respond(run, JSON_TYPE, async () => {
@@ -327,6 +332,10 @@ async function brokenPiece(error: BreakError, run: Run): Promise<string> {
 }
 
 async function readBody(request: Request): Promise<string> {
+  const announced = request.headers.get("content-length");
+  if (announced !== null && Number(announced) <= BODY_BYTES_MAX) {
+    return await request.text();
+  }
   const pieces: Uint8Array[] = [];
   let length = 0;
   for await (const piece of request.body ?? []) {

@@ -15,11 +15,7 @@ import {
 } from "../support/cluster_keys.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { letTimePass } from "../support/limiter_clock.ts";
-import {
-  type PacedModelServer,
-  pacedPrompt,
-  startPacedModelServer,
-} from "../support/paced_model_server.ts";
+import { startSimulator } from "../../services/model-simulator/simulator.ts";
 import {
   type Passed,
   spanMs,
@@ -45,13 +41,45 @@ const SLOTS = 4;
 const SLOT_CLIENTS = 6;
 const SLOT_MS = 200;
 const LONG_MS = 600_000;
+const TOKEN_MS = 50;
 const START_MS = 15_000;
 
 /** `ms` is how long the model server takes. */
 const bodyOf = (kind: string, ms: number) => ({
   stream: ms === LONG_MS,
-  messages: [{ role: "user", content: pacedPrompt(kind, ms) }],
+  max_tokens: LONG_MS / TOKEN_MS,
+  messages: [{
+    role: "user",
+    content: ms === LONG_MS
+      ? `${kind} [simulator: ${ms / TOKEN_MS} tokens, 20 tokens per second]`
+      : `${kind} [simulator: 1 token, first token ${ms} ms]`,
+  }],
 });
+
+/** A model server that counts what runs, by the first word of the prompt. */
+function startCountedModel() {
+  const running = new Map<string, number>();
+  const count = (kind: string, change: number) =>
+    running.set(kind, (running.get(kind) ?? 0) + change);
+  const model = {
+    onBegin: () => {},
+    running: (kind: string) => running.get(kind) ?? 0,
+  };
+  const simulator = startSimulator({
+    onRequest: (request) => {
+      const kind = /"content":"([a-z]+) /.exec(request.body)?.[1] ?? "";
+      count(kind, 1);
+      model.onBegin();
+      void request.ended.then(() => count(kind, -1));
+    },
+  });
+  return Object.assign(model, {
+    url: simulator.url,
+    [Symbol.asyncDispose]: () => simulator[Symbol.asyncDispose](),
+  });
+}
+
+type CountedModel = ReturnType<typeof startCountedModel>;
 
 /** Presses a key on every edge for a while, until all are refused. */
 async function press(cluster: Cluster, value: string) {
@@ -112,7 +140,7 @@ function startSlotClients(cluster: Cluster, value: string) {
 }
 
 /** Counts the most that ran at once of each kind, from now on. */
-function watch(model: PacedModelServer, kinds: readonly string[]) {
+function watch(model: CountedModel, kinds: readonly string[]) {
   let most = 0;
   model.onBegin = () => {
     const running = kinds.map((kind) => model.running(kind));
@@ -122,14 +150,13 @@ function watch(model: PacedModelServer, kinds: readonly string[]) {
 }
 
 Deno.test("an edge of four killed with -9 under pressure", async (t) => {
-  await using model = startPacedModelServer();
+  await using model = startCountedModel();
   await using cluster = await startCluster({
     edges: EDGES,
     env: {
       // The limit shall refuse here, not the worker.
       SLOTS: "4096",
-      UPSTREAM_BASE_URL: model.baseUrl,
-      UPSTREAM_MODEL: "paced",
+      UPSTREAM_BASE_URL: model.url,
     },
   });
   await using opened = await openStore(cluster);
