@@ -9,7 +9,7 @@
  * Options: `--seconds=5 --rounds=3 --connections=32 --streams=100,300,500 --peer=portkey|none`
  */
 import { startCluster } from "../tests/support/cluster.ts";
-import { freePort } from "../tests/support/free_port.ts";
+import { freePort } from "../tests/support/local_server.ts";
 import { startService } from "../tests/support/service_processes.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 import {

@@ -25,9 +25,7 @@ const FILES_MAX = 25;
 const FULL: { [folder: string]: number } = {
   "services/edge-auth": 95,
   "shared/bus": 39,
-  "tests/support": 50,
   "deploy/up": 33,
-  "services/chat-worker/backends/simulator": 28,
   "services/chat-worker": 28,
   "shared/openai": 30,
   "tests/e2e": 40,

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { API_ROWS, ASVS_ROWS, type Row } from "./support/requirement_rows.ts";
+import { API_ROWS, ASVS_ROWS, type Row } from "./requirement_rows.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const FOLDERS = ["shared", "services", "tests", "deploy"];

@@ -4,7 +4,7 @@ import { createLog } from "@gateway/shared/process/log";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
-import { assertNoKeys } from "../../tests/support/no_keys.ts";
+import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { createConsoleDeps } from "./console_deps.ts";
 import type { StopNotice } from "./domain/keys/notice.ts";
 import {

@@ -1,11 +1,11 @@
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
-import { aclRules } from "../../tests/support/acl_users.ts";
-import { startRedisServer } from "../../tests/support/redis_server.ts";
+import { aclRules } from "../../tests/support/deployed/acl_users.ts";
+import { startRedisServer } from "../../tests/support/redis_fixture.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 
-export { freePort } from "../../tests/support/free_port.ts";
+export { freePort } from "../../tests/support/local_server.ts";
 
 /** A private redis-server with the service's own connections to it. */
 export interface TestRedis extends AsyncDisposable {

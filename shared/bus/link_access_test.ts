@@ -5,7 +5,7 @@ import { startNatsServer } from "../../tests/support/nats_server.ts";
 import {
   type CertificateFiles,
   createTestAuthority,
-} from "../../tests/support/test_authority.ts";
+} from "../../tests/support/deployed/test_authority.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { BusRefusedError, BusUnavailableError } from "./link.ts";
 

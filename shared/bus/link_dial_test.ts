@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { connectTestLink } from "../../tests/support/bus_link.ts";
-import { freePort } from "../../tests/support/free_port.ts";
+import { freePort } from "../../tests/support/local_server.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
 import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";

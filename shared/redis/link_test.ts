@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { SCHEDULING_ALLOWANCE_MS } from "../../tests/support/allowance.ts";
+import { SCHEDULING_ALLOWANCE_MS } from "../../tests/support/wait_for.ts";
 import {
   delay,
   freePort,

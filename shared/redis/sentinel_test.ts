@@ -1,9 +1,9 @@
 // Promise: a link follows the master that the sentinels name, without a restart and
 // without a call that outlives its deadline, whatever happened to the old one.
 import assert from "node:assert/strict";
-import { startRedisGroup } from "../../tests/support/deployed_redis_group.ts";
-import { makeSecrets } from "../../tests/support/deployed_stores.ts";
-import { freePort } from "../../tests/support/free_port.ts";
+import { startRedisGroup } from "../../tests/support/deployed/deployed_redis_group.ts";
+import { makeSecrets } from "../../tests/support/deployed/deployed_stores.ts";
+import { freePort } from "../../tests/support/local_server.ts";
 import { askPort, type LocalServer } from "../../tests/support/local_server.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "../process/clock.ts";

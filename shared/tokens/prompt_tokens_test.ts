@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { ChatRequest } from "../openai/chat.ts";
 import { chatRequest } from "../../tests/support/chat_request.ts";
-import { gptTokens } from "../../tests/support/gpt_tokens.ts";
+import { gptTokens } from "./gpt_tokens_fixture.ts";
 import { promptTokensLikely, promptTokensMost } from "./prompt_tokens.ts";
 import { TEXT_SAMPLES } from "./text_samples_fixture.ts";
 import { textTokensLikely } from "./text_tokens.ts";

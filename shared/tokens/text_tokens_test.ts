@@ -1,7 +1,7 @@
 // Promise: the most that a text may have is not less than it has, whatever it is
 // made of, and what it likely has is near that.
 import assert from "node:assert/strict";
-import { gptTokens } from "../../tests/support/gpt_tokens.ts";
+import { gptTokens } from "./gpt_tokens_fixture.ts";
 import { TEXT_SAMPLES } from "./text_samples_fixture.ts";
 import { textTokensLikely, textTokensMost } from "./text_tokens.ts";
 

@@ -6,7 +6,7 @@ import {
   makeSecrets,
   startDeployedNats,
   startDeployedRedis,
-} from "../support/deployed_stores.ts";
+} from "../support/deployed/deployed_stores.ts";
 import {
   runKeys,
   sendChat,
@@ -16,7 +16,7 @@ import {
 import {
   createTestAuthority,
   type TestAuthority,
-} from "../support/test_authority.ts";
+} from "../support/deployed/test_authority.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const START_MS = 30_000;

@@ -2,7 +2,10 @@
 // does. Whoever steals the password of one service cannot speak for another.
 import assert from "node:assert/strict";
 import { connectTestLink, type TestLink } from "../support/bus_link.ts";
-import { makeSecrets, startDeployedNats } from "../support/deployed_stores.ts";
+import {
+  makeSecrets,
+  startDeployedNats,
+} from "../support/deployed/deployed_stores.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const NOTHING = new Uint8Array();

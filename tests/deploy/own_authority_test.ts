@@ -2,9 +2,12 @@
 // stores let nobody in whom that authority has not signed.
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
-import { makeSecrets, startDeployedRedis } from "../support/deployed_stores.ts";
+import {
+  makeSecrets,
+  startDeployedRedis,
+} from "../support/deployed/deployed_stores.ts";
 import { startProcess } from "../support/process.ts";
-import { createTestAuthority } from "../support/test_authority.ts";
+import { createTestAuthority } from "../support/deployed/test_authority.ts";
 
 const CLI = fileURLToPath(
   new URL("../../services/key-admin/cli.ts", import.meta.url),

@@ -14,8 +14,11 @@ import {
   findChromium,
 } from "../../services/key-admin/browser/chromium_fixture.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
-import { freePort } from "../support/free_port.ts";
-import { type FrontProxy, startFrontProxy } from "../support/front_proxy.ts";
+import { freePort } from "../support/local_server.ts";
+import {
+  type FrontProxy,
+  startFrontProxy,
+} from "../support/deployed/front_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";
 import { sendAmbiguous, SMUGGLED_PATH } from "./smuggling_fixture.ts";
 

@@ -14,7 +14,7 @@ import {
   makeSecrets,
   startDeployedNats,
   startDeployedRedis,
-} from "../support/deployed_stores.ts";
+} from "../support/deployed/deployed_stores.ts";
 import type { NatsServer } from "../support/nats_server.ts";
 import {
   runKeys,

@@ -4,16 +4,19 @@ import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink, type RedisAddress } from "@gateway/shared/redis/link";
-import { servedStatus } from "../support/asked_edge.ts";
+import { servedStatus } from "../support/service_processes.ts";
 import {
   type GroupTls,
   type RedisGroup,
   startRedisGroup,
-} from "../support/deployed_redis_group.ts";
-import { makeSecrets } from "../support/deployed_stores.ts";
+} from "../support/deployed/deployed_redis_group.ts";
+import { makeSecrets } from "../support/deployed/deployed_stores.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { runKeys, startService } from "../support/service_processes.ts";
-import { clientTls, createTestAuthority } from "../support/test_authority.ts";
+import {
+  clientTls,
+  createTestAuthority,
+} from "../support/deployed/test_authority.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const FAILOVER_MS = 30_000;

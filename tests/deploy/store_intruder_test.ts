@@ -11,7 +11,7 @@ import {
   type RedisReply,
 } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
-import { aclRules } from "../support/acl_users.ts";
+import { aclRules } from "../support/deployed/acl_users.ts";
 import {
   type RedisWorld,
   startRedisWorld,

@@ -10,7 +10,7 @@ import {
   type DeployedSecrets,
   makeSecrets,
   startDeployedRedis,
-} from "../support/deployed_stores.ts";
+} from "../support/deployed/deployed_stores.ts";
 
 const OWNER = "{own_a}";
 /** What nobody but an administrator of Redis itself, or Sentinel, may do. */

@@ -2,14 +2,14 @@
 // their clients by certificate and are signed by an authority of their own.
 import assert from "node:assert/strict";
 import { type Cluster, startCluster } from "../support/cluster.ts";
-import { natsTls, redisTls } from "../support/deployed_stores.ts";
-import { freePort } from "../support/free_port.ts";
+import { natsTls, redisTls } from "../support/deployed/deployed_stores.ts";
+import { freePort } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import { startRedisServer } from "../support/redis_server.ts";
+import { startRedisServer } from "../support/redis_fixture.ts";
 import {
   createTestAuthority,
   type TestAuthority,
-} from "../support/test_authority.ts";
+} from "../support/deployed/test_authority.ts";
 
 const USER = "gateway";
 /** With letters that a URL would need to escape. */

@@ -17,7 +17,7 @@ import {
   answerOf,
   type TokenBackend,
   tokenBackend,
-} from "../support/token_backend.ts";
+} from "../support/scripted_backend.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 

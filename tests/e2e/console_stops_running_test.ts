@@ -11,7 +11,7 @@ import { connectRedis } from "../../services/key-admin/domain/store/redis.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { openConsole } from "../support/console_client.ts";
-import { startRedisServer } from "../support/redis_server.ts";
+import { startRedisServer } from "../support/redis_fixture.ts";
 import { waitFor } from "../support/wait_for.ts";
 import {
   changeWatched,

@@ -9,7 +9,7 @@ import {
   matchIn,
   openConsole,
 } from "../support/console_client.ts";
-import { startRedisServer } from "../support/redis_server.ts";
+import { startRedisServer } from "../support/redis_fixture.ts";
 import { waitFor } from "../support/wait_for.ts";
 import {
   changeWatched,

@@ -18,7 +18,7 @@ import {
 } from "../support/scripted_backend.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
-import { answerOf, tokenBackend } from "../support/token_backend.ts";
+import { answerOf, tokenBackend } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 Deno.test("a bus that stands still: answers pause, nobody is taken for dead", async () => {

@@ -29,7 +29,7 @@ import {
 } from "../support/scripted_backend.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
-import { answerOf, tokenBackend } from "../support/token_backend.ts";
+import { answerOf, tokenBackend } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 Deno.test("the bus away for too long: every request ends, and all is well when it is back", async () => {

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { BUS_TIMING } from "@gateway/shared/bus/link";
 import { ask } from "../support/chat_outcome.ts";
-import { freePort } from "../support/free_port.ts";
+import { freePort } from "../support/local_server.ts";
 import {
   type MiniEdge,
   startMiniEdge,
@@ -16,7 +16,7 @@ import {
   answerOf,
   type TokenBackend,
   tokenBackend,
-} from "../support/token_backend.ts";
+} from "../support/scripted_backend.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const TOKENS = 100;

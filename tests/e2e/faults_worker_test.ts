@@ -32,7 +32,7 @@ import {
 } from "../support/scripted_backend.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
-import { answerOf, tokenBackend } from "../support/token_backend.ts";
+import { answerOf, tokenBackend } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 Deno.test("a worker that died unnoticed: its requests run elsewhere within half a second", async () => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { startSimulator } from "../../services/model-simulator/simulator.ts";
 import { ask } from "../support/chat_outcome.ts";
-import { freePort } from "../support/free_port.ts";
+import { freePort } from "../support/local_server.ts";
 import { startMiniEdge } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startServiceLoggingTo } from "../support/service_processes.ts";

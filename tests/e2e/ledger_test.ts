@@ -7,7 +7,7 @@ import { ask, type ChatOutcome } from "../support/chat_outcome.ts";
 import { startMiniEdge, startMiniWorker } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { seededRandom } from "../support/seeded_random.ts";
-import { answerOf, tokenBackend } from "../support/token_backend.ts";
+import { answerOf, tokenBackend } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const REQUESTS = 240;

@@ -14,7 +14,7 @@ import { chatReply, jsonResponse } from "../support/model_answers.ts";
 import {
   type OtlpReceiver,
   startOtlpReceiver,
-} from "../support/otlp_receiver.ts";
+} from "../observability/otlp_receiver.ts";
 import { waitFor } from "../support/wait_for.ts";
 import { metricsOf, type ServiceName } from "../observability/metric_tables.ts";
 

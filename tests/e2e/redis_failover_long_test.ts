@@ -6,12 +6,12 @@ import {
   admittedCount,
   servedStatus,
   statusOf,
-} from "../support/asked_edge.ts";
+} from "../support/service_processes.ts";
 import {
   type RedisGroup,
   startRedisGroup,
-} from "../support/deployed_redis_group.ts";
-import { makeSecrets } from "../support/deployed_stores.ts";
+} from "../support/deployed/deployed_redis_group.ts";
+import { makeSecrets } from "../support/deployed/deployed_stores.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import {
   runKeys,

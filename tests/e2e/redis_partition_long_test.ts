@@ -18,17 +18,17 @@ import {
   admittedCount,
   servedStatus,
   statusOf,
-} from "../support/asked_edge.ts";
+} from "../support/service_processes.ts";
 import {
   type RedisGroup,
   startRedisGroup,
-} from "../support/deployed_redis_group.ts";
+} from "../support/deployed/deployed_redis_group.ts";
 import {
   type DeployedSecrets,
   makeSecrets,
-} from "../support/deployed_stores.ts";
+} from "../support/deployed/deployed_stores.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import { startSentinelView } from "../support/sentinel_view.ts";
+import { startSentinelView } from "../support/deployed/sentinel_view.ts";
 import { runKeys, startService } from "../support/service_processes.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";

@@ -2,9 +2,9 @@
 // 503 with a reason in the log; what is there again is used without a restart of a
 // service, and no acknowledged change of a key is lost.
 import assert from "node:assert/strict";
-import { statusOf } from "../support/asked_edge.ts";
-import { startRedisGroup } from "../support/deployed_redis_group.ts";
-import { makeSecrets } from "../support/deployed_stores.ts";
+import { statusOf } from "../support/service_processes.ts";
+import { startRedisGroup } from "../support/deployed/deployed_redis_group.ts";
+import { makeSecrets } from "../support/deployed/deployed_stores.ts";
 import type { LocalServer } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { runKeys, startService } from "../support/service_processes.ts";

@@ -1,6 +1,6 @@
 /** Model servers that nobody here wrote, as processes on free ports. */
 import type { DialectName } from "@gateway/shared/models/dialects";
-import { freePort } from "../support/free_port.ts";
+import { freePort } from "../support/local_server.ts";
 import { type ProcessOptions, startProcess } from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";
 import {

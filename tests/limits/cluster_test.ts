@@ -14,7 +14,7 @@ import {
   LONG,
   openStore,
 } from "../support/cluster_keys.ts";
-import { startRedisServer } from "../support/redis_server.ts";
+import { startRedisServer } from "../support/redis_fixture.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 

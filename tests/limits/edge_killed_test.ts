@@ -14,14 +14,14 @@ import {
   openStore,
 } from "../support/cluster_keys.ts";
 import { statusOf } from "../support/gated_cluster.ts";
-import { letTimePass } from "../support/limiter_clock.ts";
+import { letTimePass } from "../support/limits/limiter_clock.ts";
 import { startSimulator } from "../../services/model-simulator/simulator.ts";
 import {
   type Passed,
   spanMs,
   total,
   worstBurst,
-} from "../support/sliding_window.ts";
+} from "../support/limits/sliding_window.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const EDGES = 4;

@@ -23,9 +23,9 @@ import {
   type RedisWorld,
   startRedisWorld,
 } from "../support/admission_fixture.ts";
-import { type Fleet, startFleet } from "../support/edge_fleet.ts";
-import { letTimePass } from "../support/limiter_clock.ts";
-import { startRedisMonitor } from "../support/redis_monitor.ts";
+import { type Fleet, startFleet } from "../support/limits/edge_fleet.ts";
+import { letTimePass } from "../support/limits/limiter_clock.ts";
+import { startRedisMonitor } from "../support/limits/redis_monitor.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const MINUTE_MS = 60_000;

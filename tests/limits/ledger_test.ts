@@ -26,8 +26,11 @@ import {
   type TestKey,
 } from "../support/gated_cluster.ts";
 import { seededRandom } from "../support/seeded_random.ts";
-import { seedsOr } from "../support/seeds.ts";
-import { type TokenBackend, tokenBackend } from "../support/token_backend.ts";
+import { seedsOr } from "../support/seeded_random.ts";
+import {
+  type TokenBackend,
+  tokenBackend,
+} from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const EDGES = 2;

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { hashKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
-import { SCHEDULING_ALLOWANCE_MS } from "../support/allowance.ts";
+import { SCHEDULING_ALLOWANCE_MS } from "../support/wait_for.ts";
 import {
   type GatedCluster,
   startGatedCluster,

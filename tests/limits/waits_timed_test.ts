@@ -20,7 +20,7 @@ import {
   statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
-import { letDayEnd } from "../support/limiter_clock.ts";
+import { letDayEnd } from "../support/limits/limiter_clock.ts";
 import { text, usageOf } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 

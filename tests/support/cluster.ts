@@ -2,7 +2,7 @@
  * The whole product as an operator starts it: the launcher, private stores, every
  * service a process of its own, on free ports and in a directory of its own.
  */
-import { assertNoKeys } from "./no_keys.ts";
+import { assertNoKeys } from "./recording_log.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** What the launcher says of a running cluster, see `.run/up.json`. */

@@ -40,7 +40,7 @@ import {
   TEST_CATALOG,
 } from "./mini_cluster.ts";
 import { type NatsServer, startNatsServer } from "./nats_server.ts";
-import { assertNoKeys } from "./no_keys.ts";
+import { assertNoKeys } from "./recording_log.ts";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
 import {
   type ScriptedBackend,

@@ -1,6 +1,6 @@
-import { freePort } from "./free_port.ts";
 import { type RunningProcess, startProcess } from "./process.ts";
 import { sleep, waitFor } from "./wait_for.ts";
+import { findFreePorts } from "../../deploy/up/ports.ts";
 
 const START_TIMEOUT_MS = 10_000;
 const POLL_INTERVAL_MS = 3;
@@ -202,4 +202,14 @@ export async function askPort(
   const buffer = new Uint8Array(16 * 1024);
   const length = await connection.read(buffer) ?? 0;
   return new TextDecoder().decode(buffer.subarray(0, length));
+}
+
+/**
+ * Returns a TCP port of 127.0.0.1 on which nobody listens now. Another process
+ * may take it before the caller does, so a caller that starts a server must be
+ * ready to try again.
+ */
+export function freePort(): number {
+  const [port = 0] = findFreePorts(1);
+  return port;
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { askPort } from "./local_server.ts";
 import { startNatsServer } from "./nats_server.ts";
-import { startRedisServer } from "./redis_server.ts";
+import { startRedisServer } from "./redis_fixture.ts";
 import { waitFor } from "./wait_for.ts";
 
 async function exists(path: string): Promise<boolean> {

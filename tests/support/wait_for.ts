@@ -43,3 +43,10 @@ function holds<T>(value: T): value is Exclude<T, false | undefined | null> {
 export function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
+
+/**
+ * What a machine that runs other tests at the same time may add to a wait that is
+ * promised to be short: some turns of a busy event loop. The same everywhere, so
+ * that no test forgives more than another.
+ */
+export const SCHEDULING_ALLOWANCE_MS = 60;

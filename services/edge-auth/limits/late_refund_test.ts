@@ -10,10 +10,10 @@ import {
 import {
   type FleetEdge,
   startFleet,
-} from "../../../tests/support/edge_fleet.ts";
-import { letTimePass } from "../../../tests/support/limiter_clock.ts";
+} from "../../../tests/support/limits/edge_fleet.ts";
+import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
 import { seededRandom } from "../../../tests/support/seeded_random.ts";
-import { seedsOr } from "../../../tests/support/seeds.ts";
+import { seedsOr } from "../../../tests/support/seeded_random.ts";
 import { waitFor } from "../../../tests/support/wait_for.ts";
 import type { Admitted } from "./limiter.ts";
 

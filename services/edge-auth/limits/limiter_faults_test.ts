@@ -21,7 +21,7 @@ import {
   type RedisWorld,
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
-import { SCHEDULING_ALLOWANCE_MS } from "../../../tests/support/allowance.ts";
+import { SCHEDULING_ALLOWANCE_MS } from "../../../tests/support/wait_for.ts";
 import {
   delay,
   freePort,

@@ -10,11 +10,14 @@ import {
   type RedisWorld,
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
-import { type Fleet, startFleet } from "../../../tests/support/edge_fleet.ts";
+import {
+  type Fleet,
+  startFleet,
+} from "../../../tests/support/limits/edge_fleet.ts";
 import {
   letDayEnd,
   letTimePass,
-} from "../../../tests/support/limiter_clock.ts";
+} from "../../../tests/support/limits/limiter_clock.ts";
 import {
   type Admission,
   CLIENTS_PER_EDGE,
@@ -22,16 +25,16 @@ import {
   passedOf,
   press,
   type Pressed,
-} from "../../../tests/support/pressure.ts";
+} from "../../../tests/support/limits/pressure.ts";
 import { seededRandom } from "../../../tests/support/seeded_random.ts";
-import { seedsOr } from "../../../tests/support/seeds.ts";
-import { pressSlots } from "../../../tests/support/slot_pressure.ts";
+import { seedsOr } from "../../../tests/support/seeded_random.ts";
+import { pressSlots } from "../../../tests/support/limits/slot_pressure.ts";
 import {
   spanMs,
   total,
   worstBurst,
   worstWindow,
-} from "../../../tests/support/sliding_window.ts";
+} from "../../../tests/support/limits/sliding_window.ts";
 import { LEASE_MS } from "./admit.lua.ts";
 
 /** Whose limit it is, with the seeds it is tried with in every run of the suite. */

@@ -17,7 +17,7 @@ import {
   readState,
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
-import { aclRules } from "../../../tests/support/acl_users.ts";
+import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
 import { until } from "../../../tests/support/redis_fixture.ts";
 import { createLimiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limiter.ts";
 import { createKeyLookup, LOOKUP_SCRIPTS } from "../keys/key_lookup.ts";

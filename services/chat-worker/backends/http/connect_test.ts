@@ -5,7 +5,7 @@ import {
   startFakeModelServer,
 } from "../../../../tests/support/fake_model_server.ts";
 import { jsonResponse } from "../../../../tests/support/model_answers.ts";
-import { makeSelfSigned } from "../../../../tests/support/self_signed.ts";
+import { makeSelfSigned } from "../../../../tests/support/deployed/self_signed.ts";
 import { type ConnectOptions, createConnect } from "./connect.ts";
 
 const never = new AbortController().signal;

@@ -21,7 +21,7 @@ import {
   streamResponse,
   usageChunk,
 } from "../../../../tests/support/model_answers.ts";
-import { makeSelfSigned } from "../../../../tests/support/self_signed.ts";
+import { makeSelfSigned } from "../../../../tests/support/deployed/self_signed.ts";
 import type { BackendEvent } from "../backend.ts";
 import { UpstreamError, type UpstreamFault } from "../upstream_error.ts";
 import {

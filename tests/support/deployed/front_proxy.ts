@@ -1,11 +1,11 @@
 /** The front proxy of compose.yaml as a process: Caddy with the very file of `deploy/`. */
 import { fileURLToPath } from "node:url";
-import { type RunningProcess, startProcess } from "./process.ts";
-import { freePort } from "./free_port.ts";
-import { waitFor } from "./wait_for.ts";
+import { type RunningProcess, startProcess } from "../process.ts";
+import { freePort } from "../local_server.ts";
+import { waitFor } from "../wait_for.ts";
 
 const CADDYFILE = fileURLToPath(
-  new URL("../../deploy/proxy/Caddyfile", import.meta.url),
+  new URL("../../../deploy/proxy/Caddyfile", import.meta.url),
 );
 const START_MS = 15_000;
 

@@ -1,16 +1,16 @@
 /** Clients that want more requests at the same time than a limit allows. */
-import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
+import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
 import {
   leaseKey,
   ownerLeaseKey,
   type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
-import type { RedisWorld } from "./admission_fixture.ts";
+import type { RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
 import { CLIENTS_PER_EDGE, disturb, type Disturbance } from "./pressure.ts";
 import { type ScriptCommand, startRedisMonitor } from "./redis_monitor.ts";
-import { sleep, waitFor } from "./wait_for.ts";
+import { sleep, waitFor } from "../wait_for.ts";
 
 export interface SlotPressureOptions {
   world: RedisWorld;

@@ -1,5 +1,5 @@
-import type { ClientTls } from "./local_server.ts";
-import { startProcess } from "./process.ts";
+import type { ClientTls } from "../local_server.ts";
+import { startProcess } from "../process.ts";
 
 /** A certificate and its key, as PEM files. */
 export interface CertificateFiles {

@@ -1,5 +1,5 @@
 /** What Redis itself says that it did, in the order in which it did it. */
-import { waitFor } from "./wait_for.ts";
+import { waitFor } from "../wait_for.ts";
 
 /** One command that a script ran. */
 export interface ScriptCommand {

@@ -5,12 +5,12 @@
 import type {
   Admitted,
   Cost,
-} from "../../services/edge-auth/limits/limiter.ts";
+} from "../../../services/edge-auth/limits/limiter.ts";
 import type { Principal } from "@gateway/shared/keys/record";
-import type { RedisWorld } from "./admission_fixture.ts";
+import type { RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
 import type { Passed } from "./sliding_window.ts";
-import { sleep, waitFor } from "./wait_for.ts";
+import { sleep, waitFor } from "../wait_for.ts";
 
 /** What can happen to a cluster while it is pressed. */
 export const DISTURBANCES = [

@@ -11,11 +11,11 @@ import {
   type ClientTls,
   type LocalServer,
   startLocalServer,
-} from "./local_server.ts";
+} from "../local_server.ts";
 import { clientTls, type TestAuthority } from "./test_authority.ts";
-import { waitFor } from "./wait_for.ts";
+import { waitFor } from "../wait_for.ts";
 
-const DEPLOY = fileURLToPath(new URL("../../deploy/redis", import.meta.url));
+const DEPLOY = fileURLToPath(new URL("../../../deploy/redis", import.meta.url));
 const SENTINELS = 3;
 const REPLICAS = 2;
 const DOWN_AFTER_MS = 700;

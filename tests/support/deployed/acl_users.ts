@@ -1,6 +1,6 @@
 /** The users of `deploy/redis/users.acl`, for a Redis that a test has started itself. */
 
-const FILE = new URL("../../deploy/redis/users.acl", import.meta.url);
+const FILE = new URL("../../../deploy/redis/users.acl", import.meta.url);
 
 /**
  * The rules of one user with a password of the test's, as `ACL SETUSER` takes them:

@@ -11,14 +11,14 @@ import {
   type Limiter,
   LIMITER_SCRIPTS,
   type Refusal,
-} from "../../services/edge-auth/limits/limiter.ts";
+} from "../../../services/edge-auth/limits/limiter.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { createRedisLink } from "@gateway/shared/redis/link";
-import { startTcpProxy } from "./tcp_proxy.ts";
+import { startTcpProxy } from "../tcp_proxy.ts";
 
 /** One life of an edge. */
 export interface FleetEdge {

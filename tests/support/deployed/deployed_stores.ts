@@ -3,13 +3,13 @@
  * passwords made by its script. Only addresses and paths are of this machine.
  */
 import { fileURLToPath } from "node:url";
-import { freePort } from "./free_port.ts";
-import { type NatsServer, startNatsServer } from "./nats_server.ts";
-import { startProcess } from "./process.ts";
-import { type RedisServer, startRedisServer } from "./redis_server.ts";
+import { freePort } from "../local_server.ts";
+import { type NatsServer, startNatsServer } from "../nats_server.ts";
+import { startProcess } from "../process.ts";
+import { type RedisServer, startRedisServer } from "../redis_fixture.ts";
 import type { TestAuthority } from "./test_authority.ts";
 
-const DEPLOY = fileURLToPath(new URL("../../deploy", import.meta.url));
+const DEPLOY = fileURLToPath(new URL("../../../deploy", import.meta.url));
 
 /** Secret files as `deploy/secrets.sh` makes them. */
 export interface DeployedSecrets extends AsyncDisposable {

@@ -1,5 +1,5 @@
 /** Takes traces in as an OpenTelemetry collector does, and keeps their spans. */
-import { waitFor } from "./wait_for.ts";
+import { waitFor } from "../support/wait_for.ts";
 
 /** A span as it was sent. */
 export interface ReceivedSpan {
