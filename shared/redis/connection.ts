@@ -1,14 +1,35 @@
+/** One connection to Redis that is made again for as long as it takes. */
+import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
-import {
-  type Client,
-  connectInTime,
-  makeClient,
-  type RedisReply,
-  type ServerAddress,
-} from "./client.ts";
-import { assertMaster, findMaster, type SentinelGroup } from "./sentinel.ts";
 
-export type { RedisReply } from "./client.ts";
+/** What Redis answers in protocol version 2: bulk and simple strings, integers, nil, arrays. */
+export type RedisReply = string | number | null | RedisReply[];
+
+/** Where one server is and as whom to sign in. */
+export interface ServerAddress {
+  /** `redis://host:port/db`, or `rediss:` for TLS. A user and password in it are used. */
+  url: string;
+  username?: string;
+  password?: string;
+  /** PEM text of the authority to trust with `rediss:`; absent: the system's. */
+  tlsCa?: string;
+  /** PEM text of this client's own certificate and key, for a server that asks for one. */
+  tlsCert?: string;
+  tlsKey?: string;
+  /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
+  clientName?: string;
+}
+
+/** The sentinels that watch one master and its replicas. */
+export interface SentinelGroup {
+  /** How the sentinels call the master: `sentinel monitor <name> …`. */
+  name: string;
+  /** `host:port` of each. */
+  servers: readonly string[];
+  /** As whom to sign in at the sentinels, who have users of their own. */
+  username?: string;
+  password?: string;
+}
 
 /** Where Redis is and as whom to sign in. */
 export interface RedisAddress extends ServerAddress {
@@ -184,4 +205,184 @@ async function pause(ms: number, until: Promise<void>): Promise<void> {
   });
   await Promise.race([elapsed, until]);
   clearTimeout(timer);
+}
+
+/** A client of the library, connected or not. */
+type Client = ReturnType<typeof makeClient>;
+
+/** How one client is connected. */
+interface ConnectOptions<T> {
+  /** Time for TCP, TLS, sign-in and the greeting together. */
+  timeoutMs: number;
+  /** First words over the connection: a frozen server accepts connections, but answers nothing. */
+  greet: (client: Client) => Promise<T>;
+  /** Attempts that were given up and still hold a socket; each removes itself. */
+  leftovers: Set<Promise<void>>;
+}
+
+/** Makes a client that does not connect by itself. `onLost` is told every error of its socket. */
+function makeClient(
+  address: ServerAddress,
+  connectTimeoutMs: number,
+  onLost: (cause: unknown) => void,
+) {
+  const client = createClient({
+    url: address.url,
+    ...(address.username === undefined ? {} : { username: address.username }),
+    ...(address.password === undefined ? {} : { password: address.password }),
+    ...(address.clientName === undefined ? {} : { name: address.clientName }),
+    socket: {
+      connectTimeout: connectTimeoutMs,
+      reconnectStrategy: false,
+      ...tlsOf(address),
+    },
+    RESP: 2,
+    disableOfflineQueue: true,
+    disableClientInfo: true,
+    maintNotifications: "disabled",
+    // The library's time-out ends when a command is written, so it does not help
+    // against a frozen server, and it costs an AbortSignal per command.
+    commandOptions: { timeout: 0 },
+  });
+  client.on("error", onLost);
+  return client;
+}
+
+function tlsOf({ url, tlsCa, tlsCert, tlsKey }: ServerAddress) {
+  if (!url.startsWith("rediss:")) return {};
+  return {
+    tls: true as const,
+    // Never aborted: it makes node listen for errors of the socket from the start.
+    // With TLS 1.3 a server refuses a certificate after it has connected, in a
+    // moment when the library does not listen, and that would end the process.
+    signal: new AbortController().signal,
+    ...(tlsCa === undefined ? {} : { ca: tlsCa }),
+    ...(tlsCert === undefined ? {} : { cert: tlsCert }),
+    ...(tlsKey === undefined ? {} : { key: tlsKey }),
+  };
+}
+
+/** Connects and greets, and returns what the greeting brought. Rejects after `timeoutMs`; the client is destroyed then. */
+async function connectInTime<T>(
+  client: Client,
+  { timeoutMs, greet, leftovers }: ConnectOptions<T>,
+): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(
+      () => reject(new Error(`Not connected after ${timeoutMs} ms`)),
+      timeoutMs,
+    );
+  });
+  const connecting = client.connect().then(() => greet(client));
+  try {
+    return await Promise.race([connecting, late]);
+  } catch (error) {
+    client.destroy();
+    // Destroyed while TCP was connecting, the library finishes connecting and
+    // leaves the socket open: it has to be destroyed once more.
+    const ended = connecting.then(() => {}, () => {}).then(() => {
+      client.destroy();
+      leftovers.delete(ended);
+    });
+    leftovers.add(ended);
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What a look-up needs. */
+interface MasterQuery {
+  group: SentinelGroup;
+  /** Protocol, certificates and database; its host does not count. */
+  address: ServerAddress;
+  timeoutMs: number;
+  leftovers: Set<Promise<void>>;
+}
+
+/**
+ * Returns the address of the master. All sentinels are asked at once, and what more
+ * than half of them say holds as soon as they do, so that one that is away costs no
+ * time, and one that was cut off together with an old master is not followed. Where
+ * no half agrees, what most of those say that answer in time. During a failover that
+ * may still be the old one: the caller makes sure with {@link assertMaster}, and asks
+ * again. Rejects when none of them knows.
+ */
+export async function findMaster(query: MasterQuery): Promise<ServerAddress> {
+  const { name, servers } = query.group;
+  try {
+    const url = await agreed(servers.map((server) => askOne(server, query)));
+    return { ...query.address, url };
+  } catch (cause) {
+    throw new Error(
+      `Cannot find the master "${name}": no sentinel of ${servers.length} names it`,
+      { cause },
+    );
+  }
+}
+
+/** What more than half say, at once; otherwise what most have said when all have ended. */
+async function agreed(answers: readonly Promise<string>[]): Promise<string> {
+  const needed = Math.floor(answers.length / 2) + 1;
+  const votes = new Map<string, number>();
+  const majority = Promise.withResolvers<string>();
+  const counted = answers.map(async (answer) => {
+    const url = await answer;
+    const count = (votes.get(url) ?? 0) + 1;
+    votes.set(url, count);
+    if (count === needed) majority.resolve(url);
+  });
+  const all = Promise.allSettled(counted).then(() => {
+    const [most] = [...votes].toSorted(([, a], [, b]) => b - a);
+    return most === undefined ? Promise.any(answers) : most[0];
+  });
+  return await Promise.race([majority.promise, all]);
+}
+
+async function askOne(
+  server: string,
+  { group, address, timeoutMs, leftovers }: MasterQuery,
+): Promise<string> {
+  const { username: _user, password: _password, ...rest } = address;
+  const client = makeClient(
+    {
+      ...rest,
+      url: `${new URL(address.url).protocol}//${server}`,
+      ...(group.username === undefined ? {} : { username: group.username }),
+      ...(group.password === undefined ? {} : { password: group.password }),
+    },
+    timeoutMs,
+    () => {}, // A lost connection fails the question that is on its way.
+  );
+  const reply = await connectInTime(client, {
+    timeoutMs,
+    leftovers,
+    greet: (asked) =>
+      asked.sendCommand<RedisReply>(
+        ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", group.name],
+      ),
+  });
+  client.destroy();
+  return masterUrl(address.url, reply, server);
+}
+
+/** `["10.0.0.5", "6379"]`, or nil for a name that this sentinel does not watch. */
+function masterUrl(url: string, reply: RedisReply, server: string): string {
+  const [host, port] = Array.isArray(reply) ? reply : [];
+  if (typeof host !== "string" || typeof port !== "string") {
+    throw new Error(`The sentinel at ${server} does not know this master`);
+  }
+  const master = new URL(url);
+  master.hostname = host.includes(":") ? `[${host}]` : host;
+  master.port = port;
+  return master.href;
+}
+
+/** Throws unless the answer to `ROLE` is a master's. */
+export function assertMaster(role: RedisReply): void {
+  const [word] = Array.isArray(role) ? role : [role];
+  if (word !== "master") {
+    throw new Error(`The server that was named as master says "${word}"`);
+  }
 }

@@ -1,15 +1,19 @@
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
-import { createBreaker } from "./breaker.ts";
 import { type CallOptions, createCalls, PATIENT_MS } from "./calls.ts";
 import {
   openConnection,
   type RedisAddress,
   type RedisReply,
 } from "./connection.ts";
-import { isNoScript, isRefusal, RedisUnavailableError } from "./errors.ts";
+import {
+  isDenied,
+  isNoScript,
+  isRefusal,
+  type RedisReplyError,
+  RedisUnavailableError,
+} from "./errors.ts";
 import type { RedisScript } from "./script.ts";
-import { createTrial } from "./trial.ts";
 
 export type { CallOptions } from "./calls.ts";
 export type { RedisAddress, RedisReply } from "./connection.ts";
@@ -89,17 +93,18 @@ const IDLE_MS = 1_000;
  * cannot do this: writing to a frozen server counts as activity.
  */
 const SILENT_MS = PATIENT_MS;
+/**
+ * The probe does not need every right that calls need. So a refusal for want of
+ * rights is over when the same call works; where nobody makes it, after this long.
+ */
+const DENIED_MS = 10_000;
 
 /** Opens a link. It connects by itself and stays at it until it is closed. */
 export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const { address, log, now, random, scripts = [] } = options;
   const probeLine = options.probe ?? ["PING"];
   const defaultDeadlineMs = options.deadlineMs ?? DEADLINE_MS;
-  const breaker = createBreaker({
-    now,
-    failuresMax: FAILURES_MAX,
-    windowMs: FAILURE_WINDOW_MS,
-  });
+  const breaker = createBreaker(now);
   const readyWaiters = new Set<() => void>();
   let state: RedisLinkState = "connecting";
   let isProbing = false;
@@ -154,13 +159,14 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     },
   });
 
-  const trial = createTrial({
+  const trial = createTrial(
     now,
-    probe: () =>
-      calls.make(probeLine, { deadlineMs: SILENT_MS, mayQueue: false }),
-    onWorks: () => enter("ready", {}),
-    onRefuses: (reason, cause) => enter("refusing", { reason, cause }),
-  });
+    () => calls.make(probeLine, { deadlineMs: SILENT_MS, mayQueue: false }),
+    (reason, cause) =>
+      reason === null
+        ? enter("ready", {})
+        : enter("refusing", { reason, cause }),
+  );
 
   const probe = () => {
     if (isProbing || !connection.isUp) return;
@@ -277,4 +283,97 @@ function evalLine(
   args: readonly string[],
 ): readonly string[] {
   return ["EVALSHA", script.sha, String(keys.length), ...keys, ...args];
+}
+
+/**
+ * Opens after five failures in a row within a second, closes at the first success.
+ * In a row, because a busy server that misses one deadline in ten thousand is not
+ * away. It has no timer: the link probes while it is open.
+ */
+function createBreaker(now: MonotonicNow) {
+  const failedAtMs: number[] = [];
+  let isOpen = false;
+  return {
+    get isOpen() {
+      return isOpen;
+    },
+    /** Returns true when this opened it. */
+    failed(): boolean {
+      if (isOpen) return false;
+      const nowMs = now();
+      failedAtMs.push(nowMs);
+      if (failedAtMs.length > FAILURES_MAX) failedAtMs.shift();
+      const [firstMs = nowMs] = failedAtMs;
+      isOpen = failedAtMs.length === FAILURES_MAX &&
+        nowMs - firstMs <= FAILURE_WINDOW_MS;
+      return isOpen;
+    },
+    /** Returns true when this closed it. */
+    succeeded(): boolean {
+      failedAtMs.length = 0;
+      const wasOpen = isOpen;
+      isOpen = false;
+      return wasOpen;
+    },
+  };
+}
+
+/**
+ * Tells whether a server that answers does its work, by `onVerdict`: null, or why
+ * not. One refusal says that it does not; that it does again is not believed of the
+ * next best answer (a full server still reads, and says PONG), but of the probe.
+ */
+function createTrial(
+  now: MonotonicNow,
+  tryOut: () => Promise<RedisReply>,
+  onVerdict: (reason: string | null, cause?: unknown) => void,
+) {
+  let isProbing = false;
+  let denied: { call: string; untilMs: number } | null = null;
+
+  const probe = () => {
+    if (isProbing) return;
+    isProbing = true;
+    tryOut().then(() => {
+      if (denied !== null && now() < denied.untilMs) return;
+      denied = null;
+      onVerdict(null);
+    }).catch((error) => {
+      // Of other failures every call is told, this one included.
+      if (isDenied(error)) onVerdict("denied", error);
+    }).finally(() => {
+      isProbing = false;
+    });
+  };
+
+  return {
+    probe,
+    /** A call got what it asked for. */
+    worked(args: readonly string[]): void {
+      if (denied === null || callOf(args) !== denied.call) return;
+      denied = null;
+      probe();
+    },
+    /** A call was refused, see `isRefusal`. */
+    refused(
+      error: RedisUnavailableError | RedisReplyError,
+      args: readonly string[],
+    ): void {
+      if (error instanceof RedisUnavailableError) {
+        return onVerdict(error.reason, error);
+      }
+      denied = { call: callOf(args), untilMs: now() + DENIED_MS };
+      onVerdict("denied", error);
+    },
+    /** Forgets what was refused: the connection is a new one. */
+    renew(): void {
+      denied = null;
+      probe();
+    },
+  };
+}
+
+/** What a call asks for: a script, or a command. */
+function callOf([command = "", script = ""]: readonly string[]): string {
+  return command === "EVALSHA" ? script : command;
 }

@@ -10,7 +10,7 @@ import { monotonicNow } from "../process/clock.ts";
 import { silentLog } from "../process/log.ts";
 import { RedisUnavailableError } from "./errors.ts";
 import { createRedisLink, type RedisAddress, type RedisLink } from "./link.ts";
-import { assertMaster, findMaster } from "./sentinel.ts";
+import { assertMaster, findMaster } from "./connection.ts";
 
 const DEADLINE_MS = 100;
 /** A late timer of a busy machine, and what a call waits behind others. */
