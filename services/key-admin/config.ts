@@ -14,15 +14,13 @@ import {
   variable,
 } from "@gateway/shared/process/env";
 import {
+  busAccess,
   listenVariables,
   NATS_VARIABLES,
   PROXY_VARIABLES,
   REDIS_VARIABLES,
-  SERVICE_VARIABLES,
-} from "@gateway/shared/process/service_variables";
-import {
-  busAccess,
   redisAccess,
+  SERVICE_VARIABLES,
 } from "@gateway/shared/process/service_variables";
 import * as z from "zod";
 import {

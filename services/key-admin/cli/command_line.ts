@@ -1,6 +1,7 @@
 import { parseArgs } from "node:util";
 import type { Limits } from "@gateway/shared/keys/record";
 import type { z } from "zod";
+import { limitsOf } from "../domain/keys/settings.ts";
 
 /** The command line was not understood. The message says what to do. */
 export class UsageError extends Error {
@@ -121,32 +122,26 @@ export async function runCommand<Deps>(
 export const wholeNumber = (text: string): number =>
   /^\d{1,15}$/.test(text) ? Number(text) : NaN;
 
-/** The options that are limits, of a key or of an owner. */
-export const LIMIT_OPTIONS = [
-  "rpm",
-  "tpm",
-  "tokens-per-day",
-  "concurrency",
-] as const;
-
-/** `before` with the limits that were given; not yet checked. */
-export function limitsFrom(options: Options, before: Limits): Limits {
-  const limit = (name: typeof LIMIT_OPTIONS[number], otherwise: number) => {
-    const text = options[name];
-    return text === undefined ? otherwise : wholeNumber(text);
-  };
-  return {
-    requestsPerMinute: limit("rpm", before.requestsPerMinute),
-    tokensPerMinute: limit("tpm", before.tokensPerMinute),
-    tokensPerDay: limit("tokens-per-day", before.tokensPerDay),
-    concurrency: limit("concurrency", before.concurrency),
-  };
-}
-
-const OPTION_OF: Readonly<Record<string, OptionName>> = {
+const LIMIT_OPTION = {
   requestsPerMinute: "rpm",
   tokensPerMinute: "tpm",
   tokensPerDay: "tokens-per-day",
+  concurrency: "concurrency",
+} as const;
+
+/** The options that are limits, of a key or of an owner. */
+export const LIMIT_OPTIONS = Object.values(LIMIT_OPTION);
+
+/** `before` with the limits that were given; not yet checked. */
+export function limitsFrom(options: Options, before: Limits): Limits {
+  return limitsOf((name) => {
+    const text = options[LIMIT_OPTION[name]];
+    return text === undefined ? before[name] : wholeNumber(text);
+  });
+}
+
+const OPTION_OF: Readonly<Record<string, OptionName>> = {
+  ...LIMIT_OPTION,
   expiresAtMs: "expires",
 };
 

@@ -4,7 +4,7 @@ import {
   integer,
   type Variable,
 } from "@gateway/shared/process/env";
-import { LIMIT_VALUES } from "./settings.ts";
+import { LIMIT_VALUES, limitsOf } from "./settings.ts";
 
 /** The limits of new keys and new owners that are given none. */
 export interface DefaultLimits {
@@ -18,16 +18,19 @@ export const NO_DEFAULT_LIMITS: DefaultLimits = {
   owner: UNLIMITED,
 };
 
-function limit(
-  name: string,
-  what: string,
-  unit: "requests" | "tokens",
-): Variable<number> {
-  const whose = name.startsWith("KEY")
-    ? "a new key"
-    : "all keys of a new owner";
+const WHAT = {
+  requestsPerMinute: ["REQUESTS_PER_MINUTE", "requests per minute"],
+  tokensPerMinute: ["TOKENS_PER_MINUTE", "tokens per minute"],
+  tokensPerDay: ["TOKENS_PER_DAY", "tokens per day"],
+  concurrency: ["CONCURRENCY", "requests at the same time"],
+} as const;
+
+function limit(of: "key" | "owner", limitName: keyof Limits): Variable<number> {
+  const [name, what] = WHAT[limitName];
+  const unit = what.startsWith("tokens") ? "tokens" : "requests";
+  const whose = of === "key" ? "a new key" : "all keys of a new owner";
   return integer({
-    name,
+    name: `${of.toUpperCase()}_${name}`,
     meaning: `Default limit of ${whose}: ${what}; 0 for none`,
     unit,
     min: 0,
@@ -36,37 +39,22 @@ function limit(
   });
 }
 
-const PER_MINUTE = "requests per minute";
-const AT_ONCE = "requests at the same time";
-
 /** The variables behind {@link DefaultLimits}. The command line reads them too. */
 export const LIMIT_VARIABLES = {
-  keyRequests: limit("KEY_REQUESTS_PER_MINUTE", PER_MINUTE, "requests"),
-  keyTokens: limit("KEY_TOKENS_PER_MINUTE", "tokens per minute", "tokens"),
-  keyTokensPerDay: limit("KEY_TOKENS_PER_DAY", "tokens per day", "tokens"),
-  keyConcurrency: limit("KEY_CONCURRENCY", AT_ONCE, "requests"),
-  ownerRequests: limit("OWNER_REQUESTS_PER_MINUTE", PER_MINUTE, "requests"),
-  ownerTokens: limit("OWNER_TOKENS_PER_MINUTE", "tokens per minute", "tokens"),
-  ownerTokensPerDay: limit("OWNER_TOKENS_PER_DAY", "tokens per day", "tokens"),
-  ownerConcurrency: limit("OWNER_CONCURRENCY", AT_ONCE, "requests"),
+  key_requestsPerMinute: limit("key", "requestsPerMinute"),
+  key_tokensPerMinute: limit("key", "tokensPerMinute"),
+  key_tokensPerDay: limit("key", "tokensPerDay"),
+  key_concurrency: limit("key", "concurrency"),
+  owner_requestsPerMinute: limit("owner", "requestsPerMinute"),
+  owner_tokensPerMinute: limit("owner", "tokensPerMinute"),
+  owner_tokensPerDay: limit("owner", "tokensPerDay"),
+  owner_concurrency: limit("owner", "concurrency"),
 } as const;
 
 /** The default limits, from their variables. */
-export function defaultLimitsOf(
+export const defaultLimitsOf = (
   env: ConfigOf<typeof LIMIT_VARIABLES>,
-): DefaultLimits {
-  return {
-    key: {
-      requestsPerMinute: env.keyRequests,
-      tokensPerMinute: env.keyTokens,
-      tokensPerDay: env.keyTokensPerDay,
-      concurrency: env.keyConcurrency,
-    },
-    owner: {
-      requestsPerMinute: env.ownerRequests,
-      tokensPerMinute: env.ownerTokens,
-      tokensPerDay: env.ownerTokensPerDay,
-      concurrency: env.ownerConcurrency,
-    },
-  };
-}
+): DefaultLimits => ({
+  key: limitsOf((name) => env[`key_${name}`]),
+  owner: limitsOf((name) => env[`owner_${name}`]),
+});

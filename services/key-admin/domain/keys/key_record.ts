@@ -6,6 +6,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { searchWordsOf } from "./search_terms.ts";
+import { LIMIT_NAMES, limitsOf } from "./settings.ts";
 
 /** Beside {@link KEY_FIELDS}: the words a key is found by, which a search filters on. */
 const WORDS_FIELD = "words";
@@ -35,29 +36,14 @@ export function encodeKey(key: KeyRecord): string[] {
 
 /** The limit fields, which `own:{owner}` has too. */
 export function encodeLimits(limits: Limits): string[] {
-  const f = KEY_FIELDS;
-  return [
-    ...[f.requestsPerMinute, String(limits.requestsPerMinute)],
-    ...[f.tokensPerMinute, String(limits.tokensPerMinute)],
-    ...[f.tokensPerDay, String(limits.tokensPerDay)],
-    ...[f.concurrency, String(limits.concurrency)],
-  ];
+  return LIMIT_NAMES.flatMap((name) => [
+    KEY_FIELDS[name],
+    String(limits[name]),
+  ]);
 }
 
 const whole = z.coerce.number().int().nonnegative();
 const list = z.string().transform((text) => text === "" ? [] : text.split(","));
-
-const limitFields = z.object({
-  [KEY_FIELDS.requestsPerMinute]: whole.default(0),
-  [KEY_FIELDS.tokensPerMinute]: whole.default(0),
-  [KEY_FIELDS.tokensPerDay]: whole.default(0),
-  [KEY_FIELDS.concurrency]: whole.default(0),
-}).transform((stored): Limits => ({
-  requestsPerMinute: stored.rpm,
-  tokensPerMinute: stored.tpm,
-  tokensPerDay: stored.tpd,
-  concurrency: stored.conc,
-}));
 
 const keyFields = z.object({
   [KEY_FIELDS.state]: z.enum(["enabled", "disabled"]),
@@ -91,7 +77,7 @@ export function decodeKey(
 
 /** The limits of a key or an owner. An owner without any has no hash, hence no fields. */
 export function decodeLimits(fields: ReadonlyMap<string, string>): Limits {
-  return limitFields.parse(Object.fromEntries(fields));
+  return limitsOf((name) => whole.parse(fields.get(KEY_FIELDS[name]) ?? 0));
 }
 
 /** What differs, for the audit log: `description "a" → "b", tokens per day 0 → 5000`. */
@@ -110,10 +96,11 @@ function describeSettings(
     ["description", JSON.stringify(description)],
     ["scopes", scopes.join("+")],
     ["models", models.length === 0 ? "all" : models.join("+")],
-    ["requests per minute", String(limits.requestsPerMinute)],
-    ["tokens per minute", String(limits.tokensPerMinute)],
-    ["tokens per day", String(limits.tokensPerDay)],
-    ["concurrency", String(limits.concurrency)],
+    ...LIMIT_NAMES.map((name): [string, string] => [
+      // `tokens per day`
+      name.replace(/[A-Z]/g, (capital) => ` ${capital.toLowerCase()}`),
+      String(limits[name]),
+    ]),
     ["expires", expiresAtMs === null ? "never" : minuteText(expiresAtMs)],
   ];
 }

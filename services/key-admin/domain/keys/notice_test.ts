@@ -3,6 +3,7 @@ import { connectBus } from "@gateway/shared/bus/link";
 import { keyChangedSubject } from "@gateway/shared/bus/subjects";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
+import { startNatsServer } from "../../../../tests/support/nats_server.ts";
 import { createStopSender } from "./notice.ts";
 import { freePort, until } from "../../redis_fixture.ts";
 
@@ -10,24 +11,6 @@ const NOTICE = {
   keyId: "key_AAAAAAAAAAAAAAAAAAAA",
   ownerId: "own_AAAAAAAAAAAAAAAAAAAA",
 };
-
-async function withNats(
-  args: string[],
-  use: (address: string) => Promise<void>,
-): Promise<void> {
-  const port = freePort();
-  const server = new Deno.Command("nats-server", {
-    args: ["-a", "127.0.0.1", "-p", String(port), ...args],
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
-  try {
-    await use(`127.0.0.1:${port}`);
-  } finally {
-    server.kill("SIGKILL");
-    await server.status;
-  }
-}
 
 async function listen(url: string) {
   const bus = await connectBus({
@@ -47,19 +30,15 @@ async function listen(url: string) {
 
 Deno.test("a stop notice reaches every edge, also with a user and a password", async () => {
   const args = ["--user", "key-admin", "--pass", "s3cret"];
-  await withNats(args, async (address) => {
-    const url = `nats://key-admin:s3cret@${address}`;
-    const edges = [await listen(url), await listen(url)];
-    await createStopSender({ servers: [url] }, silentLog)(NOTICE);
-    await until(() => edges.every(({ heard }) => heard.length === 1), 5_000);
-    for (const { heard, close } of edges) {
-      assert.deepEqual(JSON.parse(heard[0] ?? ""), {
-        ...NOTICE,
-        action: "stop",
-      });
-      await close();
-    }
-  });
+  await using nats = await startNatsServer({ args });
+  const url = `nats://key-admin:s3cret@${nats.server}`;
+  const edges = [await listen(url), await listen(url)];
+  await createStopSender({ servers: [url] }, silentLog)(NOTICE);
+  await until(() => edges.every(({ heard }) => heard.length === 1), 5_000);
+  for (const { heard, close } of edges) {
+    assert.deepEqual(JSON.parse(heard[0] ?? ""), { ...NOTICE, action: "stop" });
+    await close();
+  }
 });
 
 Deno.test("a sender learns within two seconds that nobody was told", async () => {

@@ -55,20 +55,11 @@ export function indexMembersOf(key: KeyRecord): string[] {
   );
 }
 
-/** A part of the index; both ends as ZRANGEBYLEX wants them. */
-export interface IndexRange {
-  from: string;
-  to: string;
-}
-
-/** Every key under a tag. "0" is the character after "/". */
-export const tagRange = (tag: Tag): IndexRange => ({
-  from: `[${tag}/`,
-  to: `(${tag}0`,
-});
+/** Every key under a tag, as ZRANGEBYLEX wants it. "0" is the character after "/". */
+export const tagRange = (tag: Tag) => ({ from: `[${tag}/`, to: `(${tag}0` });
 
 /** Every key with a word that begins with `prefix`. */
-export const wordRange = (prefix: string): IndexRange => ({
+export const wordRange = (prefix: string) => ({
   from: `[${prefix}`,
   to: `(${prefix}${LAST_TEXT}`,
 });

@@ -1,5 +1,9 @@
 import { z } from "zod";
-import { KEY_SCOPES, type KeyScope } from "@gateway/shared/keys/record";
+import {
+  KEY_SCOPES,
+  type KeyScope,
+  type Limits,
+} from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 
 /**
@@ -67,6 +71,22 @@ export const limitsSchema = z.strictObject({
   tokensPerMinute: limit(LIMIT_VALUES.tokensMax),
   tokensPerDay: limit(LIMIT_VALUES.tokensMax),
   concurrency: limit(LIMIT_VALUES.requestsMax),
+});
+
+/** The members of {@link Limits}. */
+export const LIMIT_NAMES = [
+  "requestsPerMinute",
+  "tokensPerMinute",
+  "tokensPerDay",
+  "concurrency",
+] as const;
+
+/** Limits made of a value for each. */
+export const limitsOf = (valueOf: (name: keyof Limits) => number): Limits => ({
+  requestsPerMinute: valueOf("requestsPerMinute"),
+  tokensPerMinute: valueOf("tokensPerMinute"),
+  tokensPerDay: valueOf("tokensPerDay"),
+  concurrency: valueOf("concurrency"),
 });
 
 /** Everything an owner chooses, complete. */

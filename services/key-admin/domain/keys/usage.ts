@@ -95,12 +95,7 @@ export async function readLastUse(
   return reply === null ? null : asNumber(reply);
 }
 
-const NOTHING: Counts = {
-  requests: 0,
-  errors: 0,
-  inputTokens: 0,
-  outputTokens: 0,
-};
+const NOTHING = { requests: 0, errors: 0, inputTokens: 0, outputTokens: 0 };
 
 /** Counts of the hours of one UTC day that have any, by `00` to `23`. */
 type Day = ReadonlyMap<string, Counts>;
