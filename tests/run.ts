@@ -6,7 +6,7 @@
  * | --- | --- |
  * | `*_test.ts` | in parallel with others |
  * | `*_timed_test.ts` | alone, afterwards: it measures time, or fills the machine |
- * | `*_long_test.ts` | with `test:long` only, alone |
+ * | `*_long_test.ts` | with `test:long` only |
  *
  * Arguments go to a plain `deno test`: `deno task test shared`. `LONG_SECONDS_MAX`
  * bounds `test:long`; its last lines say which parts that left out.
@@ -65,10 +65,11 @@ async function testLong(): Promise<number> {
   const files = await findTests();
   const parts: Part[] = [{
     name: "the files *_long_test.ts",
-    secondsMin: 120,
+    secondsMin: 90,
     program: Deno.execPath(),
     args: [
       ...DENO_TEST,
+      "--parallel",
       ...files.filter((file) => file.endsWith("_long_test.ts")),
     ],
   }, {
