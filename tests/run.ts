@@ -8,8 +8,8 @@
  * | `*_timed_test.ts` | alone, afterwards: it measures time, or fills the machine |
  * | `*_long_test.ts` | with `test:long` only |
  *
- * Arguments go to a plain `deno test`: `deno task test shared`. `LONG_SECONDS_MAX`
- * bounds `test:long`; its last lines say which parts that left out.
+ * `LONG_SECONDS_MAX` bounds `test:long`; its last lines say which parts that left
+ * out.
  */
 import { resolve } from "node:path";
 
@@ -18,6 +18,10 @@ const FOLDERS = ["bench", "deploy", "services", "shared", "tests"];
 const DENO_TEST = [
   ...["test", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
   ...["--allow-write", "--allow-run", "--allow-sys", "--allow-ffi"],
+];
+const INSTALL = [
+  ...["run", "--allow-net", "--allow-env", "--allow-read", "--allow-write"],
+  ...["--allow-run", "--allow-sys=uid", "deploy/up/install_servers.ts"],
 ];
 /** Most tests wait for a server more than they compute. */
 const JOBS_PER_CORE = 1.5;
@@ -36,12 +40,25 @@ interface Part {
   args: readonly string[];
 }
 
-Deno.exit(await (Deno.args[0] === "long" ? testLong() : testAll(Deno.args)));
+const USAGE = `Usage: deno task test [folders, files and options of deno test]
+       deno task test:long`;
 
-async function testAll(args: readonly string[]): Promise<number> {
-  if (args.length > 0) {
-    return await run(Deno.execPath(), [...DENO_TEST, ...args]);
+Deno.exit(await main(Deno.args));
+
+async function main(args: readonly string[]): Promise<number> {
+  if (args.includes("--help")) {
+    await say(USAGE);
+    return 0;
   }
+  const installed = await run(Deno.execPath(), INSTALL);
+  if (installed !== 0) return installed;
+  if (args[0] === "long") return await testLong();
+  return args.length === 0
+    ? await testAll()
+    : await run(Deno.execPath(), [...DENO_TEST, ...args]);
+}
+
+async function testAll(): Promise<number> {
   const files = await findTests();
   const alone = files.filter((file) => file.endsWith("_timed_test.ts"));
   const together = files.filter((file) => !/_(timed|long)_test\./.test(file))

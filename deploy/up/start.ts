@@ -61,8 +61,8 @@ export interface UpState {
   pids: { [service: string]: number[] };
 }
 
-/** The first start on a fresh machine reads packages from disk for the first time. */
-const READY_MS = 30_000;
+/** The first start on a fresh machine downloads packages. */
+const READY_MS = 60_000;
 const PROGRESS_EVERY_MS = 5_000;
 const LOOPBACK = "127.0.0.1";
 const SIMULATOR_WARNING =
