@@ -77,7 +77,7 @@ async function zones(visit: Visit): Promise<void> {
 /** The four tiles of a usage view. */
 async function tiles(page: Page): Promise<Record<string, string>> {
   const all: Record<string, string> = {};
-  for (const tile of await page.locator(".tile").all()) {
+  for (const tile of await page.locator(".tiles > div").all()) {
     const name = await tile.locator("dt").textContent() ?? "";
     const value = tile.locator("dd span");
     all[name] = await value.getAttribute("title") ??
@@ -133,10 +133,10 @@ async function usage(visit: Visit): Promise<void> {
     "Input tokens": "1,235,567",
     "Output tokens": "656,321",
   });
-  assert.equal(await page.locator(".tile dd").nth(2).textContent(), "1.2M");
+  assert.equal(await page.locator(".tiles dd").nth(2).textContent(), "1.2M");
   assert.deepEqual(await tableSums(page), [1_334, 60, 1_235_567, 656_321]);
   const chart = page.getByRole("img", { name: /^Requests/ });
-  assert.equal(await chart.locator(".room").count(), 24);
+  assert.equal(await chart.locator("title").count(), 24);
   assert.equal(await chart.locator("rect.ok").count(), 2);
   assert.equal(await chart.locator("rect.error").count(), 2);
   assert.match(
@@ -153,7 +153,7 @@ async function usage(visit: Visit): Promise<void> {
     "Output tokens": "736,321",
   });
   assert.deepEqual(await tableSums(page), [6_334, 100, 1_305_567, 736_321]);
-  assert.equal(await chart.locator(".room").count(), 30);
+  assert.equal(await chart.locator("title").count(), 30);
 
   // A key's own page counts that key only.
   await page.goto(`/keys/${keys[1]?.id}?range=30d`);

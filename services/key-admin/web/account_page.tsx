@@ -20,6 +20,7 @@ import {
   Box,
   box,
   FormError,
+  FormToken,
   PasswordField,
   passwordText,
   pathText,
@@ -27,7 +28,7 @@ import {
   readForm,
   secretText,
 } from "./forms.tsx";
-import { Card, type Layout, layoutOf, PageLayout } from "./layout.tsx";
+import { Card, showPage } from "./layout.tsx";
 import { Head, Icon } from "./parts.tsx";
 import { clearCookie, confirmFirst, localPath, readCookie } from "./session.ts";
 import { NewPasswordField, waitText } from "./sign_in_page.tsx";
@@ -139,17 +140,16 @@ export const note = (
 ): Promise<void> =>
   audit.add(c.get("signedIn").account.ownerId, { action, ...actorOf(c) });
 
-async function showConfirm(
+function showConfirm(
   c: ConsoleContext,
   deps: ConsoleDeps,
   next: string | undefined,
   error?: string,
-): Promise<Response> {
-  const { account } = c.get("signedIn");
+): Response | Promise<Response> {
+  const { account, session } = c.get("signedIn");
   if (account.passwordHash === null) {
     return c.redirect("/sign-in/oidc?again=1", 302);
   }
-  const layout = await layoutOf(c, deps);
   return c.html(
     <Card
       title="Confirm your password"
@@ -157,18 +157,16 @@ async function showConfirm(
       lead="You last entered your password over an hour ago. Creating and deleting keys needs it again."
     >
       <FormError error={error} />
-      <PostForm
-        layout={layout}
-        action="/confirm"
-        hidden={{ next: localPath(next) }}
-      >
-        <input type="hidden" autocomplete="username" value={account.email} />
-        <PasswordField label={`Password of ${account.email}`} isNext />
-        <div class="actions">
-          <a class="button" href="/keys">Cancel</a>
-          <button class="primary" type="submit">Continue</button>
-        </div>
-      </PostForm>
+      <FormToken.Provider value={session.formToken}>
+        <PostForm action="/confirm" hidden={{ next: localPath(next) }}>
+          <input type="hidden" autocomplete="username" value={account.email} />
+          <PasswordField label={`Password of ${account.email}`} isNext />
+          <div class="row end">
+            <a class="button" href="/keys">Cancel</a>
+            <button class="primary" type="submit">Continue</button>
+          </div>
+        </PostForm>
+      </FormToken.Provider>
     </Card>,
     error === undefined ? 200 : 400,
   );
@@ -187,45 +185,47 @@ export async function showAccount(
   errors: AccountErrors = {},
 ): Promise<Response> {
   const { session, account } = c.get("signedIn");
-  const layout = await layoutOf(c, deps);
   const sessions = await deps.sessions.list(session.ownerId);
-  return c.html(
-    <PageLayout title="Account" layout={layout} section="account">
+  return showPage(
+    c,
+    deps,
+    {
+      title: "Account",
+      section: "account",
+      status: Object.keys(errors).length === 0 ? 200 : 400,
+    },
+    <>
       <Head title="Account" lead={account.email} />
       <section class="card split" aria-labelledby="password-title">
         <div>
           <h2 id="password-title">Password</h2>
           <p class="help">Use a long one that you use nowhere else.</p>
         </div>
-        <PostForm layout={layout} action="/account/password">
+        <PostForm action="/account/password">
           <FormError error={errors.password} />
           {account.passwordHash !== null && (
             <PasswordField id="current_password" />
           )}
           <NewPasswordField label="New password" />
           <Box name="end_others" checked>Sign out everywhere else</Box>
-          <div class="actions start">
+          <div class="row">
             <button type="submit">Change password</button>
           </div>
         </PostForm>
       </section>
       <SecondFactorCard
-        layout={layout}
         account={account}
         error={errors.secondFactor}
       />
       <SessionsCard
-        layout={layout}
         sessions={sessions}
         currentId={session.id}
       />
-    </PageLayout>,
-    Object.keys(errors).length === 0 ? 200 : 400,
+    </>,
   );
 }
 
-function SecondFactorCard({ layout, account, error }: {
-  layout: Layout;
+function SecondFactorCard({ account, error }: {
   account: Account;
   error: string | undefined;
 }) {
@@ -235,7 +235,7 @@ function SecondFactorCard({ layout, account, error }: {
       <div>
         <h2 id="factor-title">
           Two-step sign-in{" "}
-          <span class={isOn ? "badge on" : "badge off"}>
+          <span class={isOn ? "badge good" : "badge"}>
             {isOn ? "On" : "Off"}
           </span>
         </h2>
@@ -246,14 +246,14 @@ function SecondFactorCard({ layout, account, error }: {
       </div>
       {isOn
         ? (
-          <PostForm layout={layout} action="/account/second-factor/off">
+          <PostForm action="/account/second-factor/off">
             <p>
               Signing in asks for a code from your authenticator app. Recovery
               codes left: {account.recoveryCodesLeft}.
             </p>
             <FormError error={error} />
             <PasswordField id="off_password" />
-            <div class="actions start">
+            <div class="row">
               <button class="danger-text" type="submit">Turn off</button>
             </div>
           </PostForm>
@@ -270,8 +270,7 @@ function SecondFactorCard({ layout, account, error }: {
 }
 
 /** Where the owner is signed in, this browser first. */
-function SessionsCard({ layout, sessions, currentId }: {
-  layout: Layout;
+function SessionsCard({ sessions, currentId }: {
   sessions: readonly Session[];
   currentId: string;
 }) {
@@ -291,11 +290,11 @@ function SessionsCard({ layout, sessions, currentId }: {
       <div>
         <ul class="sessions">
           {ordered.map((session) => (
-            <li>
+            <li class="row between">
               <div>
                 <strong>{deviceName(session.userAgent)}</strong>{" "}
                 {isCurrent(session) && (
-                  <span class="badge on">
+                  <span class="badge good">
                     This device
                   </span>
                 )}
@@ -307,7 +306,6 @@ function SessionsCard({ layout, sessions, currentId }: {
               </div>
               {!isCurrent(session) && (
                 <PostForm
-                  layout={layout}
                   action="/account/sessions/end"
                   hidden={{ session: session.id }}
                 >
@@ -317,7 +315,7 @@ function SessionsCard({ layout, sessions, currentId }: {
             </li>
           ))}
         </ul>
-        <PostForm layout={layout} action="/account/sessions/end-all">
+        <PostForm action="/account/sessions/end-all">
           <button class="danger-text" type="submit">Sign out everywhere</button>
         </PostForm>
       </div>

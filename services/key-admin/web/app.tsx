@@ -184,7 +184,7 @@ function refuse(
     <Card title={TITLES.get(status) ?? "That did not work"} assets={assets}>
       <p>{message}.</p>
       <p class="help">{status} · request {c.get("requestId") ?? ""}</p>
-      <div class="actions">
+      <div class="row end">
         <a class="button primary" href={back}>{label}</a>
       </div>
     </Card>,

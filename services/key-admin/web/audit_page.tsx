@@ -11,7 +11,7 @@ import {
   Refused,
   type Routes,
 } from "./context.ts";
-import { layoutOf, PageLayout } from "./layout.tsx";
+import { showPage } from "./layout.tsx";
 import { address, Head, Icon, Pager, Tabs } from "./parts.tsx";
 import { Time } from "./values.tsx";
 
@@ -37,12 +37,11 @@ const showAudit: Handler = async (c, deps) => {
     rows: AUDIT_ROWS,
   });
   const isFirst = query.before === null;
-  return c.html(
-    <PageLayout
-      title="Audit log"
-      layout={await layoutOf(c, deps)}
-      section="audit"
-    >
+  return showPage(
+    c,
+    deps,
+    { title: "Audit log", section: "audit" },
+    <>
       <Head
         title="Audit log"
         lead="Every change to your keys and every sign-in. Entries cannot be changed or deleted here."
@@ -76,7 +75,7 @@ const showAudit: Handler = async (c, deps) => {
           ]}
         />
       )}
-    </PageLayout>,
+    </>,
   );
 };
 

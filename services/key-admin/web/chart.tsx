@@ -1,9 +1,9 @@
 import type { Bucket, Usage } from "../domain/keys/usage.ts";
 import { number, shortNumber } from "./values.tsx";
 
-/** A stack of one bar: its parts from the bottom up. */
+/** A part of each bar, from the bottom up. */
 export interface Series {
-  /** Also the class that colours it. */
+  /** Names its colour too. */
   name: "ok" | "error" | "input" | "output";
   label: string;
   of: (bucket: Bucket) => number;
@@ -12,36 +12,40 @@ export interface Series {
 const WIDTH = 720;
 const HEIGHT = 210;
 const LEFT = 48;
-const BOTTOM = 30;
 const TOP = 8;
-const GRID_LINES = 4;
-const BAR_WIDTH_MAX = 22;
-/** Of the room that a bar has. */
-const BAR_SHARE = 0.66;
+/** Where the bars stand. */
+const FLOOR = 180;
+const GRID = [0, 0.25, 0.5, 0.75, 1];
+/** Every so many bars one is named. */
+const LABEL_EVERY = { "24h": 4, "30d": 5 } as const;
 
 /**
  * A bar chart as SVG, drawn by the server. Everything it shows is in the table
  * behind it too, which is what a screen reader is sent to.
  */
-export function BarChart(
-  { title, usage, series }: {
-    title: string;
-    usage: Usage;
-    series: readonly Series[];
-  },
-) {
-  const { buckets } = usage;
-  const top = niceTop(Math.max(...buckets.map((b) => sumOf(b, series))));
+export function BarChart({ title, usage: { buckets, range }, series }: {
+  title: string;
+  usage: Usage;
+  series: readonly Series[];
+}) {
+  const sums = buckets.map((bucket) =>
+    series.reduce((sum, { of }) => sum + of(bucket), 0)
+  );
+  const most = niceTop(Math.max(...sums));
+  const yOf = (value: number) =>
+    Math.round((FLOOR - (FLOOR - TOP) * value / most) * 10) / 10;
   const step = (WIDTH - LEFT) / buckets.length;
-  const barWidth = Math.min(BAR_WIDTH_MAX, step * BAR_SHARE);
   return (
     <figure class="chart">
-      <figcaption>
-        <span>{title}</span>
-        <span class="legend">
+      <figcaption class="row between">
+        <strong>{title}</strong>
+        <span class="row faint">
           {series.map(({ name, label }) => (
             <span key={name}>
-              <i class={`swatch ${name}`} /> {label}
+              <svg width="10" height="10" aria-hidden="true">
+                <rect {...look(name)} width="10" height="10" rx="3" />
+              </svg>{" "}
+              {label}
             </span>
           ))}
         </span>
@@ -51,119 +55,82 @@ export function BarChart(
         role="img"
         aria-label={`${title}; the same numbers are in the table below`}
       >
-        <Grid top={top} />
+        {GRID.map((share) => {
+          const y = yOf(share * most);
+          return (
+            <g key={String(share)} class="axis">
+              <line x1={LEFT} x2={WIDTH} y1={y} y2={y} />
+              <text x={LEFT - 8} y={y + 4} text-anchor="end">
+                {shortNumber(share * most)}
+              </text>
+            </g>
+          );
+        })}
         {buckets.map((bucket, at) => (
           <Bar
             key={String(bucket.startMs)}
-            bucket={bucket}
-            series={series}
-            top={top}
-            x={LEFT + at * step + (step - barWidth) / 2}
-            width={barWidth}
+            {...{ bucket, series, yOf }}
+            x={LEFT + (at + 0.17) * step}
+            width={0.66 * step}
           />
         ))}
-        <TimeAxis usage={usage} step={step} />
+        {buckets.map(({ startMs }, at) =>
+          (buckets.length - 1 - at) % LABEL_EVERY[range] === 0 && (
+            <text
+              key={String(startMs)}
+              class="axis"
+              x={LEFT + (at + 0.5) * step}
+              y={HEIGHT - 6}
+              text-anchor="middle"
+              data-time={new Date(startMs).toISOString()}
+              data-as={range === "24h" ? "hour" : "date"}
+            >
+              {utcText(startMs).slice(...range === "24h" ? [11, 16] : [5, 10])}
+            </text>
+          )
+        )}
       </svg>
     </figure>
   );
 }
 
-function Grid({ top }: { top: number }) {
-  const lines = Array.from({ length: GRID_LINES + 1 }, (_, n) => n);
-  return (
-    <g>
-      {lines.map((n) => {
-        const y = yOf(top * n / GRID_LINES, top);
-        return (
-          <g key={String(n)}>
-            <line class="grid-line" x1={LEFT} x2={WIDTH} y1={y} y2={y} />
-            <text class="axis" x={LEFT - 8} y={y + 4} text-anchor="end">
-              {shortNumber(top * n / GRID_LINES)}
-            </text>
-          </g>
-        );
-      })}
-    </g>
-  );
-}
-
-function Bar({ bucket, series, top, x, width }: {
+function Bar({ bucket, series, yOf, x, width }: {
   bucket: Bucket;
   series: readonly Series[];
-  top: number;
+  yOf: (value: number) => number;
   x: number;
   width: number;
 }) {
   let below = 0;
-  const parts = series.map((one) => {
-    const from = below;
-    below += one.of(bucket);
-    return { name: one.name, from, to: below };
-  });
   const said = series.map(({ label, of }) => `${label} ${number(of(bucket))}`);
   return (
     <g>
       <title data-time={new Date(bucket.startMs).toISOString()}>
         {`${utcText(bucket.startMs)}: ${said.join(", ")}`}
       </title>
-      <rect
-        class="bar room"
-        x={x - 3}
-        y={TOP}
-        width={width + 6}
-        height={HEIGHT - BOTTOM - TOP}
-      />
-      {parts.filter(({ from, to }) => to > from).map(({ name, from, to }) => (
-        <rect
-          key={name}
-          class={`bar ${name}`}
-          x={x}
-          y={yOf(to, top)}
-          width={width}
-          height={Math.max(1, yOf(from, top) - yOf(to, top))}
-          rx={2}
-        />
-      ))}
+      {series.map(({ name, of }) => {
+        const bottom = yOf(below);
+        below += of(bucket);
+        const y = yOf(below);
+        const height = Math.max(1, bottom - y);
+        return of(bucket) > 0 &&
+          (
+            <rect
+              key={name}
+              {...look(name)}
+              {...{ x, y, width, height }}
+              rx={2}
+            />
+          );
+      })}
     </g>
   );
 }
 
-/** Every so many bars one is named. */
-const LABEL_EVERY = { "24h": 4, "30d": 5 } as const;
-
-function TimeAxis(
-  { usage, step }: { usage: Usage; step: number },
-) {
-  const every = LABEL_EVERY[usage.range];
-  return (
-    <g>
-      {usage.buckets.map(({ startMs }, at) =>
-        (usage.buckets.length - 1 - at) % every !== 0 ? null : (
-          <text
-            key={String(startMs)}
-            class="axis"
-            x={LEFT + (at + 0.5) * step}
-            y={HEIGHT - 6}
-            text-anchor="middle"
-            data-time={new Date(startMs).toISOString()}
-            data-as={usage.range === "24h" ? "hour" : "date"}
-          >
-            {usage.range === "24h"
-              ? utcText(startMs).slice(11, 16)
-              : utcText(startMs).slice(5, 10)}
-          </text>
-        )
-      )}
-    </g>
-  );
-}
-
-const yOf = (value: number, top: number): number =>
-  Math.round((HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / top) * 10) /
-  10;
-
-const sumOf = (bucket: Bucket, series: readonly Series[]): number =>
-  series.reduce((sum, { of }) => sum + of(bucket), 0);
+const look = (name: Series["name"]) => ({
+  class: name,
+  fill: `var(--bar-${name})`,
+});
 
 /** The next of 4, 8, 20, 40, 80, 200 …: four grid lines at whole numbers. */
 function niceTop(value: number): number {

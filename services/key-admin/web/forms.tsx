@@ -1,4 +1,4 @@
-import type { Child } from "hono/jsx";
+import { type Child, createContext, useContext } from "hono/jsx";
 import { z } from "zod";
 import { PASSWORD_CHARS_MAX } from "../domain/sign_in/password.ts";
 import { type ConsoleContext, Refused } from "./context.ts";
@@ -70,14 +70,19 @@ export const box = z.literal("on").optional();
 /** The version of a key that the page was made from. */
 export const version = z.string().regex(/^\d{1,15}$/).transform(Number);
 
+/** The session's token, for the forms of a page. */
+export const FormToken = createContext("");
+
 /** A form of this session, with its hidden fields. The script sends it once. */
-export function PostForm({ layout, action, hidden = {}, children }: {
-  layout: { formToken: string };
+export function PostForm({ action, hidden = {}, children }: {
   action: string;
   hidden?: Readonly<Record<string, string | number>>;
   children: Child;
 }) {
-  const fields = Object.entries({ [FORM_TOKEN]: layout.formToken, ...hidden });
+  const fields = Object.entries({
+    [FORM_TOKEN]: useContext(FormToken),
+    ...hidden,
+  });
   return (
     <form method="post" action={action} data-once="">
       {fields.map(([name, value]) => (

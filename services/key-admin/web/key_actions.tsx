@@ -29,7 +29,7 @@ import {
   refusal,
   targetOf,
 } from "./key_requests.tsx";
-import { layoutOf, PageLayout } from "./layout.tsx";
+import { showPage } from "./layout.tsx";
 import { confirmFirst } from "./session.ts";
 
 /** Enabling, disabling, deleting and rotating a key, and the pages that ask first. */
@@ -198,52 +198,50 @@ async function showConfirmation(
   error?: string,
 ): Promise<Response> {
   const { title, button, lead } = TEXTS[question];
-  const layout = await layoutOf(c, deps);
   const nonce = mintSecret(deps.randomBytes);
-  return c.html(
-    <PageLayout title={title} layout={layout} section="keys">
-      <section class="card form-card" data-dialog-body="">
-        <h1>{title}</h1>
-        <p class="key-line">
-          <strong>
-            <bdi>{key.description}</bdi>
-          </strong>{" "}
-          <code class="hint">{key.hint}</code>
-        </p>
-        <FormError error={error} />
-        <PostForm
-          layout={layout}
-          action={`/keys/${key.id}/${question}`}
-          hidden={{
-            version: key.version,
-            ...question === "rotate" ? { nonce } : {},
-          }}
-        >
-          <p>{lead}</p>
-          {question === "rotate" && <GraceFields />}
-          {question === "delete" && (
-            <SureField keyRecord={key} isInUse={await isInUse(deps, key)} />
-          )}
-          {question !== "rotate" && (
-            <Box name="stop_running">
-              Also stop requests that are running now
-            </Box>
-          )}
-          <div class="actions">
-            <a class="button" href={`/keys/${key.id}`} data-close="">
-              Cancel
-            </a>
-            <button
-              class={question === "rotate" ? "primary" : "danger"}
-              type="submit"
-            >
-              {button}
-            </button>
-          </div>
-        </PostForm>
-      </section>
-    </PageLayout>,
-    error === undefined ? 200 : 400,
+  return showPage(
+    c,
+    deps,
+    { title, section: "keys", status: error === undefined ? 200 : 400 },
+    <section class="card form-card" data-dialog-body="">
+      <h1>{title}</h1>
+      <p class="key-line row">
+        <strong>
+          <bdi>{key.description}</bdi>
+        </strong>{" "}
+        <code class="hint">{key.hint}</code>
+      </p>
+      <FormError error={error} />
+      <PostForm
+        action={`/keys/${key.id}/${question}`}
+        hidden={{
+          version: key.version,
+          ...question === "rotate" ? { nonce } : {},
+        }}
+      >
+        <p>{lead}</p>
+        {question === "rotate" && <GraceFields />}
+        {question === "delete" && (
+          <SureField keyRecord={key} isInUse={await isInUse(deps, key)} />
+        )}
+        {question !== "rotate" && (
+          <Box name="stop_running">
+            Also stop requests that are running now
+          </Box>
+        )}
+        <div class="row end">
+          <a class="button" href={`/keys/${key.id}`} data-close="">
+            Cancel
+          </a>
+          <button
+            class={question === "rotate" ? "primary" : "danger"}
+            type="submit"
+          >
+            {button}
+          </button>
+        </div>
+      </PostForm>
+    </section>,
   );
 }
 
@@ -273,7 +271,7 @@ function SureField(
 const GraceFields = () => (
   <fieldset class="field">
     <legend>The old key stops working</legend>
-    <div class="boxes">
+    <div class="row">
       {GRACES.map(([value, label]) => (
         <Box
           type="radio"

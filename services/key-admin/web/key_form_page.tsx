@@ -34,7 +34,7 @@ import {
   refusal,
   targetOf,
 } from "./key_requests.tsx";
-import { layoutOf, PageLayout } from "./layout.tsx";
+import { showPage } from "./layout.tsx";
 import { confirmFirst } from "./session.ts";
 import { SCOPE_LABELS } from "./values.tsx";
 
@@ -112,7 +112,7 @@ export const keyFormRoutes: Routes = {
   "/keys/:id/edit": { GET: editForm, POST: editKey },
 };
 
-async function showForm(
+function showForm(
   c: ConsoleContext,
   deps: ConsoleDeps,
   props: KeyFormProps,
@@ -121,29 +121,25 @@ async function showForm(
   const isNew = purpose.kind === "create";
   const title = isNew ? "Create key" : "Edit key";
   const back = isNew ? "/keys" : `/keys/${purpose.keyId}`;
-  const layout = await layoutOf(c, deps);
-  return c.html(
-    <PageLayout title={title} layout={layout} section="keys">
-      <section class="card form-card" data-dialog-body="">
-        <h1>{title}</h1>
-        <PostForm
-          layout={layout}
-          action={isNew ? "/keys" : `${back}/edit`}
-          hidden={isNew
-            ? { nonce: purpose.nonce }
-            : { version: purpose.version }}
-        >
-          <KeyFields {...props} />
-          <div class="actions">
-            <a class="button" href={back} data-close="">Cancel</a>
-            <button class="primary" type="submit">
-              {isNew ? "Create key" : "Save changes"}
-            </button>
-          </div>
-        </PostForm>
-      </section>
-    </PageLayout>,
-    errors.size === 0 ? 200 : 400,
+  return showPage(
+    c,
+    deps,
+    { title, section: "keys", status: errors.size === 0 ? 200 : 400 },
+    <section class="card form-card" data-dialog-body="">
+      <h1>{title}</h1>
+      <PostForm
+        action={isNew ? "/keys" : `${back}/edit`}
+        hidden={isNew ? { nonce: purpose.nonce } : { version: purpose.version }}
+      >
+        <KeyFields {...props} />
+        <div class="row end">
+          <a class="button" href={back} data-close="">Cancel</a>
+          <button class="primary" type="submit">
+            {isNew ? "Create key" : "Save changes"}
+          </button>
+        </div>
+      </PostForm>
+    </section>,
   );
 }
 
@@ -219,7 +215,7 @@ function KeyFields({ values, errors, purpose }: KeyFormProps) {
         aria-describedby={errors.has("scopes") ? "scopes-error" : undefined}
       >
         <legend>Permissions</legend>
-        <div class="boxes">
+        <div class="row">
           {KEY_SCOPES.map((scope, at) => (
             <Box
               name="scopes"
@@ -237,7 +233,7 @@ function KeyFields({ values, errors, purpose }: KeyFormProps) {
         <legend>
           Limits <span class="faint">– leave empty for no limit</span>
         </legend>
-        <div class="pair limits">
+        <div class="pair">
           {LIMITS.map(([name, label]) => (
             <Field
               {...common(name)}

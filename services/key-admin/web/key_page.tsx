@@ -6,7 +6,7 @@ import { AuditTable } from "./audit_page.tsx";
 import type { Handler, Routes } from "./context.ts";
 import { PostForm } from "./forms.tsx";
 import { findKey } from "./key_requests.tsx";
-import { type Layout, layoutOf, PageLayout } from "./layout.tsx";
+import { showPage } from "./layout.tsx";
 import { CopyButton, Icon } from "./parts.tsx";
 import { rangeOf, UsageView } from "./usage_page.tsx";
 import {
@@ -26,28 +26,30 @@ const showKey: Handler = async (c, deps) => {
   const { ownerId, id } = key;
   const nowMs = deps.now();
   const recent = { action: "key.", keyId: id, before: null };
-  const [usage, lastUsedAtMs, history, layout] = await Promise.all([
+  const [usage, lastUsedAtMs, history] = await Promise.all([
     readUsage(deps.redis, ownerId, id, rangeOf(c), nowMs),
     readLastUse(deps.redis, key),
     deps.audit.read(ownerId, { ...recent, rows: HISTORY_ROWS }),
-    layoutOf(c, deps),
   ]);
-  return c.html(
-    <PageLayout title={key.description} layout={layout} section="keys">
+  return showPage(
+    c,
+    deps,
+    { title: key.description, section: "keys" },
+    <>
       <a class="back" href="/keys">
         <Icon name="back" /> API keys
       </a>
-      <div class="head">
+      <div class="head row between">
         <div>
           <h1>
             <bdi>{key.description}</bdi>
           </h1>
-          <p class="key-line">
+          <p class="key-line row">
             <code class="hint">{key.hint}</code>{" "}
             <Status keyRecord={key} nowMs={nowMs} />
           </p>
         </div>
-        <Actions layout={layout} keyRecord={key} nowMs={nowMs} />
+        <Actions keyRecord={key} nowMs={nowMs} />
       </div>
       <Settings keyRecord={key} lastUsedAtMs={lastUsedAtMs} nowMs={nowMs} />
       <h2>Usage</h2>
@@ -55,7 +57,7 @@ const showKey: Handler = async (c, deps) => {
         usage={usage}
         base={`/keys/${id}`}
         empty={
-          <p class="card nothing">
+          <p class="card empty faint">
             No requests with this key in the last{" "}
             {usage.range === "24h" ? "24 hours" : "30 days"}.
           </p>
@@ -67,21 +69,20 @@ const showKey: Handler = async (c, deps) => {
         caption="What happened to this key"
         isOfOneKey
       />
-    </PageLayout>,
+    </>,
   );
 };
 
 export const keyRoutes: Routes = { "/keys/:id": { GET: showKey } };
 
-function Actions({ layout, keyRecord, nowMs }: {
-  layout: Layout;
+function Actions({ keyRecord, nowMs }: {
   keyRecord: KeyRecord;
   nowMs: number;
 }) {
   const { id, state, version } = keyRecord;
   const isEnabled = state === "enabled";
   return (
-    <div class="buttons">
+    <div class="row">
       <a class="button" href={`/keys/${id}/edit`} data-dialog="">
         <Icon name="edit" /> Edit
       </a>
@@ -97,11 +98,7 @@ function Actions({ layout, keyRecord, nowMs }: {
           </a>
         )
         : (
-          <PostForm
-            layout={layout}
-            action={`/keys/${id}/enable`}
-            hidden={{ version }}
-          >
+          <PostForm action={`/keys/${id}/enable`} hidden={{ version }}>
             <button type="submit">
               <Icon name="power" /> Enable
             </button>

@@ -14,7 +14,7 @@ import {
   Refused,
 } from "./context.ts";
 import { Box } from "./forms.tsx";
-import { layoutOf, PageLayout } from "./layout.tsx";
+import { showPage } from "./layout.tsx";
 import { Banner, CopyButton } from "./parts.tsx";
 
 /** What the requests about one key have in common. */
@@ -92,72 +92,71 @@ export function refusal(reason: KeyRefusal, key?: KeyRecord): Refused {
  * key. Browsers never store it, and it cannot be loaded again. `replaces` says
  * when the old key of a rotation ends.
  */
-export async function answerCreated(
+export function answerCreated(
   c: ConsoleContext,
   deps: ConsoleDeps,
   created: CreateKeyResult,
   replaces?: string,
 ): Promise<Response> {
-  const layout = await layoutOf(c, deps);
   if (!created.ok && created.reason !== "already_made") {
     throw refusal(created.reason);
   }
   if (!created.ok) {
-    return c.html(
-      <PageLayout title="Already created" layout={layout} section="keys">
-        <section class="card form-card">
-          <h1>This key was already created</h1>
-          <p>
-            The form was sent twice and created one key. Its full value was in
-            the first answer. If you did not store it, delete the key and create
-            a new one.
-          </p>
-          <div class="actions">
-            <a class="button primary" href="/keys">Go to your keys</a>
-          </div>
-        </section>
-      </PageLayout>,
-      409,
+    return showPage(
+      c,
+      deps,
+      { title: "Already created", section: "keys", status: 409 },
+      <section class="card form-card">
+        <h1>This key was already created</h1>
+        <p>
+          The form was sent twice and created one key. Its full value was in the
+          first answer. If you did not store it, delete the key and create a new
+          one.
+        </p>
+        <div class="row end">
+          <a class="button primary" href="/keys">Go to your keys</a>
+        </div>
+      </section>,
     );
   }
   const { key, value } = created;
-  return c.html(
-    <PageLayout title="Store your key" layout={layout} section="keys">
-      <section class="card form-card" data-secret="">
-        <h1>Store your key now</h1>
-        <p class="lead">
-          This is the only time the full value of{" "}
-          <strong>
-            <bdi>{key.description}</bdi>
-          </strong>{" "}
-          is shown. If you lose it, you need a new key.
-        </p>
-        <label for="value">API key</label>
-        <div class="secret">
-          <input
-            id="value"
-            value={value}
-            readonly
-            spellcheck={false}
-            autocomplete="off"
-            data-secret-value=""
-          />
-          <CopyButton source="value" look="primary" />
-        </div>
-        {replaces && <Banner look="note" icon="rotate">{replaces}</Banner>}
-        <h2>Try it</h2>
-        <p>
-          Put the key into the variable <code>API_KEY</code>{" "}
-          of your server's environment, not into code or a browser.
-        </p>
-        <Curl apiUrl={deps.apiUrl} model={key.models[0]} />
-        <form class="actions spread" method="get" action="/keys">
-          <Box required data-stored="">I have stored it</Box>
-          <button class="primary" type="submit">Done</button>
-        </form>
-      </section>
-    </PageLayout>,
-    201,
+  return showPage(
+    c,
+    deps,
+    { title: "Store your key", section: "keys", status: 201 },
+    <section class="card form-card" data-secret="">
+      <h1>Store your key now</h1>
+      <p class="lead">
+        This is the only time the full value of{" "}
+        <strong>
+          <bdi>{key.description}</bdi>
+        </strong>{" "}
+        is shown. If you lose it, you need a new key.
+      </p>
+      <label for="value">API key</label>
+      <div class="secret">
+        <input
+          id="value"
+          value={value}
+          readonly
+          spellcheck={false}
+          autocomplete="off"
+          data-secret-value=""
+        />
+        <CopyButton source="value" look="primary" />
+      </div>
+      {replaces && <Banner look="note" icon="rotate">{replaces}</Banner>}
+      <h2>Try it</h2>
+      <p>
+        Put the key into the variable <code>API_KEY</code>{" "}
+        of your server's environment, not into code or a browser.
+      </p>
+      <Curl apiUrl={deps.apiUrl} model={key.models[0]} />
+      <form class="row between" method="get" action="/keys">
+        <Box required data-stored="">I have stored it</Box>
+        <button class="primary" type="submit">Done</button>
+      </form>
+    </section>,
   );
 }
 

@@ -8,11 +8,12 @@ import {
   PAGE_ROWS,
   type PageStart,
 } from "../domain/keys/key_page.ts";
+import type { Child } from "hono/jsx";
 import type { ConsoleContext, Handler, Routes } from "./context.ts";
 import { PostForm } from "./forms.tsx";
 import { createKey } from "./key_form_page.tsx";
 import { Curl } from "./key_requests.tsx";
-import { type Layout, layoutOf, PageLayout } from "./layout.tsx";
+import { showPage } from "./layout.tsx";
 import { address, Head, Icon, Pager, Tabs } from "./parts.tsx";
 import { Count, Expiry, LastUse, number, Status, Time } from "./values.tsx";
 
@@ -30,10 +31,24 @@ const listKeys: Handler = async (c, deps) => {
       ...{ filter, search, rows: PAGE_ROWS, day: usageDay(nowMs) },
       start: startOf(c),
     });
-    const layout = await layoutOf(c, deps);
-    const { apiUrl } = deps;
-    return c.html(
-      <KeysPage {...{ layout, page, filter, search, nowMs, apiUrl }} />,
+    const props = { page, filter, search, nowMs };
+    const isFirstKey = page.total === 0 && filter === "all" && search === "";
+    return await showPage(
+      c,
+      deps,
+      { title: "API keys", section: "keys" },
+      isFirstKey ? <FirstKey apiUrl={deps.apiUrl} /> : (
+        <>
+          <ListHead>
+            <CreateLink />
+          </ListHead>
+          <Toolbar {...props} />
+          {page.rows.length === 0
+            ? <NothingFound {...props} />
+            : <KeyTable {...props} />}
+          <KeyPager {...props} />
+        </>
+      ),
     );
   } catch (error) {
     if (error instanceof BadCursor) return c.redirect("/keys", 302);
@@ -67,53 +82,36 @@ function startOf(c: ConsoleContext): PageStart {
   return { at: last === undefined ? "first" : "last" };
 }
 
-interface KeysPageProps {
-  layout: Layout;
+interface ListProps {
   page: KeyPage;
   filter: KeyFilter;
   search: string;
   nowMs: number;
-  apiUrl: string;
 }
 
-function KeysPage(props: KeysPageProps) {
-  const { layout, page, filter, search, apiUrl } = props;
-  const isFirstKey = page.total === 0 && filter === "all" && search === "";
-  return (
-    <PageLayout title="API keys" layout={layout} section="keys">
-      <Head
-        title="API keys"
-        lead="A key lets one program use the models. Give each program its own key, so that you can disable it alone."
-      >
-        {!isFirstKey && <CreateLink />}
-      </Head>
-      {isFirstKey
-        ? (
-          <section class="card empty">
-            <div class="empty-icon">
-              <Icon name="key" />
-            </div>
-            <h2>Create your first key</h2>
-            <p>
-              You see its full value once, right after you create it. Store it
-              where your program can read it, then send a first request:
-            </p>
-            <Curl apiUrl={apiUrl} />
-            <CreateLink />
-          </section>
-        )
-        : (
-          <>
-            <Toolbar {...props} />
-            {page.rows.length === 0
-              ? <NothingFound {...props} />
-              : <KeyTable {...props} />}
-            <KeyPager {...props} />
-          </>
-        )}
-    </PageLayout>
-  );
-}
+const ListHead = ({ children }: { children?: Child }) => (
+  <Head
+    title="API keys"
+    lead="A key lets one program use the models. Give each program its own key, so that you can disable it alone."
+  >
+    {children}
+  </Head>
+);
+
+const FirstKey = ({ apiUrl }: { apiUrl: string }) => (
+  <>
+    <ListHead />
+    <section class="card empty">
+      <h2>Create your first key</h2>
+      <p>
+        You see its full value once, right after you create it. Store it where
+        your program can read it, then send a first request:
+      </p>
+      <Curl apiUrl={apiUrl} />
+      <CreateLink />
+    </section>
+  </>
+);
 
 const CreateLink = () => (
   <a class="button primary" href="/keys/new" data-dialog="">
@@ -123,16 +121,16 @@ const CreateLink = () => (
 
 /** An address of the list. */
 function listAddress(
-  { filter, search }: Pick<KeysPageProps, "filter" | "search">,
+  { filter, search }: Pick<ListProps, "filter" | "search">,
   more: Record<string, string> = {},
 ): string {
   const named = filter === "all" ? "" : filter;
   return address("/keys", { filter: named, search, ...more });
 }
 
-function Toolbar({ filter, search }: KeysPageProps) {
+function Toolbar({ filter, search }: ListProps) {
   return (
-    <div class="toolbar">
+    <div class="row between">
       <Tabs
         label="Filter"
         current={filter}
@@ -164,7 +162,7 @@ function Toolbar({ filter, search }: KeysPageProps) {
   );
 }
 
-function NothingFound({ search, page }: KeysPageProps) {
+function NothingFound({ search, page }: ListProps) {
   return (
     <section class="card empty">
       <h2>{search === "" ? "No keys here" : "No keys found"}</h2>
@@ -182,7 +180,7 @@ function NothingFound({ search, page }: KeysPageProps) {
   );
 }
 
-function KeyPager({ page, filter, search }: KeysPageProps) {
+function KeyPager({ page, filter, search }: ListProps) {
   const { previous, next, total, before, rows } = page;
   if (previous === null && next === null) return null;
   const first = (before ?? 0) + 1;
@@ -206,7 +204,7 @@ function KeyPager({ page, filter, search }: KeysPageProps) {
   );
 }
 
-function KeyTable({ layout, page, nowMs }: KeysPageProps) {
+function KeyTable({ page, nowMs }: ListProps) {
   return (
     <div class="table-box">
       <table class="cards keys">
@@ -231,7 +229,7 @@ function KeyTable({ layout, page, nowMs }: KeysPageProps) {
         </thead>
         <tbody>
           {page.rows.map((row) => (
-            <KeyLine row={row} layout={layout} nowMs={nowMs} />
+            <KeyLine key={row.key.id} row={row} nowMs={nowMs} />
           ))}
         </tbody>
       </table>
@@ -239,11 +237,7 @@ function KeyTable({ layout, page, nowMs }: KeysPageProps) {
   );
 }
 
-function KeyLine({ row, layout, nowMs }: {
-  row: KeyRow;
-  layout: Layout;
-  nowMs: number;
-}) {
+function KeyLine({ row, nowMs }: { row: KeyRow; nowMs: number }) {
   const { key, lastUsedAtMs, requestsToday, tokensToday } = row;
   return (
     <tr class={key.state === "enabled" ? undefined : "dim"}>
@@ -256,7 +250,7 @@ function KeyLine({ row, layout, nowMs }: {
       <td data-label="Status">
         <Status keyRecord={key} nowMs={nowMs} />
       </td>
-      <td data-label="Created">
+      <td class="later" data-label="Created">
         <Time ms={key.createdAtMs} as="day" />
       </td>
       <td data-label="Last used">
@@ -268,18 +262,18 @@ function KeyLine({ row, layout, nowMs }: {
       <td data-label="Tokens today" class="num">
         <Count value={tokensToday} />
       </td>
-      <td data-label="Expires">
+      <td class="later" data-label="Expires">
         <Expiry keyRecord={key} nowMs={nowMs} />
       </td>
       <td class="act">
-        <KeySwitch row={row} layout={layout} />
+        <KeySwitch row={row} />
       </td>
     </tr>
   );
 }
 
 /** Enabling works at once; disabling asks whether running requests end too. */
-function KeySwitch({ row: { key }, layout }: { row: KeyRow; layout: Layout }) {
+function KeySwitch({ row: { key } }: { row: KeyRow }) {
   if (key.state === "enabled") {
     return (
       <a
@@ -296,7 +290,6 @@ function KeySwitch({ row: { key }, layout }: { row: KeyRow; layout: Layout }) {
   }
   return (
     <PostForm
-      layout={layout}
       action={`/keys/${key.id}/enable`}
       hidden={{ version: key.version, from: "list" }}
     >

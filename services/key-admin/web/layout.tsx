@@ -1,22 +1,12 @@
 import { html } from "hono/html";
 import type { Child } from "hono/jsx";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { ConsoleContext, ConsoleDeps } from "./context.ts";
-import { PostForm } from "./forms.tsx";
+import { FormToken, PostForm } from "./forms.tsx";
 import { Banner, Icon } from "./parts.tsx";
 import type { Assets } from "./server.ts";
 
 /** What stands around every page. */
-
-/** What every page of a signed-in owner is made with. */
-export interface Layout {
-  assets: Assets;
-  email: string;
-  formToken: string;
-  /** A change that was just made. */
-  notice: string | null;
-  /** What the operator must know, on every page until it is fixed. */
-  warnings: readonly string[];
-}
 
 /** What a page says after a change. The address carries the word, never the text. */
 const NOTICES: Readonly<Record<string, string>> = {
@@ -41,26 +31,6 @@ const NOT_STOPPED =
   "The key is changed, but its running requests could not be stopped because NATS did not answer. They end on their own.";
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
-
-export async function layoutOf(
-  c: ConsoleContext,
-  deps: ConsoleDeps,
-): Promise<Layout> {
-  const { account, session } = c.get("signedIn");
-  const done = c.req.query("done") ?? "";
-  const isDurable = await deps.durability() !== "none";
-  return {
-    assets: deps.assets,
-    email: account.email,
-    formToken: session.formToken,
-    notice: Object.hasOwn(NOTICES, done) ? NOTICES[done] ?? null : null,
-    warnings: [
-      ...done === "not_stopped" ? [NOT_STOPPED] : [],
-      ...isDurable ? [] : [NOT_DURABLE],
-      ...deps.isSimulated ? [SIMULATED] : [],
-    ],
-  };
-}
 
 interface DocumentProps {
   title: string;
@@ -94,51 +64,82 @@ const SECTIONS = [
   ["account", "Account", "person"],
 ] as const;
 
-/** A page behind the sign-in: navigation, notices, content. */
-export function PageLayout({ title, layout, section, children }: {
-  title: string;
-  layout: Layout;
-  section: typeof SECTIONS[number][0];
-  children: Child;
-}) {
+/** Answers with a page behind the sign-in: navigation, notices, content. */
+export async function showPage(
+  c: ConsoleContext,
+  deps: ConsoleDeps,
+  { title, section, status = 200 }: {
+    title: string;
+    section: typeof SECTIONS[number][0];
+    status?: ContentfulStatusCode;
+  },
+  content: Child,
+): Promise<Response> {
+  const { account, session } = c.get("signedIn");
+  const done = c.req.query("done") ?? "";
+  const warnings = [
+    ...done === "not_stopped" ? [NOT_STOPPED] : [],
+    ...await deps.durability() === "none" ? [NOT_DURABLE] : [],
+    ...deps.isSimulated ? [SIMULATED] : [],
+  ];
+  const notice = Object.hasOwn(NOTICES, done) ? NOTICES[done] : undefined;
+  return c.html(
+    <PageLayout
+      title={title}
+      section={section}
+      assets={deps.assets}
+      email={account.email}
+      formToken={session.formToken}
+    >
+      {warnings.map((warning) => (
+        <Banner look="warn" icon="warn" role="alert">{warning}</Banner>
+      ))}
+      {notice && (
+        <Banner look="good" icon="check" role="status">{notice}</Banner>
+      )}
+      {content}
+    </PageLayout>,
+    status,
+  );
+}
+
+function PageLayout(
+  { title, section, assets, email, formToken, children }: DocumentProps & {
+    section: string;
+    email: string;
+    formToken: string;
+  },
+) {
   return (
-    <Document title={title} assets={layout.assets}>
-      <a class="skip" href="#content">Skip to the content</a>
-      <div class="shell">
-        <header class="side">
-          <Brand />
-          <nav aria-label="Main">
-            {SECTIONS.map(([name, label, icon]) => (
-              <a
-                href={`/${name}`}
-                aria-current={name === section ? "page" : undefined}
-              >
-                <Icon name={icon} />
-                {label}
-              </a>
-            ))}
-          </nav>
-          <div class="who">
-            <span title={layout.email}>{layout.email}</span>
-            <PostForm layout={layout} action="/sign-out">
-              <button class="quiet" type="submit">
-                <Icon name="leave" /> Sign out
-              </button>
-            </PostForm>
-          </div>
-        </header>
-        <main id="content" tabindex={-1}>
-          {layout.warnings.map((warning) => (
-            <Banner look="warn" icon="warn" role="alert">{warning}</Banner>
-          ))}
-          {layout.notice && (
-            <Banner look="good" icon="check" role="status">
-              {layout.notice}
-            </Banner>
-          )}
-          {children}
-        </main>
-      </div>
+    <Document title={title} assets={assets}>
+      <FormToken.Provider value={formToken}>
+        <a class="skip" href="#content">Skip to the content</a>
+        <div class="shell">
+          <header class="side">
+            <Brand />
+            <nav aria-label="Main">
+              {SECTIONS.map(([name, label, icon]) => (
+                <a
+                  href={`/${name}`}
+                  aria-current={name === section ? "page" : undefined}
+                >
+                  <Icon name={icon} />
+                  {label}
+                </a>
+              ))}
+            </nav>
+            <div class="who">
+              <span title={email}>{email}</span>
+              <PostForm action="/sign-out">
+                <button class="quiet" type="submit">
+                  <Icon name="leave" /> Sign out
+                </button>
+              </PostForm>
+            </div>
+          </header>
+          <main id="content" tabindex={-1}>{children}</main>
+        </div>
+      </FormToken.Provider>
     </Document>
   );
 }

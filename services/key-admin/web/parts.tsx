@@ -9,7 +9,7 @@ export function Head({ title, lead, children }: {
   children?: Child;
 }) {
   return (
-    <div class="head">
+    <div class="head row between">
       <div>
         <h1>{title}</h1>
         <p class="lead">{lead}</p>
@@ -42,9 +42,9 @@ export function Pager({ children, links }: {
   links: readonly (readonly [label: string, href: string | null])[];
 }) {
   return (
-    <nav class="pager" aria-label="Pages">
+    <nav class="row between faint" aria-label="Pages">
       <p>{children}</p>
-      <div class="buttons">
+      <div class="row">
         {links.map(([label, href]) =>
           href === null
             ? (

@@ -19,7 +19,7 @@ import {
   secretText,
   text,
 } from "./forms.tsx";
-import { layoutOf, PageLayout } from "./layout.tsx";
+import { showPage } from "./layout.tsx";
 import { CopyButton } from "./parts.tsx";
 
 /** Turning two-step sign-in on and off. */
@@ -86,7 +86,7 @@ export const secondFactorRoutes: Routes = {
 };
 
 /** The app reads the secret, a code proves that it did. */
-async function showSetUp(
+function showSetUp(
   c: ConsoleContext,
   deps: ConsoleDeps,
   { secret, ticket, error }: {
@@ -95,90 +95,86 @@ async function showSetUp(
     error?: string | undefined;
   },
 ): Promise<Response> {
-  const layout = await layoutOf(c, deps);
-  const uri = totpUri(secret, layout.email, ISSUER);
-  return c.html(
-    <PageLayout title="Two-step sign-in" layout={layout} section="account">
-      <section class="card form-card">
-        <h1>Two-step sign-in</h1>
-        <FormError error={error} />
-        <ol class="steps">
-          <li>
-            <p>
-              Scan this with an authenticator app, or{" "}
-              <a href={uri}>open it on this device</a>.
-            </p>
-            <QrCode text={uri} />
-            <p class="faint">
-              Or type the secret:{" "}
-              <code class="wrap">{secret.match(/.{1,4}/g)?.join(" ")}</code>
-            </p>
-          </li>
-          <li>
-            <PostForm
-              layout={layout}
-              action="/account/second-factor"
-              hidden={{ ticket }}
-            >
-              <Field
-                id="code"
-                label="Type the code that the app shows"
-                required
-                inputmode="numeric"
-                pattern="[0-9 ]*"
-                title="Six digits"
-                maxlength={10}
-                autocomplete="one-time-code"
-                autofocus
-              />
-              <PasswordField label="Your password" />
-              <div class="actions">
-                <a class="button" href="/account">Cancel</a>
-                <button class="primary" type="submit">Turn on</button>
-              </div>
-            </PostForm>
-          </li>
-        </ol>
-      </section>
-    </PageLayout>,
-    error === undefined ? 200 : 400,
+  const uri = totpUri(secret, c.get("signedIn").account.email, ISSUER);
+  return showPage(
+    c,
+    deps,
+    {
+      title: "Two-step sign-in",
+      section: "account",
+      status: error === undefined ? 200 : 400,
+    },
+    <section class="card form-card">
+      <h1>Two-step sign-in</h1>
+      <FormError error={error} />
+      <ol class="steps">
+        <li>
+          <p>
+            Scan this with an authenticator app, or{" "}
+            <a href={uri}>open it on this device</a>.
+          </p>
+          <QrCode text={uri} />
+          <p class="faint">
+            Or type the secret:{" "}
+            <code class="wrap">{secret.match(/.{1,4}/g)?.join(" ")}</code>
+          </p>
+        </li>
+        <li>
+          <PostForm action="/account/second-factor" hidden={{ ticket }}>
+            <Field
+              id="code"
+              label="Type the code that the app shows"
+              required
+              inputmode="numeric"
+              pattern="[0-9 ]*"
+              title="Six digits"
+              maxlength={10}
+              autocomplete="one-time-code"
+              autofocus
+            />
+            <PasswordField label="Your password" />
+            <div class="row end">
+              <a class="button" href="/account">Cancel</a>
+              <button class="primary" type="submit">Turn on</button>
+            </div>
+          </PostForm>
+        </li>
+      </ol>
+    </section>,
   );
 }
 
 /** The recovery codes, shown once. */
-async function showRecoveryCodes(
+function showRecoveryCodes(
   c: ConsoleContext,
   deps: ConsoleDeps,
   codes: readonly string[],
 ): Promise<Response> {
-  return c.html(
-    <PageLayout
-      title="Recovery codes"
-      layout={await layoutOf(c, deps)}
-      section="account"
-    >
-      <section class="card form-card" data-secret="">
-        <h1>Store your recovery codes</h1>
-        <p class="lead">
-          Two-step sign-in is on. If you lose the app, each of these codes lets
-          you sign in once. They are shown only now.
-        </p>
-        <pre
-          class="codes"
-          id="codes"
-          tabindex={0}
-          aria-label="Recovery codes"
-          data-secret-value=""
-        >{codes.join("\n")}</pre>
-        <form class="actions spread" method="get" action="/account">
-          <Box required data-stored="">I have stored them</Box>
-          <div class="buttons">
-            <CopyButton source="codes" look="" />
-            <button class="primary" type="submit">Done</button>
-          </div>
-        </form>
-      </section>
-    </PageLayout>,
+  return showPage(
+    c,
+    deps,
+    { title: "Recovery codes", section: "account" },
+    <section class="card form-card" data-secret="">
+      <h1>Store your recovery codes</h1>
+      <p class="lead">
+        Two-step sign-in is on. If you lose the app, each of these codes lets
+        you sign in once. They are shown only now.
+      </p>
+      <pre
+        class="codes"
+        id="codes"
+        tabindex={0}
+        aria-label="Recovery codes"
+        data-secret-value=""
+      >{codes.join("\n")}</pre>
+      <form class="row between" method="get" action="/account">
+        <Box required data-stored="">I have stored them</Box>
+        <div class="row">
+          <CopyButton source="codes" look="" />
+          <button class="primary" type="submit">Done</button>
+        </div>
+      </form>
+    </section>,
   );
 }
 

@@ -193,9 +193,7 @@ function showSignIn(
           <a class="button primary wide" href="/sign-in/oidc">
             Continue with {oidc.name}
           </a>
-          <p class="or">
-            <span>or</span>
-          </p>
+          <p class="or">or</p>
         </>
       )}
       <form method="post" action="/sign-in" data-once="">

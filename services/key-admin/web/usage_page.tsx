@@ -7,19 +7,20 @@ import {
 import { BarChart } from "./chart.tsx";
 import type { ConsoleContext, Handler, Routes } from "./context.ts";
 import { Curl } from "./key_requests.tsx";
-import { layoutOf, PageLayout } from "./layout.tsx";
+import { showPage } from "./layout.tsx";
 import { Head, Tabs } from "./parts.tsx";
 import { Count, number, Time } from "./values.tsx";
 
 /** Usage of all keys together. */
 const showUsage: Handler = async (c, deps) => {
   const { ownerId } = c.get("signedIn").session;
-  const [usage, layout] = await Promise.all([
-    readUsage(deps.redis, ownerId, null, rangeOf(c), deps.now()),
-    layoutOf(c, deps),
-  ]);
-  return c.html(
-    <PageLayout title="Usage" layout={layout} section="usage">
+  const range = rangeOf(c);
+  const usage = await readUsage(deps.redis, ownerId, null, range, deps.now());
+  return showPage(
+    c,
+    deps,
+    { title: "Usage", section: "usage" },
+    <>
       <Head
         title="Usage"
         lead="All your keys together, including deleted ones. The page of a key shows its own numbers."
@@ -35,7 +36,7 @@ const showUsage: Handler = async (c, deps) => {
         </section>
       )}
       <UsageView usage={usage} base="/usage" />
-    </PageLayout>,
+    </>,
   );
 };
 
@@ -75,7 +76,7 @@ export function UsageView(
       />
       <dl class="tiles">
         {tiles.map(([label, value]) => (
-          <div class="card tile">
+          <div class="card">
             <dt>{label}</dt>
             <dd>
               <Count value={value} />

@@ -53,11 +53,11 @@ export function Status(
   { keyRecord, nowMs }: { keyRecord: KeyRecord; nowMs: number },
 ) {
   if (isExpired(keyRecord, nowMs)) {
-    return <span class="badge off">Expired</span>;
+    return <span class="badge">Expired</span>;
   }
   return keyRecord.state === "enabled"
-    ? <span class="badge on">Enabled</span>
-    : <span class="badge off">Disabled</span>;
+    ? <span class="badge good">Enabled</span>
+    : <span class="badge">Disabled</span>;
 }
 
 /** `3 hours ago`, or `Never`. */
