@@ -5,7 +5,6 @@
  */
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
-import { tooFewChoices } from "../../services/chat-worker/backends/upstream_error.ts";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import { readState } from "../support/admission_fixture.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
@@ -19,7 +18,6 @@ import { waitFor } from "../support/wait_for.ts";
 const PER_DAY = 1_000_000;
 /** Of the message "ping". */
 const PROMPT_TOKENS = 6;
-const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 const MAX_TOKENS = 16;
 const RESERVED_TOKENS = PROMPT_TOKENS + MAX_TOKENS;
 const FAILURE = new ApiError("upstream_error", "The model server failed.");
@@ -42,24 +40,6 @@ const CASES: Case[] = [
     tokens: 1 + 3,
   },
   {
-    name: "complete, counted as nothing",
-    onCall: (call) => call.end(NO_USAGE),
-    tokens: RESERVED_TOKENS,
-  },
-  {
-    name: "complete, more than was reserved",
-    onCall: (call) => {
-      call.say(text("a"));
-      call.end(usageOf(500));
-    },
-    tokens: 1 + 500,
-  },
-  {
-    name: "an error before the first token",
-    onCall: (call) => call.fail(FAILURE),
-    tokens: 0,
-  },
-  {
     name: "an error after two tokens",
     onCall: (call) => {
       call.say(text("a"), text("b"));
@@ -68,29 +48,10 @@ const CASES: Case[] = [
     tokens: PROMPT_TOKENS + 2,
   },
   {
-    name: "an error that says what was counted",
-    onCall: (call) => call.fail(tooFewChoices(1, 2, usageOf(7))),
-    tokens: 1 + 7,
-  },
-  {
-    name: "an error after two tokens that says what was counted",
-    onCall: (call) => {
-      call.say(text("a"), text("b"));
-      call.fail(tooFewChoices(1, 2, usageOf(7)));
-    },
-    tokens: 1 + 7,
-  },
-  {
     name: "a client that leaves before the first token",
     onCall: () => {},
     leaves: true,
     tokens: PROMPT_TOKENS,
-  },
-  {
-    name: "a client that leaves after two tokens",
-    onCall: (call) => call.say(text("a"), text("b")),
-    leaves: true,
-    tokens: PROMPT_TOKENS + 2,
   },
 ];
 

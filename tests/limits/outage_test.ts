@@ -84,7 +84,7 @@ async function noLeases(cluster: GatedCluster, key: TestKey): Promise<void> {
   });
 }
 
-Deno.test("Redis away, in every way it can be", async (t) => {
+Deno.test("ASVS 16.5.2, 16.5.3: Redis away, in every way it can be: 503, never a refusal of the key", async (t) => {
   await using cluster = await startGatedCluster();
   const { world, proxy } = cluster;
   const key = await cluster.addKey({ limits: { concurrency: 100 } });

@@ -1,14 +1,9 @@
 import assert from "node:assert/strict";
-import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
-import { delay } from "../../../tests/support/redis_fixture.ts";
 import {
   goDuration,
   rateLimitHeaders,
   spreadWaitMs,
 } from "./rate_limit_headers.ts";
-import { refusalError } from "./refusal.ts";
-import { errorResponse } from "../responses.ts";
-import { loneEdge } from "./lone_edge_fixture.ts";
 
 const DURATIONS: [ms: number, text: string][] = [
   [-5, "0s"],
@@ -106,33 +101,3 @@ for (const [waitMs, random, toldMs] of WAITS) {
     assert.ok(Math.abs(spreadMs - toldMs) < 0.01, String(spreadMs));
   });
 }
-
-Deno.test("a client that waits what the headers say succeeds", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const clients = [
-    { requestsPerMinute: 300 },
-    { requestsPerMinute: 233, tokensPerMinute: 40_000 },
-    { tokensPerMinute: 30_000 },
-  ].map(async (limits) => {
-    const key = await world.addKey({ limits });
-    let refusals = 0;
-    while (refusals < 2) {
-      const ask = {
-        scope: "chat",
-        model: null,
-        wantTokens: 131,
-        requestId: "r",
-      } as const;
-      const decision = await admission.admit(key, ask);
-      if (decision.isAdmitted) continue;
-      refusals += 1;
-      assert.ok(decision.reason === "limited");
-      const { headers } = errorResponse(refusalError(decision, () => 0), "r");
-      await delay(Number(headers.get("retry-after-ms")));
-      const again = await admission.admit(key, ask);
-      assert.ok(again.isAdmitted, JSON.stringify([limits, decision, again]));
-    }
-  });
-  await Promise.all(clients);
-});
