@@ -1,5 +1,5 @@
 // Promise: with the rights that deploy/redis/users.acl gives the console's user, every
-// route and every command works. What it may not do is in tests/deploy/store_intruder_test.ts.
+// route and every command works. What it may not do is in tests/deploy/store_privilege_test.ts.
 import assert from "node:assert/strict";
 import { parseCommandLine } from "./cli/command_line.ts";
 import { runKeysCommand } from "./cli/keys.ts";
