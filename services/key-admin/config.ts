@@ -99,7 +99,7 @@ export const CONSOLE_VARIABLES = {
   })),
 } as const;
 
-/** What the console was told, in the units and shapes its code uses. */
+/** The configuration in the units and shapes that the code uses. */
 export type Config = ReturnType<typeof configFrom>;
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */

@@ -26,7 +26,7 @@ type Stores =
   | "oidcFlows"
   | "totpSetups";
 
-/** What differs between the service and a test of it. */
+/** What differs between the service and its tests. */
 export interface ConsoleParts extends Omit<ConsoleDeps, Stores> {
   /** A connection of its own for changes that wait for the disk. */
   writer: RedisLink;

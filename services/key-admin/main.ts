@@ -44,7 +44,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
   const registry = new MetricRegistry();
-  // The public address may need the port, which is known once it is taken.
+  // The public address may need the port, which is not known before.
   const handler = Promise.withResolvers<ServeHandler>();
   const server = listen(config, log, handler.promise);
   const deps = createConsoleDeps({

@@ -19,7 +19,7 @@ export const noOwner = (email: string): CommandRefused =>
     `There is no owner ${email}: "owners list" shows all owners`,
   );
 
-/** What a command says: one object for `--json`, the same for people. */
+/** What a command prints: an object with `--json`, else text. */
 export interface Answer {
   json: object;
   text: string;
@@ -145,7 +145,7 @@ const OPTION_OF: Readonly<Record<string, OptionName>> = {
   expiresAtMs: "expires",
 };
 
-/** What the schema makes of a wish. Throws with one line per mistake, such as `--concurrency: At most 1,000,000`. */
+/** Parses what was given. Throws with one line per mistake, such as `--concurrency: At most 1,000,000`. */
 export function check<T>(schema: z.ZodType<T>, wanted: unknown): T {
   const checked = schema.safeParse(wanted);
   if (checked.success) return checked.data;

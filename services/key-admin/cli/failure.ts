@@ -4,12 +4,12 @@ import { BadCursor } from "../domain/keys/key_page.ts";
 import { NotDurable } from "../domain/store/durability.ts";
 import { CommandRefused, UsageError } from "./command_line.ts";
 
-/** Exit codes, for the help of each command. Those of 69 and 77 are of sysexits.h. */
+/** Exit codes, for the help of each command; 69 and 77 are from sysexits.h. */
 export const EXIT_CODES_HELP =
   `Exit codes: 0 done, 1 refused, 2 not understood, 69 Redis or its disk does not answer,
 77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 
-/** How a command that failed ends. The text is for stderr and says what to do; null for an unexpected error. */
+/** The exit code and the text for stderr of an expected error, else null. */
 export function describeFailure(
   error: unknown,
   area: string,

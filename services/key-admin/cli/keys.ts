@@ -322,7 +322,7 @@ const REFUSALS: Record<KeyRefusal, string> = {
 
 const refused = (reason: KeyRefusal) => new CommandRefused(REFUSALS[reason]);
 
-/** What the store did, or its refusal in words. */
+/** Throws when the store refused. */
 function done<T extends { ok: true }>(
   result: T | { ok: false; reason: KeyRefusal },
 ): T {

@@ -56,7 +56,7 @@ const WHICH_OWNER = "Give the owner's e-mail address";
 
 type OwnerCall = Call<OwnerCommandDeps>;
 
-/** A command on an owner that is there. */
+/** A command on an existing owner. */
 function onOwner(
   options: readonly OptionName[],
   run: (call: OwnerCall, account: Account) => Promise<Answer>,

@@ -2,13 +2,13 @@ import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { asFields, asList, asText } from "../store/reply.ts";
 
-/** An owner keeps about this many entries; the oldest go first. */
+/** About this many entries are kept per owner; the oldest are dropped. */
 export const AUDIT_ENTRIES_MAX = 500_000;
 
 const BATCH = 500;
-/** Entries one page scans. A filter that matches rarely gives a short page and the place to go on from. */
+/** Entries scanned for one page. With a filter that matches rarely, the page is short and has a cursor. */
 const SCAN_MAX = 5_000;
-/** Nothing comes before 0-0, and Redis refuses to look. */
+/** Redis refuses a range that ends before 0-0. */
 const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
 
 /** What can happen, as `thing.happened`. Lists are filtered by the part before the dot. */
@@ -58,13 +58,13 @@ const FIELDS = [
 ] as const;
 type Member = typeof FIELDS[number][0];
 
-/** What is written: an action, who did it, and what it was about. Never a key value or its hash. */
+/** An entry to write. It never has a key value or its hash. */
 export type AuditEntry =
   & Actor
   & { action: AuditAction }
   & Partial<Record<Member, string>>;
 
-/** An entry as it is read; an older version may have written its action. Missing fields are empty. */
+/** An entry from the log. Missing fields are empty; an older version may have had other actions. */
 export interface AuditRow extends Record<Member, string> {
   /** Id in the stream, which is a cursor. */
   id: string;
@@ -89,7 +89,7 @@ export interface AuditPage {
   next: string | null;
 }
 
-/** Whether text has the form of an id, so that it may be a cursor. */
+/** Whether text has the form of a cursor. */
 export const isAuditCursor = (text: string): boolean => STREAM_ID.test(text);
 
 /** The fields of an entry, flat as XADD wants them. Empty ones are left out. */
@@ -108,7 +108,7 @@ export class AuditLog {
     this.#redis = redis;
   }
 
-  /** Adds what is no change of a key; those are written together with the key. */
+  /** Adds an entry. Those about keys are written together with the key instead. */
   async add(ownerId: string, entry: AuditEntry): Promise<void> {
     await this.#redis.command([
       ...["XADD", auditKey(ownerId), "MAXLEN", "~"],

@@ -19,7 +19,7 @@ import { findKey, onceKey } from "../store/names.ts";
 import { describeChange, encodeKey } from "./key_record.ts";
 import { indexMembersOf } from "./search_terms.ts";
 
-/** A form that was sent twice within this time makes one key. */
+/** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
 
 /**
@@ -90,13 +90,13 @@ export interface Commit {
   once: string | null;
 }
 
-/** What became of a commit. Unless it is done, nothing was changed. */
+/** How a commit ended. Unless it is done, nothing was changed. */
 export type CommitResult = z.infer<typeof commitResult>;
 const commitResult = z.enum([
   "done",
   "already_made",
   "not_found",
-  /** A key has another version than its `before`. */
+  /** The stored key is not the `before` of the change. */
   "changed",
   "too_many",
 ]);

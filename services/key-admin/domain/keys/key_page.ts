@@ -20,12 +20,12 @@ import { readLastUse } from "./usage.ts";
 /** Rows of a page unless the caller asks for fewer. */
 export const PAGE_ROWS = 50;
 const PAGE_ROWS_MAX = 200;
-/** Index members a search looks at before it gives what it has, and how many at a time. */
+/** Index members a search looks at before it returns what it has, and how many it reads at a time. */
 const SCAN_MAX = 1_000;
 const SEARCH_BATCH = 100;
 const CURSOR = /^[^/]{1,64}\/\d{1,16}\/key_[0-9A-Za-z]{20}$/u;
 
-/** Which keys. `with_expiry` are those that have an end, reached or not. */
+/** Which keys. `with_expiry` are those that have expired or will. */
 export type KeyFilter = "all" | "enabled" | "disabled" | "with_expiry";
 
 /** Where a page begins. A cursor is opaque text from an earlier page. */
@@ -50,7 +50,7 @@ export interface PageQuery {
 /** A key in a list. */
 export interface KeyRow {
   key: KeyRecord;
-  /** Null: never used, or not for so long that the limiter forgot. */
+  /** Null: never used, or so long ago that the limiter has dropped it. */
   lastUsedAtMs: number | null;
   requestsToday: number;
   tokensToday: number;
@@ -105,7 +105,7 @@ function planPage({ filter, search, start, rows }: PageQuery) {
   const prefix = words.toSorted((a, b) => b.length - a.length)[0] ?? "";
   const whole = prefix === "" ? tagRange(TAG_OF[filter]) : wordRange(prefix);
   const cursor = "cursor" in start ? start.cursor : null;
-  // Cursors come back from URLs: nothing but a member of the index may pass.
+  // Cursors come from URLs, so only the form of an index member is accepted.
   if (cursor !== null && !CURSOR.test(cursor)) {
     throw new BadCursor("This is not the cursor of a page");
   }
@@ -178,7 +178,7 @@ async function scanIndex(
   return { found, last, hasEnded };
 }
 
-/** Of a search, which finds by one word: whether the key has all the rest. */
+/** The index finds keys by one word: whether this key matches the rest of the search. */
 async function matches(
   redis: RedisLink,
   ownerId: string,
@@ -234,7 +234,7 @@ function neighbours(
 ): Pick<KeyPage, "previous" | "next"> {
   const firstSeen = found[0] ?? last;
   const lastSeen = found.at(-1) ?? last;
-  // The side the scan ran to knows whether there is more; the other side is where it came from.
+  // The scan tells whether there is more in its direction; the other way leads back to where it began.
   const more = hasEnded ? null : last;
   return backward
     ? {
@@ -247,7 +247,7 @@ function neighbours(
     };
 }
 
-/** How many keys there are, and before the first of the page. A search does not count. */
+/** How many keys there are in all, and before the first of the page. A search does not count them. */
 async function count(
   redis: RedisLink,
   ownerId: string,

@@ -8,15 +8,15 @@ import { z } from "zod";
 import { searchWordsOf } from "./search_terms.ts";
 import { LIMIT_NAMES, limitsOf } from "./settings.ts";
 
-/** Beside {@link KEY_FIELDS}: the words a key is found by, which a search filters on. */
+/** A field beside {@link KEY_FIELDS}: the words that a search compares. */
 const WORDS_FIELD = "words";
 
-/** Whether a key's expiry has come: every edge refuses it then, whatever its state. */
+/** Whether a key has expired: every edge then refuses it, whatever its state. */
 export function isExpired(key: KeyRecord, nowMs: number): boolean {
   return key.expiresAtMs !== null && key.expiresAtMs <= nowMs;
 }
 
-/** The fields of `key:{owner}:<key id>`, flat as HSET wants them. Complete: an edit writes all of them. */
+/** All fields of `key:{owner}:<key id>`, flat as HSET wants them. */
 export function encodeKey(key: KeyRecord): string[] {
   const f = KEY_FIELDS;
   return [
@@ -57,7 +57,7 @@ const keyFields = z.object({
   [KEY_FIELDS.version]: whole,
 });
 
-/** The record behind HGETALL's fields. Throws when it is damaged. */
+/** The record in the fields of a hash. Throws when it is damaged. */
 export function decodeKey(
   { keyId, ownerId }: { keyId: string; ownerId: string },
   fields: ReadonlyMap<string, string>,

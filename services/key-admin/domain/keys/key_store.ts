@@ -38,7 +38,7 @@ export const ROTATION_GRACES_MS: Readonly<Record<string, number>> = {
   "7d": 7 * 86_400_000,
 };
 
-/** A change without a version is repeated this often when it meets another one. */
+/** How often a change without a version is tried when others change the key at the same time. */
 const TRIES_MAX = 8;
 
 /** What a new key is made from. */
@@ -54,7 +54,7 @@ export interface CreateKeyInput {
 export interface Target {
   ownerId: string;
   keyId: string;
-  /** Null: any version. A change that meets another one is then repeated, not refused. */
+  /** Null: any version. When somebody else changes the key at the same time, the change is tried again. */
   version: number | null;
   actor: Actor;
 }
@@ -64,7 +64,7 @@ export type KeyRefusal = Exclude<CommitResult, "done"> | "not_rotatable";
 
 type Refused = { ok: false; reason: KeyRefusal };
 
-/** The key as it is after the change; of a deleted one, as it was. */
+/** The key after the change; a deleted one as it was before. */
 export type ChangeKeyResult = { ok: true; key: KeyRecord } | Refused;
 
 /** `value` is the full key value. It exists nowhere else. */
@@ -74,10 +74,10 @@ export type CreateKeyResult =
 
 /**
  * Writes the look-up of a new key, and with the very first one the name of the
- * store: never one without the other, or an edge would doubt a good key.
+ * store: never one without the other, since edges trust look-ups only in a named store.
  *
  * KEYS: 1 the look-up, 2 the name of the store.
- * ARGV: 1 what the look-up says, 2 a name for a store that has none.
+ * ARGV: 1 the value of the look-up, 2 the name for a store without one.
  */
 const LOOKUP_SCRIPT = defineScript(
   "key-admin/lookup",
@@ -139,7 +139,7 @@ export class KeyStore {
     once: string | null = null,
   ): Promise<CreateKeyResult> {
     const { ownerId, actor } = target;
-    // The first of two equal forms changed the version that the second one names.
+    // When a form is sent twice, the first has already changed the version that the second names.
     if (once !== null) {
       const madeBefore = ["EXISTS", onceKey(ownerId, once)];
       if (await this.#deps.redis.command(madeBefore) === 1) {
@@ -182,7 +182,7 @@ export class KeyStore {
   /** Deletes a key: its record first. */
   async delete(target: Target): Promise<ChangeKeyResult> {
     const removed = await this.#change(target, "key.deleted", null);
-    // Only tidies up: without its record the look-up leads nowhere.
+    // Just tidying up: without the record the look-up leads nowhere.
     if (removed.ok) {
       await this.#deps.writer.command(["DEL", hashKey(removed.key.hash)]);
     }
@@ -210,7 +210,7 @@ export class KeyStore {
     });
   }
 
-  /** Changes the key that the caller saw. Without a version, repeats the change when it meets another one. */
+  /** Changes the key that the caller saw, or tries again when there is a conflict and the caller named no version. */
   async #withKey<T extends ChangeKeyResult>(
     { ownerId, keyId, version }: Target,
     change: (key: KeyRecord) => Promise<T | Refused>,

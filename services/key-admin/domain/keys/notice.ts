@@ -13,16 +13,16 @@ export interface StopNotice {
   ownerId: string;
 }
 
-/** Resolves when the notice is with the server; rejects when it is not after a second or so. */
+/** Resolves when the server has the notice; rejects after about a second otherwise. */
 export type SendStop = (notice: StopNotice) => Promise<void>;
 
-/** Somebody waits for the page, and 1 s is promised for the stop as a whole. */
+/** A page waits for this, and the stop as a whole is promised within 1 s. */
 const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
 
 /**
- * A sender that connects for each notice. They are rare, and a connection made
- * now cannot be one that died unnoticed yesterday: either the notice reaches the
- * server or the caller learns that it did not.
+ * A sender that connects for each notice. Notices are rare, and a new connection
+ * cannot be one that died unnoticed: either the notice reaches the server or the
+ * caller learns that it did not.
  */
 export function createStopSender(access: BusAccess, log: Log): SendStop {
   return async ({ keyId, ownerId }) => {

@@ -8,19 +8,19 @@
 
 import type { KeyRecord } from "@gateway/shared/keys/record";
 
-/** Tags every key is listed under. A colon is in no word, so they cannot be mistaken for one. */
+/** Tags that keys are listed under. Words have no colons, so tags cannot be mistaken for words. */
 export type Tag = ":all" | ":enabled" | ":disabled" | ":expires";
 
 const WORD_CHARS_MAX = 24;
 /** Beyond any time in milliseconds this century. */
 const TIME_END = 10 ** 13;
-/** After every text in UTF-8. */
+/** Sorts after every text in UTF-8. */
 const LAST_TEXT = "\u{10FFFF}";
 
 const SEGMENTER = new Intl.Segmenter("en", { granularity: "word" });
 
 /**
- * Splits text into lower-case words as people see them, in any script:
+ * Splits text of any script into lower-case words:
  * `"Prod API_v2 用户"` gives `["api", "prod", "v2", "用户"]`. Sorted, each once.
  */
 export function wordsOf(text: string): string[] {

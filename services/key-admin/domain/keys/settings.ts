@@ -21,12 +21,12 @@ const MODELS_MAX = 100;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
 /**
- * Controls, what is no character, line separators, annotations, and the marks that
- * reverse the reading direction of what follows.
+ * Controls, code points that are not characters, line separators, annotations, and
+ * marks that change the direction of text.
  */
 const FORBIDDEN =
   /[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}\uFFF9-\uFFFB\u2028\u2029\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u;
-/** Something one can see, not only blanks, joiners and letters without a shape (U+3164). */
+/** Something visible: not only spaces, joiners and invisible letters (U+3164). */
 const VISIBLE = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}\p{P}\p{S}]/u;
 
 const description = z.string()
@@ -81,7 +81,7 @@ export const LIMIT_NAMES = [
   "concurrency",
 ] as const;
 
-/** Limits made of a value for each. */
+/** Builds limits from a value for each. */
 export const limitsOf = (valueOf: (name: keyof Limits) => number): Limits => ({
   requestsPerMinute: valueOf("requestsPerMinute"),
   tokensPerMinute: valueOf("tokensPerMinute"),
@@ -95,9 +95,9 @@ export const settingsSchema = z.strictObject({
   scopes,
   models,
   limits: limitsSchema,
-  /** Milliseconds since 1970, whole. That it lies ahead is checked where the time is known. */
+  /** Whole milliseconds since 1970. Whether it is in the future is checked elsewhere. */
   expiresAtMs: z.int().positive().nullable(),
 });
 
-/** Checked settings, as {@link settingsSchema} gives them. */
+/** Settings checked by {@link settingsSchema}. */
 export type KeySettings = z.infer<typeof settingsSchema>;

@@ -21,7 +21,7 @@ import { asNumber, readHash } from "../store/reply.ts";
 /** What is counted. */
 export interface Counts {
   requests: number;
-  /** Requests that ended in an error of ours or of the backend. */
+  /** Requests that ended in an error of the gateway or the backend. */
   errors: number;
   inputTokens: number;
   outputTokens: number;
@@ -85,7 +85,7 @@ export async function readUsage(
   return { range, bucketMs, buckets, total: sum(buckets) };
 }
 
-/** When a key was used last; null: never, or not for so long that the limiter forgot. */
+/** When a key was last used; null: never, or so long ago that the limiter has dropped it. */
 export async function readLastUse(
   redis: RedisLink,
   { ownerId, id }: Pick<KeyRecord, "ownerId" | "id">,

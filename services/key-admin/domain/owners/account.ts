@@ -89,12 +89,12 @@ export class AccountStore {
     );
   }
 
-  /** Uses a time step up. False when it, or a later one, was used before. */
+  /** Marks a time step as used. False when it, or a later one, was used before. */
   async useTotpStep(ownerId: string, step: number): Promise<boolean> {
     return await this.#use(STEP_SCRIPT, ownerId, String(step));
   }
 
-  /** Uses a recovery code up. False when it is none of the owner's. */
+  /** Marks a recovery code as used. False when the owner has no such code. */
   async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
     if (!await this.#use(RECOVERY_SCRIPT, ownerId, recoveryDigest(code))) {
       return false;

@@ -15,11 +15,11 @@ import { digest } from "../store/secret.ts";
 
 /** RFC 5321, 4.5.3.1.3: a path of 256 octets, less its angle brackets. */
 export const EMAIL_CHARS_MAX = 254;
-/** Deliberately loose: the address is proved by the link sent to it, not by its form. */
+/** Deliberately loose: an address is verified by the link sent to it, not by its form. */
 const EMAIL =
   /^[^\s@<>"'`,;:\\()[\]{}\p{Cc}\p{Cf}]{1,64}@[^\s@<>"'`,;:\\()[\]{}\p{Cc}\p{Cf}]{1,253}$/u;
 
-/** The address as it is stored and compared, or null when it is none. */
+/** The address in the form in which it is stored and compared, or null when it is not one. */
 export function parseEmail(text: string): string | null {
   const email = text.normalize("NFKC").trim().toLowerCase();
   return email.length <= EMAIL_CHARS_MAX && EMAIL.test(email) ? email : null;
@@ -46,7 +46,7 @@ export class OwnerDirectory {
     return await readText(this.#deps.redis, mailKey(digest(email)));
   }
 
-  /** The owner of an address, made if there is none. */
+  /** The owner of an address, created if there is none. */
   async ensure(email: string): Promise<string> {
     return await this.find(email) ??
       await this.#make(mailKey(digest(email)), email);

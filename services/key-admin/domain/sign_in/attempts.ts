@@ -17,16 +17,16 @@ export interface Attempt {
 
 /** Free tries of an account, and the wait after the next one, which doubles. */
 export const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
-/** Tries of an address or IPv6 /64: so many at once, and as many again spread over the time. */
+/** Tries of an IPv4 address or IPv6 /64: so many at once, then spread evenly over the time. */
 export const ADDRESS_RATE: Rate = { count: 20, perMs: 600_000 };
 /** The same for larger IPv6 networks, whose holders have very many /64s. */
 export const SITE_RATE: Rate = { count: 40, perMs: 600_000 };
 export const PROVIDER_RATE: Rate = { count: 80, perMs: 600_000 };
-/** The tries of an address that others cannot use up; further ones count in {@link POOL_RATE}. */
+/** The tries of an address that others cannot use up. Further ones count towards {@link POOL_RATE}. */
 export const OWN_RATE: Rate = { count: 3, perMs: 600_000 };
-/** What all addresses share beyond their own tries. */
+/** What all addresses share beyond these. */
 export const POOL_RATE: Rate = { count: 100, perMs: 60_000 };
-/** Tries in all: bounds the work of hashing. 300 addresses or a dozen IPv6 /32 networks reach it, fewer do not. */
+/** All tries together, to bound the work of hashing. It takes 300 addresses or a dozen IPv6 /32 networks to use it up. */
 export const TOTAL_RATE: Rate = { count: 1_000, perMs: 60_000 };
 const FORGET_SECONDS = 24 * 3_600;
 /** A device is remembered this long after a sign-in from it. */
@@ -68,11 +68,11 @@ return 0
 /**
  * Slows guessing down without ever locking an account: after a few free tries
  * each further one has to wait twice as long as the one before, up to 15 minutes
- * (ASVS 6.1.1, 6.3.1). A try is counted before its password is looked at, so that
- * a thousand at once are not all free.
+ * (ASVS 6.1.1, 6.3.1). A try counts before its password is checked, so that a
+ * thousand at once are not all free.
  *
- * A browser that the account signed in with before has tries of its own, so
- * strangers who guess cannot keep its owner out.
+ * A browser that the account signed in with before has its own count, so strangers
+ * who guess cannot lock the owner out.
  */
 export class AttemptGuard {
   readonly #redis: RedisLink;
@@ -126,7 +126,7 @@ export async function rememberDevice(
   return device;
 }
 
-/** A try within an address's own tries is bounded by nothing that a few strangers can use up. */
+/** Nothing that a few strangers can use up bounds the own tries of an address. */
 async function takeRates(redis: RedisLink, ip: string): Promise<number> {
   const [address, ...larger] = networksOf(ip);
   for (const { name, rate } of [address, ...larger]) {
@@ -140,7 +140,7 @@ async function takeRates(redis: RedisLink, ip: string): Promise<number> {
     : await takeRate(redis, "total", TOTAL_RATE);
 }
 
-/** The networks that a try from an address counts in, the smallest first. */
+/** The networks for which a try from an address counts, smallest first. */
 export function networksOf(ip: string): [NetworkRate, ...NetworkRate[]] {
   const name = siteOf(ip);
   const address = { name, rate: ADDRESS_RATE };
@@ -163,7 +163,7 @@ export interface Rate {
   perMs: number;
 }
 
-/** Takes one at the rate of this name. Milliseconds to wait; 0 when it may go on. A refusal takes nothing. */
+/** Takes one from the rate of this name. Gives the milliseconds to wait, 0 when one was taken. */
 export async function takeRate(
   redis: RedisLink,
   name: string,

@@ -7,7 +7,7 @@ import { adjacencyGraphs, dictionary } from "@zxcvbn-ts/language-common";
  * 1 lane, about 25 ms. The parameters stand in the stored string.
  */
 const PARAMETERS = {
-  /** argon2id in the library's numbering, whose own enumeration exists for the compiler only. */
+  /** argon2id; the library's enumeration exists only for the compiler. */
   algorithm: 2,
   memoryCost: 19_456,
   timeCost: 2,
@@ -19,7 +19,7 @@ const CURRENT = "$argon2id$v=19$m=19456,t=2,p=1$";
 export const PASSWORD_CHARS_MIN = 12;
 export const PASSWORD_CHARS_MAX = 128;
 
-/** Passwords that are found in fewer guesses than 10 to this power are refused: zxcvbn's best score. */
+/** Passwords that take fewer guesses than 10 to this power are refused: zxcvbn's best score. */
 export const GUESSES_LOG10_MIN = 10;
 /** Estimating takes up to 30 ms for so many characters, and 150 ms for the longest password. */
 export const EXAMINED_CHARS_MAX = 40;
@@ -63,7 +63,7 @@ export async function createPasswordHasher(): Promise<PasswordHasher> {
   };
 }
 
-/** The same password typed on two systems may arrive in two Unicode forms. */
+/** Two systems may send the same password in two Unicode forms. */
 const normal = (password: string): string => password.normalize("NFKC");
 
 /** The length of a password in characters, in the form that is hashed. */
@@ -89,7 +89,7 @@ export function passwordProblem(
     : null;
 }
 
-/** Words of the owner's address. Shorter ones stand in any text. */
+/** Words of the owner's address. Shorter ones are in too many other words. */
 function wordsOf(email: string): string[] {
   return email.toLowerCase().split(/[^\p{L}\p{N}]+/u)
     .filter((word) => word.length >= 3);

@@ -9,7 +9,7 @@ import { digest, isSecret, mintSecret } from "../store/secret.ts";
 export const SESSION_LIMITS = {
   /** Without any request. */
   idleMs: 30 * 60_000,
-  /** However busy it is. */
+  /** With requests. */
   absoluteMs: 12 * 3_600_000,
   /** Age of the last password check beyond which making and deleting a key asks again. */
   freshMs: 3_600_000,
@@ -36,7 +36,7 @@ export interface Session extends Client {
   seenAtMs: number;
   /** When the password was last entered. */
   checkedAtMs: number;
-  /** Belongs into every form of the session. */
+  /** Every form of the session must have it. */
   formToken: string;
 }
 
@@ -94,7 +94,7 @@ export class SessionStore {
     return cookie;
   }
 
-  /** The session of a cookie if it is still good; counts as a use of it. */
+  /** The session of a cookie if it has not ended; counts as a use of it. */
   async find(cookie: string): Promise<Session | null> {
     if (!isSecret(cookie)) return null;
     const session = await this.#read(digest(cookie));
@@ -110,7 +110,7 @@ export class SessionStore {
     await this.#note(sessionId, "checked");
   }
 
-  /** An owner's good sessions, most recently used first. */
+  /** The sessions of an owner that have not ended, most recently used first. */
   async list(ownerId: string): Promise<Session[]> {
     const last = String(SESSIONS_SHOWN_MAX - 1);
     const ids = asTexts(
@@ -131,7 +131,7 @@ export class SessionStore {
     const record = sessionKey(sessionId);
     const holder = (await readHash(redis, record)).get("owner") ?? ownerId;
     if (holder !== ownerId) return false;
-    // In this order: one that still works must still be listed, to be ended again.
+    // In this order: a session that still works must still be listed, so that it can be ended.
     await redis.command(["DEL", record]);
     return await redis.command(["ZREM", sessionsKey(ownerId), sessionId]) === 1;
   }

@@ -21,7 +21,7 @@ export interface Credentials {
   device: string;
 }
 
-/** Nobody was signed in: why is not told apart on purpose. */
+/** Nobody was signed in. The reason is not given on purpose. */
 interface NotAdmitted {
   ok: false;
   waitMs: number;
@@ -75,7 +75,7 @@ export async function signIn(
   return { ok: false, waitMs: 0 };
 }
 
-/** Starts a session for an owner whose identity is proved, by password or otherwise. */
+/** Starts a session for an owner who has been authenticated. */
 export async function admit(
   { redis, sessions, audit, randomBytes }: Pick<
     SignInDeps,
@@ -97,7 +97,7 @@ export async function admit(
   return { ok: true, cookie, device, failedBefore };
 }
 
-/** Whether the password is the account's; counts as a try, and is written down. For asking again within a session. */
+/** Checks the password again within a session. Counts as a try and is in the audit log. */
 export async function checkAgain(
   deps: Pick<SignInDeps, "guard" | "hasher" | "accounts" | "audit">,
   account: Account,

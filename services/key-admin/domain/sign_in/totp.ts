@@ -19,7 +19,7 @@ export function mintTotpSecret(randomBytes: RandomBytes): string {
   ).join("");
 }
 
-/** What an authenticator app reads, by a tap or as a QR code. */
+/** The address that authenticator apps open, also as a QR code. */
 export function totpUri(secret: string, email: string, issuer: string): string {
   const label = `${encodeURIComponent(issuer)}:${encodeURIComponent(email)}`;
   return `otpauth://totp/${label}?secret=${secret}&issuer=${
@@ -28,9 +28,8 @@ export function totpUri(secret: string, email: string, issuer: string): string {
 }
 
 /**
- * The step a code belongs to, or null when it is wrong. That a code works once
- * (RFC 6238, 5.2) is the account store's to see to: it alone knows, of two who
- * come at the same time, who was first.
+ * The step a code belongs to, or null when it is wrong. The account store makes
+ * sure that a code works only once (RFC 6238, 5.2).
  */
 export function totpStep(
   secret: string,
@@ -53,7 +52,7 @@ export function totpCode(secret: string, step: number): string {
   return String(number % 10 ** DIGITS).padStart(DIGITS, "0");
 }
 
-/** Of whole bytes, as our secrets have them: 8 characters for 5 bytes. */
+/** Decodes whole bytes: 8 characters for 5 bytes. */
 function decodeBase32(text: string): Uint8Array {
   const value = [...text]
     .reduce((sum, char) => sum * 32n + BigInt(BASE32.indexOf(char)), 0n);

@@ -71,7 +71,7 @@ export async function confirmDurable(redis: RedisLink): Promise<Durability> {
     if (asNumber(local) < 1) throw notDurable("not on the disk of Redis");
   }
   if (replicas > 0) {
-    // A replica that has the change can become master without it being undone.
+    // A replica that has the change can become master without undoing it.
     const reached = asNumber(await wait("WAIT", String(replicas)));
     if (reached < replicas) {
       throw notDurable(`on ${reached} of ${replicas} replicas of Redis`);
@@ -90,7 +90,7 @@ async function readConfig(
   try {
     return asFields(await redis.command(["CONFIG", "GET", pattern]));
   } catch (error) {
-    // CONFIG is forbidden here: nothing is known, so nothing is promised.
+    // CONFIG is forbidden: nothing is known, so nothing is promised.
     if (error instanceof RedisReplyError) return new Map();
     throw error;
   }

@@ -18,9 +18,9 @@ export interface OneTimeTokenOptions<T> {
 }
 
 /**
- * Values that wait for whoever holds their secret, for a while and for one use:
- * an invitation, a sign-in on its way through a provider, a second factor that is
- * being set up. Only the secret's digest is stored.
+ * Values that the holder of a secret can use once, for a limited time: an
+ * invitation, a sign-in through a provider, the set-up of a second factor. Only
+ * the secret's digest is stored.
  */
 export class OneTimeTokens<T> {
   readonly #options: OneTimeTokenOptions<T>;
@@ -48,7 +48,7 @@ export class OneTimeTokens<T> {
     return this.#get("GET", secret);
   }
 
-  /** The same, and uses it up. Of two at once one gets it. */
+  /** The same, once. Of two calls at the same time one gets the value. */
   use(secret: string): Promise<T | null> {
     return this.#get("GETDEL", secret);
   }

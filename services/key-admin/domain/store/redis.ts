@@ -7,13 +7,13 @@ import {
 } from "@gateway/shared/redis/link";
 import { barrierKey } from "./names.ts";
 
-/** People wait for these answers, so there is more time than at an edge. */
+/** Longer than at an edge, since people rather than programs wait. */
 const DEADLINE_MS = 2_000;
 
-/** What the stores are made of. */
+/** What the stores need. */
 export interface StoreDeps {
   redis: RedisLink;
-  /** A connection of its own: waiting for the disk holds back everything behind it. */
+  /** A separate connection, since waiting for the disk blocks everything behind it. */
   writer: RedisLink;
   randomBytes: RandomBytes;
   now: WallNow;

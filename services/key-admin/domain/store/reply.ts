@@ -1,6 +1,6 @@
 import type { RedisLink } from "@gateway/shared/redis/link";
 
-/** Reads untyped Redis replies. A reply of another form is a fault, not data. */
+/** Reads untyped Redis replies, and throws when a reply has another form. */
 
 /** A bulk string. */
 export function asText(reply: unknown): string {

@@ -10,9 +10,9 @@ const SECRET_FORM = /^[0-9A-Za-z]{43}$/;
 export const mintSecret = (randomBytes: RandomBytes): string =>
   randomBase62(SECRET_CHARS, randomBytes);
 
-/** Whether `text` may be one of our secrets; anything else is not even looked up. */
+/** Whether `text` has the form of a secret; anything else is not looked up. */
 export const isSecret = (text: string): boolean => SECRET_FORM.test(text);
 
-/** SHA-256 in base64url: what stands for a secret or an address in the store. */
+/** SHA-256 in base64url, stored instead of a secret or an address. */
 export const digest = (text: string): string =>
   createHash("sha256").update(text).digest("base64url");

@@ -6,9 +6,9 @@ import { ownersKey } from "./names.ts";
 import { asTexts } from "./reply.ts";
 
 /**
- * Names a store that holds keys from before stores had names. A Redis without
- * keys stays nameless, because it may be one that has lost them; the next key
- * that somebody makes names it. Returns whether it was named.
+ * Names a store with keys from before stores had names. A Redis without keys stays
+ * nameless, because it may have lost them; the next new key names it. Returns
+ * whether it was named.
  */
 export async function nameOldStore(
   redis: RedisLink,
