@@ -2,7 +2,8 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { type CallDelta, type LogprobEntry, runChoice } from "./choice.ts";
 import type { FinishReason, Step } from "./choice.ts";
-import type { Break, Controls } from "./controls.ts";
+import type { Controls } from "./controls.ts";
+import { failureEvent } from "./errors.ts";
 import type { Random } from "./language.ts";
 import {
   checkSchemas,
@@ -27,6 +28,10 @@ export const FINGERPRINT = "simulator-2";
 /** Work after which the event loop has a turn. */
 const WORK_MS_MAX = 2;
 const BREAK_PAUSE_MS = 50;
+/** As good as for ever. */
+const STALL_MS = 24 * 60 * 60 * 1_000;
+const GARBAGE = "data: <html>502 Bad Gateway</html>\n\n";
+const ENDLESS_PIECE = " endless".repeat(8_192);
 const CALL_ID_CHARS = 24;
 
 export interface CompletionOptions {
@@ -41,16 +46,6 @@ export interface CompletionOptions {
   created: number;
 }
 
-/** A fault that was asked for, at its place in the answer. */
-export class BreakError extends Error {
-  readonly type: Break;
-
-  constructor(type: Break) {
-    super(`The answer was to break: ${type}`);
-    this.type = type;
-  }
-}
-
 interface Choice {
   readonly index: number;
   readonly plan: Plan;
@@ -62,6 +57,8 @@ interface Choice {
 export class Completion {
   /** Tokens made so far. */
   tokens = 0;
+  /** It broke as it was asked to. */
+  isBroken = false;
   readonly #options: CompletionOptions;
   readonly #choices: Choice[] = [];
   readonly #head: { id: string; created: number; model: string };
@@ -135,70 +132,77 @@ export class Completion {
   /** Nothing is to be waited for. */
   get isInstant(): boolean {
     const { firstTokenMs, tokensPerSecond } = this.#pace;
+    const { break: asked, isEndless } = this.#options.controls;
     return firstTokenMs === 0 && tokensPerSecond === 0 &&
-      this.#options.controls.break === undefined;
+      asked === undefined && isEndless !== true;
   }
 
   /** The events of a stream, as they fall due, several in one text where they do at once. */
   async *stream(): AsyncGenerator<string> {
     const { request, controls } = this.#options;
-    const hasUsage = request.stream_options?.include_usage === true;
     for await (const batch of this.#batches()) {
       yield batch.map(([choice, step]) => this.#chunksOf(choice, step)).join(
         "",
       );
     }
+    if (this.isBroken) {
+      yield controls.break?.type === "fail" ? failureEvent() : GARBAGE;
+      return;
+    }
+    const hasUsage = request.stream_options?.include_usage === true;
     if (hasUsage && controls.isUsageMissing !== true) {
       yield this.#event({ choices: [], usage: this.#usage() });
     }
     if (controls.isDoneMissing !== true) yield "data: [DONE]\n\n";
   }
 
-  /** The body of a whole answer. */
-  async whole(): Promise<string> {
+  /** The body of a whole answer, in one text unless it is endless. */
+  async *whole(): AsyncGenerator<string> {
+    const { isEndless, isUsageMissing } = this.#options.controls;
+    while (isEndless) yield ENDLESS_PIECE;
     const answers = this.#choices.map(() => new WholeChoice());
     for await (const batch of this.#batches()) {
       for (const [{ index }, step] of batch) answers[index]?.add(step);
     }
-    return JSON.stringify({
+    yield this.isBroken ? GARBAGE : JSON.stringify({
       ...this.#head,
       object: "chat.completion",
       system_fingerprint: FINGERPRINT,
       choices: answers.map((answer, index) => answer.toJson(index)),
-      ...(this.#options.controls.isUsageMissing
-        ? {}
-        : { usage: this.#usage() }),
+      ...(isUsageMissing ? {} : { usage: this.#usage() }),
     });
   }
 
-  /** The steps of all choices, which advance together. Throws when a break is due. */
+  /** The steps of all choices, which advance together, until they end or the break that was asked for. */
   async *#batches(): AsyncGenerator<[Choice, Step][]> {
     const { controls, now, signal } = this.#options;
     const { firstTokenMs, tokensPerSecond } = this.#pace;
     const stepMs = tokensPerSecond === 0 ? 0 : 1_000 / tokensPerSecond;
+    const isRunning = () => this.#choices.some(({ isOver }) => !isOver);
+    const isBreakDue = () => round === controls.break?.afterTokens;
     let dueAt = now() + firstTokenMs;
-    for (let round = 0; this.#choices.some(({ isOver }) => !isOver);) {
+    let round = 0;
+    while (isRunning() && !isBreakDue()) {
       const waitMs = dueAt - now();
       if (waitMs > 0 || round > 0) await sleep(waitMs, signal);
       const startedAt = now();
       const batch: [Choice, Step][] = [];
-      let isBroken = false;
       do {
-        isBroken = round === controls.break?.afterTokens;
-        if (isBroken) break;
         this.#advance(batch);
         round += 1;
         dueAt += stepMs;
       } while (
-        dueAt <= startedAt && now() - startedAt < WORK_MS_MAX &&
-        this.#choices.some(({ isOver }) => !isOver)
+        isRunning() && !isBreakDue() && dueAt <= startedAt &&
+        now() - startedAt < WORK_MS_MAX
       );
-      if (batch.length > 0) yield batch;
-      if (!isBroken || controls.break === undefined) continue;
-      // So that what was said before is read before.
-      await sleep(BREAK_PAUSE_MS, signal);
-      throw new BreakError(controls.break.type);
+      yield batch;
     }
+    if (!isBreakDue()) return;
+    // So that what was said before is read before.
+    await sleep(BREAK_PAUSE_MS, signal);
+    this.isBroken = true;
+    if (controls.break?.type === "cut") throw new Error("Cut on request");
+    if (controls.break?.type === "stall") await sleep(STALL_MS, signal);
   }
 
   #advance(batch: [Choice, Step][]): void {

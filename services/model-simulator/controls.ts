@@ -30,56 +30,44 @@ const OPENING = "[simulator:";
 /** Text between brackets that is longer is no phrase. */
 const PHRASE_CHARS_MAX = 200;
 const PHRASES_MAX = 16;
-/** More would only be waited for. */
-const TOKENS_MAX = 1_000_000;
 
-/** How each phrase is written, and what it sets from its number. */
-const PHRASES: readonly {
-  example: string;
-  form: RegExp;
-  set: (number: number) => Controls;
-}[] = [
-  {
-    example: "200 tokens",
-    form: /^(\d{1,7}) tokens?$/,
-    set: (number) => ({ exactTokens: Math.min(number, TOKENS_MAX) }),
-  },
-  {
-    example: "error 500",
-    form: /^error ([45]\d\d)$/,
-    set: (number) => ({ errorStatus: number }),
-  },
-  {
-    example: "detail 422",
-    form: /^detail ([45]\d\d)$/,
-    set: (number) => ({ errorStatus: number, isDetail: true }),
-  },
-  ...(["fail", "cut", "stall", "garbage"] as const).map((type) => ({
-    example: `${type} after 5 tokens`,
-    form: new RegExp(`^${type} after (\\d{1,7}) tokens?$`),
-    set: (number: number) => ({ break: { type, afterTokens: number } }),
-  })),
-  {
-    example: "first token 2000 ms",
-    form: /^first token (\d{1,7}) ms$/,
-    set: (number) => ({ firstTokenMs: number }),
-  },
-  {
-    example: "12.5 tokens per second",
-    form: /^(\d{1,7}(?:\.\d{1,3})?) tokens? per second$/,
-    set: (number) => ({ tokensPerSecond: number }),
-  },
-  {
-    example: "usage missing",
-    form: /^usage missing$/,
-    set: () => ({ isUsageMissing: true }),
-  },
-  {
-    example: "done missing",
-    form: /^done missing$/,
-    set: () => ({ isDoneMissing: true }),
-  },
-  { example: "endless", form: /^endless$/, set: () => ({ isEndless: true }) },
+type Phrase = readonly [
+  example: string,
+  form: RegExp,
+  set: (number: number) => Controls,
+];
+
+const breakPhrase = (type: Break): Phrase => [
+  `${type} after 5 tokens`,
+  new RegExp(`^${type} after (\\d{1,7}) tokens?$`),
+  (afterTokens) => ({ break: { type, afterTokens } }),
+];
+
+const PHRASES: readonly Phrase[] = [
+  ["200 tokens", /^(\d{1,6}) tokens?$/, (exactTokens) => ({ exactTokens })],
+  ["error 500", /^error ([45]\d\d)$/, (errorStatus) => ({ errorStatus })],
+  [
+    "detail 422",
+    /^detail ([45]\d\d)$/,
+    (errorStatus) => ({ errorStatus, isDetail: true }),
+  ],
+  breakPhrase("fail"),
+  breakPhrase("cut"),
+  breakPhrase("stall"),
+  breakPhrase("garbage"),
+  [
+    "first token 2000 ms",
+    /^first token (\d{1,7}) ms$/,
+    (firstTokenMs) => ({ firstTokenMs }),
+  ],
+  [
+    "12.5 tokens per second",
+    /^(\d{1,7}(?:\.\d{1,3})?) tokens? per second$/,
+    (tokensPerSecond) => ({ tokensPerSecond }),
+  ],
+  ["usage missing", /^usage missing$/, () => ({ isUsageMissing: true })],
+  ["done missing", /^done missing$/, () => ({ isDoneMissing: true })],
+  ["endless", /^endless$/, () => ({ isEndless: true })],
 ];
 
 /**
@@ -120,11 +108,11 @@ function phrasesIn(text: string): { phrases: string[]; rest: string } {
 
 function controlOf(phrase: string): Controls {
   const words = phrase.trim().replace(/\s+/g, " ").toLowerCase();
-  for (const { form, set } of PHRASES) {
+  for (const [, form, set] of PHRASES) {
     const found = form.exec(words);
     if (found !== null) return set(Number(found[1] ?? 0));
   }
-  const known = PHRASES.map(({ example }) => example).join("; ");
+  const known = PHRASES.map(([example]) => example).join("; ");
   throw new RequestError(
     `Unknown simulator phrase '${words}'. Known are: ${known}.`,
     { param: "messages" },

@@ -6,9 +6,9 @@ import {
 } from "@gateway/shared/process/clock";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { type GracefulServer, serve } from "@gateway/shared/process/serve";
-import { BreakError, Completion, type Pace, sleep } from "./completion.ts";
+import { Completion, type Pace, sleep } from "./completion.ts";
 import { type Controls, readControls } from "./controls.ts";
-import { failureEvent, failureResponse, refusalResponse } from "./errors.ts";
+import { failureResponse, refusalResponse } from "./errors.ts";
 import type { Random } from "./language.ts";
 import {
   type ChatRequest,
@@ -17,26 +17,50 @@ import {
   textOf,
 } from "./request.ts";
 
-/** A chat completion that was asked for, for tests and metrics. */
-export interface SeenRequest {
+/** `broken`: by a fault on request; `left`: the client went away before the end. */
+export type Outcome = "complete" | "refused" | "broken" | "left";
+
+/** A chat completion that was asked for, as metrics and tests see it. */
+export class SeenRequest {
+  /** Undefined while it runs. */
+  outcome: Outcome | undefined;
+  /** `performance.now()` of the end, or null. */
+  endedAtMs: number | null = null;
+  /** What has made the tokens so far. */
+  maker: { readonly tokens: number } = { tokens: 0 };
   /** 1 for the first. */
   readonly number: number;
   readonly headers: Headers;
   /** As it came. */
   readonly body: string;
-  /** The body as JSON. */
-  json(): unknown;
-  /** Tokens made so far. */
-  readonly tokens: number;
-  /** Undefined while it runs; `left`: the client went away before the end. */
-  readonly outcome: Outcome | undefined;
   /** Settles with the outcome. */
   readonly ended: Promise<Outcome>;
-  /** `performance.now()` of the end, or null. */
-  readonly endedAtMs: number | null;
-}
+  readonly leaving = new AbortController();
+  readonly #settle: (outcome: Outcome) => void;
 
-export type Outcome = "complete" | "refused" | "broken" | "left";
+  constructor(number: number, headers: Headers, body: string) {
+    this.number = number;
+    this.headers = headers;
+    this.body = body;
+    const { promise, resolve } = Promise.withResolvers<Outcome>();
+    this.ended = promise;
+    this.#settle = resolve;
+  }
+
+  /** Tokens made so far. */
+  get tokens(): number {
+    return this.maker.tokens;
+  }
+
+  /** The first outcome counts. */
+  end(outcome: Outcome): void {
+    if (this.outcome !== undefined) return;
+    this.outcome = outcome;
+    this.endedAtMs = performance.now();
+    this.#settle(outcome);
+    this.leaving.abort();
+  }
+}
 
 export interface SimulatorOptions {
   hostname?: string;
@@ -66,7 +90,6 @@ export interface Simulator extends AsyncDisposable {
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const CREATED = 1_767_225_600;
 const LAST_WORD_MS = 1_000;
-const ENDLESS_PIECE = " endless".repeat(8_192);
 const JSON_TYPE = { "content-type": "application/json" };
 const SSE_TYPE = {
   "content-type": "text/event-stream; charset=utf-8",
@@ -80,7 +103,7 @@ export function startSimulator(options: SimulatorOptions = {}): Simulator {
     hostname: options.hostname ?? "127.0.0.1",
     port: options.port ?? 0,
     handler: (request) => app.answer(request),
-    onError: () => failureResponse(500, false),
+    onError: () => failureResponse(500),
   });
   const stop = async (graceMs: number) => {
     server.stopping.addEventListener("abort", () => app.cutAll());
@@ -97,48 +120,8 @@ export function startSimulator(options: SimulatorOptions = {}): Simulator {
   };
 }
 
-/** A request on its way, and what ends it. */
-class Run implements SeenRequest {
-  /** What has made the tokens so far. */
-  maker: { readonly tokens: number } = { tokens: 0 };
-  outcome: Outcome | undefined;
-  endedAtMs: number | null = null;
-  readonly number: number;
-  readonly headers: Headers;
-  readonly body: string;
-  readonly ended: Promise<Outcome>;
-  readonly leaving = new AbortController();
-  readonly #settle: (outcome: Outcome) => void;
-
-  constructor(number: number, headers: Headers, body: string) {
-    this.number = number;
-    this.headers = headers;
-    this.body = body;
-    const { promise, resolve } = Promise.withResolvers<Outcome>();
-    this.ended = promise;
-    this.#settle = resolve;
-  }
-
-  get tokens(): number {
-    return this.maker.tokens;
-  }
-
-  json(): unknown {
-    return JSON.parse(this.body);
-  }
-
-  /** The first outcome counts. */
-  end(outcome: Outcome): void {
-    if (this.outcome !== undefined) return;
-    this.outcome = outcome;
-    this.endedAtMs = performance.now();
-    this.#settle(outcome);
-    if (outcome === "left") this.leaving.abort();
-  }
-}
-
 class App {
-  readonly running = new Set<Run>();
+  readonly running = new Set<SeenRequest>();
   readonly #options: SimulatorOptions;
   readonly #models: readonly string[];
   #count = 0;
@@ -187,7 +170,7 @@ class App {
 
   async #complete(request: Request): Promise<Response> {
     const body = await readBody(request);
-    const run = new Run(this.#count += 1, request.headers, body);
+    const run = new SeenRequest(this.#count += 1, request.headers, body);
     this.running.add(run);
     void run.ended.then(() => this.running.delete(run));
     this.#options.onRequest?.(run);
@@ -199,7 +182,7 @@ class App {
     }
   }
 
-  async #respond(run: Run): Promise<Response> {
+  async #respond(run: SeenRequest): Promise<Response> {
     const { now = monotonicNow, random = Math.random, pace } = this.#options;
     const { signal } = run.leaving;
     const request = parseRequest(run.body);
@@ -229,8 +212,8 @@ class App {
     });
     run.maker = completion;
     return request.stream === true
-      ? streamed(run, completion)
-      : await whole(run, completion, controls);
+      ? respond(run, completion, completion.stream(), SSE_TYPE)
+      : await whole(run, completion, controls.break?.type === "fail");
   }
 }
 
@@ -240,95 +223,49 @@ function controlsOf({ messages }: ChatRequest): Controls {
   return message === undefined ? {} : readControls(textOf(message));
 }
 
-function streamed(run: Run, completion: Completion): Response {
-  const events = completion.stream();
-  return respond(
-    run,
-    SSE_TYPE,
-    async () => (await events.next()).value ?? null,
-  );
-}
-
 async function whole(
-  run: Run,
+  run: SeenRequest,
   completion: Completion,
-  controls: Controls,
+  isFailing: boolean,
 ): Promise<Response> {
-  if (controls.isEndless) {
-    return respond(run, JSON_TYPE, () => Promise.resolve(ENDLESS_PIECE));
-  }
-  if (controls.break?.type === "fail") {
-    await completion.whole().catch(ignoreBreak);
+  const pieces = completion.whole();
+  if (isFailing) {
+    for await (const _ of pieces);
     run.end("broken");
-    return failureResponse(500, false);
+    return failureResponse(500);
   }
-  if (completion.isInstant) {
-    const body = await completion.whole();
-    run.end("complete");
-    return new Response(body, { headers: JSON_TYPE });
-  }
-  // The head goes out at once: only then does the server see the client leave.
-  let text: Promise<string> | null = completion.whole();
-  return respond(run, JSON_TYPE, async () => {
-    const body = await text;
-    text = null;
-    return body;
-  });
+  if (!completion.isInstant) return respond(run, completion, pieces, JSON_TYPE);
+  const { value } = await pieces.next();
+  run.end("complete");
+  return new Response(value, { headers: JSON_TYPE });
 }
 
-function ignoreBreak(error: unknown): void {
-  if (!(error instanceof BreakError)) throw error;
-}
-
-/** A body made piece by piece, null at its end, with the break that is thrown on the way. */
+/**
+ * The pieces as they come. The head goes out at once: only then does the server see
+ * a client leave.
+ */
 function respond(
-  run: Run,
+  run: SeenRequest,
+  completion: Completion,
+  pieces: AsyncGenerator<string>,
   headers: Record<string, string>,
-  next: () => Promise<string | null>,
 ): Response {
   const encoder = new TextEncoder();
-  let isLast = false;
-  const stream = new ReadableStream<Uint8Array>({
+  const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
-        const piece = isLast ? null : await next();
-        if (piece !== null) {
-          controller.enqueue(encoder.encode(piece));
-          return;
-        }
+        const { value, done } = await pieces.next();
+        if (done !== true) return controller.enqueue(encoder.encode(value));
       } catch (error) {
-        if (!(error instanceof BreakError)) {
-          run.end("left");
-          throw error;
-        }
-        isLast = true;
-        const piece = await brokenPiece(error, run);
-        controller.enqueue(encoder.encode(piece));
-        run.end("broken");
-        return;
+        run.end(completion.isBroken ? "broken" : "left");
+        throw error;
       }
-      run.end("complete");
+      run.end(completion.isBroken ? "broken" : "complete");
       controller.close();
     },
     cancel: () => run.end("left"),
   });
-  return new Response(stream, { headers });
-}
-
-/** The last that is said of an answer that breaks. Throws for a connection that is cut. */
-async function brokenPiece(error: BreakError, run: Run): Promise<string> {
-  switch (error.type) {
-    case "fail":
-      return failureEvent();
-    case "garbage":
-      return "data: <html>502 Bad Gateway</html>\n\n";
-    case "cut":
-      run.end("broken");
-      throw error;
-    case "stall":
-      await run.ended;
-      throw error;
-  }
+  return new Response(body, { headers });
 }
 
 async function readBody(request: Request): Promise<string> {
