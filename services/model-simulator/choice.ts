@@ -125,13 +125,15 @@ function* runText(
     }
     const rest = text.rest();
     yield {
-      content: (step.content ?? "") + (rest.content ?? ""),
-      logprobs: [...step.logprobs ?? [], ...rest.logprobs ?? []],
+      content: step.content + rest.content,
+      logprobs: [...step.logprobs, ...rest.logprobs],
       finish,
     };
     return;
   }
 }
+
+type Said = Required<Pick<Step, "content" | "logprobs">>;
 
 /** Text that ends before the first of some texts, and holds back what may be the begin of one. */
 class StoppedText {
@@ -145,7 +147,7 @@ class StoppedText {
   }
 
   /** Adds a token and returns what can be said now. */
-  add(sampled: Sampled, hasLogprobs: boolean): Step {
+  add(sampled: Sampled, hasLogprobs: boolean): Said {
     const { token } = sampled;
     this.#held += token;
     if (hasLogprobs) {
@@ -168,7 +170,7 @@ class StoppedText {
   }
 
   /** What was held back, when nothing comes any more. */
-  rest(): Step {
+  rest(): Said {
     return this.#take(this.#held.length);
   }
 
@@ -181,7 +183,7 @@ class StoppedText {
     return this.#held.length;
   }
 
-  #take(length: number): Step {
+  #take(length: number): Said {
     const content = this.#held.slice(0, length);
     this.#held = this.#held.slice(length);
     const logprobs: LogprobEntry[] = [];
@@ -197,10 +199,7 @@ class StoppedText {
         this.#entries.shift();
       }
     }
-    return {
-      ...(content === "" ? {} : { content }),
-      ...(logprobs.length === 0 ? {} : { logprobs }),
-    };
+    return { content, logprobs };
   }
 }
 

@@ -32,7 +32,6 @@ const BREAK_PAUSE_MS = 50;
 const STALL_MS = 24 * 60 * 60 * 1_000;
 const GARBAGE = "data: <html>502 Bad Gateway</html>\n\n";
 const ENDLESS_PIECE = " endless".repeat(8_192);
-const CALL_ID_CHARS = 24;
 
 export interface CompletionOptions {
   request: ChatRequest;
@@ -169,7 +168,7 @@ export class Completion {
       object: "chat.completion",
       system_fingerprint: FINGERPRINT,
       choices: answers.map((answer, index) => answer.toJson(index)),
-      ...(isUsageMissing ? {} : { usage: this.#usage() }),
+      usage: isUsageMissing ? undefined : this.#usage(),
     });
   }
 
@@ -225,31 +224,27 @@ export class Completion {
     if (!choice.isBegun) {
       choice.isBegun = true;
       const content = choice.plan.calls.length > 0 ? null : "";
-      text += this.#chunk(choice, { role: "assistant", content });
+      text += this.#chunk(choice, { delta: { role: "assistant", content } });
     }
     const { content, reasoning, call, logprobs, finish } = step;
-    const delta = {
-      ...(content === undefined ? {} : { content }),
-      ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
-      ...(call === undefined ? {} : { tool_calls: [call] }),
-    };
-    const hasText = content !== undefined && content !== "";
-    if (hasText || reasoning !== undefined || call || logprobs?.length) {
-      text += this.#chunk(choice, delta, { logprobs });
+    const tool_calls = call && [call];
+    if (content || reasoning || tool_calls || logprobs?.length) {
+      const delta = { content, reasoning_content: reasoning, tool_calls };
+      text += this.#chunk(choice, { delta, logprobs });
     }
-    return finish === undefined
-      ? text
-      : text + this.#chunk(choice, {}, { finish });
+    return finish === undefined ? text : text + this.#chunk(choice, { finish });
   }
 
+  /** Members that are undefined are not written. */
   #chunk(
     { index }: Choice,
-    delta: object,
-    { logprobs, finish }: {
+    { delta = {}, logprobs, finish }: {
+      delta?: object;
       logprobs?: LogprobEntry[] | undefined;
       finish?: FinishReason;
-    } = {},
+    },
   ): string {
+    const hasUsage = this.#options.request.stream_options?.include_usage;
     return this.#event({
       choices: [{
         index,
@@ -257,9 +252,7 @@ export class Completion {
         logprobs: logprobs?.length ? { content: logprobs } : null,
         finish_reason: finish ?? null,
       }],
-      ...(this.#options.request.stream_options?.include_usage
-        ? { usage: null }
-        : {}),
+      usage: hasUsage ? null : undefined,
     });
   }
 
@@ -278,9 +271,9 @@ export class Completion {
       prompt_tokens: this.#promptTokens,
       completion_tokens: this.tokens,
       total_tokens: this.#promptTokens + this.tokens,
-      ...(this.#reasoningTokens === 0 ? {} : {
-        completion_tokens_details: { reasoning_tokens: this.#reasoningTokens },
-      }),
+      completion_tokens_details: this.#reasoningTokens === 0
+        ? undefined
+        : { reasoning_tokens: this.#reasoningTokens },
     };
   }
 }
@@ -289,7 +282,7 @@ export class Completion {
 class WholeChoice {
   #content = "";
   #reasoning = "";
-  readonly #calls: { id: string; name: string; arguments: string }[] = [];
+  readonly #calls: CallDelta[] = [];
   readonly #logprobs: LogprobEntry[] = [];
   #finish: FinishReason = "stop";
 
@@ -298,34 +291,23 @@ class WholeChoice {
     this.#reasoning += reasoning ?? "";
     if (logprobs !== undefined) this.#logprobs.push(...logprobs);
     if (finish !== undefined) this.#finish = finish;
-    if (call !== undefined) this.#addCall(call);
-  }
-
-  #addCall(
-    { index, id = "", function: { name = "", arguments: part } }: CallDelta,
-  ) {
-    const known = this.#calls[index];
-    if (known === undefined) this.#calls.push({ id, name, arguments: part });
-    else known.arguments += part;
+    const known = call && this.#calls[call.index];
+    if (known) known.function.arguments += call.function.arguments;
+    else if (call) this.#calls.push(structuredClone(call));
   }
 
   toJson(index: number) {
     const hasCalls = this.#calls.length > 0;
-    const calls = this.#calls.map(({ id, ...called }) => ({
-      id,
-      type: "function",
-      function: called,
-    }));
     return {
       index,
       message: {
         role: "assistant",
         content: hasCalls ? null : this.#content,
         refusal: null,
-        ...(this.#reasoning === ""
-          ? {}
-          : { reasoning_content: this.#reasoning }),
-        ...(hasCalls ? { tool_calls: calls } : {}),
+        reasoning_content: this.#reasoning || undefined,
+        tool_calls: hasCalls
+          ? this.#calls.map(({ index: _, ...call }) => call)
+          : undefined,
       },
       logprobs: this.#logprobs.length > 0 ? { content: this.#logprobs } : null,
       finish_reason: this.#finish,
@@ -333,13 +315,10 @@ class WholeChoice {
   }
 }
 
-const ID_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz";
-
+/** At least eight letters and digits, twice. */
 function randomId(random: Random): string {
-  return Array.from(
-    { length: CALL_ID_CHARS },
-    () => ID_DIGITS[Math.floor(random() * ID_DIGITS.length)],
-  ).join("");
+  const part = () => random().toString(36).slice(2).padEnd(8, "0");
+  return part() + part();
 }
 
 /** Waits, at least for one turn of the event loop. Throws when the signal aborts. */

@@ -19,7 +19,8 @@ const TYPES: ReadonlySet<unknown> = new Set([
   ...["string", "number", "integer", "boolean", "object", "array", "null"],
 ]);
 /** About what servers allow. */
-const SCHEMA_DEPTH_MAX = 32;
+/** Steps of a path: `properties` and a name are two. */
+const SCHEMA_DEPTH_MAX = 64;
 const SCHEMA_NODES_MAX = 2_000;
 const ENUM_VALUES_MAX = 1_000;
 /** Deeper in a value everything is as small as it may be. */
@@ -56,71 +57,68 @@ export interface SchemaName {
   readonly isStrict: boolean;
 }
 
+function schemaError({ param, name }: SchemaName, why: string): RequestError {
+  const message = `Invalid schema for ${param} '${name}': ${why}.`;
+  return new RequestError(message, { param, code: "invalid_json_schema" });
+}
+
 /** Throws a {@link RequestError} for a schema outside of the subset. */
 export function checkSchema(root: Schema, called: SchemaName): void {
   let nodes = 0;
-  const refuse = (reason: string, path: readonly string[]): never => {
-    const context = path.map((step) => `'${step}'`).join(", ");
-    throw new RequestError(
-      `Invalid schema for ${called.param} '${called.name}': ` +
-        `In context=(${context}), ${reason}.`,
-      { param: called.param, code: "invalid_json_schema" },
-    );
-  };
-  const walk = (value: unknown, path: readonly string[], depth: number) => {
+  const walk = (schema: unknown, path: readonly string[]) => {
     nodes += 1;
-    if (!isObject(value)) return refuse("a schema must be an object", path);
-    if (nodes > SCHEMA_NODES_MAX) refuse("the schema is too large", path);
-    if (depth > SCHEMA_DEPTH_MAX) refuse("the schema is too deep", path);
-    for (const keyword of Object.keys(value)) {
-      if (KEYWORDS.has(keyword)) continue;
-      refuse(`'${keyword.slice(0, 64)}' is not permitted`, path);
+    const fault = nodes > SCHEMA_NODES_MAX || path.length > SCHEMA_DEPTH_MAX
+      ? "the schema is too large"
+      : faultOf(schema, root, called.isStrict);
+    if (fault !== undefined) {
+      const context = path.map((step) => `'${step}'`).join(", ");
+      throw schemaError(called, `In context=(${context}), ${fault}`);
     }
-    const types = [value.type ?? []].flat();
-    if (!types.every((type) => TYPES.has(type))) {
-      refuse("'type' is none that there is", path);
-    }
-    if (Array.isArray(value.enum) && value.enum.length > ENUM_VALUES_MAX) {
-      refuse("'enum' has too many values", path);
-    }
-    if (called.isStrict && types.includes("object")) {
-      checkClosed(value, (reason) => refuse(reason, path));
-    }
+    const { items, anyOf, ...groups } = objectOf(schema);
     for (const group of ["properties", "$defs", "definitions"]) {
-      for (const [name, inner] of Object.entries(objectOf(value[group]))) {
-        walk(inner, [...path, group, name], depth + 1);
+      for (const [name, inner] of Object.entries(objectOf(groups[group]))) {
+        walk(inner, [...path, group, name]);
       }
     }
-    for (const [index, inner] of listOf(value.anyOf).entries()) {
-      walk(inner, [...path, "anyOf", String(index)], depth + 1);
+    for (const [index, inner] of listOf(anyOf).entries()) {
+      walk(inner, [...path, "anyOf", String(index)]);
     }
-    if (value.items !== undefined) {
-      walk(value.items, [...path, "items"], depth + 1);
-    }
-    if (value.$ref !== undefined && resolve(root, value.$ref) === undefined) {
-      refuse("'$ref' leads nowhere", path);
-    }
+    if (items !== undefined) walk(items, [...path, "items"]);
   };
-  walk(root, [], 0);
+  walk(root, []);
   if (called.isStrict && root.type !== "object") {
-    refuse("the root must be of type 'object'", []);
+    throw schemaError(called, "the root must be of type 'object'");
   }
 }
 
-function checkClosed(schema: Schema, refuse: (reason: string) => never): void {
+/** What is wrong with a schema itself, not with those inside of it. */
+function faultOf(
+  schema: unknown,
+  root: Schema,
+  isStrict: boolean,
+): string | undefined {
+  if (!isObject(schema)) return "a schema must be an object";
+  const unknown = Object.keys(schema).find((name) => !KEYWORDS.has(name));
+  if (unknown !== undefined) {
+    return `'${unknown.slice(0, 64)}' is not permitted`;
+  }
+  const types = [schema.type ?? []].flat();
+  if (!types.every((type) => TYPES.has(type))) return "'type' is unknown";
+  if (listOf(schema.enum).length > ENUM_VALUES_MAX) return "'enum' is too long";
+  if (schema.$ref !== undefined && resolve(root, schema.$ref) === undefined) {
+    return "'$ref' leads nowhere";
+  }
+  if (!isStrict || !types.includes("object")) return undefined;
   if (schema.additionalProperties !== false) {
-    refuse(
-      "'additionalProperties' is required to be supplied and to be false",
-    );
+    return "'additionalProperties' is required to be supplied and to be false";
   }
   const required = new Set(listOf(schema.required));
-  for (const name of Object.keys(objectOf(schema.properties))) {
-    if (required.has(name)) continue;
-    refuse(
-      "'required' is required to be supplied and to be an array including " +
-        `every key in properties. Missing '${name.slice(0, 64)}'`,
-    );
-  }
+  const missing = Object.keys(objectOf(schema.properties))
+    .find((name) => !required.has(name));
+  return missing === undefined
+    ? undefined
+    : "'required' is required to be supplied and to be an array including " +
+      `every key in properties. Missing '${missing.slice(0, 64)}'`;
 }
 
 /** Why no value was found. */
@@ -143,10 +141,7 @@ export function valueFor(
     return new ValueMaker(root, options).make(root, 0);
   } catch (error) {
     if (!(error instanceof NoValueError)) throw error;
-    throw new RequestError(
-      `Invalid schema for ${called.param} '${called.name}': ${error.message}.`,
-      { param: called.param, code: "invalid_json_schema" },
-    );
+    throw schemaError(called, error.message);
   }
 }
 
@@ -275,30 +270,28 @@ class ValueMaker {
     return text.padEnd(min, " and so on").slice(0, max);
   }
 
+  /** Near the lower bound; for a step, the first multiples of it that are allowed. */
   #number(schema: Schema, unit: 0 | 1): unknown {
     const step = numberOf(schema.multipleOf) ?? unit;
-    const above = numberOf(schema.exclusiveMinimum);
-    const below = numberOf(schema.exclusiveMaximum);
-    const least = numberOf(schema.minimum) ?? above ?? -Infinity;
-    const most = numberOf(schema.maximum) ?? below ?? Infinity;
-    const isAllowed = (number: number) =>
-      number >= Math.max(least, above ?? -Infinity) &&
-      number <= Math.min(most, below ?? Infinity) &&
-      number !== above && number !== below && Number.isFinite(number);
-    const from = least > -Infinity ? least : Math.min(1, most);
-    const wanted = from +
-      this.#options.random() * Math.min(most - from, NUMBER_SPAN);
-    for (const target of [wanted, from, (from + most) / 2, most]) {
-      for (const round of [Math.floor, Math.ceil]) {
-        const number = step > 0
-          ? Number((round(target / step) * step).toPrecision(15))
-          : target;
-        const offset = step > 0 ? number + step : number;
-        const found = [number, offset].find(isAllowed);
-        if (found !== undefined) return found;
-      }
-    }
-    throw new NoValueError("no number is between its bounds");
+    const above = numberOf(schema.exclusiveMinimum) ?? -Infinity;
+    const below = numberOf(schema.exclusiveMaximum) ?? Infinity;
+    const least = Math.max(numberOf(schema.minimum) ?? -Infinity, above);
+    const most = Math.min(numberOf(schema.maximum) ?? Infinity, below);
+    const from = least > -Infinity ? least : Math.min(1, most - step);
+    const span = Math.min(most - from, NUMBER_SPAN);
+    const wanted = from + span * this.#options.random();
+    const candidates = step > 0
+      ? [wanted, from].flatMap((near) =>
+        [0, 1].map((more) =>
+          Number(((Math.ceil(near / step) + more) * step).toPrecision(15))
+        )
+      )
+      : [wanted, from, from + span / 2];
+    const found = candidates.find((number) =>
+      number >= least && number <= most && number !== above && number !== below
+    );
+    if (found === undefined) throw new NoValueError("no number is in bounds");
+    return found;
   }
 
   #isSmall(depth: number): boolean {

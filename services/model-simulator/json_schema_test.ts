@@ -103,7 +103,7 @@ Deno.test("checkSchema() refuses what is outside of the strict subset", () => {
   const cases: [schema: Record<string, unknown>, reason: RegExp][] = [
     [closed({ a: { type: "string", pattern: "a+" } }), /'pattern' is not/],
     [closed({ a: { allOf: [] } }), /'allOf' is not permitted/],
-    [closed({ a: { type: "int" } }), /'type' is none/],
+    [closed({ a: { type: "int" } }), /'type' is unknown/],
     [closed({ a: { $ref: "#/$defs/none" } }), /'\$ref' leads nowhere/],
     [closed({ a: { $ref: "other.json" } }), /'\$ref' leads nowhere/],
     [closed({ a: 7 }), /must be an object/],
