@@ -66,6 +66,20 @@ export const BODY_PIECES = {
   bytesMin: 512,
 } as const;
 
+/** What refused bodies of a key may cost, see `refused_bodies.ts`. Beyond: 429. */
+export const REFUSED_BODIES = {
+  /** Of a core, all the time: a megabyte of hostile JSON costs the parser up to 29 ms. */
+  shareOfCore: 1 / 40,
+  /** At once. */
+  burstMs: 50,
+  /** A request of a key that owes more waits for so long, and is refused where that was not enough. */
+  waitMs: 1_000,
+  /** Reading a piece of a body that comes in too many. */
+  pieceMs: 0.011,
+  /** Keys kept in mind; the longest unused is dropped. */
+  keysMax: 10_000,
+} as const;
+
 /** The public HTTP server. */
 export const SERVER_LIMITS = {
   /** Request line and headers. Beyond: 431. */

@@ -10,7 +10,7 @@ import type { Log } from "@gateway/shared/process/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
 import { allowHosts } from "./allow_hosts.ts";
-import type { FailureLimiter } from "./auth_failures.ts";
+import type { RefusedBodies } from "./chat/refused_bodies.ts";
 import { authenticate } from "./authenticate.ts";
 import { chatCompletions, type Dispatcher } from "./chat_completions.ts";
 import { cors } from "./cors.ts";
@@ -22,7 +22,6 @@ import type { EdgeMetrics, RouteName } from "./metrics.ts";
 import type { LookupTurns } from "./keys/lookup_turns.ts";
 import type { BodyBudget } from "./http/body_budget.ts";
 import { getModel, listModels } from "./models.ts";
-import type { ParseLane } from "./parse_lane.ts";
 import { logAnswer, logRun } from "./request_log.ts";
 import {
   errorResponse,
@@ -48,10 +47,7 @@ export interface AppDependencies {
   deadlines: Deadlines;
   /** Look-ups of unknown keys per client address. */
   lookupTurns: LookupTurns;
-  /** Refused bodies per key, by weight. */
-  badBodies: FailureLimiter;
-  /** Where the bodies of keys with many bad ones are parsed. */
-  parseLane: ParseLane;
+  refusedBodies: RefusedBodies;
   clientAddress: ClientAddress;
   /** Names this service goes by; empty: any. */
   allowedHosts: readonly string[];

@@ -9,12 +9,11 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
-import { BAD_BODY_LIMITS, createFailureLimiter } from "./auth_failures.ts";
+import { createRefusedBodies } from "./chat/refused_bodies.ts";
 import type { RunOutcome } from "./dispatch/run.ts";
 import { createBodyBudget } from "./http/body_budget.ts";
 import type { Exchange } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
-import { createParseLane } from "./parse_lane.ts";
 import { RunningRequests } from "./dispatch/running_requests.ts";
 
 const OUTCOME: RunOutcome = {
@@ -52,8 +51,7 @@ function setup(took: { lookupMs: number; bodyMs: number }) {
     bodyBytesMax: 1_000,
     streamHeadMs: 0,
     bodyBudget: createBodyBudget({ processBytesMax: 1e6, keyBytesMax: 1e6 }),
-    badBodies: createFailureLimiter(BAD_BODY_LIMITS, now),
-    parseLane: createParseLane({ now, schedule: () => {}, waitingMax: 1 }),
+    refusedBodies: createRefusedBodies(now),
     lookupTurns: { take: () => Promise.resolve(), giveBack: () => {} },
     clientAddress: createClientAddress([]),
     allowedHosts: ["api.example.org"],
@@ -67,6 +65,7 @@ function setup(took: { lookupMs: number; bodyMs: number }) {
       check: () => Promise.resolve([]),
     },
     admission: {
+      checkRefused: () => Promise.resolve(),
       admitChat: () =>
         Promise.resolve({
           slotFreed: null,

@@ -16,7 +16,6 @@ import {
   StreamAnswer,
   WholeAnswer,
 } from "./answer.ts";
-import { badBodyWeight } from "./auth_failures.ts";
 import type { ChatDispatcher } from "./dispatch/dispatcher.ts";
 import type { RunOutcome } from "./dispatch/run.ts";
 import type { Admission, ChatLease } from "./limits/admission.ts";
@@ -69,9 +68,9 @@ export async function chatCompletions(
 ): Promise<Response> {
   const received = await readChatRequest(call, dependencies);
   if (received === null) return nobodyThere();
-  const { request, bodyBytes, release } = received;
+  const { request, parseMs, release } = received;
   const { principal, requestId } = call;
-  const { admission, running, badBodies } = dependencies;
+  const { admission, running, refusedBodies } = dependencies;
   running.add(principal, requestId);
   let lease: ChatLease | null = null;
   try {
@@ -87,7 +86,7 @@ export async function chatCompletions(
     giveUp(lease, call, running);
     // Parsed for nothing: from then on such a key is refused before.
     if (lease === null && isForbidden(error)) {
-      badBodies.fail(principal.keyId, badBodyWeight(bodyBytes));
+      refusedBodies.charge(principal.keyId, parseMs);
     }
     throw error;
   } finally {

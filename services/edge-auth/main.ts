@@ -20,7 +20,7 @@ import {
 } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
-import { BAD_BODY_LIMITS, createFailureLimiter } from "./auth_failures.ts";
+import { createRefusedBodies } from "./chat/refused_bodies.ts";
 import { ChatDispatcher } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./dispatch/control.ts";
@@ -34,7 +34,6 @@ import { createLookupTurns } from "./keys/lookup_turns.ts";
 import { startServer } from "./http/server.ts";
 import { joinBus } from "./dispatch/join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
-import { createParseLane, PARSE_LANE_WAITING_MAX } from "./parse_lane.ts";
 import { createKeyLookup, LOOKUP_SCRIPTS } from "./keys/key_lookup.ts";
 import { createAdmission } from "./limits/admission.ts";
 import {
@@ -225,12 +224,7 @@ function createGuards(config: EdgeConfig, deadlines: Deadlines) {
       now: monotonicNow,
       deadlines,
     }),
-    badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
-    parseLane: createParseLane({
-      now: monotonicNow,
-      schedule: (callback, ms) => void setTimeout(callback, ms),
-      waitingMax: PARSE_LANE_WAITING_MAX,
-    }),
+    refusedBodies: createRefusedBodies(monotonicNow),
     clientAddress: createClientAddress(config.trustedProxies),
     allowedHosts: config.allowedHosts,
     corsOrigins: config.corsOrigins,

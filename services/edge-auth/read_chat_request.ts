@@ -1,22 +1,19 @@
 /**
  * From the bytes of a body to a request that may be admitted. Refused bodies cost
- * the caller no quota, but they cost this process time, so they are counted.
+ * the caller no quota, but they cost this process time, so that is counted.
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
+import { REFUSED_BODIES } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "@gateway/shared/openai/request";
-import {
-  badBodyWeight,
-  type FailureLimiter,
-  SUSPECT_BODY_WEIGHT,
-} from "./auth_failures.ts";
+import type { RefusedBodies } from "./chat/refused_bodies.ts";
 import type { KeyLookup } from "./keys/key_lookup.ts";
+import type { Admission } from "./limits/admission.ts";
 import { decodeJson } from "./json_guard.ts";
-import type { ParseLane } from "./parse_lane.ts";
 import type { BodyBudget } from "./http/body_budget.ts";
 import { type BodySource, readBody } from "./http/read_body.ts";
 import { tooManyBadBodies } from "./limits/refusal.ts";
@@ -24,7 +21,7 @@ import { tooManyBadBodies } from "./limits/refusal.ts";
 /** A request that was understood, and what it took to say it. */
 export interface ReceivedChatRequest {
   request: ChatRequest;
-  bodyBytes: number;
+  parseMs: number;
   /** The body's bytes no longer count as held. */
   release(): void;
 }
@@ -39,14 +36,12 @@ export interface UnreadChatRequest {
 export interface ReadChatRequestDependencies {
   catalog: Catalog;
   keys: Pick<KeyLookup, "check">;
+  admission: Pick<Admission, "checkRefused">;
   now: MonotonicNow;
   bodyBytesMax: number;
   bodyBudget: BodyBudget;
   deadlines: Deadlines;
-  /** Refused bodies per key, by weight. */
-  badBodies: FailureLimiter;
-  /** Where the bodies of keys with many bad ones are parsed. */
-  parseLane: ParseLane;
+  refusedBodies: RefusedBodies;
 }
 
 /**
@@ -58,60 +53,56 @@ export async function readChatRequest(
   unread: UnreadChatRequest,
   dependencies: ReadChatRequestDependencies,
 ): Promise<ReceivedChatRequest | null> {
-  const { principal } = unread;
-  const { badBodies } = dependencies;
+  const { principal, body: source } = unread;
+  const { now, refusedBodies, catalog } = dependencies;
+  const { keyId } = principal;
+  await dependencies.admission.checkRefused(principal);
   try {
-    refuseAfterBadBodies(principal, badBodies);
-    const body = await readBody(unread.body, {
-      keyId: principal.keyId,
+    await waitAfterRefused(keyId, dependencies);
+    const body = await readBody(source, {
+      keyId,
       bytesMax: dependencies.bodyBytesMax,
       budget: dependencies.bodyBudget,
       deadlines: dependencies.deadlines,
-      now: dependencies.now,
-      onCost: (bytes) => badBodies.fail(principal.keyId, badBodyWeight(bytes)),
+      now,
+      onTooManyPieces: (pieces) =>
+        refusedBodies.charge(keyId, pieces * REFUSED_BODIES.pieceMs),
     });
     if (body === null) return null;
-    const { bytes, release } = body;
+    const startedAtMs = now();
     try {
-      const request = await parseBody(bytes, principal, dependencies);
-      return { request, bodyBytes: bytes.byteLength, release };
+      // Others may have been read meanwhile.
+      refuseAfterOthers(keyId, refusedBodies);
+      const request = parseChatRequest(decodeJson(body.bytes), catalog);
+      const parseMs = now() - startedAtMs;
+      return { request, parseMs, release: body.release };
     } catch (error) {
-      release();
+      refusedBodies.charge(keyId, now() - startedAtMs);
+      body.release();
       throw error;
     }
   } catch (error) {
     if (error instanceof ApiError) {
-      await dependencies.keys.check(unread.principal, "chat");
+      await dependencies.keys.check(principal, "chat");
     }
     throw error;
   }
 }
 
-/** Asks again whether the key has had too many bad bodies: others may have been read meanwhile. */
-function parseBody(
-  bytes: Uint8Array,
-  principal: Principal,
-  { catalog, badBodies, parseLane }: ReadChatRequestDependencies,
-): ChatRequest | Promise<ChatRequest> {
-  const { keyId } = principal;
-  const parse = () => {
-    refuseAfterBadBodies(principal, badBodies);
-    try {
-      return parseChatRequest(decodeJson(bytes), catalog);
-    } catch (error) {
-      badBodies.fail(keyId, badBodyWeight(bytes.byteLength));
-      throw error;
-    }
-  };
-  const isSuspect = badBodies.failures(keyId) >= SUSPECT_BODY_WEIGHT;
-  return isSuspect ? parseLane.run(parse) : parse();
+/** The rest is refused, but not sooner: whoever sends as fast as it is answered is slowed down. */
+async function waitAfterRefused(
+  keyId: string,
+  { refusedBodies, deadlines, now }: ReadChatRequestDependencies,
+): Promise<void> {
+  const waitMs = Math.min(refusedBodies.waitMs(keyId), REFUSED_BODIES.waitMs);
+  if (waitMs === 0) return;
+  await new Promise<void>((resolve) =>
+    deadlines.add({ expiresAtMs: now() + waitMs, expire: resolve })
+  );
+  refuseAfterOthers(keyId, refusedBodies);
 }
 
-function refuseAfterBadBodies(
-  { keyId }: Principal,
-  badBodies: FailureLimiter,
-): void {
-  const waitMs = badBodies.waitMs(keyId);
-  if (waitMs === 0) return;
-  throw tooManyBadBodies(waitMs, { connection: "close" });
+function refuseAfterOthers(keyId: string, refused: RefusedBodies): void {
+  const waitMs = refused.waitMs(keyId);
+  if (waitMs > 0) throw tooManyBadBodies(waitMs, { connection: "close" });
 }

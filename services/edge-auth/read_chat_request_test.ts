@@ -1,33 +1,28 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
+import { BODY_PIECES } from "@gateway/shared/limits";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import { BODY_PIECES } from "@gateway/shared/limits";
-import {
-  BAD_BODY_LIMITS,
-  badBodyWeight,
-  createFailureLimiter,
-} from "./auth_failures.ts";
 import { createBodyBudget } from "./http/body_budget.ts";
-import { createParseLane } from "./parse_lane.ts";
 import { readChatRequest } from "./read_chat_request.ts";
 
-/** Few, so that the test is quick. */
-const LIMITS = { ...BAD_BODY_LIMITS, failuresMax: 5 };
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
+const WAIT_MS = 30;
 
-Deno.test("readChatRequest() counts a body in too many pieces as what reading it cost", async () => {
-  const badBodies = createFailureLimiter(LIMITS, monotonicNow);
-  const deadlines = createDeadlines(monotonicNow);
+/** A reader whose keys wait from the third refused body on. */
+function setup() {
   const checked: unknown[] = [];
+  const charged: number[] = [];
+  const deadlines = createDeadlines(monotonicNow);
   const dependencies = {
     catalog: new Map(),
     keys: {
-      check(asker: unknown) {
-        checked.push(asker);
+      check(principal: unknown) {
+        checked.push(principal);
         return Promise.resolve([]);
       },
     },
+    admission: { checkRefused: () => Promise.resolve() },
     now: monotonicNow,
     bodyBytesMax: 1_000_000,
     bodyBudget: createBodyBudget({
@@ -35,37 +30,47 @@ Deno.test("readChatRequest() counts a body in too many pieces as what reading it
       keyBytesMax: 1_000_000,
     }),
     deadlines,
-    badBodies,
-    parseLane: createParseLane({
-      now: monotonicNow,
-      schedule: (callback) => queueMicrotask(callback),
-      waitingMax: 1,
-    }),
+    refusedBodies: {
+      waitMs: () => charged.length < 2 ? 0 : WAIT_MS,
+      charge: (_keyId: string, tookMs: number) => void charged.push(tookMs),
+    },
   };
-  const read = (pieces: number) => {
-    const unread = {
+  const read = (body: Iterable<Uint8Array>) =>
+    readChatRequest({
       principal: PRINCIPAL,
-      body: {
-        headers: new Headers(),
-        openBody: () => Readable.from(blanks(pieces)),
-      },
-    };
-    return readChatRequest(unread, dependencies);
-  };
-  const each = badBodyWeight(BODY_PIECES.free * BODY_PIECES.bytesMin);
-  const allowed = Math.ceil(LIMITS.failuresMax / each);
-  for (let count = 0; count < allowed; count += 1) {
-    assert.equal(badBodies.waitMs(PRINCIPAL.keyId), 0);
-    await assert.rejects(read(2 * BODY_PIECES.free), {
-      status: 400,
-      message: /too many pieces/,
-    });
+      body: { headers: new Headers(), openBody: () => Readable.from(body) },
+    }, dependencies);
+  return { read, checked, charged, deadlines };
+}
+
+function* blanks(count: number): Generator<Uint8Array> {
+  for (let sent = 0; sent < count; sent += 1) yield new Uint8Array([0x20]);
+}
+
+Deno.test("readChatRequest() makes a key wait for what its refused bodies took, and whoever may not be here hears that first", async () => {
+  const { read, checked, charged, deadlines } = setup();
+  for (let count = 0; count < 2; count += 1) {
+    await assert.rejects(read([new Uint8Array([0x7b])]), { status: 400 });
   }
-  await assert.rejects(read(1), { status: 429 });
-  assert.equal(checked.length, allowed + 1, "who may not be here hears that");
+  assert.ok(charged.every((tookMs) => tookMs > 0 && tookMs < 1_000));
+  const startedAtMs = monotonicNow();
+  await assert.rejects(read([new Uint8Array([0x7b])]), {
+    status: 429,
+    retryAfterMs: WAIT_MS,
+    headers: { connection: "close" },
+  });
+  assert.ok(monotonicNow() - startedAtMs >= WAIT_MS - 1);
+  assert.equal(checked.length, 3);
   deadlines.close();
 });
 
-function* blanks(count: number): Generator<Uint8Array<ArrayBuffer>> {
-  for (let sent = 0; sent < count; sent += 1) yield new Uint8Array([0x20]);
-}
+Deno.test("readChatRequest() counts a body in too many pieces as what reading it cost", async () => {
+  const { read, charged, deadlines } = setup();
+  await assert.rejects(read(blanks(2 * BODY_PIECES.free)), {
+    status: 400,
+    message: /too many pieces/,
+  });
+  assert.equal(charged.length, 1);
+  assert.ok((charged[0] ?? 0) > 40, `${charged[0]} ms`);
+  deadlines.close();
+});

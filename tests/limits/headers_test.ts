@@ -3,7 +3,8 @@
  * and a client that waits as long as it is told is let in.
  */
 import assert from "node:assert/strict";
-import { createFailureLimiter } from "../../services/edge-auth/auth_failures.ts";
+import type { RefusedBodies } from "../../services/edge-auth/chat/refused_bodies.ts";
+import { rawExchange } from "../conformance/context.ts";
 import {
   type GatedCluster,
   pong,
@@ -13,7 +14,6 @@ import {
 } from "../support/gated_cluster.ts";
 import { text, usageOf } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
-import { monotonicNow } from "@gateway/shared/process/clock";
 
 const GO_DURATION = /^(\d+ms|(\d+h)?(\d+m)?\d+(\.\d+)?s)$/;
 const MS_PER_DAY = 86_400_000;
@@ -217,52 +217,43 @@ Deno.test("limits over HTTP", async (t) => {
   });
 });
 
-Deno.test("bodies that cannot be understood are limited by their size", async () => {
-  const badBodies = createFailureLimiter(
-    { failuresMax: 1, windowMs: 60_000, entriesMax: 10 },
-    monotonicNow,
-  );
-  await using cluster = await startGatedCluster({ door: { badBodies } });
+Deno.test("a key whose bodies were refused too often waits, others do not, and a disabled one hears that first", async () => {
+  const owing = new Set<string>();
+  const refusedBodies: RefusedBodies = {
+    waitMs: (keyId) => owing.has(keyId) ? 3_000 : 0,
+    charge: (keyId) => void owing.add(keyId),
+  };
+  await using cluster = await startGatedCluster({ door: { refusedBodies } });
   const key = await cluster.addKey();
   const other = await cluster.addKey();
-  const large = { body: { n: 0, user: "x".repeat(400_000) } };
-  for (const status of [400, 400, 400, 429]) {
-    const response = await cluster.ask(key, large);
-    assert.equal(response.status, status);
-    if (status === 429) toldWaitMs(response);
-    await response.body?.cancel();
-  }
+  const disabled = await cluster.addKey({ state: "disabled" });
+  const bad = { body: { n: 0 } };
+  assert.equal(await statusOf(cluster.ask(key, bad)), 400);
+  const response = await cluster.ask(key, bad);
+  assert.equal(response.status, 429);
+  toldWaitMs(response);
+  await response.body?.cancel();
   assert.equal(await statusOf(cluster.ask(other)), 200);
-  await cluster.world.setKey(key, { state: "disabled" });
-  assert.equal(await statusOf(cluster.ask(key, large)), 403);
-});
-
-Deno.test("bad bodies that arrive together are limited like those that come one by one", async () => {
-  const badBodies = createFailureLimiter(
-    { failuresMax: 2, windowMs: 60_000, entriesMax: 10 },
-    monotonicNow,
-  );
-  await using cluster = await startGatedCluster({ door: { badBodies } });
-  const key = await cluster.addKey();
-  const large = { body: { n: 0, user: "x".repeat(400_000) } };
-  const statuses = await Promise.all(
-    Array.from({ length: 20 }, () => statusOf(cluster.ask(key, large))),
-  );
-  statuses.sort();
-  assert.deepEqual(statuses, [...Array(6).fill(400), ...Array(14).fill(429)]);
-});
-
-Deno.test("a disabled key has its good bodies parsed for a while, then hears 403 before", async () => {
-  const badBodies = createFailureLimiter(
-    { failuresMax: 1, windowMs: 60_000, entriesMax: 10 },
-    monotonicNow,
-  );
-  await using cluster = await startGatedCluster({ door: { badBodies } });
-  const key = await cluster.addKey({ state: "disabled" });
-  const large = { body: { user: "x".repeat(400_000) } };
-  for (let count = 0; count < 6; count += 1) {
-    assert.equal(await statusOf(cluster.ask(key, large)), 403);
+  for (let count = 0; count < 2; count += 1) {
+    assert.equal(await statusOf(cluster.ask(disabled)), 403);
   }
-  const weight = badBodies.failures(key.keyId);
-  assert.ok(weight >= 1 && weight < 1.3, `${weight} MiB were parsed`);
+  assert.ok(owing.has(disabled.keyId), "its good bodies count as refused ones");
+});
+
+Deno.test("a key that was refused for a limit hears so before its next body is read, as long as that holds", async () => {
+  await using cluster = await startGatedCluster();
+  const key = await cluster.addKey({ limits: { requestsPerMinute: 1 } });
+  const { baseUrl } = cluster.edges[0]?.edge ?? {};
+  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await statusOf(cluster.ask(key)), 429);
+  const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
+    `Authorization: Bearer ${key.value}\r\nContent-Length: 5000000\r\n\r\n`;
+  const answer = await rawExchange(`${baseUrl}`, [head]);
+  assert.match(answer, /^HTTP\/1\.1 429 /);
+  assert.match(answer, /requests per minute/);
+  assert.match(answer, /^x-ratelimit-remaining-requests: 0\r$/im);
+  assert.equal(await cluster.leases(key), 0);
+  // A limit that was raised holds for the next request.
+  await cluster.world.setKey(key, { rpm: "600" });
+  assert.equal(await statusOf(cluster.ask(key)), 200);
 });

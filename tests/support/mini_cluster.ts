@@ -12,19 +12,12 @@ import {
   type AppDependencies,
   createApp,
 } from "../../services/edge-auth/app.ts";
-import {
-  BAD_BODY_LIMITS,
-  createFailureLimiter,
-} from "../../services/edge-auth/auth_failures.ts";
+import { createRefusedBodies } from "../../services/edge-auth/chat/refused_bodies.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { ACK_WAIT_MS } from "../../services/edge-auth/dispatch/control.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/run.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
-import {
-  createParseLane,
-  PARSE_LANE_WAITING_MAX,
-} from "../../services/edge-auth/parse_lane.ts";
 import { RunningRequests } from "../../services/edge-auth/dispatch/running_requests.ts";
 import { stopKeyRequests } from "../../services/edge-auth/dispatch/running_requests.ts";
 import type { WorkerTable } from "../../services/edge-auth/dispatch/workers.ts";
@@ -162,6 +155,7 @@ function openGate(settlements: Settled[], admitted: Admitted[]): Gate {
       check: () => Promise.resolve([]),
     },
     admission: {
+      checkRefused: () => Promise.resolve(),
       admitChat: (_principal, request) => {
         const entry: Admitted = { request, settlements: [] };
         admitted.push(entry);
@@ -290,12 +284,7 @@ export async function startMiniEdge(
       now: monotonicNow,
       deadlines,
     }),
-    badBodies: createFailureLimiter(BAD_BODY_LIMITS, monotonicNow),
-    parseLane: createParseLane({
-      now: monotonicNow,
-      schedule: (callback, ms) => void setTimeout(callback, ms),
-      waitingMax: PARSE_LANE_WAITING_MAX,
-    }),
+    refusedBodies: createRefusedBodies(monotonicNow),
     clientAddress: createClientAddress([]),
     allowedHosts: [],
     corsOrigins: [],

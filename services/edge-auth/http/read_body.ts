@@ -20,8 +20,8 @@ export interface ReadBodyOptions {
   /** One timer for all bodies. */
   deadlines: Deadlines;
   now: MonotonicNow;
-  /** Told what a body in too many pieces has cost, as bytes of an ordinary one. */
-  onCost: (bytes: number) => void;
+  /** Told of a body that is refused for its number of pieces. */
+  onTooManyPieces: (pieces: number) => void;
   /** Default {@link BODY_DEADLINES}. */
   progressMs?: number;
   totalMs?: number;
@@ -56,7 +56,7 @@ export function readBody(
 function collect(
   body: Readable,
   length: number,
-  { keyId, bytesMax, budget, deadlines, now, onCost, ...times }:
+  { keyId, bytesMax, budget, deadlines, now, onTooManyPieces, ...times }:
     ReadBodyOptions,
 ): Promise<Body | null> {
   const { progressMs, totalMs } = { ...BODY_DEADLINES, ...times };
@@ -87,7 +87,7 @@ function collect(
       pieces += 1;
       if (size > bytesMax) return refuse(tooLarge(bytesMax));
       if (pieces > BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
-        onCost(pieces * BODY_PIECES.bytesMin);
+        onTooManyPieces(pieces);
         return refuse(tooManyPieces());
       }
       deadline.expiresAtMs = Math.min(now() + progressMs, totalAtMs);

@@ -21,8 +21,8 @@ type Outcome = string | ApiError;
 
 /** A server on a free port that reads one body at a time and a raw connection to it. */
 interface Rig extends AsyncDisposable {
-  /** What bodies in too many pieces have cost. */
-  readonly costs: number[];
+  /** Of bodies in too many. */
+  readonly refusedPieces: number[];
   /** Sends text or bytes as they are. */
   send(data: string | Uint8Array): Promise<void>;
   /** Sends a POST head with these header lines. */
@@ -45,7 +45,7 @@ async function createRig(options: Partial<ReadBodyOptions> = {}): Promise<Rig> {
   });
   const outcomes: Outcome[] = [];
   const errors: unknown[] = [];
-  const costs: number[] = [];
+  const refusedPieces: number[] = [];
   let startedCount = 0;
   const read = async (
     source: Parameters<typeof readBody>[0],
@@ -59,7 +59,7 @@ async function createRig(options: Partial<ReadBodyOptions> = {}): Promise<Rig> {
         totalMs: NEVER_MS,
         deadlines,
         now: monotonicNow,
-        onCost: (bytes) => costs.push(bytes),
+        onTooManyPieces: (pieces) => refusedPieces.push(pieces),
         ...options,
       });
       const text = body === null ? "gone" : decoder.decode(body.bytes);
@@ -129,7 +129,7 @@ async function createRig(options: Partial<ReadBodyOptions> = {}): Promise<Rig> {
   };
 
   return {
-    costs,
+    refusedPieces,
     send,
     head: (...lines) =>
       send(`${["POST / HTTP/1.1", "Host: a", ...lines, "", ""].join("\r\n")}`),
@@ -294,7 +294,7 @@ Deno.test("readBody() takes a body in many pieces, and refuses it in too many", 
         return;
       }
       assertRefused(outcome, 400);
-      assert.deepEqual(rig.costs, [pieces * BODY_PIECES.bytesMin]);
+      assert.deepEqual(rig.refusedPieces, [pieces]);
     });
   }
   await test.step("of more bytes: in more pieces", async () => {

@@ -30,6 +30,12 @@ export interface ChatLease {
 
 export interface Admission {
   /**
+   * Throws the refusal of a key that was refused for a limit, as long as Redis said
+   * that it will be and says so again: its body need not be read. Of other keys
+   * Redis is not asked.
+   */
+  checkRefused(principal: Principal): Promise<void>;
+  /**
    * Admits a chat request or throws the `ApiError` of its refusal. The tokens it
    * may cost are reserved until the lease is settled.
    */
@@ -48,7 +54,7 @@ export interface Decision {
 }
 
 export interface AdmissionOptions {
-  limiter: Pick<Limiter, "admit" | "settle">;
+  limiter: Pick<Limiter, "admit" | "look" | "settle">;
   catalog: Catalog;
   now: MonotonicNow;
   random: () => number;
@@ -59,37 +65,67 @@ export interface AdmissionOptions {
   onDecision?: (decision: Decision) => void;
 }
 
+const REFUSED_KEYS_MAX = 10_000;
+
 export function createAdmission(options: AdmissionOptions): Admission {
   const { limiter, catalog, now, random, log, onUnknown, onDecision } = options;
 
-  const decide: Limiter["admit"] = async (principal, ask) => {
+  /** Keys that were refused for a limit, and until when that may hold. */
+  const refusedUntilMs = new Map<string, number>();
+
+  const decide = async <T extends Admitted | Refusal | null>(
+    ask: () => Promise<T>,
+  ): Promise<T> => {
     const startedAtMs = now();
-    let result: Decision["result"] = "failed";
+    let result: Decision["result"] | null = "failed";
     try {
-      result = await limiter.admit(principal, ask);
-      return result;
+      const decision = await ask();
+      result = decision;
+      return decision;
     } catch (error) {
       if (error instanceof ApiError) result = "unavailable";
       throw error;
     } finally {
-      onDecision?.({ result, durationMs: now() - startedAtMs });
+      const durationMs = now() - startedAtMs;
+      if (result !== null) onDecision?.({ result, durationMs });
     }
   };
 
+  const refuse = (principal: Principal, refusal: Refusal): ApiError => {
+    if (refusal.reason === "unknown") onUnknown(principal);
+    if (refusal.reason === "limited") {
+      refusedUntilMs.delete(principal.keyId);
+      refusedUntilMs.set(principal.keyId, now() + refusal.waitMs);
+      const [oldest] = refusedUntilMs.keys();
+      if (refusedUntilMs.size > REFUSED_KEYS_MAX && oldest !== undefined) {
+        refusedUntilMs.delete(oldest);
+      }
+    }
+    return refusalError(refusal, random);
+  };
+
   return {
+    async checkRefused(principal) {
+      const untilMs = refusedUntilMs.get(principal.keyId);
+      if (untilMs === undefined) return;
+      if (now() < untilMs) {
+        const refusal = await decide(() => limiter.look(principal, "chat"));
+        if (refusal !== null) throw refuse(principal, refusal);
+      }
+      refusedUntilMs.delete(principal.keyId);
+    },
     async admitChat(principal, request, requestId) {
       const model = catalog.get(request.model);
       const estimate = estimateTokens(request, model?.outputTokensMax);
-      const admitted = await decide(principal, {
-        scope: "chat",
-        model: request.model,
-        wantTokens: estimate.totalTokens,
-        requestId,
-      });
-      if (!admitted.isAdmitted) {
-        if (admitted.reason === "unknown") onUnknown(principal);
-        throw refusalError(admitted, random);
-      }
+      const admitted = await decide(() =>
+        limiter.admit(principal, {
+          scope: "chat",
+          model: request.model,
+          wantTokens: estimate.totalTokens,
+          requestId,
+        })
+      );
+      if (!admitted.isAdmitted) throw refuse(principal, admitted);
       const freed = admitted.isSlotLimited
         ? Promise.withResolvers<void>()
         : null;

@@ -21,7 +21,8 @@ const CHORES_EVERY_MS = 1_800_000;
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
  * ARGV  1 record key          read only: not in KEYS, where EVALSHA demands write access
  *       2 owner limits key    read only
- *       3 scope   4 model, or empty   5 tokens to reserve   6 lease id
+ *       3 scope   4 model, or empty   5 tokens to reserve   6 lease id, or empty:
+ *                               looks whether it would be admitted, takes nothing
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
  *       {"empty"}     no such key, but no other either: the data is gone
@@ -173,8 +174,10 @@ end
 if which then
   return {'limited', floor(now) + ${LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, max(0, tr), math.ceil(tt), which, math.ceil(wait)}
 end
+if ARGV[6] ~= '' then
 take(KEYS[1], KEYS[2], klast, kreq, ktok, kday, kused, kchores, krunning)
 if hasOwner then take(KEYS[3], ownerLeases, olast, oreq, otok, oday, oused, ochores, orunning) end
+end
 local flags = (ktpd > 0 and 1 or 0) + (otpd > 0 and 2 or 0) + (ownerLeases and 4 or 0) + (kconc > 0 and 8 or 0)
 if rl > 0 then rr, rt = rr - 1, rt + 60000 / rl end
 if tl > 0 then tr, tt = max(0, tr - want), tt + want * 60000 / tl end

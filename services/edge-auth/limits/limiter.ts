@@ -89,6 +89,8 @@ export interface Limiter {
    * without an answer and never calls an unreachable key unknown.
    */
   admit(principal: Principal, ask: Ask): Promise<Admitted | Refusal>;
+  /** The refusal that any request of this key would get now, or null. Takes nothing. */
+  look(principal: Principal, scope: KeyScope): Promise<Refusal | null>;
   /**
    * Frees the slot, corrects the reservation to what was used, counts usage.
    * Returns at once; delivery is repeated until it works. A second call does nothing.
@@ -143,14 +145,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
         const reply = await redis.evalScript(
           ADMIT,
           limiterKeys(principal),
-          [
-            recordKey(principal),
-            ownerLimitsKey(principal.ownerId),
-            ask.scope,
-            ask.model ?? "",
-            String(ask.wantTokens),
-            id,
-          ],
+          argumentsOf(principal, ask, id),
           {
             deadlineMs,
             onAbandoned(late) {
@@ -181,6 +176,23 @@ export function createLimiter(options: LimiterOptions): Limiter {
       leases.hold(admitted);
       return admitted;
     },
+    async look(principal, scope) {
+      // No request costs less than a token.
+      const ask = { scope, model: null, wantTokens: 1, requestId: "" };
+      try {
+        const reply = await redis.evalScript(
+          ADMIT,
+          limiterKeys(principal),
+          argumentsOf(principal, ask, ""),
+          { deadlineMs },
+        );
+        const decision = parseReply(reply);
+        if (decision === "empty") throw storeIsEmpty();
+        return "reason" in decision ? decision : null;
+      } catch (error) {
+        throw redisFailure(error);
+      }
+    },
     settle(admitted, reported, onAttempted) {
       if (!leases.release(admitted.id)) return;
       const cost = checked(reported, admitted, log);
@@ -192,6 +204,21 @@ export function createLimiter(options: LimiterOptions): Limiter {
       return await settlements.drain(timeoutMs);
     },
   };
+}
+
+function argumentsOf(
+  principal: Principal,
+  ask: Ask,
+  leaseId: string,
+): string[] {
+  return [
+    recordKey(principal),
+    ownerLimitsKey(principal.ownerId),
+    ask.scope,
+    ask.model ?? "",
+    String(ask.wantTokens),
+    leaseId,
+  ];
 }
 
 function has({ flags }: ReservationTerms, wanted: number): boolean {
