@@ -1,5 +1,5 @@
 /** What reading a model server's stream costs: `deno bench bench/sse_parser_bench.ts` */
-import { createSseParser } from "@gateway/shared/sse_parser";
+import { createSseParser } from "../services/chat-worker/backends/sse_parser.ts";
 
 /** A chunk as model servers send it for one token. */
 const EVENT = `data: ${

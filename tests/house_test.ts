@@ -11,7 +11,7 @@ const TOP = ["bench", "deploy", "services", "shared", "tests"];
 /** Lines of production code: [bound, target]. */
 const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
   "services/edge-auth": [7_100, 4_600],
-  "services/chat-worker": [12_300, 2_900],
+  "services/chat-worker": [5_150, 2_900],
   "services/key-admin": [12_300, 6_300],
   "services/model-simulator": [2_500, 1_600],
   "shared": [10_300, 6_600],
@@ -25,18 +25,16 @@ const FILES_MAX = 25;
 const FULL: { [folder: string]: number } = {
   "services/edge-auth": 95,
   "shared/bus": 39,
+  "services/chat-worker/backends": 34,
   "deploy/up": 33,
-  "services/chat-worker": 28,
   "shared/openai": 30,
   "tests/e2e": 40,
-  "services/chat-worker/backends/openai": 28,
   "services/key-admin/web": 40,
   "services/key-admin/web/pages": 30,
   "shared/process": 30,
 };
 /** Folders that still import each other in a circle. */
 const CIRCLES = [
-  /^services\/chat-worker\/backends/,
   /^services\/edge-auth/,
   /^services\/key-admin/,
   /^shared\/(bus|models|openai|process|redis)$/,

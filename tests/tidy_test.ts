@@ -20,14 +20,13 @@ const PURE_ROOMS = [
   /^shared\/keys\//,
   /^shared\/models\//,
   /^shared\/tokens\//,
-  /^shared\/(limits|sse_parser)\.ts$/,
+  /^shared\/limits\.ts$/,
   /^shared\/process\/(clock|ids|env|client_address|error_text)\.ts$/,
   /^shared\/bus\/(?!link|probe)/,
   /^services\/edge-auth\/(dispatch\/workers|models|responses|json_guard)\.ts$/,
-  /^services\/chat-worker\/(answer|edge_liveness)\.ts$/,
+  /^services\/chat-worker\/(encode_answer|edge_liveness)\.ts$/,
   /^services\/model-simulator\/(language|passages|request|controls|json_schema|plan|choice|errors)\.ts$/,
-  /^services\/chat-worker\/backends\/backend\.ts$/,
-  /^services\/chat-worker\/backends\/pool\/(?!sleep\.ts$)/,
+  /^services\/chat-worker\/backends\/(?!attempt_deadlines|create|http_client)/,
 ];
 const PURE_IMPORTS = /^(zod|node:crypto|node:buffer)$/;
 const IMPURE_WORDS =

@@ -7,9 +7,9 @@ import {
   gauge,
   histogram,
 } from "@gateway/shared/process/metrics";
-import type { AttemptReport } from "./backends/pool/attempt.ts";
-import type { BreakerState } from "./backends/pool/circuit_breaker.ts";
-import type { JobReport, JobTransport } from "./running_job.ts";
+import type { AttemptReport } from "./backends/pool.ts";
+import type { BreakerState } from "./backends/breaker.ts";
+import type { JobReport, JobTransport } from "./job.ts";
 
 /** Every metric of the worker beside those that all services have. */
 export const WORKER_METRICS = {

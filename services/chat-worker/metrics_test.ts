@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";
-import type { JobReport } from "./running_job.ts";
+import type { JobReport } from "./job.ts";
 
 const COMPLETE: JobReport = {
   outcome: "complete",

@@ -8,7 +8,7 @@ import {
   SteadyClock,
   type WallNow,
 } from "@gateway/shared/process/clock";
-import type { Log } from "@gateway/shared/process/log";
+import { type Log, roundMs } from "@gateway/shared/process/log";
 import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
 import { BodyAssembly, decodePiece } from "@gateway/shared/bus/job";
 import type {
@@ -45,11 +45,9 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { startWorkSpan, type WorkSpan } from "@gateway/shared/process/tracing";
 import type { Backend } from "./backends/backend.ts";
 import { EdgeLiveness } from "./edge_liveness.ts";
-import { IncomingBodies } from "./incoming_bodies.ts";
-import { logJob } from "./job_log.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 import { BUSY_JOBS_MIN, FrameOutbox } from "./frame_outbox.ts";
-import { RunningJob } from "./running_job.ts";
+import { Job } from "./job.ts";
 
 /** What the worker needs of the bus. */
 export type WorkerBus = Pick<
@@ -84,8 +82,7 @@ const EMPTY = new Uint8Array(0);
 export class ChatWorker {
   readonly #d: ChatWorkerDependencies;
   /** By request id. A second attempt of a request replaces the first. */
-  readonly #jobs = new Map<string, RunningJob>();
-  readonly #incoming: IncomingBodies;
+  readonly #jobs = new Map<string, Job>();
   readonly #frames: FrameOutbox;
   readonly #edges: EdgeLiveness;
   readonly #subscriptions: BusSubscription[] = [];
@@ -106,10 +103,6 @@ export class ChatWorker {
     this.#edges = new EdgeLiveness({
       now: () => this.#clock.now(),
       busLostMs: dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs,
-    });
-    this.#incoming = new IncomingBodies({
-      now,
-      onWhole: (job, request) => this.#run(job, request, false),
     });
     this.#frames = new FrameOutbox({
       publish: (subject, frame) => this.#publish(subject, frame),
@@ -174,7 +167,6 @@ export class ChatWorker {
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
     for (const job of this.#jobs.values()) job.onTick(now);
-    this.#incoming.expire();
     for (const edgeId of this.#edges.takeLost()) this.#cancelFor(edgeId);
   }
 
@@ -278,7 +270,7 @@ export class ChatWorker {
     const { workerId } = this.#d;
     const requestId = publicRequestId(target.requestId);
     const span = startJobSpan(received, { requestId, workerId });
-    const job = new RunningJob({
+    const job = new Job({
       ...target,
       attempt: received.attempt,
       workerId,
@@ -290,6 +282,7 @@ export class ChatWorker {
       wallNow: this.#d.wallNow,
       sendFrame: (frame) => this.#frames.send(reply, frame),
       onFault: (error) => this.#d.log.error("job_fault", { requestId, error }),
+      onWhole: (job, request) => this.#run(job, request, false),
       onSlotFree: (job) => {
         this.#inFlight -= 1;
         this.#tell(job, span);
@@ -301,7 +294,6 @@ export class ChatWorker {
         if (this.#jobs.get(target.requestId) === job) {
           this.#jobs.delete(target.requestId);
         }
-        this.#incoming.drop(job);
         this.#tellIdle();
       },
     });
@@ -311,10 +303,7 @@ export class ChatWorker {
     this.#edges.onHeard(target.edgeId);
     if (received.request !== undefined) {
       this.#run(job, received.request, mustIntroduce);
-    } else if (assembly !== undefined) {
-      this.#incoming.expect(job, assembly);
-      job.accept();
-    }
+    } else if (assembly !== undefined) job.expect(assembly);
   }
 
   /** An edge that sends a request again has given up on the attempt before. */
@@ -323,13 +312,13 @@ export class ChatWorker {
     older?.onCancel(older.options.attempt, "not_accepted");
   }
 
-  #run(job: RunningJob, request: ChatRequest, mustIntroduce: boolean): void {
+  #run(job: Job, request: ChatRequest, mustIntroduce: boolean): void {
     const backend = this.#d.backends.get(request.model);
     if (backend === undefined) {
-      job.refuse(
-        new ApiError("no_worker", "No worker runs this model at the moment."),
+      return job.refuse(
+        "no_worker",
+        "No worker runs this model at the moment.",
       );
-      return;
     }
     if (mustIntroduce) job.accept();
     void job.run(request, backend);
@@ -351,20 +340,29 @@ export class ChatWorker {
 
   #onPiece(message: BusMessage): void {
     const piece = decodePiece(message.data);
-    const job = this.#jobs.get(lastToken(message.subject));
-    if (piece === null || job === undefined) return;
-    this.#incoming.take(
-      job,
-      piece,
-      () => this.#publish(message.reply ?? "", EMPTY),
-    );
+    if (piece === null) return;
+    this.#jobs.get(lastToken(message.subject))
+      ?.onPiece(piece, () => this.#publish(message.reply ?? "", EMPTY));
   }
 
   /** Says once, everywhere, what became of a job. */
-  #tell(job: RunningJob, span: WorkSpan): void {
+  #tell(job: Job, span: WorkSpan): void {
     const report = job.report();
     this.#d.metrics.ended(report);
-    logJob(this.#d.log, job.options, report);
+    this.#d.log.info("job", {
+      requestId: publicRequestId(job.options.requestId),
+      edgeId: job.options.edgeId,
+      attempt: job.options.attempt,
+      ...report,
+      model: report.model ?? undefined,
+      errorCode: report.errorCode ?? undefined,
+      cancelReason: report.cancelReason ?? undefined,
+      promptTokens: report.promptTokens ?? undefined,
+      firstByteMs: report.firstByteMs === null
+        ? undefined
+        : roundMs(report.firstByteMs),
+      durationMs: roundMs(report.durationMs),
+    });
     span.end({
       "gateway.outcome": report.outcome,
       "gen_ai.request.model": report.model ?? "",

@@ -46,8 +46,6 @@ const idOf = (number: number) => number.toString(16).padStart(32, "0");
 function silentBackend(hold: Promise<void> = Promise.resolve()) {
   const signals: AbortSignal[] = [];
   const backend: Backend = {
-    name: "silent",
-    fingerprint: null,
     async *complete(_request, { signal }) {
       signals.push(signal);
       yield [{ type: "delta", index: 0, content: "a" }];
@@ -326,8 +324,6 @@ Deno.test("a worker that stood still does not count that against its edges", asy
 Deno.test("a job that must stop does so although its client takes nothing", async () => {
   const chunk = "x".repeat(60_000);
   const backend: Backend = {
-    name: "flood",
-    fingerprint: null,
     async *complete() {
       while (true) {
         yield await Promise.resolve([

@@ -31,17 +31,22 @@ export const BACKEND_DEADLINE_DEFAULTS = {
 
 /** Headers that belong to the connection or to what the worker itself sends. */
 const RESERVED_HEADERS: ReadonlySet<string> = new Set([
+  "accept",
+  "accept-encoding",
   "authorization",
   "connection",
   "content-encoding",
   "content-length",
   "content-type",
+  "expect",
   "host",
   "keep-alive",
   "te",
+  "traceparent",
   "trailer",
   "transfer-encoding",
   "upgrade",
+  "x-request-id",
 ]);
 
 const positive = z.int().min(1);

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { Socket } from "node:net";
-import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
+import { OpenAiBackend } from "../../services/chat-worker/backends/openai.ts";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DIALECTS } from "@gateway/shared/models/dialects";
 import {
@@ -131,7 +131,7 @@ Deno.test("a client that leaves in any way ends the call of the model server", a
   const servers = [nats.server];
   let state: State = "streaming";
   await using server = startFakeModelServer({ reply: () => reply(state) });
-  const backend = createOpenAiBackend({
+  const backend = new OpenAiBackend({
     config: {
       type: "openai",
       name: "upstream",

@@ -221,8 +221,6 @@ Deno.test("a client that reads nothing stops its backend, and nobody else", asyn
   await using worker = await startMiniWorker({
     servers,
     backend: {
-      name: "flood",
-      fingerprint: null,
       async *complete(request, { signal }) {
         if (request.seed !== 1) {
           yield [

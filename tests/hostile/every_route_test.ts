@@ -3,7 +3,7 @@
  * are added later included: the routes come from the door itself.
  */
 import assert from "node:assert/strict";
-import { createOpenAiBackend } from "../../services/chat-worker/backends/openai/backend.ts";
+import { OpenAiBackend } from "../../services/chat-worker/backends/openai.ts";
 import { SessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DIALECTS } from "@gateway/shared/models/dialects";
@@ -195,7 +195,7 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   await using model = startFakeModelServer({
     reply: chatReply({ words: ["seen"] }),
   });
-  const backend = createOpenAiBackend({
+  const backend = new OpenAiBackend({
     config: {
       type: "openai",
       name: "fake",

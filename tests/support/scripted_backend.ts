@@ -53,8 +53,6 @@ export function scriptedBackend(
 ): ScriptedBackend {
   const calls: ScriptedCall[] = [];
   return {
-    name: "scripted",
-    fingerprint: null,
     calls,
     async *complete(request, call) {
       const steps: Step[] = [];
@@ -142,8 +140,6 @@ export function tokenBackend(options: TokenBackendOptions): TokenBackend {
   const produced = new Map<number, number>();
   let running = 0;
   return {
-    name: "tokens",
-    fingerprint: null,
     produced,
     get running() {
       return running;

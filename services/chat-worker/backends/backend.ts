@@ -45,13 +45,8 @@ export interface BackendCall {
  * Not reading on is back-pressure: nothing is buffered without bound.
  */
 export interface Backend {
-  readonly name: string;
-  /** For `system_fingerprint`, or null. */
-  readonly fingerprint: string | null;
   complete(
     request: ChatRequest,
     call: BackendCall,
   ): AsyncIterable<readonly BackendEvent[]>;
-  /** Gives up what is kept between calls. Running calls go on. */
-  close?(): void;
 }

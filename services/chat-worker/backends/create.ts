@@ -1,19 +1,12 @@
 /** Makes the backends of every model: one pool each, with a log line per attempt. */
+import { randomBase62 } from "@gateway/shared/keys/key";
+import type { BackendConfig, Catalog } from "@gateway/shared/models/catalog";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { publicRequestId, randomBytes } from "@gateway/shared/process/ids";
-import { randomBase62 } from "@gateway/shared/keys/key";
 import type { Log } from "@gateway/shared/process/log";
-import type {
-  BackendConfig,
-  Catalog,
-  ModelConfig,
-} from "@gateway/shared/models/catalog";
-import type { Backend } from "./backend.ts";
-import { createOpenAiBackend } from "./openai/backend.ts";
-import type { AttemptReport } from "./pool/attempt.ts";
-import { type BackendPool, createBackendPool } from "./pool/pool.ts";
-import { sleep } from "./pool/sleep.ts";
-import { UpstreamError } from "./upstream_error.ts";
+import { UpstreamError } from "./errors.ts";
+import { OpenAiBackend } from "./openai.ts";
+import { type AttemptReport, BackendPool, type Sleep } from "./pool.ts";
 
 export interface BackendsOptions {
   catalog: Catalog;
@@ -32,36 +25,37 @@ const QUIET_OUTCOMES: ReadonlySet<string> = new Set([
   "request",
 ]);
 
-/** The backend of each model by its id. */
+/** The backends of each model by its id. */
 export function createBackends(
-  options: BackendsOptions,
+  { catalog, backendKeys, log, onAttempt }: BackendsOptions,
 ): ReadonlyMap<string, BackendPool> {
-  const backends = new Map<string, BackendPool>();
-  for (const model of options.catalog.values()) {
-    backends.set(model.id, createPool(model, options));
-  }
-  return backends;
-}
-
-function createPool(
-  model: ModelConfig,
-  options: BackendsOptions,
-): BackendPool {
-  return createBackendPool({
-    model: model.id,
-    backends: model.backends.map((config) => ({
-      backend: createBackend(config, options),
-      preference: config.preference,
-      weight: config.weight,
-    })),
-    now: monotonicNow,
-    random: Math.random,
-    sleep,
-    onAttempt: (report) => {
-      options.onAttempt(model.id, report);
-      logAttempt(options.log, model.id, report);
-    },
-  });
+  const createBackend = (config: BackendConfig) =>
+    new OpenAiBackend({
+      config,
+      apiKey: backendKeys.get(config.apiKeyEnv ?? "") ?? null,
+      now: monotonicNow,
+      wallNow,
+      newToolCallId: () => `call_${randomBase62(CALL_ID_CHARS, randomBytes)}`,
+    });
+  return new Map(
+    [...catalog.values()].map(({ id, backends }) => [
+      id,
+      new BackendPool({
+        backends: backends.map((config) => ({
+          backend: createBackend(config),
+          preference: config.preference,
+          weight: config.weight,
+        })),
+        now: monotonicNow,
+        random: Math.random,
+        sleep,
+        onAttempt: (report) => {
+          onAttempt(id, report);
+          logAttempt(log, id, report);
+        },
+      }),
+    ]),
+  );
 }
 
 function logAttempt(log: Log, model: string, report: AttemptReport): void {
@@ -74,27 +68,28 @@ function logAttempt(log: Log, model: string, report: AttemptReport): void {
     durationMs: Math.round(durationMs),
   };
   if (QUIET_OUTCOMES.has(outcome)) log.debug("backend_attempt", line);
-  else log.warn("backend_attempt_failed", { ...line, error: toldOf(error) });
+  else log.warn("backend_attempt_failed", { ...line, error: errorText(error) });
 }
 
 /** What a model server did wrong is told in words: where we noticed says nothing. */
-function toldOf(error: unknown): unknown {
+function errorText(error: unknown): unknown {
   if (!(error instanceof UpstreamError)) return error;
   const { message, cause } = error;
   return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }
 
-function createBackend(
-  config: BackendConfig,
-  { backendKeys }: BackendsOptions,
-): Backend {
-  return createOpenAiBackend({
-    config,
-    apiKey: config.apiKeyEnv === undefined
-      ? null
-      : backendKeys.get(config.apiKeyEnv) ?? null,
-    now: monotonicNow,
-    wallNow,
-    newToolCallId: () => `call_${randomBase62(CALL_ID_CHARS, randomBytes)}`,
-  });
-}
+/** Waits on the process's timers. */
+export const sleep: Sleep = (ms, signal) => {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  if (signal.aborted) return Promise.reject(signal.reason);
+  const onAbort = () => {
+    clearTimeout(timer);
+    reject(signal.reason);
+  };
+  const timer = setTimeout(() => {
+    signal.removeEventListener("abort", onAbort);
+    resolve();
+  }, ms);
+  signal.addEventListener("abort", onAbort, { once: true });
+  return promise;
+};

@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { AttemptDeadlines, type Phase } from "./attempt_deadlines.ts";
+import { UpstreamError } from "./errors.ts";
+
+function start(signal: AbortSignal, totalMs: number): AttemptDeadlines {
+  return new AttemptDeadlines(monotonicNow, signal, totalMs);
+}
+
+/** Resolves when the deadlines ends. */
+function ended(deadlines: AttemptDeadlines): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  deadlines.onEnd(resolve);
+  return promise;
+}
+
+const deadlines: {
+  name: string;
+  totalMs: number;
+  arm: (deadlines: AttemptDeadlines) => void;
+  expired: Phase;
+}[] = [
+  { name: "the total", totalMs: 20, arm: () => {}, expired: "total" },
+  {
+    name: "a phase",
+    totalMs: 60_000,
+    arm: (deadlines) => deadlines.arm("connect", 20),
+    expired: "connect",
+  },
+  {
+    name: "a phase shorter than the one before",
+    totalMs: 60_000,
+    arm: (deadlines) => {
+      deadlines.arm("firstToken", 60_000);
+      deadlines.arm("betweenTokens", 20);
+    },
+    expired: "betweenTokens",
+  },
+  {
+    name: "the total before the phase",
+    totalMs: 20,
+    arm: (deadlines) => deadlines.arm("firstToken", 60_000),
+    expired: "total",
+  },
+  {
+    name: "the total while resting",
+    totalMs: 20,
+    arm: (deadlines) => {
+      deadlines.arm("betweenTokens", 5);
+      deadlines.rest();
+    },
+    expired: "total",
+  },
+];
+
+for (const { name, totalMs, arm, expired } of deadlines) {
+  Deno.test(`AttemptDeadlines ends at ${name}`, async () => {
+    const deadlines = start(new AbortController().signal, totalMs);
+    arm(deadlines);
+    await ended(deadlines);
+    assert.equal(deadlines.expired, expired);
+    assert.throws(() => deadlines.throwIfEnded(), (error) => {
+      assert.ok(error instanceof UpstreamError);
+      assert.equal(error.code, "upstream_timeout");
+      return true;
+    });
+    deadlines.dispose();
+  });
+}
+
+Deno.test("AttemptDeadlines does not end while its phase is armed again in time", async () => {
+  const deadlines = start(new AbortController().signal, 60_000);
+  const startedAt = performance.now();
+  deadlines.arm("betweenTokens", 40);
+  while (performance.now() - startedAt < 120) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    deadlines.throwIfEnded();
+    deadlines.arm("betweenTokens", 40);
+  }
+  await ended(deadlines);
+  assert.equal(deadlines.expired, "betweenTokens");
+  deadlines.dispose();
+});
+
+Deno.test("AttemptDeadlines ends with the signal's reason", () => {
+  const controller = new AbortController();
+  const reason = new Error("Client left");
+  const deadlines = start(controller.signal, 60_000);
+  let closed = 0;
+  deadlines.onEnd(() => closed++);
+  deadlines.throwIfEnded();
+  controller.abort(reason);
+  assert.equal(closed, 1);
+  assert.throws(() => deadlines.throwIfEnded(), reason);
+  assert.equal(deadlines.expired, null);
+  deadlines.arm("connect", 0);
+  deadlines.dispose();
+});
+
+Deno.test("AttemptDeadlines has ended at once when the signal has", () => {
+  const deadlines = start(AbortSignal.abort(), 60_000);
+  let closed = 0;
+  deadlines.onEnd(() => closed++);
+  assert.equal(closed, 1);
+  deadlines.dispose();
+});
+
+Deno.test("AttemptDeadlines closes nothing after it was disposed of", () => {
+  const controller = new AbortController();
+  const deadlines = start(controller.signal, 60_000);
+  deadlines.onEnd(() => assert.fail("closed"));
+  deadlines.arm("connect", 1);
+  deadlines.dispose();
+  controller.abort();
+  deadlines.arm("connect", 1);
+});
+
+Deno.test("throwIfEnded() throws once the total has passed, even if no timer could run", () => {
+  let nowMs = 0;
+  const signal = new AbortController().signal;
+  const deadlines = new AttemptDeadlines(() => nowMs, signal, 5_000);
+  deadlines.arm("betweenTokens", 60_000);
+  nowMs = 4_999;
+  deadlines.throwIfEnded();
+  nowMs = 5_000;
+  assert.throws(() => deadlines.throwIfEnded(), { code: "upstream_timeout" });
+  assert.equal(deadlines.expired, "total");
+  deadlines.dispose();
+});

@@ -1,0 +1,594 @@
+import assert from "node:assert/strict";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import {
+  type FakeModelServer,
+  type Reply,
+  startFakeModelServer,
+  type Step,
+} from "../../../tests/support/fake_model_server.ts";
+import {
+  chunk,
+  jsonResponse,
+  lastChunk,
+  streamHead,
+} from "../../../tests/support/model_answers.ts";
+import { AttemptDeadlines } from "./attempt_deadlines.ts";
+import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import {
+  type ByteConnection,
+  type Connect,
+  createConnect,
+  HttpClient,
+} from "./http_client.ts";
+import { waitFor } from "../../../tests/support/wait_for.ts";
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+const REQUEST = encoder.encode(
+  "POST /v1/x HTTP/1.1\r\nhost: fake\r\ncontent-length: 2\r\n\r\n{}",
+);
+
+interface Rig extends AsyncDisposable {
+  server: FakeModelServer;
+  client: HttpClient;
+}
+
+function rig(reply: Reply): Rig {
+  const server = startFakeModelServer({ reply });
+  const connect = createConnect({
+    hostname: "127.0.0.1",
+    port: server.port,
+    isTls: false,
+  });
+  const client = new HttpClient({
+    connect,
+    connectMs: 2_000,
+    now: monotonicNow,
+  });
+  return {
+    server,
+    client,
+    async [Symbol.asyncDispose]() {
+      client.close();
+      await server[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function newDeadlines(signal = new AbortController().signal): AttemptDeadlines {
+  return new AttemptDeadlines(monotonicNow, signal, 5_000);
+}
+
+interface Answer {
+  status: number;
+  body: string;
+}
+
+async function exchange(
+  client: HttpClient,
+  request: Uint8Array = REQUEST,
+): Promise<Answer> {
+  const deadlines = newDeadlines();
+  try {
+    const response = await client.send(request, deadlines, () => {});
+    let body = "";
+    for (;;) {
+      const piece = await response.read();
+      if (piece === null) break;
+      body += decoder.decode(piece, { stream: true });
+    }
+    response.release();
+    return { status: response.head.status, body };
+  } finally {
+    deadlines.dispose();
+  }
+}
+
+function fault(expected: UpstreamFault): (error: unknown) => boolean {
+  return (error) => {
+    assert.ok(error instanceof UpstreamError, String(error));
+    assert.equal(error.fault, expected);
+    return true;
+  };
+}
+
+/** A connection that brings `text` in the given pieces, then ends or stays silent. */
+function scripted(pieces: readonly string[], isEnding: boolean): Connect {
+  const silence = Promise.withResolvers<null>();
+  const rest = pieces.filter((piece) => piece !== "").map((piece) =>
+    encoder.encode(piece)
+  );
+  return () =>
+    Promise.resolve({
+      read(buffer) {
+        const piece = rest.shift();
+        if (piece === undefined) {
+          return isEnding ? Promise.resolve(null) : silence.promise;
+        }
+        buffer.set(piece);
+        return Promise.resolve(piece.length);
+      },
+      write: (bytes) => Promise.resolve(bytes.length),
+      close: () => silence.resolve(null),
+    });
+}
+
+/** Whole, byte by byte, and cut in two at every place; `text` is ASCII. */
+function* everySplit(text: string): Iterable<string[]> {
+  yield [text];
+  yield [...text];
+  for (let at = 1; at < text.length; at++) {
+    yield [text.slice(0, at), text.slice(at)];
+  }
+}
+
+const ok = "HTTP/1.1 200 OK\r\n";
+
+const answers: { name: string; text: string; answer: Answer; close?: true }[] =
+  [
+    {
+      name: "a content length",
+      text: `${ok}content-length: 5\r\n\r\nhello`,
+      answer: { status: 200, body: "hello" },
+    },
+    {
+      name: "chunks",
+      text:
+        `${ok}transfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\na: b\r\n\r\n`,
+      answer: { status: 200, body: "hello" },
+    },
+    {
+      name: "the end of the connection",
+      text: `${ok}\r\nhello`,
+      answer: { status: 200, body: "hello" },
+      close: true,
+    },
+    {
+      name: "no body",
+      text: "HTTP/1.1 204 No Content\r\n\r\n",
+      answer: { status: 204, body: "" },
+    },
+    {
+      name: "interim responses before it",
+      text:
+        `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n${ok}content-length: 2\r\n\r\nhi`,
+      answer: { status: 200, body: "hi" },
+    },
+    {
+      name: "single line feeds",
+      text: "HTTP/1.1 404 Gone\ncontent-length: 2\n\nhi",
+      answer: { status: 404, body: "hi" },
+    },
+  ];
+
+for (const { name, text, answer, close = false } of answers) {
+  Deno.test(`send() reads a response with ${name}, however it is cut`, async () => {
+    for (const pieces of everySplit(text)) {
+      const client = new HttpClient({
+        connect: scripted(pieces, close),
+        connectMs: 2_000,
+        now: monotonicNow,
+      });
+      assert.deepEqual(await exchange(client), answer);
+      client.close();
+    }
+    await using r = rig(function* () {
+      yield { send: text };
+      if (close) yield { close: true };
+    });
+    assert.deepEqual(await exchange(r.client), answer);
+  });
+}
+
+const failures: { name: string; steps: Step[]; fault: UpstreamFault }[] = [
+  {
+    name: "hangs up without a word",
+    steps: [{ close: true }],
+    fault: "unreachable",
+  },
+  {
+    name: "hangs up within the head",
+    steps: [{ send: ok }, { close: true }],
+    fault: "truncated",
+  },
+  {
+    name: "hangs up after an interim response",
+    steps: [{ send: "HTTP/1.1 100 Continue\r\n\r\n" }, { close: true }],
+    fault: "truncated",
+  },
+  {
+    name: "sends less than its content length",
+    steps: [{ send: `${ok}content-length: 5\r\n\r\nhell` }, { close: true }],
+    fault: "truncated",
+  },
+  {
+    name: "cuts its chunks",
+    steps: [
+      { send: `${ok}transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n` },
+      { close: true },
+    ],
+    fault: "truncated",
+  },
+  {
+    name: "speaks another protocol",
+    steps: [{ send: "SSH-2.0-OpenSSH_9.7\r\n\r\n" }],
+    fault: "invalid",
+  },
+  {
+    name: "switches protocols",
+    steps: [{ send: "HTTP/1.1 101 Switching Protocols\r\n\r\n" }],
+    fault: "invalid",
+  },
+  {
+    name: "sends interim responses without end",
+    steps: [{ send: "HTTP/1.1 102 Processing\r\n\r\n".repeat(17) }],
+    fault: "invalid",
+  },
+  {
+    name: "sends a head without end",
+    steps: [{ send: `${ok}x-a: ${"a".repeat(20_000)}` }, { stall: true }],
+    fault: "invalid",
+  },
+  {
+    name: "sends a malformed chunk",
+    steps: [{ send: `${ok}transfer-encoding: chunked\r\n\r\nzz\r\n` }],
+    fault: "invalid",
+  },
+];
+
+for (const { name, steps, fault: expected } of failures) {
+  Deno.test(`send() fails with ${expected} when a server ${name}`, async () => {
+    await using r = rig(() => steps);
+    const deadlines = newDeadlines();
+    try {
+      await assert.rejects(async () => {
+        const response = await r.client.send(REQUEST, deadlines, () => {});
+        try {
+          while (await response.read() !== null);
+        } finally {
+          response.close();
+        }
+      }, fault(expected));
+    } finally {
+      deadlines.dispose();
+    }
+    await waitFor(() => r.server.openConnections === 0, {
+      what: "no open connection",
+    });
+  });
+}
+
+Deno.test("send() takes a head of up to 16 KiB", async () => {
+  const fixed = `${ok}content-length: 0\r\nx: \r\n\r\n`.length;
+  for (
+    const [bytes, fits] of [[16 * 1024, true], [16 * 1024 + 1, false]] as const
+  ) {
+    await using r = rig(() => [{
+      send: `${ok}content-length: 0\r\nx: ${"a".repeat(bytes - fixed)}\r\n\r\n`,
+    }]);
+    if (fits) assert.equal((await exchange(r.client)).status, 200);
+    else await assert.rejects(exchange(r.client), fault("invalid"));
+  }
+});
+
+Deno.test("send() uses one connection for requests one after the other", async () => {
+  await using r = rig(() => jsonResponse({}));
+  for (let i = 0; i < 5; i++) await exchange(r.client);
+  assert.equal(r.server.connections, 1);
+  await Promise.all([exchange(r.client), exchange(r.client)]);
+  assert.equal(r.server.connections, 2);
+});
+
+const unfit: { name: string; steps: Step[] }[] = [
+  {
+    name: "says close",
+    steps: jsonResponse({}, { headers: { connection: "close" } }),
+  },
+  {
+    name: "is of HTTP/1.0",
+    steps: [{ send: "HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n" }],
+  },
+  {
+    name: "is followed by more bytes",
+    steps: [{ send: `${ok}content-length: 0\r\n\r\nmore` }],
+  },
+  {
+    name: "has a length and chunks",
+    steps: [{
+      send:
+        `${ok}content-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`,
+    }],
+  },
+];
+
+for (const { name, steps } of unfit) {
+  Deno.test(`send() does not use a connection again whose response ${name}`, async () => {
+    await using r = rig(() => steps);
+    await exchange(r.client);
+    await exchange(r.client);
+    assert.equal(r.server.connections, 2);
+  });
+}
+
+Deno.test("send() notices when a server ends an idle connection", async () => {
+  const hangUp = Promise.withResolvers<void>();
+  await using r = rig(function* () {
+    yield* jsonResponse({});
+    yield { until: hangUp.promise };
+    yield { close: true };
+  });
+  await exchange(r.client);
+  hangUp.resolve();
+  await waitFor(() => r.server.openConnections === 0, {
+    what: "no open connection",
+  });
+  await exchange(r.client);
+  assert.equal(r.server.connections, 2);
+});
+
+const stale: { name: string; steps: Step[] }[] = [
+  { name: "hangs up on it", steps: [{ close: true }] },
+  {
+    name: "had given it up",
+    steps: [
+      { send: "HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n" },
+      { close: true },
+    ],
+  },
+];
+
+for (const { name, steps } of stale) {
+  Deno.test(`send() repeats a request once on a new connection when the server of a used one ${name}`, async () => {
+    await using r = rig((request) =>
+      request.number === 2 ? steps : jsonResponse({})
+    );
+    await exchange(r.client);
+    assert.equal((await exchange(r.client)).status, 200);
+    assert.equal(r.server.requests.length, 3);
+    assert.equal(r.server.connections, 2);
+  });
+}
+
+Deno.test("send() does not repeat a request that an answer has begun to", async () => {
+  await using r = rig((request) =>
+    request.number === 2
+      ? [{ send: "HTTP/1.1 2" }, { close: true }]
+      : jsonResponse({})
+  );
+  await exchange(r.client);
+  await assert.rejects(exchange(r.client), fault("truncated"));
+  assert.equal(r.server.requests.length, 2);
+});
+
+Deno.test("release() keeps a connection whose body ends a little later", async () => {
+  const end = Promise.withResolvers<void>();
+  await using r = rig(function* () {
+    yield streamHead();
+    yield chunk("all that matters");
+    yield { until: end.promise };
+    yield lastChunk;
+  });
+  const deadlines = newDeadlines();
+  const response = await r.client.send(REQUEST, deadlines, () => {});
+  assert.equal(
+    decoder.decode(await response.read() ?? undefined),
+    "all that matters",
+  );
+  response.release();
+  deadlines.dispose();
+  end.resolve();
+  await waitFor(() => r.client.idleConnections === 1, {
+    what: "one idle connection",
+  });
+  await exchange(r.client);
+  assert.equal(r.server.connections, 1);
+});
+
+Deno.test("release() gives up a connection whose body goes on", async () => {
+  await using r = rig(async function* () {
+    yield streamHead();
+    for (;;) {
+      yield chunk("x".repeat(8 * 1024));
+      await new Promise((resolve) => setTimeout(resolve, 0));
+    }
+  });
+  const deadlines = newDeadlines();
+  const response = await r.client.send(REQUEST, deadlines, () => {});
+  await response.read();
+  response.release();
+  deadlines.dispose();
+  const request = await r.server.request(1);
+  await request.left;
+  assert.ok(request.bytesSent < 8 * 1024 * 1024);
+});
+
+Deno.test("a deadlines that ends after release() leaves the connection alone", async () => {
+  await using r = rig(() => jsonResponse({}));
+  const controller = new AbortController();
+  const deadlines = newDeadlines(controller.signal);
+  const response = await r.client.send(REQUEST, deadlines, () => {});
+  await response.read();
+  assert.equal(await response.read(), null);
+  response.release();
+  controller.abort();
+  deadlines.dispose();
+  await exchange(r.client);
+  assert.equal(r.server.connections, 1);
+});
+
+Deno.test("send() takes an answer that comes before the request is out", async () => {
+  await using listener = disposable(
+    Deno.listen({ port: 0, hostname: "127.0.0.1" }),
+  );
+  const served = (async () => {
+    const conn = await listener.value.accept();
+    await conn.read(new Uint8Array(1024));
+    await conn.write(
+      encoder.encode("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno"),
+    );
+    return conn;
+  })();
+  const client = new HttpClient({
+    connect: createConnect({
+      hostname: "127.0.0.1",
+      port: listener.value.addr.port,
+      isTls: false,
+    }),
+    connectMs: 2_000,
+    now: monotonicNow,
+  });
+  // More than the buffers of both kernels hold, so that the write cannot end.
+  const request = new Uint8Array(32 * 1024 * 1024).fill(0x20);
+  request.set(REQUEST);
+  assert.deepEqual(await exchange(client, request), {
+    status: 413,
+    body: "no",
+  });
+  const conn = await served;
+  client.close();
+  conn.close();
+});
+
+Deno.test("send() gives up a server that stops taking the request", async () => {
+  await using listener = disposable(
+    Deno.listen({ port: 0, hostname: "127.0.0.1" }),
+  );
+  const accepted = listener.value.accept();
+  const client = new HttpClient({
+    connect: createConnect({
+      hostname: "127.0.0.1",
+      port: listener.value.addr.port,
+      isTls: false,
+    }),
+    connectMs: 100,
+    now: monotonicNow,
+  });
+  await assert.rejects(
+    exchange(client, new Uint8Array(32 * 1024 * 1024)),
+    fault("timeout"),
+  );
+  (await accepted).close();
+});
+
+Deno.test("send() gives up connecting after connectMs, or when aborted", async () => {
+  await using listener = disposable(
+    Deno.listen({ port: 0, hostname: "127.0.0.1", tcpBacklog: 1 }),
+  );
+  const { port } = listener.value.addr;
+  const connect = createConnect({ hostname: "127.0.0.1", port, isTls: false });
+  const client = new HttpClient({
+    connect,
+    connectMs: 100,
+    now: monotonicNow,
+  });
+  // Nobody accepts: after a few, the kernel ignores who knocks.
+  const held: ByteConnection[] = [];
+  for (let isFull = false; !isFull;) {
+    const signal = AbortSignal.timeout(100);
+    await connect(signal).then((conn) => held.push(conn), () => isFull = true);
+  }
+  await assert.rejects(exchange(client), fault("timeout"));
+
+  const controller = new AbortController();
+  const reason = new Error("Client left");
+  const deadlines = newDeadlines(controller.signal);
+  const sending = client.send(REQUEST, deadlines, () => {});
+  const abortedAt = performance.now();
+  controller.abort(reason);
+  await assert.rejects(sending, reason);
+  assert.ok(performance.now() - abortedAt < 50);
+  deadlines.dispose();
+  for (const conn of held) conn.close();
+});
+
+Deno.test("send() closes a connection that is made in spite of the abort", async () => {
+  const made = Promise.withResolvers<ByteConnection>();
+  let closed = 0;
+  const connect: Connect = () => made.promise;
+  const client = new HttpClient({
+    connect,
+    connectMs: 2_000,
+    now: monotonicNow,
+  });
+  const controller = new AbortController();
+  const deadlines = newDeadlines(controller.signal);
+  const sending = client.send(REQUEST, deadlines, () => {});
+  controller.abort(new Error("Client left"));
+  const fail = () => Promise.reject(new Deno.errors.BadResource("Closed"));
+  made.resolve({ read: fail, write: fail, close: () => closed++ });
+  await assert.rejects(sending, /Client left/);
+  assert.equal(closed, 1);
+  deadlines.dispose();
+});
+
+for (
+  const { name, host } of [
+    { name: "nobody listens", host: "127.0.0.1" },
+    { name: "the name does not exist", host: "no-such-host.invalid" },
+  ]
+) {
+  Deno.test(`send() fails with unreachable where ${name}`, async () => {
+    const listener = Deno.listen({ port: 0, hostname: "127.0.0.1" });
+    const { port } = listener.addr;
+    listener.close();
+    const client = new HttpClient({
+      connect: createConnect({ hostname: host, port, isTls: false }),
+      connectMs: 2_000,
+      now: monotonicNow,
+    });
+    await assert.rejects(exchange(client), fault("unreachable"));
+  });
+}
+
+Deno.test("read() stops the server when nobody calls it", async () => {
+  await using r = rig(async function* () {
+    yield streamHead();
+    for (;;) {
+      yield chunk("x".repeat(64 * 1024));
+      await new Promise((resolve) => setTimeout(resolve, 0));
+    }
+  });
+  const deadlines = newDeadlines();
+  const response = await r.client.send(REQUEST, deadlines, () => {});
+  await response.read();
+  const request = await r.server.request(1);
+  let before = -1;
+  let stable = 0;
+  await waitFor(() => {
+    stable = request.bytesSent === before ? stable + 1 : 0;
+    before = request.bytesSent;
+    return stable === 50;
+  }, { what: "the connections" });
+  // What the buffers of both kernels hold, and no more.
+  assert.ok(request.bytesSent < 16 * 1024 * 1024, `${request.bytesSent}`);
+  response.close();
+  deadlines.dispose();
+  await request.left;
+});
+
+Deno.test("close() ends idle connections, and running ones are not kept", async () => {
+  const go = Promise.withResolvers<void>();
+  await using r = rig(function* (request) {
+    if (request.number === 2) yield { until: go.promise };
+    yield* jsonResponse({});
+  });
+  await exchange(r.client);
+  const running = exchange(r.client);
+  await r.server.request(2);
+  r.client.close();
+  go.resolve();
+  assert.equal((await running).status, 200);
+  await waitFor(() => r.server.openConnections === 0, {
+    what: "no open connection",
+  });
+});
+
+function disposable<T extends { close(): void }>(value: T) {
+  return {
+    value,
+    [Symbol.asyncDispose]() {
+      value.close();
+      return Promise.resolve();
+    },
+  };
+}

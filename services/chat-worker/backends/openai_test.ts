@@ -1,0 +1,1097 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import type { BackendDeadlines } from "@gateway/shared/models/catalog";
+import { type DialectName, DIALECTS } from "@gateway/shared/models/dialects";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import {
+  type FakeModelServer,
+  type Reply,
+  startFakeModelServer,
+  type Step,
+} from "../../../tests/support/fake_model_server.ts";
+import {
+  chatReply,
+  choiceChunk,
+  chunk,
+  event,
+  jsonResponse,
+  lastChunk,
+  streamHead,
+  streamResponse,
+  usageChunk,
+} from "../../../tests/support/model_answers.ts";
+import { makeSelfSigned } from "../../../tests/support/deployed/self_signed.ts";
+import type { BackendEvent } from "./backend.ts";
+import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import { OpenAiBackend, type OpenAiBackendOptions } from "./openai.ts";
+import { waitFor } from "../../../tests/support/wait_for.ts";
+
+const API_KEY = "upstream-key-0123456789";
+const HEADER_SECRET = "header-secret-0123456789";
+const MIB = 1024 * 1024;
+
+interface Rig extends AsyncDisposable {
+  server: FakeModelServer;
+  backend: OpenAiBackend;
+}
+
+interface RigOptions {
+  dialect?: DialectName;
+  deadlines?: Partial<BackendDeadlines>;
+  tls?: { cert: string; key: string };
+}
+
+function optionsFor(
+  baseUrl: string,
+  deadlines: Partial<BackendDeadlines> = {},
+  dialect: DialectName = "dashscope",
+): OpenAiBackendOptions {
+  return {
+    config: {
+      type: "openai",
+      name: "fake",
+      baseUrl,
+      model: "upstream-model",
+      weight: 1,
+      preference: 0,
+      headers: { "x-team": HEADER_SECRET },
+      dialect: DIALECTS[dialect],
+      deadlines: {
+        connectMs: 2_000,
+        firstTokenMs: 5_000,
+        betweenTokensMs: 5_000,
+        totalMs: 10_000,
+        ...deadlines,
+      },
+    },
+    apiKey: API_KEY,
+    now: monotonicNow,
+    wallNow,
+    newToolCallId: () => "call_new",
+  };
+}
+
+function rig(reply: Reply, options: RigOptions = {}): Rig {
+  const { tls } = options;
+  const server = startFakeModelServer({
+    reply,
+    ...(tls === undefined ? {} : { tls }),
+  });
+  const backend = new OpenAiBackend({
+    ...optionsFor(server.baseUrl, options.deadlines, options.dialect),
+    ...(tls === undefined ? {} : { caCerts: [tls.cert] }),
+  });
+  return {
+    server,
+    backend,
+    async [Symbol.asyncDispose]() {
+      backend.close();
+      await server[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function chat(stream: boolean, more: Partial<ChatRequest> = {}): ChatRequest {
+  return {
+    model: "neutral-3.7-plus",
+    messages: [{ role: "user", content: "hi" }],
+    stream,
+    include_usage: false,
+    n: 1,
+    ...more,
+  };
+}
+
+interface Outcome {
+  events: BackendEvent[];
+  error: unknown;
+}
+
+async function complete(
+  backend: OpenAiBackend,
+  request: ChatRequest,
+  signal = new AbortController().signal,
+  events: BackendEvent[] = [],
+): Promise<Outcome> {
+  try {
+    const call = { requestId: "req1", signal };
+    for await (const batch of backend.complete(request, call)) {
+      assert.ok(batch.length > 0);
+      events.push(...batch);
+    }
+    return { events, error: null };
+  } catch (error) {
+    return { events, error };
+  }
+}
+
+function textOf(events: readonly BackendEvent[]): string {
+  return events.map((e) => e.type === "delta" ? e.content ?? "" : "").join("");
+}
+
+function assertFault(error: unknown, fault: UpstreamFault): UpstreamError {
+  assert.ok(error instanceof UpstreamError, String(error));
+  assert.equal(error.fault, fault);
+  return error;
+}
+
+const words = ["Hel", "lo ", "wörld 😀"];
+const spoken: BackendEvent[] = words.map((content) => ({
+  type: "delta",
+  index: 0,
+  content,
+}));
+const finish: BackendEvent = { type: "finish", index: 0, reason: "stop" };
+const usage: BackendEvent & { type: "usage" } = {
+  type: "usage",
+  usage: { prompt_tokens: 1, completion_tokens: 3, total_tokens: 4 },
+};
+const payloads = [
+  choiceChunk({ role: "assistant", content: "" }),
+  ...words.map((content) => choiceChunk({ content })),
+  choiceChunk({}, "stop"),
+  usageChunk(1, 3),
+];
+
+Deno.test("complete() asks the model server as configured", async () => {
+  await using r = rig(chatReply({ words }));
+  await complete(r.backend, chat(true, { temperature: 0.5 }));
+  const asked = await r.server.request(1);
+  assert.equal(asked.method, "POST");
+  assert.equal(asked.path, "/v1/chat/completions");
+  assert.equal(asked.headers.get("authorization"), `Bearer ${API_KEY}`);
+  assert.equal(asked.headers.get("x-team"), HEADER_SECRET);
+  assert.equal(asked.headers.get("accept-encoding"), "identity");
+  assert.equal(asked.headers.get("x-request-id"), "req1");
+  assert.deepEqual(asked.json(), {
+    model: "upstream-model",
+    messages: [{ role: "user", content: "hi" }],
+    stream: true,
+    stream_options: { include_usage: true },
+    temperature: 0.5,
+  });
+});
+
+Deno.test("complete() sends a body of 2 MB whole", async () => {
+  await using r = rig(chatReply({ words }));
+  const content = "wörld ".repeat(300_000);
+  await complete(
+    r.backend,
+    chat(true, { messages: [{ role: "user", content }] }),
+  );
+  const asked = await r.server.request(1);
+  assert.deepEqual(Reflect.get(Object(asked.json()), "messages"), [{
+    role: "user",
+    content,
+  }]);
+});
+
+/** The bytes of a whole stream, to be cut and framed in different ways. */
+const body = payloads.map(event).join("") + event("[DONE]");
+
+function* pieces(text: string, size: number): Iterable<Uint8Array> {
+  const bytes = new TextEncoder().encode(text);
+  for (let at = 0; at < bytes.length; at += size) {
+    yield bytes.subarray(at, at + size);
+  }
+}
+
+function onePacket(steps: readonly Step[]): Step {
+  const sends = steps.map((step) =>
+    "send" in step ? Buffer.from(step.send) : Buffer.of()
+  );
+  return { send: Buffer.concat(sends) };
+}
+
+const wholeStreams: { name: string; reply: () => Iterable<Step> }[] = [
+  { name: "a chunk per event", reply: () => streamResponse(payloads) },
+  {
+    name: "chunks of three bytes",
+    reply: () => [streamHead(), ...[...pieces(body, 3)].map(chunk), lastChunk],
+  },
+  {
+    name: "all in one packet",
+    reply: () => [onePacket(streamResponse(payloads))],
+  },
+  {
+    name: "CRLF and comments",
+    reply: () => [
+      streamHead(),
+      chunk(
+        `: hello\r\n\r\n${body.replaceAll("\n\n", "\r\n\r\n: ping\r\n\r\n")}`,
+      ),
+      lastChunk,
+    ],
+  },
+  {
+    name: "OpenRouter's comments, and empty data",
+    reply: () => [
+      streamHead(),
+      chunk(": OPENROUTER PROCESSING\n\n".repeat(3)),
+      chunk(
+        body.replaceAll("data:", ": OPENROUTER PROCESSING\n\ndata:\n\ndata:"),
+      ),
+      lastChunk,
+    ],
+  },
+  {
+    name: "no blank after the colon, and no line end after [DONE]",
+    reply: () => [
+      streamHead(),
+      chunk(body.replaceAll("data: ", "data:").trimEnd()),
+      lastChunk,
+    ],
+  },
+  {
+    name: "extensions of chunks, and trailers",
+    reply: () => [
+      streamHead(),
+      ...[...pieces(body, 100)].map((bytes) => ({
+        send: Buffer.concat([
+          Buffer.from(`${bytes.length.toString(16)};x="y"\r\n`),
+          bytes,
+          Buffer.from("\r\n"),
+        ]),
+      })),
+      { send: "0\r\nx-tokens: 3\r\n\r\n" },
+    ],
+  },
+  {
+    name: "100 Continue before the head",
+    reply: () => [
+      { send: "HTTP/1.1 100 Continue\r\n\r\n" },
+      ...streamResponse(payloads),
+    ],
+  },
+  {
+    name: "HTTP/1.0",
+    reply: () => [
+      { send: "HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" },
+      { send: body },
+      { close: true },
+    ],
+  },
+  {
+    name: "event names and ids",
+    reply: () => [
+      streamHead(),
+      chunk(body.replaceAll("data:", "id: 1\nevent: message\ndata:")),
+      lastChunk,
+    ],
+  },
+  {
+    name: "the end of the connection for an end",
+    reply: () => [
+      { send: "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" },
+      { send: body },
+      { close: true },
+    ],
+  },
+  {
+    name: "no [DONE]",
+    reply: () => [streamHead(), chunk(payloads.map(event).join("")), lastChunk],
+  },
+  {
+    name: "no blank line after [DONE]",
+    reply: () => [streamHead(), chunk(body.trimEnd()), lastChunk],
+  },
+  {
+    name: "no blank line after the last chunk",
+    reply: () => [
+      streamHead(),
+      chunk(payloads.map(event).join("").trimEnd()),
+      lastChunk,
+    ],
+  },
+  {
+    name: "more after [DONE]",
+    reply: () => [streamHead(), chunk(`${body}data: garbage\n\n`), lastChunk],
+  },
+  {
+    name: "no content type",
+    reply: () => [
+      streamHead({ headers: { "content-type": "application/octet-stream" } }),
+      chunk(body),
+      lastChunk,
+    ],
+  },
+];
+
+for (const { name, reply } of wholeStreams) {
+  Deno.test(`complete() reads a stream with ${name}`, async () => {
+    await using r = rig(reply);
+    assert.deepEqual(await complete(r.backend, chat(true)), {
+      events: [...spoken, finish, usage],
+      error: null,
+    });
+  });
+}
+
+const whole: BackendEvent[] = [
+  { type: "delta", index: 0, content: words.join("") },
+  finish,
+  usage,
+];
+
+Deno.test("complete() turns a whole answer into the same events", async () => {
+  await using r = rig(chatReply({ words }));
+  assert.deepEqual(await complete(r.backend, chat(false)), {
+    events: whole,
+    error: null,
+  });
+  const asked = await r.server.request(1);
+  assert.equal(Reflect.get(Object(asked.json()), "stream"), false);
+});
+
+Deno.test("complete() takes a whole answer to a stream call, and a stream to the other", async () => {
+  const answerWhole = chatReply({ words });
+  await using r = rig((request) =>
+    request.number === 1
+      ? answerWhole({ ...request, json: () => ({ stream: false }) })
+      : streamResponse(payloads)
+  );
+  assert.deepEqual(await complete(r.backend, chat(true)), {
+    events: whole,
+    error: null,
+  });
+  assert.deepEqual(await complete(r.backend, chat(false)), {
+    events: [...spoken, finish, usage],
+    error: null,
+  });
+});
+
+Deno.test("complete() speaks TLS", async () => {
+  await using r = rig(chatReply({ words }), {
+    tls: makeSelfSigned("localhost"),
+  });
+  for (let i = 0; i < 2; i++) {
+    const { events, error } = await complete(r.backend, chat(true));
+    assert.equal(error, null);
+    assert.equal(textOf(events), words.join(""));
+  }
+  assert.equal(r.server.connections, 1);
+});
+
+Deno.test("complete() uses a connection again after a stream, a whole answer and a refusal", async () => {
+  const answer = chatReply({ words });
+  await using r = rig((request) =>
+    request.number === 3 ? jsonResponse({}, { status: 400 }) : answer(request)
+  );
+  for (const stream of [true, false, true, true]) {
+    await complete(r.backend, chat(stream));
+  }
+  assert.equal(r.server.requests.length, 4);
+  assert.equal(r.server.connections, 1);
+});
+
+const hello = choiceChunk({ content: "Hello" });
+const failures: {
+  name: string;
+  stream?: false;
+  reply: Iterable<Step>;
+  deadlines?: Partial<BackendDeadlines>;
+  fault: UpstreamFault;
+  status: number;
+  /** What was passed on before. */
+  text?: string;
+}[] = [
+  {
+    name: "a refusal of the request",
+    reply: jsonResponse({ error: { message: "Bad n", type: "x" } }, {
+      status: 400,
+    }),
+    fault: "request",
+    status: 400,
+  },
+  {
+    name: "a refusal of the key that quotes it",
+    reply: jsonResponse({ error: { message: `${API_KEY} ${HEADER_SECRET}` } }, {
+      status: 401,
+    }),
+    fault: "credentials",
+    status: 502,
+  },
+  {
+    name: "a refusal of the request that quotes the key",
+    reply: jsonResponse({ error: { message: `${API_KEY} ${HEADER_SECRET}` } }, {
+      status: 400,
+    }),
+    fault: "request",
+    status: 400,
+  },
+  {
+    name: "a limit",
+    reply: jsonResponse({}, { status: 429, headers: { "retry-after": "7" } }),
+    fault: "rate_limited",
+    status: 429,
+  },
+  {
+    name: "a fault with a page",
+    reply: jsonResponse("<html>", { status: 500 }),
+    fault: "server_error",
+    status: 502,
+  },
+  {
+    name: "a refusal with an endless body",
+    reply: [
+      { send: "HTTP/1.1 400 Bad\r\ntransfer-encoding: chunked\r\n\r\n" },
+      ...Array.from({ length: 10 }, () => chunk("x".repeat(10_000))),
+      { stall: true },
+    ],
+    fault: "request",
+    status: 400,
+  },
+  {
+    name: "a refusal whose body never comes",
+    reply: [{ send: "HTTP/1.1 503 Busy\r\ncontent-length: 5\r\n\r\n" }, {
+      stall: true,
+    }],
+    deadlines: { connectMs: 50 },
+    fault: "overloaded",
+    status: 503,
+  },
+  {
+    name: "a refusal whose body is cut",
+    reply: [{ send: "HTTP/1.1 400 Bad\r\ncontent-length: 5\r\n\r\n{" }, {
+      close: true,
+    }],
+    fault: "request",
+    status: 400,
+  },
+  {
+    name: "a page instead of an answer",
+    reply: [streamHead({ headers: { "content-type": "text/html" } })],
+    fault: "invalid",
+    status: 502,
+  },
+  {
+    name: "an answer in gzip",
+    reply: [streamHead({ headers: { "content-encoding": "gzip" } })],
+    fault: "invalid",
+    status: 502,
+  },
+  {
+    name: "a hang-up without a word",
+    reply: [{ close: true }],
+    fault: "unreachable",
+    status: 502,
+  },
+  {
+    name: "a hang-up after the head",
+    reply: [streamHead(), { close: true }],
+    fault: "truncated",
+    status: 502,
+  },
+  {
+    name: "a stream without content",
+    reply: streamResponse([]),
+    fault: "truncated",
+    status: 502,
+  },
+  {
+    name: "a stream without finish reason",
+    reply: streamResponse([hello]),
+    fault: "truncated",
+    status: 502,
+  },
+  {
+    name: "a stream that ends after the first words",
+    reply: [streamHead(), chunk(event(hello)), { pauseMs: 20 }, lastChunk],
+    fault: "truncated",
+    status: 502,
+    text: "Hello",
+  },
+  {
+    name: "a connection cut after the first words",
+    reply: [streamHead(), chunk(event(hello)), { pauseMs: 20 }, {
+      close: true,
+    }],
+    fault: "truncated",
+    status: 502,
+    text: "Hello",
+  },
+  {
+    name: "an event cut in the middle",
+    reply: [
+      { send: "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" },
+      { send: `${event(hello)}${event(hello).slice(0, 20)}` },
+      { close: true },
+    ],
+    fault: "truncated",
+    status: 502,
+    text: "Hello",
+  },
+  {
+    name: "garbage at once",
+    reply: streamResponse(["garbage"]),
+    fault: "invalid",
+    status: 502,
+  },
+  {
+    name: "garbage in the packet of the first words",
+    reply: [onePacket(streamResponse([hello, "garbage"]))],
+    fault: "invalid",
+    status: 502,
+  },
+  {
+    name: "garbage after the first words",
+    reply: [
+      streamHead(),
+      chunk(event(hello)),
+      { pauseMs: 20 },
+      onePacket([chunk(event(hello)), chunk(event("garbage"))]),
+    ],
+    fault: "invalid",
+    status: 502,
+    text: "HelloHello",
+  },
+  {
+    name: "an error frame after the first words",
+    reply: [
+      streamHead(),
+      chunk(event(hello)),
+      { pauseMs: 20 },
+      chunk(event({ error: { message: `Out of memory at ${API_KEY}` } })),
+      lastChunk,
+    ],
+    fault: "server_error",
+    status: 502,
+    text: "Hello",
+  },
+  {
+    name: "an error frame for a first event",
+    reply: streamResponse([{ error: { message: "Too long", code: 400 } }]),
+    fault: "request",
+    status: 400,
+  },
+  {
+    name: "an error event in its own shape",
+    reply: [
+      streamHead(),
+      chunk('event: error\ndata: {"message":"Gone"}\n\n'),
+      lastChunk,
+    ],
+    fault: "server_error",
+    status: 502,
+  },
+  {
+    name: "an error line of an older llama.cpp",
+    reply: [
+      streamHead(),
+      chunk(event(hello)),
+      { pauseMs: 20 },
+      chunk('error: {"code":500,"message":"Gone","type":"server_error"}\n\n'),
+      lastChunk,
+    ],
+    fault: "server_error",
+    status: 502,
+    text: "Hello",
+  },
+  {
+    name: "an error line that is its whole answer",
+    reply: [
+      streamHead(),
+      chunk('error: {"code":400,"message":"Bad n"}\n\n'),
+      lastChunk,
+    ],
+    fault: "request",
+    status: 400,
+  },
+  {
+    name: "a page that is called an event stream",
+    reply: [
+      streamHead(),
+      chunk("<!doctype html>\n<html>\n\n</html>\n"),
+      lastChunk,
+    ],
+    fault: "truncated",
+    status: 502,
+  },
+  {
+    name: "an error with status 200",
+    stream: false,
+    reply: jsonResponse({ error: { message: "Gone" } }),
+    fault: "server_error",
+    status: 502,
+  },
+  {
+    name: "a whole answer that is no JSON",
+    stream: false,
+    reply: jsonResponse("<html>"),
+    fault: "invalid",
+    status: 502,
+  },
+  {
+    name: "a whole answer without choices",
+    stream: false,
+    reply: jsonResponse({ choices: [] }),
+    fault: "truncated",
+    status: 502,
+  },
+  {
+    name: "a whole answer that is cut",
+    stream: false,
+    reply: [{
+      send:
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{}",
+    }, { close: true }],
+    fault: "truncated",
+    status: 502,
+  },
+  {
+    name: "no answer",
+    reply: [{ stall: true }],
+    deadlines: { firstTokenMs: 50 },
+    fault: "timeout",
+    status: 504,
+  },
+  {
+    name: "no content after the head",
+    reply: [streamHead(), chunk(": ping\n\n"), { stall: true }],
+    deadlines: { firstTokenMs: 50 },
+    fault: "timeout",
+    status: 504,
+  },
+  {
+    name: "no content after the role",
+    reply: [
+      streamHead(),
+      chunk(event(choiceChunk({ role: "assistant", content: "" }))),
+      { stall: true },
+    ],
+    deadlines: { firstTokenMs: 50, betweenTokensMs: 5_000 },
+    fault: "timeout",
+    status: 504,
+  },
+  {
+    name: "nothing but comments after the first words",
+    reply: [
+      streamHead(),
+      chunk(event(hello)),
+      ...Array.from(
+        { length: 50 },
+        () => [{ pauseMs: 10 }, chunk(": ping\n\n")],
+      ).flat(),
+    ],
+    deadlines: { betweenTokensMs: 100 },
+    fault: "timeout",
+    status: 504,
+    text: "Hello",
+  },
+  {
+    name: "words without end",
+    reply: function* (): Iterable<Step> {
+      yield streamHead();
+      for (;;) {
+        yield { pauseMs: 20 };
+        yield chunk(event(choiceChunk({ content: "" })));
+      }
+    }(),
+    deadlines: { totalMs: 150 },
+    fault: "deadline",
+    status: 504,
+  },
+  {
+    name: "no whole answer",
+    stream: false,
+    reply: [{ stall: true }],
+    deadlines: { totalMs: 50, firstTokenMs: 5 },
+    fault: "deadline",
+    status: 504,
+  },
+  {
+    name: "a whole answer that stops coming",
+    stream: false,
+    reply: [{
+      send:
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{",
+    }, { stall: true }],
+    deadlines: { betweenTokensMs: 50 },
+    fault: "timeout",
+    status: 504,
+  },
+];
+
+for (
+  const { name, stream = true, reply, deadlines = {}, fault, status, text = "" }
+    of failures
+) {
+  Deno.test(`complete() fails with ${fault} for ${name}`, async () => {
+    await using r = rig(() => reply, { deadlines });
+    const { events, error } = await complete(r.backend, chat(stream));
+    assert.equal(textOf(events), text);
+    const failure = assertFault(error, fault);
+    assert.equal(failure.status, status);
+    assertNoSecret(failure, r.server);
+    r.backend.close();
+    await waitFor(() => r.server.openConnections === 0, {
+      what: "no open connection",
+    });
+  });
+}
+
+/** The guarantee: nothing an error carries, for the caller or for the log, holds a credential; nothing for the caller holds an address. */
+function assertNoSecret(error: UpstreamError, server: FakeModelServer): void {
+  const told = JSON.stringify(error.toBody()) + error.message + error.param;
+  const logged = Deno.inspect(error, { depth: 10 });
+  for (const secret of [API_KEY, HEADER_SECRET]) {
+    assert.ok(!told.includes(secret), told);
+    assert.ok(!logged.includes(secret), logged);
+  }
+  assert.ok(!told.includes("127.0.0.1"), told);
+  assert.ok(!told.includes(String(server.port)), told);
+}
+
+Deno.test("complete() fails with unreachable, and no address in the message, where nobody listens", async () => {
+  const server = startFakeModelServer({ reply: () => [] });
+  await server[Symbol.asyncDispose]();
+  const backend = new OpenAiBackend(optionsFor(server.baseUrl));
+  const { error } = await complete(backend, chat(true));
+  const failure = assertFault(error, "unreachable");
+  assertNoSecret(failure, server);
+  // SDKs repeat a 502 by themselves.
+  assert.equal(failure.retryAfterMs, 1_000);
+});
+
+for (
+  const { status, fault } of [
+    { status: 429, fault: "rate_limited" },
+    { status: 503, fault: "overloaded" },
+    { status: 529, fault: "overloaded" },
+  ] as const
+) {
+  Deno.test(`complete() tells a ${status}'s wait`, async () => {
+    await using r = rig(() =>
+      jsonResponse({}, { status, headers: { "retry-after": "7" } })
+    );
+    const { error } = await complete(r.backend, chat(true));
+    assert.equal(assertFault(error, fault).retryAfterMs, 7_000);
+  });
+}
+
+Deno.test("complete() takes a fault for the client's only where the client asked for a form", async () => {
+  await using r = rig(() =>
+    jsonResponse({ error: { message: "invalid JSON schema in format" } }, {
+      status: 500,
+    })
+  );
+  const cases: [Partial<ChatRequest>, UpstreamFault, string | null][] = [
+    [{}, "server_error", null],
+    [{ response_format: { type: "text" } }, "server_error", null],
+    [
+      { response_format: { type: "json_object" } },
+      "request",
+      "response_format",
+    ],
+  ];
+  for (const [more, fault, param] of cases) {
+    const { error } = await complete(r.backend, chat(true, more));
+    assert.equal(assertFault(error, fault).param, param);
+  }
+});
+
+for (const stream of [true, false]) {
+  Deno.test(`complete() asks a server of one choice three times for n = 3, ${stream ? "streamed" : "whole"}`, async () => {
+    await using r = rig(chatReply({ words, betweenMs: 5, choicesMax: 1 }), {
+      dialect: "llama.cpp",
+    });
+    const { events, error } = await complete(
+      r.backend,
+      chat(stream, { n: 3, seed: 7 }),
+    );
+    assert.equal(error, null);
+    for (const index of [0, 1, 2]) {
+      const mine = events.filter((e) => "index" in e && e.index === index);
+      assert.equal(textOf(mine), words.join(""));
+      assert.deepEqual(mine.at(-1), { ...finish, index });
+    }
+    assert.deepEqual(events.filter((e) => e.type === "usage"), [{
+      type: "usage",
+      usage: { prompt_tokens: 3, completion_tokens: 9, total_tokens: 12 },
+    }]);
+    assert.equal(events.at(-1)?.type, "usage");
+    const asked = r.server.requests.map(({ body }) => JSON.parse(body));
+    assert.deepEqual(asked.map(({ seed }) => seed).sort(), [7, 8, 9]);
+    assert.ok(asked.every((body) => !("n" in body)));
+  });
+}
+
+Deno.test("complete() ends every choice asked for side by side when one fails", async () => {
+  await using r = rig(
+    (request) =>
+      request.number === 2
+        ? [streamHead(), chunk(event(hello)), { close: true }]
+        : [streamHead(), chunk(event(hello)), { stall: true }],
+    { dialect: "ollama" },
+  );
+  const { error } = await complete(r.backend, chat(true, { n: 3 }));
+  assertFault(error, "truncated");
+  for (const number of [1, 3]) await (await r.server.request(number)).left;
+});
+
+/** As servers answer that know no `n`: complete, and one choice for all that was asked. */
+const oneForTwo: {
+  name: string;
+  stream: boolean;
+  reply: Reply;
+  text: string;
+}[] = [
+  {
+    name: "whole",
+    stream: false,
+    reply: chatReply({ words, choicesMax: 1 }),
+    text: "",
+  },
+  {
+    name: "as a stream",
+    stream: true,
+    reply: () =>
+      streamResponse(payloads).flatMap((step) => [step, { pauseMs: 5 }]),
+    text: words.join(""),
+  },
+  {
+    name: "as a stream in one packet",
+    stream: true,
+    reply: () => [onePacket(streamResponse(payloads))],
+    text: "",
+  },
+];
+
+for (const { name, stream, reply, text } of oneForTwo) {
+  Deno.test(`complete() blames the request for one choice where two were asked for, ${name}, and says what it cost`, async () => {
+    await using r = rig(reply);
+    const { events, error } = await complete(r.backend, chat(stream, { n: 2 }));
+    assert.equal(textOf(events), text);
+    const failure = assertFault(error, "request");
+    assert.equal(failure.status, 400);
+    assert.deepEqual(failure.toBody().error, {
+      message:
+        "The server of this model gives one choice per request, but 'n' asks for 2.",
+      type: "invalid_request_error",
+      param: "n",
+      code: "unsupported_value",
+    });
+    assert.deepEqual(failure.usage, usage.usage);
+  });
+}
+
+for (
+  const { bytes, fits } of [{ bytes: MIB, fits: true }, {
+    bytes: MIB + 1,
+    fits: false,
+  }]
+) {
+  Deno.test(`API10: complete() ${fits ? "takes" : "refuses"} a line of ${bytes} bytes`, async () => {
+    const room = bytes -
+      `data: ${JSON.stringify(choiceChunk({ content: "" }))}`.length;
+    await using r = rig(() =>
+      streamResponse([
+        choiceChunk({ content: "x".repeat(room) }),
+        choiceChunk({}, "stop"),
+      ])
+    );
+    const { events, error } = await complete(r.backend, chat(true));
+    if (fits) assert.equal(textOf(events).length, room);
+    else assertFault(error, "invalid");
+  });
+}
+
+for (
+  const { bytes, fits } of [{ bytes: 32 * MIB, fits: true }, {
+    bytes: 32 * MIB + 1,
+    fits: false,
+  }]
+) {
+  Deno.test(`API10: complete() ${fits ? "takes" : "refuses"} a whole answer of ${bytes} bytes`, async () => {
+    const answer = JSON.stringify({
+      choices: [{ message: { content: "hi" }, finish_reason: "stop" }],
+    });
+    await using r = rig(() => jsonResponse(answer.padEnd(bytes)));
+    const { events, error } = await complete(r.backend, chat(false));
+    if (fits) assert.equal(textOf(events), "hi");
+    else assertFault(error, "invalid");
+  });
+}
+
+Deno.test("API10: complete() refuses a whole answer over 32 MiB that comes as events", async () => {
+  const piece = chunk(event(choiceChunk({ content: "x".repeat(MIB / 2) })));
+  await using r = rig(function* () {
+    yield streamHead();
+    for (let i = 0; i < 80; i++) yield piece;
+    yield lastChunk;
+  });
+  const { events, error } = await complete(r.backend, chat(false));
+  assertFault(error, "invalid");
+  assert.ok(textOf(events).length <= 32 * MIB);
+});
+
+const silentEnds: { name: string; steps: Step[] }[] = [
+  { name: "hangs up", steps: [{ close: true }] },
+  { name: "cuts its chunks", steps: [{ send: "ff\r\ndata" }, { close: true }] },
+  { name: "falls silent", steps: [{ stall: true }] },
+];
+
+for (const { name, steps } of silentEnds) {
+  Deno.test(`complete() is content when a server ${name} after the last finish reason`, async () => {
+    await using r = rig(() => [
+      streamHead(),
+      chunk(event(hello)),
+      chunk(event(choiceChunk({}, "stop"))),
+      { pauseMs: 20 },
+      ...steps,
+    ], { deadlines: { betweenTokensMs: 100 } });
+    const { events, error } = await complete(r.backend, chat(true));
+    assert.equal(error, null);
+    assert.deepEqual(events.map((e) => e.type), ["delta", "finish", "usage"]);
+  });
+}
+
+function bytesOf(steps: readonly Step[]): number {
+  return steps.reduce(
+    (sum, step) => sum + ("send" in step ? step.send.length : 0),
+    0,
+  );
+}
+
+/** The guarantee: a client that leaves is noticed at the model server within 100 ms. */
+const NOTICED_MS = 100;
+const moments: {
+  name: string;
+  stream: boolean;
+  isTls?: true;
+  reply: Step[];
+  events: number;
+}[] = [
+  {
+    name: "while it waits for the head",
+    stream: true,
+    reply: [{ stall: true }],
+    events: 0,
+  },
+  {
+    name: "before the first token",
+    stream: true,
+    reply: [streamHead(), { stall: true }],
+    events: 0,
+  },
+  {
+    name: "in mid stream",
+    stream: true,
+    reply: [streamHead(), chunk(event(hello)), { stall: true }],
+    events: 1,
+  },
+  {
+    name: "in mid stream over TLS",
+    stream: true,
+    isTls: true,
+    reply: [streamHead(), chunk(event(hello)), { stall: true }],
+    events: 1,
+  },
+  {
+    name: "while it waits for a whole answer",
+    stream: false,
+    reply: [{ stall: true }],
+    events: 0,
+  },
+  {
+    name: "in the middle of a whole answer",
+    stream: false,
+    reply: [{
+      send:
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{",
+    }, { stall: true }],
+    events: 0,
+  },
+  {
+    name: "while it waits for the body of a refusal",
+    stream: true,
+    reply: [{ send: "HTTP/1.1 500 Bad\r\ncontent-length: 50\r\n\r\n{" }, {
+      stall: true,
+    }],
+    events: 0,
+  },
+];
+
+for (const { name, stream, isTls, reply, events: expected } of moments) {
+  Deno.test(`complete() hangs up when it is aborted ${name}`, async () => {
+    await using r = rig(
+      () => reply,
+      isTls ? { tls: makeSelfSigned("localhost") } : {},
+    );
+    const controller = new AbortController();
+    const events: BackendEvent[] = [];
+    const running = complete(
+      r.backend,
+      chat(stream),
+      controller.signal,
+      events,
+    );
+    const request = await r.server.request(1);
+    await waitFor(() => request.bytesSent === bytesOf(reply), {
+      what: "the whole reply to be sent",
+    });
+    await waitFor(() => events.length === expected, { what: "the events" });
+    const abortedAt = performance.now();
+    controller.abort(new Error("Client left"));
+    const { error } = await running;
+    assert.ok(error instanceof Error);
+    assert.equal(error.message, "Client left");
+    assert.equal(events.length, expected);
+    await request.left;
+    const noticedMs = (request.leftAtMs ?? Infinity) - abortedAt;
+    assert.ok(noticedMs < NOTICED_MS, `Noticed after ${noticedMs} ms`);
+  });
+}
+
+Deno.test("complete() asks nobody when it is aborted before", async () => {
+  await using r = rig(chatReply({ words }));
+  const signal = AbortSignal.abort(new Error("Client left"));
+  const { error } = await complete(r.backend, chat(true), signal);
+  assert.match(String(error), /Client left/);
+  assert.equal(r.server.connections, 0);
+});
+
+Deno.test("complete() hangs up when its reader stops", async () => {
+  await using r = rig(
+    () => [streamHead(), chunk(event(hello)), { stall: true }],
+  );
+  const signal = new AbortController().signal;
+  for await (
+    const _ of r.backend.complete(chat(true), { requestId: "r", signal })
+  ) break;
+  await (await r.server.request(1)).left;
+});
+
+Deno.test("complete() does not read ahead of its reader, and no deadline but the total counts meanwhile", async () => {
+  await using r = rig(function* () {
+    yield streamHead();
+    for (let i = 0; i < 2_000; i++) {
+      yield chunk(event(choiceChunk({ content: "x".repeat(16 * 1024) })));
+    }
+    yield chunk(event(choiceChunk({}, "stop")));
+    yield lastChunk;
+  }, { deadlines: { betweenTokensMs: 400 } });
+  const signal = new AbortController().signal;
+  const answer = r.backend.complete(chat(true), { requestId: "r", signal });
+  const iterator = answer[Symbol.asyncIterator]();
+  await iterator.next();
+  const request = await r.server.request(1);
+  let before = -1;
+  let stable = 0;
+  await waitFor(() => {
+    stable = request.bytesSent === before ? stable + 1 : 0;
+    before = request.bytesSent;
+    return stable === 100;
+  }, { what: "the connections" });
+  assert.ok(request.bytesSent < 16 * MIB, `${request.bytesSent}`);
+  let last: readonly BackendEvent[] = [];
+  for (
+    let step = await iterator.next();
+    !step.done;
+    step = await iterator.next()
+  ) {
+    last = step.value;
+  }
+  assert.equal(last.at(-1)?.type, "usage");
+});

@@ -1,0 +1,113 @@
+import type { BackendConfig } from "@gateway/shared/models/catalog";
+import type { Dialect } from "@gateway/shared/models/dialects";
+import type {
+  ChatMessage,
+  ChatRequest,
+  ToolCall,
+} from "@gateway/shared/openai/chat";
+import { isJsonObject, type JsonObject } from "./json_value.ts";
+
+/** Fields that are sent under their own name when the client gave them. */
+const SAME_FIELDS = [
+  "temperature",
+  "top_p",
+  "presence_penalty",
+  "frequency_penalty",
+  "seed",
+  "stop",
+  "tools",
+  "tool_choice",
+  "parallel_tool_calls",
+  "response_format",
+  "logprobs",
+  "top_logprobs",
+] as const satisfies readonly (keyof ChatRequest)[];
+
+/**
+ * The JSON text that asks a model server for what the client asked us, in the
+ * server's dialect. Only fields that were given are in it, since servers refuse
+ * what they do not know; `n` is one of them, being 1 unless said otherwise. Fields
+ * the model's configuration lets through come first, so that they replace none of
+ * the known. Usage is asked for in every stream, whether the client wants to see
+ * it or not.
+ */
+export function encodeRequestBody(
+  request: ChatRequest,
+  { model, dialect }: Pick<BackendConfig, "model" | "dialect">,
+): string {
+  const body: JsonObject = {
+    ...request.extra,
+    model,
+    messages: request.messages.map((each) => spelledOut(each, dialect)),
+    stream: request.stream,
+  };
+  if (request.stream && dialect.stream_usage) {
+    body.stream_options = { include_usage: true };
+  }
+  if (request.n > 1) body.n = request.n;
+  for (const field of SAME_FIELDS) {
+    if (request[field] !== undefined) body[field] = request[field];
+  }
+  put(body, dialect.max_tokens_field, request.max_tokens);
+  put(body, dialect.repetition_penalty_field, request.repetition_penalty);
+  putThinking(body, request, dialect);
+  return JSON.stringify(body);
+}
+
+/** A field under the name it has there, if it was given and has one. */
+function put(body: JsonObject, name: string, value: unknown): void {
+  if (value !== undefined && name !== "none") body[name] = value;
+}
+
+function putThinking(
+  body: JsonObject,
+  { enable_thinking: isEnabled, thinking_budget: budget }: ChatRequest,
+  dialect: Dialect,
+): void {
+  if (dialect.thinking_field === "chat_template_kwargs") {
+    putTemplateArgument(body, "enable_thinking", isEnabled);
+  } else if (dialect.thinking_field === "reasoning_effort") {
+    if (isEnabled !== undefined) {
+      body.reasoning_effort ??= isEnabled ? "medium" : "none";
+    }
+  } else put(body, dialect.thinking_field, isEnabled);
+  if (dialect.thinking_budget_field === "chat_template_kwargs") {
+    putTemplateArgument(body, "thinking_budget", budget);
+  } else put(body, dialect.thinking_budget_field, budget);
+}
+
+function putTemplateArgument(
+  body: JsonObject,
+  name: string,
+  value: unknown,
+): void {
+  if (value === undefined) return;
+  const given = body.chat_template_kwargs;
+  body.chat_template_kwargs = {
+    ...(isJsonObject(given) ? given : {}),
+    [name]: value,
+  };
+}
+
+/**
+ * A message as every server takes it: `""` for content that is null, `{}` for the
+ * arguments of a call without any, the role `system` for a `developer` that the
+ * server does not know.
+ */
+function spelledOut(message: ChatMessage, dialect: Dialect): ChatMessage {
+  const { role, content, tool_calls: calls } = message;
+  if (role === "developer" && !dialect.developer_role) {
+    return { ...message, role: "system" };
+  }
+  if (calls === undefined && content !== null) return message;
+  return {
+    ...message,
+    content: content ?? "",
+    ...(calls === undefined ? {} : { tool_calls: calls.map(withArguments) }),
+  };
+}
+
+function withArguments(call: ToolCall): ToolCall {
+  if (call.function.arguments !== "") return call;
+  return { ...call, function: { ...call.function, arguments: "{}" } };
+}
