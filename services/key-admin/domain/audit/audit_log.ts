@@ -13,29 +13,14 @@ const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
 
 /** What can happen, as `thing.happened`. Lists are filtered by the part before the dot. */
 export type AuditAction =
-  | `key.${
-    | "created"
-    | "edited"
-    | "disabled"
-    | "enabled"
-    | "deleted"
-    | "rotated"
-    | "stop_requested"}`
-  | "owner.invited"
-  | "owner.limits_changed"
-  | `session.${
-    | "signed_in"
-    | "confirmed"
-    | "refused"
-    | "signed_out"
-    | "revoked"}`
-  | `account.${
-    | "created"
-    | "reset_link_made"
-    | "password_changed"
-    | "second_factor_on"
-    | "second_factor_off"
-    | "recovery_code_used"}`;
+  | `key.${"created" | "edited" | "disabled" | "enabled" | "deleted"}`
+  | `key.${"rotated" | "stop_requested"}`
+  | `owner.${"invited" | "limits_changed"}`
+  | `session.${"signed_in" | "confirmed" | "refused" | "signed_out"}`
+  | "session.revoked"
+  | `account.${"created" | "reset_link_made" | "password_changed"}`
+  | `account.${"second_factor_on" | "second_factor_off"}`
+  | "account.recovery_code_used";
 
 /** Who did it and from where. */
 export interface Actor {

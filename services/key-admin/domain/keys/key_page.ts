@@ -232,19 +232,14 @@ function neighbours(
   backward: boolean,
   { found, last, hasEnded }: Scan,
 ): Pick<KeyPage, "previous" | "next"> {
-  const firstSeen = found[0] ?? last;
-  const lastSeen = found.at(-1) ?? last;
   // The scan tells whether there is more in its direction; the other way leads back to where it began.
   const more = hasEnded ? null : last;
+  const back = (backward ? found.at(-1) : found[0]) ?? last;
+  const isEdge = at === "first" || at === "last" || back === "";
+  const behind = isEdge ? null : back;
   return backward
-    ? {
-      previous: more,
-      next: at === "last" || lastSeen === "" ? null : lastSeen,
-    }
-    : {
-      previous: at === "first" || firstSeen === "" ? null : firstSeen,
-      next: more,
-    };
+    ? { previous: more, next: behind }
+    : { previous: behind, next: more };
 }
 
 /** How many keys there are in all, and before the first of the page. A search does not count them. */
