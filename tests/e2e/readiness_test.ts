@@ -8,6 +8,7 @@ import { startRedisServer } from "../support/redis_fixture.ts";
 import {
   type RunningServiceProcess,
   startService,
+  startWithoutModels,
 } from "../support/service_processes.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";
@@ -52,5 +53,16 @@ for (const name of ["edge-auth", "chat-worker"] as const) {
     proxy.set({});
     await waitUntil(service, /^200/);
     assert.ok(service.process.isRunning);
+  });
+}
+
+for (const name of ["edge-auth", "chat-worker"] as const) {
+  Deno.test(`${name} does not start without a model server, and says what is missing`, async () => {
+    await using service = startWithoutModels(name, {
+      NATS_URL: "nats://127.0.0.1:9",
+      REDIS_URL: "redis://127.0.0.1:9",
+    });
+    assert.equal((await service.exited).code, 78);
+    assert.match(service.output(), /no model server: set MODELS_FILE/);
   });
 }

@@ -68,6 +68,17 @@ function simulatorAt(env: ServiceEnv): Simulator {
   });
 }
 
+/** Starts a service without any model server, and waits for nothing. */
+export function startWithoutModels(
+  name: "edge-auth" | "chat-worker",
+  env: ServiceEnv,
+): RunningProcess {
+  return runDeno(`services/${name}/main.ts`, [], {
+    ...env,
+    MODEL_SIMULATOR_URL: "",
+  });
+}
+
 /** Starts a service whose log goes to a file or device, and waits for nothing. */
 export function startServiceLoggingTo(
   path: string,
