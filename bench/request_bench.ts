@@ -4,7 +4,7 @@
  */
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { parseChatRequest } from "@gateway/shared/openai/request";
-import { decodeJson, guardJson } from "../services/edge-auth/json_guard.ts";
+import { decodeJson, guardJson } from "../services/edge-auth/http/json_body.ts";
 
 const catalog = catalogFromSimulator("http://127.0.0.1:9/v1");
 const PROSE = "The quick brown fox jumps over the lazy dog. ";

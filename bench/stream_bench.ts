@@ -3,7 +3,10 @@ import { ByteSlab } from "@gateway/shared/bus/byte_slab";
 import { decodeFrame } from "@gateway/shared/bus/frame";
 import { StreamReceiver } from "@gateway/shared/bus/stream_receiver";
 import { StreamSender } from "@gateway/shared/bus/stream_sender";
-import { LineAssembler, sseFrame } from "../services/edge-auth/sse_lines.ts";
+import {
+  LineAssembler,
+  sseFrame,
+} from "../services/edge-auth/chat/sse_lines.ts";
 
 const FRAMES = 1_000;
 const line = new TextEncoder().encode("x".repeat(219) + "\n");

@@ -11,8 +11,8 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
 import { allowHosts } from "./allow_hosts.ts";
 import type { RefusedBodies } from "./chat/refused_bodies.ts";
-import { authenticate } from "./authenticate.ts";
-import { chatCompletions, type Dispatcher } from "./chat_completions.ts";
+import { authenticate } from "./keys/authenticate.ts";
+import { chatCompletions, type Dispatcher } from "./chat/completions.ts";
 import { cors } from "./cors.ts";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import type { EdgeEnv } from "./edge_env.ts";
@@ -21,14 +21,14 @@ import type { Admission } from "./limits/admission.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 import type { LookupTurns } from "./keys/lookup_turns.ts";
 import type { BodyBudget } from "./http/body_budget.ts";
-import { getModel, listModels } from "./models.ts";
+import { getModel, listModels } from "./chat/models.ts";
 import { logAnswer, logRun } from "./request_log.ts";
 import {
   errorResponse,
   internalError,
   jsonHeaders,
   jsonResponse,
-} from "./responses.ts";
+} from "./http/responses.ts";
 import type { RunningRequests } from "./dispatch/running_requests.ts";
 import { methodNotAllowed, notFound, optionsAllowed } from "./unserved.ts";
 

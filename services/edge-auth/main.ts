@@ -28,7 +28,7 @@ import {
   createDeadlines,
   type Deadlines,
 } from "@gateway/shared/process/deadlines";
-import { createDeparture } from "./departure.ts";
+import { createDeparture } from "./http/drain.ts";
 import { createBodyBudget } from "./http/body_budget.ts";
 import { createLookupTurns } from "./keys/lookup_turns.ts";
 import { startServer } from "./http/server.ts";
@@ -41,7 +41,7 @@ import {
   LIMITER_PROBE,
   LIMITER_SCRIPTS,
 } from "./limits/limiter.ts";
-import { errorResponse, internalError } from "./responses.ts";
+import { errorResponse, internalError } from "./http/responses.ts";
 import { RunningRequests } from "./dispatch/running_requests.ts";
 
 /** After the grace time, streams have this long to end with an error frame. */

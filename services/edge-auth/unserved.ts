@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { EdgeEnv } from "./edge_env.ts";
-import { errorResponse, REQUEST_ID_HEADER } from "./responses.ts";
+import { errorResponse, REQUEST_ID_HEADER } from "./http/responses.ts";
 import { shownMethod, shownPath } from "./shown_request.ts";
 
 /** 204: what a path answers to. */

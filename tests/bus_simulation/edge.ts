@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ControlBatch, type ControlSink } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
-import { LineAssembler } from "../../services/edge-auth/sse_lines.ts";
+import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
 import {
   answerStrayFrame,
   type LostReason,

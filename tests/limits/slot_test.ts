@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
-import { SLOT_HOLD_MS } from "../../services/edge-auth/chat_completions.ts";
+import { SLOT_HOLD_MS } from "../../services/edge-auth/chat/completions.ts";
 import type { KeyOptions } from "../support/admission_fixture.ts";
 import { waitFor } from "../support/wait_for.ts";
 import {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { createDeparture } from "./departure.ts";
+import { createDeparture } from "./drain.ts";
 
 const HOST = "127.0.0.1";
 const LEAD_MS = 300;

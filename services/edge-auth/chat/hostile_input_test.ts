@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "@gateway/shared/openai/request";
-import { errorBodySchema } from "../../tests/support/answer_schemas.ts";
+import { errorBodySchema } from "../../../tests/support/answer_schemas.ts";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
-import { decodeJson } from "./json_guard.ts";
+import { decodeJson } from "../http/json_body.ts";
 
 /**
  * Guarantee: whatever bytes a caller sends as a body, the outcome is a checked

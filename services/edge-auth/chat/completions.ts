@@ -12,27 +12,27 @@ import {
 } from "@gateway/shared/process/tracing";
 import {
   type AnswerOptions,
-  nobodyThere,
+  clientClosedRequest,
+  holdUntil,
   StreamAnswer,
   WholeAnswer,
 } from "./answer.ts";
-import type { ChatDispatcher } from "./dispatch/dispatcher.ts";
-import type { RunOutcome } from "./dispatch/run.ts";
-import type { Admission, ChatLease } from "./limits/admission.ts";
-import type { ClientConnection } from "./http/server.ts";
-import { HeldAnswer } from "./held_answer.ts";
+import type { ChatDispatcher } from "../dispatch/dispatcher.ts";
+import type { RunOutcome } from "../dispatch/run.ts";
+import type { Admission, ChatLease } from "../limits/admission.ts";
+import type { ClientConnection } from "../http/server.ts";
 import {
   readChatRequest,
   type ReadChatRequestDependencies,
   type UnreadChatRequest,
-} from "./read_chat_request.ts";
-import { eventStreamHeaders, jsonHeaders } from "./responses.ts";
+} from "./read_request.ts";
+import { eventStreamHeaders, jsonHeaders } from "../http/responses.ts";
 import {
   keyRevoked,
   type RunningRequests,
-} from "./dispatch/running_requests.ts";
+} from "../dispatch/running_requests.ts";
 
-/** The end of an answer waits for its slot no longer: Redis gives it back in less than a millisecond, and a stalled Redis must not be felt. */
+/** Redis gives a slot back in less than a millisecond, and a stalled Redis must not be felt. */
 export const SLOT_HOLD_MS = 75;
 
 /** Of the dispatcher, what a request needs. */
@@ -67,7 +67,7 @@ export async function chatCompletions(
   dependencies: ChatCompletionsDependencies,
 ): Promise<Response> {
   const received = await readChatRequest(call, dependencies);
-  if (received === null) return nobodyThere();
+  if (received === null) return clientClosedRequest();
   const { request, parseMs, release } = received;
   const { principal, requestId } = call;
   const { admission, running, refusedBodies } = dependencies;
@@ -78,7 +78,7 @@ export async function chatCompletions(
     if (running.isStopped(requestId)) throw keyRevoked();
     if (call.connection.hasLeft) {
       giveUp(lease, call, running);
-      return nobodyThere();
+      return clientClosedRequest();
     }
     // Not awaited: a run that has begun ends and is settled by itself.
     return runAdmitted(call, request, lease, dependencies);
@@ -131,6 +131,9 @@ function runAdmitted(
     onDelivered: (sequence) => run.delivered(sequence),
     onOverlongLine: () => run.cancel("violation", overlongLine()),
     onAbandoned: (reason) => run.cancel(reason),
+    hold: lease.slotFreed === null
+      ? (end) => end()
+      : holdUntil(lease.slotFreed, SLOT_HOLD_MS),
   };
   const answer = request.stream
     ? new StreamAnswer(options)
@@ -146,9 +149,7 @@ function runAdmitted(
       request,
       ...(traceparent === undefined ? {} : { traceparent }),
     },
-    lease.slotFreed === null
-      ? answer
-      : new HeldAnswer(answer, lease.slotFreed, SLOT_HOLD_MS),
+    answer,
     (outcome) => {
       forget();
       running.remove(principal, requestId);

@@ -2,8 +2,13 @@ import assert from "node:assert/strict";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { Writable } from "node:stream";
-import { type AnswerOptions, StreamAnswer, WholeAnswer } from "./answer.ts";
-import { StreamedResponse } from "./http/server.ts";
+import {
+  type AnswerOptions,
+  holdUntil,
+  StreamAnswer,
+  WholeAnswer,
+} from "./answer.ts";
+import { StreamedResponse } from "../http/server.ts";
 
 function setup() {
   const clock = { ms: 0 };
@@ -19,6 +24,7 @@ function setup() {
     onDelivered: (sequence) => void told.delivered.push(sequence),
     onOverlongLine: () => void (told.overlong += 1),
     onAbandoned: (reason) => void told.abandoned.push(reason),
+    hold: (end) => end(),
   };
   return { clock, told, options };
 }
@@ -263,4 +269,35 @@ Deno.test("WholeAnswer drops what a lost attempt had sent", async () => {
   answer.onPayload(bytes('{"new":1}\n'), 1);
   answer.onEnd();
   assert.equal(await (await answer.response).text(), '{"new":1}\n');
+});
+
+Deno.test("the end of an answer, an error too, waits until its slot is free, all before it does not", async () => {
+  for (const kind of ["end", "error"]) {
+    const { options } = setup();
+    const freed = Promise.withResolvers<void>();
+    const hold = holdUntil(freed.promise, 60_000);
+    const answer = new StreamAnswer({ ...options, hold });
+    answer.onPayload(bytes("{}\n"), 1);
+    const { out } = await outOf(answer);
+    if (kind === "end") answer.onEnd();
+    else answer.onError(FAILURE);
+    await new Promise((resolve) => setTimeout(resolve));
+    assert.equal(out.writableEnded, false);
+    freed.resolve();
+    await freed.promise;
+    await new Promise((resolve) => setTimeout(resolve));
+    assert.equal(out.writableEnded, true);
+  }
+});
+
+Deno.test("the end of an answer is said in time when its slot is not given back", async () => {
+  const { options } = setup();
+  const never = new Promise<void>(() => {});
+  const answer = new WholeAnswer({ ...options, hold: holdUntil(never, 20) });
+  answer.onPayload(bytes("{}"), 1);
+  const startedAtMs = performance.now();
+  answer.onEnd();
+  assert.equal(await (await answer.response).text(), "{}");
+  const tookMs = performance.now() - startedAtMs;
+  assert.ok(tookMs >= 19 && tookMs < 1_000, `${tookMs} ms`);
 });

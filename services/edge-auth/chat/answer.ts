@@ -9,9 +9,9 @@ import { ByteSlab } from "@gateway/shared/bus/byte_slab";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Writable } from "node:stream";
-import type { AnswerSink } from "./dispatch/run.ts";
-import { StreamedResponse } from "./http/server.ts";
-import { errorEvent } from "./responses.ts";
+import type { AnswerSink } from "../dispatch/run.ts";
+import { StreamedResponse } from "../http/server.ts";
+import { errorEvent } from "../http/responses.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
 
 /** What an answer needs from the request it belongs to. */
@@ -27,6 +27,8 @@ export interface AnswerOptions {
   onOverlongLine: () => void;
   /** The client takes nothing. */
   onAbandoned: (reason: "slow_client") => void;
+  /** Calls back when the end may be said. */
+  hold: (end: () => void) => void;
 }
 
 const encoder = new TextEncoder();
@@ -82,10 +84,14 @@ export class StreamAnswer implements AnswerSink {
   }
 
   onEnd(): void {
-    if (!this.#isOver) this.#close(DONE);
+    this.#options.hold(() => this.#close(DONE));
   }
 
   onError(error: ApiError): void {
+    this.#options.hold(() => this.#fail(error));
+  }
+
+  #fail(error: ApiError): void {
     if (this.#isOver) return;
     if (this.#isOpen) {
       this.#close(encoder.encode(errorEvent(error.toBody())));
@@ -98,7 +104,7 @@ export class StreamAnswer implements AnswerSink {
   onAbandoned(): void {
     if (this.#isOver) return;
     this.#cut();
-    if (!this.#isOpen) this.#settle.resolve(nobodyThere());
+    if (!this.#isOpen) this.#settle.resolve(clientClosedRequest());
   }
 
   onRestart(): void {
@@ -166,6 +172,7 @@ export class StreamAnswer implements AnswerSink {
   }
 
   #close(last: Uint8Array): void {
+    if (this.#isOver) return;
     this.#isOver = true;
     if (this.#out === null) this.#waiting.push(last);
     else this.#out.end(last);
@@ -212,17 +219,18 @@ export class WholeAnswer implements AnswerSink {
     const body = this.#parts.length === 1 && only !== undefined
       ? only
       : new Blob(this.#parts);
-    this.#settle.resolve(
-      new Response(body, { status: 200, headers: this.#options.headers }),
+    const { headers, hold } = this.#options;
+    hold(() =>
+      this.#settle.resolve(new Response(body, { status: 200, headers }))
     );
   }
 
   onError(error: ApiError): void {
-    this.#settle.reject(error);
+    this.#options.hold(() => this.#settle.reject(error));
   }
 
   onAbandoned(): void {
-    this.#settle.resolve(nobodyThere());
+    this.#settle.resolve(clientClosedRequest());
   }
 
   onRestart(): void {
@@ -236,6 +244,25 @@ export class WholeAnswer implements AnswerSink {
 const CLIENT_CLOSED_REQUEST = 499;
 
 /** Lets the server finish with a request whose client is gone. */
-export function nobodyThere(): Response {
+export function clientClosedRequest(): Response {
   return new Response(null, { status: CLIENT_CLOSED_REQUEST });
+}
+
+/**
+ * Holds the end of an answer until its slot is free, `holdMs` at most. A client with
+ * one slot that asks again as soon as it has read the end must not be told that its
+ * own last request still runs, on this edge or another.
+ */
+export function holdUntil(
+  slotFreed: Promise<void>,
+  holdMs: number,
+): (end: () => void) => void {
+  return (end) => {
+    const late = Promise.withResolvers<void>();
+    const timer = setTimeout(late.resolve, holdMs);
+    void Promise.race([slotFreed, late.promise]).then(() => {
+      clearTimeout(timer);
+      end();
+    });
+  };
 }

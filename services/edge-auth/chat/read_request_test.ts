@@ -3,8 +3,8 @@ import { Readable } from "node:stream";
 import { BODY_PIECES } from "@gateway/shared/limits";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import { createBodyBudget } from "./http/body_budget.ts";
-import { readChatRequest } from "./read_chat_request.ts";
+import { createBodyBudget } from "../http/body_budget.ts";
+import { readChatRequest } from "./read_request.ts";
 
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
 const WAIT_MS = 30;

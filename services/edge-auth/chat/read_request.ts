@@ -10,13 +10,13 @@ import { REFUSED_BODIES } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "@gateway/shared/openai/request";
-import type { RefusedBodies } from "./chat/refused_bodies.ts";
-import type { KeyLookup } from "./keys/key_lookup.ts";
-import type { Admission } from "./limits/admission.ts";
-import { decodeJson } from "./json_guard.ts";
-import type { BodyBudget } from "./http/body_budget.ts";
-import { type BodySource, readBody } from "./http/read_body.ts";
-import { tooManyBadBodies } from "./limits/refusal.ts";
+import type { RefusedBodies } from "./refused_bodies.ts";
+import type { KeyLookup } from "../keys/key_lookup.ts";
+import type { Admission } from "../limits/admission.ts";
+import { decodeJson } from "../http/json_body.ts";
+import type { BodyBudget } from "../http/body_budget.ts";
+import { type BodySource, readBody } from "../http/read_body.ts";
+import { tooManyBadBodies } from "../limits/refusal.ts";
 
 /** A request that was understood, and what it took to say it. */
 export interface ReceivedChatRequest {

@@ -6,9 +6,9 @@
 import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
 import type { Principal } from "@gateway/shared/keys/record";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import type { KeyLookup } from "./keys/key_lookup.ts";
-import type { LookupTurns } from "./keys/lookup_turns.ts";
-import { unauthorized } from "./limits/refusal.ts";
+import type { KeyLookup } from "./key_lookup.ts";
+import type { LookupTurns } from "./lookup_turns.ts";
+import { unauthorized } from "../limits/refusal.ts";
 
 /** RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1). Anchored: two joined headers are no credential. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/=-]+) *$/i;
