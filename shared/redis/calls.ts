@@ -25,34 +25,6 @@ export interface CallOptions {
   onAbandoned?: (reply: RedisReply | null) => void;
 }
 
-export interface CallsOptions {
-  now: MonotonicNow;
-  send: (args: readonly string[]) => Promise<RedisReply>;
-  /** A call was answered, or refused, in time. */
-  onAnswer: (
-    error: RedisUnavailableError | RedisReplyError | null,
-    args: readonly string[],
-  ) => void;
-  /** A call was given up. */
-  onSilence: () => void;
-}
-
-/** Calls on their way. */
-export interface Calls {
-  /** Time of the last answer of any kind. */
-  readonly heardAtMs: number;
-  /** True while a call runs that may be silent for long, such as WAITAOF: no verdict meanwhile. */
-  readonly isPatient: boolean;
-  make(
-    args: readonly string[],
-    options: CallOptions & { deadlineMs: number },
-  ): Promise<RedisReply>;
-  /** Tells that the server has been heard otherwise. */
-  heard(): void;
-  /** Resolves when no call is awaited, and stops the clock. */
-  close(): Promise<void>;
-}
-
 /** A call with a longer deadline says that the server may be silent. */
 export const PATIENT_MS = 1_000;
 /**
@@ -63,8 +35,17 @@ export const PATIENT_MS = 1_000;
 const QUEUED_DEADLINES_MAX = 5;
 
 /** Gives every call a deadline, and late answers to those who gave up. */
-export function createCalls(options: CallsOptions): Calls {
-  const { now, send, onAnswer, onSilence } = options;
+export function createCalls({ now, send, onAnswer, onSilence }: {
+  now: MonotonicNow;
+  send: (args: readonly string[]) => Promise<RedisReply>;
+  /** A call was answered, or refused, in time. */
+  onAnswer: (
+    error: RedisUnavailableError | RedisReplyError | null,
+    args: readonly string[],
+  ) => void;
+  /** A call was given up. */
+  onSilence: () => void;
+}) {
   const deadlines = createDeadlines(now);
   const emptyWaiters = new Set<() => void>();
   let patientCalls = 0;
@@ -78,11 +59,13 @@ export function createCalls(options: CallsOptions): Calls {
     for (const wake of emptyWaiters) wake();
   };
 
-  const make: Calls["make"] = (
-    args,
-    { deadlineMs, mayQueue = true, onAbandoned },
+  const make = (
+    args: readonly string[],
+    { deadlineMs, mayQueue = true, onAbandoned }: CallOptions & {
+      deadlineMs: number;
+    },
   ) =>
-    new Promise((resolve, reject) => {
+    new Promise<RedisReply>((resolve, reject) => {
       const deadlinesMax = mayQueue ? QUEUED_DEADLINES_MAX : 1;
       const isPatient = deadlineMs > PATIENT_MS;
       const sentAtMs = now();
@@ -126,16 +109,20 @@ export function createCalls(options: CallsOptions): Calls {
     });
 
   return {
+    /** Time of the last answer of any kind. */
     get heardAtMs() {
       return heardAtMs;
     },
+    /** True while a call runs that may be silent for long, such as WAITAOF: no verdict meanwhile. */
     get isPatient() {
       return patientCalls > 0;
     },
     make,
+    /** Tells that the server has been heard otherwise. */
     heard() {
       heardAtMs = now();
     },
+    /** Resolves when no call is awaited, and stops the clock. */
     async close() {
       if (deadlines.size > 0) {
         await new Promise<void>((resolve) => emptyWaiters.add(resolve));

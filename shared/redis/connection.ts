@@ -55,19 +55,6 @@ export interface ConnectionOptions {
   onDown: (cause: unknown) => void;
 }
 
-/** One connection that is made again for as long as it takes. */
-export interface Connection {
-  readonly isUp: boolean;
-  /** Sends a command behind those already sent. Only while `isUp`; rejects when the connection breaks. */
-  send(args: readonly string[]): Promise<RedisReply>;
-  /** Breaks the present connection, fails what waits on it, and starts anew. */
-  drop(cause: Error): void;
-  /** Asks the sentinels, where there are any, and drops the connection when they name another server. Once a second at most. */
-  reconsider(): void;
-  /** Breaks the connection for good. Resolves when nothing of it is left. */
-  close(): Promise<void>;
-}
-
 const BACKOFF_FIRST_MS = 25;
 /** Short enough that a restarted server is found again well within a second. */
 const BACKOFF_MAX_MS = 500;
@@ -81,7 +68,7 @@ const RECONSIDER_MS = 1_000;
  * fresh client per attempt makes every attempt the same, lets `close` end a wait,
  * and bounds the sign-in, which the library leaves without a deadline.
  */
-export function openConnection(options: ConnectionOptions): Connection {
+export function openConnection(options: ConnectionOptions) {
   const { address, now, random, onUp, onDown } = options;
   const closing = Promise.withResolvers<void>();
   const leftovers = new Set<Promise<void>>();
@@ -123,17 +110,20 @@ export function openConnection(options: ConnectionOptions): Connection {
   const running = run();
 
   return {
-    get isUp() {
+    get isUp(): boolean {
       return current !== null && current.client.isReady;
     },
-    send(args) {
+    /** Sends a command behind those already sent. Only while `isUp`; rejects when the connection breaks. */
+    send(args: readonly string[]): Promise<RedisReply> {
       if (current === null) return Promise.reject(new Error("Not connected"));
       return current.client.sendCommand<RedisReply>(args);
     },
-    drop(cause) {
+    /** Breaks the present connection, fails what waits on it, and starts anew. */
+    drop(cause: Error): void {
       if (current !== null) lost.resolve(cause);
     },
-    reconsider() {
+    /** Asks the sentinels, where there are any, and drops the connection when they name another server. Once a second at most. */
+    reconsider(): void {
       const { sentinels: group, ...rest } = address;
       if (group === undefined || current === null || isAsking) return;
       if (now() - askedAtMs < RECONSIDER_MS) return;
@@ -153,7 +143,8 @@ export function openConnection(options: ConnectionOptions): Connection {
         });
       leftovers.add(asking);
     },
-    async close() {
+    /** Breaks the connection for good. Resolves when nothing of it is left. */
+    async close(): Promise<void> {
       isClosed = true;
       closing.resolve();
       lost.resolve(null);

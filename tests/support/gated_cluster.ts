@@ -1,5 +1,5 @@
 /**
- * Edges with the real gate: a Redis, a NATS server, a worker whose backend is the
+ * Edges with the real admission: a Redis, a NATS server, a worker whose backend is the
  * test's, and any number of edges, each with a connection of its own to Redis.
  */
 import {
@@ -243,7 +243,7 @@ async function startEdge(
   const edge = started.use(
     await startMiniEdge({
       servers,
-      gate: { keys, admission },
+      keyParts: { keys, admission },
       log,
       ...(options.door === undefined ? {} : { door: options.door }),
     }),

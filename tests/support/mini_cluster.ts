@@ -2,7 +2,7 @@
  * Edges and workers in this process, joined by a real nats-server: everything
  * between the HTTP door and the backend runs as in production, while the test
  * holds both ends. Redis is left out, and every key admitted, unless a test brings
- * a gate of its own.
+ * an admission of its own.
  */
 import {
   ChatDispatcher,
@@ -69,7 +69,7 @@ export interface Settled
 }
 
 /** What the app asks about keys and limits. */
-export type Gate = Pick<AppDependencies, "keys" | "admission">;
+export type KeyParts = Pick<AppDependencies, "keys" | "admission">;
 
 /** A request that an edge admitted, and all that was settled of it. */
 export interface Admitted {
@@ -117,7 +117,7 @@ export interface MiniEdgeOptions {
   busLostMs?: number;
   log?: Log;
   /** The real one, for tests with Redis; every key is admitted if left out. */
-  gate?: Gate;
+  keyParts?: KeyParts;
   /** What else of the door differs: client addresses, hosts, origins, bounds. */
   door?: Partial<AppDependencies>;
 }
@@ -145,8 +145,8 @@ function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
   });
 }
 
-/** A gate that admits everything and writes down what it cost. */
-function openGate(settlements: Settled[], admitted: Admitted[]): Gate {
+/** Admits everything and writes down what it cost. */
+function admitAll(settlements: Settled[], admitted: Admitted[]): KeyParts {
   const principal = { keyId: "key_test", ownerId: "own_test" };
   return {
     keys: {
@@ -266,7 +266,7 @@ export async function startMiniEdge(
   );
   const app = createApp({
     catalog: options.catalog ?? TEST_CATALOG,
-    ...(options.gate ?? openGate(settlements, admitted)),
+    ...(options.keyParts ?? admitAll(settlements, admitted)),
     dispatcher,
     running,
     now: monotonicNow,
