@@ -13,7 +13,7 @@ const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
   "services/edge-auth": [7_100, 4_600],
   "services/chat-worker": [5_150, 2_900],
   "services/key-admin": [12_300, 6_300],
-  "services/model-simulator": [2_500, 1_600],
+  "services/model-simulator": [2_200, 1_600],
   "shared": [10_300, 6_600],
   "deploy": [2_900, 2_400],
 };

@@ -51,22 +51,7 @@ const encoder = new TextEncoder();
 /** The steps of a choice: one per token, the last with `finish`. */
 export function* runChoice(options: ChoiceOptions): Generator<Step> {
   const { request, plan, tokensMax } = options;
-  const writer = new Writer({
-    random: options.random,
-    subject: options.subject,
-    topCount: request.logprobs === true ? request.top_logprobs ?? 0 : -1,
-    sampling: {
-      temperature: request.temperature ?? 1,
-      top_p: request.top_p ?? 1,
-      top_k: request.top_k !== undefined && request.top_k > 0
-        ? request.top_k
-        : Infinity,
-      min_p: request.min_p ?? 0,
-      presence_penalty: request.presence_penalty ?? 0,
-      frequency_penalty: request.frequency_penalty ?? 0,
-      repetition_penalty: request.repetition_penalty ?? 1,
-    },
-  });
+  const writer = new Writer(request, options.random, options.subject);
   let said = 0;
   for (const reasoning of plan.reasoning) {
     said += 1;

@@ -84,7 +84,7 @@ export class Completion {
   static async start(options: CompletionOptions): Promise<Completion> {
     const completion = new Completion(options);
     checkSchemas(options.request);
-    for (let index = 0; index < (options.request.n ?? 1); index++) {
+    for (let index = 0; index < options.request.n; index++) {
       const startedAt = options.now();
       completion.#addChoice(index);
       const isLong = options.now() - startedAt > WORK_MS_MAX;

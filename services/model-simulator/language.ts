@@ -42,7 +42,7 @@ interface Candidate {
 }
 
 /** The sampling parameters of OpenAI's and vLLM's APIs. */
-export interface Sampling {
+interface Sampling {
   readonly temperature: number;
   readonly top_p: number;
   readonly top_k: number;
@@ -50,6 +50,8 @@ export interface Sampling {
   readonly presence_penalty: number;
   readonly frequency_penalty: number;
   readonly repetition_penalty: number;
+  readonly logprobs: boolean | undefined;
+  readonly top_logprobs: number;
 }
 
 /** A token and how likely it was before `temperature` and `top_p`. */
@@ -80,7 +82,7 @@ const CORPUS: readonly string[] = PASSAGES.flatMap((passage) => [
 const STARTS: readonly number[] = CORPUS.flatMap((token, at) =>
   token === END_OF_PASSAGE ? [(at + 1) % CORPUS.length] : []
 );
-const PLACES: ReadonlyMap<string, readonly number[]> = placesOf(CORPUS.keys());
+const PLACES = byToken(CORPUS.keys());
 const COMMON: readonly Candidate[] = [...PLACES]
   .filter(([token]) => /^ \p{L}/u.test(token))
   .sort(([, a], [, b]) => b.length - a.length)
@@ -91,24 +93,15 @@ const FOLLOWERS: ReadonlyMap<string, readonly Candidate[]> = new Map(
   [...PLACES].map(([token, places]) => [token, followersOf(places)]),
 );
 
-function placesOf(places: Iterable<number>): Map<string, number[]> {
-  const found = new Map<string, number[]>();
-  for (const place of places) {
-    const token = CORPUS[place] ?? END_OF_PASSAGE;
-    const known = found.get(token);
-    if (known === undefined) found.set(token, [place]);
-    else known.push(place);
-  }
-  return found;
+function byToken(places: Iterable<number>): Map<string, number[]> {
+  return Map.groupBy(places, (place) => CORPUS[place] ?? END_OF_PASSAGE);
 }
 
 function followersOf(places: readonly number[]): Candidate[] {
-  const next = placesOf(places.map((place) => (place + 1) % CORPUS.length));
-  const real = [...next].map(([token, at]) => ({
-    token,
-    places: at,
-    logit: Math.log(at.length) + 1,
-  }));
+  const next = byToken(places.map((place) => (place + 1) % CORPUS.length));
+  const real = [...next].map(([token, at]) => {
+    return { token, places: at, logit: Math.log(at.length) + 1 };
+  });
   return [...real, ...COMMON.filter(({ token }) => !next.has(token))];
 }
 
@@ -121,19 +114,12 @@ export class Writer {
   #place: number;
 
   /** `subject` chooses the passage to begin with. */
-  constructor(
-    options: {
-      random: Random;
-      sampling: Sampling;
-      topCount: number;
-      subject: number;
-    },
-  ) {
-    this.#random = options.random;
-    this.#sampling = options.sampling;
-    this.#topCount = options.topCount;
+  constructor(sampling: Sampling, random: Random, subject: number) {
+    this.#random = random;
+    this.#sampling = sampling;
+    this.#topCount = sampling.logprobs === true ? sampling.top_logprobs : -1;
     // The place before the first token of a passage.
-    const start = STARTS[options.subject % STARTS.length] ?? 0;
+    const start = STARTS[subject % STARTS.length] ?? 0;
     this.#place = (start + CORPUS.length - 1) % CORPUS.length;
   }
 
@@ -180,7 +166,7 @@ export class Writer {
     if (temperature === 0) return logits.indexOf(Math.max(...logits));
     const shares = softmax(logits.map((logit) => logit / temperature));
     const order = [...shares.keys()];
-    if (top_p < 1 || top_k < order.length || min_p > 0) {
+    if (top_p < 1 || top_k > 0 || min_p > 0) {
       order.sort((a, b) => (shares[b] ?? 0) - (shares[a] ?? 0));
     }
     const floor = min_p * (shares[order[0] ?? 0] ?? 0);
@@ -188,7 +174,7 @@ export class Writer {
     let kept = 0;
     for (; kept < order.length; kept++) {
       const share = shares[order[kept] ?? 0] ?? 0;
-      if (kept > 0 && (sum >= top_p || kept >= top_k || share < floor)) break;
+      if (kept > 0 && (sum >= top_p || kept === top_k || share < floor)) break;
       sum += share;
     }
     let rest = this.#random() * sum;

@@ -27,7 +27,10 @@ export function createSimulatorMetrics(
 ): (request: SeenRequest) => void {
   const requests = registry.counter(SIMULATOR_METRICS.requests);
   const tokens = registry.counter(SIMULATOR_METRICS.tokens);
-  registry.gauge(SIMULATOR_METRICS.running, () => [[[], simulator().running]]);
+  registry.gauge(
+    SIMULATOR_METRICS.running,
+    () => [[[], simulator().running.size]],
+  );
   return (request) =>
     void request.ended.then((outcome) => {
       requests.with(outcome).add();

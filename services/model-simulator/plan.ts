@@ -82,7 +82,7 @@ export function checkSchemas(request: ChatRequest): void {
   ) {
     checkSchema(format.json_schema.schema, formatName(format.json_schema));
   }
-  for (const [index, { function: tool }] of (request.tools ?? []).entries()) {
+  for (const [index, { function: tool }] of request.tools.entries()) {
     if (tool.strict !== true || tool.parameters === undefined) continue;
     checkSchema(tool.parameters, toolName(tool, index));
   }
@@ -153,7 +153,7 @@ interface WantedTool {
 
 function wantedTools(request: ChatRequest, asked: string): WantedTool[] {
   const { tool_choice: choice, messages } = request;
-  const tools = (request.tools ?? []).map((tool, index) => ({ tool, index }));
+  const tools = request.tools.map((tool, index) => ({ tool, index }));
   if (choice === "none") return [];
   if (typeof choice === "object") {
     const { name } = choice.function;

@@ -23,6 +23,10 @@ function maybe<T extends z.ZodType>(schema: T) {
   return schema.nullish().transform((value) => value ?? undefined);
 }
 
+function orElse<T>(schema: z.ZodType<T>, fallback: T) {
+  return schema.nullish().transform((value) => value ?? fallback);
+}
+
 const jsonObject = z.record(z.string(), z.unknown());
 
 const part = z.looseObject({
@@ -81,21 +85,21 @@ const chatRequest = z.looseObject({
   messages: z.array(message).min(1).max(4_096),
   stream: maybe(z.boolean()),
   stream_options: maybe(z.looseObject({ include_usage: maybe(z.boolean()) })),
-  temperature: maybe(z.number().min(0).max(2)),
-  top_p: maybe(z.number().min(0).max(1)),
-  top_k: maybe(z.int()),
-  min_p: maybe(z.number().min(0).max(1)),
-  presence_penalty: maybe(penalty),
-  frequency_penalty: maybe(penalty),
-  repetition_penalty: maybe(z.number().gt(0)),
+  temperature: orElse(z.number().min(0).max(2), 1),
+  top_p: orElse(z.number().min(0).max(1), 1),
+  top_k: orElse(z.int(), 0),
+  min_p: orElse(z.number().min(0).max(1), 0),
+  presence_penalty: orElse(penalty, 0),
+  frequency_penalty: orElse(penalty, 0),
+  repetition_penalty: orElse(z.number().gt(0), 1),
   max_tokens: maybe(tokens),
   max_completion_tokens: maybe(tokens),
-  n: maybe(z.int().min(1).max(8)),
+  n: orElse(z.int().min(1).max(8), 1),
   seed: maybe(z.int()),
   stop: maybe(z.union([stopText, z.array(stopText).max(16)])),
   logprobs: maybe(z.boolean()),
-  top_logprobs: maybe(z.int().min(0).max(20)),
-  tools: maybe(z.array(tool).max(128)),
+  top_logprobs: orElse(z.int().min(0).max(20), 0),
+  tools: orElse(z.array(tool).max(128), []),
   tool_choice: maybe(toolChoice),
   parallel_tool_calls: maybe(z.boolean()),
   response_format: maybe(responseFormat),
@@ -128,7 +132,7 @@ export function parseRequest(text: string): ChatRequest {
       { param: "stream_options" },
     );
   }
-  if (request.top_logprobs && request.logprobs !== true) {
+  if (request.top_logprobs > 0 && request.logprobs !== true) {
     throw new RequestError(
       "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
       { param: "top_logprobs" },
@@ -141,8 +145,8 @@ export function parseRequest(text: string): ChatRequest {
 function checkToolChoice({ tools, tool_choice: choice }: ChatRequest): void {
   if (choice === undefined || choice === "none" || choice === "auto") return;
   const isKnown = choice === "required"
-    ? (tools ?? []).length > 0
-    : tools?.some((tool) => tool.function.name === choice.function.name);
+    ? tools.length > 0
+    : tools.some((tool) => tool.function.name === choice.function.name);
   if (isKnown) return;
   throw new RequestError("Tool choice names no function in 'tools'.", {
     param: "tool_choice",
@@ -171,7 +175,7 @@ const IMAGE_TOKENS = 85;
 
 /** A count of the prompt that rises with it: four characters are one token. */
 export function countPrompt({ messages, tools }: ChatRequest): number {
-  let count = (tools ?? []).length * MESSAGE_TOKENS;
+  let count = tools.length * MESSAGE_TOKENS;
   for (const message of messages) {
     const chars = textOf(message).length;
     count += MESSAGE_TOKENS + Math.ceil(chars / CHARS_PER_TOKEN);

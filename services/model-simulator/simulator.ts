@@ -1,15 +1,10 @@
 /** The simulator as an HTTP server: `/v1/chat/completions`, `/v1/models`, `/health`. */
-import {
-  type MonotonicNow,
-  monotonicNow,
-  wallNow,
-} from "@gateway/shared/process/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { type GracefulServer, serve } from "@gateway/shared/process/serve";
 import { Completion, type Pace, sleep } from "./completion.ts";
 import { type Controls, readControls } from "./controls.ts";
 import { failureResponse, refusalResponse } from "./errors.ts";
-import type { Random } from "./language.ts";
 import {
   type ChatRequest,
   parseRequest,
@@ -67,105 +62,88 @@ export interface SimulatorOptions {
   /** 0 or absent: any free one. */
   port?: number;
   pace?: Partial<Pace>;
-  /** Names it answers to. */
-  models?: readonly string[];
-  now?: MonotonicNow;
-  random?: Random;
   /** Called with each request for a completion once its body is read. Must not throw. */
   onRequest?: (request: SeenRequest) => void;
 }
 
-/** A running simulator. Disposing of it ends every answer. */
-export interface Simulator extends AsyncDisposable {
-  /** `http://127.0.0.1:<port>/v1` */
-  readonly url: string;
-  readonly port: number;
-  /** Answers on their way. */
-  readonly running: number;
-  /** Takes no more requests, lets answers end for so long, then cuts them. */
-  stop(graceMs: number): Promise<void>;
-}
-
 /** The largest body: what the gateway takes, and some. */
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
-const CREATED = 1_767_225_600;
 const LAST_WORD_MS = 1_000;
 const JSON_TYPE = { "content-type": "application/json" };
 const SSE_TYPE = {
   "content-type": "text/event-stream; charset=utf-8",
   "cache-control": "no-cache",
 };
+const MODEL = {
+  id: DEFAULT_MODEL_ID,
+  object: "model",
+  created: 1_767_225_600,
+  owned_by: "simulator",
+};
 
 /** Starts to listen. */
 export function startSimulator(options: SimulatorOptions = {}): Simulator {
-  const app = new App(options);
-  const server: GracefulServer = serve({
-    hostname: options.hostname ?? "127.0.0.1",
-    port: options.port ?? 0,
-    handler: (request) => app.answer(request),
-    onError: () => failureResponse(500),
-  });
-  const stop = async (graceMs: number) => {
-    server.stopping.addEventListener("abort", () => app.cutAll());
-    await server.stop({ graceMs, lastWordMs: LAST_WORD_MS });
-  };
-  return {
-    url: `http://127.0.0.1:${server.port}/v1`,
-    port: server.port,
-    get running() {
-      return app.running.size;
-    },
-    stop,
-    [Symbol.asyncDispose]: () => stop(0),
-  };
+  return new Simulator(options);
 }
 
-class App {
+/** A running simulator. Disposing of it ends every answer. */
+export class Simulator implements AsyncDisposable {
+  /** Answers on their way. */
   readonly running = new Set<SeenRequest>();
   readonly #options: SimulatorOptions;
-  readonly #models: readonly string[];
+  readonly #server: GracefulServer;
   #count = 0;
 
   constructor(options: SimulatorOptions) {
     this.#options = options;
-    this.#models = options.models ?? [DEFAULT_MODEL_ID];
+    this.#server = serve({
+      hostname: options.hostname ?? "127.0.0.1",
+      port: options.port ?? 0,
+      handler: (request) => this.#answer(request),
+      onError: () => failureResponse(500),
+    });
   }
 
-  cutAll(): void {
-    for (const run of this.running) run.end("left");
+  get port(): number {
+    return this.#server.port;
   }
 
-  async answer(request: Request): Promise<Response> {
+  /** `http://127.0.0.1:<port>/v1` */
+  get url(): string {
+    return `http://127.0.0.1:${this.port}/v1`;
+  }
+
+  /** Takes no more requests, lets answers end for so long, then cuts them. */
+  async stop(graceMs: number): Promise<void> {
+    this.#server.stopping.addEventListener("abort", () => {
+      for (const run of this.running) run.end("left");
+    });
+    await this.#server.stop({ graceMs, lastWordMs: LAST_WORD_MS });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop(0);
+  }
+
+  async #answer(request: Request): Promise<Response> {
     const path = new URL(request.url).pathname.replace(/\/$/, "");
     try {
-      if (path === "/v1/chat/completions" && request.method === "POST") {
-        return await this.#complete(request);
+      switch (`${request.method} ${path}`) {
+        case "POST /v1/chat/completions":
+          return await this.#complete(request);
+        case "GET /v1/models":
+          return Response.json({ object: "list", data: [MODEL] });
+        case `GET /v1/models/${MODEL.id}`:
+          return Response.json(MODEL);
+        case "GET /health":
+          return Response.json({ status: "ok" });
+        default:
+          throw new RequestError("Not Found", { status: 404 });
       }
-      if (request.method === "GET") return this.#get(path);
     } catch (error) {
       if (error instanceof RequestError) return refusalResponse(error);
       throw error;
     }
-    return refusalResponse(new RequestError("Not Found", { status: 404 }));
-  }
-
-  #get(path: string): Response {
-    if (path === "/health") return Response.json({ status: "ok" });
-    const models = this.#models.map((id) => ({
-      id,
-      object: "model",
-      created: CREATED,
-      owned_by: "simulator",
-    }));
-    if (path === "/v1/models") {
-      return Response.json({ object: "list", data: models });
-    }
-    const id = path.startsWith("/v1/models/")
-      ? decodeURIComponent(path.slice("/v1/models/".length))
-      : null;
-    const model = models.find((one) => one.id === id);
-    if (model !== undefined) return Response.json(model);
-    throw new RequestError("Not Found", { status: 404 });
   }
 
   async #complete(request: Request): Promise<Response> {
@@ -175,46 +153,55 @@ class App {
     void run.ended.then(() => this.running.delete(run));
     this.#options.onRequest?.(run);
     try {
-      return await this.#respond(run);
+      return await respond(run, this.#options.pace ?? {});
     } catch (error) {
       run.end(run.leaving.signal.aborted ? "left" : "refused");
       throw error;
     }
   }
+}
 
-  async #respond(run: SeenRequest): Promise<Response> {
-    const { now = monotonicNow, random = Math.random, pace } = this.#options;
-    const { signal } = run.leaving;
-    const request = parseRequest(run.body);
-    if (!this.#models.includes(request.model)) {
-      throw new RequestError(
-        `The model \`${request.model.slice(0, 200)}\` does not exist.`,
-        { status: 404, param: "model", code: "model_not_found" },
-      );
-    }
-    const controls = controlsOf(request);
-    if (controls.errorStatus !== undefined) {
-      await sleep(controls.firstTokenMs ?? 0, signal);
-      run.end("refused");
-      return failureResponse(
-        controls.errorStatus,
-        controls.isDetail ?? false,
-      );
-    }
-    const completion = await Completion.start({
-      request,
-      controls,
-      pace: { firstTokenMs: 0, tokensPerSecond: 0, ...pace },
-      signal,
-      now,
-      random,
-      created: Math.floor(wallNow() / 1_000),
-    });
-    run.maker = completion;
-    return request.stream === true
-      ? respond(run, completion, completion.stream(), SSE_TYPE)
-      : await whole(run, completion, controls.break?.type === "fail");
+async function respond(
+  run: SeenRequest,
+  pace: Partial<Pace>,
+): Promise<Response> {
+  const { signal } = run.leaving;
+  const request = parseRequest(run.body);
+  if (request.model !== MODEL.id) {
+    throw new RequestError(
+      `The model \`${request.model.slice(0, 200)}\` does not exist.`,
+      { status: 404, param: "model", code: "model_not_found" },
+    );
   }
+  const controls = controlsOf(request);
+  if (controls.errorStatus !== undefined) {
+    await sleep(controls.firstTokenMs ?? 0, signal);
+    run.end("refused");
+    return failureResponse(controls.errorStatus, controls.isDetail);
+  }
+  const completion = await Completion.start({
+    request,
+    controls,
+    pace: { firstTokenMs: 0, tokensPerSecond: 0, ...pace },
+    signal,
+    now: monotonicNow,
+    random: Math.random,
+    created: Math.floor(wallNow() / 1_000),
+  });
+  run.maker = completion;
+  if (request.stream === true) {
+    return send(run, completion, completion.stream(), SSE_TYPE);
+  }
+  const pieces = completion.whole();
+  if (controls.break?.type === "fail") {
+    for await (const _ of pieces);
+    run.end("broken");
+    return failureResponse(500);
+  }
+  if (!completion.isInstant) return send(run, completion, pieces, JSON_TYPE);
+  const { value } = await pieces.next();
+  run.end("complete");
+  return new Response(value, { headers: JSON_TYPE });
 }
 
 /** Phrases count in the last message of the user. */
@@ -223,28 +210,11 @@ function controlsOf({ messages }: ChatRequest): Controls {
   return message === undefined ? {} : readControls(textOf(message));
 }
 
-async function whole(
-  run: SeenRequest,
-  completion: Completion,
-  isFailing: boolean,
-): Promise<Response> {
-  const pieces = completion.whole();
-  if (isFailing) {
-    for await (const _ of pieces);
-    run.end("broken");
-    return failureResponse(500);
-  }
-  if (!completion.isInstant) return respond(run, completion, pieces, JSON_TYPE);
-  const { value } = await pieces.next();
-  run.end("complete");
-  return new Response(value, { headers: JSON_TYPE });
-}
-
 /**
  * The pieces as they come. The head goes out at once: only then does the server see
  * a client leave.
  */
-function respond(
+function send(
   run: SeenRequest,
   completion: Completion,
   pieces: AsyncGenerator<string>,
