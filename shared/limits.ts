@@ -165,8 +165,6 @@ export const DISPATCH_LIMITS = {
   edgeLostMs: 3_000,
   /** Requests survive a bus that is away for this long. */
   busLostMs: 10_000,
-  /** A process that does not hear its own beats for this long is deaf: the silence of others proves nothing. */
-  deafMs: 1_000,
   /** A worker has this long to accept or reject a job. */
   acceptMs: 250,
   workersTriedMax: 3,

@@ -1,6 +1,5 @@
 /** Wires the worker: bus, backends, jobs. */
-import { connectBus } from "@gateway/shared/bus/link";
-import { startBusProbe } from "@gateway/shared/bus/probe";
+import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
@@ -54,20 +53,15 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
     scheduleSoon: (flush) => void setTimeout(flush, FRAME_WAIT_MS),
     metrics,
   });
-  bus.onStatus((status) => {
-    if (status.type === "disconnected") worker.onDisconnect();
-    if (status.type === "reconnected") worker.onReconnect();
-  });
   const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
   await worker.start();
   let isStopping = false;
-  const probe = startBusProbe({ bus });
   const notReady = () => [
-    ...(probe.isFlowing ? [] : ["bus"]),
+    ...(bus.isReady ? [] : ["bus"]),
     ...(isStopping ? ["stopping"] : []),
   ];
   observeWorker(registry, { worker, slots: config.slots, backends });
-  observeBus(registry, bus, () => probe.isFlowing);
+  observeBus(registry, bus);
   const stopObserving = observeProcess(registry, {
     now: monotonicNow,
     startedAtMs: wallNow(),
@@ -92,7 +86,6 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
       });
       clearInterval(ticker);
       stopObserving();
-      probe.stop();
       for (const backend of backends.values()) backend.close();
       await bus.drain();
       await ops.stop({ graceMs: 0, lastWordMs: 0 });

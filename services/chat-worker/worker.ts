@@ -9,12 +9,13 @@ import {
   type WallNow,
 } from "@gateway/shared/process/clock";
 import { type Log, roundMs } from "@gateway/shared/process/log";
-import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
+import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { BodyAssembly, decodePiece } from "@gateway/shared/bus/job";
-import type {
-  BusLink,
-  BusMessage,
-  BusSubscription,
+import {
+  type BusLink,
+  type BusMessage,
+  type BusSubscription,
+  FlowWatch,
 } from "@gateway/shared/bus/link";
 import { decodeControl } from "@gateway/shared/bus/control";
 import {
@@ -52,7 +53,7 @@ import { Job } from "./job.ts";
 /** What the worker needs of the bus. */
 export type WorkerBus = Pick<
   BusLink,
-  "isConnected" | "publish" | "subscribe" | "flush"
+  "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
 >;
 
 export interface ChatWorkerDependencies {
@@ -87,6 +88,7 @@ export class ChatWorker {
   readonly #edges: EdgeLiveness;
   readonly #subscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
+  readonly #flow: FlowWatch;
   #inFlight = 0;
   #isDraining = false;
   /** Until a flush tells that the jobs which piled up while we slept are behind us. */
@@ -100,10 +102,8 @@ export class ChatWorker {
     const { now } = dependencies;
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
-    this.#edges = new EdgeLiveness({
-      now: () => this.#clock.now(),
-      busLostMs: dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs,
-    });
+    this.#edges = new EdgeLiveness(() => this.#clock.now());
+    this.#flow = new FlowWatch(dependencies.bus, now);
     this.#frames = new FrameOutbox({
       publish: (subject, frame) => this.#publish(subject, frame),
       scheduleSoon: dependencies.scheduleSoon,
@@ -151,10 +151,6 @@ export class ChatWorker {
       edgeBeatWildcard,
       ({ subject }) => this.#edges.onHeard(lastToken(subject)),
     );
-    bus.subscribe(
-      workerBeatSubject(workerId),
-      () => this.#edges.onOwnBeat(),
-    );
     await bus.flush();
     this.#beat(this.#d.now());
   }
@@ -167,20 +163,25 @@ export class ChatWorker {
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
     for (const job of this.#jobs.values()) job.onTick(now);
-    for (const edgeId of this.#edges.takeLost()) this.#cancelFor(edgeId);
+    this.#followBus(now);
   }
 
-  /** The bus went away: frames are kept until it is back. */
-  onDisconnect(): void {
-    this.#edges.onDisconnect();
-    for (const job of this.#jobs.values()) job.onDisconnect();
-  }
-
-  onReconnect(): void {
-    const now = this.#d.now();
-    this.#edges.onReconnect();
-    for (const job of this.#jobs.values()) job.onReconnect();
-    this.#beat(now);
+  #followBus(now: number): void {
+    const change = this.#flow.look();
+    if (change === "lost") {
+      for (const job of this.#jobs.values()) job.onDisconnect();
+    } else if (change === "restored") {
+      this.#edges.forgiveSilence();
+      for (const job of this.#jobs.values()) job.onReconnect();
+      this.#beat(now);
+    }
+    // While the bus is away nobody can be heard: silence proves nothing.
+    const { lostForMs } = this.#flow;
+    const busLostMs = this.#d.busLostMs ?? DISPATCH_LIMITS.busLostMs;
+    if (lostForMs > 0 && lostForMs < busLostMs) return;
+    for (const edgeId of this.#edges.takeLost(lostForMs > 0)) {
+      this.#cancelFor(edgeId);
+    }
   }
 
   /**

@@ -66,7 +66,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
   const handlers = new Map<string, BusHandler>();
   const frames: { subject: string; type: number; payload: Uint8Array }[] = [];
   const flushes: (() => void)[] = [];
-  let isEchoing = true;
+  let flowingSinceMs: number | null = 0;
   const deliver = (subject: string, data: Uint8Array, reply?: string) => {
     for (const [pattern, handler] of handlers) {
       const prefix = pattern.endsWith("*") ? pattern.slice(0, -1) : undefined;
@@ -81,11 +81,11 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
   const worker = new ChatWorker({
     bus: {
       isConnected: true,
+      get flowingSinceMs() {
+        return flowingSinceMs;
+      },
       publish: (subject, payload) => {
-        if (subject === workerBeatSubject(WORKER)) {
-          if (isEchoing) deliver(subject, payload);
-          return;
-        }
+        if (subject === workerBeatSubject(WORKER)) return;
         const frame = decodeFrame(payload);
         if (typeof frame === "string") return; // The answer to a piece.
         frames.push({ subject, type: frame.type, payload: frame.payload });
@@ -119,7 +119,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
     frames,
     worker,
     endFlushes,
-    deafen: (isDeaf: boolean) => isEchoing = !isDeaf,
+    deafen: (isDeaf: boolean) => flowingSinceMs = isDeaf ? null : clock.ms,
     edgeBeats: () => deliver(edgeBeatSubject(EDGE), new Uint8Array(0)),
     job: (id: number, change: { attempt?: number; model?: string } = {}) =>
       deliver(

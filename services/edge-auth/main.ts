@@ -1,7 +1,7 @@
 /** Wires the public door: Redis, bus, dispatcher, HTTP. */
 import { createClientAddress } from "@gateway/shared/process/client_address";
-import { type BusLink, connectBus } from "@gateway/shared/bus/link";
-import { startBusProbe } from "@gateway/shared/bus/probe";
+import { type BusLink } from "@gateway/shared/bus/link";
+import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId, newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
@@ -128,9 +128,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       "shutdown",
       new ApiError("server_shutdown", "The server is shutting down."),
     ));
-  const probe = startBusProbe({ bus });
   const notReady = () => [
-    ...(probe.isFlowing ? [] : ["bus"]),
+    ...(bus.isReady ? [] : ["bus"]),
     ...(redis.state === "ready" ? [] : ["redis"]),
     ...(departure.hasBegun ? ["stopping"] : []),
   ];
@@ -139,7 +138,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     limiter,
     workers: dispatcher.workers,
   });
-  observeBus(registry, bus, () => probe.isFlowing);
+  observeBus(registry, bus);
   observeRedis(registry, () => redis.state === "ready");
   const stopObserving = observeProcess(registry, {
     now: monotonicNow,
@@ -172,7 +171,6 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       deadlines.close();
       stopBeating();
       stopObserving();
-      probe.stop();
       await bus.drain();
       await redis.close();
       await ops.stop({ graceMs: 0, lastWordMs: 0 });

@@ -1,6 +1,6 @@
 /**
- * The connection to the bus. One small wrapper around the NATS client, because the
- * bare client
+ * What the connection to the bus promises. One small wrapper around the NATS client
+ * (`link_nats.ts`), because the bare client
  *
  * - stops reading, without a word, after a handler throws;
  * - silently drops what is published while it is disconnected;
@@ -9,26 +9,42 @@
  * - ends the process when a server refuses its TLS certificate;
  * - gives up for good after ten attempts to reconnect or two refused logins.
  */
+import type { MonotonicNow } from "../process/clock.ts";
 
-import type { BusMessage } from "./link_message.ts";
-import { NatsLink } from "./link_nats.ts";
-import { dialFirst } from "./link_dial.ts";
-import { type BusOptions, planConnection } from "./link_options.ts";
-import { createRedial } from "./link_redial.ts";
+/** The header block of a message. */
+export interface BusHeaders {
+  /** Status set by the server, 0 for ordinary messages. */
+  readonly code: number;
+  /** The first value under exactly this name, empty when there is none. */
+  get(name: string): string;
+}
 
-export * from "./link_errors.ts";
-export {
-  type BusHeaders,
-  type BusMessage,
-  isNoResponders,
-} from "./link_message.ts";
-export {
-  BUS_TIMING,
-  type BusCredentials,
-  type BusOptions,
-  type BusTiming,
-  type BusTls,
-} from "./link_options.ts";
+/**
+ * One message as it arrived. The fields are read lazily where that costs
+ * something, so a handler pays only for what it looks at.
+ *
+ * `data` is a view of the piece of up to 64 KiB that was read from the socket. It
+ * stays valid, but keeping it keeps the whole piece: copy what lives longer than
+ * the handler.
+ */
+export interface BusMessage {
+  readonly subject: string;
+  readonly data: Uint8Array;
+  /** Where an answer is expected; absent or empty when none is. */
+  readonly reply?: string;
+  readonly headers?: BusHeaders;
+}
+
+const NO_RESPONDERS_CODE = 503;
+
+/**
+ * Whether this is the server's own word that nobody subscribes to what was
+ * published. It comes on the reply subject of the message, within a round trip.
+ */
+export function isNoResponders(message: BusMessage): boolean {
+  return message.data.length === 0 &&
+    message.headers?.code === NO_RESPONDERS_CODE;
+}
 
 /**
  * Takes one message. What it throws is logged and goes no further. It must not
@@ -123,13 +139,6 @@ export interface BusLink {
   ): Promise<BusMessage>;
 
   /**
-   * Answers a message. Does nothing when its sender expects no answer.
-   *
-   * @throws as `publish()`.
-   */
-  respond(message: BusMessage, payload: Uint8Array): void;
-
-  /**
    * Resolves when the server has taken all that was published before. This is the
    * only back-pressure there is: a loop that publishes much awaits it every 256 KiB.
    *
@@ -144,11 +153,19 @@ export interface BusLink {
   onStatus(listener: (status: BusStatus) => void): () => void;
 
   /**
-   * Whether messages really flow: one sent to this process itself comes back
-   * within half a second, the backlog is small, and no subscription was refused.
-   * Needs the permission to publish to `<inboxPrefix>.*.probe`.
+   * Since when the bus carries messages, by the clock of the options; null while it
+   * does not. The link sends itself a message every `echoMs`, so a bus that brings
+   * nothing for `silentMs` is at fault, and nobody's silence proves anything. A new
+   * time says that messages may have been lost. Needs the permission to publish to
+   * `<inboxPrefix>.*.echo`.
    */
-  probe(): Promise<boolean>;
+  readonly flowingSinceMs: number | null;
+
+  /** When the bus last brought anything. */
+  readonly heardAtMs: number;
+
+  /** Whether messages flow, the backlog is small, and no subscription was refused. */
+  readonly isReady: boolean;
 
   /**
    * Ends in order: drains the subscriptions that are left, flushes, closes. To lose
@@ -169,31 +186,90 @@ export interface BusLink {
 }
 
 /**
- * Connects to the bus. Servers need not run yet: it tries for `firstConnectMs`.
- *
- * @throws BusConfigError at once when an option cannot work.
- * @throws BusUnavailableError when no server was reached, with each one's reason.
+ * Nothing can be sent or received now: the connection is down, was lost while an
+ * answer was awaited, or is closed. What was to be sent was not sent.
  */
-export async function connectBus(options: BusOptions): Promise<BusLink> {
-  const plan = planConnection(options);
-  const { log, now, random } = options;
-  const redial = createRedial({ timing: plan.timing, now, random });
-  const client = await dialFirst(options, plan, redial);
-  try {
-    const link = new NatsLink({
-      client,
-      timing: plan.timing,
-      inboxPrefix: options.inboxPrefix,
-      log,
-      now,
-    });
-    redial.onConnected();
-    link.onStatus(({ type }) => {
-      if (type === "reconnected") redial.onConnected();
-    });
-    return link;
-  } catch (error) {
-    await client.close();
-    throw error;
+export class BusUnavailableError extends Error {
+  override readonly name = "BusUnavailableError";
+}
+
+/**
+ * No answer in time. What was sent may have arrived and may have had its effect.
+ */
+export class BusTimeoutError extends Error {
+  override readonly name = "BusTimeoutError";
+}
+
+/** The server knows nobody who subscribes to the subject of a request. */
+export class NoRespondersError extends Error {
+  override readonly name = "NoRespondersError";
+  readonly subject: string;
+
+  constructor(subject: string) {
+    super(`Cannot request "${subject}": nobody subscribes to it`);
+    this.subject = subject;
+  }
+}
+
+/** The message is larger than the server takes. Nothing was sent. */
+export class PayloadTooLargeError extends Error {
+  override readonly name = "PayloadTooLargeError";
+
+  constructor(subject: string, bytes: number, cause: unknown) {
+    super(
+      `Cannot publish to "${subject}": ${bytes} bytes are more than the server's max_payload`,
+      { cause },
+    );
+  }
+}
+
+/** The server forbids this connection to publish or to subscribe to a subject. */
+export class BusRefusedError extends Error {
+  override readonly name = "BusRefusedError";
+  readonly operation: "publish" | "subscribe";
+  readonly subject: string;
+
+  constructor(operation: "publish" | "subscribe", subject: string) {
+    super(`Cannot ${operation} to "${subject}": the server denies it`);
+    this.operation = operation;
+    this.subject = subject;
+  }
+}
+
+/** An option cannot work, however long one waits: a malformed address or seed. */
+export class BusConfigError extends Error {
+  override readonly name = "BusConfigError";
+}
+
+/** Tells what changed about the flow of a bus since the last look. */
+export class FlowWatch {
+  readonly #bus: Pick<BusLink, "flowingSinceMs">;
+  readonly #now: MonotonicNow;
+  #sinceMs: number | null;
+  #lostAtMs: number | null;
+  #hasFlown: boolean;
+
+  constructor(bus: Pick<BusLink, "flowingSinceMs">, now: MonotonicNow) {
+    this.#bus = bus;
+    this.#now = now;
+    this.#sinceMs = bus.flowingSinceMs;
+    this.#hasFlown = this.#sinceMs !== null;
+    this.#lostAtMs = this.#hasFlown ? null : now();
+  }
+
+  /** How long the bus has been away as of the last look; 0 while it flows. */
+  get lostForMs(): number {
+    return this.#lostAtMs === null ? 0 : this.#now() - this.#lostAtMs;
+  }
+
+  look(): "lost" | "restored" | null {
+    const sinceMs = this.#bus.flowingSinceMs;
+    if (sinceMs === this.#sinceMs) return null;
+    this.#sinceMs = sinceMs;
+    this.#lostAtMs = sinceMs === null ? this.#now() : null;
+    if (sinceMs === null) return "lost";
+    const isReturn = this.#hasFlown;
+    this.#hasFlown = true;
+    return isReturn ? "restored" : null;
   }
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { nkeys } from "nats";
-import { connectTestLink } from "../../tests/support/bus_link.ts";
+import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
 import {
   type CertificateFiles,
@@ -21,7 +21,7 @@ Deno.test("a user with the right password is let in, others learn why not", asyn
   await using test = await connectTestLink([nats.server], {
     credentials: { user: "edge", password: "right" },
   });
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
   await using _inAddress = await connectTestLink([
     `nats://edge:right@${nats.server}`,
   ]);
@@ -61,7 +61,7 @@ Deno.test("an nkey user is let in with the seed, another seed is not", async () 
   await using test = await connectTestLink([nats.server], {
     credentials: { nkeySeed: seed(user) },
   });
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
   await assert.rejects(
     connectTestLink([nats.server], {
       credentials: { nkeySeed: seed(nkeys.createUser()) },
@@ -86,7 +86,7 @@ Deno.test("a link whose login is refused keeps trying until it is allowed again"
   assert.equal(test.link.isConnected, false);
   await nats.reload(passwords("one"));
   await waitFor(() => test.status("reconnected"), { what: "the return" });
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
   assert.deepEqual(
     test.statuses.map((one) => one.type).filter((type) => type !== "error"),
     ["disconnected", "reconnected"],
@@ -95,7 +95,7 @@ Deno.test("a link whose login is refused keeps trying until it is allowed again"
 
 const EDGE_PERMISSIONS = `authorization { users: [ { user: edge, password: p,
   permissions: {
-    publish: { allow: ["allowed.>", "_INBOX_edge.*.probe.*"] },
+    publish: { allow: ["allowed.>", "_INBOX_edge.*.echo"] },
     subscribe: { allow: ["allowed.>", "_INBOX_edge.>"] } } } ] }`;
 const EDGE = {
   credentials: { user: "edge", password: "p" },
@@ -116,7 +116,7 @@ Deno.test("a denied publish is told and logged, and the connection lives", async
     String(test.log.find("bus_complaint")?.["error"]),
     /forbidden\.one/,
   );
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
 });
 
 Deno.test("denied requests end at once, all of them", async () => {
@@ -138,7 +138,7 @@ Deno.test("denied requests end at once, all of them", async () => {
 Deno.test("a denied subscription is told, and the link is not ready with it", async () => {
   await using nats = await startNatsServer({ config: EDGE_PERMISSIONS });
   await using test = await connectTestLink([nats.server], EDGE);
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
   const denied = test.link.subscribe("forbidden.>", () => {});
   await waitFor(() => test.status("refused"), { what: "the refusal" });
   assert.deepEqual(test.status("refused"), {
@@ -146,19 +146,18 @@ Deno.test("a denied subscription is told, and the link is not ready with it", as
     operation: "subscribe",
     subject: "forbidden.>",
   });
-  assert.equal(await test.link.probe(), false);
+  assert.equal(test.link.isReady, false);
   denied.unsubscribe();
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
 });
 
 Deno.test("without the permission to reach itself a link is not ready", async () => {
-  const config = EDGE_PERMISSIONS.replace(`, "_INBOX_edge.*.probe.*"`, "");
+  const config = EDGE_PERMISSIONS.replace(`, "_INBOX_edge.*.echo"`, "");
   await using nats = await startNatsServer({ config });
   await using test = await connectTestLink([nats.server], {
     ...EDGE,
-    timing: { probeMs: 50 },
   });
-  assert.equal(await test.link.probe(), false);
+  assert.equal(test.link.isReady, false);
 });
 
 /** A server that demands client certificates of this authority. */
@@ -184,7 +183,7 @@ Deno.test("TLS: a self-made authority, client certificates, and clear errors wit
             tls: { caFile, ...client },
           },
         );
-        assert.equal(await test.link.probe(), true);
+        await isReady(test.link);
       },
     );
   }
@@ -271,5 +270,5 @@ Deno.test("TLS: a certificate refused while reconnecting is logged, and does no 
   assert.equal(test.link.isConnected, false);
   await nats.reload(config);
   await waitFor(() => test.status("reconnected"), { what: "the return" });
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
 });

@@ -1,5 +1,7 @@
+import { createRedial, createThrottle } from "./link_dial.ts";
+import { BUS_TIMING } from "./link_options.ts";
 import assert from "node:assert/strict";
-import { connectTestLink } from "../../tests/support/bus_link.ts";
+import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { freePort } from "../../tests/support/local_server.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
 import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
@@ -15,7 +17,7 @@ Deno.test("connectBus() waits for a server that is started after it", async () =
   });
   await using nats = await startNatsServer({ port });
   await using test = await connecting;
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
   assert.equal(test.log.find("bus_connected")?.["server"], nats.server);
 });
 
@@ -68,7 +70,7 @@ Deno.test("connectBus() passes over a server that hangs, which stays in the pool
   await using test = await connectTestLink([hanging.server, nats.server], {
     timing: { dialMs: 100 },
   });
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
   hanging.cont();
   await nats.kill();
   const status = await waitFor(() => test.status("reconnected"), {
@@ -91,4 +93,77 @@ Deno.test("connectBus() hangs up on a server that says nothing", async () => {
 
 Deno.test("connectBus() refuses at once what can never work", async () => {
   await assert.rejects(connectTestLink(["http://nats"]), BusConfigError);
+});
+
+const TABLE: { atMs: number; random: number; waitMs: number }[] = [
+  { atMs: 0, random: 0, waitMs: 50 },
+  { atMs: 0, random: 0.5, waitMs: 75 },
+  { atMs: 499, random: 0, waitMs: 50 },
+  { atMs: 500, random: 0, waitMs: 250 },
+  { atMs: 500, random: 0.5, waitMs: 375 },
+  { atMs: 60_000, random: 0, waitMs: 250 },
+];
+
+for (const { atMs, random, waitMs } of TABLE) {
+  Deno.test(`createRedial() waits ${waitMs} ms after ${atMs} ms of an outage, at ${random}`, () => {
+    const beganAtMs = 7_000;
+    let nowMs = beganAtMs;
+    const redial = createRedial({
+      timing: BUS_TIMING,
+      now: () => nowMs,
+      random: () => random,
+    });
+    redial.waitMs();
+    nowMs += atMs;
+    assert.equal(redial.waitMs(), waitMs);
+  });
+}
+
+Deno.test("createRedial() is quick again in the next outage", () => {
+  let nowMs = 0;
+  const redial = createRedial({
+    timing: BUS_TIMING,
+    now: () => nowMs,
+    random: () => 0,
+  });
+  redial.waitMs();
+  nowMs = BUS_TIMING.reconnectSoonForMs;
+  assert.equal(redial.waitMs(), BUS_TIMING.reconnectWaitMs);
+  redial.onConnected();
+  assert.equal(redial.waitMs(), BUS_TIMING.reconnectSoonMs);
+});
+
+const POOLS: { name: string; dialledAt: number[]; next: string }[] = [
+  { name: "the only server", dialledAt: [7], next: "0" },
+  { name: "the other of two", dialledAt: [7, 3], next: "1" },
+  { name: "one that was never dialled", dialledAt: [7, 3, 0], next: "2" },
+  { name: "any that was never dialled", dialledAt: [7, 0, 0], next: "12" },
+  { name: "none of none", dialledAt: [], next: "" },
+];
+
+for (const { name, dialledAt, next } of POOLS) {
+  Deno.test(`createRedial() dials ${name}`, () => {
+    const servers = dialledAt.map((lastConnect, id) => ({ id, lastConnect }));
+    const seen = [0, 0.499, 0.5, 0.999].map((random) => {
+      const redial = createRedial({
+        timing: BUS_TIMING,
+        now: () => 0,
+        random: () => random,
+      });
+      return redial.next(servers)?.id ?? "";
+    });
+    assert.equal([...new Set(seen)].join(""), next);
+  });
+}
+
+Deno.test("a throttle lets one line through per interval and counts the others", () => {
+  let nowMs = 1_000;
+  const mayLog = createThrottle(() => nowMs, 100);
+  assert.deepEqual([mayLog(), mayLog(), mayLog()], [0, undefined, undefined]);
+  nowMs += 99;
+  assert.equal(mayLog(), undefined);
+  nowMs += 1;
+  assert.equal(mayLog(), 3);
+  nowMs += 100;
+  assert.equal(mayLog(), 0);
 });

@@ -6,8 +6,8 @@ import {
 } from "nats";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
-import { BusConfigError } from "./link_errors.ts";
-import type { Redial } from "./link_redial.ts";
+import { BusConfigError } from "./link.ts";
+import type { Redial } from "./link_dial.ts";
 
 /** Who this connection is to the server. */
 export type BusCredentials =
@@ -66,7 +66,10 @@ export interface BusTiming {
   /** A stale connection that has not ended after this ends the link. */
   staleEndMs: number;
   flushMs: number;
-  probeMs: number;
+  /** The link sends itself a message this often, */
+  echoMs: number;
+  /** and a bus that has brought nothing for this long does not flow. */
+  silentMs: number;
   /** With more bytes waiting to be sent than this, the link is not ready. */
   backlogBytesMax: number;
 }
@@ -91,7 +94,8 @@ export const BUS_TIMING: BusTiming = {
   // It takes a few turns of the event loop; this is for a client gone wrong.
   staleEndMs: 5_000,
   flushMs: 5_000,
-  probeMs: 500,
+  echoMs: 100,
+  silentMs: 1_000,
   backlogBytesMax: 8 * 1024 * 1024,
 };
 

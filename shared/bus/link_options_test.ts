@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "../process/clock.ts";
 import { silentLog } from "../process/log.ts";
-import { BusConfigError, type BusOptions } from "./link.ts";
+import { BusConfigError } from "./link.ts";
+import { type BusOptions } from "./link_nats.ts";
 import { formatAddress, planConnection } from "./link_options.ts";
 
 const plan = (servers: string[], more: Partial<BusOptions> = {}) =>

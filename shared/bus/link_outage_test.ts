@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { connectTestLink } from "../../tests/support/bus_link.ts";
+import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
 import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
@@ -34,7 +34,7 @@ Deno.test("a killed server: everything fails at once, and works again when it is
     BusUnavailableError,
   );
   await assert.rejects(link.flush(), BusUnavailableError);
-  assert.equal(await link.probe(), false);
+  assert.equal(link.isReady, false);
   link.subscribe("later", (message) => seen.push(text(message.data)));
 
   await nats.restart();
@@ -45,7 +45,7 @@ Deno.test("a killed server: everything fails at once, and works again when it is
   const tookMs = performance.now() - backAt;
   assert.ok(tookMs < BACK_WITHIN_MS, `took ${tookMs} ms`);
   assert.ok(status.outageMs > 0);
-  assert.equal(await link.probe(), true);
+  await isReady(link);
   link.publish("s", bytes("again"));
   link.publish("later", bytes("new"));
   await waitFor(() => seen.length === 2, { what: "two messages" });
@@ -116,7 +116,7 @@ Deno.test("a frozen server is found, waits end, and the link returns when it tha
   assert.equal(link.isConnected, false);
   nats.cont();
   await waitFor(() => test.status("reconnected"), { what: "the thaw" });
-  assert.equal(await link.probe(), true);
+  await isReady(link);
 });
 
 Deno.test("flush() has a deadline of its own", async () => {
@@ -128,16 +128,20 @@ Deno.test("flush() has a deadline of its own", async () => {
   await assert.rejects(test.link.flush(), /no answer in 30 ms/);
 });
 
-Deno.test("probe() tells a frozen server from a living one before the link is lost", async () => {
+Deno.test("a frozen server is told from a living one before the link is lost", async () => {
   await using nats = await startNatsServer();
   await using test = await connectTestLink([nats.server], {
-    timing: { probeMs: 50 },
+    timing: { silentMs: 200 },
   });
+  await isReady(test.link);
+  const sinceMs = test.link.flowingSinceMs ?? 0;
   await nats.stop();
+  await waitFor(() => !test.link.isReady, { what: "the silence" });
   assert.equal(test.link.isConnected, true);
-  assert.equal(await test.link.probe(), false);
+  assert.equal(test.link.flowingSinceMs, null);
   nats.cont();
-  await waitFor(() => test.link.probe(), { what: "the thaw" });
+  await isReady(test.link);
+  assert.ok((test.link.flowingSinceMs ?? 0) > sinceMs, "a new time");
 });
 
 Deno.test("a server that reads nothing is left although there is much to send", async () => {
@@ -153,7 +157,7 @@ Deno.test("a server that reads nothing is left although there is much to send", 
 
   await first.stop();
   fillBacklog(link);
-  assert.equal(await link.probe(), false, "not ready with such a backlog");
+  assert.equal(link.isReady, false, "not ready with such a backlog");
   await waitFor(() => test.status("reconnected"), { what: "the move" });
   assert.equal(test.status("reconnected")?.server, second.server);
   link.publish("s", bytes("here"));
@@ -178,7 +182,7 @@ Deno.test("a network that swallows packets ends like a frozen server", async () 
   await waitFor(() => test.status("disconnected"), { what: "the loss" });
   proxy.set({});
   await waitFor(() => test.status("reconnected"), { what: "the return" });
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
 });
 
 Deno.test("with two servers, the death of one costs less than a second", async () => {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { connectTestLink } from "../../tests/support/bus_link.ts";
+import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
 import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { sleep, waitFor } from "../../tests/support/wait_for.ts";
@@ -95,7 +95,7 @@ Deno.test("a handler that throws harms no other message", async () => {
   test.link.publish("good", bytes("after"));
   await waitFor(() => seen.length === 1, { what: "the message after the bug" });
   await test.link.flush();
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
   const line = test.log.find("bus_handler_failed");
   assert.equal(line?.["subject"], "bad");
   assert.match(String(line?.["error"]), /a bug/);
@@ -113,7 +113,7 @@ Deno.test("an async handler that rejects is contained and logged", async () => {
     what: "the log line",
   });
   assert.match(String(line["error"]), /an async bug/);
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
 });
 
 Deno.test("a handler that fails for every message is logged once a second", async () => {
@@ -164,7 +164,7 @@ Deno.test("request() resolves with the answer to this very question", async () =
     const number = Number(text(message.data));
     // Later questions are answered first.
     setTimeout(
-      () => answerer.link.respond(message, bytes(`${number * 2}`)),
+      () => answerer.link.publish(message.reply ?? "", bytes(`${number * 2}`)),
       20 - number,
     );
   });
@@ -177,19 +177,6 @@ Deno.test("request() resolves with the answer to this very question", async () =
     return Number(text(answer.data));
   }));
   assert.deepEqual(answers, numbers.map((number) => number * 2));
-});
-
-Deno.test("respond() to a message that expects no answer does nothing", async () => {
-  await using nats = await startNatsServer();
-  await using test = await connectTestLink([nats.server]);
-  let isHandled = false;
-  test.link.subscribe("s", (message) => {
-    test.link.respond(message, bytes("answer"));
-    isHandled = true;
-  });
-  test.link.publish("s", NOTHING);
-  await waitFor(() => isHandled, { what: "the message" });
-  assert.equal(test.log.find("bus_handler_failed"), undefined);
 });
 
 Deno.test("request() that nobody answers ends at once, not at its timeout", async () => {
@@ -231,15 +218,19 @@ Deno.test("request() ends with BusTimeoutError when the answer does not come", a
   );
 });
 
-Deno.test("probe() survives an event loop that stood still", async () => {
+Deno.test("a bus flows on while the event loop stands still, and a request gets its answer", async () => {
   await using nats = await startNatsServer();
-  await using test = await connectTestLink([nats.server], {
-    timing: { probeMs: 100 },
-  });
-  const probed = test.link.probe();
-  const blockedUntil = performance.now() + 400;
+  await using test = await connectTestLink([nats.server]);
+  test.link.subscribe("echo", ({ reply, data }) =>
+    test.link.publish(reply ?? "", data));
+  await isReady(test.link);
+  const sinceMs = test.link.flowingSinceMs;
+  const asked = test.link.request("echo", NOTHING, { timeoutMs: 100 });
+  const blockedUntil = performance.now() + 1_500;
   while (performance.now() < blockedUntil);
-  assert.equal(await probed, true);
+  await asked;
+  await sleep(0);
+  assert.equal(test.link.flowingSinceMs, sinceMs);
 });
 
 Deno.test("unsubscribe() ends delivery, and the other subscriptions go on", async () => {
@@ -298,7 +289,7 @@ async function startWorker(server: string) {
   const jobs = link.subscribe("jobs", (message) => {
     running++;
     setTimeout(() => {
-      link.respond(message, bytes("done"));
+      link.publish(message.reply ?? "", bytes("done"));
       running--;
       done++;
     }, 10);
@@ -349,5 +340,5 @@ Deno.test("a closed link says so to everybody who uses it", async () => {
     link.request("s", NOTHING, { timeoutMs: 10 }),
     BusUnavailableError,
   );
-  assert.equal(await link.probe(), false);
+  assert.equal(link.isReady, false);
 });

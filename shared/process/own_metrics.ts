@@ -114,6 +114,7 @@ export function observeProcess(
 /** What {@link observeBus} looks at: a `BusLink`. */
 export interface ObservedBus {
   readonly isConnected: boolean;
+  readonly isReady: boolean;
   readonly pendingBytes: number;
   onStatus(listener: (status: { type: string }) => void): unknown;
 }
@@ -122,11 +123,10 @@ export interface ObservedBus {
 export function observeBus(
   registry: MetricRegistry,
   bus: ObservedBus,
-  isFlowing: () => boolean,
 ): void {
   const flag = (value: boolean) => value ? 1 : 0;
   registry.gauge(BUS_METRICS.busConnected, () => [[[], flag(bus.isConnected)]]);
-  registry.gauge(BUS_METRICS.busFlowing, () => [[[], flag(isFlowing())]]);
+  registry.gauge(BUS_METRICS.busFlowing, () => [[[], flag(bus.isReady)]]);
   registry.gauge(BUS_METRICS.busPending, () => [[[], bus.pendingBytes]]);
   const events = registry.counter(BUS_METRICS.busEvents);
   // A rate needs a zero to rise from.

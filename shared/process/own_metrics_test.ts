@@ -9,13 +9,14 @@ Deno.test("observeBus() counts what happens to the bus, and shows how it stands"
   const listeners: ((status: BusStatus) => void)[] = [];
   const bus = {
     isConnected: false,
+    isReady: true,
     pendingBytes: 12,
     onStatus(listener: (status: BusStatus) => void) {
       listeners.push(listener);
       return () => {};
     },
   };
-  observeBus(registry, bus, () => true);
+  observeBus(registry, bus);
   for (const listener of listeners) {
     listener({ type: "lame_duck", server: "s" });
     listener({ type: "disconnected", server: "s" });

@@ -1,7 +1,11 @@
 // Promise: what deploy/nats/nats.conf lets a service's user do is what the service
 // does. Whoever steals the password of one service cannot speak for another.
 import assert from "node:assert/strict";
-import { connectTestLink, type TestLink } from "../support/bus_link.ts";
+import {
+  connectTestLink,
+  isReady,
+  type TestLink,
+} from "../support/bus_link.ts";
 import {
   makeSecrets,
   startDeployedNats,
@@ -20,11 +24,11 @@ const SUBJECTS = [
   "gw.v1.beat.worker.W1",
   "gw.v1.beat.edge.E1",
   "gw.v1.key.changed",
-  "_INBOX_edge.X.probe.1",
+  "_INBOX_edge.X.echo",
   "_INBOX_edge.X.1",
-  "_INBOX_worker.X.probe.1",
+  "_INBOX_worker.X.echo",
   "_INBOX_worker.X.1",
-  "_INBOX_admin.X.probe.1",
+  "_INBOX_admin.X.echo",
   "_INBOX_admin.X.1",
   "_INBOX.X.1",
   "$SYS.REQ.SERVER.PING",
@@ -54,14 +58,13 @@ const USERS: User[] = [
       "gw.v1.chat.body.W1.R1",
       "gw.v1.chat.ctl.W1",
       "gw.v1.beat.edge.E1",
-      "_INBOX_edge.X.probe.1",
+      "_INBOX_edge.X.echo",
     ],
     subscribes: [
       "gw.v1.edge.E1.s.R1.1",
       "gw.v1.beat.worker.W1",
-      "gw.v1.beat.edge.E1",
       "gw.v1.key.changed",
-      "_INBOX_edge.X.probe.1",
+      "_INBOX_edge.X.echo",
       "_INBOX_edge.X.1",
       "_INBOX_edge.>",
     ],
@@ -73,15 +76,14 @@ const USERS: User[] = [
     publishes: [
       "gw.v1.edge.E1.s.R1.1",
       "gw.v1.beat.worker.W1",
-      "_INBOX_worker.X.probe.1",
+      "_INBOX_worker.X.echo",
     ],
     subscribes: [
       "gw.v1.chat.job.W1",
       "gw.v1.chat.body.W1.R1",
       "gw.v1.chat.ctl.W1",
       "gw.v1.beat.edge.E1",
-      "gw.v1.beat.worker.W1",
-      "_INBOX_worker.X.probe.1",
+      "_INBOX_worker.X.echo",
       "_INBOX_worker.X.1",
     ],
   },
@@ -89,8 +91,8 @@ const USERS: User[] = [
     name: "key-admin",
     secret: "nats_admin_password",
     inboxPrefix: "_INBOX_admin",
-    publishes: ["gw.v1.key.changed", "_INBOX_admin.X.probe.1"],
-    subscribes: ["_INBOX_admin.X.probe.1", "_INBOX_admin.X.1"],
+    publishes: ["gw.v1.key.changed", "_INBOX_admin.X.echo"],
+    subscribes: ["_INBOX_admin.X.echo", "_INBOX_admin.X.1"],
   },
 ];
 
@@ -159,7 +161,7 @@ Deno.test("the worker takes jobs of all only in the queue of the workers", async
   const listen = (queue: string) =>
     test.link.subscribe("gw.v1.chat.any", () => {}, { queue });
   listen("chat-worker");
-  assert.equal(await test.link.probe(), true);
+  await isReady(test.link);
   assert.deepEqual(refusals(test, "subscribe"), []);
   listen("thieves");
   assert.equal((await refusedOf(test, "subscribe", 1)).length, 1);

@@ -3,7 +3,7 @@
  * cut no stream short, and the old passwords hold no longer afterwards.
  */
 import assert from "node:assert/strict";
-import { connectBus } from "@gateway/shared/bus/link";
+import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink } from "@gateway/shared/redis/link";

@@ -3,7 +3,7 @@
  * pause: streams go on at the other, and requests find their way there.
  */
 import assert from "node:assert/strict";
-import { BUS_TIMING } from "@gateway/shared/bus/link";
+import { BUS_TIMING } from "@gateway/shared/bus/link_nats";
 import { ask } from "../support/chat_outcome.ts";
 import { freePort } from "../support/local_server.ts";
 import {

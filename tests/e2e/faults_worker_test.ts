@@ -5,10 +5,10 @@
 import assert from "node:assert/strict";
 import { FRAME_HEADER_BYTES } from "@gateway/shared/bus/frame";
 import { encodeRejectFrame } from "@gateway/shared/bus/frame";
-import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
+import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/job";
 import type { BusLink } from "@gateway/shared/bus/link";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { connectBus } from "@gateway/shared/bus/link";
+import { connectBus } from "@gateway/shared/bus/link_nats";
 import {
   chatBodyWildcard,
   chatControlSubject,

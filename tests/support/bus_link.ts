@@ -1,11 +1,8 @@
-import {
-  type BusLink,
-  type BusOptions,
-  type BusStatus,
-  connectBus,
-} from "@gateway/shared/bus/link";
+import { type BusLink, type BusStatus } from "@gateway/shared/bus/link";
+import { type BusOptions, connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
+import { waitFor } from "./wait_for.ts";
 
 /** A link of a test: closed with it, and remembering what happened to it. */
 export interface TestLink extends AsyncDisposable {
@@ -52,4 +49,9 @@ function isOfType<T extends BusStatus["type"]>(
   type: T,
 ): status is Extract<BusStatus, { type: T }> {
   return status.type === type;
+}
+
+/** Waits until messages flow. */
+export async function isReady(link: BusLink): Promise<void> {
+  await waitFor(() => link.isReady, { what: "a link that is ready" });
 }

@@ -6,7 +6,6 @@
  */
 import {
   ChatDispatcher,
-  DISPATCH_TICK_MS,
 } from "../../services/edge-auth/dispatch/dispatcher.ts";
 import {
   type AppDependencies,
@@ -18,8 +17,8 @@ import { ACK_WAIT_MS } from "../../services/edge-auth/dispatch/control.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/run.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
+import { joinBus } from "../../services/edge-auth/dispatch/join_bus.ts";
 import { RunningRequests } from "../../services/edge-auth/dispatch/running_requests.ts";
-import { stopKeyRequests } from "../../services/edge-auth/dispatch/running_requests.ts";
 import type { WorkerTable } from "../../services/edge-auth/dispatch/workers.ts";
 import {
   ChatWorker,
@@ -28,17 +27,8 @@ import {
 import { FRAME_WAIT_MS } from "../../services/chat-worker/frame_outbox.ts";
 import { createWorkerMetrics } from "../../services/chat-worker/metrics.ts";
 import type { Backend } from "../../services/chat-worker/backends/backend.ts";
-import {
-  type BusLink,
-  connectBus,
-  isNoResponders,
-} from "@gateway/shared/bus/link";
-import {
-  edgeBeatSubject,
-  edgeStreamWildcard,
-  keyChangedSubject,
-  workerBeatWildcard,
-} from "@gateway/shared/bus/subjects";
+import { type BusLink } from "@gateway/shared/bus/link";
+import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
@@ -228,42 +218,17 @@ export async function startMiniEdge(
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });
-  link.subscribe(
-    edgeStreamWildcard(id),
-    (message) =>
-      dispatcher.onStreamMessage(
-        message.subject,
-        message.data,
-        isNoResponders(message),
-      ),
-  );
-  link.subscribe(
-    workerBeatWildcard,
-    (message) =>
-      dispatcher.liveness.onBeatMessage(message.subject, message.data),
-  );
-  link.subscribe(
-    edgeBeatSubject(id),
-    () => dispatcher.liveness.onOwnBeat(),
-  );
-  link.onStatus((status) => {
-    if (status.type === "disconnected") dispatcher.onBusLost();
-    if (status.type === "reconnected") dispatcher.onBusRestored();
-  });
-  const ticker = setInterval(() => dispatcher.tick(), DISPATCH_TICK_MS);
-  const beat = () => {
-    if (link.isConnected) link.publish(edgeBeatSubject(id), new Uint8Array(0));
-  };
-  const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
-  beat();
   const settlements: Settled[] = [];
   const admitted: Admitted[] = [];
   const deadlines = createDeadlines(monotonicNow);
   const running = new RunningRequests();
-  link.subscribe(
-    keyChangedSubject,
-    ({ data }) => stopKeyRequests(data, { dispatcher, running, log }),
-  );
+  const leaveBus = await joinBus({
+    bus: link,
+    edgeId: id,
+    dispatcher,
+    running,
+    log,
+  });
   const app = createApp({
     catalog: options.catalog ?? TEST_CATALOG,
     ...(options.keyParts ?? admitAll(settlements, admitted)),
@@ -314,8 +279,7 @@ export async function startMiniEdge(
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 2_000, lastWordMs: 100 });
       deadlines.close();
-      clearInterval(ticker);
-      clearInterval(beats);
+      leaveBus();
       await link.close();
       soon.clear();
     },
@@ -337,6 +301,9 @@ export async function startMiniWorker(
       get isConnected() {
         return link.isConnected;
       },
+      get flowingSinceMs() {
+        return link.flowingSinceMs;
+      },
       publish: options.tamper?.(publish) ?? publish,
       subscribe: (...subscription) => link.subscribe(...subscription),
       flush: () => link.flush(),
@@ -350,10 +317,6 @@ export async function startMiniWorker(
     log,
     scheduleSoon: soon.schedule,
     metrics: createWorkerMetrics(new MetricRegistry()),
-  });
-  link.onStatus((status) => {
-    if (status.type === "disconnected") worker.onDisconnect();
-    if (status.type === "reconnected") worker.onReconnect();
   });
   await worker.start();
   const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);

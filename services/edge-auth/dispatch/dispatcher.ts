@@ -4,7 +4,7 @@
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import { decodeFrame } from "@gateway/shared/bus/frame";
-import type { BusLink } from "@gateway/shared/bus/link";
+import { type BusLink, FlowWatch } from "@gateway/shared/bus/link";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
   chatAnySubject,
@@ -34,7 +34,10 @@ import { WaitQueue } from "./wait_queue.ts";
 import { type Random, WorkerTable } from "./workers.ts";
 
 /** What the dispatcher needs from the bus. */
-export type DispatchBus = Pick<BusLink, "isConnected" | "publish" | "request">;
+export type DispatchBus = Pick<
+  BusLink,
+  "isConnected" | "flowingSinceMs" | "heardAtMs" | "publish" | "request"
+>;
 
 export interface ChatDispatcherDependencies {
   bus: DispatchBus;
@@ -83,8 +86,7 @@ export class ChatDispatcher {
   readonly #queue: WaitQueue<ChatRun>;
   readonly #control: ControlOutbox;
   readonly #jobs: JobSender;
-  readonly #busLostMs: number;
-  #busLostAtMs: number | null = null;
+  readonly #flow: FlowWatch;
   #onIdle: (() => void) | null = null;
 
   constructor(dependencies: ChatDispatcherDependencies) {
@@ -122,7 +124,7 @@ export class ChatDispatcher {
       onLost: (workerId) => this.#onWorkerLost(workerId),
       onRoom: () => this.#offerWaiting(),
     });
-    this.#busLostMs = dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs;
+    this.#flow = new FlowWatch(bus, now);
   }
 
   /** Runs that are not over. */
@@ -176,10 +178,11 @@ export class ChatDispatcher {
   ): void {
     const target = parseEdgeStreamSubject(subject);
     if (target === null) return;
-    this.liveness.onHeard();
     const { requestId, attempt } = target;
     const run = this.#runs.get(requestId)?.run;
     if (isNoResponders) {
+      // Whether the bus is back just now says what this word is worth.
+      this.#followBus();
       const mayComeBack = this.liveness.isAnyMissing;
       if (run) this.#do(run, run.onNoResponders(attempt, mayComeBack));
       return;
@@ -222,27 +225,26 @@ export class ChatDispatcher {
   tick(): void {
     this.#clock.tick();
     const nowMs = this.#d.now();
-    this.liveness.tick();
+    this.#followBus();
     if (this.workers.takeEndedPauses()) this.#offerWaiting();
     const isConnected = this.#d.bus.isConnected;
     for (const run of this.#queue.expire()) {
       this.#do(run, run.fail(isConnected ? overloaded() : busUnavailable()));
     }
     this.#forEach((run) => run.onTick(nowMs));
-    if (
-      this.#busLostAtMs !== null && nowMs - this.#busLostAtMs >= this.#busLostMs
-    ) this.#forEach((run) => run.onBusGivenUp());
   }
 
-  onBusLost(): void {
-    this.#busLostAtMs ??= this.#d.now();
-  }
-
-  onBusRestored(): void {
-    this.#busLostAtMs = null;
-    this.liveness.onBusRestored();
-    for (const { run } of this.#runs.values()) run.onBusRestored();
-    this.#offerWaiting();
+  #followBus(): void {
+    if (this.#flow.look() === "restored") {
+      this.liveness.onBusRestored();
+      for (const { run } of this.#runs.values()) run.onBusRestored();
+      this.#offerWaiting();
+    }
+    const { lostForMs } = this.#flow;
+    // While the bus is away nobody can be heard: silence proves nothing.
+    if (lostForMs === 0) this.liveness.tick();
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#d;
+    if (lostForMs >= busLostMs) this.#forEach((run) => run.onBusGivenUp());
   }
 
   #forEach(event: (run: ChatRun) => readonly RunAction[]): void {

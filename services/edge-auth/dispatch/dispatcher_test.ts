@@ -3,7 +3,7 @@
  * there is room, and what is late for one offer does not touch the next.
  */
 import assert from "node:assert/strict";
-import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/beat";
+import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { encodeFrame, FrameType } from "@gateway/shared/bus/frame";
 import {
   encodeAccept,
@@ -31,9 +31,16 @@ function setup() {
   const offers: string[] = [];
   const ended = new Map<number, RunOutcome>();
   const soon: (() => void)[] = [];
+  const bus: { flowingSinceMs: number | null } = { flowingSinceMs: 0 };
   const dispatcher = new ChatDispatcher({
     bus: {
       isConnected: true,
+      get flowingSinceMs() {
+        return bus.flowingSinceMs;
+      },
+      get heardAtMs() {
+        return clock.ms;
+      },
       publish: (subject, _payload, options) => {
         const [requestId = "", attempt] =
           options?.reply?.split(".").slice(-2) ??
@@ -61,6 +68,7 @@ function setup() {
     );
   return {
     clock,
+    bus,
     offers,
     ended,
     dispatcher,
@@ -193,4 +201,33 @@ Deno.test("a late word that nobody took the first offer does not end the second"
   t.nobodyTook(1, 2);
   assert.equal(t.ended.size, 0);
   assert.equal(t.dispatcher.waiting, 1);
+});
+
+Deno.test("no worker is lost while the bus does not flow, and its silence begins anew after", () => {
+  const t = setup();
+  const { workerLostMs } = DISPATCH_LIMITS;
+  t.beat("w1");
+  t.ask(1);
+  t.accept(1, "w1");
+  t.tickTo(100);
+  t.bus.flowingSinceMs = null;
+  t.tickTo(3 * workerLostMs);
+  t.bus.flowingSinceMs = 3 * workerLostMs;
+  t.tickTo(4 * workerLostMs - 100);
+  assert.deepEqual(t.offers, ["w1 1.1"]);
+  t.tickTo(4 * workerLostMs + 200);
+  assert.equal(t.offers.length, 2, "lost, and repeated");
+});
+
+Deno.test("runs end when the bus is away for too long", () => {
+  const t = setup();
+  t.beat("w1");
+  t.ask(1);
+  t.accept(1, "w1");
+  t.tickTo(100);
+  t.bus.flowingSinceMs = null;
+  t.tickTo(100 + DISPATCH_LIMITS.busLostMs);
+  assert.equal(t.ended.size, 0);
+  t.tickTo(200 + DISPATCH_LIMITS.busLostMs);
+  assert.equal(t.ended.get(1)?.error?.code, "bus_unavailable");
 });

@@ -2,10 +2,8 @@
 import { type BusLink, isNoResponders } from "@gateway/shared/bus/link";
 import {
   edgeBeatSubject,
-  edgeBeatWildcard,
   edgeStreamWildcard,
   keyChangedSubject,
-  lastToken,
   workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
@@ -41,17 +39,7 @@ export async function joinBus(parts: BusParts): Promise<() => void> {
     (message) =>
       dispatcher.liveness.onBeatMessage(message.subject, message.data),
   );
-  bus.subscribe(
-    edgeBeatWildcard,
-    ({ subject }) => {
-      if (lastToken(subject) === edgeId) dispatcher.liveness.onOwnBeat();
-    },
-  );
   bus.subscribe(keyChangedSubject, ({ data }) => stopKeyRequests(data, parts));
-  bus.onStatus((status) => {
-    if (status.type === "disconnected") dispatcher.onBusLost();
-    if (status.type === "reconnected") dispatcher.onBusRestored();
-  });
   await bus.flush();
   const beat = () => {
     if (bus.isConnected) bus.publish(edgeBeatSubject(edgeId), EMPTY);

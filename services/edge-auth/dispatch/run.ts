@@ -114,7 +114,7 @@ export type RunAction =
   | { type: "over"; outcome: RunOutcome };
 
 /**
- * What the bus did since a moment of the steady clock. `carried` messages: silence
+ * What the bus did since a moment. `carried` messages: silence
  * is the worker's. `silent`: it brought nothing yet. `broken`: it was away, or
  * workers may still be on their way back.
  */
@@ -198,14 +198,14 @@ export class ChatRun {
     this.#naks += this.#receiver?.naks ?? 0;
     this.#state = "offered";
     this.#askedAnybody = workerId === null;
-    this.#offeredAtMs = this.#d.steadyNow();
+    this.#offeredAtMs = this.#d.now();
     this.#hasSlot = workerId !== null;
     if (workerId !== null) this.tried.add(workerId);
     this.#receiver = new StreamReceiver({
       requestId: this.job.requestId,
       attempt: this.#attempt,
       workerId,
-      nowMs: this.#offeredAtMs,
+      nowMs: this.#d.steadyNow(),
       controlFor: this.#d.controlFor,
     });
   }

@@ -8,7 +8,7 @@
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { WorkerBeat } from "@gateway/shared/bus/beat";
+import type { WorkerBeat } from "@gateway/shared/bus/job";
 
 /** What an edge knows of one worker. */
 interface WorkerEntry {

@@ -1,4 +1,4 @@
-import { connectBus } from "@gateway/shared/bus/link";
+import { connectBus } from "@gateway/shared/bus/link_nats";
 import { keyChangedSubject } from "@gateway/shared/bus/subjects";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";

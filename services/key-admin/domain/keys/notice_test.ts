@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { connectBus } from "@gateway/shared/bus/link";
+import { connectBus } from "@gateway/shared/bus/link_nats";
 import { keyChangedSubject } from "@gateway/shared/bus/subjects";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
