@@ -5,7 +5,7 @@ import { parseCommandLine } from "./cli/command_line.ts";
 import { runKeysCommand } from "./cli/keys.ts";
 import { runOwnersCommand } from "./cli/owners.ts";
 import { startConsole, type TestConsole } from "./console_fixture.ts";
-import { routeCases, routeOwner } from "./web/routes_fixture.ts";
+import { routeCases, routeOwner } from "./routes_fixture.ts";
 
 const USER = "key-admin";
 const EMAIL = "ada@example.org";

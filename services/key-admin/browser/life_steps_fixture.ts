@@ -167,30 +167,6 @@ async function doubleClick(visit: Visit): Promise<void> {
   }
 }
 
-async function twoTabs(visit: Visit): Promise<void> {
-  const { page, context, ownerId } = await signedIn(visit, "tabs@example.org");
-  const { id } = await makeKey(visit.site, ownerId, { description: "Shared" });
-  const other = await context.newPage();
-  await page.goto(`/keys/${id}`);
-  await other.goto(`/keys/${id}`);
-  await page.getByRole("link", { name: "Disable" }).click();
-  await page.getByRole("button", { name: "Disable key" }).click();
-  await page.getByText("The key is disabled").waitFor();
-
-  await other.goto(`/keys/${id}/edit`);
-  await page.getByRole("button", { name: "Enable" }).click();
-  await page.getByText("The key is enabled").waitFor();
-  await other.getByLabel("Description").fill("Written over");
-  await other.getByRole("button", { name: "Save changes" }).click();
-  await other.getByText("The key was changed meanwhile").waitFor();
-  await other.getByRole("link", { name: "Go back" }).click();
-  await other.getByRole("heading", { name: "Shared" }).waitFor();
-  const key = await visit.site.deps.keys.get(ownerId, id);
-  assert.equal(key?.description, "Shared");
-  assert.equal(key?.state, "enabled");
-  await context.close();
-}
-
 const MINUTE_MS = 60_000;
 /** Below the time after which an idle session ends. */
 const STEP_MS = 25 * MINUTE_MS;
@@ -253,7 +229,6 @@ browserTest("keys in a browser", async (visit, t) => {
     ["the whole life of a key", wholeLife],
     ["a value that is shown once", shownOnce],
     ["a double click on Create makes one key", doubleClick],
-    ["two tabs do not undo each other", twoTabs],
     ["after an hour the password is asked again", passwordAgain],
   ];
   for (const [name, step] of steps) await t.step(name, () => step(visit));

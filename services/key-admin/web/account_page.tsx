@@ -5,8 +5,7 @@ import {
   passwordChars,
   passwordProblem,
 } from "../domain/sign_in/password.ts";
-import type { Session } from "../domain/sign_in/sessions.ts";
-import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
+import { type Session, SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import { checkAgain } from "../domain/sign_in/sign_in.ts";
 import {
   actorOf,
@@ -18,21 +17,18 @@ import {
 } from "./context.ts";
 import {
   Box,
-  box,
   FormError,
   FormToken,
+  Head,
+  Icon,
   PasswordField,
-  passwordText,
-  pathText,
   PostForm,
-  readForm,
-  secretText,
-} from "./forms.tsx";
+  Time,
+} from "./parts.tsx";
+import { box, passwordText, pathText, readForm, secretText } from "./forms.ts";
 import { Card, showPage } from "./layout.tsx";
-import { Head, Icon } from "./parts.tsx";
 import { clearCookie, confirmFirst, localPath, readCookie } from "./session.ts";
 import { NewPasswordField, waitText } from "./sign_in_page.tsx";
-import { Time } from "./values.tsx";
 
 /** The owner's own account: password, second factor, sessions. */
 

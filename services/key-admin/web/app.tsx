@@ -12,13 +12,8 @@ import {
   type Routes,
   type SignedIn,
 } from "./context.ts";
-import {
-  baseHeaders,
-  crossSiteGuard,
-  formGuard,
-  hostGuard,
-  noKeys,
-} from "./guards.ts";
+import { baseHeaders, crossSiteGuard, hostGuard, noKeys } from "./guards.ts";
+import { formGuard } from "./forms.ts";
 import { keyActionRoutes } from "./key_actions.tsx";
 import { keyFormRoutes } from "./key_form_page.tsx";
 import { keyRoutes } from "./key_page.tsx";

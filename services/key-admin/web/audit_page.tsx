@@ -12,8 +12,7 @@ import {
   type Routes,
 } from "./context.ts";
 import { showPage } from "./layout.tsx";
-import { address, Head, Icon, Pager, Tabs } from "./parts.tsx";
-import { Time } from "./values.tsx";
+import { address, Head, Icon, Pager, Tabs, Time } from "./parts.tsx";
 
 /** Who did what, when and from where. */
 

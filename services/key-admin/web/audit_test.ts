@@ -9,7 +9,7 @@ import {
   type TestConsole,
 } from "../console_fixture.ts";
 import type { AuditAction } from "../domain/audit/audit_log.ts";
-import { routeCases, type RouteOwner, routeOwner } from "./routes_fixture.ts";
+import { routeCases, type RouteOwner, routeOwner } from "../routes_fixture.ts";
 
 /** Guarantee: what an owner did, and what was tried against him, is written down where he and the operator find it. */
 
@@ -306,16 +306,4 @@ Deno.test("the audit log as CSV has the whole log, or what the filter lets throu
       assert.equal(detailsOf(text).length, 40 * areas.length);
     });
   }
-});
-
-Deno.test("the list of keys has the columns that tell whether a key is needed", async () => {
-  await using site = await startConsole();
-  const { client } = await routeOwner(site, 1);
-  const { text } = await client.get("/keys");
-  const head = /<thead>([\s\S]*?)<\/thead>/.exec(text)?.[1] ?? "";
-  for (const column of ["Key", "Status", "Created", "Last used", "Expires"]) {
-    assert.ok(head.includes(`>${column}</th>`), column);
-  }
-  assert.match(head, /Requests today/);
-  assert.match(head, /Tokens today/);
 });

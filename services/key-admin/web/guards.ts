@@ -8,9 +8,6 @@ import { readCookie } from "./session.ts";
 
 type Guard = MiddlewareHandler<ConsoleEnv>;
 
-const FORM_BYTES_MAX = 32 * 1024;
-const FORM_MS = 10_000;
-
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -102,61 +99,6 @@ export function crossSiteGuard(publicUrl: URL): Guard {
     if (!isOurs) throw new Refused(403, "This request came from another site");
     await next();
   };
-}
-
-/**
- * Reads the posted form: one media type, bounded in size and time, valid UTF-8 (ASVS
- * 1.5.3). Methods that no page has are left to the routes.
- */
-export function formGuard(timeoutMs: number = FORM_MS): Guard {
-  return async (c, next) => {
-    if (c.req.method !== "POST") return await next();
-    const type = (c.req.header("content-type") ?? "").split(";")[0]?.trim();
-    if (type?.toLowerCase() !== "application/x-www-form-urlencoded") {
-      throw new Refused(415, "The console accepts forms only");
-    }
-    const text = await readForm(c.req.raw, timeoutMs);
-    c.set("form", new URLSearchParams(text));
-    await next();
-  };
-}
-
-async function readForm(request: Request, timeoutMs: number): Promise<string> {
-  const reader = request.body?.getReader();
-  if (reader === undefined) return "";
-  let isLate = false;
-  // Ends a pending read. It fails when the connection is lost, which is an end too.
-  const stop = () => void reader.cancel().catch(() => {});
-  const timer = setTimeout(() => {
-    isLate = true;
-    stop();
-  }, timeoutMs);
-  const decoder = new TextDecoder("utf-8", { fatal: true });
-  let text = "";
-  let bytes = 0;
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (isLate) throw new Refused(408, "The form did not arrive in time");
-      if (done) return text + decodeOrRefuse(() => decoder.decode());
-      bytes += value.length;
-      if (bytes > FORM_BYTES_MAX) {
-        stop();
-        throw new Refused(413, "The form is too large");
-      }
-      text += decodeOrRefuse(() => decoder.decode(value, { stream: true }));
-    }
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-function decodeOrRefuse(decode: () => string): string {
-  try {
-    return decode();
-  } catch (cause) {
-    throw new Refused(400, "The form is not valid UTF-8", { cause });
-  }
 }
 
 const isReading = (method: string): boolean =>

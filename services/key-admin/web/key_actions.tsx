@@ -10,17 +10,8 @@ import {
   Refused,
   type Routes,
 } from "./context.ts";
-import {
-  Box,
-  box,
-  Field,
-  FormError,
-  PostForm,
-  readForm,
-  secretText,
-  text,
-  version,
-} from "./forms.tsx";
+import { Box, Field, FormError, PostForm } from "./parts.tsx";
+import { box, readForm, secretText, text, version } from "./forms.ts";
 import {
   answerCreated,
   findKey,

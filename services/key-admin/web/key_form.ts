@@ -5,7 +5,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { type KeySettings, settingsSchema } from "../domain/keys/settings.ts";
-import { text } from "./forms.tsx";
+import { text } from "./forms.ts";
 
 /** The form of a key: what was typed, and its way to {@link KeySettings} and back. */
 

@@ -8,15 +8,8 @@ import {
   type Handler,
   type Routes,
 } from "./context.ts";
-import {
-  Box,
-  Field,
-  FieldError,
-  PostForm,
-  readForm,
-  secretText,
-  version,
-} from "./forms.tsx";
+import { Box, Field, FieldError, PostForm, SCOPE_LABELS } from "./parts.tsx";
+import { readForm, secretText, version } from "./forms.ts";
 import {
   FIELD_CHARS_MAX,
   formOf,
@@ -36,7 +29,6 @@ import {
 } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import { confirmFirst } from "./session.ts";
-import { SCOPE_LABELS } from "./values.tsx";
 
 /** Creating and editing a key. */
 

@@ -4,19 +4,20 @@ import { isExpired } from "../domain/keys/key_record.ts";
 import { readLastUse, readUsage } from "../domain/keys/usage.ts";
 import { AuditTable } from "./audit_page.tsx";
 import type { Handler, Routes } from "./context.ts";
-import { PostForm } from "./forms.tsx";
-import { findKey } from "./key_requests.tsx";
-import { showPage } from "./layout.tsx";
-import { CopyButton, Icon } from "./parts.tsx";
-import { rangeOf, UsageView } from "./usage_page.tsx";
 import {
+  CopyButton,
   Expiry,
+  Icon,
   LastUse,
   number,
+  PostForm,
   SCOPE_LABELS,
   Status,
   Time,
-} from "./values.tsx";
+} from "./parts.tsx";
+import { findKey } from "./key_requests.tsx";
+import { showPage } from "./layout.tsx";
+import { rangeOf, UsageView } from "./usage_page.tsx";
 
 const HISTORY_ROWS = 10;
 

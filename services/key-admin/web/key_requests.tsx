@@ -13,9 +13,8 @@ import {
   type ConsoleDeps,
   Refused,
 } from "./context.ts";
-import { Box } from "./forms.tsx";
+import { Banner, Box, CopyButton } from "./parts.tsx";
 import { showPage } from "./layout.tsx";
-import { Banner, CopyButton } from "./parts.tsx";
 
 /** What the requests about one key have in common. */
 

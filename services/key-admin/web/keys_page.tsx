@@ -10,12 +10,23 @@ import {
 } from "../domain/keys/key_page.ts";
 import type { Child } from "hono/jsx";
 import type { ConsoleContext, Handler, Routes } from "./context.ts";
-import { PostForm } from "./forms.tsx";
+import {
+  address,
+  Count,
+  Expiry,
+  Head,
+  Icon,
+  LastUse,
+  number,
+  Pager,
+  PostForm,
+  Status,
+  Tabs,
+  Time,
+} from "./parts.tsx";
 import { createKey } from "./key_form_page.tsx";
 import { Curl } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
-import { address, Head, Icon, Pager, Tabs } from "./parts.tsx";
-import { Count, Expiry, LastUse, number, Status, Time } from "./values.tsx";
 
 /** The list of keys: the console's first page. The id of a key leads to it. */
 const listKeys: Handler = async (c, deps) => {

@@ -4,7 +4,11 @@ import {
   usageField,
   usageHour,
 } from "@gateway/shared/keys/limiter_state";
-import { ownerUsageKey, usageKey } from "@gateway/shared/keys/record";
+import {
+  ownerUsageKey,
+  UNLIMITED,
+  usageKey,
+} from "@gateway/shared/keys/record";
 import {
   type Answer,
   hiddenField,
@@ -14,6 +18,7 @@ import {
   storedKey,
   type TestConsole,
 } from "../console_fixture.ts";
+import { LIMIT_PATTERN, newForm, parseKeyForm } from "./key_form.ts";
 
 const ADA = "ada@example.org";
 const VALUE = /sk-Cg[0-9A-Za-z]{46}/;
@@ -72,23 +77,6 @@ Deno.test("ASVS 16.2.5: no log line holds a key, a session or a password", async
   for (const secret of [value, ...owner.cookies.values(), "battery staple"]) {
     assert.ok(!log.includes(secret));
   }
-});
-
-Deno.test("a double click on Create makes one key, and the second answer has no value", async () => {
-  await using site = await startConsole();
-  const owner = await site.signedIn(ADA);
-  const nonce = hiddenField((await owner.get("/keys/new")).text, "nonce");
-  const form = keyForm("Twice", { nonce });
-  const answers = await Promise.all([
-    owner.post("/keys", form),
-    owner.post("/keys", form),
-  ]);
-  assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 409]);
-  const second = answers.find(({ status }) => status === 409);
-  assert.ok(second?.text.includes("already created"));
-  assert.ok(!VALUE.test(second?.text ?? ""));
-  const list = await owner.get("/keys");
-  assert.equal(list.text.split("Twice</bdi>").length - 1, 1);
 });
 
 Deno.test("a mistake in the form is shown beside its field, with what was typed", async (t) => {
@@ -395,35 +383,6 @@ Deno.test("a forged cursor leads to the first page", async () => {
   }
 });
 
-Deno.test("usage is shown per key and in all", async () => {
-  await using site = await startConsole();
-  const owner = await site.signedIn(ADA);
-  const ownerId = await site.addOwner(ADA);
-  const first = await storedKey(site, ownerId, "First");
-  const second = await storedKey(site, ownerId, "Second");
-  await count(site, ownerId, first.id, {
-    requests: 1_200,
-    promptTokens: 34_000,
-    completionTokens: 5_600,
-  });
-  await count(site, ownerId, second.id, {
-    requests: 34,
-    promptTokens: 0,
-    completionTokens: 0,
-  });
-  for (const range of ["24h", "30d"]) {
-    const all = await owner.get(`/usage?range=${range}`);
-    assert.match(all.text, /<dt>Requests<\/dt><dd><span>1,234<\/span>/);
-    assert.match(all.text, /title="34,000">34K/);
-    const one = await owner.get(`/keys/${second.id}?range=${range}`);
-    assert.match(one.text, /<dt>Requests<\/dt><dd><span>34<\/span>/);
-  }
-  const list = await owner.get("/keys");
-  assert.ok(
-    list.text.includes("1,200") && list.text.includes(`title="39,600"`),
-  );
-});
-
 Deno.test("the console says when the model simulator answers", async () => {
   await using site = await startConsole({ isSimulated: true });
   const owner = await site.signedIn(ADA);
@@ -439,4 +398,56 @@ Deno.test("the console says when redis may lose changes", async () => {
   await using good = await startConsole();
   const other = await good.signedIn(ADA);
   assert.ok(!(await other.get("/keys")).text.includes("may lose changes"));
+});
+
+const NOW_MS = Date.UTC(2026, 10, 20);
+
+/** The limit that a field with this text gives; null when it is refused. */
+function limitOf(rpm: string): number | null {
+  const parsed = parseKeyForm(
+    { ...newForm(UNLIMITED), description: "A key", rpm },
+    NOW_MS,
+    null,
+  );
+  return parsed.ok ? parsed.settings.limits.requestsPerMinute : null;
+}
+
+Deno.test("a limit may be grouped as anywhere in the world, and is never read as another number", async (t) => {
+  const cases: [typed: string, limit: number | null][] = [
+    ["", 0],
+    ["  ", 0],
+    ["0", 0],
+    ["60", 60],
+    [" 10000 ", 10_000],
+    ["10,000", 10_000],
+    ["10.000", 10_000],
+    ["10 000", 10_000],
+    ["10\u202F000", 10_000],
+    ["10'000", 10_000],
+    ["10’000", 10_000],
+    ["1,000,000", 1_000_000],
+    ["1.5", null],
+    ["1,5", null],
+    ["10,00", null],
+    ["1000,000", null],
+    ["10,0000", null],
+    ["10,,000", null],
+    [",000", null],
+    ["1e3", null],
+    ["-1", null],
+    ["+1", null],
+    ["0x10", null],
+    ["١٠", null],
+  ];
+  for (const [typed, limit] of cases) {
+    await t.step(JSON.stringify(typed), () => {
+      assert.equal(limitOf(typed), limit);
+    });
+  }
+});
+
+Deno.test("the browser's pattern for limits is a valid one", () => {
+  // What browsers do with the attribute: whole text, flag v.
+  const pattern = new RegExp(`^(?:${LIMIT_PATTERN})$`, "v");
+  assert.ok(pattern.test("10,000") && !pattern.test("1.5"));
 });

@@ -2,8 +2,7 @@ import { html } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { ConsoleContext, ConsoleDeps } from "./context.ts";
-import { FormToken, PostForm } from "./forms.tsx";
-import { Banner, Icon } from "./parts.tsx";
+import { Banner, FormToken, Icon, PostForm } from "./parts.tsx";
 import type { Assets } from "./server.ts";
 
 /** What stands around every page. */

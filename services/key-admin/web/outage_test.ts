@@ -9,7 +9,7 @@ import {
   storedKey,
 } from "../console_fixture.ts";
 import { until } from "../redis_fixture.ts";
-import { routeOwner } from "./routes_fixture.ts";
+import { routeOwner } from "../routes_fixture.ts";
 
 /** Guarantee: when the store fails, or cannot say that a change is on disk, nothing is acknowledged and nobody gets in. */
 

@@ -1,6 +1,9 @@
-import type { Child } from "hono/jsx";
+import { type Child, createContext, useContext } from "hono/jsx";
+import type { KeyRecord, KeyScope } from "@gateway/shared/keys/record";
+import { isExpired } from "../domain/keys/key_record.ts";
+import { FORM_TOKEN } from "./session.ts";
 
-/** Parts that several pages have. */
+/** Parts that several pages have: pages are made of them. */
 
 /** The top of a page: title, what it is about, and what can be done. */
 export function Head({ title, lead, children }: {
@@ -136,5 +139,214 @@ export function Icon({ name }: { name: IconName }) {
     <svg class="icon" viewBox="0 0 20 20" aria-hidden="true" focusable="false">
       <path d={ICONS[name]} />
     </svg>
+  );
+}
+
+/** The session's token, for the forms of a page. */
+export const FormToken = createContext("");
+
+/** A form of this session, with its hidden fields. The script sends it once. */
+export function PostForm({ action, hidden = {}, children }: {
+  action: string;
+  hidden?: Readonly<Record<string, string | number>>;
+  children: Child;
+}) {
+  const fields = Object.entries({
+    [FORM_TOKEN]: useContext(FormToken),
+    ...hidden,
+  });
+  return (
+    <form method="post" action={action} data-once="">
+      {fields.map(([name, value]) => (
+        <input type="hidden" name={name} value={String(value)} />
+      ))}
+      {children}
+    </form>
+  );
+}
+
+/** A labelled input; `error` is tied to it by `aria-describedby`. */
+export function Field({ id, label, note, error, help, children, ...input }: {
+  id: string;
+  label: Child;
+  /** Said more quietly beside the label. */
+  note?: string;
+  error?: string | undefined;
+  help?: Child;
+  /** Stands over the input, as a button does. */
+  children?: Child;
+  name?: string;
+  value?: string;
+  type?: string;
+  required?: boolean;
+  readonly?: boolean;
+  autofocus?: boolean;
+  autocomplete?: string;
+  maxlength?: number;
+  minlength?: number;
+  pattern?: string;
+  title?: string;
+  placeholder?: string;
+  inputmode?: "text" | "numeric";
+  dir?: "auto";
+  spellcheck?: boolean;
+}) {
+  const described = error !== undefined
+    ? `${id}-error`
+    : help === undefined
+    ? undefined
+    : `${id}-help`;
+  return (
+    <div class="field">
+      <label for={id}>
+        {label} {note && <span class="faint">{note}</span>}
+      </label>
+      <div class={children === undefined ? undefined : "with-button"}>
+        <input
+          id={id}
+          name={id}
+          aria-invalid={error === undefined ? undefined : "true"}
+          aria-describedby={described}
+          {...input}
+        />
+        {children}
+      </div>
+      {help && <p class="help" id={`${id}-help`}>{help}</p>}
+      <FieldError id={id} error={error} />
+    </div>
+  );
+}
+
+/** What is wrong with the field `id`. */
+export const FieldError = (
+  { id, error }: { id: string; error: string | undefined },
+) => error ? <p class="field-error" id={`${id}-error`}>{error}</p> : null;
+
+/** A checkbox or radio button with its label. */
+export function Box({ type = "checkbox", children, ...input }: {
+  type?: "checkbox" | "radio";
+  name?: string;
+  value?: string;
+  checked?: boolean;
+  required?: boolean;
+  autofocus?: boolean;
+  "data-stored"?: "";
+  children: Child;
+}) {
+  return (
+    <label class="box">
+      <input type={type} value="on" {...input} />
+      {children}
+    </label>
+  );
+}
+
+/** The password that the owner has. */
+export const PasswordField = (
+  { label = "Current password", id = "password", isNext = false }: {
+    label?: string;
+    id?: string;
+    isNext?: boolean;
+  },
+) => (
+  <Field
+    id={id}
+    name="password"
+    label={label}
+    type="password"
+    required
+    autocomplete="current-password"
+    autofocus={isNext}
+  />
+);
+
+/** What is wrong with a whole form. */
+export const FormError = ({ error }: { error: string | null | undefined }) =>
+  error
+    ? (
+      <Banner look="bad" icon="warn" role="alert">
+        <p>{error}</p>
+      </Banner>
+    )
+    : null;
+
+/** What a key may be used for, in words. */
+export const SCOPE_LABELS: Record<KeyScope, string> = {
+  chat: "Chat",
+  models: "List models",
+  image: "Images",
+  video: "Video",
+  speech: "Speech",
+};
+
+/** Larger numbers are shortened; the exact one is in reach. */
+const SHORT_FROM = 10_000;
+const NUMBER = new Intl.NumberFormat("en-US");
+const SHORT = new Intl.NumberFormat("en-US", {
+  notation: "compact",
+  maximumFractionDigits: 1,
+});
+
+/** `1,234,567` */
+export const number = (value: number): string => NUMBER.format(value);
+
+/** `1.2M` */
+export const shortNumber = (value: number): string => SHORT.format(value);
+
+/** `1.2M` from ten thousand on, with the exact number in reach. */
+export function Count({ value }: { value: number }) {
+  if (value < SHORT_FROM) return <span>{number(value)}</span>;
+  return <span title={number(value)}>{shortNumber(value)}</span>;
+}
+
+type TimeStyle = "day" | "minute" | "relative";
+
+/** A time for people. */
+export function Time(
+  { ms, as }: { ms: number; as: TimeStyle },
+) {
+  const iso = new Date(ms).toISOString();
+  return (
+    <time datetime={iso} data-as={as}>
+      {as === "day"
+        ? iso.slice(0, 10)
+        : `${iso.slice(0, 16).replace("T", " ")} UTC`}
+    </time>
+  );
+}
+
+/** `Enabled`, `Disabled`, `Expired`: a word and a colour, never a colour alone. */
+export function Status(
+  { keyRecord, nowMs }: { keyRecord: KeyRecord; nowMs: number },
+) {
+  if (isExpired(keyRecord, nowMs)) {
+    return <span class="badge">Expired</span>;
+  }
+  return keyRecord.state === "enabled"
+    ? <span class="badge good">Enabled</span>
+    : <span class="badge">Disabled</span>;
+}
+
+/** `3 hours ago`, or `Never`. */
+export function LastUse({ ms }: { ms: number | null }) {
+  return ms === null
+    ? <span class="faint">Never</span>
+    : <Time ms={ms} as="relative" />;
+}
+
+/** From here on an expiry counts as near. */
+const SOON_MS = 7 * 86_400_000;
+
+/** `Never`, a date ahead, or a date gone by. */
+export function Expiry(
+  { keyRecord, nowMs }: { keyRecord: KeyRecord; nowMs: number },
+) {
+  const { expiresAtMs } = keyRecord;
+  if (expiresAtMs === null) return <span class="faint">Never</span>;
+  const isSoon = expiresAtMs - nowMs < SOON_MS;
+  return (
+    <span class={isSoon && expiresAtMs > nowMs ? "soon" : ""}>
+      <Time ms={expiresAtMs} as={isSoon ? "relative" : "day"} />
+    </span>
   );
 }

@@ -10,17 +10,14 @@ import {
 } from "./context.ts";
 import {
   Box,
+  CopyButton,
   Field,
   FormError,
   PasswordField,
-  passwordText,
   PostForm,
-  readForm,
-  secretText,
-  text,
-} from "./forms.tsx";
+} from "./parts.tsx";
+import { passwordText, readForm, secretText, text } from "./forms.ts";
 import { showPage } from "./layout.tsx";
-import { CopyButton } from "./parts.tsx";
 
 /** Turning two-step sign-in on and off. */
 

@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import type { ClientAddress } from "@gateway/shared/process/client_address";
 import type { Log } from "@gateway/shared/process/log";
-import type { MetricRegistry } from "@gateway/shared/process/metrics";
-import { counter } from "@gateway/shared/process/metrics";
+import { counter, type MetricRegistry } from "@gateway/shared/process/metrics";
 import type { Hono } from "hono";
 import type { ConsoleEnv } from "./context.ts";
 

@@ -16,18 +16,9 @@ import {
   Refused,
   type Routes,
 } from "./context.ts";
-import {
-  emailText,
-  Field,
-  FormError,
-  PasswordField,
-  passwordText,
-  pathText,
-  readForm,
-  text,
-} from "./forms.tsx";
+import { emailText, passwordText, pathText, readForm, text } from "./forms.ts";
+import { Banner, Field, FormError, PasswordField } from "./parts.tsx";
 import { Card } from "./layout.tsx";
-import { Banner } from "./parts.tsx";
 import { enter, findSignedIn, localPath, readCookie } from "./session.ts";
 
 /** Signing in with a password, and the links that lead to one. */

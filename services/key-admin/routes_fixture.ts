@@ -7,8 +7,8 @@ import {
   storedKey,
   type TestClient,
   type TestConsole,
-} from "../console_fixture.ts";
-import { totpCode } from "../domain/sign_in/totp.ts";
+} from "./console_fixture.ts";
+import { totpCode } from "./domain/sign_in/totp.ts";
 
 /**
  * A right request for every route of the console. The routes come from the
