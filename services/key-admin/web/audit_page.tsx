@@ -12,7 +12,7 @@ import {
   type Routes,
 } from "./context.ts";
 import { showPage } from "./layout.tsx";
-import { address, Head, Icon, Pager, Tabs, Time } from "./parts.tsx";
+import { address, Head, Icon, Pager, Table, Tabs, Time } from "./parts.tsx";
 
 /** Who did what, when and from where. */
 
@@ -151,60 +151,40 @@ export function AuditTable(
     isOfOneKey?: boolean;
   },
 ) {
+  const key: [string][] = isOfOneKey ? [] : [["Key"]];
   return (
-    <div class="table-box">
-      <table class="cards audit">
-        <caption class="hidden">{caption}</caption>
-        <thead>
-          <tr>
-            <th scope="col">When</th>
-            <th scope="col">What</th>
-            {!isOfOneKey && <th scope="col">Key</th>}
-            <th scope="col">Who</th>
-            <th scope="col">From</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={row.id}>
-              <td data-label="When">
-                <Time ms={row.timeMs} as="minute" />
-              </td>
-              <th scope="row" data-label="What">
-                {Object.hasOwn(LABELS, row.action)
-                  ? LABELS[row.action]
-                  : row.action}
-                {row.detail !== "" && <bdi class="detail">{row.detail}</bdi>}
-              </th>
-              {!isOfOneKey && <AboutKey row={row} />}
-              <td data-label="Who">{row.by}</td>
-              <td data-label="From">
-                {row.ip === "" ? <span class="faint">–</span> : row.ip}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-function AboutKey({ row }: { row: AuditRow }) {
-  if (row.keyId === "") {
-    return (
-      <td data-label="Key">
-        <span class="faint">–</span>
-      </td>
-    );
-  }
-  return (
-    <td data-label="Key">
-      <span>
-        <a href={`/keys/${row.keyId}`}>
-          <bdi>{row.description}</bdi>
-        </a>{" "}
-        <code class="hint">{row.hint}</code>
-      </span>
-    </td>
+    <Table
+      look="cards audit"
+      caption={caption}
+      columns={[["When"], ["What"], ...key, ["Who"], ["From"]]}
+    >
+      {rows.map((row) => (
+        <tr key={row.id}>
+          <td data-label="When">
+            <Time ms={row.timeMs} as="minute" />
+          </td>
+          <th scope="row">
+            {Object.hasOwn(LABELS, row.action)
+              ? LABELS[row.action]
+              : row.action}
+            {row.detail !== "" && <bdi class="detail">{row.detail}</bdi>}
+          </th>
+          {!isOfOneKey && (
+            <td data-label="Key">
+              {row.keyId === "" ? "–" : (
+                <span>
+                  <a href={`/keys/${row.keyId}`}>
+                    <bdi>{row.description}</bdi>
+                  </a>{" "}
+                  <code class="hint">{row.hint}</code>
+                </span>
+              )}
+            </td>
+          )}
+          <td data-label="Who">{row.by}</td>
+          <td data-label="From">{row.ip || "–"}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }

@@ -21,6 +21,7 @@ import {
   Pager,
   PostForm,
   Status,
+  Table,
   Tabs,
   Time,
 } from "./parts.tsx";
@@ -54,9 +55,17 @@ const listKeys: Handler = async (c, deps) => {
             <CreateLink />
           </ListHead>
           <Toolbar {...props} />
-          {page.rows.length === 0
-            ? <NothingFound {...props} />
-            : <KeyTable {...props} />}
+          {page.rows.length === 0 ? <NothingFound {...props} /> : (
+            <Table
+              look="cards keys"
+              caption="Your API keys, newest first; days are UTC"
+              columns={COLUMNS}
+            >
+              {page.rows.map((row) => (
+                <KeyLine key={row.key.id} row={row} nowMs={nowMs} />
+              ))}
+            </Table>
+          )}
           <KeyPager {...props} />
         </>
       ),
@@ -215,38 +224,16 @@ function KeyPager({ page, filter, search }: ListProps) {
   );
 }
 
-function KeyTable({ page, nowMs }: ListProps) {
-  return (
-    <div class="table-box">
-      <table class="cards keys">
-        <caption class="hidden">Your API keys, newest first</caption>
-        <thead>
-          <tr>
-            <th scope="col">Key</th>
-            <th scope="col">Status</th>
-            <th scope="col">Created</th>
-            <th scope="col">Last used</th>
-            <th scope="col" class="num" title="Since 00:00 UTC">
-              Requests today
-            </th>
-            <th scope="col" class="num" title="Since 00:00 UTC">
-              Tokens today
-            </th>
-            <th scope="col">Expires</th>
-            <th scope="col">
-              <span class="hidden">Switch</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {page.rows.map((row) => (
-            <KeyLine key={row.key.id} row={row} nowMs={nowMs} />
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
+const COLUMNS: [label: string, isNumber?: boolean][] = [
+  ["Key"],
+  ["Status"],
+  ["Created"],
+  ["Last used"],
+  ["Requests today", true],
+  ["Tokens today", true],
+  ["Expires"],
+  ["On"],
+];
 
 function KeyLine({ row, nowMs }: { row: KeyRow; nowMs: number }) {
   const { key, lastUsedAtMs, requestsToday, tokensToday } = row;

@@ -39,6 +39,34 @@ export function Tabs({ label, tabs, current }: {
   );
 }
 
+/** A table in a box. */
+export function Table({ look, caption, columns, isWide = false, children }: {
+  /** `cards` makes cards of its rows where the page is narrow. */
+  look: string;
+  caption: string;
+  columns: readonly (readonly [label: string, isNumber?: boolean])[];
+  /** May have to be scrolled sideways, by keyboard too. */
+  isWide?: boolean;
+  children: Child;
+}) {
+  const region = { role: "region", "aria-label": caption, tabindex: 0 };
+  return (
+    <div class={isWide ? "table-box plain" : "table-box"} {...isWide && region}>
+      <table class={look}>
+        <caption class="hidden">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map(([label, isNumber]) => (
+              <th scope="col" class={isNumber ? "num" : undefined}>{label}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}
+
 /** Links to other pages of a list; one without an address is dimmed. */
 export function Pager({ children, links }: {
   children?: Child;

@@ -8,7 +8,15 @@ import {
 import type { ConsoleContext, Handler, Routes } from "./context.ts";
 import { Curl } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
-import { Count, Head, number, shortNumber, Tabs, Time } from "./parts.tsx";
+import {
+  Count,
+  Head,
+  number,
+  shortNumber,
+  Table,
+  Tabs,
+  Time,
+} from "./parts.tsx";
 
 /** Usage of all keys together. */
 const showUsage: Handler = async (c, deps) => {
@@ -45,6 +53,28 @@ export const usageRoutes: Routes = { "/usage": { GET: showUsage } };
 export const rangeOf = (c: ConsoleContext): UsageRange =>
   c.req.query("range") === "30d" ? "30d" : "24h";
 
+const COUNTS = [
+  ["Requests", "requests"],
+  ["Errors", "errors"],
+  ["Input tokens", "inputTokens"],
+  ["Output tokens", "outputTokens"],
+] as const;
+
+const CHARTS: readonly [what: string, series: readonly Series[]][] = [
+  ["Requests", [
+    {
+      name: "ok",
+      label: "Successful",
+      of: ({ requests, errors }) => Math.max(0, requests - errors),
+    },
+    { name: "error", label: "Errors", of: ({ errors }) => errors },
+  ]],
+  ["Tokens", [
+    { name: "input", label: "In", of: ({ inputTokens }) => inputTokens },
+    { name: "output", label: "Out", of: ({ outputTokens }) => outputTokens },
+  ]],
+];
+
 /**
  * Totals, two charts and the table behind them. `base` is the page's own address
  * for the choice of range, `empty` stands where charts would have nothing to show.
@@ -57,12 +87,6 @@ export function UsageView(
   },
 ) {
   const { total } = usage;
-  const tiles: [label: string, value: number][] = [
-    ["Requests", total.requests],
-    ["Errors", total.errors],
-    ["Input tokens", total.inputTokens],
-    ["Output tokens", total.outputTokens],
-  ];
   return (
     <>
       <Tabs
@@ -74,11 +98,11 @@ export function UsageView(
         ]}
       />
       <dl class="tiles">
-        {tiles.map(([label, value]) => (
+        {COUNTS.map(([label, name]) => (
           <div class="card">
             <dt>{label}</dt>
             <dd>
-              <Count value={value} />
+              <Count value={total[name]} />
             </dd>
           </div>
         ))}
@@ -97,90 +121,47 @@ function Charts({ usage }: { usage: Usage }) {
   const each = usage.range === "24h" ? "per hour" : "per day (UTC)";
   return (
     <>
-      <section class="card">
-        <BarChart
-          title={`Requests ${each}`}
-          usage={usage}
-          series={[
-            {
-              name: "ok",
-              label: "Successful",
-              of: ({ requests, errors }) => Math.max(0, requests - errors),
-            },
-            { name: "error", label: "Errors", of: ({ errors }) => errors },
-          ]}
-        />
-      </section>
-      <section class="card">
-        <BarChart
-          title={`Tokens ${each}`}
-          usage={usage}
-          series={[
-            {
-              name: "input",
-              label: "In",
-              of: ({ inputTokens }) => inputTokens,
-            },
-            {
-              name: "output",
-              label: "Out",
-              of: ({ outputTokens }) => outputTokens,
-            },
-          ]}
-        />
-      </section>
+      {CHARTS.map(([what, series]) => (
+        <section class="card">
+          <BarChart title={`${what} ${each}`} usage={usage} series={series} />
+        </section>
+      ))}
     </>
   );
 }
 
-function UsageTable({ usage }: { usage: Usage }) {
+function UsageTable({ usage: { range, buckets } }: { usage: Usage }) {
+  const [unit, head] = range === "24h"
+    ? ["hour", "Hour from"]
+    : ["day", "Day (UTC)"];
   return (
     <details class="card">
       <summary>Show as a table</summary>
-      <div
-        class="table-box plain"
-        role="region"
-        aria-label="Usage as a table"
-        tabindex={0}
+      <Table
+        look=""
+        caption={`Usage by ${unit}, newest first`}
+        columns={[[head], ...COUNTS.map(([label]) => [label, true] as const)]}
+        isWide
       >
-        <table>
-          <caption class="hidden">
-            Usage by {usage.range === "24h" ? "hour" : "day"}, newest first
-          </caption>
-          <thead>
-            <tr>
-              <th scope="col">
-                {usage.range === "24h" ? "Hour from" : "Day (UTC)"}
-              </th>
-              <th scope="col" class="num">Requests</th>
-              <th scope="col" class="num">Errors</th>
-              <th scope="col" class="num">Input tokens</th>
-              <th scope="col" class="num">Output tokens</th>
-            </tr>
-          </thead>
-          <tbody>
-            {usage.buckets.toReversed().map((bucket) => (
-              <tr>
-                <th scope="row">
-                  {usage.range === "24h"
-                    ? <Time ms={bucket.startMs} as="minute" />
-                    : new Date(bucket.startMs).toISOString().slice(0, 10)}
-                </th>
-                <td class="num">{number(bucket.requests)}</td>
-                <td class="num">{number(bucket.errors)}</td>
-                <td class="num">{number(bucket.inputTokens)}</td>
-                <td class="num">{number(bucket.outputTokens)}</td>
-              </tr>
+        {buckets.toReversed().map((bucket) => (
+          <tr>
+            <th scope="row">
+              {range === "24h"
+                ? <Time ms={bucket.startMs} as="minute" />
+                : utcText(bucket.startMs).slice(0, 10)}
+            </th>
+            {COUNTS.map(([, name]) => (
+              <td class="num">{number(bucket[name])}</td>
             ))}
-          </tbody>
-        </table>
-      </div>
+          </tr>
+        ))}
+      </Table>
     </details>
   );
 }
 
 /** A part of each bar, from the bottom up. */
-export interface Series {
+interface Series {
   /** Names its colour too. */
   name: "ok" | "error" | "input" | "output";
   label: string;
@@ -201,7 +182,7 @@ const LABEL_EVERY = { "24h": 4, "30d": 5 } as const;
  * A bar chart as SVG, drawn by the server. Everything it shows is in the table
  * behind it too, which is what a screen reader is sent to.
  */
-export function BarChart({ title, usage: { buckets, range }, series }: {
+function BarChart({ title, usage: { buckets, range }, series }: {
   title: string;
   usage: Usage;
   series: readonly Series[];
