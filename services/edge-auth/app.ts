@@ -1,60 +1,65 @@
 /** The routes of the public door, and what happens before and after each. */
+import { type Context, Hono, type MiddlewareHandler } from "hono";
+import type { Principal } from "@gateway/shared/keys/record";
+import { ApiError } from "@gateway/shared/openai/error";
 import {
   type ClientAddress,
   siteOf,
 } from "@gateway/shared/process/client_address";
-import { type Context, Hono, type MiddlewareHandler } from "hono";
-import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
-import type { Log } from "@gateway/shared/process/log";
-import type { Catalog } from "@gateway/shared/models/catalog";
-import { ApiError } from "@gateway/shared/openai/error";
-import { allowHosts } from "./allow_hosts.ts";
-import type { RefusedBodies } from "./chat/refused_bodies.ts";
-import { authenticate } from "./keys/authenticate.ts";
-import { chatCompletions, type Dispatcher } from "./chat/completions.ts";
-import { cors } from "./cors.ts";
-import type { Deadlines } from "@gateway/shared/process/deadlines";
-import type { EdgeEnv } from "./edge_env.ts";
-import type { KeyLookup } from "./keys/key_lookup.ts";
-import type { Admission } from "./limits/admission.ts";
-import type { EdgeMetrics, RouteName } from "./metrics.ts";
-import type { LookupTurns } from "./keys/lookup_turns.ts";
-import type { BodyBudget } from "./http/body_budget.ts";
+import { type Log, roundMs } from "@gateway/shared/process/log";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import {
+  chatCompletions,
+  type ChatCompletionsDependencies,
+} from "./chat/completions.ts";
 import { getModel, listModels } from "./chat/models.ts";
-import { logAnswer, logRun } from "./request_log.ts";
+import { logRun } from "./chat/run_log.ts";
 import {
   errorResponse,
   internalError,
   jsonHeaders,
   jsonResponse,
+  REQUEST_ID_HEADER,
 } from "./http/responses.ts";
-import type { RunningRequests } from "./dispatch/running_requests.ts";
-import { methodNotAllowed, notFound, optionsAllowed } from "./unserved.ts";
+import type { Exchange } from "./http/server.ts";
+import { allowHosts, cors } from "./http/sites.ts";
+import { authenticate } from "./keys/authenticate.ts";
+import type { KeyLookup } from "./keys/key_lookup.ts";
+import type { LookupTurns } from "./keys/lookup_turns.ts";
+import type { EdgeMetrics, RouteName } from "./metrics.ts";
 
-export interface AppDependencies {
-  catalog: Catalog;
+export interface AppDependencies extends ChatCompletionsDependencies {
   keys: Pick<KeyLookup, "remembered" | "find" | "check">;
-  admission: Admission;
-  dispatcher: Dispatcher;
-  running: RunningRequests;
-  now: MonotonicNow;
-  log: Log;
-  bodyBytesMax: number;
-  /** A stream without a first token is opened after this long; 0: never. */
-  streamHeadMs: number;
-  bodyBudget: BodyBudget;
-  deadlines: Deadlines;
   /** Look-ups of unknown keys per client address. */
   lookupTurns: LookupTurns;
-  refusedBodies: RefusedBodies;
   clientAddress: ClientAddress;
   /** Names this service goes by; empty: any. */
   allowedHosts: readonly string[];
   /** Origins of pages that may call it; empty: none. */
   corsOrigins: readonly string[];
   metrics: EdgeMetrics;
+  log: Log;
 }
+
+/** What the middlewares know of a request. */
+interface EdgeEnv {
+  Variables: {
+    /** 32 hex characters; callers see it behind `req_`. */
+    requestId: string;
+    /** When it arrived. */
+    startedAtMs: number;
+    /** Set once the caller is known. */
+    principal: Principal;
+    /** A chat request that was admitted is logged when its run is over. */
+    hasRun: true | undefined;
+  };
+  Bindings: Exchange;
+}
+
+/** Both are the caller's words, and may be of any length. The query may hold secrets. */
+const METHOD_CHARS_MAX = 20;
+const PATH_CHARS_MAX = 200;
 
 const CHAT = "/v1/chat/completions";
 const MODELS = "/v1/models";
@@ -127,7 +132,16 @@ function nameRequest(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
     if (c.var.hasRun === true) return;
     const durationMs = d.now() - startedAtMs;
     d.metrics.ended(route, durationMs);
-    logAnswer(d.log, c, durationMs);
+    d.log.info("request", {
+      requestId: publicRequestId(c.var.requestId),
+      keyId: c.var.principal?.keyId,
+      method: shownMethod(c),
+      path: shownPath(c),
+      status: c.res.status,
+      errorCode: c.error instanceof ApiError ? c.error.code : undefined,
+      redis: redisReason(c.error),
+      durationMs: roundMs(durationMs),
+    });
   };
 }
 
@@ -192,4 +206,44 @@ function answerError(
     error,
   });
   return errorResponse(internalError(error), requestId);
+}
+
+/** Why Redis could not answer, where that is the error. */
+function redisReason(error: Error | undefined): string | undefined {
+  return error?.cause instanceof RedisUnavailableError
+    ? error.cause.reason
+    : undefined;
+}
+
+function shownMethod(c: Context<EdgeEnv>): string {
+  return c.req.method.slice(0, METHOD_CHARS_MAX);
+}
+
+function shownPath(c: Context<EdgeEnv>): string {
+  return c.req.path.slice(0, PATH_CHARS_MAX);
+}
+
+/** 204: what a path answers to. */
+function optionsAllowed(c: Context<EdgeEnv>, methods: string): Response {
+  const requestId = publicRequestId(c.var.requestId);
+  const headers = { allow: methods, [REQUEST_ID_HEADER]: requestId };
+  return new Response(null, { status: 204, headers });
+}
+
+/** 405 for a path that is there. */
+function methodNotAllowed(c: Context<EdgeEnv>, methods: string): Response {
+  const message = `Not allowed to ${shownMethod(c)} on ${shownPath(c)}. ` +
+    `Allowed: ${methods}.`;
+  const headers = { allow: methods };
+  const error = new ApiError("method_not_allowed", message, { headers });
+  return errorResponse(error, c.var.requestId);
+}
+
+/**
+ * 404 in OpenAI's words, and where to look instead: most who come here have an SDK
+ * that calls another API than chat completions, or a base URL without `/v1`.
+ */
+function notFound(c: Context<EdgeEnv>, hint: string): Response {
+  const message = `Invalid URL (${shownMethod(c)} ${shownPath(c)}). ${hint}`;
+  return errorResponse(new ApiError("not_found", message), c.var.requestId);
 }

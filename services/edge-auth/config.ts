@@ -148,7 +148,7 @@ export interface EdgeConfig {
   trustedProxies: readonly Network[];
   allowedHosts: readonly string[];
   corsOrigins: readonly string[];
-  departure: { readyPort: number | null; leadMs: number };
+  drain: { readyPort: number | null; leadMs: number };
   drainMs: number;
 }
 
@@ -183,7 +183,7 @@ function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
     trustedProxies: networksOf(env.trustedProxies),
     allowedHosts: env.allowedHosts,
     corsOrigins: env.corsOrigins,
-    departure: {
+    drain: {
       readyPort: env.readyPort ?? null,
       leadMs: env.drainLeadSeconds * MS_PER_SECOND,
     },

@@ -28,7 +28,7 @@ import {
   createDeadlines,
   type Deadlines,
 } from "@gateway/shared/process/deadlines";
-import { createDeparture } from "./http/drain.ts";
+import { createDrain } from "./http/drain.ts";
 import { createBodyBudget } from "./http/body_budget.ts";
 import { createLookupTurns } from "./keys/lookup_turns.ts";
 import { startServer } from "./http/server.ts";
@@ -107,9 +107,9 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     ...createGuards(config, deadlines),
   });
   // The stores are there: whoever connects to its port may send requests.
-  const departure = createDeparture({
+  const drain = createDrain({
     hostname: config.hostname,
-    ...config.departure,
+    ...config.drain,
   });
   const server = await startServer({
     hostname: config.hostname,
@@ -117,7 +117,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     deadlines,
     now: monotonicNow,
     handler: async (request, exchange) =>
-      departure.mark(await app.fetch(request, exchange)),
+      drain.mark(await app.fetch(request, exchange)),
     onError: (error) => {
       log.error("request_fault", { error });
       return errorResponse(internalError(error), newRequestId());
@@ -131,7 +131,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const notReady = () => [
     ...(bus.isReady ? [] : ["bus"]),
     ...(redis.state === "ready" ? [] : ["redis"]),
-    ...(departure.hasBegun ? ["stopping"] : []),
+    ...(drain.hasBegun ? ["stopping"] : []),
   ];
   observeEdge(registry, {
     dispatcher,
@@ -155,14 +155,14 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     ready: {
       edgeId,
       port: server.port,
-      readyPort: departure.readyPort,
+      readyPort: drain.readyPort,
       opsPort: ops.port,
     },
     failed: bus.closed.then((error) =>
       error ?? new Error("The bus was closed")
     ),
     stop: async () => {
-      await departure.announce();
+      await drain.begin();
       await server.stop({ graceMs: config.drainMs, lastWordMs: LAST_WORD_MS });
       await dispatcher.idleWithin(RUNS_END_MS);
       keys.stop();

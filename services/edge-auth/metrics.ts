@@ -11,7 +11,7 @@ import {
 import type { RunOutcome } from "./dispatch/run.ts";
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES, type Refusal } from "./limits/refusal.ts";
-import type { LoggedRun } from "./request_log.ts";
+import type { LoggedRun } from "./chat/run_log.ts";
 
 /** Of our own doing: the bus, Redis. */
 const INTERNAL_SECONDS = [

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { createDeparture } from "./drain.ts";
+import { createDrain } from "./drain.ts";
 
 const HOST = "127.0.0.1";
 const LEAD_MS = 300;
@@ -18,23 +18,23 @@ async function connects(port: number): Promise<boolean> {
   }
 }
 
-Deno.test("the ready port is open until the departure is announced, and closed through the lead time", async () => {
-  const departure = createDeparture({
+Deno.test("the ready port is open until the drain begins, and closed through the lead time", async () => {
+  const drain = createDrain({
     hostname: HOST,
     readyPort: 0,
     leadMs: LEAD_MS,
   });
-  const port = departure.readyPort ?? assert.fail("no port");
+  const port = drain.readyPort ?? assert.fail("no port");
   const response = await fetch(`http://${HOST}:${port}/`);
   assert.equal(response.status, 204);
-  assert.equal(departure.mark(new Response()).headers.has("connection"), false);
+  assert.equal(drain.mark(new Response()).headers.has("connection"), false);
 
   const startMs = monotonicNow();
-  const gone = departure.announce();
-  assert.equal(departure.hasBegun, true);
+  const gone = drain.begin();
+  assert.equal(drain.hasBegun, true);
   assert.equal(await connects(port), false);
   assert.equal(
-    departure.mark(new Response()).headers.get("connection"),
+    drain.mark(new Response()).headers.get("connection"),
     "close",
   );
   const closedMs = monotonicNow() - startMs;
@@ -44,13 +44,13 @@ Deno.test("the ready port is open until the departure is announced, and closed t
 });
 
 Deno.test("without a ready port the lead time is kept all the same", async () => {
-  const departure = createDeparture({
+  const drain = createDrain({
     hostname: HOST,
     readyPort: null,
     leadMs: LEAD_MS,
   });
-  assert.equal(departure.readyPort, null);
+  assert.equal(drain.readyPort, null);
   const startMs = monotonicNow();
-  await departure.announce();
+  await drain.begin();
   assert.ok(monotonicNow() - startMs >= LEAD_MS - 1);
 });

@@ -1,10 +1,6 @@
-/**
- * Cross-origin calls. Off by default, because an API key is a secret of a server
- * and has no business in a browser. An operator whose pages call the gateway with
- * keys of their own users lists the origins of those pages.
- */
+/** Names that the service answers for, and pages that may call it. */
 import type { MiddlewareHandler } from "hono";
-import type { EdgeEnv } from "./edge_env.ts";
+import { ApiError } from "@gateway/shared/openai/error";
 
 /** A browser asks again after this long. */
 const MAX_AGE_SECONDS = 600;
@@ -26,11 +22,12 @@ const EXPOSED = [
 ].join(", ");
 
 /**
- * Lets pages of these origins call the API and read its answers, errors too.
+ * Cross-origin calls, off by default: an API key is a secret of a server and has no
+ * business in a browser. Lets pages of these origins call the API and read its answers, errors too.
  * No credentials of the browser: a call carries its key in `Authorization`, which
  * no wildcard covers, so the headers that were asked for are repeated.
  */
-export function cors(origins: readonly string[]): MiddlewareHandler<EdgeEnv> {
+export function cors(origins: readonly string[]): MiddlewareHandler {
   const allowed = new Set(origins);
   return async (c, next) => {
     const request = c.req.raw.headers;
@@ -50,5 +47,29 @@ export function cors(origins: readonly string[]): MiddlewareHandler<EdgeEnv> {
     if (asked !== "" && asked.length <= REQUEST_HEADERS_CHARS_MAX) {
       headers.set("access-control-allow-headers", asked);
     }
+  };
+}
+
+/**
+ * Refuses requests for other hosts with 421: by the `Host` header, and by the
+ * target where that is a whole URL. Without a list every name will do. A name in
+ * the list without a port stands for all ports.
+ */
+export function allowHosts(
+  hosts: readonly string[],
+): MiddlewareHandler {
+  const allowed = new Set(hosts.map((host) => host.toLowerCase()));
+  const isAllowed = (host: string) =>
+    allowed.has(host) || allowed.has(host.replace(/:\d+$/, ""));
+  return async (c, next) => {
+    const named = c.req.raw.headers.get("host")?.toLowerCase() ?? "";
+    const target = URL.parse(c.req.url)?.host ?? "";
+    if (!isAllowed(named) || !isAllowed(target)) {
+      throw new ApiError(
+        "misdirected_request",
+        "This server does not answer for the host of this request.",
+      );
+    }
+    await next();
   };
 }
