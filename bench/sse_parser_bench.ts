@@ -1,5 +1,5 @@
 /** What reading a model server's stream costs: `deno bench bench/sse_parser_bench.ts` */
-import { createSseParser } from "../services/chat-worker/backends/sse_parser.ts";
+import { SseParser } from "../services/chat-worker/backends/sse_parser.ts";
 
 /** A chunk as model servers send it for one token. */
 const EVENT = `data: ${
@@ -22,8 +22,8 @@ const one = encoder.encode(EVENT);
 const many = encoder.encode(EVENT.repeat(EVENTS));
 const crlf = encoder.encode(EVENT.replaceAll("\n", "\r\n").repeat(EVENTS));
 
-const parser = createSseParser({
-  lineBytesMax: 1024 * 1024,
+const parser = new SseParser({
+  lineCharsMax: 1024 * 1024,
   onEvent: () => {},
 });
 

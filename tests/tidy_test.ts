@@ -26,7 +26,7 @@ const PURE_ROOMS = [
   /^services\/edge-auth\/(dispatch\/workers|chat\/models|http\/responses|http\/json_body)\.ts$/,
   /^services\/chat-worker\/(encode_answer|edge_liveness)\.ts$/,
   /^services\/model-simulator\/(language|passages|request|controls|json_schema|plan|choice|errors)\.ts$/,
-  /^services\/chat-worker\/backends\/(?!attempt_deadlines|create|http_client)/,
+  /^services\/chat-worker\/backends\/(?!attempt_deadlines|http_client)/,
 ];
 const PURE_IMPORTS = /^(zod|node:crypto|node:buffer)$/;
 const IMPURE_WORDS =

@@ -14,7 +14,7 @@ import {
   runService,
 } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
-import { createBackends } from "./backends/create.ts";
+import { createBackends } from "./create_backends.ts";
 import { readConfig, type WorkerConfig } from "./config.ts";
 import { FRAME_WAIT_MS } from "./frame_outbox.ts";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";

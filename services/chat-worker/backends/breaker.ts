@@ -1,22 +1,14 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { AttemptResult } from "./errors.ts";
 
-/** When a breaker opens, and for how long. */
-export const BREAKER_LIMITS = {
-  /** Failures without a success in between. */
-  consecutiveFailuresMax: 5,
-  /** The window over which the share of failures is taken. */
-  windowMs: 10_000,
-  /** Fewer attempts than this in the window say nothing about the share. */
-  windowAttemptsMin: 20,
-  /** From this share of failures on, it opens. */
-  failureShareMax: 0.5,
-  /** The first time without attempts; doubles with each probe that fails. */
-  openMs: 1_000,
-  openMsMax: 30_000,
-} as const;
-
-const LIMITS = BREAKER_LIMITS;
+/** Failures without a success in between that open it. */
+const CONSECUTIVE_FAILURES_MAX = 5;
+/** Or half of this many attempts, or all of them finding no room. */
+const JUDGED_ATTEMPTS = 20;
+const FAILURES_MAX = JUDGED_ATTEMPTS / 2;
+/** The first time without attempts; doubles with each probe that fails. */
+const OPEN_MS = 1_000;
+const OPEN_MS_MAX = 30_000;
 
 /** `half-open`: attempts go out one at a time, to see whether the backend is well again. */
 export type BreakerState = "closed" | "open" | "half-open";
@@ -38,11 +30,10 @@ export interface Permit {
 export class CircuitBreaker {
   state: BreakerState = "closed";
   readonly #now: MonotonicNow;
-  readonly #attempts: SlidingCounter;
-  readonly #failures: SlidingCounter;
-  readonly #overloads: SlidingCounter;
+  /** Of the last attempts while closed, the newest at the end. */
+  #results: AttemptResult[] = [];
   #consecutive = 0;
-  #openMs: number = LIMITS.openMs;
+  #openMs = OPEN_MS;
   #openUntilMs = 0;
   /** While half-open: an attempt has not begun yet. */
   #isProbing = false;
@@ -51,9 +42,6 @@ export class CircuitBreaker {
 
   constructor(now: MonotonicNow) {
     this.#now = now;
-    this.#attempts = new SlidingCounter(LIMITS.windowMs, now);
-    this.#failures = new SlidingCounter(LIMITS.windowMs, now);
-    this.#overloads = new SlidingCounter(LIMITS.windowMs, now);
   }
 
   /** Milliseconds until the next probe may go, 0 if an attempt may go now. */
@@ -86,23 +74,18 @@ export class CircuitBreaker {
 
   #count(result: AttemptResult): void {
     if (result === "ignored") return;
-    this.#attempts.add();
+    this.#results.push(result);
+    if (this.#results.length > JUDGED_ATTEMPTS) this.#results.shift();
     if (result === "success") this.#consecutive = 0;
-    else if (result === "overloaded") this.#overloads.add();
-    else {
-      this.#failures.add();
-      this.#consecutive++;
-    }
+    else if (result === "failure") this.#consecutive++;
     if (result !== "success" && this.#isTooMuch()) this.#open();
   }
 
-  /** Room that is never found is a failure too. */
   #isTooMuch(): boolean {
-    const [attempts, failures] = [this.#attempts.sum, this.#failures.sum];
-    return this.#consecutive >= LIMITS.consecutiveFailuresMax ||
-      (attempts >= LIMITS.windowAttemptsMin &&
-        (failures >= attempts * LIMITS.failureShareMax ||
-          failures + this.#overloads.sum >= attempts));
+    if (this.#consecutive >= CONSECUTIVE_FAILURES_MAX) return true;
+    if (this.#results.length < JUDGED_ATTEMPTS) return false;
+    return !this.#results.includes("success") ||
+      this.#results.filter((each) => each === "failure").length >= FAILURES_MAX;
   }
 
   #judgeProbe(result: AttemptResult): void {
@@ -110,13 +93,11 @@ export class CircuitBreaker {
       case "success":
         this.#change("closed");
         this.#consecutive = 0;
-        this.#openMs = LIMITS.openMs;
-        for (const each of [this.#attempts, this.#failures, this.#overloads]) {
-          each.reset();
-        }
+        this.#results = [];
+        this.#openMs = OPEN_MS;
         break;
       case "failure":
-        this.#openMs = Math.min(this.#openMs * 2, LIMITS.openMsMax);
+        this.#openMs = Math.min(this.#openMs * 2, OPEN_MS_MAX);
         this.#open();
         break;
       case "overloaded":
@@ -136,51 +117,5 @@ export class CircuitBreaker {
   #change(state: BreakerState): void {
     this.state = state;
     this.#era++;
-  }
-}
-
-const BUCKETS = 10;
-
-/** Counts what happened within the last `windowMs`, in steps of a tenth of it. */
-export class SlidingCounter {
-  readonly #now: MonotonicNow;
-  readonly #bucketMs: number;
-  readonly #counts = new Array<number>(BUCKETS).fill(0);
-  #newest: number;
-  #sum = 0;
-
-  constructor(windowMs: number, now: MonotonicNow) {
-    this.#now = now;
-    this.#bucketMs = windowMs / BUCKETS;
-    this.#newest = Math.floor(now() / this.#bucketMs);
-  }
-
-  add(): void {
-    this.#forget();
-    const slot = this.#newest % BUCKETS;
-    this.#counts[slot] = (this.#counts[slot] ?? 0) + 1;
-    this.#sum++;
-  }
-
-  /** Events within the window, the oldest step included in part. */
-  get sum(): number {
-    this.#forget();
-    return this.#sum;
-  }
-
-  reset(): void {
-    this.#counts.fill(0);
-    this.#sum = 0;
-  }
-
-  #forget(): void {
-    const current = Math.floor(this.#now() / this.#bucketMs);
-    const steps = Math.min(current - this.#newest, BUCKETS);
-    for (let i = 1; i <= steps; i++) {
-      const slot = (this.#newest + i) % BUCKETS;
-      this.#sum -= this.#counts[slot] ?? 0;
-      this.#counts[slot] = 0;
-    }
-    this.#newest = Math.max(this.#newest, current);
   }
 }

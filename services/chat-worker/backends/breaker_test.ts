@@ -1,10 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  BREAKER_LIMITS,
-  type BreakerState,
-  CircuitBreaker,
-  SlidingCounter,
-} from "./breaker.ts";
+import { type BreakerState, CircuitBreaker } from "./breaker.ts";
 import type { AttemptResult } from "./errors.ts";
 
 interface Rig {
@@ -82,8 +77,8 @@ const sequences: {
   },
   { name: "no room for 20", results: repeat("overloaded", 20), state: "open" },
   {
-    name: "no room for 200, and a success",
-    results: ["success", ...repeat("overloaded", 200)],
+    name: "no room for 19 of 20",
+    results: ["success", ...repeat("overloaded", 19)],
     state: "closed",
   },
   {
@@ -112,14 +107,6 @@ for (const { name, results, state } of sequences) {
     assert.equal(breaker.enter() === null, state === "open");
   });
 }
-
-Deno.test("CircuitBreaker forgets failures that are older than its window", () => {
-  const { breaker, attempt, wait } = rig();
-  for (const result of alternate(9)) attempt(result);
-  wait(BREAKER_LIMITS.windowMs + 1_000);
-  for (const result of alternate(9)) attempt(result);
-  assert.equal(breaker.state, "closed");
-});
 
 Deno.test("CircuitBreaker lets one probe through when its time is over", () => {
   const { breaker, attempt, wait } = rig();
@@ -209,24 +196,4 @@ Deno.test("CircuitBreaker tries the next once a probe has begun, and believes th
   assert.equal(breaker.state, "open");
   long?.report("success");
   assert.equal(breaker.state, "open");
-});
-
-Deno.test("SlidingCounter agrees with a count of all events, to a tenth of the window", () => {
-  let nowMs = 0;
-  const counter = new SlidingCounter(1_000, () => nowMs);
-  const events: number[] = [];
-  // A fixed sequence of uneven steps, and two long silences.
-  for (let i = 0; i < 5_000; i++) {
-    nowMs += i % 2_000 === 1_999 ? 10_000 : (i * 7_919) % 97;
-    if (i % 3 !== 0) {
-      counter.add();
-      events.push(nowMs);
-    }
-    const within = (ms: number) =>
-      events.filter((at) => at > nowMs - ms).length;
-    assert.ok(counter.sum >= within(900), `${counter.sum} at ${nowMs}`);
-    assert.ok(counter.sum <= within(1_000.001), `${counter.sum} at ${nowMs}`);
-  }
-  counter.reset();
-  assert.equal(counter.sum, 0);
 });

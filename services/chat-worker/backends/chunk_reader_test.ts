@@ -8,11 +8,7 @@ import {
 } from "../../../tests/support/model_answers.ts";
 import type { BackendEvent } from "./backend.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
-import {
-  type ChunkReader,
-  createChunkReader,
-  parseUsage,
-} from "./chunk_reader.ts";
+import { ChunkReader, parseUsage } from "./chunk_reader.ts";
 
 const request: ChatRequest = {
   model: "neutral-3.7-plus",
@@ -32,7 +28,7 @@ const SENTENCE =
 
 function newReader(n: number): ChunkReader {
   let ids = 0;
-  return createChunkReader({
+  return new ChunkReader({
     request: { ...request, n },
     newToolCallId: () => `call_new${++ids}`,
     redact: (text) => text.replaceAll("secret", "[redacted]"),
@@ -385,7 +381,7 @@ const answers: {
 ];
 
 for (const { name, n = 1, chunks, events } of answers) {
-  Deno.test(`createChunkReader() reads ${name}`, () => {
+  Deno.test(`new ChunkReader() reads ${name}`, () => {
     assert.deepEqual(read(chunks, n), events);
   });
 }
@@ -414,7 +410,7 @@ const reasons: { word: string; reason: string; tools?: true }[] = [
 ];
 
 for (const { word, reason, tools } of reasons) {
-  Deno.test(`createChunkReader() takes "${word}" ${tools ? "after tool calls " : ""}for ${reason}`, () => {
+  Deno.test(`new ChunkReader() takes "${word}" ${tools ? "after tool calls " : ""}for ${reason}`, () => {
     const call = {
       index: 0,
       id: "a",
@@ -626,7 +622,7 @@ const toolCalls: {
 ];
 
 for (const { name, given, expected } of toolCalls) {
-  Deno.test(`createChunkReader() takes tool calls with ${name}`, () => {
+  Deno.test(`new ChunkReader() takes tool calls with ${name}`, () => {
     const events = read([
       ...given.map((calls) => choiceChunk({ tool_calls: calls })),
       choiceChunk({}, "tool_calls"),
@@ -644,7 +640,7 @@ for (const { name, given, expected } of toolCalls) {
   });
 }
 
-Deno.test("createChunkReader() takes the older function_call", () => {
+Deno.test("new ChunkReader() takes the older function_call", () => {
   const events = read([
     choiceChunk({ function_call: { name: "f", arguments: "" } }),
     choiceChunk({ function_call: { arguments: "{}" } }),
@@ -858,7 +854,7 @@ const broken: {
 ];
 
 for (const { name, n = 1, chunks, isWhole = true, fault } of broken) {
-  Deno.test(`createChunkReader() fails with ${fault} for ${name}`, () => {
+  Deno.test(`new ChunkReader() fails with ${fault} for ${name}`, () => {
     assert.throws(
       () => read(chunks, n, isWhole),
       (error) => error instanceof UpstreamError && error.fault === fault,
@@ -893,7 +889,7 @@ const short: {
 ];
 
 for (const { name, n, chunks, message, usage } of short) {
-  Deno.test(`createChunkReader() blames 'n' for ${name}`, () => {
+  Deno.test(`new ChunkReader() blames 'n' for ${name}`, () => {
     assert.throws(() => read(chunks, n), (error) => {
       assert.ok(error instanceof UpstreamError);
       assert.equal(error.code, "unsupported_value");
@@ -905,7 +901,7 @@ for (const { name, n, chunks, message, usage } of short) {
   });
 }
 
-Deno.test("createChunkReader() throws for an error event, whatever it holds, and redacts it", () => {
+Deno.test("new ChunkReader() throws for an error event, whatever it holds, and redacts it", () => {
   for (
     const [data, message] of [
       ['{"message":"secret","code":"x"}', "[redacted]"],
@@ -916,7 +912,7 @@ Deno.test("createChunkReader() throws for an error event, whatever it holds, and
   }
 });
 
-Deno.test("createChunkReader() says when an answer has begun and when it is finished", () => {
+Deno.test("new ChunkReader() says when an answer has begun and when it is finished", () => {
   const reader = newReader(1);
   const seen: [boolean, boolean][] = [];
   for (

@@ -13,116 +13,105 @@ import {
  */
 export type AttemptResult = "success" | "failure" | "overloaded" | "ignored";
 
+/** What follows from a fault that comes before the first event. */
 interface FaultRule {
   /** What the caller is told unless there is something better to say. */
   code: ErrorCode;
   message: string;
+  result: AttemptResult;
   /** Another backend may do better. */
   canFailover: boolean;
   /** The same backend may do better in a moment. */
   canRetry: boolean;
-  result: AttemptResult;
-  /** The error says when to come back; SDKs then repeat by themselves. */
+  /** The error says when to come back. */
   isLimit: boolean;
+  /** What is asked of a caller where the server names no wait of its own. */
+  retryAfterMs?: number;
 }
 
-const REPEATABLE = { canFailover: true, canRetry: true, isLimit: false };
-const ELSEWHERE = { canFailover: true, canRetry: false, isLimit: false };
-const FINAL = { canFailover: false, canRetry: false, isLimit: false };
-const LIMIT = { canFailover: true, canRetry: false, isLimit: true };
+type Remedy = "none" | "elsewhere" | "again" | "later";
+
+function rule(
+  code: ErrorCode,
+  message: string,
+  remedy: Remedy,
+  result: AttemptResult = "failure",
+): FaultRule {
+  return {
+    code,
+    message: `The model server ${message}`,
+    result,
+    canFailover: remedy !== "none",
+    canRetry: remedy === "again",
+    isLimit: remedy === "later",
+    ...(remedy === "later" || code === "upstream_unreachable"
+      ? { retryAfterMs: 1_000 }
+      : {}),
+  };
+}
+
+export type UpstreamFault =
+  /** The request itself is refused: every backend would say the same. */
+  | "request"
+  /** The server refuses our credentials or account. */
+  | "credentials"
+  /** The server does not have the model under the name we were told to use. */
+  | "unknown_model"
+  | "rate_limited"
+  /** The server is well and has no room. */
+  | "overloaded"
+  /** No connection, or it ended before an answer began. */
+  | "unreachable"
+  | "server_error"
+  /** Nothing came for too long. */
+  | "timeout"
+  /** The whole attempt took too long: there is no time left for another. */
+  | "deadline"
+  /** The answer ended before it was complete. */
+  | "truncated"
+  /** The answer is not what the protocol allows. */
+  | "invalid";
 
 /**
- * By fault. A refused request proves that the server is well. A limit says
- * nothing about its health, and trying again at once would be impolite. After a
- * timeout the client has waited long enough for this server.
+ * A refused request proves that the server is well. A limit says nothing about its
+ * health, and trying again at once would be impolite. After a timeout the client
+ * has waited long enough for this server.
  */
-const RULES = {
-  /** The request itself is refused: every backend would say the same. */
-  request: {
-    ...FINAL,
-    code: "invalid_request",
-    message: "The model server refused the request",
-    result: "success",
-  },
-  /** The server refuses our credentials or account. */
-  credentials: {
-    ...ELSEWHERE,
-    code: "upstream_error",
-    message: "The model server refused the gateway's credentials",
-    result: "failure",
-  },
-  /** The server does not have the model under the name we were told to use. */
-  unknown_model: {
-    ...ELSEWHERE,
-    code: "upstream_error",
-    message: "The model server does not have this model",
-    result: "failure",
-  },
-  rate_limited: {
-    ...LIMIT,
-    code: "upstream_rate_limited",
-    message: "The model server is at its limit, try again later",
-    result: "ignored",
-  },
-  /** The server is well and has no room. */
-  overloaded: {
-    ...LIMIT,
-    code: "overloaded",
-    message: "The model server is busy, try again later",
-    result: "overloaded",
-  },
-  /** No connection, or it ended before an answer began. */
-  unreachable: {
-    ...REPEATABLE,
-    code: "upstream_unreachable",
-    message: "The model server cannot be reached",
-    result: "failure",
-  },
-  server_error: {
-    ...REPEATABLE,
-    code: "upstream_error",
-    message: "The model server failed",
-    result: "failure",
-  },
-  /** Nothing came for too long. */
-  timeout: {
-    ...ELSEWHERE,
-    code: "upstream_timeout",
-    message: "The model server did not answer in time",
-    result: "failure",
-  },
-  /** The whole attempt took too long: there is no time left for another. */
-  deadline: {
-    ...FINAL,
-    code: "upstream_timeout",
-    message: "The model server did not finish in time",
-    result: "failure",
-  },
-  /** The answer ended before it was complete. */
-  truncated: {
-    ...REPEATABLE,
-    code: "upstream_truncated",
-    message: "The model server ended its answer too early",
-    result: "failure",
-  },
-  /** The answer is not what the protocol allows. */
-  invalid: {
-    ...ELSEWHERE,
-    code: "upstream_invalid",
-    message: "The model server sent an answer that cannot be understood",
-    result: "failure",
-  },
-} as const satisfies { [fault: string]: FaultRule };
-
-export type UpstreamFault = keyof typeof RULES;
-
-/** What is asked of a caller where the server names no wait of its own. */
-const RETRY_AFTER_MS = 1_000;
-const WAITS: ReadonlySet<UpstreamFault> = new Set([
-  "rate_limited",
-  "overloaded",
-  "unreachable",
-]);
+const RULES: Record<UpstreamFault, FaultRule> = {
+  request: rule("invalid_request", "refused the request", "none", "success"),
+  credentials: rule(
+    "upstream_error",
+    "refused the gateway's credentials",
+    "elsewhere",
+  ),
+  unknown_model: rule(
+    "upstream_error",
+    "does not have this model",
+    "elsewhere",
+  ),
+  rate_limited: rule(
+    "upstream_rate_limited",
+    "is at its limit, try again later",
+    "later",
+    "ignored",
+  ),
+  overloaded: rule(
+    "overloaded",
+    "is busy, try again later",
+    "later",
+    "overloaded",
+  ),
+  unreachable: rule("upstream_unreachable", "cannot be reached", "again"),
+  server_error: rule("upstream_error", "failed", "again"),
+  timeout: rule("upstream_timeout", "did not answer in time", "elsewhere"),
+  deadline: rule("upstream_timeout", "did not finish in time", "none"),
+  truncated: rule("upstream_truncated", "ended its answer too early", "again"),
+  invalid: rule(
+    "upstream_invalid",
+    "sent an answer that cannot be understood",
+    "elsewhere",
+  ),
+};
 
 /** How an {@link UpstreamError} differs from its fault's usual answer. */
 export interface UpstreamErrorOptions extends ApiErrorOptions {
@@ -140,13 +129,13 @@ export class UpstreamError extends ApiError {
   readonly usage: Usage | null;
 
   constructor(fault: UpstreamFault, options: UpstreamErrorOptions = {}) {
-    const rule: FaultRule = RULES[fault];
-    super(options.code ?? rule.code, options.message ?? rule.message, {
-      ...(WAITS.has(fault) ? { retryAfterMs: RETRY_AFTER_MS } : {}),
+    const { code, message, retryAfterMs } = RULES[fault];
+    super(options.code ?? code, options.message ?? message, {
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
       ...options,
     });
     this.fault = fault;
-    this.rule = rule;
+    this.rule = RULES[fault];
     this.usage = options.usage ?? null;
   }
 }

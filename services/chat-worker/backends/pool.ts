@@ -2,12 +2,7 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Backend, BackendCall, BackendEvent } from "./backend.ts";
-import {
-  type BreakerState,
-  CircuitBreaker,
-  type Permit,
-  SlidingCounter,
-} from "./breaker.ts";
+import { type BreakerState, CircuitBreaker, type Permit } from "./breaker.ts";
 import {
   truncatedAnswer,
   UpstreamError,
@@ -20,13 +15,12 @@ const ATTEMPTS_MAX = 3;
 const RETRY_DELAY_MS_MIN = 50;
 const RETRY_DELAY_MS_MAX = 150;
 /**
- * Retries in a window, as a share of requests, and those that are always allowed,
- * so that a quiet model has some: when everything fails, each request tried twice
- * would double the load at the worst moment.
+ * Retries that each request adds to the budget, and what it holds at most: when
+ * everything fails, each request tried twice would double the load at the worst
+ * moment.
  */
-const RETRY_WINDOW_MS = 10_000;
-const RETRY_SHARE = 0.1;
-const RETRIES_MIN = 5;
+const RETRIES_PER_REQUEST = 0.1;
+const RETRIES_MAX = 5;
 const UNAVAILABLE_MS_MIN = 1_000;
 const LIMITED_MS_DEFAULT = 1_000;
 
@@ -101,8 +95,7 @@ interface Begun {
 export class BackendPool implements Backend {
   readonly #options: BackendPoolOptions;
   readonly #slots: readonly Slot[];
-  readonly #requests: SlidingCounter;
-  readonly #retries: SlidingCounter;
+  #retriesLeft = RETRIES_MAX;
 
   constructor(options: BackendPoolOptions) {
     const { backends, now } = options;
@@ -112,8 +105,6 @@ export class BackendPool implements Backend {
       breaker: new CircuitBreaker(now),
       limitedUntilMs: -Infinity,
     }));
-    this.#requests = new SlidingCounter(RETRY_WINDOW_MS, now);
-    this.#retries = new SlidingCounter(RETRY_WINDOW_MS, now);
   }
 
   /** By name of the backend, for metrics. */
@@ -133,7 +124,10 @@ export class BackendPool implements Backend {
     call: BackendCall,
   ): AsyncGenerator<readonly BackendEvent[], void, void> {
     call.signal.throwIfAborted();
-    this.#requests.add();
+    this.#retriesLeft = Math.min(
+      RETRIES_MAX,
+      this.#retriesLeft + RETRIES_PER_REQUEST,
+    );
     const { first, iterator, end } = await this.#begin(request, call);
     let isOver = false;
     try {
@@ -254,9 +248,8 @@ export class BackendPool implements Backend {
 
   /** Whether one more retry is within the budget; if so it is taken. */
   #takeRetry(): boolean {
-    const retriesMax = Math.max(RETRIES_MIN, this.#requests.sum * RETRY_SHARE);
-    if (this.#retries.sum >= retriesMax) return false;
-    this.#retries.add();
+    if (this.#retriesLeft < 1) return false;
+    this.#retriesLeft -= 1;
     return true;
   }
 

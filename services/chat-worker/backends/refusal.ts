@@ -7,7 +7,6 @@ import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { UpstreamError, type UpstreamErrorOptions } from "./errors.ts";
 import { isJsonObject, type JsonObject, textOf } from "./json_value.ts";
-import type { Redact } from "./redact.ts";
 import {
   faultInDetail,
   faultInText,
@@ -259,4 +258,63 @@ function statusOf(error: JsonObject): number {
     return 400;
   }
   return 500;
+}
+
+/** Makes text of a model server fit for a caller. */
+export type Redact = (text: string) => string;
+
+/** Characters of a message that are passed on. */
+const MESSAGE_CHARS_MAX = 500;
+/** Shorter values would be found in ordinary words. */
+const SECRET_CHARS_MIN = 4;
+const REDACTED = "[redacted]";
+
+const PATTERNS: readonly RegExp[] = [
+  /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>]+/gi,
+  /\bbearer\s+[^\s"',]+/gi,
+  // Keys by the looks of the usual prefixes, masked ones such as `sk-ab***yz` included.
+  /\b(?:sk|pk|rk|gsk|xai|hf|nvapi)[-_][A-Za-z0-9_*.-]{4,}/g,
+  /\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b/g,
+  // Paths of files, and places in source code.
+  /(?<![\w\])}.<])~?\/(?!v\d+\/)(?:[\w.@+-]+\/)+[\w.@+-]+/g,
+  /(?<![\w\])}.<])\/[\w@+-]+(?:\.\w+)+/g,
+  /\b[A-Za-z]:\\[^\s"'<>]+/g,
+  /\b[\w./-]+\.(?:py|cpp|cc|cu|hpp|h|go|rs|js|mjs|ts|java)(?::\d+)+\b/g,
+];
+/** Lines of stack traces of Python, JavaScript and Go, and the code that Python shows below. */
+const STACK =
+  /Traceback \(most recent call last\):|^[ \t]*File "[^"\n]*", line \d+.*(\n[ \t]{4,}.*)?|^[ \t]+at .*$|^goroutine \d+.*$|^\t.*\.go:\d+.*$/gm;
+/** C0 and C1 controls: line ends would break logs and header-like contexts. */
+const CONTROLS = /\p{Cc}+/gu;
+
+/** What a server must not be able to send back to a caller. */
+export interface RedactOptions {
+  /** Credentials and header values. */
+  secrets: readonly string[];
+  baseUrl: URL;
+}
+
+/**
+ * Makes a function that replaces the given secrets, the server's address, any
+ * URL, network address, file path or bearer credential by `[redacted]`, drops stack
+ * traces, makes blanks of control characters, and cuts the rest to 500 characters.
+ * Cutting comes last, so that no part of a secret is left over.
+ */
+export function createRedact(options: RedactOptions): Redact {
+  const { secrets, baseUrl } = options;
+  const needles = [...secrets, baseUrl.href, baseUrl.host, baseUrl.hostname]
+    .filter((needle) => needle.length >= SECRET_CHARS_MIN)
+    .sort((a, b) => b.length - a.length);
+  return (text) => {
+    let clean = text.toWellFormed().replaceAll("\r\n", "\n")
+      .replace(STACK, "").replace(CONTROLS, " ");
+    for (const needle of needles) clean = clean.replaceAll(needle, REDACTED);
+    for (const pattern of PATTERNS) clean = clean.replace(pattern, REDACTED);
+    return cut(clean.trim());
+  };
+}
+
+function cut(text: string): string {
+  if (text.length <= MESSAGE_CHARS_MAX) return text;
+  return `${text.slice(0, MESSAGE_CHARS_MAX - 1).toWellFormed()}…`;
 }

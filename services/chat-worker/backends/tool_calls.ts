@@ -3,20 +3,6 @@ import type { ToolCallDelta } from "@gateway/shared/openai/chat";
 import { invalidAnswer } from "./errors.ts";
 import { isJsonObject, type JsonObject, textOf } from "./json_value.ts";
 
-/**
- * Fragments of tool calls as servers send them, turned into what every SDK
- * takes: an index on each, id, type and name together in a call's first fragment
- * and never again, arguments as text.
- */
-export interface ToolCallFragments {
-  /** Whether a call has been passed on. */
-  readonly hasCalls: boolean;
-  /** Takes the `tool_calls` of one delta, or null; appends what is news to `out`. */
-  take(fragments: unknown, out: ToolCallDelta[]): void;
-  /** The choice is finished: throws `upstream_invalid` if a call never got its name. */
-  end(): void;
-}
-
 interface Call {
   /** Position in what we send. */
   index: number;
@@ -33,56 +19,51 @@ const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
 /** A name is short: arguments that wait for it are a server gone wrong. */
 const HELD_CHARS_MAX = 64 * 1024;
 
-/** Starts with no call. `newId` makes an id for a call that has none. */
-export function createToolCallFragments(
-  newId: () => string,
-): ToolCallFragments {
-  const calls: Call[] = [];
+/**
+ * Fragments of tool calls as servers send them, turned into what every SDK
+ * takes: an index on each, id, type and name together in a call's first fragment
+ * and never again, arguments as text.
+ */
+export class ToolCallFragments {
+  readonly #newId: () => string;
+  readonly #calls: Call[] = [];
   /** The newest call at each index of the server's. */
-  const byIndex = new Map<number, Call>();
-  let last: Call | undefined;
-  let sent = 0;
+  readonly #byIndex = new Map<number, Call>();
+  #last: Call | undefined;
+  #sent = 0;
 
-  const open = (index: number | null, id: string): Call => {
-    if (calls.length === CALLS_MAX) {
-      throw invalidAnswer(`More than ${CALLS_MAX} tool calls`);
+  /** `newId` makes an id for a call that has none. */
+  constructor(newId: () => string) {
+    this.#newId = newId;
+  }
+
+  /** Whether a call has been passed on. */
+  get hasCalls(): boolean {
+    return this.#sent > 0;
+  }
+
+  /** Takes the `tool_calls` of one delta, or null; appends what is news to `out`. */
+  take(fragments: unknown, out: ToolCallDelta[]): void {
+    if (fragments === undefined || fragments === null) return;
+    if (!Array.isArray(fragments)) {
+      throw invalidAnswer("Tool calls that are not an array");
     }
-    const call: Call = {
-      index: -1,
-      id,
-      name: "",
-      held: "",
-      hasArguments: false,
-    };
-    calls.push(call);
-    if (index !== null) byIndex.set(index, call);
-    return call;
-  };
+    for (const fragment of fragments) {
+      if (!isJsonObject(fragment)) {
+        throw invalidAnswer("Tool call that is not an object");
+      }
+      this.#takeFragment(fragment, out);
+    }
+  }
 
-  /** The call that a fragment continues, or a new one. */
-  const callOf = (
-    index: number | null,
-    id: string,
-    name: string,
-    text: string,
-  ): Call => {
-    const known = index === null
-      ? (id === "" ? last : calls.findLast((call) => call.id === id))
-      : byIndex.get(index);
-    if (known === undefined) return open(index, id);
-    if (known.name === "" || name === "") return known;
-    // A name where one was said already begins a call if the server numbers
-    // none, or numbers all alike, or all of its arguments come again; else it is
-    // a repeat. A new id alone proves nothing: some servers make one up per
-    // fragment.
-    const isNext = id === ""
-      ? index === null || name !== known.name ||
-        (known.hasArguments && isWholeObject(text))
-      : id !== known.id;
-    return isNext ? open(index, id) : known;
-  };
+  /** The choice is finished: throws `upstream_invalid` if a call never got its name. */
+  end(): void {
+    if (this.#calls.length !== this.#sent) {
+      throw invalidAnswer("Tool call without a name");
+    }
+  }
 
-  const takeFragment = (fragment: JsonObject, out: ToolCallDelta[]) => {
+  #takeFragment(fragment: JsonObject, out: ToolCallDelta[]): void {
     const index = Number.isInteger(fragment.index)
       ? Number(fragment.index)
       : null;
@@ -90,8 +71,8 @@ export function createToolCallFragments(
     const id = textOf(fragment.id);
     const name = textOf(detail.name);
     const text = argumentsText(detail.arguments);
-    const call = callOf(index, id, name, text);
-    last = call;
+    const call = this.#callOf(index, id, name, text);
+    this.#last = call;
     call.hasArguments ||= text !== "";
     if (call.id === "") call.id = id;
     if (call.name !== "") {
@@ -106,8 +87,8 @@ export function createToolCallFragments(
     }
     if (name === "") return;
     call.name = name;
-    call.index = sent++;
-    if (call.id === "") call.id = newId();
+    call.index = this.#sent++;
+    if (call.id === "") call.id = this.#newId();
     out.push({
       index: call.index,
       id: call.id,
@@ -115,30 +96,42 @@ export function createToolCallFragments(
       function: { name, arguments: call.held },
     });
     call.held = "";
-  };
+  }
 
-  return {
-    get hasCalls() {
-      return sent > 0;
-    },
-    take(fragments, out) {
-      if (fragments === undefined || fragments === null) return;
-      if (!Array.isArray(fragments)) {
-        throw invalidAnswer("Tool calls that are not an array");
-      }
-      for (const fragment of fragments) {
-        if (!isJsonObject(fragment)) {
-          throw invalidAnswer("Tool call that is not an object");
-        }
-        takeFragment(fragment, out);
-      }
-    },
-    end() {
-      if (calls.length !== sent) {
-        throw invalidAnswer("Tool call without a name");
-      }
-    },
-  };
+  /** The call that a fragment continues, or a new one. */
+  #callOf(
+    index: number | null,
+    id: string,
+    name: string,
+    text: string,
+  ): Call {
+    const known = index === null
+      ? (id === ""
+        ? this.#last
+        : this.#calls.findLast((call) => call.id === id))
+      : this.#byIndex.get(index);
+    if (known === undefined) return this.#open(index, id);
+    if (known.name === "" || name === "") return known;
+    // A name where one was said already begins a call if the server numbers
+    // none, or numbers all alike, or all of its arguments come again; else it is
+    // a repeat. A new id alone proves nothing: some servers make one up per
+    // fragment.
+    const isNext = id === ""
+      ? index === null || name !== known.name ||
+        (known.hasArguments && isWholeObject(text))
+      : id !== known.id;
+    return isNext ? this.#open(index, id) : known;
+  }
+
+  #open(index: number | null, id: string): Call {
+    if (this.#calls.length === CALLS_MAX) {
+      throw invalidAnswer(`More than ${CALLS_MAX} tool calls`);
+    }
+    const call = { index: -1, id, name: "", held: "", hasArguments: false };
+    this.#calls.push(call);
+    if (index !== null) this.#byIndex.set(index, call);
+    return call;
+  }
 }
 
 /** Arguments must be JSON text; some servers send the object itself. */

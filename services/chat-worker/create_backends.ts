@@ -4,9 +4,13 @@ import type { BackendConfig, Catalog } from "@gateway/shared/models/catalog";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { publicRequestId, randomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import { UpstreamError } from "./errors.ts";
-import { OpenAiBackend } from "./openai.ts";
-import { type AttemptReport, BackendPool, type Sleep } from "./pool.ts";
+import { UpstreamError } from "./backends/errors.ts";
+import { OpenAiBackend } from "./backends/openai.ts";
+import {
+  type AttemptReport,
+  BackendPool,
+  type Sleep,
+} from "./backends/pool.ts";
 
 export interface BackendsOptions {
   catalog: Catalog;
