@@ -33,9 +33,10 @@ const QUIET_OUTCOMES: ReadonlySet<string> = new Set([
 export function createBackends(
   { catalog, backendKeys, log, onAttempt }: BackendsOptions,
 ): ReadonlyMap<string, BackendPool> {
-  const createBackend = (config: BackendConfig) =>
+  const createBackend = (publicModel: string, config: BackendConfig) =>
     new OpenAiBackend({
       config,
+      publicModel,
       apiKey: backendKeys.get(config.apiKeyEnv ?? "") ?? null,
       now: monotonicNow,
       wallNow,
@@ -46,7 +47,7 @@ export function createBackends(
       id,
       new BackendPool({
         backends: backends.map((config) => ({
-          backend: createBackend(config),
+          backend: createBackend(id, config),
           preference: config.preference,
           weight: config.weight,
         })),

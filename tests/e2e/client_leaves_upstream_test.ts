@@ -132,6 +132,7 @@ Deno.test("a client that leaves in any way ends the call of the model server", a
   let state: State = "streaming";
   await using server = startFakeModelServer({ reply: () => reply(state) });
   const backend = new OpenAiBackend({
+    publicModel: "neutral-3.7-plus",
     config: {
       type: "openai",
       name: "upstream",

@@ -196,6 +196,7 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
     reply: chatReply({ words: ["seen"] }),
   });
   const backend = new OpenAiBackend({
+    publicModel: "neutral-3.7-plus",
     config: {
       type: "openai",
       name: "fake",

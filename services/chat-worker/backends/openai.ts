@@ -40,6 +40,8 @@ const DONE = "[DONE]";
 /** What an {@link OpenAiBackend} needs. */
 export interface OpenAiBackendOptions {
   config: BackendConfig;
+  /** The model's name among callers. */
+  publicModel: string;
   /** The value of `config.apiKeyEnv`; null: no credential is sent. */
   apiKey: string | null;
   now: MonotonicNow;
@@ -87,6 +89,7 @@ export class OpenAiBackend implements Backend {
     this.#redact = createRedact({
       secrets: [apiKey ?? "", ...Object.values(config.headers)],
       baseUrl: url,
+      model: { theirs: config.model, ours: options.publicModel },
     });
   }
 

@@ -65,6 +65,7 @@ function optionsFor(
         ...deadlines,
       },
     },
+    publicModel: "neutral-3.7-plus",
     apiKey: API_KEY,
     now: monotonicNow,
     wallNow,

@@ -292,22 +292,33 @@ export interface RedactOptions {
   /** Credentials and header values. */
   secrets: readonly string[];
   baseUrl: URL;
+  /** The model's name at the server, and the one that callers know. */
+  model?: { theirs: string; ours: string };
 }
 
 /**
  * Makes a function that replaces the given secrets, the server's address, any
- * URL, network address, file path or bearer credential by `[redacted]`, drops stack
+ * URL, network address, file path or bearer credential by `[redacted]`, the model's
+ * name there, with what a registry puts around it, by ours, drops stack
  * traces, makes blanks of control characters, and cuts the rest to 500 characters.
  * Cutting comes last, so that no part of a secret is left over.
  */
 export function createRedact(options: RedactOptions): Redact {
-  const { secrets, baseUrl } = options;
+  const { secrets, baseUrl, model } = options;
+  const name = model !== undefined && model.theirs.length >= SECRET_CHARS_MIN &&
+      model.theirs !== model.ours
+    ? new RegExp(
+      `[\\w.:/@-]*${model.theirs.replace(/[^\w]/g, "\\$&")}(?:[\\w:.-]*\\w)?`,
+      "g",
+    )
+    : null;
   const needles = [...secrets, baseUrl.href, baseUrl.host, baseUrl.hostname]
     .filter((needle) => needle.length >= SECRET_CHARS_MIN)
     .sort((a, b) => b.length - a.length);
   return (text) => {
     let clean = text.toWellFormed().replaceAll("\r\n", "\n")
       .replace(STACK, "").replace(CONTROLS, " ");
+    if (name !== null) clean = clean.replace(name, () => model?.ours ?? "");
     for (const needle of needles) clean = clean.replaceAll(needle, REDACTED);
     for (const pattern of PATTERNS) clean = clean.replace(pattern, REDACTED);
     return cut(clean.trim());

@@ -798,3 +798,16 @@ Deno.test("API10: redact() leaves no part of a secret that lies across the cut",
   const clean = redact("x".repeat(500 - HOSTED_KEY.length / 2) + HOSTED_KEY);
   assert.ok(!clean.includes(HOSTED_KEY.slice(0, 4)), clean);
 });
+
+Deno.test("redact() tells the caller's name of the model, not the server's", () => {
+  const redactName = createRedact({
+    secrets: [],
+    baseUrl: new URL("http://ollama:11434/v1"),
+    model: { theirs: "smol+lm2", ours: "neutral" },
+  });
+  assert.equal(
+    redactName("registry.ollama.ai/library/smol+lm2:latest has no tools."),
+    "neutral has no tools.",
+  );
+  assert.equal(redactName("The model `smol+lm2`."), "The model `neutral`.");
+});
