@@ -76,7 +76,7 @@ function logAttempt(log: Log, model: string, report: AttemptReport): void {
   else log.warn("backend_attempt_failed", { ...line, error: errorText(error) });
 }
 
-/** What a model server did wrong is told in words: where we noticed says nothing. */
+/** A model server's fault in words: our own stack trace would say nothing. */
 function errorText(error: unknown): unknown {
   if (!(error instanceof UpstreamError)) return error;
   const { message, cause } = error;

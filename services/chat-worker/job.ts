@@ -69,7 +69,7 @@ export interface JobDependencies {
   wallNow: WallNow;
   /** Sends a frame to the edge. Must not throw. */
   sendFrame: (frame: Uint8Array) => void;
-  /** Told about errors that are nobody's answer but a fault of ours. */
+  /** Called with errors that are bugs of ours. */
   onFault: (error: unknown) => void;
   /** All of a request that came in pieces is there. */
   onWhole: (job: Job, request: ChatRequest) => void;
@@ -92,9 +92,9 @@ export class Job {
   #body: { assembly: BodyAssembly; lastPieceAtMs: number } | null = null;
   /** Resolves when the sender has room again. */
   #room: PromiseWithResolvers<void> | null = null;
-  /** Once nobody follows the stream, its frames would go nowhere. */
+  /** The edge no longer reads this stream. */
   #isCancelled = false;
-  /** Any frame tells the edge that the job was taken. */
+  /** A frame was sent, which tells the edge that the job was taken. */
   #hasSpoken = false;
   #model: string | null = null;
   #firstByteMs: number | null = null;
@@ -248,7 +248,7 @@ export class Job {
   /** Stops the backend and says why: the edge passes the error on. */
   stop(error: ApiError): void {
     this.#abort.abort(error);
-    this.#makeRoom(); // It may be waiting for a slow client: it shall see this.
+    this.#makeRoom(); // The run may be waiting for a slow client.
   }
 
   onAck(attempt: number, sequence: number): void {

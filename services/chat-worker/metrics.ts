@@ -130,14 +130,38 @@ const BREAKER_VALUES: Record<BreakerState, number> = {
 
 /** Makes the counters of {@link WORKER_METRICS}. */
 export function createWorkerMetrics(registry: MetricRegistry): WorkerMetrics {
-  const rejects = registry.counter(WORKER_METRICS.jobRejects);
-  const wakeUps = registry.counter(WORKER_METRICS.wakeUps).with();
+  const table = WORKER_METRICS;
+  const rejects = registry.counter(table.jobRejects);
+  const wakeUps = registry.counter(table.wakeUps).with();
+  const jobs = registry.counter(table.jobs);
+  const jobSeconds = registry.histogram(table.jobSeconds);
+  const jobTokens = registry.counter(table.jobTokens);
+  const sent = registry.counter(table.framesSent).with();
+  const repeated = registry.counter(table.framesRepeated).with();
+  const naks = registry.counter(table.naksReceived).with();
+  const attempts = registry.counter(table.attempts);
+  const attemptSeconds = registry.histogram(table.attemptSeconds);
+  const firstEventSeconds = registry.histogram(table.firstEventSeconds);
   return {
     rejected: (reason) => rejects.with(reason).add(),
     wokeUp: () => wakeUps.add(),
-    ended: createJobMetrics(registry),
-    finished: createTransportMetrics(registry),
-    attempted: createAttemptMetrics(registry),
+    ended({ model, outcome, errorCode, durationMs, completionTokens }) {
+      const label = model ?? NO_MODEL;
+      jobs.with(label, outcome, errorCode ?? NO_CODE).add();
+      jobSeconds.with(label).observe(durationMs / MS_PER_SECOND);
+      jobTokens.with(label).add(completionTokens);
+    },
+    finished(transport) {
+      sent.add(transport.framesSent);
+      repeated.add(transport.framesRepeated);
+      naks.add(transport.naks);
+    },
+    attempted(model, { backend, outcome, durationMs, firstEventMs }) {
+      attempts.with(model, backend, outcome).add();
+      attemptSeconds.with(backend).observe(durationMs / MS_PER_SECOND);
+      if (firstEventMs === null) return;
+      firstEventSeconds.with(backend).observe(firstEventMs / MS_PER_SECOND);
+    },
   };
 }
 
@@ -161,46 +185,4 @@ export function observeWorker(
       }
     }
   });
-}
-
-function createJobMetrics(
-  registry: MetricRegistry,
-): (report: JobReport) => void {
-  const jobs = registry.counter(WORKER_METRICS.jobs);
-  const seconds = registry.histogram(WORKER_METRICS.jobSeconds);
-  const tokens = registry.counter(WORKER_METRICS.jobTokens);
-  return (report) => {
-    const model = report.model ?? NO_MODEL;
-    jobs.with(model, report.outcome, report.errorCode ?? NO_CODE).add();
-    seconds.with(model).observe(report.durationMs / MS_PER_SECOND);
-    tokens.with(model).add(report.completionTokens);
-  };
-}
-
-function createTransportMetrics(
-  registry: MetricRegistry,
-): (transport: JobTransport) => void {
-  const sent = registry.counter(WORKER_METRICS.framesSent).with();
-  const repeated = registry.counter(WORKER_METRICS.framesRepeated).with();
-  const naks = registry.counter(WORKER_METRICS.naksReceived).with();
-  return (transport) => {
-    sent.add(transport.framesSent);
-    repeated.add(transport.framesRepeated);
-    naks.add(transport.naks);
-  };
-}
-
-function createAttemptMetrics(
-  registry: MetricRegistry,
-): (model: string, report: AttemptReport) => void {
-  const attempts = registry.counter(WORKER_METRICS.attempts);
-  const seconds = registry.histogram(WORKER_METRICS.attemptSeconds);
-  const firstEvent = registry.histogram(WORKER_METRICS.firstEventSeconds);
-  return (model, { backend, outcome, durationMs, firstEventMs }) => {
-    attempts.with(model, backend, outcome).add();
-    seconds.with(backend).observe(durationMs / MS_PER_SECOND);
-    if (firstEventMs !== null) {
-      firstEvent.with(backend).observe(firstEventMs / MS_PER_SECOND);
-    }
-  };
 }

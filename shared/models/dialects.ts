@@ -113,23 +113,7 @@ export const dialectMembers = {
   ...dialectFields.partial().shape,
 };
 
-/** The dialect that these members mean. */
-export function dialectOf(
-  members:
-    & { dialect: DialectName }
-    & { [K in keyof Dialect]?: Dialect[K] | undefined },
-): Dialect {
-  const base: Dialect = DIALECTS[members.dialect];
-  return {
-    max_tokens_field: members.max_tokens_field ?? base.max_tokens_field,
-    repetition_penalty_field: members.repetition_penalty_field ??
-      base.repetition_penalty_field,
-    thinking_field: members.thinking_field ?? base.thinking_field,
-    thinking_budget_field: members.thinking_budget_field ??
-      base.thinking_budget_field,
-    developer_role: members.developer_role ?? base.developer_role,
-    choices_per_request: members.choices_per_request ??
-      base.choices_per_request,
-    stream_usage: members.stream_usage ?? base.stream_usage,
-  };
+/** The dialect that these members of a backend mean. */
+export function dialectOf(members: { dialect: DialectName }): Dialect {
+  return z.object(fields).parse({ ...DIALECTS[members.dialect], ...members });
 }

@@ -145,7 +145,7 @@ class Connection {
     this.#isIdle = false;
   }
 
-  /** Closes at once, as often as one likes. */
+  /** Closes at once. May be called again. */
   close = (): void => {
     this.#isIdle = false;
     if (!this.isOpen) return;
@@ -288,7 +288,7 @@ export class HttpClient {
     }
     this.#idle.push(connection);
     connection.sleep(this.#options.now(), () => {
-      // The server hung up, or said something nobody asked for.
+      // The server hung up, or sent something unasked.
       this.#idle.splice(this.#idle.indexOf(connection), 1);
       connection.close();
     });
@@ -308,7 +308,7 @@ export class HttpClient {
     const fresh = this.#idle.findIndex((each) => each.idleSinceMs > before);
     const old = this.#idle.splice(0, fresh < 0 ? this.#idle.length : fresh);
     for (const connection of old) connection.close();
-    // Whoever began to drain just now loses no more than the reuse.
+    // One that began to drain just now only loses its reuse.
     for (const connection of this.#draining) connection.close();
     this.#draining.clear();
     if (this.#idle.length > 0) this.#sweepLater();
@@ -384,7 +384,7 @@ export class HttpResponse {
     else {
       this.#fate.draining();
       const settle = () => this.#settle();
-      // A body that ends badly now has already said all that mattered.
+      // If the rest of the body fails, all that mattered has been read.
       this.#drain().then(settle, settle);
     }
   }

@@ -99,7 +99,7 @@ function framingOf(status: number, fields: Fields): BodyFraming {
 }
 
 function isKeepAlive(isHttp11: boolean, fields: Fields): boolean {
-  // A message with both is a sign of something strange in between: use it, then hang up.
+  // A message with both may come from a broken proxy: use it, then hang up.
   if (fields.has("content-length") && fields.has("transfer-encoding")) {
     return false;
   }

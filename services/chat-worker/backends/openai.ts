@@ -33,7 +33,7 @@ const KIB = 1024;
 const ANSWER_BYTES_MAX = 32 * KIB * KIB;
 /** The body of a refusal. What is longer is not quoted. */
 const REFUSAL_BYTES_MAX = 64 * KIB;
-/** After the last finish reason only usage and `[DONE]` are missing: not worth a long wait. */
+/** After the last finish reason only usage and `[DONE]` are missing, which are not worth a long wait. */
 const AFTER_FINISH_MS = 5_000;
 const DONE = "[DONE]";
 
@@ -222,7 +222,7 @@ export class OpenAiBackend implements Backend {
     deadlines: AttemptDeadlines,
   ): AsyncGenerator<readonly BackendEvent[], void, void> {
     const { betweenTokensMs } = this.#options.config.deadlines;
-    // What is not passed on as it comes is kept whole.
+    // A whole answer is kept in memory.
     const bytesMax = request.stream ? Infinity : ANSWER_BYTES_MAX;
     let events: BackendEvent[] = [];
     let bytes = 0;
@@ -272,7 +272,7 @@ export class OpenAiBackend implements Backend {
           ? invalidAnswer(error.message)
           : error;
       }
-      // An error known before anything was passed on can still be mended elsewhere.
+      // Before anything was passed on, another backend may still answer.
       if (events.length > 0 && (failure === undefined || hasYielded)) {
         hasYielded = true;
         deadlines.rest();

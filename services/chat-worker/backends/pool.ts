@@ -185,8 +185,8 @@ export class BackendPool implements Backend {
   }
 
   /**
-   * Asks a backend and waits for its first events. Rejects only for what no other
-   * attempt can mend: an abort, or an error of ours. The breaker is told once, at
+   * Asks a backend and waits for its first events. Rejects only if no other attempt
+   * can help: after an abort, or an error of ours. The breaker is told once, at
    * the end: an answer that breaks off is a failure, not a success and a failure.
    */
   async #attempt(
