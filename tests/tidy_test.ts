@@ -154,6 +154,25 @@ Deno.test("key-admin's domain imports neither the console nor the command line",
   );
 });
 
+Deno.test("no two folders import each other", () => {
+  const edges = new Set<string>();
+  for (const file of files) {
+    if (isTest(file) || /^(tests|bench)\//.test(file.path)) continue;
+    const from = dirname(file.path);
+    for (const specifier of file.imports) {
+      const to = dirname(targetOf(file, specifier));
+      if (/^(shared|services|deploy)\b/.test(to) && to !== from) {
+        edges.add(`${from} > ${to}`);
+      }
+    }
+  }
+  assert.ok(edges.size > 0);
+  const circles = [...edges].filter((edge) =>
+    edges.has(edge.split(" > ").reverse().join(" > "))
+  );
+  assert.deepEqual(circles, []);
+});
+
 /** The rooms of ARCHITECTURE.md that a library is confined to. */
 const LIBRARY_ROOMS: Record<string, RegExp> = {
   nats: /^shared\/bus\/link/,

@@ -3,6 +3,7 @@
  * `GET /v1/models` and to check requests; workers read it to find the backends.
  */
 
+import type { ModelAbilities } from "../openai/request_rules.ts";
 import type { Dialect } from "./dialects.ts";
 
 /** Any server that speaks OpenAI's chat completions. More than one is tried in order of preference. */
@@ -38,23 +39,11 @@ export interface BackendDeadlines {
   totalMs: number;
 }
 
-export interface ModelConfig {
-  /** What clients put in `model`. */
-  id: string;
+export interface ModelConfig extends ModelAbilities {
   kind: "chat";
   ownedBy: string;
   /** Unix seconds, shown by `GET /v1/models`. */
   created: number;
-  /** Prompt and answer together. Absent: the backend decides. */
-  contextTokensMax?: number;
-  /** Upper bound of `max_tokens`. Absent: the backend decides. */
-  outputTokensMax?: number;
-  /** Upper bound of `n`. Absent: the backend decides. */
-  choicesMax?: number;
-  /** Image parts are accepted. */
-  vision: boolean;
-  /** Top-level request fields passed on beside the known ones, for example `top_k`. */
-  passFields: string[];
   backends: BackendConfig[];
 }
 

@@ -1,10 +1,10 @@
 import { REQUEST_LIMITS } from "../limits.ts";
-import type { Catalog, ModelConfig } from "../models/catalog.ts";
 import { clip, isJsonObject, nameOfType } from "../process/error_text.ts";
 import type { ChatRequest } from "./chat.ts";
 import { ApiError } from "./error.ts";
 import { requestFault } from "./request_fault.ts";
 import {
+  type ModelAbilities,
   requireCleanJson,
   requireRules,
   tokensMaxOf,
@@ -14,6 +14,9 @@ import {
   type WireRequest,
   wireRequestSchema,
 } from "./request_schema.ts";
+
+/** What is offered, by id. */
+type Models = ReadonlyMap<string, ModelAbilities>;
 
 type Body = { readonly [name: string]: unknown };
 
@@ -26,13 +29,13 @@ type Body = { readonly [name: string]: unknown };
  * bound wins), fields nobody knows. Nothing of `body` is changed.
  *
  * Throws an {@link ApiError} for the first fault, in OpenAI's order: the model
- * (404 `model_not_found` when `catalog` has none of that name), then the fields
+ * (404 `model_not_found` when `models` has none of that name), then the fields
  * one by one (400 with `param`), then what concerns several of them, missing
  * content last. Messages never repeat what people wrote.
  *
  * Source: OpenAI's API reference and observed answers, September 2026.
  */
-export function parseChatRequest(body: unknown, catalog: Catalog): ChatRequest {
+export function parseChatRequest(body: unknown, models: Models): ChatRequest {
   if (!isJsonObject(body)) {
     throw new ApiError(
       "invalid_type",
@@ -40,7 +43,7 @@ export function parseChatRequest(body: unknown, catalog: Catalog): ChatRequest {
         `${nameOfType(body)} instead.`,
     );
   }
-  const model = findModel(body, catalog);
+  const model = findModel(body, models);
   const checked = wireRequestSchema.safeParse(body);
   if (!checked.success) throw requestFault(body, checked.error.issues);
   const request = toRequest(checked.data);
@@ -54,9 +57,9 @@ export function parseChatRequest(body: unknown, catalog: Catalog): ChatRequest {
 }
 
 /** The model that the body names. It comes first because it decides what else is allowed. */
-function findModel(body: Body, catalog: Catalog): ModelConfig {
+function findModel(body: Body, models: Models): ModelAbilities {
   const name = Object.hasOwn(body, "model") ? body.model : undefined;
-  const model = typeof name === "string" ? catalog.get(name) : undefined;
+  const model = typeof name === "string" ? models.get(name) : undefined;
   if (model !== undefined) return model;
   const checked = wireModelSchema.safeParse({ model: name });
   if (!checked.success) throw requestFault(body, checked.error.issues);

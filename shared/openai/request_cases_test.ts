@@ -1,35 +1,27 @@
 import assert from "node:assert/strict";
-import type { Catalog, ModelConfig } from "../models/catalog.ts";
 import { ApiError } from "./error.ts";
 import { parseChatRequest } from "./request.ts";
+import type { ModelAbilities } from "./request_rules.ts";
 
 /** Fixtures that the tests of this folder share. Not part of the product. */
 
-const base: ModelConfig = {
+const base: ModelAbilities = {
   id: "neutral-3.7-plus",
-  kind: "chat",
-  ownedBy: "gateway",
-  created: 1_767_622_290,
   contextTokensMax: 131_072,
   outputTokensMax: 32_768,
   vision: false,
   passFields: ["top_k", "chat_template_kwargs"],
-  backends: [],
 };
 
 /** A text model, a model with eyes, one that gives one choice, and one whose backend decides everything. */
-export const catalog: Catalog = new Map([
+export const catalog: ReadonlyMap<string, ModelAbilities> = new Map([
   [base.id, base],
   ["seer", { ...base, id: "seer", vision: true }],
   ["single", { ...base, id: "single", choicesMax: 1 }],
   ["plain", {
     id: "plain",
-    kind: "chat",
-    ownedBy: "gateway",
-    created: 1,
     vision: true,
     passFields: [],
-    backends: [],
   }],
 ]);
 

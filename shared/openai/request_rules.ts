@@ -1,4 +1,3 @@
-import type { ModelConfig } from "../models/catalog.ts";
 import { REQUEST_LIMITS } from "../limits.ts";
 import {
   clip,
@@ -12,13 +11,29 @@ import type { ChatMessage, ChatRequest } from "./chat.ts";
 import { type ApiError, fieldError } from "./error.ts";
 import type { WireRequest } from "./request_schema.ts";
 
+/** What a model can do, as far as a request is checked against it. */
+export interface ModelAbilities {
+  /** What clients put in `model`. */
+  id: string;
+  /** Prompt and answer together. Absent: the backend decides. */
+  contextTokensMax?: number;
+  /** Upper bound of `max_tokens`. Absent: the backend decides. */
+  outputTokensMax?: number;
+  /** Upper bound of `n`. Absent: the backend decides. */
+  choicesMax?: number;
+  /** Image parts are accepted. */
+  vision: boolean;
+  /** Top-level request fields passed on beside the known ones, for example `top_k`. */
+  passFields: readonly string[];
+}
+
 /** What a schema cannot say: rules between the parts of a request and between a request and its model. */
 interface Checked {
   /** As it arrived. */
   body: { readonly [name: string]: unknown };
   wire: WireRequest;
   request: ChatRequest;
-  model: ModelConfig;
+  model: ModelAbilities;
 }
 
 /** Throws an {@link ApiError} for the first rule that the request breaks. */
@@ -40,7 +55,7 @@ const NAMED_IDS_MAX = 8;
 /** Refuses images where the model takes only text. */
 function requireVision(
   messages: readonly ChatMessage[],
-  model: ModelConfig,
+  model: ModelAbilities,
 ): void {
   if (model.vision) return;
   for (const [index, { content }] of messages.entries()) {
@@ -131,7 +146,7 @@ function requireChosenTool(wire: WireRequest): void {
 }
 
 /** The bound on the answer and the number of choices must be ones the model can honour. */
-function requireModelBounds(wire: WireRequest, model: ModelConfig): void {
+function requireModelBounds(wire: WireRequest, model: ModelAbilities): void {
   const tokensMax = tokensMaxOf(wire);
   const {
     outputTokensMax = Infinity,
@@ -163,7 +178,7 @@ function aboveMax(field: string, most: number, value: number): ApiError {
  */
 function requireSupportedFields(
   body: { readonly [name: string]: unknown },
-  { passFields }: ModelConfig,
+  { passFields }: ModelAbilities,
 ): void {
   for (const [name, instead] of UNSUPPORTED) {
     const value = body[name] ?? null;
