@@ -85,7 +85,7 @@ function leave(c: ConsoleContext, deps: ConsoleDeps): Response {
   return c.redirect("/sign-in", 303);
 }
 
-/** Asks for the password again within a session, before something that matters. */
+/** Checks the password again before a sensitive action. */
 const confirm: Handler = async (c, deps) => {
   const form = readForm(c, { password: passwordText, next: pathText });
   const problem = await checkPassword(c, deps, form.password);
@@ -108,7 +108,7 @@ export const accountRoutes: Routes = {
 
 const WRONG = "The password is not right.";
 
-/** What is wrong with the current password, or null. An account without one must have signed in lately. */
+/** What is wrong with the current password, or null. An account without a password must have signed in recently. */
 export async function checkPassword(
   c: ConsoleContext,
   deps: ConsoleDeps,
@@ -128,7 +128,7 @@ export async function checkPassword(
   return result.waitMs === 0 ? WRONG : waitText(result.waitMs);
 }
 
-/** Writes a change of the account into the owner's log. */
+/** Adds an account change to the owner's audit log. */
 export const note = (
   c: ConsoleContext,
   { audit }: ConsoleDeps,
@@ -328,7 +328,7 @@ const SYSTEMS = [
   ...[["Windows", "Windows"], ["Mac OS X", "macOS"], ["Linux", "Linux"]],
 ];
 
-/** `Firefox on Windows`, as far as a user agent tells. */
+/** `Firefox on Windows`, as far as the user agent tells. */
 function deviceName(userAgent: string): string {
   const find = (names: string[][]) =>
     names.find(([part = ""]) => userAgent.includes(part))?.[1];

@@ -25,7 +25,7 @@ import { localPath, requireSession } from "./session.ts";
 import { signInRoutes } from "./sign_in_page.tsx";
 import { usageRoutes } from "./usage_page.tsx";
 
-/** What may be had without signing in. Every other route is private. */
+/** Routes that need no sign-in. Every other route is private. */
 const PUBLIC = [
   "/",
   "/assets/:version/:name",
@@ -35,7 +35,7 @@ const PUBLIC = [
   "/link/:secret",
 ];
 
-/** Every route; of two that match, the first one answers. */
+/** Every route. If two match, the first one answers. */
 const ROUTES: Routes = {
   "/": { GET: (c) => c.redirect("/keys", 302) },
   "/assets/:version/:name": { GET: asset },
@@ -98,7 +98,7 @@ function asset(c: ConsoleContext, { assets }: ConsoleDeps): Response {
   });
 }
 
-/** What an error is for the person who sees it, and its line in the log (ASVS 16.3.2, 16.3.3). */
+/** Turns an error into a refusal and logs it (ASVS 16.3.2, 16.3.3). */
 function asRefused(
   error: unknown,
   { log }: ConsoleDeps,
@@ -130,7 +130,7 @@ function asRefused(
   return new Refused(500, "Something went wrong on our side");
 }
 
-/** Nobody is told to repeat a change that may have been made. */
+/** Does not suggest repeating a change that may have been made. */
 function unavailable(
   { mayHaveRun }: RedisUnavailableError,
   c: ConsoleContext,
@@ -148,7 +148,7 @@ function unavailable(
   );
 }
 
-/** Path and query of a request, if it is one that a page may link to. */
+/** Path and query of the request, if safe to link to. */
 const addressOf = (c: ConsoleContext): string =>
   localPath(c.req.url.replace(/^[^/]*\/\/[^/]*/, ""));
 
@@ -164,7 +164,7 @@ const BACK_LABELS: ReadonlyMap<string, string> = new Map([
   ["/keys", "Go to your keys"],
 ]);
 
-/** Says why something was not done, and where to go on. */
+/** Shows why a request was refused, with a link to continue. */
 function refuse(
   c: ConsoleContext,
   { assets }: ConsoleDeps,

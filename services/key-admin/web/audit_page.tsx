@@ -19,7 +19,7 @@ import { address, Head, Icon, Pager, Table, Tabs, Time } from "./parts.tsx";
 const AUDIT_ROWS = 50;
 const CSV_ROWS = 500;
 
-/** What the log can be narrowed to: the beginning of the action. */
+/** Filters by the prefix of the action. */
 const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
   ["", "Everything"],
   ["key.", "Keys"],
@@ -78,7 +78,7 @@ const showAudit: Handler = async (c, deps) => {
   );
 };
 
-/** The whole log, page by page, so that its length costs no memory. */
+/** The whole log, streamed page by page to bound memory. */
 const auditCsv: Handler = (c, deps) => {
   const { ownerId } = c.get("signedIn").session;
   const { action, keyId } = queryOf(c);
@@ -119,7 +119,7 @@ function queryOf(c: ConsoleContext): Omit<AuditQuery, "rows"> {
   return { action: isKnown ? action : "", keyId: "", before };
 }
 
-/** Actions in words. One this version does not know is shown as it is. */
+/** Labels of actions. An unknown action is shown as is. */
 const LABELS: Readonly<Record<string, string>> = {
   "key.created": "Created key",
   "key.edited": "Edited key",

@@ -11,9 +11,9 @@ import {
 import type { AuditAction } from "../domain/audit/audit_log.ts";
 import { routeCases, type RouteOwner, routeOwner } from "../routes_fixture.ts";
 
-/** Guarantee: what an owner did, and what was tried against him, is written down where he and the operator find it. */
+/** Guarantee: the audit log and the service's log record what an owner did and what was tried against the account. */
 
-/** What a right request to each route leaves in the owner's log. */
+/** What a valid request to each route adds to the owner's audit log. */
 const EVENTS: Record<string, AuditAction[]> = {
   "POST /sign-in": ["session.signed_in"],
   "POST /link/:secret": ["account.created", "session.signed_in"],
@@ -219,7 +219,7 @@ Deno.test("ASVS 16.4.1: what somebody sends stays inside of its entry, in the lo
   assert.equal(csv.text.trimEnd().split("\r\n").length, rows.length + 1);
 });
 
-/** Another owner's, so that what a filter and a page leave out can be seen. */
+/** A log long enough for several pages, with every kind of entry. */
 async function filledLog(site: TestConsole): Promise<RouteOwner> {
   const owner = await routeOwner(site, 1);
   const actions: AuditAction[] = [

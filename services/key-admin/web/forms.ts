@@ -6,12 +6,12 @@ import type { MiddlewareHandler } from "hono";
 
 /** How forms are read. */
 
-/** Fields that may come several times. */
+/** Fields that may occur several times. */
 const LISTS = ["scopes"];
 
 /**
- * The posted form, with exactly the fields the page has. A field more, or one
- * twice, is not from our page: 400 (mass assignment, ASVS 15.3.3, API3).
+ * Reads the posted form. An unknown or repeated field is refused with 400 (mass
+ * assignment, ASVS 15.3.3, API3).
  */
 export function readForm<T extends Record<string, z.ZodType>>(
   c: ConsoleContext,
@@ -26,7 +26,7 @@ export function readForm<T extends Record<string, z.ZodType>>(
   throw new Refused(400, `The form is not valid: ${mistakeIn(parsed.error)}`);
 }
 
-/** In words that do not repeat what was sent. */
+/** Describes the mistake without repeating what was sent. */
 function mistakeIn({ issues: [issue] }: z.ZodError): string {
   const field = String(issue?.path[0] ?? "");
   switch (issue?.code) {
@@ -48,10 +48,10 @@ function valueOf(form: URLSearchParams, name: string): string | string[] {
   return all[0] ?? "";
 }
 
-/** A line of text, checked for its meaning later. */
+/** A line of text, validated later. */
 export const text = (charsMax: number): z.ZodString => z.string().max(charsMax);
 
-/** A secret of ours, or its digest: 43 characters. */
+/** A secret made by the console, or its digest: 43 characters. */
 export const secretText: z.ZodString = text(60);
 
 /** An e-mail address, checked by `parseEmail`. */
@@ -66,7 +66,7 @@ export const passwordText: z.ZodString = text(PASSWORD_CHARS_MAX * 4);
 /** A checkbox: `on` when ticked, else absent. */
 export const box = z.literal("on").optional();
 
-/** The version of a key that the page was made from. */
+/** The version of the key that the page showed. */
 export const version = z.string().regex(/^\d{1,15}$/).transform(Number);
 
 const FORM_BYTES_MAX = 32 * 1024;
@@ -74,7 +74,7 @@ const FORM_MS = 10_000;
 
 /**
  * Reads the posted form: one media type, bounded in size and time, valid UTF-8 (ASVS
- * 1.5.3). Methods that no page has are left to the routes.
+ * 1.5.3). Other methods are left to the routes.
  */
 export function formGuard(
   timeoutMs: number = FORM_MS,
@@ -95,7 +95,7 @@ async function readBody(request: Request, timeoutMs: number): Promise<string> {
   const reader = request.body?.getReader();
   if (reader === undefined) return "";
   let isLate = false;
-  // Ends a pending read. It fails when the connection is lost, which is an end too.
+  // Ends a pending read. It fails when the connection is already lost.
   const stop = () => void reader.cancel().catch(() => {});
   const timer = setTimeout(() => {
     isLate = true;

@@ -35,7 +35,7 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
     "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
 
-/** Names the request and adds the headers that every answer has. Pages are never stored (ASVS 14.3.2). */
+/** Gives the request an id and every answer its headers. Pages are never cached (ASVS 14.3.2). */
 export const baseHeaders: Guard = async (c, next) => {
   const requestId = newRequestId();
   c.set("requestId", requestId);
@@ -86,7 +86,7 @@ export function noKeys(deps: Pick<ConsoleDeps, "publicUrl">): Guard {
 /**
  * Lets a change through only from our own pages (ASVS 3.5.1). Browsers say where
  * a request comes from in `Sec-Fetch-Site`, older ones in `Origin`; a request that
- * says neither is refused. Forms carry the session's token besides.
+ * says neither is refused. Forms also carry the session's token.
  */
 export function crossSiteGuard(publicUrl: URL): Guard {
   return async (c, next) => {

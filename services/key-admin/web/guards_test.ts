@@ -151,7 +151,7 @@ Deno.test("ASVS 3.5.3, 4.1.4: nothing changes on GET, and other methods are 405"
     return [has("GET") && "GET, HEAD", has("POST") && "POST"]
       .filter(Boolean).join(", ");
   };
-  // What their pages keep for a form to come is no change of anything that was there.
+  // Their pages store a one-time token for the form; nothing else changes.
   const prepares = ["GET /account/second-factor", "GET /sign-in/oidc"];
   for (const { route, isPost, requests } of routes) {
     const [request] = await requests(site, owner);
@@ -194,7 +194,7 @@ Deno.test("ASVS 3.5.3, 4.1.4: nothing changes on GET, and other methods are 405"
 
 /** Guarantee: a form has exactly the fields of its page, each once and within its bounds, or nothing happens. */
 
-/** What an attacker would like to set: members of a key's record, of an account, and of every object. */
+/** What an attacker might try to set: members of keys, of accounts and of every object. */
 const EXTRAS = [
   ...["own", "owner", "ownerId", "owner_id", "st", "state", "kid", "id"],
   ...["hash", "hint", "ver", "createdAtMs", "limits", "is_admin", "role"],

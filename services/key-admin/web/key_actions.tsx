@@ -82,14 +82,14 @@ const deleteKey: Handler = async (c, deps) => {
   return c.redirect(`/keys?done=${done}`, 303);
 };
 
-/** When the old key of a rotation ends; of these the console offers all that the store knows. */
+/** When the old key stops working after a rotation. */
 const GRACES = [
   ["now", "immediately"],
   ["1h", "in 1 hour"],
   ["24h", "in 24 hours"],
   ["7d", "in 7 days"],
 ] as const;
-/** Has the focus too: a dialog would give it to the first choice, which ends the old key at once. */
+/** Also has the focus: a dialog would focus the first choice, which ends the old key at once. */
 const GRACE_SUGGESTED = "24h";
 
 const rotateKey: Handler = async (c, deps) => {
@@ -128,7 +128,7 @@ export const keyActionRoutes: Routes = {
   "/keys/:id/rotate": { POST: rotateKey },
 };
 
-/** An enabled key that was used within a day is deleted with more care. */
+/** Deleting a key that was used within a day needs its last characters. */
 async function isInUse(
   { redis, now }: ConsoleDeps,
   { state, ownerId, id }: KeyRecord,
@@ -138,7 +138,7 @@ async function isInUse(
   return total.requests > 0;
 }
 
-/** Ends running requests. Gives the word for the notice. */
+/** Stops running requests. Returns the name of the notice to show. */
 async function stopRunning(
   c: ConsoleContext,
   { sendStop, audit, log }: ConsoleDeps,
@@ -180,7 +180,7 @@ const TEXTS: Record<Question, { title: string; button: string; lead: string }> =
     },
   };
 
-/** Asks before something that programs will notice. */
+/** Asks before a change that affects running programs. */
 async function showConfirmation(
   c: ConsoleContext,
   deps: ConsoleDeps,

@@ -7,14 +7,14 @@ import { z } from "zod";
 import { type KeySettings, settingsSchema } from "../domain/keys/settings.ts";
 import { text } from "./forms.ts";
 
-/** The form of a key: what was typed, and its way to {@link KeySettings} and back. */
+/** The form of a key: conversion between its fields and {@link KeySettings}. */
 
-/** The longest text that is looked at at all; `settingsSchema` checks what it means. */
+/** Upper bounds for the raw text; `settingsSchema` validates it. */
 export const FIELD_CHARS_MAX = { limit: 20, models: 30_000 } as const;
 
 const limitText = text(FIELD_CHARS_MAX.limit);
 
-/** The fields the form has, beside its token. */
+/** The fields of the form, except its token. */
 export const KEY_FORM_SHAPE = {
   description: text(1_000),
   expiry: z.enum(["keep", "never", "7d", "30d", "90d", "365d", "date"]),
@@ -38,7 +38,7 @@ export type KeyFormResult =
 const DAY_MS = 86_400_000;
 const DAYS = { "7d": 7, "30d": 30, "90d": 90, "365d": 365 } as const;
 
-/** A form for a new key: everything allowed, limited as `limits` say. */
+/** The form for a new key: all scopes, the given limits. */
 export const newForm = (limits: Limits): KeyFormValues => ({
   description: "",
   expiry: "never",
@@ -48,7 +48,7 @@ export const newForm = (limits: Limits): KeyFormValues => ({
   ...limitFields(limits),
 });
 
-/** The form filled in with what a key has. */
+/** The form filled in with the settings of a key. */
 export const formOf = (key: KeyRecord): KeyFormValues => ({
   description: key.description,
   expiry: key.expiresAtMs === null ? "never" : "keep",
@@ -104,7 +104,7 @@ export function parseKeyForm(
   return { ok: false, errors };
 }
 
-/** Members of the settings whose fields have other names. */
+/** Members of the settings whose form fields have other names. */
 const FIELDS: Readonly<Record<string, string>> = {
   expiresAtMs: "expiry",
   requestsPerMinute: "rpm",

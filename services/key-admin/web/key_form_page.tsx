@@ -36,7 +36,7 @@ interface KeyFormProps {
   values: KeyFormValues;
   /** Mistakes by field. */
   errors: ReadonlyMap<string, string>;
-  /** A nonce keeps a new key from being made twice, a version an existing one from being overwritten. */
+  /** A nonce prevents creating a key twice; a version prevents overwriting another change. */
   purpose:
     | { kind: "create"; nonce: string }
     | { kind: "edit"; keyId: string; version: number; isKeepable: boolean };

@@ -21,7 +21,7 @@ import { rangeOf, UsageView } from "./usage_page.tsx";
 
 const HISTORY_ROWS = 10;
 
-/** One key: what it may do, what it did, what happened to it. */
+/** One key: settings, usage and history. */
 const showKey: Handler = async (c, deps) => {
   const key = await findKey(c, deps);
   const { ownerId, id } = key;

@@ -16,12 +16,12 @@ import {
 import { Banner, Box, CopyButton } from "./parts.tsx";
 import { showPage } from "./layout.tsx";
 
-/** What the requests about one key have in common. */
+/** Shared by the pages that create and change keys. */
 
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
-/** Refuses when the owner has created many keys within a minute. */
+/** Refuses when the owner created too many keys within a minute. */
 export async function limitCreation(
   { redis }: ConsoleDeps,
   ownerId: string,
@@ -54,7 +54,7 @@ export const targetOf = (
   version: number,
 ): Target => ({ ownerId, keyId: id, version, actor: actorOf(c) });
 
-/** What stands for a form's nonce in the store. */
+/** The digest that stands for a form's nonce in Redis. */
 export function nonceDigest(nonce: string): string {
   if (!isSecret(nonce)) throw new Refused(400, "The form is not one of ours");
   return digest(nonce);
@@ -77,7 +77,7 @@ const REFUSALS: Record<KeyRefusal, [status: 404 | 409, message: string]> = {
   ],
 };
 
-/** A refusal of the store in words, with the way back to the key. */
+/** A refusal of the store as a page. */
 export function refusal(reason: KeyRefusal, key?: KeyRecord): Refused {
   const [status, message] = REFUSALS[reason];
   const isThere = key !== undefined && status !== 404;
@@ -87,9 +87,9 @@ export function refusal(reason: KeyRefusal, key?: KeyRecord): Refused {
 }
 
 /**
- * The one answer that ever has a full key value: to the request that created the
- * key. Browsers never store it, and it cannot be loaded again. `replaces` says
- * when the old key of a rotation ends.
+ * The only page that shows a full key value: the answer to the request that created
+ * the key. It is not cached and cannot be loaded again. `replaces` says when the old
+ * key of a rotation stops working.
  */
 export function answerCreated(
   c: ConsoleContext,
@@ -159,10 +159,10 @@ export function answerCreated(
   );
 }
 
-/** A request to try, with the key in a variable so that it stays out of the shell's history. */
+/** An example request. The key is in a variable to keep it out of the shell's history. */
 export function Curl({ apiUrl, model = DEFAULT_MODEL_ID }: {
   apiUrl: string;
-  /** One that the key may use. */
+  /** A model that the key may use. */
   model?: string | undefined;
 }) {
   const command = `curl ${apiUrl}/chat/completions \\

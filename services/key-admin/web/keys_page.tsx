@@ -29,7 +29,7 @@ import { createKey } from "./key_form_page.tsx";
 import { Curl } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 
-/** The list of keys: the console's first page. The id of a key leads to it. */
+/** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c, deps) => {
   const { ownerId } = c.get("signedIn").session;
   const search = cleanSearch(c.req.query("search") ?? "");
@@ -80,7 +80,7 @@ export const keyListRoutes: Routes = {
   "/keys": { GET: listKeys, POST: createKey },
 };
 
-/** Of a pasted key or hint only the end is searched for, and nothing of it is shown again. */
+/** Keeps only the last characters of a pasted key, so that it is not shown again. */
 const cleanSearch = (search: string): string =>
   search.trim().slice(0, 200)
     .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");

@@ -5,9 +5,9 @@ import type { ConsoleContext, ConsoleDeps } from "./context.ts";
 import { Banner, FormToken, Icon, PostForm } from "./parts.tsx";
 import type { Assets } from "./server.ts";
 
-/** What stands around every page. */
+/** The layout around every page. */
 
-/** What a page says after a change. The address carries the word, never the text. */
+/** Notices after a change. The address carries their name, never their text. */
 const NOTICES: Readonly<Record<string, string>> = {
   enabled: "The key is enabled.",
   disabled: "The key is disabled. Requests with it are refused from now on.",
@@ -150,7 +150,7 @@ const Brand = () => (
   </a>
 );
 
-/** A narrow page in the middle: sign-in, set-up, refusals. */
+/** A narrow, centred page: sign-in, set-up, refusals. */
 export function Card(
   { title, assets, lead, children }: DocumentProps & { lead?: string },
 ) {

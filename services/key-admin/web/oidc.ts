@@ -60,7 +60,7 @@ function providerOf({ oidc }: ConsoleDeps): OidcClient {
   return oidc;
 }
 
-/** The provider's page. */
+/** Where to send the browser. */
 async function startOf(
   { log }: ConsoleDeps,
   provider: OidcClient,
@@ -99,7 +99,7 @@ async function identityOf(
   }
 }
 
-/** The account of an identity: issuer and subject name it; the address only at the first time (ASVS 6.8.1). */
+/** The account of an identity: found by issuer and subject, by e-mail address only the first time (ASVS 6.8.1). */
 async function accountOf(
   { redis, owners, accounts }: ConsoleDeps,
   { issuer, subject, email }: OidcIdentity,

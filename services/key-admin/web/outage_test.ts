@@ -48,7 +48,7 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: redis away is 503 without details, and t
   await until(async () => (await client.get("/keys")).status === 200, 5_000);
 });
 
-/** A server of version 8 or later whose disk does not keep up: it says that nothing was flushed in time. */
+/** Redis 8 or later whose disk does not keep up: WAITAOF reports that nothing was flushed. */
 function neverFlushed(link: RedisLink, disk: { fails: boolean }): RedisLink {
   return {
     get state() {
@@ -90,7 +90,7 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
     }],
     [`/keys/${other}/edit`, keyForm("Renamed", { version: "1" })],
     [`/keys/${other}/disable`, { version: "2" }],
-    // What is so already may not be on disk yet either.
+    // Even a change that is already made may not be on disk yet.
     [`/keys/${other}/disable`, { version: "3" }],
     [`/keys/${other}/delete`, { version: "3", sure: "on" }],
     ["/account/password", {

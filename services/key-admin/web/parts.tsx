@@ -3,9 +3,9 @@ import type { KeyRecord, KeyScope } from "@gateway/shared/keys/record";
 import { isExpired } from "../domain/keys/key_record.ts";
 import { FORM_TOKEN } from "./session.ts";
 
-/** Parts that several pages have: pages are made of them. */
+/** Components that several pages share. */
 
-/** The top of a page: title, what it is about, and what can be done. */
+/** The top of a page: title, lead and actions. */
 export function Head({ title, lead, children }: {
   title: Child;
   lead: Child;
@@ -41,11 +41,11 @@ export function Tabs({ label, tabs, current }: {
 
 /** A table in a box. */
 export function Table({ look, caption, columns, isWide = false, children }: {
-  /** `cards` makes cards of its rows where the page is narrow. */
+  /** Class names; `cards` shows rows as cards on narrow pages. */
   look: string;
   caption: string;
   columns: readonly (readonly [label: string, isNumber?: boolean])[];
-  /** May have to be scrolled sideways, by keyboard too. */
+  /** May need to be scrolled sideways, also by keyboard. */
   isWide?: boolean;
   children: Child;
 }) {
@@ -110,7 +110,7 @@ export function Banner({ look, icon, role, children }: {
   );
 }
 
-/** Copies the text of the element `source`. Shown by the script, which it needs. */
+/** Copies the text of the element `source`. Hidden without the script. */
 export function CopyButton(
   { source, label = "Copy", look = "quiet small", isIcon = false }: {
     source: string;
@@ -161,7 +161,7 @@ const ICONS = {
 
 type IconName = keyof typeof ICONS;
 
-/** Decoration: the text beside it says it all. */
+/** A decorative icon. */
 export function Icon({ name }: { name: IconName }) {
   return (
     <svg class="icon" viewBox="0 0 20 20" aria-hidden="true" focusable="false">
@@ -173,7 +173,7 @@ export function Icon({ name }: { name: IconName }) {
 /** The session's token, for the forms of a page. */
 export const FormToken = createContext("");
 
-/** A form of this session, with its hidden fields. The script sends it once. */
+/** A form of this session, with its hidden fields. The script prevents sending it twice. */
 export function PostForm({ action, hidden = {}, children }: {
   action: string;
   hidden?: Readonly<Record<string, string | number>>;
@@ -197,11 +197,11 @@ export function PostForm({ action, hidden = {}, children }: {
 export function Field({ id, label, note, error, help, children, ...input }: {
   id: string;
   label: Child;
-  /** Said more quietly beside the label. */
+  /** Shown in a softer colour beside the label. */
   note?: string;
   error?: string | undefined;
   help?: Child;
-  /** Stands over the input, as a button does. */
+  /** A button inside the input. */
   children?: Child;
   name?: string;
   value?: string;
@@ -307,7 +307,7 @@ export const SCOPE_LABELS: Record<KeyScope, string> = {
   speech: "Speech",
 };
 
-/** Larger numbers are shortened; the exact one is in reach. */
+/** Larger numbers are shortened; a tooltip has the exact value. */
 const SHORT_FROM = 10_000;
 const NUMBER = new Intl.NumberFormat("en-US");
 const SHORT = new Intl.NumberFormat("en-US", {
@@ -321,7 +321,7 @@ export const number = (value: number): string => NUMBER.format(value);
 /** `1.2M` */
 export const shortNumber = (value: number): string => SHORT.format(value);
 
-/** `1.2M` from ten thousand on, with the exact number in reach. */
+/** `1.2M` from ten thousand on, with the exact number as a tooltip. */
 export function Count({ value }: { value: number }) {
   if (value < SHORT_FROM) return <span>{number(value)}</span>;
   return <span title={number(value)}>{shortNumber(value)}</span>;
@@ -362,7 +362,7 @@ export function LastUse({ ms }: { ms: number | null }) {
     : <Time ms={ms} as="relative" />;
 }
 
-/** From here on an expiry counts as near. */
+/** An expiry within this time is highlighted. */
 const SOON_MS = 7 * 86_400_000;
 
 /** `Never`, a date ahead, or a date gone by. */

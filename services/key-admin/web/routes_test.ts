@@ -268,9 +268,9 @@ Deno.test("ASVS 2.4.1, API6: an owner makes ten keys at once, by creating or rot
   await makeKey(other, "Others are not held up");
 });
 
-/** Guarantee: nobody sees or changes what is another owner's, or gets in without a session of his own. */
+/** Guarantee: nobody sees or changes what is another owner's, or gets in without a session. */
 
-/** All that is stored of one owner. */
+/** Everything stored about one owner. */
 const storedOf = (site: TestConsole, { ownerId }: RouteOwner) =>
   site.stored(`*${ownerId}*`);
 
@@ -313,7 +313,7 @@ Deno.test("API1: lists, usage and audit log of one owner hold nothing of another
       for (const secret of [ada.email, "Secret project 1", ada.ownerId]) {
         assert.ok(!answer.text.includes(secret), secret);
       }
-      // What was searched for stands in the search box.
+      // The search box repeats the search.
       if (!path.includes("search")) assert.ok(!answer.text.includes(ada.keyId));
     });
   }
@@ -400,7 +400,7 @@ Deno.test("API2, API5, ASVS 7.2.2: a data-plane key is 401 on every route, as a 
       const [request] = await requests(site, ada);
       const before = await storedOf(site, ada);
       for (const [name, headers] of ways) {
-        // Without a cookie of its own, and with a good session beside the key.
+        // Without a session, and with a valid one beside the key.
         const clients = name === "cookie"
           ? [site.client()]
           : [site.client(), ada.client];
@@ -435,7 +435,7 @@ Deno.test("API2, ASVS 14.2.1: a key or a session in the address is ignored", asy
         for (const { path } of await requests(site, ada)) {
           const answer = await site.client().get(`${path}?${query}`);
           assert.equal(answer.status, 302);
-          // Where to go on is the path alone: the address of the sign-in is logged by others.
+          // Only the path is kept: proxies log the address of the sign-in page.
           assert.ok(
             !answer.headers.get("location")?.includes(query.slice(-20)),
           );

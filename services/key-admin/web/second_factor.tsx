@@ -82,7 +82,7 @@ export const secondFactorRoutes: Routes = {
   "/account/second-factor/off": { POST: turnOff },
 };
 
-/** The app reads the secret, a code proves that it did. */
+/** Shows the secret for the app and asks for a code as proof. */
 function showSetUp(
   c: ConsoleContext,
   deps: ConsoleDeps,
@@ -177,7 +177,7 @@ function showRecoveryCodes(
 
 const QUIET_MODULES = 4;
 
-/** Dark on white in every colour scheme, because scanners want it so. */
+/** Dark on white in every colour scheme, for scanners. */
 function QrCode({ text }: { text: string }) {
   const { size, data } = encode(text, { ecc: "M", border: QUIET_MODULES });
   const path = data.flatMap((row, y) =>

@@ -7,7 +7,7 @@ import type { ConsoleEnv } from "./context.ts";
 
 /** The console behind a socket: its files, its metrics, a log line per request. */
 
-/** Every metric of key-admin beside those that all services have. */
+/** The metrics that only key-admin has. */
 export const CONSOLE_METRICS = {
   responses: counter("gateway_console_responses_total", {
     help: "Answers of the console by class of status: `2xx` to `5xx`.",
@@ -15,12 +15,12 @@ export const CONSOLE_METRICS = {
   }),
 } as const;
 
-/** Gives what counts an answer by its status. */
+/** Returns a function that counts answers by status. */
 export function createResponseCounter(
   registry: MetricRegistry,
 ): (status: number) => void {
   const responses = registry.counter(CONSOLE_METRICS.responses);
-  // A rate needs a zero to rise from.
+  // Start at zero, so that a rate can be computed.
   for (const name of ["2xx", "3xx", "4xx", "5xx"]) responses.with(name).add(0);
   return (status) => responses.with(`${Math.floor(status / 100)}xx`).add();
 }
@@ -31,7 +31,7 @@ export type ServeHandler = (
   info: Deno.ServeHandlerInfo<Deno.NetAddr>,
 ) => Promise<Response>;
 
-/** Knows the client's address, counts, and logs a line per request. */
+/** Finds the client's address, counts the answer and logs the request. */
 export function createHandler(
   app: Hono<ConsoleEnv>,
   { clientAddress, log, count }: {
@@ -74,7 +74,7 @@ export interface Assets {
   files: ReadonlyMap<string, { body: string; type: string }>;
 }
 
-/** Of a digest: enough that no two versions of a file share a path. */
+/** Length of the digest in a path. */
 const VERSION_CHARS = 12;
 
 /** Reads the files in `assets/`. */

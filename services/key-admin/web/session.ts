@@ -10,7 +10,7 @@ import {
   type SignedIn,
 } from "./context.ts";
 
-/** Cookies and sessions: who is signed in, and for how long without the password. */
+/** Cookies and sessions. */
 
 /** The name of the session's token in every form. */
 export const FORM_TOKEN = "form_token";
@@ -107,7 +107,7 @@ function checkFormToken(form: URLSearchParams, expected: string): void {
   }
 }
 
-/** Where to enter the password again first, or null when that was done within the hour (ASVS 7.5.3). */
+/** A redirect to confirm the password, or null if it was entered within the last hour (ASVS 7.5.3). */
 export function confirmFirst(
   c: ConsoleContext,
   deps: ConsoleDeps,
@@ -119,10 +119,10 @@ export function confirmFirst(
     : c.redirect(`/confirm?next=${encodeURIComponent(next)}`, 303);
 }
 
-/** Fewer are typing mistakes. */
+/** Fewer failures are taken for typing mistakes. */
 const FAILURES_TOLD = 5;
 
-/** Hands over a new session. One that the browser had before ends (ASVS 7.2.4). */
+/** Sets the cookies of a new session and ends the browser's previous one (ASVS 7.2.4). */
 export async function enter(
   c: ConsoleContext,
   deps: ConsoleDeps,
@@ -135,14 +135,14 @@ export async function enter(
   }
   writeCookie(c, deps, "sid", cookie);
   writeCookie(c, deps, "device", device);
-  // The owner must learn that somebody else may be trying (ASVS 6.3.5).
+  // Tell the owner that somebody else may be trying (ASVS 6.3.5).
   const told = failedBefore < FAILURES_TOLD ? next : "/keys?done=failed_tries";
   return c.redirect(told, 303);
 }
 
 const LOCAL_PATH = /^\/(?![/\\])[A-Za-z0-9_\-/.?=&%:]{0,200}$/;
 
-/** A path of the console to go on to, or the list of keys: nobody is sent to another site (ASVS 3.7.2). */
+/** The given path if it is one of the console's, else `/keys`: no redirects to other sites (ASVS 3.7.2). */
 export function localPath(text: string | undefined): string {
   return text !== undefined && LOCAL_PATH.test(text) ? text : "/keys";
 }

@@ -23,7 +23,7 @@ import { enter, findSignedIn, localPath, readCookie } from "./session.ts";
 
 /** Signing in with a password, and the links that lead to one. */
 
-/** Beyond `PASSWORD_CHARS_MAX`, so that a password that is too long is told from a bad form. */
+/** Above `PASSWORD_CHARS_MAX`, so that a long password gets its own message. */
 const PASSWORD_BYTES_MAX = 30_000;
 
 const openSignIn: Handler = async (c, deps) => {
@@ -64,7 +64,7 @@ const trySignIn: Handler = async (c, deps) => {
   }, waitMs > 0 ? 429 : 401);
 };
 
-/** When a next try is possible. */
+/** Says when the next try is possible. */
 export function waitText(waitMs: number): string {
   const seconds = Math.ceil(waitMs / 1_000);
   return `Too many tries. Try again in ${
@@ -96,7 +96,7 @@ const useLink: Handler = async (c, deps) => {
     ip: c.env.remoteIp,
   });
   await deps.sessions.endOthers(account.ownerId, null);
-  // A reset does not get around the second factor.
+  // A reset does not bypass the second factor.
   if (account.totpSecret !== null) return c.redirect("/sign-in", 303);
   const admitted = await admit(deps, account, clientOf(c), 0);
   return await enter(c, deps, admitted, "/keys");
@@ -139,7 +139,7 @@ async function linkProblem(
   return passwordProblem(password, { email });
 }
 
-/** Uses the link up and makes the account ready to sign in. */
+/** Consumes the link and sets up the account. */
 async function acceptLink(
   { links, owners, accounts }: ConsoleDeps,
   secret: string,
@@ -148,7 +148,7 @@ async function acceptLink(
 ): Promise<Account> {
   const link = await links.use(secret);
   const before = link === null ? null : await accounts.read(link.ownerId);
-  // There may be two set-up links; whoever comes second must not take the account over.
+  // There may be two set-up links; the second must not take over the account.
   const isOver = link === null || before === null ||
     (link.kind !== "reset" && before.passwordHash !== null);
   if (isOver || !(await owners.claim(link.ownerId, email))) throw linkOver();
@@ -156,7 +156,7 @@ async function acceptLink(
   return { ...before, email, passwordHash };
 }
 
-/** One form for everything, so that it does not tell which part was wrong. */
+/** One form for everything, so that it does not reveal which part was wrong. */
 function showSignIn(
   c: ConsoleContext,
   { assets, oidc }: ConsoleDeps,
@@ -255,7 +255,7 @@ function showLink(
   );
 }
 
-/** Has the focus until it is filled in; an address that is given stays as it is. */
+/** Focused until filled in; a given address cannot be changed. */
 const EmailField = (
   { value, isGiven = false }: { value: string; isGiven?: boolean },
 ) => (
@@ -272,7 +272,7 @@ const EmailField = (
   />
 );
 
-/** A new password, typed once: it can be shown, pasted, and made by a password manager. */
+/** A new password, typed once: it can be shown, pasted or generated. */
 export const NewPasswordField = (
   { label, isNext = false }: { label: string; isNext?: boolean },
 ) => (

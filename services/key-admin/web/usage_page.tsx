@@ -76,8 +76,8 @@ const CHARTS: readonly [what: string, series: readonly Series[]][] = [
 ];
 
 /**
- * Totals, two charts and the table behind them. `base` is the page's own address
- * for the choice of range, `empty` stands where charts would have nothing to show.
+ * Totals, charts and a table. `base` is the address of the page; `empty` replaces the
+ * charts when there is nothing to show.
  */
 export function UsageView(
   { usage, base, empty = null }: {
@@ -162,7 +162,7 @@ function UsageTable({ usage: { range, buckets } }: { usage: Usage }) {
 
 /** A part of each bar, from the bottom up. */
 interface Series {
-  /** Names its colour too. */
+  /** Also the name of its colour. */
   name: "ok" | "error" | "input" | "output";
   label: string;
   of: (bucket: Bucket) => number;
@@ -172,15 +172,14 @@ const WIDTH = 720;
 const HEIGHT = 210;
 const LEFT = 48;
 const TOP = 8;
-/** Where the bars stand. */
+/** The y position of zero. */
 const FLOOR = 180;
 const GRID = [0, 0.25, 0.5, 0.75, 1];
-/** Every so many bars one is named. */
+/** One label per this many bars. */
 const LABEL_EVERY = { "24h": 4, "30d": 5 } as const;
 
 /**
- * A bar chart as SVG, drawn by the server. Everything it shows is in the table
- * behind it too, which is what a screen reader is sent to.
+ * A bar chart as SVG. The table below it has the same numbers for screen readers.
  */
 function BarChart({ title, usage: { buckets, range }, series }: {
   title: string;
