@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { startAsked } from "./ask_fixture.ts";
 import { checkSchema, valueFor } from "./json_schema.ts";
 import { seededRandom } from "./language.ts";
 import { RequestError } from "./request.ts";
@@ -134,4 +135,26 @@ Deno.test("valueFor() refuses what has no value", () => {
       { anyOf: [{ type: "array", minItems: 1e9 }] },
     ]
   ) assert.throws(() => value(schema), RequestError);
+});
+
+Deno.test("response_format makes the text JSON, cut only by max_tokens", async () => {
+  await using simulator = startAsked();
+  const schema = closed({
+    city: { type: "string" },
+    people: { type: "integer", minimum: 0 },
+  });
+  const json_schema = { name: "place", strict: true, schema };
+  const asked = { response_format: { type: "json_schema", json_schema } };
+  const place = JSON.parse(await simulator.text(asked));
+  assert.equal(typeof place.city, "string");
+  assert.ok(Number.isInteger(place.people));
+  const plain = await simulator.text({
+    prompt: "Why?",
+    response_format: { type: "json_object" },
+  });
+  assert.equal(JSON.parse(plain).asked, "Why?");
+  const { choices } = await simulator.ask({ ...asked, max_tokens: 3 });
+  assert.equal(choices[0]?.finish_reason, "length");
+  const small = await simulator.text({ ...asked, max_tokens: 15 });
+  assert.ok(JSON.parse(small).city !== undefined);
 });

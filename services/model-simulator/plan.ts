@@ -76,16 +76,19 @@ function wantedLength({ exactTokens, isEndless, ...rest }: Controls) {
 
 /** Checks what only the whole request tells, so that a refusal is the answer. */
 export function checkSchemas(request: ChatRequest): void {
-  const format = request.response_format;
-  if (
-    format?.type === "json_schema" && format.json_schema.schema !== undefined
-  ) {
-    checkSchema(format.json_schema.schema, formatName(format.json_schema));
-  }
+  const format = schemaOfAnswer(request);
+  if (format !== undefined) checkSchema(format.schema, format.called);
   for (const [index, { function: tool }] of request.tools.entries()) {
     if (tool.strict !== true || tool.parameters === undefined) continue;
     checkSchema(tool.parameters, toolName(tool, index));
   }
+}
+
+function schemaOfAnswer({ response_format: format }: ChatRequest) {
+  if (format?.type !== "json_schema") return undefined;
+  const { name, strict, schema = {} } = format.json_schema;
+  const isStrict = strict === true;
+  return { schema, called: { param: "response_format", name, isStrict } };
 }
 
 /** What varies from question to question, and not from seed to seed. */
@@ -129,19 +132,17 @@ function planCalls(
   const calls: PlannedCall[] = [];
   let left = room;
   const wanted = wantedTools(request, asked).slice(0, CALLS_MAX);
-  for (const { tool, index } of wanted) {
-    const called = toolName(tool.function, index);
+  for (const { tool: { function: tool }, index } of wanted) {
+    const called = toolName(tool, index);
+    // Arguments are an object, whatever the schema says of its type.
+    const schema = { ...tool.parameters, type: "object" };
     const tokens = fitting(
       left - 1,
-      (isSmall) =>
-        valueFor(objectSchema(tool.function.parameters), called, {
-          random,
-          isSmall,
-        }),
+      (isSmall) => valueFor(schema, called, { random, isSmall }),
     );
     if (tokens.length + 1 > left) continue;
     left -= tokens.length + 1;
-    calls.push({ name: tool.function.name, tokens });
+    calls.push({ name: tool.name, tokens });
   }
   return request.parallel_tool_calls === false ? calls.slice(0, 1) : calls;
 }
@@ -178,26 +179,17 @@ function wordsOf(text: string): string[] {
 }
 
 function writeJson(
-  { response_format: format }: ChatRequest,
+  request: ChatRequest,
   quote: string,
   { random, room }: { random: Random; room: number },
 ): string[] {
-  if (
-    format?.type === "json_schema" && format.json_schema.schema !== undefined
-  ) {
-    const { schema } = format.json_schema;
-    const called = formatName(format.json_schema);
-    return fitting(
-      room,
-      (isSmall) => valueFor(schema, called, { random, isSmall }),
-    );
-  }
-  return fitting(room, (isSmall) =>
-    isSmall ? {} : {
-      simulator: "This is the gateway's model simulator, not a real model.",
-      asked: quote.slice(1, -1),
-      words: someWords(random),
-    });
+  const format = schemaOfAnswer(request);
+  const simulator = "This is the gateway's model simulator, not a real model.";
+  const asked = quote.slice(1, -1);
+  return fitting(room, (isSmall) => {
+    if (format === undefined) return isSmall ? {} : { simulator, asked };
+    return valueFor(format.schema, format.called, { random, isSmall });
+  });
 }
 
 /** The tokens of a value that fits, or of the smallest one. */
@@ -206,25 +198,12 @@ function fitting(room: number, make: (isSmall: boolean) => unknown): string[] {
   return tokens.length <= room ? tokens : tokenize(JSON.stringify(make(true)));
 }
 
-function formatName(
-  { name, strict }: { name: string; strict: boolean | undefined },
-): SchemaName {
-  return { param: "response_format", name, isStrict: strict === true };
-}
-
 function toolName(
   { name, strict }: Tool["function"],
   index: number,
 ): SchemaName {
   const param = `tools[${index}].function.parameters`;
   return { param, name, isStrict: strict === true };
-}
-
-/** Arguments are an object, whatever the schema says of its type. */
-function objectSchema(
-  parameters: Record<string, unknown> | undefined,
-): Record<string, unknown> {
-  return { ...parameters, type: "object" };
 }
 
 /** Chance for one choice: by the seed, or as it comes. Without a temperature there is none. */
