@@ -21,7 +21,7 @@ const PURE_ROOMS = [
   /^shared\/models\//,
   /^shared\/tokens\//,
   /^shared\/limits\.ts$/,
-  /^shared\/process\/(clock|ids|env|client_address|error_text)\.ts$/,
+  /^shared\/process\/(clock|ids|env|error_text)\.ts$/,
   /^shared\/bus\/(?!link|probe)/,
   /^services\/edge-auth\/(dispatch\/workers|chat\/models|http\/responses|http\/json_body)\.ts$/,
   /^services\/chat-worker\/(encode_answer|edge_liveness)\.ts$/,

@@ -2,21 +2,19 @@
  * Whose address a request comes from: the peer's, or what proxies of the operator
  * say in `X-Forwarded-For`. What anybody else writes into that header is ignored.
  */
+import { BlockList, isIP, isIPv4 } from "node:net";
 
-const BYTES = 16;
-const IPV4_BYTES = 4;
-const IPV4_BITS = 32;
-const IPV6_BITS = 128;
-/** `::ffff:0:0/96`: an IPv4 address in the form of IPv6. */
-const MAPPED_PREFIX_BITS = IPV6_BITS - IPV4_BITS;
-/** A site gets at least this much; one customer has all addresses of it. */
-const SITE_BYTES = 8;
 /** A chain is no longer than this; a header of 8 kB could hold a thousand addresses. */
 const HOPS_MAX = 16;
+const IPV4_BITS = 32;
+const IPV6_BITS = 128;
+const IPV6_GROUPS = 8;
+/** A customer has all addresses of a /64. */
+const SITE_GROUPS = 4;
 
 /** An address, or all that begin with the same bits. */
 export interface Network {
-  bytes: Uint8Array;
+  address: string;
   bits: number;
 }
 
@@ -27,53 +25,52 @@ export type ClientAddress = (
 ) => string;
 
 /**
- * Believes the operator's proxies only (ASVS 4.1.3): reads addresses from the right of `X-Forwarded-For` as long as the one that
- * wrote them is trusted: the first one that is not is the client. IPv4 addresses in
- * the form of IPv6 come out as IPv4.
+ * Believes the operator's proxies only (ASVS 4.1.3): reads the addresses of
+ * `X-Forwarded-For` from the right as long as the one that wrote them is trusted;
+ * the first that is not is the client. IPv4 in the form of IPv6 comes out as IPv4.
  */
 export function createClientAddress(
   trusted: readonly Network[],
 ): ClientAddress {
-  const isTrusted = (address: Uint8Array) =>
-    trusted.some((network) => isIn(address, network));
+  const proxies = new BlockList();
+  for (const { address, bits } of trusted) {
+    proxies.addSubnet(address, bits, familyOf(address));
+  }
   return (peer, forwardedFor) => {
-    let [client, text] = [parseAddress(peer), peer];
-    if (client === null) return peer;
-    const hops = trusted.length === 0 || forwardedFor === null
-      ? []
-      : forwardedFor.split(",").slice(-HOPS_MAX);
-    while (isTrusted(client)) {
-      const hop = withoutPort(hops.pop() ?? "");
-      const before = parseAddress(hop);
-      // What follows from here is not an address, so it is no proxy's word.
+    let client = parseAddress(peer) ?? peer;
+    if (trusted.length === 0) return client;
+    const hops = forwardedFor?.split(",").slice(-HOPS_MAX) ?? [];
+    while (isIP(client) > 0 && proxies.check(client, familyOf(client))) {
+      // What is not an address is no proxy's word.
+      const before = parseAddress(withoutPort(hops.pop() ?? ""));
       if (before === null) break;
-      [client, text] = [before, hop];
+      client = before;
     }
-    return isMapped(client) ? dotted(client) : text;
+    return client;
   };
 }
 
 /**
- * The name under which failures of an address are counted: itself if it is IPv4,
- * or the /64 of an IPv6 address.
+ * The name under which what an address does is counted: itself if it is IPv4, or
+ * the /64 of an IPv6 address.
  */
-export function siteOf(address: string): string {
-  const bytes = parseAddress(address);
-  if (bytes === null) return address;
-  if (isMapped(bytes)) return dotted(bytes);
-  return `${bytes.subarray(0, SITE_BYTES).toHex()}/64`;
+export function siteOf(text: string): string {
+  const address = parseAddress(text);
+  if (address === null) return text;
+  if (isIPv4(address)) return address;
+  const site = groupsOf(address).slice(0, SITE_GROUPS)
+    .map((group) => group.toString(16).padStart(4, "0"));
+  return `${site.join("")}/64`;
 }
 
 /** `10.0.0.0/8`, `fd00::/8`, or one address. Null for anything else. */
 export function parseNetwork(text: string): Network | null {
   const [address = "", length, ...rest] = text.split("/");
-  const bytes = parseAddress(address);
-  if (bytes === null || rest.length > 0) return null;
-  if (length === undefined) return { bytes, bits: IPV6_BITS };
-  const isIpv4 = !address.includes(":");
+  if (isIP(address) === 0 || rest.length > 0) return null;
+  const bitsMax = isIPv4(address) ? IPV4_BITS : IPV6_BITS;
+  if (length === undefined) return { address, bits: bitsMax };
   const bits = /^\d{1,3}$/.test(length) ? Number(length) : Infinity;
-  if (bits > (isIpv4 ? IPV4_BITS : IPV6_BITS)) return null;
-  return { bytes, bits: isIpv4 ? bits + MAPPED_PREFIX_BITS : bits };
+  return bits > bitsMax ? null : { address, bits };
 }
 
 /** Those of `texts` that are networks; the configuration has refused others. */
@@ -81,24 +78,32 @@ export function networksOf(texts: readonly string[]): Network[] {
   return texts.map(parseNetwork).filter((network) => network !== null);
 }
 
-function isIn(address: Uint8Array, { bytes, bits }: Network): boolean {
-  const whole = bits >> 3;
-  for (let at = 0; at < whole; at += 1) {
-    if (address[at] !== bytes[at]) return false;
-  }
-  const rest = bits & 7;
-  if (rest === 0) return true;
-  const mask = 0xff << (8 - rest) & 0xff;
-  return ((address[whole] ?? 0) & mask) === ((bytes[whole] ?? 0) & mask);
+/** An address without its zone, IPv4 in the form of IPv6 as IPv4; null for what is none. */
+function parseAddress(text: string): string | null {
+  const address = text.replace(/%[\w.-]+$/, "");
+  if (isIP(address) === 0) return null;
+  if (isIPv4(address)) return address;
+  const groups = groupsOf(address);
+  const [high = 0, low = 0] = groups.slice(-2);
+  const isMapped = groups[5] === 0xffff &&
+    groups.slice(0, 5).every((group) => group === 0);
+  if (!isMapped) return address;
+  return [high >> 8, high & 0xff, low >> 8, low & 0xff].join(".");
 }
 
-function dotted(address: Uint8Array): string {
-  return address.subarray(BYTES - IPV4_BYTES).join(".");
+function familyOf(address: string): "ipv4" | "ipv6" {
+  return isIPv4(address) ? "ipv4" : "ipv6";
 }
 
-function isMapped(address: Uint8Array): boolean {
-  return address[10] === 0xff && address[11] === 0xff &&
-    address.subarray(0, 10).every((byte) => byte === 0);
+/** The eight groups of an IPv6 address, which `URL` writes in one form only. */
+function groupsOf(address: string): number[] {
+  const [head = "", tail = ""] = new URL(`http://[${address}]`).hostname
+    .slice(1, -1).split("::");
+  const numbers = (part: string) =>
+    part === "" ? [] : part.split(":").map((group) => parseInt(group, 16));
+  const [before, after] = [numbers(head), numbers(tail)];
+  const zeros = IPV6_GROUPS - before.length - after.length;
+  return [...before, ...Array<number>(zeros).fill(0), ...after];
 }
 
 /** Some proxies add the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
@@ -107,54 +112,4 @@ function withoutPort(text: string): string {
   const bracketed = /^\[([^\]]*)\](?::\d+)?$/.exec(hop)?.[1];
   if (bracketed !== undefined) return bracketed;
   return /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop;
-}
-
-/** Sixteen bytes, IPv4 in its mapped form; null for what is no address. */
-function parseAddress(text: string): Uint8Array | null {
-  const ipv4 = parseIpv4(text);
-  if (ipv4 !== null) {
-    const bytes = new Uint8Array(BYTES);
-    bytes.set([0xff, 0xff, ...ipv4], 10);
-    return bytes;
-  }
-  return parseIpv6(text.replace(/%[\w.-]+$/, ""));
-}
-
-function parseIpv4(text: string): number[] | null {
-  const match = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(text);
-  if (match === null) return null;
-  const parts = match.slice(1).map(Number);
-  return parts.every((part) => part <= 255) ? parts : null;
-}
-
-function parseIpv6(text: string): Uint8Array | null {
-  const [head = "", tail, ...rest] = text.split("::");
-  if (rest.length > 0 || !text.includes(":")) return null;
-  const before = parseGroups(head);
-  const after = tail === undefined ? [] : parseGroups(tail);
-  if (before === null || after === null) return null;
-  const missing = BYTES - before.length - after.length;
-  // `::` stands for at least one group; without it none may be missing.
-  if (tail === undefined ? missing !== 0 : missing < 2) return null;
-  const bytes = new Uint8Array(BYTES);
-  bytes.set(before);
-  bytes.set(after, BYTES - after.length);
-  return bytes;
-}
-
-/** Groups of four hex digits; the last may be an IPv4 address. */
-function parseGroups(text: string): number[] | null {
-  if (text === "") return [];
-  const bytes: number[] = [];
-  const groups = text.split(":");
-  for (const [at, group] of groups.entries()) {
-    const ipv4 = at === groups.length - 1 ? parseIpv4(group) : null;
-    if (ipv4 !== null) {
-      bytes.push(...ipv4);
-    } else if (/^[0-9a-f]{1,4}$/i.test(group)) {
-      const value = parseInt(group, 16);
-      bytes.push(value >> 8, value & 0xff);
-    } else return null;
-  }
-  return bytes.length <= BYTES ? bytes : null;
 }
