@@ -25,7 +25,7 @@ import {
 import {
   decodeJob,
   JobFormatError,
-  type ReceivedJob,
+  type JobMessage,
 } from "@gateway/shared/bus/job";
 import {
   CHAT_QUEUE,
@@ -221,7 +221,7 @@ export class ChatWorker {
     this.#take(job, target, reply, message.subject === chatAnySubject);
   }
 
-  #readJob(data: Uint8Array, reply: string): ReceivedJob | null {
+  #readJob(data: Uint8Array, reply: string): JobMessage | null {
     try {
       return decodeJob(data);
     } catch (error) {
@@ -235,7 +235,7 @@ export class ChatWorker {
   }
 
   /** Why this job cannot run here now, or null. */
-  #refusal(job: ReceivedJob): RejectReason | null {
+  #refusal(job: JobMessage): RejectReason | null {
     const asleepMs = this.#d.now() - this.#lastTickMs;
     if (asleepMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
     if (this.#isWaking) return "stale";
@@ -260,7 +260,7 @@ export class ChatWorker {
   }
 
   #take(
-    received: ReceivedJob,
+    received: JobMessage,
     target: { edgeId: string; requestId: string },
     reply: string,
     mustIntroduce: boolean,
@@ -434,7 +434,7 @@ export class ChatWorker {
 }
 
 function startJobSpan(
-  { attempt, traceparent }: ReceivedJob,
+  { attempt, traceparent }: JobMessage,
   { requestId, workerId }: { requestId: string; workerId: string },
 ): WorkSpan {
   return startWorkSpan("chat job", {

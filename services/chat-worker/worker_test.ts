@@ -7,12 +7,7 @@ import { encodePiece, pieceCount } from "@gateway/shared/bus/job";
 import { ControlBatch } from "@gateway/shared/bus/control";
 import { decodeFrame, FrameType } from "@gateway/shared/bus/frame";
 import { parseErr, parseReject } from "@gateway/shared/bus/frame";
-import {
-  encodeEnvelope,
-  encodeJob,
-  encodeRequest,
-  JOB_VERSION,
-} from "@gateway/shared/bus/job";
+import { encodeJob, encodeRequest, JOB_VERSION } from "@gateway/shared/bus/job";
 import type { BusHandler } from "@gateway/shared/bus/link";
 import {
   chatBodySubject,
@@ -134,7 +129,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
     announce: (id: number, body: { bytes: number; pieces: number }) =>
       deliver(
         chatJobSubject(WORKER),
-        encodeEnvelope({ ...envelope, body }),
+        encodeJob({ ...envelope, body }),
         reply(id),
       ),
     piece: (id: number, body: Uint8Array, index: number) =>

@@ -24,7 +24,7 @@
  * trust them: one that is not what its type says parses to null.
  */
 import { z } from "zod";
-import type { FinishReason, Usage } from "../openai/chat.ts";
+import type { Usage } from "../openai/chat.ts";
 import { ApiError, ERROR_KINDS, type ErrorCode } from "../openai/error.ts";
 
 const FRAME_VERSION = 1;
@@ -133,57 +133,6 @@ export function readU32(source: Uint8Array, offset: number): number {
     (source[offset + 3] ?? 0)) >>> 0;
 }
 
-/** ACCEPT and BEAT: which worker runs the job. `{"worker":"w1"}` */
-export interface AcceptPayload {
-  worker: string;
-}
-
-/**
- * Why a worker does not run a job. `stale`: it slept while the job waited.
- * `other`: a reason that this version does not know.
- */
-const REJECT_REASONS = [
-  "full",
-  "draining",
-  "unknown_model",
-  "stale",
-  "unsupported_version",
-  "other",
-] as const;
-
-/** One of {@link REJECT_REASONS}. */
-export type RejectReason = typeof REJECT_REASONS[number];
-
-/** REJECT. `{"worker":"w1","reason":"full","retryAfterMs":200}` */
-export interface RejectPayload {
-  worker: string;
-  reason: RejectReason;
-  /** When this worker expects to have room. */
-  retryAfterMs: number | null;
-}
-
-/** END. `{"worker":"w1","usage":{…},"finishReasons":["stop"]}` */
-export interface EndPayload {
-  /** What the backend counted, or null when it counted nothing. */
-  usage: Usage | null;
-  /** One for each choice, by its index. */
-  finishReasons: FinishReason[];
-}
-
-/** ERR: an {@link ApiError} on its way to the edge, and what the attempt had used up. */
-export interface ErrPayload {
-  status: number;
-  code: ErrorCode;
-  message: string;
-  type: string;
-  param: string | null;
-  wireCode: string | null;
-  retryAfterMs: number | null;
-  /** Whether another worker may try, as long as the client has not seen a byte. */
-  retryable: boolean;
-  usage: Usage | null;
-}
-
 /** Texts of an error are cut at these lengths so that an ERR always fits one frame. */
 const MESSAGE_CHARS_MAX = 8_192;
 const NAME_CHARS_MAX = 512;
@@ -202,22 +151,40 @@ const usageSchema = z.object({
     .exactOptional(),
 });
 
+/** ACCEPT and BEAT: which worker runs the job. */
 const acceptSchema = z.object({ worker: workerId });
+export type AcceptPayload = z.infer<typeof acceptSchema>;
 
 const rejectSchema = z.object({
   worker: workerId,
-  reason: z.enum(REJECT_REASONS).catch("other"),
+  /** `stale`: it slept while the job waited. `other`: one that this version does not know. */
+  reason: z.enum([
+    "full",
+    "draining",
+    "unknown_model",
+    "stale",
+    "unsupported_version",
+    "other",
+  ]).catch("other"),
+  /** When this worker expects to have room. */
   retryAfterMs: durationMs.nullable(),
 });
+export type RejectPayload = z.infer<typeof rejectSchema>;
+/** Why a worker does not run a job. */
+export type RejectReason = RejectPayload["reason"];
 
 const endSchema = z.object({
   worker: workerId,
+  /** What the backend counted, or null when it counted nothing. */
   usage: usageSchema.nullable(),
+  /** One for each choice, by its index. */
   finishReasons: z.array(
     z.enum(["stop", "length", "tool_calls", "content_filter"]),
   ),
 });
+export type EndPayload = Omit<z.infer<typeof endSchema>, "worker">;
 
+/** An {@link ApiError} on its way to the edge, and what the attempt had used up. */
 const errSchema = z.object({
   worker: workerId,
   status: z.int().min(400).max(599),
@@ -230,9 +197,11 @@ const errSchema = z.object({
   param: z.string().nullable(),
   wireCode: z.string().nullable(),
   retryAfterMs: durationMs.nullable(),
+  /** Whether another worker may try, as long as the client has not seen a byte. */
   retryable: z.boolean(),
   usage: usageSchema.nullable(),
 });
+export type ErrPayload = Omit<z.infer<typeof errSchema>, "worker">;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });

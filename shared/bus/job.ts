@@ -11,34 +11,24 @@ import type { ChatRequest } from "../openai/chat.ts";
 
 export const JOB_VERSION = 1;
 
-/** Everything of a job but the request. */
-export interface JobEnvelope {
-  version: number;
+const jobSchema = z.object({
+  version: z.int(),
   /** Which try of the request this is, from 1. */
-  attempt: number;
+  attempt: z.int().min(1),
   /** The edge gives up this long after it sent the job. */
-  deadlineMs: number;
+  deadlineMs: z.int().min(1),
   /** W3C trace context of the request. */
-  traceparent?: string;
-  /** Set when the request follows in pieces because it is too large for one message. */
-  body?: { bytes: number; pieces: number };
-}
-
-/** A job whose request travels inside it. */
-export interface Job extends JobEnvelope {
-  request: ChatRequest;
-}
-
-const envelopeSchema = z.object({
-  version: z.number().int(),
-  attempt: z.number().int().min(1),
-  deadlineMs: z.number().int().min(1),
   traceparent: z.string().max(100).exactOptional(),
-  body: z.object({
-    bytes: z.number().int().min(1),
-    pieces: z.number().int().min(1),
-  }).exactOptional(),
+  /** Set when the request follows in pieces because it is too large for one message. */
+  body: z.object({ bytes: z.int().min(1), pieces: z.int().min(1) })
+    .exactOptional(),
+  request: z.unknown().optional(),
 });
+
+/** A job. Its request travels inside it or follows in pieces. */
+export type JobMessage = Omit<z.infer<typeof jobSchema>, "request"> & {
+  request?: ChatRequest;
+};
 
 /** A message that is not a job this worker understands. */
 export class JobFormatError extends Error {
@@ -56,14 +46,9 @@ export class JobFormatError extends Error {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** Bytes of a job with its request inside. */
-export function encodeJob(job: Job): Uint8Array {
+/** Bytes of a job. */
+export function encodeJob(job: JobMessage): Uint8Array {
   return encoder.encode(JSON.stringify(job));
-}
-
-/** Bytes of a job whose request follows in pieces. */
-export function encodeEnvelope(envelope: JobEnvelope): Uint8Array {
-  return encoder.encode(JSON.stringify(envelope));
 }
 
 /** Bytes of a request, to be cut into pieces. */
@@ -71,41 +56,35 @@ export function encodeRequest(request: ChatRequest): Uint8Array {
   return encoder.encode(JSON.stringify(request));
 }
 
-/** A received job; `request` is absent when it follows in pieces. */
-export interface ReceivedJob extends JobEnvelope {
-  request?: ChatRequest;
-}
-
 /**
  * Reads a job. The envelope is checked in full; the request only for what the
  * worker relies on before a backend reads it, because edges have checked it and
  * nobody else may publish here.
  */
-export function decodeJob(bytes: Uint8Array): ReceivedJob {
-  const value = parseJson(bytes);
-  const parsed = envelopeSchema.safeParse(value);
+export function decodeJob(bytes: Uint8Array): JobMessage {
+  const parsed = jobSchema.safeParse(parseJson(bytes));
   if (!parsed.success) {
     throw new JobFormatError(
       `Cannot read a job: ${z.prettifyError(parsed.error)}`,
       null,
     );
   }
-  if (parsed.data.version !== JOB_VERSION) {
+  const { request, ...envelope } = parsed.data;
+  const { version, attempt, body } = envelope;
+  if (version !== JOB_VERSION) {
     throw new JobFormatError(
-      `Cannot read a job of version ${parsed.data.version}: this worker speaks ${JOB_VERSION}`,
-      parsed.data.attempt,
+      `Cannot read a job of version ${version}: this worker speaks ${JOB_VERSION}`,
+      attempt,
     );
   }
-  const envelope: JobEnvelope = parsed.data;
-  const { attempt, body } = envelope;
-  if (body !== undefined && body.pieces !== pieceCount(body.bytes)) {
+  if (body === undefined) return { ...envelope, request: requestOf(request) };
+  if (body.pieces !== pieceCount(body.bytes)) {
     throw new JobFormatError(
       `Cannot read a job: ${body.bytes} bytes do not make ${body.pieces} pieces here`,
       attempt,
     );
   }
-  if (body !== undefined) return envelope;
-  return { ...envelope, request: requestOf(memberOf(value, "request")) };
+  return envelope;
 }
 
 /** Reads a request that came in pieces, put together again. */
@@ -121,12 +100,6 @@ function parseJson(bytes: Uint8Array): unknown {
       cause,
     });
   }
-}
-
-function memberOf(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null
-    ? Object.getOwnPropertyDescriptor(value, name)?.value
-    : undefined;
 }
 
 function requestOf(value: unknown): ChatRequest {

@@ -4,11 +4,7 @@
  * message carries dozens; what repairs or stops something goes at the end of the
  * event-loop turn and takes them along.
  */
-import {
-  type CancelReason,
-  ControlBatch,
-  type ControlSink,
-} from "@gateway/shared/bus/control";
+import { ControlBatch, type ControlSink } from "@gateway/shared/bus/control";
 import { chatControlSubject } from "@gateway/shared/bus/subjects";
 
 export interface ControlOutboxDependencies {
@@ -24,86 +20,72 @@ export interface ControlOutboxDependencies {
 export const ACK_WAIT_MS = 2;
 
 export class ControlOutbox {
-  readonly #dependencies: ControlOutboxDependencies;
-  readonly #sinks = new Map<string, WorkerSink>();
-  #isScheduled = false;
-  #isScheduledSoon = false;
+  readonly #d: ControlOutboxDependencies;
+  readonly #batches = new Map<string, ControlBatch>();
+  #isDueNow = false;
+  #isDueSoon = false;
 
   constructor(dependencies: ControlOutboxDependencies) {
-    this.#dependencies = dependencies;
-  }
-
-  /** Takes records for one worker, to be used in this turn only. */
-  to(workerId: string): ControlSink {
-    const known = this.#sinks.get(workerId);
-    if (known !== undefined) return known;
-    const subject = chatControlSubject(workerId);
-    const sink = new WorkerSink(
-      (message) => this.#dependencies.publish(subject, message),
-      this,
-    );
-    this.#sinks.set(workerId, sink);
-    return sink;
+    this.#d = dependencies;
   }
 
   /** Workers that something is kept for. */
   get size(): number {
-    return this.#sinks.size;
+    return this.#batches.size;
+  }
+
+  /** Takes records for one worker, to be used in this turn only. */
+  to(workerId: string): ControlSink {
+    const batch = this.#batchOf(workerId);
+    return {
+      ack: (requestId, attempt, sequence) => {
+        batch.ack(requestId, attempt, sequence);
+        this.#flushSoon();
+      },
+      nak: (requestId, attempt, fromSequence) => {
+        batch.nak(requestId, attempt, fromSequence);
+        this.#flushNow();
+      },
+      cancel: (requestId, attempt, reason) => {
+        batch.cancel(requestId, attempt, reason);
+        this.#flushNow();
+      },
+    };
+  }
+
+  #batchOf(workerId: string): ControlBatch {
+    let batch = this.#batches.get(workerId);
+    if (batch === undefined) {
+      const subject = chatControlSubject(workerId);
+      batch = new ControlBatch((message) => this.#d.publish(subject, message));
+      this.#batches.set(workerId, batch);
+    }
+    return batch;
   }
 
   /** Sends everything at the end of this turn. */
-  flushNow(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#dependencies.schedule(() => {
-      this.#isScheduled = false;
+  #flushNow(): void {
+    if (this.#isDueNow) return;
+    this.#isDueNow = true;
+    this.#d.schedule(() => {
+      this.#isDueNow = false;
       this.#flush();
     });
   }
 
   /** Sends everything in a moment. */
-  flushSoon(): void {
-    if (this.#isScheduledSoon) return;
-    this.#isScheduledSoon = true;
-    this.#dependencies.scheduleSoon(() => {
-      this.#isScheduledSoon = false;
+  #flushSoon(): void {
+    if (this.#isDueSoon) return;
+    this.#isDueSoon = true;
+    this.#d.scheduleSoon(() => {
+      this.#isDueSoon = false;
       this.#flush();
     });
   }
 
   #flush(): void {
-    for (const sink of this.#sinks.values()) sink.flush();
+    for (const batch of this.#batches.values()) batch.flush();
     // Nothing is kept for a worker that may never be heard of again.
-    this.#sinks.clear();
-  }
-}
-
-/** The records for one worker. */
-class WorkerSink implements ControlSink {
-  readonly #batch: ControlBatch;
-  readonly #outbox: ControlOutbox;
-
-  constructor(send: (message: Uint8Array) => void, outbox: ControlOutbox) {
-    this.#batch = new ControlBatch(send);
-    this.#outbox = outbox;
-  }
-
-  ack(requestId: string, attempt: number, sequence: number): void {
-    this.#batch.ack(requestId, attempt, sequence);
-    this.#outbox.flushSoon();
-  }
-
-  nak(requestId: string, attempt: number, fromSequence: number): void {
-    this.#batch.nak(requestId, attempt, fromSequence);
-    this.#outbox.flushNow();
-  }
-
-  cancel(requestId: string, attempt: number, reason: CancelReason): void {
-    this.#batch.cancel(requestId, attempt, reason);
-    this.#outbox.flushNow();
-  }
-
-  flush(): void {
-    this.#batch.flush();
+    this.#batches.clear();
   }
 }

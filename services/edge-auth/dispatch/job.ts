@@ -1,11 +1,10 @@
 /** Puts jobs on the bus: small ones in one message, large ones in acknowledged pieces. */
 import {
-  encodeEnvelope,
   encodeJob,
   encodePiece,
   encodeRequest,
   JOB_VERSION,
-  type JobEnvelope,
+  type JobMessage,
   pieceCount,
 } from "@gateway/shared/bus/job";
 import type { BusLink } from "@gateway/shared/bus/link";
@@ -45,24 +44,27 @@ export class JobSender {
 
   /** Publishes the run's next attempt. False when the bus does not take it now. */
   send(run: ChatRun, subject: string): boolean {
-    const { requestId, request } = run.job;
-    const reply = edgeStreamSubject(
-      this.#d.edgeId,
-      requestId,
-      run.attempt + 1,
-    );
-    const envelope = this.#envelopeOf(run);
-    const large = this.#largeBodies.get(run);
-    if (large !== undefined) {
-      return this.#d.publish(subject, encodeLarge(envelope, large), reply);
+    const { requestId, request, traceparent } = run.job;
+    const { edgeId, now, publish } = this.#d;
+    const attempt = run.attempt + 1;
+    const reply = edgeStreamSubject(edgeId, requestId, attempt);
+    const envelope: JobMessage = {
+      version: JOB_VERSION,
+      attempt,
+      deadlineMs: Math.max(1, Math.ceil(run.deadlineAtMs - now())),
+      ...(traceparent === undefined ? {} : { traceparent }),
+    };
+    let large = this.#largeBodies.get(run);
+    if (large === undefined) {
+      const message = encodeJob({ ...envelope, request });
+      if (message.length <= BUS_LIMITS.jobBytesMax) {
+        return publish(subject, message, reply);
+      }
+      large = encodeRequest(request);
+      this.#largeBodies.set(run, large);
     }
-    const message = encodeJob({ ...envelope, request });
-    if (message.length <= BUS_LIMITS.jobBytesMax) {
-      return this.#d.publish(subject, message, reply);
-    }
-    const body = encodeRequest(request);
-    this.#largeBodies.set(run, body);
-    return this.#d.publish(subject, encodeLarge(envelope, body), reply);
+    const body = { bytes: large.length, pieces: pieceCount(large.length) };
+    return publish(subject, encodeJob({ ...envelope, body }), reply);
   }
 
   /** The worker has room for the run: now it gets the body, if that did not fit. */
@@ -74,16 +76,6 @@ export class JobSender {
   /** There will be no other attempt. */
   forget(run: ChatRun): void {
     this.#largeBodies.delete(run);
-  }
-
-  #envelopeOf(run: ChatRun): JobEnvelope {
-    const { traceparent } = run.job;
-    return {
-      version: JOB_VERSION,
-      attempt: run.attempt + 1,
-      deadlineMs: Math.max(1, Math.ceil(run.deadlineAtMs - this.#d.now())),
-      ...(traceparent === undefined ? {} : { traceparent }),
-    };
   }
 
   /** Sends the pieces of a large request, some at once, each acknowledged. */
@@ -120,11 +112,4 @@ export class JobSender {
       if (run.attempt === attempt) this.#d.onUploadFailed(run);
     }
   }
-}
-
-function encodeLarge(envelope: JobEnvelope, body: Uint8Array): Uint8Array {
-  return encodeEnvelope({
-    ...envelope,
-    body: { bytes: body.length, pieces: pieceCount(body.length) },
-  });
 }
