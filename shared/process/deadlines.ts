@@ -17,11 +17,11 @@ export interface Deadlines {
   close(): void;
 }
 
-/** The timer fires at least this often while anything waits, so that every stall is seen. */
+/** The timer fires at least this often while anything waits, so that every stall is noticed. */
 const TICK_MS = 25;
-/** A timer later than this was held up by this process, not by the other side. */
+/** A timer later than this means that this process was stalled. */
 const STALL_MS = 10;
-/** A process that cannot keep up for this long has to refuse, whoever is to blame. */
+/** A process that cannot keep up for this long has to give up, whatever the cause. */
 const GRACE_MAX_MS = 1_000;
 
 /**
@@ -29,11 +29,10 @@ const GRACE_MAX_MS = 1_000;
  * than the rest of it, and nearly all are cancelled: here adding and removing are
  * map operations.
  *
- * When the timer comes late, this process stood still: answers may be waiting in
- * the socket's buffer, and calls may not even have been written. That time is
- * nobody's silence, whenever it was: it is added to the deadlines of all who
- * waited, up to a second each. What is due is looked at twice, with a turn of the
- * event loop in between, in which the sockets are read.
+ * When the timer fires late, this process was stalled: answers may be waiting in the
+ * socket's buffer, and calls may not have been written yet. A stall is therefore
+ * added to the deadlines of all that were waiting, up to a second each. What is due
+ * is checked twice, one turn of the event loop apart, so that sockets are read first.
  */
 export function createDeadlines(now: MonotonicNow): Deadlines {
   /** Each with the stalls that had been counted when it was added. */

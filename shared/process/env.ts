@@ -179,16 +179,15 @@ function prefixesOf(protocols: readonly string[]): string {
   return protocols.map((protocol) => `${protocol}//`).join(" or ");
 }
 
-/** Text that must not be seen. */
+/** Text that is never shown. */
 export function secret(options: VariableOptions<string>): Variable<string> {
   const expects = "a secret text";
   return variable(options, z.string(), { expects, isSecret: true });
 }
 
 /**
- * Text that must not be seen and may be another one later. The value is asked for
- * whenever it is needed: from a file it is read anew, and while that cannot be
- * read or is empty, what was read last goes on.
+ * A secret that may be rotated. Its value is a function: from a file it is read again
+ * at each call, and while the file cannot be read or is empty, the last value is used.
  */
 export function changingSecret(
   options: VariableOptions<() => string>,
@@ -290,7 +289,7 @@ function rereading(first: string, read: () => string): () => string {
     try {
       last = read() || last;
     } catch {
-      // It is being replaced, or gone: what was good until now may still be.
+      // The file is being replaced or is gone: keep the last value.
     }
     return last;
   };
@@ -331,12 +330,12 @@ function aboutOf(schema: Variable<unknown>): About {
   return about;
 }
 
-/** A value as a mistake repeats it. */
+/** A value as error messages show it. */
 function quoted(value: string): string {
   return JSON.stringify(clip(value, 100));
 }
 
-/** What an error says of itself. */
+/** The message of anything that was thrown. */
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -23,7 +23,7 @@ export interface Log {
   info(event: string, fields?: LogFields): void;
   warn(event: string, fields?: LogFields): void;
   error(event: string, fields?: LogFields): void;
-  /** Written at any level, as `info`: what whoever started the service waits for. */
+  /** Written at any log level, as `info`: for events that the starter of the service waits for. */
   notice(event: string, fields?: LogFields): void;
   /** A log whose lines all carry `fields`, for example a request id. */
   with(fields: LogFields): Log;
@@ -100,7 +100,7 @@ export function describeError(error: unknown): LogFields {
   };
 }
 
-/** Most characters that wait for a reader who does not read; beyond, lines are dropped and counted. */
+/** Characters buffered for a slow reader; beyond, lines are dropped and counted. */
 const WAITING_CHARS_MAX = 4 * 1024 * 1024;
 
 /**
@@ -143,7 +143,7 @@ export function createLineWriter(sink: ByteSink): LineWriter {
       try {
         await writeAll(encoder.encode(text));
       } catch {
-        // The reader is gone: logging must not take the service down with it.
+        // The reader is gone; logging must not end the service.
         waiting = "";
       }
     }

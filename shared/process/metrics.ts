@@ -1,11 +1,10 @@
 /**
- * The metrics of a process: what they are, as data; counting, in the plainest form;
- * and their text for Prometheus. One table per service says all that it exports. The
- * code takes its metrics from the table, the documentation is written from it, and
- * dashboard and alerts are checked against it, so that the four cannot disagree.
+ * The metrics of a process and their Prometheus text. Each service lists its metrics
+ * in one table; the documentation is generated from the tables, and the dashboard and
+ * the alerts are checked against them.
  */
 
-/** Buckets for the time to the first word of an answer and to its last one. */
+/** Buckets for the time to the first token and to the end of an answer. */
 export const ANSWER_SECONDS: readonly number[] = [
   0.005,
   0.01,
@@ -94,7 +93,7 @@ export type LabelValues<Labels extends readonly string[]> = {
   readonly [Index in keyof Labels]: string;
 };
 
-/** Rises. */
+/** One counter. */
 export class CounterCell {
   #value = 0;
 
@@ -107,7 +106,7 @@ export class CounterCell {
   }
 }
 
-/** Sorts what it is shown into buckets. */
+/** One histogram. */
 export class HistogramCell {
   readonly #bounds: readonly number[];
   readonly #counts: Float64Array;

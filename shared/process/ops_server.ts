@@ -1,6 +1,5 @@
 /**
- * The operator's door of a service: is it alive, may it get traffic, how is it
- * doing. On a port of its own that is never public.
+ * Health, readiness and metrics of a service, on a separate port that is never public.
  */
 import { type GracefulServer, serve } from "./serve.ts";
 

@@ -129,7 +129,7 @@ export function observeBus(
   registry.gauge(BUS_METRICS.busFlowing, () => [[[], flag(bus.isReady)]]);
   registry.gauge(BUS_METRICS.busPending, () => [[[], bus.pendingBytes]]);
   const events = registry.counter(BUS_METRICS.busEvents);
-  // A rate needs a zero to rise from.
+  // Without an initial zero, the first increment is invisible to rate().
   for (const event of BUS_EVENTS) events.with(event).add(0);
   bus.onStatus(({ type }) => events.with(type).add());
 }

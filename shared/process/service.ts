@@ -108,7 +108,7 @@ function nextSignal(): Promise<string> {
   });
 }
 
-/** Whoever asks twice does not want to wait. */
+/** A second signal ends the process at once. */
 function exitOnSignals(): void {
   for (const name of SIGNALS) {
     Deno.addSignalListener(name, () => Deno.exit(EXIT_FAILED));

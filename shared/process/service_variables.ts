@@ -17,7 +17,7 @@ import { ConfigError, type ConfigOf, errorMessage } from "./env.ts";
 
 const DAY_SECONDS = 86_400;
 
-/** Where a service's own door for operators is, and how it logs and stops. */
+/** The operator's port, logging and shutdown. */
 export const SERVICE_VARIABLES = {
   logLevel: choice({
     name: "LOG_LEVEL",
@@ -136,7 +136,7 @@ export const REDIS_VARIABLES = {
   ),
 } as const;
 
-/** Who may name the client; for services with a door that a proxy stands before. */
+/** The proxies whose X-Forwarded-For is trusted. */
 export const PROXY_VARIABLES = {
   trustedProxies: list({
     name: "TRUSTED_PROXIES",
@@ -270,7 +270,7 @@ export function redisAccess(
   };
 }
 
-/** What is there of an object: members that are undefined are left out. */
+/** The object without the members that are undefined. */
 function defined<T extends object>(
   members: T,
 ): { [K in keyof T]?: Exclude<T[K], undefined> };
@@ -291,7 +291,7 @@ function checkPair(
   }
 }
 
-/** A password alone is that of the user named default. */
+/** A password without a user belongs to the user `default`. */
 function checkPassword(name: string, user: unknown, password: unknown): void {
   if (user !== undefined && password === undefined) {
     throw mistake(`${name}_USERNAME is set, so ${name}_PASSWORD is needed`);

@@ -293,12 +293,12 @@ interface MasterQuery {
 }
 
 /**
- * Returns the address of the master. All sentinels are asked at once, and what more
- * than half of them say holds as soon as they do, so that one that is away costs no
- * time, and one that was cut off together with an old master is not followed. Where
- * no half agrees, what most of those say that answer in time. During a failover that
- * may still be the old one: the caller makes sure with {@link assertMaster}, and asks
- * again. Rejects when none of them knows.
+ * Returns the address of the master. All sentinels are asked at once, and the answer
+ * of a majority is used as soon as there is one, so that a lost sentinel costs no time
+ * and one that was partitioned with an old master is not followed. Without a majority,
+ * the most frequent answer is used. During a failover that may still be the old master,
+ * so the caller checks with {@link assertMaster} and asks again. Rejects when no
+ * sentinel knows the master.
  */
 export async function findMaster(query: MasterQuery): Promise<ServerAddress> {
   const { name, servers } = query.group;
@@ -313,7 +313,7 @@ export async function findMaster(query: MasterQuery): Promise<ServerAddress> {
   }
 }
 
-/** What more than half say, at once; otherwise what most have said when all have ended. */
+/** The answer of a majority at once, otherwise the most frequent one when all have ended. */
 async function agreed(answers: readonly Promise<string>[]): Promise<string> {
   const needed = Math.floor(answers.length / 2) + 1;
   const votes = new Map<string, number>();

@@ -101,9 +101,9 @@ function codeOf(message: string): string {
 }
 
 /**
- * True when the server has answered that it does not do its work now, whatever is
- * asked of it: the reasons of the table above that a server gives. It may be said
- * of rights as well, but only of a script's, which asks for nothing optional.
+ * True when the server has answered that it cannot do its work now, for one of the
+ * reasons above. Missing rights count as well, but only for a script, which asks for
+ * nothing optional.
  */
 export function isRefusal(
   error: RedisUnavailableError | RedisReplyError,

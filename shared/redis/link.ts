@@ -30,9 +30,8 @@ export interface RedisLinkOptions {
   /** Loaded with every connection, so that the first burst does not find them missing. */
   scripts?: readonly RedisScript[];
   /**
-   * A command that works only where the server does what it is needed for: a
-   * write, for who writes. Default: `PING`, which a replica and a full server
-   * answer as well.
+   * A command that succeeds only where the server can do its work, such as a write.
+   * Default: `PING`, which replicas and full servers answer as well.
    */
   probe?: readonly string[];
 }
@@ -54,18 +53,17 @@ export type RedisLinkState =
 /**
  * The only way this product talks to Redis. Every call ends in time, with an
  * answer, a {@link RedisUnavailableError} or a `RedisReplyError`: within its
- * deadline when the server has fallen silent, at once when that is known already.
+ * deadline when the server does not answer, at once when that is already known.
  * The server is found again without a restart, within a second of its return.
- * Calls made in one turn of the event loop travel together.
+ * Calls made in one turn of the event loop are sent in one write.
  */
 export interface RedisLink {
   readonly state: RedisLinkState;
   /** Resolves when the server answers, be it with refusals; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is why the last attempt failed. */
   ready(timeoutMs: number): Promise<void>;
   /**
-   * Runs any command: `command(["GET", "a"])`. One that blocks (WAITAOF, BLPOP)
-   * holds up the calls behind it, so it wants a link of its own and a deadline
-   * longer than it may block.
+   * Runs any command: `command(["GET", "a"])`. A blocking one (WAITAOF, BLPOP) delays
+   * the calls behind it, so it needs a link of its own and a longer deadline.
    */
   command(args: readonly string[], options?: CallOptions): Promise<RedisReply>;
   /** Runs a script by its hash, and loads it first where the server does not know it. */

@@ -37,7 +37,7 @@ export interface KeyLookupOptions {
  * Finds whose key a hash belongs to. The pair never changes while the key lives,
  * so it is remembered; that a key is deleted or disabled is noticed by the
  * admission, which asks Redis every time. That a hash is unknown is remembered as
- * well, against floods: nobody can have tried a random key before it was made.
+ * well, to withstand floods: a random key cannot have been tried before it existed.
  */
 export interface KeyLookup {
   /** What is remembered, without asking: a principal, null for unknown, undefined for neither. */
@@ -60,14 +60,14 @@ export interface KeyLookup {
     principal: Principal,
     scope: KeyScope | null,
   ): Promise<readonly string[]>;
-  /** Starts watching whose data Redis holds. */
+  /** Starts watching which data set Redis holds. */
   start(): void;
   stop(): void;
 }
 
 /**
- * Finds whose key it is, and whose data that was looked for in: both at one
- * moment, so that a server that loses its data meanwhile knows no key wrongly.
+ * Finds whose key it is and the name of the data set, atomically, so that a server
+ * that has just lost its data does not make a key look unknown.
  *
  * ```
  * KEYS  none: read only, and in KEYS EVALSHA demands write access
@@ -84,8 +84,8 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
 );
 
 /**
- * Looks at a key and changes nothing: for calls that are not limited, and for
- * refusals that only a caller with a right to be here may hear.
+ * Checks a key without changing anything: for calls that are not rate limited, and
+ * for error details that only a valid caller may see.
  *
  * ```
  * KEYS  1 lim:{owner}:<key>, only to find the server in a cluster
@@ -113,7 +113,7 @@ return {'ok', rec[4] or ''}
 `,
 );
 
-/** What an edge's link must know: give it to `createRedisLink`. */
+/** The scripts to load when the link connects. */
 export const LOOKUP_SCRIPTS: readonly RedisScript[] = [FIND, INSPECT];
 
 /** Makes an empty lookup. `hash` is always the SHA-256 of a key in base64url. */
@@ -130,11 +130,11 @@ export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
   const unknownUntilMs = new Map<string, number>();
   const hashes = new WeakMap<Principal, string>();
   const reads = new Map<string, Promise<Principal | null>>();
-  /** Name of the data that Redis held last, null: none, undefined: nobody knows yet. */
+  /** Name of the data set in Redis when last seen; null: none, undefined: not known yet. */
   let store: string | null | undefined;
   let watch: ReturnType<typeof setInterval> | null = null;
 
-  /** Other data may know keys that were unknown. */
+  /** A different data set may contain keys that were unknown. */
   const sawStore = (name: string | null) => {
     if (name === store) return;
     logStore(log, store, name);
@@ -147,7 +147,7 @@ export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
     redis.command(["GET", STORE_KEY]).then(
       (name) => sawStore(name === null ? null : String(name)),
       () => {
-        // What is wrong with Redis is the link's to say; the next look comes soon.
+        // The link logs what is wrong with Redis; the next look comes soon.
       },
     );
   };
@@ -234,7 +234,7 @@ export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
   };
 }
 
-/** One call, whose every answer is an array. */
+/** Calls a script whose reply is an array. */
 async function ask(
   redis: RedisLink,
   script: RedisScript,
@@ -261,8 +261,8 @@ function parsePair(pair: string): Principal {
 }
 
 /**
- * A server that answers and has lost its data looks like one that knows no key:
- * one line tells it. That it has its data at the start is not worth one.
+ * Logs when Redis loses its data or gets other data, since a server that has lost
+ * it looks like one without any key. Finding data at the start is not logged.
  */
 function logStore(
   log: Log,

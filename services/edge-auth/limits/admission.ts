@@ -1,4 +1,4 @@
-/** Admits chat requests in the terms of HTTP: a lease, or the error of the refusal. */
+/** Admits chat requests: returns a lease or throws the HTTP error of the refusal. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import type { Principal } from "@gateway/shared/keys/record";
@@ -13,18 +13,18 @@ import { type HeaderFields, rateLimitHeaders } from "./rate_limit_headers.ts";
 import { type Refusal, refusalError } from "./refusal.ts";
 import { estimateTokens } from "./token_estimate.ts";
 
-/** What an admitted request holds. Must be settled or released, whatever becomes of it. */
+/** Held by an admitted request until it is settled or released. */
 export interface ChatLease {
   /**
-   * Resolves when the slot was given back, or giving it back did not work at the
-   * first attempt. Null: no limit counts slots here, so nobody waits for this one.
+   * Resolves when the slot was freed, or the first attempt to free it failed.
+   * Null when no concurrency limit applies, so nobody waits for the slot.
    */
   readonly slotFreed: Promise<void> | null;
   /** The `x-ratelimit-*` and `RateLimit` headers of the answer. */
   readonly headers: HeaderFields;
-  /** Charges what the run has cost. Does not wait and does not throw. */
+  /** Charges what the run has cost. Does not block or throw. */
   settle(outcome: RunOutcome): void;
-  /** Gives everything back: no worker will run it. */
+  /** Gives everything back; no worker ran the request. */
   release(): void;
 }
 

@@ -19,9 +19,8 @@ import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
  * reply the lease ids that were not there
  * ```
  *
- * A lease that was not there (the server lost data) is taken anew: the request is
- * running, so it must be counted. What was reserved for it is lost, which is why
- * the edge is told.
+ * A missing lease (the server lost data) is created again, because its request is
+ * still running and must count. Its reservation is gone, so the edge is told.
  */
 export const RENEW: RedisScript = defineScript(
   "renew",
@@ -48,7 +47,7 @@ export interface Lease {
   readonly principal: Principal;
   /** The owner counts it as well. */
   readonly isOwnerCounted: boolean;
-  /** Set when the server has lost it, and with it what was reserved. */
+  /** Set when the server has lost it, together with its reservation. */
   isLost: boolean;
 }
 
@@ -62,24 +61,24 @@ export interface LeaseKeeperOptions {
 export interface LeaseKeeper {
   readonly held: number;
   hold(lease: Lease): void;
-  /** Returns false when it was not held: the request has ended before. */
+  /** Returns false when the request has already ended. */
   release(id: string): boolean;
   /** Renews all leases that are not young, now. Returns false when that failed. */
   renew(): Promise<boolean>;
   /** Renews every 10 s from now on, sooner after a failure. */
   start(): void;
-  /** Ends renewing. Leases still held run out by themselves. */
+  /** Stops renewing. Leases still held expire by themselves. */
   stop(): Promise<void>;
 }
 
 /** A third of a lease's life: two renewals may fail. */
 const RENEW_EVERY_MS = 10_000;
-/** After a failure there is no time to lose. */
+/** Sooner after a failure. */
 const RENEW_AGAIN_MS = 1_000;
 /** Most requests are shorter: a young lease is left for the next round. */
 const YOUNG_MS = 5_000;
 const DEADLINE_MS = 1_000;
-/** Leases in one call, so that no call holds the server up for long. */
+/** Leases per call, so that no call blocks the server for long. */
 const BATCH = 200;
 
 interface Held {
@@ -87,7 +86,6 @@ interface Held {
   sinceMs: number;
 }
 
-/** Makes a keeper that holds nothing. */
 export function createLeaseKeeper(options: LeaseKeeperOptions): LeaseKeeper {
   const { redis, now, log } = options;
   const held = new Map<string, Held>();
@@ -114,7 +112,7 @@ export function createLeaseKeeper(options: LeaseKeeperOptions): LeaseKeeper {
     log.warn("lease_lost", { keyId, count: lost.length });
   };
 
-  /** All calls are made in one turn, so they travel together. */
+  /** All calls are made in one turn of the event loop, so they go out in one write. */
   const renew = async (): Promise<boolean> => {
     const batches = batchesOf(held.values(), now());
     const results = await Promise.allSettled(batches.map(renewBatch));

@@ -81,7 +81,7 @@ export interface ReservationTerms {
 export interface Limiter {
   /** Requests that hold a lease. */
   readonly running: number;
-  /** Settlements not yet known to have reached Redis. */
+  /** Settlements that Redis has not confirmed yet. */
   readonly unsettled: number;
   /**
    * Decides one request: one round trip. Throws `ApiError` `service_unavailable`
@@ -92,8 +92,8 @@ export interface Limiter {
   /** The refusal that any request of this key would get now, or null. Takes nothing. */
   look(principal: Principal, scope: KeyScope): Promise<Refusal | null>;
   /**
-   * Frees the slot, corrects the reservation to what was used, counts usage.
-   * Returns at once; delivery is repeated until it works. A second call does nothing.
+   * Frees the slot, corrects the reservation to the actual use, counts usage.
+   * Returns at once; delivery is retried until it succeeds. A second call does nothing.
    * `onAttempted` is called after the first attempt, whatever came of it.
    */
   settle(admitted: Admitted, cost: Cost, onAttempted?: () => void): void;
@@ -103,10 +103,10 @@ export interface Limiter {
   stop(timeoutMs: number): Promise<number>;
 }
 
-/** What an edge's link must know: give it to `createRedisLink`. */
+/** The scripts to load when the link connects. */
 export const LIMITER_SCRIPTS: readonly RedisScript[] = [ADMIT, SETTLE, RENEW];
 
-/** A write that the edge's user may make, and that nobody reads: the link's probe. */
+/** The link's probe: a write that the edge's Redis user is allowed and nobody reads. */
 export const LIMITER_PROBE: readonly string[] = [
   "SET",
   lateKey("probe", "probe"),
@@ -225,7 +225,7 @@ function has({ flags }: ReservationTerms, wanted: number): boolean {
   return (flags & wanted) !== 0;
 }
 
-/** Counts that are not counts would stop the script half way: they are taken as not reported. */
+/** Invalid counts would stop the script half way, so they are treated as not reported. */
 function checked(cost: Cost, admitted: Admitted, log: Log): Cost {
   const { promptTokens, completionTokens } = cost;
   if (isCount(promptTokens) && isCount(completionTokens)) return cost;

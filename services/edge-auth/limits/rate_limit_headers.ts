@@ -1,9 +1,9 @@
-/** Where one limit stands: what is left of it, and when it is whole again. */
+/** The state of one limit. */
 export interface Rate {
   /** Per minute. */
   limit: number;
   remaining: number;
-  /** Until `remaining` is `limit` again if nothing is asked for. */
+  /** Time until `remaining` is `limit` again without further requests. */
   resetMs: number;
 }
 
@@ -20,7 +20,7 @@ const WINDOW_S = 60;
 /** Waiting clients are spread over a tenth of their wait, and over a minute at most. */
 const SPREAD_SHARE = 0.1;
 const SPREAD_MS_MAX = 60_000;
-/** Some SDKs ignore longer waits: chance must not push one over. */
+/** Some SDKs ignore longer waits, so jitter must not push one beyond this. */
 const OBEYED_MS_MAX = 60_000;
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60 * MS_PER_SECOND;
@@ -64,9 +64,9 @@ export function rateLimitHeaders(rates: Rates): HeaderFields {
 }
 
 /**
- * How long to tell a client to wait that must wait `waitMs`: longer by chance
- * (`random`, 0 ≤ x < 1), so that those who wait for the same thing, the next day's
- * budget above all, do not return together.
+ * The wait to tell a client that must wait `waitMs`: with jitter (`random`, 0 ≤ x < 1),
+ * so that clients waiting for the same thing, such as the next day's budget, do not
+ * all return at once.
  */
 export function spreadWaitMs(waitMs: number, random: () => number): number {
   const spreadMs = Math.min(waitMs * SPREAD_SHARE, SPREAD_MS_MAX);

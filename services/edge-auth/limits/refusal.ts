@@ -30,7 +30,7 @@ export type Refusal =
       reason: "limited";
       limit: LimitName;
       of: "key" | "owner";
-      /** After this long, the same request passes unless others come first. */
+      /** The same request passes after this long, unless other requests come first. */
       waitMs: number;
       rates: Rates;
     }
@@ -45,7 +45,7 @@ export function unauthorized(): ApiError {
   return new ApiError("unauthorized", "unauthorized");
 }
 
-/** The answer to a key too many of whose bodies were refused, here before this one is parsed. */
+/** The answer to a key that has sent too many invalid bodies; this one is not parsed. */
 export function tooManyBadBodies(
   waitMs: number,
   headers: Readonly<Record<string, string>> = {},
@@ -58,7 +58,7 @@ export function tooManyBadBodies(
   );
 }
 
-/** The one answer while Redis cannot say whose key it is and what it may: nobody is called unknown. */
+/** The answer while Redis cannot tell whether a key is valid: never 401. */
 export function keysUnreachable(cause: unknown): ApiError {
   return new ApiError(
     "service_unavailable",
@@ -68,9 +68,9 @@ export function keysUnreachable(cause: unknown): ApiError {
 }
 
 /**
- * What a failed call of Redis becomes: 503 where Redis cannot serve now. Anything
- * else, such as a corrupt record, is a fault that waiting does not cure: it stays
- * what it is, which the log tells and the caller hears as 500.
+ * The error to throw for a failed Redis call: 503 where Redis cannot serve now.
+ * Anything else, such as a corrupt record, is a fault that a retry does not cure:
+ * it is passed on, logged, and answered with 500.
  */
 export function redisFailure(cause: unknown): unknown {
   return cause instanceof RedisUnavailableError || isDenied(cause)
@@ -78,7 +78,7 @@ export function redisFailure(cause: unknown): unknown {
     : cause;
 }
 
-/** Why keys are unreachable in a Redis that answers: without its data it would call every key unknown. */
+/** Redis answers but holds no data, so every key would look unknown. */
 export function storeIsEmpty(): RedisUnavailableError {
   return new RedisUnavailableError("empty", "it holds no keys");
 }
@@ -98,8 +98,8 @@ const NAME_OF_LIMIT: Record<LimitName, string> = {
 };
 
 /**
- * The answer to a refused request: 401 for a key that does not exist or has run
- * out, 403 for a disabled key and for one without the right, 429 for a limit. The
+ * The answer to a refused request: 401 for a key that does not exist or has
+ * expired, 403 for a disabled key and for one without the right, 429 for a limit. The
  * message of a 429 says which limit, whose, and in how many seconds to try again;
  * some clients read that number from the text. Its headers say where the limits
  * stand, and how long to wait, spread by `random` (0 ≤ x < 1).

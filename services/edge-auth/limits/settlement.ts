@@ -1,4 +1,4 @@
-/** Ends admitted requests: what is told to Redis, and its delivery. */
+/** Settles admitted requests: builds the calls and delivers them to Redis. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -58,7 +58,7 @@ export function settlementOf(
   };
 }
 
-/** Undoes an admission of which nobody knows whether it took place. */
+/** Undoes an admission that may or may not have happened. */
 export function releaseOf(
   principal: Principal,
   leaseId: string,
@@ -100,7 +100,7 @@ function settleKeys(
   ];
 }
 
-/** Tokens used less tokens charged so far. What was reserved at a server that lost its data is not charged. */
+/** Tokens used minus tokens charged so far. A reservation lost by the server counts as not charged. */
 function correction(admitted: Admitted, cost: Cost): number {
   const { promptTokens, completionTokens } = cost;
   const charged = admitted.isLost ? 0 : admitted.reservedTokens;
@@ -121,10 +121,10 @@ export interface SettleQueueOptions {
 
 /** Delivers settlements to Redis, each exactly once, however long Redis is away. */
 export interface SettleQueue {
-  /** Settlements not yet known to have worked. */
+  /** Settlements not confirmed yet. */
   readonly pending: number;
   /**
-   * Takes one. It is sent in this turn of the event loop when Redis is there.
+   * Queues one. It is sent in this turn of the event loop when Redis is available.
    * `onAttempted` is called after the first attempt, whatever came of it.
    */
   add(settlement: Settlement, onAttempted?: () => void): void;
@@ -140,20 +140,19 @@ const RETRY_MAX_MS = 1_000;
 const BATCH = 256;
 /** Half a kilobyte each. At 1,000 requests per second this is 50 s of outage. */
 const WAITING_MAX = 50_000;
-/** The guard of a late settlement is kept for an hour; beyond, once is no longer certain. */
+/** The guard of a late settlement lives for an hour; after that, exactly once cannot be guaranteed. */
 const AGE_MAX_MS = 3_600_000;
 
 /** A settlement on its way. */
 interface Pending {
   settlement: Settlement;
   addedAtMs: number;
-  /** An attempt may have worked without our knowing. */
+  /** An attempt may have succeeded without a reply. */
   mayHaveRun: boolean;
-  /** Redis has refused it, and the log says so. */
+  /** Redis has refused it, and that was logged. */
   isReported: boolean;
 }
 
-/** Makes an empty queue. */
 export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
   const { redis, now, random, log } = options;
   const waitingMax = options.waitingMax ?? WAITING_MAX;
@@ -164,7 +163,7 @@ export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
   let isStopped = false;
   let wake: (() => void) | null = null;
 
-  /** One attempt. Returns false when it has to be made again. */
+  /** One attempt. Returns false when it has to be retried. */
   const attempt = async (pending: Pending): Promise<boolean> => {
     const { leaseId, keys, mode, terms } = pending.settlement;
     try {
@@ -175,8 +174,8 @@ export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
         { deadlineMs: DEADLINE_MS },
       );
       if (done === 1 || mode !== "held" || pending.mayHaveRun) return true;
-      // The first attempt found no lease, so the server has lost it: the work
-      // was not done, and the guard of a late settlement takes its place.
+      // The first attempt found no lease, so the server has lost it: nothing was
+      // done yet, and the guard of a late settlement replaces the lease.
       log.warn("settle_late", { leaseId });
       pending.settlement = { ...pending.settlement, mode: "late" };
       return await attempt(pending);
