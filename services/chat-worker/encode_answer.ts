@@ -1,7 +1,7 @@
 /**
  * Turns what a backend yields into the lines an edge sends on: one chunk a line
- * for a stream, one whole response for a call without `stream`. All rules that
- * keep every SDK happy about the shape of an answer live here.
+ * for a stream, one whole response for a call without `stream`. All rules about
+ * the shape of an answer that SDKs depend on are here.
  */
 import type {
   ChatChoice,
@@ -174,7 +174,7 @@ class ChunkEncoder extends AnswerEncoder {
   }
 }
 
-/** JSON of a delta. Text alone is the case of nearly every token, so it has a short way. */
+/** JSON of a delta. Nearly every token is text alone, so that case is faster. */
 function deltaJson(event: DeltaEvent): string {
   const { content, reasoning, refusal, toolCalls } = event;
   if (

@@ -14,7 +14,7 @@ export interface FrameOutboxDependencies {
   publish: (subject: string, frame: Uint8Array) => void;
   /** Runs `flush` within {@link FRAME_WAIT_MS}. */
   scheduleSoon: (flush: () => void) => void;
-  /** Whether so many answers run that waiting pays. */
+  /** Whether enough answers run for waiting to pay off. */
   isBusy: () => boolean;
 }
 

@@ -1,7 +1,7 @@
 /**
- * A job that has a slot: its request runs on a backend, and what that yields goes
- * to the edge as frames, over the sender that repeats what was lost. It ends in
- * exactly one way, which its report tells.
+ * A job that has a slot. Its request runs on a backend, and the answer goes to the
+ * edge as frames through a sender that repeats lost ones. It ends in exactly one
+ * way, which its report tells.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import {
@@ -71,7 +71,7 @@ export interface JobDependencies {
   sendFrame: (frame: Uint8Array) => void;
   /** Called with errors that are bugs of ours. */
   onFault: (error: unknown) => void;
-  /** All of a request that came in pieces is there. */
+  /** Called when all pieces of a request have come. */
   onWhole: (job: Job, request: ChatRequest) => void;
   /** The backend is done: the slot is free. */
   onSlotFree: (job: Job) => void;
@@ -127,7 +127,7 @@ export class Job {
     return this.#sender.bufferedBytes;
   }
 
-  /** What became of it. To be asked when its slot is free. */
+  /** What became of it. Complete once its slot is free. */
   report(): JobReport {
     const isCancelled = this.#isCancelled;
     const ending = this.#errorCode === null ? "complete" : "failed";
@@ -143,7 +143,7 @@ export class Job {
     };
   }
 
-  /** How its frames travelled. To be asked when it is finished. */
+  /** How its frames travelled. Complete once it is finished. */
   transport(): JobTransport {
     const { framesSent, framesRepeated } = this.#sender;
     return { framesSent, framesRepeated, naks: this.#naks };
@@ -161,7 +161,7 @@ export class Job {
     this.accept();
   }
 
-  /** Takes a piece; one that fits is acknowledged, also for the second time. */
+  /** Takes a piece. A piece that fits is acknowledged each time it comes. */
   onPiece(piece: BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.attempt !== piece.attempt) return;

@@ -91,7 +91,7 @@ export class ChatWorker {
   readonly #flow: FlowWatch;
   #inFlight = 0;
   #isDraining = false;
-  /** Until a flush tells that the jobs which piled up while we slept are behind us. */
+  /** Until a flush shows that the jobs that piled up while the process slept were all read. */
   #isWaking = false;
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
@@ -200,7 +200,7 @@ export class ChatWorker {
       }
       await this.#idleWithin(options.lastWordMs);
     }
-    // Only now: until here jobs on their way were told to go elsewhere.
+    // Not earlier: until now, jobs that still arrived were sent elsewhere.
     await Promise.all(this.#subscriptions.map((s) => s.drain()));
   }
 
@@ -266,7 +266,7 @@ export class ChatWorker {
     mustIntroduce: boolean,
   ): void {
     const now = this.#d.now();
-    // May throw: before anything is counted.
+    // May throw, so it comes before anything is counted.
     const assembly = received.body && new BodyAssembly(received.body);
     const { workerId } = this.#d;
     const requestId = publicRequestId(target.requestId);
@@ -291,7 +291,7 @@ export class ChatWorker {
       },
       onFinished: (job) => {
         this.#d.metrics.finished(job.transport());
-        // A second attempt may already stand in its place.
+        // A second attempt may already have replaced it.
         if (this.#jobs.get(target.requestId) === job) {
           this.#jobs.delete(target.requestId);
         }
@@ -346,7 +346,7 @@ export class ChatWorker {
       ?.onPiece(piece, () => this.#publish(message.reply ?? "", EMPTY));
   }
 
-  /** Says once, everywhere, what became of a job. */
+  /** Writes what became of a job to the metrics, the log and the trace. */
   #tell(job: Job, span: WorkSpan): void {
     const report = job.report();
     this.#d.metrics.ended(report);
@@ -373,8 +373,8 @@ export class ChatWorker {
   }
 
   /**
-   * Refuses what piled up while this process slept: its edges have long gone
-   * elsewhere. Everything sent before now is behind us once a flush came back.
+   * Refuses the jobs that piled up while this process slept, which their edges have
+   * sent elsewhere by now. Once a flush returns, all of them have been read.
    */
   #wakeUp(): void {
     if (this.#isWaking) return;
@@ -384,7 +384,7 @@ export class ChatWorker {
       asleepMs: Math.round(this.#d.now() - this.#lastTickMs),
     });
     this.#d.bus.flush().catch((error: unknown) =>
-      // Without the bus there is no pile either.
+      // Without the bus no jobs have piled up.
       this.#d.log.debug("wake_up_flush_failed", { error })
     ).finally(() => this.#isWaking = false);
   }

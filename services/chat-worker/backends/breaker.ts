@@ -47,7 +47,7 @@ export class CircuitBreaker {
   /** Milliseconds until the next probe may go, 0 if an attempt may go now. */
   get waitMs(): number {
     if (this.state === "closed") return 0;
-    // How long the probe will take nobody knows.
+    // Nobody knows how long the probe will take.
     if (this.state === "half-open") return this.#isProbing ? this.#openMs : 0;
     return Math.max(0, this.#openUntilMs - this.#now());
   }

@@ -357,9 +357,9 @@ type RunOne = (
 
 /**
  * Asks a server that gives one choice per request once for each choice, all at
- * the same time, and makes one answer of theirs: choices numbered as asked for,
- * usage added up. If one fails, all end and the answer has failed with its error.
- * With a seed each choice has the next one, or all would be the same.
+ * the same time, and joins the answers: choices get their numbers, usage is added
+ * up. If one fails, all are stopped and the whole answer fails with its error.
+ * With a seed each choice gets another one, or all would be the same.
  */
 async function* sideBySide(
   request: ChatRequest,
@@ -380,7 +380,7 @@ async function* sideBySide(
   const advance = (index: number) => {
     const next = Promise.resolve(iterators[index]?.next())
       .then((step) => ({ index, step }));
-    // It may fail while nobody waits for it: the next race tells.
+    // It may fail while nobody waits for it; the next race throws the error.
     next.catch(() => {});
     return next;
   };

@@ -11,7 +11,7 @@ import {
 
 /** Backends asked for one request. */
 const ATTEMPTS_MAX = 3;
-/** Before the same backend is asked again: enough for a proxy to come back, too little to be felt. */
+/** Before the same backend is asked again: long enough for a proxy to restart, too short to be noticed. */
 const RETRY_DELAY_MS_MIN = 50;
 const RETRY_DELAY_MS_MAX = 150;
 /**
@@ -77,16 +77,15 @@ interface Slot extends PoolBackend {
 interface Begun {
   first: readonly BackendEvent[];
   iterator: AsyncIterator<readonly BackendEvent[]>;
-  /** Must be called once, with the error that ended it, or null for a whole answer. */
+  /** Must be called once. */
   end(outcome: "success" | "aborted" | "failed", error?: unknown): void;
 }
 
 /**
- * The backends of one model, as one backend. Before the first event a failure is
- * mended where that can help: by the next backend, or, if there is none, by asking
- * the same one once more after a moment, as far as the retry budget allows. After
- * the first event nothing is repeated: what the caller has is a prefix of one
- * answer.
+ * The backends of one model, as one backend. After a failure before the first
+ * event the next backend is asked, or, if there is only one, the same one again
+ * after a moment, within the retry budget. After the first event nothing is
+ * repeated: what the caller has is a prefix of one answer.
  *
  * Backends that keep failing are left alone by their circuit breakers; when all
  * are, the error is `service_unavailable`, at once. Backends that said they are

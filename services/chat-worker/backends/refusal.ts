@@ -1,6 +1,6 @@
 /**
- * What a model server's refusal becomes. Only a fault of the request is told in
- * the server's words, and only if it came in a shape in use: other bodies are
+ * What a model server's refusal becomes. Callers get the server's words only for a
+ * fault of their request, and only from a known error format: other bodies are
  * pages of machines that callers must not know about.
  */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
@@ -34,7 +34,7 @@ export interface Refusal {
   retryAfterMs?: number;
 }
 
-/** What a refusal is judged by beside itself. */
+/** What else decides how a refusal is read. */
 export interface RefusalContext {
   redact: Redact;
   /** The request says what form its answer must have: only then can that be at fault. */
@@ -260,7 +260,7 @@ function statusOf(error: JsonObject): number {
   return 500;
 }
 
-/** Makes text of a model server fit for a caller. */
+/** Makes the text of a model server safe to show to callers. */
 export type Redact = (text: string) => string;
 
 /** Characters of a message that are passed on. */
@@ -297,11 +297,11 @@ export interface RedactOptions {
 }
 
 /**
- * Makes a function that replaces the given secrets, the server's address, any
- * URL, network address, file path or bearer credential by `[redacted]`, the model's
- * name there, with what a registry puts around it, by ours, drops stack
- * traces, makes blanks of control characters, and cuts the rest to 500 characters.
- * Cutting comes last, so that no part of a secret is left over.
+ * Makes a function that cleans a text: secrets, the server's address, URLs, network
+ * addresses, file paths and bearer credentials become `[redacted]`, the model's
+ * name at the server becomes ours, stack traces go, control characters become
+ * blanks. Last of all it is cut to 500 characters, so that no part of a secret is
+ * left over.
  */
 export function createRedact(options: RedactOptions): Redact {
   const { secrets, baseUrl, model } = options;

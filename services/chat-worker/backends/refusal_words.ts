@@ -1,6 +1,6 @@
 /**
- * What servers in use write when they refuse a request, since their statuses do
- * not tell: the tables of `refusal_test.ts` have their sentences.
+ * What servers write when they refuse a request, since their statuses do not tell
+ * enough. The tables of `refusal_test.ts` have their sentences.
  */
 import { isJsonObject, textOf } from "./json_value.ts";
 

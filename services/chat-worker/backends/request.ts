@@ -125,7 +125,7 @@ export type EncodeRequest = (body: string, call: BackendCall) => Uint8Array;
 /**
  * Makes the function that encodes a request to `url`. All that does not change is
  * put together once; `headers` were checked with the models file. Throws an Error
- * that does not hold the key when that cannot be sent.
+ * that does not contain the key if the key cannot be sent.
  */
 export function createRequestEncoder(
   url: URL,
