@@ -19,7 +19,6 @@ import type { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { ControlOutbox } from "./control.ts";
 import { JobSender } from "./job.ts";
-import { WorkerLiveness } from "./liveness.ts";
 import {
   type AnswerSink,
   busUnavailable,
@@ -31,7 +30,7 @@ import {
   type RunOutcome,
 } from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
-import { type Random, WorkerTable } from "./workers.ts";
+import { type Random, WorkerLiveness, WorkerTable } from "./workers.ts";
 
 /** What the dispatcher needs from the bus. */
 export type DispatchBus = Pick<

@@ -10,8 +10,7 @@ import {
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { WorkerLiveness } from "./liveness.ts";
-import { WorkerTable } from "./workers.ts";
+import { WorkerLiveness, WorkerTable } from "./workers.ts";
 
 const TICK_MS = 25;
 /** Silent and missing workers are looked for this often. */
