@@ -26,7 +26,7 @@ const INSTALL = [
 /** Most tests wait for a server more than they compute. */
 const JOBS_PER_CORE = 1.5;
 /** Begun first, so that nothing waits for them at the end. */
-const SLOW = /browser|cli_test|many_keys|deploy\/up\/up_|faults_|proxy_test/;
+const SLOW = /browser|cli_test|many_keys|tests\/up|faults_|proxy_test/;
 const SOAK_MINUTES = "0.5";
 /** Exit code of the compose test where it cannot run. */
 const CANNOT_RUN = 77;

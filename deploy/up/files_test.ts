@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { openLogFile } from "./files.ts";
-import { makeScratch } from "./testing/launcher.ts";
+import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 

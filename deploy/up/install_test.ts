@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { ensureServers, NATS_SOFTWARE, REDIS_SOFTWARE } from "./install.ts";
-import { makeScratch } from "./testing/launcher.ts";
+import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 
 const CASES: {
   name: string;

@@ -13,7 +13,7 @@ import {
   type Scripts,
   serviceProgram,
 } from "./service_programs.ts";
-import type { StopRequest } from "./signals.ts";
+import type { StopRequest } from "./stop.ts";
 import { findGivenStores, natsStore, redisStore } from "./stores.ts";
 import type { ServiceEvent, ServiceName, Supervised } from "./supervise.ts";
 

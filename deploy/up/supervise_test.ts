@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { openLogFile } from "./files.ts";
 import { supervise, type Supervised, type Unit } from "./supervise.ts";
-import { isRunning, makeScratch } from "./testing/launcher.ts";
+import { isRunning, makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 import { UpError } from "./up_error.ts";
 
 const GRACE_MS = 5_000;

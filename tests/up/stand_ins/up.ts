@@ -1,7 +1,7 @@
 /** The launcher with stand-ins for the services, otherwise as it is. */
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { runCli } from "../cli.ts";
+import { runCli } from "../../../deploy/up/cli.ts";
 
 const here = resolve(fileURLToPath(import.meta.url), "..");
 const usualDirs = Deno.env.get("STAND_IN_USUAL_DIRS");

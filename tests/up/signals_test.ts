@@ -9,7 +9,7 @@ import {
   startLauncher,
   stopOrder,
   until,
-} from "./testing/launcher.ts";
+} from "./stand_ins/launcher.ts";
 
 /** Promise: no orphan, whichever process of the chain is killed. */
 Deno.test("up leaves no process when the launcher is killed with -9", async () => {

@@ -1,8 +1,8 @@
 /** Starts the launcher with stand-ins as a process of its own, in a directory of its own. */
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { isRecord, readRecord } from "../files.ts";
-import { sleep } from "../wait.ts";
+import { isRecord, readRecord } from "../../../deploy/up/files.ts";
+import { sleep } from "../../../deploy/up/wait.ts";
 
 const HERE = resolve(fileURLToPath(import.meta.url), "..");
 const DEADLINE_MS = 20_000;

@@ -10,8 +10,8 @@ import {
   type State,
   stopOrder,
   until,
-} from "./testing/launcher.ts";
-import { askRedis } from "./testing/redis.ts";
+} from "./stand_ins/launcher.ts";
+import { askRedis } from "./stand_ins/redis.ts";
 
 /** Promise: one command gives an address and a key, and Ctrl-C leaves nothing. */
 Deno.test("up starts all, says where it is, and stops in order on SIGTERM", async () => {

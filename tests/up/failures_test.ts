@@ -6,8 +6,8 @@ import {
   running,
   startLauncher,
   until,
-} from "./testing/launcher.ts";
-import { askRedis } from "./testing/redis.ts";
+} from "./stand_ins/launcher.ts";
+import { askRedis } from "./stand_ins/redis.ts";
 
 Deno.test("up refuses a second launcher in the same directory", async () => {
   await using scratch = await makeScratch();
