@@ -51,26 +51,6 @@ export interface Lease {
   isLost: boolean;
 }
 
-export interface LeaseKeeperOptions {
-  redis: RedisLink;
-  now: MonotonicNow;
-  log: Log;
-}
-
-/** Keeps the leases of this edge's running requests alive. */
-export interface LeaseKeeper {
-  readonly held: number;
-  hold(lease: Lease): void;
-  /** Returns false when the request has already ended. */
-  release(id: string): boolean;
-  /** Renews all leases that are not young, now. Returns false when that failed. */
-  renew(): Promise<boolean>;
-  /** Renews every 10 s from now on, sooner after a failure. */
-  start(): void;
-  /** Stops renewing. Leases still held expire by themselves. */
-  stop(): Promise<void>;
-}
-
 /** A third of a lease's life: two renewals may fail. */
 const RENEW_EVERY_MS = 10_000;
 /** Sooner after a failure. */
@@ -86,8 +66,12 @@ interface Held {
   sinceMs: number;
 }
 
-export function createLeaseKeeper(options: LeaseKeeperOptions): LeaseKeeper {
-  const { redis, now, log } = options;
+/** Keeps the leases of this edge's running requests alive. */
+export function createLeaseKeeper({ redis, now, log }: {
+  redis: RedisLink;
+  now: MonotonicNow;
+  log: Log;
+}) {
   const held = new Map<string, Held>();
   let timer: ReturnType<typeof setTimeout> | null = null;
   let round: Promise<void> = Promise.resolve();
@@ -131,20 +115,24 @@ export function createLeaseKeeper(options: LeaseKeeperOptions): LeaseKeeper {
   };
 
   return {
-    get held() {
+    get held(): number {
       return held.size;
     },
-    hold(lease) {
+    hold(lease: Lease): void {
       held.set(lease.id, { lease, sinceMs: now() });
     },
-    release: (id) => held.delete(id),
+    /** Returns false when the request has already ended. */
+    release: (id: string): boolean => held.delete(id),
+    /** Renews all leases that are not young, now. Returns false when that failed. */
     renew,
-    start() {
+    /** Renews every 10 s from now on, sooner after a failure. */
+    start(): void {
       if (isRunning) return;
       isRunning = true;
       schedule(RENEW_EVERY_MS);
     },
-    async stop() {
+    /** Stops renewing. Leases still held expire by themselves. */
+    async stop(): Promise<void> {
       isRunning = false;
       if (timer !== null) clearTimeout(timer);
       timer = null;

@@ -110,28 +110,6 @@ function correction(admitted: Admitted, cost: Cost): number {
   return promptTokens + completionTokens - charged;
 }
 
-export interface SettleQueueOptions {
-  redis: RedisLink;
-  now: MonotonicNow;
-  random: () => number;
-  log: Log;
-  /** Beyond this many undelivered ones, the oldest are given up. */
-  waitingMax?: number;
-}
-
-/** Delivers settlements to Redis, each exactly once, however long Redis is away. */
-export interface SettleQueue {
-  /** Settlements not confirmed yet. */
-  readonly pending: number;
-  /**
-   * Queues one. It is sent in this turn of the event loop when Redis is available.
-   * `onAttempted` is called after the first attempt, whatever came of it.
-   */
-  add(settlement: Settlement, onAttempted?: () => void): void;
-  /** Waits until all are delivered, at most `timeoutMs`, then stops. Returns how many were not. */
-  drain(timeoutMs: number): Promise<number>;
-}
-
 /** A settlement is not urgent; a shorter deadline would only cause repeats. */
 const DEADLINE_MS = 1_000;
 const RETRY_FIRST_MS = 50;
@@ -153,9 +131,17 @@ interface Pending {
   isReported: boolean;
 }
 
-export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
-  const { redis, now, random, log } = options;
-  const waitingMax = options.waitingMax ?? WAITING_MAX;
+/** Delivers settlements to Redis, each exactly once, however long Redis is away. */
+export function createSettleQueue(
+  { redis, now, random, log, waitingMax = WAITING_MAX }: {
+    redis: RedisLink;
+    now: MonotonicNow;
+    random: () => number;
+    log: Log;
+    /** Beyond this many undelivered ones, the oldest are given up. */
+    waitingMax?: number;
+  },
+) {
   const waiting: Pending[] = [];
   const idleWaiters = new Set<() => void>();
   let running = 0;
@@ -242,10 +228,15 @@ export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
     });
 
   return {
-    get pending() {
+    /** Settlements not confirmed yet. */
+    get pending(): number {
       return running + waiting.length;
     },
-    add(settlement, onAttempted = () => {}) {
+    /**
+     * Queues one. It is sent in this turn of the event loop when Redis is available.
+     * `onAttempted` is called after the first attempt, whatever came of it.
+     */
+    add(settlement: Settlement, onAttempted = () => {}): void {
       const pending = {
         settlement,
         addedAtMs: now(),
@@ -257,7 +248,8 @@ export function createSettleQueue(options: SettleQueueOptions): SettleQueue {
         if (!isDone) await pump();
       }).catch((error) => log.error("settle_fault", { error }));
     },
-    async drain(timeoutMs) {
+    /** Waits until all are delivered, at most `timeoutMs`, then stops. Returns how many were not. */
+    async drain(timeoutMs: number): Promise<number> {
       if (running + waiting.length > 0) {
         const idle = Promise.withResolvers<void>();
         const timer = setTimeout(idle.resolve, timeoutMs);
