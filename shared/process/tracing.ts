@@ -1,6 +1,6 @@
 /**
- * Traces. Deno brings the SDK (`OTEL_DENO=true`) and makes a span for every HTTP
- * request; this adds the work behind it, across processes. Without `OTEL_DENO`
+ * Traces. Deno brings the SDK (`OTEL_DENO=true`); this makes a span for every HTTP
+ * request of the edge and for the work behind it, across processes. Without `OTEL_DENO`
  * nothing is recorded, a span costs some hundred nanoseconds, and a trace that a
  * caller began is passed on as it came.
  */
@@ -45,6 +45,38 @@ const KINDS = {
 /** Version, trace id, parent id, flags; the later ones of newer versions are not ours to read. */
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 const HEX = 16;
+
+/** The span of an HTTP request. */
+export interface ServerSpan {
+  /** Runs work whose own spans belong to this one. */
+  run<T>(work: () => T): T;
+  /** The response has gone out, or its client has left. */
+  end(status: number): void;
+}
+
+const SERVER_FAULT = 500;
+
+/** Begins the span of a request that node:http took in; Deno makes those of its own server. */
+export function startServerSpan(
+  method: string,
+  parent: string | undefined,
+): ServerSpan {
+  const span = trace.getTracer(TRACER).startSpan(
+    method,
+    { kind: SpanKind.SERVER, attributes: { "http.request.method": method } },
+    contextOf(parent),
+  );
+  const inside = trace.setSpan(context.active(), span);
+  return {
+    run: (work) => context.with(inside, work),
+    end: (status) =>
+      endSpan(
+        span,
+        { "http.response.status_code": status },
+        status >= SERVER_FAULT ? String(status) : undefined,
+      ),
+  };
+}
 
 /** Begins a span. */
 export function startWorkSpan(

@@ -17,6 +17,7 @@ import {
   type GracefulServer,
   settlesWithin,
 } from "@gateway/shared/process/serve";
+import { startServerSpan } from "@gateway/shared/process/tracing";
 
 /** The connection a request came on. It outlives the request. */
 export interface ClientConnection {
@@ -225,8 +226,15 @@ async function answer(
     if (awaitsContinue) out.writeContinue();
     return incoming;
   };
+  const span = startServerSpan(
+    request.method,
+    request.headers.get("traceparent") ?? undefined,
+  );
+  out.once("close", () => span.end(out.statusCode));
   try {
-    const response = await handler(request, { connection, openBody });
+    const response = await span.run(() =>
+      handler(request, { connection, openBody })
+    );
     await send(response, out);
   } catch (error) {
     const response = onError(error);
