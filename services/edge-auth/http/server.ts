@@ -222,7 +222,9 @@ async function answer(
     out.writeHead(BAD_REQUEST, headers).end();
     return;
   }
+  let isOpened = false;
   const openBody = () => {
+    isOpened = true;
     if (awaitsContinue) out.writeContinue();
     return incoming;
   };
@@ -241,6 +243,8 @@ async function answer(
     if (out.headersSent) out.destroy();
     else await send(response, out).catch(() => out.destroy());
   }
+  // Deno does not drop a body that nobody reads: the connection would stand still.
+  if (!isOpened) incoming.resume();
 }
 
 /** Does not wait for ever for a client that takes nothing of the rest of its answer. */

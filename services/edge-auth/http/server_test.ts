@@ -7,6 +7,7 @@ import { connect, type Socket } from "node:net";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { GracefulServer } from "@gateway/shared/process/serve";
+import { waitFor } from "../../../tests/support/wait_for.ts";
 import {
   type ClientConnection,
   type ServerOptions,
@@ -228,6 +229,20 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
     assert.deepEqual(faults, []);
     assert.match(text, /^HTTP\/1\.1 200 [^]*the answer$/);
   }
+});
+
+Deno.test("a body that is not read does not hold up the next request of the connection", async () => {
+  await using started = await start(() => new Response("refused"));
+  const socket = await openSocket(started.server.port);
+  let text = "";
+  socket.on("data", (data) => text += data);
+  for (let count = 1; count <= 2; count += 1) {
+    socket.write(requestOf(4_000_000).join(""));
+    await waitFor(() => text.split("refused").length > count, {
+      what: `answer ${count}`,
+    });
+  }
+  socket.destroy();
 });
 
 Deno.test("a client that takes nothing of the end of its answer is cut off", async () => {
