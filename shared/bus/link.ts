@@ -11,14 +11,6 @@
  */
 import type { MonotonicNow } from "../process/clock.ts";
 
-/** The header block of a message. */
-export interface BusHeaders {
-  /** Status set by the server, 0 for ordinary messages. */
-  readonly code: number;
-  /** The first value under exactly this name, empty when there is none. */
-  get(name: string): string;
-}
-
 /**
  * One message as it arrived. The fields are read lazily where that costs
  * something, so a handler pays only for what it looks at.
@@ -32,7 +24,8 @@ export interface BusMessage {
   readonly data: Uint8Array;
   /** Where an answer is expected; absent or empty when none is. */
   readonly reply?: string;
-  readonly headers?: BusHeaders;
+  /** `code`: the status set by the server, 0 for ordinary messages. */
+  readonly headers?: { readonly code: number };
 }
 
 const NO_RESPONDERS_CODE = 503;
@@ -56,13 +49,10 @@ export type BusHandler = (message: BusMessage) => void;
 export interface PublishOptions {
   /** Where an answer is expected, and where "no responders" is reported. */
   reply?: string;
-  /** A few, on few messages: two headers halve the throughput. Lower-case names. */
-  headers?: Readonly<Record<string, string>>;
 }
 
 export interface RequestOptions {
   timeoutMs: number;
-  headers?: Readonly<Record<string, string>>;
 }
 
 export interface SubscribeOptions {

@@ -1,8 +1,6 @@
 import {
   createInbox,
-  headers,
   InvalidArgumentError,
-  type MsgHdrs,
   type NatsConnection,
   NatsConnectionImpl,
   PermissionViolationError,
@@ -192,8 +190,7 @@ class NatsLink implements BusLink {
       );
     }
     try {
-      if (options === undefined) this.#client.publish(subject, payload);
-      else this.#client.publish(subject, payload, toClientOptions(options));
+      this.#client.publish(subject, payload, options);
     } catch (error) {
       throw isTooLarge(error)
         ? new PayloadTooLargeError(subject, payload.length, error)
@@ -234,7 +231,7 @@ class NatsLink implements BusLink {
   async request(
     subject: string,
     payload: Uint8Array,
-    { timeoutMs, ...options }: RequestOptions,
+    { timeoutMs }: RequestOptions,
   ): Promise<BusMessage> {
     const reply = `${this.#inbox}.${++this.#requests}`;
     const wait = this.#waits.open<BusMessage>(
@@ -246,7 +243,7 @@ class NatsLink implements BusLink {
     );
     this.#pending.set(reply, { subject, wait });
     try {
-      this.publish(subject, payload, { ...options, reply });
+      this.publish(subject, payload, { reply });
       return await wait.promise;
     } finally {
       this.#pending.delete(reply);
@@ -465,21 +462,6 @@ class NatsLink implements BusLink {
     await this.#client.close();
     this.#resolveClosed(error);
   }
-}
-
-function toClientOptions(
-  options: PublishOptions,
-): { reply?: string; headers?: MsgHdrs } {
-  const result: { reply?: string; headers?: MsgHdrs } = {};
-  if (options.reply !== undefined) result.reply = options.reply;
-  if (options.headers !== undefined) {
-    result.headers = headers();
-    // `set` refuses line breaks, with which a value could add headers of its own.
-    for (const [name, value] of Object.entries(options.headers)) {
-      result.headers.set(name, value);
-    }
-  }
-  return result;
 }
 
 function isTooLarge(error: unknown): boolean {
