@@ -10,15 +10,15 @@ const TOP = ["bench", "deploy", "services", "shared", "tests"];
 
 /** Lines of production code: [bound, target]. */
 const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
-  "services/edge-auth": [7_100, 4_600],
+  "services/edge-auth": [6_500, 4_600],
   "services/chat-worker": [4_850, 2_900],
-  "services/key-admin": [9_400, 6_300],
-  "services/model-simulator": [2_200, 1_600],
-  "shared": [9_200, 6_600],
-  "deploy": [2_600, 2_400],
+  "services/key-admin": [9_360, 6_300],
+  "services/model-simulator": [2_150, 1_600],
+  "shared": [9_060, 6_600],
+  "deploy": [2_530, 2_400],
 };
-const PRODUCTION: readonly [bound: number, target: number] = [35_500, 25_000];
-const TESTS: readonly [bound: number, target: number] = [53_000, 36_000];
+const PRODUCTION: readonly [bound: number, target: number] = [34_450, 25_000];
+const TESTS: readonly [bound: number, target: number] = [52_100, 36_000];
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;
 /** Folders that still have more; each goes when it has fewer. */

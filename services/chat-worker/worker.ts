@@ -152,6 +152,8 @@ export class ChatWorker {
       ({ subject }) => this.#edges.onHeard(lastToken(subject)),
     );
     await bus.flush();
+    // The bus flows from here on: losing it before the first tick counts as an outage.
+    this.#flow.look();
     this.#beat(this.#d.now());
   }
 

@@ -41,6 +41,8 @@ export async function joinBus(parts: BusParts): Promise<() => void> {
   );
   bus.subscribe(keyChangedSubject, ({ data }) => stopKeyRequests(data, parts));
   await bus.flush();
+  // The bus flows from here on: losing it before the first tick counts as an outage.
+  dispatcher.tick();
   const beat = () => {
     if (bus.isConnected) bus.publish(edgeBeatSubject(edgeId), EMPTY);
   };

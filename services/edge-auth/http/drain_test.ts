@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
+import { waitFor } from "../../../tests/support/wait_for.ts";
 import { createDrain } from "./drain.ts";
 
 const HOST = "127.0.0.1";
@@ -32,7 +33,9 @@ Deno.test("the ready port is open until the drain begins, and closed through the
   const startMs = monotonicNow();
   const gone = drain.begin();
   assert.equal(drain.hasBegun, true);
-  assert.equal(await connects(port), false);
+  await waitFor(async () => !(await connects(port)), {
+    what: "the ready port to be closed",
+  });
   assert.equal(
     drain.mark(new Response()).headers.get("connection"),
     "close",

@@ -12,7 +12,7 @@ import {
 import { PASSWORD } from "../console_fixture.ts";
 import { totpCode } from "../domain/sign_in/totp.ts";
 
-/** Everything without JavaScript: dialogs are pages, times are UTC. Run by `plain_test.ts`. */
+/** Everything without JavaScript: dialogs are pages, times are UTC. Run by `plain_long_test.ts`. */
 
 const EMAIL = "plain@example.org";
 const NEW_PASSWORD = "another horse battery staple";

@@ -10,7 +10,7 @@ import {
   type Visit,
 } from "./site_fixture.ts";
 
-/** What pages tell, to eyes and to keyboards. Run by `reading_test.ts`. */
+/** What pages tell, to eyes and to keyboards. Run by `reading_long_test.ts`. */
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
