@@ -1,11 +1,12 @@
 /**
  * Guarantee: however a request ends, it is charged by one rule, at the key and at
  * its owner alike, and a request that cost more than was reserved makes the next
- * ones wait. The rule itself: `services/edge-auth/charge_test.ts`.
+ * ones wait. The rule itself: `services/edge-auth/limits/charge_test.ts`.
  */
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
+import { UpstreamError } from "../../services/chat-worker/backends/errors.ts";
 import { readState } from "../support/admission_fixture.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
 import {
@@ -46,6 +47,19 @@ const CASES: Case[] = [
       call.fail(FAILURE);
     },
     tokens: PROMPT_TOKENS + 2,
+  },
+  {
+    name: "an error before the first token",
+    onCall: (call) => call.fail(FAILURE),
+    tokens: 0,
+  },
+  {
+    name: "an error that says what was counted",
+    onCall: (call) => {
+      call.say(text("a"), text("b"));
+      call.fail(new UpstreamError("invalid", { usage: usageOf(7) }));
+    },
+    tokens: 1 + 7,
   },
   {
     name: "a client that leaves before the first token",
