@@ -6,7 +6,7 @@
 import { randomInt } from "node:crypto";
 
 const FILES = [
-  "services/edge-auth/admission_pressure_test.ts",
+  "services/edge-auth/limits/limiter_pressure_test.ts",
   "tests/limits/invariants_test.ts",
   "tests/limits/failover_test.ts",
   "tests/limits/ledger_test.ts",
