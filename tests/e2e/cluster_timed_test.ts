@@ -139,7 +139,7 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
         messages: [{
           role: "user",
           content:
-            "[simulator: 120 tokens] [simulator: 40 tokens per second] " +
+            "[simulator: 240 tokens] [simulator: 40 tokens per second] " +
             "[simulator: first token 300 ms]",
         }],
         stream: number % 2 === 0,
@@ -147,13 +147,14 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
       const [victim] = cluster.state.pids["chat-worker"] ?? [];
       assert.ok(victim);
       let begun = 0;
-      const answers = Array.from(
-        { length: 60 },
-        (_, number) =>
-          ask(cluster, slow(number), number % 2, () => void (begun += 1)),
-      );
+      const answers = Array.from({ length: 60 }, (_, number) => {
+        const body = slow(number);
+        return ask(cluster, body, number % 2, () => {
+          if (body.stream) begun += 1;
+        });
+      });
       // Every stream has begun and none has ended: the victim has its share.
-      await waitFor(() => begun >= answers.length / 2, {
+      await waitFor(() => begun === answers.length / 2, {
         what: "all streams to begin",
       });
       Deno.kill(victim, "SIGKILL");
