@@ -1,13 +1,13 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { ConfigError, parseEnv } from "@gateway/shared/process/env";
+import { hideUserinfo } from "@gateway/shared/process/env";
 import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink, type RedisAddress } from "@gateway/shared/redis/link";
 import {
   NATS_VARIABLES,
   REDIS_VARIABLES,
+  redisAccess,
 } from "@gateway/shared/process/service_variables";
-import { redisAccess } from "@gateway/shared/process/service_variables";
-import { hideUserinfo } from "@gateway/shared/process/env";
 import { makePrivateDir, writePrivateFile } from "./files.ts";
 import type { UpOptions } from "./options.ts";
 import { findFreePorts } from "./ports.ts";
@@ -47,13 +47,12 @@ const REDIS_READY_MS = 120_000;
 export async function findGivenStores(env: Environment): Promise<GivenStores> {
   // An empty variable is how many tools say "not set".
   const isGiven = (name: string) => Boolean(env[name] || env[`${name}_FILE`]);
-  const { natsUrl: natsVariable } = NATS_VARIABLES;
   try {
     const natsUrl = isGiven("NATS_URL")
-      ? parseEnv({ natsVariable }, env, readFile).natsVariable.join()
+      ? parseEnv(NATS_VARIABLES, env, readFile).NATS_URL.join()
       : undefined;
     const redis = isGiven("REDIS_URL")
-      ? redisAccess(parseEnv(REDIS_VARIABLES, env, readFile), readFile)
+      ? redisAccess(parseEnv(REDIS_VARIABLES, env, readFile))
       : undefined;
     await Promise.all([
       natsUrl !== undefined && requireNats(natsUrl),

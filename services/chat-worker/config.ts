@@ -3,7 +3,6 @@ import {
   ConfigError,
   type ConfigOf,
   integer,
-  optional,
   parseEnv,
   secret,
 } from "@gateway/shared/process/env";
@@ -15,12 +14,10 @@ import {
   UPSTREAM_KEY_ENV,
 } from "@gateway/shared/models/catalog_variables";
 import {
-  NATS_VARIABLES,
-  SERVICE_VARIABLES,
-} from "@gateway/shared/process/service_variables";
-import {
   type BusAccess,
   busAccess,
+  NATS_VARIABLES,
+  SERVICE_VARIABLES,
 } from "@gateway/shared/process/service_variables";
 
 const MS_PER_SECOND = 1_000;
@@ -30,19 +27,11 @@ export const WORKER_VARIABLES = {
   ...SERVICE_VARIABLES,
   ...NATS_VARIABLES,
   ...CATALOG_VARIABLES,
-  upstreamApiKey: optional(secret({
-    name: UPSTREAM_KEY_ENV,
-    meaning: "Sent to UPSTREAM_BASE_URL; nothing is sent if absent",
-  })),
-  slots: integer({
-    name: "SLOTS",
-    meaning: "Requests one worker runs at once; beyond it they go elsewhere",
-    unit: "requests",
-    min: 1,
-    max: 100_000,
-    fallback: 1_024,
-  }),
-} as const;
+  [UPSTREAM_KEY_ENV]: secret().optional()
+    .describe("Sent to UPSTREAM_BASE_URL; nothing is sent if absent"),
+  SLOTS: integer("requests", { min: 1, max: 100_000 }).default(1_024)
+    .describe("Requests one worker runs at once; beyond it they go elsewhere"),
+};
 
 /** What the worker was told, in the units and shapes its code uses. */
 export interface WorkerConfig {
@@ -69,25 +58,19 @@ function toConfig(
   settings: ConfigOf<typeof WORKER_VARIABLES>,
   env: Record<string, string>,
 ): WorkerConfig {
-  const { upstreamApiKey } = settings;
-  const catalog = catalogOf(
-    settings,
-    Deno.readTextFileSync,
-    upstreamApiKey !== undefined,
-  );
+  const upstreamKey = settings[UPSTREAM_KEY_ENV];
+  const catalog = catalogOf(settings, upstreamKey !== undefined);
   return {
-    logLevel: settings.logLevel,
-    ops: { hostname: settings.opsHost, port: settings.opsPort },
+    logLevel: settings.LOG_LEVEL,
+    ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
     bus: busAccess(settings),
     catalog,
     backendKeys: keysOf(catalog, {
       ...env,
-      ...(upstreamApiKey === undefined
-        ? {}
-        : { [UPSTREAM_KEY_ENV]: upstreamApiKey }),
+      ...(upstreamKey === undefined ? {} : { [UPSTREAM_KEY_ENV]: upstreamKey }),
     }),
-    slots: settings.slots,
-    drainMs: settings.drainSeconds * MS_PER_SECOND,
+    slots: settings.SLOTS,
+    drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,
   };
 }
 

@@ -1,13 +1,10 @@
 /** The one place of this service that reads the environment. */
-import {
-  type Network,
-  networksOf,
-} from "@gateway/shared/process/client_address";
+import type { Network } from "@gateway/shared/process/client_address";
 import {
   type ConfigOf,
   integer,
   list,
-  optional,
+  matching,
   parseEnv,
   port,
 } from "@gateway/shared/process/env";
@@ -25,20 +22,21 @@ import {
 } from "@gateway/shared/models/catalog_variables";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
+  type BusAccess,
+  busAccess,
   listenVariables,
   NATS_VARIABLES,
   PROXY_VARIABLES,
   REDIS_VARIABLES,
-  SERVICE_VARIABLES,
-} from "@gateway/shared/process/service_variables";
-import {
-  type BusAccess,
-  busAccess,
   redisAccess,
+  SERVICE_VARIABLES,
 } from "@gateway/shared/process/service_variables";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;
+const DAY_SECONDS = 86_400;
+const KIB = 1_024;
+const GIB = KIB ** 3;
 
 /** Every variable of the edge. */
 export const EDGE_VARIABLES = {
@@ -47,88 +45,46 @@ export const EDGE_VARIABLES = {
   ...NATS_VARIABLES,
   ...REDIS_VARIABLES,
   ...CATALOG_VARIABLES,
-  bodyBytesMax: integer({
-    name: "BODY_BYTES_MAX",
-    meaning: "Largest request body; beyond it 413",
-    unit: "bytes",
-    min: 1_024,
-    max: 256 * 1_024 * 1_024,
-    fallback: REQUEST_LIMITS.bodyBytesMax,
-  }),
-  bodiesBytesMax: integer({
-    name: "BODIES_BYTES_MAX",
-    meaning:
+  BODY_BYTES_MAX: integer("bytes", { min: KIB, max: GIB / 4 })
+    .default(REQUEST_LIMITS.bodyBytesMax)
+    .describe("Largest request body; beyond it 413"),
+  BODIES_BYTES_MAX: integer("bytes", { min: KIB, max: 64 * GIB })
+    .default(REQUEST_LIMITS.bodiesBytesMax).describe(
       "Request bodies that this edge holds at a time; beyond it the slowest gets 503. A key may hold a quarter; beyond it 429",
-    unit: "bytes",
-    min: 1_024,
-    max: 64 * 1_024 * 1_024 * 1_024,
-    fallback: REQUEST_LIMITS.bodiesBytesMax,
-  }),
-  queueMax: integer({
-    name: "QUEUE_MAX",
-    meaning: "Requests that may wait for a free worker, two seconds at most",
-    unit: "requests",
-    min: 0,
-    max: 100_000,
-    fallback: DISPATCH_LIMITS.queueMax,
-  }),
-  requestTimeoutSeconds: integer({
-    name: "REQUEST_TIMEOUT_SECONDS",
-    meaning: "A request is over after this long, whatever it does",
-    unit: "seconds",
-    min: 1,
-    max: 86_400,
-    fallback: 600,
-  }),
-  streamHeadSeconds: integer({
-    name: "STREAM_HEAD_SECONDS",
-    meaning:
+    ),
+  QUEUE_MAX: integer("requests", { min: 0, max: 100_000 })
+    .default(DISPATCH_LIMITS.queueMax).describe(
+      "Requests that may wait for a free worker, two seconds at most",
+    ),
+  REQUEST_TIMEOUT_SECONDS: integer("seconds", { min: 1, max: DAY_SECONDS })
+    .default(600)
+    .describe("A request is over after this long, whatever it does"),
+  STREAM_HEAD_SECONDS: integer("seconds", { min: 0, max: DAY_SECONDS })
+    .default(SSE_LIMITS.headMs / MS_PER_SECOND).describe(
       "A stream without a first token is opened with keep-alive comments after this long, so that no proxy cuts it; 0 = never. A later failure is an event of the stream instead of an HTTP error",
-    unit: "seconds",
-    min: 0,
-    max: 86_400,
-    fallback: SSE_LIMITS.headMs / MS_PER_SECOND,
-  }),
-  unknownKeysPerSecond: integer({
-    name: "UNKNOWN_KEYS_PER_SECOND",
-    meaning:
+    ),
+  UNKNOWN_KEYS_PER_SECOND: integer("keys", { min: 1, max: 1_000_000 })
+    .default(KEY_LIMITS.unknownPerSecond).describe(
       "Keys of a client address that an edge looks up and does not find, per second; more of them wait, then 429",
-    unit: "keys",
-    min: 1,
-    max: 1_000_000,
-    fallback: KEY_LIMITS.unknownPerSecond,
-  }),
+    ),
   ...PROXY_VARIABLES,
-  readyPort: optional(port({
-    name: "READY_PORT",
-    meaning:
-      "A port that is open only while this edge takes requests: a proxy that connects to it before it sends one loses none",
-  })),
-  drainLeadSeconds: integer({
-    name: "DRAIN_LEAD_SECONDS",
-    meaning:
+  READY_PORT: port().optional().describe(
+    "A port that is open only while this edge takes requests: a proxy that connects to it before it sends one loses none",
+  ),
+  DRAIN_LEAD_SECONDS: integer("seconds", { min: 0, max: 300 }).default(0)
+    .describe(
       "Told to stop, the edge says so (readiness, READY_PORT, Connection: close) and goes on taking requests for this long, until the last proxy has noticed",
-    unit: "seconds",
-    min: 0,
-    max: 300,
-    fallback: 0,
-  }),
-  allowedHosts: list({
-    name: "ALLOWED_HOSTS",
-    meaning:
+    ),
+  ALLOWED_HOSTS: list("host names", matching(/^[\w.:[\]-]+$/)).default([])
+    .describe(
       "Names that clients call this service by, with or without port; others get 421",
-    isWord: (word) => /^[\w.:[\]-]+$/.test(word),
-    expects: "host names separated by commas",
-    fallback: [],
-  }),
-  corsOrigins: list({
-    name: "CORS_ORIGINS",
-    meaning: "Origins of web pages that may call this service",
-    isWord: (word) => /^https?:\/\/[^/?#@]+$/.test(word),
-    expects: "origins (https://app.example.org) separated by commas",
-    fallback: [],
-  }),
-} as const;
+    ),
+  CORS_ORIGINS: list(
+    "origins (https://app.example.org)",
+    matching(/^https?:\/\/[^/?#@]+$/),
+  ).default([])
+    .describe("Origins of web pages that may call this service"),
+};
 
 /** What the edge was told, in the units and shapes its code uses. */
 export interface EdgeConfig {
@@ -163,30 +119,27 @@ export function readConfig(): EdgeConfig {
 
 function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
   return {
-    logLevel: env.logLevel,
-    hostname: env.host,
-    port: env.port,
-    ops: { hostname: env.opsHost, port: env.opsPort },
+    logLevel: env.LOG_LEVEL,
+    hostname: env.HOST,
+    port: env.PORT,
+    ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },
     bus: busAccess(env),
-    redis: {
-      ...redisAccess(env, Deno.readTextFileSync),
-      clientName: "edge-auth",
-    },
+    redis: { ...redisAccess(env), clientName: "edge-auth" },
     // Which models there are is the edge's business, their keys are not.
-    catalog: catalogOf(env, Deno.readTextFileSync, false),
-    bodyBytesMax: env.bodyBytesMax,
-    bodiesBytesMax: env.bodiesBytesMax,
-    queueMax: env.queueMax,
-    requestTimeoutMs: env.requestTimeoutSeconds * MS_PER_SECOND,
-    streamHeadMs: env.streamHeadSeconds * MS_PER_SECOND,
-    unknownKeysPerSecond: env.unknownKeysPerSecond,
-    trustedProxies: networksOf(env.trustedProxies),
-    allowedHosts: env.allowedHosts,
-    corsOrigins: env.corsOrigins,
+    catalog: catalogOf(env, false),
+    bodyBytesMax: env.BODY_BYTES_MAX,
+    bodiesBytesMax: env.BODIES_BYTES_MAX,
+    queueMax: env.QUEUE_MAX,
+    requestTimeoutMs: env.REQUEST_TIMEOUT_SECONDS * MS_PER_SECOND,
+    streamHeadMs: env.STREAM_HEAD_SECONDS * MS_PER_SECOND,
+    unknownKeysPerSecond: env.UNKNOWN_KEYS_PER_SECOND,
+    trustedProxies: env.TRUSTED_PROXIES,
+    allowedHosts: env.ALLOWED_HOSTS,
+    corsOrigins: env.CORS_ORIGINS,
     drain: {
-      readyPort: env.readyPort ?? null,
-      leadMs: env.drainLeadSeconds * MS_PER_SECOND,
+      readyPort: env.READY_PORT ?? null,
+      leadMs: env.DRAIN_LEAD_SECONDS * MS_PER_SECOND,
     },
-    drainMs: env.drainSeconds * MS_PER_SECOND,
+    drainMs: env.DRAIN_SECONDS * MS_PER_SECOND,
   };
 }

@@ -7,10 +7,10 @@ const read = (env: Record<string, string>) =>
 
 Deno.test("by default nobody is trusted, every host is served and no page may call", () => {
   const config = read({});
-  assert.deepEqual(config.trustedProxies, []);
-  assert.deepEqual(config.allowedHosts, []);
-  assert.deepEqual(config.corsOrigins, []);
-  assert.equal(config.unknownKeysPerSecond, 20);
+  assert.deepEqual(config.TRUSTED_PROXIES, []);
+  assert.deepEqual(config.ALLOWED_HOSTS, []);
+  assert.deepEqual(config.CORS_ORIGINS, []);
+  assert.equal(config.UNKNOWN_KEYS_PER_SECOND, 20);
 });
 
 Deno.test("lists of the door are taken apart", () => {
@@ -19,17 +19,17 @@ Deno.test("lists of the door are taken apart", () => {
     ALLOWED_HOSTS: "api.example.org,localhost:8080, [::1]:8080",
     CORS_ORIGINS: "https://app.example.org,http://localhost:3000",
   });
-  assert.deepEqual(config.trustedProxies, [
-    "10.0.0.0/8",
-    "fd00::/8",
-    "192.0.2.1",
+  assert.deepEqual(config.TRUSTED_PROXIES, [
+    { address: "10.0.0.0", bits: 8 },
+    { address: "fd00::", bits: 8 },
+    { address: "192.0.2.1", bits: 32 },
   ]);
-  assert.deepEqual(config.allowedHosts, [
+  assert.deepEqual(config.ALLOWED_HOSTS, [
     "api.example.org",
     "localhost:8080",
     "[::1]:8080",
   ]);
-  assert.deepEqual(config.corsOrigins, [
+  assert.deepEqual(config.CORS_ORIGINS, [
     "https://app.example.org",
     "http://localhost:3000",
   ]);

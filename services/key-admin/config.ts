@@ -1,11 +1,10 @@
 /** The one place of this service that reads the environment. */
-import { networksOf } from "@gateway/shared/process/client_address";
 import {
   ConfigError,
   type ConfigOf,
   type Env,
   list,
-  optional,
+  matching,
   parseEnv,
   secret,
   text,
@@ -35,10 +34,6 @@ const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
 
 /** An origin that passwords may be sent to: TLS, or this machine. */
 const PUBLIC_URL: Variable<URL> = variable(
-  {
-    name: "PUBLIC_URL",
-    meaning: "Origin of the console as browsers see it",
-  },
   z.string().refine((value) => URL.canParse(value))
     .transform((value) => new URL(value))
     .refine(({ pathname, search, username }) =>
@@ -60,44 +55,25 @@ export const CONSOLE_VARIABLES = {
   ...SERVICE_VARIABLES,
   ...NATS_VARIABLES,
   ...REDIS_VARIABLES,
-  publicUrl: optional(PUBLIC_URL),
-  apiUrl: url({
-    name: "API_URL",
-    meaning: "Base URL of the API in the console's examples",
-    protocols: ["http:", "https:"],
-    fallback: "http://127.0.0.1:8080/v1",
-  }),
+  PUBLIC_URL: PUBLIC_URL.optional()
+    .describe("Origin of the console as browsers see it"),
+  API_URL: url(["http:", "https:"]).default("http://127.0.0.1:8080/v1")
+    .describe("Base URL of the API in the console's examples"),
   ...PROXY_VARIABLES,
-  oidcIssuer: optional(url({
-    name: "OIDC_ISSUER",
-    meaning: "OpenID Connect provider whose users may sign in",
-    protocols: ["https:", "http:"],
-  })),
-  oidcClientId: optional(text({
-    name: "OIDC_CLIENT_ID",
-    meaning: "The console's name at the provider",
-  })),
-  oidcClientSecret: optional(secret({
-    name: "OIDC_CLIENT_SECRET",
-    meaning: "The console's secret at the provider",
-  })),
-  oidcAllowed: list({
-    name: "OIDC_ALLOWED",
-    meaning: "E-mail addresses and @domains that may sign in",
-    fallback: [],
-  }),
-  oidcName: text({
-    name: "OIDC_NAME",
-    meaning: "Name of the provider on the sign-in page",
-    fallback: "your organisation",
-  }),
+  OIDC_ISSUER: url(["https:", "http:"]).optional()
+    .describe("OpenID Connect provider whose users may sign in"),
+  OIDC_CLIENT_ID: text().optional()
+    .describe("The console's name at the provider"),
+  OIDC_CLIENT_SECRET: secret().optional()
+    .describe("The console's secret at the provider"),
+  OIDC_ALLOWED: list("a list", matching(/^/)).default([])
+    .describe("E-mail addresses and @domains that may sign in"),
+  OIDC_NAME: text().default("your organisation")
+    .describe("Name of the provider on the sign-in page"),
   ...LIMIT_VARIABLES,
-  modelSimulatorUrl: optional(url({
-    name: "MODEL_SIMULATOR_URL",
-    meaning: "Base URL of the model simulator; the console shows a banner",
-    protocols: ["http:", "https:"],
-  })),
-} as const;
+  MODEL_SIMULATOR_URL: url(["http:", "https:"]).optional()
+    .describe("Base URL of the model simulator; the console shows a banner"),
+};
 
 /** The configuration in the units and shapes that the code uses. */
 export type Config = ReturnType<typeof configFrom>;
@@ -114,41 +90,41 @@ export function configFrom(
 ) {
   const env = parseEnv(CONSOLE_VARIABLES, variables, readFile);
   return {
-    logLevel: env.logLevel,
-    hostname: env.host,
-    port: env.port,
-    ops: { hostname: env.opsHost, port: env.opsPort },
-    redis: redisAccess(env, readFile),
+    logLevel: env.LOG_LEVEL,
+    hostname: env.HOST,
+    port: env.PORT,
+    ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },
+    redis: redisAccess(env),
     bus: busAccess(env),
     /** Null: the address it listens on. */
-    publicUrl: env.publicUrl ?? null,
+    publicUrl: env.PUBLIC_URL ?? null,
     /** Without a slash at the end. */
-    apiUrl: env.apiUrl.replace(/\/$/, ""),
-    trustedProxies: networksOf(env.trustedProxies),
+    apiUrl: env.API_URL.replace(/\/$/, ""),
+    trustedProxies: env.TRUSTED_PROXIES,
     oidc: oidcOf(env),
     defaultLimits: defaultLimitsOf(env),
-    isSimulated: env.modelSimulatorUrl !== undefined &&
+    isSimulated: env.MODEL_SIMULATOR_URL !== undefined &&
       !variables.MODELS_FILE && !variables.UPSTREAM_BASE_URL,
-    drainMs: env.drainSeconds * MS_PER_SECOND,
+    drainMs: env.DRAIN_SECONDS * MS_PER_SECOND,
   };
 }
 
 function oidcOf(env: ConfigOf<typeof CONSOLE_VARIABLES>): OidcConfig | null {
-  const { oidcIssuer, oidcClientId, oidcClientSecret, oidcAllowed } = env;
-  if (oidcIssuer === undefined) return null;
+  const { OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET } = env;
+  if (OIDC_ISSUER === undefined) return null;
   const missing = [
-    oidcClientId ? "" : "OIDC_CLIENT_ID is needed with OIDC_ISSUER",
-    oidcClientSecret ? "" : "OIDC_CLIENT_SECRET is needed with OIDC_ISSUER",
-    oidcAllowed.length > 0
+    OIDC_CLIENT_ID ? "" : "OIDC_CLIENT_ID is needed with OIDC_ISSUER",
+    OIDC_CLIENT_SECRET ? "" : "OIDC_CLIENT_SECRET is needed with OIDC_ISSUER",
+    env.OIDC_ALLOWED.length > 0
       ? ""
       : "OIDC_ALLOWED is needed with OIDC_ISSUER\nwithout it everybody with an account there could sign in",
   ].filter((text) => text !== "");
   if (missing.length > 0) throw new ConfigError("the environment", missing);
   return {
-    issuer: new URL(oidcIssuer),
-    clientId: oidcClientId ?? "",
-    clientSecret: oidcClientSecret ?? "",
-    allowed: oidcAllowed.map((item) => item.toLowerCase()),
-    name: env.oidcName,
+    issuer: new URL(OIDC_ISSUER),
+    clientId: OIDC_CLIENT_ID ?? "",
+    clientSecret: OIDC_CLIENT_SECRET ?? "",
+    allowed: env.OIDC_ALLOWED.map((item) => item.toLowerCase()),
+    name: env.OIDC_NAME,
   };
 }

@@ -16,23 +16,16 @@ const MS_PER_SECOND = 1_000;
 export const SIMULATOR_VARIABLES = {
   ...SERVICE_VARIABLES,
   ...listenVariables(DEFAULT_PORT),
-  firstTokenMs: integer({
-    name: "SIMULATOR_FIRST_TOKEN_MS",
-    meaning: "The simulator waits this long before its first token",
-    unit: "milliseconds",
+  SIMULATOR_FIRST_TOKEN_MS: integer("milliseconds", {
     min: 0,
     max: FIRST_TOKEN_MS_MAX,
-    fallback: 0,
-  }),
-  tokensPerSecond: decimal({
-    name: "SIMULATOR_TOKENS_PER_SECOND",
-    meaning: "Pace of the simulator, 0 for as fast as it can",
-    unit: "tokens per second",
+  }).default(0)
+    .describe("The simulator waits this long before its first token"),
+  SIMULATOR_TOKENS_PER_SECOND: decimal("tokens per second", {
     min: 0,
     max: TOKENS_PER_SECOND_MAX,
-    fallback: 0,
-  }),
-} as const;
+  }).default(0).describe("Pace of the simulator, 0 for as fast as it can"),
+};
 
 export interface SimulatorConfig {
   logLevel: LogLevel;
@@ -44,14 +37,19 @@ export interface SimulatorConfig {
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig(): SimulatorConfig {
-  const env = Deno.env.toObject();
-  const settings = parseEnv(SIMULATOR_VARIABLES, env, Deno.readTextFileSync);
-  const { firstTokenMs, tokensPerSecond } = settings;
+  const env = parseEnv(
+    SIMULATOR_VARIABLES,
+    Deno.env.toObject(),
+    Deno.readTextFileSync,
+  );
   return {
-    logLevel: settings.logLevel,
-    ops: { hostname: settings.opsHost, port: settings.opsPort },
-    listen: { hostname: settings.host, port: settings.port },
-    pace: { firstTokenMs, tokensPerSecond },
-    drainMs: settings.drainSeconds * MS_PER_SECOND,
+    logLevel: env.LOG_LEVEL,
+    ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },
+    listen: { hostname: env.HOST, port: env.PORT },
+    pace: {
+      firstTokenMs: env.SIMULATOR_FIRST_TOKEN_MS,
+      tokensPerSecond: env.SIMULATOR_TOKENS_PER_SECOND,
+    },
+    drainMs: env.DRAIN_SECONDS * MS_PER_SECOND,
   };
 }

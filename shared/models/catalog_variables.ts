@@ -6,12 +6,11 @@ import {
   choice,
   ConfigError,
   type ConfigOf,
+  errorMessage,
+  file,
   integer,
-  optional,
-  path,
   text,
   url,
-  type Variable,
 } from "../process/env.ts";
 import type { Catalog } from "./catalog.ts";
 import {
@@ -20,11 +19,7 @@ import {
   parseCatalog,
 } from "./catalog_file.ts";
 import { BACKEND_DEADLINE_DEFAULTS } from "./catalog_schema.ts";
-import {
-  DIALECT_DEFAULT,
-  DIALECT_NAMES,
-  type DialectName,
-} from "./dialects.ts";
+import { DIALECT_DEFAULT, DIALECT_NAMES } from "./dialects.ts";
 
 /** Name of the variable that holds the key of the model server given by address. */
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
@@ -33,79 +28,51 @@ const MS_PER_SECOND = 1_000;
 const UPSTREAM_DEADLINES = BACKEND_DEADLINE_DEFAULTS;
 
 /** The variables of the model list. */
-export const CATALOG_VARIABLES: {
-  readonly modelsFile: Variable<string | undefined>;
-  readonly upstreamBaseUrl: Variable<string | undefined>;
-  readonly upstreamModel: Variable<string | undefined>;
-  readonly upstreamDialect: Variable<DialectName>;
-  readonly upstreamFirstTokenSeconds: Variable<number>;
-  readonly modelSimulatorUrl: Variable<string | undefined>;
-} = {
-  modelsFile: optional(path({
-    name: "MODELS_FILE",
-    meaning: "List of models and their backends; goes before UPSTREAM_*",
-  })),
-  upstreamBaseUrl: optional(url({
-    name: "UPSTREAM_BASE_URL",
-    meaning: "An OpenAI-compatible model server, up to and including /v1",
-    protocols: ["http:", "https:"],
-  })),
-  upstreamModel: optional(text({
-    name: "UPSTREAM_MODEL",
-    meaning: "The model's name at UPSTREAM_BASE_URL; ours if absent",
-  })),
-  upstreamDialect: choice({
-    name: "UPSTREAM_DIALECT",
-    meaning: "What the server at UPSTREAM_BASE_URL wants to be sent",
-    values: DIALECT_NAMES,
-    fallback: DIALECT_DEFAULT,
-  }),
-  // More than the whole answer may take would never be waited.
-  upstreamFirstTokenSeconds: integer({
-    name: "UPSTREAM_FIRST_TOKEN_SECONDS",
-    meaning:
-      "How long a stream from UPSTREAM_BASE_URL may take to begin: more for a server that loads its model first",
-    unit: "seconds",
+export const CATALOG_VARIABLES = {
+  MODELS_FILE: file().optional()
+    .describe("List of models and their backends; goes before UPSTREAM_*"),
+  UPSTREAM_BASE_URL: url(["http:", "https:"]).optional()
+    .describe("An OpenAI-compatible model server, up to and including /v1"),
+  UPSTREAM_MODEL: text().optional()
+    .describe("The model's name at UPSTREAM_BASE_URL; ours if absent"),
+  UPSTREAM_DIALECT: choice(DIALECT_NAMES).default(DIALECT_DEFAULT)
+    .describe("What the server at UPSTREAM_BASE_URL wants to be sent"),
+  UPSTREAM_FIRST_TOKEN_SECONDS: integer("seconds", {
     min: 1,
+    // More than the whole answer may take would never be waited.
     max: UPSTREAM_DEADLINES.total_ms / MS_PER_SECOND,
-    fallback: UPSTREAM_DEADLINES.first_token_ms / MS_PER_SECOND,
-  }),
-  modelSimulatorUrl: optional(url({
-    name: "MODEL_SIMULATOR_URL",
-    meaning:
-      "The model simulator, up to and including /v1: used when neither MODELS_FILE nor UPSTREAM_BASE_URL is set",
-    protocols: ["http:", "https:"],
-  })),
+  }).default(UPSTREAM_DEADLINES.first_token_ms / MS_PER_SECOND).describe(
+    "How long a stream from UPSTREAM_BASE_URL may take to begin: more for a server that loads its model first",
+  ),
+  MODEL_SIMULATOR_URL: url(["http:", "https:"]).optional().describe(
+    "The model simulator, up to and including /v1: used when neither MODELS_FILE nor UPSTREAM_BASE_URL is set",
+  ),
 };
 
-/** What the operator said. */
-export type CatalogSettings = ConfigOf<typeof CATALOG_VARIABLES>;
-
 /**
- * The catalog that these settings mean. Throws a {@link ConfigError} that names
- * the file and every mistake in it.
+ * The catalog that these variables mean. Throws a {@link ConfigError} with every
+ * mistake in the file.
  */
 export function catalogOf(
-  settings: CatalogSettings,
-  readFile: (path: string) => string,
+  env: ConfigOf<typeof CATALOG_VARIABLES>,
   hasUpstreamKey: boolean,
 ): Catalog {
-  if (settings.modelsFile !== undefined) {
-    return parseCatalog(readJson(settings.modelsFile, readFile));
+  if (env.MODELS_FILE !== undefined) {
+    return parseCatalog(parseJson(env.MODELS_FILE));
   }
-  if (settings.upstreamBaseUrl !== undefined) {
+  if (env.UPSTREAM_BASE_URL !== undefined) {
     return catalogFromUpstream({
-      baseUrl: settings.upstreamBaseUrl,
-      dialect: settings.upstreamDialect,
-      firstTokenMs: settings.upstreamFirstTokenSeconds * MS_PER_SECOND,
-      ...(settings.upstreamModel === undefined
+      baseUrl: env.UPSTREAM_BASE_URL,
+      dialect: env.UPSTREAM_DIALECT,
+      firstTokenMs: env.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
+      ...(env.UPSTREAM_MODEL === undefined
         ? {}
-        : { model: settings.upstreamModel }),
+        : { model: env.UPSTREAM_MODEL }),
       ...(hasUpstreamKey ? { apiKeyEnv: UPSTREAM_KEY_ENV } : {}),
     });
   }
-  if (settings.modelSimulatorUrl !== undefined) {
-    return catalogFromSimulator(settings.modelSimulatorUrl);
+  if (env.MODEL_SIMULATOR_URL !== undefined) {
+    return catalogFromSimulator(env.MODEL_SIMULATOR_URL);
   }
   throw new ConfigError("the environment", [
     "no model server: set MODELS_FILE, UPSTREAM_BASE_URL or, to try the " +
@@ -113,18 +80,10 @@ export function catalogOf(
   ]);
 }
 
-function readJson(file: string, readFile: (path: string) => string): unknown {
-  let content: string;
+function parseJson(text: string): unknown {
   try {
-    content = readFile(file);
+    return JSON.parse(text);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new ConfigError("MODELS_FILE", [`cannot read ${file}: ${why}`]);
-  }
-  try {
-    return JSON.parse(content);
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new ConfigError("MODELS_FILE", [`${file} is not JSON: ${why}`]);
+    throw new ConfigError("the models file", [errorMessage(error)]);
   }
 }

@@ -14,7 +14,7 @@ function firstTokenMsOf(seconds: string | undefined): number | undefined {
     ...(seconds === undefined ? {} : { UPSTREAM_FIRST_TOKEN_SECONDS: seconds }),
   };
   const settings = parseEnv(CATALOG_VARIABLES, env, noFiles);
-  const catalog = catalogOf(settings, noFiles, false);
+  const catalog = catalogOf(settings, false);
   const [only] = catalog.get(DEFAULT_MODEL_ID)?.backends ?? [];
   return only?.deadlines.firstTokenMs;
 }
@@ -41,7 +41,7 @@ Deno.test("catalogOf() takes the simulator when no model server is given", () =>
   const simulator = "http://127.0.0.1:8090/v1";
   const urlOf = (env: Record<string, string>) => {
     const settings = parseEnv(CATALOG_VARIABLES, env, noFiles);
-    const model = catalogOf(settings, noFiles, false).get(DEFAULT_MODEL_ID);
+    const model = catalogOf(settings, false).get(DEFAULT_MODEL_ID);
     return model?.backends[0]?.baseUrl;
   };
   const env = { MODEL_SIMULATOR_URL: simulator };

@@ -73,11 +73,6 @@ export function parseNetwork(text: string): Network | null {
   return bits > bitsMax ? null : { address, bits };
 }
 
-/** Those of `texts` that are networks; the configuration has refused others. */
-export function networksOf(texts: readonly string[]): Network[] {
-  return texts.map(parseNetwork).filter((network) => network !== null);
-}
-
 /** An address without its zone, IPv4 in the form of IPv6 as IPv4; null for what is none. */
 function parseAddress(text: string): string | null {
   const address = text.replace(/%[\w.-]+$/, "");

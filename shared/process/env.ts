@@ -24,81 +24,58 @@ export class ConfigError extends Error {
 /** The environment as plain data. An empty value counts as absent. */
 export type Env = { readonly [name: string]: string | undefined };
 
-/** One variable: the schema of its text, trimmed and not empty, with an {@link About}. */
+/** The schema of a variable's text, which is trimmed and not empty. */
 export type Variable<T> = z.ZodType<T, string | undefined>;
-export type Variables = { readonly [key: string]: Variable<unknown> };
-
+/** Variables by name: each made below, with its meaning in `describe()`. */
+export type Variables = { readonly [name: string]: Variable<unknown> };
 /** The values of {@link Variables}. */
 export type ConfigOf<V extends Variables> = {
-  readonly [K in keyof V]: z.output<V[K]>;
+  readonly [Name in keyof V]: z.output<V[Name]>;
 };
 
-/** What every kind of variable is told. Without `fallback` the variable is required. */
-export interface VariableOptions<T> {
-  name: string;
-  /** For the operator, as the start of a sentence: "Where clients connect". */
-  meaning: string;
-  fallback?: T;
-}
-
-interface About extends VariableOptions<unknown> {
+/** What is said of a variable beside its name and meaning. */
+export interface About {
   /** What a value must be, with unit and bounds, as in "expected …". */
   expects: string;
   /** Never shown; may come from the file that `<name>_FILE` names. */
   isSecret?: boolean;
   /** The value is a function that reads that file again. */
   isReread?: boolean;
-  isOptional?: boolean;
+  /** The text is the path of a file, and the value is what is in it. */
+  isFile?: boolean;
 }
 
 const ABOUT = z.registry<About>();
 
-/** A variable of any kind. */
-export function variable<T>(
-  options: VariableOptions<T>,
-  schema: Variable<T>,
-  kind: Pick<About, "expects" | "isSecret" | "isReread">,
-): Variable<T> {
-  const { name, meaning, fallback } = options;
-  return schema.register(ABOUT, { name, meaning, fallback, ...kind });
+/** A variable of any form. */
+export function variable<T>(schema: Variable<T>, about: About): Variable<T> {
+  return schema.register(ABOUT, about);
 }
 
-/** Lets a variable be absent without a default: the value is then undefined. */
-export function optional<T>(required: Variable<T>): Variable<T | undefined> {
-  return required.optional()
-    .register(ABOUT, { ...aboutOf(required), isOptional: true });
+/** A TCP port. */
+export function port(): Variable<number> {
+  const expects = "a port number from 0 to 65535, 0 for any free port";
+  return wholeNumber(0, 65_535).register(ABOUT, { expects });
 }
 
-/** A TCP port; 0 stands for any free one. */
-export function port(options: VariableOptions<number>): Variable<number> {
-  return variable(options, wholeNumber(0, 65_535), {
-    expects: "a port number from 0 to 65535, 0 for any free port",
-  });
-}
-
-/** Bounds and unit of a number, both bounds included. */
-export interface NumberOptions extends VariableOptions<number> {
-  /** Plural: "milliseconds", "bytes", "requests". */
-  unit: string;
+/** Bounds of a number, both included. */
+export interface Bounds {
   min: number;
   max?: number;
 }
 
-/** A whole number with a unit. */
-export function integer(options: NumberOptions): Variable<number> {
-  return variable(options, wholeNumber(options.min, options.max), {
-    expects: `a whole number of ${options.unit}${rangeOf(options)}`,
-  });
+/** A whole number. The unit is plural: "milliseconds", "bytes", "requests". */
+export function integer(unit: string, bounds: Bounds): Variable<number> {
+  const expects = `a whole number of ${unit}${rangeOf(bounds)}`;
+  return wholeNumber(bounds.min, bounds.max).register(ABOUT, { expects });
 }
 
 /** A number with a unit, such as a share from 0 to 1. */
-export function decimal(options: NumberOptions): Variable<number> {
-  const { min, max = Number.MAX_VALUE } = options;
-  const schema = z.string().regex(/^[+-]?(\d+\.?\d*|\.\d+)$/)
-    .transform(Number).pipe(z.number().min(min).max(max));
-  return variable(options, schema, {
-    expects: `a number of ${options.unit}${rangeOf(options)}`,
-  });
+export function decimal(unit: string, bounds: Bounds): Variable<number> {
+  const { min, max = Number.MAX_VALUE } = bounds;
+  const expects = `a number of ${unit}${rangeOf(bounds)}`;
+  return z.string().regex(/^[+-]?(\d+\.?\d*|\.\d+)$/).transform(Number)
+    .pipe(z.number().min(min).max(max)).register(ABOUT, { expects });
 }
 
 function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
@@ -106,67 +83,64 @@ function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
     .pipe(z.int().min(min).max(max));
 }
 
-function rangeOf({ min, max }: NumberOptions): string {
+function rangeOf({ min, max }: Bounds): string {
   return max === undefined ? `, at least ${min}` : ` from ${min} to ${max}`;
 }
 
 /** One of a few words. */
 export function choice<const T extends string>(
-  options: VariableOptions<NoInfer<T>> & { values: readonly T[] },
+  values: readonly T[],
 ): Variable<T> {
-  const { values } = options;
-  return variable<T>(options, z.string().pipe(z.enum(values)), {
-    expects: `one of ${values.join(", ")}`,
+  const expects = `one of ${values.join(", ")}`;
+  return z.enum(values).register(ABOUT, { expects });
+}
+
+/** Words separated by commas, each of which `parse` turns into a value, or null if it is wrong. */
+export function list<T>(
+  what: string,
+  parse: (word: string) => T | null,
+): Variable<readonly T[]> {
+  return words(parse).register(ABOUT, {
+    expects: `${what} separated by commas`,
   });
 }
 
-/** Words separated by commas; blanks around them and empty ones do not count. */
-export function list(
-  options: VariableOptions<readonly string[]> & {
-    isWord?: (word: string) => boolean;
-    expects?: string;
-  },
-): Variable<readonly string[]> {
-  const { isWord = () => true, expects = "a list separated by commas" } =
-    options;
-  const schema = words.refine((list) => list.every(isWord));
-  return variable(options, schema, { expects });
+/** A `parse` of {@link list} that takes the words of a form as they are. */
+export function matching(form: RegExp): (word: string) => string | null {
+  return (word) => form.test(word) ? word : null;
 }
 
-const words = z.string().transform((text): readonly string[] =>
-  Object.freeze(text.split(",").map((word) => word.trim()).filter(Boolean))
-);
-
-/** What a URL may look like. */
-export interface UrlOptions<T> extends VariableOptions<T> {
-  /** As in "https:". */
-  protocols: readonly string[];
-  /** The URL holds a password. */
-  isSecret?: boolean;
+function words<T>(parse: (word: string) => T | null) {
+  return z.string().transform((text, context): readonly T[] => {
+    const words = text.split(",").map((word) => word.trim()).filter(Boolean);
+    const values = words.map(parse).filter((value) => value !== null);
+    if (values.length < words.length) context.addIssue("wrong word");
+    return Object.freeze(values);
+  });
 }
 
-/** An absolute URL, kept as it was written. */
-export function url(options: UrlOptions<string>): Variable<string> {
-  const { protocols, isSecret = false } = options;
-  const schema = z.string().refine((text) => isUrl(text, protocols));
+/** An absolute URL, kept as it was written. The protocols are as in "https:". */
+export function url(protocols: readonly string[]): Variable<string> {
   const expects = `a URL that begins with ${prefixesOf(protocols)}`;
-  return variable(options, schema, { expects, isSecret });
+  return z.string().refine((text) => isUrl(text, protocols))
+    .register(ABOUT, { expects });
 }
 
-/** One or more absolute URLs, separated by commas. */
-export function urls(
-  options: UrlOptions<readonly string[]>,
+/** One or more absolute URLs that may hold passwords, separated by commas. */
+export function secretUrls(
+  protocols: readonly string[],
 ): Variable<readonly string[]> {
-  const { protocols, isSecret = false } = options;
-  const schema = words.refine((texts) =>
-    texts.length > 0 && texts.every((text) => isUrl(text, protocols))
-  );
   const prefixes = prefixesOf(protocols);
-  return variable(options, schema, {
-    expects:
-      `one or more URLs that begin with ${prefixes}, separated by commas`,
-    isSecret,
-  });
+  const expects =
+    `one or more URLs that begin with ${prefixes}, separated by commas`;
+  return words((text) => isUrl(text, protocols) ? text : null)
+    .refine((urls) => urls.length > 0)
+    .register(ABOUT, { expects, isSecret: true });
+}
+
+/** The same variable, but never shown, and from a file if the operator wants. */
+export function hidden<T>(shown: Variable<T>): Variable<T> {
+  return variable(shown, { ...aboutOf(shown), isSecret: true });
 }
 
 function isUrl(text: string, protocols: readonly string[]): boolean {
@@ -180,19 +154,16 @@ function prefixesOf(protocols: readonly string[]): string {
 }
 
 /** Text that is never shown. */
-export function secret(options: VariableOptions<string>): Variable<string> {
-  const expects = "a secret text";
-  return variable(options, z.string(), { expects, isSecret: true });
+export function secret(): Variable<string> {
+  return variable(z.string(), { expects: "a secret text", isSecret: true });
 }
 
 /**
  * A secret that may be rotated. Its value is a function: from a file it is read again
  * at each call, and while the file cannot be read or is empty, the last value is used.
  */
-export function changingSecret(
-  options: VariableOptions<() => string>,
-): Variable<() => string> {
-  return variable(options, z.string().transform((text) => () => text), {
+export function changingSecret(): Variable<() => string> {
+  return z.string().transform((text) => () => text).register(ABOUT, {
     expects: "a secret text",
     isSecret: true,
     isReread: true,
@@ -200,15 +171,19 @@ export function changingSecret(
 }
 
 /** A path of a file or directory; whether it exists is not checked. */
-export function path(options: VariableOptions<string>): Variable<string> {
-  const expects = "a path";
-  return variable(options, z.string().regex(/^[^\0]+$/), { expects });
+export function path(): Variable<string> {
+  return z.string().regex(/^[^\0]+$/).register(ABOUT, { expects: "a path" });
+}
+
+/** A path of a file; the value is its content. */
+export function file(): Variable<string> {
+  return z.string().register(ABOUT, { expects: "a path", isFile: true });
 }
 
 /** Text of one line. */
-export function text(options: VariableOptions<string>): Variable<string> {
+export function text(): Variable<string> {
   const expects = "a text of one line";
-  return variable(options, z.string().regex(/^\P{Cc}*$/u), { expects });
+  return z.string().regex(/^\P{Cc}*$/u).register(ABOUT, { expects });
 }
 
 /**
@@ -216,15 +191,15 @@ export function text(options: VariableOptions<string>): Variable<string> {
  *
  * ```ts
  * const VARIABLES = {
- *   port: port({ name: "PORT", meaning: "Where clients connect", fallback: 8080 }),
- *   pepper: secret({ name: "PEPPER", meaning: "Mixed into session ids" }),
+ *   PORT: port().default(8080).describe("Where clients connect"),
+ *   PEPPER: secret().describe("Mixed into session ids"),
  * };
  * const config = parseEnv(VARIABLES, Deno.env.toObject(), Deno.readTextFileSync);
  * ```
  *
- * A secret may come from a file: `PEPPER_FILE` names it. Throws a
- * {@link ConfigError} with all mistakes at once; it shows the values given, but
- * never those of secrets.
+ * A variable without `default()` or `optional()` is required. A secret may come from
+ * a file: `PEPPER_FILE` names it. Throws a {@link ConfigError} with all mistakes at
+ * once; it shows the values given, but never those of secrets.
  */
 export function parseEnv<const V extends Variables>(
   variables: V,
@@ -235,52 +210,58 @@ export function parseEnv(
   variables: Variables,
   env: Env,
   readFile: (path: string) => string,
-): { readonly [key: string]: unknown } {
+): { readonly [name: string]: unknown } {
   const mistakes: string[] = [];
-  const config: { [key: string]: unknown } = {};
-  for (const [key, schema] of Object.entries(variables)) {
-    const about = aboutOf(schema);
-    const { name, meaning, expects, isSecret } = about;
-    const need = `expected ${expects} (${meaning})`;
-    const value = env[name]?.trim() ?? "";
-    const file = isSecret ? env[`${name}_FILE`]?.trim() ?? "" : "";
-    let text = value;
-    let shown = isSecret
-      ? `${name} (value not shown)`
-      : `${name}=${quoted(hideUserinfo(value))}`;
-    if (file !== "") {
-      shown = `${name}_FILE=${quoted(file)}`;
-      if (value !== "") {
-        mistakes.push(`${name} and ${name}_FILE are both set`);
-        continue;
-      }
-      try {
-        text = readFile(file).trim();
-      } catch (error) {
-        mistakes.push(`${shown}\ncannot read it: ${errorMessage(error)}`);
-        continue;
-      }
-      if (text === "") {
-        mistakes.push(`${shown}\nthe file is empty`);
-        continue;
-      }
-      shown += " (content not shown)";
+  const config: { [name: string]: unknown } = {};
+  for (const [name, schema] of Object.entries(variables)) {
+    try {
+      config[name] = readVariable(name, schema, env, readFile);
+    } catch (error) {
+      mistakes.push(errorMessage(error));
     }
-    if (text === "") {
-      config[key] = about.fallback;
-      if (about.fallback === undefined && about.isOptional !== true) {
-        mistakes.push(`${name} is missing\n${need}`);
-      }
-      continue;
-    }
-    const read = schema.safeParse(text);
-    if (!read.success) mistakes.push(`${shown}\n${need}`);
-    else if (about.isReread === true && file !== "") {
-      config[key] = rereading(text, () => readFile(file).trim());
-    } else config[key] = read.data;
   }
   if (mistakes.length > 0) throw new ConfigError("the environment", mistakes);
   return Object.freeze(config);
+}
+
+/** The value of one variable. Throws what to tell the operator when it cannot be used. */
+function readVariable(
+  name: string,
+  schema: Variable<unknown>,
+  env: Env,
+  readFile: (path: string) => string,
+): unknown {
+  const { expects, isSecret, isReread, isFile } = aboutOf(schema);
+  const value = env[name]?.trim() ?? "";
+  const fileName = isFile ? name : `${name}_FILE`;
+  const path = isFile || isSecret ? env[fileName]?.trim() ?? "" : "";
+  const shownFile = `${fileName}=${quoted(path)}`;
+  let text = value;
+  if (path !== "") {
+    if (isSecret && value !== "") {
+      throw new Error(`${name} and ${fileName} are both set`);
+    }
+    try {
+      text = readFile(path).trim();
+    } catch (error) {
+      throw new Error(`${shownFile}\ncannot read it: ${errorMessage(error)}`);
+    }
+    if (text === "") throw new Error(`${shownFile}\nthe file is empty`);
+  }
+  const read = schema.safeParse(text === "" ? undefined : text);
+  if (read.success) {
+    return isReread && path !== ""
+      ? rereading(text, () => readFile(path).trim())
+      : read.data;
+  }
+  const shown = text === ""
+    ? `${name} is missing`
+    : path !== ""
+    ? `${shownFile} (content not shown)`
+    : isSecret
+    ? `${name} (value not shown)`
+    : `${name}=${quoted(hideUserinfo(value))}`;
+  throw new Error(`${shown}\nexpected ${expects} (${schema.description})`);
 }
 
 function rereading(first: string, read: () => string): () => string {
@@ -297,14 +278,13 @@ function rereading(first: string, read: () => string): () => string {
 
 /** The variables as a Markdown table: name, meaning, what is expected, and the default. */
 export function envTable(variables: Variables): string {
-  const rows = Object.values(variables).map((schema) => {
-    const about = aboutOf(schema);
-    const name = `\`${about.name}\``;
+  const rows = Object.entries(variables).map(([name, schema]) => {
+    const { isSecret, expects } = aboutOf(schema);
     return [
-      about.isSecret === true ? `${name} or \`${about.name}_FILE\`` : name,
-      about.meaning,
-      about.expects,
-      defaultOf(about),
+      isSecret ? `\`${name}\` or \`${name}_FILE\`` : `\`${name}\``,
+      schema.description ?? "",
+      expects,
+      defaultOf(schema),
     ];
   });
   return [
@@ -314,9 +294,10 @@ export function envTable(variables: Variables): string {
   ].map((cells) => `| ${cells.map(escapeCell).join(" | ")} |\n`).join("");
 }
 
-function defaultOf({ fallback, isOptional }: About): string {
-  if (fallback === undefined) return isOptional === true ? "none" : "required";
-  const text = Array.isArray(fallback) ? fallback.join(",") : String(fallback);
+function defaultOf(schema: Variable<unknown>): string {
+  if (schema instanceof z.ZodOptional) return "none";
+  if (!(schema instanceof z.ZodDefault)) return "required";
+  const text = String(schema.def.defaultValue);
   return text === "" ? "none" : `\`${text}\``;
 }
 
@@ -324,9 +305,12 @@ function escapeCell(text: string): string {
   return text.replaceAll("|", "\\|").replaceAll("\n", " ");
 }
 
-function aboutOf(schema: Variable<unknown>): About {
+function aboutOf(schema: z.core.$ZodType): About {
+  if (schema instanceof z.ZodDefault || schema instanceof z.ZodOptional) {
+    return aboutOf(schema.def.innerType);
+  }
   const about = ABOUT.get(schema);
-  if (about === undefined) throw new Error("A variable without a name");
+  if (about === undefined) throw new Error("Not a variable");
   return about;
 }
 

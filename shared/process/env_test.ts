@@ -5,12 +5,8 @@ const NO_FILES = (path: string): string => {
   throw new Error(`no file ${path}`);
 };
 
-function valueOf<T>(
-  variable: env.Variable<T>,
-  value: string | undefined,
-): T | undefined {
-  return env.parseEnv({ it: variable }, { IT: value }, NO_FILES)
-    .it;
+function valueOf<T>(variable: env.Variable<T>, text: string): T {
+  return env.parseEnv({ IT: variable }, { IT: text }, NO_FILES).IT;
 }
 
 function mistakeOf(
@@ -27,100 +23,122 @@ function mistakeOf(
   throw new Error("accepted");
 }
 
-const options = { name: "IT", meaning: "What it is" };
-const ms = { ...options, unit: "milliseconds", min: 0 };
+const WORD = env.matching(/^\w+$/);
 
-type Row = [
-  kind: string,
-  variable: env.Variable<unknown>,
-  accepted: [text: string, value: unknown][],
-  refused: string[],
+const KINDS: {
+  kind: string;
+  variable: env.Variable<unknown>;
+  accepted: [text: string, value: unknown][];
+  refused: string[];
+}[] = [
+  {
+    kind: "a port",
+    variable: env.port(),
+    accepted: [["0", 0], ["8080", 8080], ["65535", 65_535], [" 80\n", 80]],
+    refused: ["-1", "65536", "80.5", "http", "8080x", "0x50", "1e3"],
+  },
+  {
+    kind: "an integer",
+    variable: env.integer("milliseconds", { min: 1, max: 10 }),
+    accepted: [["1", 1], ["10", 10], ["+5", 5]],
+    refused: ["0", "11", "-1", "1.0", "five", "Infinity", "NaN"],
+  },
+  {
+    kind: "an integer without an upper bound",
+    variable: env.integer("milliseconds", { min: 0 }),
+    accepted: [["9007199254740991", 2 ** 53 - 1]],
+    refused: ["9007199254740992", "99999999999999999999999"],
+  },
+  {
+    kind: "a decimal number",
+    variable: env.decimal("shares", { min: 0, max: 1 }),
+    accepted: [["0", 0], ["0.25", 0.25], [".5", 0.5], ["1", 1]],
+    refused: ["-0.1", "1.1", ".", "1e-3", "half"],
+  },
+  {
+    kind: "a choice",
+    variable: env.choice(["debug", "info"]),
+    accepted: [["debug", "debug"], ["info", "info"]],
+    refused: ["Info", "trace"],
+  },
+  {
+    kind: "a list",
+    variable: env.list("words", WORD),
+    accepted: [["a", ["a"]], [" a , b,,c ", ["a", "b", "c"]], [",", []]],
+    refused: ["a b", "a,*"],
+  },
+  {
+    kind: "a URL",
+    variable: env.url(["http:", "https:"]),
+    accepted: [
+      ["http://a", "http://a"],
+      ["https://a.b:8080/v1/", "https://a.b:8080/v1/"],
+    ],
+    refused: ["a", "ftp://a", "http://", "//a", "http:a b"],
+  },
+  {
+    kind: "URLs",
+    variable: env.secretUrls(["nats:"]),
+    accepted: [
+      ["nats://a:4222", ["nats://a:4222"]],
+      ["nats://a, nats://b", ["nats://a", "nats://b"]],
+    ],
+    refused: ["http://a", "nats://a,b", ","],
+  },
+  {
+    kind: "a secret",
+    variable: env.secret(),
+    accepted: [["abc", "abc"]],
+    refused: [],
+  },
+  {
+    kind: "a path",
+    variable: env.path(),
+    accepted: [["/a b/c", "/a b/c"], ["c", "c"]],
+    refused: ["a\0b"],
+  },
+  {
+    kind: "a text",
+    variable: env.text(),
+    accepted: [["a b", "a b"]],
+    refused: ["a\nb", "a\u001bb"],
+  },
 ];
 
-const ROWS: Row[] = [
-  ["port", env.port(options), [
-    ["0", 0],
-    ["8080", 8080],
-    ["65535", 65_535],
-    [" 80\n", 80],
-  ], ["-1", "65536", "80.5", "http", "8080x", "0x50", "1e3"]],
-  ["integer", env.integer({ ...ms, min: 1, max: 10 }), [["1", 1], ["10", 10], [
-    "+5",
-    5,
-  ]], ["0", "11", "-1", "1.0", "five", "Infinity", "NaN"]],
-  ["integer without a top", env.integer(ms), [[
-    "9007199254740991",
-    2 ** 53 - 1,
-  ]], [
-    "9007199254740992",
-    "99999999999999999999999",
-  ]],
-  ["decimal", env.decimal({ ...options, unit: "shares", min: 0, max: 1 }), [
-    ["0", 0],
-    ["0.25", 0.25],
-    [".5", 0.5],
-    ["1", 1],
-  ], ["-0.1", "1.1", ".", "1e-3", "half"]],
-  ["choice", env.choice({ ...options, values: ["debug", "info"] }), [
-    ["debug", "debug"],
-    ["info", "info"],
-  ], ["Info", "trace"]],
-  ["list", env.list(options), [["a", ["a"]], [" a , b,,c ", ["a", "b", "c"]], [
-    ",",
-    [],
-  ]], []],
-  ["url", env.url({ ...options, protocols: ["http:", "https:"] }), [
-    ["http://a", "http://a"],
-    ["https://a.b:8080/v1/", "https://a.b:8080/v1/"],
-  ], ["a", "ftp://a", "http://", "//a", "http:a b"]],
-  ["urls", env.urls({ ...options, protocols: ["nats:"] }), [
-    ["nats://a:4222", ["nats://a:4222"]],
-    ["nats://a, nats://b", ["nats://a", "nats://b"]],
-  ], ["http://a", "nats://a,b", ","]],
-  ["secret", env.secret(options), [["abc", "abc"]], []],
-  ["path", env.path(options), [["/a b/c", "/a b/c"], ["c", "c"]], ["a\0b"]],
-  ["text", env.text(options), [["a b", "a b"]], ["a\nb", "a\u001bb"]],
-];
-
-for (const [kind, variable, accepted, refused] of ROWS) {
+for (const { kind, variable, accepted, refused } of KINDS) {
   Deno.test(`parseEnv() reads ${kind}`, () => {
     for (const [text, value] of accepted) {
       assert.deepEqual(valueOf(variable, text), value, text);
     }
     for (const text of refused) {
-      assert.match(
-        mistakeOf({ it: variable }, { IT: text }),
-        /expected /,
-        text,
-      );
+      assert.match(mistakeOf({ IT: variable }, { IT: text }), /expected /);
     }
   });
 }
 
-Deno.test("parseEnv() takes the fallback of what is absent or empty", () => {
-  const variable = env.port({ ...options, fallback: 8080 });
-  for (const value of [undefined, "", "  "]) {
-    assert.equal(valueOf(variable, value), 8080);
+Deno.test("parseEnv() takes the default of what is absent or empty, and freezes", () => {
+  const variables = {
+    PORT: env.port().default(8080),
+    LEVEL: env.choice(["debug", "info"]).default("info"),
+    FILE: env.path().optional(),
+  };
+  for (const given of [{}, { PORT: "" }, { PORT: "  ", FILE: " " }]) {
+    const config = env.parseEnv(variables, given, NO_FILES);
+    const port: number = config.PORT;
+    const level: "debug" | "info" = config.LEVEL;
+    const file: string | undefined = config.FILE;
+    assert.deepEqual([port, level, file], [8080, "info", undefined]);
+    assert.ok(Object.isFrozen(config));
   }
-  assert.equal(valueOf(env.optional(env.path(options)), ""), undefined);
-  assert.equal(valueOf(env.optional(env.path(options)), "/a"), "/a");
 });
 
 Deno.test("parseEnv() names all mistakes at once", () => {
   const message = mistakeOf({
-    port: env.port({ name: "PORT", meaning: "Where clients connect" }),
-    redis: env.url({
-      name: "REDIS_URL",
-      meaning: "The key store",
-      protocols: ["redis:", "rediss:"],
-    }),
-    level: env.choice({
-      name: "LOG_LEVEL",
-      meaning: "Lines below it are dropped",
-      values: ["debug", "info"],
-      fallback: "info",
-    }),
-    fine: env.path({ name: "FINE", meaning: "Nothing wrong" }),
+    PORT: env.port().describe("Where clients connect"),
+    REDIS_URL: env.url(["redis:", "rediss:"]).describe("The key store"),
+    LOG_LEVEL: env.choice(["debug", "info"]).default("info")
+      .describe("Lines below it are dropped"),
+    FINE: env.path().describe("Nothing wrong"),
   }, { PORT: "abc", LOG_LEVEL: "loud", FINE: "1" });
   assert.equal(
     message,
@@ -136,25 +154,10 @@ Deno.test("parseEnv() names all mistakes at once", () => {
 
 Deno.test("parseEnv() never shows a secret", () => {
   const variables = {
-    a: env.urls({
-      ...options,
-      name: "A",
-      protocols: ["nats:"],
-      isSecret: true,
-    }),
-    b: env.url({
-      ...options,
-      name: "B",
-      protocols: ["redis:"],
-      isSecret: true,
-    }),
-    c: env.url({ ...options, name: "C", protocols: ["redis:"] }),
-    d: env.url({
-      ...options,
-      name: "D",
-      protocols: ["redis:"],
-      isSecret: true,
-    }),
+    A: env.secretUrls(["nats:"]),
+    B: env.hidden(env.url(["redis:"])),
+    C: env.url(["redis:"]),
+    D: env.hidden(env.url(["redis:"])),
   };
   const message = mistakeOf(variables, {
     A: "hunter2",
@@ -168,8 +171,7 @@ Deno.test("parseEnv() never shows a secret", () => {
 });
 
 Deno.test("parseEnv() cuts long values and strips what disturbs a terminal", () => {
-  const variables = { it: env.port(options) };
-  const message = mistakeOf(variables, {
+  const message = mistakeOf({ IT: env.port() }, {
     IT: `\u001b[31m${"x".repeat(9_999)}`,
   });
   assert.ok(message.length < 300);
@@ -178,102 +180,57 @@ Deno.test("parseEnv() cuts long values and strips what disturbs a terminal", () 
 
 Deno.test("parseEnv() reads a secret from the file that _FILE names", () => {
   const variables = {
-    secret: env.secret(options),
-    url: env.url({
-      ...options,
-      name: "U",
-      protocols: ["redis:"],
-      isSecret: true,
-    }),
+    IT: env.secret(),
+    URL: env.hidden(env.url(["redis:"])).optional(),
+    CA_FILE: env.file().optional(),
+    PLAIN: env.path().default("default"),
   };
-  const files = new Map([["/s", "abc\n"], ["/u", "redis://:x@h"], [
-    "/e",
-    "\n",
-  ]]);
+  const files = new Map([["/s", "abc\n"], ["/u", "redis://:x@h"], ["/e", ""]]);
   const readFile = (path: string) => files.get(path) ?? NO_FILES(path);
-  assert.deepEqual(
-    { ...env.parseEnv(variables, { IT_FILE: "/s", U_FILE: "/u" }, readFile) },
-    { secret: "abc", url: "redis://:x@h" },
-  );
+  const given = {
+    IT_FILE: "/s",
+    URL_FILE: "/u",
+    CA_FILE: "/s",
+    PLAIN_FILE: "/s",
+  };
+  assert.deepEqual({ ...env.parseEnv(variables, given, readFile) }, {
+    IT: "abc",
+    URL: "redis://:x@h",
+    CA_FILE: "abc",
+    PLAIN: "default",
+  });
   const rows: [env.Env, RegExp][] = [
-    [{ IT: "a", IT_FILE: "/s", U_FILE: "/u" }, /IT and IT_FILE are both set/],
-    [
-      { IT_FILE: "/x", U_FILE: "/u" },
-      /IT_FILE="\/x"\n\s+cannot read it: no file \/x/,
-    ],
-    [{ IT_FILE: "/e", U_FILE: "/u" }, /IT_FILE="\/e"\n\s+the file is empty/],
+    [{ IT: "a", IT_FILE: "/s" }, /IT and IT_FILE are both set/],
+    [{ IT_FILE: "/x" }, /IT_FILE="\/x"\n\s+cannot read it: no file \/x/],
+    [{ IT_FILE: "/e" }, /IT_FILE="\/e"\n\s+the file is empty/],
+    [{ IT: "a", CA_FILE: "/x" }, /CA_FILE="\/x"\n\s+cannot read it: no file/],
   ];
   for (const [given, message] of rows) {
     assert.match(mistakeOf(variables, given, readFile), message);
   }
 });
 
-Deno.test("a changing secret is read anew, and the last one goes on", () => {
-  const variables = { it: env.changingSecret(options) };
+Deno.test("a changing secret is read again, and the last one is kept", () => {
+  const variables = { IT: env.changingSecret() };
   let content: string | null = "first\n";
   const readFile = (path: string) => content ?? NO_FILES(path);
-  const { it } = env.parseEnv(variables, { IT_FILE: "/s" }, readFile);
+  const { IT } = env.parseEnv(variables, { IT_FILE: "/s" }, readFile);
   const seen = ["first\n", "second\n", "\n", null, "third"].map((text) => {
     content = text;
-    return it();
+    return IT();
   });
   assert.deepEqual(seen, ["first", "second", "second", "second", "third"]);
-  assert.equal(
-    env.parseEnv(variables, { IT: "fixed" }, NO_FILES).it(),
-    "fixed",
-  );
-  content = "\n";
-  assert.match(
-    mistakeOf(variables, { IT_FILE: "/s" }, readFile),
-    /the file is empty/,
-  );
-});
-
-Deno.test("parseEnv() reads no file for what is no secret", () => {
-  const variables = { it: env.path({ ...options, fallback: "default" }) };
-  assert.equal(
-    env.parseEnv(variables, { IT_FILE: "/s" }, NO_FILES).it,
-    "default",
-  );
-});
-
-Deno.test("parseEnv() gives a frozen config with the types of its variables", () => {
-  const config = env.parseEnv(
-    {
-      port: env.port({ ...options, fallback: 1 }),
-      level: env.choice({
-        ...options,
-        values: ["debug", "info"],
-        fallback: "info",
-      }),
-      hosts: env.list({ ...options, fallback: [] }),
-      file: env.optional(env.path({ ...options, name: "OTHER" })),
-    },
-    {},
-    NO_FILES,
-  );
-  const port: number = config.port;
-  const level: "debug" | "info" = config.level;
-  const hosts: readonly string[] = config.hosts;
-  const file: string | undefined = config.file;
-  assert.deepEqual([port, level, hosts, file], [1, "info", [], undefined]);
-  assert.ok(Object.isFrozen(config));
+  assert.equal(valueOf(env.changingSecret(), "fixed")(), "fixed");
 });
 
 Deno.test("envTable() documents each variable", () => {
   const table = env.envTable({
-    port: env.port({ ...options, fallback: 8080 }),
-    pepper: env.secret({ name: "PEPPER", meaning: "Mixed | in" }),
-    wait: env.integer({
-      name: "WAIT_MS",
-      meaning: "Patience",
-      unit: "milliseconds",
-      min: 1,
-      max: 9,
-      fallback: 5,
-    }),
-    hosts: env.list({ name: "HOSTS", meaning: "Names", fallback: [] }),
-    file: env.optional(env.path({ name: "FILE", meaning: "A file" })),
+    IT: env.port().default(8080).describe("What it is"),
+    PEPPER: env.secret().describe("Mixed | in"),
+    WAIT_MS: env.integer("milliseconds", { min: 1, max: 9 }).default(5)
+      .describe("Patience"),
+    HOSTS: env.list("names", WORD).default([]).describe("Names"),
+    FILE: env.path().optional().describe("A file"),
   });
   assert.equal(
     table,
@@ -282,12 +239,8 @@ Deno.test("envTable() documents each variable", () => {
 | \`IT\` | What it is | a port number from 0 to 65535, 0 for any free port | \`8080\` |
 | \`PEPPER\` or \`PEPPER_FILE\` | Mixed \\| in | a secret text | required |
 | \`WAIT_MS\` | Patience | a whole number of milliseconds from 1 to 9 | \`5\` |
-| \`HOSTS\` | Names | a list separated by commas | none |
+| \`HOSTS\` | Names | names separated by commas | none |
 | \`FILE\` | A file | a path | none |
 `,
   );
-});
-
-Deno.test("EXIT_CONFIG is what sysexits.h says", () => {
-  assert.equal(env.EXIT_CONFIG, 78);
 });

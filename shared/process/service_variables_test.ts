@@ -21,7 +21,7 @@ function bus(env: Env): BusAccess {
 }
 
 function redis(env: Env): ReturnType<typeof redisAccess> {
-  return redisAccess(parseEnv(REDIS_VARIABLES, env, readFile), readFile);
+  return redisAccess(parseEnv(REDIS_VARIABLES, env, readFile));
 }
 
 Deno.test("busAccess() takes what the operator says, and nothing it does not", async (t) => {
@@ -130,7 +130,10 @@ Deno.test("settings that contradict each other are mistakes of the operator", as
       () => redis({ REDIS_URL: "rediss://r", REDIS_CA_FILE: "/none" }),
       /REDIS_CA_FILE="\/none"\s+cannot read it: no such file/,
     ],
-    [() => redis({ REDIS_KEY_FILE: "/k" }), /REDIS_CERT_FILE and REDIS_KEY/],
+    [
+      () => redis({ REDIS_KEY_FILE: "/tls/own.key" }),
+      /REDIS_CERT_FILE and REDIS_KEY/,
+    ],
   ];
   for (const [read, says] of cases) {
     await t.step(String(says), () => {

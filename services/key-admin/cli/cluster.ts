@@ -1,10 +1,8 @@
 import { parseEnv } from "@gateway/shared/process/env";
 import {
+  busAccess,
   NATS_VARIABLES,
   REDIS_VARIABLES,
-} from "@gateway/shared/process/service_variables";
-import {
-  busAccess,
   redisAccess,
 } from "@gateway/shared/process/service_variables";
 import { z } from "zod";
@@ -22,7 +20,7 @@ const CLUSTER_VARIABLES = {
   ...NATS_VARIABLES,
   ...REDIS_VARIABLES,
   ...LIMIT_VARIABLES,
-} as const;
+};
 
 const upFile = z.object({
   redis_url: z.string(),
@@ -49,7 +47,7 @@ export function findCluster(
   };
   const settings = parseEnv(CLUSTER_VARIABLES, variables, readText);
   return {
-    redis: redisAccess(settings, readText),
+    redis: redisAccess(settings),
     bus: busAccess(settings),
     /** Origin of the console, for links. */
     consoleUrl: env.PUBLIC_URL || (up?.console_url ?? "http://127.0.0.1:8081"),

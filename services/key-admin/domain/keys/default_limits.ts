@@ -4,7 +4,8 @@ import {
   integer,
   type Variable,
 } from "@gateway/shared/process/env";
-import { LIMIT_VALUES, limitsOf } from "./settings.ts";
+import type * as z from "zod";
+import { LIMIT_VALUES } from "./settings.ts";
 
 /** The limits of new keys and new owners that are given none. */
 export interface DefaultLimits {
@@ -18,43 +19,43 @@ export const NO_DEFAULT_LIMITS: DefaultLimits = {
   owner: UNLIMITED,
 };
 
-const WHAT = {
-  requestsPerMinute: ["REQUESTS_PER_MINUTE", "requests per minute"],
-  tokensPerMinute: ["TOKENS_PER_MINUTE", "tokens per minute"],
-  tokensPerDay: ["TOKENS_PER_DAY", "tokens per day"],
-  concurrency: ["CONCURRENCY", "requests at the same time"],
-} as const;
-
-function limit(of: "key" | "owner", limitName: keyof Limits): Variable<number> {
-  const [name, what] = WHAT[limitName];
-  const unit = what.startsWith("tokens") ? "tokens" : "requests";
-  const whose = of === "key" ? "a new key" : "all keys of a new owner";
-  return integer({
-    name: `${of.toUpperCase()}_${name}`,
-    meaning: `Default limit of ${whose}: ${what}; 0 for none`,
-    unit,
-    min: 0,
-    max: LIMIT_VALUES[`${unit}Max`],
-    fallback: 0,
-  });
+function limit(
+  unit: "requests" | "tokens",
+  text: string,
+): z.ZodDefault<Variable<number>> {
+  return integer(unit, { min: 0, max: LIMIT_VALUES[`${unit}Max`] }).default(0)
+    .describe(`Default limit of ${text}; 0 for none`);
 }
+
+const KEY = "a new key";
+const OWNER = "all keys of a new owner";
 
 /** The variables behind {@link DefaultLimits}. The command line reads them too. */
 export const LIMIT_VARIABLES = {
-  key_requestsPerMinute: limit("key", "requestsPerMinute"),
-  key_tokensPerMinute: limit("key", "tokensPerMinute"),
-  key_tokensPerDay: limit("key", "tokensPerDay"),
-  key_concurrency: limit("key", "concurrency"),
-  owner_requestsPerMinute: limit("owner", "requestsPerMinute"),
-  owner_tokensPerMinute: limit("owner", "tokensPerMinute"),
-  owner_tokensPerDay: limit("owner", "tokensPerDay"),
-  owner_concurrency: limit("owner", "concurrency"),
-} as const;
+  KEY_REQUESTS_PER_MINUTE: limit("requests", `${KEY}: requests per minute`),
+  KEY_TOKENS_PER_MINUTE: limit("tokens", `${KEY}: tokens per minute`),
+  KEY_TOKENS_PER_DAY: limit("tokens", `${KEY}: tokens per day`),
+  KEY_CONCURRENCY: limit("requests", `${KEY}: requests at the same time`),
+  OWNER_REQUESTS_PER_MINUTE: limit("requests", `${OWNER}: requests per minute`),
+  OWNER_TOKENS_PER_MINUTE: limit("tokens", `${OWNER}: tokens per minute`),
+  OWNER_TOKENS_PER_DAY: limit("tokens", `${OWNER}: tokens per day`),
+  OWNER_CONCURRENCY: limit("requests", `${OWNER}: requests at the same time`),
+};
 
 /** The default limits, from their variables. */
 export const defaultLimitsOf = (
   env: ConfigOf<typeof LIMIT_VARIABLES>,
 ): DefaultLimits => ({
-  key: limitsOf((name) => env[`key_${name}`]),
-  owner: limitsOf((name) => env[`owner_${name}`]),
+  key: {
+    requestsPerMinute: env.KEY_REQUESTS_PER_MINUTE,
+    tokensPerMinute: env.KEY_TOKENS_PER_MINUTE,
+    tokensPerDay: env.KEY_TOKENS_PER_DAY,
+    concurrency: env.KEY_CONCURRENCY,
+  },
+  owner: {
+    requestsPerMinute: env.OWNER_REQUESTS_PER_MINUTE,
+    tokensPerMinute: env.OWNER_TOKENS_PER_MINUTE,
+    tokensPerDay: env.OWNER_TOKENS_PER_DAY,
+    concurrency: env.OWNER_CONCURRENCY,
+  },
 });
