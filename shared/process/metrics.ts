@@ -24,90 +24,71 @@ export const ANSWER_SECONDS: readonly number[] = [
 
 /** What every metric says of itself. */
 interface MetricInfo<Labels extends readonly string[]> {
-  /** `gateway_…`, with the unit at the end, and `_total` when it only rises. */
-  readonly name: string;
   readonly help: string;
   /** Names whose values are few and known: never an id, a key or text from a caller. */
   readonly labels: Labels;
+  /** Of a histogram: upper bounds, rising. Beyond the last there is one more, without bound. */
+  readonly buckets?: readonly number[];
 }
 
-/** A number that only rises. */
-export interface CounterSpec<
+/** A row of a table of metrics. */
+export interface MetricSpec<
+  Type extends "counter" | "gauge" | "histogram" =
+    | "counter"
+    | "gauge"
+    | "histogram",
   Labels extends readonly string[] = readonly string[],
 > extends MetricInfo<Labels> {
-  readonly type: "counter";
+  readonly type: Type;
+  /** `gateway_…`, with the unit at the end, and `_total` when it only rises. */
+  readonly name: string;
 }
-
-/** A number as it stands when it is looked at. */
-export interface GaugeSpec<
-  Labels extends readonly string[] = readonly string[],
-> extends MetricInfo<Labels> {
-  readonly type: "gauge";
-}
-
-/** How often a size was at most each of the bounds. */
-export interface HistogramSpec<
-  Labels extends readonly string[] = readonly string[],
-> extends MetricInfo<Labels> {
-  readonly type: "histogram";
-  /** Upper bounds, rising. Beyond the last there is one more, without bound. */
-  readonly buckets: readonly number[];
-}
-
-export type MetricSpec = CounterSpec | GaugeSpec | HistogramSpec;
 
 /** All metrics of one part of a service, by the name its code uses. */
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
-interface MetricOptions<Labels extends readonly string[]> {
-  help: string;
-  labels: Labels;
-}
-
-/** A row of a table: `counter("gateway_naks_total", { help: "…", labels: [] })`. */
+/** A number that only rises: `counter("gateway_naks_total", { help: "…", labels: [] })`. */
 export function counter<const Labels extends readonly string[]>(
   name: string,
-  options: MetricOptions<Labels>,
-): CounterSpec<Labels> {
-  return { type: "counter", name, ...options };
+  info: MetricInfo<Labels>,
+): MetricSpec<"counter", Labels> {
+  return { type: "counter", name, ...info };
 }
 
-/** A row of a table. */
+/** A number as it stands when somebody looks. */
 export function gauge<const Labels extends readonly string[]>(
   name: string,
-  options: MetricOptions<Labels>,
-): GaugeSpec<Labels> {
-  return { type: "gauge", name, ...options };
+  info: MetricInfo<Labels>,
+): MetricSpec<"gauge", Labels> {
+  return { type: "gauge", name, ...info };
 }
 
-/** A row of a table. */
+/** How often a value was at most each of the bounds. */
 export function histogram<const Labels extends readonly string[]>(
   name: string,
-  options: MetricOptions<Labels> & { buckets: readonly number[] },
-): HistogramSpec<Labels> {
-  return { type: "histogram", name, ...options };
+  info: MetricInfo<Labels> & { buckets: readonly number[] },
+): MetricSpec<"histogram", Labels> {
+  return { type: "histogram", name, ...info };
 }
 
-/** A value for each label of a metric. */
-export type LabelValues<Labels extends readonly string[]> = {
+/** A value for each label of a metric, in the order of their names. */
+type LabelValues<Labels extends readonly string[]> = {
   readonly [Index in keyof Labels]: string;
 };
 
-/** One counter. */
-export class CounterCell {
+class CounterCell {
   #value = 0;
-
-  get value(): number {
-    return this.#value;
-  }
 
   add(amount = 1): void {
     this.#value += amount;
   }
+
+  samples(name: string, labels: string): string[] {
+    return [sample(name, labels, this.#value)];
+  }
 }
 
-/** One histogram. */
-export class HistogramCell {
+class HistogramCell {
   readonly #bounds: readonly number[];
   readonly #counts: Float64Array;
   #sum = 0;
@@ -117,13 +98,9 @@ export class HistogramCell {
     this.#counts = new Float64Array(bounds.length + 1);
   }
 
-  get sum(): number {
-    return this.#sum;
-  }
-
   observe(value: number): void {
-    let index = 0;
     // A dozen bounds at most: searching costs no more than a division would.
+    let index = 0;
     for (const bound of this.#bounds) {
       if (value <= bound) break;
       index += 1;
@@ -132,27 +109,39 @@ export class HistogramCell {
     this.#sum += value;
   }
 
-  /** How many were at most each bound; the last entry counts all. */
-  cumulative(): number[] {
+  samples(name: string, labels: string): string[] {
+    const before = labels === "" ? "" : `${labels},`;
     let total = 0;
-    return Array.from(this.#counts, (count) => total += count);
+    const buckets = Array.from(this.#counts, (count, index) => {
+      const bound = this.#bounds[index] ?? "+Inf";
+      total += count;
+      return sample(`${name}_bucket`, `${before}le="${bound}"`, total);
+    });
+    return [
+      ...buckets,
+      sample(`${name}_sum`, labels, this.#sum),
+      sample(`${name}_count`, labels, total),
+    ];
   }
 }
 
 /** Not in any label value, so that joined values stay apart. */
 const SEPARATOR = "\u0000";
 
-/** The cells of one metric, made when they are first named. */
-export class CellFamily<Labels extends readonly string[], Cell> {
-  readonly #names: Labels;
+/** A counter or histogram: a cell for each combination of label values, made when first named. */
+class CellFamily<
+  Labels extends readonly string[],
+  Cell extends CounterCell | HistogramCell,
+> {
+  readonly #spec: MetricSpec;
   readonly #create: () => Cell;
   readonly #cells = new Map<string, { labels: string; cell: Cell }>();
 
-  constructor(names: Labels, create: () => Cell) {
-    this.#names = names;
+  constructor(spec: MetricSpec, create: () => Cell) {
+    this.#spec = spec;
     this.#create = create;
     // Without labels there is one cell, and zero is a value worth showing.
-    if (names.length === 0) this.#add("", names);
+    if (spec.labels.length === 0) this.#add("", []);
   }
 
   /** The cell of these values, in the order of the names. Kept by those who use it often. */
@@ -161,35 +150,19 @@ export class CellFamily<Labels extends readonly string[], Cell> {
     return this.#cells.get(key)?.cell ?? this.#add(key, values);
   }
 
-  /** The cells with their labels as the text has them: `route="chat",status="200"`. */
-  all(): Iterable<{ labels: string; cell: Cell }> {
-    return this.#cells.values();
+  samples(): string[] {
+    return [...this.#cells.values()].flatMap(({ labels, cell }) =>
+      cell.samples(this.#spec.name, labels)
+    );
   }
 
   #add(key: string, values: readonly string[]): Cell {
+    const labels = labelText(this.#spec.labels, values);
     const cell = this.#create();
-    this.#cells.set(key, { labels: labelText(this.#names, values), cell });
+    this.#cells.set(key, { labels, cell });
     return cell;
   }
 }
-
-/** A counter of a table, ready to count. */
-export type Counter<Labels extends readonly string[]> = CellFamily<
-  Labels,
-  CounterCell
->;
-
-/** A histogram of a table, ready to be shown sizes. */
-export type Histogram<Labels extends readonly string[]> = CellFamily<
-  Labels,
-  HistogramCell
->;
-
-/** One value of a gauge: its label values, in the order of their names, and the number. */
-export type GaugeSample<Labels extends readonly string[]> = readonly [
-  LabelValues<Labels>,
-  number,
-];
 
 /** All metrics of a process. A name can be used once. */
 export class MetricRegistry {
@@ -200,48 +173,21 @@ export class MetricRegistry {
   >();
 
   counter<Labels extends readonly string[]>(
-    spec: CounterSpec<Labels>,
-  ): Counter<Labels> {
-    const family = new CellFamily(spec.labels, () => new CounterCell());
-    this.#add(spec, () =>
-      Array.from(
-        family.all(),
-        ({ labels, cell }) => sample(spec.name, labels, cell.value),
-      ));
-    return family;
+    spec: MetricSpec<"counter", Labels>,
+  ): CellFamily<Labels, CounterCell> {
+    return this.#family(spec, () => new CounterCell());
   }
 
   histogram<Labels extends readonly string[]>(
-    spec: HistogramSpec<Labels>,
-  ): Histogram<Labels> {
-    const { name, buckets } = spec;
-    const family = new CellFamily(
-      spec.labels,
-      () => new HistogramCell(buckets),
-    );
-    this.#add(spec, () =>
-      [...family.all()].flatMap(({ labels, cell }) => {
-        const counts = cell.cumulative();
-        const before = labels === "" ? "" : `${labels},`;
-        return [
-          ...counts.map((count, index) =>
-            sample(
-              `${name}_bucket`,
-              `${before}le="${buckets[index] ?? "+Inf"}"`,
-              count,
-            )
-          ),
-          sample(`${name}_sum`, labels, cell.sum),
-          sample(`${name}_count`, labels, counts.at(-1) ?? 0),
-        ];
-      }));
-    return family;
+    spec: MetricSpec<"histogram", Labels>,
+  ): CellFamily<Labels, HistogramCell> {
+    return this.#family(spec, () => new HistogramCell(spec.buckets ?? []));
   }
 
-  /** Asks for the values whenever somebody looks. `read` must not throw. */
+  /** Asks for label values and numbers whenever somebody looks. `read` must not throw. */
   gauge<Labels extends readonly string[]>(
-    spec: GaugeSpec<Labels>,
-    read: () => Iterable<GaugeSample<Labels>>,
+    spec: MetricSpec<"gauge", Labels>,
+    read: () => Iterable<readonly [LabelValues<Labels>, number]>,
   ): void {
     this.#add(spec, () =>
       Array.from(
@@ -254,19 +200,25 @@ export class MetricRegistry {
   /** The metrics in Prometheus' text format, version 0.0.4. */
   text(): string {
     return Array.from(this.#metrics.values(), ({ spec, samples }) => {
-      const help = spec.help.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
-      return [
-        `# HELP ${spec.name} ${help}`,
-        `# TYPE ${spec.name} ${spec.type}`,
-        ...samples(),
-        "",
-      ].join("\n");
+      const { name, type, help } = spec;
+      const escaped = help.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
+      const head = `# HELP ${name} ${escaped}\n# TYPE ${name} ${type}`;
+      return [head, ...samples(), ""].join("\n");
     }).join("\n");
+  }
+
+  #family<
+    Labels extends readonly string[],
+    Cell extends CounterCell | HistogramCell,
+  >(spec: MetricSpec, create: () => Cell): CellFamily<Labels, Cell> {
+    const family = new CellFamily<Labels, Cell>(spec, create);
+    this.#add(spec, () => family.samples());
+    return family;
   }
 
   #add(spec: MetricSpec, samples: () => string[]): void {
     if (this.#metrics.has(spec.name)) {
-      throw new Error(`The metric ${spec.name} is there already`);
+      throw new Error(`The metric ${spec.name} exists already`);
     }
     this.#metrics.set(spec.name, { spec, samples });
   }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { CounterCell, HistogramCell } from "./metrics.ts";
-import { MetricRegistry } from "./metrics.ts";
-import { counter, gauge, histogram } from "./metrics.ts";
+import { waitFor } from "../../tests/support/wait_for.ts";
+import { counter, gauge, histogram, MetricRegistry } from "./metrics.ts";
+import { observeBus, observeProcess } from "./own_metrics.ts";
 
 const REQUESTS = counter("gateway_requests_total", {
   help: "Requests.",
@@ -19,7 +19,7 @@ function samples(text: string): string[] {
   return text.split("\n").filter((line) => line !== "" && line[0] !== "#");
 }
 
-Deno.test("MetricRegistry writes counters by label values", async () => {
+Deno.test("MetricRegistry writes counters by label values", () => {
   const registry = new MetricRegistry();
   const requests = registry.counter(REQUESTS);
   requests.with("chat", "200").add();
@@ -29,38 +29,31 @@ Deno.test("MetricRegistry writes counters by label values", async () => {
     'gateway_requests_total{route="chat",status="200"} 3',
     'gateway_requests_total{route="models",status="401"} 1',
   ];
-  assert.deepEqual(samples(await registry.text()), expected);
+  assert.deepEqual(samples(registry.text()), expected);
   // Looking twice must not count twice.
-  assert.deepEqual(samples(await registry.text()), expected);
+  assert.deepEqual(samples(registry.text()), expected);
 });
 
-Deno.test("MetricRegistry keeps label values apart that look alike when joined", async () => {
+Deno.test("MetricRegistry keeps label values apart and escapes them", () => {
   const registry = new MetricRegistry();
   const requests = registry.counter(REQUESTS);
   requests.with("a", "bc").add();
   requests.with("ab", "c").add();
-  assert.equal(samples(await registry.text()).length, 2);
-});
-
-Deno.test("MetricRegistry escapes what stands in a label", async () => {
-  const registry = new MetricRegistry();
-  registry.counter(REQUESTS).with('a"b', "c\n\\").add();
-  assert.deepEqual(samples(await registry.text()), [
+  requests.with('a"b', "c\n\\").add();
+  registry.counter(NAKS);
+  assert.deepEqual(samples(registry.text()), [
+    'gateway_requests_total{route="a",status="bc"} 1',
+    'gateway_requests_total{route="ab",status="c"} 1',
     String.raw`gateway_requests_total{route="a\"b",status="c\n\\"} 1`,
+    "gateway_naks_total 0",
   ]);
 });
 
-Deno.test("MetricRegistry shows a counter without labels from the start", async () => {
-  const registry = new MetricRegistry();
-  registry.counter(NAKS);
-  assert.deepEqual(samples(await registry.text()), ["gateway_naks_total 0"]);
-});
-
-Deno.test("MetricRegistry writes a histogram with rising buckets, sum and count", async () => {
+Deno.test("MetricRegistry writes a histogram with rising buckets, sum and count", () => {
   const registry = new MetricRegistry();
   const wait = registry.histogram(WAIT).with("m");
   for (const seconds of [0.05, 0.1, 0.5, 3]) wait.observe(seconds);
-  const text = await registry.text();
+  const text = registry.text();
   assert.deepEqual(samples(text), [
     'gateway_wait_seconds_bucket{model="m",le="0.1"} 2',
     'gateway_wait_seconds_bucket{model="m",le="1"} 3',
@@ -71,45 +64,76 @@ Deno.test("MetricRegistry writes a histogram with rising buckets, sum and count"
   assert.match(text, /^# TYPE gateway_wait_seconds histogram$/m);
 });
 
-Deno.test("MetricRegistry asks for gauges when somebody looks", async () => {
+Deno.test("MetricRegistry asks for gauges when somebody looks", () => {
   const registry = new MetricRegistry();
   let used = 1;
   registry.gauge(SLOTS, () => [[["used"], used], [["free"], 9 - used]]);
-  assert.deepEqual(samples(await registry.text()), [
+  assert.deepEqual(samples(registry.text()), [
     'gateway_slots{state="used"} 1',
     'gateway_slots{state="free"} 8',
   ]);
   used = 4;
-  assert.match(await registry.text(), /\{state="used"\} 4/);
+  assert.match(registry.text(), /\{state="used"\} 4/);
 });
 
 Deno.test("MetricRegistry refuses a name twice", () => {
   const registry = new MetricRegistry();
   registry.counter(NAKS);
-  assert.throws(() => registry.counter(NAKS), /is there already/);
+  assert.throws(() => registry.counter(NAKS), /exists already/);
 });
 
-Deno.test("HistogramCell counts a value at a bound below it", () => {
-  const bounds = [1, 2];
-  for (
-    const [value, expected] of [
-      [0, [1, 1, 1]],
-      [1, [1, 1, 1]],
-      [1.001, [0, 1, 1]],
-      [2, [0, 1, 1]],
-      [2.001, [0, 0, 1]],
-      [Infinity, [0, 0, 1]],
-    ] as const
-  ) {
-    const cell = new HistogramCell(bounds);
-    cell.observe(value);
-    assert.deepEqual(cell.cumulative(), expected);
+Deno.test("observeBus() counts what happens to the bus, and shows how it stands", () => {
+  const registry = new MetricRegistry();
+  const listeners: ((status: { type: string }) => void)[] = [];
+  const bus = {
+    isConnected: false,
+    isReady: true,
+    pendingBytes: 12,
+    onStatus(listener: (status: { type: string }) => void) {
+      listeners.push(listener);
+    },
+  };
+  observeBus(registry, bus);
+  for (const listener of listeners) {
+    listener({ type: "lame_duck" });
+    listener({ type: "disconnected" });
+    listener({ type: "disconnected" });
   }
+  const text = registry.text();
+  assert.match(text, /^gateway_bus_connected 0$/m);
+  assert.match(text, /^gateway_bus_flowing 1$/m);
+  assert.match(text, /^gateway_bus_pending_bytes 12$/m);
+  assert.match(text, /\{event="disconnected"\} 2$/m);
+  assert.match(text, /\{event="lame_duck"\} 1$/m);
+  assert.match(text, /\{event="refused"\} 0$/m);
 });
 
-Deno.test("CounterCell adds", () => {
-  const cell = new CounterCell();
-  cell.add();
-  cell.add(0.5);
-  assert.equal(cell.value, 1.5);
+Deno.test("observeProcess() shows readiness with its reasons, and how late timers are", async () => {
+  const registry = new MetricRegistry();
+  let nowMs = 0;
+  let reasons: string[] = [];
+  const stop = observeProcess(registry, {
+    // Each look at the clock finds it 80 ms later, 30 more than the timer's 50.
+    now: () => nowMs += 80,
+    startedAtMs: 1_500,
+    notReady: () => reasons,
+  });
+  try {
+    const text = await waitFor(() => {
+      const text = registry.text();
+      return /lag_seconds_count [1-9]/.test(text) && text;
+    }, { what: "a timer" });
+    assert.match(text, /^gateway_ready 1$/m);
+    assert.match(text, /^gateway_start_time_seconds 1.5$/m);
+    assert.match(text, /^gateway_memory_bytes\{kind="rss"\} \d{7,}$/m);
+    assert.match(text, /lag_seconds_bucket\{le="0.025"\} 0$/m);
+    assert.match(text, /lag_seconds_bucket\{le="0.05"\} [1-9]/m);
+    reasons = ["bus", "stopping"];
+    const later = registry.text();
+    assert.match(later, /^gateway_ready 0$/m);
+    assert.match(later, /^gateway_not_ready\{reason="bus"\} 1$/m);
+    assert.match(later, /^gateway_not_ready\{reason="stopping"\} 1$/m);
+  } finally {
+    stop();
+  }
 });

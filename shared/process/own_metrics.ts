@@ -68,40 +68,33 @@ const BUS_EVENTS = [
   "error",
 ];
 
-/** What {@link observeProcess} looks at. */
-export interface ProcessParts {
-  now: MonotonicNow;
-  /** Unix time of the start in milliseconds. */
-  startedAtMs: number;
-  /** As the ops server is told it. */
-  notReady: () => readonly string[];
-}
-
 /** Exports {@link PROCESS_METRICS}. Returns what stops looking at the event loop. */
 export function observeProcess(
   registry: MetricRegistry,
-  { now, startedAtMs, notReady }: ProcessParts,
+  { now, startedAtMs, notReady }: {
+    now: MonotonicNow;
+    /** Unix time of the start in milliseconds. */
+    startedAtMs: number;
+    /** As the ops server is told it. */
+    notReady: () => readonly string[];
+  },
 ): () => void {
-  registry.gauge(
-    PROCESS_METRICS.ready,
-    () => [[[], notReady().length === 0 ? 1 : 0]],
-  );
+  const { ready, startTime, memory, eventLoopLag } = PROCESS_METRICS;
+  registry.gauge(ready, () => [[[], Number(notReady().length === 0)]]);
   registry.gauge(
     PROCESS_METRICS.notReady,
     () => notReady().map((reason) => [[reason], 1] as const),
   );
-  registry.gauge(
-    PROCESS_METRICS.startTime,
-    () => [[[], startedAtMs / MS_PER_SECOND]],
-  );
-  registry.gauge(PROCESS_METRICS.memory, () => {
+  registry.gauge(startTime, () => [[[], startedAtMs / MS_PER_SECOND]]);
+  registry.gauge(memory, () => {
     const { rss, heapUsed, external } = Deno.memoryUsage();
-    return [[["rss"], rss], [["heap_used"], heapUsed], [
-      ["external"],
-      external,
-    ]];
+    return [
+      [["rss"], rss],
+      [["heap_used"], heapUsed],
+      [["external"], external],
+    ];
   });
-  const lag = registry.histogram(PROCESS_METRICS.eventLoopLag).with();
+  const lag = registry.histogram(eventLoopLag).with();
   let dueAtMs = now() + LAG_INTERVAL_MS;
   const timer = setInterval(() => {
     const nowMs = now();
@@ -111,24 +104,21 @@ export function observeProcess(
   return () => clearInterval(timer);
 }
 
-/** What {@link observeBus} looks at: a `BusLink`. */
-export interface ObservedBus {
-  readonly isConnected: boolean;
-  readonly isReady: boolean;
-  readonly pendingBytes: number;
-  onStatus(listener: (status: { type: string }) => void): unknown;
-}
-
-/** Exports {@link BUS_METRICS}. */
+/** Exports {@link BUS_METRICS} of a `BusLink`. */
 export function observeBus(
   registry: MetricRegistry,
-  bus: ObservedBus,
+  bus: {
+    readonly isConnected: boolean;
+    readonly isReady: boolean;
+    readonly pendingBytes: number;
+    onStatus(listener: (status: { type: string }) => void): unknown;
+  },
 ): void {
-  const flag = (value: boolean) => value ? 1 : 0;
-  registry.gauge(BUS_METRICS.busConnected, () => [[[], flag(bus.isConnected)]]);
-  registry.gauge(BUS_METRICS.busFlowing, () => [[[], flag(bus.isReady)]]);
-  registry.gauge(BUS_METRICS.busPending, () => [[[], bus.pendingBytes]]);
-  const events = registry.counter(BUS_METRICS.busEvents);
+  const { busConnected, busFlowing, busPending, busEvents } = BUS_METRICS;
+  registry.gauge(busConnected, () => [[[], Number(bus.isConnected)]]);
+  registry.gauge(busFlowing, () => [[[], Number(bus.isReady)]]);
+  registry.gauge(busPending, () => [[[], bus.pendingBytes]]);
+  const events = registry.counter(busEvents);
   // Without an initial zero, the first increment is invisible to rate().
   for (const event of BUS_EVENTS) events.with(event).add(0);
   bus.onStatus(({ type }) => events.with(type).add());
@@ -139,5 +129,5 @@ export function observeRedis(
   registry: MetricRegistry,
   isReady: () => boolean,
 ): void {
-  registry.gauge(REDIS_METRICS.redisReady, () => [[[], isReady() ? 1 : 0]]);
+  registry.gauge(REDIS_METRICS.redisReady, () => [[[], Number(isReady())]]);
 }
