@@ -197,7 +197,7 @@ export const KEY_LIMITS = {
   /** Unknown hashes an edge remembers, and for how long. */
   unknownEntriesMax: 10_000,
   unknownMs: 30_000,
-  /** Unknown keys that are looked up for a client address, default of `UNKNOWN_KEYS_PER_SECOND`. Beyond: they wait a second, then 429. */
+  /** Unknown keys that are looked up for a client address, default of `UNKNOWN_KEYS_PER_SECOND`. Beyond: 429. */
   unknownPerSecond: 20,
   /**
    * Redis may be silent for this long before it counts as away: 503 is promised

@@ -26,13 +26,10 @@ import type { Exchange } from "./http/server.ts";
 import { allowHosts, cors } from "./http/sites.ts";
 import { authenticate } from "./keys/authenticate.ts";
 import type { KeyLookup } from "./keys/key_lookup.ts";
-import type { LookupTurns } from "./keys/lookup_turns.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 
 export interface AppDependencies extends ChatCompletionsDependencies {
   keys: Pick<KeyLookup, "remembered" | "find" | "check">;
-  /** Look-ups of unknown keys per client address. */
-  lookupTurns: LookupTurns;
   clientAddress: ClientAddress;
   /** Names this service goes by; empty: any. */
   allowedHosts: readonly string[];
@@ -154,22 +151,17 @@ function routeName(path: string): RouteName {
 
 /** Nobody learns anything of `/v1`, not even what exists there, without a key. */
 function authenticateFirst(d: AppDependencies): MiddlewareHandler<EdgeEnv> {
-  const parts = { lookup: d.keys, turns: d.lookupTurns };
   return async (c, next) => {
     const { headers } = c.req.raw;
-    const clientAddress = () =>
+    const address = () =>
       siteOf(
         d.clientAddress(
           c.env.connection.address,
           headers.get("x-forwarded-for"),
         ),
       );
-    const found = authenticate(
-      headers.get("authorization"),
-      clientAddress,
-      parts,
-    );
-    c.set("principal", found instanceof Promise ? await found : found);
+    const credential = headers.get("authorization");
+    c.set("principal", await authenticate(credential, address, d.keys));
     await next();
   };
 }

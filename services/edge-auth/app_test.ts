@@ -52,7 +52,6 @@ function setup(took: { lookupMs: number; bodyMs: number }) {
     streamHeadMs: 0,
     bodyBudget: createBodyBudget({ processBytesMax: 1e6, keyBytesMax: 1e6 }),
     refusedBodies: createRefusedBodies(now),
-    lookupTurns: { take: () => Promise.resolve(), giveBack: () => {} },
     clientAddress: createClientAddress([]),
     allowedHosts: ["api.example.org"],
     corsOrigins: [],

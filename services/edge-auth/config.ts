@@ -65,7 +65,7 @@ export const EDGE_VARIABLES = {
     ),
   UNKNOWN_KEYS_PER_SECOND: integer("keys", { min: 1, max: 1_000_000 })
     .default(KEY_LIMITS.unknownPerSecond).describe(
-      "Keys of a client address that an edge looks up and does not find, per second; more of them wait, then 429",
+      "Unknown keys that an edge looks up for one client address, per second; beyond it 429",
     ),
   ...PROXY_VARIABLES,
   READY_PORT: port().optional().describe(

@@ -24,13 +24,9 @@ import { createRefusedBodies } from "./chat/refused_bodies.ts";
 import { ChatDispatcher } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./dispatch/control.ts";
-import {
-  createDeadlines,
-  type Deadlines,
-} from "@gateway/shared/process/deadlines";
+import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { createDrain } from "./http/drain.ts";
 import { createBodyBudget } from "./http/body_budget.ts";
-import { createLookupTurns } from "./keys/lookup_turns.ts";
 import { startServer } from "./http/server.ts";
 import { joinBus } from "./dispatch/join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
@@ -73,7 +69,11 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   });
   const running = new RunningRequests();
   const clocks = { now: monotonicNow, random: Math.random, log };
-  const keys = createKeyLookup({ redis, ...clocks });
+  const keys = createKeyLookup({
+    redis,
+    ...clocks,
+    unknownPerSecond: config.unknownKeysPerSecond,
+  });
   const limiter = createLimiter({ redis, ...clocks });
   const admission = createAdmission({
     limiter,
@@ -104,7 +104,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     streamHeadMs: config.streamHeadMs,
     deadlines,
     metrics,
-    ...createGuards(config, deadlines),
+    ...createGuards(config),
   });
   // The stores are there: whoever connects to its port may send requests.
   const drain = createDrain({
@@ -210,17 +210,12 @@ async function openStores(
 }
 
 /** What stands between the callers and the routes. */
-function createGuards(config: EdgeConfig, deadlines: Deadlines) {
+function createGuards(config: EdgeConfig) {
   return {
     bodyBytesMax: config.bodyBytesMax,
     bodyBudget: createBodyBudget({
       processBytesMax: Math.max(config.bodiesBytesMax, config.bodyBytesMax),
       keyBytesMax: Math.max(config.bodiesBytesMax / 4, config.bodyBytesMax),
-    }),
-    lookupTurns: createLookupTurns({
-      perSecond: config.unknownKeysPerSecond,
-      now: monotonicNow,
-      deadlines,
     }),
     refusedBodies: createRefusedBodies(monotonicNow),
     clientAddress: createClientAddress(config.trustedProxies),

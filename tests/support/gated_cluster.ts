@@ -17,6 +17,7 @@ import {
 import type { Backend } from "../../services/chat-worker/backends/backend.ts";
 import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
+import { KEY_LIMITS } from "@gateway/shared/limits";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import {
@@ -71,6 +72,8 @@ export interface TestKey extends Principal {
 export interface GatedClusterOptions {
   edges?: number;
   door?: Partial<AppDependencies>;
+  /** Default {@link KEY_LIMITS}. */
+  unknownKeysPerSecond?: number;
   /** What the backend does; it says "pong" if left out. */
   onCall?: (call: ScriptedCall) => void;
   /** Another backend, in place of the scripted one. */
@@ -223,7 +226,12 @@ async function startEdge(
   await redis.ready(READY_MS);
   let admitted = 0;
   const clocks = { now: monotonicNow, random: Math.random, log };
-  const keys = createKeyLookup({ redis, ...clocks });
+  const keys = createKeyLookup({
+    redis,
+    ...clocks,
+    unknownPerSecond: options.unknownKeysPerSecond ??
+      KEY_LIMITS.unknownPerSecond,
+  });
   const limiter = createLimiter({ redis, ...clocks });
   const admission = createAdmission({
     limiter,

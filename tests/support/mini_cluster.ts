@@ -34,7 +34,6 @@ import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import {
   DISPATCH_LIMITS,
-  KEY_LIMITS,
   REQUEST_LIMITS,
   SSE_LIMITS,
 } from "@gateway/shared/limits";
@@ -46,7 +45,6 @@ import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";
-import { createLookupTurns } from "../../services/edge-auth/keys/lookup_turns.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 
 /** How a request ended, as its edge settled it. */
@@ -244,11 +242,6 @@ export async function startMiniEdge(
     }),
     deadlines,
     metrics: createEdgeMetrics(new MetricRegistry()),
-    lookupTurns: createLookupTurns({
-      perSecond: KEY_LIMITS.unknownPerSecond,
-      now: monotonicNow,
-      deadlines,
-    }),
     refusedBodies: createRefusedBodies(monotonicNow),
     clientAddress: createClientAddress([]),
     allowedHosts: [],

@@ -1,7 +1,7 @@
 /** Makes a key pay for the time that its refused bodies took. */
 import { REFUSED_BODIES } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { dropOldest } from "../keys/drop_oldest.ts";
+import { remember } from "../keys/unknown_key_limit.ts";
 
 export interface RefusedBodies {
   /** How long the key must wait before its next body is read, ms; 0: it need not. */
@@ -27,9 +27,7 @@ export function createRefusedBodies(now: MonotonicNow): RefusedBodies {
     charge(keyId, tookMs) {
       const owed = owedMs(keyId) + tookMs / shareOfCore;
       // Set again, so that the busiest keys are the last to be dropped.
-      paidAtMs.delete(keyId);
-      paidAtMs.set(keyId, now() + owed);
-      dropOldest(paidAtMs, keysMax);
+      remember(paidAtMs, keyId, now() + owed, keysMax);
     },
   };
 }

@@ -19,7 +19,7 @@ import {
   refusalError,
   storeIsEmpty,
 } from "../limits/refusal.ts";
-import { dropOldest } from "./drop_oldest.ts";
+import { createUnknownKeyLimit, remember } from "./unknown_key_limit.ts";
 
 export interface KeyLookupOptions {
   redis: RedisLink;
@@ -27,42 +27,12 @@ export interface KeyLookupOptions {
   /** 0 ≤ x < 1. */
   random: () => number;
   log: Log;
+  /** Unknown keys that are looked up for one client address, per second. */
+  unknownPerSecond: number;
   /** Principals remembered; the longest unused is dropped. */
   entriesMax?: number;
   /** Unknown hashes remembered. */
   unknownEntriesMax?: number;
-}
-
-/**
- * Finds whose key a hash belongs to. The pair never changes while the key lives,
- * so it is remembered; that a key is deleted or disabled is noticed by the
- * admission, which asks Redis every time. That a hash is unknown is remembered as
- * well, to withstand floods: a random key cannot have been tried before it existed.
- */
-export interface KeyLookup {
-  /** What is remembered, without asking: a principal, null for unknown, undefined for neither. */
-  remembered(hash: string): Principal | null | undefined;
-  /**
-   * The principal, or null where there is no such key. One read on a miss, shared
-   * by all who ask for the same hash. Throws `ApiError` `service_unavailable`
-   * where Redis cannot answer or has lost its data: an unreachable key is not an
-   * unknown one.
-   */
-  find(hash: string): Promise<Principal | null>;
-  /** Forgets a principal, as `find` gave it, whose key does not exist any more. */
-  forget(principal: Principal): void;
-  /**
-   * Whether the key is enabled, alive and has this right (null: any). Throws
-   * `unauthorized`, `key_disabled`, `forbidden` or `service_unavailable`.
-   * Returns the models the key may use; empty: all.
-   */
-  check(
-    principal: Principal,
-    scope: KeyScope | null,
-  ): Promise<readonly string[]>;
-  /** Starts watching which data set Redis holds. */
-  start(): void;
-  stop(): void;
 }
 
 /**
@@ -116,28 +86,43 @@ return {'ok', rec[4] or ''}
 /** The scripts to load when the link connects. */
 export const LOOKUP_SCRIPTS: readonly RedisScript[] = [FIND, INSPECT];
 
-/** Makes an empty lookup. `hash` is always the SHA-256 of a key in base64url. */
-export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
-  const {
-    redis,
-    now,
-    random,
-    log,
-    entriesMax = KEY_LIMITS.lookupEntriesMax,
-    unknownEntriesMax = KEY_LIMITS.unknownEntriesMax,
-  } = options;
+/**
+ * Finds whose key a hash belongs to; `hash` is the SHA-256 of a key in base64url.
+ * The pair never changes while the key lives, so it is remembered; that a key is
+ * deleted or disabled is noticed by the admission, which asks Redis every time.
+ * That a hash is unknown is remembered as well, to withstand floods: a random key
+ * cannot have been tried before it existed.
+ */
+export type KeyLookup = ReturnType<typeof createKeyLookup>;
+
+export function createKeyLookup({
+  redis,
+  now,
+  random,
+  log,
+  unknownPerSecond,
+  entriesMax = KEY_LIMITS.lookupEntriesMax,
+  unknownEntriesMax = KEY_LIMITS.unknownEntriesMax,
+}: KeyLookupOptions) {
   const known = new Map<string, Principal>();
   const unknownUntilMs = new Map<string, number>();
-  const hashes = new WeakMap<Principal, string>();
   const reads = new Map<string, Promise<Principal | null>>();
+  const limit = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
   /** Name of the data set in Redis when last seen; null: none, undefined: not known yet. */
   let store: string | null | undefined;
-  let watch: ReturnType<typeof setInterval> | null = null;
+  let watch: ReturnType<typeof setInterval> | undefined;
 
   /** A different data set may contain keys that were unknown. */
   const sawStore = (name: string | null) => {
     if (name === store) return;
-    logStore(log, store, name);
+    // A server that has lost its data looks like one without any key.
+    if (name === null) {
+      const meaning =
+        "Redis holds no keys: none was made yet, or data was lost";
+      log.warn("key_store", { to: "missing", meaning });
+    } else if (store !== undefined) {
+      log.info("key_store", { to: store === null ? "present" : "replaced" });
+    }
     store = name;
     unknownUntilMs.clear();
   };
@@ -152,57 +137,68 @@ export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
     );
   };
 
+  /** What is remembered, without asking: a principal, null for unknown, undefined for neither. */
   const remembered = (hash: string): Principal | null | undefined => {
     const principal = known.get(hash);
     if (principal !== undefined) {
-      // Moved to the end: the map's order is the order of use.
-      known.delete(hash);
-      known.set(hash, principal);
+      remember(known, hash, principal, entriesMax);
       return principal;
     }
-    const untilMs = unknownUntilMs.get(hash);
-    if (untilMs === undefined) return undefined;
-    if (now() < untilMs) return null;
-    unknownUntilMs.delete(hash);
-    return undefined;
+    const isUnknown = now() < (unknownUntilMs.get(hash) ?? -Infinity);
+    return isUnknown ? null : undefined;
   };
 
   const read = async (hash: string): Promise<Principal | null> => {
-    const [pair = null, name = null] = await ask(redis, FIND, [], [
-      hashKey(hash),
-    ]);
+    const reply = await ask(redis, FIND, [], [hashKey(hash)]);
+    const [pair = null, name = null] = reply;
     sawStore(name === null ? null : String(name));
     if (pair === null) {
       if (name === null) throw keysUnreachable(storeIsEmpty());
-      unknownUntilMs.set(hash, now() + KEY_LIMITS.unknownMs);
-      dropOldest(unknownUntilMs, unknownEntriesMax);
+      const untilMs = now() + KEY_LIMITS.unknownMs;
+      remember(unknownUntilMs, hash, untilMs, unknownEntriesMax);
       return null;
     }
     const principal = parsePair(String(pair));
-    known.set(hash, principal);
-    hashes.set(principal, hash);
-    dropOldest(known, entriesMax);
+    remember(known, hash, principal, entriesMax);
     return principal;
   };
 
-  const forget = (principal: Principal) => {
-    const hash = hashes.get(principal);
-    if (hash !== undefined) known.delete(hash);
+  /** Forgets a principal whose key does not exist any more. */
+  const forget = ({ keyId }: Principal): void => {
+    for (const [hash, principal] of known) {
+      if (principal.keyId === keyId) return void known.delete(hash);
+    }
   };
 
   return {
     remembered,
-    find(hash) {
+    forget,
+    /**
+     * The principal, or null where there is no such key. One read on a miss,
+     * shared by all who ask for the same hash. Throws `ApiError`:
+     * `service_unavailable` where Redis cannot answer or has lost its data (an
+     * unreachable key is not an unknown one), `rate_limit_exceeded` where the
+     * address has asked for too many unknown keys.
+     */
+    find(hash: string, address: string): Promise<Principal | null> {
       const found = remembered(hash);
       if (found !== undefined) return Promise.resolve(found);
       const running = reads.get(hash);
       if (running !== undefined) return running;
-      const reading = read(hash).finally(() => reads.delete(hash));
+      const reading = limit.run({ address, hash }, () => read(hash))
+        .finally(() => reads.delete(hash));
       reads.set(hash, reading);
       return reading;
     },
-    forget,
-    async check(principal, scope) {
+    /**
+     * The models the key may use; empty: all. Throws `unauthorized`,
+     * `key_disabled`, `service_unavailable`, or `forbidden` for a key without this
+     * scope (null: any will do).
+     */
+    async check(
+      principal: Principal,
+      scope: KeyScope | null,
+    ): Promise<readonly string[]> {
       const [status, models] = await ask(redis, INSPECT, [
         limiterKey(principal),
       ], [recordKey(principal), scope ?? ""]);
@@ -223,13 +219,13 @@ export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
           throw new Error(`Unexpected reply of the inspect script: ${status}`);
       }
     },
-    start() {
+    /** Starts watching which data set Redis holds. */
+    start(): void {
       lookAtStore();
       watch ??= setInterval(lookAtStore, KEY_LIMITS.storeWatchMs);
     },
-    stop() {
-      if (watch !== null) clearInterval(watch);
-      watch = null;
+    stop(): void {
+      clearInterval(watch);
     },
   };
 }
@@ -255,26 +251,7 @@ async function ask(
 function parsePair(pair: string): Principal {
   const [keyId = "", ownerId = "", ...rest] = pair.split(":");
   if (!isKeyId(keyId) || !isOwnerId(ownerId) || rest.length > 0) {
-    throw new Error("Malformed entry of a key hash in redis");
+    throw new Error("Malformed entry of a key hash in Redis");
   }
   return { keyId, ownerId };
-}
-
-/**
- * Logs when Redis loses its data or gets other data, since a server that has lost
- * it looks like one without any key. Finding data at the start is not logged.
- */
-function logStore(
-  log: Log,
-  known: string | null | undefined,
-  name: string | null,
-): void {
-  const from = known === undefined ? "unknown" : known ? "present" : "missing";
-  if (name === null) {
-    const meaning =
-      "redis holds no keys: no key was made yet, or data was lost";
-    log.warn("key_store", { from, to: "missing", meaning });
-  } else if (known !== undefined) {
-    log.info("key_store", { from, to: known ? "replaced" : "present" });
-  }
 }

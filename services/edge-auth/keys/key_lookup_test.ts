@@ -36,6 +36,7 @@ function lookupOver(redis: RedisLink) {
     log,
     entriesMax: 3,
     unknownEntriesMax: 3,
+    unknownPerSecond: 20,
   });
   return { lookup, counted, log };
 }
@@ -62,31 +63,31 @@ Deno.test("find() reads a hash once, however many ask at the same time or later"
   const { lookup, counted } = lookupOver(world.link);
   assert.equal(lookup.remembered("a"), undefined);
   const found = await Promise.all(
-    Array.from({ length: 100 }, () => lookup.find("a")),
+    Array.from({ length: 100 }, () => lookup.find("a", "")),
   );
   assert.deepEqual(found, Array(100).fill(PRINCIPAL));
-  assert.deepEqual(await lookup.find("a"), PRINCIPAL);
+  assert.deepEqual(await lookup.find("a", ""), PRINCIPAL);
   assert.deepEqual(lookup.remembered("a"), PRINCIPAL);
   assert.equal(counted.reads, 1);
   const [principal] = found;
   assert.ok(principal);
   lookup.forget(principal);
   assert.equal(lookup.remembered("a"), undefined);
-  assert.deepEqual(await lookup.find("a"), PRINCIPAL);
+  assert.deepEqual(await lookup.find("a", ""), PRINCIPAL);
   assert.equal(counted.reads, 2);
 });
 
 Deno.test("find() remembers unknown hashes for 30 s", async () => {
   await using world = await startNamedStore();
   const { lookup, counted } = lookupOver(world.link);
-  assert.equal(await lookup.find("a"), null);
+  assert.equal(await lookup.find("a", ""), null);
   assert.equal(lookup.remembered("a"), null);
   counted.nowMs = 29_999;
-  assert.equal(await lookup.find("a"), null);
+  assert.equal(await lookup.find("a", ""), null);
   assert.equal(counted.reads, 1);
   counted.nowMs = 30_000;
   assert.equal(lookup.remembered("a"), undefined);
-  await lookup.find("a");
+  await lookup.find("a", "");
   assert.equal(counted.reads, 2);
 });
 
@@ -96,14 +97,14 @@ Deno.test("both memories are bounded and drop what was not used for longest", as
     await world.command("SET", hashKey(hash), `${KEY_ID}:${OWNER_ID}`);
   }
   const { lookup } = lookupOver(world.link);
-  for (const hash of ["a", "b", "c"]) await lookup.find(hash);
+  for (const hash of ["a", "b", "c"]) await lookup.find(hash, "");
   lookup.remembered("a");
-  await lookup.find("d");
+  await lookup.find("d", "");
   assert.deepEqual(
     ["a", "b", "c", "d"].map((hash) => lookup.remembered(hash) !== undefined),
     [true, false, true, true],
   );
-  for (const hash of ["w", "x", "y", "z"]) await lookup.find(hash);
+  for (const hash of ["w", "x", "y", "z"]) await lookup.find(hash, "");
   assert.equal(lookup.remembered("w"), undefined);
   assert.equal(lookup.remembered("z"), null);
 });
@@ -112,10 +113,10 @@ Deno.test("find() says 503 without Redis for what it does not remember, and asks
   await using world = await startNamedStore();
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
   const { lookup } = lookupOver(await world.open());
-  await lookup.find("a");
+  await lookup.find("a", "");
   await world.redis.kill();
-  assert.deepEqual(await lookup.find("a"), PRINCIPAL);
-  await assertUnavailable(lookup.find("b"));
+  assert.deepEqual(await lookup.find("a", ""), PRINCIPAL);
+  await assertUnavailable(lookup.find("b", ""));
   assert.equal(lookup.remembered("b"), undefined, "an outage is not an answer");
 });
 
@@ -123,16 +124,16 @@ Deno.test("without the store's name no key is unknown: 503, and nothing is remem
   await using world = await startNamedStore();
   const { lookup, log } = lookupOver(world.link);
   await world.command("FLUSHALL");
-  await assertUnavailable(lookup.find("a"));
+  await assertUnavailable(lookup.find("a", ""));
   assert.equal(lookup.remembered("a"), undefined);
   // A key that is there is one, whoever made it before stores had names.
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
-  assert.deepEqual(await lookup.find("a"), PRINCIPAL);
+  assert.deepEqual(await lookup.find("a", ""), PRINCIPAL);
   await world.command("SET", STORE_KEY, "sto_b");
-  assert.equal(await lookup.find("b"), null);
+  assert.equal(await lookup.find("b", ""), null);
   assert.deepEqual(
-    log.lines.map(({ event, fields }) => [event, fields.from, fields.to]),
-    [["key_store", "unknown", "missing"], ["key_store", "missing", "present"]],
+    log.lines.map(({ event, fields }) => [event, fields.to]),
+    [["key_store", "missing"], ["key_store", "present"]],
   );
 });
 
@@ -140,10 +141,10 @@ Deno.test("other data in Redis make it ask again for what was unknown, and for n
   await using world = await startNamedStore();
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
   const { lookup } = lookupOver(world.link);
-  await lookup.find("a");
-  await lookup.find("b");
+  await lookup.find("a", "");
+  await lookup.find("b", "");
   await world.command("SET", STORE_KEY, "sto_b");
-  await lookup.find("c");
+  await lookup.find("c", "");
   assert.deepEqual(lookup.remembered("a"), PRINCIPAL);
   assert.equal(lookup.remembered("b"), undefined);
 });
@@ -153,6 +154,6 @@ Deno.test("find() does not believe an entry that is no pair of ids", async () =>
   const { lookup } = lookupOver(world.link);
   for (const value of ["", "key_a:own_b", `${KEY_ID}:${OWNER_ID}:x`]) {
     await world.command("SET", hashKey("a"), value);
-    await assert.rejects(lookup.find("a"), /Malformed/);
+    await assert.rejects(lookup.find("a", ""), /Malformed/);
   }
 });

@@ -1,0 +1,110 @@
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { ApiError } from "@gateway/shared/openai/error";
+
+/** Bounds how many unknown keys a client address may have looked up per second. */
+export interface UnknownKeyLimit {
+  /**
+   * Looks a key up unless its address has used up its share of look-ups that
+   * found nothing (null): then throws `rate_limit_exceeded`. Look-ups that find a
+   * key are free, but at most the share runs at once; the others wait for those.
+   */
+  run<T>(
+    key: { address: string; hash: string },
+    look: () => Promise<T | null>,
+  ): Promise<T | null>;
+}
+
+interface Address {
+  /** Look-ups in vain that are left. */
+  left: number;
+  filledAtMs: number;
+  running: number;
+  /** Resolves when none of its look-ups runs any more. */
+  idle: PromiseWithResolvers<void>;
+}
+
+const RETRY_MS = 1_000;
+const MS_PER_SECOND = 1_000;
+/** Addresses, and refused hashes, that are kept in mind. */
+const ENTRIES_MAX = 10_000;
+/**
+ * This part of the share is for keys that were refused before: a key that exists
+ * is asked for again, a guess is not. So it is found while others at the same
+ * address guess.
+ */
+const KEPT_FOR_RETRIES = 1 / 4;
+
+export function createUnknownKeyLimit(
+  { perSecond, now }: { perSecond: number; now: MonotonicNow },
+): UnknownKeyLimit {
+  const addresses = new Map<string, Address>();
+  const refused = new Map<string, true>();
+
+  const find = (name: string): Address => {
+    const nowMs = now();
+    const address = addresses.get(name) ?? {
+      left: perSecond,
+      filledAtMs: nowMs,
+      running: 0,
+      idle: Promise.withResolvers<void>(),
+    };
+    const passedMs = nowMs - address.filledAtMs;
+    const more = passedMs * perSecond / MS_PER_SECOND;
+    address.left = Math.min(perSecond, address.left + more);
+    address.filledAtMs = nowMs;
+    remember(addresses, name, address, ENTRIES_MAX);
+    return address;
+  };
+
+  return {
+    async run({ address: name, hash }, look) {
+      const kept = refused.has(hash)
+        ? 0
+        : Math.floor(perSecond * KEPT_FOR_RETRIES);
+      let address = find(name);
+      while (address.left - address.running < 1 + kept) {
+        if (address.left < 1 + kept) {
+          remember(refused, hash, true, ENTRIES_MAX);
+          throw tooManyUnknownKeys();
+        }
+        await address.idle.promise;
+        address = find(name);
+      }
+      refused.delete(hash);
+      address.running += 1;
+      try {
+        const found = await look();
+        if (found === null) address.left -= 1;
+        return found;
+      } finally {
+        address.running -= 1;
+        if (address.running === 0) {
+          address.idle.resolve();
+          address.idle = Promise.withResolvers<void>();
+        }
+      }
+    },
+  };
+}
+
+/** Sets an entry, as the latest one, and drops the oldest beyond `sizeMax`. */
+export function remember<Value>(
+  map: Map<string, Value>,
+  name: string,
+  value: Value,
+  sizeMax: number,
+): void {
+  map.delete(name);
+  map.set(name, value);
+  const [oldest] = map.keys();
+  if (map.size > sizeMax && oldest !== undefined) map.delete(oldest);
+}
+
+function tooManyUnknownKeys(): ApiError {
+  return new ApiError(
+    "rate_limit_exceeded",
+    "Too many requests with unknown API keys from your address. " +
+      `Please try again in ${RETRY_MS / MS_PER_SECOND}s.`,
+    { retryAfterMs: RETRY_MS },
+  );
+}
