@@ -22,10 +22,7 @@ import {
   SERVICE_VARIABLES,
 } from "@gateway/shared/process/service_variables";
 import * as z from "zod";
-import {
-  defaultLimitsOf,
-  LIMIT_VARIABLES,
-} from "./domain/keys/default_limits.ts";
+import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
 import type { OidcConfig } from "./domain/sign_in/oidc.ts";
 
 const DEFAULT_PORT = 8081;

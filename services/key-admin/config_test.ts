@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { configFrom } from "./config.ts";
-import { NO_DEFAULT_LIMITS } from "./domain/keys/default_limits.ts";
+import { NO_DEFAULT_LIMITS } from "./domain/keys/settings.ts";
 
 const noFile = (path: string): string => assert.fail(`read ${path}`);
 

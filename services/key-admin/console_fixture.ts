@@ -10,7 +10,7 @@ import type { StopNotice } from "./domain/keys/notice.ts";
 import {
   type DefaultLimits,
   NO_DEFAULT_LIMITS,
-} from "./domain/keys/default_limits.ts";
+} from "./domain/keys/settings.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";

@@ -21,7 +21,6 @@ import { createOidcClient } from "./domain/sign_in/oidc.ts";
 import { createPasswordHasher } from "./domain/sign_in/password.ts";
 import { detectDurability } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
-import { nameOldStore } from "./domain/store/store_name.ts";
 import { createConsole } from "./web/app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
@@ -76,7 +75,6 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   observeRedis(registry, () => notReady().length === 0);
   const metrics = () => registry.text();
   const ops = serveOps({ ...config.ops, notReady, metrics });
-  if (await nameOldStore(redis, randomBytes)) log.info("store_named");
   const durability = await announceDurability(deps);
   await announceSetUp(deps);
   return {

@@ -6,10 +6,7 @@ import {
   redisAccess,
 } from "@gateway/shared/process/service_variables";
 import { z } from "zod";
-import {
-  defaultLimitsOf,
-  LIMIT_VARIABLES,
-} from "../domain/keys/default_limits.ts";
+import { defaultLimitsOf, LIMIT_VARIABLES } from "../domain/keys/settings.ts";
 import { CommandRefused } from "./command_line.ts";
 
 /** The cluster that a command works on. */

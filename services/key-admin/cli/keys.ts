@@ -159,7 +159,7 @@ async function list(call: KeyCall): Promise<Answer> {
   });
   const nothing = search === "" && state === "all"
     ? `No keys yet. Make one: keys create --description "My first key"`
-    : "No matching keys. A search finds words by how they begin.";
+    : "No matching keys.";
   const isEmpty = page.rows.length === 0 && page.next === null;
   const more = page.next === null ? "" : `\n\nMore: --after "${page.next}"`;
   return {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { NO_DEFAULT_LIMITS } from "../domain/keys/default_limits.ts";
+import { NO_DEFAULT_LIMITS } from "../domain/keys/settings.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import { KeyStore } from "../domain/keys/key_store.ts";
 import { OwnerDirectory } from "../domain/owners/directory.ts";

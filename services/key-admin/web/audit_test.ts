@@ -105,7 +105,7 @@ Deno.test("ASVS 16.3.1: a change that is refused leaves nothing in the audit log
     ["/keys", keyForm("A key", { nonce: "not one of ours" })],
     [`/keys/${keyId}/edit`, keyForm("Renamed", { version: "9" })],
     [`/keys/${keyId}/disable`, { version: "9" }],
-    [`/keys/${keyId}/enable`, { version: "1" }],
+    [`/keys/${keyId}/enable`, { version: "9" }],
     [`/keys/${keyId}/delete`, { version: "1" }],
     [`/keys/${keyId}/rotate`, { version: "9", old: "1h", nonce }],
     [`/keys/${keyId}/rotate`, { version: "1", old: "1y", nonce }],

@@ -5,7 +5,7 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { AuditLog } from "../domain/audit/audit_log.ts";
-import type { DefaultLimits } from "../domain/keys/default_limits.ts";
+import type { DefaultLimits } from "../domain/keys/settings.ts";
 import type { KeyStore } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { Account, AccountStore } from "../domain/owners/account.ts";

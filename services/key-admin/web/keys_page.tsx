@@ -190,7 +190,7 @@ function NothingFound({ search, page }: ListProps) {
         <>
           <p>
             {page.next === null
-              ? "The search matches whole words or their beginnings. Try fewer or shorter words."
+              ? "No key has all of these words in its description. Try fewer or shorter words."
               : "No match among the keys searched so far. Next searches the others."}
           </p>
           <a class="button" href="/keys">Show all keys</a>

@@ -90,8 +90,6 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
     }],
     [`/keys/${other}/edit`, keyForm("Renamed", { version: "1" })],
     [`/keys/${other}/disable`, { version: "2" }],
-    // Even a change that is already made may not be on disk yet.
-    [`/keys/${other}/disable`, { version: "3" }],
     [`/keys/${other}/delete`, { version: "3", sure: "on" }],
     ["/account/password", {
       password: PASSWORD,

@@ -5,41 +5,24 @@ import {
   type Limits,
 } from "@gateway/shared/keys/record";
 import { z } from "zod";
-import { searchWordsOf } from "./search_terms.ts";
-import { LIMIT_NAMES, limitsOf } from "./settings.ts";
-
-/** A field beside {@link KEY_FIELDS}: the words that a search compares. */
-const WORDS_FIELD = "words";
+import { limitsOf, limitWords } from "./settings.ts";
 
 /** Whether a key has expired: every edge then refuses it, whatever its state. */
 export function isExpired(key: KeyRecord, nowMs: number): boolean {
   return key.expiresAtMs !== null && key.expiresAtMs <= nowMs;
 }
 
-/** All fields of `key:{owner}:<key id>`, flat as HSET wants them. */
-export function encodeKey(key: KeyRecord): string[] {
-  const f = KEY_FIELDS;
-  return [
-    ...[f.state, key.state],
-    ...[f.description, key.description],
-    ...[f.hint, key.hint],
-    ...[f.hash, key.hash],
-    ...[f.scopes, key.scopes.join(",")],
-    ...[f.models, key.models.join(",")],
-    ...[f.createdAtMs, String(key.createdAtMs)],
-    ...[f.expiresAtMs, String(key.expiresAtMs ?? 0)],
-    ...[f.version, String(key.version)],
-    ...encodeLimits(key.limits),
-    ...[WORDS_FIELD, ` ${searchWordsOf(key).join(" ")}`],
-  ];
-}
-
-/** The limit fields, which `own:{owner}` has too. */
-export function encodeLimits(limits: Limits): string[] {
-  return LIMIT_NAMES.flatMap((name) => [
-    KEY_FIELDS[name],
-    String(limits[name]),
-  ]);
+/** The given members as fields of `key:{owner}:<key id>`, flat as HSET wants them. */
+export function encodeKey(key: Partial<KeyRecord>): string[] {
+  const values: Record<string, unknown> = {
+    ...key,
+    ...key.limits,
+    expiresAtMs: key.expiresAtMs === null ? 0 : key.expiresAtMs,
+  };
+  // Text of a list is its items, joined by commas.
+  return Object.entries(KEY_FIELDS).flatMap(([member, field]) =>
+    values[member] === undefined ? [] : [field, String(values[member])]
+  );
 }
 
 const whole = z.coerce.number().int().nonnegative();
@@ -95,11 +78,10 @@ function describeSettings(
   return [
     ["description", JSON.stringify(description)],
     ["scopes", scopes.join("+")],
-    ["models", models.length === 0 ? "all" : models.join("+")],
-    ...LIMIT_NAMES.map((name): [string, string] => [
-      // `tokens per day`
-      name.replace(/[A-Z]/g, (capital) => ` ${capital.toLowerCase()}`),
-      String(limits[name]),
+    ["models", models.join("+") || "all"],
+    ...Object.entries(limits).map(([name, value]): [string, string] => [
+      limitWords(name, " "),
+      String(value),
     ]),
     ["expires", expiresAtMs === null ? "never" : minuteText(expiresAtMs)],
   ];

@@ -7,27 +7,36 @@ import {
   mintStoreName,
 } from "@gateway/shared/keys/key";
 import {
+  auditKey,
   hashKey,
+  KEY_FIELDS,
   type KeyRecord,
+  keysKey,
   type KeyState,
   recordKey,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
+import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
-import type { Actor, AuditAction } from "../audit/audit_log.ts";
-import { confirmDurable, writeDurably } from "../store/durability.ts";
-import { barrierKey, onceKey } from "../store/names.ts";
+import { z } from "zod";
+import {
+  type Actor,
+  AUDIT_ENTRIES_MAX,
+  type AuditAction,
+  encodeAudit,
+} from "../audit/audit_log.ts";
+import { confirmDurable } from "../store/durability.ts";
+import { onceKey } from "../store/names.ts";
 import type { StoreDeps } from "../store/redis.ts";
 import { asList, asNumber, readHash } from "../store/reply.ts";
-import {
-  type Commit,
-  commit,
-  type CommitResult,
-  type KeyChange,
-} from "./commit.ts";
 import { type KeyPage, type PageQuery, readPage } from "./key_page.ts";
-import { decodeKey, describeChange, isExpired } from "./key_record.ts";
+import {
+  decodeKey,
+  describeChange,
+  encodeKey,
+  isExpired,
+} from "./key_record.ts";
 import type { KeySettings } from "./settings.ts";
 
 /** How long the old key works after a rotation. */
@@ -38,8 +47,8 @@ export const ROTATION_GRACES_MS: Readonly<Record<string, number>> = {
   "7d": 7 * 86_400_000,
 };
 
-/** How often a change without a version is tried when others change the key at the same time. */
-const TRIES_MAX = 8;
+/** A form sent twice within this time creates one key. */
+const ONCE_SECONDS = 24 * 3600;
 
 /** What a new key is made from. */
 export interface CreateKeyInput {
@@ -54,13 +63,24 @@ export interface CreateKeyInput {
 export interface Target {
   ownerId: string;
   keyId: string;
-  /** Null: any version. When somebody else changes the key at the same time, the change is tried again. */
+  /** Null: any version. Changes that others make at the same time hold as well. */
   version: number | null;
   actor: Actor;
 }
 
+const commitResult = z.enum([
+  "done",
+  "already_made",
+  "not_found",
+  /** The stored key has another version. */
+  "changed",
+  "too_many",
+]);
+
 /** Why nothing was changed. */
-export type KeyRefusal = Exclude<CommitResult, "done"> | "not_rotatable";
+export type KeyRefusal =
+  | Exclude<z.infer<typeof commitResult>, "done">
+  | "not_rotatable";
 
 type Refused = { ok: false; reason: KeyRefusal };
 
@@ -71,6 +91,28 @@ export type ChangeKeyResult = { ok: true; key: KeyRecord } | Refused;
 export type CreateKeyResult =
   | { ok: true; key: KeyRecord; value: string }
   | Refused;
+
+/** One step of a commit; a rotation has two. */
+interface KeyChange {
+  how: "create" | "update" | "delete";
+  action: AuditAction;
+  /** As it is in the audit log. */
+  key: KeyRecord;
+  detail: string;
+  /** What is written; nothing for a deletion. */
+  fields: string[];
+  /** The version that the stored key must have; null: any. */
+  version: number | null;
+}
+
+/** Changes of one owner's keys that are made together or not at all. */
+interface Commit {
+  ownerId: string;
+  actor: Actor;
+  changes: KeyChange[];
+  /** A second commit with it changes nothing. */
+  once: string | undefined;
+}
 
 /**
  * Writes the look-up of a new key, and with the very first one the name of the
@@ -85,6 +127,48 @@ const LOOKUP_SCRIPT = defineScript(
 redis.call('SET', KEYS[2], ARGV[2], 'NX')
 redis.call('SET', KEYS[1], ARGV[1])
 return 1
+`,
+);
+
+/**
+ * One lifecycle change, all or nothing: records, list and audit entries of one
+ * owner, which share a slot.
+ *
+ * KEYS: 1 `keys:{owner}`, 2 `audit:{owner}`, 3 the `once` key, then one record
+ * per change.
+ * ARGV: 1 the plan as JSON.
+ */
+const COMMIT_SCRIPT = defineScript(
+  "key-admin/commit",
+  `
+local plan = cjson.decode(ARGV[1])
+if plan.once and redis.call('EXISTS', KEYS[3]) == 1 then return 'already_made' end
+for i, change in ipairs(plan.changes) do
+  if change.how == 'create' then
+    if redis.call('ZCARD', KEYS[1]) >= plan.keysMax then return 'too_many' end
+  else
+    local version = tonumber(redis.call('HGET', KEYS[3 + i], '${KEY_FIELDS.version}'))
+    if not version then return 'not_found' end
+    if change.version > 0 and change.version ~= version then return 'changed' end
+    change.next = version + 1
+  end
+end
+for i, change in ipairs(plan.changes) do
+  if change.how == 'delete' then
+    redis.call('DEL', KEYS[3 + i])
+    redis.call('ZREM', KEYS[1], change.id)
+  else
+    redis.call('HSET', KEYS[3 + i], unpack(change.fields))
+    if change.how == 'create' then
+      redis.call('ZADD', KEYS[1], change.createdAtMs, change.id)
+    else
+      redis.call('HSET', KEYS[3 + i], '${KEY_FIELDS.version}', change.next)
+    end
+  end
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', plan.auditMax, '*', unpack(change.audit))
+end
+if plan.once then redis.call('SET', KEYS[3], plan.changes[1].id, 'EX', plan.once) end
+return 'done'
 `,
 );
 
@@ -118,7 +202,7 @@ export class KeyStore {
     return fields.size === 0 ? null : decodeKey(ids, fields);
   }
 
-  /** One page of an owner's keys in one bounded call. */
+  /** One page of an owner's keys. */
   list(ownerId: string, query: PageQuery): Promise<KeyPage> {
     return readPage(this.#deps.redis, ownerId, query);
   }
@@ -128,37 +212,35 @@ export class KeyStore {
     { ownerId, settings, actor, once }: CreateKeyInput,
   ): Promise<CreateKeyResult> {
     const nowMs = await redisTimeMs(this.#deps.redis);
-    const plan = { ownerId, actor, once: once ?? null, changes: [] };
+    const plan = { ownerId, actor, once, changes: [] };
     return await this.#make(plan, settings, nowMs, "");
   }
 
   /** Makes a key with the same settings; the old one ends after `graceMs`. Only an enabled key that has not expired can be rotated. */
   async rotate(
-    target: Target,
+    { ownerId, keyId, version, actor }: Target,
     graceMs: number,
-    once: string | null = null,
+    once?: string,
   ): Promise<CreateKeyResult> {
-    const { ownerId, actor } = target;
+    const { redis } = this.#deps;
     // When a form is sent twice, the first has already changed the version that the second names.
-    if (once !== null) {
-      const madeBefore = ["EXISTS", onceKey(ownerId, once)];
-      if (await this.#deps.redis.command(madeBefore) === 1) {
-        return { ok: false, reason: "already_made" };
-      }
+    if (once && await redis.command(["EXISTS", onceKey(ownerId, once)]) === 1) {
+      return { ok: false, reason: "already_made" };
     }
-    const nowMs = await redisTimeMs(this.#deps.redis);
+    const nowMs = await redisTimeMs(redis);
+    const before = await this.get(ownerId, keyId);
+    if (before === null) return { ok: false, reason: "not_found" };
+    if (version !== null && version !== before.version) {
+      return { ok: false, reason: "changed" };
+    }
+    if (before.state !== "enabled" || isExpired(before, nowMs)) {
+      return { ok: false, reason: "not_rotatable" };
+    }
     const endMs = nowMs + graceMs;
-    return await this.#withKey(target, async (before) => {
-      if (before.state !== "enabled" || isExpired(before, nowMs)) {
-        return { ok: false, reason: "not_rotatable" };
-      }
-      const after = nextVersion(before, {
-        expiresAtMs: Math.min(before.expiresAtMs ?? endMs, endMs),
-      });
-      const retired = { action: "key.rotated", before, after } as const;
-      const plan = { ownerId, actor, once, changes: [retired] };
-      return await this.#make(plan, before, nowMs, `replaces ${before.id}`);
-    });
+    const expiresAtMs = Math.min(before.expiresAtMs ?? endMs, endMs);
+    const retired = update("key.rotated", before, { expiresAtMs }, before);
+    const plan = { ownerId, actor, once, changes: [retired] };
+    return await this.#make(plan, before, nowMs, `replaces ${before.id}`);
   }
 
   /** Replaces the settings that are given. */
@@ -166,65 +248,49 @@ export class KeyStore {
     target: Target,
     settings: Partial<KeySettings>,
   ): Promise<ChangeKeyResult> {
-    return this.#change(target, "key.edited", settings);
+    return this.#update(target, "key.edited", settings);
   }
 
   /** Refuses the key from the next request on. */
   disable(target: Target): Promise<ChangeKeyResult> {
-    return this.#change(target, "key.disabled", { state: "disabled" });
+    return this.#update(target, "key.disabled", { state: "disabled" });
   }
 
   /** Accepts the key from the next request on. */
   enable(target: Target): Promise<ChangeKeyResult> {
-    return this.#change(target, "key.enabled", { state: "enabled" });
+    return this.#update(target, "key.enabled", { state: "enabled" });
   }
 
   /** Deletes a key: its record first. */
-  async delete(target: Target): Promise<ChangeKeyResult> {
-    const removed = await this.#change(target, "key.deleted", null);
-    // Just tidying up: without the record the look-up leads nowhere.
-    if (removed.ok) {
-      await this.#deps.writer.command(["DEL", hashKey(removed.key.hash)]);
-    }
-    return removed;
-  }
-
-  /** Changes a key, or deletes it when there are no `members`. */
-  #change(
-    target: Target,
-    action: AuditAction,
-    members: Partial<KeySettings & { state: KeyState }> | null,
+  async delete(
+    { ownerId, keyId, version, actor }: Target,
   ): Promise<ChangeKeyResult> {
-    return this.#withKey(target, async (before) => {
-      const after = members === null ? null : nextVersion(before, members);
-      if (after !== null && !differs(before, after)) {
-        // Another request may have just made this change: it is on disk once a later write is.
-        const barrier = ["SET", barrierKey, "1", "EX", "60"];
-        await writeDurably(this.#deps.writer, barrier);
-        return { ok: true, key: before };
-      }
-      const { ownerId, actor } = target;
-      const changes = [{ action, before, after }];
-      const plan = { ownerId, actor, once: null, changes };
-      return await this.#commit(plan) ?? { ok: true, key: after ?? before };
+    const key = await this.get(ownerId, keyId);
+    if (key === null) return { ok: false, reason: "not_found" };
+    const action = "key.deleted";
+    const removal = { how: "delete", action, detail: "", fields: [] } as const;
+    const changes = [{ ...removal, fields: [], key, version }];
+    const refused = await this.#commit({
+      ...{ ownerId, actor, changes },
+      once: undefined,
     });
+    if (refused !== null) return refused;
+    // Just tidying up: without the record the look-up leads nowhere.
+    await this.#deps.writer.command(["DEL", hashKey(key.hash)]);
+    return { ok: true, key };
   }
 
-  /** Changes the key that the caller saw, or tries again when there is a conflict and the caller named no version. */
-  async #withKey<T extends ChangeKeyResult>(
-    { ownerId, keyId, version }: Target,
-    change: (key: KeyRecord) => Promise<T | Refused>,
-  ): Promise<T | Refused> {
-    for (let tries = 1;; tries++) {
-      const key = await this.get(ownerId, keyId);
-      if (key === null) return { ok: false, reason: "not_found" };
-      if (version !== null && version !== key.version) {
-        return { ok: false, reason: "changed" };
-      }
-      const result = await change(key);
-      const mayRepeat = version === null && tries < TRIES_MAX;
-      if (result.ok || result.reason !== "changed" || !mayRepeat) return result;
-    }
+  async #update(
+    { ownerId, keyId, version, actor }: Target,
+    action: AuditAction,
+    members: Partial<KeySettings & { state: KeyState }>,
+  ): Promise<ChangeKeyResult> {
+    const before = await this.get(ownerId, keyId);
+    if (before === null) return { ok: false, reason: "not_found" };
+    const changes = [update(action, before, members, { version })];
+    const plan = { ownerId, actor, changes, once: undefined };
+    const key = { ...before, ...members, version: before.version + 1 };
+    return await this.#commit(plan) ?? { ok: true, key };
   }
 
   /** Makes a key together with the changes of the plan: the look-up first, then the record. */
@@ -253,10 +319,11 @@ export class KeyStore {
       [lookup, STORE_KEY],
       [`${key.id}:${key.ownerId}`, mintStoreName(randomBytes)],
     );
-    const changes: KeyChange[] = [
-      { action: "key.created", before: null, after: key, detail },
-      ...plan.changes,
-    ];
+    const created: KeyChange = {
+      ...{ how: "create", action: "key.created", key, detail, version: null },
+      fields: encodeKey(key),
+    };
+    const changes = [created, ...plan.changes];
     const refused = await this.#commit({ ...plan, changes });
     if (refused === null) return { ok: true, key, value };
     await writer.command(["DEL", lookup]);
@@ -264,24 +331,47 @@ export class KeyStore {
   }
 
   /** Null when the changes are made and on disk. */
-  async #commit(plan: Commit): Promise<Refused | null> {
+  async #commit(
+    { ownerId, actor, changes, once }: Commit,
+  ): Promise<Refused | null> {
+    const plan = {
+      changes: changes.map(({ how, action, key, detail, fields, version }) => ({
+        ...{ how, fields, id: key.id, version: version ?? 0 },
+        createdAtMs: String(key.createdAtMs),
+        audit: encodeAudit({
+          ...{ action, ...actor, keyId: key.id, detail },
+          ...{ hint: key.hint, description: key.description },
+        }),
+      })),
+      keysMax: KEY_LIMITS.keysPerOwnerMax,
+      auditMax: AUDIT_ENTRIES_MAX,
+      ...(once === undefined ? {} : { once: ONCE_SECONDS }),
+    };
     const { writer } = this.#deps;
-    const result = await commit(writer, plan);
+    const keys = [
+      ...[keysKey(ownerId), auditKey(ownerId), onceKey(ownerId, once ?? "")],
+      ...changes.map(({ key: { id } }) => recordKey({ ownerId, keyId: id })),
+    ];
+    const result = commitResult.parse(
+      await writer.evalScript(COMMIT_SCRIPT, keys, [JSON.stringify(plan)]),
+    );
     if (result !== "done") return { ok: false, reason: result };
     await confirmDurable(writer);
     return null;
   }
 }
 
-function nextVersion(
-  key: KeyRecord,
+function update(
+  action: AuditAction,
+  before: KeyRecord,
   members: Partial<KeySettings & { state: KeyState }>,
-): KeyRecord {
-  return { ...key, ...members, version: key.version + 1 };
+  { version }: Pick<Target, "version">,
+): KeyChange {
+  const key = { ...before, ...members };
+  const detail = describeChange(before, key);
+  const fields = encodeKey(members);
+  return { how: "update", action, key, detail, fields, version };
 }
-
-const differs = (before: KeyRecord, after: KeyRecord): boolean =>
-  before.state !== after.state || describeChange(before, after) !== "";
 
 /** The clock that decides about expiry. */
 async function redisTimeMs(redis: RedisLink): Promise<number> {

@@ -22,7 +22,6 @@ import {
   findLost,
 } from "../../key_changes_fixture.ts";
 import { startRedis, type TestRedis, until } from "../../redis_fixture.ts";
-import { findKey } from "../store/names.ts";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { asList, asText } from "../store/reply.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -94,7 +93,10 @@ async function pretendKeys(redis: RedisLink, count: number): Promise<void> {
   for (let from = 0; from < count; from += atOnce) {
     const ids = Array.from(
       { length: Math.min(atOnce, count - from) },
-      (_, n) => [String(from + n), `key_${from + n}`],
+      (_, n) => [
+        String(from + n + 1),
+        `key_${String(from + n).padStart(20, "0")}`,
+      ],
     );
     await redis.command(["ZADD", keysKey(OWNER), ...ids.flat()]);
   }
@@ -143,7 +145,6 @@ Deno.test("the lifecycle: enabled, disabled, enabled, deleted", async () => {
   const left = [
     recordKey({ keyId: key.id, ownerId: OWNER }),
     keysKey(OWNER),
-    findKey(OWNER),
     hashKey(hashKeyValue(value)),
   ];
   assert.equal(await t.redis.command(["EXISTS", ...left]), 0);
@@ -186,7 +187,7 @@ Deno.test("ASVS 2.3.4: of two tabs that change the same version one wins", async
   assert.equal((await t.store.get(OWNER, key.id))?.version, 2);
 });
 
-Deno.test("a change without a version waits concurrent changes out", async () => {
+Deno.test("changes without a version all hold", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   const results = await Promise.all([
@@ -200,13 +201,6 @@ Deno.test("a change without a version waits concurrent changes out", async () =>
     [now?.state, now?.description, now?.models, now?.version],
     ["disabled", "Renamed", ["small"], 4],
   );
-});
-
-Deno.test("asking for what is so already succeeds and writes nothing", async () => {
-  await using t = await setup();
-  const { key } = await create(t.store);
-  assert.equal(done(await t.store.enable(at(key.id, 1))).version, 1);
-  assert.ok(!(await auditActions(t.redis)).includes("key.enabled"));
 });
 
 Deno.test("API1: another owner's key does not exist", async () => {
@@ -399,7 +393,8 @@ Deno.test("keys are found by words, state and the end of their value", async (te
     ["CAFE\u0301", "all", [old.id]],
     ["聊天", "all", [chat.id]],
     [api.hint.slice(-4), "all", [api.id]],
-    ["%^&", "all", [old.id, chat.id, api.id]],
+    ["%^&", "all", []],
+    ["i_v2", "all", [api.id]],
   ];
   for (const [search, filter, ids] of cases) {
     await test.step(`${search} in ${filter}`, async () => {
@@ -413,6 +408,20 @@ Deno.test("keys are found by words, state and the end of their value", async (te
   done(await t.store.edit(at(old.id), { description: "Renamed" }));
   const gone = await t.store.list(OWNER, { ...PAGE, search: "café" });
   assert.equal(gone.rows.length, 0);
+});
+
+Deno.test("a search looks at a bounded number of keys, and goes on from there", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  await t.redis.command(["ZADD", keysKey(OWNER), "0", key.id]);
+  await pretendKeys(t.redis, 10_500);
+  const query = { ...PAGE, search: "billing" };
+  const none = await t.store.list(OWNER, query);
+  assert.deepEqual(none.rows, []);
+  const start = { at: "after", cursor: none.next ?? "" } as const;
+  const found = await t.store.list(OWNER, { ...query, start });
+  assert.deepEqual(found.rows.map((row) => row.key.id), [key.id]);
+  assert.equal(found.next, null);
 });
 
 Deno.test("a list shows today's counters", async () => {
@@ -439,7 +448,7 @@ Deno.test("a list shows today's counters", async () => {
 
 Deno.test("a forged cursor is refused", async () => {
   await using t = await setup();
-  for (const cursor of ["", "x", "+", "a/b/c", ":all/1/key_\n"]) {
+  for (const cursor of ["", "x", "+", "1-a", "1-key_\n"]) {
     await assert.rejects(
       t.store.list(OWNER, { ...PAGE, start: { at: "after", cursor } }),
       { name: "BadCursor" },

@@ -1,10 +1,12 @@
-import { z } from "zod";
 import {
   KEY_SCOPES,
   type KeyScope,
   type Limits,
+  UNLIMITED,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
+import { type ConfigOf, integer } from "@gateway/shared/process/env";
+import { z } from "zod";
 
 /**
  * What an owner may choose about a key. The same rules hold for the console's
@@ -12,11 +14,27 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
  * system. Strict: an unknown member such as `ownerId` is an error (ASVS 15.3.3).
  */
 
-/** The largest limits: numbers stay exact in Lua and readable in a table. */
-export const LIMIT_VALUES = {
-  requestsMax: 1_000_000,
-  tokensMax: 1_000_000_000_000,
+/** What each limit counts, its largest value (numbers stay exact in Lua and readable in a table), and the end of its variables' names. */
+const LIMITS = {
+  requestsPerMinute: {
+    ...{ unit: "requests", max: 1_000_000 },
+    variable: "REQUESTS_PER_MINUTE",
+  },
+  tokensPerMinute: {
+    ...{ unit: "tokens", max: 1_000_000_000_000 },
+    variable: "TOKENS_PER_MINUTE",
+  },
+  tokensPerDay: {
+    ...{ unit: "tokens", max: 1_000_000_000_000 },
+    variable: "TOKENS_PER_DAY",
+  },
+  concurrency: {
+    ...{ unit: "requests", max: 1_000_000 },
+    variable: "CONCURRENCY",
+  },
 } as const;
+type LimitName = keyof Limits;
+
 const MODELS_MAX = 100;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
@@ -41,13 +59,6 @@ const description = z.string()
     "Line breaks, control characters and text direction marks are not allowed",
   );
 
-const limit = (max: number) =>
-  z.int("A whole number; 0 means no limit").min(
-    0,
-    "Must not be negative; 0 means no limit",
-  )
-    .max(max, `At most ${max.toLocaleString("en")}`);
-
 const scopes = z.array(
   z.enum(KEY_SCOPES, `Scopes are ${KEY_SCOPES.join(", ")}`),
 )
@@ -65,29 +76,27 @@ const models = z.array(
   .max(MODELS_MAX, `At most ${MODELS_MAX} models`)
   .transform((ids) => [...new Set(ids)]);
 
-/** Limits of a key or an owner, 0 for none. */
-export const limitsSchema = z.strictObject({
-  requestsPerMinute: limit(LIMIT_VALUES.requestsMax),
-  tokensPerMinute: limit(LIMIT_VALUES.tokensMax),
-  tokensPerDay: limit(LIMIT_VALUES.tokensMax),
-  concurrency: limit(LIMIT_VALUES.requestsMax),
-});
-
-/** The members of {@link Limits}. */
-export const LIMIT_NAMES = [
-  "requestsPerMinute",
-  "tokensPerMinute",
-  "tokensPerDay",
-  "concurrency",
-] as const;
-
-/** Builds limits from a value for each. */
-export const limitsOf = (valueOf: (name: keyof Limits) => number): Limits => ({
+/** Builds something for each limit. */
+export const limitsOf = <T>(
+  valueOf: (name: LimitName) => T,
+): Record<LimitName, T> => ({
   requestsPerMinute: valueOf("requestsPerMinute"),
   tokensPerMinute: valueOf("tokensPerMinute"),
   tokensPerDay: valueOf("tokensPerDay"),
   concurrency: valueOf("concurrency"),
 });
+
+/** The names of a limit in text: `limitWords("tokensPerDay", "_")` is `tokens_per_day`. */
+export const limitWords = (name: string, separator: string): string =>
+  name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());
+
+/** Limits of a key or an owner, 0 for none. */
+export const limitsSchema = z.strictObject(limitsOf((name) => {
+  const { max } = LIMITS[name];
+  return z.int("A whole number; 0 means no limit")
+    .min(0, "Must not be negative; 0 means no limit")
+    .max(max, `At most ${max.toLocaleString("en")}`);
+}));
 
 /** Everything an owner chooses, complete. */
 export const settingsSchema = z.strictObject({
@@ -101,3 +110,46 @@ export const settingsSchema = z.strictObject({
 
 /** Settings checked by {@link settingsSchema}. */
 export type KeySettings = z.infer<typeof settingsSchema>;
+
+/** The limits of new keys and new owners that are given none. */
+export interface DefaultLimits {
+  key: Limits;
+  owner: Limits;
+}
+
+/** No limit for anybody. */
+export const NO_DEFAULT_LIMITS: DefaultLimits = {
+  key: UNLIMITED,
+  owner: UNLIMITED,
+};
+
+function variable(whose: string, name: LimitName) {
+  const { unit, max } = LIMITS[name];
+  const what = name === "concurrency"
+    ? "requests at the same time"
+    : limitWords(name, " ");
+  return integer(unit, { min: 0, max }).default(0)
+    .describe(`Default limit of ${whose}: ${what}; 0 for none`);
+}
+const OF_KEY = limitsOf((name) => variable("a new key", name));
+const OF_OWNER = limitsOf((name) => variable("all keys of a new owner", name));
+
+/** The variables behind {@link DefaultLimits}. The command line reads them too. */
+export const LIMIT_VARIABLES = {
+  KEY_REQUESTS_PER_MINUTE: OF_KEY.requestsPerMinute,
+  KEY_TOKENS_PER_MINUTE: OF_KEY.tokensPerMinute,
+  KEY_TOKENS_PER_DAY: OF_KEY.tokensPerDay,
+  KEY_CONCURRENCY: OF_KEY.concurrency,
+  OWNER_REQUESTS_PER_MINUTE: OF_OWNER.requestsPerMinute,
+  OWNER_TOKENS_PER_MINUTE: OF_OWNER.tokensPerMinute,
+  OWNER_TOKENS_PER_DAY: OF_OWNER.tokensPerDay,
+  OWNER_CONCURRENCY: OF_OWNER.concurrency,
+};
+
+/** The default limits, from their variables. */
+export const defaultLimitsOf = (
+  env: ConfigOf<typeof LIMIT_VARIABLES>,
+): DefaultLimits => ({
+  key: limitsOf((name) => env[`KEY_${LIMITS[name].variable}`]),
+  owner: limitsOf((name) => env[`OWNER_${LIMITS[name].variable}`]),
+});

@@ -1,7 +1,7 @@
 import { mintOwnerId } from "@gateway/shared/keys/key";
 import { type Limits, ownerLimitsKey } from "@gateway/shared/keys/record";
-import type { DefaultLimits } from "../keys/default_limits.ts";
-import { decodeLimits, encodeLimits } from "../keys/key_record.ts";
+import type { DefaultLimits } from "../keys/settings.ts";
+import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import { writeDurably } from "../store/durability.ts";
 import {
   accountKey,
@@ -92,7 +92,7 @@ export class OwnerDirectory {
 
   /** Sets limits that apply from the next request on. */
   async setLimits(ownerId: string, limits: Limits): Promise<void> {
-    const command = ["HSET", ownerLimitsKey(ownerId), ...encodeLimits(limits)];
+    const command = ["HSET", ownerLimitsKey(ownerId), ...encodeKey({ limits })];
     await writeDurably(this.#deps.writer, command);
   }
 
@@ -111,7 +111,7 @@ export class OwnerDirectory {
       ["HSET", account, "email", email, "created_at", nowMs],
     );
     await writer.command(
-      ["HSET", limits, ...encodeLimits(defaultLimits.owner)],
+      ["HSET", limits, ...encodeKey({ limits: defaultLimits.owner })],
     );
     const set = await writer.command(["SET", pointer, ownerId, "NX"]);
     if (set === null) {

@@ -4,7 +4,6 @@
  *
  * | key | type | content |
  * | --- | --- | --- |
- * | `find:{owner}` | zset, lexical | index of the console's list, see `keys/search_terms.ts` |
  * | `once:{owner}:<digest>` | string | id of the key that a form has made |
  * | `acct:{owner}` | hash | the owner's account, see `owners/account.ts` |
  * | `mail:<digest>` | string | owner id of an e-mail address |
@@ -19,7 +18,6 @@
  * | `owner:first` | string | owner of keys made before anybody signed up |
  */
 
-export const findKey = (ownerId: string): string => `find:{${ownerId}}`;
 export const onceKey = (ownerId: string, digest: string): string =>
   `once:{${ownerId}}:${digest}`;
 export const accountKey = (ownerId: string): string => `acct:{${ownerId}}`;
