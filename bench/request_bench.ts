@@ -2,7 +2,7 @@
  * From the bytes of a body to a checked request, what every request pays:
  * `deno bench bench/request_bench.ts`
  */
-import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { parseChatRequest } from "@gateway/shared/openai/request";
 import { decodeJson, guardJson } from "../services/edge-auth/http/json_body.ts";
 

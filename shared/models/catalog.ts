@@ -1,54 +1,277 @@
 /**
- * Which models the gateway offers and what each can do. Edges read it to answer
- * `GET /v1/models` and to check requests; workers read it to find the backends.
+ * Which models the gateway offers and what each can do: the form of `models.json`.
+ * Edges read it to answer `GET /v1/models` and to check requests; workers read it to
+ * find the backends.
+ *
+ * Every member that nobody knows is a mistake, so that a misspelled bound does not
+ * silently stay at its default. Descriptions go into `deploy/models.schema.json`,
+ * which editors show while the file is written.
  */
-
-import type { ModelAbilities } from "../openai/request_rules.ts";
-import type { Dialect } from "./dialects.ts";
-
-/** Any server that speaks OpenAI's chat completions. More than one is tried in order of preference. */
-export interface BackendConfig {
-  type: "openai";
-  /** Appears in logs and metrics, unique within the model. */
-  name: string;
-  /** Up to and including `/v1`. */
-  baseUrl: string;
-  /** Name of the environment variable that holds the key; absent: no `Authorization` is sent. */
-  apiKeyEnv?: string;
-  /** The model's name at that server. */
-  model: string;
-  /** Share of requests among backends of the same preference. */
-  weight: number;
-  /** Lower is tried first. */
-  preference: number;
-  /** Sent with every call. Values that are secrets belong in the environment. */
-  headers: { [name: string]: string };
-  deadlines: BackendDeadlines;
-  dialect: Dialect;
-}
-
-/** Beyond one of them: `upstream_timeout`. */
-export interface BackendDeadlines {
-  /** Connecting, and each step of sending the request. */
-  connectMs: number;
-  /** From the request sent to the first content. Only for streams: a whole answer comes at its end. */
-  firstTokenMs: number;
-  /** From one event to the next while somebody reads. */
-  betweenTokensMs: number;
-  /** The whole attempt. */
-  totalMs: number;
-}
-
-export interface ModelConfig extends ModelAbilities {
-  kind: "chat";
-  ownedBy: string;
-  /** Unix seconds, shown by `GET /v1/models`. */
-  created: number;
-  backends: BackendConfig[];
-}
-
-/** The models by id, in the order of the file. */
-export type Catalog = ReadonlyMap<string, ModelConfig>;
+import * as z from "zod";
+import { REQUEST_LIMITS } from "../limits.ts";
+import { KNOWN_FIELDS } from "../openai/request_schema.ts";
+import { ConfigError, defined } from "../process/env.ts";
+import { clip, formatPath } from "../process/error_text.ts";
+import { dialectMembers, dialectOf } from "./dialects.ts";
 
 /** The model of the service specification. */
 export const DEFAULT_MODEL_ID = "neutral-3.7-plus";
+
+/** Longest deadline that makes sense: a day. */
+const DEADLINE_MAX_MS = 24 * 60 * 60 * 1000;
+const WEIGHT_MAX = 10_000;
+const UNIX_SECONDS_MAX = 2 ** 32 - 1;
+/** When nothing is said: 1 January 2026. Clients show it and sort by it. */
+const CREATED_DEFAULT = 1_767_225_600;
+
+/** How long a backend may take when nothing is said, in milliseconds. */
+export const BACKEND_DEADLINE_DEFAULTS = {
+  /** TCP and TLS within one region take under 100; a retry of a lost packet takes 1,000 to 3,000. */
+  connect_ms: 5_000,
+  /** A long prompt on a busy server. */
+  first_token_ms: 60_000,
+  /** A model that thinks in silence, or a batch that was preempted. */
+  between_tokens_ms: 30_000,
+  /** What OpenAI's SDKs wait for by default. */
+  total_ms: 600_000,
+} as const;
+
+/** Headers that belong to the connection or to what the worker itself sends. */
+const RESERVED_HEADERS: ReadonlySet<string> = new Set([
+  "accept",
+  "accept-encoding",
+  "authorization",
+  "connection",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "expect",
+  "host",
+  "keep-alive",
+  "te",
+  "traceparent",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  "x-request-id",
+]);
+
+const positive = z.int().min(1);
+
+/** What a base URL must be, as in "expected …". */
+export const BASE_URL_FORM =
+  "a URL that begins with http:// or https://, without user, " +
+  "password, query or fragment";
+
+/** The base URL of a model server: where it is, and nothing else. */
+export const baseUrlSchema = z.string()
+  .refine(isBaseUrl, { error: `expected ${BASE_URL_FORM}` })
+  .transform((text) => text.replace(/\/+$/, ""))
+  .describe("Up to and including /v1, as in http://vllm:8000/v1.");
+
+function isBaseUrl(text: string): boolean {
+  const url = URL.parse(text);
+  return url !== null && /^https?:$/.test(url.protocol) &&
+    url.hostname !== "" && url.username === "" && url.password === "" &&
+    !/[?#]/.test(text);
+}
+
+const headers = z.record(
+  z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, {
+    error: "expected the name of a header",
+  }).refine((text) => !RESERVED_HEADERS.has(text.toLowerCase()), {
+    error: "the gateway sets this header itself",
+  }),
+  z.string().regex(/^[\x20-\x7e\t]*$/, {
+    error: "expected printable ASCII without line ends",
+  }),
+).default({}).describe(
+  "Sent with every call. Not for secrets: they belong in the environment.",
+);
+
+const deadline = (name: keyof typeof BACKEND_DEADLINE_DEFAULTS) =>
+  positive.max(DEADLINE_MAX_MS).default(BACKEND_DEADLINE_DEFAULTS[name]);
+
+const deadlines = z.strictObject({
+  connect_ms: deadline("connect_ms")
+    .describe("Connecting, and each step of sending the request."),
+  first_token_ms: deadline("first_token_ms").describe(
+    "From the request sent to the first token of a stream.",
+  ),
+  between_tokens_ms: deadline("between_tokens_ms")
+    .describe("Between two tokens."),
+  total_ms: deadline("total_ms").describe("The whole answer."),
+}).prefault({}).describe("How long the server may take, in milliseconds.")
+  .transform((file) => ({
+    connectMs: file.connect_ms,
+    firstTokenMs: file.first_token_ms,
+    betweenTokensMs: file.between_tokens_ms,
+    totalMs: file.total_ms,
+  }));
+
+/** Any server that speaks OpenAI's chat completions. More than one is tried in order of preference. */
+const backend = z.strictObject({
+  type: z.literal("openai"),
+  name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, {
+    error: "expected 1 to 64 letters, digits, '.', '_' or '-'",
+  }).optional().describe(
+    "Appears in logs and metrics, unique within the model. Default: its type and position, as in openai-1.",
+  ),
+  base_url: baseUrlSchema,
+  api_key_env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {
+    error: "expected the name of an environment variable, not its value",
+  }).optional().describe(
+    "Environment variable of the worker that holds the key. Absent: no key is sent.",
+  ),
+  model: z.string().min(1).regex(/^\P{Cc}*$/u, {
+    error: "control characters are not allowed",
+  }).describe("The model's name at that server."),
+  weight: positive.max(WEIGHT_MAX).default(1)
+    .describe("Share of requests among backends of the same preference."),
+  preference: z.int().min(0).max(WEIGHT_MAX).default(0)
+    .describe("Lower is tried first; higher ones only when those fail."),
+  headers,
+  deadlines,
+  ...dialectMembers,
+}).describe("Any server that speaks OpenAI's chat completions.");
+
+const passField = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.-]{0,63}$/, {
+  error: "expected the name of a request field",
+}).refine((text) => !KNOWN_FIELDS.has(text) && text !== "__proto__", {
+  error: "the gateway checks and passes on this field by itself",
+});
+
+const model = z.strictObject({
+  // No blanks, no wildcards, nothing that needs quoting.
+  id: z.string().max(REQUEST_LIMITS.modelCharsMax)
+    .regex(/^[A-Za-z0-9][A-Za-z0-9._:\/@+-]*$/, {
+      error: "expected letters, digits, '.', '_', ':', '/', '@', '+' or '-'",
+    }).describe("What clients put in `model`."),
+  kind: z.literal("chat").default("chat"),
+  owned_by: z.string().min(1).max(100).default("gateway")
+    .describe("Shown by GET /v1/models."),
+  created: z.int().min(0).max(UNIX_SECONDS_MAX).default(CREATED_DEFAULT)
+    .describe("Unix seconds, shown by GET /v1/models."),
+  context_tokens: positive.optional()
+    .describe("Prompt and answer together. Absent: the backend decides."),
+  output_tokens: positive.optional()
+    .describe("Upper bound of max_tokens. Absent: the backend decides."),
+  choices: positive.max(REQUEST_LIMITS.nMax).optional()
+    .describe("Upper bound of n. Absent: the backend decides."),
+  vision: z.boolean().default(false).describe("Image parts are accepted."),
+  pass_fields: z.array(passField).max(64).default([]).describe(
+    "Request fields passed on untouched beside the known ones, as in top_k.",
+  ),
+  backends: z.array(backend).min(1).max(64).describe("Who runs the model."),
+}).transform((file) => ({
+  id: file.id,
+  kind: file.kind,
+  ownedBy: file.owned_by,
+  created: file.created,
+  ...defined({
+    contextTokensMax: file.context_tokens,
+    outputTokensMax: file.output_tokens,
+    choicesMax: file.choices,
+  }),
+  vision: file.vision,
+  passFields: [...new Set(file.pass_fields)],
+  backends: file.backends.map((backend, index) => ({
+    type: backend.type,
+    name: backend.name ?? `${backend.type}-${index + 1}`,
+    baseUrl: backend.base_url,
+    ...defined({ apiKeyEnv: backend.api_key_env }),
+    model: backend.model,
+    weight: backend.weight,
+    preference: backend.preference,
+    headers: backend.headers,
+    deadlines: backend.deadlines,
+    dialect: dialectOf(backend),
+  })),
+})).superRefine((model, context) => {
+  const { contextTokensMax = Infinity, outputTokensMax = 0 } = model;
+  if (outputTokensMax > contextTokensMax) {
+    const message = "larger than context_tokens";
+    context.addIssue({ code: "custom", message, path: ["output_tokens"] });
+  }
+  for (const [index, name] of repeated(model.backends, "name")) {
+    const message = `another backend of this model is called '${name}' too`;
+    const path = ["backends", index, "name"];
+    context.addIssue({ code: "custom", message, path });
+  }
+});
+
+const file = z.strictObject({
+  $schema: z.string().optional().describe("For editors."),
+  models: z.array(model).min(1).max(1_000),
+}).superRefine(({ models }, context) => {
+  for (const [index, id] of repeated(models, "id")) {
+    const message = `another model is called '${id}' too`;
+    context.addIssue({
+      code: "custom",
+      message,
+      path: ["models", index, "id"],
+    });
+  }
+});
+
+export type ModelConfig = z.output<typeof model>;
+export type BackendConfig = ModelConfig["backends"][number];
+/** Beyond one of them: `upstream_timeout`. */
+export type BackendDeadlines = BackendConfig["deadlines"];
+/** The models by id, in the order of the file. */
+export type Catalog = ReadonlyMap<string, ModelConfig>;
+/** What `models.json` may contain. */
+export type CatalogFile = z.input<typeof file>;
+
+/** Position and value of each member whose `name` was seen before. */
+function repeated<Name extends string>(
+  members: readonly { readonly [K in Name]: string }[],
+  name: Name,
+): [number, string][] {
+  const values = members.map((member) => member[name]);
+  return [...values.entries()]
+    .filter(([index, value]) => values.indexOf(value) < index);
+}
+
+/**
+ * Turns the parsed `models.json` into a catalog, defaults filled in. Throws a
+ * {@link ConfigError} with all mistakes and their paths at once. The smallest file:
+ *
+ * ```json
+ * { "models": [{
+ *   "id": "qwen3-8b",
+ *   "backends": [{ "type": "openai", "base_url": "http://vllm:8000/v1", "model": "Qwen/Qwen3-8B" }]
+ * }] }
+ * ```
+ *
+ * A full one is `deploy/models.example.json`; every member is described in
+ * `deploy/models.schema.json`.
+ */
+export function parseCatalog(json: unknown): Catalog {
+  const read = file.safeParse(json, { reportInput: true });
+  if (!read.success) {
+    const mistakes = read.error.issues.flatMap(mistakesOf);
+    throw new ConfigError("the models file", mistakes);
+  }
+  return new Map(read.data.models.map((model) => [model.id, model]));
+}
+
+/** An issue in words for the operator, without the value, which may be a secret. */
+function mistakesOf(issue: z.core.$ZodIssue): string[] {
+  const where = formatPath(issue.path) || "the file";
+  switch (issue.code) {
+    case "unrecognized_keys":
+      return issue.keys.map((key) => `${where}: unknown member '${clip(key)}'`);
+    case "invalid_key":
+      return issue.issues.map(({ message }) => `${where}: ${message}`);
+    default:
+      return issue.input === undefined
+        ? [`${where}: missing`]
+        : [`${where}: ${issue.message.replace(/^Invalid input: /, "")}`];
+  }
+}
+
+/** The JSON Schema of `models.json`, for editors. */
+export function catalogJsonSchema(): { [key: string]: unknown } {
+  return z.toJSONSchema(file, { io: "input" });
+}

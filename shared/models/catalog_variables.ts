@@ -10,41 +10,44 @@ import {
   file,
   integer,
   text,
-  url,
+  variable,
 } from "../process/env.ts";
-import type { Catalog } from "./catalog.ts";
 import {
-  catalogFromSimulator,
-  catalogFromUpstream,
+  BACKEND_DEADLINE_DEFAULTS,
+  BASE_URL_FORM,
+  baseUrlSchema,
+  type Catalog,
+  type CatalogFile,
+  DEFAULT_MODEL_ID,
   parseCatalog,
-} from "./catalog_file.ts";
-import { BACKEND_DEADLINE_DEFAULTS } from "./catalog_schema.ts";
+} from "./catalog.ts";
 import { DIALECT_DEFAULT, DIALECT_NAMES } from "./dialects.ts";
 
 /** Name of the variable that holds the key of the model server given by address. */
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
 
 const MS_PER_SECOND = 1_000;
-const UPSTREAM_DEADLINES = BACKEND_DEADLINE_DEFAULTS;
+const { total_ms, first_token_ms } = BACKEND_DEADLINE_DEFAULTS;
+const baseUrl = () => variable(baseUrlSchema, { expects: BASE_URL_FORM });
 
 /** The variables of the model list. */
 export const CATALOG_VARIABLES = {
   MODELS_FILE: file().optional()
     .describe("List of models and their backends; goes before UPSTREAM_*"),
-  UPSTREAM_BASE_URL: url(["http:", "https:"]).optional()
+  UPSTREAM_BASE_URL: baseUrl().optional()
     .describe("An OpenAI-compatible model server, up to and including /v1"),
-  UPSTREAM_MODEL: text().optional()
-    .describe("The model's name at UPSTREAM_BASE_URL; ours if absent"),
+  UPSTREAM_MODEL: text().default(DEFAULT_MODEL_ID)
+    .describe("The model's name at UPSTREAM_BASE_URL"),
   UPSTREAM_DIALECT: choice(DIALECT_NAMES).default(DIALECT_DEFAULT)
     .describe("What the server at UPSTREAM_BASE_URL wants to be sent"),
   UPSTREAM_FIRST_TOKEN_SECONDS: integer("seconds", {
     min: 1,
-    // More than the whole answer may take would never be waited.
-    max: UPSTREAM_DEADLINES.total_ms / MS_PER_SECOND,
-  }).default(UPSTREAM_DEADLINES.first_token_ms / MS_PER_SECOND).describe(
+    // The whole answer may not take longer.
+    max: total_ms / MS_PER_SECOND,
+  }).default(first_token_ms / MS_PER_SECOND).describe(
     "How long a stream from UPSTREAM_BASE_URL may take to begin: more for a server that loads its model first",
   ),
-  MODEL_SIMULATOR_URL: url(["http:", "https:"]).optional().describe(
+  MODEL_SIMULATOR_URL: baseUrl().optional().describe(
     "The model simulator, up to and including /v1: used when neither MODELS_FILE nor UPSTREAM_BASE_URL is set",
   ),
 };
@@ -61,14 +64,16 @@ export function catalogOf(
     return parseCatalog(parseJson(env.MODELS_FILE));
   }
   if (env.UPSTREAM_BASE_URL !== undefined) {
-    return catalogFromUpstream({
-      baseUrl: env.UPSTREAM_BASE_URL,
+    // What the model can do is left to the server to say.
+    return catalogOfOne({}, {
+      name: "upstream",
+      base_url: env.UPSTREAM_BASE_URL,
+      api_key_env: hasUpstreamKey ? UPSTREAM_KEY_ENV : undefined,
+      model: env.UPSTREAM_MODEL,
       dialect: env.UPSTREAM_DIALECT,
-      firstTokenMs: env.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
-      ...(env.UPSTREAM_MODEL === undefined
-        ? {}
-        : { model: env.UPSTREAM_MODEL }),
-      ...(hasUpstreamKey ? { apiKeyEnv: UPSTREAM_KEY_ENV } : {}),
+      deadlines: {
+        first_token_ms: env.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
+      },
     });
   }
   if (env.MODEL_SIMULATOR_URL !== undefined) {
@@ -78,6 +83,48 @@ export function catalogOf(
     "no model server: set MODELS_FILE, UPSTREAM_BASE_URL or, to try the " +
     "gateway without one, MODEL_SIMULATOR_URL",
   ]);
+}
+
+/**
+ * The catalog of an installation without a model server: the model of the service
+ * specification, simulated by the `model-simulator` at this URL.
+ */
+export function catalogFromSimulator(baseUrl: string): Catalog {
+  return catalogOfOne(
+    // The bounds of large hosted models.
+    { owned_by: "simulator", context_tokens: 200_000, output_tokens: 32_768 },
+    { name: "simulator", base_url: baseUrl, model: DEFAULT_MODEL_ID },
+  );
+}
+
+type ModelFile = CatalogFile["models"][number];
+
+/**
+ * One model server, offered under the identifier of the service specification only:
+ * the model's own name there is the operator's business.
+ */
+function catalogOfOne(
+  model: Partial<ModelFile>,
+  backend: Omit<ModelFile["backends"][number], "type">,
+): Catalog {
+  return parseCatalog(
+    {
+      models: [{
+        id: DEFAULT_MODEL_ID,
+        vision: true,
+        // Local servers understand these beyond OpenAI's; strict ones refuse them themselves.
+        pass_fields: [
+          "top_k",
+          "min_p",
+          "logit_bias",
+          "reasoning_effort",
+          "chat_template_kwargs",
+        ],
+        ...model,
+        backends: [{ type: "openai", ...backend }],
+      }],
+    } satisfies CatalogFile,
+  );
 }
 
 function parseJson(text: string): unknown {

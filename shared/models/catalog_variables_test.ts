@@ -1,56 +1,75 @@
 import assert from "node:assert/strict";
-import { ConfigError, parseEnv } from "../process/env.ts";
-import { DEFAULT_MODEL_ID } from "./catalog.ts";
+import { ConfigError, type Env, parseEnv } from "../process/env.ts";
+import { type BackendConfig, DEFAULT_MODEL_ID } from "./catalog.ts";
 import { CATALOG_VARIABLES, catalogOf } from "./catalog_variables.ts";
+import { DIALECTS } from "./dialects.ts";
 
-const noFiles = (path: string): string => {
-  throw new Error(`no file ${path}`);
-};
+const noFiles = (path: string): string => assert.fail(`no file ${path}`);
+const BASE_URL = "http://ollama:11434/v1";
+const SIMULATOR = { MODEL_SIMULATOR_URL: "http://simulator:8090/v1/" };
 
-/** How long a stream of the model server given by address may take to begin. */
-function firstTokenMsOf(seconds: string | undefined): number | undefined {
-  const env = {
-    UPSTREAM_BASE_URL: "http://ollama:11434/v1",
-    ...(seconds === undefined ? {} : { UPSTREAM_FIRST_TOKEN_SECONDS: seconds }),
-  };
-  const settings = parseEnv(CATALOG_VARIABLES, env, noFiles);
-  const catalog = catalogOf(settings, false);
-  const [only] = catalog.get(DEFAULT_MODEL_ID)?.backends ?? [];
-  return only?.deadlines.firstTokenMs;
+/** The only model that is offered. */
+function modelOf(env: Env, readFile = noFiles, hasUpstreamKey = false) {
+  const settings = parseEnv(CATALOG_VARIABLES, env, readFile);
+  const catalog = catalogOf(settings, hasUpstreamKey);
+  assert.deepEqual([...catalog.keys()], [DEFAULT_MODEL_ID]);
+  return catalog.get(DEFAULT_MODEL_ID);
 }
 
-const waits: { seconds: string | undefined; ms: number | null }[] = [
-  { seconds: undefined, ms: 60_000 },
-  { seconds: "", ms: 60_000 },
-  { seconds: "0", ms: null },
-  { seconds: "1", ms: 1_000 },
-  { seconds: "300", ms: 300_000 },
-  { seconds: "600", ms: 600_000 },
-  { seconds: "601", ms: null },
-  { seconds: "1.5", ms: null },
-];
-
-for (const { seconds, ms } of waits) {
-  Deno.test(`catalogOf() ${ms === null ? "refuses" : "takes"} ${seconds} for UPSTREAM_FIRST_TOKEN_SECONDS`, () => {
-    if (ms === null) assert.throws(() => firstTokenMsOf(seconds), ConfigError);
-    else assert.equal(firstTokenMsOf(seconds), ms);
-  });
+function upstream(env: Env, hasKey = false): BackendConfig | undefined {
+  return modelOf({ UPSTREAM_BASE_URL: BASE_URL, ...env }, noFiles, hasKey)
+    ?.backends[0];
 }
+
+Deno.test("catalogOf() offers a model server under the gateway's name only", () => {
+  const plain = upstream(SIMULATOR);
+  assert.equal(plain?.model, DEFAULT_MODEL_ID);
+  assert.equal(plain.baseUrl, BASE_URL);
+  assert.equal(plain.apiKeyEnv, undefined);
+  assert.equal(plain.deadlines.firstTokenMs, 60_000);
+  const told = upstream({
+    UPSTREAM_BASE_URL: `${BASE_URL}/`,
+    UPSTREAM_MODEL: "qwen3:8b",
+    UPSTREAM_DIALECT: "ollama",
+    UPSTREAM_FIRST_TOKEN_SECONDS: "300",
+  }, true);
+  assert.equal(told?.model, "qwen3:8b");
+  assert.equal(told.baseUrl, BASE_URL);
+  assert.equal(told.apiKeyEnv, "UPSTREAM_API_KEY");
+  assert.deepEqual(told.dialect, DIALECTS.ollama);
+  assert.equal(told.deadlines.firstTokenMs, 300_000);
+});
 
 Deno.test("catalogOf() takes the simulator when no model server is given", () => {
-  const simulator = "http://127.0.0.1:8090/v1";
-  const urlOf = (env: Record<string, string>) => {
-    const settings = parseEnv(CATALOG_VARIABLES, env, noFiles);
-    const model = catalogOf(settings, false).get(DEFAULT_MODEL_ID);
-    return model?.backends[0]?.baseUrl;
-  };
-  const env = { MODEL_SIMULATOR_URL: simulator };
-  assert.equal(urlOf(env), simulator);
-  const upstream = "http://ollama:11434/v1";
-  assert.equal(urlOf({ ...env, UPSTREAM_BASE_URL: upstream }), upstream);
-  assert.throws(() => urlOf({}), (error) => {
-    assert.ok(error instanceof ConfigError);
-    assert.match(error.message, /no model server: set MODELS_FILE/);
-    return true;
-  });
+  const model = modelOf(SIMULATOR);
+  assert.equal(model?.ownedBy, "simulator");
+  assert.equal(model.vision, true);
+  assert.equal(model.contextTokensMax, 200_000);
+  assert.equal(model.outputTokensMax, 32_768);
+  assert.equal(model.backends[0]?.baseUrl, "http://simulator:8090/v1");
 });
+
+const WRONG: [env: Env, message: RegExp][] = [
+  [{}, /no model server: set MODELS_FILE/],
+  [{ UPSTREAM_BASE_URL: "a" }, /UPSTREAM_BASE_URL="a"/],
+  [{ UPSTREAM_BASE_URL: "http://a/v1?x=1" }, /without user, password, query/],
+  [{ MODEL_SIMULATOR_URL: "simulator" }, /MODEL_SIMULATOR_URL="simulator"/],
+  [{ MODELS_FILE: "/none" }, /MODELS_FILE="\/none"\s+cannot read it/],
+  [{ MODELS_FILE: "/broken" }, /in the models file:\s+- .*JSON/],
+  ...["0", "601", "1.5"].map((UPSTREAM_FIRST_TOKEN_SECONDS): [Env, RegExp] => [
+    { UPSTREAM_FIRST_TOKEN_SECONDS },
+    /from 1 to 600/,
+  ]),
+];
+
+for (const [env, message] of WRONG) {
+  Deno.test(`catalogOf() refuses ${JSON.stringify(env)}`, () => {
+    const readFile = (path: string) =>
+      path === "/broken" ? "{" : assert.fail("no such file");
+    assert.throws(() => modelOf(env, readFile), (error) => {
+      assert.ok(error instanceof ConfigError);
+      assert.match(error.message, message);
+      return true;
+    });
+  });
+}

@@ -5,7 +5,7 @@
 import * as z from "zod";
 
 /** In the words of `models.json`. `none`: the server has no such field, so it is not sent. */
-const fields = {
+const fields = z.object({
   max_tokens_field: z.enum(["max_tokens", "max_completion_tokens"])
     .describe("Under which name max_tokens is sent."),
   repetition_penalty_field: z.enum([
@@ -38,12 +38,10 @@ const fields = {
   stream_usage: z.boolean().describe(
     "The server takes stream_options.include_usage; else usage is estimated from the text.",
   ),
-} as const;
-
-const dialectFields = z.strictObject(fields);
+});
 
 /** What one server wants. */
-export type Dialect = z.infer<typeof dialectFields>;
+export type Dialect = z.infer<typeof fields>;
 
 /** Names in this gateway's own API: those of the service specification. */
 const DASHSCOPE: Dialect = {
@@ -110,10 +108,10 @@ export const dialectMembers = {
   dialect: z.enum(DIALECT_NAMES).default(DIALECT_DEFAULT).describe(
     "What the server wants to be sent; the fields below override it one by one.",
   ),
-  ...dialectFields.partial().shape,
+  ...fields.partial().shape,
 };
 
 /** The dialect that these members of a backend mean. */
 export function dialectOf(members: { dialect: DialectName }): Dialect {
-  return z.object(fields).parse({ ...DIALECTS[members.dialect], ...members });
+  return fields.parse({ ...DIALECTS[members.dialect], ...members });
 }

@@ -329,3 +329,13 @@ export function hideUserinfo(text: string): string {
   // To the last "@": a password may hold one, or a comma.
   return text.replaceAll(/\/\/[^/\s]*@/g, "//***@");
 }
+
+/** The object without the members that are undefined. */
+export function defined<T extends object>(
+  members: T,
+): { [K in keyof T]?: Exclude<T[K], undefined> };
+export function defined(members: object): object {
+  return Object.fromEntries(
+    Object.entries(members).filter(([, value]) => value !== undefined),
+  );
+}

@@ -5,6 +5,7 @@ import {
   choice,
   ConfigError,
   type ConfigOf,
+  defined,
   file,
   hidden,
   integer,
@@ -183,14 +184,4 @@ export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
 function refuse(mistakes: { readonly [text: string]: unknown }): void {
   const made = Object.keys(mistakes).filter((text) => mistakes[text]);
   if (made.length > 0) throw new ConfigError("the environment", made);
-}
-
-/** The object without the members that are undefined. */
-function defined<T extends object>(
-  members: T,
-): { [K in keyof T]?: Exclude<T[K], undefined> };
-function defined(members: object): object {
-  return Object.fromEntries(
-    Object.entries(members).filter(([, value]) => value !== undefined),
-  );
 }

@@ -9,7 +9,7 @@ import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DIALECTS } from "@gateway/shared/models/dialects";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
 import {
   type GatedCluster,

@@ -41,7 +41,7 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { catalogFromSimulator } from "@gateway/shared/models/catalog_file";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";

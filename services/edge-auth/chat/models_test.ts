@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { parseCatalog } from "@gateway/shared/models/catalog_file";
+import { parseCatalog } from "@gateway/shared/models/catalog";
 import { getModel, listModels } from "./models.ts";
 
 const CATALOG = parseCatalog({
