@@ -158,7 +158,7 @@ export const DISPATCH_LIMITS = {
    * A worker that the bus does not find is asked again after this long, and lost
    * when it is still not there: one that loses its connection, or its server of
    * NATS, is back within some tens of milliseconds, and within 200 when two dials
-   * fail before (`reconnectSoonMs` of the link).
+   * fail before (`retryMs` of the link).
    */
   workerMissingMs: 250,
   /** A worker cancels the work of an edge silent for this long. */

@@ -75,9 +75,6 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
   });
   return {
     ready: { workerId, opsPort: ops.port, slots: config.slots },
-    failed: bus.closed.then((error) =>
-      error ?? new Error("The bus was closed")
-    ),
     stop: async () => {
       isStopping = true;
       await worker.drain({

@@ -158,9 +158,6 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       readyPort: drain.readyPort,
       opsPort: ops.port,
     },
-    failed: bus.closed.then((error) =>
-      error ?? new Error("The bus was closed")
-    ),
     stop: async () => {
       await drain.begin();
       await server.stop({ graceMs: config.drainMs, lastWordMs: LAST_WORD_MS });

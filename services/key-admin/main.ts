@@ -84,7 +84,6 @@ async function start(config: Config, log: Log): Promise<RunningService> {
       publicUrl: deps.publicUrl.origin,
       durability,
     },
-    failed: new Promise(() => {}),
     stop: async () => {
       stopObserving();
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);

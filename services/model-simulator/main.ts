@@ -40,7 +40,6 @@ function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
   });
   return Promise.resolve({
     ready: { port: simulator.port, opsPort: ops.port },
-    failed: new Promise<Error>(() => {}),
     stop: async () => {
       isStopping = true;
       await simulator.stop(config.drainMs);

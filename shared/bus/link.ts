@@ -1,13 +1,12 @@
 /**
- * What the connection to the bus promises. One small wrapper around the NATS client
- * (`link_nats.ts`), because the bare client
+ * What the connection to the bus promises. `link_nats.ts` wraps the NATS client,
+ * because the bare client
  *
- * - stops reading, without a word, after a handler throws;
+ * - stops reading, without an error, after a handler throws;
  * - silently drops what is published while it is disconnected;
  * - lets a request wait for its full timeout when the connection is lost;
  * - never leaves a server that stopped reading while there is something to send;
- * - ends the process when a server refuses its TLS certificate;
- * - gives up for good after ten attempts to reconnect or two refused logins.
+ * - ends the process when a server refuses its TLS certificate.
  */
 import type { MonotonicNow } from "../process/clock.ts";
 
@@ -31,7 +30,7 @@ export interface BusMessage {
 const NO_RESPONDERS_CODE = 503;
 
 /**
- * Whether this is the server's own word that nobody subscribes to what was
+ * Whether this is the server's notice that nobody subscribes to what was
  * published. It comes on the reply subject of the message, within a round trip.
  */
 export function isNoResponders(message: BusMessage): boolean {
@@ -40,76 +39,84 @@ export function isNoResponders(message: BusMessage): boolean {
 }
 
 /**
- * Takes one message. What it throws is logged and goes no further. It must not
- * wait: messages are delivered one after another, and the next one would wait too.
+ * Handles one message. What it throws is logged and goes no further. It must not
+ * be async: messages are delivered one after another.
  */
 export type BusHandler = (message: BusMessage) => void;
-
-/** What may go with a message beside its payload. */
-export interface PublishOptions {
-  /** Where an answer is expected, and where "no responders" is reported. */
-  reply?: string;
-}
-
-export interface RequestOptions {
-  timeoutMs: number;
-}
-
-export interface SubscribeOptions {
-  /** Each message goes to one member of the group of this name. */
-  queue?: string;
-}
 
 /** A subscription. It outlives reconnects. */
 export interface BusSubscription {
   /**
-   * Has the server send nothing more, and resolves when all that it had sent
-   * before was handled. Resolves also when the connection is lost meanwhile.
+   * Tells the server to send nothing more, and resolves when everything sent
+   * before was handled, or the connection is lost.
    */
   drain(): Promise<void>;
   /** Ends it at once; messages under way are dropped. */
   unsubscribe(): void;
 }
 
-/** What happens to the connection. */
-export type BusStatus =
-  /** Nothing can be sent; frames under way in either direction may be lost. */
-  | { type: "disconnected"; server: string }
-  /** Subscriptions are in force again. Ask for what was lost. */
-  | { type: "reconnected"; server: string; outageMs: number }
-  /** The server retires and will cut this connection soon; another one takes over. */
-  | { type: "lame_duck"; server: string }
-  /** A configuration mistake: the server denies what this service needs. */
-  | { type: "refused"; operation: "publish" | "subscribe"; subject: string }
-  /** Anything else the server complained about: authentication, a slow reader. */
-  | { type: "error"; error: Error };
+/**
+ * What happens to the connection.
+ *
+ * | type | meaning |
+ * | --- | --- |
+ * | `disconnected` | nothing can be sent; frames under way may be lost |
+ * | `reconnected` | subscriptions are in force again |
+ * | `lame_duck` | the server is shutting down and will close the connection soon |
+ * | `refused` | the server denies a subject: its permissions are wrong |
+ * | `error` | anything else the server complains about |
+ */
+export interface BusStatus {
+  type: "disconnected" | "reconnected" | "lame_duck" | "refused" | "error";
+  /** What the server says, for the last two. */
+  error?: Error;
+}
 
-/** A connection to the bus that comes back by itself until it is closed. */
+/** A connection to the bus that is made again whenever it is lost, until it is closed. */
 export interface BusLink {
+  /** Whether messages can be sent and arrive. */
   readonly isConnected: boolean;
 
   /**
-   * Hands a message to the connection. Messages of one connection arrive in order,
-   * at most once; those on the wire when a connection breaks are lost. `payload`
-   * must not change before the current turn of the event loop has ended.
+   * Since when the bus has carried messages, by the clock of the options; null
+   * while it does not. The link sends itself a message every `echoMs`, and leaves a
+   * server that delivers nothing for `silentMs`. A new time means that messages may
+   * have been lost. Needs the permission to publish to `<inboxPrefix>.*.echo`.
+   */
+  readonly flowingSinceMs: number | null;
+
+  /** When the last message of any kind arrived. */
+  readonly heardAtMs: number;
+
+  /** Whether it is connected, the backlog is small, and no subject was refused. */
+  readonly isReady: boolean;
+
+  /** Bytes that were published and that the operating system has not taken yet. */
+  readonly pendingBytes: number;
+
+  /**
+   * Sends a message. Messages of one connection arrive in order, at most once;
+   * those on the wire when a connection breaks are lost. `payload` must not change
+   * before the current turn of the event loop has ended. The server answers on
+   * `reply` when nobody subscribes, see {@link isNoResponders}.
    *
    * @throws BusUnavailableError while disconnected: nothing is kept for later.
-   * @throws PayloadTooLargeError beyond the server's `max_payload`.
    */
   publish(
     subject: string,
     payload: Uint8Array,
-    options?: PublishOptions,
+    options?: { reply?: string },
   ): void;
 
   /**
-   * Has `handler` called for every message on a subject, which may hold the
-   * wildcards `*` and `>`. May be called while disconnected.
+   * Calls `handler` for every message on a subject, which may hold the wildcards
+   * `*` and `>`; with `queue`, each message goes to one member of that group. May
+   * be called while disconnected.
    */
   subscribe(
     subject: string,
     handler: BusHandler,
-    options?: SubscribeOptions,
+    options?: { queue?: string },
   ): BusSubscription;
 
   /**
@@ -118,74 +125,46 @@ export interface BusLink {
    * @throws NoRespondersError within a round trip when nobody subscribes.
    * @throws BusTimeoutError after `timeoutMs`.
    * @throws BusUnavailableError at once while disconnected, and as soon as the
-   * connection is lost. The question may have had its effect in the second case.
-   * @throws BusRefusedError when the server denies the subject.
-   * @throws PayloadTooLargeError beyond the server's `max_payload`.
+   * connection is lost. In the second case the question may have been acted on.
    */
   request(
     subject: string,
     payload: Uint8Array,
-    options: RequestOptions,
+    options: { timeoutMs: number },
   ): Promise<BusMessage>;
 
   /**
    * Resolves when the server has taken all that was published before. This is the
-   * only back-pressure there is: a loop that publishes much awaits it every 256 KiB.
+   * only back-pressure there is.
    *
    * @throws BusTimeoutError, BusUnavailableError
    */
   flush(): Promise<void>;
 
-  /** Bytes that were published and still wait in this process. */
-  readonly pendingBytes: number;
-
-  /** Calls `listener` for every change until the returned function is called. */
-  onStatus(listener: (status: BusStatus) => void): () => void;
+  /** Calls `listener` for every change. It must not throw. */
+  onStatus(listener: (status: BusStatus) => void): void;
 
   /**
-   * Since when the bus carries messages, by the clock of the options; null while it
-   * does not. The link sends itself a message every `echoMs`, so a bus that brings
-   * nothing for `silentMs` is at fault, and nobody's silence proves anything. A new
-   * time says that messages may have been lost. Needs the permission to publish to
-   * `<inboxPrefix>.*.echo`.
-   */
-  readonly flowingSinceMs: number | null;
-
-  /** When the bus last brought anything. */
-  readonly heardAtMs: number;
-
-  /** Whether messages flow, the backlog is small, and no subscription was refused. */
-  readonly isReady: boolean;
-
-  /**
-   * Ends in order: drains the subscriptions that are left, flushes, closes. To lose
-   * nothing, first drain the subscriptions that bring work and wait until the work
-   * is done; its answers can be published until then. Resolves in any case, at the
-   * latest after two times the flush deadline.
+   * Shuts down in order: drains the remaining subscriptions, flushes, closes. To
+   * lose nothing, first drain the subscriptions that bring work and wait until the
+   * work is done; its answers can be published until then. Never rejects, and takes
+   * at most two flush deadlines.
    */
   drain(): Promise<void>;
 
-  /** Ends at once. What was published and not flushed may be lost. */
+  /** Closes it at once. What was published and not flushed may be lost. */
   close(): Promise<void>;
-
-  /**
-   * Resolves when the link is closed: with `undefined` when asked to, with an error
-   * when it gave up. Then the process should exit and be started again.
-   */
-  readonly closed: Promise<Error | undefined>;
 }
 
 /**
  * Nothing can be sent or received now: the connection is down, was lost while an
- * answer was awaited, or is closed. What was to be sent was not sent.
+ * answer was awaited, or is closed.
  */
 export class BusUnavailableError extends Error {
   override readonly name = "BusUnavailableError";
 }
 
-/**
- * No answer in time. What was sent may have arrived and may have had its effect.
- */
+/** No answer in time. What was sent may have arrived and been acted on. */
 export class BusTimeoutError extends Error {
   override readonly name = "BusTimeoutError";
 }
@@ -193,42 +172,6 @@ export class BusTimeoutError extends Error {
 /** The server knows nobody who subscribes to the subject of a request. */
 export class NoRespondersError extends Error {
   override readonly name = "NoRespondersError";
-  readonly subject: string;
-
-  constructor(subject: string) {
-    super(`Cannot request "${subject}": nobody subscribes to it`);
-    this.subject = subject;
-  }
-}
-
-/** The message is larger than the server takes. Nothing was sent. */
-export class PayloadTooLargeError extends Error {
-  override readonly name = "PayloadTooLargeError";
-
-  constructor(subject: string, bytes: number, cause: unknown) {
-    super(
-      `Cannot publish to "${subject}": ${bytes} bytes are more than the server's max_payload`,
-      { cause },
-    );
-  }
-}
-
-/** The server forbids this connection to publish or to subscribe to a subject. */
-export class BusRefusedError extends Error {
-  override readonly name = "BusRefusedError";
-  readonly operation: "publish" | "subscribe";
-  readonly subject: string;
-
-  constructor(operation: "publish" | "subscribe", subject: string) {
-    super(`Cannot ${operation} to "${subject}": the server denies it`);
-    this.operation = operation;
-    this.subject = subject;
-  }
-}
-
-/** An option cannot work, however long one waits: a malformed address or seed. */
-export class BusConfigError extends Error {
-  override readonly name = "BusConfigError";
 }
 
 /** Tells what changed about the flow of a bus since the last look. */
@@ -247,7 +190,7 @@ export class FlowWatch {
     this.#lostAtMs = this.#hasFlown ? null : now();
   }
 
-  /** How long the bus has been away as of the last look; 0 while it flows. */
+  /** How long the bus had been away at the last look; 0 while it flows. */
   get lostForMs(): number {
     return this.#lostAtMs === null ? 0 : this.#now() - this.#lostAtMs;
   }

@@ -1,231 +1,235 @@
-import type { Socket } from "node:net";
+import { createConnection, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import {
+  type ConnectionOptions,
   type NatsConnection,
   NatsConnectionImpl,
+  nkeyAuthenticator,
   type ServerInfo,
   setTransportFactory,
   TimeoutError,
+  usernamePasswordAuthenticator,
 } from "nats";
 import { nodeResolveHost, NodeTransport } from "nats/lib/node_transport.js";
 import type { MonotonicNow } from "../process/clock.ts";
+import type { Log } from "../process/log.ts";
 import { BusUnavailableError } from "./link.ts";
-import {
-  type BusAddress,
-  type BusOptions,
-  type BusPlan,
-  type BusTiming,
-  clientOptions,
-  formatAddress,
-} from "./link_options.ts";
 
-/** Errors of sockets are logged once in this time, with a count of the others. */
-const SOCKET_LOG_INTERVAL_MS = 1_000;
+/** Who this connection is to the server. */
+export type BusCredentials =
+  /** A password that may change is asked for at each connection. */
+  | { user: string; password: string | (() => string) }
+  /** The seed of an nkey user, `SU…`; the server knows only its public key. */
+  | { nkeySeed: string };
 
-/**
- * Makes the first connection, trying every server again and again until one takes
- * it or the start-up deadline has passed. The client has such a loop too, but one
- * that never ends and tells nobody why it goes on.
- *
- * @throws BusUnavailableError after the deadline, with the reason of each server.
- */
-export async function dialFirst(
-  options: BusOptions,
-  plan: BusPlan,
-  redial: Redial,
-): Promise<NatsConnection> {
-  const { timing } = plan;
-  const giveUpAt = options.now() + timing.firstConnectMs;
-  for (let attempt = 1;; attempt++) {
-    const reasons: string[] = [];
-    for (const address of shuffle(plan.addresses, options.random)) {
-      try {
-        return await dial(address, options, plan, redial);
-      } catch (error) {
-        if (!(error instanceof BusUnavailableError)) throw error;
-        reasons.push(error.message);
-      }
-    }
-    const remainingMs = giveUpAt - options.now();
-    if (remainingMs <= 0) throw new BusUnavailableError(reasons.join("; "));
-    options.log.warn("bus_not_reached", { attempt, reasons });
-    const waitMs = timing.reconnectWaitMs +
-      options.random() * timing.reconnectJitterMs;
-    await sleep(Math.min(waitMs, remainingMs));
-  }
+/** Paths of PEM files, read at each connection. Given at all, even empty, TLS is required. */
+export interface BusTls {
+  /** Authorities that may sign the server's certificate; else the system's. */
+  caFile?: string;
+  /** This client's own certificate and key, for a server that asks for one. */
+  certFile?: string;
+  keyFile?: string;
 }
 
-async function dial(
-  address: BusAddress,
+/** Where the bus is and who connects. */
+export interface BusOptions {
+  /**
+   * All servers of one cluster: `host:port`, `nats://host:port` or, where TLS is
+   * required, `tls://host:port`. `nats://user:password@host` carries credentials
+   * for all of them.
+   */
+  servers: readonly string[];
+  /** Shown in the server's monitoring: service and instance. */
+  name: string;
+  /** First tokens of reply subjects, for permissions per service. `_INBOX` if left out. */
+  inboxPrefix?: string;
+  credentials?: BusCredentials;
+  tls?: BusTls;
+  log: Log;
+  now: MonotonicNow;
+  /** From 0 up to, but not including, 1. Spreads reconnects. */
+  random: () => number;
+  timing?: Partial<BusTiming>;
+}
+
+/** Durations of the connection. */
+export interface BusTiming {
+  /** Reaching one server: TCP, TLS, login, and the first message to itself. */
+  dialMs: number;
+  /** When no server was reached, the next round begins after this, doubled each time up to the maximum. */
+  retryMs: number;
+  retryMaxMs: number;
+  /** Within this `connectBus()` must have reached a server. */
+  firstConnectMs: number;
+  flushMs: number;
+  /** The link sends itself a message this often, */
+  echoMs: number;
+  /** and leaves a server that has delivered nothing for this long. */
+  silentMs: number;
+}
+
+/** The timing of production. */
+export const BUS_TIMING: BusTiming = {
+  // A black-holed server must not hold up the dialling of the next one.
+  dialMs: 2_000,
+  // Two dials may fail before a worker that the bus does not find counts as lost.
+  retryMs: 50,
+  // A server that comes back is used within a second, and fifty processes spread.
+  retryMaxMs: 500,
+  // The services and the bus may be started in any order.
+  firstConnectMs: 30_000,
+  flushMs: 5_000,
+  echoMs: 100,
+  // A frozen server, or a half-open connection, is left early enough that whoever
+  // was on it is heard again before others count it as lost: a worker after 2 s,
+  // an edge after 3.
+  silentMs: 1_200,
+};
+
+/** A server, and what its address says about how to connect to it. */
+export interface BusServer {
+  /** `host:port` */
+  address: string;
+  isTls: boolean;
+  credentials: BusCredentials | undefined;
+}
+
+/**
+ * Reads `host:port`, `nats://user:password@host:port` or `tls://host`.
+ *
+ * @throws TypeError, without the text, which may hold a password.
+ */
+export function parseServer(text: string): BusServer {
+  const link = text.includes("://") ? text : `nats://${text}`;
+  const url = URL.canParse(link) ? new URL(link) : null;
+  if (
+    url === null || url.hostname === "" ||
+    (url.protocol !== "nats:" && url.protocol !== "tls:")
+  ) {
+    throw new TypeError(
+      "Cannot connect to the bus: a server is written host:port, nats://host:port or tls://host:port",
+    );
+  }
+  return {
+    address: `${url.hostname}:${url.port || DEFAULT_PORT}`,
+    isTls: url.protocol === "tls:",
+    credentials: url.username === "" ? undefined : {
+      user: decodeURIComponent(url.username),
+      password: decodeURIComponent(url.password),
+    },
+  };
+}
+
+const DEFAULT_PORT = 4222;
+
+/**
+ * Connects to one server, once. The connection is not made again when it is lost.
+ *
+ * @throws BusUnavailableError with the reason.
+ */
+export async function dial(
+  address: string,
   options: BusOptions,
-  plan: BusPlan,
-  redial: Redial,
+  { timeoutMs, sockets }: { timeoutMs: number; sockets: SocketGuard },
 ): Promise<NatsConnection> {
-  const where = formatAddress(address);
-  let socketError: Error | undefined;
-  const report = throttledReport(options);
+  const { name, inboxPrefix, credentials, tls } = options;
+  const guarded: ConnectionOptions & { sockets: SocketGuard } = {
+    servers: [address],
+    name,
+    timeout: timeoutMs,
+    reconnect: false,
+    ignoreClusterUpdates: true,
+    // Otherwise it builds a stack trace for every request.
+    noAsyncTraces: true,
+    sockets,
+    ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
+    ...(tls === undefined ? {} : { tls: { ...tls } }),
+    ...(credentials === undefined ? {} : login(credentials)),
+  };
   setTransportFactory({
     factory: () => new LinkTransport(),
     dnsResolveFn: nodeResolveHost,
   });
   try {
-    const transportOptions: TransportOptions = {
-      onSocketError: (error) => {
-        socketError ??= error;
-        report(error);
-      },
-    };
-    // As the client's own `connect()`, which sets a transport of its own.
-    const client = await NatsConnectionImpl.connect({
-      ...clientOptions(options, plan, redial),
-      ...transportOptions,
-      servers: [where],
-    });
-    // Only this server was dialled so far; from now on all of them may be.
-    if (plan.addresses.length > 1) {
-      client.setServers(plan.addresses.map(formatAddress));
-    }
-    return client;
+    return await NatsConnectionImpl.connect(guarded);
   } catch (error) {
+    sockets.destroy();
+    const reason = error instanceof TimeoutError
+      ? sockets.error?.message ?? `no answer within ${timeoutMs} ms`
+      : error instanceof Error
+      ? error.message
+      : String(error);
+    // A server that refuses a certificate hangs up, and may not say why.
+    const hint = tls === undefined
+      ? ""
+      : " (it may require a client certificate that it trusts)";
     throw new BusUnavailableError(
-      `Cannot reach the bus at "${where}": ${
-        reasonOf(error, socketError, plan)
-      }`,
+      `Cannot reach the bus at "${address}": ${reason}${hint}`,
       { cause: error },
     );
   }
 }
 
-function throttledReport({ log, now }: BusOptions): (error: Error) => void {
-  const mayLog = createThrottle(now, SOCKET_LOG_INTERVAL_MS);
-  return (error) => {
-    const heldBack = mayLog();
-    if (heldBack === undefined) return;
-    log.warn("bus_socket_error", { error, heldBack });
-  };
+function login(credentials: BusCredentials): ConnectionOptions {
+  const authenticator = "nkeySeed" in credentials
+    ? nkeyAuthenticator(new TextEncoder().encode(credentials.nkeySeed))
+    : usernamePasswordAuthenticator(credentials.user, credentials.password);
+  return { authenticator };
 }
 
-/** The client calls all that happens after the server's greeting a timeout. */
-function reasonOf(
-  error: unknown,
-  socketError: Error | undefined,
-  { tls, timing }: BusPlan,
-): string {
-  if (!(error instanceof TimeoutError)) {
-    return error instanceof Error ? error.message : String(error);
+/**
+ * The sockets of one connection, TCP and perhaps TLS over it. The client removes
+ * all listeners at moments while it dials or closes, and an error that nobody
+ * listens to, say of a refused certificate, ends the process.
+ */
+export class SocketGuard {
+  #sockets: Socket[] = [];
+  #isDestroyed = false;
+  /** The first error: it says more than the client's timeouts. */
+  error: Error | undefined;
+
+  get isOpen(): boolean {
+    return this.#sockets.at(-1)?.destroyed === false;
   }
-  const reason = socketError?.message ?? `no answer within ${timing.dialMs} ms`;
-  // A server that refuses one hangs up, and its reason may or may not arrive.
-  return tls?.certFile === undefined
-    ? reason
-    : `${reason}; it may not accept the client certificate`;
-}
 
-function shuffle<T>(items: readonly T[], random: () => number): T[] {
-  return items
-    .map((item) => ({ item, rank: random() }))
-    .sort((a, b) => a.rank - b.rank)
-    .map(({ item }) => item);
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-/** A server of the pool. */
-export interface DialledServer {
-  /** When it was last dialled; 0: never. */
-  readonly lastConnect: number;
-}
-
-/** What redialling depends on. */
-export interface RedialDeps {
-  timing: Pick<
-    BusTiming,
-    | "reconnectSoonMs"
-    | "reconnectSoonForMs"
-    | "reconnectWaitMs"
-    | "reconnectJitterMs"
-  >;
-  now: MonotonicNow;
-  /** Uniform in [0, 1). */
-  random: () => number;
-}
-
-/** How soon and in which order servers are dialled that could not be reached. */
-export interface Redial {
-  /** What must have passed since a server was last dialled; asked before every dial. */
-  waitMs(): number;
-  /** Which one is next; null when there is none. */
-  next<S extends DialledServer>(servers: readonly S[]): S | null;
-  /** There is a connection: the next wait belongs to another outage. */
-  onConnected(): void;
-}
-
-/**
- * Dials often while an outage is young, and seldom after: a hiccup ends before
- * anybody takes this process for lost, and a bus that is away for long does not
- * come back to a crowd. With the timing of production: every 50 to 100 ms for
- * half a second, then every 250 to 500 ms.
- *
- * The server that was dialled longest ago is next, so never the one just lost
- * while there is another: a frozen one would take a dial's whole deadline. Of
- * several it is any, so that those of a lost server spread over the others.
- */
-export function createRedial(deps: RedialDeps): Redial {
-  const { timing, now, random } = deps;
-  let outageSinceMs: number | null = null;
-  return {
-    waitMs() {
-      const nowMs = now();
-      outageSinceMs ??= nowMs;
-      const isYoung = nowMs - outageSinceMs < timing.reconnectSoonForMs;
-      return isYoung
-        ? timing.reconnectSoonMs * (1 + random())
-        : timing.reconnectWaitMs + random() * timing.reconnectJitterMs;
-    },
-    next(servers) {
-      const oldest = Math.min(...servers.map(({ lastConnect }) => lastConnect));
-      const oldestOnes = servers.filter(({ lastConnect }) =>
-        lastConnect === oldest
-      );
-      return oldestOnes[Math.floor(random() * oldestOnes.length)] ?? null;
-    },
-    onConnected: () => void (outageSinceMs = null),
-  };
-}
-
-/** The client hands its options down, so one of ours can be among them. */
-export interface TransportOptions {
-  /** Hears every error of a socket: they say more than the client's timeouts. */
-  onSocketError: (error: Error) => void;
-}
-
-/**
- * The socket below the NATS client, with three faults of the client's own mended:
- *
- * - It leaves a stale connection only after it has written out what it still has to
- *   send. To a server that reads nothing this never ends, even with a healthy second
- *   server in the pool. Here the socket is destroyed at once.
- * - At moments while it dials or closes nobody listens for errors of the socket. One
- *   that comes then, say of a refused login or certificate, ends the whole process.
- * - It leaves the socket open when a server accepts the connection and says nothing.
- */
-export class LinkTransport extends NodeTransport {
   /** Bytes that the operating system has not taken yet. */
   get pendingBytes(): number {
-    return this.#currentSocket()?.writableLength ?? 0;
+    return this.#sockets.at(-1)?.writableLength ?? 0;
+  }
+
+  add(socket: Socket): void {
+    const onError = (error: Error) => void (this.error ??= error);
+    const removeAllListeners = socket.removeAllListeners.bind(socket);
+    socket.removeAllListeners = (...events) =>
+      removeAllListeners(...events).on("error", onError);
+    socket.on("error", onError);
+    this.#sockets.push(socket);
+    if (this.#isDestroyed) this.destroy();
+  }
+
+  destroy(): void {
+    this.#isDestroyed = true;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+}
+
+/** The socket below the client, kept by the {@link SocketGuard} among the options. */
+class LinkTransport extends NodeTransport {
+  override dial(
+    { hostname, port }: { hostname: string; port: number },
+  ): Promise<Socket> {
+    const socket = createConnection(port, hostname);
+    socket.setNoDelay(true);
+    this.#guard(socket);
+    return opened(socket, "connect");
   }
 
   override async peekInfo(): Promise<ServerInfo> {
-    const info = await this.#readInfo();
-    this.#listenForErrors(this.socket);
-    if (info.tls_verify === true && this.options.tls?.certFile === undefined) {
-      throw new Error(
-        "the server demands a client certificate, and none is configured",
-      );
+    try {
+      return await super.peekInfo();
+    } catch (error) {
+      throw error ?? new Error("the server hung up without a greeting");
     }
-    return info;
   }
 
   override async startTLS(): Promise<TLSSocket> {
@@ -238,85 +242,26 @@ export class LinkTransport extends NodeTransport {
       ...(cert === undefined ? {} : { cert }),
       ...(key === undefined ? {} : { key }),
     });
-    this.#listenForErrors(socket);
-    const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
-    socket.once("secureConnect", () => resolve(socket));
-    socket.once("error", reject);
-    socket.once(
-      "close",
-      () => reject(new Error("the server hung up during TLS")),
-    );
-    return promise;
+    this.#guard(socket);
+    return opened(socket, "secureConnect");
   }
 
-  override disconnect(): void {
-    this.#currentSocket()?.destroy();
-  }
-
-  override close(error?: Error): Promise<void> {
-    const socket = this.#currentSocket();
-    if (!this.connected) this.discard();
-    const closed = super.close(error);
-    this.#listenForErrors(socket);
-    return closed;
-  }
-
-  override discard(): void {
-    const socket = this.#currentSocket();
-    super.discard();
-    this.#listenForErrors(socket);
-  }
-
-  async #readInfo(): Promise<ServerInfo> {
-    try {
-      return await super.peekInfo();
-    } catch (error) {
-      throw error ?? new Error("the server hung up without a greeting");
+  #guard(socket: Socket): void {
+    // The client hands its options down, ours among them.
+    const { options } = this;
+    if ("sockets" in options && options.sockets instanceof SocketGuard) {
+      options.sockets.add(socket);
     }
-  }
-
-  /** To be called again after the client has removed all listeners. */
-  #listenForErrors(socket: Socket | undefined): void {
-    socket?.on("error", (error) => onSocketErrorIn(this.options)(error));
-  }
-
-  /** There is none before a dial has got through and after the end. */
-  #currentSocket(): Socket | undefined {
-    return this.socket;
   }
 }
 
-function onSocketErrorIn(options: object): (error: Error) => unknown {
-  if (
-    "onSocketError" in options && typeof options.onSocketError === "function"
-  ) {
-    const listener = options.onSocketError;
-    return (error) => listener(error);
-  }
-  return () => {};
-}
-
-/**
- * Lets at most one log line through per interval, so that a fault in what happens
- * per token does not become a flood of lines.
- *
- * The returned function answers `undefined` when the line must not be written,
- * else how many were held back since the last one that was.
- */
-export function createThrottle(
-  now: MonotonicNow,
-  intervalMs: number,
-): () => number | undefined {
-  let nextAt = -Infinity;
-  let heldBack = 0;
-  return () => {
-    if (now() < nextAt) {
-      heldBack++;
-      return undefined;
-    }
-    const result = heldBack;
-    heldBack = 0;
-    nextAt = now() + intervalMs;
-    return result;
-  };
+function opened<S extends Socket>(
+  socket: S,
+  event: "connect" | "secureConnect",
+): Promise<S> {
+  const { promise, resolve, reject } = Promise.withResolvers<S>();
+  socket.once(event, () => resolve(socket));
+  socket.once("error", reject);
+  socket.once("close", () => reject(new Error("the server hung up")));
+  return promise;
 }

@@ -1,20 +1,56 @@
-import { createRedial, createThrottle } from "./link_dial.ts";
-import { BUS_TIMING } from "./link_options.ts";
 import assert from "node:assert/strict";
 import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { freePort } from "../../tests/support/local_server.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
 import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
-import { BusConfigError, BusUnavailableError } from "./link.ts";
+import { BusUnavailableError } from "./link.ts";
+import { parseServer } from "./link_dial.ts";
 
 const ONCE = { firstConnectMs: 0, dialMs: 100 };
 
+const GOOD: [string, string][] = [
+  ["127.0.0.1:4333", "127.0.0.1:4333"],
+  ["nats.example", "nats.example:4222"],
+  ["nats://nats.example", "nats.example:4222"],
+  ["tls://nats.example:443", "nats.example:443"],
+  ["nats://[::1]:4333", "[::1]:4333"],
+  ["nats://user:secret@nats.example:4333", "nats.example:4333"],
+];
+
+for (const [server, address] of GOOD) {
+  Deno.test(`a server may be written ${server}`, () => {
+    assert.equal(parseServer(server).address, address);
+  });
+}
+
+const BAD = [
+  "",
+  "ws://nats.example",
+  "nats://",
+  "nats.example:70000",
+  "nats://user:secret@nats.example:x",
+];
+
+for (const server of BAD) {
+  Deno.test(`connectBus() refuses the server "${server}" at once`, async () => {
+    await assert.rejects(
+      connectTestLink([server]),
+      (error) =>
+        error instanceof TypeError && !error.message.includes("secret"),
+    );
+  });
+}
+
+Deno.test("an address may hold credentials and ask for TLS", () => {
+  const server = parseServer("tls://us%40er:se%3Acret@nats.example");
+  assert.deepEqual(server.credentials, { user: "us@er", password: "se:cret" });
+  assert.equal(server.isTls, true);
+});
+
 Deno.test("connectBus() waits for a server that is started after it", async () => {
   const port = freePort();
-  const connecting = connectTestLink([`127.0.0.1:${port}`], {
-    timing: { reconnectWaitMs: 20 },
-  });
+  const connecting = connectTestLink([`127.0.0.1:${port}`]);
   await using nats = await startNatsServer({ port });
   await using test = await connecting;
   await isReady(test.link);
@@ -73,10 +109,7 @@ Deno.test("connectBus() passes over a server that hangs, which stays in the pool
   await isReady(test.link);
   hanging.cont();
   await nats.kill();
-  const status = await waitFor(() => test.status("reconnected"), {
-    what: "the move to the other server",
-  });
-  assert.equal(status.server, hanging.server);
+  assert.equal((await test.reconnected()).server, hanging.server);
 });
 
 Deno.test("connectBus() hangs up on a server that says nothing", async () => {
@@ -91,79 +124,17 @@ Deno.test("connectBus() hangs up on a server that says nothing", async () => {
   await waitFor(() => proxy.connections() === 0, { what: "the end of it" });
 });
 
-Deno.test("connectBus() refuses at once what can never work", async () => {
-  await assert.rejects(connectTestLink(["http://nats"]), BusConfigError);
-});
-
-const TABLE: { atMs: number; random: number; waitMs: number }[] = [
-  { atMs: 0, random: 0, waitMs: 50 },
-  { atMs: 0, random: 0.5, waitMs: 75 },
-  { atMs: 499, random: 0, waitMs: 50 },
-  { atMs: 500, random: 0, waitMs: 250 },
-  { atMs: 500, random: 0.5, waitMs: 375 },
-  { atMs: 60_000, random: 0, waitMs: 250 },
-];
-
-for (const { atMs, random, waitMs } of TABLE) {
-  Deno.test(`createRedial() waits ${waitMs} ms after ${atMs} ms of an outage, at ${random}`, () => {
-    const beganAtMs = 7_000;
-    let nowMs = beganAtMs;
-    const redial = createRedial({
-      timing: BUS_TIMING,
-      now: () => nowMs,
-      random: () => random,
-    });
-    redial.waitMs();
-    nowMs += atMs;
-    assert.equal(redial.waitMs(), waitMs);
+Deno.test("a link that is closed while it dials leaves no connection behind", async () => {
+  await using nats = await startNatsServer();
+  await using proxy = startTcpProxy(nats.port);
+  await using test = await connectTestLink([proxy.server], {
+    timing: { dialMs: 60_000 },
   });
-}
-
-Deno.test("createRedial() is quick again in the next outage", () => {
-  let nowMs = 0;
-  const redial = createRedial({
-    timing: BUS_TIMING,
-    now: () => nowMs,
-    random: () => 0,
-  });
-  redial.waitMs();
-  nowMs = BUS_TIMING.reconnectSoonForMs;
-  assert.equal(redial.waitMs(), BUS_TIMING.reconnectWaitMs);
-  redial.onConnected();
-  assert.equal(redial.waitMs(), BUS_TIMING.reconnectSoonMs);
-});
-
-const POOLS: { name: string; dialledAt: number[]; next: string }[] = [
-  { name: "the only server", dialledAt: [7], next: "0" },
-  { name: "the other of two", dialledAt: [7, 3], next: "1" },
-  { name: "one that was never dialled", dialledAt: [7, 3, 0], next: "2" },
-  { name: "any that was never dialled", dialledAt: [7, 0, 0], next: "12" },
-  { name: "none of none", dialledAt: [], next: "" },
-];
-
-for (const { name, dialledAt, next } of POOLS) {
-  Deno.test(`createRedial() dials ${name}`, () => {
-    const servers = dialledAt.map((lastConnect, id) => ({ id, lastConnect }));
-    const seen = [0, 0.499, 0.5, 0.999].map((random) => {
-      const redial = createRedial({
-        timing: BUS_TIMING,
-        now: () => 0,
-        random: () => random,
-      });
-      return redial.next(servers)?.id ?? "";
-    });
-    assert.equal([...new Set(seen)].join(""), next);
-  });
-}
-
-Deno.test("a throttle lets one line through per interval and counts the others", () => {
-  let nowMs = 1_000;
-  const mayLog = createThrottle(() => nowMs, 100);
-  assert.deepEqual([mayLog(), mayLog(), mayLog()], [0, undefined, undefined]);
-  nowMs += 99;
-  assert.equal(mayLog(), undefined);
-  nowMs += 1;
-  assert.equal(mayLog(), 3);
-  nowMs += 100;
-  assert.equal(mayLog(), 0);
+  proxy.set({ blackHole: "both" });
+  proxy.cut();
+  await waitFor(() => !test.link.isConnected, { what: "the loss" });
+  await waitFor(() => proxy.connections() === 1, { what: "the next dial" });
+  await test.link.close();
+  proxy.set({});
+  await waitFor(() => proxy.connections() === 0, { what: "the end of it" });
 });

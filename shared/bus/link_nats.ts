@@ -1,161 +1,127 @@
 import {
   createInbox,
-  InvalidArgumentError,
   type NatsConnection,
-  NatsConnectionImpl,
   PermissionViolationError,
+  RequestError,
   type Status,
   type Subscription,
+  TimeoutError,
 } from "nats";
-import { type MonotonicNow, SteadyClock } from "../process/clock.ts";
-import type { Log } from "../process/log.ts";
+import { SteadyClock } from "../process/clock.ts";
 import {
   type BusHandler,
   type BusLink,
   type BusMessage,
-  BusRefusedError,
   type BusStatus,
   type BusSubscription,
   BusTimeoutError,
   BusUnavailableError,
-  isNoResponders,
   NoRespondersError,
-  PayloadTooLargeError,
-  type PublishOptions,
-  type RequestOptions,
-  type SubscribeOptions,
 } from "./link.ts";
 import {
-  createRedial,
-  createThrottle,
-  dialFirst,
-  LinkTransport,
-} from "./link_dial.ts";
-import {
-  type BusOptions,
-  type BusTiming,
-  planConnection,
-} from "./link_options.ts";
-
-export {
   BUS_TIMING,
-  type BusCredentials,
   type BusOptions,
   type BusTiming,
-  type BusTls,
-} from "./link_options.ts";
+  dial,
+  parseServer,
+  SocketGuard,
+} from "./link_dial.ts";
 
-/** What repeats with every message is logged once in this time, with a count of the others. */
+export { BUS_TIMING, type BusOptions } from "./link_dial.ts";
+
+/** With more bytes waiting to be sent than this, the link is not ready. */
+const BACKLOG_BYTES_MAX = 8 * 1024 * 1024;
+/** A connection that held this long was a good one: the next dial starts without delay. */
+const STABLE_MS = 1_000;
+/** What repeats with every message or dial is logged once in this time. */
 const LOG_INTERVAL_MS = 1_000;
-/**
- * A timer that fires later than this says that the event loop stood still. The
- * awaited answer may then be there already, unread, so it gets another moment.
- */
-const LAG_MAX_MS = 200;
-const LAG_GRACE_MS = 50;
 const NO_BYTES = new Uint8Array();
 
 /**
  * Connects to the bus. Servers need not run yet: it tries for `firstConnectMs`.
  *
- * @throws BusConfigError at once when an option cannot work.
+ * @throws TypeError at once when an address cannot be read.
  * @throws BusUnavailableError when no server was reached, with each one's reason.
  */
 export async function connectBus(options: BusOptions): Promise<BusLink> {
-  const plan = planConnection(options);
-  const { log, now, random } = options;
-  const redial = createRedial({ timing: plan.timing, now, random });
-  const client = await dialFirst(options, plan, redial);
-  try {
-    return new NatsLink({
-      client,
-      timing: plan.timing,
-      inboxPrefix: options.inboxPrefix,
-      log,
-      now,
-      onConnected: () => redial.onConnected(),
-    });
-  } catch (error) {
-    await client.close();
-    throw error;
-  }
+  const link = new NatsLink(options);
+  await link.connected;
+  return link;
 }
 
-interface NatsLinkDeps {
-  /** Connected, and used by nobody else. */
-  client: NatsConnection;
-  timing: BusTiming;
-  inboxPrefix: string | undefined;
-  log: Log;
-  now: MonotonicNow;
-  onConnected: () => void;
-}
-
-/** A request that has no answer yet. */
-interface Pending {
+/** What a subscription needs to be made again on the next connection. */
+interface Subscribed {
   subject: string;
-  wait: Wait<BusMessage>;
+  handler: BusHandler;
+  queue: string | undefined;
+  /** On the present connection. */
+  live: Subscription | null;
+  isRefused: boolean;
 }
 
-/** The one {@link BusLink}, over a connection of the NATS client. */
+/** The present connection. */
+interface Connection {
+  client: NatsConnection;
+  sockets: SocketGuard;
+  server: string;
+  /** Resolves with the reason when it is lost. */
+  lost: PromiseWithResolvers<string>;
+}
+
+/**
+ * The one {@link BusLink}. It has one connection of the NATS client at a time, and
+ * makes a new one when that is lost: the client's own reconnecting waits for ever
+ * for a server that reads nothing.
+ */
 class NatsLink implements BusLink {
-  readonly closed: Promise<Error | undefined>;
-  readonly #d: NatsLinkDeps;
-  /** The client, with what its documented interface hides. */
-  readonly #client: NatsConnectionImpl;
+  /** Resolves when the first connection works. */
+  readonly connected: Promise<void>;
+  readonly #options: BusOptions;
+  readonly #timing: BusTiming;
+  readonly #servers: readonly string[];
   readonly #clock: SteadyClock;
-  readonly #waits: Waits;
-  readonly #open = new Set<Subscription>();
-  /** Those that the server denied and that nobody has given up. */
-  readonly #refused = new Set<Subscription>();
-  readonly #listeners = new Set<(status: BusStatus) => void>();
-  readonly #pending = new Map<string, Pending>();
-  readonly #inbox: string;
-  readonly #mayLogFault: () => number | undefined;
-  readonly #mayLogComplaint: () => number | undefined;
-  readonly #resolveClosed: (error: Error | undefined) => void;
-  readonly #echoTimer: ReturnType<typeof setInterval>;
-  #requests = 0;
-  #server: string;
-  #lostAtMs: number | undefined;
-  #staleTimer: ReturnType<typeof setTimeout> | undefined;
+  readonly #echo: string;
+  readonly #subscribed = new Set<Subscribed>();
+  readonly #listeners: ((status: BusStatus) => void)[] = [];
+  readonly #loggedAtMs = new Map<string, number>();
+  readonly #first = Promise.withResolvers<void>();
+  readonly #closing = Promise.withResolvers<void>();
+  readonly #running: Promise<void>;
+  #isClosed = false;
+  /** Of the present connection, or the one that is being made. */
+  #sockets: SocketGuard | null = null;
+  #connection: Connection | null = null;
+  #lostAtMs: number | null = null;
   #flowingSinceMs: number | null = null;
   #heardAtMs = -Infinity;
   /** The same on the steady clock. */
   #heardSteadyMs = -Infinity;
-  #closing: Promise<void> | undefined;
 
-  constructor(deps: NatsLinkDeps) {
-    const { client, timing, log, now } = deps;
-    // The client's version is pinned; whatever a new version moves is found here.
-    if (
-      !(client instanceof NatsConnectionImpl) ||
-      !(client.protocol.transport instanceof LinkTransport)
-    ) {
-      throw new Error("Cannot use the NATS client: it has an unknown form");
-    }
-    this.#d = deps;
-    this.#client = client;
-    this.#server = client.getServer();
-    this.#clock = new SteadyClock(now);
-    this.#waits = new Waits(now);
-    this.#mayLogFault = createThrottle(now, LOG_INTERVAL_MS);
-    this.#mayLogComplaint = createThrottle(now, LOG_INTERVAL_MS);
-    const closed = Promise.withResolvers<Error | undefined>();
-    this.closed = closed.promise;
-    this.#resolveClosed = closed.resolve;
-    this.#inbox = createInbox(deps.inboxPrefix);
-    this.subscribe(`${this.#inbox}.*`, (answer) => this.#onAnswer(answer));
-    this.#follow();
-    this.#echoTimer = setInterval(() => this.#keepFlowing(), timing.echoMs);
-    this.#keepFlowing();
-    log.info("bus_connected", { server: this.#server });
+  constructor(options: BusOptions) {
+    const servers = options.servers.map(parseServer);
+    const credentials = options.credentials ??
+      servers.find((server) => server.credentials !== undefined)?.credentials;
+    const tls = options.tls ??
+      (servers.some(({ isTls }) => isTls) ? {} : undefined);
+    this.#options = {
+      ...options,
+      ...(credentials === undefined ? {} : { credentials }),
+      ...(tls === undefined ? {} : { tls }),
+    };
+    this.#timing = { ...BUS_TIMING, ...options.timing };
+    this.#servers = shuffle(
+      servers.map(({ address }) => address),
+      options.random,
+    );
+    this.#clock = new SteadyClock(options.now);
+    this.#echo = `${createInbox(options.inboxPrefix)}.echo`;
+    this.connected = this.#first.promise;
+    this.#running = this.#run();
   }
 
   get isConnected(): boolean {
-    // Exact at once, while the client's status events come some turns later.
-    return this.#client.protocol.connected && this.#lostAtMs === undefined &&
-      this.#closing === undefined;
+    // The client knows of a closed socket some turns before it says so.
+    return this.#connection?.sockets.isOpen ?? false;
   }
 
   get flowingSinceMs(): number | null {
@@ -167,377 +133,274 @@ class NatsLink implements BusLink {
   }
 
   get isReady(): boolean {
-    return this.flowingSinceMs !== null && this.#refused.size === 0 &&
-      this.pendingBytes <= this.#d.timing.backlogBytesMax;
+    return this.flowingSinceMs !== null &&
+      this.pendingBytes <= BACKLOG_BYTES_MAX &&
+      ![...this.#subscribed].some(({ isRefused }) => isRefused);
   }
 
   get pendingBytes(): number {
-    const { outbound, transport } = this.#client.protocol;
-    const inSocket = transport instanceof LinkTransport
-      ? transport.pendingBytes
-      : 0;
-    return outbound.size() + inSocket;
+    return this.#connection?.sockets.pendingBytes ?? 0;
   }
 
   publish(
     subject: string,
     payload: Uint8Array,
-    options?: PublishOptions,
+    options?: { reply?: string },
   ): void {
-    if (!this.isConnected) {
-      throw new BusUnavailableError(
-        `Cannot publish to "${subject}": the bus is not connected`,
-      );
-    }
-    try {
-      this.#client.publish(subject, payload, options);
-    } catch (error) {
-      throw isTooLarge(error)
-        ? new PayloadTooLargeError(subject, payload.length, error)
-        : error;
-    }
+    this.#present().client.publish(subject, payload, options);
   }
 
   subscribe(
     subject: string,
     handler: BusHandler,
-    options: SubscribeOptions = {},
+    options: { queue?: string } = {},
   ): BusSubscription {
-    if (this.#closing !== undefined) {
-      throw new BusUnavailableError(
-        `Cannot subscribe to "${subject}": the bus is closed`,
-      );
-    }
-    const { queue } = options;
-    const subscription = this.#client.subscribe(subject, {
-      ...(queue === undefined ? {} : { queue }),
-      callback: (error, message) => {
-        if (error === null) this.#deliver(subject, handler, message);
-        else this.#refused.add(subscription);
-      },
-    });
-    this.#open.add(subscription);
-    return {
-      drain: () => this.#drain(subscription),
-      unsubscribe: () => this.#remove(subscription),
+    const one: Subscribed = {
+      subject,
+      handler,
+      queue: options.queue,
+      live: null,
+      isRefused: false,
     };
+    this.#subscribed.add(one);
+    if (this.#connection !== null) this.#open(one, this.#connection.client);
+    const unsubscribe = () => {
+      this.#subscribed.delete(one);
+      if (one.live?.isClosed() === false) one.live.unsubscribe();
+    };
+    return { unsubscribe, drain: () => this.#drain(one).finally(unsubscribe) };
   }
 
-  /**
-   * The client has this as well, but its requests wait for their full timeout when
-   * the connection is lost, and only the first of several to a forbidden subject is
-   * told.
-   */
   async request(
     subject: string,
     payload: Uint8Array,
-    { timeoutMs }: RequestOptions,
+    { timeoutMs: timeout }: { timeoutMs: number },
   ): Promise<BusMessage> {
-    const reply = `${this.#inbox}.${++this.#requests}`;
-    const wait = this.#waits.open<BusMessage>(
-      timeoutMs,
-      () =>
-        new BusTimeoutError(
-          `Cannot request "${subject}": no answer within ${timeoutMs} ms`,
-        ),
-    );
-    this.#pending.set(reply, { subject, wait });
+    const { client } = this.#present();
     try {
-      this.publish(subject, payload, { reply });
-      return await wait.promise;
-    } finally {
-      this.#pending.delete(reply);
-      wait.cancel();
+      return await client.request(subject, payload, { timeout });
+    } catch (cause) {
+      const what = `Cannot request "${subject}"`;
+      if (cause instanceof TimeoutError) {
+        throw new BusTimeoutError(`${what}: no answer within ${timeout} ms`);
+      }
+      throw cause instanceof RequestError && cause.isNoResponders()
+        ? new NoRespondersError(`${what}: nobody subscribes to it`)
+        : new BusUnavailableError(`${what}: ${cause}`, { cause });
     }
   }
 
   async flush(): Promise<void> {
-    if (!this.isConnected) {
-      throw new BusUnavailableError("Cannot flush: the bus is not connected");
-    }
-    const { flushMs } = this.#d.timing;
-    await this.#waits.within(this.#client.flush(), flushMs, "flush");
+    await this.#inTime(this.#present().client.flush());
   }
 
-  onStatus(listener: (status: BusStatus) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+  onStatus(listener: (status: BusStatus) => void): void {
+    this.#listeners.push(listener);
   }
 
   async drain(): Promise<void> {
-    await Promise.all([...this.#open].map((one) => this.#drain(one)));
-    try {
-      await this.flush();
-    } catch (error) {
-      this.#d.log.warn("bus_drain_incomplete", { error });
-    }
+    await Promise.all([...this.#subscribed].map((one) => this.#drain(one)));
+    await this.flush().catch((error) => this.#drainFailed(error));
     await this.close();
   }
 
-  close(): Promise<void> {
-    return this.#shutDown(undefined);
-  }
-
-  #keepFlowing(): void {
-    this.#clock.tick();
-    const silenceMs = this.#clock.now() - this.#heardSteadyMs;
-    if (silenceMs >= this.#d.timing.silentMs) this.#flowingSinceMs = null;
-    if (this.isConnected) this.publish(`${this.#inbox}.echo`, NO_BYTES);
-  }
-
-  #onHeard(): void {
-    this.#heardAtMs = this.#d.now();
-    this.#heardSteadyMs = this.#clock.now();
-    if (this.isConnected) this.#flowingSinceMs ??= this.#heardAtMs;
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#closing.resolve();
+    this.#connection?.lost.resolve("it was closed");
+    this.#sockets?.destroy();
+    await this.#running;
   }
 
   /**
-   * A handler that throws, or an async one that rejects, is contained here: the first
-   * would end the client's read loop and with it every subscription of the
-   * connection, the second would end the process.
+   * Connects to one server after another. Each is used until it is lost. After a
+   * round in which none could be reached, it waits.
    */
-  #deliver(subject: string, handler: BusHandler, message: BusMessage): void {
-    this.#onHeard();
-    try {
-      // A promise says that it is an async function, which the type cannot forbid.
-      const result: unknown = handler(message);
-      if (result instanceof Promise) {
-        void result.catch((error) => this.#reportFault(subject, error));
+  async #run(): Promise<void> {
+    const { now, random } = this.#options;
+    const { firstConnectMs, retryMs, retryMaxMs } = this.#timing;
+    const giveUpAtMs = now() + firstConnectMs;
+    const reasons = new Map<string, string>();
+    let failures = 0;
+    for (let turn = 0; !this.#isClosed; turn++) {
+      const server = this.#servers[turn % this.#servers.length] ?? "";
+      const reason = await this.#connectTo(server);
+      reasons.set(server, reason);
+      const flowedForMs = now() - (this.#flowingSinceMs ?? now());
+      this.#flowingSinceMs = null;
+      failures = flowedForMs >= STABLE_MS ? 0 : failures + 1;
+      if (failures % this.#servers.length > 0 || failures === 0) continue;
+      if (this.#lostAtMs === null && now() >= giveUpAtMs) {
+        const all = [...reasons.values()].join("; ");
+        return this.#first.reject(new BusUnavailableError(all));
       }
-    } catch (error) {
-      this.#reportFault(subject, error);
+      const rounds = failures / this.#servers.length;
+      const waitMs = Math.min(retryMaxMs, retryMs * 2 ** (rounds - 1));
+      await this.#pause(waitMs * (1 - random() / 2));
     }
+    this.#first.reject(unavailable("it was closed"));
   }
 
-  #reportFault(subject: string, error: unknown): void {
-    const heldBack = this.#mayLogFault();
-    if (heldBack === undefined) return;
-    this.#d.log.error("bus_handler_failed", { subject, error, heldBack });
+  async #pause(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, ms);
+    await Promise.race([promise, this.#closing.promise]);
+    clearTimeout(timer);
   }
 
-  /** Answers that nobody awaits, and echoes, are dropped. */
-  #onAnswer(message: BusMessage): void {
-    const pending = this.#pending.get(message.subject);
-    if (pending === undefined) return;
-    if (isNoResponders(message)) {
-      pending.wait.reject(new NoRespondersError(pending.subject));
-    } else pending.wait.resolve(message);
-  }
-
-  async #drain(subscription: Subscription): Promise<void> {
-    if (!this.#open.has(subscription)) return;
+  /** Returns why the server could not be reached, or why it was left. */
+  async #connectTo(server: string): Promise<string> {
+    const sockets = new SocketGuard();
+    this.#sockets = sockets;
+    let client: NatsConnection;
     try {
-      if (!subscription.isClosed()) {
-        const { flushMs } = this.#d.timing;
-        await this.#waits.within(subscription.drain(), flushMs, "drain");
-      }
+      const { dialMs: timeoutMs } = this.#timing;
+      client = await dial(server, this.#options, { timeoutMs, sockets });
     } catch (error) {
-      const subject = subscription.getSubject();
-      this.#d.log.warn("bus_drain_incomplete", { subject, error });
+      const { message } = error instanceof Error ? error : new Error();
+      this.#logSometimes("bus_not_reached", { server, error: message });
+      return message;
     }
-    this.#remove(subscription);
-  }
-
-  #remove(subscription: Subscription): void {
-    this.#open.delete(subscription);
-    this.#refused.delete(subscription);
-    if (!subscription.isClosed()) subscription.unsubscribe();
-  }
-
-  /** Reads the events of the client, the last of which is its end. */
-  #follow(): void {
-    const read = async () => {
-      for await (const status of this.#client.status()) this.#onEvent(status);
-    };
-    void read().catch((error) => this.#giveUp(String(error)));
-    void this.#client.closed().then((error) => this.#giveUp(String(error)));
-  }
-
-  /** The client tells some things several times and calls a refused login a stale connection. */
-  #onEvent(event: Status): void {
-    switch (event.type) {
-      case "staleConnection":
-        return this.#expectEnd();
-      case "disconnect":
-        clearTimeout(this.#staleTimer);
-        return this.#lose("closed");
-      case "reconnect":
-        return this.#regain(event.server);
-      case "ldm":
-        this.#d.log.info("bus_lame_duck", { server: event.server });
-        return this.#tell({ type: "lame_duck", server: event.server });
-      case "error":
-        return this.#complain(event.error);
-      default:
-        // Pings, dials and news of the cluster change nothing here.
-        return;
+    const lost = Promise.withResolvers<string>();
+    this.#connection = { client, sockets, server, lost };
+    this.#heardSteadyMs = this.#clock.now();
+    void client.closed().then(() => lost.resolve("it was cut"));
+    const reading = this.#read(client.status());
+    client.subscribe(this.#echo, { callback: () => this.#heard() });
+    for (const one of this.#subscribed) this.#open(one, client);
+    const timer = setInterval(() => this.#sayEcho(), this.#timing.echoMs);
+    this.#sayEcho();
+    const reason = await lost.promise;
+    clearInterval(timer);
+    this.#connection = null;
+    sockets.destroy();
+    if (!this.#isClosed) {
+      this.#options.log.warn("bus_disconnected", { server, reason });
     }
-  }
-
-  #expectEnd(): void {
-    // Said also of a connection that is gone already, whose end was told before.
-    if (this.#lostAtMs !== undefined) return;
-    this.#lose("stale");
-    this.#staleTimer = setTimeout(
-      () => this.#giveUp("the client does not leave a dead one"),
-      this.#d.timing.staleEndMs,
-    );
-  }
-
-  #lose(reason: string): void {
-    if (this.#lostAtMs !== undefined) return;
-    this.#lostAtMs = this.#d.now();
-    this.#flowingSinceMs = null;
-    this.#d.log.warn("bus_disconnected", { server: this.#server, reason });
-    this.#failWaits("the connection to the bus was lost");
-    this.#tell({ type: "disconnected", server: this.#server });
-  }
-
-  #regain(server: string): void {
-    if (this.#lostAtMs === undefined) return;
-    const outageMs = this.#d.now() - this.#lostAtMs;
-    this.#lostAtMs = undefined;
-    this.#server = server;
-    this.#d.onConnected();
-    this.#keepFlowing();
-    this.#d.log.info("bus_reconnected", { server, outageMs });
-    this.#tell({ type: "reconnected", server, outageMs });
-  }
-
-  #complain(error: Error): void {
-    const heldBack = this.#mayLogComplaint();
-    if (heldBack !== undefined) {
-      this.#d.log.error("bus_complaint", { error, heldBack });
+    if (this.#flowingSinceMs !== null) {
+      this.#lostAtMs = this.#options.now();
+      this.#tell("disconnected");
     }
-    if (!(error instanceof PermissionViolationError)) {
-      return this.#tell({ type: "error", error });
+    await client.close();
+    await reading;
+    return `Cannot stay with the bus at "${server}": ${reason}`;
+  }
+
+  #sayEcho(): void {
+    this.#clock.tick();
+    const silenceMs = this.#clock.now() - this.#heardSteadyMs;
+    if (silenceMs >= this.#timing.silentMs) {
+      this.#connection?.lost.resolve(
+        `a message to "${this.#echo}" did not come back`,
+      );
+    } else if (this.isConnected) this.publish(this.#echo, NO_BYTES);
+  }
+
+  #heard(): void {
+    this.#heardAtMs = this.#options.now();
+    this.#heardSteadyMs = this.#clock.now();
+    if (this.#flowingSinceMs !== null || this.#connection === null) return;
+    this.#flowingSinceMs = this.#heardAtMs;
+    const { server } = this.#connection;
+    if (this.#lostAtMs === null) {
+      this.#options.log.info("bus_connected", { server });
+      return this.#first.resolve();
     }
-    const { subject } = error;
-    const operation = error.operation === "publish" ? "publish" : "subscribe";
-    if (operation === "publish") {
-      for (const { subject: asked, wait } of this.#pending.values()) {
-        if (asked === subject) {
-          wait.reject(new BusRefusedError(operation, subject));
+    const outageMs = this.#heardAtMs - this.#lostAtMs;
+    this.#options.log.info("bus_reconnected", { server, outageMs });
+    this.#tell("reconnected");
+  }
+
+  /** Subscribes on a connection. A handler that throws would end its read loop. */
+  #open(one: Subscribed, client: NatsConnection): void {
+    const { subject, queue } = one;
+    one.isRefused = false;
+    one.live = client.subscribe(subject, {
+      ...(queue === undefined ? {} : { queue }),
+      callback: (refused, message) => {
+        if (refused !== null) return void (one.isRefused = true);
+        this.#heard();
+        try {
+          one.handler(message);
+        } catch (error) {
+          this.#logSometimes("bus_handler_failed", { subject, error });
         }
-      }
-    }
-    this.#tell({ type: "refused", operation, subject });
-  }
-
-  #tell(status: BusStatus): void {
-    for (const listener of [...this.#listeners]) {
-      try {
-        listener(status);
-      } catch (error) {
-        const { type } = status;
-        this.#d.log.error("bus_listener_failed", { status: type, error });
-      }
-    }
-  }
-
-  #failWaits(reason: string): void {
-    this.#waits.rejectAll(() =>
-      new BusUnavailableError(`Cannot await an answer: ${reason}`)
-    );
-  }
-
-  #giveUp(reason: string): void {
-    if (this.#closing !== undefined) return;
-    const error = new BusUnavailableError(
-      `Cannot keep the connection to the bus: ${reason}`,
-    );
-    this.#d.log.error("bus_given_up", { error });
-    void this.#shutDown(error);
-  }
-
-  #shutDown(error: Error | undefined): Promise<void> {
-    this.#closing ??= this.#end(error);
-    return this.#closing;
-  }
-
-  async #end(error: Error | undefined): Promise<void> {
-    clearTimeout(this.#staleTimer);
-    clearInterval(this.#echoTimer);
-    this.#failWaits("the bus was closed");
-    await this.#client.close();
-    this.#resolveClosed(error);
-  }
-}
-
-function isTooLarge(error: unknown): boolean {
-  return error instanceof InvalidArgumentError &&
-    error.message.includes("max_payload");
-}
-
-/** One thing that is awaited. Only the first of its settlements counts. */
-interface Wait<T> {
-  readonly promise: Promise<T>;
-  resolve(value: T): void;
-  reject(error: Error): void;
-  /** Nobody waits any more: the promise stays unsettled. */
-  cancel(): void;
-}
-
-/** All that is awaited from the bus, so that losing the connection can end it at once. */
-class Waits {
-  readonly #now: MonotonicNow;
-  readonly #open = new Set<{ reject(error: Error): void }>();
-
-  constructor(now: MonotonicNow) {
-    this.#now = now;
-  }
-
-  /** Begins to wait. After `timeoutMs` the promise rejects with `timeoutError()`. */
-  open<T>(timeoutMs: number, timeoutError: () => Error): Wait<T> {
-    const { promise, resolve, reject } = Promise.withResolvers<T>();
-    const dueAt = this.#now() + timeoutMs;
-    let isExtended = false;
-    const expire = () => {
-      if (!isExtended && this.#now() - dueAt > LAG_MAX_MS) {
-        isExtended = true;
-        timer = setTimeout(expire, LAG_GRACE_MS);
-        return;
-      }
-      wait.reject(timeoutError());
-    };
-    let timer = setTimeout(expire, timeoutMs);
-    const finish = () => {
-      clearTimeout(timer);
-      this.#open.delete(wait);
-    };
-    const wait: Wait<T> = {
-      promise,
-      resolve: (value) => {
-        finish();
-        resolve(value);
       },
-      reject: (error) => {
-        finish();
-        reject(error);
-      },
-      cancel: finish,
-    };
-    this.#open.add(wait);
-    return wait;
+    });
+  }
+
+  async #drain({ live, subject }: Subscribed): Promise<void> {
+    if (live === null || live.isClosed() || !this.isConnected) return;
+    await this.#inTime(live.drain())
+      .catch((error) => this.#drainFailed(error, subject));
+  }
+
+  #drainFailed(error: unknown, subject?: string): void {
+    this.#options.log.warn("bus_drain_incomplete", { error, subject });
   }
 
   /** Gives a promise of the client a deadline, and an end when the connection is lost. */
-  within(work: Promise<void>, timeoutMs: number, what: string): Promise<void> {
-    const wait = this.open<void>(
-      timeoutMs,
-      () => new BusTimeoutError(`Cannot ${what}: no answer in ${timeoutMs} ms`),
-    );
-    work.then(wait.resolve, (cause) =>
-      wait.reject(
-        new BusUnavailableError(`Cannot ${what}: the connection was lost`, {
-          cause,
-        }),
-      ));
-    return wait.promise;
+  async #inTime(work: Promise<void>): Promise<void> {
+    const { flushMs } = this.#timing;
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(() => {
+      late.reject(new BusTimeoutError(`No answer within ${flushMs} ms`));
+    }, flushMs);
+    const lost = this.#present().lost.promise.then((reason) => {
+      throw unavailable(reason);
+    });
+    try {
+      await Promise.race([work, late.promise, lost]);
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
-  /** Ends every wait now. */
-  rejectAll(createError: () => Error): void {
-    for (const wait of [...this.#open]) wait.reject(createError());
+  /** Reads the events of the client until its end. */
+  async #read(events: AsyncIterable<Status>): Promise<void> {
+    const { log } = this.#options;
+    for await (const event of events) {
+      if (event.type === "ldm") {
+        log.info("bus_lame_duck", { server: event.server });
+        this.#tell("lame_duck");
+      } else if (event.type === "error") {
+        const { error } = event;
+        this.#logSometimes("bus_complaint", { error });
+        const isRefusal = error instanceof PermissionViolationError;
+        this.#tell(isRefusal ? "refused" : "error", error);
+      }
+    }
   }
+
+  #tell(type: BusStatus["type"], error?: Error): void {
+    const status = error === undefined ? { type } : { type, error };
+    for (const listener of this.#listeners) listener(status);
+  }
+
+  #logSometimes(event: string, fields: Record<string, unknown>): void {
+    const { now, log } = this.#options;
+    const atMs = this.#loggedAtMs.get(event) ?? -Infinity;
+    if (now() - atMs < LOG_INTERVAL_MS) return;
+    this.#loggedAtMs.set(event, now());
+    log.error(event, fields);
+  }
+
+  #present(): Connection {
+    if (this.#connection === null || !this.isConnected) {
+      throw unavailable("it is not connected");
+    }
+    return this.#connection;
+  }
+}
+
+function unavailable(reason: string): BusUnavailableError {
+  return new BusUnavailableError(`Cannot use the bus: ${reason}`);
+}
+
+/** In any order, so that the clients of a lost server spread over the others. */
+function shuffle<T>(items: readonly T[], random: () => number): T[] {
+  return items
+    .map((item) => ({ item, rank: random() }))
+    .sort((a, b) => a.rank - b.rank)
+    .map(({ item }) => item);
 }

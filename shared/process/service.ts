@@ -21,8 +21,6 @@ const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 export interface RunningService {
   /** What the `ready` line says: ports and ids. */
   ready: LogFields;
-  /** Resolves when the service cannot go on, for example without its bus. */
-  failed: Promise<Error>;
   /** Finishes what is running and lets go of everything. */
   stop(): Promise<void>;
 }
@@ -70,12 +68,7 @@ async function live<Config extends { logLevel: LogLevel }>(
     return EXIT_FAILED;
   }
   log.notice("ready", service.ready);
-  const ended = await Promise.race([
-    signal.then((name) => ({ name, error: null })),
-    service.failed.then((error) => ({ name: "failure", error })),
-  ]);
-  if (ended.error === null) log.info("stopping", { signal: ended.name });
-  else log.error("failed", { error: ended.error });
+  log.info("stopping", { signal: await signal });
   exitOnSignals();
   try {
     await service.stop();
@@ -84,7 +77,7 @@ async function live<Config extends { logLevel: LogLevel }>(
     return EXIT_FAILED;
   }
   log.info("stopped");
-  return ended.error === null ? EXIT_OK : EXIT_FAILED;
+  return EXIT_OK;
 }
 
 function configOrExit<Config extends { logLevel: LogLevel }>(

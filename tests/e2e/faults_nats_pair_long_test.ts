@@ -26,7 +26,7 @@ const FEW = 3;
 const NOISE_MS = 1_500;
 
 /** In this time a frozen server is left. */
-const FOUND_MS = BUS_TIMING.pingIntervalMs * (BUS_TIMING.pingsOutMax + 1);
+const FOUND_MS = BUS_TIMING.silentMs;
 
 interface Pair extends AsyncDisposable {
   /** Whom each is connected to. */

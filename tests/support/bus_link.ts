@@ -10,10 +10,8 @@ export interface TestLink extends AsyncDisposable {
   readonly log: RecordingLog;
   /** Every status so far, oldest first. */
   readonly statuses: BusStatus[];
-  /** The first status of this type. */
-  status<T extends BusStatus["type"]>(
-    type: T,
-  ): Extract<BusStatus, { type: T }> | undefined;
+  /** Waits until it is connected again, and returns what the log says of it. */
+  reconnected(): Promise<{ server: unknown; outageMs: number }>;
 }
 
 /**
@@ -39,16 +37,15 @@ export async function connectTestLink(
     link,
     log,
     statuses,
-    status: (type) => statuses.find((status) => isOfType(status, type)),
+    async reconnected() {
+      const { server, outageMs } = await waitFor(
+        () => log.find("bus_reconnected"),
+        { what: "the return of the link" },
+      );
+      return { server, outageMs: Number(outageMs) };
+    },
     [Symbol.asyncDispose]: () => link.close(),
   };
-}
-
-function isOfType<T extends BusStatus["type"]>(
-  status: BusStatus,
-  type: T,
-): status is Extract<BusStatus, { type: T }> {
-  return status.type === type;
 }
 
 /** Waits until messages flow. */
