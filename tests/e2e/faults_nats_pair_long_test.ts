@@ -46,10 +46,13 @@ async function startPair(): Promise<Pair> {
     startNatsServer({ config: config(own, other) });
   const a = stack.use(await start(routeA, routeB));
   const b = stack.use(await start(routeB, routeA));
-  // Told of one server, they hear of the other from it: so it is known who is where.
-  const edge = stack.use(await startMiniEdge({ servers: [a.server] }));
+  // Servers are tried in the order given: so it is known who is where.
+  const edge = stack.use(
+    await startMiniEdge({ servers: [a.server, b.server] }),
+  );
   const backend = tokenBackend({ tokenMs: 10 });
-  stack.use(await startMiniWorker({ servers: [b.server], backend }));
+  const servers = [b.server, a.server];
+  stack.use(await startMiniWorker({ servers, backend }));
   await waitFor(() => edge.workers.totals().workers === 1, {
     what: "the worker over the route",
   });
