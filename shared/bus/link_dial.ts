@@ -73,7 +73,7 @@ export const BUS_TIMING: BusTiming = {
   // A black-holed server must not hold up the dialling of the next one.
   dialMs: 2_000,
   // Two dials may fail before a worker that the bus does not find counts as lost.
-  retryMs: 50,
+  retryMs: 25,
   // A server that comes back is used within a second, and fifty processes spread.
   retryMaxMs: 500,
   // The services and the bus may be started in any order.
