@@ -1,44 +1,45 @@
 import { wallNow } from "@gateway/shared/process/clock";
+import { ConfigError, EXIT_CONFIG } from "@gateway/shared/process/env";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
-import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { type Cluster, findCluster } from "./cli/cluster.ts";
-import { parseCommandLine, UsageError } from "./cli/command_line.ts";
-import { describeFailure, EXIT_CODES_HELP } from "./cli/failure.ts";
-import { type KeyCommandDeps, KEYS_HELP, runKeysCommand } from "./cli/keys.ts";
 import {
-  type OwnerCommandDeps,
-  OWNERS_HELP,
-  runOwnersCommand,
-} from "./cli/owners.ts";
+  type Area,
+  type CommandDeps,
+  CommandRefused,
+  helpOf,
+  parseCommand,
+  UsageError,
+} from "./cli/command_line.ts";
+import { KEYS } from "./cli/keys.ts";
+import { OWNERS } from "./cli/owners.ts";
 import { AuditLog } from "./domain/audit/audit_log.ts";
+import { BadCursor } from "./domain/keys/key_page.ts";
 import { KeyStore } from "./domain/keys/key_store.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { AccountStore } from "./domain/owners/account.ts";
 import { OwnerDirectory } from "./domain/owners/directory.ts";
 import { createLinks } from "./domain/sign_in/links.ts";
 import { SessionStore } from "./domain/sign_in/sessions.ts";
-import { detectDurability } from "./domain/store/durability.ts";
+import { detectDurability, NotDurable } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 
 /** `deno task keys …` and `deno task owners …`: the console's stores without the console. */
 
 const CONNECT_MS = 2_000;
-const AREAS = new Map([
-  ["keys", { help: KEYS_HELP, run: runKeysCommand }],
-  ["owners", { help: OWNERS_HELP, run: runOwnersCommand }],
-]);
+const AREAS = new Map<string, Area>([["keys", KEYS], ["owners", OWNERS]]);
 
 async function run([name = "", ...args]: string[]): Promise<string> {
   const area = AREAS.get(name);
   if (area === undefined) {
     throw new UsageError("The first word must be keys or owners");
   }
-  const line = parseCommandLine(args);
-  if (line.options.help || line.words[0] === "help") {
-    return `${area.help}\n\n${EXIT_CODES_HELP}`;
+  if (args[0] === "help" || args.includes("--help") || args.includes("-h")) {
+    return helpOf(area);
   }
+  const command = parseCommand(area, args);
   const cluster = clusterHere();
   const redis = await connect(cluster);
   try {
@@ -48,21 +49,20 @@ async function run([name = "", ...args]: string[]): Promise<string> {
           "(set appendonly yes and appendfsync always)",
       );
     }
-    const { json, text } = await area.run(depsOf(cluster, redis), line);
-    return line.options.json ? JSON.stringify(json) : text;
+    const { json, text } = await command.run(depsOf(cluster, redis));
+    return command.isJson ? JSON.stringify(json) : text;
   } finally {
     await redis.close();
   }
 }
 
-function clusterHere(): Cluster {
-  return findCluster(Deno.env.toObject(), Deno.readTextFileSync);
-}
+const clusterHere = (): Cluster =>
+  findCluster(Deno.env.toObject(), Deno.readTextFileSync);
 
 function depsOf(
   { bus, consoleUrl, defaultLimits }: Cluster,
   redis: RedisLink,
-): KeyCommandDeps & OwnerCommandDeps {
+): CommandDeps {
   const now = wallNow;
   const parts = { redis, writer: redis, randomBytes, now, defaultLimits };
   return {
@@ -94,6 +94,28 @@ async function connect({ redis, whereFrom }: Cluster): Promise<RedisLink> {
   }
 }
 
+/** The exit code and the text for stderr. Throws what nobody expected. */
+function describeFailure(error: unknown): { code: number; text: string } {
+  if (!(error instanceof Error)) throw error;
+  const { message: text } = error;
+  if (error instanceof UsageError) {
+    const [area = ""] = Deno.args;
+    const more = AREAS.has(area) ? `${area} --help` : "keys --help";
+    return { code: 2, text: `${text}\nMore: ${more}` };
+  }
+  if (error instanceof BadCursor) {
+    const what = "--after takes the cursor that the page before printed";
+    return { code: 2, text: what };
+  }
+  if (error instanceof CommandRefused) return { code: 1, text };
+  if (error instanceof RedisUnavailableError || error instanceof NotDurable) {
+    return { code: 69, text };
+  }
+  if (error instanceof ConfigError) return { code: EXIT_CONFIG, text };
+  if (!isDenied(error)) throw error;
+  return { code: 77, text: `The Redis user may not do that: ${text}` };
+}
+
 function printError(text: string): void {
   Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
 }
@@ -102,8 +124,7 @@ try {
   const text = await run(Deno.args);
   await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
 } catch (error) {
-  const failure = describeFailure(error, Deno.args[0] ?? "");
-  if (failure === null) throw error;
-  Deno.exitCode = failure.exitCode;
-  printError(failure.text);
+  const { code, text } = describeFailure(error);
+  Deno.exitCode = code;
+  printError(text);
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import { EXIT_CODES_HELP } from "./cli/failure.ts";
+import { EXIT_CODES_HELP } from "./cli/command_line.ts";
 import {
   ACCOUNT_RULE,
   ADDRESS_RATE,

@@ -1,9 +1,9 @@
 // Promise: with the rights that deploy/redis/users.acl gives the console's user, every
 // route and every command works. What it may not do is in tests/deploy/store_privilege_test.ts.
 import assert from "node:assert/strict";
-import { parseCommandLine } from "./cli/command_line.ts";
-import { runKeysCommand } from "./cli/keys.ts";
-import { runOwnersCommand } from "./cli/owners.ts";
+import { parseCommand } from "./cli/command_line.ts";
+import { KEYS } from "./cli/keys.ts";
+import { OWNERS } from "./cli/owners.ts";
 import { startConsole, type TestConsole } from "./console_fixture.ts";
 import { routeCases, routeOwner } from "./routes_fixture.ts";
 
@@ -31,16 +31,12 @@ async function run(
   area: "keys" | "owners",
   ...args: string[]
 ): Promise<string> {
-  const line = parseCommandLine(args);
-  const { text } = area === "keys"
-    ? await runKeysCommand(
-      { ...deps, defaultLimits: deps.defaultLimits.key },
-      line,
-    )
-    : await runOwnersCommand(
-      { ...deps, consoleUrl: deps.publicUrl.href },
-      line,
-    );
+  const command = parseCommand(area === "keys" ? KEYS : OWNERS, args);
+  const { text } = await command.run({
+    ...deps,
+    defaultLimits: deps.defaultLimits.key,
+    consoleUrl: deps.publicUrl.href,
+  });
   return text;
 }
 

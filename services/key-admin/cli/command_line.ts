@@ -1,7 +1,17 @@
 import { parseArgs } from "node:util";
+import type { WallNow } from "@gateway/shared/process/clock";
 import type { Limits } from "@gateway/shared/keys/record";
-import type { z } from "zod";
-import { limitsOf } from "../domain/keys/settings.ts";
+import { EXIT_CONFIG } from "@gateway/shared/process/env";
+import { z } from "zod";
+import type { AuditLog } from "../domain/audit/audit_log.ts";
+import { PAGE_ROWS, PAGE_ROWS_MAX } from "../domain/keys/key_page.ts";
+import { type KeyStore, ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
+import type { SendStop } from "../domain/keys/notice.ts";
+import { limitsSchema, settingsSchema } from "../domain/keys/settings.ts";
+import type { AccountStore } from "../domain/owners/account.ts";
+import { type OwnerDirectory, parseEmail } from "../domain/owners/directory.ts";
+import type { LinkStore } from "../domain/sign_in/links.ts";
+import type { SessionStore } from "../domain/sign_in/sessions.ts";
 
 /** The command line was not understood. The message says what to do. */
 export class UsageError extends Error {
@@ -13,11 +23,21 @@ export class CommandRefused extends Error {
   override name = "CommandRefused";
 }
 
-/** Nobody has this address. */
-export const noOwner = (email: string): CommandRefused =>
-  new CommandRefused(
-    `There is no owner ${email}: "owners list" shows all owners`,
-  );
+/** What commands work with. */
+export interface CommandDeps {
+  keys: KeyStore;
+  owners: OwnerDirectory;
+  accounts: AccountStore;
+  sessions: SessionStore;
+  links: LinkStore;
+  audit: AuditLog;
+  sendStop: SendStop;
+  /** Of a new key. */
+  defaultLimits: Limits;
+  /** Origin of the console, for links. */
+  consoleUrl: string;
+  now: WallNow;
+}
 
 /** What a command prints: an object with `--json`, else text. */
 export interface Answer {
@@ -25,47 +45,164 @@ export interface Answer {
   text: string;
 }
 
+/** What a command works on. */
+export interface Call {
+  deps: CommandDeps;
+  options: Options;
+  /** The word after the command's name; empty when it takes none. */
+  word: string;
+}
+
+/** One command. */
+export interface Command {
+  help: string;
+  /** The word after its name. */
+  takes?: keyof typeof MISSING;
+  options: readonly OptionName[];
+  run(call: Call): Promise<Answer>;
+}
+
+/** A group of commands: `keys` or `owners`. */
+export interface Area {
+  title: string;
+  commands: Readonly<Record<string, Command>>;
+  /** The end of its help. */
+  notes: string;
+}
+
 /** Who acts on the command line, for the audit log. */
 export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 
-const OPTIONS = {
-  description: { type: "string" },
-  rpm: { type: "string" },
-  tpm: { type: "string" },
-  "tokens-per-day": { type: "string" },
-  concurrency: { type: "string" },
-  expires: { type: "string" },
-  models: { type: "string" },
-  scopes: { type: "string" },
-  owner: { type: "string" },
-  search: { type: "string" },
-  state: { type: "string" },
-  rows: { type: "string" },
-  after: { type: "string" },
-  old: { type: "string" },
-  "stop-running": { type: "boolean" },
-  json: { type: "boolean" },
-  help: { type: "boolean", short: "h" },
+const MISSING = {
+  ID: "Which key? Give its id",
+  EMAIL: "Give the owner's e-mail address",
 } as const;
+
+const number = z.string().transform((text) =>
+  // A double holds 15 digits exactly.
+  /^-?\d{1,15}$/.test(text) ? Number(text) : NaN
+);
+const list = z.string().transform((text) =>
+  text.split(",").map((item) => item.trim()).filter((item) => item !== "")
+);
+const timeMs = z.string().transform((text) =>
+  text === "never" ? null : Date.parse(text)
+).refine(
+  (ms) => !Number.isNaN(ms),
+  "A time such as 2027-01-31T12:00:00Z, or never",
+);
+const email = z.string().transform(parseEmail)
+  .pipe(z.string("Not an e-mail address"));
+const graces = Object.keys(ROTATION_GRACES_MS);
+const { shape: settings } = settingsSchema;
+const { shape: limits } = limitsSchema;
+
+/** Every option: how it is checked, what it takes (`title`), and its help. */
+const OPTIONS = {
+  owner: email.meta({
+    title: "EMAIL",
+    description: "the owner of the keys, else the first owner",
+  }),
+  description: settings.description
+    .meta({ title: "TEXT", description: "what the key is for" }),
+  rpm: number.pipe(limits.requestsPerMinute)
+    .meta({ title: "N", description: "requests per minute, 0 for no limit" }),
+  tpm: number.pipe(limits.tokensPerMinute)
+    .meta({ title: "N", description: "tokens per minute" }),
+  "tokens-per-day": number.pipe(limits.tokensPerDay)
+    .meta({ title: "N", description: "tokens per UTC day" }),
+  concurrency: number.pipe(limits.concurrency)
+    .meta({ title: "N", description: "requests at the same time" }),
+  expires: timeMs.meta({
+    title: "TIME|never",
+    description: "such as 2027-01-31T12:00:00Z",
+  }),
+  models: list.pipe(settings.models)
+    .meta({ title: "A,B", description: 'the models it may use, "" for all' }),
+  scopes: list.pipe(settings.scopes)
+    .meta({ title: "A,B", description: "chat, models, image, video, speech" }),
+  search: z.string()
+    .meta({ title: "WORDS", description: "in the description" }),
+  state: z.enum(
+    ["all", "enabled", "disabled", "with_expiry"],
+    "One of all, enabled, disabled, with_expiry",
+  ).meta({ title: "STATE", description: "enabled, disabled or with_expiry" }),
+  rows: number.refine(
+    (rows) => rows >= 1 && rows <= PAGE_ROWS_MAX,
+    `A whole number from 1 to ${PAGE_ROWS_MAX}`,
+  ).meta({ title: "N", description: `keys on a page (${PAGE_ROWS})` }),
+  after: z.string()
+    .meta({ title: "CURSOR", description: "the next page, as printed" }),
+  old: z.enum(graces, `One of ${graces.join(", ")}`).meta({
+    title: graces.join("|"),
+    description: "how long the old key keeps working (24h)",
+  }),
+  "stop-running": z.boolean()
+    .meta({ description: "also stop requests that are running now" }),
+  json: z.boolean().meta({ description: "print one JSON object" }),
+};
+const optionsSchema = z.object(OPTIONS).partial();
 
 /** The name of an option of any command. */
 export type OptionName = keyof typeof OPTIONS;
 
-/** The options that were given, with their values. */
-export type Options = CommandLine["options"];
+/** The options that were given, with their checked values. */
+export type Options = z.output<typeof optionsSchema>;
 
-/** A command line, split into words and options. */
-export type CommandLine = ReturnType<typeof parseCommandLine>;
+/** Reads the words after `keys` or `owners`. Throws {@link UsageError}; running it throws {@link CommandRefused} as well. */
+export function parseCommand({ commands }: Area, args: readonly string[]) {
+  const { positionals: [name = "", ...words], values } = split(args);
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (command === undefined) {
+    throw new UsageError(
+      name === "" ? "Which command?" : `There is no command "${name}"`,
+    );
+  }
+  const allowed: readonly string[] = ["json", ...command.options];
+  const surplus = Object.keys(values).find((one) => !allowed.includes(one));
+  if (surplus !== undefined) {
+    throw new UsageError(`"${name}" has no option --${surplus}`);
+  }
+  const [extra] = command.takes === undefined ? words : words.slice(1);
+  if (extra !== undefined) {
+    throw new UsageError(`Unexpected "${extra}": quote values with spaces`);
+  }
+  const [word = ""] = words;
+  if (word === "" && command.takes) {
+    throw new UsageError(MISSING[command.takes]);
+  }
+  const checked = optionsSchema.safeParse(values);
+  if (!checked.success) {
+    const mistakes = checked.error.issues
+      .map(({ path, message }) => `--${String(path[0])}: ${message}`);
+    throw new UsageError([...new Set(mistakes)].join("\n"));
+  }
+  const options = checked.data;
+  return {
+    isJson: options.json === true,
+    run: (deps: CommandDeps) => command.run({ deps, options, word }),
+  };
+}
 
-/** Splits a command line. Throws {@link UsageError} for an unknown option. */
-export function parseCommandLine(args: string[]) {
+function split(args: readonly string[]) {
+  const options = Object.entries(OPTIONS).map(([name, schema]) => {
+    const type = schema instanceof z.ZodBoolean ? "boolean" : "string";
+    return [name, { type }] as const;
+  });
+  // To parseArgs the -1 of `--rpm -1` is an option.
+  const joined: string[] = [];
+  for (const arg of args) {
+    const before = joined.at(-1);
+    if (/^-\d/.test(arg) && before?.startsWith("--")) {
+      joined.splice(-1, 1, `${before}=${arg}`);
+    } else joined.push(arg);
+  }
   try {
-    const { positionals, values } = parseArgs({
-      args,
-      options: OPTIONS,
+    return parseArgs({
+      args: joined,
+      options: Object.fromEntries(options),
       allowPositionals: true,
     });
-    return { words: positionals, options: values };
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error);
     // After the option's name comes how to pass a word that begins with a dash.
@@ -74,84 +211,31 @@ export function parseCommandLine(args: string[]) {
   }
 }
 
-/** What a command works on. */
-export interface Call<Deps> {
-  deps: Deps;
-  options: Options;
-  /** The word after the command's name; empty when it takes none. */
-  word: string;
-}
+/** 69 and 77 are from sysexits.h. */
+export const EXIT_CODES_HELP =
+  `Exit codes: 0 done, 1 refused, 2 not understood, 69 Redis or its disk does not answer,
+77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 
-/** One command. */
-export interface Command<Deps> {
-  options: readonly OptionName[];
-  /** What to say when its word is missing; without it the command takes none. */
-  missing?: string;
-  run(call: Call<Deps>): Promise<Answer>;
-}
-
-/** Runs the command that the first word names. Throws {@link UsageError} and {@link CommandRefused}. */
-export async function runCommand<Deps>(
-  commands: Readonly<Record<string, Command<Deps>>>,
-  deps: Deps,
-  { words: [name = "", ...words], options }: CommandLine,
-): Promise<Answer> {
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
-  if (command === undefined) {
-    throw new UsageError(
-      name === "" ? "Which command?" : `There is no command "${name}"`,
-    );
-  }
-  const allowed = ["json", "help", ...command.options];
-  const surplus = Object.keys(options).find((one) => !allowed.includes(one));
-  if (surplus !== undefined) {
-    throw new UsageError(`"${name}" has no option --${surplus}`);
-  }
-  const [extra] = command.missing === undefined ? words : words.slice(1);
-  if (extra !== undefined) {
-    throw new UsageError(`Unexpected "${extra}": quote values with spaces`);
-  }
-  const [word = ""] = words;
-  if (word === "" && command.missing !== undefined) {
-    throw new UsageError(command.missing);
-  }
-  return await command.run({ deps, options, word });
-}
-
-/** A whole number, or NaN. At most 15 digits: a double holds them all. */
-export const wholeNumber = (text: string): number =>
-  /^\d{1,15}$/.test(text) ? Number(text) : NaN;
-
-const LIMIT_OPTION = {
-  requestsPerMinute: "rpm",
-  tokensPerMinute: "tpm",
-  tokensPerDay: "tokens-per-day",
-  concurrency: "concurrency",
-} as const;
-
-/** The options that are limits, of a key or of an owner. */
-export const LIMIT_OPTIONS = Object.values(LIMIT_OPTION);
-
-/** `before` with the limits that were given; not yet checked. */
-export function limitsFrom(options: Options, before: Limits): Limits {
-  return limitsOf((name) => {
-    const text = options[LIMIT_OPTION[name]];
-    return text === undefined ? before[name] : wholeNumber(text);
+/** The text of `--help`. */
+export function helpOf({ title, commands, notes }: Area): string {
+  const all = Object.entries(commands);
+  const optionLines = Object.entries(OPTIONS).flatMap(([option, schema]) => {
+    const { title = "", description = "" } = schema.meta() ?? {};
+    const users = all.filter(([, { options }]) =>
+      options.some((one) => one === option)
+    ).map(([name]) => name);
+    if (users.length === 0 && option !== "json") return [];
+    const who = users.length === 0 ? "" : ` (${users.join(", ")})`;
+    return [[`--${option} ${title}`, description + who]];
   });
-}
-
-const OPTION_OF: Readonly<Record<string, OptionName>> = {
-  ...LIMIT_OPTION,
-  expiresAtMs: "expires",
-};
-
-/** Parses what was given. Throws with one line per mistake, such as `--concurrency: At most 1,000,000`. */
-export function check<T>(schema: z.ZodType<T>, wanted: unknown): T {
-  const checked = schema.safeParse(wanted);
-  if (checked.success) return checked.data;
-  const lines = checked.error.issues.map(({ path, message }) => {
-    const [name = ""] = path.map(String).filter((part) => part !== "limits");
-    return `--${OPTION_OF[name] ?? name}: ${message}`;
-  });
-  throw new UsageError([...new Set(lines)].join("\n"));
+  const commandLines = all.map((
+    [name, { takes = "", help }],
+  ) => [`${name} ${takes}`, help]);
+  const lines = (rows: string[][]) =>
+    rows.map(([left = "", right]) => `  ${left.padEnd(22)} ${right}`);
+  return [
+    ...[title, "", "Commands:", ...lines(commandLines)],
+    ...["", "Options:", ...lines(optionLines), "", notes, ""],
+    EXIT_CODES_HELP,
+  ].join("\n");
 }

@@ -1,107 +1,113 @@
-import type { AuditAction, AuditLog } from "../domain/audit/audit_log.ts";
-import { limitsSchema } from "../domain/keys/settings.ts";
-import type { Account, AccountStore } from "../domain/owners/account.ts";
-import { type OwnerDirectory, parseEmail } from "../domain/owners/directory.ts";
-import {
-  type Link,
-  linkPath,
-  type LinkStore,
-} from "../domain/sign_in/links.ts";
-import type { SessionStore } from "../domain/sign_in/sessions.ts";
+import type { Limits } from "@gateway/shared/keys/record";
+import type { AuditAction } from "../domain/audit/audit_log.ts";
+import { limitsOf } from "../domain/keys/settings.ts";
+import type { Account } from "../domain/owners/account.ts";
+import { parseEmail } from "../domain/owners/directory.ts";
+import { type Link, linkPath } from "../domain/sign_in/links.ts";
 import {
   type Answer,
+  type Area,
   type Call,
-  check,
   type Command,
   COMMAND_LINE,
-  type CommandLine,
+  type CommandDeps,
   CommandRefused,
-  LIMIT_OPTIONS,
-  limitsFrom,
-  noOwner,
   type OptionName,
-  runCommand,
+  type Options,
   UsageError,
 } from "./command_line.ts";
 import { limitsText, limitsToJson } from "./key_text.ts";
 
-/** What `owners …` works with. */
-export interface OwnerCommandDeps {
-  owners: OwnerDirectory;
-  accounts: AccountStore;
-  sessions: SessionStore;
-  links: LinkStore;
-  audit: AuditLog;
-  /** Origin of the console, for links. */
-  consoleUrl: string;
-}
-
-/** `owners --help` */
-export const OWNERS_HELP = `Manage the owners of API keys.
-
-  owners set-up             a new link to make the first owner (15 minutes)
-  owners invite EMAIL       a link to make another owner (3 days)
-  owners reset EMAIL        a link to choose a new password (1 hour)
-  owners list
-  owners limits EMAIL [--rpm N] [--tpm N] [--tokens-per-day N] [--concurrency N]
-                            limits over all keys of an owner, 0 for none
-  owners sign-out EMAIL     ends all sessions of an owner
---json                      prints one object
-
-A link works once. Give it to nobody but the owner it is for.`;
-
 /** Owners that `list` shows. */
 const LISTED_MAX = 1_000;
-const WHICH_OWNER = "Give the owner's e-mail address";
 
-type OwnerCall = Call<OwnerCommandDeps>;
+const OPTION_OF_LIMIT = {
+  requestsPerMinute: "rpm",
+  tokensPerMinute: "tpm",
+  tokensPerDay: "tokens-per-day",
+  concurrency: "concurrency",
+} as const;
+
+/** The options that are limits, of a key or of an owner. */
+export const LIMIT_OPTIONS = Object.values(OPTION_OF_LIMIT);
+
+/** `before` with the limits that were given. */
+export const limitsFrom = (options: Options, before: Limits): Limits =>
+  limitsOf((name) => options[OPTION_OF_LIMIT[name]] ?? before[name]);
+
+/** Nobody has this address. */
+export const noOwner = (email: string): CommandRefused =>
+  new CommandRefused(
+    `There is no owner ${email}: "owners list" shows all owners`,
+  );
 
 /** A command on an existing owner. */
-function onOwner(
+const onOwner = (
+  help: string,
   options: readonly OptionName[],
-  run: (call: OwnerCall, account: Account) => Promise<Answer>,
-): Command<OwnerCommandDeps> {
-  return {
-    options,
-    missing: WHICH_OWNER,
-    run: async (call) => {
-      const { deps: { owners, accounts } } = call;
-      const email = emailOf(call);
-      const ownerId = await owners.find(email);
-      const account = ownerId === null ? null : await accounts.read(ownerId);
-      if (account === null) throw noOwner(email);
-      return await run(call, account);
-    },
-  };
-}
+  run: (call: Call, account: Account) => Promise<Answer>,
+): Command => ({
+  help,
+  takes: "EMAIL",
+  options,
+  run: async (call) => {
+    const { owners, accounts } = call.deps;
+    const email = emailOf(call);
+    const ownerId = await owners.find(email);
+    const account = ownerId === null ? null : await accounts.read(ownerId);
+    if (account === null) throw noOwner(email);
+    return await run(call, account);
+  },
+});
 
-const COMMANDS: Readonly<Record<string, Command<OwnerCommandDeps>>> = {
-  "set-up": { options: [], run: setUp },
-  invite: { options: [], missing: WHICH_OWNER, run: invite },
-  reset: onOwner([], async ({ deps }, { ownerId, email }) => {
-    await note(deps, ownerId, "account.reset_link_made", "");
-    return await linkAnswer(deps, { kind: "reset", ownerId, email }, "1 hour");
-  }),
-  list: { options: [], run: list },
-  limits: onOwner(LIMIT_OPTIONS, limits),
-  "sign-out": onOwner([], async ({ deps }, { ownerId, email }) => {
-    const ended = await deps.sessions.endOthers(ownerId, null);
-    await note(deps, ownerId, "session.revoked", "all");
-    return {
-      json: { owner_id: ownerId, ended },
-      text: `${email} is signed out everywhere.`,
-    };
-  }),
+/** `owners …` */
+export const OWNERS: Area = {
+  title: "Manage the owners of API keys.",
+  commands: {
+    "set-up": {
+      help: "a new link to make the first owner (15 minutes)",
+      options: [],
+      run: setUp,
+    },
+    invite: {
+      help: "a link to make another owner (3 days)",
+      takes: "EMAIL",
+      options: [],
+      run: invite,
+    },
+    reset: onOwner(
+      "a link to choose a new password (1 hour)",
+      [],
+      async ({ deps }, { ownerId, email }) => {
+        await note(deps, ownerId, "account.reset_link_made", "");
+        const link = { kind: "reset", ownerId, email } as const;
+        return await linkAnswer(deps, link, "1 hour");
+      },
+    ),
+    list: { help: "all owners", options: [], run: list },
+    limits: onOwner(
+      "show or change the limits over all keys of an owner",
+      LIMIT_OPTIONS,
+      limits,
+    ),
+    "sign-out": onOwner(
+      "end all sessions of an owner",
+      [],
+      async ({ deps }, { ownerId, email }) => {
+        const ended = await deps.sessions.endOthers(ownerId, null);
+        await note(deps, ownerId, "session.revoked", "all");
+        return {
+          json: { owner_id: ownerId, ended },
+          text: `${email} is signed out everywhere.`,
+        };
+      },
+    ),
+  },
+  notes: "A link works once. Give it to nobody but the owner it is for.",
 };
 
-/** Runs `owners …`. */
-export const runOwnersCommand = (
-  deps: OwnerCommandDeps,
-  line: CommandLine,
-): Promise<Answer> => runCommand(COMMANDS, deps, line);
-
 /** For the first owner, until they can sign in. */
-async function setUp({ deps }: OwnerCall): Promise<Answer> {
+async function setUp({ deps }: Call): Promise<Answer> {
   const ownerId = await deps.owners.first();
   const account = await deps.accounts.read(ownerId);
   if (account?.passwordHash) {
@@ -113,7 +119,7 @@ async function setUp({ deps }: OwnerCall): Promise<Answer> {
 }
 
 /** For an owner who cannot sign in yet, added if need be. */
-async function invite(call: OwnerCall): Promise<Answer> {
+async function invite(call: Call): Promise<Answer> {
   const { deps } = call;
   const email = emailOf(call);
   const ownerId = await deps.owners.ensure(email);
@@ -128,7 +134,7 @@ async function invite(call: OwnerCall): Promise<Answer> {
 }
 
 async function linkAnswer(
-  { links, consoleUrl }: OwnerCommandDeps,
+  { links, consoleUrl }: CommandDeps,
   link: Link,
   time: string,
 ): Promise<Answer> {
@@ -139,8 +145,7 @@ async function linkAnswer(
   };
 }
 
-async function list({ deps }: OwnerCall): Promise<Answer> {
-  const { owners, accounts } = deps;
+async function list({ deps: { owners, accounts } }: Call): Promise<Answer> {
   const ids = await owners.list(0, LISTED_MAX);
   const found = await Promise.all(ids.map((id) => accounts.read(id)));
   const rows = found.filter((account) => account !== null);
@@ -162,11 +167,11 @@ async function list({ deps }: OwnerCall): Promise<Answer> {
 }
 
 async function limits(
-  { deps, options }: OwnerCall,
+  { deps, options }: Call,
   { ownerId, email }: Account,
 ): Promise<Answer> {
   const before = await deps.owners.limits(ownerId);
-  const after = check(limitsSchema, limitsFrom(options, before));
+  const after = limitsFrom(options, before);
   if (LIMIT_OPTIONS.some((name) => options[name] !== undefined)) {
     await deps.owners.setLimits(ownerId, after);
     const detail = `${limitsText(before)} → ${limitsText(after)}`;
@@ -179,7 +184,7 @@ async function limits(
 }
 
 async function note(
-  { audit }: OwnerCommandDeps,
+  { audit }: CommandDeps,
   ownerId: string,
   action: AuditAction,
   detail: string,
@@ -187,8 +192,10 @@ async function note(
   await audit.add(ownerId, { action, ...COMMAND_LINE, detail });
 }
 
-function emailOf({ word }: OwnerCall): string {
+function emailOf({ word }: Call): string {
   const email = parseEmail(word);
-  if (email === null) throw new UsageError(WHICH_OWNER);
+  if (email === null) {
+    throw new UsageError(`"${word}" is not an e-mail address`);
+  }
   return email;
 }

@@ -13,7 +13,7 @@ import { readLastUse } from "./usage.ts";
 
 /** Rows of a page unless the caller asks for fewer. */
 export const PAGE_ROWS = 50;
-const PAGE_ROWS_MAX = 200;
+export const PAGE_ROWS_MAX = 200;
 /** Keys that a search looks at before it returns what it has, and how many it reads at a time. */
 const SCAN_MAX = 10_000;
 const BATCH = 500;

@@ -1,0 +1,273 @@
+/** The commands without a process around them; `cli_test.ts` has the processes. */
+import assert from "node:assert/strict";
+import { isWellFormedKey } from "@gateway/shared/keys/key";
+import type { Limits } from "@gateway/shared/keys/record";
+import {
+  PASSWORD,
+  signIn,
+  startConsole,
+  type TestConsole,
+} from "../console_fixture.ts";
+import { parseCommand } from "./command_line.ts";
+import type { KeyJson } from "./key_text.ts";
+import { KEYS } from "./keys.ts";
+import { OWNERS } from "./owners.ts";
+
+const ADA = "ada@example.org";
+
+/** Runs a command and gives what it prints with `--json` and without. */
+async function run({ deps }: TestConsole, ...[area, ...args]: string[]) {
+  const command = parseCommand(area === "keys" ? KEYS : OWNERS, args);
+  const { json, text } = await command.run({
+    ...deps,
+    defaultLimits: deps.defaultLimits.key,
+    consoleUrl: "https://console.test",
+  });
+  const printed: KeyJson & Record<string, unknown> = JSON.parse(
+    JSON.stringify(json),
+  );
+  return { json: printed, text };
+}
+
+const create = (site: TestConsole, ...args: string[]) =>
+  run(site, "keys", "create", "--description", "Ci", ...args);
+
+Deno.test("keys edit changes what is given and keeps the rest", async (t) => {
+  await using site = await startConsole();
+  const { json: made } = await create(
+    ...[site, "--scopes", "chat,models", "--models", "a,b", "--rpm", "60"],
+    ...["--expires", "2099-01-31T12:00:00Z"],
+  );
+  assert.equal(made.expires_at, "2099-01-31T12:00:00.000Z");
+  assert.deepEqual(made.scopes, ["chat", "models"]);
+  let { json: before } = await run(site, "keys", "show", made.id);
+  const limits = { ...before.limits, requests_per_minute: 0 };
+  const more = { ...limits, tokens_per_minute: 5_000, concurrency: 2 };
+  const rows: [args: string[], changed: Partial<KeyJson>][] = [
+    [["--description", "Ci of Ada"], { description: "Ci of Ada" }],
+    [["--scopes", "models, chat"], { scopes: ["chat", "models"] }],
+    [["--models", ""], { models: [] }],
+    [["--models", "c"], { models: ["c"] }],
+    [["--rpm", "0"], { limits }],
+    [["--tpm", "5000", "--concurrency", "2"], { limits: more }],
+    [["--expires", "never"], { expires_at: null }],
+    [["--expires", "2098-12-31"], { expires_at: "2098-12-31T00:00:00.000Z" }],
+    [["--expires", "2098-12-31T23:59:59+02:00"], {
+      expires_at: "2098-12-31T21:59:59.000Z",
+    }],
+  ];
+  for (const [args, changed] of rows) {
+    await t.step(args.join(" "), async () => {
+      const { json } = await run(site, "keys", "edit", made.id, ...args);
+      const version = before.version + 1;
+      assert.deepEqual(json, { ...before, ...changed, version });
+      assert.deepEqual((await run(site, "keys", "show", made.id)).json, json);
+      before = json;
+    });
+  }
+});
+
+Deno.test("keys list tells what the console tells, in pages", async () => {
+  await using site = await startConsole();
+  for (const name of ["One", "Two", "Three"]) {
+    await create(site, "--description", name, "--expires", "2099-01-01");
+  }
+  const seen: unknown[] = [];
+  let cursor: string[] = [];
+  for (let pages = 0; pages < 3; pages++) {
+    const args = ["keys", "list", "--rows", "1", ...cursor];
+    const { json, text } = await run(site, ...args);
+    const [row] = Array.isArray(json.keys) ? json.keys : [];
+    seen.push(row.description);
+    assert.equal(json.total, 3);
+    assert.equal(row.last_used_at, null);
+    assert.equal(row.expires_at, "2099-01-01T00:00:00.000Z");
+    assert.deepEqual([row.requests_today, row.tokens_today], [0, 0]);
+    assert.match(text, /LAST USED/);
+    cursor = ["--after", String(json.next)];
+    assert.equal(json.next === null, pages === 2);
+  }
+  assert.deepEqual(seen, ["Three", "Two", "One"]);
+});
+
+Deno.test("ASVS 15.3.1: a key lives and dies on the command line, and only the command that makes it prints its value", async (t) => {
+  await using site = await startConsole();
+  const owner = ["--owner", "Ada@Example.org"];
+  const made = await create(site, ...owner);
+  assert.match(made.text, /The owner ada@example.org is new/);
+  const value = String(made.json.key);
+  assert.ok(isWellFormedKey(value));
+  const { json: { id } } = made;
+  const other = await create(site, ...owner);
+  assert.ok(!other.text.includes("is new"));
+  const rows: [args: string[], shown: RegExp][] = [
+    [["list"], /"enabled"/],
+    [["show", id], /"enabled"/],
+    [["edit", id, "--rpm", "5"], /"requests_per_minute":5/],
+    [["disable", id], /"disabled"/],
+    [["enable", id], /"enabled"/],
+    [["rotate", id], /"replaces"/],
+    [["delete", id], /"deleted"/],
+  ];
+  for (const [args, shown] of rows) {
+    await t.step(args.join(" "), async () => {
+      const { json, text } = await run(site, "keys", ...args, ...owner);
+      const all = JSON.stringify(json) + text;
+      assert.match(all, shown);
+      assert.ok(!all.includes(value.slice(5, -4)));
+      assert.ok(
+        !/"hash":/.test(all) && !/[A-Za-z0-9_-]{43}/.test(
+          all.replace(/sk-\w+/g, ""),
+        ),
+      );
+      assert.equal(isWellFormedKey(String(json.key)), args[0] === "rotate");
+    });
+  }
+  const { text } = await run(site, "keys", "list", ...owner);
+  assert.ok(text.includes(other.json.id) && !text.includes(id));
+});
+
+Deno.test("keys --stop-running says when nobody could be told", async () => {
+  await using site = await startConsole();
+  site.deps.sendStop = () => Promise.reject(new Error());
+  const { json: { id } } = await create(site);
+  await assert.rejects(run(site, "keys", "disable", id, "--stop-running"), {
+    name: "CommandRefused",
+    message: /is disabled, but its running requests/,
+  });
+});
+
+Deno.test("owners set-up, invite and reset print links, each as long as it makes sense", async () => {
+  await using site = await startConsole();
+  const follow = async (path: string, email: string, password = PASSWORD) => {
+    const client = site.client();
+    const form = { email, new_password: password };
+    assert.equal((await client.post(path, form)).status, 303);
+    return client;
+  };
+  const link = async (...args: string[]) => {
+    const { text } = await run(site, "owners", ...args);
+    return /https:\/\/console\.test(\S+)/.exec(text)?.[1] ?? assert.fail(text);
+  };
+  await follow(await link("set-up"), "first@example.org");
+  await assert.rejects(run(site, "owners", "set-up"), /is set up: .* first@/);
+  const old = await follow(await link("invite", "Ada@Example.org"), ADA);
+  assert.equal((await signIn(site.client(), ADA)).status, 303);
+  await assert.rejects(run(site, "owners", "invite", ADA), /can sign in/);
+  const fresh = await follow(
+    ...[await link("reset", ADA), ADA, "quite another phrase"] as const,
+  );
+  const log = await fresh.get("/audit?action=account.");
+  assert.match(log.text, /Created a password reset link.*command line/s);
+  assert.equal((await old.get("/keys")).status, 302, "its session is over");
+  assert.equal((await signIn(site.client("192.0.2.9"), ADA)).status, 401);
+});
+
+Deno.test("owners list, limits and sign-out", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const listed = await run(site, "owners", "list");
+  assert.match(JSON.stringify(listed.json), /ada@example.org.*true/);
+  const limits = (...args: string[]) =>
+    run(site, "owners", "limits", ADA, ...args);
+  assert.match((await limits()).text, /none$/);
+  await limits("--rpm", "60", "--concurrency", "4");
+  const { json } = await limits("--rpm", "0");
+  assert.equal(json.limits.requests_per_minute, 0);
+  assert.equal(json.limits.concurrency, 4);
+  await run(site, "owners", "sign-out", ADA);
+  assert.equal((await client.get("/keys")).status, 302);
+});
+
+Deno.test("the operator's default limits are those of every new key and owner, and whoever names a limit has that one", async () => {
+  const key: Limits = {
+    ...{ requestsPerMinute: 600, tokensPerMinute: 100_000 },
+    ...{ tokensPerDay: 0, concurrency: 10 },
+  };
+  const owner: Limits = { ...key, requestsPerMinute: 6_000 };
+  await using site = await startConsole({ defaultLimits: { key, owner } });
+  const { owners } = site.deps;
+  const limitsOf = async (...args: string[]) => {
+    const { json: { id } } = await create(site, "--owner", ADA, ...args);
+    const ownerId = await owners.find(ADA) ?? assert.fail("no owner");
+    return (await site.deps.keys.get(ownerId, id))?.limits;
+  };
+  assert.deepEqual(await limitsOf(), key);
+  assert.deepEqual(
+    await limitsOf("--rpm", "5", "--concurrency", "0"),
+    { ...key, requestsPerMinute: 5, concurrency: 0 },
+  );
+  const ownerId = await owners.ensure(ADA);
+  for (const id of [ownerId, await owners.first()]) {
+    assert.deepEqual(await owners.limits(id), owner);
+  }
+  await owners.setLimits(ownerId, key);
+  await owners.ensure(ADA);
+  assert.deepEqual(await owners.limits(ownerId), key);
+  const { text } = await (await site.signedIn(ADA)).get("/keys/new");
+  const fields = ["rpm", "tpm", "tpd", "concurrency"].map((field) => {
+    const input = new RegExp(`<input[^>]*name="${field}"[^>]*>`).exec(text);
+    return /value="([^"]*)"/.exec(input?.[0] ?? assert.fail(field))?.[1] ?? "";
+  });
+  assert.deepEqual(fields, ["600", "100000", "", "10"], "the console's form");
+});
+
+Deno.test("mistakes are explained", async (t) => {
+  await using site = await startConsole();
+  await site.addOwner(ADA);
+  const described = ["keys", "create", "--description", "a"];
+  const usage: [args: string[], says: RegExp][] = [
+    [["keys"], /Which command/],
+    [["keys", "frobnicate"], /no command "frobnicate"/],
+    [["keys", "constructor"], /no command/],
+    [["keys", "create"], /^--description: Say what/],
+    [["keys", "create", "--description", "a\nb"], /Line breaks/],
+    [[...described, "--rpm", "-1"], /^--rpm: Must not be negative; 0 means/],
+    [[...described, "--rpm", "1.5"], /^--rpm: A whole number/],
+    [[...described, "--rpm"], /--rpm/],
+    [[...described, "--scopes", "x,y"], /^--scopes: Scopes are [a-z, ]+$/],
+    [
+      [...described, "--tokens-per-day", "9".repeat(15)],
+      /^--tokens-per-day: At most 1,000,000,000,000$/,
+    ],
+    [[...described, "--models", "a b"], /^--models: Model/],
+    [[...described, "--expires", "soon"], /^--expires: A time such as/],
+    [[...described, "--expires", "2020"], /past/],
+    [[...described, "--owner", "me"], /^--owner: Not an e-mail address$/],
+    [["keys", "create", "two", "words"], /Unexpected "two"/],
+    [["keys", "list", "--state", "odd"], /^--state: One of all, enabled/],
+    [["keys", "list", "--rows", "0"], /^--rows: .* from 1 to 200$/],
+    [["keys", "list", "--rows", "201"], /^--rows: .* from 1 to 200$/],
+    [["keys", "list", "--rows", "x"], /^--rows: .* from 1 to 200$/],
+    [["keys", "show"], /Which key/],
+    [["keys", "edit", "key_x"], /what to change/],
+    [
+      ["keys", "rotate", "key_x", "--old", "toString"],
+      /^--old: One of now, 1h/,
+    ],
+    [["keys", "enable", "key_x", "--stop-running"], /no option --stop-running/],
+    [["keys", "--bogus"], /^Unknown option '--bogus'$/],
+    [["owners", "promote", ADA], /no command/],
+    [["owners", "invite"], /e-mail/],
+    [["owners", "invite", "x"], /e-mail/],
+    [["owners", "list", ADA], /Unexpected "ada/],
+    [["owners", "invite", ADA, "--rpm", "5"], /no option --rpm/],
+    [["owners", "limits", ADA, "--rpm", "9999999"], /At most/],
+  ];
+  const refused: [args: string[], says: RegExp][] = [
+    [["keys", "list", "--owner", "no@example.org"], /no owner/],
+    [["keys", "show", "key_x"], /no such key/],
+    [["owners", "reset", "no@example.org"], /no owner/],
+  ];
+  const rows = [
+    ...usage.map((row) => ["UsageError", ...row] as const),
+    ...refused.map((row) => ["CommandRefused", ...row] as const),
+  ];
+  for (const [name, args, message] of rows) {
+    await t.step(args.join(" "), async () => {
+      await assert.rejects(async () => await run(site, ...args), {
+        ...{ name, message },
+      });
+    });
+  }
+});
