@@ -138,15 +138,8 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
     requestId: "r",
     reservedTokens: 1,
     rates: { requests: null, tokens: null },
-    terms: {
-      atMs: 0,
-      flags: 0,
-      keyTokensPerMinute: 0,
-      ownerTokensPerMinute: 0,
-    },
-    isOwnerCounted: false,
+    atMs: 0,
     isSlotLimited: false,
-    isLost: false,
   };
   const limited: Refusal = {
     isAdmitted: false,

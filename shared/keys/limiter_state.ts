@@ -7,8 +7,8 @@
 /**
  * Fields of `lim:{owner}:<key id>` and `lim:{owner}`.
  *
- * The state is six little-endian doubles, because one packed field takes a third
- * of the time of six fields of text, and a double read back is the double written:
+ * The state is seven little-endian doubles, because one packed field takes a third
+ * of the time of fields of text, and a double read back is the double written:
  *
  * ```
  * 0  last admission           ms since LIMITER_EPOCH_MS, with fractions
@@ -16,7 +16,8 @@
  * 2  tokens: full again at    the same; more than a minute ahead is debt
  * 3  day of the next field    days since LIMITER_EPOCH_MS
  * 4  tokens of that day       used, and reserved by running requests
- * 5  chores due at            ms since LIMITER_EPOCH_MS: expiry times, dead leases
+ * 5  requests per minute      the limits that fields 1 and 2 were written under;
+ * 6  tokens per minute        0: none
  * ```
  */
 export const LIMITER_FIELDS = {
@@ -69,11 +70,6 @@ export function usageHour(unixMs: number): string {
 /** Days from {@link LIMITER_EPOCH_MS} to the UTC day of a time. */
 export function limiterDay(unixMs: number): number {
   return Math.floor((unixMs - LIMITER_EPOCH_MS) / DAY_MS);
-}
-
-/** Remembers for an hour that a request whose lease was lost has been settled. */
-export function lateKey(ownerId: string, leaseId: string): string {
-  return `late:{${ownerId}}:${leaseId}`;
 }
 
 function twoDigits(value: number): string {

@@ -12,7 +12,6 @@
  * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner, see `limiter_state.ts` |
  * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry |
  * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per hour of the UTC day, of key and of owner, see `limiter_state.ts` |
- * | `late:{owner}:<lease id>` | string | a request whose lease was lost has been settled |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |
  */

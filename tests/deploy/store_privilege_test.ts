@@ -32,7 +32,6 @@ const KEYS = [
   "lim:{own_a}:k",
   "lease:{own_a}:k",
   "use:{own_a}:k:20260101",
-  "late:{own_a}:1",
   "audit:{own_a}",
   "once:{own_a}:d",
   "acct:{own_a}",
@@ -54,7 +53,7 @@ const KEYS = [
 /** Who may do what to which family: the whole of it. */
 const MAY: Record<string, Record<string, string>> = {
   "edge-auth": {
-    evalsha: "lim lease use late",
+    evalsha: "lim lease use",
     get: "hash store",
     hmget: "key own",
     hget: "lim",
@@ -68,7 +67,6 @@ const MAY: Record<string, Record<string, string>> = {
     zrangebyscore: "lease",
     hincrby: "use",
     expire: "use",
-    set: "late",
   },
   "key-admin": {
     evalsha: "hash store keys audit once key acct sess try",
@@ -244,7 +242,7 @@ Deno.test("whatever a stolen edge does, keys, sessions and the audit log stay as
     "SETUSER",
     ...await aclRules("edge-auth", PASSWORD),
   );
-  const own = new Set(["lim", "lease", "use", "late"]);
+  const own = new Set(["lim", "lease", "use"]);
   const others = KEYS.filter((key) => !own.has(key.split(":")[0] ?? ""));
   for (const key of others) await world.command("HSET", key, "a", "secret");
   const dumps = () =>

@@ -4,7 +4,7 @@
  * the worker over the edges' settlements, and nothing is counted twice or left out.
  */
 import assert from "node:assert/strict";
-import { estimateTokens } from "../../services/edge-auth/limits/token_estimate.ts";
+import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { askCluster } from "../support/cluster_keys.ts";
 import { type ConsoleClient, openConsole } from "../support/console_client.ts";

@@ -1,7 +1,7 @@
 /**
  * Guarantee: however a request ends, it is charged by one rule, at the key and at
  * its owner alike, and a request that cost more than was reserved makes the next
- * ones wait. The rule itself: `services/edge-auth/limits/charge_test.ts`.
+ * ones wait. The rule itself: `services/edge-auth/limits/cost_test.ts`.
  */
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";

@@ -6,7 +6,7 @@
  * real clocks: `leases_long_test.ts`.
  */
 import assert from "node:assert/strict";
-import { LEASE_MS } from "../../services/edge-auth/limits/admit.lua.ts";
+import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import {
   askCluster,

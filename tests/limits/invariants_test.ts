@@ -7,8 +7,8 @@ import type {
   Admitted,
   Refusal,
 } from "../../services/edge-auth/limits/limiter.ts";
-import { LEASE_MS } from "../../services/edge-auth/limits/admit.lua.ts";
-import { SETTLE } from "../../services/edge-auth/limits/settle.lua.ts";
+import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
+import { SETTLE } from "../../services/edge-auth/limits/scripts.ts";
 import { settlementOf } from "../../services/edge-auth/limits/settlement.ts";
 import {
   leaseKey,
@@ -192,9 +192,9 @@ Deno.test("invariants of the limits", async (t) => {
     await waitFor(() => fleet.isSettled, { what: "the settlement" });
     const before = await fingerprint(world);
     fleet.at(0).settle(admitted, DONE);
-    const { leaseId, keys, mode, terms } = settlementOf(admitted, DONE);
+    const { leaseId, keys, terms } = settlementOf(admitted, DONE);
     // As a repeat of an edge that had heard no answer.
-    const again = [leaseId, mode, ...terms];
+    const again = [leaseId, "", ...terms];
     assert.equal(await world.link.evalScript(SETTLE, keys, again), 0);
     assert.equal(await fingerprint(world), before);
   });

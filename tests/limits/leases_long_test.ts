@@ -10,7 +10,7 @@ import {
   ownerLeaseKey,
   ownerLimitsKey,
 } from "@gateway/shared/keys/record";
-import { LEASE_MS } from "../../services/edge-auth/limits/admit.lua.ts";
+import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import {
   type LimiterState,
   readState,

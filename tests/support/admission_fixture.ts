@@ -174,7 +174,8 @@ export interface LimiterState {
   tokensTatMs: number;
   day: number;
   dayTokens: number;
-  choresAtMs: number;
+  requestsPerMinute: number;
+  tokensPerMinute: number;
 }
 
 /** Reads the packed state of a `lim:` key. Null: there is none. */
@@ -195,7 +196,8 @@ export async function readState(
     tokensTatMs: at(2) + LIMITER_EPOCH_MS,
     day: at(3),
     dayTokens: at(4),
-    choresAtMs: at(5) + LIMITER_EPOCH_MS,
+    requestsPerMinute: at(5),
+    tokensPerMinute: at(6),
   };
 }
 
@@ -206,7 +208,7 @@ export async function writeState(
   state: LimiterState,
 ): Promise<void> {
   const script = `redis.call('HSET', KEYS[1], 's',
-    struct.pack('<dddddd', ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]))`;
+    struct.pack('<ddddddd', unpack(ARGV)))`;
   const relative = (ms: number) => String(ms - LIMITER_EPOCH_MS);
   await world.command(
     "EVAL",
@@ -218,7 +220,8 @@ export async function writeState(
     relative(state.tokensTatMs),
     String(state.day),
     String(state.dayTokens),
-    relative(state.choresAtMs),
+    String(state.requestsPerMinute),
+    String(state.tokensPerMinute),
   );
 }
 

@@ -7,11 +7,10 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/run.ts";
-import { chargeOf, costOf } from "./charge.ts";
+import { costOf, estimateTokens, isCounted } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { type HeaderFields, rateLimitHeaders } from "./rate_limit_headers.ts";
 import { type Refusal, refusalError } from "./refusal.ts";
-import { estimateTokens } from "./token_estimate.ts";
 
 /** Held by an admitted request until it is settled or released. */
 export interface ChatLease {
@@ -73,35 +72,31 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Keys that were refused for a limit, and until when that may hold. */
   const refusedUntilMs = new Map<string, number>();
 
-  const decide = async <T extends Admitted | Refusal | null>(
-    ask: () => Promise<T>,
+  /** Asks, and throws the refusal if there is one. */
+  const decide = async <T extends Admitted | null>(
+    principal: Principal,
+    ask: () => Promise<T | Refusal>,
   ): Promise<T> => {
     const startedAtMs = now();
-    let result: Decision["result"] | null = "failed";
+    const tell = (result: Decision["result"]) =>
+      onDecision?.({ result, durationMs: now() - startedAtMs });
+    let decision;
     try {
-      const decision = await ask();
-      result = decision;
-      return decision;
+      decision = await ask();
     } catch (error) {
-      if (error instanceof ApiError) result = "unavailable";
+      tell(error instanceof ApiError ? "unavailable" : "failed");
       throw error;
-    } finally {
-      const durationMs = now() - startedAtMs;
-      if (result !== null) onDecision?.({ result, durationMs });
     }
-  };
-
-  const refuse = (principal: Principal, refusal: Refusal): ApiError => {
-    if (refusal.reason === "unknown") onUnknown(principal);
-    if (refusal.reason === "limited") {
+    if (decision !== null) tell(decision);
+    if (decision === null || decision.isAdmitted) return decision;
+    if (decision.reason === "unknown") onUnknown(principal);
+    if (decision.reason === "limited") {
       refusedUntilMs.delete(principal.keyId);
-      refusedUntilMs.set(principal.keyId, now() + refusal.waitMs);
-      const [oldest] = refusedUntilMs.keys();
-      if (refusedUntilMs.size > REFUSED_KEYS_MAX && oldest !== undefined) {
-        refusedUntilMs.delete(oldest);
-      }
+      refusedUntilMs.set(principal.keyId, now() + decision.waitMs);
+      const [oldest = ""] = refusedUntilMs.keys();
+      if (refusedUntilMs.size > REFUSED_KEYS_MAX) refusedUntilMs.delete(oldest);
     }
-    return refusalError(refusal, random);
+    throw refusalError(decision, random);
   };
 
   return {
@@ -109,23 +104,23 @@ export function createAdmission(options: AdmissionOptions): Admission {
       const untilMs = refusedUntilMs.get(principal.keyId);
       if (untilMs === undefined) return;
       if (now() < untilMs) {
-        const refusal = await decide(() => limiter.look(principal, "chat"));
-        if (refusal !== null) throw refuse(principal, refusal);
+        await decide(principal, () => limiter.look(principal, "chat"));
       }
       refusedUntilMs.delete(principal.keyId);
     },
     async admitChat(principal, request, requestId) {
       const model = catalog.get(request.model);
       const estimate = estimateTokens(request, model?.outputTokensMax);
-      const admitted = await decide(() =>
-        limiter.admit(principal, {
-          scope: "chat",
-          model: request.model,
-          wantTokens: estimate.totalTokens,
-          requestId,
-        })
+      const admitted = await decide(
+        principal,
+        () =>
+          limiter.admit(principal, {
+            scope: "chat",
+            model: request.model,
+            wantTokens: estimate.totalTokens,
+            requestId,
+          }),
       );
-      if (!admitted.isAdmitted) throw refuse(principal, admitted);
       const freed = admitted.isSlotLimited
         ? Promise.withResolvers<void>()
         : null;
@@ -133,23 +128,21 @@ export function createAdmission(options: AdmissionOptions): Admission {
         slotFreed: freed?.promise ?? null,
         headers: rateLimitHeaders(admitted.rates),
         settle(outcome) {
-          const charge = chargeOf(outcome);
-          const isComplete = outcome.kind === "complete";
-          if (charge === "reservation" || (isComplete && charge !== "usage")) {
+          if (outcome.kind === "complete" && !isCounted(outcome)) {
             log.warn("usage_missing", {
               requestId: publicRequestId(requestId),
-              charge,
             });
           }
-          const cost = costOf(outcome, charge, estimate);
-          limiter.settle(admitted, cost, freed?.resolve);
+          limiter.settle(admitted, costOf(outcome, estimate), freed?.resolve);
         },
         release() {
-          limiter.settle(admitted, {
+          const kind = "cancelled";
+          const nothing = {
             promptTokens: 0,
             completionTokens: 0,
-            kind: "cancelled",
-          }, freed?.resolve);
+            kind,
+          } as const;
+          limiter.settle(admitted, nothing, freed?.resolve);
         },
       };
     },

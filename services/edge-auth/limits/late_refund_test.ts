@@ -73,7 +73,7 @@ async function pressed(stage: Stage): Promise<Run[]> {
       const decision = await edge.ask(principal, planned.want);
       assert.ok(decision !== null, "redis answers");
       if (!decision.isAdmitted) break;
-      const atMs = decision.terms.atMs + passedMs;
+      const atMs = decision.atMs + passedMs;
       const run = { ...planned, atMs, endsAtMs: nowMs + planned.runsMs };
       runs.push(run);
       running.set(run, decision);

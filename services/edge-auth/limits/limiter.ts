@@ -1,9 +1,12 @@
 /** Asks Redis whether a request is within the limits of its key and of its owner. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
-import { lateKey } from "@gateway/shared/keys/limiter_state";
 import {
   type KeyScope,
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
   ownerLimitsKey,
   type Principal,
   recordKey,
@@ -13,32 +16,25 @@ import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
-import { ADMIT } from "./admit.lua.ts";
-import type { Cost } from "./charge.ts";
-import { createLeaseKeeper, type Lease, RENEW } from "./leases.ts";
+import type { Cost } from "./cost.ts";
+import { createLeaseKeeper, type Lease } from "./leases.ts";
 import type { Rate, Rates } from "./rate_limit_headers.ts";
 import {
-  keysUnreachable,
   LIMIT_NAMES,
   redisFailure,
   type Refusal,
   storeIsEmpty,
 } from "./refusal.ts";
-import { SETTLE } from "./settle.lua.ts";
-import {
-  createSettleQueue,
-  limiterKeys,
-  releaseOf,
-  settlementOf,
-} from "./settlement.ts";
+import { ADMIT, RENEW, SETTLE } from "./scripts.ts";
+import { createSettleQueue, releaseOf, settlementOf } from "./settlement.ts";
 
-export type { Cost } from "./charge.ts";
+export type { Cost } from "./cost.ts";
 export type { Refusal } from "./refusal.ts";
 
 export interface LimiterOptions {
   redis: RedisLink;
   now: MonotonicNow;
-  /** 0 ≤ x < 1: names this process's leases, and spreads retries. */
+  /** 0 ≤ x < 1: spreads retries. */
   random: () => number;
   log: Log;
   /** How long Redis may be silent. Default 125 ms. */
@@ -50,7 +46,7 @@ export interface Ask {
   scope: KeyScope;
   /** A model id of the catalog, or null where none is involved. */
   model: string | null;
-  /** Tokens to reserve, see `token_estimate.ts`. 0: token limits do not apply. */
+  /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
   wantTokens: number;
   /** For the log. */
   requestId: string;
@@ -61,20 +57,12 @@ export interface Admitted extends Lease {
   readonly isAdmitted: true;
   readonly requestId: string;
   readonly reservedTokens: number;
+  /** When, as Unix ms by the server's clock. */
+  readonly atMs: number;
   /** Where the limits stand with this request counted. */
   readonly rates: Rates;
-  readonly terms: ReservationTerms;
   /** Key or owner may run only so many at once: others wait for this one's slot. */
   readonly isSlotLimited: boolean;
-}
-
-/** What is needed to give back what an admission reserved. */
-export interface ReservationTerms {
-  /** Unix ms by the server's clock. */
-  atMs: number;
-  flags: number;
-  keyTokensPerMinute: number;
-  ownerTokensPerMinute: number;
 }
 
 /** Checks keys and limits in Redis: the same answer on every edge. */
@@ -106,17 +94,14 @@ export interface Limiter {
 /** The scripts to load when the link connects. */
 export const LIMITER_SCRIPTS: readonly RedisScript[] = [ADMIT, SETTLE, RENEW];
 
-/** The link's probe: a write that the edge's Redis user is allowed and nobody reads. */
+/** The link's probe: a write that the edge's Redis user is allowed and that adds nothing. */
 export const LIMITER_PROBE: readonly string[] = [
-  "SET",
-  lateKey("probe", "probe"),
-  "1",
-  "PX",
-  "1000",
+  "ZADD",
+  ownerLeaseKey("probe"),
+  "XX",
+  "0",
+  "probe",
 ];
-
-const OWNER_COUNTS_LEASES = 4;
-const KEY_COUNTS_LEASES = 8;
 
 /** Makes a limiter over one link. Call `start` to have leases renewed. */
 export function createLimiter(options: LimiterOptions): Limiter {
@@ -128,6 +113,43 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const leasePrefix = newRequestId();
   let leaseCount = 0;
 
+  /** Without a lease id nothing is taken. */
+  const ask = async (
+    principal: Principal,
+    { scope, model, wantTokens }: Ask,
+    leaseId: string,
+  ): Promise<Grant | Refusal> => {
+    /** Undoes an admission whose answer came too late or was lost. */
+    const release = () => {
+      if (leaseId === "") return;
+      settlements.add(releaseOf(principal, leaseId, wantTokens));
+    };
+    try {
+      const reply = await redis.evalScript(ADMIT, [
+        limiterKey(principal),
+        leaseKey(principal),
+        ownerLimiterKey(principal.ownerId),
+        ownerLeaseKey(principal.ownerId),
+      ], [
+        recordKey(principal),
+        ownerLimitsKey(principal.ownerId),
+        scope,
+        model ?? "",
+        String(wantTokens),
+        leaseId,
+      ], {
+        deadlineMs,
+        onAbandoned(late) {
+          if (!Array.isArray(late) || late[0] === "ok") release();
+        },
+      });
+      return parseReply(reply);
+    } catch (error) {
+      if (mayHaveAdmitted(error)) release();
+      throw redisFailure(error);
+    }
+  };
+
   return {
     get running() {
       return leases.held;
@@ -135,68 +157,37 @@ export function createLimiter(options: LimiterOptions): Limiter {
     get unsettled() {
       return settlements.pending;
     },
-    async admit(principal, ask) {
+    async admit(principal, wanted) {
       const id = `${leasePrefix}.${(leaseCount++).toString(36)}`;
-      /** Undoes an admission whose answer came too late or was lost. */
-      const release = () =>
-        settlements.add(releaseOf(principal, id, ask.wantTokens));
-      let decision;
-      try {
-        const reply = await redis.evalScript(
-          ADMIT,
-          limiterKeys(principal),
-          argumentsOf(principal, ask, id),
-          {
-            deadlineMs,
-            onAbandoned(late) {
-              if (!Array.isArray(late) || late[0] === "ok") release();
-            },
-          },
-        );
-        decision = parseReply(reply);
-      } catch (error) {
-        if (mayHaveAdmitted(error)) release();
-        throw redisFailure(error);
-      }
-      if (decision === "empty") throw keysUnreachable(storeIsEmpty());
-      if ("reason" in decision) return decision;
-      const { rates, terms } = decision;
-      const admitted: Admitted = {
-        isAdmitted: true,
+      const decision = await ask(principal, wanted, id);
+      if (!decision.isAdmitted) return decision;
+      const { requestId, wantTokens: reservedTokens } = wanted;
+      const admitted = {
+        ...decision,
         id,
         principal,
-        requestId: ask.requestId,
-        reservedTokens: ask.wantTokens,
-        rates,
-        terms,
-        isOwnerCounted: has(terms, OWNER_COUNTS_LEASES),
-        isSlotLimited: has(terms, OWNER_COUNTS_LEASES | KEY_COUNTS_LEASES),
-        isLost: false,
+        requestId,
+        reservedTokens,
       };
       leases.hold(admitted);
       return admitted;
     },
     async look(principal, scope) {
       // No request costs less than a token.
-      const ask = { scope, model: null, wantTokens: 1, requestId: "" };
-      try {
-        const reply = await redis.evalScript(
-          ADMIT,
-          limiterKeys(principal),
-          argumentsOf(principal, ask, ""),
-          { deadlineMs },
-        );
-        const decision = parseReply(reply);
-        if (decision === "empty") throw storeIsEmpty();
-        return "reason" in decision ? decision : null;
-      } catch (error) {
-        throw redisFailure(error);
-      }
+      const least = { scope, model: null, wantTokens: 1, requestId: "" };
+      const decision = await ask(principal, least, "");
+      return decision.isAdmitted ? null : decision;
     },
-    settle(admitted, reported, onAttempted) {
+    settle(admitted, cost, onAttempted) {
       if (!leases.release(admitted.id)) return;
-      const cost = checked(reported, admitted, log);
-      settlements.add(settlementOf(admitted, cost), onAttempted);
+      let known = cost;
+      if (!isCount(cost.promptTokens) || !isCount(cost.completionTokens)) {
+        // Such counts would stop the script half way.
+        const requestId = publicRequestId(admitted.requestId);
+        log.error("usage_invalid", { requestId, ...cost });
+        known = { ...cost, promptTokens: null, completionTokens: null };
+      }
+      settlements.add(settlementOf(admitted, known), onAttempted);
     },
     start: () => leases.start(),
     async stop(timeoutMs) {
@@ -204,34 +195,6 @@ export function createLimiter(options: LimiterOptions): Limiter {
       return await settlements.drain(timeoutMs);
     },
   };
-}
-
-function argumentsOf(
-  principal: Principal,
-  ask: Ask,
-  leaseId: string,
-): string[] {
-  return [
-    recordKey(principal),
-    ownerLimitsKey(principal.ownerId),
-    ask.scope,
-    ask.model ?? "",
-    String(ask.wantTokens),
-    leaseId,
-  ];
-}
-
-function has({ flags }: ReservationTerms, wanted: number): boolean {
-  return (flags & wanted) !== 0;
-}
-
-/** Invalid counts would stop the script half way, so they are treated as not reported. */
-function checked(cost: Cost, admitted: Admitted, log: Log): Cost {
-  const { promptTokens, completionTokens } = cost;
-  if (isCount(promptTokens) && isCount(completionTokens)) return cost;
-  const requestId = publicRequestId(admitted.requestId);
-  log.error("usage_invalid", { requestId, promptTokens, completionTokens });
-  return { ...cost, promptTokens: null, completionTokens: null };
 }
 
 function isCount(value: number | null): boolean {
@@ -243,15 +206,15 @@ function isCount(value: number | null): boolean {
  * answer may still come, and is waited for.
  */
 function mayHaveAdmitted(error: unknown): boolean {
-  return error instanceof RedisUnavailableError
-    ? error.reason === "connection_lost"
-    : !isDenied(error);
+  if (!(error instanceof RedisUnavailableError)) return !isDenied(error);
+  return error.reason === "connection_lost";
 }
 
+/** What the admission script grants. */
+type Grant = Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited">;
+
 /** Reads a reply of the admission script. Throws when it is not one. */
-function parseReply(
-  reply: RedisReply,
-): { rates: Rates; terms: ReservationTerms } | Refusal | "empty" {
+function parseReply(reply: RedisReply): Grant | Refusal {
   const fields = Array.isArray(reply) ? reply : [];
   const unexpected = () =>
     new Error(`Unexpected reply of the admission: ${JSON.stringify(reply)}`);
@@ -271,13 +234,10 @@ function parseReply(
   switch (status) {
     case "ok":
       return {
+        isAdmitted: true,
+        atMs: number(1),
         rates: rates(),
-        terms: {
-          atMs: number(1),
-          flags: number(8),
-          keyTokensPerMinute: number(9),
-          ownerTokensPerMinute: number(10),
-        },
+        isSlotLimited: number(8) === 1,
       };
     case "limited": {
       const [of, name] = String(fields[8]).split(":");
@@ -285,18 +245,17 @@ function parseReply(
       if ((of !== "key" && of !== "owner") || limit === undefined) {
         throw unexpected();
       }
-      const waitMs = number(9);
       return {
         isAdmitted: false,
-        reason: "limited",
+        reason: status,
         limit,
         of,
-        waitMs,
+        waitMs: number(9),
         rates: rates(),
       };
     }
     case "empty":
-      return status;
+      throw storeIsEmpty();
     case "unknown":
     case "expired":
     case "disabled":

@@ -35,7 +35,7 @@ import {
   worstBurst,
   worstWindow,
 } from "../../../tests/support/limits/sliding_window.ts";
-import { LEASE_MS } from "./admit.lua.ts";
+import { LEASE_MS } from "./scripts.ts";
 
 /** Whose limit it is, with the seeds it is tried with in every run of the suite. */
 const CASES = [

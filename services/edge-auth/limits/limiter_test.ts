@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import {
+  LIMITER_EPOCH_MS,
   limiterDay,
   usageDay,
   usageHour,
@@ -23,15 +24,9 @@ import {
   writeState,
 } from "../../../tests/support/admission_fixture.ts";
 import { delay, until } from "../../../tests/support/redis_fixture.ts";
-import {
-  type Admitted,
-  type Ask,
-  type Cost,
-  type Limiter,
-  type Refusal,
-} from "./limiter.ts";
-import { LEASE_MS } from "./admit.lua.ts";
+import type { Admitted, Ask, Cost, Limiter, Refusal } from "./limiter.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
+import { LEASE_MS } from "./scripts.ts";
 
 const ASK: Ask = {
   scope: "chat",
@@ -40,46 +35,76 @@ const ASK: Ask = {
   requestId: "r1",
 };
 const DAY_MS = 86_400_000;
+const DONE = {
+  promptTokens: 30,
+  completionTokens: 70,
+  kind: "complete",
+} as const;
 
-async function admitted(
-  admission: Limiter,
-  principal: Principal,
-  ask: Partial<Ask> = {},
-): Promise<Admitted> {
-  const decision = await admission.admit(principal, { ...ASK, ...ask });
-  assert.ok(decision.isAdmitted, JSON.stringify(decision));
-  return decision;
+interface Stage {
+  world: RedisWorld;
+  edge: Limiter;
+  admitted(key: Principal, ask?: Partial<Ask>): Promise<Admitted>;
+  refused(key: Principal, ask?: Partial<Ask>): Promise<Refusal>;
+  limited(
+    key: Principal,
+    ask?: Partial<Ask>,
+  ): Promise<{ which: string; waitMs: number }>;
+  settle(admitted: Admitted, cost: Cost): Promise<void>;
+  state(key: Principal): Promise<{ dayTokens: number; day: number }>;
+  /** Requests, prompt tokens, completion tokens and errors of the hour. */
+  usage(name: string, admitted: Admitted): Promise<unknown>;
 }
 
-async function refusedBy(
-  admission: Limiter,
-  principal: Principal,
-  ask: Partial<Ask> = {},
-): Promise<Refusal> {
-  const decision = await admission.admit(principal, { ...ASK, ...ask });
-  assert.ok(!decision.isAdmitted, "should have been refused");
-  return decision;
+/** A test with a server and the only edge there is. */
+function test(name: string, body: (stage: Stage) => Promise<void>): void {
+  Deno.test(name, async () => {
+    await using world = await startRedisWorld();
+    await body(stageOf(world));
+  });
 }
 
-async function limitedBy(
-  admission: Limiter,
-  principal: Principal,
-  ask: Partial<Ask> = {},
-): Promise<{ which: string; waitMs: number }> {
-  const refusal = await refusedBy(admission, principal, ask);
-  assert.equal(refusal.reason, "limited");
-  assert.ok(refusal.reason === "limited");
+function stageOf(world: RedisWorld): Stage {
+  const edge = loneEdge(world.link);
+  const refused = async (key: Principal, ask: Partial<Ask> = {}) => {
+    const decision = await edge.admit(key, { ...ASK, ...ask });
+    assert.ok(!decision.isAdmitted, "should have been refused");
+    return decision;
+  };
   return {
-    which: `${refusal.of}:${refusal.limit}`,
-    waitMs: refusal.waitMs,
+    world,
+    edge,
+    refused,
+    async admitted(key, ask) {
+      const decision = await edge.admit(key, { ...ASK, ...ask });
+      assert.ok(decision.isAdmitted, JSON.stringify(decision));
+      return decision;
+    },
+    async limited(key, ask) {
+      const refusal = await refused(key, ask);
+      assert.ok(refusal.reason === "limited", refusal.reason);
+      const { of, limit, waitMs } = refusal;
+      return { which: `${of}:${limit}`, waitMs };
+    },
+    async settle(request, cost) {
+      edge.settle(request, cost);
+      await until(() => edge.unsettled === 0, 1_000);
+    },
+    async state(key) {
+      return await readState(world, limiterKey(key)) ?? assert.fail();
+    },
+    async usage(name, { atMs }) {
+      const fields = ["req", "in", "out", "err"];
+      const hour = usageHour(atMs);
+      const of = fields.map((kind) => `${hour}:${kind}`);
+      return await world.command("HMGET", name, ...of);
+    },
   };
 }
 
 function close(actual: number, expected: number, slack: number): void {
-  assert.ok(
-    Math.abs(actual - expected) <= slack,
-    `${actual} is not ${expected} ± ${slack}`,
-  );
+  const isClose = Math.abs(actual - expected) <= slack;
+  assert.ok(isClose, `${actual} is not ${expected} ± ${slack}`);
 }
 
 /** Everything the admission may have written for a principal. */
@@ -92,530 +117,314 @@ async function footprint(world: RedisWorld, p: Principal): Promise<unknown> {
   };
 }
 
-Deno.test("ASVS 2.3.4, 2.4.1, API4: admit() answers for the state and the rights of a key, and consumes nothing when it refuses", async (t) => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const nowMs = await world.time();
-  const table: {
-    name: string;
-    key: KeyOptions;
-    ask?: Partial<Ask>;
-    expected: string;
-  }[] = [
-    { name: "enabled", key: {}, expected: "admitted" },
-    { name: "disabled", key: { state: "disabled" }, expected: "disabled" },
-    {
-      name: "expiry ahead",
-      key: { expiresAtMs: Math.round(nowMs + 60_000) },
-      expected: "admitted",
-    },
-    {
-      name: "expiry passed",
-      key: { expiresAtMs: Math.round(nowMs) },
-      expected: "expired",
-    },
-    {
-      name: "expired and disabled",
-      key: { expiresAtMs: 1, state: "disabled" },
-      expected: "expired",
-    },
-    { name: "only scope", key: { scopes: "chat" }, expected: "admitted" },
-    { name: "last scope", key: { scopes: "image,chat" }, expected: "admitted" },
-    { name: "other scope", key: { scopes: "models" }, expected: "scope" },
-    {
-      name: "scope that contains it",
-      key: { scopes: "chats,xchat" },
-      expected: "scope",
-    },
-    { name: "no scope", key: { scopes: "" }, expected: "scope" },
-    {
-      name: "model on the list",
-      key: { models: "a,neutral-3.7-plus,b" },
-      expected: "admitted",
-    },
-    { name: "model not on it", key: { models: "a,b" }, expected: "model" },
-    {
-      name: "model that is a pattern",
-      key: { models: "neutral-3x7-plus" },
-      expected: "model",
-    },
-    {
-      name: "two models in one name",
-      key: { models: "a,b" },
-      ask: { model: "a,b" },
-      expected: "admitted",
-    },
-    {
-      name: "no model involved",
-      key: { models: "a" },
-      ask: { scope: "models", model: null },
-      expected: "admitted",
-    },
+test("ASVS 2.3.4, 2.4.1, API4: admit() answers for the state and the rights of a key, and consumes nothing when it refuses", async (t) => {
+  const nowMs = Math.round(await t.world.time());
+  const model = ASK.model;
+  const table: [key: KeyOptions, expected: string, ask?: Partial<Ask>][] = [
+    [{}, "admitted"],
+    [{ state: "disabled" }, "disabled"],
+    [{ expiresAtMs: nowMs + 60_000 }, "admitted"],
+    [{ expiresAtMs: nowMs }, "expired"],
+    [{ expiresAtMs: 1, state: "disabled" }, "expired"],
+    [{ scopes: "chat" }, "admitted"],
+    [{ scopes: "image,chat" }, "admitted"],
+    [{ scopes: "models" }, "scope"],
+    [{ scopes: "chats,xchat" }, "scope"],
+    [{ scopes: "" }, "scope"],
+    [{ models: `a,${model},b` }, "admitted"],
+    [{ models: "a,b" }, "model"],
+    [{ models: "neutral-3x7-plus" }, "model"],
+    [{ models: "a" }, "admitted", { scope: "models", model: null }],
   ];
-  for (const { name, key, ask, expected } of table) {
-    await t.step(`${name}: ${expected}`, async () => {
-      const principal = await world.addKey(key);
-      const decision = await admission.admit(principal, { ...ASK, ...ask });
-      if (decision.isAdmitted) {
-        assert.equal(expected, "admitted");
-        return;
-      }
-      assert.equal(decision.reason, expected);
-      assert.deepEqual(await footprint(world, principal), {
-        key: null,
-        owner: null,
-        keyLeases: 0,
-        ownerLeases: 0,
-      });
-    });
+  const nothing = { key: null, owner: null, keyLeases: 0, ownerLeases: 0 };
+  for (const [options, expected, ask] of table) {
+    const key = await t.world.addKey(options);
+    const decision = await t.edge.admit(key, { ...ASK, ...ask });
+    const found = decision.isAdmitted ? "admitted" : decision.reason;
+    assert.equal(found, expected, JSON.stringify(options));
+    if (expected === "admitted") continue;
+    assert.deepEqual(await footprint(t.world, key), nothing);
   }
-  await t.step("no record: unknown", async () => {
-    const ghost = { keyId: "key_none", ownerId: "own_none" };
-    assert.equal((await refusedBy(admission, ghost)).reason, "unknown");
-  });
+  const ghost = { keyId: "key_none", ownerId: "own_none" };
+  assert.equal((await t.refused(ghost)).reason, "unknown");
 });
 
-Deno.test("ASVS 8.3.2: a change of a key's record holds for the very next request", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
+test("ASVS 8.3.2: a change of a key's record holds for the very next request, and its expiry when its time has come", async (t) => {
+  const { world } = t;
   const key = await world.addKey();
-  await admitted(admission, key);
+  await t.admitted(key);
   await world.setKey(key, { state: "disabled" });
-  assert.equal((await refusedBy(admission, key)).reason, "disabled");
+  assert.equal((await t.refused(key)).reason, "disabled");
   await world.setKey(key, { state: "enabled", rpm: "1" });
-  await admitted(admission, key);
-  assert.equal((await limitedBy(admission, key)).which, "key:requests");
+  await t.admitted(key);
+  assert.equal((await t.limited(key)).which, "key:requests");
   await world.setKey(key, { rpm: "0" });
-  await admitted(admission, key);
-  await world.command("DEL", recordKey(key));
-  assert.equal((await refusedBy(admission, key)).reason, "unknown");
-});
-
-Deno.test("a key stops working when its time has come", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
+  await t.admitted(key);
   const expiresAtMs = Math.round(await world.time()) + 300;
-  const key = await world.addKey({ expiresAtMs });
-  await admitted(admission, key);
-  await until(
-    async () => !(await admission.admit(key, ASK)).isAdmitted,
-    2_000,
-  );
+  await world.setKey(key, { expires_at: String(expiresAtMs) });
+  await t.admitted(key);
+  await until(async () => !(await t.edge.admit(key, ASK)).isAdmitted, 2_000);
   assert.ok(await world.time() >= expiresAtMs);
-  assert.equal((await refusedBy(admission, key)).reason, "expired");
+  assert.equal((await t.refused(key)).reason, "expired");
+  await world.command("DEL", recordKey(key));
+  assert.equal((await t.refused(key)).reason, "unknown");
 });
 
 /** One limit alone: what exhausts it, and what it then says. */
-const EXHAUST: {
-  limits: Partial<Limits>;
-  passes: number;
-  which: string;
-}[] = [
-  { limits: { requestsPerMinute: 3 }, passes: 3, which: "requests" },
-  { limits: { requestsPerMinute: 7 }, passes: 7, which: "requests" },
-  { limits: { tokensPerMinute: 300 }, passes: 3, which: "tokens" },
-  { limits: { tokensPerMinute: 399 }, passes: 3, which: "tokens" },
-  { limits: { tokensPerDay: 300 }, passes: 3, which: "day" },
-  { limits: { tokensPerDay: 301 }, passes: 3, which: "day" },
-  { limits: { concurrency: 3 }, passes: 3, which: "concurrency" },
+const EXHAUST: [limits: Partial<Limits>, passes: number, which: string][] = [
+  [{ requestsPerMinute: 3 }, 3, "requests"],
+  [{ requestsPerMinute: 7 }, 7, "requests"],
+  [{ tokensPerMinute: 300 }, 3, "tokens"],
+  [{ tokensPerMinute: 399 }, 3, "tokens"],
+  [{ tokensPerDay: 300 }, 3, "day"],
+  [{ tokensPerDay: 301 }, 3, "day"],
+  [{ concurrency: 3 }, 3, "concurrency"],
 ];
+const WIDE = {
+  requestsPerMinute: 1_000,
+  tokensPerMinute: 1_000_000,
+  tokensPerDay: 1_000_000,
+  concurrency: 1_000,
+};
 
-for (const side of ["key", "owner"] as const) {
-  Deno.test(`each limit of the ${side} admits exactly what it says, and a refusal consumes nothing`, async (t) => {
-    await using world = await startRedisWorld();
-    const admission = loneEdge(world.link);
-    const wide = {
-      requestsPerMinute: 1_000,
-      tokensPerMinute: 1_000_000,
-      tokensPerDay: 1_000_000,
-      concurrency: 1_000,
-    };
-    for (const { limits, passes, which } of EXHAUST) {
-      await t.step(`${JSON.stringify(limits)}: ${passes}`, async () => {
-        const narrow = { ...wide, ...limits };
-        const key = await world.addKey({
-          limits: side === "key" ? narrow : wide,
-          ownerLimits: side === "owner" ? narrow : wide,
-        });
-        for (let i = 0; i < passes; i++) await admitted(admission, key);
-        const before = await footprint(world, key);
-        const { which: found } = await limitedBy(admission, key);
-        assert.equal(found, `${side}:${which}`);
-        assert.deepEqual(await footprint(world, key), before);
+test("each limit of key and owner admits exactly what it says, and a refusal consumes nothing", async (t) => {
+  for (const side of ["key", "owner"] as const) {
+    for (const [limits, passes, which] of EXHAUST) {
+      const narrow = { ...WIDE, ...limits };
+      const key = await t.world.addKey({
+        limits: side === "key" ? narrow : WIDE,
+        ownerLimits: side === "owner" ? narrow : WIDE,
       });
+      for (let i = 0; i < passes; i++) await t.admitted(key);
+      const before = await footprint(t.world, key);
+      assert.equal((await t.limited(key)).which, `${side}:${which}`);
+      assert.deepEqual(await footprint(t.world, key), before);
     }
-  });
-}
-
-Deno.test("two keys of one owner share the owner's limits and not each other's", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const ownerLimits = { requestsPerMinute: 4 };
-  const a = await world.addKey({
-    owner: "own_shared",
-    limits: { requestsPerMinute: 3 },
-    ownerLimits,
-  });
-  const b = await world.addKey({ owner: "own_shared" });
-  for (let i = 0; i < 3; i++) await admitted(admission, a);
-  assert.equal((await limitedBy(admission, a)).which, "key:requests");
-  await admitted(admission, b);
-  assert.equal((await limitedBy(admission, b)).which, "owner:requests");
+  }
 });
 
-Deno.test("the longest wait of all violated limits is told", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey({
+test("two keys of one owner share the owner's limits and not each other's", async (t) => {
+  const owner = "own_shared";
+  const a = await t.world.addKey({
+    owner,
+    limits: { requestsPerMinute: 3 },
+    ownerLimits: { requestsPerMinute: 4 },
+  });
+  const b = await t.world.addKey({ owner });
+  for (let i = 0; i < 3; i++) await t.admitted(a);
+  assert.equal((await t.limited(a)).which, "key:requests");
+  await t.admitted(b);
+  assert.equal((await t.limited(b)).which, "owner:requests");
+});
+
+test("the longest wait of all violated limits is told", async (t) => {
+  const key = await t.world.addKey({
     limits: { requestsPerMinute: 60, tokensPerMinute: 600, concurrency: 1 },
     ownerLimits: { requestsPerMinute: 1 },
   });
-  await admitted(admission, key, { wantTokens: 600 });
+  await t.admitted(key, { wantTokens: 600 });
   // Tokens: 20 come back in 2 s; concurrency says 1 s; the owner's request a minute.
-  const refusal = await limitedBy(admission, key, { wantTokens: 20 });
+  const refusal = await t.limited(key, { wantTokens: 20 });
   assert.equal(refusal.which, "owner:requests");
   close(refusal.waitMs, 60_000, 2_000);
 });
 
-Deno.test("waiting as told for a request is enough, and not too long", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey({ limits: { requestsPerMinute: 300 } });
-  await Promise.all(
-    Array.from({ length: 300 }, () => admitted(admission, key)),
-  );
+test("waiting as told is enough, and not too long", async (t) => {
+  const requests = await t.world.addKey({ limits: { requestsPerMinute: 300 } });
+  await Promise.all(Array.from({ length: 300 }, () => t.admitted(requests)));
   for (let round = 0; round < 2; round++) {
-    const { which, waitMs } = await limitedBy(admission, key);
-    assert.equal(which, "key:requests");
+    const { waitMs } = await t.limited(requests);
     assert.ok(waitMs > 0 && waitMs <= 200, `${waitMs} ms`);
-    if (waitMs > 100) {
-      await delay(waitMs - 100);
-      const early = await limitedBy(admission, key);
-      await delay(early.waitMs);
-    } else {
-      await delay(waitMs);
-    }
-    await admitted(admission, key);
+    if (waitMs > 100) await delay(waitMs - 100);
+    const early = await t.edge.look(requests, "chat");
+    await delay(early?.reason === "limited" ? early.waitMs : 0);
+    await t.admitted(requests);
   }
-});
-
-Deno.test("waiting as told for tokens is enough", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey({ limits: { tokensPerMinute: 60_000 } });
-  await admitted(admission, key, { wantTokens: 60_000 });
+  const tokens = await t.world.addKey({ limits: { tokensPerMinute: 60_000 } });
+  await t.admitted(tokens, { wantTokens: 60_000 });
   for (const wantTokens of [100, 200]) {
-    const { waitMs } = await limitedBy(admission, key, { wantTokens });
+    const { waitMs } = await t.limited(tokens, { wantTokens });
     assert.ok(waitMs <= wantTokens, `${waitMs} ms for ${wantTokens} tokens`);
     await delay(waitMs);
-    await admitted(admission, key, { wantTokens });
+    await t.admitted(tokens, { wantTokens });
   }
 });
 
-Deno.test("a request larger than the bucket passes when it is full and leaves a debt", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey({ limits: { tokensPerMinute: 1_000 } });
-  const large = await admitted(admission, key, { wantTokens: 5_000 });
+test("a request larger than the bucket passes when it is full and leaves a debt", async (t) => {
+  const key = await t.world.addKey({ limits: { tokensPerMinute: 1_000 } });
+  const large = await t.admitted(key, { wantTokens: 5_000 });
   assert.equal(large.rates.tokens?.remaining, 0);
   // 4,000 tokens of debt are 240 s; one more token is 60 ms.
-  const { which, waitMs } = await limitedBy(admission, key, { wantTokens: 1 });
+  const { which, waitMs } = await t.limited(key, { wantTokens: 1 });
   assert.equal(which, "key:tokens");
   close(waitMs, 240_060, 1_000);
   // Token limits do not apply to what costs no tokens.
-  await admitted(admission, key, { scope: "models", wantTokens: 0 });
-  admission.settle(large, {
-    promptTokens: 10,
-    completionTokens: 90,
-    kind: "complete",
-  });
-  await admission.stop(1_000);
-  const after = await admitted(loneEdge(world.link), key, { wantTokens: 100 });
+  await t.admitted(key, { scope: "models", wantTokens: 0 });
+  await t.settle(large, DONE);
+  const after = await t.admitted(key, { wantTokens: 100 });
   close(after.rates.tokens?.remaining ?? -1, 800, 20);
 });
 
-Deno.test("a request larger than the day's budget passes only while nothing of it is used", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey({ limits: { tokensPerDay: 500 } });
-  await admitted(admission, key, { wantTokens: 5_000 });
-  const { which, waitMs } = await limitedBy(admission, key, { wantTokens: 1 });
+test("the day's budget: a larger request passes while it is whole, and it starts anew with the UTC day", async (t) => {
+  const large = await t.world.addKey({ limits: { tokensPerDay: 500 } });
+  await t.admitted(large, { wantTokens: 5_000 });
+  const { which, waitMs } = await t.limited(large, { wantTokens: 1 });
   assert.equal(which, "key:day");
-  const nowMs = await world.time();
+  const nowMs = await t.world.time();
   close(waitMs, DAY_MS - nowMs % DAY_MS, 2_000);
-});
 
-Deno.test("the day's budget starts anew with the UTC day", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey({ limits: { tokensPerDay: 200 } });
-  await admitted(admission, key);
-  await admitted(admission, key);
-  assert.equal((await limitedBy(admission, key)).which, "key:day");
-  const state = await readState(world, limiterKey(key));
-  assert.ok(state !== null);
+  const key = await t.world.addKey({ limits: { tokensPerDay: 200 } });
+  const request = await t.admitted(key);
+  await t.admitted(key);
+  assert.equal((await t.limited(key)).which, "key:day");
+  const state = await readState(t.world, limiterKey(key)) ?? assert.fail();
   assert.equal(state.dayTokens, 200);
-  await writeState(world, limiterKey(key), { ...state, day: state.day - 1 });
-  await admitted(admission, key);
-  const today = await readState(world, limiterKey(key));
-  assert.equal(today?.day, limiterDay(await world.time()));
-  assert.equal(today?.dayTokens, 100);
+  const yesterday = { ...state, day: state.day - 1 };
+  await writeState(t.world, limiterKey(key), yesterday);
+  await t.admitted(key);
+  const today = await t.state(key);
+  assert.equal(today.day, limiterDay(await t.world.time()));
+  assert.equal(today.dayTokens, 100);
+  // A settlement does not touch the budget of another day, nor revive a state.
+  await writeState(t.world, limiterKey(key), { ...state, day: state.day + 1 });
+  await t.settle(request, { ...DONE, promptTokens: 0 });
+  assert.equal((await t.state(key)).dayTokens, 200);
+  const late = await t.admitted(await t.world.addKey());
+  await t.world.command("DEL", limiterKey(late.principal));
+  await t.settle(late, { ...DONE, promptTokens: 0 });
+  assert.equal(await readState(t.world, limiterKey(late.principal)), null);
 });
 
-Deno.test("rates show the tighter of key and owner, this request counted", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey({
+test("rates show the tighter of key and owner, this request counted", async (t) => {
+  const key = await t.world.addKey({
     limits: { requestsPerMinute: 600, tokensPerMinute: 1_000 },
     ownerLimits: { requestsPerMinute: 60, tokensPerMinute: 100_000 },
   });
-  const { rates } = await admitted(admission, key);
-  assert.deepEqual(rates.requests, {
-    limit: 60,
-    remaining: 59,
-    resetMs: 1_000,
+  assert.deepEqual((await t.admitted(key)).rates, {
+    requests: { limit: 60, remaining: 59, resetMs: 1_000 },
+    tokens: { limit: 1_000, remaining: 900, resetMs: 6_000 },
   });
-  assert.deepEqual(rates.tokens, {
-    limit: 1_000,
-    remaining: 900,
-    resetMs: 6_000,
-  });
-  const free = await admitted(admission, await world.addKey());
+  const free = await t.admitted(await t.world.addKey());
   assert.deepEqual(free.rates, { requests: null, tokens: null });
-  const refusal = await refusedBy(admission, key, { wantTokens: 1_000 });
+  const refusal = await t.refused(key, { wantTokens: 1_000 });
   assert.ok(refusal.reason === "limited");
   assert.equal(refusal.rates.requests?.remaining, 59);
   assert.equal(refusal.rates.tokens?.remaining, 900);
 });
 
-Deno.test("a slot is held by a lease of 30 s and free again when it is settled or has run out", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey({
-    limits: { concurrency: 1 },
-    ownerLimits: { concurrency: 1 },
-  });
-  const first = await admitted(admission, key);
-  const state = await readState(world, limiterKey(key));
-  const ends = Number(await world.command("ZSCORE", leaseKey(key), first.id));
-  assert.ok(state !== null);
-  close(ends - (state.lastAtMs - 1_735_689_600_000), LEASE_MS, 1);
-  assert.equal((await limitedBy(admission, key)).which, "key:concurrency");
-  admission.settle(first, {
-    promptTokens: 1,
-    completionTokens: 1,
-    kind: "complete",
-  });
-  await until(() => admission.unsettled === 0, 1_000);
-  const second = await admitted(admission, key);
-
+test("a slot is held by a lease of 30 s and free again when it is settled or has run out", async (t) => {
+  const limits = { concurrency: 1 };
+  const key = await t.world.addKey({ limits, ownerLimits: limits });
+  const leases = [leaseKey(key), ownerLeaseKey(key.ownerId)];
+  const first = await t.admitted(key);
+  for (const name of leases) {
+    const ends = Number(await t.world.command("ZSCORE", name, first.id));
+    close(ends + LIMITER_EPOCH_MS - first.atMs, LEASE_MS, 1);
+  }
+  assert.equal((await t.limited(key)).which, "key:concurrency");
+  await t.settle(first, DONE);
+  const second = await t.admitted(key);
   // A dead edge: its lease runs out 200 ms from now, at key and owner.
-  const soon = String(
-    Math.round(await world.time()) - 1_735_689_600_000 + 200,
-  );
-  await world.command("ZADD", leaseKey(key), soon, second.id);
-  await world.command("ZADD", ownerLeaseKey(key.ownerId), soon, second.id);
-  assert.equal((await limitedBy(admission, key)).which, "key:concurrency");
-  await until(
-    async () => (await admission.admit(key, ASK)).isAdmitted,
-    2_000,
-  );
-  assert.ok(
-    await world.time() - 1_735_689_600_000 >= Number(soon),
-    "not before it has run out",
-  );
+  const soon = Math.round(await t.world.time()) - LIMITER_EPOCH_MS + 200;
+  for (const name of leases) {
+    await t.world.command("ZADD", name, String(soon), second.id);
+  }
+  assert.equal((await t.limited(key)).which, "key:concurrency");
+  await until(async () => (await t.edge.admit(key, ASK)).isAdmitted, 2_000);
+  assert.ok(await t.world.time() - LIMITER_EPOCH_MS >= soon, "not before");
 });
 
-Deno.test("settle() corrects the reservation, counts usage, and does so once", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const limits = {
-    tokensPerMinute: 60_000,
-    tokensPerDay: 10_000,
-    concurrency: 5,
-  };
-  const key = await world.addKey({ limits, ownerLimits: limits });
-  const request = await admitted(admission, key, { wantTokens: 1_000 });
-  const reserved = await readState(world, limiterKey(key));
-  const outcome = {
-    promptTokens: 30,
-    completionTokens: 70,
-    kind: "complete" as const,
-  };
-  admission.settle(request, outcome);
-  admission.settle(request, outcome);
-  assert.equal(await admission.stop(1_000), 0);
-  const settled = await readState(world, limiterKey(key));
-  const owner = await readState(world, ownerLimiterKey(key.ownerId));
-  assert.ok(reserved !== null && settled !== null && owner !== null);
-  assert.equal(reserved.dayTokens, 1_000);
-  assert.equal(settled.dayTokens, 100);
-  assert.equal(owner.dayTokens, 100);
-  // 900 tokens at 1 per ms.
-  close(reserved.tokensTatMs - settled.tokensTatMs, 900, 0.01);
-  assert.equal(await world.command("ZCARD", leaseKey(key)), 0);
-  assert.equal(await world.command("ZCARD", ownerLeaseKey(key.ownerId)), 0);
-  const hour = usageHour(request.terms.atMs);
-  const day = usageDay(request.terms.atMs);
+test("settle() corrects the reservation, counts usage, and does so once", async (t) => {
+  const limits = { ...WIDE, tokensPerMinute: 60_000 };
+  const key = await t.world.addKey({ limits, ownerLimits: limits });
+  const request = await t.admitted(key, { wantTokens: 1_000 });
+  const names = [limiterKey(key), ownerLimiterKey(key.ownerId)];
+  const states = () =>
+    Promise.all(names.map((name) => readState(t.world, name)));
+  const reserved = await states();
+  t.edge.settle(request, DONE);
+  t.edge.settle(request, DONE);
+  assert.equal(await t.edge.stop(1_000), 0);
+  const settled = await states();
+  for (const [side, state] of settled.entries()) {
+    const before = reserved[side];
+    assert.ok(state !== null && before !== null && before !== undefined);
+    assert.deepEqual([before.dayTokens, state.dayTokens], [1_000, 100]);
+    // 900 tokens at 1 per ms.
+    close(before.tokensTatMs - state.tokensTatMs, 900, 0.01);
+  }
+  assert.equal(await t.world.command("ZCARD", leaseKey(key)), 0);
+  assert.equal(await t.world.command("ZCARD", ownerLeaseKey(key.ownerId)), 0);
+  const day = usageDay(request.atMs);
   for (const use of [usageKey(key, day), ownerUsageKey(key.ownerId, day)]) {
-    assert.deepEqual(
-      await world.command(
-        "HMGET",
-        use,
-        ...["req", "in", "out", "err"].map((kind) => `${hour}:${kind}`),
-      ),
-      ["1", "30", "70", null],
-      use,
-    );
-    const ttlS = Number(await world.command("TTL", use));
+    assert.deepEqual(await t.usage(use, request), ["1", "30", "70", null]);
+    const ttlS = Number(await t.world.command("TTL", use));
     assert.ok(ttlS > 39 * 86_400 && ttlS <= 40 * 86_400, `${use}: ${ttlS} s`);
   }
 });
 
-const OUTCOMES: {
-  name: string;
-  outcome: Cost;
-  dayTokens: number;
-  usage: (string | null)[];
-}[] = [
-  {
-    name: "more than was reserved",
-    outcome: {
-      promptTokens: 100,
-      completionTokens: 400,
-      kind: "complete",
-    },
-    dayTokens: 500,
-    usage: ["1", "100", "400", null],
-  },
-  {
-    name: "nothing",
-    outcome: { promptTokens: 0, completionTokens: 0, kind: "failed" },
-    dayTokens: 0,
-    usage: ["1", null, null, "1"],
-  },
-  {
-    name: "a client that left",
-    outcome: { promptTokens: 10, completionTokens: 5, kind: "cancelled" },
-    dayTokens: 15,
-    usage: ["1", "10", "5", null],
-  },
-  {
-    name: "unknown usage keeps the reservation",
-    outcome: {
-      promptTokens: null,
-      completionTokens: null,
-      kind: "cancelled",
-    },
-    dayTokens: 100,
-    usage: ["1", null, null, null],
-  },
-  {
-    name: "usage that is no count keeps the reservation",
-    outcome: { promptTokens: -1, completionTokens: 0.5, kind: "complete" },
-    dayTokens: 100,
-    usage: ["1", null, null, null],
-  },
+/** What is charged for the day, and what is counted. */
+const COSTS: [cost: Cost, dayTokens: number, usage: (string | null)[]][] = [
+  [
+    { promptTokens: 100, completionTokens: 400, kind: "complete" },
+    500,
+    ["1", "100", "400", null],
+  ],
+  [
+    { promptTokens: 0, completionTokens: 0, kind: "failed" },
+    0,
+    ["1", null, null, "1"],
+  ],
+  [
+    { promptTokens: 10, completionTokens: 5, kind: "cancelled" },
+    15,
+    ["1", "10", "5", null],
+  ],
+  // Not known, or no count: the reservation stays.
+  [
+    { promptTokens: null, completionTokens: null, kind: "cancelled" },
+    100,
+    ["1", null, null, null],
+  ],
+  [
+    { promptTokens: -1, completionTokens: 0.5, kind: "complete" },
+    100,
+    ["1", null, null, null],
+  ],
 ];
 
-Deno.test("settle() by outcome", async (t) => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  for (const { name, outcome, dayTokens, usage } of OUTCOMES) {
-    await t.step(name, async () => {
-      const key = await world.addKey({ limits: { tokensPerDay: 10_000 } });
-      const request = await admitted(admission, key);
-      admission.settle(request, outcome);
-      await until(() => admission.unsettled === 0, 1_000);
-      const state = await readState(world, limiterKey(key));
-      assert.equal(state?.dayTokens, dayTokens);
-      const hour = usageHour(request.terms.atMs);
-      assert.deepEqual(
-        await world.command(
-          "HMGET",
-          usageKey(key, usageDay(request.terms.atMs)),
-          ...["req", "in", "out", "err"].map((kind) => `${hour}:${kind}`),
-        ),
-        usage,
-      );
-    });
+test("settle() by cost", async (t) => {
+  for (const [cost, dayTokens, usage] of COSTS) {
+    const key = await t.world.addKey({ limits: { tokensPerDay: 10_000 } });
+    const request = await t.admitted(key);
+    await t.settle(request, cost);
+    assert.equal((await t.state(key)).dayTokens, dayTokens);
+    const name = usageKey(key, usageDay(request.atMs));
+    assert.deepEqual(await t.usage(name, request), usage);
   }
 });
 
-Deno.test("a settlement does not touch the budget of another day, nor revive an expired state", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey({
-    limits: { tokensPerDay: 1_000, tokensPerMinute: 1_000 },
-  });
-  const outcome = {
-    promptTokens: 1,
-    completionTokens: 1,
-    kind: "complete" as const,
-  };
-  const overnight = await admitted(admission, key);
-  const state = await readState(world, limiterKey(key));
-  assert.ok(state !== null);
-  await writeState(world, limiterKey(key), {
-    ...state,
-    day: state.day + 1,
-    dayTokens: 50,
-  });
-  admission.settle(overnight, outcome);
-  await until(() => admission.unsettled === 0, 1_000);
-  assert.equal((await readState(world, limiterKey(key)))?.dayTokens, 50);
-  const late = await admitted(admission, key);
-  await world.command("DEL", limiterKey(key));
-  admission.settle(late, outcome);
-  await until(() => admission.unsettled === 0, 1_000);
-  assert.equal(await readState(world, limiterKey(key)), null);
-});
-
-Deno.test("last use is written with the admission and read as Unix ms", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
-  const key = await world.addKey();
-  await admitted(admission, key);
-  const lastUsed = await world.command("HGET", limiterKey(key), "lu");
-  assert.match(String(lastUsed), /^\d{13}$/);
-  close(Number(lastUsed), await world.time(), 1_000);
-  const state = await readState(world, limiterKey(key));
-  assert.ok(state !== null);
-  await writeState(world, limiterKey(key), {
-    ...state,
-    lastAtMs: state.lastAtMs - 60_000,
-  });
-  await world.command("HSET", limiterKey(key), "lu", "1");
-  await admitted(admission, key);
-  close(
-    Number(await world.command("HGET", limiterKey(key), "lu")),
-    await world.time(),
-    1_000,
-  );
-});
-
-Deno.test("all that admissions write expires by itself", async () => {
-  await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
+test("last use is written as Unix ms, and all that admissions write expires by itself", async (t) => {
   const limits = { requestsPerMinute: 100, concurrency: 10 };
-  const key = await world.addKey({ limits, ownerLimits: limits });
-  for (let i = 0; i < 3; i++) {
-    const request = await admitted(admission, key);
-    if (i === 2) break;
-    admission.settle(request, {
-      promptTokens: 1,
-      completionTokens: 1,
-      kind: "complete",
-    });
-    await until(() => admission.unsettled === 0, 1_000);
-  }
-  const keys = await world.command("KEYS", "*");
+  const key = await t.world.addKey({ limits, ownerLimits: limits });
+  const lastUsedMs = async () =>
+    Number(await t.world.command("HGET", limiterKey(key), "lu"));
+  await t.settle(await t.admitted(key), DONE);
+  close(await lastUsedMs(), await t.world.time(), 1_000);
+  const state = await readState(t.world, limiterKey(key)) ?? assert.fail();
+  const lastAtMs = state.lastAtMs - 60_000;
+  await writeState(t.world, limiterKey(key), { ...state, lastAtMs });
+  await t.world.command("HSET", limiterKey(key), "lu", "1");
+  await t.settle(await t.admitted(key), DONE);
+  close(await lastUsedMs(), await t.world.time(), 1_000);
+  await t.admitted(key);
+  const keys = await t.world.command("KEYS", "*");
   assert.ok(Array.isArray(keys));
   const written = keys.map(String).filter((name) =>
     !/^(key:|own:|store$)/.test(name)
   );
   assert.equal(written.length, 6, written.join());
   for (const name of written) {
-    assert.ok(Number(await world.command("PTTL", name)) > 3_600_000, name);
+    assert.ok(Number(await t.world.command("PTTL", name)) > 3_600_000, name);
   }
 });

@@ -1,4 +1,4 @@
-import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+import { ApiError } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import {
   rateLimitHeaders,
@@ -6,14 +6,20 @@ import {
   spreadWaitMs,
 } from "./rate_limit_headers.ts";
 
-/** The four limits. */
+/** The four limits: the error of each, and what messages call it. */
+const LIMITS = {
+  requests: ["rate_limit_exceeded", "requests per minute"],
+  tokens: ["token_limit_exceeded", "tokens per minute"],
+  day: ["daily_limit_exceeded", "tokens per day"],
+  concurrency: ["concurrency_limit_exceeded", "requests at the same time"],
+} as const;
+export type LimitName = keyof typeof LIMITS;
 export const LIMIT_NAMES = [
   "requests",
   "tokens",
   "day",
   "concurrency",
-] as const;
-export type LimitName = typeof LIMIT_NAMES[number];
+] as const satisfies readonly LimitName[];
 
 /** Why a request may not run. Nothing was consumed. */
 export type Refusal =
@@ -83,20 +89,6 @@ export function storeIsEmpty(): RedisUnavailableError {
   return new RedisUnavailableError("empty", "it holds no keys");
 }
 
-const CODE_OF_LIMIT: Record<LimitName, ErrorCode> = {
-  requests: "rate_limit_exceeded",
-  tokens: "token_limit_exceeded",
-  day: "daily_limit_exceeded",
-  concurrency: "concurrency_limit_exceeded",
-};
-
-const NAME_OF_LIMIT: Record<LimitName, string> = {
-  requests: "requests per minute",
-  tokens: "tokens per minute",
-  day: "tokens per day",
-  concurrency: "requests at the same time",
-};
-
 /**
  * The answer to a refused request: 401 for a key that does not exist or has
  * expired, 403 for a disabled key and for one without the right, 429 for a limit. The
@@ -123,11 +115,12 @@ export function refusalError(
       );
     }
     case "limited": {
+      const [code, name] = LIMITS[refusal.limit];
       const whose = refusal.of === "key" ? "this API key" : "your account";
       const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
       return new ApiError(
-        CODE_OF_LIMIT[refusal.limit],
-        `Limit of ${NAME_OF_LIMIT[refusal.limit]} reached for ${whose}. ` +
+        code,
+        `Limit of ${name} reached for ${whose}. ` +
           `Please try again in ${seconds}s.`,
         {
           retryAfterMs: Math.max(1, spreadWaitMs(refusal.waitMs, random)),

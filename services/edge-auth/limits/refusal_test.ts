@@ -1,64 +1,44 @@
 import assert from "node:assert/strict";
 import { UNAUTHORIZED_BODY } from "@gateway/shared/openai/error";
-import type { Refusal } from "./limiter.ts";
-import { refusalError } from "./refusal.ts";
+import {
+  goDuration,
+  rateLimitHeaders,
+  spreadWaitMs,
+} from "./rate_limit_headers.ts";
+import { type LimitName, type Refusal, refusalError } from "./refusal.ts";
 
 const noChance = () => 0;
 const RATES = { requests: null, tokens: null };
-const limited = (
-  limit: "requests" | "tokens" | "day" | "concurrency",
-  waitMs: number,
-): Refusal => ({
-  isAdmitted: false,
-  reason: "limited",
-  limit,
-  of: "key",
-  waitMs,
+const limited = (limit: LimitName, waitMs = 100): Refusal => ({
+  ...{ isAdmitted: false, reason: "limited", limit, of: "key", waitMs },
   rates: RATES,
 });
+const no = (reason: "unknown" | "expired" | "disabled" | "model"): Refusal => ({
+  isAdmitted: false,
+  reason,
+});
 
-const TABLE: [name: string, refused: Refusal, status: number, code: string][] =
-  [
-    [
-      "unknown",
-      { isAdmitted: false, reason: "unknown" },
-      401,
-      "unauthorized",
-    ],
-    [
-      "expired",
-      { isAdmitted: false, reason: "expired" },
-      401,
-      "unauthorized",
-    ],
-    [
-      "disabled",
-      { isAdmitted: false, reason: "disabled" },
-      403,
-      "unauthorized",
-    ],
-    [
-      "no right to the model",
-      { isAdmitted: false, reason: "model" },
-      403,
-      "forbidden",
-    ],
-    ["requests", limited("requests", 100), 429, "rate_limit_exceeded"],
-    ["tokens", limited("tokens", 100), 429, "rate_limit_exceeded"],
-    ["day", limited("day", 100), 429, "rate_limit_exceeded"],
-    ["concurrency", limited("concurrency", 100), 429, "rate_limit_exceeded"],
-  ];
+const TABLE: [refused: Refusal, status: number, code: string][] = [
+  [no("unknown"), 401, "unauthorized"],
+  [no("expired"), 401, "unauthorized"],
+  [no("disabled"), 403, "unauthorized"],
+  [no("model"), 403, "forbidden"],
+  [limited("requests"), 429, "rate_limit_exceeded"],
+  [limited("tokens"), 429, "rate_limit_exceeded"],
+  [limited("day"), 429, "rate_limit_exceeded"],
+  [limited("concurrency"), 429, "rate_limit_exceeded"],
+];
 
-for (const [name, refused, status, code] of TABLE) {
-  Deno.test(`refusalError() of ${name} is ${status} ${code}`, () => {
+Deno.test("refusalError() by reason", () => {
+  for (const [refused, status, code] of TABLE) {
     const error = refusalError(refused, noChance);
     assert.equal(error.status, status);
     assert.equal(error.toBody().error.code, code);
     if (code === "unauthorized") {
       assert.deepEqual(error.toBody(), UNAUTHORIZED_BODY);
     }
-  });
-}
+  }
+});
 
 Deno.test("refusalError() says which limit, whose, and how long to wait", () => {
   const error = refusalError(limited("tokens", 45_175), noChance);
@@ -70,4 +50,80 @@ Deno.test("refusalError() says which limit, whose, and how long to wait", () => 
   assert.equal(error.retryAfterMs, 45_175);
   assert.equal(error.retryable, true);
   assert.equal(refusalError(limited("day", 5), noChance).retryable, false);
+});
+
+Deno.test("goDuration()", () => {
+  const table: [ms: number, text: string][] = [
+    [-5, "0s"],
+    [0, "0s"],
+    [0.2, "1ms"],
+    [999, "999ms"],
+    [999.5, "1s"],
+    [1_500, "1.5s"],
+    [59_999, "59.999s"],
+    [60_000, "1m0s"],
+    [3_599_999, "59m59.999s"],
+    [3_600_000, "1h0m0s"],
+    [86_400_001, "24h0m0.001s"],
+  ];
+  for (const [ms, text] of table) assert.equal(goDuration(ms), text);
+});
+
+Deno.test("rateLimitHeaders() sends OpenAI's six and the IETF's two, and is silent about limits that are off", () => {
+  const requests = { limit: 600, remaining: 599, resetMs: 100 };
+  const tokens = { limit: 150_000, remaining: 149_984, resetMs: 360_000 };
+  const ofRequests = {
+    "x-ratelimit-limit-requests": "600",
+    "x-ratelimit-remaining-requests": "599",
+    "x-ratelimit-reset-requests": "100ms",
+    "ratelimit-policy": '"rpm";q=600;w=60',
+    "ratelimit": '"rpm";r=599;t=1',
+  };
+  const ofTokens = {
+    "x-ratelimit-limit-tokens": "150000",
+    "x-ratelimit-remaining-tokens": "149984",
+    "x-ratelimit-reset-tokens": "6m0s",
+  };
+  const both = { ...ofRequests, ...ofTokens };
+  assert.deepEqual(rateLimitHeaders({ requests, tokens }), both);
+  assert.deepEqual(rateLimitHeaders({ ...RATES, tokens }), ofTokens);
+  assert.deepEqual(rateLimitHeaders(RATES), {});
+});
+
+Deno.test("RateLimit says when one more request passes", () => {
+  const table: [
+    limit: number,
+    remaining: number,
+    resetMs: number,
+    t: number,
+  ][] = [
+    [600, 600, 0, 0],
+    [600, 599, 100, 1],
+    [60, 0, 60_000, 1],
+    [1, 0, 60_000, 60],
+    [1, 0, 30_001, 31],
+    [2, 0, 45_000, 15],
+  ];
+  for (const [limit, remaining, resetMs, t] of table) {
+    const requests = { limit, remaining, resetMs };
+    const { ratelimit } = rateLimitHeaders({ requests, tokens: null });
+    assert.equal(ratelimit, `"rpm";r=${remaining};t=${t}`);
+  }
+});
+
+Deno.test("spreadWaitMs() adds a tenth at most, a minute at most, and none beyond what SDKs obey", () => {
+  const table: [waitMs: number, random: number, toldMs: number][] = [
+    [0, 0.99, 0],
+    [1_000, 0, 1_000],
+    [1_000, 0.5, 1_050],
+    [54_545, 0.99, 59_944.955],
+    [59_900, 0.99, 60_000],
+    [60_000, 0.99, 60_000],
+    [60_001, 0.5, 63_001.05],
+    [86_400_000, 0.5, 86_430_000],
+  ];
+  for (const [waitMs, random, toldMs] of table) {
+    const spreadMs = spreadWaitMs(waitMs, () => random);
+    assert.ok(Math.abs(spreadMs - toldMs) < 0.01, String(spreadMs));
+  }
 });

@@ -1,10 +1,10 @@
 /** Settles admitted requests: builds the calls and delivers them to Redis. */
+import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import {
-  lateKey,
   limiterDay,
   usageDay,
   usageHour,
@@ -14,51 +14,49 @@ import {
   limiterKey,
   ownerLeaseKey,
   ownerLimiterKey,
-  ownerLimitsKey,
   ownerUsageKey,
   type Principal,
-  recordKey,
   usageKey,
 } from "@gateway/shared/keys/record";
-import type { Cost } from "./charge.ts";
+import type { Cost } from "./cost.ts";
 import type { Admitted } from "./limiter.ts";
-import { SETTLE } from "./settle.lua.ts";
+import { SETTLE } from "./scripts.ts";
 
-/** One call of the settle script, see `settle.lua.ts`. */
+/** One call of the settle script, see `scripts.ts`. */
 export interface Settlement {
-  leaseId: string;
-  keys: readonly string[];
-  mode: "held" | "late" | "release";
-  /** The arguments behind the mode. */
-  terms: readonly string[];
+  readonly leaseId: string;
+  readonly keys: readonly string[];
+  /** The arguments from the third on. */
+  readonly terms: readonly string[];
+  /** There may be no lease, and then there is nothing to do. */
+  readonly isRelease: boolean;
 }
 
 /** The settlement of a request that has ended. Both counts are whole numbers or null. */
 export function settlementOf(
-  admitted: Admitted,
-  cost: Cost,
+  { id, principal, atMs, reservedTokens }: Admitted,
+  { promptTokens, completionTokens, kind }: Cost,
 ): Settlement {
-  const { principal, terms } = admitted;
+  const used = promptTokens === null || completionTokens === null
+    ? reservedTokens
+    : promptTokens + completionTokens;
   return {
-    leaseId: admitted.id,
-    keys: settleKeys(principal, admitted.id, terms.atMs),
-    mode: admitted.isLost ? "late" : "held",
+    leaseId: id,
+    keys: settleKeys(principal, atMs),
     terms: [
-      String(terms.flags),
-      String(terms.keyTokensPerMinute),
-      String(terms.ownerTokensPerMinute),
-      String(correction(admitted, cost)),
-      String(limiterDay(terms.atMs)),
-      usageHour(terms.atMs),
-      "1",
-      String(cost.promptTokens ?? 0),
-      String(cost.completionTokens ?? 0),
-      cost.kind === "failed" ? "1" : "0",
+      String(used - reservedTokens),
+      "0",
+      String(limiterDay(atMs)),
+      usageHour(atMs),
+      String(promptTokens ?? 0),
+      String(completionTokens ?? 0),
+      kind === "failed" ? "1" : "0",
     ],
+    isRelease: false,
   };
 }
 
-/** Undoes an admission that may or may not have happened. */
+/** Undoes an admission that may or may not have happened, the request it counted too. */
 export function releaseOf(
   principal: Principal,
   leaseId: string,
@@ -66,72 +64,49 @@ export function releaseOf(
 ): Settlement {
   return {
     leaseId,
-    keys: settleKeys(principal, leaseId, 0),
-    mode: "release",
-    terms: [
-      String(reservedTokens),
-      recordKey(principal),
-      ownerLimitsKey(principal.ownerId),
-    ],
+    keys: settleKeys(principal, 0),
+    terms: [String(-reservedTokens), "1", "", "", "0", "0", "0"],
+    isRelease: true,
   };
 }
 
-/** The keys that admissions and settlements of a principal work on. */
-export function limiterKeys(principal: Principal): readonly string[] {
+function settleKeys(principal: Principal, atMs: number): readonly string[] {
+  const day = usageDay(atMs);
   return [
     limiterKey(principal),
     leaseKey(principal),
     ownerLimiterKey(principal.ownerId),
     ownerLeaseKey(principal.ownerId),
-  ];
-}
-
-function settleKeys(
-  principal: Principal,
-  leaseId: string,
-  atMs: number,
-): readonly string[] {
-  const day = usageDay(atMs);
-  return [
-    ...limiterKeys(principal),
     usageKey(principal, day),
-    lateKey(principal.ownerId, leaseId),
     ownerUsageKey(principal.ownerId, day),
   ];
 }
 
-/** Tokens used minus tokens charged so far. A reservation lost by the server counts as not charged. */
-function correction(admitted: Admitted, cost: Cost): number {
-  const { promptTokens, completionTokens } = cost;
-  const charged = admitted.isLost ? 0 : admitted.reservedTokens;
-  if (promptTokens === null || completionTokens === null) {
-    return admitted.reservedTokens - charged;
-  }
-  return promptTokens + completionTokens - charged;
-}
-
 /** A settlement is not urgent; a shorter deadline would only cause repeats. */
 const DEADLINE_MS = 1_000;
-const RETRY_FIRST_MS = 50;
 /** Redis must be usable again within 2 s of its return, and leases hold slots until settled. */
-const RETRY_MAX_MS = 1_000;
+const RETRY_MS = 500;
 const BATCH = 256;
 /** Half a kilobyte each. At 1,000 requests per second this is 50 s of outage. */
 const WAITING_MAX = 50_000;
-/** The guard of a late settlement lives for an hour; after that, exactly once cannot be guaranteed. */
-const AGE_MAX_MS = 3_600_000;
+/** At shutdown, the end of the queue is looked for this often. */
+const POLL_MS = 10;
 
 /** A settlement on its way. */
 interface Pending {
-  settlement: Settlement;
-  addedAtMs: number;
+  readonly settlement: Settlement;
+  /** The server has lost the lease. */
+  isLeaseLost: boolean;
   /** An attempt may have succeeded without a reply. */
   mayHaveRun: boolean;
   /** Redis has refused it, and that was logged. */
   isReported: boolean;
 }
 
-/** Delivers settlements to Redis, each exactly once, however long Redis is away. */
+/**
+ * Delivers settlements to Redis, each exactly once, however long Redis is away.
+ * One whose lease Redis has lost is delivered at most once.
+ */
 export function createSettleQueue(
   { redis, now, random, log, waitingMax = WAITING_MAX }: {
     redis: RedisLink;
@@ -143,28 +118,24 @@ export function createSettleQueue(
   },
 ) {
   const waiting: Pending[] = [];
-  const idleWaiters = new Set<() => void>();
   let running = 0;
-  let isPumping = false;
+  let timer: ReturnType<typeof setTimeout> | null = null;
   let isStopped = false;
-  let wake: (() => void) | null = null;
+
+  const lose = (count: number, reason: string) =>
+    log.error("settle_lost", { count, reason });
 
   /** One attempt. Returns false when it has to be retried. */
   const attempt = async (pending: Pending): Promise<boolean> => {
-    const { leaseId, keys, mode, terms } = pending.settlement;
+    const { leaseId, keys, terms, isRelease } = pending.settlement;
     try {
       const done = await redis.evalScript(
         SETTLE,
         keys,
-        [leaseId, mode, ...terms],
+        [leaseId, pending.isLeaseLost ? "1" : "", ...terms],
         { deadlineMs: DEADLINE_MS },
       );
-      if (done === 1 || mode !== "held" || pending.mayHaveRun) return true;
-      // The first attempt found no lease, so the server has lost it: nothing was
-      // done yet, and the guard of a late settlement replaces the lease.
-      log.warn("settle_late", { leaseId });
-      pending.settlement = { ...pending.settlement, mode: "late" };
-      return await attempt(pending);
+      if (done === 1 || isRelease || pending.mayHaveRun) return true;
     } catch (error) {
       if (error instanceof RedisUnavailableError) {
         pending.mayHaveRun ||= error.mayHaveRun;
@@ -172,60 +143,47 @@ export function createSettleQueue(
         if (!pending.isReported) log.error("settle_failed", { leaseId, error });
         pending.isReported = true;
       }
-      return false;
+      // Without a lease nothing tells whether it has run.
+      const isGivenUp = pending.isLeaseLost && pending.mayHaveRun;
+      if (isGivenUp) lose(1, "unanswered");
+      return isGivenUp;
     }
+    // The first attempt found no lease, so nothing was done yet.
+    log.warn("settle_late", { leaseId });
+    pending.isLeaseLost = true;
+    return await attempt(pending);
   };
 
-  const run = async (pending: Pending): Promise<boolean> => {
+  const send = async (pending: Pending): Promise<boolean> => {
     running += 1;
     const isDone = await attempt(pending);
     running -= 1;
-    if (!isDone) keep(pending);
-    if (running === 0 && waiting.length === 0) {
-      for (const idle of idleWaiters) idle();
-    }
-    return isDone;
-  };
-
-  const keep = (pending: Pending) => {
-    if (now() - pending.addedAtMs > AGE_MAX_MS) {
-      return lose([pending], "too_old");
-    }
+    if (isDone) return true;
     if (waiting.length === 0) log.warn("settle_waiting");
     waiting.push(pending);
-    if (waiting.length <= waitingMax) return;
-    lose(waiting.splice(0, Math.min(BATCH, waitingMax)), "full");
-  };
-
-  const lose = (settlements: readonly Pending[], reason: string) => {
-    log.error("settle_lost", { count: settlements.length, reason });
-  };
-
-  const pump = async () => {
-    if (isPumping) return;
-    isPumping = true;
-    let failures = 0;
-    while (waiting.length > 0 && !isStopped) {
-      await pause(retryMs(failures, random));
-      if (redis.state === "offline" || redis.state === "stalled") {
-        failures += 1;
-        continue;
-      }
-      const done = await Promise.all(waiting.splice(0, BATCH).map(run));
-      failures = done.every(Boolean) ? 0 : failures + 1;
-      if (waiting.length === 0) log.info("settle_caught_up");
+    if (waiting.length > waitingMax) {
+      lose(waiting.splice(0, Math.min(BATCH, waitingMax)).length, "full");
     }
-    isPumping = false;
+    retryLater();
+    return false;
   };
 
-  const pause = (ms: number) =>
-    new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
+  const retryLater = () => {
+    if (isStopped) return;
+    timer ??= setTimeout(() => {
+      timer = null;
+      void retry();
+    }, RETRY_MS * (1 - random() / 2));
+  };
+
+  const retry = async (): Promise<void> => {
+    while (redis.state !== "offline" && redis.state !== "stalled") {
+      const results = await Promise.all(waiting.splice(0, BATCH).map(send));
+      if (waiting.length === 0) return log.info("settle_caught_up");
+      if (!results.every(Boolean)) break;
+    }
+    retryLater();
+  };
 
   return {
     /** Settlements not confirmed yet. */
@@ -237,38 +195,22 @@ export function createSettleQueue(
      * `onAttempted` is called after the first attempt, whatever came of it.
      */
     add(settlement: Settlement, onAttempted = () => {}): void {
-      const pending = {
-        settlement,
-        addedAtMs: now(),
+      const state = {
+        isLeaseLost: false,
         mayHaveRun: false,
         isReported: false,
       };
-      void run(pending).then(async (isDone) => {
-        onAttempted();
-        if (!isDone) await pump();
-      }).catch((error) => log.error("settle_fault", { error }));
+      void send({ settlement, ...state }).then(onAttempted);
     },
     /** Waits until all are delivered, at most `timeoutMs`, then stops. Returns how many were not. */
     async drain(timeoutMs: number): Promise<number> {
-      if (running + waiting.length > 0) {
-        const idle = Promise.withResolvers<void>();
-        const timer = setTimeout(idle.resolve, timeoutMs);
-        idleWaiters.add(idle.resolve);
-        await idle.promise;
-        clearTimeout(timer);
-        idleWaiters.delete(idle.resolve);
-      }
+      const endsAtMs = now() + timeoutMs;
+      const pending = () => running + waiting.length;
+      while (pending() > 0 && now() < endsAtMs) await delay(POLL_MS);
       isStopped = true;
-      wake?.();
-      const left = running + waiting.length;
-      if (left > 0) lose(waiting, "shutdown");
-      return left;
+      if (timer !== null) clearTimeout(timer);
+      if (pending() > 0) lose(pending(), "shutdown");
+      return pending();
     },
   };
-}
-
-/** 50, 100, 200 … 1000 ms, each shortened by up to half. None after success. */
-function retryMs(failures: number, random: () => number): number {
-  const fullMs = Math.min(RETRY_MAX_MS, RETRY_FIRST_MS * 2 ** failures);
-  return fullMs * (1 - random() / 2);
 }

@@ -1,112 +1,118 @@
-// Promise: what a request is charged in the end is what it used, or what was reserved
-// where nobody knows, whether or not Redis still has the reservation.
 import assert from "node:assert/strict";
-import type { Admitted, Cost } from "./limiter.ts";
-import { settlementOf } from "./settlement.ts";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { type Log, silentLog } from "@gateway/shared/process/log";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
+import { freePort, until } from "../../../tests/support/redis_fixture.ts";
+import { createSettleQueue, settlementOf } from "./settlement.ts";
 
-const RESERVED = 100;
-const AT_MS = Date.UTC(2026, 10, 20, 9, 30);
+const AT_MS = Date.UTC(2026, 0, 1, 10);
+const PRINCIPAL = { keyId: "k", ownerId: "o" };
+const LEASES = "lease:{o}:k";
 
-function admitted(isLost: boolean): Admitted {
-  return {
-    isAdmitted: true,
-    id: "lease",
-    principal: { keyId: "key_a", ownerId: "own_a" },
-    requestId: "r",
-    reservedTokens: RESERVED,
-    rates: { requests: null, tokens: null },
-    terms: {
-      atMs: AT_MS,
-      flags: 0,
-      keyTokensPerMinute: 0,
-      ownerTokensPerMinute: 0,
-    },
-    isOwnerCounted: false,
-    isSlotLimited: false,
-    isLost,
+function settlement(id: string, promptTokens: number | null = 2) {
+  const rates = { requests: null, tokens: null };
+  return settlementOf({
+    ...{ isAdmitted: true, id, principal: PRINCIPAL, requestId: "r" },
+    ...{ reservedTokens: 100, atMs: AT_MS, rates, isSlotLimited: false },
+  }, { promptTokens, completionTokens: 3, kind: "complete" });
+}
+
+function createQueue(redis: RedisLink, waitingMax = 10) {
+  const errors: [event: string, fields: unknown][] = [];
+  const log: Log = {
+    ...silentLog,
+    error: (event, fields) => errors.push([event, fields]),
   };
+  const clocks = { now: monotonicNow, random: Math.random };
+  const queue = createSettleQueue({ redis, ...clocks, log, waitingMax });
+  return { errors, queue };
 }
 
-/** What the settle script adds to what stands charged. */
-const CASES: {
-  name: string;
-  tokens: [prompt: number | null, completion: number | null];
-  isLost: boolean;
-  mode: "held" | "late";
-  correction: number;
-}[] = [
-  {
-    name: "less than reserved",
-    tokens: [10, 20],
-    isLost: false,
-    mode: "held",
-    correction: -70,
-  },
-  {
-    name: "as much as reserved",
-    tokens: [60, 40],
-    isLost: false,
-    mode: "held",
-    correction: 0,
-  },
-  {
-    name: "more than reserved",
-    tokens: [60, 50],
-    isLost: false,
-    mode: "held",
-    correction: 10,
-  },
-  {
-    name: "nothing",
-    tokens: [0, 0],
-    isLost: false,
-    mode: "held",
-    correction: -RESERVED,
-  },
-  {
-    name: "unknown",
-    tokens: [null, null],
-    isLost: false,
-    mode: "held",
-    correction: 0,
-  },
-  {
-    name: "less than reserved, reservation lost",
-    tokens: [10, 20],
-    isLost: true,
-    mode: "late",
-    correction: 30,
-  },
-  {
-    name: "nothing, reservation lost",
-    tokens: [0, 0],
-    isLost: true,
-    mode: "late",
-    correction: 0,
-  },
-  {
-    name: "unknown, reservation lost",
-    tokens: [null, null],
-    isLost: true,
-    mode: "late",
-    correction: RESERVED,
-  },
-];
+Deno.test("settlementOf() corrects to what was used, and keeps the reservation where that is not known", () => {
+  assert.equal(settlement("a", 27).terms[0], "-70");
+  assert.equal(settlement("a", 97).terms[0], "0");
+  assert.equal(settlement("a", 107).terms[0], "10");
+  assert.equal(settlement("a", null).terms[0], "0");
+});
 
-for (const { name, tokens, isLost, mode, correction } of CASES) {
-  Deno.test(`settlementOf() a request that used ${name}: ${mode}, ${correction}`, () => {
-    const [promptTokens, completionTokens] = tokens;
-    const cost: Cost = {
-      promptTokens,
-      completionTokens,
-      kind: "complete",
-    };
-    const settlement = settlementOf(admitted(isLost), cost);
-    assert.equal(settlement.mode, mode);
-    assert.equal(settlement.terms[3], String(correction));
-    assert.deepEqual(
-      settlement.terms.slice(7, 9),
-      [String(promptTokens ?? 0), String(completionTokens ?? 0)],
-    );
+Deno.test("the queue is bounded: beyond it the oldest are given up, and the log says so", async () => {
+  const link = createRedisLink({
+    address: { url: `redis://127.0.0.1:${freePort()}` },
+    log: silentLog,
+    now: monotonicNow,
+    random: Math.random,
   });
-}
+  const { queue, errors } = createQueue(link);
+  for (let i = 0; i < 25; i++) queue.add(settlement(`lease${i}`));
+  await until(() => errors.length > 0, 1_000);
+  const left = await queue.drain(50);
+  assert.ok(left <= 10, `${left}`);
+  const counts = errors.map(([, fields]) => Object(fields).count);
+  assert.equal(counts.reduce((sum, count) => sum + count, 0), 25);
+  await link.close();
+});
+
+Deno.test("a settlement that Redis refuses is tried again until it is not, and logged once", async () => {
+  await using world = await startRedisWorld();
+  const { queue, errors } = createQueue(world.link);
+  await world.command("SET", LEASES, "not a set");
+  queue.add(settlement("a"));
+  await until(() => errors.length > 0, 1_000);
+  await world.command("DEL", LEASES);
+  await world.command("ZADD", LEASES, "1", "a");
+  await until(() => queue.pending === 0, 3_000);
+  assert.deepEqual(errors.map(([event]) => event), ["settle_failed"]);
+  const used = await world.command("HGET", "use:{o}:k:20260101", "10:req");
+  assert.equal(used, "1");
+  assert.equal(await queue.drain(100), 0);
+});
+
+Deno.test("the same settlement delivered by two edges works once", async () => {
+  await using world = await startRedisWorld();
+  await world.command("ZADD", LEASES, "1", "a");
+  // A first attempt that may have run says that a lease which is gone is no loss.
+  const unanswered = async (): Promise<RedisLink> => {
+    const link = await world.open();
+    let calls = 0;
+    return {
+      ...link,
+      state: "ready",
+      evalScript: async (...call) => {
+        const reply = await link.evalScript(...call);
+        if (calls++ > 0) return reply;
+        throw new RedisUnavailableError("connection_lost", "for the test");
+      },
+    };
+  };
+  for (const link of [await unanswered(), await unanswered()]) {
+    const { queue } = createQueue(link);
+    queue.add(settlement("a"));
+    assert.equal(await queue.drain(2_000), 0);
+  }
+  const used = await world.command("HGET", "use:{o}:k:20260101", "10:out");
+  assert.equal(used, "3");
+});
+
+Deno.test("a settlement whose lease Redis has lost is counted all the same, once", async () => {
+  await using world = await startRedisWorld();
+  let calls = 0;
+  const { queue, errors } = createQueue({
+    ...world.link,
+    state: "ready",
+    evalScript: async (...call) => {
+      const reply = await world.link.evalScript(...call);
+      // The second attempt runs, and its answer is lost.
+      if (++calls !== 2) return reply;
+      throw new RedisUnavailableError("deadline", "for the test");
+    },
+  });
+  queue.add(settlement("a"));
+  assert.equal(await queue.drain(2_000), 0);
+  assert.equal(calls, 2);
+  const lost = [["settle_lost", { count: 1, reason: "unanswered" }]];
+  assert.deepEqual(errors, lost);
+  const used = await world.command("HGET", "use:{o}:k:20260101", "10:out");
+  assert.equal(used, "3");
+});

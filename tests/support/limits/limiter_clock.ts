@@ -17,9 +17,9 @@ local ms = tonumber(ARGV[1])
 for _, key in ipairs({KEYS[1], KEYS[3]}) do
   local s = redis.call('HGET', key, 's')
   if s then
-    local last, req, tok, day, used, chores = struct.unpack('<dddddd', s)
+    local last, req, tok, day, used, rpm, tpm = struct.unpack('<ddddddd', s)
     redis.call('HSET', key, 's',
-      struct.pack('<dddddd', last - ms, req - ms, tok - ms, day, used, chores - ms))
+      struct.pack('<ddddddd', last - ms, req - ms, tok - ms, day, used, rpm, tpm))
   end
 end
 for _, key in ipairs({KEYS[2], KEYS[4]}) do
@@ -34,9 +34,9 @@ const LET_DAY_END = `
 for _, key in ipairs(KEYS) do
   local s = redis.call('HGET', key, 's')
   if s then
-    local last, req, tok, day, used, chores = struct.unpack('<dddddd', s)
+    local last, req, tok, day, used, rpm, tpm = struct.unpack('<ddddddd', s)
     redis.call('HSET', key, 's',
-      struct.pack('<dddddd', last, req, tok, day - 1, used, chores))
+      struct.pack('<ddddddd', last, req, tok, day - 1, used, rpm, tpm))
   end
 end
 return 1`;

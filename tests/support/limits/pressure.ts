@@ -81,7 +81,7 @@ export async function press(options: PressureOptions): Promise<Pressed> {
   const keep = (edge: FleetEdge, decision: Admitted) => {
     const wantTokens = decision.reservedTokens;
     const used = options.usedTokens(wantTokens);
-    const atMs = decision.terms.atMs + passedMs;
+    const atMs = decision.atMs + passedMs;
     const usedTokens = used ?? wantTokens;
     pressed.admitted.push({ atMs, round, wantTokens, usedTokens });
     if (used !== null) edge.settle(decision, outcomeOf(used));

@@ -1,0 +1,116 @@
+// Promise: what nobody counted is never free. A backend that does not count, or a
+// client that always leaves early, has the same limits as everybody else.
+import assert from "node:assert/strict";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { chatRequest } from "../../../tests/support/chat_request.ts";
+import { type ChargedRun, costOf, estimateTokens } from "./cost.ts";
+
+const ESTIMATE = { promptTokens: 40, completionTokens: 100, totalTokens: 140 };
+const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 };
+const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+
+const complete: ChargedRun = {
+  usage: null,
+  completionTokens: 0,
+  kind: "complete",
+  dispatchMs: 1,
+  cancelReason: null,
+  isHeard: true,
+};
+const failed: ChargedRun = { ...complete, kind: "failed" };
+const lost: ChargedRun = { ...failed, isHeard: false };
+const left: ChargedRun = {
+  ...complete,
+  kind: "cancelled",
+  cancelReason: "client_gone",
+};
+const unheard: ChargedRun = { ...left, isHeard: false };
+const late: ChargedRun = { ...failed, cancelReason: "deadline" };
+/** What was reserved stays. */
+const RESERVED = [null, null] as const;
+
+/** Prompt and completion tokens. */
+const ENDS: [
+  name: string,
+  end: ChargedRun,
+  tokens: readonly [prompt: number | null, completion: number | null],
+][] = [
+  ["complete, counted", { ...complete, usage: USAGE }, [7, 5]],
+  ["complete, tokens seen", { ...complete, completionTokens: 9 }, [40, 9]],
+  ["complete, no token seen", complete, RESERVED],
+  ["complete, counted as none", { ...complete, usage: NO_USAGE }, RESERVED],
+  [
+    "complete, a prompt without an answer",
+    { ...complete, usage: { ...USAGE, completion_tokens: 0 } },
+    [7, 0],
+  ],
+  ["failed before the first token", failed, [0, 0]],
+  ["failed in mid-stream", { ...failed, completionTokens: 3 }, [40, 3]],
+  ["failed, and counted", { ...failed, usage: USAGE }, [7, 5]],
+  ["worker lost before the first token", lost, [0, 0]],
+  ["worker lost in mid-stream", { ...lost, completionTokens: 3 }, [40, 3]],
+  ["client left before the first token", left, [40, 0]],
+  ["client left, the worker is silent", unheard, RESERVED],
+  ["client left in mid-stream", { ...left, completionTokens: 3 }, [40, 3]],
+  [
+    "client left in mid-stream, the worker is silent",
+    { ...unheard, completionTokens: 3 },
+    [40, 3],
+  ],
+  ["time up before the first token", late, [40, 0]],
+  ["time up, the worker is silent", { ...late, isHeard: false }, RESERVED],
+  ["no worker took it", { ...lost, dispatchMs: null }, [0, 0]],
+  ["client left in the queue", { ...unheard, dispatchMs: null }, [0, 0]],
+];
+
+Deno.test("costOf() by how a request ended", () => {
+  for (const [name, end, [promptTokens, completionTokens]] of ENDS) {
+    const { kind } = end;
+    const expected = { promptTokens, completionTokens, kind };
+    assert.deepEqual(costOf(end, ESTIMATE), expected, name);
+  }
+});
+
+Deno.test("a request is free only where no token was made", () => {
+  const flags = [true, false];
+  for (const kind of ["complete", "failed", "cancelled"] as const) {
+    for (const usage of [null, USAGE, NO_USAGE]) {
+      for (const completionTokens of [0, 1]) {
+        for (const isStopped of flags) {
+          for (const isHeard of flags) {
+            const end: ChargedRun = {
+              ...{ kind, usage, completionTokens, isHeard, dispatchMs: 1 },
+              cancelReason: isStopped ? "client_gone" : null,
+            };
+            const cost = costOf(end, ESTIMATE);
+            const mayBeFree = kind !== "complete" && !isStopped &&
+              completionTokens === 0 && usage !== USAGE;
+            assert.equal(
+              cost.promptTokens === 0 && cost.completionTokens === 0,
+              mayBeFree,
+              JSON.stringify(end),
+            );
+          }
+        }
+      }
+    }
+  }
+});
+
+Deno.test("estimateTokens() of answers: a default without max_tokens, thinking on top, the model's bound, for each choice", () => {
+  const { max_tokens: _, ...open } = chatRequest({});
+  const table: [part: Partial<ChatRequest>, max: number, tokens: number][] = [
+    [{ max_tokens: 10 }, Infinity, 10],
+    [{ max_tokens: 10, n: 3 }, Infinity, 30],
+    [{ max_tokens: 10_000, n: 2 }, 4_096, 8_192],
+    [{}, Infinity, 1_024],
+    [{}, 100, 100],
+    [{ enable_thinking: true }, Infinity, 2_048],
+    [{ enable_thinking: true, thinking_budget: 500 }, Infinity, 1_524],
+  ];
+  for (const [part, outputTokensMax, tokens] of table) {
+    const estimate = estimateTokens({ ...open, ...part }, outputTokensMax);
+    assert.equal(estimate.completionTokens, tokens, JSON.stringify(part));
+    assert.equal(estimate.totalTokens, estimate.promptTokens + tokens);
+  }
+});

@@ -1,0 +1,262 @@
+/** The Lua scripts that admit, renew and settle. Only Redis' clock counts in them. */
+import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
+import {
+  LIMITER_EPOCH_MS,
+  USAGE_DAYS_KEPT,
+  USAGE_KINDS,
+} from "@gateway/shared/keys/limiter_state";
+import { STORE_KEY } from "@gateway/shared/keys/record";
+
+/** A lease ends by itself this long after it was taken or renewed: the longest a dead edge holds a slot. */
+export const LEASE_MS = 30_000;
+
+/** Told to a caller who has too many requests running: nobody knows when one ends. */
+const CONCURRENCY_WAIT_MS = 1_000;
+/** State outlives the longest budget, a day, by a day. */
+const STATE_TTL_MS = 48 * 3_600_000;
+/** An expired lease is kept this long so that its request can still be settled once. */
+const DEAD_LEASE_MS = 3_600_000;
+const LEASES_TTL_MS = 2 * DEAD_LEASE_MS;
+const USAGE_TTL_S = USAGE_DAYS_KEPT * 86_400;
+
+/** The server's time: ms since {@link LIMITER_EPOCH_MS}, with fractions. */
+const NOW = `
+local call, floor, max, min = redis.call, math.floor, math.max, math.min
+local time = call('TIME')
+local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
+`;
+
+/**
+ * Decides one request, in one step, for a key and its owner.
+ *
+ * ```
+ * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
+ * ARGV  1 record key          read only: not in KEYS, where EVALSHA demands write access
+ *       2 owner limits key    read only
+ *       3 scope   4 model, or empty   5 tokens to reserve
+ *       6 lease id, or empty: only tells whether the request would be admitted
+ *
+ * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
+ *       {"empty"}     no such key, but no other either: the data is gone
+ *       {"ok" | "limited", now, rl, rr, rt, tl, tr, tt, ...}
+ *         now         Unix ms of the server
+ *         rl rr rt    requests per minute: limit (0: none), remaining, ms until full
+ *         tl tr tt    tokens per minute, the same
+ *       "ok"      … 1 when key or owner has a limit of concurrency, else 0
+ *       "limited" … which, wait
+ *         which       "key" or "owner", a colon, "requests" "tokens" "day" "concurrency"
+ *         wait        ms until the slowest of the violated limits lets this request pass
+ * ```
+ *
+ * All or nothing: everything is checked before anything is taken, so a refusal
+ * consumes nothing. Of key and owner, the tighter limit is reported.
+ * Layout of the state: `shared/keys/limiter_state.ts`.
+ *
+ * - Requests: GCRA. The arrival time moves one interval (60000/rpm) per request
+ *   and may be a minute ahead of now: `rpm` requests pass at once, then one per
+ *   interval. With 600 per minute, the 601st of a burst is told to wait 100 ms.
+ * - Tokens: the same with weights. A request for more than the bucket holds passes
+ *   when the bucket is full; the rest is debt that later requests wait for.
+ * - Day: a counter that starts anew at midnight UTC; here too a request larger
+ *   than the whole budget passes while nothing of it is used.
+ * - Concurrency: leases by expiry time. An expired lease is not counted.
+ *
+ * A hundredth of an interval is forgiven, because sums of fractions are not exact.
+ *
+ * Where the server's clock has gone back, times in the state move back with it, as
+ * if no time had passed, and a lease that ends later than any may is made to end in
+ * 30 s. Refusals do this too: a key that is only refused would otherwise never
+ * recover. Where the clock has gone forward, time has passed.
+ */
+export const ADMIT: RedisScript = defineScript(
+  "admit",
+  `${NOW}
+local rec = call('HMGET', ARGV[1], 'rpm', 'tpm', 'tpd', 'conc', 'state', 'expires_at', 'scopes', 'models')
+if not rec[5] then return {call('GET', '${STORE_KEY}') and 'unknown' or 'empty'} end
+local function whole(text)
+  if not text then return 0 end
+  local value = tonumber(text)
+  if not (value and value >= 0 and value <= 9007199254740991 and value % 1 == 0) then
+    error('corrupt number in the record of a key or an owner')
+  end
+  return value
+end
+local function lists(text, item)
+  return string.find(',' .. text .. ',', ',' .. item .. ',', 1, true)
+end
+local expires = whole(rec[6])
+if expires > 0 and expires - ${LIMITER_EPOCH_MS} <= now then return {'expired'} end
+if rec[5] ~= 'enabled' then return {'disabled'} end
+if not lists(rec[7] or '', ARGV[3]) then return {'scope'} end
+local models = rec[8] or ''
+if models ~= '' and ARGV[4] ~= '' and not lists(models, ARGV[4]) then return {'model'} end
+
+local want = tonumber(ARGV[5])
+local lease = ARGV[6]
+local today = floor(now / 86400000)
+local ends = floor(now) + ${LEASE_MS}
+local wait, which, slots = 0, nil, 0
+local rates = {0, 0, 0, 0, 0, 0}
+
+local function refuse(limit, ms)
+  if ms > wait then wait, which = ms, limit end
+end
+
+-- Returns when the bucket is full again once this has been taken out of it.
+local function bucket(limit, perMinute, fullAt, cost, at)
+  if perMinute == 0 or cost == 0 then return fullAt end
+  local each = 60000 / perMinute
+  local base = max(now, fullAt)
+  local ahead = base + min(cost, perMinute) * each - now - 60000
+  if ahead > each / 100 then refuse(limit, ahead) end
+  local left = floor((now + 60000 - base) / each + 0.01)
+  if rates[at] == 0 or left < rates[at + 1] then
+    rates[at], rates[at + 1], rates[at + 2] = perMinute, left, base - now
+  end
+  return base + cost * each
+end
+
+-- Checks one side. Returns what takes the request there.
+local function check(who, limits, state, leases)
+  local rpm, tpm, tpd, conc = whole(limits[1]), whole(limits[2]), whole(limits[3]), whole(limits[4])
+  local last, req, tok, day, used = 0, 0, 0, today, 0
+  local function save(at)
+    return struct.pack('<ddddddd', at, req, tok, day, used, rpm, tpm)
+  end
+  local s = call('HGET', state, 's')
+  if s and #s == 56 then last, req, tok, day, used = struct.unpack('<ddddd', s) end
+  if last > now then
+    req, tok = req - (last - now), tok - (last - now)
+    call('HSET', state, 's', save(now))
+  end
+  req = bucket(who .. ':requests', rpm, req, 1, 1)
+  tok = bucket(who .. ':tokens', tpm, tok, want, 4)
+  if day ~= today and day ~= today + 1 then day, used = today, 0 end
+  if tpd > 0 and want > 0 and used + min(want, tpd) > tpd then
+    refuse(who .. ':day', (day + 1) * 86400000 - now)
+  end
+  used = used + want
+  if who == 'owner' and conc == 0 then leases = nil end
+  local running = leases and call('ZCARD', leases)
+  if conc > 0 then
+    slots = 1
+    if running >= conc or last > now then
+      for _, id in ipairs(call('ZRANGEBYSCORE', leases, '(' .. ends, '+inf')) do
+        call('ZADD', leases, ends, id)
+      end
+    end
+    if running >= conc and call('ZCOUNT', leases, now, '+inf') >= conc then
+      refuse(who .. ':concurrency', ${CONCURRENCY_WAIT_MS})
+    end
+  end
+  return function()
+    local isFirst = floor(now / 60000) ~= floor(last / 60000)
+    call('HSET', state, 's', save(now))
+    if leases then call('ZADD', leases, ends, lease) end
+    if leases and (isFirst or running == 0) then call('PEXPIRE', leases, ${LEASES_TTL_MS}) end
+    if not isFirst then return end
+    -- Once a minute is enough for the rest.
+    call('HSET', state, 'lu', floor(now) + ${LIMITER_EPOCH_MS})
+    call('PEXPIRE', state, ${STATE_TTL_MS})
+    if leases then call('ZREMRANGEBYSCORE', leases, '-inf', now - ${DEAD_LEASE_MS}) end
+  end
+end
+
+local own = call('HMGET', ARGV[2], 'rpm', 'tpm', 'tpd', 'conc')
+local takeKey = check('key', rec, KEYS[1], KEYS[2])
+local takeOwner = nil
+for at = 1, 4 do
+  if not takeOwner and whole(own[at]) > 0 then takeOwner = check('owner', own, KEYS[3], KEYS[4]) end
+end
+local function reply(status, requests, tokens, ...)
+  local rl, rr, rt, tl, tr, tt = unpack(rates)
+  if rl > 0 then rr, rt = rr - requests, rt + requests * 60000 / rl end
+  if tl > 0 then tr, tt = max(0, tr - tokens), tt + tokens * 60000 / tl end
+  return {status, floor(now) + ${LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), ...}
+end
+if which then return reply('limited', 0, 0, which, math.ceil(wait)) end
+if lease ~= '' then
+  takeKey()
+  if takeOwner then takeOwner() end
+end
+return reply('ok', 1, want, slots)
+`,
+);
+
+/**
+ * Renews leases of running requests of one key. A lease that the server has lost
+ * is taken again: its request still runs and must count. The owner's leases are
+ * renewed whether or not the owner has a limit, and count once it gets one.
+ *
+ * ```
+ * KEYS  1 lease:{owner}:<key>   2 lease:{owner}
+ * ARGV  the lease ids
+ * ```
+ */
+export const RENEW: RedisScript = defineScript(
+  "renew",
+  `${NOW}
+for _, leases in ipairs(KEYS) do
+  for _, id in ipairs(ARGV) do call('ZADD', leases, floor(now) + ${LEASE_MS}, id) end
+  call('ZREMRANGEBYSCORE', leases, '-inf', now - ${DEAD_LEASE_MS})
+  call('PEXPIRE', leases, ${LEASES_TTL_MS})
+end
+`,
+);
+
+/**
+ * Ends one admitted request: frees its lease, corrects what was reserved to what
+ * was used, counts usage. Does so once, however often it is called: whoever
+ * removes the lease does the work.
+ *
+ * ```
+ * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
+ *       5 use:{owner}:<key>:<yyyymmdd>   6 use:{owner}:<yyyymmdd>
+ * ARGV  1 lease id   2 "1": does the work although the lease is lost
+ *       3 tokens used less tokens reserved   4 requests to give back
+ *       5 UTC day of the admission ("d" of the state), or empty: not known
+ *       6 hour of the usage fields "00".."23", or empty: nothing is counted
+ *       7 prompt tokens   8 completion tokens   9 errors
+ *
+ * reply 1 done, 0 there was no such lease
+ * ```
+ *
+ * The correction is made in the units of the last admission. A state that has
+ * expired is not revived. Removing the lease comes first: a script that has
+ * written may go on when memory is full.
+ */
+export const SETTLE: RedisScript = defineScript(
+  "settle",
+  `
+local call = redis.call
+if call('ZREM', KEYS[2], ARGV[1]) == 0 and ARGV[2] ~= '1' then return 0 end
+call('ZREM', KEYS[4], ARGV[1])
+
+local tokens, requests, onDay = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local function correct(state)
+  local s = call('HGET', state, 's')
+  if not s or #s ~= 56 then return end
+  local last, req, tok, day, used, rpm, tpm = struct.unpack('<ddddddd', s)
+  if rpm > 0 then req = req - requests * 60000 / rpm end
+  if tpm > 0 then tok = tok + tokens * 60000 / tpm end
+  if not onDay or onDay == day then used = math.max(0, used + tokens) end
+  call('HSET', state, 's', struct.pack('<ddddddd', last, req, tok, day, used, rpm, tpm))
+end
+if tokens ~= 0 or requests ~= 0 then
+  correct(KEYS[1])
+  correct(KEYS[3])
+end
+
+local hour = ARGV[6]
+if hour == '' then return 1 end
+for _, use in ipairs({KEYS[5], KEYS[6]}) do
+  if call('HINCRBY', use, hour .. ':${USAGE_KINDS.requests}', 1) == 1 then
+    call('EXPIRE', use, ${USAGE_TTL_S})
+  end
+  for i, kind in ipairs({'${USAGE_KINDS.promptTokens}', '${USAGE_KINDS.completionTokens}', '${USAGE_KINDS.errors}'}) do
+    if ARGV[6 + i] ~= '0' then call('HINCRBY', use, hour .. ':' .. kind, ARGV[6 + i]) end
+  end
+end
+return 1
+`,
+);
