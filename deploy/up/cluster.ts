@@ -1,32 +1,19 @@
 import { fileURLToPath } from "node:url";
-import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { isRecord, type LogFile, openLogFile } from "./files.ts";
-import type { Output } from "./output.ts";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { LogFile } from "./files.ts";
 import {
   type ServiceEvent,
   type ServiceName,
-  supervise,
-  type Supervised,
+  Supervised,
   type Unit,
 } from "./supervise.ts";
-import { UpError } from "./up_error.ts";
-
-/** All processes of one launcher. */
-export interface Cluster {
-  /** Starts a unit. Throws an {@link UpError} once the cluster is stopping. */
-  start(unit: Unit, onEvent?: (event: ServiceEvent) => void): Supervised;
-  /** In the order of starting. */
-  readonly units: readonly Supervised[];
-  /** Stops everything in {@link STOP_ORDER}; `hurry` ends the patience with services. */
-  stop(graceMs: number, hurry: AbortSignal): Promise<void>;
-}
+import { type Output, UpError } from "./terminal.ts";
 
 export interface ClusterDeps {
-  now: MonotonicNow;
   out: Output;
   logsDir: string;
-  /** What `up.json` says may have changed. */
-  onChange: () => void;
+  /** Removed when the launcher dies without doing so itself. */
+  stateFile: string;
 }
 
 const STORES: readonly ServiceName[] = ["nats", "redis"];
@@ -40,92 +27,101 @@ const STOP_ORDER: readonly (readonly ServiceName[])[] = [
 ];
 /** Redis writes its data on SIGTERM, so nothing hurries it. */
 const STORE_GRACE_MS = 20_000;
+const NEVER = new AbortController().signal;
+/** No news during a start: the launcher names the simulator and makes the first key. */
+const EXPECTED_AT_START = ["no_real_model", "key_store"];
 /** The same event of the same process is shown at most this often. */
 const REPEAT_MS = 10_000;
-/** What says where and when, which the reader knows. */
-const OBVIOUS = ["time", "level", "service", "event", "stack"];
 const TEXT_CHARS_MAX = 300;
 
-/** An empty cluster. */
-export function createCluster(deps: ClusterDeps): Cluster {
-  const { now, out, logsDir, onChange } = deps;
-  const units: Supervised[] = [];
-  const logs: LogFile[] = [];
-  const shownAtMs = new Map<string, number>();
-  let isStopping = false;
+/** All processes of one launcher. None outlives it, even when it is killed with -9. */
+export class Cluster {
+  /** In the order of starting. */
+  readonly units: Supervised[] = [];
+  /** Whether the start is over. */
+  isReady = false;
+  readonly #deps: ClusterDeps;
+  readonly #watcher: Watcher;
+  readonly #logs: LogFile[] = [];
+  readonly #shownAtMs = new Map<string, number>();
+  #isStopping = false;
 
-  const showEvent = (name: string, event: ServiceEvent) => {
-    // While it stops a service may miss what has stopped before it.
-    if (event.level === "warn" ? isStopping : event.level !== "error") return;
-    const kind = `${name} ${event.event}`;
-    if (now() - (shownAtMs.get(kind) ?? -Infinity) < REPEAT_MS) return;
-    shownAtMs.set(kind, now());
-    const text = `${name} ${event.level}: ${describeEvent(event)}`;
-    out.warn(text.slice(0, TEXT_CHARS_MAX));
-  };
+  constructor(deps: ClusterDeps) {
+    this.#deps = deps;
+    this.#watcher = startWatcher(deps.stateFile);
+  }
 
-  return {
-    units,
-    start(unit, onEvent = () => {}) {
-      if (isStopping) throw new UpError("The cluster is stopping");
-      const log = openLogFile(`${logsDir}/${unit.name}.log`, out.warn);
-      logs.push(log);
-      const supervised = supervise(unit, {
-        now,
-        log,
-        onChange,
-        warn: out.warn,
-        onEvent(event) {
-          onEvent(event);
-          if (event.event === "setup_link") onChange();
-          showEvent(unit.name, event);
-        },
-      });
-      units.push(supervised);
-      return supervised;
-    },
-    async stop(graceMs, hurry) {
-      isStopping = true;
-      for (const services of STOP_ORDER) {
-        await Promise.all(
-          units.filter(({ unit }) => services.includes(unit.service)).map(
-            ({ stop }) =>
-              services === STORES ? stop(STORE_GRACE_MS) : stop(graceMs, hurry),
-          ),
-        );
-      }
-      await Promise.all(logs.map((log) => log.close()));
-    },
-  };
-}
-
-/** An event for human eyes: `redis_down: address=127.0.0.1:6379 error=refused`. */
-function describeEvent(event: ServiceEvent): string {
-  const details = Object.entries(event)
-    .filter(([name]) => !OBVIOUS.includes(name))
-    .map(([name, value]) => {
-      // The message of an error says enough.
-      const shown = isRecord(value) ? value.message ?? value : value;
-      const text = typeof shown === "string" ? shown : JSON.stringify(shown);
-      return ` ${name}=${text}`;
+  /** Starts a unit. Throws an {@link UpError} once the cluster is stopping. */
+  start(unit: Unit, onEvent = (_event: ServiceEvent) => {}): Supervised {
+    if (this.#isStopping) throw new UpError("The cluster is stopping");
+    const { out, logsDir } = this.#deps;
+    const log = new LogFile(`${logsDir}/${unit.name}.log`, out.warn);
+    this.#logs.push(log);
+    const supervised = new Supervised(unit, {
+      log,
+      warn: out.warn,
+      onChange: () =>
+        this.#watcher.watch(this.units.flatMap(({ pid }) => pid ?? [])),
+      onEvent: (event) => {
+        onEvent(event);
+        this.#show(unit.name, event);
+      },
     });
-  return `${event.event}${details.length > 0 ? ":" : ""}${details.join("")}`;
+    this.units.push(supervised);
+    return supervised;
+  }
+
+  /** Stops everything, doors first; `hurry` ends the patience with services. */
+  async stop(graceMs: number, hurry: AbortSignal): Promise<void> {
+    this.#isStopping = true;
+    for (const services of STOP_ORDER) {
+      const group = this.units.filter(({ unit }) =>
+        services.includes(unit.service)
+      );
+      await Promise.all(
+        group.map((supervised) =>
+          services === STORES
+            ? supervised.stop(STORE_GRACE_MS, NEVER)
+            : supervised.stop(graceMs, hurry)
+        ),
+      );
+    }
+    for (const log of this.#logs) log.close();
+    await this.#watcher.close();
+  }
+
+  /** Shows a warning or an error: `chat-worker warn: redis_slow {"took_ms":250}`. */
+  #show(name: string, logged: ServiceEvent): void {
+    const { time: _time, service: _service, level, event, ...data } = logged;
+    // While it stops a service may miss what has stopped before it.
+    const isNews = level === "error" || level === "warn" && !this.#isStopping;
+    const isExpected = !this.isReady && EXPECTED_AT_START.includes(event);
+    const kind = `${name} ${event}`;
+    const nowMs = monotonicNow();
+    const shownAtMs = this.#shownAtMs.get(kind) ?? -Infinity;
+    if (!isNews || isExpected || nowMs - shownAtMs < REPEAT_MS) return;
+    this.#shownAtMs.set(kind, nowMs);
+    const details = JSON.stringify(
+      data,
+      (member, value) => member === "stack" ? undefined : value,
+    );
+    const text = `${name} ${level}: ${event} ${details}`;
+    this.#deps.out.warn(text.slice(0, TEXT_CHARS_MAX));
+  }
 }
 
 /** Ends the launcher's processes when the launcher is killed, see `watch.sh`. */
-export interface Watcher {
+interface Watcher {
   /** Tells which processes run now. Each leads its own group. */
   watch(pids: readonly number[]): void;
   /** Ends the watcher. No process may be left. */
   close(): Promise<void>;
 }
 
-const SCRIPT = fileURLToPath(new URL("watch.sh", import.meta.url));
-
-/** Starts the watcher, which removes `stateFile` at its end. */
-export function startWatcher(stateFile: string): Watcher {
+function startWatcher(stateFile: string): Watcher {
+  const script = fileURLToPath(new URL("watch.sh", import.meta.url));
   const child = new Deno.Command("sh", {
-    args: [SCRIPT, stateFile],
+    args: [script, stateFile],
     // Its own session: neither Ctrl-C nor the end of the terminal reaches it.
     detached: true,
     stdin: "piped",
@@ -133,11 +129,11 @@ export function startWatcher(stateFile: string): Watcher {
     stderr: "null",
   }).spawn();
   const pipe = child.stdin.getWriter();
+  pipe.closed.catch(() => {});
   const write = (line: string) => {
     // Fails when the watcher was killed; the launcher goes on without it.
     pipe.write(new TextEncoder().encode(`${line}\n`)).catch(() => {});
   };
-  pipe.closed.catch(() => {});
   return {
     watch: (pids) => write(pids.map((pid) => `-${pid}`).join(" ")),
     async close() {

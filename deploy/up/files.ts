@@ -1,12 +1,17 @@
-/** Files that nobody but their owner may read, and logs with a bound. */
-import { messageOf } from "./up_error.ts";
+/** Files that only their owner may read, and logs with a bound. */
+import { errorMessage } from "@gateway/shared/process/env";
+import { UpError } from "./terminal.ts";
 
 const OWNER_ONLY = 0o600;
 const LOG_BYTES_MAX = 10 * 1024 * 1024;
 
 /** Makes a directory that only its owner may enter; one that exists is left as it is. */
 export async function makePrivateDir(path: string): Promise<void> {
-  await Deno.mkdir(path, { recursive: true, mode: 0o700 });
+  try {
+    await Deno.mkdir(path, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw new UpError(`Cannot create ${path}: ${errorMessage(error)}`);
+  }
 }
 
 /** Replaces a file, mode 0600, in one step: a reader sees the old text or the new one. */
@@ -21,18 +26,6 @@ export async function writePrivateFile(
   await Deno.rename(draft, path);
 }
 
-/** The JSON object in a file, or `undefined` where there is none. */
-export async function readRecord(
-  path: string,
-): Promise<Record<string, unknown> | undefined> {
-  try {
-    return parseRecord(await Deno.readTextFile(path));
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
-}
-
 /** Removes a file; one that is not there is fine. */
 export async function removeFile(path: string): Promise<void> {
   try {
@@ -42,78 +35,77 @@ export async function removeFile(path: string): Promise<void> {
   }
 }
 
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** The object that `text` holds as JSON, or `undefined` for any other text. */
-export function parseRecord(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isRecord(value) ? value : undefined;
-  } catch {
-    // The text of another program: not JSON is an answer, not a failure.
-    return undefined;
+/**
+ * Makes a directory and locks it until the returned file is closed. Throws an
+ * {@link UpError} when another launcher holds it. The lock is the kernel's and
+ * ends with the process; the text of the file only serves the message. The file
+ * is never removed: that would let two hold it.
+ */
+export async function lockDir(dir: string): Promise<Deno.FsFile> {
+  await makePrivateDir(dir);
+  const path = `${dir}/up.lock`;
+  const options = { read: true, write: true, create: true, mode: OWNER_ONLY };
+  const file = await Deno.open(path, options);
+  if (await file.tryLock(true)) {
+    await file.truncate(0);
+    await file.write(new TextEncoder().encode(String(Deno.pid)));
+    return file;
   }
+  file.close();
+  const holder = await Deno.readTextFile(path);
+  throw new UpError(
+    `The gateway is already running with ${dir} (pid ${holder})\n` +
+      `Stop it with Ctrl-C in its terminal or with: kill ${holder}\n` +
+      "To run a second one beside it, use --run-dir, --data-dir, --port and --console-port",
+  );
 }
 
-/** Writes all of `bytes`. */
-export async function writeAll(
-  writer: { write(bytes: Uint8Array): Promise<number> },
-  bytes: Uint8Array,
-): Promise<void> {
-  for (let at = 0; at < bytes.length;) {
-    at += await writer.write(bytes.subarray(at));
-  }
-}
+/** A log, mode 0600, that becomes `<path>.1` when it has grown to its bound. */
+export class LogFile {
+  #file: Deno.FsFile | undefined;
+  #bytes = 0;
+  #hasFailed = false;
 
-/** A log that becomes `<path>.1` when it has grown to its bound. */
-export interface LogFile {
-  readonly path: string;
-  /** Appends. Never rejects: a full disk must not stop a service. */
-  write(bytes: Uint8Array): Promise<void>;
-  close(): Promise<void>;
-}
+  /** `onFailure` is told once when the log cannot be written. */
+  constructor(
+    readonly path: string,
+    readonly onFailure: (message: string) => void,
+    readonly bytesMax: number = LOG_BYTES_MAX,
+  ) {}
 
-/** Opens a log for appending, mode 0600. `onFailure` is told once that it cannot be written. */
-export function openLogFile(
-  path: string,
-  onFailure: (message: string) => void,
-  bytesMax: number = LOG_BYTES_MAX,
-): LogFile {
-  let file: Deno.FsFile | undefined;
-  let size = 0;
-  let hasFailed = false;
-  let last = Promise.resolve();
-  const open = async () => {
-    const options = { append: true, create: true, mode: OWNER_ONLY };
-    const opened = await Deno.open(path, options);
-    size = (await opened.stat()).size;
-    return opened;
-  };
-  const append = async (bytes: Uint8Array) => {
-    file ??= await open();
-    if (size > 0 && size + bytes.length > bytesMax) {
-      file.close();
-      file = undefined;
-      await Deno.rename(path, `${path}.1`);
-      file = await open();
+  /** Appends. Never throws: a full disk must not stop a service. */
+  write(bytes: Uint8Array): void {
+    try {
+      this.#append(bytes);
+    } catch (error) {
+      if (this.#hasFailed) return;
+      this.#hasFailed = true;
+      this.onFailure(`Cannot write ${this.path}: ${errorMessage(error)}`);
     }
-    await writeAll(file, bytes);
-    size += bytes.length;
-  };
-  return {
-    path,
-    write(bytes) {
-      last = last.then(() => append(bytes)).catch((error) => {
-        if (!hasFailed) onFailure(`Cannot write ${path}: ${messageOf(error)}`);
-        hasFailed = true;
-      });
-      return last;
-    },
-    async close() {
-      await last;
-      file?.close();
-    },
-  };
+  }
+
+  close(): void {
+    this.#file?.close();
+    this.#file = undefined;
+  }
+
+  #append(bytes: Uint8Array): void {
+    this.#file ??= this.#open();
+    if (this.#bytes > 0 && this.#bytes + bytes.length > this.bytesMax) {
+      this.close();
+      Deno.renameSync(this.path, `${this.path}.1`);
+      this.#file = this.#open();
+    }
+    for (let at = 0; at < bytes.length;) {
+      at += this.#file.writeSync(bytes.subarray(at));
+    }
+    this.#bytes += bytes.length;
+  }
+
+  #open(): Deno.FsFile {
+    const options = { append: true, create: true, mode: OWNER_ONLY };
+    const file = Deno.openSync(this.path, options);
+    this.#bytes = file.statSync().size;
+    return file;
+  }
 }

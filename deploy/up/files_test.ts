@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { openLogFile } from "./files.ts";
+import { LogFile } from "./files.ts";
 import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-Deno.test("openLogFile() keeps the bound and one predecessor", async (t) => {
+Deno.test("LogFile keeps the bound and one predecessor", async (t) => {
   const cases: [name: string, writes: string[], now: string, before: string][] =
     [
       ["below the bound", ["aaaa", "bbbb"], "aaaabbbb", ""],
@@ -17,10 +17,9 @@ Deno.test("openLogFile() keeps the bound and one predecessor", async (t) => {
     await t.step(name, async () => {
       await using scratch = await makeScratch();
       const path = `${scratch.path}/x.log`;
-      const log = openLogFile(path, assert.fail, 10);
-      // Not awaited one by one: the order must hold all the same.
-      await Promise.all(writes.map((text) => log.write(bytes(text))));
-      await log.close();
+      const log = new LogFile(path, assert.fail, 10);
+      for (const text of writes) log.write(bytes(text));
+      log.close();
       assert.equal(await Deno.readTextFile(path), now);
       if (before === "") {
         await assert.rejects(Deno.stat(`${path}.1`), Deno.errors.NotFound);
@@ -30,23 +29,22 @@ Deno.test("openLogFile() keeps the bound and one predecessor", async (t) => {
   }
 });
 
-Deno.test("openLogFile() appends to what an earlier run wrote", async () => {
+Deno.test("LogFile appends to what an earlier run wrote", async () => {
   await using scratch = await makeScratch();
   const path = `${scratch.path}/x.log`;
   for (const text of ["one ", "two"]) {
-    const log = openLogFile(path, assert.fail, 10);
-    await log.write(bytes(text));
-    await log.close();
+    const log = new LogFile(path, assert.fail);
+    log.write(bytes(text));
+    log.close();
   }
   assert.equal(await Deno.readTextFile(path), "one two");
 });
 
-Deno.test("openLogFile() reports once that it cannot write, and goes on", async () => {
+Deno.test("LogFile reports once that it cannot write, and goes on", () => {
   const failures: string[] = [];
-  const log = openLogFile("/nowhere/x.log", (text) => failures.push(text));
-  await log.write(bytes("a"));
-  await log.write(bytes("b"));
-  await log.close();
+  const log = new LogFile("/nowhere/x.log", (text) => failures.push(text));
+  log.write(bytes("a"));
+  log.write(bytes("b"));
   assert.equal(failures.length, 1);
   assert.match(failures[0] ?? "", /Cannot write \/nowhere\/x\.log/);
 });

@@ -1,26 +1,21 @@
-import type { Output } from "./output.ts";
-import { UpError } from "./up_error.ts";
+import { type Output, UpError } from "./terminal.ts";
 
 /** A server the gateway needs and what package managers call it. */
 export interface ServerSoftware {
   name: string;
   /** Names of the program, best first. */
   programs: readonly string[];
-  apt: string;
   brew: string;
 }
 
 export const NATS_SOFTWARE: ServerSoftware = {
   name: "nats-server",
   programs: ["nats-server"],
-  apt: "nats-server",
   brew: "nats-server",
 };
-
 export const REDIS_SOFTWARE: ServerSoftware = {
   name: "redis-server",
   programs: ["redis-server", "valkey-server"],
-  apt: "redis-server",
   brew: "redis",
 };
 
@@ -28,13 +23,13 @@ export const REDIS_SOFTWARE: ServerSoftware = {
  * Where servers lie that an ordinary user's `PATH` often leaves out: Debian puts
  * nats-server into /usr/sbin, Homebrew has its own tree.
  */
-export const USUAL_DIRS: readonly string[] = [
+const USUAL_DIRS = [
   ...["/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"],
   ...["/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin"],
 ];
 
 export interface InstallDeps {
-  /** Directories that are searched for programs. */
+  /** Directories that are searched for programs, see {@link programDirs}. */
   dirs: readonly string[];
   isRoot: boolean;
   out: Output;
@@ -45,6 +40,11 @@ export interface InstallDeps {
 const INSTALL_MS_MAX = 10 * 60_000;
 /** With how long to wait for another apt. */
 const APT_QUIET = ["-o", "DPkg::Lock::Timeout=120", "-q", "-y"];
+
+/** Where programs may be: the directories of `PATH`, and the usual ones. */
+export function programDirs(path = ""): string[] {
+  return [...path.split(":"), ...USUAL_DIRS];
+}
 
 /**
  * Answers with the path of each wanted server program, and installs those that
@@ -64,8 +64,8 @@ export async function ensureServers(
   }
   return wanted.map((software, i) => {
     const path = paths[i];
-    if (path !== undefined) return path;
-    throw new UpError(describeManualInstall([software]));
+    if (path === undefined) throw cannotInstall([software]);
+    return path;
   });
 }
 
@@ -87,40 +87,24 @@ async function install(
   deps: InstallDeps,
 ): Promise<void> {
   const { dirs, isRoot, out } = deps;
-  const find = (name: string) => findProgram([name], dirs);
   const [apt, sudo, brew] = await Promise.all(
-    ["apt-get", "sudo", "brew"].map(find),
+    ["apt-get", "sudo", "brew"].map((name) => findProgram([name], dirs)),
   );
-  const say = (tool: string) =>
-    out.say(
-      `Installing ${
-        missing.map(({ name }) => name).join(" and ")
-      } with ${tool}`,
-    );
-  let isDone = false;
+  const names = missing.map(({ name }) => name);
+  const aptInstall = ["install", ...APT_QUIET, "--no-install-recommends"];
   if (apt && (isRoot || sudo && await run([sudo, "-n", "true"], deps))) {
-    say("apt-get");
+    out.say(`Installing ${names.join(" and ")} with apt-get`);
     const prefix = isRoot || !sudo ? [apt] : [sudo, "-n", apt];
-    const packages = missing.map((software) => software.apt);
     // The package lists of a fresh machine are empty.
     await run([...prefix, "update", ...APT_QUIET], deps);
-    isDone = await run(
-      [
-        ...prefix,
-        "install",
-        ...APT_QUIET,
-        "--no-install-recommends",
-        ...packages,
-      ],
-      deps,
-    );
+    if (await run([...prefix, ...aptInstall, ...names], deps)) return;
     // Homebrew refuses to run as root.
   } else if (brew && !isRoot) {
-    say("brew");
+    out.say(`Installing ${names.join(" and ")} with brew`);
     const packages = missing.map((software) => software.brew);
-    isDone = await run([brew, "install", "--quiet", ...packages], deps);
+    if (await run([brew, "install", "--quiet", ...packages], deps)) return;
   }
-  if (!isDone) throw new UpError(describeManualInstall(missing));
+  throw cannotInstall(missing);
 }
 
 /** Runs a command whose output is ours. True when it succeeded. */
@@ -138,15 +122,16 @@ async function run(
   return success;
 }
 
-function describeManualInstall(missing: readonly ServerSoftware[]): string {
-  const apt = missing.map((software) => software.apt).join(" ");
+function cannotInstall(missing: readonly ServerSoftware[]): UpError {
+  const names = missing.map(({ name }) => name);
   const brew = missing.map((software) => software.brew).join(" ");
-  return [
-    `Cannot find ${missing.map(({ name }) => name).join(" and ")}, ` +
-    "nor install it from here. Type one of:",
-    `  sudo apt-get install ${apt}      (Debian 12, Ubuntu 24.04 and later)`,
-    `  brew install ${brew}      (macOS)`,
-    "or name servers that run elsewhere:",
-    "  NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 npx -y deno task up",
-  ].join("\n");
+  return new UpError(
+    `Cannot find ${names.join(" and ")}, nor install it from here. Type one of:
+  sudo apt-get install ${
+      names.join(" ")
+    }      (Debian 12, Ubuntu 24.04 and later)
+  brew install ${brew}      (macOS)
+or name servers that run elsewhere:
+  NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 npx -y deno task up`,
+  );
 }

@@ -2,16 +2,15 @@
 import {
   ensureServers,
   NATS_SOFTWARE,
+  programDirs,
   REDIS_SOFTWARE,
-  USUAL_DIRS,
 } from "./install.ts";
-import { createOutput } from "./output.ts";
-import { UpError } from "./up_error.ts";
+import { createOutput, UpError } from "./terminal.ts";
 
 const out = createOutput(false);
 try {
   await ensureServers([NATS_SOFTWARE, REDIS_SOFTWARE], {
-    dirs: [...(Deno.env.get("PATH") ?? "").split(":"), ...USUAL_DIRS],
+    dirs: programDirs(Deno.env.get("PATH")),
     isRoot: Deno.uid() === 0,
     out,
     stopping: new AbortController().signal,

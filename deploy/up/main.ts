@@ -2,11 +2,57 @@
  * `deno task up`: starts the whole gateway on this machine and stops it again.
  */
 import { resolve } from "node:path";
-import { fileURLToPath } from "node:url";
-import { runCli } from "./cli.ts";
-import { productScripts } from "./service_programs.ts";
+import { parseOptions, USAGE } from "./options.ts";
+import { type ProgramName, withAbsoluteFiles } from "./services.ts";
+import { listenForStop } from "./stop.ts";
+import { createOutput, EXIT, UpError } from "./terminal.ts";
+import { runUp } from "./up.ts";
+
+const ROOT = resolve(import.meta.dirname ?? ".", "../..");
+
+/**
+ * Runs the launcher as the process it is in: its arguments, environment, signals
+ * and streams. Answers with the exit code. Tests give entry files of their own.
+ */
+export async function runCli(
+  scriptOf: (name: ProgramName) => string,
+): Promise<number> {
+  // `deno task` runs in the root; it notes where the operator stood.
+  const cwd = Deno.env.get("INIT_CWD") || Deno.cwd();
+  const env = withAbsoluteFiles(Deno.env.toObject(), cwd);
+  const isAsked = (...names: string[]) =>
+    Deno.args.some((arg) => names.includes(arg));
+  const isHelp = isAsked("--help", "-h");
+  const out = createOutput(isAsked("--quiet", "-q") && !isHelp);
+  try {
+    if (isHelp) {
+      out.say(USAGE.trimEnd());
+      return EXIT.ok;
+    }
+    const modelsFile = env.MODELS_FILE;
+    const options = parseOptions(Deno.args, { root: ROOT, cwd, modelsFile });
+    const stop = await listenForStop(env);
+    await runUp(options, { root: ROOT, scriptOf, env, out, stop });
+    return stop.hurry.aborted ? EXIT.hurried : EXIT.ok;
+  } catch (error) {
+    if (error instanceof UpError) {
+      out.warn(error.message);
+      return error.exitCode;
+    }
+    const fault = error instanceof Error ? error.stack : String(error);
+    out.warn(`Fault in the launcher, please report it: ${fault}`);
+    return EXIT.failed;
+  } finally {
+    await out.flush();
+  }
+}
 
 if (import.meta.main) {
-  const root = resolve(fileURLToPath(import.meta.url), "../../..");
-  Deno.exit(await runCli({ root, scripts: productScripts(root) }));
+  Deno.exit(
+    await runCli((name) =>
+      name === "keys"
+        ? `${ROOT}/services/key-admin/cli.ts`
+        : `${ROOT}/services/${name}/main.ts`
+    ),
+  );
 }

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { EXIT, messageOf, UpError } from "./up_error.ts";
+import { errorMessage } from "@gateway/shared/process/env";
+import { EXIT, UpError } from "./terminal.ts";
 
 /** What the operator asked for. Paths are absolute. */
 export interface UpOptions {
@@ -81,17 +82,14 @@ export function parseOptions(
   args: readonly string[],
   { root, cwd, modelsFile }: OptionBases,
 ): UpOptions {
-  const mistakes: string[] = [];
   const values = readWords(args);
-  const text = (name: keyof typeof OPTIONS, fallback: string) =>
-    String(values[name] || fallback);
+  const mistakes: string[] = [];
   const number = (
-    name: keyof typeof OPTIONS,
-    min: number,
-    max: number,
+    name: "workers" | "edges" | "port" | "console-port",
+    [min, max]: readonly [number, number],
     fallback: number,
   ) => {
-    const given = text(name, String(fallback));
+    const given = values[name] || String(fallback);
     const value = /^\d{1,9}$/.test(given) ? Number(given) : NaN;
     if (!(value >= min && value <= max)) {
       mistakes.push(
@@ -100,16 +98,18 @@ export function parseOptions(
     }
     return value;
   };
-  const models = text("models", modelsFile ?? "");
+  const path = (name: "data-dir" | "run-dir", fallback: string) =>
+    resolve(cwd, values[name] || resolve(root, fallback));
+  const models = values.models || modelsFile;
   const options: UpOptions = {
-    workers: number("workers", 1, INSTANCES_MAX, 1),
-    edges: number("edges", 1, INSTANCES_MAX, 1),
-    host: text("host", "127.0.0.1"),
-    port: number("port", 0, PORT_MAX, 8080),
-    consolePort: number("console-port", 0, PORT_MAX, 8081),
-    dataDir: resolve(cwd, text("data-dir", resolve(root, ".data"))),
-    runDir: resolve(cwd, text("run-dir", resolve(root, ".run"))),
-    ...models === "" ? {} : { modelsFile: resolve(cwd, models) },
+    workers: number("workers", [1, INSTANCES_MAX], 1),
+    edges: number("edges", [1, INSTANCES_MAX], 1),
+    host: values.host || "127.0.0.1",
+    port: number("port", [0, PORT_MAX], 8080),
+    consolePort: number("console-port", [0, PORT_MAX], 8081),
+    dataDir: path("data-dir", ".data"),
+    runDir: path("run-dir", ".run"),
+    ...models ? { modelsFile: resolve(cwd, models) } : {},
   };
   if (options.port !== 0 && options.port === options.consolePort) {
     mistakes.push(`--port and --console-port are both ${options.port}`);
@@ -122,7 +122,7 @@ function readWords(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS }).values;
   } catch (error) {
-    throw usageError(messageOf(error));
+    throw usageError(errorMessage(error));
   }
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { parseOptions } from "./options.ts";
-import { UpError } from "./up_error.ts";
+import { UpError } from "./terminal.ts";
 
 const BASES = { root: "/repo", cwd: "/home/ann" };
 

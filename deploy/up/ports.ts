@@ -1,7 +1,7 @@
-import { UpError } from "./up_error.ts";
+import { errorMessage } from "@gateway/shared/process/env";
+import { UpError } from "./terminal.ts";
 
 const LOOPBACK = "127.0.0.1";
-
 /**
  * Below the range from which kernels pick ports for outgoing connections (32768
  * and up on Linux, 49152 and up on macOS), where any client may take one at any
@@ -9,7 +9,7 @@ const LOOPBACK = "127.0.0.1";
  */
 const FIRST_PORT = 12_000;
 const LAST_PORT = 32_000;
-const ATTEMPTS = 200;
+const ATTEMPTS = 1_000;
 
 /**
  * Different TCP ports that nobody listens on now. Another process may take one
@@ -20,25 +20,20 @@ export function findFreePorts(
   hostname: string = LOOPBACK,
 ): number[] {
   const ports = new Set<number>();
-  for (let attempt = 0; attempt < ATTEMPTS * count; attempt++) {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const port = FIRST_PORT +
       Math.floor(Math.random() * (LAST_PORT - FIRST_PORT));
-    if (isFree(hostname, port)) ports.add(port);
+    try {
+      Deno.listen({ hostname, port }).close();
+      ports.add(port);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
+    }
     if (ports.size === count) return [...ports];
   }
   throw new UpError(
     `Cannot find ${count} free ports between ${FIRST_PORT} and ${LAST_PORT}`,
   );
-}
-
-function isFree(hostname: string, port: number): boolean {
-  try {
-    Deno.listen({ hostname, port }).close();
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.AddrInUse) return false;
-    throw error;
-  }
 }
 
 /** Throws an {@link UpError} that names the option when `port` cannot be listened on; 0 checks the address alone. */
@@ -50,17 +45,12 @@ export function requireFreePort(
   try {
     Deno.listen({ hostname, port }).close();
   } catch (error) {
-    if (error instanceof Deno.errors.AddrInUse) {
-      throw new UpError(
-        `Port ${port} is in use: stop what listens there, or choose another with ${option} (0 = any free port)`,
-      );
-    }
-    if (error instanceof Deno.errors.PermissionDenied) {
-      throw new UpError(
-        `Not allowed to listen on port ${port}: choose one above 1023 with ${option}`,
-      );
-    }
-    const why = error instanceof Error ? error.message : String(error);
-    throw new UpError(`Cannot listen on ${hostname}:${port}: ${why}`);
+    throw new UpError(
+      error instanceof Deno.errors.AddrInUse
+        ? `Port ${port} is in use: stop what listens there, or choose another with ${option} (0 = any free port)`
+        : `Cannot listen on ${hostname}:${port}, see ${option}: ${
+          errorMessage(error)
+        }`,
+    );
   }
 }

@@ -1,37 +1,30 @@
-import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { hideUserinfo } from "@gateway/shared/process/env";
 import type { Cluster } from "./cluster.ts";
 import { type FirstKey, provideFirstKey } from "./first_key.ts";
-import { ensureServers, NATS_SOFTWARE, REDIS_SOFTWARE } from "./install.ts";
+import {
+  ensureServers,
+  NATS_SOFTWARE,
+  programDirs,
+  REDIS_SOFTWARE,
+} from "./install.ts";
 import type { UpOptions } from "./options.ts";
-import type { Output } from "./output.ts";
 import { findFreePorts } from "./ports.ts";
 import {
   httpUrl,
   type ProgramContext,
   type ProgramName,
-  type Scripts,
   serviceProgram,
-} from "./service_programs.ts";
+} from "./services.ts";
 import type { StopRequest } from "./stop.ts";
-import { findGivenStores, natsStore, redisStore } from "./stores.ts";
-import type { ServiceEvent, ServiceName, Supervised } from "./supervise.ts";
+import { findGivenStore, natsStore, redisStore } from "./stores.ts";
+import type { ServiceEvent, Supervised } from "./supervise.ts";
+import type { Output } from "./terminal.ts";
 
-/** What the launcher needs of the process it is in. */
-export interface UpDeps {
-  /** Root of the repository. */
-  root: string;
-  /** The running Deno, which also runs the services. */
-  execPath: string;
-  pid: number;
+/** What differs between the product and a test of the launcher, and its process. */
+export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
   env: Readonly<Record<string, string>>;
-  /** Directories that are searched for servers. */
-  dirs: readonly string[];
-  isRoot: boolean;
-  scripts: Scripts;
   out: Output;
   stop: StopRequest;
-  now: MonotonicNow;
 }
 
 /** A cluster that is ready. */
@@ -61,9 +54,6 @@ export interface UpState {
   pids: { [service: string]: number[] };
 }
 
-/** The first start on a fresh machine downloads packages. */
-const READY_MS = 60_000;
-const PROGRESS_EVERY_MS = 5_000;
 const LOOPBACK = "127.0.0.1";
 const SIMULATOR_WARNING =
   "No model server is given: a simulator answers with canned text. " +
@@ -78,37 +68,25 @@ export async function startAll(
   options: UpOptions,
   deps: UpDeps,
 ): Promise<Started> {
-  const ticker = setInterval(() => {
-    const names = cluster.units.filter((unit) => !unit.ready())
-      .map(({ unit }) => unit.name);
-    if (names.length > 0) {
-      deps.out.say(`  still waiting for ${names.join(", ")}`);
-    }
-  }, PROGRESS_EVERY_MS);
-  try {
-    return await startServices(cluster, options, deps);
-  } finally {
-    clearInterval(ticker);
-  }
-}
-
-async function startServices(
-  cluster: Cluster,
-  options: UpOptions,
-  deps: UpDeps,
-): Promise<Started> {
   const { out, env, stop } = deps;
-  const stores = await startStores(cluster, options, deps);
-  const ports = findFreePorts(3, options.host);
+  const { host } = options;
+  const { natsUrl, redisUrl, givenRedisUrl } = await startStores(
+    cluster,
+    options,
+    deps,
+  );
+  const ports = findFreePorts(3, host);
   // Chosen here: the console shows the first edge's port, and is linked to by its own.
   const edgePort = options.port || (ports[0] ?? 0);
   const consolePort = options.consolePort || (ports[1] ?? 0);
   const simulatorPort = ports[2] ?? 0;
+  const consoleUrl = httpUrl(host, consolePort);
   const hasModels = options.modelsFile !== undefined ||
     Boolean(env.UPSTREAM_BASE_URL || env.MODEL_SIMULATOR_URL);
   const context: ProgramContext = {
     ...deps,
-    ...stores,
+    natsUrl,
+    redisUrl,
     options,
     ...hasModels
       ? {}
@@ -121,49 +99,46 @@ async function startServices(
   );
   if (!hasModels) out.warn(SIMULATOR_WARNING);
 
-  let setupUrl: string | undefined;
-  let isReady = false;
-  const onAdminEvent = ({ event, url }: ServiceEvent) => {
-    if (event !== "setup_link" || typeof url !== "string") return;
-    setupUrl = url;
-    if (isReady) out.say(`Console link for the first owner: ${url}`);
-  };
   const start = (
     service: Exclude<ProgramName, "keys">,
     nth: number,
     variables: () => Record<string, string>,
+    onEvent?: (event: ServiceEvent) => void,
   ) =>
     cluster.start({
       name: nth === 0 ? service : `${service}-${nth + 1}`,
       service,
       program: () => serviceProgram(context, service, variables()),
-      readyMs: READY_MS,
-    }, service === "key-admin" ? onAdminEvent : undefined);
+    }, onEvent);
 
   const keyCreated = provideFirstKey({
     dataDir: options.dataDir,
-    redisUrl: stores.isPrivateRedis ? undefined : stores.redisUrl,
+    givenRedisUrl,
     keys: (args) => serviceProgram(context, "keys", {}, ["keys", ...args]),
     stopping: stop.requested,
   });
   if (!hasModels) {
-    start("model-simulator", 0, () => ({
-      HOST: LOOPBACK,
-      PORT: String(simulatorPort),
-    }));
+    const variables = { HOST: LOOPBACK, PORT: String(simulatorPort) };
+    start("model-simulator", 0, () => variables);
   }
-  const consoleUrl = httpUrl(options.host, consolePort);
+  let setupUrl: string | null = null;
   start("key-admin", 0, () => ({
-    HOST: options.host,
+    HOST: host,
     PORT: String(consolePort),
     PUBLIC_URL: env.PUBLIC_URL ?? consoleUrl,
-    API_URL: env.API_URL ?? `${httpUrl(options.host, edgePort)}/v1`,
-  }));
+    API_URL: env.API_URL ?? `${httpUrl(host, edgePort)}/v1`,
+  }), ({ event, url }) => {
+    if (event !== "setup_link") return;
+    setupUrl = String(url);
+    if (cluster.isReady) {
+      out.say(`Console link for the first owner: ${setupUrl}`);
+    }
+  });
   const edges = Array.from({ length: options.edges }, (_, i): Supervised => {
     const edge = start("edge-auth", i, () => ({
-      HOST: options.host,
+      HOST: host,
       // Clients know the port, so a restart must come back on it.
-      PORT: String(edge.ready()?.port ?? (i === 0 ? edgePort : 0)),
+      PORT: String(edge.ready?.port ?? (i === 0 ? edgePort : 0)),
     }));
     return edge;
   });
@@ -172,79 +147,67 @@ async function startServices(
     keyCreated,
     ...cluster.units.map(({ firstReady }) => firstReady),
   ]);
-  isReady = true;
-  return {
-    firstKey,
-    describe() {
-      const edgeUrls = edges.map((edge) =>
-        httpUrl(options.host, edge.ready()?.port ?? 0)
-      );
-      const pids: UpState["pids"] = { nats: [], redis: [] };
-      const opsUrls: UpState["ops_urls"] = {};
-      for (const { unit: { service }, pid, ready } of cluster.units) {
-        (pids[service] ??= []).push(...[pid() ?? []].flat());
-        const opsPort = ready()?.opsPort ?? 0;
-        if (opsPort === 0) continue;
-        (opsUrls[service] ??= []).push(httpUrl(LOOPBACK, opsPort));
-      }
-      return {
-        pid: deps.pid,
-        edge_url: edgeUrls[0] ?? "",
-        edge_urls: edgeUrls,
-        console_url: consoleUrl,
-        setup_url: setupUrl ?? null,
-        api_key: firstKey.key ?? null,
-        nats_url: stores.natsUrl,
-        redis_url: stores.redisUrl,
-        ops_urls: opsUrls,
-        pids,
-      };
-    },
-  };
-}
 
-interface Stores {
-  natsUrl: string;
-  redisUrl: string;
-  isPrivateRedis: boolean;
+  const describe = (): UpState => {
+    const edgeUrls = edges.map(({ ready }) => httpUrl(host, ready?.port ?? 0));
+    const pids: UpState["pids"] = { nats: [], redis: [] };
+    const opsUrls: UpState["ops_urls"] = {};
+    for (const { unit: { service }, pid, ready } of cluster.units) {
+      (pids[service] ??= []).push(...[pid ?? []].flat());
+      if (!ready?.opsPort) continue;
+      (opsUrls[service] ??= []).push(httpUrl(LOOPBACK, ready.opsPort));
+    }
+    return {
+      pid: Deno.pid,
+      edge_url: edgeUrls[0] ?? "",
+      edge_urls: edgeUrls,
+      console_url: consoleUrl,
+      setup_url: setupUrl,
+      api_key: firstKey.key ?? null,
+      nats_url: natsUrl,
+      redis_url: redisUrl,
+      ops_urls: opsUrls,
+      pids,
+    };
+  };
+  return { firstKey, describe };
 }
 
 /** Starts private servers beside those that `NATS_URL` and `REDIS_URL` name. */
 async function startStores(
   cluster: Cluster,
   options: UpOptions,
-  deps: UpDeps,
-): Promise<Stores> {
-  const { env, out, stop } = deps;
-  const { natsUrl, redisUrl } = await findGivenStores(env);
+  { env, out, stop }: UpDeps,
+) {
+  const [givenNatsUrl, givenRedisUrl] = await Promise.all([
+    findGivenStore("NATS_URL", env),
+    findGivenStore("REDIS_URL", env),
+  ]);
   const wanted = [
-    ...natsUrl === undefined ? [NATS_SOFTWARE] : [],
-    ...redisUrl === undefined ? [REDIS_SOFTWARE] : [],
+    ...givenNatsUrl === undefined ? [NATS_SOFTWARE] : [],
+    ...givenRedisUrl === undefined ? [REDIS_SOFTWARE] : [],
   ];
-  const stopping = stop.requested;
-  const paths = await ensureServers(wanted, { ...deps, stopping });
+  const paths = await ensureServers(wanted, {
+    dirs: programDirs(env.PATH),
+    isRoot: Deno.uid() === 0,
+    out,
+    stopping: stop.requested,
+  });
   if (wanted.length > 0) {
     out.say(`Starting ${wanted.map(({ name }) => name).join(" and ")}`);
   }
-  if (natsUrl) out.say(`Using NATS at ${hideUserinfo(natsUrl)}`);
-  if (redisUrl) out.say(`Using Redis at ${hideUserinfo(redisUrl)}`);
-  const own = await Promise.all(
-    wanted.map((software, i) =>
-      (software === NATS_SOFTWARE ? natsStore : redisStore)(
-        paths[i] ?? "",
-        options,
-        env,
-      )
-    ),
-  );
-  const urls = new Map<ServiceName, string>();
-  await Promise.all(own.map(({ unit, url }) => {
-    urls.set(unit.service, url);
-    return cluster.start(unit).firstReady;
+  const urls = await Promise.all(wanted.map(async (software, i) => {
+    const prepare = software === NATS_SOFTWARE ? natsStore : redisStore;
+    const store = await prepare(paths[i] ?? "", options, env);
+    await cluster.start(store).firstReady;
+    return store.url;
   }));
+  for (const url of [givenNatsUrl, givenRedisUrl]) {
+    if (url !== undefined) out.say(`Using ${hideUserinfo(url)}`);
+  }
   return {
-    natsUrl: natsUrl ?? urls.get("nats") ?? "",
-    redisUrl: redisUrl ?? urls.get("redis") ?? "",
-    isPrivateRedis: redisUrl === undefined,
+    natsUrl: givenNatsUrl ?? urls[0] ?? "",
+    redisUrl: givenRedisUrl ?? urls.at(-1) ?? "",
+    givenRedisUrl,
   };
 }

@@ -1,4 +1,4 @@
-import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 
 /** How the operator ends it. */
 export interface StopRequest {
@@ -8,24 +8,23 @@ export interface StopRequest {
   hurry: AbortSignal;
 }
 
-/** A request to stop that signals make, or the loss of a runner. */
-export interface StopListener extends StopRequest {
-  stop(): void;
-}
-
 /** One Ctrl-C arrives from the terminal and again from each runner that passes it on. */
 const SAME_INTERRUPT_MS = 300;
+const LOOK_EVERY_MS = 500;
+
+type Environment = Readonly<Record<string, string>>;
 
 /**
- * Turns signals into a request to stop: each asks for it, and a later Ctrl-C asks
- * to hurry. A second SIGTERM does not: supervisors repeat theirs.
+ * Turns signals into a request to stop, and the death of a runner too: each asks
+ * for it, and a later Ctrl-C asks to hurry. A second SIGTERM does not:
+ * supervisors repeat theirs.
  */
-export async function listenForStop(now: MonotonicNow): Promise<StopListener> {
+export async function listenForStop(env: Environment): Promise<StopRequest> {
   const requested = new AbortController();
   const hurry = new AbortController();
   let requestedAtMs = 0;
   const stop = () => {
-    if (!requested.signal.aborted) requestedAtMs = now();
+    if (!requested.signal.aborted) requestedAtMs = monotonicNow();
     requested.abort();
   };
   const isHangUpIgnored = await ignoresHangUp();
@@ -34,11 +33,12 @@ export async function listenForStop(now: MonotonicNow): Promise<StopListener> {
   Deno.addSignalListener("SIGHUP", isHangUpIgnored ? () => {} : stop);
   Deno.addSignalListener("SIGINT", () => {
     const isSecond = requested.signal.aborted &&
-      now() - requestedAtMs > SAME_INTERRUPT_MS;
+      monotonicNow() - requestedAtMs > SAME_INTERRUPT_MS;
     if (isSecond) hurry.abort();
     else stop();
   });
-  return { requested: requested.signal, hurry: hurry.signal, stop };
+  await watchRunners(env, stop);
+  return { requested: requested.signal, hurry: hurry.signal };
 }
 
 /** True under `nohup`: a new process inherits what is ignored. Must be asked before we listen. */
@@ -48,69 +48,44 @@ async function ignoresHangUp(): Promise<boolean> {
   return (await child.status).success;
 }
 
-type Environment = Readonly<Record<string, string>>;
-
-/** A process and the parent it must keep. */
-interface Link {
-  pid: number;
-  parent: number;
-}
-
-const LOOK_EVERY_MS = 500;
-
 /**
  * Watches the processes above the launcher that only exist to run it: `deno task`,
- * and `npx` with its shell. Killing one of those with -9 reaches nobody else.
- * Calls `onLost` once when a runner has died. Answers with a function that ends
- * the watch. The shell of a terminal is no runner: a cluster started in the
- * background may outlive it.
+ * and `npx` with its shell, which tell of themselves in the environment. Killing
+ * one of those with -9 reaches nobody else. Calls `onLost` once one of them has
+ * died. The shell of a terminal is no runner: a cluster started in the background
+ * may outlive it.
  */
-export async function watchRunners(
-  pid: number,
-  env: Environment,
+async function watchRunners(
+  { INIT_CWD, npm_lifecycle_event, npm_lifecycle_script }: Environment,
   onLost: () => void,
-): Promise<() => void> {
-  // `deno task` and `npx` note where they were started.
-  if (!env.INIT_CWD) return () => {};
-  const parent = Deno.ppid;
-  const links = [{ pid, parent }, ...await npxLinks(parent, env)];
-  const timer = setInterval(async () => {
-    const parents = await Promise.all(links.map(parentOf));
-    if (links.every((link, i) => parents[i] === link.parent)) return;
-    clearInterval(timer);
-    onLost();
-  }, LOOK_EVERY_MS);
-  return () => clearInterval(timer);
-}
-
-/**
- * Up to the `npx` whose command this is: those below it have that in their
- * environment. Only Linux shows the environment of others.
- */
-async function npxLinks(
-  start: number,
-  { npm_lifecycle_event: event, npm_lifecycle_script: script }: Environment,
-): Promise<Link[]> {
-  const links: Link[] = [];
-  if (event !== "npx" || script === undefined) return links;
-  for (let pid = start; await hasVariable(pid);) {
-    const parent = await parentOf({ pid, parent: 0 });
-    links.push({ pid, parent });
+): Promise<void> {
+  if (!INIT_CWD) return;
+  const parents = new Map([[Deno.pid, Deno.ppid]]);
+  // Only what runs below npx has its variable. Only Linux shows that of others.
+  const mark = `\0npm_lifecycle_script=${npm_lifecycle_script}\0`;
+  let pid = npm_lifecycle_event === "npx" ? Deno.ppid : 0;
+  while (`\0${await readProc(pid, "environ")}`.includes(mark)) {
+    const parent = await parentOf(pid);
+    parents.set(pid, parent);
     pid = parent;
   }
-  return links;
-
-  async function hasVariable(pid: number): Promise<boolean> {
-    const text = await Deno.readTextFile(`/proc/${pid}/environ`)
-      .catch(() => "");
-    return text.split("\0").includes(`npm_lifecycle_script=${script}`);
-  }
+  const timer = setInterval(async () => {
+    for (const [pid, parent] of parents) {
+      if (await parentOf(pid) === parent) continue;
+      clearInterval(timer);
+      onLost();
+    }
+  }, LOOK_EVERY_MS);
 }
 
-/** The parent that a process has now; 0 when it is gone. */
-async function parentOf({ pid }: Link): Promise<number> {
+/** The parent that a process has now; NaN when it is gone. */
+async function parentOf(pid: number): Promise<number> {
   if (pid === Deno.pid) return Deno.ppid;
-  const stat = await Deno.readTextFile(`/proc/${pid}/stat`).catch(() => "");
+  const stat = await readProc(pid, "stat");
   // `123 (name) S 122 …`, where the name may hold anything.
-  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1] ?? 0);
+  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+}
+
+async function readProc(pid: number, file: string): Promise<string> {
+  return await Deno.readTextFile(`/proc/${pid}/${file}`).catch(() => "");
 }

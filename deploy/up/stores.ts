@@ -1,129 +1,67 @@
-import { monotonicNow } from "@gateway/shared/process/clock";
-import { ConfigError, parseEnv } from "@gateway/shared/process/env";
-import { hideUserinfo } from "@gateway/shared/process/env";
-import { silentLog } from "@gateway/shared/process/log";
-import { createRedisLink, type RedisAddress } from "@gateway/shared/redis/link";
-import {
-  NATS_VARIABLES,
-  REDIS_VARIABLES,
-  redisAccess,
-} from "@gateway/shared/process/service_variables";
+import { errorMessage, hideUserinfo } from "@gateway/shared/process/env";
 import { makePrivateDir, writePrivateFile } from "./files.ts";
 import type { UpOptions } from "./options.ts";
 import { findFreePorts } from "./ports.ts";
 import type { Unit } from "./supervise.ts";
-import { EXIT, messageOf, UpError } from "./up_error.ts";
+import { EXIT, UpError } from "./terminal.ts";
 import { within } from "./wait.ts";
-
-/** Servers of others that the operator wants to be used; absent: start one. */
-export interface GivenStores {
-  /** One or more addresses, separated by commas. */
-  natsUrl: string | undefined;
-  redisUrl: string | undefined;
-}
 
 type Environment = Readonly<Record<string, string>>;
 
 /** A private server and where it answers. */
-export interface Store {
+export interface Store extends Unit {
   url: string;
-  unit: Unit;
 }
 
-const readFile = Deno.readTextFileSync;
 const LOOPBACK = "127.0.0.1";
-const NATS_PORT = 4222;
-const GREETING = "INFO ";
-const ANSWER_MS = 3_000;
-const NATS_READY_MS = 10_000;
-/** A large append-only file takes a while to load. */
-const REDIS_READY_MS = 120_000;
+const DEFAULT_PORTS = { NATS_URL: 4222, REDIS_URL: 6379 };
+const CONNECT_MS = 3_000;
 
 /**
- * Reads which servers the environment names, as the services will read it, and
- * checks that they answer. Throws an {@link UpError} that names the variable and
- * the address, never a password.
+ * The addresses of a server that the operator wants to be used, separated by
+ * commas, or `undefined` where there is none. Throws an {@link UpError}, without
+ * passwords, when none of them accepts a connection; the rest the services check.
  */
-export async function findGivenStores(env: Environment): Promise<GivenStores> {
+export async function findGivenStore(
+  variable: "NATS_URL" | "REDIS_URL",
+  env: Environment,
+): Promise<string | undefined> {
+  const file = env[`${variable}_FILE`];
   // An empty variable is how many tools say "not set".
-  const isGiven = (name: string) => Boolean(env[name] || env[`${name}_FILE`]);
+  let urls = env[variable] ?? "";
   try {
-    const natsUrl = isGiven("NATS_URL")
-      ? parseEnv(NATS_VARIABLES, env, readFile).NATS_URL.join()
-      : undefined;
-    const redis = isGiven("REDIS_URL")
-      ? redisAccess(parseEnv(REDIS_VARIABLES, env, readFile))
-      : undefined;
-    await Promise.all([
-      natsUrl !== undefined && requireNats(natsUrl),
-      redis !== undefined && requireRedis(redis),
-    ]);
-    return { natsUrl, redisUrl: redis?.url };
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    throw new UpError(error.message, EXIT.config);
-  }
-}
-
-/** One of several must answer. */
-async function requireNats(urls: string): Promise<void> {
-  try {
-    await Promise.any(urls.split(",").map(greetNats));
+    if (urls === "" && file) urls = (await Deno.readTextFile(file)).trim();
+    if (urls === "") return undefined;
+    // Sentinels name the server, so the host of the address does not count.
+    if (variable === "REDIS_URL" && env.REDIS_SENTINELS) return urls;
+    await Promise.any(
+      urls.split(",").map((url) =>
+        connect(url.trim(), DEFAULT_PORTS[variable])
+      ),
+    );
+    return urls;
   } catch (error) {
     const cause = error instanceof AggregateError ? error.errors[0] : error;
-    throw unusable("NATS", urls, cause);
+    throw new UpError(
+      `Cannot use ${variable}="${hideUserinfo(urls)}": ${
+        errorMessage(cause)
+      }\nWithout ${variable} the gateway starts a server of its own`,
+      EXIT.config,
+    );
   }
 }
 
-/** Without TLS: NATS greets in plain text, also where TLS follows. */
-async function greetNats(address: string): Promise<void> {
-  const text = address.trim();
-  const url = new URL(text.includes("://") ? text : `nats://${text}`);
-  const connection = await within(
-    Deno.connect({
-      hostname: url.hostname,
-      port: Number(url.port || NATS_PORT),
-    }),
-    ANSWER_MS,
-  );
-  if (!connection) throw new Error(`no connection within ${ANSWER_MS} ms`);
-  const bytes = new Uint8Array(GREETING.length);
-  const size = await within(connection.read(bytes), ANSWER_MS);
-  connection.close();
-  if (size === undefined) throw new Error(`no answer within ${ANSWER_MS} ms`);
-  if (new TextDecoder().decode(bytes) !== GREETING) {
-    throw new Error("what answers there is not NATS");
-  }
-}
-
-async function requireRedis(address: RedisAddress): Promise<void> {
-  const link = createRedisLink({
-    address,
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
+async function connect(address: string, defaultPort: number): Promise<void> {
+  const url = URL.parse(address.includes("://") ? address : `x://${address}`);
+  if (url === null) throw new Error("not an address");
+  const { hostname, port } = url;
+  const connecting = Deno.connect({
+    hostname,
+    port: Number(port || defaultPort),
   });
-  try {
-    await link.ready(ANSWER_MS);
-  } catch (error) {
-    const isError = error instanceof Error;
-    throw unusable("Redis", address.url, isError && error.cause || error);
-  } finally {
-    await link.close();
-  }
-}
-
-function unusable(server: string, url: string, error: unknown): UpError {
-  const variable = `${server.toUpperCase()}_URL`;
-  const why = error instanceof Deno.errors.ConnectionRefused ||
-      messageOf(error).includes("ECONNREFUSED")
-    ? "connection refused"
-    : messageOf(error);
-  return new UpError(
-    `Cannot use ${server} at "${hideUserinfo(url)}" (${variable}): ${why}\n` +
-      `Without ${variable} the gateway starts a server of its own`,
-    EXIT.config,
-  );
+  const connection = await within(connecting, CONNECT_MS);
+  if (!connection) throw new Error(`no connection within ${CONNECT_MS} ms`);
+  connection.close();
 }
 
 /** A NATS server of our own on a free loopback port. */
@@ -139,20 +77,13 @@ export async function natsStore(
     configFile,
     `host: ${LOOPBACK}\nport: ${port}\nmax_payload: 1MB\nwrite_deadline: "2s"\n`,
   );
+  const args = ["-c", configFile];
   return {
     url: `nats://${LOOPBACK}:${port}`,
-    unit: {
-      name: "nats",
-      service: "nats",
-      program: () => ({
-        file: path,
-        args: ["-c", configFile],
-        env,
-        cwd: runDir,
-      }),
-      readyText: "Server is ready",
-      readyMs: NATS_READY_MS,
-    },
+    name: "nats",
+    service: "nats",
+    program: () => ({ file: path, args, env, cwd: runDir }),
+    readyText: "Server is ready",
   };
 }
 
@@ -176,12 +107,9 @@ export async function redisStore(
   ];
   return {
     url: `redis://${LOOPBACK}:${port}`,
-    unit: {
-      name: "redis",
-      service: "redis",
-      program: () => ({ file: path, args, env, cwd }),
-      readyText: "Ready to accept connections",
-      readyMs: REDIS_READY_MS,
-    },
+    name: "redis",
+    service: "redis",
+    program: () => ({ file: path, args, env, cwd }),
+    readyText: "Ready to accept connections",
   };
 }

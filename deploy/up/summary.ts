@@ -1,33 +1,34 @@
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { isRecord } from "./files.ts";
+import * as z from "zod";
 import type { FirstKey } from "./first_key.ts";
-
-/** What the operator reads when the cluster is ready. */
-export interface Summary {
-  edgeUrls: readonly string[];
-  consoleUrl: string;
-  setupUrl: string | null;
-  firstKey: FirstKey;
-  model: string;
-  logsDir: string;
-  stateFile: string;
-  seconds: number;
-}
+import type { UpState } from "./start.ts";
 
 const SETUP_MEANING =
   "makes you its first owner: once, within 15 minutes (a new link: npx -y deno task owners set-up)";
 const MODELS_TIMEOUT_MS = 2_000;
+const MODELS = z.object({ data: z.array(z.object({ id: z.string() })) });
+
+/** What the operator reads when the cluster is ready. */
+export interface Summary {
+  state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">;
+  firstKey: FirstKey;
+  model: string;
+  runDir: string;
+  seconds: number;
+}
 
 /** The text with base URL, key, console link and a curl line that streams. */
-export function describeSummary(summary: Summary): string {
-  const { edgeUrls, setupUrl, firstKey, model } = summary;
+export function describeSummary(
+  { state, firstKey, model, runDir, seconds }: Summary,
+): string {
+  const { edge_urls: edgeUrls, setup_url: setupUrl } = state;
   const rows = [
     ...edgeUrls.map((url, i) => [i === 0 ? "Base URL" : "", `${url}/v1`]),
     ["API key", firstKey.key ?? firstKey.note ?? "none"],
-    ["Console", setupUrl ?? summary.consoleUrl],
+    ["Console", setupUrl ?? state.console_url],
     ...setupUrl === null ? [] : [["", SETUP_MEANING]],
-    ["Logs", summary.logsDir],
-    ["State", summary.stateFile],
+    ["Logs", `${runDir}/logs`],
+    ["State", `${runDir}/up.json`],
   ];
   const body = JSON.stringify({
     model,
@@ -35,7 +36,7 @@ export function describeSummary(summary: Summary): string {
     messages: [{ role: "user", content: "Say hello in five words." }],
   });
   return [
-    `Ready in ${summary.seconds.toFixed(1)} s`,
+    `Ready in ${seconds.toFixed(1)} s`,
     "",
     ...rows.map(([name = "", value]) => `  ${name.padEnd(10)}${value}`),
     "",
@@ -61,12 +62,10 @@ export async function firstModel(
       headers: { authorization: `Bearer ${key}` },
       signal: AbortSignal.timeout(MODELS_TIMEOUT_MS),
     });
-    const body: unknown = await response.json();
-    const list = isRecord(body) && Array.isArray(body.data) ? body.data : [];
-    const first: unknown = list[0];
-    if (isRecord(first) && typeof first.id === "string") return first.id;
+    const [first] = MODELS.parse(await response.json()).data;
+    return first?.id ?? DEFAULT_MODEL_ID;
   } catch {
     // Only the example suffers.
+    return DEFAULT_MODEL_ID;
   }
-  return DEFAULT_MODEL_ID;
 }

@@ -1,6 +1,8 @@
-import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { type LogFile, parseRecord } from "./files.ts";
-import { EXIT, messageOf, UpError } from "./up_error.ts";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { errorMessage } from "@gateway/shared/process/env";
+import * as z from "zod";
+import type { LogFile } from "./files.ts";
+import { EXIT, UpError } from "./terminal.ts";
 import { sleep, within } from "./wait.ts";
 
 /** What the parts of a cluster are called, also in `up.json`. */
@@ -29,186 +31,171 @@ export interface Unit {
   program(): Program;
   /** Its output says this once it serves. Absent: it logs the event `ready`. */
   readyText?: string;
-  /** How long a start may take. */
-  readyMs: number;
 }
 
-/** The ports of a service's `ready` event; 0 where it names none. */
-export interface Ready {
-  port: number;
-  opsPort: number;
-}
-
-/** The members of one JSON log line of a service. */
-export type ServiceEvent = Readonly<Record<string, unknown>>;
+/** A line that a service logged: an event with its data. */
+export type ServiceEvent = z.output<typeof EVENT>;
 
 export interface SuperviseDeps {
-  now: MonotonicNow;
   log: LogFile;
-  /** A process of this unit began, ended or became ready. */
+  /** A process of this unit began or ended. */
   onChange(): void;
   /** Something the operator should know: a death, a restart. */
   warn(text: string): void;
   /** A warning, an error or a `setup_link`. */
   onEvent(event: ServiceEvent): void;
+  /** How long a start may take. */
+  readyMs?: number;
 }
 
-/** A unit under supervision. */
-export interface Supervised {
-  readonly unit: Unit;
-  /** Resolves when it is ready for the first time; rejects with an {@link UpError} when it keeps dying before that. */
-  readonly firstReady: Promise<Ready>;
-  /** Of the process that runs now, if one does. */
-  pid(): number | undefined;
-  /** Of the last process that became ready. */
-  ready(): Ready | undefined;
-  /** Stops it for good: SIGTERM, and SIGKILL after `graceMs` or when `hurry` aborts. */
-  stop(graceMs: number, hurry?: AbortSignal): Promise<void>;
-}
-
-/** A first start that fails this often is given up. */
-const START_ATTEMPTS_MAX = 3;
+/** Redis loads a large file, or a fresh machine downloads packages. */
+const READY_MS = 120_000;
 const RESTART_MS_MIN = 200;
 const RESTART_MS_MAX = 10_000;
-/** After this long a process counts as healthy, and its next death as the first. */
+/** A process that lived this long counts as healthy, and its death as the first. */
 const HEALTHY_MS = 30_000;
 /** A grandchild may hold the output open. */
 const LAST_OUTPUT_MS = 500;
-const TAIL_CHARS = 4_096;
-const TAIL_LINES = 20;
+/** Lines of the log that are shown of a unit that does not start. */
+const LAST_LINES = 20;
 /** The lines that matter here; all go to the log file. */
-const EVENT = /"level":"(?:warn|error)"|"event":"(?:ready|setup_link)"/;
+const EVENT_LINE = /"level":"(?:warn|error)"|"event":"(?:ready|setup_link)"/;
+const EVENT = z.looseObject({
+  level: z.string(),
+  event: z.string(),
+  port: z.number().optional(),
+  opsPort: z.number().optional(),
+});
 
-/** Starts a unit and restarts it when it dies, with growing pauses. */
-export function supervise(unit: Unit, deps: SuperviseDeps): Supervised {
-  const stopping = new AbortController();
-  const firstReady = Promise.withResolvers<Ready>();
-  // Nobody may be waiting any more when it fails.
-  firstReady.promise.catch(() => {});
-  let child: Deno.ChildProcess | undefined;
-  let ready: Ready | undefined;
+/** Keeps a process running: restarts it when it dies, with growing pauses. */
+export class Supervised {
+  /** Resolves when it is ready for the first time; rejects with an {@link UpError} when it ends before. */
+  readonly firstReady: Promise<void>;
+  /** The `ready` event of the last process that became ready. */
+  ready: Pick<ServiceEvent, "port" | "opsPort"> | undefined;
+  readonly #deps: SuperviseDeps;
+  readonly #first = Promise.withResolvers<void>();
+  readonly #stopping = new AbortController();
+  readonly #finished: Promise<void>;
+  #child: Deno.ChildProcess | undefined;
 
-  /** Runs it once; answers with how it ended, for people, and whether to try again. */
-  const runOnce = async () => {
-    let readyAtMs = Infinity;
+  constructor(readonly unit: Unit, deps: SuperviseDeps) {
+    this.#deps = deps;
+    this.firstReady = this.#first.promise;
+    // Nobody may be waiting any more when it fails.
+    this.firstReady.catch(() => {});
+    // Not before the caller has this object.
+    this.#finished = Promise.resolve().then(() => this.#keepRunning());
+  }
+
+  /** Of the process that runs now, if one does. */
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  /** Stops it for good: SIGTERM, and SIGKILL after `graceMs` or when `hurry` aborts. */
+  async stop(graceMs: number, hurry: AbortSignal): Promise<void> {
+    this.#stopping.abort();
+    sendSignal(this.#child, "SIGTERM");
+    // A frozen process gets SIGTERM only when it is thawed.
+    sendSignal(this.#child, "SIGCONT");
+    const over = new AbortController();
+    const patience = AbortSignal.any([over.signal, hurry]);
+    await Promise.race([this.#finished, sleep(graceMs, patience)]);
+    over.abort();
+    sendSignal(this.#child, "SIGKILL");
+    await this.#finished;
+  }
+
+  async #keepRunning(): Promise<void> {
+    const { signal } = this.#stopping;
+    let pauseMs = RESTART_MS_MIN;
+    while (!signal.aborted) {
+      const startedAtMs = monotonicNow();
+      const { how, code } = await this.#runOnce().catch((error) => ({
+        // The program itself: gone, not executable, no memory.
+        how: `cannot be started: ${errorMessage(error)}`,
+        code: EXIT.failed,
+      }));
+      if (signal.aborted) break;
+      if (!this.ready) return await this.#giveUp(how, code);
+      if (monotonicNow() - startedAtMs >= HEALTHY_MS) pauseMs = RESTART_MS_MIN;
+      this.#deps.warn(
+        `${this.unit.name} ${how}; restarting it in ${pauseMs / 1_000} s`,
+      );
+      await sleep(pauseMs, signal);
+      pauseMs = Math.min(2 * pauseMs, RESTART_MS_MAX);
+    }
+    this.#first.reject(new UpError(`${this.unit.name} was stopped`));
+  }
+
+  /** Runs it until it ends; answers with how, as text after its name. */
+  async #runOnce(): Promise<{ how: string; code: number }> {
+    const { log, onChange, readyMs = READY_MS } = this.#deps;
+    const child = spawn(this.unit.program());
+    this.#child = child;
+    onChange();
     let isLate = false;
-    const onReady = (ports: Ready) => {
-      readyAtMs = deps.now();
-      clearTimeout(timer);
-      if (ready) deps.warn(`${unit.name} is back (pid ${running.pid})`);
-      ready = ports;
-      firstReady.resolve(ports);
-      deps.onChange();
-    };
-    const onLine = (line: string) => {
-      if (unit.readyText !== undefined) {
-        if (line.includes(unit.readyText)) onReady({ port: 0, opsPort: 0 });
-        return;
-      }
-      const event = EVENT.test(line) ? parseRecord(line) : undefined;
-      if (event?.event === "ready") {
-        onReady({
-          port: Number(event.port ?? 0),
-          opsPort: Number(event.opsPort ?? 0),
-        });
-      } else if (event) deps.onEvent(event);
-    };
-    const running = spawn(unit.program());
-    child = running;
     const timer = setTimeout(() => {
       isLate = true;
-      signal(running, "SIGKILL");
-    }, unit.readyMs);
-    deps.onChange();
-    const tails = [running.stderr, running.stdout].map((output) =>
-      readLines(output, deps.log, onLine)
-    );
-    const { code, signal: killedBy } = await running.status;
-    await within(Promise.all(tails.map(({ done }) => done)), LAST_OUTPUT_MS);
-    clearTimeout(timer);
-    child = undefined;
-    deps.onChange();
-    return {
-      what: isLate
-        ? `was not ready after ${unit.readyMs / 1_000} s`
-        : killedBy
-        ? `was ended by ${killedBy}`
-        : `ended with exit code ${code}`,
-      isConfig: code === EXIT.config,
-      isHealthy: deps.now() - readyAtMs >= HEALTHY_MS,
-      // What was killed did not see it coming: its last line is about something else.
-      tail: killedBy && !isLate
-        ? []
-        : tails.map(({ lines }) => lines()).find(({ length }) => length > 0) ??
-          [],
+      sendSignal(child, "SIGKILL");
+    }, readyMs);
+    const onLine = (line: string) => {
+      if (this.#readLine(line)) clearTimeout(timer);
     };
-  };
+    const copied = Promise.all([
+      copyLines(child.stdout, log, onLine),
+      copyLines(child.stderr, log, onLine),
+    ]);
+    const { code, signal } = await child.status;
+    await within(copied, LAST_OUTPUT_MS);
+    clearTimeout(timer);
+    this.#child = undefined;
+    onChange();
+    const how = isLate
+      ? `was not ready after ${readyMs / 1_000} s`
+      : signal
+      ? `was ended by ${signal}`
+      : `ended with exit code ${code}`;
+    return { how, code };
+  }
 
-  const keepRunning = async () => {
-    for (let failures = 1; !stopping.signal.aborted; failures++) {
-      const ending = await runOnce().catch((error) => ({
-        // The program itself: gone, not executable, no memory.
-        what: `cannot be started: ${messageOf(error)}`,
-        isConfig: false,
-        isHealthy: false,
-        tail: [],
-      }));
-      if (stopping.signal.aborted) break;
-      const { what, isConfig, tail } = ending;
-      if (ending.isHealthy) failures = 1;
-      if (!ready && (isConfig || failures >= START_ATTEMPTS_MAX)) {
-        firstReady.reject(
-          new UpError(
-            [
-              isConfig
-                ? `${unit.name} found a mistake in its configuration`
-                : `${unit.name} does not start: it ${what}`,
-              ...tail.map((line) => `  ${line}`),
-              `Its log: ${deps.log.path}`,
-            ].join("\n"),
-            isConfig ? EXIT.config : EXIT.failed,
-          ),
-        );
-        return;
-      }
-      const pauseMs = Math.min(
-        RESTART_MS_MIN * 2 ** (failures - 1),
-        RESTART_MS_MAX,
-      );
-      const last = tail.length > 0 ? `: ${tail.at(-1)}` : "";
-      deps.warn(
-        `${unit.name} ${what}, starting it again in ${
-          pauseMs / 1_000
-        } s${last}`,
-      );
-      await sleep(pauseMs, stopping.signal);
-    }
-    firstReady.reject(new UpError(`${unit.name} was stopped`));
-  };
-  // Not before the caller has what this returns.
-  const finished = Promise.resolve().then(keepRunning);
+  /** Passes on what a line tells. Answers whether it says that the process is ready. */
+  #readLine(line: string): boolean {
+    const { unit: { name, readyText }, pid } = this;
+    const { onEvent, warn } = this.#deps;
+    const event = EVENT_LINE.test(line) ? parseEvent(line) : undefined;
+    const isReady = readyText === undefined
+      ? event?.event === "ready"
+      : line.includes(readyText);
+    if (isReady) {
+      if (this.ready) warn(`${name} is back (pid ${pid})`);
+      this.ready = event ?? {};
+      this.#first.resolve();
+    } else if (event) onEvent(event);
+    return isReady;
+  }
 
-  return {
-    unit,
-    firstReady: firstReady.promise,
-    pid: () => child?.pid,
-    ready: () => ready,
-    async stop(graceMs, hurry = new AbortController().signal) {
-      stopping.abort();
-      signal(child, "SIGTERM");
-      // A frozen process gets SIGTERM only when it is thawed.
-      signal(child, "SIGCONT");
-      const over = new AbortController();
-      const patience = AbortSignal.any([over.signal, hurry]);
-      await Promise.race([finished, sleep(graceMs, patience)]);
-      over.abort();
-      signal(child, "SIGKILL");
-      await finished;
-    },
-  };
+  async #giveUp(how: string, code: number): Promise<void> {
+    const { path } = this.#deps.log;
+    const text = await Deno.readTextFile(path).catch(() => "");
+    const lines = text.trim().split("\n").slice(-LAST_LINES);
+    const isConfig = code === EXIT.config;
+    const message = [
+      `${this.unit.name} ${
+        isConfig
+          ? "found a mistake in its configuration"
+          : `does not start: it ${how}`
+      }`,
+      ...lines.map((line) => `  ${line}`),
+      `Its log: ${path}`,
+    ].join("\n");
+    const exitCode = isConfig ? EXIT.config : EXIT.failed;
+    this.#first.reject(new UpError(message, exitCode));
+  }
 }
 
-/** A process of its own session, so that Ctrl-C does not reach it. */
+/** Starts a process in a session of its own, so that Ctrl-C does not reach it. */
 function spawn({ file, args, env, cwd }: Program) {
   return new Deno.Command(file, {
     args: [...args],
@@ -223,7 +210,10 @@ function spawn({ file, args, env, cwd }: Program) {
 }
 
 /** Sends a signal; a process that has ended is fine. */
-function signal(child: Deno.ChildProcess | undefined, name: Deno.Signal): void {
+function sendSignal(
+  child: Deno.ChildProcess | undefined,
+  name: Deno.Signal,
+): void {
   try {
     // A killed process cannot end its own children; other signals it passes on.
     if (child && name === "SIGKILL") Deno.kill(-child.pid, name);
@@ -236,29 +226,27 @@ function signal(child: Deno.ChildProcess | undefined, name: Deno.Signal): void {
   }
 }
 
-/** Copies an output to the log, line by line to `onLine`, and remembers its last lines. */
-function readLines(
+/** Copies an output to the log, and line by line to `onLine`. */
+async function copyLines(
   output: ReadableStream<Uint8Array>,
   log: LogFile,
   onLine: (line: string) => void,
-) {
-  let recent = "";
-  const read = async () => {
-    const decoder = new TextDecoder();
-    let rest = "";
-    // A slow disk slows the writer down: nothing piles up here.
-    for await (const bytes of output) {
-      const text = decoder.decode(bytes, { stream: true });
-      recent = (recent + text).slice(-TAIL_CHARS);
-      const lines = (rest + text).split("\n");
-      rest = lines.pop() ?? "";
-      lines.forEach(onLine);
-      await log.write(bytes);
-    }
-  };
-  return {
-    done: read(),
-    lines: () =>
-      recent.trim() === "" ? [] : recent.trim().split("\n").slice(-TAIL_LINES),
-  };
+): Promise<void> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const bytes of output) {
+    log.write(bytes);
+    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    lines.forEach(onLine);
+  }
+}
+
+/** The event of a log line, or `undefined` for any other text. */
+function parseEvent(line: string): ServiceEvent | undefined {
+  try {
+    return EVENT.parse(JSON.parse(line));
+  } catch {
+    return undefined;
+  }
 }

@@ -1,15 +1,8 @@
+import { setTimeout as delay } from "node:timers/promises";
+
 /** Resolves after `ms`, or at once when `signal` aborts. Never rejects. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal?.aborted) return resolve();
-    const done = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal?.addEventListener("abort", done);
-  });
+export async function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => {});
 }
 
 /** The value of `promise`, or `undefined` when it takes longer than `ms`. */
@@ -18,8 +11,8 @@ export async function within<T>(
   ms: number,
 ): Promise<T | undefined> {
   const over = new AbortController();
+  const late = sleep(ms, over.signal).then(() => undefined);
   try {
-    const late = sleep(ms, over.signal).then(() => undefined);
     return await Promise.race([promise, late]);
   } finally {
     over.abort();

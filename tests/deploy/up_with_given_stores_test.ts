@@ -85,20 +85,10 @@ Deno.test("up uses stores of others, with passwords, over mutual TLS", async (t)
     await using cluster = await startCluster({ env: stores.env });
     assert.equal(await ask(cluster), 200);
   });
-  const { REDIS_CA_FILE: _, ...withoutCa } = stores.env;
-  const mistakes: [name: string, env: Env, says: RegExp][] = [
-    ["an authority nobody told of", withoutCa, /REDIS_URL.*certificate/],
-    [
-      "a certificate that is not there",
-      { ...stores.env, REDIS_CERT_FILE: "/nowhere/client.pem" },
-      /REDIS_CERT_FILE="\/nowhere\/client\.pem"/,
-    ],
-  ];
-  for (const [name, env, says] of mistakes) {
-    await t.step(`and says so of ${name}`, async () => {
-      await assert.rejects(async () => {
-        await using _cluster = await startCluster({ env });
-      }, says);
-    });
-  }
+  await t.step("and says which certificate is not there", async () => {
+    const env = { ...stores.env, REDIS_CERT_FILE: "/nowhere/client.pem" };
+    await assert.rejects(async () => {
+      await using _cluster = await startCluster({ env });
+    }, /REDIS_CERT_FILE=.*\/nowhere\/client\.pem/);
+  });
 });

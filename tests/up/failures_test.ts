@@ -7,7 +7,6 @@ import {
   startLauncher,
   until,
 } from "./stand_ins/launcher.ts";
-import { askRedis } from "./stand_ins/redis.ts";
 
 Deno.test("up refuses a second launcher in the same directory", async () => {
   await using scratch = await makeScratch();
@@ -18,33 +17,8 @@ Deno.test("up refuses a second launcher in the same directory", async () => {
   assert.match(second.printed(), /already running/);
   assert.match(second.printed(), new RegExp(`pid ${first.pid}\\b`));
   // The refused one has touched nothing.
-  assert.deepEqual((await readState(scratch))?.text, state.text);
+  assert.deepEqual(await readState(scratch), state);
   assert.equal((await running(allPids(state))).length, allPids(state).length);
-});
-
-Deno.test("up starts a service again that dies, on the same port", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch);
-  const before = await up.state();
-  for (const service of ["edge-auth", "redis"]) {
-    for (const pid of before.pids[service] ?? []) Deno.kill(pid, "SIGKILL");
-  }
-  const after = await until("new processes in up.json", async () => {
-    const state = await readState(scratch);
-    return ["edge-auth", "redis"].every((service) => {
-      const [pid] = state?.pids[service] ?? [];
-      return pid !== undefined && !before.pids[service]?.includes(pid);
-    }) && /redis is back/.test(up.printed()) &&
-      /edge-auth is back/.test(up.printed()) && state;
-  });
-  assert.equal(after.edgeUrl, before.edgeUrl);
-  const models = await fetch(`${after.edgeUrl}/v1/models`);
-  await models.body?.cancel();
-  assert.equal(models.status, 200);
-  assert.match(up.printed(), /edge-auth was ended by SIGKILL/);
-  // The key of the summary is still in Redis.
-  const redis = after.text.redis_url;
-  assert.equal(await askRedis(redis, "GET key_standin"), "enabled");
 });
 
 Deno.test("up shows warnings of services, and repeats once", async () => {
@@ -53,7 +27,7 @@ Deno.test("up shows warnings of services, and repeats once", async () => {
     env: { STAND_IN_FAULT: "chat-worker:warns" },
   });
   await up.state();
-  const line = "chat-worker warn: redis_slow: took_ms=250\n";
+  const line = 'chat-worker warn: redis_slow {"took_ms":250}\n';
   await until("the warning", () => up.printed().includes(line));
   assert.equal(up.printed().split("redis_slow").length - 1, 1);
   const log = await Deno.readTextFile(
@@ -67,12 +41,13 @@ Deno.test("up works without the first key", async () => {
   await using up = startLauncher(scratch, {
     env: { STAND_IN_FAULT: "keys:dies" },
   });
-  assert.equal((await up.state()).text.api_key, null);
+  assert.equal((await up.state()).api_key, null);
   await until("the reason", () => /Cannot reach redis/.test(up.printed()));
 });
 
 Deno.test("up fails with a clear message", async (t) => {
-  await using busy = await listenSomewhere();
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const busy = String(listener.addr.port);
   const cases: {
     name: string;
     args?: string[];
@@ -82,13 +57,13 @@ Deno.test("up fails with a clear message", async (t) => {
   }[] = [
     {
       name: "busy port",
-      args: ["--port", String(busy.port), "--console-port", "0"],
+      args: ["--port", busy, "--console-port", "0"],
       code: 1,
-      says: [new RegExp(`Port ${busy.port} is in use`), /--port/],
+      says: [new RegExp(`Port ${busy} is in use`), /--port/],
     },
     {
       name: "busy console port",
-      args: ["--port", "0", "--console-port", String(busy.port)],
+      args: ["--port", "0", "--console-port", busy],
       code: 1,
       says: [/--console-port/],
     },
@@ -112,13 +87,16 @@ Deno.test("up fails with a clear message", async (t) => {
       name: "Redis that is not there",
       env: { REDIS_URL: "redis://:s3cret@127.0.0.1:1" },
       code: 78,
-      says: [/REDIS_URL/, /127\.0\.0\.1:1"/, /connection refused/],
+      says: [
+        /REDIS_URL="redis:\/\/\*\*\*@127\.0\.0\.1:1"/,
+        /Connection refused/,
+      ],
     },
     {
-      name: "NATS that is something else",
-      env: { NATS_URL: `nats://127.0.0.1:${busy.port}` },
+      name: "NATS address that is none",
+      env: { NATS_URL: "nats://:s3cret@[::1" },
       code: 78,
-      says: [/NATS_URL/, /not NATS/],
+      says: [/NATS_URL="nats:\/\/\*\*\*@\[::1": not an address/],
     },
     {
       name: "list of models that is not there",
@@ -133,12 +111,6 @@ Deno.test("up fails with a clear message", async (t) => {
       says: [/Cannot listen on 192\.0\.2\.1:0/],
     },
     {
-      name: "bad values, all at once",
-      args: ["--workers", "0", "--port", "x"],
-      code: 2,
-      says: [/--workers must be a whole number/, /--port must be/],
-    },
-    {
       name: "unknown option",
       args: ["--prot", "1"],
       code: 2,
@@ -149,10 +121,7 @@ Deno.test("up fails with a clear message", async (t) => {
   for (const { name, args, env, code, says } of cases) {
     await t.step(name, async () => {
       await using scratch = await makeScratch();
-      await using up = startLauncher(scratch, {
-        ...(args === undefined ? {} : { args }),
-        ...(env === undefined ? {} : { env }),
-      });
+      await using up = startLauncher(scratch, { args, env });
       assert.equal(await up.exitCode, code, up.printed());
       for (const part of says) assert.match(up.printed(), part);
       assert.doesNotMatch(up.printed(), /s3cret/);
@@ -175,23 +144,3 @@ Deno.test("up says what is wrong with a Redis whose data is broken", async () =>
   assert.match(up.printed(), /redis does not start/);
   assert.match(up.printed(), /AOF manifest/);
 });
-
-/** Something that listens and greets like no server we know. */
-async function listenSomewhere(): Promise<AsyncDisposable & { port: number }> {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const greet = async () => {
-    for await (const connection of listener) {
-      await connection.write(new TextEncoder().encode("SSH-2.0-x\r\n"));
-      connection.close();
-    }
-  };
-  const greeting = greet();
-  await Promise.resolve();
-  return {
-    port: listener.addr.port,
-    async [Symbol.asyncDispose]() {
-      listener.close();
-      await greeting;
-    },
-  };
-}

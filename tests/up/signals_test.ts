@@ -2,34 +2,18 @@ import assert from "node:assert/strict";
 import {
   allPids,
   isRunning,
-  launcherCommand,
+  LAUNCHER,
   makeScratch,
   readState,
   running,
   startLauncher,
   stopOrder,
   until,
+  untilEnded,
 } from "./stand_ins/launcher.ts";
 
 /** Promise: no orphan, whichever process of the chain is killed. */
 Deno.test("up leaves no process when the launcher is killed with -9", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch);
-  const state = await up.state();
-  const started = performance.now();
-  up.signal("SIGKILL");
-  await until(
-    "the end of all",
-    async () => (await running(allPids(state))).length === 0,
-  );
-  assert.ok(performance.now() - started < 5_000);
-  await until(
-    "the end of up.json",
-    async () => await readState(scratch) === undefined,
-  );
-});
-
-Deno.test("up ends a service that ignores SIGTERM when the launcher is killed", async () => {
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch, {
     env: { STAND_IN_FAULT: "edge-auth:deaf" },
@@ -37,16 +21,19 @@ Deno.test("up ends a service that ignores SIGTERM when the launcher is killed", 
   const state = await up.state();
   // A frozen process takes no signal but the last.
   for (const pid of state.pids["chat-worker"] ?? []) Deno.kill(pid, "SIGSTOP");
+  const started = performance.now();
   up.signal("SIGKILL");
+  await untilEnded(allPids(state));
+  assert.ok(performance.now() - started < 5_000);
   await until(
-    "the end of all",
-    async () => (await running(allPids(state))).length === 0,
+    "the end of up.json",
+    async () => await readState(scratch) === undefined,
   );
 });
 
 Deno.test("up stops in order when the runner above it is killed with -9", async () => {
   await using scratch = await makeScratch();
-  const task = launcherCommand().map((word) => `'${word}'`).join(" ");
+  const task = LAUNCHER.map((word) => `'${word}'`).join(" ");
   await Deno.writeTextFile(
     `${scratch.path}/deno.json`,
     JSON.stringify({ tasks: { up: task } }),
@@ -57,13 +44,9 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
     env: { INIT_CWD: scratch.path },
   });
   const state = await up.state();
-  assert.notEqual(state.text.pid, up.pid);
-  const launcher = Number(state.text.pid);
+  assert.notEqual(state.pid, up.pid);
   up.signal("SIGKILL");
-  await until(
-    "the end of all",
-    async () => (await running([launcher, ...allPids(state)])).length === 0,
-  );
+  await untilEnded([state.pid, ...allPids(state)]);
   assert.deepEqual(await stopOrder(scratch), [
     "edge-auth",
     "chat-worker",
@@ -78,38 +61,11 @@ Deno.test("up stops when the npx above it is killed with -9", async () => {
   const shell = `npm_lifecycle_event=npx npm_lifecycle_script=x INIT_CWD=/ ` +
     `sh -c '"$@"; :' sh "$@"; :`;
   await using up = startLauncher(scratch, {
-    command: ["sh", "-c", shell, "npx", ...launcherCommand()],
+    command: ["sh", "-c", shell, "npx", ...LAUNCHER],
   });
   const state = await up.state();
-  const launcher = Number(state.text.pid);
   up.signal("SIGKILL");
-  await until(
-    "the end of all",
-    async () => (await running([launcher, ...allPids(state)])).length === 0,
-  );
-});
-
-Deno.test("up does not start on the data of a Redis that still runs", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch);
-  const state = await up.state();
-  const [redis = 0] = state.pids.redis ?? [];
-  // The launcher and its watcher, before that can act.
-  up.signal("SIGSTOP");
-  for (const pid of await childrenOf(up.pid)) {
-    if (!allPids(state).includes(pid)) Deno.kill(pid, "SIGKILL");
-  }
-  up.signal("SIGKILL");
-  await up.exitCode;
-  try {
-    await using next = startLauncher(scratch);
-    assert.equal(await next.exitCode, 1);
-    assert.match(next.printed(), new RegExp(`still runs.*kill ${redis}`));
-  } finally {
-    for (const pid of allPids(state)) Deno.kill(pid, "SIGKILL");
-  }
-  await using next = startLauncher(scratch);
-  assert.ok(await next.state());
+  await untilEnded([state.pid, ...allPids(state)]);
 });
 
 Deno.test("up hurries at a second Ctrl-C", async () => {
@@ -134,7 +90,7 @@ Deno.test("up outlives its terminal under nohup, and only then", async (t) => {
     await t.step(nohup ? "nohup" : "plain", async () => {
       await using scratch = await makeScratch();
       await using up = startLauncher(scratch, {
-        command: [...(nohup ? ["nohup"] : []), ...launcherCommand()],
+        command: [...(nohup ? ["nohup"] : []), ...LAUNCHER],
       });
       const state = await up.state();
       up.signal("SIGHUP");
@@ -149,10 +105,3 @@ Deno.test("up outlives its terminal under nohup, and only then", async (t) => {
     });
   }
 });
-
-async function childrenOf(pid: number): Promise<number[]> {
-  const { stdout } = await new Deno.Command("cat", {
-    args: [`/proc/${pid}/task/${pid}/children`],
-  }).output();
-  return new TextDecoder().decode(stdout).trim().split(" ").map(Number);
-}

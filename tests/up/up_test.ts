@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import {
   allPids,
+  isRunning,
   makeScratch,
   readState,
   running,
@@ -11,7 +12,7 @@ import {
   stopOrder,
   until,
 } from "./stand_ins/launcher.ts";
-import { askRedis } from "./stand_ins/redis.ts";
+import { askRedis } from "./stand_ins/words.ts";
 
 /** Promise: one command gives an address and a key, and Ctrl-C leaves nothing. */
 Deno.test("up starts all, says where it is, and stops in order on SIGTERM", async () => {
@@ -25,90 +26,68 @@ Deno.test("up starts all, says where it is, and stops in order on SIGTERM", asyn
   });
   const state = await until("the set-up link", async () => {
     const found = await up.state();
-    return found.text.setup_url !== null && found;
+    return found.setup_url !== null && found;
   });
-  const { text, pids } = state;
-  assert.deepEqual(
-    Object.entries(pids).map(([name, list]) => [name, list.length]).sort(),
-    [
-      ["chat-worker", 2],
-      ["edge-auth", 2],
-      ["key-admin", 1],
-      ["model-simulator", 1],
-      ["nats", 1],
-      ["redis", 1],
-    ],
+  const counts = Object.entries(state.pids).map(([service, pids]) =>
+    `${service} ${pids.length}`
   );
-  assert.equal(text.pid, up.pid);
-  const edgeUrls = text.edge_urls;
-  assert.ok(Array.isArray(edgeUrls) && new Set(edgeUrls).size === 2);
-  assert.equal(edgeUrls[0], state.edgeUrl);
-  assert.equal(text.setup_url, `${text.console_url}/setup#one-time`);
-
-  const file = await Deno.stat(`${scratch.path}/run/up.json`);
-  assert.equal((file.mode ?? 0) & 0o777, 0o600);
-  const key = await Deno.stat(`${scratch.path}/data/first_key.json`);
-  assert.equal((key.mode ?? 0) & 0o777, 0o600);
+  assert.deepEqual(counts.sort(), [
+    ...["chat-worker 2", "edge-auth 2", "key-admin 1", "model-simulator 1"],
+    ...["nats 1", "redis 1"],
+  ]);
+  assert.equal(state.pid, up.pid);
+  assert.equal(new Set(state.edge_urls).size, 2);
+  assert.equal(state.edge_urls[0], state.edge_url);
+  assert.equal(state.setup_url, `${state.console_url}/setup#one-time`);
+  for (const file of ["run/up.json", "data/first_key.json"]) {
+    const { mode } = await Deno.stat(`${scratch.path}/${file}`);
+    assert.equal((mode ?? 0) & 0o777, 0o600, file);
+  }
 
   await until("the summary", () => up.printed().includes("Ctrl-C stops"));
   for (
     const part of [
-      `${state.edgeUrl}/v1\n`,
-      state.apiKey,
-      `${text.setup_url}\n`,
-      `curl -N ${state.edgeUrl}/v1/chat/completions`,
+      `${state.edge_url}/v1\n`,
+      state.api_key ?? "no key",
+      `${state.setup_url}\n`,
+      `curl -N ${state.edge_url}/v1/chat/completions`,
       `"model":"stand-in-1","stream":true`,
       `${scratch.path}/run/logs`,
     ]
   ) assert.ok(up.printed().includes(part), `${part} in ${up.printed()}`);
 
-  const ops = text.ops_urls;
-  assert.ok(typeof ops === "object" && ops !== null);
-  const env = new Map<string, Record<string, string>>();
-  for (const [service, urls] of Object.entries(ops)) {
-    env.set(service, await standInEnv(urls[0]));
-  }
+  const envOf = (service: string) => standInEnv(state.ops_urls[service]?.[0]);
   for (const service of ["edge-auth", "key-admin"]) {
-    const { REDIS_URL, NATS_URL, HOST, OPS_PORT, UPSTREAM_API_KEY } =
-      env.get(service) ?? {};
-    assert.deepEqual(
-      { REDIS_URL, NATS_URL, HOST, OPS_PORT, UPSTREAM_API_KEY },
-      {
-        REDIS_URL: text.redis_url,
-        NATS_URL: text.nats_url,
-        HOST: "127.0.0.1",
-        OPS_PORT: "0",
-        UPSTREAM_API_KEY: undefined,
-      },
-    );
+    const env = await envOf(service);
+    assert.equal(env.REDIS_URL, state.redis_url);
+    assert.equal(env.NATS_URL, state.nats_url);
+    assert.equal(env.HOST, "127.0.0.1");
+    assert.equal(env.UPSTREAM_API_KEY, undefined);
   }
-  assert.equal(env.get("key-admin")?.PUBLIC_URL, text.console_url);
-  assert.equal(env.get("chat-worker")?.UPSTREAM_API_KEY, "sk-upstream-secret");
-  assert.equal(env.get("chat-worker")?.NATS_URL, text.nats_url);
+  assert.equal((await envOf("key-admin")).PUBLIC_URL, state.console_url);
+  const worker = await envOf("chat-worker");
+  assert.equal(worker.UPSTREAM_API_KEY, "sk-upstream-secret");
+  assert.equal(worker.NATS_URL, state.nats_url);
 
   up.signal("SIGTERM");
   assert.equal(await up.exitCode, 0);
   assert.deepEqual(await running(allPids(state)), []);
   assert.equal(await readState(scratch), undefined);
   assert.deepEqual(await stopOrder(scratch), [
-    "edge-auth",
-    "edge-auth",
-    "chat-worker",
-    "chat-worker",
-    "key-admin",
-    "model-simulator",
+    ...["edge-auth", "edge-auth", "chat-worker", "chat-worker"],
+    ...["key-admin", "model-simulator"],
   ]);
 });
 
 Deno.test("up keeps data and first key over a restart, and says when the key was deleted", async (t) => {
   await using scratch = await makeScratch();
-  let key = "";
+  let key: string | null = null;
   await t.step("first run", async () => {
     await using up = startLauncher(scratch);
     const state = await up.state();
-    key = state.apiKey;
-    assert.match(key, /^sk-Cg/);
-    assert.equal(await askRedis(state.text.redis_url, "SET kept yes"), "OK");
+    key = state.api_key;
+    assert.match(key ?? "", /^sk-Cg/);
+    assert.equal(await askRedis(state.redis_url, "SET kept yes"), "OK");
     // Ctrl-C at the terminal.
     up.signal("SIGINT");
     assert.equal(await up.exitCode, 0);
@@ -116,29 +95,28 @@ Deno.test("up keeps data and first key over a restart, and says when the key was
   await t.step("second run", async () => {
     await using up = startLauncher(scratch);
     const state = await up.state();
-    assert.equal(state.apiKey, key);
-    assert.equal(await askRedis(state.text.redis_url, "GET kept"), "yes");
-    await askRedis(state.text.redis_url, "FLUSHALL");
+    assert.equal(state.api_key, key);
+    assert.equal(await askRedis(state.redis_url, "GET kept"), "yes");
+    await askRedis(state.redis_url, "FLUSHALL");
   });
   await t.step("after the key was deleted", async () => {
     await using up = startLauncher(scratch);
-    assert.equal((await up.state()).text.api_key, null);
-    await until("the note", () => /first key was deleted/.test(up.printed()));
+    assert.equal((await up.state()).api_key, null);
+    await until("the note", () => /first key is deleted/.test(up.printed()));
     assert.match(up.printed(), /deno task keys create/);
   });
 });
 
 Deno.test("up starts a simulator, and says so, only when no model server is given", async () => {
   await using scratch = await makeScratch();
-  const address = (state: State) =>
-    standInEnv(String(Object(state.text.ops_urls)["chat-worker"][0]))
-      .then((env) => env.MODEL_SIMULATOR_URL);
+  const simulatorOf = async (state: State) =>
+    (await standInEnv(state.ops_urls["chat-worker"]?.[0])).MODEL_SIMULATOR_URL;
   {
     await using up = startLauncher(scratch);
-    const state = await up.state();
-    const simulator = new URL(String(await address(state)));
-    assert.equal(simulator.pathname, "/v1");
-    assert.equal(await (await fetch(simulator)).text(), "simulator");
+    const url = new URL(await simulatorOf(await up.state()) ?? "");
+    assert.equal(url.pathname, "/v1");
+    const { service } = await (await fetch(url)).json();
+    assert.equal(service, "model-simulator");
     assert.match(up.printed(), /No model server is given: a simulator answers/);
   }
   await using up = startLauncher(scratch, {
@@ -146,7 +124,7 @@ Deno.test("up starts a simulator, and says so, only when no model server is give
   });
   const state = await up.state();
   assert.equal(state.pids["model-simulator"], undefined);
-  assert.equal(await address(state), undefined);
+  assert.equal(await simulatorOf(state), undefined);
   assert.doesNotMatch(up.printed(), /simulator/);
 });
 
@@ -164,22 +142,69 @@ Deno.test("up stops while it starts", async () => {
   assert.deepEqual(await running(pids), []);
 });
 
-Deno.test("up uses servers that NATS_URL and REDIS_URL name", async () => {
+Deno.test("up uses servers that NATS_URL and REDIS_URL name, and leaves them alone", async () => {
   await using others = await makeScratch();
   await using owner = startLauncher(others);
-  const { text } = await owner.state();
+  const { nats_url, redis_url } = await owner.state();
   await using scratch = await makeScratch();
   const env = {
-    NATS_URL: `nats://127.0.0.1:1,${text.nats_url}`,
-    REDIS_URL: String(text.redis_url),
+    NATS_URL: `nats://127.0.0.1:1,${nats_url}`,
+    REDIS_URL: redis_url,
   };
   await using up = startLauncher(scratch, { env });
   const state = await up.state();
-  assert.equal(state.text.nats_url, env.NATS_URL);
-  assert.equal(state.text.redis_url, env.REDIS_URL);
+  assert.equal(state.nats_url, env.NATS_URL);
+  assert.equal(state.redis_url, env.REDIS_URL);
   assert.deepEqual([state.pids.nats, state.pids.redis], [[], []]);
   up.signal("SIGTERM");
   assert.equal(await up.exitCode, 0);
-  // Somebody else's servers are not stopped.
-  assert.equal(await askRedis(env.REDIS_URL, "PING"), "PONG");
+  assert.equal(await askRedis(redis_url, "PING"), "PONG");
+});
+
+Deno.test("up restarts a service that dies, on the same port", async () => {
+  await using scratch = await makeScratch();
+  await using up = startLauncher(scratch);
+  const before = await up.state();
+  const services = ["edge-auth", "redis"];
+  for (const service of services) {
+    for (const pid of before.pids[service] ?? []) Deno.kill(pid, "SIGKILL");
+  }
+  const after = await until("new processes in up.json", async () => {
+    const state = await readState(scratch);
+    return services.every((service) => {
+      const [pid] = state?.pids[service] ?? [];
+      return pid !== undefined && !before.pids[service]?.includes(pid) &&
+        up.printed().includes(`${service} is back`);
+    }) && state;
+  });
+  assert.equal(after.edge_url, before.edge_url);
+  const models = await fetch(`${after.edge_url}/v1/models`);
+  await models.body?.cancel();
+  assert.equal(models.status, 200);
+  assert.match(up.printed(), /edge-auth was ended by SIGKILL; restarting it/);
+  // The key of the summary is still in Redis.
+  assert.equal(await askRedis(after.redis_url, "GET key_standin"), "enabled");
+});
+
+Deno.test("up tries again to write up.json, and stops in order meanwhile", async () => {
+  await using scratch = await makeScratch();
+  await using up = startLauncher(scratch);
+  const before = await up.state();
+  // As on a full disk, the new text cannot be written.
+  const draft = `${scratch.path}/run/up.json.tmp`;
+  await Deno.mkdir(`${draft}/x`, { recursive: true });
+  const [worker = 0] = before.pids["chat-worker"] ?? [];
+  Deno.kill(worker, "SIGKILL");
+  await until("the warning", () => /Cannot write .*up.json/.test(up.printed()));
+  assert.equal(up.printed().split("Cannot write").length, 2);
+  await Deno.remove(draft, { recursive: true });
+  const [pid = 0] = await until("the new pid", async () => {
+    const pids = (await readState(scratch))?.pids["chat-worker"] ?? [];
+    return pids.length > 0 && !pids.includes(worker) && pids;
+  });
+  assert.ok(await isRunning(pid));
+  await Deno.remove(`${scratch.path}/run`, { recursive: true });
+  up.signal("SIGINT");
+  assert.equal(await up.exitCode, 0, up.printed());
+  assert.doesNotMatch(up.printed(), /Fault/);
 });

@@ -1,6 +1,5 @@
 /** `keys create …` and `keys show ID`, for one key whose state is in Redis. */
-import { askRedis } from "./redis.ts";
-import { hasFault, logLine, writeError } from "./stand_in.ts";
+import { askRedis, hasFault, logLine, writeError } from "./words.ts";
 
 const id = "key_standin";
 const redis = Deno.env.get("REDIS_URL");

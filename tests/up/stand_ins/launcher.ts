@@ -1,10 +1,4 @@
 /** Starts the launcher with stand-ins as a process of its own, in a directory of its own. */
-import { resolve } from "node:path";
-import { fileURLToPath } from "node:url";
-import { isRecord, readRecord } from "../../../deploy/up/files.ts";
-import { sleep } from "../../../deploy/up/wait.ts";
-
-const HERE = resolve(fileURLToPath(import.meta.url), "..");
 const DEADLINE_MS = 20_000;
 const LOOK_EVERY_MS = 20;
 
@@ -21,9 +15,15 @@ export interface Launcher extends AsyncDisposable {
 
 /** `up.json`, as far as the tests look. */
 export interface State {
-  text: Record<string, unknown>;
-  edgeUrl: string;
-  apiKey: string;
+  pid: number;
+  edge_url: string;
+  edge_urls: string[];
+  console_url: string;
+  setup_url: string | null;
+  api_key: string | null;
+  nats_url: string;
+  redis_url: string;
+  ops_urls: { [service: string]: string[] };
   pids: { [service: string]: number[] };
 }
 
@@ -42,33 +42,33 @@ export async function makeScratch(): Promise<Scratch> {
 }
 
 export interface LauncherOptions {
-  args?: readonly string[];
-  env?: Readonly<Record<string, string>>;
+  args?: readonly string[] | undefined;
+  env?: Readonly<Record<string, string>> | undefined;
   /** Replaces the words that start the launcher, for example by `deno task up`. */
   command?: readonly string[];
   cwd?: string;
 }
 
 /** The words that start the launcher with stand-ins. */
-export function launcherCommand(): string[] {
-  return [Deno.execPath(), "run", "--allow-all", `${HERE}/up.ts`];
-}
+export const LAUNCHER = [
+  ...[Deno.execPath(), "run", "--allow-all", `${import.meta.dirname}/up.ts`],
+];
 
 /** Starts it on free ports; it is stopped, and must leave nothing, when disposed of. */
 export function startLauncher(
   scratch: Scratch,
-  options: LauncherOptions = {},
+  { command = LAUNCHER, args, env, cwd = "/" }: LauncherOptions = {},
 ): Launcher {
-  const [file = "", ...words] = options.command ?? launcherCommand();
+  const [file = "", ...words] = command;
   const child = new Deno.Command(file, {
     args: [
       ...words,
       ...["--data-dir", `${scratch.path}/data`],
       ...["--run-dir", `${scratch.path}/run`],
-      ...options.args ?? ["--port", "0", "--console-port", "0"],
+      ...args ?? ["--port", "0", "--console-port", "0"],
     ],
-    env: { NATS_URL: "", REDIS_URL: "", INIT_CWD: "", ...options.env },
-    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+    env: { NATS_URL: "", REDIS_URL: "", INIT_CWD: "", ...env },
+    cwd,
     stdin: "null",
     stdout: "piped",
     stderr: "piped",
@@ -79,25 +79,24 @@ export function startLauncher(
     for await (const bytes of stream) text += decoder.decode(bytes);
   };
   const all = Promise.all([read(child.stdout), read(child.stderr)]);
+  let hasEnded = false;
   const exitCode = child.status.then(async ({ code }) => {
     await all;
+    hasEnded = true;
     return code;
   });
-  const signal = (name: Deno.Signal) => child.kill(name);
-  let hasEnded = false;
-  void exitCode.then(() => hasEnded = true);
   return {
     pid: child.pid,
     printed: () => text,
     exitCode,
-    signal,
+    signal: (name) => child.kill(name),
     state: () =>
-      until("up.json", async () => {
+      until("up.json", () => {
         if (hasEnded) throw new Error(`The launcher ended:\n${text}`);
-        return await readState(scratch);
+        return readState(scratch);
       }),
     async [Symbol.asyncDispose]() {
-      if (!hasEnded) signal("SIGTERM");
+      if (!hasEnded) child.kill("SIGTERM");
       await exitCode;
     },
   };
@@ -105,18 +104,9 @@ export function startLauncher(
 
 /** What `up.json` says now, if it is there. */
 export async function readState(scratch: Scratch): Promise<State | undefined> {
-  const record = await readRecord(`${scratch.path}/run/up.json`);
-  if (!record) return undefined;
-  const pids: State["pids"] = {};
-  for (const [service, list] of Object.entries(record.pids ?? {})) {
-    if (Array.isArray(list)) pids[service] = list.map(Number);
-  }
-  return {
-    text: record,
-    edgeUrl: String(record.edge_url),
-    apiKey: String(record.api_key),
-    pids,
-  };
+  const text = await Deno.readTextFile(`${scratch.path}/run/up.json`)
+    .catch(() => undefined);
+  return text === undefined ? undefined : JSON.parse(text);
 }
 
 /** All pids of a state in one list. */
@@ -133,9 +123,17 @@ export async function until<T>(
   while (performance.now() < deadline) {
     const found = await look();
     if (found !== undefined && found !== false) return found;
-    await sleep(LOOK_EVERY_MS);
+    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
   }
   throw new Error(`Not seen within ${DEADLINE_MS / 1_000} s: ${what}`);
+}
+
+/** Waits until none of `pids` runs. */
+export async function untilEnded(pids: readonly number[]): Promise<void> {
+  await until(
+    "the end of all",
+    async () => (await running(pids)).length === 0,
+  );
 }
 
 /** True while a process runs. One that ended but that nobody has asked about yet does not. */
@@ -156,35 +154,32 @@ export async function running(pids: readonly number[]): Promise<number[]> {
 }
 
 /** The environment a stand-in runs with, by the address of its operations port. */
-export async function standInEnv(url: string): Promise<Record<string, string>> {
-  const body: unknown = await (await fetch(url)).json();
-  if (!isRecord(body)) throw new Error(`No environment at ${url}`);
-  return Object.fromEntries(
-    Object.entries(body).map(([name, value]) => [name, String(value)]),
-  );
+export async function standInEnv(
+  url = "",
+): Promise<{ [name: string]: string }> {
+  return await (await fetch(url)).json();
 }
 
 /** The services in the order in which they were told to stop, by their logs. */
 export async function stopOrder(scratch: Scratch): Promise<string[]> {
-  const stops: { service: string; atMs: number }[] = [];
-  for await (const { name } of Deno.readDir(`${scratch.path}/run/logs`)) {
-    const text = await Deno.readTextFile(`${scratch.path}/run/logs/${name}`);
-    const [, atMs] = /"event":"stopped","at_ms":(\d+)/.exec(text) ?? [];
-    if (atMs === undefined) continue;
-    const service = name.replace(/(-\d+)?\.log$/, "");
-    stops.push({ service, atMs: Number(atMs) });
-  }
-  stops.sort((a, b) => a.atMs - b.atMs);
-  return stops.map(({ service }) => service);
+  const stops = await findInLogs(scratch, /"event":"stopped","at_ms":(\d+)/);
+  return stops.sort((a, b) => a.value - b.value).map(({ service }) => service);
 }
 
 /** The pids of the stand-ins that have begun, by their logs. */
 export async function startedPids(scratch: Scratch): Promise<number[]> {
-  const pids: number[] = [];
-  for await (const { name } of Deno.readDir(`${scratch.path}/run/logs`)) {
-    const text = await Deno.readTextFile(`${scratch.path}/run/logs/${name}`);
-    const [, pid] = /"event":"starting","pid":(\d+)/.exec(text) ?? [];
-    if (pid !== undefined) pids.push(Number(pid));
+  const starts = await findInLogs(scratch, /"event":"starting","pid":(\d+)/);
+  return starts.map(({ value }) => value);
+}
+
+async function findInLogs(scratch: Scratch, number: RegExp) {
+  const found: { service: string; value: number }[] = [];
+  const logs = `${scratch.path}/run/logs`;
+  for await (const { name } of Deno.readDir(logs)) {
+    const [, value] = number.exec(await Deno.readTextFile(`${logs}/${name}`)) ??
+      [];
+    const service = name.replace(/(-\d+)?\.log$/, "");
+    if (value !== undefined) found.push({ service, value: Number(value) });
   }
-  return pids;
+  return found;
 }

@@ -5,31 +5,16 @@ import type { Program, ServiceName } from "./supervise.ts";
 /** The services that are ours, and the command line that manages keys. */
 export type ProgramName = Exclude<ServiceName, "nats" | "redis"> | "keys";
 
-/** The entry file of each, absolute. Tests put stand-ins here. */
-export type Scripts = Readonly<Record<ProgramName, string>>;
-
-/** The entry files of the product. */
-export function productScripts(root: string): Scripts {
-  return {
-    "edge-auth": `${root}/services/edge-auth/main.ts`,
-    "chat-worker": `${root}/services/chat-worker/main.ts`,
-    "key-admin": `${root}/services/key-admin/main.ts`,
-    "model-simulator": `${root}/services/model-simulator/main.ts`,
-    keys: `${root}/services/key-admin/cli.ts`,
-  };
-}
-
 type Environment = Readonly<Record<string, string>>;
 
 /** What the programs of one cluster share. */
 export interface ProgramContext {
-  /** The Deno that runs the launcher also runs the services. */
-  execPath: string;
   root: string;
-  scripts: Scripts;
+  /** The entry file of each program, absolute. Tests put stand-ins here. */
+  scriptOf: (name: ProgramName) => string;
   /** The launcher's own environment: what is not set here is passed on. */
   env: Environment;
-  options: UpOptions;
+  options: Pick<UpOptions, "modelsFile">;
   natsUrl: string;
   redisUrl: string;
   /** Base URL of the model simulator, where it is used. */
@@ -70,7 +55,7 @@ export function serviceProgram(
   own: Environment = {},
   args: readonly string[] = [],
 ): Program {
-  const { execPath, root, scripts, natsUrl, redisUrl, simulatorUrl } = context;
+  const { root, scriptOf, natsUrl, redisUrl, simulatorUrl } = context;
   const { modelsFile } = context.options;
   const isWorker = name === "chat-worker";
   const { readable, flags } = name === "key-admin"
@@ -110,11 +95,11 @@ export function serviceProgram(
   const isListable = paths.every((path) => !path.includes(","));
   const read = isListable ? `--allow-read=${paths.join()}` : "--allow-read";
   return {
-    file: execPath,
+    file: Deno.execPath(),
     args: [
       ...["run", "--no-prompt", "--allow-net", "--allow-env", read],
       ...flags,
-      scripts[name],
+      scriptOf(name),
       ...args,
     ],
     env,

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import {
-  productScripts,
+  httpUrl,
   type ProgramContext,
   serviceProgram,
   withAbsoluteFiles,
-} from "./service_programs.ts";
+} from "./services.ts";
 
 const ENV = {
   NATS_CA_FILE: "/etc/pki/ca.pem",
@@ -18,19 +18,10 @@ const OWN = ["/gateway/services", "/gateway/shared"];
 
 function contextOf(env: Record<string, string>): ProgramContext {
   return {
-    execPath: "deno",
     root: "/gateway",
-    scripts: productScripts("/gateway"),
+    scriptOf: (name) => name,
     env,
-    options: {
-      workers: 1,
-      edges: 1,
-      host: "127.0.0.1",
-      port: 0,
-      consolePort: 0,
-      dataDir: "/data",
-      runDir: "/run",
-    },
+    options: {},
     natsUrl: "nats://nats",
     redisUrl: "redis://redis",
   };
@@ -79,4 +70,11 @@ Deno.test("withAbsoluteFiles() starts where the operator stands", () => {
     REDIS_CERT_FILE: "",
     NATS_URL: "x",
   });
+});
+
+Deno.test("httpUrl() gives an address that can be called", () => {
+  assert.equal(httpUrl("127.0.0.1", 1), "http://127.0.0.1:1");
+  assert.equal(httpUrl("0.0.0.0", 1), "http://127.0.0.1:1");
+  assert.equal(httpUrl("::", 1), "http://127.0.0.1:1");
+  assert.equal(httpUrl("::1", 1), "http://[::1]:1");
 });
