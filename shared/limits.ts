@@ -66,7 +66,7 @@ export const BODY_PIECES = {
   bytesMin: 512,
 } as const;
 
-/** What refused bodies of a key may cost, see `refused_bodies.ts`. Beyond: 429. */
+/** What refused bodies of a key may cost, see `read_request.ts`. Beyond: 429. */
 export const REFUSED_BODIES = {
   /** Of a core, all the time: a megabyte of hostile JSON costs the parser up to 29 ms. */
   shareOfCore: 1 / 40,

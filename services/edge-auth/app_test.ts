@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
-import { Readable } from "node:stream";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
+import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
-import { createRefusedBodies } from "./chat/refused_bodies.ts";
+import { RefusedBodies } from "./chat/read_request.ts";
 import type { RunOutcome } from "./dispatch/run.ts";
-import { createBodyBudget } from "./http/body_budget.ts";
-import type { Exchange } from "./http/server.ts";
-import { createEdgeMetrics } from "./metrics.ts";
 import { RunningRequests } from "./dispatch/running_requests.ts";
+import { BodyBudget } from "./http/body_budget.ts";
+import { startServer } from "./http/server.ts";
+import { createEdgeMetrics } from "./metrics.ts";
 
 const OUTCOME: RunOutcome = {
   kind: "complete",
@@ -32,15 +32,17 @@ const OUTCOME: RunOutcome = {
   naks: 0,
   cancelReason: null,
 };
+const LOOKUP_MS = 400;
+const HOST = "127.0.0.1";
 
-/** An app whose parts take as long as `took` says, by a clock that only they move. */
-function setup(took: { lookupMs: number; bodyMs: number }) {
+/** An app whose parts move the clock. */
+async function start() {
   let nowMs = 0;
   const now = () => nowMs;
   const log = createRecordingLog();
   const registry = new MetricRegistry();
-  const principal = { keyId: "key_a", ownerId: "own_a" };
   const deadlines = createDeadlines(now);
+  const drain = { hasBegun: false };
   const app = createApp({
     catalog: catalogFromSimulator("http://127.0.0.1:9/v1"),
     now,
@@ -50,16 +52,17 @@ function setup(took: { lookupMs: number; bodyMs: number }) {
     running: new RunningRequests(),
     bodyBytesMax: 1_000,
     streamHeadMs: 0,
-    bodyBudget: createBodyBudget({ processBytesMax: 1e6, keyBytesMax: 1e6 }),
-    refusedBodies: createRefusedBodies(now),
+    bodyBudget: new BodyBudget(REQUEST_LIMITS),
+    refusedBodies: new RefusedBodies(now),
     clientAddress: createClientAddress([]),
-    allowedHosts: ["api.example.org"],
+    allowedHosts: ["localhost"],
     corsOrigins: [],
+    isDraining: () => drain.hasBegun,
     keys: {
       remembered: () => undefined,
       find() {
-        nowMs += took.lookupMs;
-        return Promise.resolve(principal);
+        nowMs += LOOKUP_MS;
+        return Promise.resolve({ keyId: "key_a", ownerId: "own_a" });
       },
       check: () => Promise.resolve([]),
     },
@@ -76,68 +79,73 @@ function setup(took: { lookupMs: number; bodyMs: number }) {
     dispatcher: {
       start(_job, sink, onEnded) {
         nowMs += OUTCOME.durationMs;
-        const run = { delivered: () => {}, cancel: () => {} };
         queueMicrotask(() => {
           sink.onPayload(new TextEncoder().encode("{}\n"), 1);
           sink.onEnd();
           onEnded(OUTCOME);
         });
-        return run;
+        return { delivered: () => {}, cancel: () => {} };
       },
     },
   });
-  const exchange: Exchange = {
-    connection: {
-      address: "192.0.2.1",
-      hasLeft: false,
-      onLeft: () => () => {},
-    },
-    openBody() {
-      nowMs += took.bodyMs;
-      return Readable.from([Buffer.from(BODY)]);
+  const server = await startServer({
+    hostname: HOST,
+    port: 0,
+    deadlines,
+    now,
+    handler: app,
+    onError: (error) => assert.fail(String(error)),
+  });
+  return {
+    log,
+    registry,
+    drain,
+    ask: (path: string, init?: RequestInit, host = HOST) =>
+      fetch(`http://${host}:${server.port}${path}`, init),
+    async [Symbol.asyncDispose]() {
+      await server.stop({ graceMs: 0, lastWordMs: 0 });
+      deadlines.close();
     },
   };
-  const ask = (path: string, init: RequestInit = {}) =>
-    app.fetch(new Request(`http://api.example.org${path}`, init), exchange);
-  return { app, ask, log, registry, exchange, deadlines };
 }
 
-const BODY = JSON.stringify({
-  model: DEFAULT_MODEL_ID,
-  messages: [{ role: "user", content: "ping" }],
-});
-
 Deno.test("the duration of a request begins with its arrival, before its key is looked up", async () => {
-  const { ask, log, registry, deadlines } = setup({
-    lookupMs: 400,
-    bodyMs: 100,
-  });
-  const authorization = `Bearer ${mintKey(randomBytes)}`;
-  const headers = { authorization, host: "api.example.org" };
-  const response = await ask("/v1/chat/completions", {
+  await using edge = await start();
+  const response = await edge.ask("/v1/chat/completions", {
     method: "POST",
-    headers,
-  });
-  assert.equal(response.status, 200, await response.text());
-  assert.equal(log.find("chat")?.durationMs, 503);
-  assert.match(
-    await registry.text(),
-    /gateway_request_duration_seconds_sum\{route="chat"\} 0\.503/,
+    headers: { authorization: `Bearer ${mintKey(randomBytes)}` },
+    body: new TextEncoder().encode(JSON.stringify({
+      model: DEFAULT_MODEL_ID,
+      messages: [{ role: "user", content: "ping" }],
+    })),
+  }, "localhost");
+  assert.equal(await response.text(), "{}\n");
+  assert.equal(response.status, 200);
+  assert.equal(
+    edge.log.find("chat")?.durationMs,
+    LOOKUP_MS + OUTCOME.durationMs,
   );
-  deadlines.close();
+  assert.match(
+    edge.registry.text(),
+    /gateway_request_duration_seconds_sum\{route="chat"\} 0\.403/,
+  );
 });
 
 Deno.test("load balancers are told that the edge answers, without a key, under any name, and nothing else", async () => {
-  const { app, exchange, log, deadlines } = setup({ lookupMs: 0, bodyMs: 0 });
+  await using edge = await start();
   for (const path of ["/health", "/healthz"]) {
     for (const method of ["GET", "HEAD"]) {
-      const request = new Request(`http://10.0.0.7${path}`, { method });
-      const response = await app.fetch(request, exchange);
+      const response = await edge.ask(path, { method });
       assert.equal(response.status, 200);
       assert.equal(await response.text(), method === "GET" ? "ok\n" : "");
+      assert.equal(response.headers.get("content-length"), "3");
       assert.match(response.headers.get("x-request-id") ?? "", /^req_/);
+      assert.equal(response.headers.get("connection"), "keep-alive");
     }
   }
-  assert.deepEqual(log.lines, [], "they ask every second");
-  deadlines.close();
+  assert.deepEqual(edge.log.lines, [], "they ask every second");
+  edge.drain.hasBegun = true;
+  const response = await edge.ask("/health");
+  assert.equal(response.headers.get("connection"), "close");
+  await response.body?.cancel();
 });

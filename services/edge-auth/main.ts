@@ -3,7 +3,7 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { type BusLink } from "@gateway/shared/bus/link";
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
-import { newInstanceId, newRequestId } from "@gateway/shared/process/ids";
+import { newInstanceId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import {
   observeBus,
@@ -20,13 +20,13 @@ import {
 } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
-import { createRefusedBodies } from "./chat/refused_bodies.ts";
+import { RefusedBodies } from "./chat/read_request.ts";
 import { ChatDispatcher } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { ACK_WAIT_MS } from "./dispatch/control.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { createDrain } from "./http/drain.ts";
-import { createBodyBudget } from "./http/body_budget.ts";
+import { BodyBudget } from "./http/body_budget.ts";
 import { startServer } from "./http/server.ts";
 import { joinBus } from "./dispatch/join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
@@ -37,7 +37,6 @@ import {
   LIMITER_PROBE,
   LIMITER_SCRIPTS,
 } from "./limits/limiter.ts";
-import { errorResponse, internalError } from "./http/responses.ts";
 import { RunningRequests } from "./dispatch/running_requests.ts";
 
 /** After the grace time, streams have this long to end with an error frame. */
@@ -93,35 +92,29 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   });
 
   const deadlines = createDeadlines(monotonicNow);
-  const app = createApp({
-    catalog: config.catalog,
-    keys,
-    admission,
-    dispatcher,
-    running,
-    now: monotonicNow,
-    log,
-    streamHeadMs: config.streamHeadMs,
-    deadlines,
-    metrics,
-    ...createGuards(config),
-  });
   // The stores are there: whoever connects to its port may send requests.
-  const drain = createDrain({
-    hostname: config.hostname,
-    ...config.drain,
-  });
+  const drain = createDrain({ hostname: config.hostname, ...config.drain });
   const server = await startServer({
     hostname: config.hostname,
     port: config.port,
     deadlines,
     now: monotonicNow,
-    handler: async (request, exchange) =>
-      drain.mark(await app.fetch(request, exchange)),
-    onError: (error) => {
-      log.error("request_fault", { error });
-      return errorResponse(internalError(error), newRequestId());
-    },
+    handler: createApp({
+      ...config,
+      keys,
+      admission,
+      dispatcher,
+      running,
+      now: monotonicNow,
+      log,
+      deadlines,
+      metrics,
+      bodyBudget: new BodyBudget(config),
+      refusedBodies: new RefusedBodies(monotonicNow),
+      clientAddress: createClientAddress(config.trustedProxies),
+      isDraining: () => drain.hasBegun,
+    }),
+    onError: (error) => log.error("request_fault", { error }),
   });
   server.stopping.addEventListener("abort", () =>
     dispatcher.cancelAll(
@@ -204,19 +197,4 @@ async function openStores(
   });
   await redis.ready(START_MS);
   return { redis, bus };
-}
-
-/** What stands between the callers and the routes. */
-function createGuards(config: EdgeConfig) {
-  return {
-    bodyBytesMax: config.bodyBytesMax,
-    bodyBudget: createBodyBudget({
-      processBytesMax: Math.max(config.bodiesBytesMax, config.bodyBytesMax),
-      keyBytesMax: Math.max(config.bodiesBytesMax / 4, config.bodyBytesMax),
-    }),
-    refusedBodies: createRefusedBodies(monotonicNow),
-    clientAddress: createClientAddress(config.trustedProxies),
-    allowedHosts: config.allowedHosts,
-    corsOrigins: config.corsOrigins,
-  };
 }

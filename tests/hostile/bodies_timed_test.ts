@@ -10,7 +10,7 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { rawExchange } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
-import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";
+import { BodyBudget } from "../../services/edge-auth/http/body_budget.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const MODEL = `"model":"${DEFAULT_MODEL_ID}"`;
@@ -270,9 +270,9 @@ const HELD_BY_KEY_BYTES = 64 * 1024 * 1024;
 const GROWTH_BYTES_MAX = 500 * 1024 * 1024;
 
 Deno.test("API4: sixty large bodies that stop before their last byte do not fill the memory, and others are served", async () => {
-  const bodyBudget = createBodyBudget({
-    processBytesMax: 4 * HELD_BY_KEY_BYTES,
-    keyBytesMax: HELD_BY_KEY_BYTES,
+  const bodyBudget = new BodyBudget({
+    bodiesBytesMax: 4 * HELD_BY_KEY_BYTES,
+    bodyBytesMax: HELD_BYTES,
   });
   await using cluster = await startGatedCluster({ door: { bodyBudget } });
   const limits = { requestsPerMinute: 1, concurrency: 1 };

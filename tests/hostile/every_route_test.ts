@@ -25,7 +25,7 @@ import { startNatsServer } from "../support/nats_server.ts";
 
 /** A path and body for each route. One that the door has and this table has not fails the tests. */
 const REQUESTS: Record<string, { path: string; body?: object }> = {
-  "POST /v1/chat/completions": {
+  "POST chat": {
     path: "/v1/chat/completions",
     body: {
       model: DEFAULT_MODEL_ID,
@@ -33,8 +33,8 @@ const REQUESTS: Record<string, { path: string; body?: object }> = {
       max_tokens: 1,
     },
   },
-  "GET /v1/models": { path: "/v1/models" },
-  "GET /v1/models/:id{.+}": { path: `/v1/models/${DEFAULT_MODEL_ID}` },
+  "GET models": { path: "/v1/models" },
+  "GET model": { path: `/v1/models/${DEFAULT_MODEL_ID}` },
 };
 /** Not there, and no less closed. */
 const UNKNOWN = ["/v1", "/v1/", "/v1/nope", "/v1/images/generations"];

@@ -3,7 +3,8 @@
  * and a client that waits as long as it is told is let in.
  */
 import assert from "node:assert/strict";
-import type { RefusedBodies } from "../../services/edge-auth/chat/refused_bodies.ts";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
 import { rawExchange } from "../conformance/context.ts";
 import {
   type GatedCluster,
@@ -219,10 +220,14 @@ Deno.test("limits over HTTP", async (t) => {
 
 Deno.test("a key whose bodies were refused too often waits, others do not, and a disabled one hears that first", async () => {
   const owing = new Set<string>();
-  const refusedBodies: RefusedBodies = {
-    waitMs: (keyId) => owing.has(keyId) ? 3_000 : 0,
-    charge: (keyId) => void owing.add(keyId),
-  };
+  /** Takes every refused body for one that took 125 ms. */
+  class DearBodies extends RefusedBodies {
+    override charge(keyId: string): void {
+      owing.add(keyId);
+      super.charge(keyId, 125);
+    }
+  }
+  const refusedBodies = new DearBodies(monotonicNow);
   await using cluster = await startGatedCluster({ door: { refusedBodies } });
   const key = await cluster.addKey();
   const other = await cluster.addKey();

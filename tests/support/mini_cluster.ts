@@ -10,8 +10,9 @@ import {
 import {
   type AppDependencies,
   createApp,
+  METHODS,
 } from "../../services/edge-auth/app.ts";
-import { createRefusedBodies } from "../../services/edge-auth/chat/refused_bodies.ts";
+import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { ACK_WAIT_MS } from "../../services/edge-auth/dispatch/control.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
@@ -44,7 +45,7 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { GracefulServer } from "@gateway/shared/process/serve";
-import { createBodyBudget } from "../../services/edge-auth/http/body_budget.ts";
+import { BodyBudget } from "../../services/edge-auth/http/body_budget.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 
 /** How a request ended, as its edge settled it. */
@@ -77,7 +78,7 @@ export interface MiniEdge extends AsyncDisposable {
   readonly id: string;
   /** `http://127.0.0.1:<port>/v1` */
   readonly baseUrl: string;
-  /** Every method and path of its API, as its code says: `POST /v1/chat/completions`. */
+  /** Every method and route of its API, as its code says: `POST chat`. */
   readonly routes: readonly string[];
   readonly link: BusLink;
   readonly dispatcher: ChatDispatcher;
@@ -236,16 +237,14 @@ export async function startMiniEdge(
     log,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
     streamHeadMs: SSE_LIMITS.headMs,
-    bodyBudget: createBodyBudget({
-      processBytesMax: REQUEST_LIMITS.bodiesBytesMax,
-      keyBytesMax: REQUEST_LIMITS.bodiesBytesMax / 4,
-    }),
+    bodyBudget: new BodyBudget(REQUEST_LIMITS),
+    refusedBodies: new RefusedBodies(monotonicNow),
     deadlines,
     metrics: createEdgeMetrics(new MetricRegistry()),
-    refusedBodies: createRefusedBodies(monotonicNow),
     clientAddress: createClientAddress([]),
     allowedHosts: [],
     corsOrigins: [],
+    isDraining: () => false,
     ...options.door,
   });
   const server: GracefulServer = await startServer({
@@ -253,17 +252,16 @@ export async function startMiniEdge(
     port: 0,
     deadlines,
     now: monotonicNow,
-    handler: (request, exchange) => app.fetch(request, exchange),
-    onError: () => new Response(null, { status: 500 }),
+    handler: app,
+    onError: (error) => log.error("request_fault", { error }),
   });
   return {
     id,
     baseUrl: `http://127.0.0.1:${server.port}/v1`,
-    routes: app.routes
-      .filter(({ method, path }) =>
-        (method === "GET" || method === "POST") && path.startsWith("/v1")
-      )
-      .map(({ method, path }) => `${method} ${path}`),
+    routes: Object.entries(METHODS).flatMap(([route, methods]) =>
+      methods.filter((method) => method === "GET" || method === "POST")
+        .map((method) => `${method} ${route}`)
+    ),
     link,
     dispatcher,
     workers: dispatcher.workers,

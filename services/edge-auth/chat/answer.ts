@@ -1,23 +1,31 @@
 /**
  * The two ways an answer reaches a client: as an event stream while it is made, or
- * whole when it is complete. Both take what the dispatcher delivers and promise an
- * HTTP response; until that promise is kept nothing has gone out, and a failure is
- * still an honest HTTP error.
+ * whole when it is complete. Both take what the dispatcher delivers. `begun` resolves
+ * when the head is on its way or nobody waits for it any more, and rejects with a
+ * failure before that, which can still be an honest HTTP error.
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { Buffer } from "node:buffer";
 import { ByteSlab } from "@gateway/shared/bus/byte_slab";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Writable } from "node:stream";
 import type { AnswerSink } from "../dispatch/run.ts";
-import { StreamedResponse } from "../http/server.ts";
-import { errorEvent } from "../http/responses.ts";
+import { errorEvent, type HeaderFields } from "../http/responses.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
+
+/** Of a `ServerResponse`, what an answer needs. */
+export interface AnswerOutput extends Writable {
+  statusCode: number;
+  readonly headersSent: boolean;
+  writeHead(status: number, headers: HeaderFields): unknown;
+}
 
 /** What an answer needs from the request it belongs to. */
 export interface AnswerOptions {
+  out: AnswerOutput;
   /** Headers of the 200. */
-  headers: Headers;
+  headers: HeaderFields;
   now: MonotonicNow;
   /** A stream without a first line is opened after this long; 0: never. */
   headMs: number;
@@ -41,17 +49,13 @@ const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
  * holds keep-alive comments only, so another worker may still begin the answer.
  */
 export class StreamAnswer implements AnswerSink {
-  readonly response: Promise<Response>;
+  readonly begun: Promise<void>;
   readonly #options: AnswerOptions;
-  readonly #settle: PromiseWithResolvers<Response>;
+  readonly #beginning = Promise.withResolvers<void>();
   readonly #slab = new ByteSlab();
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
   /** The 200 is on its way. */
   #isOpen = false;
-  /** Where the body goes; null until the head was written. */
-  #out: Writable | null = null;
-  /** What came before that. */
-  #waiting: Uint8Array[] = [];
   /** The last frame that waits for the client, or 0 when the socket took all. */
   #queuedSequence = 0;
   #lastSentAtMs: number;
@@ -59,12 +63,10 @@ export class StreamAnswer implements AnswerSink {
   /** Since when the client has taken nothing; null while it keeps up. */
   #blockedSinceMs: number | null = null;
   #isOver = false;
-  #isCut = false;
 
   constructor(options: AnswerOptions) {
     this.#options = options;
-    this.#settle = Promise.withResolvers<Response>();
-    this.response = this.#settle.promise;
+    this.begun = this.#beginning.promise;
     this.#lastSentAtMs = options.now();
   }
 
@@ -75,36 +77,35 @@ export class StreamAnswer implements AnswerSink {
   onPayload(payload: Uint8Array, sequence: number): void {
     if (this.#isOver) return;
     const lines = this.#lines.push(payload);
-    if (lines === null) this.#options.onOverlongLine();
-    else if (lines.length === 0) this.#onCut(sequence);
-    else {
+    if (lines === null) return this.#options.onOverlongLine();
+    if (lines.length > 0) {
       this.#hasStarted = true;
-      this.#enqueue(sseFrame(lines, this.#slab), sequence);
-    }
+      this.#queuedSequence = sequence;
+      this.#send(sseFrame(lines, this.#slab));
+    } else if (this.#blockedSinceMs === null) {
+      // The rest of a cut line is needed before it can go out: as good as taken.
+      this.#options.onDelivered(sequence);
+    } // Not while something waits before it, which this would count as taken too.
+    else this.#queuedSequence = sequence;
   }
 
   onEnd(): void {
-    this.#options.hold(() => this.#close(DONE));
+    this.#options.hold(() => this.#end(DONE));
   }
 
   onError(error: ApiError): void {
-    this.#options.hold(() => this.#fail(error));
-  }
-
-  #fail(error: ApiError): void {
-    if (this.#isOver) return;
-    if (this.#isOpen) {
-      this.#close(encoder.encode(errorEvent(error.toBody())));
-    } else {
-      this.#isOver = true;
-      this.#settle.reject(error);
-    }
+    this.#options.hold(() => {
+      if (this.#isOpen) {
+        this.#end(encoder.encode(errorEvent(error.toBody())));
+      } else {
+        this.#isOver = true;
+        this.#beginning.reject(error);
+      }
+    });
   }
 
   onAbandoned(): void {
-    if (this.#isOver) return;
-    this.#cut();
-    if (!this.#isOpen) this.#settle.resolve(clientClosedRequest());
+    if (!this.#isOver) this.#cut();
   }
 
   onRestart(): void {
@@ -113,76 +114,48 @@ export class StreamAnswer implements AnswerSink {
 
   onTick(nowMs: number): void {
     if (this.#isOver) return;
+    const { headMs, onAbandoned } = this.#options;
+    // What was not opened yet is as old as its last sign of life.
+    const silentMs = nowMs - this.#lastSentAtMs;
     if (!this.#isOpen) {
-      const { headMs } = this.#options;
-      // Nothing was sent yet: it is as old as its last sign of life.
-      if (headMs > 0 && nowMs - this.#lastSentAtMs >= headMs) {
-        this.#enqueue(KEEP_ALIVE, 0);
-      }
+      if (headMs > 0 && silentMs >= headMs) this.#send(KEEP_ALIVE);
     } else if (
       this.#blockedSinceMs !== null &&
       nowMs - this.#blockedSinceMs >= SSE_LIMITS.slowClientMs
     ) {
       this.#cut();
-      this.#options.onAbandoned("slow_client");
-    } else if (nowMs - this.#lastSentAtMs >= SSE_LIMITS.keepAliveMs) {
-      this.#enqueue(KEEP_ALIVE, 0);
-    }
+      onAbandoned("slow_client");
+    } else if (silentMs >= SSE_LIMITS.keepAliveMs) this.#send(KEEP_ALIVE);
   }
 
-  /**
-   * The rest of a cut line is needed before it can go out: as good as taken. But
-   * not while something waits before it, which this would count as taken too.
-   */
-  #onCut(sequence: number): void {
-    if (this.#blockedSinceMs === null && this.#waiting.length === 0) {
-      this.#options.onDelivered(sequence);
-    } else this.#queuedSequence = sequence;
-  }
-
-  #enqueue(bytes: Uint8Array, sequence: number): void {
+  #send(bytes: Uint8Array): void {
     if (!this.#isOpen) this.#open();
     this.#lastSentAtMs = this.#options.now();
-    if (sequence > 0) this.#queuedSequence = sequence;
-    if (this.#out === null) this.#waiting.push(bytes);
-    else if (this.#out.write(bytes)) this.#onDrained();
+    if (this.#options.out.write(bytes)) this.#onDrained();
     else this.#blockedSinceMs ??= this.#lastSentAtMs;
   }
 
-  /** Sends the 200, whose head goes out with the first bytes. */
+  /** The head goes out with the first bytes. */
   #open(): void {
+    const { out, headers } = this.#options;
     this.#isOpen = true;
-    this.#settle.resolve(
-      new StreamedResponse(this.#options.headers, (out) => this.#start(out)),
-    );
-  }
-
-  #start(out: Writable): void {
-    if (this.#isCut) return void out.destroy();
-    this.#out = out;
+    out.writeHead(OK, headers);
     out.on("drain", () => this.#onDrained());
-    out.cork();
-    let isTaken = true;
-    for (const bytes of this.#waiting) isTaken = out.write(bytes);
-    this.#waiting = [];
-    if (this.#isOver) out.end();
-    out.uncork();
-    if (isTaken) this.#onDrained();
-    else this.#blockedSinceMs = this.#lastSentAtMs;
+    this.#beginning.resolve();
   }
 
-  #close(last: Uint8Array): void {
+  #end(last: Uint8Array): void {
     if (this.#isOver) return;
+    if (!this.#isOpen) this.#open();
     this.#isOver = true;
-    if (this.#out === null) this.#waiting.push(last);
-    else this.#out.end(last);
+    this.#options.out.end(last);
   }
 
   /** Ends it without its end: nobody reads it. */
   #cut(): void {
     this.#isOver = true;
-    this.#isCut = true;
-    this.#out?.destroy();
+    abandon(this.#options.out);
+    this.#beginning.resolve();
   }
 
   /** The socket takes more: what was queued counts as delivered. */
@@ -197,16 +170,15 @@ export class StreamAnswer implements AnswerSink {
 
 /** An answer as one JSON body. Nothing goes out before it is complete. */
 export class WholeAnswer implements AnswerSink {
-  readonly response: Promise<Response>;
+  readonly begun: Promise<void>;
   readonly hasStarted = false;
   readonly #options: AnswerOptions;
-  readonly #settle: PromiseWithResolvers<Response>;
-  #parts: Uint8Array<ArrayBuffer>[] = [];
+  readonly #beginning = Promise.withResolvers<void>();
+  #parts: Uint8Array[] = [];
 
   constructor(options: AnswerOptions) {
     this.#options = options;
-    this.#settle = Promise.withResolvers<Response>();
-    this.response = this.#settle.promise;
+    this.begun = this.#beginning.promise;
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
@@ -215,22 +187,24 @@ export class WholeAnswer implements AnswerSink {
   }
 
   onEnd(): void {
-    const [only] = this.#parts;
-    const body = this.#parts.length === 1 && only !== undefined
-      ? only
-      : new Blob(this.#parts);
-    const { headers, hold } = this.#options;
-    hold(() =>
-      this.#settle.resolve(new Response(body, { status: 200, headers }))
-    );
+    const { out, headers, hold } = this.#options;
+    hold(() => {
+      const [only = new Uint8Array()] = this.#parts;
+      const body = this.#parts.length === 1 ? only : Buffer.concat(this.#parts);
+      const length = { "content-length": String(body.length) };
+      out.writeHead(OK, { ...headers, ...length });
+      out.end(body);
+      this.#beginning.resolve();
+    });
   }
 
   onError(error: ApiError): void {
-    this.#options.hold(() => this.#settle.reject(error));
+    this.#options.hold(() => this.#beginning.reject(error));
   }
 
   onAbandoned(): void {
-    this.#settle.resolve(clientClosedRequest());
+    abandon(this.#options.out);
+    this.#beginning.resolve();
   }
 
   onRestart(): void {
@@ -240,12 +214,14 @@ export class WholeAnswer implements AnswerSink {
   onTick(): void {}
 }
 
+const OK = 200;
 /** What logs of proxies call "client closed request". */
 const CLIENT_CLOSED_REQUEST = 499;
 
-/** Lets the server finish with a request whose client is gone. */
-export function clientClosedRequest(): Response {
-  return new Response(null, { status: CLIENT_CLOSED_REQUEST });
+/** Ends an answer that nobody waits for. The status is for metrics and the log. */
+export function abandon(out: AnswerOutput): void {
+  if (!out.headersSent) out.statusCode = CLIENT_CLOSED_REQUEST;
+  out.destroy();
 }
 
 /**

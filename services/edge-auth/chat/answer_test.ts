@@ -1,207 +1,175 @@
 import assert from "node:assert/strict";
+import { Writable } from "node:stream";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
-import { Writable } from "node:stream";
 import {
   type AnswerOptions,
   holdUntil,
   StreamAnswer,
   WholeAnswer,
 } from "./answer.ts";
-import { StreamedResponse } from "../http/server.ts";
 
-function setup() {
+/** A response whose client reads nothing before `read`. */
+class TestResponse extends Writable {
+  statusCode = 200;
+  headersSent = false;
+  text = "";
+  #takeNext: (() => void) | null = null;
+  #isReading = false;
+
+  constructor() {
+    super({ highWaterMark: 64 * 1024 });
+  }
+
+  writeHead(status: number): void {
+    this.statusCode = status;
+    this.headersSent = true;
+  }
+
+  override _write(piece: unknown, _encoding: string, done: () => void): void {
+    this.text += piece;
+    if (this.#isReading) done();
+    else this.#takeNext = done;
+  }
+
+  read(until: "drain" | "finish" = "finish"): Promise<string> {
+    const { promise, resolve } = Promise.withResolvers<string>();
+    this.once(until, () => resolve(this.text));
+    this.#isReading = true;
+    this.#takeNext?.();
+    return promise.finally(() => this.#isReading = false);
+  }
+}
+
+function setup(change: Partial<AnswerOptions> = {}) {
   const clock = { ms: 0 };
   const told = {
     delivered: [] as number[],
     abandoned: [] as string[],
     overlong: 0,
   };
+  const out = new TestResponse();
   const options: AnswerOptions = {
-    headers: new Headers({ "content-type": "text/event-stream" }),
+    out,
+    headers: { "content-type": "text/event-stream" },
     now: () => clock.ms,
     headMs: SSE_LIMITS.headMs,
     onDelivered: (sequence) => void told.delivered.push(sequence),
     onOverlongLine: () => void (told.overlong += 1),
     onAbandoned: (reason) => void told.abandoned.push(reason),
     hold: (end) => end(),
+    ...change,
   };
-  return { clock, told, options };
+  return { clock, told, out, answer: new StreamAnswer(options), options };
 }
 
 const bytes = (text: string) => new TextEncoder().encode(text);
-/** Where the body of a streamed answer goes: a client that reads nothing before `read`. */
-async function outOf({ response }: { response: Promise<Response> }) {
-  const streamed = await response;
-  assert.ok(streamed instanceof StreamedResponse);
-  assert.equal(streamed.status, 200);
-  let text = "";
-  let takeNext: (() => void) | null = null;
-  let isReading = false;
-  const out = new Writable({
-    highWaterMark: 64 * 1024,
-    write(piece, _encoding, done) {
-      text += piece;
-      if (isReading) done();
-      else takeNext = done;
-    },
-  });
-  const read = (until: "drain" | "finish") => {
-    const { promise, resolve } = Promise.withResolvers<string>();
-    out.once(until, () => resolve(text));
-    isReading = true;
-    takeNext?.();
-    return promise.finally(() => isReading = false);
-  };
-  streamed.start(out);
-  return { out, read };
-}
-
-async function textOf(answer: StreamAnswer): Promise<string> {
-  const { read } = await outOf(answer);
-  return await read("finish");
-}
-
 const FAILURE = new ApiError("worker_lost", "The worker was lost.");
 const FAILURE_EVENT = `data: ${JSON.stringify(FAILURE.toBody())}\n\n`;
+const DONE_EVENT = "data: [DONE]\n\n";
 
-Deno.test("StreamAnswer frames lines as events and ends with [DONE]", async () => {
-  const { options } = setup();
-  const answer = new StreamAnswer(options);
-  answer.onPayload(bytes('{"a":1}\n{"b":2}\n'), 1);
+Deno.test("StreamAnswer frames whole lines as events and ends with [DONE]", async () => {
+  const { answer, out, told } = setup();
+  answer.onPayload(bytes('{"a":1}\n{"b":'), 1);
+  await answer.begun;
+  answer.onPayload(bytes("2}\n"), 2);
   answer.onEnd();
   assert.equal(
-    await textOf(answer),
-    'data: {"a":1}\n\ndata: {"b":2}\n\ndata: [DONE]\n\n',
+    await out.read(),
+    `data: {"a":1}\n\ndata: {"b":2}\n\n${DONE_EVENT}`,
   );
+  assert.deepEqual(told.delivered, [1, 2]);
 });
 
-Deno.test("StreamAnswer sends only whole lines", async () => {
-  const { options, told } = setup();
-  const answer = new StreamAnswer(options);
-  answer.onPayload(bytes('{"a":'), 1);
-  assert.equal(answer.hasStarted, false);
-  assert.deepEqual(told.delivered, [1]);
-  answer.onPayload(bytes("1}\n{"), 2);
+Deno.test("StreamAnswer fails as an HTTP error before the first line, and by an event after it", async () => {
+  const early = setup();
+  early.answer.onPayload(bytes('{"cut'), 1);
+  assert.deepEqual(early.told.delivered, [1], "the rest is needed");
+  early.answer.onError(FAILURE);
+  await assert.rejects(early.answer.begun, FAILURE);
+  assert.equal(early.answer.hasStarted, false);
+  assert.equal(early.out.headersSent, false);
+
+  const { answer, out } = setup();
+  answer.onPayload(bytes('{"a":1}\n{'), 1);
   assert.equal(answer.hasStarted, true);
   answer.onError(FAILURE);
-  assert.equal(
-    await textOf(answer),
-    `data: {"a":1}\n\n${FAILURE_EVENT}`,
-  );
+  assert.equal(await out.read(), `data: {"a":1}\n\n${FAILURE_EVENT}`);
 });
 
-Deno.test("StreamAnswer answers a failure before the first line as an HTTP error", async () => {
-  const { options } = setup();
-  const answer = new StreamAnswer(options);
-  answer.onPayload(bytes('{"cut'), 1);
-  answer.onError(FAILURE);
-  await assert.rejects(answer.response, FAILURE);
+Deno.test("both answers forget what a lost attempt had sent", async () => {
+  for (const Answer of [StreamAnswer, WholeAnswer]) {
+    const { out, options } = setup();
+    const answer = new Answer(options);
+    answer.onPayload(bytes('{"old'), 1);
+    answer.onRestart();
+    answer.onPayload(bytes('{"new":1}\n'), 1);
+    answer.onEnd();
+    const text = await out.read();
+    assert.ok(text.includes('{"new":1}\n') && !text.includes("old"), text);
+  }
 });
 
-Deno.test("StreamAnswer forgets a cut line when the attempt is repeated", async () => {
-  const { options } = setup();
-  const answer = new StreamAnswer(options);
-  answer.onPayload(bytes('{"old'), 1);
-  answer.onRestart();
-  answer.onPayload(bytes('{"new":1}\n'), 1);
-  answer.onEnd();
-  assert.equal(
-    await textOf(answer),
-    'data: {"new":1}\n\ndata: [DONE]\n\n',
-  );
-});
-
-Deno.test("StreamAnswer gives no credit for a cut line behind one that waits", async () => {
-  const { options, told } = setup();
-  const answer = new StreamAnswer(options);
-  answer.onPayload(bytes(`${"x".repeat(100_000)}\n`), 1);
-  answer.onPayload(bytes("y".repeat(50_000)), 2);
-  const { read } = await outOf(answer);
-  answer.onPayload(bytes("y".repeat(50_000)), 3);
-  assert.deepEqual(told.delivered, []);
-  await read("drain");
-  assert.deepEqual(told.delivered, [3]);
-  answer.onPayload(bytes("y"), 4);
-  assert.deepEqual(told.delivered, [3, 4]);
-});
-
-Deno.test("StreamAnswer gives credit only for what the client takes", async () => {
-  const { options, told } = setup();
-  const answer = new StreamAnswer(options);
+Deno.test("StreamAnswer gives credit only for what the client takes, a cut line behind that included", async () => {
+  const { answer, out, told } = setup();
   const line = bytes(`${"x".repeat(40_000)}\n`);
   answer.onPayload(line, 1);
-  const { read } = await outOf(answer);
   assert.deepEqual(told.delivered, [1]);
   answer.onPayload(line, 2);
-  answer.onPayload(line, 3);
+  answer.onPayload(bytes("y".repeat(50_000)), 3);
   assert.deepEqual(told.delivered, [1]);
-  await read("drain");
+  await out.read("drain");
   assert.deepEqual(told.delivered, [1, 3]);
+  answer.onPayload(bytes("y"), 4);
+  assert.deepEqual(told.delivered, [1, 3, 4]);
 });
 
 Deno.test("StreamAnswer sends a keep-alive after silence, not before", async () => {
-  const { clock, options } = setup();
-  const answer = new StreamAnswer(options);
-  answer.onTick(SSE_LIMITS.headMs - 1); // The 200 is still held.
+  const { answer, clock, out } = setup();
+  answer.onTick(SSE_LIMITS.headMs - 1);
+  assert.equal(out.headersSent, false, "the 200 is still held");
   answer.onPayload(bytes("{}\n"), 1);
-  clock.ms = SSE_LIMITS.keepAliveMs - 1;
-  answer.onTick(clock.ms);
-  clock.ms = SSE_LIMITS.keepAliveMs;
-  answer.onTick(clock.ms);
+  for (const ms of [SSE_LIMITS.keepAliveMs - 1, SSE_LIMITS.keepAliveMs]) {
+    clock.ms = ms;
+    answer.onTick(ms);
+  }
   answer.onTick(clock.ms);
   answer.onEnd();
   assert.equal(
-    await textOf(answer),
-    "data: {}\n\n: keep-alive\n\ndata: [DONE]\n\n",
+    await out.read(),
+    `data: {}\n\n: keep-alive\n\n${DONE_EVENT}`,
   );
 });
 
-Deno.test("StreamAnswer opens a stream without a first line with keep-alives, and another attempt may still begin it", async () => {
-  const { clock, options } = setup();
-  const answer = new StreamAnswer(options);
-  answer.onPayload(bytes('{"cut'), 1);
-  clock.ms = SSE_LIMITS.headMs;
-  answer.onTick(clock.ms);
-  assert.equal((await answer.response).status, 200);
-  assert.equal(answer.hasStarted, false);
-  clock.ms += SSE_LIMITS.keepAliveMs;
-  answer.onTick(clock.ms);
-  answer.onRestart();
-  answer.onPayload(bytes("{}\n"), 1);
-  assert.equal(answer.hasStarted, true);
-  answer.onEnd();
-  assert.equal(
-    await textOf(answer),
-    ": keep-alive\n\n: keep-alive\n\ndata: {}\n\ndata: [DONE]\n\n",
-  );
-});
-
-Deno.test("StreamAnswer ends a stream that was opened early with an error event", async () => {
-  const { clock, options } = setup();
-  const answer = new StreamAnswer(options);
-  clock.ms = SSE_LIMITS.headMs;
-  answer.onTick(clock.ms);
-  answer.onError(FAILURE);
-  assert.equal(
-    await textOf(answer),
-    `: keep-alive\n\n${FAILURE_EVENT}`,
-  );
-});
-
-Deno.test("StreamAnswer holds the 200 for any time with a head time of 0", async () => {
-  const { options } = setup();
-  const answer = new StreamAnswer({ ...options, headMs: 0 });
+Deno.test("StreamAnswer opens a stream without a first line with keep-alives; another attempt may still begin it, or an error event end it", async () => {
+  for (const ending of ["restart", "error"]) {
+    const { answer, clock, out } = setup();
+    answer.onPayload(bytes('{"cut'), 1);
+    clock.ms = SSE_LIMITS.headMs;
+    answer.onTick(clock.ms);
+    await answer.begun;
+    assert.equal(out.statusCode, 200);
+    assert.equal(answer.hasStarted, false);
+    if (ending === "restart") {
+      answer.onRestart();
+      answer.onPayload(bytes("{}\n"), 1);
+      answer.onEnd();
+    } else answer.onError(FAILURE);
+    assert.equal(
+      await out.read(),
+      ": keep-alive\n\n" +
+        (ending === "restart" ? `data: {}\n\n${DONE_EVENT}` : FAILURE_EVENT),
+    );
+  }
+  const { answer } = setup({ headMs: 0 });
   answer.onTick(10 * SSE_LIMITS.headMs);
   answer.onError(FAILURE);
-  await assert.rejects(answer.response, FAILURE);
+  await assert.rejects(answer.begun, FAILURE, "0: the 200 is held for ever");
 });
 
-Deno.test("StreamAnswer cuts off a client that takes nothing", async () => {
-  const { clock, told, options } = setup();
-  const answer = new StreamAnswer(options);
+Deno.test("StreamAnswer cuts off a client that takes nothing", () => {
+  const { answer, clock, told, out } = setup();
   answer.onPayload(bytes(`${"x".repeat(100_000)}\n`), 1);
-  const { out } = await outOf(answer);
   clock.ms = SSE_LIMITS.slowClientMs - 1;
   answer.onTick(clock.ms);
   assert.deepEqual(told.abandoned, []);
@@ -211,42 +179,34 @@ Deno.test("StreamAnswer cuts off a client that takes nothing", async () => {
   assert.equal(out.destroyed, true);
 });
 
-Deno.test("StreamAnswer ends what it has begun when nobody reads it any more", async () => {
-  for (const isEarly of [true, false]) {
-    const { options } = setup();
-    const answer = new StreamAnswer(options);
-    answer.onPayload(bytes("{}\n"), 1);
-    if (isEarly) answer.onAbandoned();
-    const { out } = await outOf(answer);
-    if (!isEarly) answer.onAbandoned();
-    answer.onPayload(bytes("{}\n"), 2);
-    answer.onEnd();
-    assert.equal(out.destroyed, true);
-  }
-});
-
 Deno.test("StreamAnswer refuses a line that is too long", () => {
-  const { told, options } = setup();
-  const answer = new StreamAnswer(options);
+  const { answer, told } = setup();
   answer.onPayload(new Uint8Array(STREAM_LIMITS.lineBytesMax).fill(120), 1);
   assert.equal(told.overlong, 0);
   answer.onPayload(new Uint8Array(1).fill(120), 2);
   assert.equal(told.overlong, 1);
 });
 
-for (const kind of ["stream", "whole"] as const) {
-  Deno.test(`an abandoned ${kind} answer lets the server finish`, async () => {
-    const { options } = setup();
-    const answer = kind === "stream"
-      ? new StreamAnswer(options)
-      : new WholeAnswer(options);
+Deno.test("an answer that nobody waits for ends without its end", async () => {
+  for (const Answer of [StreamAnswer, WholeAnswer]) {
+    const { out, options } = setup();
+    const answer = new Answer(options);
     answer.onAbandoned();
-    assert.equal((await answer.response).status, 499);
-  });
-}
+    await answer.begun;
+    assert.equal(out.statusCode, 499);
+    assert.equal(out.destroyed, true);
+  }
+  const { answer, out } = setup();
+  answer.onPayload(bytes("{}\n"), 1);
+  answer.onAbandoned();
+  answer.onPayload(bytes("{}\n"), 2);
+  answer.onEnd();
+  assert.equal(out.destroyed, true);
+  assert.equal(out.statusCode, 200);
+});
 
 Deno.test("WholeAnswer joins its parts, cut anywhere, and keeps no view of them", async () => {
-  const { told, options } = setup();
+  const { told, out, options } = setup();
   const answer = new WholeAnswer(options);
   const text = '{"text":"é"}\n';
   const all = bytes(text);
@@ -256,48 +216,36 @@ Deno.test("WholeAnswer joins its parts, cut anywhere, and keeps no view of them"
     part.fill(0);
   }
   answer.onEnd();
-  assert.equal(await (await answer.response).text(), text);
+  assert.equal(await out.read(), text);
   assert.equal(told.delivered.length, all.length);
   assert.equal(answer.hasStarted, false);
 });
 
-Deno.test("WholeAnswer drops what a lost attempt had sent", async () => {
-  const { options } = setup();
-  const answer = new WholeAnswer(options);
-  answer.onPayload(bytes('{"old'), 1);
-  answer.onRestart();
-  answer.onPayload(bytes('{"new":1}\n'), 1);
-  answer.onEnd();
-  assert.equal(await (await answer.response).text(), '{"new":1}\n');
-});
-
 Deno.test("the end of an answer, an error too, waits until its slot is free, all before it does not", async () => {
   for (const kind of ["end", "error"]) {
-    const { options } = setup();
     const freed = Promise.withResolvers<void>();
-    const hold = holdUntil(freed.promise, 60_000);
-    const answer = new StreamAnswer({ ...options, hold });
+    const { answer, out } = setup({ hold: holdUntil(freed.promise, 60_000) });
     answer.onPayload(bytes("{}\n"), 1);
-    const { out } = await outOf(answer);
     if (kind === "end") answer.onEnd();
     else answer.onError(FAILURE);
     await new Promise((resolve) => setTimeout(resolve));
     assert.equal(out.writableEnded, false);
+    assert.equal(out.text, "data: {}\n\n");
     freed.resolve();
-    await freed.promise;
     await new Promise((resolve) => setTimeout(resolve));
     assert.equal(out.writableEnded, true);
   }
 });
 
 Deno.test("the end of an answer is said in time when its slot is not given back", async () => {
-  const { options } = setup();
   const never = new Promise<void>(() => {});
-  const answer = new WholeAnswer({ ...options, hold: holdUntil(never, 20) });
+  const { out, options } = setup({ hold: holdUntil(never, 20) });
+  const answer = new WholeAnswer(options);
   answer.onPayload(bytes("{}"), 1);
   const startedAtMs = performance.now();
   answer.onEnd();
-  assert.equal(await (await answer.response).text(), "{}");
+  await answer.begun;
   const tookMs = performance.now() - startedAtMs;
   assert.ok(tookMs >= 19 && tookMs < 1_000, `${tookMs} ms`);
+  assert.equal(out.text, "{}");
 });

@@ -2,17 +2,15 @@
  * `POST /v1/chat/completions`: checks the request, has it admitted, runs it, and
  * settles what it cost, however it ended.
  */
+import type { Principal } from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { publicRequestId } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
+import { startWorkSpan, type WorkSpan } from "@gateway/shared/process/tracing";
 import {
-  startWorkSpan,
-  type WorkSpan,
-  type WorkSpanAttributes,
-} from "@gateway/shared/process/tracing";
-import {
+  abandon,
   type AnswerOptions,
-  clientClosedRequest,
   holdUntil,
   StreamAnswer,
   WholeAnswer,
@@ -20,13 +18,13 @@ import {
 import type { ChatDispatcher } from "../dispatch/dispatcher.ts";
 import type { RunOutcome } from "../dispatch/run.ts";
 import type { Admission, ChatLease } from "../limits/admission.ts";
-import type { ClientConnection } from "../http/server.ts";
+import { EVENT_STREAM_HEADERS, JSON_HEADERS } from "../http/responses.ts";
+import type { Exchange } from "../http/server.ts";
 import {
   readChatRequest,
   type ReadChatRequestDependencies,
-  type UnreadChatRequest,
 } from "./read_request.ts";
-import { eventStreamHeaders, jsonHeaders } from "../http/responses.ts";
+import { type LoggedRun, logRun } from "./run_log.ts";
 import {
   keyRevoked,
   type RunningRequests,
@@ -35,63 +33,57 @@ import {
 /** Redis gives a slot back in less than a millisecond, and a stalled Redis must not be felt. */
 export const SLOT_HOLD_MS = 75;
 
-/** Of the dispatcher, what a request needs. */
-export type Dispatcher = Pick<ChatDispatcher, "start">;
-
 export interface ChatCompletionsDependencies
   extends ReadChatRequestDependencies {
   admission: Admission;
-  dispatcher: Dispatcher;
+  dispatcher: Pick<ChatDispatcher, "start">;
   running: RunningRequests;
+  metrics: { ran(run: LoggedRun): void };
+  log: Log;
   /** A stream without a first token is opened after this long; 0: never. */
   streamHeadMs: number;
 }
 
 /** A request on its way through the handler. */
-export interface ChatCall extends UnreadChatRequest {
-  requestId: string;
-  /** Who waits for the answer. */
-  connection: ClientConnection;
-  /** The request was admitted and runs: its end will be told. */
-  onStarted: () => void;
-  /** Told once how a run that began has ended. */
-  onEnded: (request: ChatRequest, outcome: RunOutcome) => void;
+export interface ChatCall {
+  readonly exchange: Exchange;
+  readonly requestId: string;
+  readonly startedAtMs: number;
+  readonly principal: Principal;
+  /** It was admitted and runs: the end of the run is counted and logged. */
+  hasRun: boolean;
 }
 
 /**
- * Answers one call. Rejects with an `ApiError` as long as nothing was sent; the
- * returned response is sent in any case.
+ * Answers one call. Resolves when the answer has begun or nobody waits for it.
+ * Rejects with an `ApiError` as long as nothing was sent.
  */
 export async function chatCompletions(
   call: ChatCall,
   dependencies: ChatCompletionsDependencies,
-): Promise<Response> {
-  const received = await readChatRequest(call, dependencies);
-  if (received === null) return clientClosedRequest();
-  const { request, parseMs, release } = received;
-  const { principal, requestId } = call;
+): Promise<void> {
+  const { exchange, principal, requestId } = call;
   const { admission, running, refusedBodies } = dependencies;
+  const read = await readChatRequest(exchange, principal, dependencies);
+  if (read === null) return abandon(exchange.response);
   running.add(principal, requestId);
   let lease: ChatLease | null = null;
   try {
-    lease = await admission.admitChat(principal, request, requestId);
+    lease = await admission.admitChat(principal, read.request, requestId);
     if (running.isStopped(requestId)) throw keyRevoked();
-    if (call.connection.hasLeft) {
+    if (exchange.socket.destroyed) {
       giveUp(lease, call, running);
-      return clientClosedRequest();
+      return abandon(exchange.response);
     }
-    // Not awaited: a run that has begun ends and is settled by itself.
-    return runAdmitted(call, request, lease, dependencies);
   } catch (error) {
     giveUp(lease, call, running);
     // Parsed for nothing: from then on such a key is refused before.
     if (lease === null && isForbidden(error)) {
-      refusedBodies.charge(principal.keyId, parseMs);
+      refusedBodies.charge(principal.keyId, read.parseMs);
     }
     throw error;
-  } finally {
-    release();
   }
+  await runAdmitted(call, read.request, lease, dependencies);
 }
 
 /** The key may not be here at all; more waiting will not help. */
@@ -110,23 +102,22 @@ function giveUp(
   lease?.release();
 }
 
+/** Resolves when the answer has begun; the run that has begun ends and is settled by itself. */
 function runAdmitted(
   call: ChatCall,
   request: ChatRequest,
   lease: ChatLease,
-  { dispatcher, running, now, streamHeadMs }: ChatCompletionsDependencies,
-): Promise<Response> {
-  const { requestId, principal } = call;
-  const headers = request.stream
-    ? eventStreamHeaders(requestId)
-    : jsonHeaders(requestId);
-  for (const [name, value] of Object.entries(lease.headers)) {
-    headers.set(name, value);
-  }
+  { dispatcher, running, now, ...d }: ChatCompletionsDependencies,
+): Promise<void> {
+  const { requestId, principal, exchange: { response, socket } } = call;
   const options: AnswerOptions = {
-    headers,
+    out: response,
+    headers: {
+      ...(request.stream ? EVENT_STREAM_HEADERS : JSON_HEADERS),
+      ...lease.headers,
+    },
     now,
-    headMs: streamHeadMs,
+    headMs: d.streamHeadMs,
     // The run delivers nothing before `start` has returned it.
     onDelivered: (sequence) => run.delivered(sequence),
     onOverlongLine: () => run.cancel("violation", overlongLine()),
@@ -138,11 +129,12 @@ function runAdmitted(
   const answer = request.stream
     ? new StreamAnswer(options)
     : new WholeAnswer(options);
-  call.onStarted();
+  call.hasRun = true;
   const span = startChatSpan(call, request);
   const { traceparent } = span;
   // Works in every state: queued, before the first token, streaming, not streaming.
-  const forget = call.connection.onLeft(() => run.cancel("client_gone"));
+  const leave = () => run.cancel("client_gone");
+  socket.once("close", leave);
   const run = dispatcher.start(
     {
       requestId,
@@ -151,23 +143,26 @@ function runAdmitted(
     },
     answer,
     (outcome) => {
-      forget();
+      socket.off("close", leave);
       running.remove(principal, requestId);
       lease.settle(outcome);
-      span.end(spanAttributes(outcome), outcome.error?.code);
-      call.onEnded(request, outcome);
+      endChatSpan(span, outcome);
+      const durationMs = now() - call.startedAtMs;
+      const ended = { requestId, principal, request, outcome, durationMs };
+      d.metrics.ran(ended);
+      logRun(d.log, ended);
     },
   );
-  return answer.response;
+  return answer.begun;
 }
 
 function startChatSpan(
-  { body, principal, requestId }: ChatCall,
+  { exchange, principal, requestId }: ChatCall,
   { model }: ChatRequest,
 ): WorkSpan {
   return startWorkSpan("chat", {
     kind: "producer",
-    parent: body.headers.get("traceparent") ?? undefined,
+    parent: exchange.headers.get("traceparent"),
     attributes: {
       "gateway.request_id": publicRequestId(requestId),
       "gateway.key_id": principal.keyId,
@@ -176,14 +171,14 @@ function startChatSpan(
   });
 }
 
-function spanAttributes(outcome: RunOutcome): WorkSpanAttributes {
-  return {
+function endChatSpan(span: WorkSpan, outcome: RunOutcome): void {
+  span.end({
     "gateway.outcome": outcome.kind,
     "gateway.offers": outcome.offers,
     "gateway.worker_id": outcome.workerId ?? "",
     "gen_ai.usage.input_tokens": outcome.usage?.prompt_tokens ?? 0,
     "gen_ai.usage.output_tokens": outcome.completionTokens,
-  };
+  }, outcome.error?.code);
 }
 
 function overlongLine(): ApiError {

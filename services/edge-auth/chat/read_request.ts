@@ -10,27 +10,14 @@ import { REFUSED_BODIES } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "@gateway/shared/openai/request";
-import type { RefusedBodies } from "./refused_bodies.ts";
 import type { KeyLookup } from "../keys/key_lookup.ts";
+import { remember } from "../keys/unknown_key_limit.ts";
 import type { Admission } from "../limits/admission.ts";
-import { decodeJson } from "../http/json_body.ts";
-import type { BodyBudget } from "../http/body_budget.ts";
-import { type BodySource, readBody } from "../http/read_body.ts";
 import { tooManyBadBodies } from "../limits/refusal.ts";
-
-/** A request that was understood, and what it took to say it. */
-export interface ReceivedChatRequest {
-  request: ChatRequest;
-  parseMs: number;
-  /** The body's bytes no longer count as held. */
-  release(): void;
-}
-
-/** A request whose body is unread. */
-export interface UnreadChatRequest {
-  principal: Principal;
-  body: BodySource;
-}
+import type { BodyBudget } from "../http/body_budget.ts";
+import { decodeJson } from "../http/json_body.ts";
+import { readBody } from "../http/read_body.ts";
+import type { Exchange } from "../http/server.ts";
 
 /** What reading takes. */
 export interface ReadChatRequestDependencies {
@@ -45,25 +32,25 @@ export interface ReadChatRequestDependencies {
 }
 
 /**
- * Reads and checks the request. Null when the client left before its request was
- * whole. Rejects with an `ApiError` for one that cannot be understood; a caller
- * without a right to be here hears that first.
+ * Reads and checks the request, and says how long parsing it took. Null when the
+ * client left before its request was whole. Rejects with an `ApiError` for one
+ * that cannot be understood; a caller without a right to be here hears that first.
  */
 export async function readChatRequest(
-  unread: UnreadChatRequest,
+  exchange: Pick<Exchange, "headers" | "openBody">,
+  principal: Principal,
   dependencies: ReadChatRequestDependencies,
-): Promise<ReceivedChatRequest | null> {
-  const { principal, body: source } = unread;
-  const { now, refusedBodies, catalog } = dependencies;
+): Promise<{ request: ChatRequest; parseMs: number } | null> {
+  const { now, refusedBodies, catalog, deadlines } = dependencies;
   const { keyId } = principal;
   await dependencies.admission.checkRefused(principal);
   try {
-    await waitAfterRefused(keyId, dependencies);
-    const body = await readBody(source, {
+    await refusedBodies.wait(keyId, deadlines);
+    const body = await readBody(exchange, {
       keyId,
       bytesMax: dependencies.bodyBytesMax,
       budget: dependencies.bodyBudget,
-      deadlines: dependencies.deadlines,
+      deadlines,
       now,
       onTooManyPieces: (pieces) =>
         refusedBodies.charge(keyId, pieces * REFUSED_BODIES.pieceMs),
@@ -72,13 +59,11 @@ export async function readChatRequest(
     const startedAtMs = now();
     try {
       // Others may have been read meanwhile.
-      refuseAfterOthers(keyId, refusedBodies);
-      const request = parseChatRequest(decodeJson(body.bytes), catalog);
-      const parseMs = now() - startedAtMs;
-      return { request, parseMs, release: body.release };
+      refusedBodies.require(keyId);
+      const request = parseChatRequest(decodeJson(body), catalog);
+      return { request, parseMs: now() - startedAtMs };
     } catch (error) {
       refusedBodies.charge(keyId, now() - startedAtMs);
-      body.release();
       throw error;
     }
   } catch (error) {
@@ -89,20 +74,48 @@ export async function readChatRequest(
   }
 }
 
-/** The rest is refused, but not sooner: whoever sends as fast as it is answered is slowed down. */
-async function waitAfterRefused(
-  keyId: string,
-  { refusedBodies, deadlines, now }: ReadChatRequestDependencies,
-): Promise<void> {
-  const waitMs = Math.min(refusedBodies.waitMs(keyId), REFUSED_BODIES.waitMs);
-  if (waitMs === 0) return;
-  await new Promise<void>((resolve) =>
-    deadlines.add({ expiresAtMs: now() + waitMs, expire: resolve })
-  );
-  refuseAfterOthers(keyId, refusedBodies);
-}
+const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
 
-function refuseAfterOthers(keyId: string, refused: RefusedBodies): void {
-  const waitMs = refused.waitMs(keyId);
-  if (waitMs > 0) throw tooManyBadBodies(waitMs, { connection: "close" });
+/**
+ * Makes a key pay for the time that its refused bodies took. A key may spend a
+ * fortieth of a core on them, and 50 ms at once: who sends a bad body by mistake
+ * notices nothing.
+ */
+export class RefusedBodies {
+  readonly #now: MonotonicNow;
+  /** When what a key has spent is paid off. */
+  readonly #paidAtMs = new Map<string, number>();
+
+  constructor(now: MonotonicNow) {
+    this.#now = now;
+  }
+
+  /** A body of the key was refused after this much work. */
+  charge(keyId: string, tookMs: number): void {
+    const paidAtMs = this.#now() + this.#owedMs(keyId) + tookMs / shareOfCore;
+    remember(this.#paidAtMs, keyId, paidAtMs, keysMax);
+  }
+
+  /** Throws `rate_limit_exceeded` where the next body of the key may not be read. */
+  require(keyId: string): void {
+    const waitMs = this.#waitMs(keyId);
+    if (waitMs > 0) throw tooManyBadBodies(waitMs, { connection: "close" });
+  }
+
+  /** The same after a wait, so that who sends as fast as it is answered is slowed down. */
+  async wait(keyId: string, deadlines: Deadlines): Promise<void> {
+    const waitMs = Math.min(this.#waitMs(keyId), REFUSED_BODIES.waitMs);
+    if (waitMs === 0) return;
+    const expiresAtMs = this.#now() + waitMs;
+    await new Promise<void>((expire) => deadlines.add({ expiresAtMs, expire }));
+    this.require(keyId);
+  }
+
+  #waitMs(keyId: string): number {
+    return Math.max(0, Math.ceil(this.#owedMs(keyId) - burstMs / shareOfCore));
+  }
+
+  #owedMs(keyId: string): number {
+    return Math.max(0, (this.#paidAtMs.get(keyId) ?? 0) - this.#now());
+  }
 }

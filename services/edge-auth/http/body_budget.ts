@@ -1,106 +1,95 @@
 /** How many bytes of request bodies a process and each key may hold at a time. */
 import { ApiError } from "@gateway/shared/openai/error";
 
-/** Bytes of one body. Must be released, however it ends. */
+/** A body that is being read. */
 export interface HeldBody {
-  /** It has come to its end, so it is no longer slow. */
-  isWhole: boolean;
-  /** Returns the refusal where this many bytes in all are too many. */
-  grow(bytes: number): ApiError | null;
-  release(): void;
+  readonly keyId: string;
+  /** Of it, counted here. */
+  bytes: number;
+  /** Ends it and releases it: others need the room more. */
+  readonly refuse: (error: ApiError) => void;
 }
 
-export interface BodyBudget {
-  /** Bytes held now. */
-  readonly bytes: number;
-  /** `refuse` is called when others need the room more: it must release the body. */
-  hold(keyId: string, refuse: (error: ApiError) => void): HeldBody;
-}
-
-export interface BodyBudgetOptions {
-  processBytesMax: number;
-  keyBytesMax: number;
-}
-
+/** A key may hold this part of what the process may. */
+const SHARE_OF_KEY = 1 / 4;
 const RETRY_AFTER_MS = 1_000;
 
 /**
  * Over the key's share the body that grows is refused (429). Where the process has
- * no room, the oldest body that is not whole yet is refused (503): who sends slowly
- * pays before who has just begun.
+ * no room, the oldest body is refused (503): who sends slowly pays before who has
+ * just begun.
  */
-export function createBodyBudget(
-  { processBytesMax, keyBytesMax }: BodyBudgetOptions,
-): BodyBudget {
-  interface Entry {
-    held: HeldBody;
-    refuse: (error: ApiError) => void;
+export class BodyBudget {
+  readonly #processBytesMax: number;
+  readonly #keyBytesMax: number;
+  readonly #bodies = new Set<HeldBody>();
+  readonly #bytesByKey = new Map<string, number>();
+  #bytes = 0;
+
+  /** One body of `bodyBytesMax` always has room. */
+  constructor(
+    { bodiesBytesMax, bodyBytesMax }: {
+      bodiesBytesMax: number;
+      bodyBytesMax: number;
+    },
+  ) {
+    this.#processBytesMax = Math.max(bodiesBytesMax, bodyBytesMax);
+    this.#keyBytesMax = Math.max(bodiesBytesMax * SHARE_OF_KEY, bodyBytesMax);
   }
-  const entries = new Set<Entry>();
-  const byKey = new Map<string, number>();
-  let total = 0;
 
-  /** Makes room by the oldest body that is not whole; false when that is `asking` or there is none. */
-  const refuseOldest = (asking: Entry): boolean => {
-    for (const entry of entries) {
-      if (entry === asking) return false;
-      if (entry.held.isWhole) continue;
-      entry.refuse(processIsFull());
-      return true;
+  /** Bytes held now. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Counts more bytes of a body. Returns the refusal where they are too many. */
+  grow(body: HeldBody, bytes: number): ApiError | null {
+    const ofKey = (this.#bytesByKey.get(body.keyId) ?? 0) + bytes;
+    if (ofKey > this.#keyBytesMax) return keyIsFull();
+    while (this.#bytes + bytes > this.#processBytesMax) {
+      const [oldest = body] = this.#bodies;
+      if (oldest === body) return processIsFull();
+      oldest.refuse(processIsFull());
     }
-    return false;
-  };
+    this.#bodies.add(body);
+    this.#resize(body, bytes);
+    return null;
+  }
 
-  return {
-    get bytes() {
-      return total;
-    },
-    hold(keyId, refuse) {
-      let size = 0;
-      const resize = (bytes: number) => {
-        const ofKey = (byKey.get(keyId) ?? 0) + bytes - size;
-        if (ofKey > 0) byKey.set(keyId, ofKey);
-        else byKey.delete(keyId);
-        total += bytes - size;
-        size = bytes;
-      };
-      const held: HeldBody = {
-        isWhole: false,
-        grow(bytes) {
-          const more = bytes - size;
-          if ((byKey.get(keyId) ?? 0) + more > keyBytesMax) return keyIsFull();
-          while (total + more > processBytesMax) {
-            if (!refuseOldest(entry)) return processIsFull();
-          }
-          resize(bytes);
-          return null;
-        },
-        release() {
-          resize(0);
-          entries.delete(entry);
-        },
-      };
-      const entry = { held, refuse };
-      entries.add(entry);
-      return held;
-    },
-  };
+  release(body: HeldBody): void {
+    this.#bodies.delete(body);
+    this.#resize(body, -body.bytes);
+  }
+
+  #resize(body: HeldBody, by: number): void {
+    body.bytes += by;
+    this.#bytes += by;
+    const ofKey = (this.#bytesByKey.get(body.keyId) ?? 0) + by;
+    if (ofKey > 0) this.#bytesByKey.set(body.keyId, ofKey);
+    else this.#bytesByKey.delete(body.keyId);
+  }
 }
 
 function keyIsFull(): ApiError {
-  return new ApiError(
+  return noRoom(
     "concurrency_limit_exceeded",
     "Too many bytes of request bodies of this API key at the same time. " +
       "Please try again in 1s.",
-    { retryAfterMs: RETRY_AFTER_MS, headers: { connection: "close" } },
   );
 }
 
 function processIsFull(): ApiError {
-  return new ApiError(
+  return noRoom(
     "overloaded",
     "The service has no room for this request body at the moment. " +
       "Please try again shortly.",
-    { retryAfterMs: RETRY_AFTER_MS, headers: { connection: "close" } },
   );
+}
+
+function noRoom(
+  code: "concurrency_limit_exceeded" | "overloaded",
+  message: string,
+): ApiError {
+  const headers = { connection: "close" };
+  return new ApiError(code, message, { retryAfterMs: RETRY_AFTER_MS, headers });
 }

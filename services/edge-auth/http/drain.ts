@@ -10,8 +10,6 @@ export interface Drain {
    * still come, from proxies that have not noticed yet, and are served.
    */
   begin(): Promise<void>;
-  /** Adds `Connection: close` to the answer once the drain has begun. */
-  mark(response: Response): Response;
 }
 
 export interface DrainOptions {
@@ -46,10 +44,6 @@ export function createDrain(options: DrainOptions): Drain {
         server?.stop({ graceMs: 0, lastWordMs: 0 }),
         new Promise((resolve) => setTimeout(resolve, leadMs)),
       ]);
-    },
-    mark(response) {
-      if (hasBegun) response.headers.set("connection", "close");
-      return response;
     },
   };
 }

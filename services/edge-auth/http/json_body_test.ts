@@ -15,17 +15,16 @@ function refusalOf(act: () => unknown): ApiError {
 }
 
 const decode = (text: string) => decodeJson(encoder.encode(text));
-const guard = (text: string) => guardJson(encoder.encode(text));
 const nested = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
 const keys = (count: number) =>
   `{${Array.from({ length: count }, (_, at) => `"k${at}":1`).join(",")}}`;
 
 Deno.test("guardJson() refuses nesting beyond 64 levels", () => {
-  guard(nested(64));
-  guard(`{"a":${nested(63)}}`);
+  guardJson(nested(64));
+  guardJson(`{"a":${nested(63)}}`);
   assert.equal(
-    refusalOf(() => guard(nested(65))).message,
-    "The JSON body of your request is nested deeper than 64 levels, at byte 64.",
+    refusalOf(() => guardJson(nested(65))).message,
+    "The JSON body of your request is nested deeper than 64 levels.",
   );
   for (
     const text of [
@@ -36,7 +35,7 @@ Deno.test("guardJson() refuses nesting beyond 64 levels", () => {
       `[${nested(60)},${nested(64)}]`,
     ]
   ) {
-    const error = refusalOf(() => guard(text));
+    const error = refusalOf(() => guardJson(text));
     assert.equal(error.status, 400);
     assert.equal(error.code, "invalid_json");
   }
@@ -48,8 +47,8 @@ Deno.test("guardJson() refuses more than 2 MiB outside of strings, however large
   const text = (digits: number) =>
     `{"a":"${"x".repeat(3 * max)}","b":${"9".repeat(digits)}}`;
   const overhead = 8;
-  guard(text(max - overhead));
-  const error = refusalOf(() => guard(text(max - overhead + 1)));
+  guardJson(text(max - overhead));
+  const error = refusalOf(() => guardJson(text(max - overhead + 1)));
   assert.deepEqual([error.status, error.code], [400, "invalid_request"]);
 });
 
@@ -69,37 +68,36 @@ Deno.test("guardJson() counts no brackets and colons inside strings", () => {
   ];
   for (const text of rows) {
     assert.ok(JSON.parse(text));
-    guard(text);
+    guardJson(text);
   }
   // And the string does end: what follows it counts.
   for (const lead of [0, 1, 61, 62, 63, 64, 65, 127, 128, 129, 300]) {
     for (const tail of ["", "\\\\", '\\"', "\\\\\\\\", '\\\\\\"']) {
       const text = `{"a":"${"x".repeat(lead)}${tail}","b":${nested(64)}}`;
       assert.ok(JSON.parse(text));
-      refusalOf(() => guard(text));
+      refusalOf(() => guardJson(text));
     }
   }
 });
 
 Deno.test("guardJson() refuses more than 64 members at the top", () => {
-  guard(keys(64));
-  guard(`{"a":${keys(1_000)}}`);
-  guard(`[${keys(100)}]`);
-  const error = refusalOf(() => guard(keys(65)));
+  guardJson(keys(64));
+  guardJson(`{"a":${keys(1_000)}}`);
+  guardJson(`[${keys(100)}]`);
+  const error = refusalOf(() => guardJson(keys(65)));
   assert.equal(error.code, "object_above_max_properties");
   assert.equal(error.status, 400);
-  refusalOf(() => guard(`{"a":"\\"",${keys(100).slice(1)}`));
+  refusalOf(() => guardJson(`{"a":"\\"",${keys(100).slice(1)}`));
 });
 
 Deno.test("guardJson() leaves what is no JSON to the parser", () => {
   for (const text of ["", "{", "]]]]", '"', '"\\', "{:}", "\ufeff{}"]) {
-    guard(text);
+    guardJson(text);
   }
 });
 
 Deno.test("guardJson() refuses bombs at once", () => {
-  const bombs = ["[".repeat(500_000), '{"a":'.repeat(100_000), keys(100_000)]
-    .map((text) => encoder.encode(text));
+  const bombs = ["[".repeat(500_000), '{"a":'.repeat(100_000), keys(100_000)];
   const start = performance.now();
   for (const bomb of bombs) refusalOf(() => guardJson(bomb));
   assert.ok(performance.now() - start < 20);
@@ -124,28 +122,25 @@ Deno.test("decodeJson() reads a view into a larger buffer", () => {
   assert.deepEqual(decodeJson(all.subarray(2, -2)), { a: "b" });
 });
 
-Deno.test("decodeJson() refuses what is not UTF-8 and names the byte", () => {
-  const rows: [name: string, bytes: number[], at: number][] = [
-    ["0xff", [0x22, 0xff, 0x22], 1],
-    ["a lone continuation", [0x22, 0x80, 0x22], 1],
-    ["an overlong slash", [0x22, 0xc0, 0xaf, 0x22], 1],
-    ["an encoded surrogate", [0x22, 0xed, 0xa0, 0x80, 0x22], 1],
-    ["beyond U+10FFFF", [0x22, 0xf4, 0x90, 0x80, 0x80, 0x22], 1],
-    ["a cut character", [0x22, 0xe4, 0xbd], 1],
-    ["a fault after good text", [0xef, 0xbf, 0xbd, 0xc3, 0xa9, 0xfe], 5],
-  ];
-  for (const [name, bytes, at] of rows) {
+Deno.test("decodeJson() refuses what is not UTF-8", () => {
+  const rows: Record<string, number[]> = {
+    "0xff": [0x22, 0xff, 0x22],
+    "a lone continuation": [0x22, 0x80, 0x22],
+    "an overlong slash": [0x22, 0xc0, 0xaf, 0x22],
+    "an encoded surrogate": [0x22, 0xed, 0xa0, 0x80, 0x22],
+    "beyond U+10FFFF": [0x22, 0xf4, 0x90, 0x80, 0x80, 0x22],
+    "a cut character": [0x22, 0xe4, 0xbd],
+  };
+  for (const [name, bytes] of Object.entries(rows)) {
     const error = refusalOf(() => decodeJson(new Uint8Array(bytes)));
-    assert.equal(error.status, 400, name);
     assert.equal(error.code, "invalid_json", name);
-    assert.match(
-      error.message,
-      new RegExp(`not valid UTF-8 at byte ${at}\\.$`),
-    );
+    assert.match(error.message, /not valid UTF-8\.$/, name);
   }
 });
 
 const BAD: [text: string, why: string][] = [
+  ["", "it is empty"],
+  ["\ufeff \n\t", "it is empty"],
   ["{", "it is not valid JSON at position 1 (line 1 column 2)"],
   ['{"a":', "it ends too early"],
   ['{"a":1,}', "it is not valid JSON at position 7 (line 1 column 8)"],
@@ -162,18 +157,9 @@ const BAD: [text: string, why: string][] = [
 
 Deno.test("decodeJson() names the place of a fault where the parser does", () => {
   for (const [text, why] of BAD) {
-    const error = refusalOf(() => decode(text));
-    assert.equal(error.status, 400);
-    assert.equal(
-      error.message,
-      `We could not parse the JSON body of your request: ${why}.`,
-    );
-  }
-});
-
-Deno.test("decodeJson() calls an empty body empty", () => {
-  for (const text of ["", " ", "\n\t", "\ufeff"]) {
-    assert.match(refusalOf(() => decode(text)).message, /: it is empty\.$/);
+    const { status, message } = refusalOf(() => decode(text));
+    assert.equal(status, 400);
+    assert.ok(message.endsWith(`of your request: ${why}.`), message);
   }
 });
 

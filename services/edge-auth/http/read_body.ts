@@ -1,16 +1,12 @@
+/** Reads request bodies within bounds of size, time, pieces and memory. */
+import { Buffer } from "node:buffer";
 import type { Readable } from "node:stream";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import { BODY_DEADLINES, BODY_PIECES } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { BodyBudget, HeldBody } from "./body_budget.ts";
-
-/** A request whose body is unread. */
-export interface BodySource {
-  headers: Headers;
-  /** Called at most once, when the head says nothing against it. */
-  openBody(): Readable;
-}
+import type { Exchange } from "./server.ts";
 
 export interface ReadBodyOptions {
   keyId: string;
@@ -27,30 +23,21 @@ export interface ReadBodyOptions {
   totalMs?: number;
 }
 
-/** A whole body. Its bytes count as held until `release`. */
-export interface Body {
-  bytes: Uint8Array;
-  release(): void;
-}
-
-const FIRST_BUFFER_BYTES = 64 * 1024;
-
 /**
  * Reads a body; null when the client left before it was whole. Rejects with an
  * `ApiError`: 415 for a `Content-Type` that is not JSON (none at all is fine) or a
  * `Content-Encoding`, 413 for too large, 408 when it stops coming or takes too
  * long, 400 for too many small pieces, 429 and 503 where bodies have no room.
  */
-export function readBody(
-  source: BodySource,
+export async function readBody(
+  { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
   options: ReadBodyOptions,
-): Promise<Body | null> {
-  const { headers } = source;
+): Promise<Uint8Array | null> {
   const length = declaredLength(headers);
   const error = headerError(headers) ??
     (length > options.bytesMax ? tooLarge(options.bytesMax) : null);
-  if (error !== null) return Promise.reject(error);
-  return collect(source.openBody(), length, options);
+  if (error !== null) throw error;
+  return await collect(openBody(), length, options);
 }
 
 function collect(
@@ -58,61 +45,50 @@ function collect(
   length: number,
   { keyId, bytesMax, budget, deadlines, now, onTooManyPieces, ...times }:
     ReadBodyOptions,
-): Promise<Body | null> {
+): Promise<Uint8Array | null> {
   const { progressMs, totalMs } = { ...BODY_DEADLINES, ...times };
   return new Promise((resolve, reject) => {
-    let bytes: Uint8Array<ArrayBufferLike> = new Uint8Array();
+    const pieces: Uint8Array[] = [];
     let size = 0;
-    let pieces = 0;
-    let held: HeldBody | null = null;
     const totalAtMs = now() + totalMs;
     const deadline = {
       expiresAtMs: now() + Math.min(progressMs, totalMs),
       expire: () => refuse(tooSlow()),
     };
-    const leave = () => {
+    const stop = () => {
       deadlines.remove(deadline);
       body.off("data", onData).off("end", onEnd).off("close", onClose);
+      budget.release(held);
     };
     const refuse = (error: ApiError) => {
-      leave();
-      held?.release();
+      stop();
       // What is left of it is read and dropped until the connection ends.
       body.resume();
       reject(error);
     };
+    const held: HeldBody = { keyId, bytes: 0, refuse };
     const onData = (piece: Uint8Array) => {
-      const before = size;
       size += piece.length;
-      pieces += 1;
       if (size > bytesMax) return refuse(tooLarge(bytesMax));
-      if (pieces > BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
-        onTooManyPieces(pieces);
+      if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
+        onTooManyPieces(pieces.length);
         return refuse(tooManyPieces());
       }
       deadline.expiresAtMs = Math.min(now() + progressMs, totalAtMs);
-      if (before === 0 && piece.length === length) {
-        bytes = piece;
-        return;
-      }
-      held ??= budget.hold(keyId, refuse);
-      const capacity = capacityFor(size, bytes.length, length);
-      const full = held.grow(capacity);
-      if (full !== null) return refuse(full);
-      bytes = withRoom(bytes, capacity, before);
-      bytes.set(piece, before);
+      if (piece.length === length) return void pieces.push(piece);
+      const error = budget.grow(held, piece.length);
+      if (error !== null) return refuse(error);
+      // Copied: a small piece may be the view of a large buffer.
+      pieces.push(new Uint8Array(piece));
     };
     const onEnd = () => {
-      leave();
-      if (held !== null) held.isWhole = true;
-      resolve({
-        bytes: bytes.subarray(0, size),
-        release: () => held?.release(),
-      });
+      stop();
+      const [only] = pieces;
+      const isOne = pieces.length === 1 && only !== undefined;
+      resolve(isOne ? only : Buffer.concat(pieces));
     };
     const onClose = () => {
-      leave();
-      held?.release();
+      stop();
       resolve(null);
     };
     deadlines.add(deadline);
@@ -121,32 +97,14 @@ function collect(
   });
 }
 
-/** Room for `size` bytes: the declared length if that is near, else twice as much as there was. */
-function capacityFor(size: number, capacity: number, length: number): number {
-  if (size <= capacity) return capacity;
-  const doubled = Math.max(2 * capacity, size, FIRST_BUFFER_BYTES);
-  return length >= size ? Math.min(doubled, length) : doubled;
-}
-
-function withRoom(
-  bytes: Uint8Array<ArrayBufferLike>,
-  capacity: number,
-  size: number,
-): Uint8Array<ArrayBufferLike> {
-  if (capacity === bytes.length) return bytes;
-  const larger = new Uint8Array(capacity);
-  larger.set(bytes.subarray(0, size));
-  return larger;
-}
-
 /** Bytes by `Content-Length`; 0 for a chunked body. The server has refused malformed ones. */
-function declaredLength(headers: Headers): number {
+function declaredLength(headers: Exchange["headers"]): number {
   return Number(headers.get("content-length") ?? 0);
 }
 
-function headerError(headers: Headers): ApiError | null {
+function headerError(headers: Exchange["headers"]): ApiError | null {
   const type = headers.get("content-type");
-  if (type !== null && !isJsonType(type)) {
+  if (type !== undefined && !isJsonType(type)) {
     return unsupported(
       "Unsupported 'Content-Type'. Send the body as JSON, with " +
         "'Content-Type: application/json'.",

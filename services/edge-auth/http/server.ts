@@ -9,7 +9,7 @@ import {
   type ServerResponse,
 } from "node:http";
 import type { Socket } from "node:net";
-import type { Readable, Writable } from "node:stream";
+import type { Readable } from "node:stream";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
@@ -19,43 +19,30 @@ import {
 } from "@gateway/shared/process/serve";
 import { startServerSpan } from "@gateway/shared/process/tracing";
 
-/** The connection a request came on. It outlives the request. */
-export interface ClientConnection {
-  /** The peer, which is the proxy where there is one. */
-  readonly address: string;
-  readonly hasLeft: boolean;
-  /** Calls back once when the client leaves, or soon if it has left. Returns what takes that back. */
-  onLeft(callback: () => void): () => void;
-}
-
-/** What a handler gets beside the request, whose own body is empty. */
+/** A request, and where its answer goes. */
 export interface Exchange {
-  readonly connection: ClientConnection;
+  readonly method: string;
+  /** Decoded, and without the query, which may hold secrets. */
+  readonly path: string;
+  /** The host the request is for, in lower case. */
+  readonly host: string;
+  /** By name in lower case; the values of a repeated field are joined by ", ". */
+  readonly headers: ReadonlyMap<string, string>;
+  readonly response: ServerResponse;
+  /** The client, or the proxy before it. Is destroyed, and says `close`, as soon as that leaves. */
+  readonly socket: Socket;
   /** The body, unread. Asks a client that waits for `100 Continue` to send it. */
   openBody(): Readable;
-}
-
-/** A response whose body is written while it is made. */
-export class StreamedResponse extends Response {
-  /** Called once with where the body goes; the head is sent with its first bytes. */
-  readonly start: (out: Writable) => void;
-
-  constructor(headers: Headers, start: (out: Writable) => void) {
-    super(null, { status: 200, headers });
-    this.start = start;
-  }
 }
 
 export interface ServerOptions {
   hostname: string;
   /** 0 takes any free port. */
   port: number;
-  handler: (
-    request: Request,
-    exchange: Exchange,
-  ) => Response | Promise<Response>;
-  /** Answers for a handler that threw, and hears of callbacks that did. */
-  onError: (error: unknown) => Response;
+  /** Answers the request. Where it rejects, the connection is closed. */
+  handler: (exchange: Exchange) => Promise<void>;
+  /** Hears of handlers that rejected. */
+  onError: (error: unknown) => void;
   deadlines: Deadlines;
   now: MonotonicNow;
   /** What a client has for the rest of its answer. Default {@link SERVER_LIMITS}. */
@@ -68,9 +55,11 @@ const BAD_REQUEST = 400;
 export async function startServer(
   options: ServerOptions,
 ): Promise<GracefulServer> {
-  const { hostname, onError } = options;
-  const connections = new Map<Socket, Connection>();
+  const { hostname } = options;
+  /** Open connections, and how many requests each of them has. */
+  const requests = new Map<Socket, number>();
   const stopping = new AbortController();
+  let isClosing = false;
   const server = createServer({
     maxHeaderSize: SERVER_LIMITS.headBytesMax,
     headersTimeout: SERVER_LIMITS.headMs,
@@ -78,24 +67,38 @@ export async function startServer(
     keepAliveTimeout: SERVER_LIMITS.idleMs,
     connectionsCheckingInterval: SERVER_LIMITS.checkMs,
     noDelay: true,
-    requireHostHeader: false, // requestOf() does.
+    requireHostHeader: false, // headOf() does.
   });
+  const end = (socket: Socket) => void socket.end(() => socket.destroy());
+  const change = (socket: Socket, by: number) => {
+    const count = requests.get(socket);
+    if (count === undefined) return;
+    requests.set(socket, count + by);
+    if (isClosing && count + by === 0) end(socket);
+  };
   server.on("connection", (socket: Socket) => {
-    connections.set(socket, new Connection(socket, onError));
-    socket.once("close", () => connections.delete(socket));
+    requests.set(socket, 0);
+    socket.once("close", () => requests.delete(socket));
+    // Who stops sending has left: no client of HTTP does so and waits.
+    socket.once("end", () => socket.destroy());
+    // Called by node:http after the last response of a connection.
+    socket.destroySoon = () => isClosing ? end(socket) : linger(socket);
   });
   const accept = (
-    incoming: IncomingMessage,
-    out: ServerResponse,
+    request: IncomingMessage,
+    response: ServerResponse,
     awaitsContinue: boolean,
   ) => {
-    const connection = connections.get(incoming.socket);
-    if (connection === undefined) return void out.destroy();
-    connection.begin(out);
-    void answer(incoming, out, { connection, awaitsContinue, ...options });
+    const { socket } = request;
+    change(socket, 1);
+    response.once("close", () => change(socket, -1));
+    void answer(request, response, { awaitsContinue, ...options });
   };
-  server.on("request", (incoming, out) => accept(incoming, out, false));
-  server.on("checkContinue", (incoming, out) => accept(incoming, out, true));
+  server.on("request", (request, response) => accept(request, response, false));
+  server.on(
+    "checkContinue",
+    (request, response) => accept(request, response, true),
+  );
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(options.port, hostname, resolve);
@@ -112,211 +115,119 @@ export async function startServer(
       const closed = new Promise<void>((resolve) =>
         server.close(() => resolve())
       );
-      for (const connection of connections.values()) connection.endWhenIdle();
+      isClosing = true;
+      for (const [socket, count] of requests) if (count === 0) end(socket);
       if (await settlesWithin(closed, graceMs)) return;
       stopping.abort(new Error("The server is shutting down"));
       if (await settlesWithin(closed, lastWordMs)) return;
-      for (const socket of connections.keys()) socket.destroy();
+      for (const socket of requests.keys()) socket.destroy();
       await closed;
     },
   };
 }
 
-class Connection implements ClientConnection {
-  readonly address: string;
-  readonly #socket: Socket;
-  readonly #onError: (error: unknown) => void;
-  #callbacks: Set<() => void> | null = new Set();
-  #running = 0;
-  #isLast = false;
-
-  constructor(socket: Socket, onError: (error: unknown) => void) {
-    this.#socket = socket;
-    this.#onError = onError;
-    this.address = socket.remoteAddress ?? "";
-    const leave = () => this.#leave();
-    socket.once("end", leave);
-    socket.once("close", leave);
-    // Called by node:http after the last response of a connection.
-    socket.destroySoon = () => this.#linger();
-  }
-
-  get hasLeft(): boolean {
-    return this.#callbacks === null;
-  }
-
-  onLeft(callback: () => void): () => void {
-    const callbacks = this.#callbacks;
-    if (callbacks === null) {
-      queueMicrotask(() => this.#call(callback));
-      return () => {};
-    }
-    callbacks.add(callback);
-    return () => void callbacks.delete(callback);
-  }
-
-  /** A request has come; `out` is its response. */
-  begin(out: ServerResponse): void {
-    this.#running += 1;
-    out.once("close", () => {
-      this.#running -= 1;
-      if (this.#isLast) this.endWhenIdle();
-    });
-  }
-
-  /** No more requests are taken. */
-  endWhenIdle(): void {
-    this.#isLast = true;
-    if (this.#running === 0) this.#socket.end(() => this.#socket.destroy());
-  }
-
-  #leave(): void {
-    const callbacks = this.#callbacks ?? [];
-    this.#callbacks = null;
-    for (const callback of callbacks) this.#call(callback);
-  }
-
-  /** Thrown on into an event of the socket, a fault would end the process. */
-  #call(callback: () => void): void {
-    try {
-      callback();
-    } catch (error) {
-      this.#onError(error);
-    }
-  }
-
-  /**
-   * Ends the connection, and reads what the client still sends: one that is closed
-   * with something unread takes the end of the answer with it (RFC 9112 9.6).
-   */
-  #linger(): void {
-    const socket = this.#socket;
-    if (this.#isLast) return void socket.end(() => socket.destroy());
-    socket.removeAllListeners("data");
-    socket.end();
-    socket.resume();
-    const timer = setTimeout(() => socket.destroy(), SERVER_LIMITS.lingerMs);
-    socket.once("close", () => clearTimeout(timer));
-  }
-}
-
-interface AnswerOptions extends ServerOptions {
-  connection: ClientConnection;
-  awaitsContinue: boolean;
+/**
+ * Ends the connection, and reads what the client still sends: one that is closed
+ * with something unread takes the end of the answer with it (RFC 9112 9.6).
+ */
+function linger(socket: Socket): void {
+  socket.removeAllListeners("data");
+  socket.end();
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), SERVER_LIMITS.lingerMs);
+  socket.once("close", () => clearTimeout(timer));
 }
 
 /** Answers one request. Rejects never. */
 async function answer(
-  incoming: IncomingMessage,
-  out: ServerResponse,
-  options: AnswerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+  options: ServerOptions & { awaitsContinue: boolean },
 ): Promise<void> {
-  const { connection, awaitsContinue, handler, onError } = options;
-  // Whoever writes to a client that has left hears of it by `onLeft`.
-  out.on("error", () => {});
-  incoming.on("error", () => {});
-  watchRest(out, options);
-  const request = requestOf(incoming);
-  if (request === null) {
+  const { awaitsContinue, handler, onError } = options;
+  // Whoever waits for a client that has left hears of it from the socket.
+  response.on("error", () => {});
+  request.on("error", () => {});
+  watchRest(response, options);
+  const head = headOf(request);
+  if (head === null) {
     const headers = { "connection": "close", "content-length": "0" };
-    out.writeHead(BAD_REQUEST, headers).end();
+    response.writeHead(BAD_REQUEST, headers).end();
     return;
   }
   let isOpened = false;
   const openBody = () => {
     isOpened = true;
-    if (awaitsContinue) out.writeContinue();
-    return incoming;
+    if (awaitsContinue) response.writeContinue();
+    return request;
   };
-  const span = startServerSpan(
-    request.method,
-    request.headers.get("traceparent") ?? undefined,
-  );
-  out.once("close", () => span.end(out.statusCode));
+  const span = startServerSpan(head.method, head.headers.get("traceparent"));
+  response.once("close", () => span.end(response.statusCode));
   try {
-    const response = await span.run(() =>
-      handler(request, { connection, openBody })
-    );
-    await send(response, out);
+    const { socket } = request;
+    await span.run(() => handler({ ...head, response, socket, openBody }));
   } catch (error) {
-    const response = onError(error);
-    if (out.headersSent) out.destroy();
-    else await send(response, out).catch(() => out.destroy());
+    onError(error);
+    response.destroy();
   }
   // Deno does not drop a body that nobody reads: the connection would stand still.
-  if (!isOpened) incoming.resume();
+  if (!isOpened) request.resume();
 }
 
 /** Does not wait for ever for a client that takes nothing of the rest of its answer. */
 function watchRest(
-  out: ServerResponse,
+  response: ServerResponse,
   { deadlines, now, rest = SERVER_LIMITS }: ServerOptions,
 ): void {
-  out.once("prefinish", () => {
-    if (out.writableLength === 0) return;
-    const restMs = rest.restMs + out.writableLength / rest.restBytesPerMs;
+  response.once("prefinish", () => {
+    const { writableLength } = response;
+    if (writableLength === 0) return;
     const deadline = {
-      expiresAtMs: now() + restMs,
-      expire: () => void out.socket?.destroy(),
+      expiresAtMs: now() + rest.restMs + writableLength / rest.restBytesPerMs,
+      expire: () => void response.socket?.destroy(),
     };
     deadlines.add(deadline);
-    out.once("close", () => deadlines.remove(deadline));
+    response.once("close", () => deadlines.remove(deadline));
   });
-}
-
-async function send(response: Response, out: ServerResponse): Promise<void> {
-  if (out.destroyed) return;
-  const headers = Object.fromEntries(response.headers);
-  if (response instanceof StreamedResponse) {
-    out.writeHead(response.status, headers);
-    response.start(out);
-    return;
-  }
-  if (response.body === null) {
-    out.writeHead(response.status, headers).end();
-    return;
-  }
-  const bytes = await response.bytes();
-  headers["content-length"] ??= String(bytes.length);
-  out.writeHead(response.status, headers).end(bytes);
 }
 
 /** Of a `Host` header. Anything else would be taken for a path. */
 const HOST = /^[\w.:[\]-]*$/;
+/** Of a target that is a whole URL. */
+const ORIGIN = /^https?:\/\/([^/?#]*)/i;
 
-/** The request without its body; null for one that HTTP/1.1 forbids. */
-function requestOf(incoming: IncomingMessage): Request | null {
-  const { rawHeaders, httpVersion, url = "/", method = "GET" } = incoming;
-  const headers = new Headers();
+type Head = Pick<Exchange, "method" | "path" | "host" | "headers">;
+
+/** What is asked for; null for a request that HTTP/1.1 forbids. */
+function headOf(request: IncomingMessage): Head | null {
+  const { rawHeaders, httpVersion, url = "/", method = "GET" } = request;
+  const headers = new Map<string, string>();
   for (let at = 0; at < rawHeaders.length; at += 2) {
-    headers.append(rawHeaders[at] ?? "", rawHeaders[at + 1] ?? "");
+    const name = rawHeaders[at]?.toLowerCase() ?? "";
+    const value = rawHeaders[at + 1] ?? "";
+    const before = headers.get(name);
+    headers.set(name, before === undefined ? value : `${before}, ${value}`);
   }
   const encoding = headers.get("transfer-encoding") ?? "chunked";
-  const host = headers.get("host") ?? (httpVersion === "1.0" ? "" : null);
-  if (host === null || !HOST.test(host)) return null;
   if (encoding.toLowerCase() !== "chunked") return null;
-  const target = url.startsWith("/")
-    ? `http://${host || "localhost"}${url}`
-    : url;
-  return new IncomingRequest(headers, method, target);
+  const named = headers.get("host") ?? (httpVersion === "1.0" ? "" : null);
+  if (named === null || !HOST.test(named)) return null;
+  const origin = ORIGIN.exec(url);
+  return {
+    method,
+    headers,
+    path: pathOf(url.slice(origin?.[0].length ?? 0)),
+    host: (origin?.[1] ?? named).toLowerCase(),
+  };
 }
 
-/** `Request` knows no `TRACE`, and would resolve the dots of a path. */
-class IncomingRequest extends Request {
-  readonly #method: string;
-  readonly #url: string;
-
-  constructor(headers: Headers, method: string, url: string) {
-    super("http://localhost/", { headers });
-    this.#method = method;
-    this.#url = url;
-  }
-
-  override get method(): string {
-    return this.#method;
-  }
-
-  override get url(): string {
-    return this.#url;
+/** The path of a target, decoded where it can be. */
+function pathOf(target: string): string {
+  const [path = ""] = target.split(/[?#]/, 1);
+  if (!path.includes("%")) return path;
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path; // Not UTF-8, so it is the path of nothing.
   }
 }

@@ -8,12 +8,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { waitFor } from "../../../tests/support/wait_for.ts";
-import {
-  type ClientConnection,
-  type ServerOptions,
-  startServer,
-  StreamedResponse,
-} from "./server.ts";
+import { type Exchange, type ServerOptions, startServer } from "./server.ts";
 
 const NOTICED_MS = 100;
 const STOP_NOW = { graceMs: 0, lastWordMs: 0 };
@@ -36,10 +31,7 @@ async function start(
     deadlines,
     now: monotonicNow,
     ...options,
-    onError(error) {
-      errors.push(error);
-      return new Response(null, { status: 500 });
-    },
+    onError: (error) => void errors.push(error),
   });
   return {
     server,
@@ -52,35 +44,17 @@ async function start(
   };
 }
 
-/** A request in progress: who waits, and the answer that the handler waits for. */
-interface Call {
-  connection: ClientConnection;
-  answer: (response: Response) => void;
-}
-
-/** A server whose handler reads the body and waits to be told the answer. */
+/** A server whose handler reads the body and leaves the answer to the test. */
 async function startCalls() {
-  const waiting: PromiseWithResolvers<Call>[] = [];
-  const made: Call[] = [];
-  const started = await start(async (_request, { connection, openBody }) => {
-    for await (const _piece of openBody());
-    const { promise, resolve } = Promise.withResolvers<Response>();
-    const call = { connection, answer: resolve };
-    const next = waiting.shift();
-    if (next === undefined) made.push(call);
-    else next.resolve(call);
-    return await promise;
+  const calls: Exchange[] = [];
+  const started = await start(async (exchange) => {
+    for await (const _piece of exchange.openBody());
+    calls.push(exchange);
   });
   return {
     ...started,
     [Symbol.asyncDispose]: started[Symbol.asyncDispose],
-    next(): Promise<Call> {
-      const call = made.shift();
-      if (call !== undefined) return Promise.resolve(call);
-      const later = Promise.withResolvers<Call>();
-      waiting.push(later);
-      return later.promise;
-    },
+    next: () => waitFor(() => calls.shift(), { what: "a request" }),
   };
 }
 
@@ -117,87 +91,22 @@ for (const bodyBytes of [null, 0, 600, 100_000]) {
           await new Promise((resolve) => socket.write(head, resolve));
           socket.write(rest);
         } else socket.write(head + rest);
-        const { connection, answer } = await calls.next();
-        assert.equal(connection.hasLeft, false);
+        const { socket: client } = await calls.next();
+        assert.equal(client.destroyed, false);
         const left = Promise.withResolvers<number>();
-        connection.onLeft(() => left.resolve(performance.now()));
+        client.once("close", () => left.resolve(performance.now()));
         const leftAtMs = performance.now();
         if (way === "RST") socket.resetAndDestroy();
         else if (way === "FIN") socket.destroy();
         else socket.end();
         const tookMs = await left.promise - leftAtMs;
         assert.ok(tookMs < NOTICED_MS, `after ${tookMs} ms`);
-        assert.equal(connection.hasLeft, true);
-        answer(new Response("to nobody"));
+        assert.equal(client.destroyed, true);
         socket.destroy();
       });
     }
   }
 }
-
-Deno.test("onLeft() of a client that has left calls back, but not at once", async () => {
-  await using calls = await startCalls();
-  const socket = await openSocket(calls.server.port);
-  socket.write(requestOf(10).join(""));
-  const { connection, answer } = await calls.next();
-  const left = Promise.withResolvers<void>();
-  connection.onLeft(left.resolve);
-  socket.destroy();
-  await left.promise;
-  let isCalled = false;
-  const called = new Promise<void>((resolve) =>
-    connection.onLeft(() => {
-      isCalled = true;
-      resolve();
-    })
-  );
-  assert.equal(isCalled, false);
-  await called;
-  answer(new Response());
-});
-
-Deno.test("a callback of onLeft() that throws is reported and ends nothing", async () => {
-  await using calls = await startCalls();
-  const socket = await openSocket(calls.server.port);
-  socket.write(requestOf(10).join(""));
-  const { connection, answer } = await calls.next();
-  const fault = new Error("a fault in a callback");
-  connection.onLeft(() => {
-    throw fault;
-  });
-  const left = Promise.withResolvers<void>();
-  connection.onLeft(left.resolve);
-  socket.destroy();
-  await left.promise;
-  assert.deepEqual(calls.errors, [fault]);
-  answer(new Response());
-});
-
-Deno.test("a request that is over is not told that its connection ends", async () => {
-  await using calls = await startCalls();
-  const socket = await openSocket(calls.server.port);
-  const told: string[] = [];
-  const connections = new Set<ClientConnection>();
-  for (const name of ["first", "second"]) {
-    socket.write(requestOf(2_000).join(""));
-    const { connection, answer } = await calls.next();
-    connections.add(connection);
-    connection.onLeft(() => told.push(name))();
-    const read = new Promise((resolve) => socket.once("data", resolve));
-    answer(new Response(name));
-    await read;
-  }
-  socket.write(requestOf(2_000).join(""));
-  const { connection, answer } = await calls.next();
-  connections.add(connection);
-  assert.equal(connections.size, 1);
-  assert.equal(connection.address, "127.0.0.1");
-  const left = new Promise<void>((resolve) => connection.onLeft(resolve));
-  socket.destroy();
-  await left;
-  assert.deepEqual(told, []);
-  answer(new Response());
-});
 
 Deno.test("a client that still sends when its connection ends gets the answer, and no reset", async () => {
   for (
@@ -206,9 +115,11 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
       "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n",
     ]
   ) {
-    await using started = await start(() =>
-      new Response("the answer", { headers: { connection: "close" } })
-    );
+    await using started = await start(({ response }) => {
+      response.setHeader("connection", "close");
+      response.end("the answer");
+      return Promise.resolve();
+    });
     const socket = await openSocket(started.server.port, true);
     const faults: Error[] = [];
     socket.on("error", (error) => faults.push(error));
@@ -232,7 +143,10 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
 });
 
 Deno.test("a body that is not read does not hold up the next request of the connection", async () => {
-  await using started = await start(() => new Response("refused"));
+  await using started = await start(({ response }) => {
+    response.end("refused");
+    return Promise.resolve();
+  });
   const socket = await openSocket(started.server.port);
   let text = "";
   socket.on("data", (data) => text += data);
@@ -248,12 +162,11 @@ Deno.test("a body that is not read does not hold up the next request of the conn
 Deno.test("a client that takes nothing of the end of its answer is cut off", async () => {
   const ended = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();
-  await using started = await start((_request, { connection }) => {
-    connection.onLeft(left.resolve);
-    return new StreamedResponse(new Headers(), (out) => {
-      out.end(new Uint8Array(32 * 1024 * 1024));
-      ended.resolve();
-    });
+  await using started = await start(({ response, socket }) => {
+    socket.once("close", () => left.resolve());
+    response.end(new Uint8Array(32 * 1024 * 1024));
+    ended.resolve();
+    return Promise.resolve();
   }, { rest: { restMs: 50, restBytesPerMs: 1_000_000 } });
   const connection = await Deno.connect({ port: started.server.port });
   await connection.write(new TextEncoder().encode(requestOf(null)[0]));
@@ -268,8 +181,8 @@ Deno.test("a port that is taken is refused", async () => {
     startServer({
       hostname: "127.0.0.1",
       port: taken.addr.port,
-      handler: () => new Response(),
-      onError: () => new Response(),
+      handler: () => Promise.resolve(),
+      onError: () => {},
       deadlines: createDeadlines(monotonicNow),
       now: monotonicNow,
     }),
@@ -286,10 +199,10 @@ Deno.test("stop() lets a running answer end, and waits for no idle connection", 
     method: "POST",
     body: "a".repeat(3_000),
   });
-  const { answer } = await next();
+  const { response: answer } = await next();
   const stoppedAtMs = performance.now();
   const stopped = server.stop({ graceMs: 5_000, lastWordMs: 100 });
-  answer(new Response("whole"));
+  answer.end("whole");
   assert.equal(await (await response).text(), "whole");
   await stopped;
   assert.ok(performance.now() - stoppedAtMs < 1_500);
@@ -302,10 +215,41 @@ Deno.test("stop() cuts what ignores the end of the grace time", async () => {
   const socket = await openSocket(server.port);
   const closed = new Promise((resolve) => socket.on("close", resolve));
   socket.write(requestOf(10).join(""));
-  const { connection, answer } = await next();
-  const left = new Promise<void>((resolve) => connection.onLeft(resolve));
+  await next();
   await server.stop({ graceMs: 10, lastWordMs: 10 });
-  await Promise.all([closed, left]);
+  await closed;
   assert.equal(server.stopping.aborted, true);
-  answer(new Response());
+});
+
+Deno.test("a handler that rejects is reported, and its connection closed", async () => {
+  const fault = new Error("a fault");
+  await using started = await start(() => Promise.reject(fault));
+  await assert.rejects(fetch(`http://127.0.0.1:${started.server.port}/`));
+  assert.deepEqual(started.errors, [fault]);
+});
+
+Deno.test("the head of a request arrives decoded, its repeated fields joined", async () => {
+  const seen: unknown[] = [];
+  await using started = await start(
+    ({ method, path, host, headers, response }) => {
+      seen.push([method, path, host, headers.get("x-a")]);
+      response.end();
+      return Promise.resolve();
+    },
+  );
+  const socket = await openSocket(started.server.port);
+  const targets = ["/a%20b?c#d", "http://Other.example/v1/x?y", "/%zz", "*"];
+  for (const [index, target] of targets.entries()) {
+    socket.write(
+      `OPTIONS ${target} HTTP/1.1\r\nHost: X\r\nX-A: 1\r\nx-a: 2\r\n\r\n`,
+    );
+    await waitFor(() => seen.length > index, { what: target });
+  }
+  assert.deepEqual(seen, [
+    ["OPTIONS", "/a b", "x", "1, 2"],
+    ["OPTIONS", "/v1/x", "other.example", "1, 2"],
+    ["OPTIONS", "/%zz", "x", "1, 2"],
+    ["OPTIONS", "*", "x", "1, 2"],
+  ]);
+  socket.destroy();
 });

@@ -1,6 +1,6 @@
 /** Names that the service answers for, and pages that may call it. */
-import type { MiddlewareHandler } from "hono";
 import { ApiError } from "@gateway/shared/openai/error";
+import type { Exchange } from "./server.ts";
 
 /** A browser asks again after this long. */
 const MAX_AGE_SECONDS = 600;
@@ -27,27 +27,28 @@ const EXPOSED = [
  * No credentials of the browser: a call carries its key in `Authorization`, which
  * no wildcard covers, so the headers that were asked for are repeated.
  */
-export function cors(origins: readonly string[]): MiddlewareHandler {
-  const allowed = new Set(origins);
-  return async (c, next) => {
-    const request = c.req.raw.headers;
-    const origin = request.get("origin");
-    await next();
-    const { headers } = c.res;
-    headers.append("vary", "origin");
-    if (origin === null || !allowed.has(origin)) return;
-    headers.set("access-control-allow-origin", origin);
-    if (!request.has("access-control-request-method")) {
-      headers.set("access-control-expose-headers", EXPOSED);
-      return;
-    }
-    const asked = request.get("access-control-request-headers") ?? "";
-    headers.set("access-control-allow-methods", "GET, HEAD, POST, OPTIONS");
-    headers.set("access-control-max-age", String(MAX_AGE_SECONDS));
-    if (asked !== "" && asked.length <= REQUEST_HEADERS_CHARS_MAX) {
-      headers.set("access-control-allow-headers", asked);
-    }
-  };
+export function allowOrigins(
+  origins: readonly string[],
+  { headers, response }: Exchange,
+): void {
+  if (origins.length === 0) return;
+  response.setHeader("vary", "origin");
+  const origin = headers.get("origin");
+  if (origin === undefined || !origins.includes(origin)) return;
+  response.setHeader("access-control-allow-origin", origin);
+  if (!headers.has("access-control-request-method")) {
+    response.setHeader("access-control-expose-headers", EXPOSED);
+    return;
+  }
+  const asked = headers.get("access-control-request-headers") ?? "";
+  response.setHeader(
+    "access-control-allow-methods",
+    "GET, HEAD, POST, OPTIONS",
+  );
+  response.setHeader("access-control-max-age", String(MAX_AGE_SECONDS));
+  if (asked !== "" && asked.length <= REQUEST_HEADERS_CHARS_MAX) {
+    response.setHeader("access-control-allow-headers", asked);
+  }
 }
 
 /**
@@ -55,21 +56,18 @@ export function cors(origins: readonly string[]): MiddlewareHandler {
  * target where that is a whole URL. Without a list every name will do. A name in
  * the list without a port stands for all ports.
  */
-export function allowHosts(
+export function requireHost(
   hosts: readonly string[],
-): MiddlewareHandler {
-  const allowed = new Set(hosts.map((host) => host.toLowerCase()));
-  const isAllowed = (host: string) =>
-    allowed.has(host) || allowed.has(host.replace(/:\d+$/, ""));
-  return async (c, next) => {
-    const named = c.req.raw.headers.get("host")?.toLowerCase() ?? "";
-    const target = URL.parse(c.req.url)?.host ?? "";
-    if (!isAllowed(named) || !isAllowed(target)) {
-      throw new ApiError(
-        "misdirected_request",
-        "This server does not answer for the host of this request.",
-      );
-    }
-    await next();
-  };
+  { host, headers }: Exchange,
+): void {
+  const isAllowed = (name: string) =>
+    hosts.some((allowed) =>
+      [name, name.replace(/:\d+$/, "")].includes(allowed.toLowerCase())
+    );
+  const named = headers.get("host")?.toLowerCase() ?? "";
+  if (hosts.length === 0 || (isAllowed(host) && isAllowed(named))) return;
+  throw new ApiError(
+    "misdirected_request",
+    "This server does not answer for the host of this request.",
+  );
 }
