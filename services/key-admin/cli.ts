@@ -15,16 +15,11 @@ import {
 } from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
-import { AuditLog } from "./domain/audit/audit_log.ts";
 import { BadCursor } from "./domain/keys/key_page.ts";
-import { KeyStore } from "./domain/keys/key_store.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
-import { AccountStore } from "./domain/owners/account.ts";
-import { OwnerDirectory } from "./domain/owners/directory.ts";
-import { createLinks } from "./domain/sign_in/links.ts";
-import { SessionStore } from "./domain/sign_in/sessions.ts";
 import { detectDurability, NotDurable } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
+import { createStores } from "./domain/stores.ts";
 
 /** `deno task keys …` and `deno task owners …`: the console's stores without the console. */
 
@@ -66,16 +61,10 @@ function depsOf(
   const now = wallNow;
   const parts = { redis, writer: redis, randomBytes, now, defaultLimits };
   return {
-    keys: new KeyStore(parts),
-    owners: new OwnerDirectory(parts),
-    accounts: new AccountStore(parts),
-    sessions: new SessionStore(parts),
-    links: createLinks(parts),
-    audit: new AuditLog(redis),
+    ...createStores(parts),
     sendStop: createStopSender(bus, silentLog),
     defaultLimits: defaultLimits.key,
-    consoleUrl,
-    now,
+    ...{ consoleUrl, now },
   };
 }
 

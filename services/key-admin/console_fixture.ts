@@ -5,7 +5,7 @@ import { UNLIMITED } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
-import { createConsoleDeps } from "./console_deps.ts";
+import { createStores } from "./domain/stores.ts";
 import type { StopNotice } from "./domain/keys/notice.ts";
 import {
   type DefaultLimits,
@@ -96,9 +96,13 @@ export async function startConsole(
   const hashing = { verified: 0 };
   const logLines: string[] = [];
   const answers: string[] = [];
-  const deps = createConsoleDeps({
-    redis: await server.connect(redisUser),
-    writer: writer(await server.connect(redisUser)),
+  const now = () => clock.nowMs;
+  const deps: ConsoleDeps = {
+    ...createStores({
+      redis: await server.connect(redisUser),
+      writer: writer(await server.connect(redisUser)),
+      ...{ randomBytes, now, defaultLimits },
+    }),
     sendStop: (notice) => {
       if (stops.fails) return Promise.reject(new Error("No answer"));
       stops.sent.push(notice);
@@ -107,19 +111,18 @@ export async function startConsole(
     hasher: hasher ?? quickHasher(hashing),
     assets: await readAssets(),
     oidc,
-    randomBytes,
-    now: () => clock.nowMs,
+    ...{ randomBytes, now },
     log: createLog({
       service: "key-admin",
       level: "debug",
-      now: () => clock.nowMs,
+      now,
       write: (line) => logLines.push(line),
     }),
     publicUrl: new URL(ORIGIN),
     apiUrl: "https://api.test/v1",
     defaultLimits,
     isSimulated,
-  });
+  };
   const app = createConsole(deps);
   const client = (ip = "192.0.2.1") =>
     createClient(async (request) => {

@@ -14,13 +14,13 @@ import {
   runService,
 } from "@gateway/shared/process/service";
 import { type Config, readConfig } from "./config.ts";
-import { createConsoleDeps } from "./console_deps.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import { createOidcClient } from "./domain/sign_in/oidc.ts";
 import { createPasswordHasher } from "./domain/sign_in/password.ts";
 import { detectDurability } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
+import { createStores } from "./domain/stores.ts";
 import { createConsole } from "./web/app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
@@ -46,18 +46,19 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   // The public address may need the port, which is not known before.
   const handler = Promise.withResolvers<ServeHandler>();
   const server = listen(config, log, handler.promise);
-  const deps = createConsoleDeps({
-    ...{ redis, writer, randomBytes, log },
-    now: wallNow,
+  const { defaultLimits } = config;
+  const clock = { randomBytes, now: wallNow };
+  const deps: ConsoleDeps = {
+    ...createStores({ redis, writer, defaultLimits, ...clock }),
+    ...{ ...clock, log, defaultLimits },
     sendStop: createStopSender(config.bus, log),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
     oidc: config.oidc === null ? null : createOidcClient(config.oidc),
     publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
     apiUrl: config.apiUrl,
-    defaultLimits: config.defaultLimits,
     isSimulated: config.isSimulated,
-  });
+  };
   handler.resolve(
     createHandler(createConsole(deps), {
       clientAddress: createClientAddress(config.trustedProxies),

@@ -3,15 +3,12 @@ import type { WallNow } from "@gateway/shared/process/clock";
 import type { Limits } from "@gateway/shared/keys/record";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { z } from "zod";
-import type { AuditLog } from "../domain/audit/audit_log.ts";
 import { PAGE_ROWS, PAGE_ROWS_MAX } from "../domain/keys/key_page.ts";
-import { type KeyStore, ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
+import { ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import { limitsSchema, settingsSchema } from "../domain/keys/settings.ts";
-import type { AccountStore } from "../domain/owners/account.ts";
-import { type OwnerDirectory, parseEmail } from "../domain/owners/directory.ts";
-import type { LinkStore } from "../domain/sign_in/links.ts";
-import type { SessionStore } from "../domain/sign_in/sessions.ts";
+import { parseEmail } from "../domain/owners/directory.ts";
+import type { Stores } from "../domain/stores.ts";
 
 /** The command line was not understood. The message says what to do. */
 export class UsageError extends Error {
@@ -24,13 +21,7 @@ export class CommandRefused extends Error {
 }
 
 /** What commands work with. */
-export interface CommandDeps {
-  keys: KeyStore;
-  owners: OwnerDirectory;
-  accounts: AccountStore;
-  sessions: SessionStore;
-  links: LinkStore;
-  audit: AuditLog;
+export interface CommandDeps extends Stores {
   sendStop: SendStop;
   /** Of a new key. */
   defaultLimits: Limits;

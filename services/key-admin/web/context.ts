@@ -1,42 +1,22 @@
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import type { AuditLog } from "../domain/audit/audit_log.ts";
 import type { DefaultLimits } from "../domain/keys/settings.ts";
-import type { KeyStore } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
-import type { Account, AccountStore } from "../domain/owners/account.ts";
-import type { OwnerDirectory } from "../domain/owners/directory.ts";
-import type { AttemptGuard } from "../domain/sign_in/attempts.ts";
-import type { LinkStore } from "../domain/sign_in/links.ts";
-import type { OidcClient, OidcFlow } from "../domain/sign_in/oidc.ts";
+import type { Account } from "../domain/owners/account.ts";
+import type { OidcClient } from "../domain/sign_in/oidc.ts";
 import type { PasswordHasher } from "../domain/sign_in/password.ts";
-import type { Session, SessionStore } from "../domain/sign_in/sessions.ts";
-import type { Durability } from "../domain/store/durability.ts";
-import type { OneTimeTokens } from "../domain/store/one_time_tokens.ts";
+import type { Session } from "../domain/sign_in/sessions.ts";
+import type { Stores } from "../domain/stores.ts";
 import type { Assets } from "./server.ts";
 
 /** Everything the console needs. */
-export interface ConsoleDeps {
-  redis: RedisLink;
-  keys: KeyStore;
-  owners: OwnerDirectory;
-  accounts: AccountStore;
-  sessions: SessionStore;
-  links: LinkStore;
-  guard: AttemptGuard;
+export interface ConsoleDeps extends Stores {
   hasher: PasswordHasher;
-  audit: AuditLog;
   sendStop: SendStop;
-  /** What Redis promises about written changes, for the banner. */
-  durability: () => Promise<Durability>;
   oidc: OidcClient | null;
-  oidcFlows: OneTimeTokens<OidcFlow>;
-  /** Second factors that are being set up. */
-  totpSetups: OneTimeTokens<{ ownerId: string; secret: string }>;
   assets: Assets;
   randomBytes: RandomBytes;
   now: WallNow;

@@ -1,6 +1,7 @@
 import { html } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
+import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, ConsoleDeps } from "./context.ts";
 import { Banner, FormToken, Icon, PostForm } from "./parts.tsx";
 import type { Assets } from "./server.ts";
@@ -78,7 +79,7 @@ export async function showPage(
   const done = c.req.query("done") ?? "";
   const warnings = [
     ...done === "not_stopped" ? [NOT_STOPPED] : [],
-    ...await deps.durability() === "none" ? [NOT_DURABLE] : [],
+    ...await detectDurability(deps.redis) === "none" ? [NOT_DURABLE] : [],
     ...deps.isSimulated ? [SIMULATED] : [],
   ];
   const notice = Object.hasOwn(NOTICES, done) ? NOTICES[done] : undefined;

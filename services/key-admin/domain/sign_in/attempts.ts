@@ -69,47 +69,42 @@ return 0
  * Slows guessing down without ever locking an account: after a few free tries
  * each further one has to wait twice as long as the one before, up to 15 minutes
  * (ASVS 6.1.1, 6.3.1). A try counts before its password is checked, so that a
- * thousand at once are not all free.
+ * thousand at once are not all free. Gives the milliseconds to wait; 0 when the
+ * try may go on.
  *
- * A browser that the account signed in with before has its own count, so strangers
- * who guess cannot lock the owner out.
+ * A browser that the account signed in with before has its own count, and does not
+ * share the rates that strangers use up, so they cannot lock the owner out.
  */
-export class AttemptGuard {
-  readonly #redis: RedisLink;
+export async function takeAttempt(
+  redis: RedisLink,
+  attempt: Attempt,
+): Promise<number> {
+  const { name, isKnownDevice } = await countOf(redis, attempt);
+  const waitMs = isKnownDevice ? 0 : await takeRates(redis, attempt.ip);
+  if (waitMs > 0) return waitMs;
+  const { free, waitMs: firstMs, waitMsMax } = ACCOUNT_RULE;
+  const rule = [free, firstMs, waitMsMax, FORGET_SECONDS].map(String);
+  return asNumber(await redis.evalScript(DELAY_SCRIPT, [name], rule));
+}
 
-  constructor(redis: RedisLink) {
-    this.#redis = redis;
-  }
+/** Resets the count after a success, and gives the number of failures before it. */
+export async function forgetFailures(
+  redis: RedisLink,
+  attempt: Attempt,
+): Promise<number> {
+  const { name } = await countOf(redis, attempt);
+  const tries = asTextOrNull(await redis.command(["HGET", name, "failed"]));
+  await redis.command(["DEL", name]);
+  return Math.max(0, Number(tries ?? "1") - 1);
+}
 
-  /** Milliseconds to wait; 0 when the try may go on. */
-  async take(attempt: Attempt): Promise<number> {
-    const { name, isKnownDevice } = await this.#scopeOf(attempt);
-    // A known device does not share the rates that strangers use up.
-    const waitMs = isKnownDevice ? 0 : await takeRates(this.#redis, attempt.ip);
-    if (waitMs > 0) return waitMs;
-    const { free, waitMs: firstMs, waitMsMax } = ACCOUNT_RULE;
-    const rule = [free, firstMs, waitMsMax, FORGET_SECONDS].map(String);
-    return asNumber(await this.#redis.evalScript(DELAY_SCRIPT, [name], rule));
-  }
-
-  /** Resets the count after a success, and gives the number of failures before it. */
-  async succeeded(attempt: Attempt): Promise<number> {
-    const { name } = await this.#scopeOf(attempt);
-    const failed = asTextOrNull(
-      await this.#redis.command(["HGET", name, "failed"]),
-    );
-    await this.#redis.command(["DEL", name]);
-    return Math.max(0, Number(failed ?? "1") - 1);
-  }
-
-  /** Where tries are counted: for the account, or for a device that it signed in from. */
-  async #scopeOf({ email, device }: Attempt) {
-    const isKnownDevice = isSecret(device) &&
-      await this.#redis.command(["GET", knownDeviceKey(digest(device))]) ===
-        digest(email);
-    const scope = isKnownDevice ? `device ${device}` : `account ${email}`;
-    return { name: attemptsKey(digest(scope)), isKnownDevice };
-  }
+/** Where tries are counted: for the account, or for a device that it signed in from. */
+async function countOf(redis: RedisLink, { email, device }: Attempt) {
+  const isKnownDevice = isSecret(device) &&
+    await redis.command(["GET", knownDeviceKey(digest(device))]) ===
+      digest(email);
+  const scope = isKnownDevice ? `device ${device}` : `account ${email}`;
+  return { name: attemptsKey(digest(scope)), isKnownDevice };
 }
 
 /** Remembers that the address signed in from a device, and gives the value of its cookie. */
@@ -128,33 +123,19 @@ export async function rememberDevice(
 
 /** Nothing that a few strangers can use up bounds the own tries of an address. */
 async function takeRates(redis: RedisLink, ip: string): Promise<number> {
-  const [address, ...larger] = networksOf(ip);
-  for (const { name, rate } of [address, ...larger]) {
+  const address = siteOf(ip);
+  const networks: [name: string, rate: Rate][] = [[address, ADDRESS_RATE]];
+  if (address.endsWith("/64")) {
+    networks.push([`${address.slice(0, 48 / 4)}/48`, SITE_RATE]);
+    networks.push([`${address.slice(0, 32 / 4)}/32`, PROVIDER_RATE]);
+  }
+  for (const [name, rate] of networks) {
     const waitMs = await takeRate(redis, `ip ${name}`, rate);
     if (waitMs > 0) return waitMs;
   }
-  const isBeyond = await takeRate(redis, `own ${address.name}`, OWN_RATE) > 0;
+  const isBeyond = await takeRate(redis, `own ${address}`, OWN_RATE) > 0;
   const poolWaitMs = isBeyond ? await takeRate(redis, "pool", POOL_RATE) : 0;
-  return poolWaitMs > 0
-    ? poolWaitMs
-    : await takeRate(redis, "total", TOTAL_RATE);
-}
-
-/** The networks for which a try from an address counts, smallest first. */
-export function networksOf(ip: string): [NetworkRate, ...NetworkRate[]] {
-  const name = siteOf(ip);
-  const address = { name, rate: ADDRESS_RATE };
-  if (!name.endsWith("/64")) return [address];
-  return [
-    address,
-    { name: `${name.slice(0, 48 / 4)}/48`, rate: SITE_RATE },
-    { name: `${name.slice(0, 32 / 4)}/32`, rate: PROVIDER_RATE },
-  ];
-}
-
-interface NetworkRate {
-  name: string;
-  rate: Rate;
+  return poolWaitMs || await takeRate(redis, "total", TOTAL_RATE);
 }
 
 /** `count` at once, and then one every `perMs / count`. */
@@ -169,10 +150,7 @@ export async function takeRate(
   name: string,
   { count, perMs }: Rate,
 ): Promise<number> {
-  return asNumber(
-    await redis.evalScript(RATE_SCRIPT, [attemptsKey(digest(name))], [
-      String(count),
-      String(perMs),
-    ]),
-  );
+  const keys = [attemptsKey(digest(name))];
+  const rule = [String(count), String(perMs)];
+  return asNumber(await redis.evalScript(RATE_SCRIPT, keys, rule));
 }

@@ -6,40 +6,21 @@ import { asTexts } from "../store/reply.ts";
 import {
   ADDRESS_RATE,
   type Attempt,
-  AttemptGuard,
-  networksOf,
+  forgetFailures,
   type Rate,
   rememberDevice,
+  takeAttempt,
   takeRate,
 } from "./attempts.ts";
-
-Deno.test("networksOf() names an IPv4 address, or three sizes of IPv6 networks", async (t) => {
-  const cases: [ip: string, networks: string[]][] = [
-    ["192.0.2.1", ["192.0.2.1"]],
-    ["::ffff:192.0.2.1", ["192.0.2.1"]],
-    ["2001:db8:1:2:3:4:5:6", [
-      "20010db800010002/64",
-      "20010db80001/48",
-      "20010db8/32",
-    ]],
-    ["::1", ["0000000000000000/64", "000000000000/48", "00000000/32"]],
-  ];
-  for (const [ip, networks] of cases) {
-    await t.step(ip, () => {
-      assert.deepEqual(networksOf(ip).map(({ name }) => name), networks);
-    });
-  }
-});
 
 Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a success", async () => {
   await using server = await startRedis();
   const redis = await server.connect();
-  const guard = new AttemptGuard(redis);
   const attempt = { email: "ada@example.org", ip: "192.0.2.1", device: "" };
   const waits: number[] = [];
   for (let tries = 0; tries < 5 + 12; tries++) {
-    assert.equal(await guard.take(attempt), 0);
-    const waitMs = tries < 4 ? 0 : await guard.take({
+    assert.equal(await takeAttempt(redis, attempt), 0);
+    const waitMs = tries < 4 ? 0 : await takeAttempt(redis, {
       ...attempt,
       ip: `198.51.100.${tries}`,
     });
@@ -51,9 +32,9 @@ Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a
   }
   assert.deepEqual(waits.slice(0, 10), [0, 0, 0, 0, 1, 2, 4, 8, 16, 32]);
   assert.equal(Math.max(...waits), 900, "never more than 15 minutes");
-  assert.equal(await guard.succeeded(attempt), 16);
-  assert.equal(await guard.take(attempt), 0);
-  assert.equal(await guard.take(attempt), 0, "free tries again");
+  assert.equal(await forgetFailures(redis, attempt), 16);
+  assert.equal(await takeAttempt(redis, attempt), 0);
+  assert.equal(await takeAttempt(redis, attempt), 0, "free tries again");
 });
 
 /** Lets time pass for a rate: what was taken is paid off earlier. */
@@ -104,13 +85,16 @@ const AT_ONCE = 250;
 
 /** Asks for that many tries, some at once; gives how many may go on. */
 async function allowed(
-  guard: AttemptGuard,
+  redis: RedisLink,
   attempt: (n: number) => Attempt,
 ): Promise<number> {
   let count = 0;
   for (let n = 0; n < TRIES; n += AT_ONCE) {
     const waits = await Promise.all(
-      Array.from({ length: AT_ONCE }, (_, at) => guard.take(attempt(n + at))),
+      Array.from(
+        { length: AT_ONCE },
+        (_, at) => takeAttempt(redis, attempt(n + at)),
+      ),
     );
     count += waits.filter((waitMs) => waitMs === 0).length;
   }
@@ -120,7 +104,6 @@ async function allowed(
 Deno.test("ASVS 2.4.1, 6.3.1, API2: of thousands of tries hardly any is checked, and the owner's own device is free", async (t) => {
   await using server = await startRedis({ settings: ["--appendonly", "no"] });
   const redis = await server.connect();
-  const guard = new AttemptGuard(redis);
   const email = "ada@example.org";
   const device = await rememberDevice(redis, randomBytes, email);
   const from = (n: number) => `2001:db8:${n >> 8}:${n & 255}::1`;
@@ -158,15 +141,15 @@ Deno.test("ASVS 2.4.1, 6.3.1, API2: of thousands of tries hardly any is checked,
   for (const [name, attempt, most] of rows) {
     await t.step(name, async () => {
       const startMs = performance.now();
-      const count = await allowed(guard, attempt);
+      const count = await allowed(redis, attempt);
       const seconds = (performance.now() - startMs) / 1_000;
       assert.ok(count <= most(seconds), `${count} in ${seconds} s`);
       assert.equal(
-        await guard.take({ email, ip: "192.0.2.1", device }),
+        await takeAttempt(redis, { email, ip: "192.0.2.1", device }),
         0,
         "the owner's own device",
       );
-      await guard.succeeded({ email, ip: "192.0.2.1", device });
+      await forgetFailures(redis, { email, ip: "192.0.2.1", device });
       await redis.command([
         "DEL",
         ...asTexts(await redis.command(["KEYS", "try:*"])),
@@ -178,7 +161,6 @@ Deno.test("ASVS 2.4.1, 6.3.1, API2: of thousands of tries hardly any is checked,
 Deno.test("ASVS 6.1.1, API4: however often a few networks try, somebody from elsewhere can sign in", async (t) => {
   await using server = await startRedis({ settings: ["--appendonly", "no"] });
   const redis = await server.connect();
-  const guard = new AttemptGuard(redis);
   const crowds: [name: string, ip: (n: number) => string][] = [
     ["five addresses", (n) => `192.0.2.${n % 5}`],
     ["250 addresses", (n) => `192.0.2.${n % 250}`],
@@ -189,13 +171,17 @@ Deno.test("ASVS 6.1.1, API4: however often a few networks try, somebody from els
     await t.step(name, async () => {
       await redis.command(["FLUSHALL"]);
       await allowed(
-        guard,
+        redis,
         (n) => ({ email: `user${n}@x.org`, ip: ip(n), device: "" }),
       );
       for (const elsewhere of ["198.51.100.1", "2001:db9::1"]) {
         const email = `${elsewhere}@example.org`;
         for (let tries = 0; tries < 3; tries++) {
-          const waitMs = await guard.take({ email, ip: elsewhere, device: "" });
+          const waitMs = await takeAttempt(redis, {
+            email,
+            ip: elsewhere,
+            device: "",
+          });
           assert.equal(waitMs, 0, `try ${tries} from ${elsewhere}`);
         }
       }

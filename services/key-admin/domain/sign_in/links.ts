@@ -1,8 +1,6 @@
 import { z } from "zod";
-import {
-  type OneTimeTokenOptions,
-  OneTimeTokens,
-} from "../store/one_time_tokens.ts";
+import { createTokens, type OneTimeTokens } from "../store/one_time_tokens.ts";
+import type { StoreDeps } from "../store/redis.ts";
 
 /**
  * What a link lets its holder do, once:
@@ -33,19 +31,13 @@ export const LINK_SECONDS: Readonly<Record<Link["kind"], number>> = {
 };
 
 /** The links on Redis. */
-export function createLinks(
-  { redis, randomBytes, now }: Pick<
-    OneTimeTokenOptions<Link>,
-    "redis" | "randomBytes" | "now"
-  >,
-): LinkStore {
-  return new OneTimeTokens({
-    ...{ redis, randomBytes, now },
-    kind: "link",
-    schema: linkSchema,
+export const createLinks = (
+  { redis, randomBytes }: Pick<StoreDeps, "redis" | "randomBytes">,
+): LinkStore =>
+  createTokens({
+    ...{ redis, randomBytes, kind: "link", schema: linkSchema },
     secondsOf: ({ kind }) => LINK_SECONDS[kind],
   });
-}
 
 /** Where a browser opens a link. */
 export const linkPath = (secret: string): string => `/link/${secret}`;

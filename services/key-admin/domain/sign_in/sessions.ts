@@ -40,23 +40,16 @@ export interface Session extends Client {
   formToken: string;
 }
 
-const sessionFields = z.object({
-  owner: z.string(),
-  form: z.string(),
-  created: z.coerce.number(),
-  seen: z.coerce.number(),
-  checked: z.coerce.number(),
+/** As it is stored: a hash with these fields. */
+const stored = z.object({
+  ownerId: z.string(),
+  formToken: z.string(),
+  createdAtMs: z.coerce.number(),
+  seenAtMs: z.coerce.number(),
+  checkedAtMs: z.coerce.number(),
   ip: z.string(),
-  agent: z.string(),
-}).transform(({ owner, form, created, seen, checked, ip, agent }) => ({
-  ownerId: owner,
-  formToken: form,
-  createdAtMs: created,
-  seenAtMs: seen,
-  checkedAtMs: checked,
-  ip,
-  userAgent: agent,
-}));
+  userAgent: z.string(),
+});
 
 /** Sets a time of a session, but does not bring back one that was ended meanwhile. */
 const NOTE_SCRIPT = defineScript(
@@ -81,16 +74,21 @@ export class SessionStore {
     const cookie = mintSecret(randomBytes);
     const id = digest(cookie);
     const nowText = String(now());
+    const session: Record<keyof z.infer<typeof stored>, string> = {
+      ownerId,
+      formToken: mintSecret(randomBytes),
+      createdAtMs: nowText,
+      seenAtMs: nowText,
+      checkedAtMs: nowText,
+      ip,
+      userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX),
+    };
+    const [record, list] = [sessionKey(id), sessionsKey(ownerId)];
     const lifeSeconds = String(SESSION_LIMITS.absoluteMs / 1_000);
-    await redis.command([
-      ...["HSET", sessionKey(id), "owner", ownerId],
-      ...["form", mintSecret(randomBytes)],
-      ...["created", nowText, "seen", nowText, "checked", nowText],
-      ...["ip", ip, "agent", userAgent.slice(0, USER_AGENT_CHARS_MAX)],
-    ]);
-    await redis.command(["EXPIRE", sessionKey(id), lifeSeconds]);
-    await redis.command(["ZADD", sessionsKey(ownerId), nowText, id]);
-    await redis.command(["EXPIRE", sessionsKey(ownerId), lifeSeconds]);
+    await redis.command(["HSET", record, ...Object.entries(session).flat()]);
+    await redis.command(["EXPIRE", record, lifeSeconds]);
+    await redis.command(["ZADD", list, nowText, id]);
+    await redis.command(["EXPIRE", list, lifeSeconds]);
     return cookie;
   }
 
@@ -100,14 +98,14 @@ export class SessionStore {
     const session = await this.#read(digest(cookie));
     if (session === null) return null;
     if (this.#deps.now() - session.seenAtMs >= SEEN_EVERY_MS) {
-      await this.#note(session.id, "seen");
+      await this.#note(session.id, "seenAtMs");
     }
     return session;
   }
 
   /** The password was entered again. */
   async markChecked(sessionId: string): Promise<void> {
-    await this.#note(sessionId, "checked");
+    await this.#note(sessionId, "checkedAtMs");
   }
 
   /** The sessions of an owner that have not ended, most recently used first. */
@@ -129,7 +127,7 @@ export class SessionStore {
   async end(ownerId: string, sessionId: string): Promise<boolean> {
     const { redis } = this.#deps;
     const record = sessionKey(sessionId);
-    const holder = (await readHash(redis, record)).get("owner") ?? ownerId;
+    const holder = (await readHash(redis, record)).get("ownerId") ?? ownerId;
     if (holder !== ownerId) return false;
     // In this order: a session that still works must still be listed, so that it can be ended.
     await redis.command(["DEL", record]);
@@ -151,15 +149,16 @@ export class SessionStore {
   async #read(id: string): Promise<Session | null> {
     const { redis, now } = this.#deps;
     const fields = await readHash(redis, sessionKey(id));
-    if (fields.size === 0) return null;
-    const session = { id, ...sessionFields.parse(Object.fromEntries(fields)) };
+    const session = stored.safeParse(Object.fromEntries(fields)).data;
+    // It has ended, or an earlier version of this service stored it in another form.
+    if (session === undefined) return null;
     const nowMs = now();
     const isOver = nowMs - session.seenAtMs >= SESSION_LIMITS.idleMs ||
       nowMs - session.createdAtMs >= SESSION_LIMITS.absoluteMs;
-    return isOver ? null : session;
+    return isOver ? null : { id, ...session };
   }
 
-  async #note(id: string, field: "seen" | "checked"): Promise<void> {
+  async #note(id: string, field: "seenAtMs" | "checkedAtMs"): Promise<void> {
     const { redis, now } = this.#deps;
     const args = [field, String(now())];
     await redis.evalScript(NOTE_SCRIPT, [sessionKey(id)], args);

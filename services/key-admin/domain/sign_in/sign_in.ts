@@ -5,7 +5,7 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import type { AuditLog } from "../audit/audit_log.ts";
 import type { Account, AccountStore } from "../owners/account.ts";
 import { type OwnerDirectory, parseEmail } from "../owners/directory.ts";
-import { type AttemptGuard, rememberDevice } from "./attempts.ts";
+import { forgetFailures, rememberDevice, takeAttempt } from "./attempts.ts";
 import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
 import { totpStep } from "./totp.ts";
@@ -41,7 +41,6 @@ export interface SignInDeps {
   owners: OwnerDirectory;
   accounts: AccountStore;
   sessions: SessionStore;
-  guard: AttemptGuard;
   hasher: PasswordHasher;
   audit: AuditLog;
   randomBytes: RandomBytes;
@@ -54,17 +53,17 @@ export async function signIn(
   deps: SignInDeps,
   credentials: Credentials,
 ): Promise<Admitted | NotAdmitted> {
-  const { owners, accounts, guard, audit, log } = deps;
+  const { redis, owners, accounts, audit, log } = deps;
   const { client: { ip }, client, device, password } = credentials;
   const email = parseEmail(credentials.email) ?? "";
   const attempt = { email, ip, device };
-  const waitMs = await guard.take(attempt);
+  const waitMs = await takeAttempt(redis, attempt);
   if (waitMs > 0) return { ok: false, waitMs };
   const ownerId = email === "" ? null : await owners.find(email);
   const account = ownerId === null ? null : await accounts.read(ownerId);
   const isRight = await checkPassword(deps, account, password);
   if (account && isRight && await checkCode(deps, account, credentials)) {
-    const failedBefore = await guard.succeeded(attempt);
+    const failedBefore = await forgetFailures(redis, attempt);
     return await admit(deps, account, client, failedBefore);
   }
   log.warn("sign_in_refused", { ip, ownerId: account?.ownerId ?? null });
@@ -99,14 +98,14 @@ export async function admit(
 
 /** Checks the password again within a session. Counts as a try and is in the audit log. */
 export async function checkAgain(
-  deps: Pick<SignInDeps, "guard" | "hasher" | "accounts" | "audit">,
+  deps: Pick<SignInDeps, "redis" | "hasher" | "accounts" | "audit">,
   account: Account,
   password: string,
   from: { ip: string; device: string },
 ): Promise<{ ok: true } | NotAdmitted> {
   const { email } = account;
   const attempt = { email, ...from };
-  const waitMs = await deps.guard.take(attempt);
+  const waitMs = await takeAttempt(deps.redis, attempt);
   if (waitMs > 0) return { ok: false, waitMs };
   const isRight = await checkPassword(deps, account, password);
   await deps.audit.add(account.ownerId, {
@@ -116,7 +115,7 @@ export async function checkAgain(
     detail: isRight ? "" : "asked again within a session",
   });
   if (!isRight) return { ok: false, waitMs: 0 };
-  await deps.guard.succeeded(attempt);
+  await forgetFailures(deps.redis, attempt);
   return { ok: true };
 }
 

@@ -1,0 +1,41 @@
+import { z } from "zod";
+import { AuditLog } from "./audit/audit_log.ts";
+import { KeyStore } from "./keys/key_store.ts";
+import { AccountStore } from "./owners/account.ts";
+import { OwnerDirectory, type OwnerDirectoryDeps } from "./owners/directory.ts";
+import { createLinks } from "./sign_in/links.ts";
+import { SessionStore } from "./sign_in/sessions.ts";
+import { createTokens } from "./store/one_time_tokens.ts";
+
+/** Everything that is stored, for the console and the command line. */
+export type Stores = ReturnType<typeof createStores>;
+
+const TOKEN_SECONDS = 600;
+
+/** Puts the stores together. */
+export function createStores(deps: OwnerDirectoryDeps) {
+  const { redis, randomBytes } = deps;
+  const tokens = { redis, randomBytes, secondsOf: () => TOKEN_SECONDS };
+  return {
+    redis,
+    keys: new KeyStore(deps),
+    owners: new OwnerDirectory(deps),
+    accounts: new AccountStore(deps),
+    sessions: new SessionStore(deps),
+    links: createLinks(deps),
+    audit: new AuditLog(redis),
+    oidcFlows: createTokens({
+      ...{ ...tokens, kind: "oidc" },
+      schema: z.object({
+        verifier: z.string(),
+        state: z.string(),
+        nonce: z.string(),
+      }),
+    }),
+    /** Second factors that are being set up. */
+    totpSetups: createTokens({
+      ...{ ...tokens, kind: "totp" },
+      schema: z.object({ ownerId: z.string(), secret: z.string() }),
+    }),
+  };
+}
