@@ -3,8 +3,8 @@ import { chatCompletionSchema } from "../../tests/support/answer_schemas.ts";
 import type { ChatCompletion } from "@gateway/shared/openai/chat";
 import {
   type SeenRequest,
+  Simulator,
   type SimulatorOptions,
-  startSimulator,
 } from "./simulator.ts";
 
 export type Body = Record<string, unknown>;
@@ -25,7 +25,7 @@ export interface Asked extends AsyncDisposable {
 
 export function startAsked(options: SimulatorOptions = {}): Asked {
   const seen: SeenRequest[] = [];
-  const simulator = startSimulator({
+  const simulator = new Simulator({
     ...options,
     onRequest: (request) => seen.push(request),
   });

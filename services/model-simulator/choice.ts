@@ -35,10 +35,7 @@ export interface LogprobEntry extends TokenLogprob {
 }
 
 export interface ChoiceOptions {
-  request: ChatRequest;
-  plan: Plan;
   random: Random;
-  subject: number;
   /** Tokens of reasoning, content and calls together. */
   tokensMax: number;
   newCallId: () => string;
@@ -49,18 +46,19 @@ const TEXT_TOKENS = 40;
 const encoder = new TextEncoder();
 
 /** The steps of a choice: one per token, the last with `finish`. */
-export function* runChoice(options: ChoiceOptions): Generator<Step> {
-  const { request, plan, tokensMax } = options;
-  const writer = new Writer(request, options.random, options.subject);
+export function* runChoice(
+  request: ChatRequest,
+  plan: Plan,
+  { random, tokensMax, newCallId }: ChoiceOptions,
+): Generator<Step> {
   let said = 0;
   for (const reasoning of plan.reasoning) {
     said += 1;
-    const isFull = said >= tokensMax;
-    yield isFull ? { reasoning, finish: "length" } : { reasoning };
-    if (isFull) return;
+    if (said >= tokensMax) return yield { reasoning, finish: "length" };
+    yield { reasoning };
   }
-  if (plan.calls.length > 0) yield* runCalls(plan.calls, options.newCallId);
-  else yield* runText(options, writer, tokensMax - said);
+  if (plan.calls.length > 0) yield* runCalls(plan.calls, newCallId);
+  else yield* runText(request, plan, { random, tokensMax: tokensMax - said });
 }
 
 /** They were chosen so that they fit. */
@@ -69,14 +67,8 @@ function* runCalls(
   newCallId: () => string,
 ): Generator<Step> {
   for (const [index, { name, tokens }] of calls.entries()) {
-    yield {
-      call: {
-        index,
-        id: newCallId(),
-        type: "function",
-        function: { name, arguments: "" },
-      },
-    };
+    const head = { id: newCallId(), type: "function" } as const;
+    yield { call: { index, ...head, function: { name, arguments: "" } } };
     for (const [at, token] of tokens.entries()) {
       const call = { index, function: { arguments: token } };
       const isLast = index === calls.length - 1 && at === tokens.length - 1;
@@ -86,105 +78,90 @@ function* runCalls(
 }
 
 function* runText(
-  { request, plan, random }: ChoiceOptions,
-  writer: Writer,
-  tokensMax: number,
+  request: ChatRequest,
+  plan: Plan,
+  { random, tokensMax }: { random: Random; tokensMax: number },
 ): Generator<Step> {
+  const writer = new Writer(request, random, plan.subject);
   const text = new StoppedText([request.stop ?? []].flat());
   const sentenceAfter = TEXT_TOKENS + random() * TEXT_TOKENS;
+  const stepOf = ({ content, tokens }: Said): Step =>
+    request.logprobs ? { content, logprobs: tokens.map(entryOf) } : { content };
   for (let said = 1;; said++) {
     const given = plan.given[said - 1];
     const sampled = given === undefined ? writer.next() : writer.given(given);
-    const step = text.add(sampled, request.logprobs === true);
+    const now = text.add(sampled);
     const isDone = plan.tokensWanted === null
       ? said > plan.given.length + sentenceAfter && sampled.token === "."
       : said >= plan.tokensWanted;
-    const finish = text.isStopped || isDone
-      ? "stop"
-      : said >= tokensMax
-      ? "length"
-      : null;
-    if (finish === null) {
-      yield step;
+    if (text.isStopped) return yield { ...stepOf(now), finish: "stop" };
+    if (!isDone && said < tokensMax) {
+      yield stepOf(now);
       continue;
     }
     const rest = text.rest();
-    yield {
-      content: step.content + rest.content,
-      logprobs: [...step.logprobs, ...rest.logprobs],
-      finish,
-    };
-    return;
+    const content = now.content + rest.content;
+    const tokens = [...now.tokens, ...rest.tokens];
+    const finish = isDone ? "stop" : "length";
+    return yield { ...stepOf({ content, tokens }), finish };
   }
 }
 
-type Said = Required<Pick<Step, "content" | "logprobs">>;
+interface Said {
+  content: string;
+  /** Those that begin in the content. */
+  tokens: Sampled[];
+}
 
-/** Text that ends before the first of some texts, and holds back what may be the begin of one. */
+/** Text that ends before the first of some texts, and holds back tokens that may begin one. */
 class StoppedText {
   isStopped = false;
   readonly #stops: readonly string[];
-  #held = "";
-  #entries: { length: number; entry: LogprobEntry }[] = [];
+  #held: Sampled[] = [];
 
   constructor(stops: readonly string[]) {
     this.#stops = stops;
   }
 
   /** Adds a token and returns what can be said now. */
-  add(sampled: Sampled, hasLogprobs: boolean): Said {
-    const { token } = sampled;
-    this.#held += token;
-    if (hasLogprobs) {
-      const entry = entryOf(sampled);
-      this.#entries.push({ length: token.length, entry });
-    }
-    let stopAt = -1;
-    for (const stop of this.#stops) {
-      const at = this.#held.indexOf(stop);
-      if (at >= 0 && (stopAt < 0 || at < stopAt)) stopAt = at;
-    }
-    if (stopAt >= 0) {
+  add(sampled: Sampled): Said {
+    this.#held.push(sampled);
+    if (this.#stops.length === 0) return this.rest();
+    const text = this.#held.map(({ token }) => token).join("");
+    const found = this.#stops.map((stop) => text.indexOf(stop))
+      .filter((at) => at >= 0);
+    if (found.length > 0) {
       this.isStopped = true;
-      const step = this.#take(stopAt);
-      this.#held = "";
-      this.#entries = [];
-      return step;
+      const end = Math.min(...found);
+      return this.#take((from) => from < end, text.slice(0, end));
     }
-    return this.#take(this.#firstDoubt());
+    let doubt = 0;
+    const isBegin = (stop: string) => stop.startsWith(text.slice(doubt));
+    while (!this.#stops.some(isBegin)) doubt += 1;
+    return this.#take((_, to) => to <= doubt);
   }
 
   /** What was held back, when nothing comes any more. */
   rest(): Said {
-    return this.#take(this.#held.length);
+    return this.#take(() => true);
   }
 
-  /** Where a stop text may have begun. */
-  #firstDoubt(): number {
-    for (let at = 0; at < this.#held.length; at++) {
-      const end = this.#held.slice(at);
-      if (this.#stops.some((stop) => stop.startsWith(end))) return at;
+  /** The first tokens whose place in the held text is as wanted, and their text. */
+  #take(
+    isWanted: (from: number, to: number) => boolean,
+    text?: string,
+  ): Said {
+    let count = 0;
+    let from = 0;
+    for (const { token } of this.#held) {
+      const to = from + token.length;
+      if (!isWanted(from, to)) break;
+      count += 1;
+      from = to;
     }
-    return this.#held.length;
-  }
-
-  #take(length: number): Said {
-    const content = this.#held.slice(0, length);
-    this.#held = this.#held.slice(length);
-    const logprobs: LogprobEntry[] = [];
-    let room = length;
-    // A token that is said in part is said, as far as its entry goes.
-    while (this.#entries[0] !== undefined && room > 0) {
-      const first = this.#entries[0];
-      room -= first.length;
-      if (room < 0 && !this.isStopped) {
-        this.#entries[0] = { ...first, length: -room };
-      } else {
-        logprobs.push(first.entry);
-        this.#entries.shift();
-      }
-    }
-    return { content, logprobs };
+    const tokens = this.#held.splice(0, count);
+    const all = tokens.map(({ token }) => token).join("");
+    return { content: text ?? all, tokens };
   }
 }
 

@@ -1,25 +1,13 @@
 /** One chat completion: its choices side by side, at their pace, as chunks or whole. */
+import { setTimeout } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { type CallDelta, type LogprobEntry, runChoice } from "./choice.ts";
+import { type LogprobEntry, runChoice } from "./choice.ts";
 import type { FinishReason, Step } from "./choice.ts";
-import type { Controls } from "./controls.ts";
+import type { Controls, Pace } from "./controls.ts";
 import { failureEvent } from "./errors.ts";
 import type { Random } from "./language.ts";
-import {
-  checkSchemas,
-  type Plan,
-  planChoice,
-  randomFor,
-  subjectOf,
-} from "./plan.ts";
+import { checkSchemas, planChoice, randomFor } from "./plan.ts";
 import { type ChatRequest, countPrompt, RequestError } from "./request.ts";
-
-/** When tokens come. */
-export interface Pace {
-  readonly firstTokenMs: number;
-  /** Of each choice. 0: as fast as it can. */
-  readonly tokensPerSecond: number;
-}
 
 /** What the simulator says that it has: prompt and answer together, and an answer alone. */
 export const CONTEXT_TOKENS = 200_000;
@@ -47,7 +35,7 @@ export interface CompletionOptions {
 
 interface Choice {
   readonly index: number;
-  readonly plan: Plan;
+  readonly hasCalls: boolean;
   readonly steps: Iterator<Step>;
   isBegun: boolean;
   isOver: boolean;
@@ -62,22 +50,16 @@ export class Completion {
   readonly #choices: Choice[] = [];
   readonly #head: { id: string; created: number; model: string };
   readonly #promptTokens: number;
+  readonly #pace: Pace;
   #reasoningTokens = 0;
-  #pace: Pace;
 
   private constructor(options: CompletionOptions) {
-    const { request, controls, random } = options;
+    const { request, controls, pace, random, created } = options;
     this.#options = options;
     this.#promptTokens = countPrompt(request);
-    this.#pace = {
-      firstTokenMs: controls.firstTokenMs ?? options.pace.firstTokenMs,
-      tokensPerSecond: controls.tokensPerSecond ?? options.pace.tokensPerSecond,
-    };
-    this.#head = {
-      id: `chatcmpl-${randomId(random)}`,
-      created: options.created,
-      model: request.model,
-    };
+    this.#pace = { ...pace, ...controls.pace };
+    const id = `chatcmpl-${randomId(random)}`;
+    this.#head = { id, created, model: request.model };
   }
 
   /** Rejects with a {@link RequestError} for what the simulator does not take. */
@@ -97,20 +79,15 @@ export class Completion {
     const { request, controls, random } = this.#options;
     const tokensMax = controls.isEndless ? Infinity : this.#tokensMax();
     const own = randomFor(request, index, random);
-    const plan = planChoice(request, {
-      controls,
+    const plan = planChoice(request, controls, { random: own, tokensMax });
+    const steps = runChoice(request, plan, {
       random: own,
-      room: tokensMax,
-    });
-    const steps = runChoice({
-      request,
-      plan,
-      random: own,
-      subject: subjectOf(request),
       tokensMax,
       newCallId: () => `call_${randomId(random)}`,
     });
-    this.#choices.push({ index, plan, steps, isBegun: false, isOver: false });
+    const hasCalls = plan.calls.length > 0;
+    const state = { isBegun: false, isOver: false };
+    this.#choices.push({ index, hasCalls, steps, ...state });
   }
 
   #tokensMax(): number {
@@ -130,19 +107,17 @@ export class Completion {
 
   /** Nothing is to be waited for. */
   get isInstant(): boolean {
-    const { firstTokenMs, tokensPerSecond } = this.#pace;
-    const { break: asked, isEndless } = this.#options.controls;
-    return firstTokenMs === 0 && tokensPerSecond === 0 &&
-      asked === undefined && isEndless !== true;
+    const { break: fault, isEndless } = this.#options.controls;
+    return this.#pace.firstTokenMs === 0 && this.#pace.tokensPerSecond === 0 &&
+      fault === undefined && isEndless !== true;
   }
 
   /** The events of a stream, as they fall due, several in one text where they do at once. */
   async *stream(): AsyncGenerator<string> {
     const { request, controls } = this.#options;
     for await (const batch of this.#batches()) {
-      yield batch.map(([choice, step]) => this.#chunksOf(choice, step)).join(
-        "",
-      );
+      const chunks = batch.map(([choice, step]) => this.#chunks(choice, step));
+      yield chunks.join("");
     }
     if (this.isBroken) {
       yield controls.break?.type === "fail" ? failureEvent() : GARBAGE;
@@ -159,15 +134,15 @@ export class Completion {
   async *whole(): AsyncGenerator<string> {
     const { isEndless, isUsageMissing } = this.#options.controls;
     while (isEndless) yield ENDLESS_PIECE;
-    const answers = this.#choices.map(() => new WholeChoice());
+    const said: Step[][] = this.#choices.map(() => []);
     for await (const batch of this.#batches()) {
-      for (const [{ index }, step] of batch) answers[index]?.add(step);
+      for (const [{ index }, step] of batch) said[index]?.push(step);
     }
     yield this.isBroken ? GARBAGE : JSON.stringify({
       ...this.#head,
       object: "chat.completion",
       system_fingerprint: FINGERPRINT,
-      choices: answers.map((answer, index) => answer.toJson(index)),
+      choices: said.map((steps, index) => wholeChoice(index, steps)),
       usage: isUsageMissing ? undefined : this.#usage(),
     });
   }
@@ -219,39 +194,35 @@ export class Completion {
     }
   }
 
-  #chunksOf(choice: Choice, step: Step): string {
-    let text = "";
+  #chunks(choice: Choice, step: Step): string {
+    const { content, reasoning, call, logprobs, finish } = step;
+    let chunks = "";
     if (!choice.isBegun) {
       choice.isBegun = true;
-      const content = choice.plan.calls.length > 0 ? null : "";
-      text += this.#chunk(choice, { delta: { role: "assistant", content } });
+      const nothing = choice.hasCalls ? null : "";
+      chunks += this.#chunk(choice, { role: "assistant", content: nothing });
     }
-    const { content, reasoning, call, logprobs, finish } = step;
-    const tool_calls = call && [call];
-    if (content || reasoning || tool_calls || logprobs?.length) {
+    if (content || reasoning || call || logprobs?.length) {
+      const tool_calls = call && [call];
       const delta = { content, reasoning_content: reasoning, tool_calls };
-      text += this.#chunk(choice, { delta, logprobs });
+      chunks += this.#chunk(choice, delta, logprobs);
     }
-    return finish === undefined ? text : text + this.#chunk(choice, { finish });
+    if (finish === undefined) return chunks;
+    return chunks + this.#chunk(choice, {}, [], finish);
   }
 
   /** Members that are undefined are not written. */
   #chunk(
     { index }: Choice,
-    { delta = {}, logprobs, finish }: {
-      delta?: object;
-      logprobs?: LogprobEntry[] | undefined;
-      finish?: FinishReason;
-    },
+    delta: object,
+    logprobs: LogprobEntry[] = [],
+    finish: FinishReason | null = null,
   ): string {
     const hasUsage = this.#options.request.stream_options?.include_usage;
+    const content = logprobs.length > 0 ? { content: logprobs } : null;
+    const choice = { index, delta, logprobs: content, finish_reason: finish };
     return this.#event({
-      choices: [{
-        index,
-        delta,
-        logprobs: logprobs?.length ? { content: logprobs } : null,
-        finish_reason: finish ?? null,
-      }],
+      choices: [choice],
       usage: hasUsage ? null : undefined,
     });
   }
@@ -279,40 +250,32 @@ export class Completion {
 }
 
 /** The steps of a choice put together. */
-class WholeChoice {
-  #content = "";
-  #reasoning = "";
-  readonly #calls: CallDelta[] = [];
-  readonly #logprobs: LogprobEntry[] = [];
-  #finish: FinishReason = "stop";
-
-  add({ content, reasoning, call, logprobs, finish }: Step): void {
-    this.#content += content ?? "";
-    this.#reasoning += reasoning ?? "";
-    if (logprobs !== undefined) this.#logprobs.push(...logprobs);
-    if (finish !== undefined) this.#finish = finish;
-    const known = call && this.#calls[call.index];
-    if (known) known.function.arguments += call.function.arguments;
-    else if (call) this.#calls.push(structuredClone(call));
-  }
-
-  toJson(index: number) {
-    const hasCalls = this.#calls.length > 0;
-    return {
-      index,
-      message: {
-        role: "assistant",
-        content: hasCalls ? null : this.#content,
-        refusal: null,
-        reasoning_content: this.#reasoning || undefined,
-        tool_calls: hasCalls
-          ? this.#calls.map(({ index: _, ...call }) => call)
-          : undefined,
+function wholeChoice(index: number, steps: readonly Step[]) {
+  const joined = (part: "content" | "reasoning") =>
+    steps.map((step) => step[part] ?? "").join("");
+  const fragments = steps.flatMap(({ call }) => call ?? []);
+  const calls = [...Map.groupBy(fragments, (each) => each.index).values()]
+    .map(([head, ...rest]) => ({
+      id: head?.id,
+      type: head?.type,
+      function: {
+        name: head?.function.name,
+        arguments: rest.map((each) => each.function.arguments).join(""),
       },
-      logprobs: this.#logprobs.length > 0 ? { content: this.#logprobs } : null,
-      finish_reason: this.#finish,
-    };
-  }
+    }));
+  const logprobs = steps.flatMap((step) => step.logprobs ?? []);
+  return {
+    index,
+    message: {
+      role: "assistant",
+      content: calls.length > 0 ? null : joined("content"),
+      refusal: null,
+      reasoning_content: joined("reasoning") || undefined,
+      tool_calls: calls.length > 0 ? calls : undefined,
+    },
+    logprobs: logprobs.length > 0 ? { content: logprobs } : null,
+    finish_reason: steps.at(-1)?.finish ?? "stop",
+  };
 }
 
 /** At least eight letters and digits, twice. */
@@ -321,18 +284,7 @@ function randomId(random: Random): string {
   return part() + part();
 }
 
-/** Waits, at least for one turn of the event loop. Throws when the signal aborts. */
-export async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, Math.max(0, ms));
-  const onAbort = () => resolve();
-  signal.addEventListener("abort", onAbort);
-  try {
-    await promise;
-    signal.throwIfAborted();
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", onAbort);
-  }
+/** Waits, at least for one turn of the event loop. Rejects when the signal aborts. */
+export function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return setTimeout(Math.max(0, ms), undefined, { signal });
 }

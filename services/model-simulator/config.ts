@@ -5,7 +5,7 @@ import {
   listenVariables,
   SERVICE_VARIABLES,
 } from "@gateway/shared/process/service_variables";
-import type { Pace } from "./completion.ts";
+import type { Pace } from "./controls.ts";
 
 const DEFAULT_PORT = 8090;
 const FIRST_TOKEN_MS_MAX = 600_000;

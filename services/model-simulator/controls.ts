@@ -5,6 +5,13 @@
  */
 import { RequestError } from "./request.ts";
 
+/** When tokens come. */
+export interface Pace {
+  readonly firstTokenMs: number;
+  /** Of each choice. 0: as fast as it can. */
+  readonly tokensPerSecond: number;
+}
+
 /** How an answer goes wrong after some tokens of each choice. */
 export type Break = "fail" | "cut" | "stall" | "garbage";
 
@@ -17,19 +24,13 @@ export interface Controls {
   /** The body of that error is FastAPI's: `{"detail": …}`. */
   readonly isDetail?: boolean;
   readonly break?: { readonly type: Break; readonly afterTokens: number };
-  readonly firstTokenMs?: number;
-  readonly tokensPerSecond?: number;
+  readonly pace?: Partial<Pace>;
   readonly isUsageMissing?: boolean;
   /** The stream ends without `[DONE]`. */
   readonly isDoneMissing?: boolean;
   /** The answer never ends. */
   readonly isEndless?: boolean;
 }
-
-const OPENING = "[simulator:";
-/** Text between brackets that is longer is no phrase. */
-const PHRASE_CHARS_MAX = 200;
-const PHRASES_MAX = 16;
 
 type Phrase = readonly [
   example: string,
@@ -58,12 +59,12 @@ const PHRASES: readonly Phrase[] = [
   [
     "first token 2000 ms",
     /^first token (\d{1,7}) ms$/,
-    (firstTokenMs) => ({ firstTokenMs }),
+    (firstTokenMs) => ({ pace: { firstTokenMs } }),
   ],
   [
     "12.5 tokens per second",
     /^(\d{1,7}(?:\.\d{1,3})?) tokens? per second$/,
-    (tokensPerSecond) => ({ tokensPerSecond }),
+    (tokensPerSecond) => ({ pace: { tokensPerSecond } }),
   ],
   ["usage missing", /^usage missing$/, () => ({ isUsageMissing: true })],
   ["done missing", /^done missing$/, () => ({ isDoneMissing: true })],
@@ -71,13 +72,16 @@ const PHRASES: readonly Phrase[] = [
 ];
 
 /**
- * Reads `[simulator: 200 tokens]`, also several with commas between. Throws a {@link RequestError} for a phrase that is none, because a test
- * of a fault with a slip of the pen would test nothing.
+ * Reads `[simulator: 200 tokens]`, also several with commas between. Throws a
+ * {@link RequestError} for an unknown phrase: a test whose fault is misspelled
+ * would test nothing.
  */
 export function readControls(text: string): Controls {
   let controls: Controls = {};
   for (const phrase of phrasesIn(text).phrases) {
-    controls = { ...controls, ...controlOf(phrase) };
+    const { pace, ...others } = controlOf(phrase);
+    controls = { ...controls, ...others };
+    if (pace) controls = { ...controls, pace: { ...controls.pace, ...pace } };
   }
   return controls;
 }
@@ -87,23 +91,21 @@ export function withoutControls(text: string): string {
   return phrasesIn(text).rest.trim();
 }
 
+/** Of at most 16 brackets; one with more than 200 characters is not ours. */
+const BRACKET = /\[simulator:([^\]]{0,200})\]/;
+const BRACKETS_MAX = 16;
+
 function phrasesIn(text: string): { phrases: string[]; rest: string } {
   const phrases: string[] = [];
-  let rest = "";
-  let from = 0;
-  while (phrases.length < PHRASES_MAX) {
-    const start = text.indexOf(OPENING, from);
-    if (start < 0) break;
-    const inside = start + OPENING.length;
-    const end = text.slice(inside, inside + PHRASE_CHARS_MAX + 1).indexOf("]");
-    const next = end < 0 ? inside : inside + end + 1;
-    rest += text.slice(from, end < 0 ? next : start);
-    if (end >= 0) {
-      phrases.push(...text.slice(inside, inside + end).split(","));
-    }
-    from = next;
+  let rest = text;
+  for (let count = 0; count < BRACKETS_MAX; count++) {
+    const found = BRACKET.exec(rest);
+    if (found === null) break;
+    phrases.push(...(found[1] ?? "").split(","));
+    rest = rest.slice(0, found.index) +
+      rest.slice(found.index + found[0].length);
   }
-  return { phrases, rest: rest + text.slice(from) };
+  return { phrases, rest };
 }
 
 function controlOf(phrase: string): Controls {

@@ -29,7 +29,8 @@ export function failureResponse(status: number, isDetail = false): Response {
 
 /** The answer to a request that is wrong. */
 export function refusalResponse(refusal: RequestError): Response {
-  const { message, status, param, code } = refusal;
+  const { message, told: { status = 400, param = null, code = null } } =
+    refusal;
   const error = { message, type: "invalid_request_error", param, code };
   return Response.json({ error }, { status });
 }

@@ -6,7 +6,7 @@ import { RequestError } from "./request.ts";
 Deno.test("readControls() reads phrases, several in one bracket or in many", () => {
   assert.deepEqual(
     readControls("Hi [simulator: 20 Tokens,  first token 5 ms] there"),
-    { exactTokens: 20, firstTokenMs: 5 },
+    { exactTokens: 20, pace: { firstTokenMs: 5 } },
   );
   assert.deepEqual(
     readControls("[simulator: cut after 3 tokens][simulator: usage missing]"),

@@ -18,19 +18,19 @@ const KEYWORDS: ReadonlySet<string> = new Set([
 const TYPES: ReadonlySet<unknown> = new Set([
   ...["string", "number", "integer", "boolean", "object", "array", "null"],
 ]);
-/** About what servers allow. */
-/** Steps of a path: `properties` and a name are two. */
+/** About what servers allow. A name below `properties` is two steps of the path. */
 const SCHEMA_DEPTH_MAX = 64;
 const SCHEMA_NODES_MAX = 2_000;
 const ENUM_VALUES_MAX = 1_000;
 /** Deeper in a value everything is as small as it may be. */
 const VALUE_DEPTH_SMALL = 5;
 const VALUE_DEPTH_MAX = 32;
-/** Schemas and members of them looked at for one value; an alternative in vain costs more. */
-const VALUE_STEPS_MAX = 5_000;
-const FAILED_STEPS = 50;
-const VALUE_CHARS_MAX = 10_000;
-/** What a text without a length costs. */
+/** What one value may cost: a schema, or a member looked at, is 1, and so are two characters. */
+const VALUE_COST_MAX = 5_000;
+const CHARS_PER_COST = 2;
+/** An alternative without a value costs more, because it throws. */
+const FAILED_COST = 50;
+/** Characters of a text without a length. */
 const WORDS_CHARS = 40;
 const MORE_ITEMS_MAX = 2;
 const NUMBER_SPAN = 100;
@@ -147,13 +147,14 @@ export function valueFor(
 
 class ValueMaker {
   readonly #root: Schema;
-  readonly #options: ValueOptions;
-  #steps = 0;
-  #chars = 0;
+  readonly #random: Random;
+  readonly #isSmall: boolean;
+  #cost = 0;
 
-  constructor(root: Schema, options: ValueOptions) {
+  constructor(root: Schema, { random, isSmall }: ValueOptions) {
     this.#root = root;
-    this.#options = options;
+    this.#random = random;
+    this.#isSmall = isSmall;
   }
 
   make(value: unknown, depth: number): unknown {
@@ -163,61 +164,21 @@ class ValueMaker {
     if (schema.$ref !== undefined) {
       return this.make(resolve(this.#root, schema.$ref), depth + 1);
     }
-    if (schema.const !== undefined) return this.#fixed(schema.const);
-    const choices = listOf(schema.enum);
-    if (choices.length > 0) {
-      const at = Math.floor(this.#options.random() * choices.length);
-      return this.#fixed(choices[at]);
+    const fixed = "const" in schema
+      ? schema.const
+      : this.#oneOf(listOf(schema.enum));
+    if (fixed !== undefined) {
+      this.#spend(JSON.stringify(fixed).length / CHARS_PER_COST);
+      return fixed;
     }
+    const isSmall = this.#isSmall || depth >= VALUE_DEPTH_SMALL;
     const options = [...listOf(schema.anyOf), ...listOf(schema.oneOf)];
-    if (options.length > 0) return this.#makeOneOf(options, depth);
-    return this.#makeOf(schema, depth);
-  }
-
-  #spend(steps: number): void {
-    this.#steps += steps;
-    if (this.#steps > VALUE_STEPS_MAX) throw new NoValueError("too large");
-  }
-
-  #spendChars(chars: number): void {
-    this.#chars += chars;
-    if (this.#chars > VALUE_CHARS_MAX) throw new NoValueError("too large");
-  }
-
-  #fixed(value: unknown): unknown {
-    this.#spendChars(JSON.stringify(value).length);
-    return value;
-  }
-
-  /** The first alternative, in an order that chance decides, that has a value. */
-  #makeOneOf(options: unknown[], depth: number): unknown {
-    this.#spend(options.length);
-    const first = this.#isSmall(depth)
-      ? 0
-      : Math.floor(this.#options.random() * options.length);
-    const order = [...options.slice(first), ...options.slice(0, first)];
-    // Deep down, what ends at once comes first.
-    if (this.#isSmall(depth)) {
-      order.sort((a, b) => weightOf(a) - weightOf(b));
-    }
-    for (const option of order) {
-      try {
-        return this.make(option, depth + 1);
-      } catch (error) {
-        if (!(error instanceof NoValueError)) throw error;
-        if (this.#steps > VALUE_STEPS_MAX) throw error;
-        this.#spend(FAILED_STEPS);
-      }
-    }
-    throw new NoValueError("none of its alternatives has a value");
-  }
-
-  #makeOf(schema: Schema, depth: number): unknown {
+    if (options.length > 0) return this.#alternative(options, depth, isSmall);
     switch (typeOf(schema)) {
       case "object":
-        return this.#object(schema, depth);
+        return this.#object(schema, depth, isSmall);
       case "array":
-        return this.#array(schema, depth);
+        return this.#array(schema, depth, isSmall);
       case "string":
         return this.#string(schema);
       case "integer":
@@ -225,48 +186,65 @@ class ValueMaker {
       case "number":
         return this.#number(schema, 0);
       case "boolean":
-        return this.#options.random() < 0.5;
+        return this.#random() < 0.5;
       default:
         return null;
     }
   }
 
-  #object(schema: Schema, depth: number): unknown {
+  #spend(cost: number): void {
+    this.#cost += cost;
+    if (this.#cost > VALUE_COST_MAX) throw new NoValueError("too large");
+  }
+
+  #oneOf(values: unknown[]): unknown {
+    return values[Math.floor(this.#random() * values.length)];
+  }
+
+  /** A value of the first alternative that has one. Deep down, what ends at once comes first. */
+  #alternative(options: unknown[], depth: number, isSmall: boolean): unknown {
+    this.#spend(options.length);
+    const first = this.#oneOf(options);
+    const order = isSmall
+      ? options.toSorted((a, b) => weightOf(a) - weightOf(b))
+      : [first, ...options];
+    for (const option of order) {
+      try {
+        return this.make(option, depth + 1);
+      } catch (error) {
+        if (!(error instanceof NoValueError)) throw error;
+        this.#spend(FAILED_COST);
+      }
+    }
+    throw new NoValueError("none of its alternatives has a value");
+  }
+
+  #object(schema: Schema, depth: number, isSmall: boolean): unknown {
     const required = new Set(listOf(schema.required));
     const properties = Object.entries(objectOf(schema.properties));
     this.#spend(required.size + properties.length);
-    const entries = properties
-      .filter(([name]) => required.has(name) || !this.#isSmall(depth))
-      .map(([name, inner]): [string, unknown] => [
-        name,
-        this.make(inner, depth + 1),
-      ]);
-    return Object.fromEntries(entries);
+    return Object.fromEntries(
+      properties.filter(([name]) => required.has(name) || !isSmall)
+        .map(([name, inner]) => [name, this.make(inner, depth + 1)]),
+    );
   }
 
-  #array(schema: Schema, depth: number): unknown {
-    const min = numberOf(schema.minItems) ?? 0;
-    const max = numberOf(schema.maxItems) ?? Infinity;
+  #array(schema: Schema, depth: number, isSmall: boolean): unknown {
+    const { min, max } = lengthsOf(schema.minItems, schema.maxItems);
     this.#spend(min);
-    if (min > max) throw new NoValueError("'minItems' is above 'maxItems'");
-    const more = this.#isSmall(depth)
-      ? 0
-      : 1 + Math.floor(this.#options.random() * MORE_ITEMS_MAX);
-    const length = Math.min(max, min + more);
+    const more = isSmall ? 0 : 1 + Math.floor(this.#random() * MORE_ITEMS_MAX);
     return Array.from(
-      { length },
+      { length: Math.min(max, min + more) },
       () => this.make(schema.items ?? { type: "string" }, depth + 1),
     );
   }
 
   #string(schema: Schema): unknown {
-    const min = numberOf(schema.minLength) ?? 0;
-    const max = numberOf(schema.maxLength) ?? Infinity;
-    this.#spendChars(Math.max(min, WORDS_CHARS));
+    const { min, max } = lengthsOf(schema.minLength, schema.maxLength);
+    this.#spend(Math.max(min, WORDS_CHARS) / CHARS_PER_COST);
     const known = FORMATS.get(schema.format);
     if (known !== undefined) return known;
-    if (min > max) throw new NoValueError("'minLength' is above 'maxLength'");
-    const text = this.#options.isSmall ? "x" : someWords(this.#options.random);
+    const text = this.#isSmall ? "x" : someWords(this.#random);
     return text.padEnd(min, " and so on").slice(0, max);
   }
 
@@ -279,23 +257,18 @@ class ValueMaker {
     const most = Math.min(numberOf(schema.maximum) ?? Infinity, below);
     const from = least > -Infinity ? least : Math.min(1, most - step);
     const span = Math.min(most - from, NUMBER_SPAN);
-    const wanted = from + span * this.#options.random();
-    const candidates = step > 0
-      ? [wanted, from].flatMap((near) =>
-        [0, 1].map((more) =>
-          Number(((Math.ceil(near / step) + more) * step).toPrecision(15))
-        )
-      )
-      : [wanted, from, from + span / 2];
+    const wanted = from + span * this.#random();
+    const candidates = [wanted, from, from + step, from + span / 2]
+      .map((near) =>
+        step > 0
+          ? Number((Math.ceil(near / step) * step).toPrecision(15))
+          : near
+      );
     const found = candidates.find((number) =>
       number >= least && number <= most && number !== above && number !== below
     );
     if (found === undefined) throw new NoValueError("no number is in bounds");
     return found;
-  }
-
-  #isSmall(depth: number): boolean {
-    return this.#options.isSmall || depth >= VALUE_DEPTH_SMALL;
   }
 }
 
@@ -305,11 +278,14 @@ function typeOf(schema: Schema): unknown {
   const named = types.find((type) => type !== "null") ?? types[0];
   if (named !== undefined) return named;
   if (schema.properties !== undefined) return "object";
-  if (schema.items !== undefined) return "array";
-  const isNumber = ["minimum", "maximum", "multipleOf"].some((keyword) =>
-    schema[keyword] !== undefined
-  );
-  return isNumber ? "number" : "string";
+  return schema.items === undefined ? "string" : "array";
+}
+
+function lengthsOf(least: unknown, most: unknown) {
+  const min = numberOf(least) ?? 0;
+  const max = numberOf(most) ?? Infinity;
+  if (min > max) throw new NoValueError("its least length is above its most");
+  return { min, max };
 }
 
 /** Alternatives without anything inside come before others. */

@@ -116,7 +116,7 @@ Deno.test("checkSchema() refuses what is outside of the strict subset", () => {
     assert.throws(() => checkSchema(schema, strict), (error) => {
       assert.ok(error instanceof RequestError);
       assert.match(error.message, reason);
-      assert.equal(error.param, "response_format");
+      assert.equal(error.told.param, "response_format");
       return true;
     });
   }

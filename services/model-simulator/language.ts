@@ -3,6 +3,7 @@
  * sampling parameters act on real alternatives, and no more. Pure.
  */
 import { PASSAGES } from "./passages.ts";
+import type { ChatRequest } from "./request.ts";
 
 /** Numbers from 0 to 1, the same for the same seed. */
 export type Random = () => number;
@@ -42,17 +43,18 @@ interface Candidate {
 }
 
 /** The sampling parameters of OpenAI's and vLLM's APIs. */
-interface Sampling {
-  readonly temperature: number;
-  readonly top_p: number;
-  readonly top_k: number;
-  readonly min_p: number;
-  readonly presence_penalty: number;
-  readonly frequency_penalty: number;
-  readonly repetition_penalty: number;
-  readonly logprobs: boolean | undefined;
-  readonly top_logprobs: number;
-}
+type Sampling = Pick<
+  ChatRequest,
+  | "temperature"
+  | "top_p"
+  | "top_k"
+  | "min_p"
+  | "presence_penalty"
+  | "frequency_penalty"
+  | "repetition_penalty"
+  | "logprobs"
+  | "top_logprobs"
+>;
 
 /** A token and how likely it was before `temperature` and `top_p`. */
 export interface TokenLogprob {
@@ -79,10 +81,10 @@ const CORPUS: readonly string[] = PASSAGES.flatMap((passage) => [
   ...tokenize(passage),
   END_OF_PASSAGE,
 ]);
-const STARTS: readonly number[] = CORPUS.flatMap((token, at) =>
-  token === END_OF_PASSAGE ? [(at + 1) % CORPUS.length] : []
-);
-const PLACES = byToken(CORPUS.keys());
+const tokenAt = (place: number) =>
+  CORPUS[place % CORPUS.length] ?? END_OF_PASSAGE;
+const PLACES = Map.groupBy(CORPUS.keys(), tokenAt);
+const ENDS: readonly number[] = PLACES.get(END_OF_PASSAGE) ?? [];
 const COMMON: readonly Candidate[] = [...PLACES]
   .filter(([token]) => /^ \p{L}/u.test(token))
   .sort(([, a], [, b]) => b.length - a.length)
@@ -93,14 +95,11 @@ const FOLLOWERS: ReadonlyMap<string, readonly Candidate[]> = new Map(
   [...PLACES].map(([token, places]) => [token, followersOf(places)]),
 );
 
-function byToken(places: Iterable<number>): Map<string, number[]> {
-  return Map.groupBy(places, (place) => CORPUS[place] ?? END_OF_PASSAGE);
-}
-
 function followersOf(places: readonly number[]): Candidate[] {
-  const next = byToken(places.map((place) => (place + 1) % CORPUS.length));
-  const real = [...next].map(([token, at]) => {
-    return { token, places: at, logit: Math.log(at.length) + 1 };
+  const after = places.map((place) => (place + 1) % CORPUS.length);
+  const next = Map.groupBy(after, tokenAt);
+  const real = [...next].map(([token, places]) => {
+    return { token, places, logit: Math.log(places.length) + 1 };
   });
   return [...real, ...COMMON.filter(({ token }) => !next.has(token))];
 }
@@ -118,9 +117,7 @@ export class Writer {
     this.#random = random;
     this.#sampling = sampling;
     this.#topCount = sampling.logprobs === true ? sampling.top_logprobs : -1;
-    // The place before the first token of a passage.
-    const start = STARTS[subject % STARTS.length] ?? 0;
-    this.#place = (start + CORPUS.length - 1) % CORPUS.length;
+    this.#place = ENDS[subject % ENDS.length] ?? 0;
   }
 
   /** Says a token that is given. */
@@ -133,17 +130,16 @@ export class Writer {
 
   /** Says the next token of the text. */
   next(): Sampled {
-    const candidates = FOLLOWERS.get(CORPUS[this.#place] ?? "") ?? COMMON;
-    const place = (this.#place + 1) % CORPUS.length;
-    const written = CORPUS[place];
+    const candidates = FOLLOWERS.get(tokenAt(this.#place)) ?? COMMON;
+    const written = tokenAt(this.#place + 1);
     const logits = candidates.map(({ token, logit }) =>
       this.#penalised(token, token === written ? logit + WRITTEN_BONUS : logit)
     );
     const chosen = this.#choose(logits);
     const { token = "", places = [] } = candidates[chosen] ?? {};
     this.#place = token === written
-      ? place
-      : places[Math.floor(this.#random() * places.length)] ?? place;
+      ? (this.#place + 1) % CORPUS.length
+      : places[Math.floor(this.#random() * places.length)] ?? 0;
     return this.#topCount < 0
       ? this.#say(token, 0, [])
       : this.#explain(candidates, logits, chosen);

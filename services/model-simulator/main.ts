@@ -10,14 +10,14 @@ import {
 } from "@gateway/shared/process/service";
 import { readConfig, type SimulatorConfig } from "./config.ts";
 import { createSimulatorMetrics } from "./metrics.ts";
-import { startSimulator } from "./simulator.ts";
+import { Simulator } from "./simulator.ts";
 
 await runService({ name: "model-simulator", readConfig, start });
 
 function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
   const registry = new MetricRegistry();
   const onRequest = createSimulatorMetrics(registry, () => simulator);
-  const simulator = startSimulator({
+  const simulator = new Simulator({
     ...config.listen,
     pace: config.pace,
     onRequest,

@@ -24,6 +24,8 @@ export interface Plan {
   /** Tokens of the text; null: until the end of a sentence after a while. 0 for calls. */
   readonly tokensWanted: number | null;
   readonly calls: readonly PlannedCall[];
+  /** What varies from question to question, and not from seed to seed. */
+  readonly subject: number;
 }
 
 const QUOTE_CHARS = 80;
@@ -33,16 +35,13 @@ const WORD_CHARS_MIN = 4;
 const CALLS_MAX = 4;
 
 /**
- * Plans one choice. Everything that it says fits into `room` tokens where it can.
+ * Plans one choice. Everything that it says fits into `tokensMax` where it can.
  * Throws a `RequestError` for a schema that the simulator does not take.
  */
 export function planChoice(
   request: ChatRequest,
-  { controls, random, room }: {
-    controls: Controls;
-    random: Random;
-    room: number;
-  },
+  controls: Controls,
+  { random, tokensMax }: { random: Random; tokensMax: number },
 ): Plan {
   const asked = questionOf(request);
   const quote = quoteOf(asked);
@@ -54,18 +53,22 @@ export function planChoice(
         }.`,
     ).slice(0, request.thinking_budget)
     : [];
-  const left = room - reasoning.length;
-  const calls = planCalls(request, asked, { random, room: left });
-  if (calls.length > 0) {
-    return { reasoning, given: [], tokensWanted: 0, calls };
-  }
-  const format = request.response_format;
-  if (format !== undefined && format.type !== "text") {
-    const given = writeJson(request, quote, { random, room: left });
-    return { reasoning, given, tokensWanted: given.length, calls };
+  const room = tokensMax - reasoning.length;
+  const plan = { reasoning, given: [], calls: [], subject: hashText(asked) };
+  const calls = planCalls(request, asked, { random, room });
+  if (calls.length > 0) return { ...plan, calls, tokensWanted: 0 };
+  const format = request.response_format?.type ?? "text";
+  if (format !== "text") {
+    const named = schemaOfAnswer(request);
+    const given = fitting(room, (isSmall) => {
+      if (named) return valueFor(named.schema, named, { random, isSmall });
+      const simulator = "This is the gateway's model simulator.";
+      return isSmall ? {} : { simulator, asked: quote.slice(1, -1) };
+    });
+    return { ...plan, given, tokensWanted: given.length };
   }
   const given = tokenize(openingOf(request, quote));
-  return { reasoning, given, tokensWanted: wantedLength(controls), calls };
+  return { ...plan, given, tokensWanted: wantedLength(controls) };
 }
 
 /** An answer that is to break off does not end before. */
@@ -74,26 +77,34 @@ function wantedLength({ exactTokens, isEndless, ...rest }: Controls) {
   return exactTokens ?? (rest.break ? rest.break.afterTokens + 1 : null);
 }
 
-/** Checks what only the whole request tells, so that a refusal is the answer. */
+/** Throws a `RequestError` for a schema outside of the subset. */
 export function checkSchemas(request: ChatRequest): void {
-  const format = schemaOfAnswer(request);
-  if (format !== undefined) checkSchema(format.schema, format.called);
-  for (const [index, { function: tool }] of request.tools.entries()) {
-    if (tool.strict !== true || tool.parameters === undefined) continue;
-    checkSchema(tool.parameters, toolName(tool, index));
+  const tools = request.tools.map(schemaOfTool)
+    .filter(({ isStrict }) => isStrict);
+  for (const named of [schemaOfAnswer(request) ?? [], tools].flat()) {
+    checkSchema(named.schema, named);
   }
 }
 
-function schemaOfAnswer({ response_format: format }: ChatRequest) {
-  if (format?.type !== "json_schema") return undefined;
+type NamedSchema = SchemaName & { schema: Record<string, unknown> };
+
+function schemaOfAnswer(
+  { response_format: format }: ChatRequest,
+): NamedSchema | null {
+  if (format?.type !== "json_schema") return null;
   const { name, strict, schema = {} } = format.json_schema;
   const isStrict = strict === true;
-  return { schema, called: { param: "response_format", name, isStrict } };
+  return { param: "response_format", name, isStrict, schema };
 }
 
-/** What varies from question to question, and not from seed to seed. */
-export function subjectOf(request: ChatRequest): number {
-  return hashText(questionOf(request));
+/** Arguments are an object, whatever the schema says of its type. */
+function schemaOfTool({ function: tool }: Tool, index: number): NamedSchema {
+  return {
+    param: `tools[${index}].function.parameters`,
+    name: tool.name,
+    isStrict: tool.strict === true && tool.parameters !== undefined,
+    schema: { ...tool.parameters, type: "object" },
+  };
 }
 
 /** The last message of the user, without phrases for the simulator. */
@@ -109,12 +120,11 @@ function quoteOf(text: string): string {
 
 function openingOf({ messages }: ChatRequest, quote: string): string {
   const last = messages.at(-1);
-  const told = last?.role === "tool" ? quoteOf(textOf(last)) : null;
-  const heard = told === null
-    ? `You asked: ${quote}.`
-    : `You asked: ${quote}. The tool answered: ${told}.`;
-  return `I am the gateway's model simulator, not a real model. ${heard} ` +
-    "Here is a passage instead.\n\n";
+  const told = last?.role === "tool"
+    ? ` The tool answered: ${quoteOf(textOf(last))}.`
+    : "";
+  return "I am the gateway's model simulator, not a real model. " +
+    `You asked: ${quote}.${told} Here is a passage instead.\n\n`;
 }
 
 function isThinking(request: ChatRequest): boolean {
@@ -131,38 +141,31 @@ function planCalls(
 ): PlannedCall[] {
   const calls: PlannedCall[] = [];
   let left = room;
-  const wanted = wantedTools(request, asked).slice(0, CALLS_MAX);
-  for (const { tool: { function: tool }, index } of wanted) {
-    const called = toolName(tool, index);
-    // Arguments are an object, whatever the schema says of its type.
-    const schema = { ...tool.parameters, type: "object" };
+  const callsMax = request.parallel_tool_calls === false ? 1 : CALLS_MAX;
+  for (const { schema, ...named } of wantedTools(request, asked)) {
+    if (calls.length === callsMax) break;
     const tokens = fitting(
       left - 1,
-      (isSmall) => valueFor(schema, called, { random, isSmall }),
+      (isSmall) => valueFor(schema, named, { random, isSmall }),
     );
     if (tokens.length + 1 > left) continue;
     left -= tokens.length + 1;
-    calls.push({ name: tool.name, tokens });
+    calls.push({ name: named.name, tokens });
   }
-  return request.parallel_tool_calls === false ? calls.slice(0, 1) : calls;
+  return calls;
 }
 
-interface WantedTool {
-  tool: Tool;
-  index: number;
-}
-
-function wantedTools(request: ChatRequest, asked: string): WantedTool[] {
+function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
   const { tool_choice: choice, messages } = request;
-  const tools = request.tools.map((tool, index) => ({ tool, index }));
+  const tools = request.tools.map(schemaOfTool);
   if (choice === "none") return [];
   if (typeof choice === "object") {
-    const { name } = choice.function;
-    return tools.filter(({ tool }) => tool.function.name === name).slice(0, 1);
+    return tools.filter(({ name }) => name === choice.function.name)
+      .slice(0, 1);
   }
   const words = new Set(wordsOf(asked.slice(0, LOOK_CHARS)));
-  const meant = tools.filter(({ tool }) =>
-    wordsOf(tool.function.name).some((word) =>
+  const meant = tools.filter(({ name }) =>
+    wordsOf(name).some((word) =>
       word.length >= WORD_CHARS_MIN && words.has(word)
     )
   );
@@ -178,32 +181,10 @@ function wordsOf(text: string): string[] {
   return spaced.split(/[^\p{L}\p{N}]+/u);
 }
 
-function writeJson(
-  request: ChatRequest,
-  quote: string,
-  { random, room }: { random: Random; room: number },
-): string[] {
-  const format = schemaOfAnswer(request);
-  const simulator = "This is the gateway's model simulator, not a real model.";
-  const asked = quote.slice(1, -1);
-  return fitting(room, (isSmall) => {
-    if (format === undefined) return isSmall ? {} : { simulator, asked };
-    return valueFor(format.schema, format.called, { random, isSmall });
-  });
-}
-
 /** The tokens of a value that fits, or of the smallest one. */
 function fitting(room: number, make: (isSmall: boolean) => unknown): string[] {
   const tokens = tokenize(JSON.stringify(make(false)));
   return tokens.length <= room ? tokens : tokenize(JSON.stringify(make(true)));
-}
-
-function toolName(
-  { name, strict }: Tool["function"],
-  index: number,
-): SchemaName {
-  const param = `tools[${index}].function.parameters`;
-  return { param, name, isStrict: strict === true };
 }
 
 /** Chance for one choice: by the seed, or as it comes. Without a temperature there is none. */
@@ -215,6 +196,6 @@ export function randomFor(
   const seed = request.seed ?? (request.temperature === 0 ? 0 : undefined);
   const start = seed === undefined
     ? Math.floor(random() * 2 ** 32)
-    : hashText(`${seed} ${subjectOf(request)}`);
+    : hashText(`${seed} ${hashText(questionOf(request))}`);
   return seededRandom(start + Math.imul(index, 0x9e3779b1));
 }

@@ -3,18 +3,11 @@ import * as z from "zod";
 
 /** A refusal as a model server sends it. */
 export class RequestError extends Error {
-  readonly status: number;
-  readonly param: string | null;
-  readonly code: string | null;
-
   constructor(
     message: string,
-    options: { status?: number; param?: string; code?: string } = {},
+    readonly told: { status?: number; param?: string; code?: string } = {},
   ) {
     super(message);
-    this.status = options.status ?? 400;
-    this.param = options.param ?? null;
-    this.code = options.code ?? null;
   }
 }
 
@@ -35,14 +28,7 @@ const part = z.looseObject({
 });
 
 const message = z.looseObject({
-  role: z.enum([
-    "system",
-    "developer",
-    "user",
-    "assistant",
-    "tool",
-    "function",
-  ]),
+  role: z.enum(["system", "developer", "user", "assistant", "tool"]),
   content: maybe(z.union([z.string(), z.array(part)])),
 });
 
@@ -127,19 +113,20 @@ export function parseRequest(text: string): ChatRequest {
   if (!checked.success) throw mistakeOf(checked.error);
   const request = checked.data;
   if (request.stream_options && request.stream !== true) {
-    throw new RequestError(
-      "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
-      { param: "stream_options" },
-    );
+    throw onlyWith("stream_options", "stream");
   }
   if (request.top_logprobs > 0 && request.logprobs !== true) {
-    throw new RequestError(
-      "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
-      { param: "top_logprobs" },
-    );
+    throw onlyWith("top_logprobs", "logprobs");
   }
   checkToolChoice(request);
   return request;
+}
+
+function onlyWith(param: string, other: string): RequestError {
+  return new RequestError(
+    `The '${param}' parameter is only allowed when '${other}' is enabled.`,
+    { param },
+  );
 }
 
 function checkToolChoice({ tools, tool_choice: choice }: ChatRequest): void {

@@ -46,7 +46,7 @@ Deno.test("penalties make a text more varied, negative ones less", async () => {
   const of = async (change: Body) =>
     variety(await simulator.text({ ...LONG, ...change }));
   const base = await of({});
-  assert.ok(await of({ frequency_penalty: 2 }) > base);
+  assert.ok(await of({ presence_penalty: 2 }) > base);
   assert.ok(await of({ repetition_penalty: 3 }) > base);
   assert.ok(await of({ frequency_penalty: -2 }) < base);
 });

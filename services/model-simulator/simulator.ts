@@ -2,15 +2,10 @@
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { type GracefulServer, serve } from "@gateway/shared/process/serve";
-import { Completion, type Pace, sleep } from "./completion.ts";
-import { type Controls, readControls } from "./controls.ts";
+import { Completion, sleep } from "./completion.ts";
+import { type Pace, readControls } from "./controls.ts";
 import { failureResponse, refusalResponse } from "./errors.ts";
-import {
-  type ChatRequest,
-  parseRequest,
-  RequestError,
-  textOf,
-} from "./request.ts";
+import { parseRequest, RequestError, textOf } from "./request.ts";
 
 /** `broken`: by a fault on request; `left`: the client went away before the end. */
 export type Outcome = "complete" | "refused" | "broken" | "left";
@@ -21,30 +16,26 @@ export class SeenRequest {
   outcome: Outcome | undefined;
   /** `performance.now()` of the end, or null. */
   endedAtMs: number | null = null;
-  /** What has made the tokens so far. */
-  maker: { readonly tokens: number } = { tokens: 0 };
-  /** 1 for the first. */
-  readonly number: number;
-  readonly headers: Headers;
-  /** As it came. */
-  readonly body: string;
-  /** Settles with the outcome. */
-  readonly ended: Promise<Outcome>;
+  completion: Completion | null = null;
   readonly leaving = new AbortController();
-  readonly #settle: (outcome: Outcome) => void;
+  readonly #ended = Promise.withResolvers<Outcome>();
 
-  constructor(number: number, headers: Headers, body: string) {
-    this.number = number;
-    this.headers = headers;
-    this.body = body;
-    const { promise, resolve } = Promise.withResolvers<Outcome>();
-    this.ended = promise;
-    this.#settle = resolve;
+  /** The first has the number 1. */
+  constructor(
+    readonly number: number,
+    readonly headers: Headers,
+    /** As it came. */
+    readonly body: string,
+  ) {}
+
+  /** Settles with the outcome. */
+  get ended(): Promise<Outcome> {
+    return this.#ended.promise;
   }
 
   /** Tokens made so far. */
   get tokens(): number {
-    return this.maker.tokens;
+    return this.completion?.tokens ?? 0;
   }
 
   /** The first outcome counts. */
@@ -52,7 +43,7 @@ export class SeenRequest {
     if (this.outcome !== undefined) return;
     this.outcome = outcome;
     this.endedAtMs = performance.now();
-    this.#settle(outcome);
+    this.#ended.resolve(outcome);
     this.leaving.abort();
   }
 }
@@ -81,11 +72,6 @@ const MODEL = {
   owned_by: "simulator",
 };
 
-/** Starts to listen. */
-export function startSimulator(options: SimulatorOptions = {}): Simulator {
-  return new Simulator(options);
-}
-
 /** A running simulator. Disposing of it ends every answer. */
 export class Simulator implements AsyncDisposable {
   /** Answers on their way. */
@@ -94,13 +80,16 @@ export class Simulator implements AsyncDisposable {
   readonly #server: GracefulServer;
   #count = 0;
 
-  constructor(options: SimulatorOptions) {
+  constructor(options: SimulatorOptions = {}) {
     this.#options = options;
     this.#server = serve({
       hostname: options.hostname ?? "127.0.0.1",
       port: options.port ?? 0,
       handler: (request) => this.#answer(request),
-      onError: () => failureResponse(500),
+      onError: (error) =>
+        error instanceof RequestError
+          ? refusalResponse(error)
+          : failureResponse(500),
     });
   }
 
@@ -125,24 +114,19 @@ export class Simulator implements AsyncDisposable {
     return this.stop(0);
   }
 
-  async #answer(request: Request): Promise<Response> {
+  #answer(request: Request): Response | Promise<Response> {
     const path = new URL(request.url).pathname.replace(/\/$/, "");
-    try {
-      switch (`${request.method} ${path}`) {
-        case "POST /v1/chat/completions":
-          return await this.#complete(request);
-        case "GET /v1/models":
-          return Response.json({ object: "list", data: [MODEL] });
-        case `GET /v1/models/${MODEL.id}`:
-          return Response.json(MODEL);
-        case "GET /health":
-          return Response.json({ status: "ok" });
-        default:
-          throw new RequestError("Not Found", { status: 404 });
-      }
-    } catch (error) {
-      if (error instanceof RequestError) return refusalResponse(error);
-      throw error;
+    switch (`${request.method} ${path}`) {
+      case "POST /v1/chat/completions":
+        return this.#complete(request);
+      case "GET /v1/models":
+        return Response.json({ object: "list", data: [MODEL] });
+      case `GET /v1/models/${MODEL.id}`:
+        return Response.json(MODEL);
+      case "GET /health":
+        return Response.json({ status: "ok" });
+      default:
+        throw new RequestError("Not Found", { status: 404 });
     }
   }
 
@@ -173,9 +157,11 @@ async function respond(
       { status: 404, param: "model", code: "model_not_found" },
     );
   }
-  const controls = controlsOf(request);
+  // Phrases count in the last message of the user.
+  const asked = request.messages.findLast(({ role }) => role === "user");
+  const controls = asked === undefined ? {} : readControls(textOf(asked));
   if (controls.errorStatus !== undefined) {
-    await sleep(controls.firstTokenMs ?? 0, signal);
+    await sleep(controls.pace?.firstTokenMs ?? 0, signal);
     run.end("refused");
     return failureResponse(controls.errorStatus, controls.isDetail);
   }
@@ -188,7 +174,7 @@ async function respond(
     random: Math.random,
     created: Math.floor(wallNow() / 1_000),
   });
-  run.maker = completion;
+  run.completion = completion;
   if (request.stream === true) {
     return send(run, completion, completion.stream(), SSE_TYPE);
   }
@@ -202,12 +188,6 @@ async function respond(
   const { value } = await pieces.next();
   run.end("complete");
   return new Response(value, { headers: JSON_TYPE });
-}
-
-/** Phrases count in the last message of the user. */
-function controlsOf({ messages }: ChatRequest): Controls {
-  const message = messages.findLast(({ role }) => role === "user");
-  return message === undefined ? {} : readControls(textOf(message));
 }
 
 /**
@@ -239,24 +219,7 @@ function send(
 }
 
 async function readBody(request: Request): Promise<string> {
-  const announced = request.headers.get("content-length");
-  if (announced !== null && Number(announced) <= BODY_BYTES_MAX) {
-    return await request.text();
-  }
-  const pieces: Uint8Array[] = [];
-  let length = 0;
-  for await (const piece of request.body ?? []) {
-    length += piece.length;
-    if (length > BODY_BYTES_MAX) {
-      throw new RequestError("The request is too large.", { status: 413 });
-    }
-    pieces.push(piece);
-  }
-  const bytes = new Uint8Array(length);
-  let at = 0;
-  for (const piece of pieces) {
-    bytes.set(piece, at);
-    at += piece.length;
-  }
-  return new TextDecoder().decode(bytes);
+  const length = Number(request.headers.get("content-length") ?? Infinity);
+  if (length <= BODY_BYTES_MAX) return await request.text();
+  throw new RequestError("The request is too large.", { status: 413 });
 }

@@ -1,6 +1,6 @@
 /** Guarantee: a service whose log cannot be written goes on without it. */
 import assert from "node:assert/strict";
-import { startSimulator } from "../../services/model-simulator/simulator.ts";
+import { Simulator } from "../../services/model-simulator/simulator.ts";
 import { ask } from "../support/chat_outcome.ts";
 import { freePort } from "../support/local_server.ts";
 import { startMiniEdge } from "../support/mini_cluster.ts";
@@ -15,7 +15,7 @@ const START_MS = 30_000;
 Deno.test("a worker whose log is on a full disk answers and drains as always", async () => {
   await using nats = await startNatsServer();
   await using edge = await startMiniEdge({ servers: [nats.server] });
-  await using simulator = startSimulator();
+  await using simulator = new Simulator();
   await using worker = startServiceLoggingTo(FULL, "chat-worker", {
     MODEL_SIMULATOR_URL: simulator.url,
     NATS_URL: `nats://${nats.server}`,

@@ -15,7 +15,7 @@ import {
 } from "../support/cluster_keys.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
-import { startSimulator } from "../../services/model-simulator/simulator.ts";
+import { Simulator } from "../../services/model-simulator/simulator.ts";
 import {
   type Passed,
   spanMs,
@@ -65,7 +65,7 @@ function startCountedModel() {
     onBegin: () => {},
     running: (kind: string) => running.get(kind) ?? 0,
   };
-  const simulator = startSimulator({
+  const simulator = new Simulator({
     onRequest: (request) => {
       const kind = /"content":"([a-z]+) /.exec(request.body)?.[1] ?? "";
       count(kind, 1);

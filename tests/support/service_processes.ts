@@ -1,10 +1,7 @@
 /** Single services as processes, told everything by their environment. */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
-import {
-  type Simulator,
-  startSimulator,
-} from "../../services/model-simulator/simulator.ts";
+import { Simulator } from "../../services/model-simulator/simulator.ts";
 import { type RunningProcess, startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
 
@@ -60,7 +57,7 @@ export async function startService(
 }
 
 function simulatorAt(env: ServiceEnv): Simulator {
-  return startSimulator({
+  return new Simulator({
     pace: {
       firstTokenMs: Number(env.SIMULATOR_FIRST_TOKEN_MS ?? 0),
       tokensPerSecond: Number(env.SIMULATOR_TOKENS_PER_SECOND ?? 0),
