@@ -178,7 +178,7 @@ const LIBRARY_ROOMS: Record<string, RegExp> = {
   nats: /^shared\/bus\/link/,
   redis: /^shared\/redis\//,
   "@opentelemetry/api": /^shared\/process\/tracing\.ts$/,
-  hono: /^services\/(edge-auth|key-admin)\//,
+  hono: /^services\/key-admin\//,
 };
 
 Deno.test("a library is used in its room and nowhere else", () => {
