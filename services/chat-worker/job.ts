@@ -278,10 +278,6 @@ export class Job {
     this.#sender.onTick(this.#d.steadyNow());
   }
 
-  onDisconnect(): void {
-    this.#sender.onDisconnect();
-  }
-
   onReconnect(): void {
     this.#sender.onReconnect(this.#d.steadyNow());
   }

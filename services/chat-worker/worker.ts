@@ -169,10 +169,7 @@ export class ChatWorker {
   }
 
   #followBus(now: number): void {
-    const change = this.#flow.look();
-    if (change === "lost") {
-      for (const job of this.#jobs.values()) job.onDisconnect();
-    } else if (change === "restored") {
+    if (this.#flow.look() === "restored") {
       this.#edges.forgiveSilence();
       for (const job of this.#jobs.values()) job.onReconnect();
       this.#beat(now);

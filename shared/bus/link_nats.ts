@@ -226,16 +226,17 @@ class NatsLink implements BusLink {
       const server = this.#servers[turn % this.#servers.length] ?? "";
       const reason = await this.#connectTo(server);
       reasons.set(server, reason);
-      const flowedForMs = now() - (this.#flowingSinceMs ?? now());
+      const sinceMs = this.#flowingSinceMs;
       this.#flowingSinceMs = null;
-      failures = flowedForMs >= STABLE_MS ? 0 : failures + 1;
-      if (failures % this.#servers.length > 0 || failures === 0) continue;
+      failures = sinceMs === null ? failures + 1 : 0;
+      const isStable = sinceMs !== null && now() - sinceMs >= STABLE_MS;
+      if (isStable || failures % this.#servers.length > 0) continue;
       if (this.#lostAtMs === null && now() >= giveUpAtMs) {
         const all = [...reasons.values()].join("; ");
         return this.#first.reject(new BusUnavailableError(all));
       }
-      const rounds = failures / this.#servers.length;
-      const waitMs = Math.min(retryMaxMs, retryMs * 2 ** (rounds - 1));
+      const rounds = Math.floor((failures - 1) / this.#servers.length);
+      const waitMs = Math.min(retryMaxMs, retryMs * 2 ** rounds);
       await this.#pause(waitMs * (1 - random() / 2));
     }
     this.#first.reject(unavailable("it was closed"));

@@ -8,11 +8,13 @@
  * allocation for every token; a test that wants a list pushes to one. Handlers
  * must not throw. Only `writable` and `finished` may call back into the sender.
  *
- * New frames go out at once. After a NAK or a time without bus the sender lags
- * behind; it then catches up by `replayBytes` a tick, and new frames queue behind.
+ * New frames go out at once as long as the window has room. A NAK moves the sender
+ * back; it then catches up by `replayBytes` a tick, and new frames queue behind.
+ * Frames sent while the bus is away are lost like any others.
  */
 
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
+import { ByteSlab } from "./byte_slab.ts";
 import type { CancelReason } from "./control.ts";
 import {
   encodeAccept,
@@ -21,9 +23,10 @@ import {
   encodeFrame,
   type EndPayload,
   type ErrPayload,
+  FRAME_HEADER_BYTES,
   FrameType,
+  writeFrameHeader,
 } from "./frame.ts";
-import { ReplayBuffer } from "./replay_buffer.ts";
 
 /**
  * How an attempt left the worker. `acked`: the edge has all of it. `cancelled`:
@@ -55,17 +58,24 @@ export class StreamSender {
   readonly #workerId: string;
   readonly #limits: StreamLimits;
   readonly #handlers: StreamSenderHandlers;
-  readonly #buffer: ReplayBuffer;
+  readonly #slab = new ByteSlab();
+  /** Numbered frames that are not acknowledged, sent or not. */
+  readonly #frames: Uint8Array[] = [];
+  #bytes = 0;
+  /** The number of the lowest frame kept. */
+  #firstKept = 1;
+  /** The number of the next frame to go out. */
+  #next = 1;
+  #highestSent = 0;
+  /** Bytes of the frames that were sent and not acknowledged: at most the window, and one END or ERR. */
+  #windowBytes = 0;
+  #framesSent = 0;
   /** Completion tokens of everything written, sent or not. */
   #tokens = 0;
-  #isConnected = true;
   #isEnded = false;
   #isFinished = false;
   /** Whether the driver was told to stop and waits for `writable`. */
   #isBlocked = false;
-  /** Numbered frames sent so far, and the highest number among them. */
-  #framesSent = 0;
-  #highestSent = 0;
   #sentMs: number;
   #heardMs: number;
   #beatMs: number;
@@ -76,7 +86,6 @@ export class StreamSender {
     this.#workerId = options.workerId;
     this.#limits = options.limits ?? STREAM_LIMITS;
     this.#handlers = handlers;
-    this.#buffer = new ReplayBuffer(options.attempt, this.#limits);
     this.#sentMs = options.nowMs;
     this.#heardMs = options.nowMs;
     this.#beatMs = options.nowMs;
@@ -84,7 +93,8 @@ export class StreamSender {
 
   /** Whether the driver should go on reading its backend. False after the end. */
   get isWritable(): boolean {
-    return !this.#isEnded && !this.#isFinished && this.#buffer.hasRoom;
+    return !this.#isEnded && !this.#isFinished &&
+      this.#bytes < this.#limits.windowBytes;
   }
 
   get isFinished(): boolean {
@@ -101,9 +111,9 @@ export class StreamSender {
     return this.#framesSent - this.#highestSent;
   }
 
-  /** Bytes kept here: at most the window, one END or ERR, and what was written while not writable. */
+  /** Bytes kept here: less than the window, and what was written last. */
   get bufferedBytes(): number {
-    return this.#buffer.bytes;
+    return this.#bytes;
   }
 
   /** Tells the edge that the job runs here. A lost ACCEPT is made good by the next BEAT. */
@@ -119,10 +129,14 @@ export class StreamSender {
   write(payload: Uint8Array, tokens: number, nowMs: number): void {
     if (this.#isFinished || payload.length === 0) return;
     this.#assertOpen();
-    const wasCaughtUp = this.#buffer.isCaughtUp;
-    this.#tokens = tokens;
-    this.#buffer.write(payload, tokens);
-    if (wasCaughtUp) this.#sendAll(nowMs);
+    const { framePayloadBytesMax } = this.#limits;
+    for (let at = 0; at < payload.length; at += framePayloadBytesMax) {
+      const end = at + framePayloadBytesMax;
+      // Its tokens count with its last byte.
+      if (end >= payload.length) this.#tokens = tokens;
+      this.#append(FrameType.DATA, payload.subarray(at, end));
+    }
+    this.#sendNew(nowMs);
     if (!this.isWritable) this.#isBlocked = true;
   }
 
@@ -140,14 +154,18 @@ export class StreamSender {
   onAck(attempt: number, sequence: number, nowMs: number): void {
     if (this.#isFinished || attempt !== this.#attempt) return;
     this.#heardMs = nowMs;
-    if (sequence > this.#buffer.lastSequence) return;
-    const wasCaughtUp = this.#buffer.isCaughtUp;
-    this.#buffer.dropThrough(sequence);
-    if (this.#isEnded && this.#buffer.isEmpty) {
-      this.#finish("acked", null);
-      return;
+    if (sequence > this.#highestSent) return;
+    const acknowledged = Math.max(0, sequence - this.#firstKept + 1);
+    for (const frame of this.#frames.splice(0, acknowledged)) {
+      this.#bytes -= frame.length;
+      this.#windowBytes -= frame.length;
     }
-    if (wasCaughtUp) this.#sendAll(nowMs);
+    this.#firstKept += acknowledged;
+    this.#next = Math.max(this.#next, this.#firstKept);
+    if (this.#isEnded && this.#frames.length === 0) {
+      return this.#finish("acked", null);
+    }
+    this.#sendNew(nowMs);
     if (this.#isBlocked && this.isWritable) {
       this.#isBlocked = false;
       this.#handlers.writable();
@@ -158,17 +176,19 @@ export class StreamSender {
   onNak(attempt: number, fromSequence: number, nowMs: number): void {
     if (this.#isFinished || attempt !== this.#attempt) return;
     this.#heardMs = nowMs;
+    const { nakIntervalMs } = this.#limits;
     // Older than an acknowledgement that overtook it, or of something never sent.
-    if (fromSequence < this.#buffer.firstSequence) return;
-    if (fromSequence > this.#buffer.lastSequence + 1) return;
-    if (fromSequence >= this.#buffer.cursor) {
-      this.#answerProbe(nowMs);
-      return;
+    if (fromSequence < this.#firstKept) return;
+    if (fromSequence > this.#highestSent + 1) return;
+    if (fromSequence > this.#highestSent) {
+      if (nowMs - this.#beatMs >= nakIntervalMs) this.#beat(nowMs);
+    } else if (
+      fromSequence < this.#next && nowMs - this.#replayMs >= nakIntervalMs
+    ) {
+      this.#replayMs = nowMs;
+      this.#next = fromSequence;
+      this.#catchUp(nowMs);
     }
-    if (nowMs - this.#replayMs < this.#limits.nakIntervalMs) return;
-    this.#replayMs = nowMs;
-    this.#buffer.rewind(fromSequence);
-    this.#catchUp(nowMs);
   }
 
   /** The edge, or the worker itself, wants no more of this attempt. */
@@ -177,31 +197,39 @@ export class StreamSender {
     this.#finish("cancelled", reason);
   }
 
-  /** The bus is away: frames are kept, not sent, until {@link onReconnect}. */
-  onDisconnect(): void {
-    this.#isConnected = false;
-  }
-
-  /** The bus is back. What was lost shows at the edge as a gap before what is sent now. */
+  /** The bus was away and is back: the BEAT tells the edge what it may have missed. */
   onReconnect(nowMs: number): void {
-    if (this.#isFinished) return;
-    this.#isConnected = true;
-    if (this.#buffer.isCaughtUp) this.#beat(nowMs);
-    else this.#catchUp(nowMs);
+    if (!this.#isFinished) this.#beat(nowMs);
   }
 
   /** Time passes: to be called every `tickMs`. */
   onTick(nowMs: number): void {
     if (this.#isFinished) return;
-    if (nowMs - this.#heardMs >= this.#limits.endForgetMs) {
+    const { endForgetMs, endRetryMs } = this.#limits;
+    const last = this.#frames.at(-1);
+    if (nowMs - this.#heardMs >= endForgetMs) {
       this.#finish("forgotten", null);
-    } else if (!this.#buffer.isCaughtUp) {
+    } else if (this.#isReplaying) {
       this.#catchUp(nowMs);
-    } else if (this.#isEnded && !this.#buffer.isWaiting) {
-      this.#repeatEnd(nowMs);
+    } else if (this.#isEnded && last !== undefined && this.#isCaughtUp) {
+      if (nowMs - this.#sentMs >= endRetryMs) this.#sendNumbered(last, nowMs);
     } else if (this.#isBeatDue(nowMs)) {
       this.#beat(nowMs);
     }
+  }
+
+  /** Whether frames go out that were sent before. */
+  get #isReplaying(): boolean {
+    return this.#next <= this.#highestSent;
+  }
+
+  get #isCaughtUp(): boolean {
+    return this.#next > this.#lastKept;
+  }
+
+  /** The number of the latest frame, sent or not. */
+  get #lastKept(): number {
+    return this.#firstKept + this.#frames.length - 1;
   }
 
   #assertOpen(): void {
@@ -216,44 +244,50 @@ export class StreamSender {
   ): void {
     if (this.#isFinished) return;
     this.#assertOpen();
-    const wasCaughtUp = this.#buffer.isCaughtUp;
     this.#isEnded = true;
     this.#tokens = tokens;
-    this.#buffer.close(type, payload, tokens);
-    if (wasCaughtUp) this.#sendAll(nowMs);
+    this.#append(type, payload);
+    this.#sendNew(nowMs);
   }
 
-  /** New frames: the window bounds them, so they need no pace. */
-  #sendAll(nowMs: number): void {
-    if (!this.#isConnected) return;
+  #append(type: FrameType, payload: Uint8Array): void {
+    const frame = this.#slab.take(FRAME_HEADER_BYTES + payload.length);
+    writeFrameHeader({
+      type,
+      sequence: this.#lastKept + 1,
+      attempt: this.#attempt,
+      tokens: this.#tokens,
+    }, frame);
+    frame.set(payload, FRAME_HEADER_BYTES);
+    this.#frames.push(frame);
+    this.#bytes += frame.length;
+  }
+
+  /** Sends what was never sent, as far as the window goes. */
+  #sendNew(nowMs: number): void {
+    if (this.#isReplaying) return;
     for (;;) {
-      const frame = this.#buffer.take();
+      const frame = this.#frames[this.#next - this.#firstKept];
       if (frame === undefined) return;
+      // END and ERR need no room: nothing follows them.
+      const isLast = this.#isEnded && this.#next === this.#lastKept;
+      const windowBytes = this.#windowBytes + frame.length;
+      if (windowBytes > this.#limits.windowBytes && !isLast) return;
+      this.#windowBytes = windowBytes;
+      this.#highestSent = this.#next++;
       this.#sendNumbered(frame, nowMs);
     }
   }
 
   #catchUp(nowMs: number): void {
-    if (!this.#isConnected) return;
-    let sentBytes = 0;
-    while (sentBytes < this.#limits.replayBytes) {
-      const frame = this.#buffer.take();
-      if (frame === undefined) return;
-      sentBytes += frame.length;
+    for (let bytes = 0; bytes < this.#limits.replayBytes;) {
+      const frame = this.#frames[this.#next - this.#firstKept];
+      if (frame === undefined || !this.#isReplaying) break;
+      bytes += frame.length;
+      this.#next++;
       this.#sendNumbered(frame, nowMs);
     }
-  }
-
-  #repeatEnd(nowMs: number): void {
-    if (nowMs - this.#sentMs < this.#limits.endRetryMs) return;
-    const last = this.#buffer.last();
-    if (last === undefined || !this.#isConnected) return;
-    this.#sendNumbered(last, nowMs);
-  }
-
-  #answerProbe(nowMs: number): void {
-    if (!this.#buffer.isCaughtUp) return;
-    if (nowMs - this.#beatMs >= this.#limits.nakIntervalMs) this.#beat(nowMs);
+    this.#sendNew(nowMs);
   }
 
   /**
@@ -273,31 +307,25 @@ export class StreamSender {
   }
 
   #sendUnnumbered(type: FrameType, nowMs: number): void {
-    if (!this.#isConnected) return;
-    const frame = encodeFrame({
+    this.#sentMs = nowMs;
+    this.#handlers.sendFrame(encodeFrame({
       type,
-      sequence: this.#buffer.lastSequence,
+      sequence: this.#highestSent,
       attempt: this.#attempt,
       tokens: this.#tokens,
-    }, encodeAccept(this.#workerId));
-    this.#send(frame, nowMs);
+    }, encodeAccept(this.#workerId)));
   }
 
-  /** A frame that the cursor has just passed, or the last one again. */
   #sendNumbered(frame: Uint8Array, nowMs: number): void {
     this.#framesSent += 1;
-    this.#highestSent = Math.max(this.#highestSent, this.#buffer.cursor - 1);
-    this.#send(frame, nowMs);
-  }
-
-  #send(frame: Uint8Array, nowMs: number): void {
     this.#sentMs = nowMs;
     this.#handlers.sendFrame(frame);
   }
 
   #finish(outcome: SenderOutcome, reason: CancelReason | null): void {
     this.#isFinished = true;
-    this.#buffer.clear();
+    this.#frames.length = 0;
+    this.#bytes = 0;
     this.#handlers.finished(outcome, reason);
   }
 }

@@ -15,7 +15,6 @@ export interface LinkFaults {
 /** A process's connection to the bus. */
 export class Connection {
   readonly process: Process;
-  onDisconnect: () => void = () => {};
   onReconnect: () => void = () => {};
   #isUp = true;
   /** When the latest message for this connection arrives: later ones keep behind it. */
@@ -29,13 +28,10 @@ export class Connection {
     return this.#isUp && !this.process.isDead;
   }
 
-  /** Breaks now; the process learns of it when it looks, and has it back after `durationMs`. */
-  cut(scheduler: Scheduler, durationMs: number, unnoticedMs: number): void {
+  /** Breaks now, and is back after `durationMs`. */
+  cut(scheduler: Scheduler, durationMs: number): void {
     if (!this.#isUp) return;
     this.#isUp = false;
-    scheduler.after(Math.min(unnoticedMs, durationMs), () => {
-      this.process.post(() => this.onDisconnect());
-    });
     scheduler.after(durationMs, () => {
       this.#isUp = true;
       this.process.post(() => this.onReconnect());

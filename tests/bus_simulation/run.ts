@@ -58,11 +58,10 @@ function planFaults(world: World, workers: Worker[], edges: Edge[]): void {
   for (const { atMs, durationMs, kind, target } of profile.pauses) {
     const node = nodes[target];
     const isTickFirst = random.chance(0.5);
-    const unnoticedMs = random.between(0, durationMs);
     scheduler.at(atMs, () => {
       world.log(`${node?.process.name} ${kind} for ${durationMs.toFixed(0)}`);
       if (kind === "freeze") node?.process.freeze(durationMs, isTickFirst);
-      else node?.connection.cut(scheduler, durationMs, unnoticedMs);
+      else node?.connection.cut(scheduler, durationMs);
     });
   }
   for (const { atMs, target } of profile.kills) {

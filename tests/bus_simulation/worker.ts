@@ -2,8 +2,13 @@ import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { type CancelReason, decodeControl } from "@gateway/shared/bus/control";
-import { decodeFrame, FrameType } from "@gateway/shared/bus/frame";
-import { encodeRejectFrame, errPayloadOf } from "@gateway/shared/bus/frame";
+import {
+  decodeFrame,
+  encodeRejectFrame,
+  errPayloadOf,
+  FRAME_HEADER_BYTES,
+  FrameType,
+} from "@gateway/shared/bus/frame";
 import {
   type SenderOutcome,
   StreamSender,
@@ -38,9 +43,6 @@ export class Worker {
     const { scheduler, limits } = world;
     this.process = new Process(id, scheduler, limits.tickMs);
     this.connection = new Connection(this.process);
-    this.connection.onDisconnect = () => {
-      for (const run of this.#runs.values()) run.sender.onDisconnect();
-    };
     this.connection.onReconnect = () => {
       for (const run of [...this.#runs.values()]) {
         run.sender.onReconnect(this.process.steadyMs);
@@ -167,9 +169,11 @@ class Run {
     this.sender.write(bytes, step.tokens, this.#worker.process.steadyMs);
     // The sender must have copied what its caller may use again.
     bytes.fill(0);
+    const { windowBytes, framePayloadBytesMax } = this.#world.limits;
+    const headers = Math.ceil(bytes.length / framePayloadBytesMax);
+    const most = windowBytes + bytes.length + headers * FRAME_HEADER_BYTES;
     assert(
-      this.sender.bufferedBytes <=
-        this.#world.limits.windowBytes + bytes.length,
+      this.sender.bufferedBytes <= most,
       `${record.name}: sender keeps ${this.sender.bufferedBytes} bytes`,
     );
     this.#planStep();
