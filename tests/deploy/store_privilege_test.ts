@@ -69,7 +69,7 @@ const MAY: Record<string, Record<string, string>> = {
     expire: "use",
   },
   "key-admin": {
-    evalsha: "hash store keys audit once key acct sess try",
+    evalsha: "keys audit once key acct sess try",
     get: "mail owner ticket known oidc",
     getdel: "ticket",
     exists: "once sess",

@@ -1,5 +1,6 @@
 import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import { z } from "zod";
 import { asFields, asList, asText } from "../store/reply.ts";
 
 /** About this many entries are kept per owner; the oldest are dropped. */
@@ -30,27 +31,25 @@ export interface Actor {
   ip: string;
 }
 
-/** The members of an entry and their fields in Redis. */
-const FIELDS = [
-  ["action", "action"],
-  ["by", "by"],
-  ["ip", "ip"],
-  ["keyId", "key"],
-  ["hint", "hint"],
-  ["description", "description"],
-  // What changed, for people: `requests per minute 0 → 60`.
-  ["detail", "detail"],
-] as const;
-type Member = typeof FIELDS[number][0];
+const text = z.string().default("");
+/** The fields of an entry in Redis. Missing ones are empty; an older version may have had other actions. */
+const stored = z.object({
+  action: text,
+  by: text,
+  ip: text,
+  key: text,
+  hint: text,
+  description: text,
+  /** What changed, for people: `requests per minute 0 → 60`. */
+  detail: text,
+}).transform(({ key, ...fields }) => ({ ...fields, keyId: key }));
+type Fields = z.output<typeof stored>;
 
 /** An entry to write. It never has a key value or its hash. */
-export type AuditEntry =
-  & Actor
-  & { action: AuditAction }
-  & Partial<Record<Member, string>>;
+export type AuditEntry = Actor & { action: AuditAction } & Partial<Fields>;
 
-/** An entry from the log. Missing fields are empty; an older version may have had other actions. */
-export interface AuditRow extends Record<Member, string> {
+/** An entry from the log. */
+export interface AuditRow extends Fields {
   /** Id in the stream, which is a cursor. */
   id: string;
   timeMs: number;
@@ -78,12 +77,9 @@ export interface AuditPage {
 export const isAuditCursor = (text: string): boolean => STREAM_ID.test(text);
 
 /** The fields of an entry, flat as XADD wants them. Empty ones are left out. */
-export function encodeAudit(entry: AuditEntry): string[] {
-  return FIELDS.flatMap(([member, field]) => {
-    const value = entry[member];
-    return value ? [field, value] : [];
-  });
-}
+export const encodeAudit = ({ keyId, ...entry }: AuditEntry): string[] =>
+  Object.entries({ ...entry, key: keyId })
+    .flatMap(([field, value]) => value ? [field, value] : []);
 
 /** An owner's audit log: a stream that only grows, with times by the clock of Redis. */
 export class AuditLog {
@@ -102,71 +98,49 @@ export class AuditLog {
   }
 
   /** Reads one page in bounded time. */
-  async read(ownerId: string, query: AuditQuery): Promise<AuditPage> {
+  async read(
+    ownerId: string,
+    { action, keyId, before, rows: rowsMax }: AuditQuery,
+  ): Promise<AuditPage> {
     const rows: AuditRow[] = [];
-    let from = query.before === null ? "+" : `(${query.before}`;
+    let from = before === null ? "+" : `(${before}`;
     for (let scanned = 0; scanned < SCAN_MAX; scanned += BATCH) {
-      const command = ["XREVRANGE", auditKey(ownerId), from, "-"];
-      const reply = await this.#redis.command(
-        [...command, "COUNT", String(BATCH)],
+      const range = ["XREVRANGE", auditKey(ownerId), from, "-"];
+      const reply = asList(
+        await this.#redis.command([...range, "COUNT", String(BATCH)]),
       );
-      const batch = asList(reply).map(decode);
-      for (const row of batch) {
-        if (rows.length === query.rows) {
+      for (const row of reply.map(decode)) {
+        if (rows.length === rowsMax) {
           return { rows, next: rows.at(-1)?.id ?? null };
         }
-        if (matches(row, query)) rows.push(row);
+        const isWanted = row.action.startsWith(action) &&
+          (keyId === "" || row.keyId === keyId);
+        if (isWanted) rows.push(row);
+        from = `(${row.id}`;
       }
-      const last = batch.at(-1);
-      if (batch.length < BATCH || last === undefined) {
-        return { rows, next: null };
-      }
-      from = `(${last.id}`;
+      if (reply.length < BATCH) return { rows, next: null };
     }
     return { rows, next: from.slice(1) };
   }
 }
 
-function matches(row: AuditRow, { action, keyId }: AuditQuery): boolean {
-  return row.action.startsWith(action) && (keyId === "" || row.keyId === keyId);
-}
-
 function decode(reply: unknown): AuditRow {
   const [idReply, flat] = asList(reply);
   const id = asText(idReply);
-  const fields = asFields(flat);
-  const text = (field: string) => fields.get(field) ?? "";
-  return {
-    id,
-    timeMs: Number(id.split("-")[0]),
-    action: text("action"),
-    by: text("by"),
-    ip: text("ip"),
-    keyId: text("key"),
-    hint: text("hint"),
-    description: text("description"),
-    detail: text("detail"),
-  };
+  const fields = stored.parse(Object.fromEntries(asFields(flat)));
+  return { id, timeMs: Number(id.split("-")[0]), ...fields };
 }
-
-const COLUMNS: readonly (readonly [string, (row: AuditRow) => string])[] = [
-  ["time", (row) => new Date(row.timeMs).toISOString()],
-  ["action", (row) => row.action],
-  ["by", (row) => row.by],
-  ["ip", (row) => row.ip],
-  ["key_id", (row) => row.keyId],
-  ["key", (row) => row.hint],
-  ["description", (row) => row.description],
-  ["detail", (row) => row.detail],
-];
 
 /** How the CSV file begins. Without the byte order mark spreadsheets take UTF-8 for an older encoding. */
 export const CSV_HEAD: string = "\uFEFF" +
-  line(COLUMNS.map(([name]) => name));
+  line("time,action,by,ip,key_id,key,description,detail".split(","));
 
 /** One entry as a line of RFC 4180 CSV. */
-export function csvLine(row: AuditRow): string {
-  return line(COLUMNS.map(([, cellOf]) => cellOf(row)));
+export function csvLine(
+  { timeMs, action, by, ip, keyId, hint, description, detail }: AuditRow,
+): string {
+  const time = new Date(timeMs).toISOString();
+  return line([time, action, by, ip, keyId, hint, description, detail]);
 }
 
 function line(cells: string[]): string {

@@ -98,37 +98,20 @@ interface KeyChange {
   action: AuditAction;
   /** As it is in the audit log. */
   key: KeyRecord;
-  detail: string;
+  detail?: string;
   /** What is written; nothing for a deletion. */
-  fields: string[];
+  fields?: string[];
   /** The version that the stored key must have; null: any. */
   version: number | null;
 }
 
-/** Changes of one owner's keys that are made together or not at all. */
-interface Commit {
+/** Who makes changes of one owner's keys. */
+interface Origin {
   ownerId: string;
   actor: Actor;
-  changes: KeyChange[];
   /** A second commit with it changes nothing. */
-  once: string | undefined;
+  once?: string | undefined;
 }
-
-/**
- * Writes the look-up of a new key, and with the very first one the name of the
- * store: never one without the other, since edges trust look-ups only in a named store.
- *
- * KEYS: 1 the look-up, 2 the name of the store.
- * ARGV: 1 the value of the look-up, 2 the name for a store without one.
- */
-const LOOKUP_SCRIPT = defineScript(
-  "key-admin/lookup",
-  `
-redis.call('SET', KEYS[2], ARGV[2], 'NX')
-redis.call('SET', KEYS[1], ARGV[1])
-return 1
-`,
-);
 
 /**
  * One lifecycle change, all or nothing: records, list and audit entries of one
@@ -209,11 +192,10 @@ export class KeyStore {
 
   /** Makes a key. */
   async create(
-    { ownerId, settings, actor, once }: CreateKeyInput,
+    { settings, ...origin }: CreateKeyInput,
   ): Promise<CreateKeyResult> {
     const nowMs = await redisTimeMs(this.#deps.redis);
-    const plan = { ownerId, actor, once, changes: [] };
-    return await this.#make(plan, settings, nowMs, "");
+    return await this.#make(origin, settings, nowMs);
   }
 
   /** Makes a key with the same settings; the old one ends after `graceMs`. Only an enabled key that has not expired can be rotated. */
@@ -228,19 +210,18 @@ export class KeyStore {
       return { ok: false, reason: "already_made" };
     }
     const nowMs = await redisTimeMs(redis);
-    const before = await this.get(ownerId, keyId);
-    if (before === null) return { ok: false, reason: "not_found" };
-    if (version !== null && version !== before.version) {
+    const old = await this.get(ownerId, keyId);
+    if (old === null) return { ok: false, reason: "not_found" };
+    if (version !== null && version !== old.version) {
       return { ok: false, reason: "changed" };
     }
-    if (before.state !== "enabled" || isExpired(before, nowMs)) {
+    if (old.state !== "enabled" || isExpired(old, nowMs)) {
       return { ok: false, reason: "not_rotatable" };
     }
     const endMs = nowMs + graceMs;
-    const expiresAtMs = Math.min(before.expiresAtMs ?? endMs, endMs);
-    const retired = update("key.rotated", before, { expiresAtMs }, before);
-    const plan = { ownerId, actor, once, changes: [retired] };
-    return await this.#make(plan, before, nowMs, `replaces ${before.id}`);
+    const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
+    const retired = updateOf("key.rotated", old, { expiresAtMs }, old.version);
+    return await this.#make({ ownerId, actor, once }, old, nowMs, retired);
   }
 
   /** Replaces the settings that are given. */
@@ -262,18 +243,11 @@ export class KeyStore {
   }
 
   /** Deletes a key: its record first. */
-  async delete(
-    { ownerId, keyId, version, actor }: Target,
-  ): Promise<ChangeKeyResult> {
-    const key = await this.get(ownerId, keyId);
+  async delete({ version, ...target }: Target): Promise<ChangeKeyResult> {
+    const key = await this.get(target.ownerId, target.keyId);
     if (key === null) return { ok: false, reason: "not_found" };
-    const action = "key.deleted";
-    const removal = { how: "delete", action, detail: "", fields: [] } as const;
-    const changes = [{ ...removal, fields: [], key, version }];
-    const refused = await this.#commit({
-      ...{ ownerId, actor, changes },
-      once: undefined,
-    });
+    const change = { how: "delete", action: "key.deleted" } as const;
+    const refused = await this.#commit(target, [{ ...change, key, version }]);
     if (refused !== null) return refused;
     // Just tidying up: without the record the look-up leads nowhere.
     await this.#deps.writer.command(["DEL", hashKey(key.hash)]);
@@ -281,31 +255,30 @@ export class KeyStore {
   }
 
   async #update(
-    { ownerId, keyId, version, actor }: Target,
+    { version, ...target }: Target,
     action: AuditAction,
     members: Partial<KeySettings & { state: KeyState }>,
   ): Promise<ChangeKeyResult> {
-    const before = await this.get(ownerId, keyId);
+    const before = await this.get(target.ownerId, target.keyId);
     if (before === null) return { ok: false, reason: "not_found" };
-    const changes = [update(action, before, members, { version })];
-    const plan = { ownerId, actor, changes, once: undefined };
-    const key = { ...before, ...members, version: before.version + 1 };
-    return await this.#commit(plan) ?? { ok: true, key };
+    const change = updateOf(action, before, members, version);
+    const key = { ...change.key, version: before.version + 1 };
+    return await this.#commit(target, [change]) ?? { ok: true, key };
   }
 
-  /** Makes a key together with the changes of the plan: the look-up first, then the record. */
+  /** Makes a key, and with it the change of the key it replaces. */
   async #make(
-    plan: Commit,
+    origin: Origin,
     settings: Pick<KeyRecord, keyof KeySettings>,
     nowMs: number,
-    detail: string,
+    retired?: KeyChange,
   ): Promise<CreateKeyResult> {
     const { writer, randomBytes } = this.#deps;
     const value = mintKey(randomBytes);
     const { description, scopes, models, limits, expiresAtMs } = settings;
     const key: KeyRecord = {
       id: mintKeyId(randomBytes),
-      ownerId: plan.ownerId,
+      ownerId: origin.ownerId,
       state: "enabled",
       ...{ description, scopes, models, limits, expiresAtMs },
       hint: keyHint(value),
@@ -314,32 +287,32 @@ export class KeyStore {
       version: 1,
     };
     const lookup = hashKey(key.hash);
-    await writer.evalScript(
-      LOOKUP_SCRIPT,
-      [lookup, STORE_KEY],
-      [`${key.id}:${key.ownerId}`, mintStoreName(randomBytes)],
-    );
+    // The very first key names the store. Edges trust look-ups only in a named store.
+    await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
+    await writer.command(["SET", lookup, `${key.id}:${key.ownerId}`]);
     const created: KeyChange = {
-      ...{ how: "create", action: "key.created", key, detail, version: null },
+      ...{ how: "create", action: "key.created", key, version: null },
       fields: encodeKey(key),
+      detail: retired === undefined ? "" : `replaces ${retired.key.id}`,
     };
-    const changes = [created, ...plan.changes];
-    const refused = await this.#commit({ ...plan, changes });
+    const changes = retired === undefined ? [created] : [created, retired];
+    const refused = await this.#commit(origin, changes);
     if (refused === null) return { ok: true, key, value };
     await writer.command(["DEL", lookup]);
     return refused;
   }
 
-  /** Null when the changes are made and on disk. */
+  /** Null when the changes are made, all of them, and on disk. */
   async #commit(
-    { ownerId, actor, changes, once }: Commit,
+    { ownerId, actor, once }: Origin,
+    changes: readonly KeyChange[],
   ): Promise<Refused | null> {
     const plan = {
       changes: changes.map(({ how, action, key, detail, fields, version }) => ({
         ...{ how, fields, id: key.id, version: version ?? 0 },
         createdAtMs: String(key.createdAtMs),
         audit: encodeAudit({
-          ...{ action, ...actor, keyId: key.id, detail },
+          ...{ action, ...actor, keyId: key.id, detail: detail ?? "" },
           ...{ hint: key.hint, description: key.description },
         }),
       })),
@@ -361,11 +334,11 @@ export class KeyStore {
   }
 }
 
-function update(
+function updateOf(
   action: AuditAction,
   before: KeyRecord,
   members: Partial<KeySettings & { state: KeyState }>,
-  { version }: Pick<Target, "version">,
+  version: number | null,
 ): KeyChange {
   const key = { ...before, ...members };
   const detail = describeChange(before, key);

@@ -61,28 +61,32 @@ export async function readUsage(
 ): Promise<Usage> {
   const { bars, bucketMs } = RANGES[range];
   const lastMs = Math.floor(nowMs / bucketMs) * bucketMs;
-  const starts = Array.from(
-    { length: bars },
-    (_, at) => lastMs - (bars - 1 - at) * bucketMs,
-  );
-  const days = new Map(
-    await Promise.all(
-      [...new Set(starts.map(usageDay))].map(async (day) => {
-        const key = keyId === null
-          ? ownerUsageKey(ownerId, day)
-          : usageKey({ ownerId, keyId }, day);
-        return [day, await readDay(redis, key)] as const;
-      }),
-    ),
-  );
-  const buckets = starts.map((startMs) => {
-    const hours = days.get(usageDay(startMs));
-    const counts = bucketMs === HOUR_MS
-      ? hours?.get(usageHour(startMs)) ?? NOTHING
-      : sum([...hours?.values() ?? []]);
-    return { startMs, ...counts };
-  });
-  return { range, bucketMs, buckets, total: sum(buckets) };
+  const buckets = Array.from({ length: bars }, (_, at): Bucket => ({
+    startMs: lastMs - (bars - 1 - at) * bucketMs,
+    ...NOTHING,
+  }));
+  const total = { ...NOTHING };
+  const isHourly = bucketMs === HOUR_MS;
+  const bucketOf = new Map(buckets.map((bucket) => {
+    const { startMs } = bucket;
+    const day = usageDay(startMs);
+    return [isHourly ? `${day} ${usageHour(startMs)}` : day, bucket];
+  }));
+  const days = new Set(buckets.map(({ startMs }) => usageDay(startMs)));
+  await Promise.all([...days].map(async (day) => {
+    const key = keyId === null
+      ? ownerUsageKey(ownerId, day)
+      : usageKey({ ownerId, keyId }, day);
+    for (const [field, value] of await readHash(redis, key)) {
+      const [hour = "", kind = ""] = field.split(":");
+      const count = COUNT_OF_KIND.get(kind);
+      const bucket = bucketOf.get(isHourly ? `${day} ${hour}` : day);
+      if (count === undefined || bucket === undefined) continue;
+      bucket[count] += asNumber(value);
+      total[count] += asNumber(value);
+    }
+  }));
+  return { range, bucketMs, buckets, total };
 }
 
 /** When a key was last used; null: never, or so long ago that the limiter has dropped it. */
@@ -97,36 +101,9 @@ export async function readLastUse(
 
 const NOTHING = { requests: 0, errors: 0, inputTokens: 0, outputTokens: 0 };
 
-/** Counts of the hours of one UTC day that have any, by `00` to `23`. */
-type Day = ReadonlyMap<string, Counts>;
-
 const COUNT_OF_KIND: ReadonlyMap<string, keyof Counts> = new Map([
   [USAGE_KINDS.requests, "requests"],
   [USAGE_KINDS.errors, "errors"],
   [USAGE_KINDS.promptTokens, "inputTokens"],
   [USAGE_KINDS.completionTokens, "outputTokens"],
 ]);
-
-async function readDay(redis: RedisLink, key: string): Promise<Day> {
-  const day = new Map<string, Counts>();
-  for (const [field, value] of await readHash(redis, key)) {
-    const [hour = "", kind = ""] = field.split(":");
-    const count = COUNT_OF_KIND.get(kind);
-    if (count === undefined) continue;
-    const counts = day.get(hour) ?? { ...NOTHING };
-    counts[count] += asNumber(value);
-    day.set(hour, counts);
-  }
-  return day;
-}
-
-function sum(all: readonly Counts[]): Counts {
-  const total = { ...NOTHING };
-  for (const counts of all) {
-    total.requests += counts.requests;
-    total.errors += counts.errors;
-    total.inputTokens += counts.inputTokens;
-    total.outputTokens += counts.outputTokens;
-  }
-  return total;
-}
