@@ -190,11 +190,11 @@ export function signIn(
 export function keyForm(description: string, more: Form = {}): Form {
   return {
     description,
-    expiry: "never",
-    expiry_date: "",
+    expires: "",
     scopes: ["chat", "models"],
     models: "",
-    ...{ rpm: "", tpm: "", tpd: "", concurrency: "" },
+    ...{ requestsPerMinute: "", tokensPerMinute: "", tokensPerDay: "" },
+    concurrency: "",
     ...more,
   };
 }

@@ -1,82 +1,93 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
+import { PASSWORD } from "../console_fixture.ts";
+import { linkPath } from "../domain/sign_in/links.ts";
+import { until } from "../redis_fixture.ts";
 import {
   browserTest,
-  clickKey,
+  follow,
   makeKey,
   openWindow,
+  press,
+  says,
   signedIn,
   storeKey,
+  title,
   type Visit,
 } from "./site_fixture.ts";
-import { PASSWORD } from "../console_fixture.ts";
-import { until } from "../redis_fixture.ts";
-import { linkPath } from "../domain/sign_in/links.ts";
 
 /** What an owner does with keys, by clicking. Run by `life_test.ts`. */
 
-const EMAIL = "ada@example.org";
 const WAIT_MS = 10_000;
 /** Of a click, from the corner of a button, px. */
 const INSET = 10;
 
 /** How many keys the owner has. */
-async function countKeys(
-  { site }: Visit,
-  ownerId: string,
-): Promise<number | null> {
+async function countKeys({ site }: Visit, ownerId: string) {
   const { total } = await site.deps.keys.list(ownerId, {
-    filter: "all",
-    search: "",
-    start: { at: "first" },
-    rows: 10,
-    day: "20261120",
+    ...{ filter: "all", search: "", start: { at: "first" } },
+    ...{ rows: 10, day: "20261120" },
   });
   return total;
 }
 
 async function firstOwner(visit: Visit): Promise<void> {
-  const { site } = visit;
+  const { owners, links } = visit.site.deps;
   const { page, context } = await openWindow(visit);
-  const ownerId = await site.deps.owners.first();
-  const secret = await site.deps.links.make({ kind: "set_up", ownerId });
-  await page.goto(linkPath(secret));
-  await page.getByLabel("E-mail").fill(EMAIL);
+  const ownerId = await owners.first();
+  await page.goto(linkPath(await links.make({ kind: "set_up", ownerId })));
+  await page.getByLabel("E-mail").fill("ada@example.org");
   await page.getByLabel("Password").fill(PASSWORD);
-  await page.getByRole("button", { name: "Create account" }).click();
+  await press(page, "Create account");
   await page.waitForURL("**/keys");
   await context.close();
 }
 
-async function wholeLife(visit: Visit): Promise<void> {
-  const { page, context, ownerId } = await signedIn(visit, "life@example.org");
-  const dialog = page.getByRole("dialog");
-  const value = await clickKey(page, "Billing service");
-  await page.getByRole("button", { name: "Disable Billing service" }).click();
+/** The same pages with and without the script. */
+async function wholeLife(
+  visit: Visit,
+  javaScriptEnabled: boolean,
+): Promise<void> {
+  const email = `life-${javaScriptEnabled}@example.org`;
+  const { page, context, ownerId } = await signedIn(visit, email, {
+    javaScriptEnabled,
+  });
+  await follow(page, "Create key");
+  await page.getByLabel("Description").fill("Billing service");
+  await page.getByLabel("Expires").fill("2099-01-31");
+  await press(page, "Create key");
+  const value = await storeKey(page);
+  await follow(page, "Billing service");
+  await says(page, javaScriptEnabled ? "Jan 31, 2099" : "2099-01-31");
+
+  await follow(page, "Disable");
   await page.getByLabel("Also stop requests").check();
-  await page.getByRole("button", { name: "Disable key" }).click();
-  await page.getByText("running requests are being stopped").waitFor();
-  assert.equal(visit.site.stops.length, 1);
-  await page.getByRole("button", { name: "Enable" }).click();
-  await page.getByText("The key is enabled").waitFor();
+  await press(page, "Disable key");
+  await says(page, "running requests are being stopped");
+  assert.ok(visit.site.stops.length > 0);
+  await press(page, "Enable");
+  await says(page, "The key is enabled");
 
-  await page.getByRole("link", { name: "Edit" }).click();
-  await dialog.getByLabel("Description").fill("Billing, renamed");
-  await dialog.getByLabel("Expires").selectOption("date");
-  await dialog.getByLabel("Day", { exact: true }).fill("2099-01-31");
-  await dialog.getByRole("button", { name: "Save changes" }).click();
-  await page.getByRole("heading", { name: "Billing, renamed" }).waitFor();
+  await follow(page, "Edit");
+  await page.getByLabel("Description").fill("Billing, renamed");
+  await page.getByLabel("Tokens per day").fill("10000");
+  await press(page, "Save changes");
+  await says(page, "Your changes are saved");
+  await title(page, "Billing, renamed");
+  await says(page, "10,000");
 
-  await page.getByRole("link", { name: "Rotate" }).click();
-  await dialog.getByLabel("in 1 hour").check();
-  await dialog.getByRole("button", { name: "Create the new key" }).click();
+  await follow(page, "Rotate");
+  await page.getByLabel("in 7 days").check();
+  await press(page, "Create the new key");
+  await says(page, "stops working in 7 days");
   assert.notEqual(await storeKey(page), value);
 
-  await page.getByRole("link", { name: "Billing, renamed" }).first().click();
-  await page.getByRole("link", { name: "Delete" }).click();
-  await dialog.getByLabel("I understand").check();
-  await dialog.getByRole("button", { name: "Delete key" }).click();
-  await page.getByText("The key is deleted").waitFor();
+  await page.getByRole("row").filter({ hasText: value.slice(-4) })
+    .getByRole("link").click();
+  await follow(page, "Delete");
+  await page.getByLabel("I understand").check();
+  await press(page, "Delete key");
+  await says(page, "The key is deleted");
   assert.equal(await countKeys(visit, ownerId), 1);
   await context.close();
 }
@@ -87,23 +98,19 @@ async function shownOnce(visit: Visit): Promise<void> {
   await context.grantPermissions(["clipboard-read", "clipboard-write"], {
     origin: visit.site.origin,
   });
-  await page.getByRole("link", { name: "Create key" }).click();
+  await follow(page, "Create key");
   await page.getByLabel("Description").fill("Shown once");
-  await page.getByRole("dialog").getByRole("button", { name: "Create key" })
-    .click();
+  await press(page, "Create key");
   const value = await page.getByLabel("API key").inputValue();
   await page.locator("button[data-copy=value]").click();
-  await page.getByText("Copied").waitFor();
+  await says(page, "Copied");
   assert.equal(await page.evaluate("navigator.clipboard.readText()"), value);
 
-  // The gate: without the tick, neither the button nor a link leads away.
-  await page.getByRole("button", { name: "Done" }).click();
-  assert.ok(
-    await page.locator("[data-stored]:invalid").isVisible(),
-    "the browser asks for the tick",
-  );
+  // Until the box is ticked, neither the button nor a link leads away.
+  await press(page, "Done");
+  assert.ok(await page.locator("[data-stored]:invalid").isVisible());
   const asked = page.waitForEvent("dialog");
-  const clicked = page.getByRole("link", { name: "Usage" }).click();
+  const clicked = follow(page, "Usage");
   const question = await asked;
   assert.equal(question.type(), "beforeunload");
   await question.dismiss();
@@ -111,10 +118,10 @@ async function shownOnce(visit: Visit): Promise<void> {
   assert.equal(await page.getByLabel("API key").inputValue(), value);
   await page.getByLabel("I have stored it").check();
   // A question now would be answered with "stay".
-  await page.getByRole("link", { name: "Usage" }).click();
+  await follow(page, "Usage");
   await page.waitForURL("**/usage");
 
-  // Chromium does not even have the page to show: it would have to send the form again.
+  // Chromium does not have the page any more: it would have to send the form again.
   await assert.rejects(page.goBack(), /ERR_CACHE_MISS/);
   await page.waitForURL("chrome-error://**");
   assert.ok(!(await page.content()).includes(value));
@@ -138,16 +145,12 @@ async function slowAnswers(page: Page) {
 
 /** With the script the second click sends nothing; without it, the server counts the form once. */
 async function doubleClick(visit: Visit): Promise<void> {
-  const cases = [
-    { javaScriptEnabled: true, sent: 1, title: "Store your key now" },
-    { javaScriptEnabled: false, sent: 2, title: "was already created" },
-  ];
-  for (const { javaScriptEnabled, sent, title } of cases) {
-    const { page, context, ownerId } = await signedIn(
-      visit,
-      `double-${javaScriptEnabled}@example.org`,
-      { javaScriptEnabled },
-    );
+  for (const javaScriptEnabled of [true, false]) {
+    const sent = javaScriptEnabled ? 1 : 2;
+    const email = `double-${javaScriptEnabled}@example.org`;
+    const { page, context, ownerId } = await signedIn(visit, email, {
+      javaScriptEnabled,
+    });
     await page.goto("/keys/new");
     await page.getByLabel("Description").fill("Clicked twice");
     const answers = await slowAnswers(page);
@@ -160,73 +163,51 @@ async function doubleClick(visit: Visit): Promise<void> {
     await page.mouse.click(x + INSET, y + INSET);
     await until(() => answers.made >= sent, WAIT_MS);
     answers.release();
-    await page.getByRole("heading", { name: title }).waitFor();
+    await says(
+      page,
+      javaScriptEnabled ? "Store your key now" : "was already created",
+    );
     assert.equal(answers.made, sent);
     assert.equal(await countKeys(visit, ownerId), 1);
     await context.close();
   }
 }
 
-const MINUTE_MS = 60_000;
 /** Below the time after which an idle session ends. */
-const STEP_MS = 25 * MINUTE_MS;
-const STEPS = 3;
+const STEP_MS = 25 * 60_000;
 
-/** Lets over an hour pass in a session that is used now and then. */
-async function passAnHour({ site }: Visit, page: Page): Promise<void> {
-  for (let step = 0; step < STEPS; step++) {
-    site.clock.nowMs += STEP_MS;
-    await page.goto("/keys");
-  }
-}
-
+/** A form that was opened in time and sent an hour later: nothing is deleted before the password. */
 async function passwordAgain(visit: Visit): Promise<void> {
+  const { site } = visit;
   const { page, context, ownerId } = await signedIn(visit, "hour@example.org");
-  const { id } = await makeKey(visit.site, ownerId, { description: "Old" });
-  const dialog = page.getByRole("dialog");
-  const enter = async (password: string) => {
-    await page.getByRole("heading", { name: "Confirm your password" })
-      .waitFor();
-    await page.getByLabel("Password").fill(password);
-    await page.getByRole("button", { name: "Continue" }).click();
-  };
-
-  await passAnHour(visit, page);
-  await page.goto(`/keys/${id}`);
-  await page.getByRole("link", { name: "Rotate" }).click();
-  await enter("not the password");
-  await page.getByText("The password is not right").waitFor();
-  await enter(PASSWORD);
-  await page.getByRole("heading", { name: "Rotate this key" }).waitFor();
-  await page.getByLabel("immediately").check();
-  await page.getByRole("button", { name: "Create the new key" }).click();
-  await storeKey(page);
-
-  // Opened in time and sent too late: nothing is deleted before the password.
-  await page.goto(`/keys/${id}`);
-  await page.getByRole("link", { name: "Delete" }).click();
-  await dialog.getByLabel("I understand").check();
-  const other = await context.newPage();
-  await passAnHour(visit, other);
-  await dialog.getByRole("button", { name: "Delete key" }).click();
-  await enter(PASSWORD);
-  assert.notEqual(await visit.site.deps.keys.get(ownerId, id), null);
+  const { id } = await makeKey(site, ownerId, { description: "Old" });
+  await page.goto(`/keys/${id}/ask/delete`);
   await page.getByLabel("I understand").check();
-  await page.getByRole("button", { name: "Delete key" }).click();
-  await page.getByText("The key is deleted").waitFor();
-  assert.equal(await visit.site.deps.keys.get(ownerId, id), null);
-
-  await passAnHour(visit, page);
-  await page.getByRole("link", { name: "Create key" }).first().click();
-  await enter(PASSWORD);
-  await page.getByRole("heading", { name: "Create key" }).waitFor();
+  const other = await context.newPage();
+  for (let step = 0; step < 3; step++) {
+    site.clock.nowMs += STEP_MS;
+    await other.goto("/keys");
+  }
+  await press(page, "Delete key");
+  for (const password of ["not the password", PASSWORD]) {
+    await title(page, "Confirm your password");
+    await page.getByLabel("Password").fill(password);
+    await press(page, "Continue");
+  }
+  await title(page, "Delete this key?");
+  assert.notEqual(await site.deps.keys.get(ownerId, id), null);
+  await page.getByLabel("I understand").check();
+  await press(page, "Delete key");
+  await says(page, "The key is deleted");
+  assert.equal(await site.deps.keys.get(ownerId, id), null);
   await context.close();
 }
 
 browserTest("keys in a browser", async (visit, t) => {
   const steps: [name: string, step: (visit: Visit) => Promise<void>][] = [
     ["the first owner signs up", firstOwner],
-    ["the whole life of a key", wholeLife],
+    ["the whole life of a key", () => wholeLife(visit, true)],
+    ["the same without JavaScript", () => wholeLife(visit, false)],
     ["a value that is shown once", shownOnce],
     ["a double click on Create makes one key", doubleClick],
     ["after an hour the password is asked again", passwordAgain],

@@ -5,8 +5,10 @@ import {
   makeKey,
   markUsed,
   openWindow,
+  press,
   signedIn,
   type Site,
+  title,
   useKey,
   type Visit,
 } from "./site_fixture.ts";
@@ -126,20 +128,6 @@ const at = (name: string, path: (stage: Stage) => string): Scene => [
   (stage) => show(stage.owner, path(stage)),
 ];
 
-/** Opens what a link opens in a dialog. */
-async function dialog(page: Page, path: string, link: string): Promise<Page> {
-  await page.goto(path);
-  await page.getByRole("link", { name: link }).first().click();
-  await page.getByRole("dialog").waitFor();
-  return page;
-}
-
-const press = (page: Page, button: string): Promise<void> =>
-  page.getByRole("button", { name: button, exact: true }).click();
-
-const title = (page: Page, name: string): Promise<void> =>
-  page.getByRole("heading", { name }).waitFor();
-
 /** Every page and every state of one, in an order in which each can be reached. */
 export const SCENES: readonly Scene[] = [
   ["keys-empty", ({ newcomer }) => show(newcomer, "/keys")],
@@ -150,33 +138,17 @@ export const SCENES: readonly Scene[] = [
   at("keys-nothing", () => "/keys?search=zzz"),
   at("keys-disabled", () => "/keys?filter=disabled"),
   at("new", () => "/keys/new"),
-  ["new-dialog", ({ owner }) => dialog(owner, "/keys", "Create key")],
   ["new-errors", newWithErrors],
   ["once", once],
-  ["already", already],
   at("key", ({ key }) => `/keys/${key.id}`),
   at("key-30d", ({ key }) => `/keys/${key.id}?range=30d`),
   at("key-unused", ({ unused }) => `/keys/${unused.id}`),
   at("edit", ({ key }) => `/keys/${key.id}/edit`),
-  ["edit-dialog", ({ owner, key }) => dialog(owner, `/keys/${key.id}`, "Edit")],
   ["changed-meanwhile", changedMeanwhile],
   at("ask-disable", ({ key }) => `/keys/${key.id}/ask/disable`),
-  [
-    "ask-disable-dialog",
-    ({ owner, key }) => dialog(owner, `/keys/${key.id}`, "Disable"),
-  ],
   at("ask-rotate", ({ key }) => `/keys/${key.id}/ask/rotate`),
-  [
-    "ask-rotate-dialog",
-    ({ owner, key }) => dialog(owner, `/keys/${key.id}`, "Rotate"),
-  ],
   ["rotated", rotated],
   at("ask-delete", ({ unused }) => `/keys/${unused.id}/ask/delete`),
-  at("ask-delete-used", ({ key }) => `/keys/${key.id}/ask/delete`),
-  [
-    "ask-delete-dialog",
-    ({ owner, key }) => dialog(owner, `/keys/${key.id}`, "Delete"),
-  ],
   at("usage", () => "/usage"),
   at("usage-30d", () => "/usage?range=30d"),
   ["usage-table", usageTable],
@@ -222,21 +194,6 @@ async function once({ owner }: Stage): Promise<Page> {
   return owner;
 }
 
-/** The same form, sent twice: once behind the page's back. */
-async function already({ owner }: Stage): Promise<Page> {
-  await owner.goto("/keys/new");
-  await owner.getByLabel("Description").fill("Sent twice");
-  const status = await owner.evaluate(
-    "fetch('/keys', { method: 'POST', body: new URLSearchParams(" +
-      "new FormData(document.querySelector('main form'))) })" +
-      ".then(({ status }) => status)",
-  );
-  assert.equal(status, 201);
-  await press(owner, "Create key");
-  await title(owner, "This key was already created");
-  return owner;
-}
-
 async function changedMeanwhile(
   { owner, site, ownerId, key }: Stage,
 ): Promise<Page> {
@@ -245,7 +202,7 @@ async function changedMeanwhile(
   const target = { ownerId, keyId: key.id, version: null, actor };
   await site.deps.keys.edit(target, { description: `${key.description}!` });
   await press(owner, "Save changes");
-  await owner.getByText("changed meanwhile").waitFor();
+  await owner.getByText("changed in the meantime").waitFor();
   return owner;
 }
 
@@ -278,9 +235,9 @@ async function switchOn(
   codeOf: (secret: string) => string,
 ): Promise<Page> {
   await owner.goto("/account/second-factor");
-  const secret = await owner.locator("code.wrap").textContent() ?? "";
+  const secret = await owner.locator("#secret").textContent() ?? "";
   await owner.getByLabel("Type the code").fill(
-    codeOf(secret.replaceAll(" ", "")),
+    codeOf(secret),
   );
   await owner.getByLabel("Your password").fill(PASSWORD);
   await press(owner, "Turn on");

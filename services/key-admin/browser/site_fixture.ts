@@ -148,18 +148,16 @@ export async function signedIn(
   return { ...window, ownerId };
 }
 
-/** Makes a key by clicking, stores it, and gives its value. */
-export async function clickKey(
-  page: Page,
-  description: string,
-): Promise<string> {
-  await page.goto("/keys");
-  await page.getByRole("link", { name: "Create key" }).first().click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Description").fill(description);
-  await dialog.getByRole("button", { name: "Create key" }).click();
-  return await storeKey(page);
-}
+export const press = (page: Page, button: string): Promise<void> =>
+  page.getByRole("button", { name: button, exact: true }).click();
+export const follow = (page: Page, link: string): Promise<void> =>
+  page.getByRole("link", { name: link, exact: true }).first().click();
+/** Waits for a text. */
+export const says = (page: Page, text: string): Promise<void> =>
+  page.getByText(text).first().waitFor();
+/** Waits for a heading. */
+export const title = (page: Page, name: string): Promise<void> =>
+  page.getByRole("heading", { name }).waitFor();
 
 /** Takes the value from the page that shows it once, and leaves the page. */
 export async function storeKey(page: Page): Promise<string> {

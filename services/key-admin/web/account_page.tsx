@@ -1,107 +1,101 @@
 import type { AuditAction } from "../domain/audit/audit_log.ts";
-import type { Account } from "../domain/owners/account.ts";
 import {
   PASSWORD_CHARS_MAX,
   passwordChars,
   passwordProblem,
 } from "../domain/sign_in/password.ts";
-import { type Session, SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
+import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import { checkAgain } from "../domain/sign_in/sign_in.ts";
 import {
   actorOf,
   type ConsoleContext,
-  type ConsoleDeps,
   type Handler,
   Refused,
   type Routes,
 } from "./context.ts";
+import { box, passwordText, pathText, readForm, secretText } from "./forms.ts";
+import { showCard, showPage } from "./layout.tsx";
 import {
   Box,
   FormError,
-  FormToken,
   Head,
-  Icon,
   PasswordField,
   PostForm,
   Time,
 } from "./parts.tsx";
-import { box, passwordText, pathText, readForm, secretText } from "./forms.ts";
-import { Card, showPage } from "./layout.tsx";
-import { clearCookie, confirmFirst, localPath, readCookie } from "./session.ts";
+import { isFresh, localPath, readCookie, writeCookie } from "./session.ts";
 import { NewPasswordField, waitText } from "./sign_in_page.tsx";
 
 /** The owner's own account: password, second factor, sessions. */
 
-const changePassword: Handler = async (c, deps) => {
-  const { session, account } = c.get("signedIn");
+const changePassword: Handler = async (c) => {
+  const { deps, signedIn: { session, account } } = c.var;
   const form = readForm(c, {
-    password: passwordText.optional(),
+    password: passwordText.default(""),
     new_password: passwordText,
     end_others: box,
   });
-  const problem = await checkPassword(c, deps, form.password ?? "") ??
+  const problem = await checkPassword(c, form.password) ??
     passwordProblem(form.new_password, account);
-  if (problem !== null) {
-    return await showAccount(c, deps, { password: problem });
-  }
+  if (problem !== null) return await showAccount(c, { password: problem });
   const { ownerId } = account;
   const hash = await deps.hasher.hash(form.new_password);
   await deps.accounts.setPassword(ownerId, hash);
-  if (form.end_others === "on") {
-    await deps.sessions.endOthers(ownerId, session.id);
-  }
-  await note(c, deps, "account.password_changed");
+  if (form.end_others) await deps.sessions.endOthers(ownerId, session.id);
+  await note(c, "account.password_changed");
   return c.redirect("/account?done=password", 303);
 };
 
-const endSession: Handler = async (c, deps) => {
+const endSession: Handler = async (c) => {
+  const { deps, signedIn: { account } } = c.var;
   const form = readForm(c, { session: secretText });
-  const { ownerId } = c.get("signedIn").account;
-  if (!(await deps.sessions.end(ownerId, form.session))) {
+  if (!(await deps.sessions.end(account.ownerId, form.session))) {
     throw new Refused(404, "This session does not exist", { back: "/account" });
   }
-  await note(c, deps, "session.revoked");
+  await note(c, "session.revoked");
   return c.redirect("/account?done=session_ended", 303);
 };
 
-const endAllSessions: Handler = async (c, deps) => {
+const endAllSessions: Handler = async (c) => {
+  const { deps, signedIn: { account } } = c.var;
   readForm(c, {});
-  await note(c, deps, "session.revoked");
-  await deps.sessions.endOthers(c.get("signedIn").account.ownerId, null);
-  return leave(c, deps);
+  await note(c, "session.revoked");
+  await deps.sessions.endOthers(account.ownerId, null);
+  return leave(c);
 };
 
-const signOut: Handler = async (c, deps) => {
+const signOut: Handler = async (c) => {
+  const { deps, signedIn: { account, session } } = c.var;
   readForm(c, {});
-  const { session, account } = c.get("signedIn");
-  await note(c, deps, "session.signed_out");
+  await note(c, "session.signed_out");
   await deps.sessions.end(account.ownerId, session.id);
-  return leave(c, deps);
+  return leave(c);
 };
 
-function leave(c: ConsoleContext, deps: ConsoleDeps): Response {
-  clearCookie(c, deps, "sid");
+function leave(c: ConsoleContext): Response {
+  writeCookie(c, "sid", null);
   c.header("clear-site-data", '"cache", "storage"');
   return c.redirect("/sign-in", 303);
 }
 
 /** Checks the password again before a sensitive action. */
-const confirm: Handler = async (c, deps) => {
+const confirm: Handler = async (c) => {
+  const { deps, signedIn: { session } } = c.var;
   const form = readForm(c, { password: passwordText, next: pathText });
-  const problem = await checkPassword(c, deps, form.password);
-  if (problem !== null) return await showConfirm(c, deps, form.next, problem);
-  await deps.sessions.markChecked(c.get("signedIn").session.id);
+  const problem = await checkPassword(c, form.password);
+  if (problem !== null) return await showConfirm(c, form.next, problem);
+  await deps.sessions.markChecked(session.id);
   return c.redirect(localPath(form.next), 303);
 };
 
 export const accountRoutes: Routes = {
-  "/account": { GET: (c, deps) => showAccount(c, deps) },
+  "/account": { GET: (c) => showAccount(c) },
   "/account/password": { POST: changePassword },
   "/account/sessions/end": { POST: endSession },
   "/account/sessions/end-all": { POST: endAllSessions },
   "/sign-out": { POST: signOut },
   "/confirm": {
-    GET: (c, deps) => showConfirm(c, deps, c.req.query("next")),
+    GET: (c) => showConfirm(c, c.req.query("next")),
     POST: confirm,
   },
 };
@@ -111,228 +105,173 @@ const WRONG = "The password is not right.";
 /** What is wrong with the current password, or null. An account without a password must have signed in recently. */
 export async function checkPassword(
   c: ConsoleContext,
-  deps: ConsoleDeps,
   given: string,
 ): Promise<string | null> {
-  const { account } = c.get("signedIn");
+  const { deps, signedIn: { account } } = c.var;
   if (account.passwordHash === null) {
-    const isOld = confirmFirst(c, deps, "/account") !== null;
-    return isOld ? "Sign in again first." : null;
+    return isFresh(c) ? null : "Sign in again first.";
   }
   if (passwordChars(given) > PASSWORD_CHARS_MAX) return WRONG;
-  const result = await checkAgain(deps, account, given, {
-    ip: c.env.remoteIp,
-    device: readCookie(c, deps, "device"),
-  });
+  const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
+  const result = await checkAgain(deps, account, given, from);
   if (result.ok) return null;
   return result.waitMs === 0 ? WRONG : waitText(result.waitMs);
 }
 
 /** Adds an account change to the owner's audit log. */
-export const note = (
-  c: ConsoleContext,
-  { audit }: ConsoleDeps,
-  action: AuditAction,
-): Promise<void> =>
-  audit.add(c.get("signedIn").account.ownerId, { action, ...actorOf(c) });
+export const note = (c: ConsoleContext, action: AuditAction): Promise<void> =>
+  c.var.deps.audit.add(c.var.signedIn.account.ownerId, {
+    action,
+    ...actorOf(c),
+  });
 
 function showConfirm(
   c: ConsoleContext,
-  deps: ConsoleDeps,
   next: string | undefined,
   error?: string,
 ): Response | Promise<Response> {
-  const { account, session } = c.get("signedIn");
-  if (account.passwordHash === null) {
-    return c.redirect("/sign-in/oidc?again=1", 302);
-  }
-  return c.html(
-    <Card
-      title="Confirm your password"
-      assets={deps.assets}
-      lead="You last entered your password over an hour ago. Creating and deleting keys needs it again."
-    >
+  const { account: { email, passwordHash } } = c.var.signedIn;
+  if (passwordHash === null) return c.redirect("/sign-in/oidc?again=1", 302);
+  return showCard(
+    c,
+    {
+      title: "Confirm your password",
+      lead:
+        "You last entered your password over an hour ago. Creating and deleting keys needs it again.",
+      status: error === undefined ? 200 : 400,
+    },
+    <>
       <FormError error={error} />
-      <FormToken.Provider value={session.formToken}>
-        <PostForm action="/confirm" hidden={{ next: localPath(next) }}>
-          <input type="hidden" autocomplete="username" value={account.email} />
-          <PasswordField label={`Password of ${account.email}`} isNext />
-          <div class="row end">
-            <a class="button" href="/keys">Cancel</a>
-            <button class="primary" type="submit">Continue</button>
-          </div>
-        </PostForm>
-      </FormToken.Provider>
-    </Card>,
-    error === undefined ? 200 : 400,
+      <PostForm
+        action="/confirm"
+        hidden={{ next: localPath(next) }}
+        submit="Continue"
+        cancel="/keys"
+      >
+        <input type="hidden" autocomplete="username" value={email} />
+        <PasswordField label={`Password of ${email}`} autofocus />
+      </PostForm>
+    </>,
   );
-}
-
-/** What is wrong with a form of the account page. */
-interface AccountErrors {
-  password?: string;
-  secondFactor?: string;
 }
 
 /** The account page, with what is wrong with one of its forms. */
 export async function showAccount(
   c: ConsoleContext,
-  deps: ConsoleDeps,
-  errors: AccountErrors = {},
+  errors: { password?: string; secondFactor?: string } = {},
 ): Promise<Response> {
-  const { session, account } = c.get("signedIn");
-  const sessions = await deps.sessions.list(session.ownerId);
+  const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
+  const sessions = await deps.sessions.list(ownerId);
+  const isOn = account.totpSecret !== null;
+  const status = Object.keys(errors).length === 0 ? 200 : 400;
   return showPage(
     c,
-    deps,
-    {
-      title: "Account",
-      section: "account",
-      status: Object.keys(errors).length === 0 ? 200 : 400,
-    },
+    { title: "Account", section: "account", status },
     <>
       <Head title="Account" lead={account.email} />
-      <section class="card split" aria-labelledby="password-title">
+      <section class="card split">
         <div>
-          <h2 id="password-title">Password</h2>
+          <h2>Password</h2>
           <p class="help">Use a long one that you use nowhere else.</p>
         </div>
-        <PostForm action="/account/password">
+        <div>
           <FormError error={errors.password} />
-          {account.passwordHash !== null && (
-            <PasswordField id="current_password" />
-          )}
-          <NewPasswordField label="New password" />
-          <Box name="end_others" checked>Sign out everywhere else</Box>
-          <div class="row">
-            <button type="submit">Change password</button>
-          </div>
-        </PostForm>
-      </section>
-      <SecondFactorCard
-        account={account}
-        error={errors.secondFactor}
-      />
-      <SessionsCard
-        sessions={sessions}
-        currentId={session.id}
-      />
-    </>,
-  );
-}
-
-function SecondFactorCard({ account, error }: {
-  account: Account;
-  error: string | undefined;
-}) {
-  const isOn = account.totpSecret !== null;
-  return (
-    <section class="card split" aria-labelledby="factor-title">
-      <div>
-        <h2 id="factor-title">
-          Two-step sign-in{" "}
-          <span class={isOn ? "badge good" : "badge"}>
-            {isOn ? "On" : "Off"}
-          </span>
-        </h2>
-        <p class="help">
-          With an authenticator app, a stolen password alone does not open your
-          account.
-        </p>
-      </div>
-      {isOn
-        ? (
-          <PostForm action="/account/second-factor/off">
-            <p>
-              Signing in asks for a code from your authenticator app. Recovery
-              codes left: {account.recoveryCodesLeft}.
-            </p>
-            <FormError error={error} />
-            <PasswordField id="off_password" />
-            <div class="row">
-              <button class="danger-text" type="submit">Turn off</button>
-            </div>
+          <PostForm
+            action="/account/password"
+            submit="Change password"
+            look=""
+          >
+            {account.passwordHash !== null && (
+              <PasswordField id="current_password" />
+            )}
+            <NewPasswordField label="New password" />
+            <Box name="end_others" checked>Sign out everywhere else</Box>
           </PostForm>
-        )
-        : (
-          <div>
-            <a class="button" href="/account/second-factor">
-              <Icon name="shield" /> Set up
-            </a>
-          </div>
-        )}
-    </section>
-  );
-}
-
-/** Where the owner is signed in, this browser first. */
-function SessionsCard({ sessions, currentId }: {
-  sessions: readonly Session[];
-  currentId: string;
-}) {
-  const isCurrent = ({ id }: Session) => id === currentId;
-  const ordered = sessions.toSorted((a, b) =>
-    Number(isCurrent(b)) - Number(isCurrent(a))
-  );
-  return (
-    <section class="card split" aria-labelledby="sessions-title">
-      <div>
-        <h2 id="sessions-title">Where you are signed in</h2>
-        <p class="help">
-          A session ends after {SESSION_LIMITS.idleMs / 60_000}{" "}
-          minutes without use.
-        </p>
-      </div>
-      <div>
-        <ul class="sessions">
-          {ordered.map((session) => (
-            <li class="row between">
+        </div>
+      </section>
+      <section class="card split">
+        <div>
+          <h2>
+            Two-step sign-in{" "}
+            <span class={isOn ? "badge good" : "badge"}>
+              {isOn ? "On" : "Off"}
+            </span>
+          </h2>
+          <p class="help">
+            With an authenticator app, a stolen password alone does not open
+            your account.
+          </p>
+        </div>
+        <div>
+          <FormError error={errors.secondFactor} />
+          {isOn
+            ? (
+              <PostForm
+                action="/account/second-factor/off"
+                submit="Turn off"
+                look="bad"
+              >
+                <p>
+                  Signing in asks for a code from your authenticator app.
+                  Recovery codes left: {account.recoveryCodesLeft}.
+                </p>
+                <PasswordField id="off_password" />
+              </PostForm>
+            )
+            : <a class="button" href="/account/second-factor">Set up</a>}
+        </div>
+      </section>
+      <section class="card split">
+        <div>
+          <h2>Where you are signed in</h2>
+          <p class="help">
+            A session ends after {SESSION_LIMITS.idleMs / 60_000}{" "}
+            minutes without use.
+          </p>
+        </div>
+        <div>
+          {sessions.toSorted((a) => a.id === id ? -1 : 0).map((session) => (
+            <div class="row between session">
               <div>
                 <strong>{deviceName(session.userAgent)}</strong>{" "}
-                {isCurrent(session) && (
-                  <span class="badge good">
-                    This device
-                  </span>
+                {session.id === id && (
+                  <span class="badge good">This device</span>
                 )}
-                <p class="faint">
+                <p class="help">
                   {session.ip} · signed in{" "}
                   <Time ms={session.createdAtMs} as="minute" /> · last seen{" "}
                   <Time ms={session.seenAtMs} as="relative" />
                 </p>
               </div>
-              {!isCurrent(session) && (
+              {session.id !== id && (
                 <PostForm
                   action="/account/sessions/end"
                   hidden={{ session: session.id }}
-                >
-                  <button class="small" type="submit">Sign out</button>
-                </PostForm>
+                  submit="Sign out"
+                  look="small"
+                />
               )}
-            </li>
+            </div>
           ))}
-        </ul>
-        <PostForm action="/account/sessions/end-all">
-          <button class="danger-text" type="submit">Sign out everywhere</button>
-        </PostForm>
-      </div>
-    </section>
+          <PostForm
+            action="/account/sessions/end-all"
+            submit="Sign out everywhere"
+            look="bad"
+          />
+        </div>
+      </section>
+    </>,
   );
 }
 
-const BROWSERS = [
-  ...[["Edg/", "Edge"], ["Firefox/", "Firefox"]],
-  ...[["Chrome/", "Chrome"], ["Safari/", "Safari"]],
-];
-const SYSTEMS = [
-  ...[["iPhone", "iOS"], ["iPad", "iOS"], ["Android", "Android"]],
-  ...[["Windows", "Windows"], ["Mac OS X", "macOS"], ["Linux", "Linux"]],
-];
+const BROWSERS = ["Edg", "Firefox", "Chrome", "Safari"];
+const SYSTEMS = ["iPhone", "iPad", "Android", "Windows", "Mac OS X", "Linux"];
 
 /** `Firefox on Windows`, as far as the user agent tells. */
 function deviceName(userAgent: string): string {
-  const find = (names: string[][]) =>
-    names.find(([part = ""]) => userAgent.includes(part))?.[1];
+  const find = (names: readonly string[]) =>
+    names.find((name) => userAgent.includes(name));
+  const browser = find(BROWSERS)?.replace("Edg", "Edge") ?? "A browser";
   const system = find(SYSTEMS);
-  const browser = find(BROWSERS) ?? "A browser";
   return system === undefined ? browser : `${browser} on ${system}`;
 }

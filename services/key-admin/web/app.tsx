@@ -1,5 +1,6 @@
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono } from "hono";
+import { BadCursor } from "../domain/keys/key_page.ts";
 import { NotDurable } from "../domain/store/durability.ts";
 import { accountRoutes } from "./account_page.tsx";
 import { auditRoutes } from "./audit_page.tsx";
@@ -12,35 +13,39 @@ import {
   type Routes,
   type SignedIn,
 } from "./context.ts";
-import { baseHeaders, crossSiteGuard, hostGuard, noKeys } from "./guards.ts";
 import { formGuard } from "./forms.ts";
+import { baseHeaders, crossSiteGuard, hostGuard, noKeys } from "./guards.ts";
 import { keyActionRoutes } from "./key_actions.tsx";
-import { keyFormRoutes } from "./key_form_page.tsx";
+import { keyFormRoutes } from "./key_form.tsx";
 import { keyRoutes } from "./key_page.tsx";
 import { keyListRoutes } from "./keys_page.tsx";
-import { Card } from "./layout.tsx";
+import { showCard } from "./layout.tsx";
 import { oidcRoutes } from "./oidc.ts";
 import { secondFactorRoutes } from "./second_factor.tsx";
-import { localPath, requireSession } from "./session.ts";
+import { requireSession } from "./session.ts";
 import { signInRoutes } from "./sign_in_page.tsx";
 import { usageRoutes } from "./usage_page.tsx";
 
-/** Routes that need no sign-in. Every other route is private. */
-const PUBLIC = [
-  "/",
-  "/assets/:version/:name",
-  "/sign-in",
-  "/sign-in/oidc",
-  "/sign-in/oidc/callback",
-  "/link/:secret",
-];
+/** The console's own files; their paths name their content. */
+const asset: Handler = (c) => {
+  const file = c.var.deps.assets.files.get(c.req.path);
+  if (file === undefined) throw new Refused(404, "This file does not exist");
+  return c.body(file.body, 200, {
+    "content-type": file.type,
+    "cache-control": "public, max-age=31536000, immutable",
+  });
+};
 
-/** Every route. If two match, the first one answers. */
-const ROUTES: Routes = {
+/** Routes that need no sign-in. Every other route is private. */
+const PUBLIC_ROUTES: Routes = {
   "/": { GET: (c) => c.redirect("/keys", 302) },
   "/assets/:version/:name": { GET: asset },
   ...signInRoutes,
   ...oidcRoutes,
+};
+
+/** If two routes match, the first one answers. */
+const ROUTES: Routes = {
   ...keyListRoutes,
   ...keyFormRoutes,
   ...keyRoutes,
@@ -54,29 +59,28 @@ const ROUTES: Routes = {
 /** The console: its guards and its routes. */
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
-  app.use(baseHeaders);
-  app.use(hostGuard(deps.publicUrl));
-  app.use(noKeys(deps));
-  app.use(crossSiteGuard(deps.publicUrl));
-  app.use(formGuard());
-  addRoutes(app, deps, ROUTES);
-  app.notFound((c) =>
-    refuse(c, deps, new Refused(404, "This page does not exist"))
-  );
-  app.onError((error, c) => refuse(c, deps, asRefused(error, deps, c)));
+  app.use(async (c, next) => {
+    c.set("deps", deps);
+    await next();
+  });
+  app.use(baseHeaders, hostGuard, noKeys, crossSiteGuard, formGuard());
+  addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
+  addRoutes(app, ROUTES);
+  app.notFound((c) => refuse(c, new Refused(404, "This page does not exist")));
+  app.onError((error, c) => refuse(c, asRefused(error, c)));
   return app;
 }
 
-/** Every other method of a path is answered 405 with `Allow` (ASVS 4.1.4). */
+const behindSignIn = (handler: Handler): Handler => async (c) =>
+  await requireSession(c) ?? await handler(c);
+
+/** Adds routes, private ones unless told otherwise. Every other method of a path is answered 405 with `Allow` (ASVS 4.1.4). */
 export function addRoutes(
   app: Hono<ConsoleEnv>,
-  deps: ConsoleDeps,
   routes: Routes,
+  guarded: (handler: Handler) => Handler = behindSignIn,
 ): void {
   for (const [path, { GET, POST }] of Object.entries(routes)) {
-    const guarded = (handler: Handler) => async (c: ConsoleContext) =>
-      (PUBLIC.includes(path) ? null : await requireSession(c, deps)) ??
-        await handler(c, deps);
     if (GET !== undefined) app.get(path, guarded(GET));
     if (POST !== undefined) app.post(path, guarded(POST));
     const allow = [GET && "GET, HEAD", POST && "POST"].filter(Boolean);
@@ -88,102 +92,59 @@ export function addRoutes(
   }
 }
 
-/** The console's own files; their paths name their content. */
-function asset(c: ConsoleContext, { assets }: ConsoleDeps): Response {
-  const file = assets.files.get(c.req.path);
-  if (file === undefined) throw new Refused(404, "This file does not exist");
-  return c.body(file.body, 200, {
-    "content-type": file.type,
-    "cache-control": "public, max-age=31536000, immutable",
-  });
-}
-
 /** Turns an error into a refusal and logs it (ASVS 16.3.2, 16.3.3). */
-function asRefused(
-  error: unknown,
-  { log }: ConsoleDeps,
-  c: ConsoleContext,
-): Refused {
-  const requestId = c.get("requestId");
+function asRefused(error: unknown, c: ConsoleContext): Refused {
+  const { requestId, deps: { log } } = c.var;
+  const signedIn: SignedIn | undefined = c.get("signedIn");
+  const headers = { "retry-after": "1" };
   if (error instanceof Refused) {
-    const signedIn: SignedIn | undefined = c.get("signedIn");
-    log.warn("request_refused", {
-      requestId,
-      status: error.status,
-      ownerId: signedIn?.session.ownerId ?? null,
-    });
+    const ownerId = signedIn?.session.ownerId ?? null;
+    log.warn("request_refused", { requestId, status: error.status, ownerId });
     return error;
+  }
+  if (error instanceof BadCursor) {
+    return new Refused(400, "This page of the list does not exist");
   }
   if (error instanceof RedisUnavailableError) {
     log.warn("redis_unavailable", { requestId, error });
-    return unavailable(error, c);
+    // Does not suggest repeating a change that may have been made.
+    const message = c.req.method === "POST" && error.mayHaveRun
+      ? "The database did not answer in time. Your change may or may not have been made. Check before you try again"
+      : "The database does not answer. Try again in a moment";
+    return new Refused(503, message, { headers });
   }
   if (error instanceof NotDurable) {
     log.error("not_durable", { requestId, error });
     return new Refused(
       503,
       "The change was made but is not confirmed to be on disk. Check whether it is there",
-      { headers: { "retry-after": "1" } },
+      { headers },
     );
   }
   log.error("request_failed", { requestId, error });
   return new Refused(500, "Something went wrong on our side");
 }
 
-/** Does not suggest repeating a change that may have been made. */
-function unavailable(
-  { mayHaveRun }: RedisUnavailableError,
-  c: ConsoleContext,
-): Refused {
-  const isChange = c.req.method === "POST";
-  return new Refused(
-    503,
-    isChange && mayHaveRun
-      ? "The database did not answer in time. Your change may or may not have been made. Check before you try again"
-      : "The database does not answer. Try again in a moment",
-    {
-      headers: { "retry-after": "1" },
-      back: isChange ? "/keys" : addressOf(c),
-    },
-  );
-}
-
-/** Path and query of the request, if safe to link to. */
-const addressOf = (c: ConsoleContext): string =>
-  localPath(c.req.url.replace(/^[^/]*\/\/[^/]*/, ""));
-
-const TITLES: ReadonlyMap<number, string> = new Map([
-  [403, "Not allowed"],
-  [404, "Not found"],
-  [429, "Too many requests"],
-  [503, "Temporarily unavailable"],
-]);
-
-const BACK_LABELS: ReadonlyMap<string, string> = new Map([
-  ["/sign-in", "Go to sign-in"],
-  ["/keys", "Go to your keys"],
-]);
+const TITLES: Readonly<Record<number, string>> = {
+  403: "Not allowed",
+  404: "Not found",
+  429: "Too many requests",
+  503: "Temporarily unavailable",
+};
 
 /** Shows why a request was refused, with a link to continue. */
-function refuse(
+const refuse = (
   c: ConsoleContext,
-  { assets }: ConsoleDeps,
   { status, message, headers, back }: Refused,
-): Response | Promise<Response> {
-  const label = back === addressOf(c)
-    ? "Try again"
-    : URL.canParse(back)
-    ? "Go to the console"
-    : BACK_LABELS.get(back) ?? "Go back";
-  return c.html(
-    <Card title={TITLES.get(status) ?? "That did not work"} assets={assets}>
+): Response | Promise<Response> =>
+  showCard(
+    c,
+    { title: TITLES[status] ?? "That did not work", status, headers },
+    <>
       <p>{message}.</p>
-      <p class="help">{status} · request {c.get("requestId") ?? ""}</p>
-      <div class="row end">
-        <a class="button primary" href={back}>{label}</a>
-      </div>
-    </Card>,
-    status,
-    headers,
+      <p class="help">{status} · request {c.get("requestId")}</p>
+      <a class="button primary" href={back}>
+        {back === "/keys" ? "Go to your keys" : "Continue"}
+      </a>
+    </>,
   );
-}

@@ -12,7 +12,15 @@ import {
   type Routes,
 } from "./context.ts";
 import { showPage } from "./layout.tsx";
-import { address, Head, Icon, Pager, Table, Tabs, Time } from "./parts.tsx";
+import {
+  address,
+  type Column,
+  Head,
+  Pager,
+  Table,
+  Tabs,
+  Time,
+} from "./parts.tsx";
 
 /** Who did what, when and from where. */
 
@@ -27,18 +35,13 @@ const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
   ["account.", "Account"],
 ];
 
-const showAudit: Handler = async (c, deps) => {
-  const { ownerId } = c.get("signedIn").session;
-  const query = queryOf(c);
-  const { action } = query;
-  const { rows, next } = await deps.audit.read(ownerId, {
-    ...query,
-    rows: AUDIT_ROWS,
-  });
-  const isFirst = query.before === null;
+const showAudit: Handler = async (c) => {
+  const { deps: { audit }, signedIn: { session } } = c.var;
+  const query = { ...queryOf(c), rows: AUDIT_ROWS };
+  const { action, before } = query;
+  const { rows, next } = await audit.read(session.ownerId, query);
   return showPage(
     c,
-    deps,
     { title: "Audit log", section: "audit" },
     <>
       <Head
@@ -46,7 +49,7 @@ const showAudit: Handler = async (c, deps) => {
         lead="Every change to your keys and every sign-in. Entries cannot be changed or deleted here."
       >
         <a class="button" href={address("/audit.csv", { action })}>
-          <Icon name="download" /> Download CSV
+          Download CSV
         </a>
       </Head>
       <Tabs
@@ -61,15 +64,15 @@ const showAudit: Handler = async (c, deps) => {
       {rows.length === 0
         ? (
           <section class="card empty">
-            <h2>No entries {isFirst ? "yet" : "here"}</h2>
+            <h2>No entries</h2>
             <p>Changes to your keys and your account appear here.</p>
           </section>
         )
         : <AuditTable rows={rows} caption="Audit log, newest first" />}
-      {!(isFirst && next === null) && (
+      {(before ?? next) !== null && (
         <Pager
           links={[
-            ["Newest", isFirst ? null : address("/audit", { action })],
+            ["Newest", before && address("/audit", { action })],
             ["Older", next && address("/audit", { action, before: next })],
           ]}
         />
@@ -79,24 +82,23 @@ const showAudit: Handler = async (c, deps) => {
 };
 
 /** The whole log, streamed page by page to bound memory. */
-const auditCsv: Handler = (c, deps) => {
-  const { ownerId } = c.get("signedIn").session;
-  const { action, keyId } = queryOf(c);
-  const encoder = new TextEncoder();
-  let before: string | null = null;
-  let isOver = false;
-  const body = new ReadableStream<Uint8Array>({
-    start: (controller) => controller.enqueue(encoder.encode(CSV_HEAD)),
-    async pull(controller) {
-      if (isOver) return controller.close();
-      const query = { action, keyId, before, rows: CSV_ROWS };
-      const page = await deps.audit.read(ownerId, query);
-      controller.enqueue(encoder.encode(page.rows.map(csvLine).join("")));
-      before = page.next;
-      isOver = page.next === null;
-    },
-  });
-  return c.body(body, 200, {
+const auditCsv: Handler = (c) => {
+  const { deps: { audit }, signedIn: { session } } = c.var;
+  const query = { ...queryOf(c), rows: CSV_ROWS };
+  async function* pages() {
+    yield CSV_HEAD;
+    for (let next: string | null = query.before;;) {
+      const page = await audit.read(session.ownerId, {
+        ...query,
+        before: next,
+      });
+      yield page.rows.map(csvLine).join("");
+      next = page.next;
+      if (next === null) return;
+    }
+  }
+  const body = ReadableStream.from(pages());
+  return c.body(body.pipeThrough(new TextEncoderStream()), 200, {
     "content-type": "text/csv; charset=utf-8",
     "content-disposition": 'attachment; filename="audit.csv"',
   });
@@ -143,48 +145,40 @@ const LABELS: Readonly<Record<string, string>> = {
   "account.recovery_code_used": "Used a recovery code",
 };
 
+const KEY_COLUMN: Column<AuditRow> = [
+  "Key",
+  undefined,
+  (row) =>
+    row.keyId === "" ? "–" : (
+      <>
+        <a href={`/keys/${row.keyId}`}>
+          <bdi>{row.description}</bdi>
+        </a>{" "}
+        <code class="hint">{row.hint}</code>
+      </>
+    ),
+];
+
 /** Entries as a table. */
-export function AuditTable(
-  { rows, caption, isOfOneKey = false }: {
-    rows: readonly AuditRow[];
-    caption: string;
-    isOfOneKey?: boolean;
-  },
-) {
-  const key: [string][] = isOfOneKey ? [] : [["Key"]];
-  return (
-    <Table
-      look="cards audit"
-      caption={caption}
-      columns={[["When"], ["What"], ...key, ["Who"], ["From"]]}
-    >
-      {rows.map((row) => (
-        <tr key={row.id}>
-          <td data-label="When">
-            <Time ms={row.timeMs} as="minute" />
-          </td>
-          <th scope="row">
-            {Object.hasOwn(LABELS, row.action)
-              ? LABELS[row.action]
-              : row.action}
-            {row.detail !== "" && <bdi class="detail">{row.detail}</bdi>}
-          </th>
-          {!isOfOneKey && (
-            <td data-label="Key">
-              {row.keyId === "" ? "–" : (
-                <span>
-                  <a href={`/keys/${row.keyId}`}>
-                    <bdi>{row.description}</bdi>
-                  </a>{" "}
-                  <code class="hint">{row.hint}</code>
-                </span>
-              )}
-            </td>
-          )}
-          <td data-label="Who">{row.by}</td>
-          <td data-label="From">{row.ip || "–"}</td>
-        </tr>
-      ))}
-    </Table>
-  );
-}
+export const AuditTable = ({ rows, caption, isOfOneKey = false }: {
+  rows: readonly AuditRow[];
+  caption: string;
+  isOfOneKey?: boolean;
+}) => (
+  <Table
+    caption={caption}
+    rows={rows}
+    columns={[
+      ["What", "head", ({ action, detail }) => (
+        <>
+          {Object.hasOwn(LABELS, action) ? LABELS[action] : action}
+          {detail && <bdi class="help">{detail}</bdi>}
+        </>
+      )],
+      ...isOfOneKey ? [] : [KEY_COLUMN],
+      ["When", undefined, (row) => <Time ms={row.timeMs} as="minute" />],
+      ["Who", undefined, (row) => row.by],
+      ["From", undefined, (row) => row.ip || "–"],
+    ]}
+  />
+);

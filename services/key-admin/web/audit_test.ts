@@ -101,7 +101,7 @@ Deno.test("ASVS 16.3.1: a change that is refused leaves nothing in the audit log
   const nonce = "n".repeat(43);
   const refused: [path: string, form: Parameters<typeof client.post>[1]][] = [
     ["/keys", keyForm("", { nonce })],
-    ["/keys", keyForm("A key", { nonce, rpm: "1000001" })],
+    ["/keys", keyForm("A key", { nonce, requestsPerMinute: "1000001" })],
     ["/keys", keyForm("A key", { nonce: "not one of ours" })],
     [`/keys/${keyId}/edit`, keyForm("Renamed", { version: "9" })],
     [`/keys/${keyId}/disable`, { version: "9" }],

@@ -40,6 +40,7 @@ export interface SignedIn {
 export interface ConsoleEnv {
   Bindings: { remoteIp: string };
   Variables: {
+    deps: ConsoleDeps;
     requestId: string;
     /** The posted form, read once by the form guard. */
     form: URLSearchParams;
@@ -50,10 +51,7 @@ export interface ConsoleEnv {
 export type ConsoleContext = Context<ConsoleEnv>;
 
 /** Answers one method of one route. */
-export type Handler = (
-  c: ConsoleContext,
-  deps: ConsoleDeps,
-) => Response | Promise<Response>;
+export type Handler = (c: ConsoleContext) => Response | Promise<Response>;
 
 /** Handlers by path and method. */
 export type Routes = Readonly<
@@ -68,7 +66,7 @@ export const clientOf = (c: ConsoleContext) => ({
 
 /** Who makes a change, for the audit log. */
 export const actorOf = (c: ConsoleContext) => ({
-  by: c.get("signedIn").account.email,
+  by: c.var.signedIn.account.email,
   ip: c.env.remoteIp,
 });
 
@@ -78,7 +76,7 @@ interface RefusedOptions extends ErrorOptions {
   back?: string;
 }
 
-/** An expected refusal: becomes a page with this status and text. The text is for the person who sees it. */
+/** An expected refusal. It becomes a page with this status and message, a sentence without its full stop. */
 export class Refused extends Error {
   override name = "Refused";
   readonly headers: Readonly<Record<string, string>>;

@@ -1,13 +1,11 @@
+import { Buffer } from "node:buffer";
+import { createMiddleware } from "hono/factory";
 import { z } from "zod";
 import { PASSWORD_CHARS_MAX } from "../domain/sign_in/password.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { FORM_TOKEN } from "./session.ts";
-import type { MiddlewareHandler } from "hono";
 
 /** How forms are read. */
-
-/** Fields that may occur several times. */
-const LISTS = ["scopes"];
 
 /**
  * Reads the posted form. An unknown or repeated field is refused with 400 (mass
@@ -15,59 +13,54 @@ const LISTS = ["scopes"];
  */
 export function readForm<T extends Record<string, z.ZodType>>(
   c: ConsoleContext,
-  shape: T,
+  fields: T,
 ): z.infer<z.ZodObject<T>> {
-  const form = c.get("form");
+  const { form } = c.var;
   const names = [...new Set(form.keys())].filter((name) => name !== FORM_TOKEN);
-  const parsed = z.strictObject(shape).safeParse(
-    Object.fromEntries(names.map((name) => [name, valueOf(form, name)])),
+  const parsed = z.strictObject(fields).safeParse(
+    Object.fromEntries(names.map((name) => [name, form.getAll(name)])),
   );
   if (parsed.success) return parsed.data;
-  throw new Refused(400, `The form is not valid: ${mistakeIn(parsed.error)}`);
+  // Nothing that was sent is repeated.
+  const [issue] = parsed.error.issues;
+  throw new Refused(
+    400,
+    issue?.code === "unrecognized_keys"
+      ? "The form has an unknown field"
+      : `The field ${String(issue?.path[0])} is missing or malformed`,
+  );
 }
 
-/** Describes the mistake without repeating what was sent. */
-function mistakeIn({ issues: [issue] }: z.ZodError): string {
-  const field = String(issue?.path[0] ?? "");
-  switch (issue?.code) {
-    case "unrecognized_keys":
-      return "it has an unknown field";
-    case "too_big":
-      return `the field ${field} is too long`;
-    default:
-      return `the field ${field} is missing or malformed`;
-  }
-}
-
-function valueOf(form: URLSearchParams, name: string): string | string[] {
-  const all = form.getAll(name);
-  if (LISTS.includes(name)) return all;
-  if (all.length > 1) {
-    throw new Refused(400, `The form has the field ${name} more than once`);
-  }
-  return all[0] ?? "";
-}
+/** A field that occurs once, from which `schema` reads a value. */
+const one = <T extends z.ZodType>(schema: T) =>
+  z.tuple([schema]).transform(([value]) => value);
 
 /** A line of text, validated later. */
-export const text = (charsMax: number): z.ZodString => z.string().max(charsMax);
+export const text = (charsMax: number) => one(z.string().max(charsMax));
+
+/** A field that may occur several times. */
+export const list = (charsMax: number, most: number) =>
+  z.array(z.string().max(charsMax)).max(most).default([]);
 
 /** A secret made by the console, or its digest: 43 characters. */
-export const secretText: z.ZodString = text(60);
+export const secretText = text(60);
 
 /** An e-mail address, checked by `parseEmail`. */
-export const emailText: z.ZodString = text(300);
+export const emailText = text(300);
 
 /** A path of the console, checked by `localPath`. */
-export const pathText: z.ZodString = text(300);
+export const pathText = text(300);
 
 /** A password; its length in characters is checked where it is hashed. */
-export const passwordText: z.ZodString = text(PASSWORD_CHARS_MAX * 4);
+export const passwordText = text(PASSWORD_CHARS_MAX * 4);
 
-/** A checkbox: `on` when ticked, else absent. */
-export const box = z.literal("on").optional();
+/** Whether a checkbox is ticked. */
+export const box = one(z.literal("on")).optional().transform((on) =>
+  on !== undefined
+);
 
 /** The version of the key that the page showed. */
-export const version = z.string().regex(/^\d{1,15}$/).transform(Number);
+export const version = one(z.string().regex(/^\d{1,15}$/)).transform(Number);
 
 const FORM_BYTES_MAX = 32 * 1024;
 const FORM_MS = 10_000;
@@ -76,24 +69,26 @@ const FORM_MS = 10_000;
  * Reads the posted form: one media type, bounded in size and time, valid UTF-8 (ASVS
  * 1.5.3). Other methods are left to the routes.
  */
-export function formGuard(
-  timeoutMs: number = FORM_MS,
-): MiddlewareHandler<ConsoleEnv> {
-  return async (c, next) => {
-    if (c.req.method !== "POST") return await next();
-    const type = (c.req.header("content-type") ?? "").split(";")[0]?.trim();
-    if (type?.toLowerCase() !== "application/x-www-form-urlencoded") {
-      throw new Refused(415, "The console accepts forms only");
+export const formGuard = (timeoutMs: number = FORM_MS) =>
+  createMiddleware<ConsoleEnv>(async (c, next) => {
+    if (c.req.method === "POST") {
+      const [type = ""] = (c.req.header("content-type") ?? "").split(";");
+      if (type.trim().toLowerCase() !== "application/x-www-form-urlencoded") {
+        throw new Refused(415, "The console accepts forms only");
+      }
+      const body = await readBody(c.req.raw, timeoutMs);
+      c.set("form", new URLSearchParams(decode(body)));
     }
-    const text = await readBody(c.req.raw, timeoutMs);
-    c.set("form", new URLSearchParams(text));
     await next();
-  };
-}
+  });
 
-async function readBody(request: Request, timeoutMs: number): Promise<string> {
-  const reader = request.body?.getReader();
-  if (reader === undefined) return "";
+async function readBody(
+  { body }: Request,
+  timeoutMs: number,
+): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  if (body === null) return new Uint8Array();
+  const reader = body.getReader();
   let isLate = false;
   // Ends a pending read. It fails when the connection is already lost.
   const stop = () => void reader.cancel().catch(() => {});
@@ -101,29 +96,24 @@ async function readBody(request: Request, timeoutMs: number): Promise<string> {
     isLate = true;
     stop();
   }, timeoutMs);
-  const decoder = new TextDecoder("utf-8", { fatal: true });
-  let text = "";
-  let bytes = 0;
   try {
-    for (;;) {
+    for (let bytes = 0; bytes <= FORM_BYTES_MAX;) {
       const { done, value } = await reader.read();
       if (isLate) throw new Refused(408, "The form did not arrive in time");
-      if (done) return text + decodeOrRefuse(() => decoder.decode());
+      if (done) return Buffer.concat(chunks);
       bytes += value.length;
-      if (bytes > FORM_BYTES_MAX) {
-        stop();
-        throw new Refused(413, "The form is too large");
-      }
-      text += decodeOrRefuse(() => decoder.decode(value, { stream: true }));
+      chunks.push(value);
     }
   } finally {
     clearTimeout(timer);
   }
+  stop();
+  throw new Refused(413, "The form is too large");
 }
 
-function decodeOrRefuse(decode: () => string): string {
+function decode(body: Uint8Array): string {
   try {
-    return decode();
+    return new TextDecoder("utf-8", { fatal: true }).decode(body);
   } catch (cause) {
     throw new Refused(400, "The form is not valid UTF-8", { cause });
   }

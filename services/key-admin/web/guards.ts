@@ -1,24 +1,19 @@
-import { newRequestId } from "@gateway/shared/process/ids";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
-import type { MiddlewareHandler } from "hono";
-import { type ConsoleDeps, type ConsoleEnv, Refused } from "./context.ts";
+import { newRequestId } from "@gateway/shared/process/ids";
+import { createMiddleware } from "hono/factory";
+import { type ConsoleEnv, Refused } from "./context.ts";
 import { readCookie } from "./session.ts";
 
 /** What every request passes, in the order of `app.tsx`. */
-
-type Guard = MiddlewareHandler<ConsoleEnv>;
 
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
   "img-src 'self' data:",
-  "connect-src 'self'",
-  "manifest-src 'self'",
   "form-action 'self'",
   "frame-ancestors 'none'",
   "base-uri 'none'",
-  "object-src 'none'",
 ].join("; ");
 
 /** ASVS 3.4: the same headers on every answer, errors and files included. */
@@ -36,70 +31,55 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
 };
 
 /** Gives the request an id and every answer its headers. Pages are never cached (ASVS 14.3.2). */
-export const baseHeaders: Guard = async (c, next) => {
+export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
   const requestId = newRequestId();
   c.set("requestId", requestId);
   await next();
+  const { headers } = c.res;
   for (const [name, value] of Object.entries(SECURITY_HEADERS)) {
-    c.res.headers.set(name, value);
+    headers.set(name, value);
   }
-  c.res.headers.set("x-request-id", requestId);
-  if (!c.res.headers.has("cache-control")) {
-    c.res.headers.set("cache-control", "no-store");
-  }
-};
+  headers.set("x-request-id", requestId);
+  if (!headers.has("cache-control")) headers.set("cache-control", "no-store");
+});
 
 /** Answers only under the configured name, against DNS rebinding and poisoned links. */
-export function hostGuard(publicUrl: URL): Guard {
-  return async (c, next) => {
-    if (!URL.canParse(c.req.url)) {
-      throw new Refused(400, "The Host header cannot be read", {
-        back: publicUrl.origin,
-      });
-    }
-    const isOurs = c.req.header("host") === publicUrl.host &&
-      new URL(c.req.url).host === publicUrl.host;
-    if (!isOurs) {
-      const { origin } = publicUrl;
-      throw new Refused(
-        421,
-        `This is not the address of the console. Use ${origin}`,
-        { back: origin },
-      );
-    }
-    await next();
-  };
-}
+export const hostGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
+  const { host, origin } = c.var.deps.publicUrl;
+  if (!URL.canParse(c.req.url)) {
+    throw new Refused(400, "The Host header is malformed", { back: origin });
+  }
+  if (c.req.header("host") !== host || new URL(c.req.url).host !== host) {
+    throw new Refused(
+      421,
+      `The console does not answer at this address. Use ${origin}`,
+      { back: origin },
+    );
+  }
+  await next();
+});
 
 /** API keys are for the API (API5) and open nothing here, neither as a bearer credential nor as a cookie. */
-export function noKeys(deps: Pick<ConsoleDeps, "publicUrl">): Guard {
-  return async (c, next) => {
-    const isKey = c.req.header("authorization") !== undefined ||
-      isWellFormedKey(readCookie(c, deps, "sid"));
-    if (isKey) {
-      throw new Refused(401, "The console does not accept API keys");
-    }
-    await next();
-  };
-}
+export const noKeys = createMiddleware<ConsoleEnv>(async (c, next) => {
+  const isKey = c.req.header("authorization") !== undefined ||
+    isWellFormedKey(readCookie(c, "sid"));
+  if (isKey) throw new Refused(401, "The console does not accept API keys");
+  await next();
+});
 
 /**
  * Lets a change through only from our own pages (ASVS 3.5.1). Browsers say where
  * a request comes from in `Sec-Fetch-Site`, older ones in `Origin`; a request that
  * says neither is refused. Forms also carry the session's token.
  */
-export function crossSiteGuard(publicUrl: URL): Guard {
-  return async (c, next) => {
-    if (isReading(c.req.method)) return await next();
-    const site = c.req.header("sec-fetch-site");
-    const origin = c.req.header("origin");
-    const isOurs = (site === undefined || site === "same-origin") &&
-      (origin === undefined || origin === publicUrl.origin) &&
-      (site !== undefined || origin !== undefined);
-    if (!isOurs) throw new Refused(403, "This request came from another site");
-    await next();
-  };
-}
-
-const isReading = (method: string): boolean =>
-  method === "GET" || method === "HEAD";
+export const crossSiteGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
+  const site = c.req.header("sec-fetch-site");
+  const origin = c.req.header("origin");
+  const isOurs = (site ?? "same-origin") === "same-origin" &&
+    (origin ?? c.var.deps.publicUrl.origin) === c.var.deps.publicUrl.origin &&
+    (site !== undefined || origin !== undefined);
+  if (!isOurs && !["GET", "HEAD"].includes(c.req.method)) {
+    throw new Refused(403, "This request came from another site");
+  }
+  await next();
+});

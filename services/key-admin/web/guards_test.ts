@@ -215,7 +215,7 @@ Deno.test("API3, ASVS 2.2.1, 2.2.2, 15.3.3 (mass assignment): on every route a f
             [extra]: "x",
           });
           assert.equal(answer.status, 400, extra);
-          assert.match(answer.text, /it has an unknown field/, extra);
+          assert.match(answer.text, /has an unknown field/, extra);
         }
         for (const name of Object.keys(form ?? {})) {
           if (name === "scopes") continue;
@@ -233,9 +233,19 @@ Deno.test("ASVS 2.2.1: limits of a key are taken at their bounds and refused bey
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const cases: [field: string, most: string, beyond: string[]][] = [
-    ["rpm", "1000000", ["1000001", "1e400", "Infinity", "9007199254740993"]],
-    ["tpm", "1000000000000", ["1000000000001", "-1", "1.5", "0x10"]],
-    ["tpd", "1000000000000", ["1000000000001", "NaN", "1e3", "٣"]],
+    ["requestsPerMinute", "1000000", [
+      "1000001",
+      "1e400",
+      "Infinity",
+      "9007199254740993",
+    ]],
+    ["tokensPerMinute", "1000000000000", [
+      "1000000000001",
+      "-1",
+      "1.5",
+      "0x10",
+    ]],
+    ["tokensPerDay", "1000000000000", ["1000000000001", "NaN", "1e3", "٣"]],
     ["concurrency", "1000000", ["1000001", "-0", "+1", "1;2"]],
   ];
   const edit = async (form: Form) => {

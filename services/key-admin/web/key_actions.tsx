@@ -1,16 +1,17 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import { ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
-import { readUsage } from "../domain/keys/usage.ts";
+import {
+  type ChangeKeyResult,
+  ROTATION_GRACES_MS,
+} from "../domain/keys/key_store.ts";
+import { readLastUse } from "../domain/keys/usage.ts";
 import { mintSecret } from "../domain/store/secret.ts";
 import {
   actorOf,
   type ConsoleContext,
-  type ConsoleDeps,
   type Handler,
   Refused,
   type Routes,
 } from "./context.ts";
-import { Box, Field, FormError, PostForm } from "./parts.tsx";
 import { box, readForm, secretText, text, version } from "./forms.ts";
 import {
   answerCreated,
@@ -21,65 +22,82 @@ import {
   targetOf,
 } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
+import { Box, Moment, PostForm } from "./parts.tsx";
 import { confirmFirst } from "./session.ts";
 
 /** Enabling, disabling, deleting and rotating a key, and the pages that ask first. */
 
-type Question = "disable" | "delete" | "rotate";
+const QUESTIONS = {
+  disable: {
+    title: "Disable this key?",
+    button: "Disable key",
+    lead:
+      "Every request with this key is refused as soon as you confirm. You can enable it again at any time.",
+  },
+  delete: {
+    title: "Delete this key?",
+    button: "Delete key",
+    lead:
+      "The key stops working at once and cannot be restored. Its entries in the audit log stay.",
+  },
+  rotate: {
+    title: "Rotate this key",
+    button: "Create the new key",
+    lead:
+      "You get a new key with the same settings. Put it into your program while the old key still works.",
+  },
+} as const;
+type Question = keyof typeof QUESTIONS;
 
-const ask: Handler = async (c, deps) => {
-  const question = c.req.param("question");
-  if (
-    question !== "disable" && question !== "delete" && question !== "rotate"
-  ) {
+const isQuestion = (name: string): name is Question =>
+  Object.hasOwn(QUESTIONS, name);
+
+/** Asks before a change that affects running programs. */
+const ask: Handler = async (c) => {
+  const question = c.req.param("question") ?? "";
+  if (!isQuestion(question)) {
     throw new Refused(404, "This page does not exist");
   }
-  const key = await findKey(c, deps);
+  const { redis, now, randomBytes } = c.var.deps;
+  const key = await findKey(c);
   const path = `/keys/${key.id}/ask/${question}`;
-  const confirm = question === "disable" ? null : confirmFirst(c, deps, path);
-  return confirm ?? await showConfirmation(c, deps, key, question);
-};
-
-const enableKey: Handler = async (c, deps) => {
-  const key = await findKey(c, deps);
-  const form = readForm(c, { version, from: text(10).optional() });
-  const result = await deps.keys.enable(targetOf(c, key, form.version));
-  if (!result.ok) throw refusal(result.reason, key);
-  const back = form.from === "list" ? "/keys" : `/keys/${key.id}`;
-  return c.redirect(`${back}?done=enabled`, 303);
-};
-
-const disableKey: Handler = async (c, deps) => {
-  const key = await findKey(c, deps);
-  const form = readForm(c, { version, stop_running: box });
-  const result = await deps.keys.disable(targetOf(c, key, form.version));
-  if (!result.ok) throw refusal(result.reason, key);
-  const isStop = form.stop_running === "on";
-  const done = isStop
-    ? await stopRunning(c, deps, key, "disabled")
-    : "disabled";
-  return c.redirect(`/keys/${key.id}?done=${done}`, 303);
-};
-
-const deleteKey: Handler = async (c, deps) => {
-  const key = await findKey(c, deps);
-  const confirm = confirmFirst(c, deps, `/keys/${key.id}/ask/delete`);
+  const confirm = question === "disable" ? null : confirmFirst(c, path);
   if (confirm !== null) return confirm;
-  const form = readForm(c, {
-    ...{ version, sure: box, stop_running: box },
-    tail: text(10).optional(),
-  });
-  const isSure = form.tail === key.hint.slice(-4) ||
-    (form.sure === "on" && !await isInUse(deps, key));
-  if (!isSure) {
-    const error = "The key was not deleted. Confirm first.";
-    return await showConfirmation(c, deps, key, "delete", error);
-  }
-  const result = await deps.keys.delete(targetOf(c, key, form.version));
-  if (!result.ok) throw refusal(result.reason, key);
-  const isStop = form.stop_running === "on";
-  const done = isStop ? await stopRunning(c, deps, key, "deleted") : "deleted";
-  return c.redirect(`/keys?done=${done}`, 303);
+  const { title, button, lead } = QUESTIONS[question];
+  const nonce = mintSecret(randomBytes);
+  const isRotation = question === "rotate";
+  return showPage(
+    c,
+    { title, section: "keys" },
+    <section class="card form-card">
+      <h1>{title}</h1>
+      <p>
+        <strong>
+          <bdi>{key.description}</bdi>
+        </strong>{" "}
+        <code class="hint">{key.hint}</code>, last used:{" "}
+        <Moment ms={await readLastUse(redis, key)} nowMs={now()} />
+      </p>
+      <PostForm
+        action={`/keys/${key.id}/${question}`}
+        hidden={{ version: key.version, ...isRotation ? { nonce } : {} }}
+        submit={button}
+        look={isRotation ? "primary" : "danger"}
+        cancel={`/keys/${key.id}`}
+      >
+        <p>{lead}</p>
+        {isRotation && <GraceFields />}
+        {question === "delete" && (
+          <Box name="sure" required>I understand that this is final</Box>
+        )}
+        {!isRotation && (
+          <Box name="stop_running">
+            Also stop requests that are running now
+          </Box>
+        )}
+      </PostForm>
+    </section>,
+  );
 };
 
 /** When the old key stops working after a rotation. */
@@ -89,34 +107,77 @@ const GRACES = [
   ["24h", "in 24 hours"],
   ["7d", "in 7 days"],
 ] as const;
-/** Also has the focus: a dialog would focus the first choice, which ends the old key at once. */
-const GRACE_SUGGESTED = "24h";
 
-const rotateKey: Handler = async (c, deps) => {
-  const key = await findKey(c, deps);
-  const confirm = confirmFirst(c, deps, `/keys/${key.id}/ask/rotate`);
+const GraceFields = () => (
+  <fieldset class="field">
+    <legend>The old key stops working</legend>
+    <div class="row">
+      {GRACES.map(([value, label]) => (
+        <Box type="radio" name="old" value={value} checked={value === "24h"}>
+          {label}
+        </Box>
+      ))}
+    </div>
+  </fieldset>
+);
+
+const enableKey: Handler = async (c) => {
+  const key = await findKey(c);
+  const form = readForm(c, { version });
+  const target = targetOf(c, key, form.version);
+  checkMade(await c.var.deps.keys.enable(target), key);
+  return c.redirect(`/keys/${key.id}?done=enabled`, 303);
+};
+
+const disableKey: Handler = async (c) => {
+  const key = await findKey(c);
+  const form = readForm(c, { version, stop_running: box });
+  const target = targetOf(c, key, form.version);
+  checkMade(await c.var.deps.keys.disable(target), key);
+  const done = form.stop_running
+    ? await stopRunning(c, key, "disabled_stopped")
+    : "disabled";
+  return c.redirect(`/keys/${key.id}?done=${done}`, 303);
+};
+
+const deleteKey: Handler = async (c) => {
+  const key = await findKey(c);
+  const question = `/keys/${key.id}/ask/delete`;
+  const confirm = confirmFirst(c, question);
+  if (confirm !== null) return confirm;
+  const form = readForm(c, { version, sure: box, stop_running: box });
+  if (!form.sure) {
+    throw new Refused(400, "The key was not deleted: tick the box to confirm", {
+      back: question,
+    });
+  }
+  const target = targetOf(c, key, form.version);
+  checkMade(await c.var.deps.keys.delete(target), key);
+  const done = form.stop_running
+    ? await stopRunning(c, key, "deleted_stopped")
+    : "deleted";
+  return c.redirect(`/keys?done=${done}`, 303);
+};
+
+const rotateKey: Handler = async (c) => {
+  const key = await findKey(c);
+  const confirm = confirmFirst(c, `/keys/${key.id}/ask/rotate`);
   if (confirm !== null) return confirm;
   const form = readForm(c, { version, nonce: secretText, old: text(4) });
-  const grace = GRACES.find(([value]) => value === form.old);
-  const graceMs = grace && ROTATION_GRACES_MS[grace[0]];
+  const [grace, label] = GRACES.find(([name]) => name === form.old) ?? [];
+  const graceMs = grace && ROTATION_GRACES_MS[grace];
   if (graceMs === undefined) {
     throw new Refused(400, "Choose when the old key stops working");
   }
   const once = nonceDigest(form.nonce);
-  await limitCreation(deps, key.ownerId);
+  await limitCreation(c);
   const target = targetOf(c, key, form.version);
-  const created = await deps.keys.rotate(target, graceMs, once);
-  if (!created.ok && created.reason !== "already_made") {
-    throw refusal(created.reason, key);
-  }
-  const ends = graceMs === 0
-    ? "no longer works"
-    : `still works for ${grace?.[1].slice("in ".length)}`;
+  const created = await c.var.deps.keys.rotate(target, graceMs, once);
+  if (!created.ok) throw refusal(created.reason, key);
   return await answerCreated(
     c,
-    deps,
     created,
-    `The old key ${key.hint} ${ends}.`,
+    `The old key ${key.hint} stops working ${label}.`,
   );
 };
 
@@ -128,23 +189,17 @@ export const keyActionRoutes: Routes = {
   "/keys/:id/rotate": { POST: rotateKey },
 };
 
-/** Deleting a key that was used within a day needs its last characters. */
-async function isInUse(
-  { redis, now }: ConsoleDeps,
-  { state, ownerId, id }: KeyRecord,
-): Promise<boolean> {
-  if (state !== "enabled") return false;
-  const { total } = await readUsage(redis, ownerId, id, "24h", now());
-  return total.requests > 0;
+function checkMade(result: ChangeKeyResult, key: KeyRecord): void {
+  if (!result.ok) throw refusal(result.reason, key);
 }
 
 /** Stops running requests. Returns the name of the notice to show. */
 async function stopRunning(
   c: ConsoleContext,
-  { sendStop, audit, log }: ConsoleDeps,
   { id, ownerId, hint, description }: KeyRecord,
-  done: "disabled" | "deleted",
+  done: "disabled_stopped" | "deleted_stopped",
 ): Promise<string> {
+  const { sendStop, audit, log } = c.var.deps;
   try {
     await sendStop({ keyId: id, ownerId });
   } catch (error) {
@@ -155,125 +210,5 @@ async function stopRunning(
     ...{ action: "key.stop_requested", ...actorOf(c) },
     ...{ keyId: id, hint, description },
   });
-  return `${done}_stopped`;
+  return done;
 }
-
-const TEXTS: Record<Question, { title: string; button: string; lead: string }> =
-  {
-    disable: {
-      title: "Disable this key?",
-      button: "Disable key",
-      lead:
-        "Every request with this key is refused as soon as you confirm. You can enable it again at any time.",
-    },
-    delete: {
-      title: "Delete this key?",
-      button: "Delete key",
-      lead:
-        "The key stops working at once and cannot be restored. Its entries in the audit log stay.",
-    },
-    rotate: {
-      title: "Rotate this key",
-      button: "Create the new key",
-      lead:
-        "You get a new key with the same settings. Put it into your program while the old key still works.",
-    },
-  };
-
-/** Asks before a change that affects running programs. */
-async function showConfirmation(
-  c: ConsoleContext,
-  deps: ConsoleDeps,
-  key: KeyRecord,
-  question: Question,
-  error?: string,
-): Promise<Response> {
-  const { title, button, lead } = TEXTS[question];
-  const nonce = mintSecret(deps.randomBytes);
-  return showPage(
-    c,
-    deps,
-    { title, section: "keys", status: error === undefined ? 200 : 400 },
-    <section class="card form-card" data-dialog-body="">
-      <h1>{title}</h1>
-      <p class="key-line row">
-        <strong>
-          <bdi>{key.description}</bdi>
-        </strong>{" "}
-        <code class="hint">{key.hint}</code>
-      </p>
-      <FormError error={error} />
-      <PostForm
-        action={`/keys/${key.id}/${question}`}
-        hidden={{
-          version: key.version,
-          ...question === "rotate" ? { nonce } : {},
-        }}
-      >
-        <p>{lead}</p>
-        {question === "rotate" && <GraceFields />}
-        {question === "delete" && (
-          <SureField keyRecord={key} isInUse={await isInUse(deps, key)} />
-        )}
-        {question !== "rotate" && (
-          <Box name="stop_running">
-            Also stop requests that are running now
-          </Box>
-        )}
-        <div class="row end">
-          <a class="button" href={`/keys/${key.id}`} data-close="">
-            Cancel
-          </a>
-          <button
-            class={question === "rotate" ? "primary" : "danger"}
-            type="submit"
-          >
-            {button}
-          </button>
-        </div>
-      </PostForm>
-    </section>,
-  );
-}
-
-function SureField(
-  { keyRecord: { hint }, isInUse }: { keyRecord: KeyRecord; isInUse: boolean },
-) {
-  const tail = hint.slice(-4);
-  if (!isInUse) {
-    return (
-      <Box name="sure" required>I understand that this cannot be undone</Box>
-    );
-  }
-  return (
-    <Field
-      id="tail"
-      label="The key was used within the last day. Type the last four characters of its value to confirm."
-      required
-      maxlength={4}
-      pattern={tail}
-      autocomplete="off"
-      spellcheck={false}
-      placeholder={tail}
-    />
-  );
-}
-
-const GraceFields = () => (
-  <fieldset class="field">
-    <legend>The old key stops working</legend>
-    <div class="row">
-      {GRACES.map(([value, label]) => (
-        <Box
-          type="radio"
-          name="old"
-          value={value}
-          checked={value === GRACE_SUGGESTED}
-          autofocus={value === GRACE_SUGGESTED}
-        >
-          {label}
-        </Box>
-      ))}
-    </div>
-  </fieldset>
-);

@@ -7,14 +7,9 @@ import type {
 } from "../domain/keys/key_store.ts";
 import { type Rate, takeRate } from "../domain/sign_in/attempts.ts";
 import { digest, isSecret } from "../domain/store/secret.ts";
-import {
-  actorOf,
-  type ConsoleContext,
-  type ConsoleDeps,
-  Refused,
-} from "./context.ts";
-import { Banner, Box, CopyButton } from "./parts.tsx";
+import { actorOf, type ConsoleContext, Refused } from "./context.ts";
 import { showPage } from "./layout.tsx";
+import { Banner, Box, CopyButton } from "./parts.tsx";
 
 /** Shared by the pages that create and change keys. */
 
@@ -22,10 +17,8 @@ import { showPage } from "./layout.tsx";
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
 /** Refuses when the owner created too many keys within a minute. */
-export async function limitCreation(
-  { redis }: ConsoleDeps,
-  ownerId: string,
-): Promise<void> {
+export async function limitCreation(c: ConsoleContext): Promise<void> {
+  const { deps: { redis }, signedIn: { session: { ownerId } } } = c.var;
   const waitMs = await takeRate(redis, `create ${ownerId}`, CREATION_RATE);
   if (waitMs === 0) return;
   const seconds = String(Math.ceil(waitMs / 1_000));
@@ -37,11 +30,8 @@ export async function limitCreation(
 }
 
 /** The key of the path, if it is the owner's; anybody else's does not exist (API1, ASVS 8.2.2). */
-export async function findKey(
-  c: ConsoleContext,
-  { keys }: ConsoleDeps,
-): Promise<KeyRecord> {
-  const { ownerId } = c.get("signedIn").session;
+export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
+  const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
   const key = await keys.get(ownerId, c.req.param("id") ?? "");
   if (key === null) throw refusal("not_found");
   return key;
@@ -67,10 +57,13 @@ const REFUSALS: Record<KeyRefusal, [status: 404 | 409, message: string]> = {
   ],
   changed: [
     409,
-    "The key was changed meanwhile, perhaps in another tab. Check it and try again",
+    "The key was changed in the meantime, perhaps in another tab. Check it and try again",
   ],
   too_many: [409, "You have reached the maximum number of keys"],
-  already_made: [409, "This key was already created"],
+  already_made: [
+    409,
+    "This key was already created: the form was sent twice. The first answer had the full value. If you did not store it, delete the key and create another one",
+  ],
   not_rotatable: [
     409,
     "Only an enabled key that has not expired can be rotated",
@@ -93,35 +86,13 @@ export function refusal(reason: KeyRefusal, key?: KeyRecord): Refused {
  */
 export function answerCreated(
   c: ConsoleContext,
-  deps: ConsoleDeps,
   created: CreateKeyResult,
   replaces?: string,
 ): Promise<Response> {
-  if (!created.ok && created.reason !== "already_made") {
-    throw refusal(created.reason);
-  }
-  if (!created.ok) {
-    return showPage(
-      c,
-      deps,
-      { title: "Already created", section: "keys", status: 409 },
-      <section class="card form-card">
-        <h1>This key was already created</h1>
-        <p>
-          The form was sent twice and created one key. Its full value was in the
-          first answer. If you did not store it, delete the key and create a new
-          one.
-        </p>
-        <div class="row end">
-          <a class="button primary" href="/keys">Go to your keys</a>
-        </div>
-      </section>,
-    );
-  }
+  if (!created.ok) throw refusal(created.reason);
   const { key, value } = created;
   return showPage(
     c,
-    deps,
     { title: "Store your key", section: "keys", status: 201 },
     <section class="card form-card" data-secret="">
       <h1>Store your key now</h1>
@@ -144,13 +115,13 @@ export function answerCreated(
         />
         <CopyButton source="value" look="primary" />
       </div>
-      {replaces && <Banner look="note" icon="rotate">{replaces}</Banner>}
+      {replaces && <Banner look="note">{replaces}</Banner>}
       <h2>Try it</h2>
       <p>
-        Put the key into the variable <code>API_KEY</code>{" "}
-        of your server's environment, not into code or a browser.
+        Set the environment variable <code>API_KEY</code>{" "}
+        of your server to the key. Keep the key out of code and browsers.
       </p>
-      <Curl apiUrl={deps.apiUrl} model={key.models[0]} />
+      <Curl apiUrl={c.var.deps.apiUrl} model={key.models[0]} />
       <form class="row between" method="get" action="/keys">
         <Box required data-stored="">I have stored it</Box>
         <button class="primary" type="submit">Done</button>
@@ -172,10 +143,7 @@ export function Curl({ apiUrl, model = DEFAULT_MODEL_ID }: {
        "messages": [{"role": "user", "content": "Hello"}]}'`;
   return (
     <div class="code">
-      <pre
-        tabindex={0}
-        aria-label="Example request"
-      ><code id="curl">{command}</code></pre>
+      <pre id="curl" tabindex={0} aria-label="Example request">{command}</pre>
       <CopyButton source="curl" />
     </div>
   );

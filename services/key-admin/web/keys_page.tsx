@@ -1,79 +1,78 @@
 import { isKeyId } from "@gateway/shared/keys/key";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import {
-  BadCursor,
   type KeyFilter,
   type KeyPage,
-  type KeyRow,
   PAGE_ROWS,
   type PageStart,
 } from "../domain/keys/key_page.ts";
-import type { Child } from "hono/jsx";
 import type { ConsoleContext, Handler, Routes } from "./context.ts";
+import { createKey } from "./key_form.tsx";
+import { Curl } from "./key_requests.tsx";
+import { showPage } from "./layout.tsx";
 import {
   address,
-  Count,
-  Expiry,
   Head,
   Icon,
-  LastUse,
+  Moment,
   number,
   Pager,
-  PostForm,
   Status,
   Table,
   Tabs,
   Time,
 } from "./parts.tsx";
-import { createKey } from "./key_form_page.tsx";
-import { Curl } from "./key_requests.tsx";
-import { showPage } from "./layout.tsx";
 
 /** The list of keys. Searching for the id of a key opens its page. */
-const listKeys: Handler = async (c, deps) => {
-  const { ownerId } = c.get("signedIn").session;
+const listKeys: Handler = async (c) => {
+  const { deps: { keys, now, apiUrl }, signedIn: { session } } = c.var;
   const search = cleanSearch(c.req.query("search") ?? "");
-  if (isKeyId(search) && await deps.keys.get(ownerId, search) !== null) {
+  if (isKeyId(search) && await keys.get(session.ownerId, search) !== null) {
     return c.redirect(`/keys/${search}`, 302);
   }
   const filter = filterOf(c.req.query("filter"));
-  const nowMs = deps.now();
-  try {
-    const page = await deps.keys.list(ownerId, {
-      ...{ filter, search, rows: PAGE_ROWS, day: usageDay(nowMs) },
-      start: startOf(c),
-    });
-    const props = { page, filter, search, nowMs };
-    const isFirstKey = page.total === 0 && filter === "all" && search === "";
-    return await showPage(
-      c,
-      deps,
-      { title: "API keys", section: "keys" },
-      isFirstKey ? <FirstKey apiUrl={deps.apiUrl} /> : (
-        <>
-          <ListHead>
-            <CreateLink />
-          </ListHead>
-          <Toolbar {...props} />
-          {page.rows.length === 0 ? <NothingFound {...props} /> : (
-            <Table
-              look="cards keys"
-              caption="Your API keys, newest first; days are UTC"
-              columns={COLUMNS}
-            >
-              {page.rows.map((row) => (
-                <KeyLine key={row.key.id} row={row} nowMs={nowMs} />
-              ))}
-            </Table>
-          )}
-          <KeyPager {...props} />
-        </>
-      ),
-    );
-  } catch (error) {
-    if (error instanceof BadCursor) return c.redirect("/keys", 302);
-    throw error;
-  }
+  const nowMs = now();
+  const page = await keys.list(session.ownerId, {
+    ...{ filter, search, rows: PAGE_ROWS, day: usageDay(nowMs) },
+    start: startOf(c),
+  });
+  const isFirstKey = page.total === 0 && filter === "all";
+  const create = (
+    <a class="button primary" href="/keys/new">
+      <Icon name="plus" /> Create key
+    </a>
+  );
+  return await showPage(
+    c,
+    { title: "API keys", section: "keys" },
+    <>
+      <Head
+        title="API keys"
+        lead="A key lets one program use the models. Give each program its own key, so that you can disable it alone."
+      >
+        {!isFirstKey && create}
+      </Head>
+      {isFirstKey
+        ? (
+          <section class="card empty">
+            <h2>Create your first key</h2>
+            <p>
+              You see its full value once, right after you create it. Store it
+              where your program can read it, then send a first request:
+            </p>
+            <Curl apiUrl={apiUrl} />
+            {create}
+          </section>
+        )
+        : (
+          <>
+            <Toolbar filter={filter} search={search} />
+            <Rows page={page} nowMs={nowMs} />
+            <KeyPager page={page} filter={filter} search={search} />
+          </>
+        )}
+    </>,
+  );
 };
 
 export const keyListRoutes: Routes = {
@@ -96,123 +95,118 @@ const filterOf = (value: string | undefined): KeyFilter =>
   FILTERS.find(([name]) => name === value)?.[0] ?? "all";
 
 function startOf(c: ConsoleContext): PageStart {
-  const { after, before, last } = c.req.query();
+  const { after, before } = c.req.query();
   if (after !== undefined) return { at: "after", cursor: after };
   if (before !== undefined) return { at: "before", cursor: before };
-  return { at: last === undefined ? "first" : "last" };
+  return { at: "first" };
 }
 
-interface ListProps {
-  page: KeyPage;
+/** What narrows the list. */
+interface Narrowed {
   filter: KeyFilter;
   search: string;
-  nowMs: number;
 }
-
-const ListHead = ({ children }: { children?: Child }) => (
-  <Head
-    title="API keys"
-    lead="A key lets one program use the models. Give each program its own key, so that you can disable it alone."
-  >
-    {children}
-  </Head>
-);
-
-const FirstKey = ({ apiUrl }: { apiUrl: string }) => (
-  <>
-    <ListHead />
-    <section class="card empty">
-      <h2>Create your first key</h2>
-      <p>
-        You see its full value once, right after you create it. Store it where
-        your program can read it, then send a first request:
-      </p>
-      <Curl apiUrl={apiUrl} />
-      <CreateLink />
-    </section>
-  </>
-);
-
-const CreateLink = () => (
-  <a class="button primary" href="/keys/new" data-dialog="">
-    <Icon name="plus" /> Create key
-  </a>
-);
 
 /** An address of the list. */
-function listAddress(
-  { filter, search }: Pick<ListProps, "filter" | "search">,
+const listAddress = (
+  { filter, search }: Narrowed,
   more: Record<string, string> = {},
-): string {
-  const named = filter === "all" ? "" : filter;
-  return address("/keys", { filter: named, search, ...more });
-}
+): string =>
+  address("/keys", { filter: filter === "all" ? "" : filter, search, ...more });
 
-function Toolbar({ filter, search }: ListProps) {
-  return (
-    <div class="row between">
-      <Tabs
-        label="Filter"
-        current={filter}
-        tabs={FILTERS.map(([name, label]) => [
-          name,
-          label,
-          listAddress({ filter: name, search }),
-        ])}
+const Toolbar = ({ filter, search }: Narrowed) => (
+  <div class="row between">
+    <Tabs
+      label="Filter"
+      current={filter}
+      tabs={FILTERS.map(([name, label]) => [
+        name,
+        label,
+        listAddress({ filter: name, search }),
+      ])}
+    />
+    <form class="search" method="get" action="/keys" role="search">
+      {filter !== "all" && <input type="hidden" name="filter" value={filter} />}
+      <label class="hidden" for="search">Find keys</label>
+      <input
+        id="search"
+        name="search"
+        type="search"
+        value={search}
+        placeholder="Description or last 4 characters"
+        maxlength={100}
+        autocomplete="off"
+        data-key-search=""
       />
-      <form class="search" method="get" action="/keys" role="search">
-        {filter !== "all" && (
-          <input type="hidden" name="filter" value={filter} />
-        )}
-        <label class="hidden" for="search">Find keys</label>
-        <Icon name="search" />
-        <input
-          id="search"
-          name="search"
-          type="search"
-          value={search}
-          placeholder="Description or last 4 characters"
-          maxlength={100}
-          autocomplete="off"
-          data-key-search=""
-        />
-        <button type="submit">Find</button>
-      </form>
-    </div>
-  );
-}
+      <button type="submit">Find</button>
+    </form>
+  </div>
+);
 
-function NothingFound({ search, page }: ListProps) {
+function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
+  if (page.rows.length === 0) {
+    return (
+      <section class="card empty">
+        <h2>No keys found</h2>
+        <p>
+          {page.next === null
+            ? "No key has all of these words in its description. Try fewer or shorter words."
+            : "No match among the keys searched so far. Next searches the others."}
+        </p>
+        <a class="button" href="/keys">Show all keys</a>
+      </section>
+    );
+  }
   return (
-    <section class="card empty">
-      <h2>{search === "" ? "No keys here" : "No keys found"}</h2>
-      {search !== "" && (
-        <>
-          <p>
-            {page.next === null
-              ? "No key has all of these words in its description. Try fewer or shorter words."
-              : "No match among the keys searched so far. Next searches the others."}
-          </p>
-          <a class="button" href="/keys">Show all keys</a>
-        </>
-      )}
-    </section>
+    <Table
+      caption="Your API keys, newest first; days are UTC"
+      rows={page.rows}
+      columns={[
+        ["Key", "head", ({ key }) => (
+          <>
+            <a class="key-name" href={`/keys/${key.id}`}>
+              <bdi>{key.description}</bdi>
+            </a>{" "}
+            <code class="hint">{key.hint}</code>
+          </>
+        )],
+        [
+          "Status",
+          undefined,
+          ({ key }) => <Status keyRecord={key} nowMs={nowMs} />,
+        ],
+        [
+          "Created",
+          undefined,
+          ({ key }) => <Time ms={key.createdAtMs} as="day" />,
+        ],
+        [
+          "Last used",
+          undefined,
+          ({ lastUsedAtMs }) => <Moment ms={lastUsedAtMs} nowMs={nowMs} />,
+        ],
+        [
+          "Expires",
+          undefined,
+          ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
+        ],
+        ["Requests today", "num", (row) => number(row.requestsToday)],
+        ["Tokens today", "num", (row) => number(row.tokensToday)],
+      ]}
+    />
   );
 }
 
-function KeyPager({ page, filter, search }: ListProps) {
+function KeyPager({ page, ...narrowed }: Narrowed & { page: KeyPage }) {
   const { previous, next, total, before, rows } = page;
   if (previous === null && next === null) return null;
   const first = (before ?? 0) + 1;
-  const to = (name: string, cursor: string | null) =>
-    cursor && listAddress({ filter, search }, { [name]: cursor });
   return (
     <Pager
       links={[
-        ["First", previous && listAddress({ filter, search })],
-        ["Previous", to("before", previous)],
-        ["Next", to("after", next)],
-        ["Last", to("last", next && "1")],
+        ["First", previous && listAddress(narrowed)],
+        ["Previous", previous && listAddress(narrowed, { before: previous })],
+        ["Next", next && listAddress(narrowed, { after: next })],
       ]}
     >
       {total === null
@@ -221,84 +215,5 @@ function KeyPager({ page, filter, search }: ListProps) {
           number(total)
         }`}
     </Pager>
-  );
-}
-
-const COLUMNS: [label: string, isNumber?: boolean][] = [
-  ["Key"],
-  ["Status"],
-  ["Created"],
-  ["Last used"],
-  ["Requests today", true],
-  ["Tokens today", true],
-  ["Expires"],
-  ["On"],
-];
-
-function KeyLine({ row, nowMs }: { row: KeyRow; nowMs: number }) {
-  const { key, lastUsedAtMs, requestsToday, tokensToday } = row;
-  return (
-    <tr class={key.state === "enabled" ? undefined : "dim"}>
-      <th scope="row">
-        <a class="key-name" href={`/keys/${key.id}`}>
-          <bdi>{key.description}</bdi>
-        </a>
-        <code class="hint">{key.hint}</code>
-      </th>
-      <td data-label="Status">
-        <Status keyRecord={key} nowMs={nowMs} />
-      </td>
-      <td class="later" data-label="Created">
-        <Time ms={key.createdAtMs} as="day" />
-      </td>
-      <td data-label="Last used">
-        <LastUse ms={lastUsedAtMs} />
-      </td>
-      <td data-label="Requests today" class="num">
-        <Count value={requestsToday} />
-      </td>
-      <td data-label="Tokens today" class="num">
-        <Count value={tokensToday} />
-      </td>
-      <td class="later" data-label="Expires">
-        <Expiry keyRecord={key} nowMs={nowMs} />
-      </td>
-      <td class="act">
-        <KeySwitch row={row} />
-      </td>
-    </tr>
-  );
-}
-
-/** Enabling works at once; disabling asks whether running requests end too. */
-function KeySwitch({ row: { key } }: { row: KeyRow }) {
-  if (key.state === "enabled") {
-    return (
-      <a
-        class="switch on"
-        href={`/keys/${key.id}/ask/disable`}
-        data-dialog=""
-        role="button"
-        aria-label={`Disable ${key.description}`}
-        title="Disable"
-      >
-        <span />
-      </a>
-    );
-  }
-  return (
-    <PostForm
-      action={`/keys/${key.id}/enable`}
-      hidden={{ version: key.version, from: "list" }}
-    >
-      <button
-        class="switch"
-        type="submit"
-        aria-label={`Enable ${key.description}`}
-        title="Enable"
-      >
-        <span />
-      </button>
-    </PostForm>
   );
 }

@@ -1,52 +1,17 @@
 import assert from "node:assert/strict";
 import {
-  usageDay,
-  usageField,
-  usageHour,
-} from "@gateway/shared/keys/limiter_state";
-import {
-  ownerUsageKey,
-  UNLIMITED,
-  usageKey,
-} from "@gateway/shared/keys/record";
-import {
   type Answer,
   hiddenField,
   keyForm,
   makeKey,
   startConsole,
   storedKey,
-  type TestConsole,
 } from "../console_fixture.ts";
-import { LIMIT_PATTERN, newForm, parseKeyForm } from "./key_form.ts";
 
 const ADA = "ada@example.org";
 const VALUE = /sk-Cg[0-9A-Za-z]{46}/;
 
 const versionOf = (page: Answer) => hiddenField(page.text, "version");
-
-async function count(
-  { deps, clock }: TestConsole,
-  ownerId: string,
-  keyId: string,
-  fields: Record<"requests" | "promptTokens" | "completionTokens", number>,
-): Promise<void> {
-  const day = usageDay(clock.nowMs);
-  const hour = usageHour(clock.nowMs);
-  for (
-    const key of [
-      usageKey({ ownerId, keyId }, day),
-      ownerUsageKey(ownerId, day),
-    ]
-  ) {
-    for (
-      const kind of ["requests", "promptTokens", "completionTokens"] as const
-    ) {
-      const field = usageField(hour, kind);
-      await deps.redis.command(["HINCRBY", key, field, String(fields[kind])]);
-    }
-  }
-}
 
 Deno.test("a key's full value is in the answer that made it, and nowhere afterwards", async () => {
   await using site = await startConsole();
@@ -92,7 +57,7 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
     ["101 characters", ["a".repeat(101)], /At most 100 characters/],
     ["101 after NFC", ["e\u0301".repeat(101)], /At most 100 characters/],
     ["1,000 characters", ["a".repeat(1_000)], /At most 100 characters/],
-    ["10 kB", ["a".repeat(10_000)], /description is too long/],
+    ["10 kB", ["a".repeat(10_000)], /The field description is/],
     ["CR LF", ["a\r\nset-cookie: b=c"], /Line breaks/],
     ["left-to-right isolate", ["a\u2066b\u2069"], /text direction/],
     ["line break", ["a\nb"], /Line breaks/],
@@ -104,16 +69,28 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
     ["a letter without a shape", ["\u3164"], /Say what/],
     ["no scope", ["a", { scopes: [] }], /Choose at least one/],
     ["unknown scope", ["a", { scopes: ["root"] }], /Scopes are/],
-    ["limit in words", ["a", { rpm: "many" }], /rpm-error/],
-    ["negative limit", ["a", { tpm: "-5" }], /tpm-error/],
-    ["limit too high", ["a", { rpm: "1000001" }], /At most 1,000,000/],
+    [
+      "limit in words",
+      ["a", { requestsPerMinute: "many" }],
+      /requestsPerMinute-error/,
+    ],
+    [
+      "negative limit",
+      ["a", { tokensPerMinute: "-5" }],
+      /tokensPerMinute-error/,
+    ],
+    [
+      "limit too high",
+      ["a", { requestsPerMinute: "1000001" }],
+      /At most 1,000,000/,
+    ],
     ["model with a blank in it", ["a", { models: "a<b" }], /Model ids/],
     [
       "day gone by",
-      ["a", { expiry: "date", expiry_date: "2020-01-01" }],
+      ["a", { expires: "2020-01-01" }],
       /today or a later day/,
     ],
-    ["no day", ["a", { expiry: "date" }], /today or a later day/],
+    ["no day", ["a", { expires: "soon" }], /today or a later day/],
   ];
   for (const [name, [description, more], says] of cases) {
     await t.step(name, async () => {
@@ -125,10 +102,10 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
     });
   }
   await t.step(
-    "100 characters after NFC, emoji and grouped digits are fine",
+    "100 characters after NFC and emoji are fine",
     async () => {
       const description = "e\u0301🔑".repeat(50);
-      const form = keyForm(description, { nonce, rpm: "10,000", tpm: "1 000" });
+      const form = keyForm(description, { nonce, requestsPerMinute: "10000" });
       const answer = await owner.post("/keys", form);
       assert.equal(answer.status, 201, answer.text);
       const ownerId = await site.addOwner(ADA);
@@ -142,7 +119,6 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
       assert.equal(page.rows.length, 1);
       assert.equal(page.rows[0]?.key.description, "é🔑".repeat(50));
       assert.equal(page.rows[0]?.key.limits.requestsPerMinute, 10_000);
-      assert.equal(page.rows[0]?.key.limits.tokensPerMinute, 1_000);
     },
   );
 });
@@ -208,7 +184,7 @@ Deno.test("two tabs: the second is told that the key was changed meanwhile", asy
     keyForm("Second", { version }),
   );
   assert.equal(second.status, 409);
-  assert.match(second.text, /changed meanwhile/);
+  assert.match(second.text, /changed in the meantime/);
   assert.equal((await site.deps.keys.get(ownerId, id))?.description, "First");
 });
 
@@ -225,7 +201,7 @@ Deno.test("a rotation sent twice makes one key, and deleting needs a confirmatio
   const rotated = await owner.post(`/keys/${id}/rotate`, form);
   assert.equal(rotated.status, 201);
   assert.notEqual(VALUE.exec(rotated.text)?.[0] ?? value, value);
-  assert.match(rotated.text, /still works for 1 hour/);
+  assert.match(rotated.text, /stops working in 1 hour/);
   const again = await owner.post(`/keys/${id}/rotate`, form);
   assert.equal(again.status, 409);
   assert.ok(!VALUE.test(again.text));
@@ -236,21 +212,6 @@ Deno.test("a rotation sent twice makes one key, and deleting needs a confirmatio
   const gone = await owner.post(`/keys/${id}/delete`, { version, sure: "on" });
   assert.equal(gone.status, 303);
   assert.equal((await owner.get(`/keys/${id}`)).status, 404);
-});
-
-Deno.test("a key in use is deleted only with its last characters", async () => {
-  await using site = await startConsole();
-  const owner = await site.signedIn(ADA);
-  const ownerId = await site.addOwner(ADA);
-  const { id, version, hint } = await storedKey(site, ownerId);
-  const counts = { requests: 3, promptTokens: 10, completionTokens: 20 };
-  await count(site, ownerId, id, counts);
-  const form = { version: String(version), sure: "on" };
-  assert.equal((await owner.post(`/keys/${id}/delete`, form)).status, 400);
-  const wrong = { version: String(version), tail: "zzzz" };
-  assert.equal((await owner.post(`/keys/${id}/delete`, wrong)).status, 400);
-  const right = { version: String(version), tail: hint.slice(-4) };
-  assert.equal((await owner.post(`/keys/${id}/delete`, right)).status, 303);
 });
 
 Deno.test("when running requests cannot be stopped, the page says so and the key is disabled", async () => {
@@ -278,8 +239,8 @@ Deno.test("editing changes what was changed and keeps the rest", async () => {
     keyForm("Billing, new", {
       version: "1",
       models: "small-1, neutral-3.7-plus",
-      rpm: "60",
-      expiry: "30d",
+      requestsPerMinute: "60",
+      expires: "2099-01-31",
       scopes: ["chat"],
     }),
   );
@@ -289,9 +250,11 @@ Deno.test("editing changes what was changed and keeps the rest", async () => {
     [key?.description, key?.models, key?.scopes, key?.limits.requestsPerMinute],
     ["Billing, new", ["small-1", "neutral-3.7-plus"], ["chat"], 60],
   );
-  const days = ((key?.expiresAtMs ?? 0) - site.clock.nowMs) / 86_400_000;
-  assert.ok(Math.abs(days - 30) < 0.01);
-  const form = keyForm("Billing, new", { version: "2", expiry: "keep" });
+  assert.equal(key?.expiresAtMs, Date.UTC(2099, 0, 31, 23, 59, 59));
+  const form = keyForm("Billing, new", {
+    version: "2",
+    expires: "2099-01-31",
+  });
   await owner.post(`/keys/${id}/edit`, form);
   const kept = await site.deps.keys.get(ownerId, id);
   assert.equal(kept?.expiresAtMs, key?.expiresAtMs);
@@ -302,10 +265,10 @@ Deno.test("a form that comes back goes on at its first mistake", async (t) => {
   const owner = await site.signedIn(ADA);
   const nonce = hiddenField((await owner.get("/keys/new")).text, "nonce");
   const cases: [form: Parameters<typeof keyForm>[1], field: string][] = [
-    [{ tpd: "x", models: "a;b" }, "tpd"],
+    [{ tokensPerDay: "x", models: "a;b" }, "tokensPerDay"],
     [{ models: "a;b" }, "models"],
-    [{ scopes: [], rpm: "x" }, "scopes"],
-    [{ expiry: "date", rpm: "x" }, "expiry_date"],
+    [{ scopes: [], concurrency: "x" }, "scopes"],
+    [{ expires: "x", concurrency: "x" }, "expires"],
   ];
   for (const [form, field] of cases) {
     await t.step(field, async () => {
@@ -352,12 +315,11 @@ Deno.test("a pasted key is searched by its end only and not shown again", async 
   assert.ok(!found.text.includes(value));
 });
 
-Deno.test("a forged cursor leads to the first page", async () => {
+Deno.test("a forged cursor is 400", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
   for (const cursor of ["x", "%2B", "%5B%3Aall", ""]) {
-    const answer = await owner.get(`/keys?after=${cursor}`);
-    assert.equal(answer.headers.get("location"), "/keys");
+    assert.equal((await owner.get(`/keys?after=${cursor}`)).status, 400);
   }
 });
 
@@ -376,56 +338,4 @@ Deno.test("the console says when redis may lose changes", async () => {
   await using good = await startConsole();
   const other = await good.signedIn(ADA);
   assert.ok(!(await other.get("/keys")).text.includes("may lose changes"));
-});
-
-const NOW_MS = Date.UTC(2026, 10, 20);
-
-/** The limit that a field with this text gives; null when it is refused. */
-function limitOf(rpm: string): number | null {
-  const parsed = parseKeyForm(
-    { ...newForm(UNLIMITED), description: "A key", rpm },
-    NOW_MS,
-    null,
-  );
-  return parsed.ok ? parsed.settings.limits.requestsPerMinute : null;
-}
-
-Deno.test("a limit may be grouped as anywhere in the world, and is never read as another number", async (t) => {
-  const cases: [typed: string, limit: number | null][] = [
-    ["", 0],
-    ["  ", 0],
-    ["0", 0],
-    ["60", 60],
-    [" 10000 ", 10_000],
-    ["10,000", 10_000],
-    ["10.000", 10_000],
-    ["10 000", 10_000],
-    ["10\u202F000", 10_000],
-    ["10'000", 10_000],
-    ["10’000", 10_000],
-    ["1,000,000", 1_000_000],
-    ["1.5", null],
-    ["1,5", null],
-    ["10,00", null],
-    ["1000,000", null],
-    ["10,0000", null],
-    ["10,,000", null],
-    [",000", null],
-    ["1e3", null],
-    ["-1", null],
-    ["+1", null],
-    ["0x10", null],
-    ["١٠", null],
-  ];
-  for (const [typed, limit] of cases) {
-    await t.step(JSON.stringify(typed), () => {
-      assert.equal(limitOf(typed), limit);
-    });
-  }
-});
-
-Deno.test("the browser's pattern for limits is a valid one", () => {
-  // What browsers do with the attribute: whole text, flag v.
-  const pattern = new RegExp(`^(?:${LIMIT_PATTERN})$`, "v");
-  assert.ok(pattern.test("10,000") && !pattern.test("1.5"));
 });

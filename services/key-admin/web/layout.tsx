@@ -2,9 +2,8 @@ import { html } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../domain/store/durability.ts";
-import type { ConsoleContext, ConsoleDeps } from "./context.ts";
+import type { ConsoleContext, SignedIn } from "./context.ts";
 import { Banner, FormToken, Icon, PostForm } from "./parts.tsx";
-import type { Assets } from "./server.ts";
 
 /** The layout around every page. */
 
@@ -32,13 +31,104 @@ const NOT_STOPPED =
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
 
-interface DocumentProps {
+const SECTIONS = [
+  ["keys", "API keys"],
+  ["usage", "Usage"],
+  ["audit", "Audit log"],
+  ["account", "Account"],
+] as const;
+
+interface PageOptions {
   title: string;
-  assets: Assets;
-  children: Child;
+  status?: ContentfulStatusCode;
 }
 
-function Document({ title, assets, children }: DocumentProps) {
+/** Answers with a page behind the sign-in: navigation, notices, content. */
+export async function showPage(
+  c: ConsoleContext,
+  { section, ...options }: PageOptions & {
+    section: typeof SECTIONS[number][0];
+  },
+  content: Child,
+): Promise<Response> {
+  const { deps } = c.var;
+  const done = c.req.query("done") ?? "";
+  const warnings = [
+    ...done === "not_stopped" ? [NOT_STOPPED] : [],
+    ...await detectDurability(deps.redis) === "none" ? [NOT_DURABLE] : [],
+    ...deps.isSimulated ? [SIMULATED] : [],
+  ];
+  return showDocument(
+    c,
+    options,
+    <>
+      <a class="skip" href="#content">Skip to the content</a>
+      <header class="top row">
+        <Brand />
+        <nav aria-label="Main">
+          {SECTIONS.map(([name, label]) => (
+            <a
+              href={`/${name}`}
+              aria-current={name === section ? "page" : undefined}
+            >
+              {label}
+            </a>
+          ))}
+        </nav>
+        <PostForm
+          action="/sign-out"
+          submit="Sign out"
+          look="quiet small"
+        />
+      </header>
+      <main id="content" tabindex={-1}>
+        {warnings.map((text) => <Banner key={text} look="warn">{text}</Banner>)}
+        {Object.hasOwn(NOTICES, done) && (
+          <Banner look="good">{NOTICES[done]}</Banner>
+        )}
+        {content}
+      </main>
+    </>,
+  );
+}
+
+/** Answers with a narrow, centred page: sign-in, set-up, refusals. */
+export const showCard = (
+  c: ConsoleContext,
+  { lead, ...options }: PageOptions & {
+    lead?: string;
+    headers?: Readonly<Record<string, string>>;
+  },
+  content: Child,
+): Response | Promise<Response> =>
+  showDocument(
+    c,
+    options,
+    <main id="content" class="alone">
+      <Brand />
+      <section class="card">
+        <h1>{options.title}</h1>
+        {lead && <p class="lead">{lead}</p>}
+        {content}
+      </section>
+    </main>,
+  );
+
+const Brand = () => (
+  <a class="brand row" href="/keys">
+    <Icon name="mark" /> Gateway
+  </a>
+);
+
+function showDocument(
+  c: ConsoleContext,
+  { title, status = 200, headers = {} }: PageOptions & {
+    headers?: Readonly<Record<string, string>>;
+  },
+  content: Child,
+): Response | Promise<Response> {
+  const { assets } = c.var.deps;
+  const signedIn: SignedIn | undefined = c.get("signedIn");
   const page = (
     <html lang="en">
       <head>
@@ -51,120 +141,12 @@ function Document({ title, assets, children }: DocumentProps) {
         <link rel="stylesheet" href={assets.stylesheet} />
         <script src={assets.script} defer />
       </head>
-      <body>{children}</body>
+      <body>
+        <FormToken.Provider value={signedIn?.session.formToken ?? ""}>
+          {content}
+        </FormToken.Provider>
+      </body>
     </html>
   );
-  return html`<!DOCTYPE html>${page}`;
-}
-
-const SECTIONS = [
-  ["keys", "API keys", "key"],
-  ["usage", "Usage", "chart"],
-  ["audit", "Audit log", "list"],
-  ["account", "Account", "person"],
-] as const;
-
-/** Answers with a page behind the sign-in: navigation, notices, content. */
-export async function showPage(
-  c: ConsoleContext,
-  deps: ConsoleDeps,
-  { title, section, status = 200 }: {
-    title: string;
-    section: typeof SECTIONS[number][0];
-    status?: ContentfulStatusCode;
-  },
-  content: Child,
-): Promise<Response> {
-  const { account, session } = c.get("signedIn");
-  const done = c.req.query("done") ?? "";
-  const warnings = [
-    ...done === "not_stopped" ? [NOT_STOPPED] : [],
-    ...await detectDurability(deps.redis) === "none" ? [NOT_DURABLE] : [],
-    ...deps.isSimulated ? [SIMULATED] : [],
-  ];
-  const notice = Object.hasOwn(NOTICES, done) ? NOTICES[done] : undefined;
-  return c.html(
-    <PageLayout
-      title={title}
-      section={section}
-      assets={deps.assets}
-      email={account.email}
-      formToken={session.formToken}
-    >
-      {warnings.map((warning) => (
-        <Banner look="warn" icon="warn" role="alert">{warning}</Banner>
-      ))}
-      {notice && (
-        <Banner look="good" icon="check" role="status">{notice}</Banner>
-      )}
-      {content}
-    </PageLayout>,
-    status,
-  );
-}
-
-function PageLayout(
-  { title, section, assets, email, formToken, children }: DocumentProps & {
-    section: string;
-    email: string;
-    formToken: string;
-  },
-) {
-  return (
-    <Document title={title} assets={assets}>
-      <FormToken.Provider value={formToken}>
-        <a class="skip" href="#content">Skip to the content</a>
-        <div class="shell">
-          <header class="side">
-            <Brand />
-            <nav aria-label="Main">
-              {SECTIONS.map(([name, label, icon]) => (
-                <a
-                  href={`/${name}`}
-                  aria-current={name === section ? "page" : undefined}
-                >
-                  <Icon name={icon} />
-                  {label}
-                </a>
-              ))}
-            </nav>
-            <div class="who">
-              <span title={email}>{email}</span>
-              <PostForm action="/sign-out">
-                <button class="quiet" type="submit">
-                  <Icon name="leave" /> Sign out
-                </button>
-              </PostForm>
-            </div>
-          </header>
-          <main id="content" tabindex={-1}>{children}</main>
-        </div>
-      </FormToken.Provider>
-    </Document>
-  );
-}
-
-const Brand = () => (
-  <a class="brand" href="/keys">
-    <Icon name="mark" />
-    <span>Gateway</span>
-  </a>
-);
-
-/** A narrow, centred page: sign-in, set-up, refusals. */
-export function Card(
-  { title, assets, lead, children }: DocumentProps & { lead?: string },
-) {
-  return (
-    <Document title={title} assets={assets}>
-      <main id="content" class="alone">
-        <Brand />
-        <section class="card">
-          <h1>{title}</h1>
-          {lead && <p class="lead">{lead}</p>}
-          {children}
-        </section>
-      </main>
-    </Document>
-  );
+  return c.html(html`<!DOCTYPE html>${page}`, status, headers);
 }

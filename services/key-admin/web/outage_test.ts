@@ -33,15 +33,6 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: redis away is 503 without details, and t
     assert.ok(!/redis|stack|deadline|Secret/i.test(answer.text), answer.text);
   }
   const [page, form] = answers;
-  assert.match(
-    page?.text ?? "",
-    /href="\/keys\?filter=disabled&amp;search=a">Try again</,
-  );
-  assert.match(
-    form?.text ?? "",
-    /href="\/keys">Go to your keys</,
-    "not: again",
-  );
   assert.match(form?.text ?? "", /may or may not have been made/);
   assert.ok(!page?.text.includes("may or may not"), "reading does nothing");
   site.server.thaw();

@@ -3,11 +3,12 @@ import { mintTotpSecret, totpStep, totpUri } from "../domain/sign_in/totp.ts";
 import { checkPassword, note, showAccount } from "./account_page.tsx";
 import {
   type ConsoleContext,
-  type ConsoleDeps,
   type Handler,
   Refused,
   type Routes,
 } from "./context.ts";
+import { passwordText, readForm, secretText, text } from "./forms.ts";
+import { showPage } from "./layout.tsx";
 import {
   Box,
   CopyButton,
@@ -16,27 +17,25 @@ import {
   PasswordField,
   PostForm,
 } from "./parts.tsx";
-import { passwordText, readForm, secretText, text } from "./forms.ts";
-import { showPage } from "./layout.tsx";
 
 /** Turning two-step sign-in on and off. */
 
 /** What the authenticator app shows beside the address. */
 const ISSUER = "Gateway";
 
-const setUp: Handler = async (c, deps) => {
-  const { account } = c.get("signedIn");
+const setUp: Handler = async (c) => {
+  const { deps, signedIn: { account } } = c.var;
   if (account.passwordHash === null || account.totpSecret !== null) {
     return c.redirect("/account", 302);
   }
   const secret = mintTotpSecret(deps.randomBytes);
   const { ownerId } = account;
   const ticket = await deps.totpSetups.make({ ownerId, secret });
-  return await showSetUp(c, deps, { secret, ticket });
+  return await showSetUp(c, { secret, ticket });
 };
 
-const turnOn: Handler = async (c, deps) => {
-  const { ownerId } = c.get("signedIn").account;
+const turnOn: Handler = async (c) => {
+  const { deps, signedIn: { account: { ownerId } } } = c.var;
   const { ticket, ...form } = readForm(c, {
     ticket: secretText,
     code: text(10),
@@ -49,31 +48,29 @@ const turnOn: Handler = async (c, deps) => {
     });
   }
   const { secret } = setup;
-  const again = (error?: string) =>
-    showSetUp(c, deps, { secret, ticket, error });
-  const problem = await checkPassword(c, deps, form.password);
-  if (problem !== null) return await again(problem);
-  const code = form.code.replace(/\s/g, "");
-  const step = totpStep(secret, code, deps.now());
-  if (step === null) {
-    return await again(
-      "The code is not right. Codes change every 30 seconds. Check the clock of your device.",
-    );
+  const step = totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
+  const error = await checkPassword(c, form.password);
+  if (error !== null || step === null) {
+    return await showSetUp(c, { secret, ticket, error: error ?? WRONG_CODE });
   }
-  if (await deps.totpSetups.use(ticket) === null) return await again();
+  if (await deps.totpSetups.use(ticket) === null) {
+    return c.redirect("/account", 303);
+  }
   const codes = await deps.accounts.enableTotp(ownerId, secret, step);
-  await note(c, deps, "account.second_factor_on");
-  return await showRecoveryCodes(c, deps, codes);
+  await note(c, "account.second_factor_on");
+  return await showRecoveryCodes(c, codes);
 };
 
-const turnOff: Handler = async (c, deps) => {
+const WRONG_CODE =
+  "The code is not right. Codes change every 30 seconds. Check the clock of your device.";
+
+const turnOff: Handler = async (c) => {
+  const { deps, signedIn: { account } } = c.var;
   const form = readForm(c, { password: passwordText });
-  const problem = await checkPassword(c, deps, form.password);
-  if (problem !== null) {
-    return await showAccount(c, deps, { secondFactor: problem });
-  }
-  await deps.accounts.disableTotp(c.get("signedIn").account.ownerId);
-  await note(c, deps, "account.second_factor_off");
+  const problem = await checkPassword(c, form.password);
+  if (problem !== null) return await showAccount(c, { secondFactor: problem });
+  await deps.accounts.disableTotp(account.ownerId);
+  await note(c, "account.second_factor_off");
   return c.redirect("/account?done=factor_off", 303);
 };
 
@@ -85,71 +82,58 @@ export const secondFactorRoutes: Routes = {
 /** Shows the secret for the app and asks for a code as proof. */
 function showSetUp(
   c: ConsoleContext,
-  deps: ConsoleDeps,
   { secret, ticket, error }: {
     secret: string;
     ticket: string;
-    error?: string | undefined;
+    error?: string;
   },
 ): Promise<Response> {
-  const uri = totpUri(secret, c.get("signedIn").account.email, ISSUER);
+  const uri = totpUri(secret, c.var.signedIn.account.email, ISSUER);
+  const title = "Two-step sign-in";
   return showPage(
     c,
-    deps,
-    {
-      title: "Two-step sign-in",
-      section: "account",
-      status: error === undefined ? 200 : 400,
-    },
+    { title, section: "account", status: error === undefined ? 200 : 400 },
     <section class="card form-card">
-      <h1>Two-step sign-in</h1>
+      <h1>{title}</h1>
       <FormError error={error} />
-      <ol class="steps">
-        <li>
-          <p>
-            Scan this with an authenticator app, or{" "}
-            <a href={uri}>open it on this device</a>.
-          </p>
-          <QrCode text={uri} />
-          <p class="faint">
-            Or type the secret:{" "}
-            <code class="wrap">{secret.match(/.{1,4}/g)?.join(" ")}</code>
-          </p>
-        </li>
-        <li>
-          <PostForm action="/account/second-factor" hidden={{ ticket }}>
-            <Field
-              id="code"
-              label="Type the code that the app shows"
-              required
-              inputmode="numeric"
-              pattern="[0-9 ]*"
-              title="Six digits"
-              maxlength={10}
-              autocomplete="one-time-code"
-              autofocus
-            />
-            <PasswordField label="Your password" />
-            <div class="row end">
-              <a class="button" href="/account">Cancel</a>
-              <button class="primary" type="submit">Turn on</button>
-            </div>
-          </PostForm>
-        </li>
-      </ol>
+      <p>
+        Scan this with an authenticator app, or{" "}
+        <a href={uri}>open it on this device</a>.
+      </p>
+      <QrCode text={uri} />
+      <p class="faint">
+        Or type the secret: <code id="secret">{secret}</code>
+      </p>
+      <PostForm
+        action="/account/second-factor"
+        hidden={{ ticket }}
+        submit="Turn on"
+        cancel="/account"
+      >
+        <Field
+          id="code"
+          label="Type the code that the app shows"
+          required
+          inputmode="numeric"
+          pattern="[0-9 ]*"
+          title="Six digits"
+          maxlength={10}
+          autocomplete="one-time-code"
+          autofocus
+        />
+        <PasswordField label="Your password" />
+      </PostForm>
     </section>,
   );
 }
 
 /** The recovery codes, shown once. */
-function showRecoveryCodes(
+const showRecoveryCodes = (
   c: ConsoleContext,
-  deps: ConsoleDeps,
   codes: readonly string[],
-): Promise<Response> {
-  return showPage(
+): Promise<Response> =>
+  showPage(
     c,
-    deps,
     { title: "Recovery codes", section: "account" },
     <section class="card form-card" data-secret="">
       <h1>Store your recovery codes</h1>
@@ -158,7 +142,6 @@ function showRecoveryCodes(
         you sign in once. They are shown only now.
       </p>
       <pre
-        class="codes"
         id="codes"
         tabindex={0}
         aria-label="Recovery codes"
@@ -173,7 +156,6 @@ function showRecoveryCodes(
       </form>
     </section>,
   );
-}
 
 const QUIET_MODULES = 4;
 

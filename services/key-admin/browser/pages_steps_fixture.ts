@@ -1,0 +1,285 @@
+import assert from "node:assert/strict";
+import type { Page } from "playwright-core";
+import { PASSWORD } from "../console_fixture.ts";
+import { totpCode } from "../domain/sign_in/totp.ts";
+import {
+  browserTest,
+  follow,
+  makeKey,
+  openWindow,
+  press,
+  says,
+  signedIn,
+  title,
+  useKey,
+  type Visit,
+} from "./site_fixture.ts";
+
+/** What pages tell, to eyes, to keyboards and to browsers without JavaScript. Run by `pages_long_test.ts`. */
+
+const EMAIL = "plain@example.org";
+const NEW_PASSWORD = "another horse battery staple";
+const TOTP_STEP_MS = 30_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** More than a page of the list, and of the log. */
+const KEYS = 120;
+const FINDABLE = "Seventyseven";
+
+async function listAndLog(page: Page, visit: Visit): Promise<void> {
+  const ownerId = await visit.site.deps.owners.find(EMAIL) ?? "";
+  for (let n = 0; n < KEYS; n++) {
+    await makeKey(visit.site, ownerId, { description: `Number ${n}` });
+  }
+  // Longer than the last characters of a key, by which keys are found too.
+  await makeKey(visit.site, ownerId, {
+    ...{ description: FINDABLE, expiresAtMs: Date.now() + DAY_MS },
+  });
+  const rows = page.locator("tbody tr");
+  await page.goto("/keys");
+  await says(page, `1–50 of ${KEYS + 1}`);
+  await follow(page, "Next");
+  await says(page, `51–100 of ${KEYS + 1}`);
+  await follow(page, "Next");
+  await page.getByRole("link", { name: "Number 0" }).waitFor();
+  await follow(page, "Previous");
+  await says(page, `51–100 of ${KEYS + 1}`);
+  await follow(page, "First");
+  await page.getByLabel("Find keys").fill(FINDABLE);
+  await press(page, "Find");
+  assert.equal(await rows.count(), 1);
+  await page.goto("/keys");
+  await follow(page, "With expiry");
+  assert.equal(await rows.count(), 1);
+  await page.getByRole("link", { name: FINDABLE }).waitFor();
+
+  await follow(page, "Audit log");
+  await page.getByRole("rowheader", { name: "Created key" }).first().waitFor();
+  await follow(page, "Older");
+  assert.equal(await rows.count(), 50);
+  await follow(page, "Newest");
+  await page.getByRole("navigation", { name: "Filter" })
+    .getByRole("link", { name: "Account" }).click();
+  await page.getByRole("rowheader", { name: "Created account" }).waitFor();
+  assert.equal(await page.getByText("Created key").count(), 0);
+}
+
+async function account(page: Page, visit: Visit): Promise<void> {
+  /** The code of now. Each works once, so the next one is of the step after. */
+  const codeOf = (secret: string, later = 0) =>
+    totpCode(
+      secret,
+      Math.floor(visit.site.deps.now() / TOTP_STEP_MS) + later,
+    );
+  const other = await openWindow(visit, { javaScriptEnabled: false });
+  await signIn(other.page, PASSWORD, "");
+  await title(other.page, "Create your first key");
+
+  await page.goto("/account");
+  await page.locator(".session").filter({ hasNotText: "This device" })
+    .getByRole("button", { name: "Sign out" }).last().click();
+  await says(page, "The session is ended");
+  await other.page.goto("/keys");
+  await other.page.waitForURL("**/sign-in?next=%2Fkeys");
+
+  await page.getByLabel("Current password").fill(PASSWORD);
+  await page.getByLabel("New password").fill(NEW_PASSWORD);
+  await press(page, "Change password");
+  await says(page, "Your password is changed");
+
+  await follow(page, "Set up");
+  const secret = await page.locator("#secret").textContent() ?? "";
+  await page.getByLabel("Type the code").fill(codeOf(secret));
+  await page.getByLabel("Your password").fill(NEW_PASSWORD);
+  await press(page, "Turn on");
+  const codes = (await page.locator("#codes").textContent() ?? "").split("\n");
+  await page.getByLabel("I have stored them").check();
+  await press(page, "Done");
+  await says(page, `Recovery codes left: ${codes.length}`);
+
+  await press(page, "Sign out everywhere");
+  await page.waitForURL("**/sign-in");
+  await signIn(page, NEW_PASSWORD, "");
+  await says(page, "is not right");
+  await signIn(page, NEW_PASSWORD, codeOf(secret, 1));
+  await page.waitForURL("**/keys");
+  await press(page, "Sign out");
+  await signIn(page, NEW_PASSWORD, codes[0] ?? "");
+
+  await follow(page, "Account");
+  await says(page, `Recovery codes left: ${codes.length - 1}`);
+  await page.locator("#off_password").fill(NEW_PASSWORD);
+  await press(page, "Turn off");
+  await says(page, "Two-step sign-in is off");
+  await other.context.close();
+}
+
+async function signIn(
+  page: Page,
+  password: string,
+  code: string,
+): Promise<void> {
+  await page.goto("/sign-in");
+  await page.getByLabel("E-mail").fill(EMAIL);
+  await page.getByLabel("Password").fill(password);
+  await page.getByLabel("Code").fill(code);
+  await press(page, "Sign in");
+}
+
+/** The same key on two sides of the date line, and for a reader whose language is not English. */
+async function zones(visit: Visit): Promise<void> {
+  const endMs = Date.UTC(2099, 0, 31, 23, 59, 59);
+  const cases = [
+    ["Asia/Tokyo", "en-US", "Feb 1, 2099", "en-US"],
+    ["America/Los_Angeles", "en-US", "Jan 31, 2099", "en-US"],
+    ["Europe/Berlin", "de-DE", "1 Feb 2099", "en-GB"],
+  ] as const;
+  for (const [n, [timeZone, locale, ends, shownIn]] of cases.entries()) {
+    const { page, context, ownerId } = await signedIn(
+      visit,
+      `zone-${n}@example.org`,
+      { timezoneId: timeZone, locale },
+    );
+    const key = await makeKey(visit.site, ownerId, { expiresAtMs: endMs });
+    await page.goto(`/keys/${key.id}`);
+    await says(page, ends);
+    const inZone = new Intl.DateTimeFormat(shownIn, {
+      ...{ year: "numeric", month: "short", day: "numeric" },
+      ...{ hour: "numeric", minute: "2-digit", timeZoneName: "short" },
+      timeZone,
+    });
+    const times = page.locator("time[data-as=minute]");
+    for (const time of await times.all()) {
+      const ms = Date.parse(await time.getAttribute("datetime") ?? "");
+      assert.ok(Math.abs(ms - key.createdAtMs) < 1_000, "when it was made");
+      assert.equal(await time.textContent(), inZone.format(ms));
+    }
+    await context.close();
+  }
+}
+
+/** The numbers of a usage view: its tiles, and the sums of its table. */
+async function counted(page: Page, path: string): Promise<string[]> {
+  await page.goto(path);
+  const tiles = await page.locator(".tiles dd").allTextContents();
+  const sums = [0, 0, 0, 0];
+  for (const row of await page.locator("details tbody tr").all()) {
+    const cells = await row.locator("td").allTextContents();
+    cells.forEach((cell, at) => {
+      sums[at] = (sums[at] ?? 0) + Number(cell.replaceAll(",", ""));
+    });
+  }
+  assert.deepEqual(tiles, sums.map((sum) => sum.toLocaleString("en-US")));
+  return tiles;
+}
+
+async function usage(visit: Visit): Promise<void> {
+  // Half past: no hour ends while its numbers are compared.
+  const { clock, deps } = visit.site;
+  clock.nowMs += HOUR_MS / 2 - deps.now() % HOUR_MS;
+  const { page, context, ownerId } = await signedIn(visit, "use@example.org");
+  const busy = await makeKey(visit.site, ownerId, { description: "Busy" });
+  const old = await makeKey(visit.site, ownerId, { description: "Old" });
+  const uses = [
+    [busy.id, 0, 1_234, 56, 1_234_567, 654_321],
+    [busy.id, 20 * HOUR_MS, 100, 4, 1_000, 2_000],
+    [old.id, 12 * DAY_MS, 5_000, 40, 70_000, 80_000],
+    [old.id, 40 * DAY_MS, 9_000, 90, 90_000, 90_000],
+  ] as const;
+  for (const [keyId, agoMs, ...counts] of uses) {
+    const [requests, errors, promptTokens, completionTokens] = counts;
+    await useKey(visit.site, { ownerId, keyId }, {
+      atMs: deps.now() - agoMs,
+      ...{ requests, errors, promptTokens, completionTokens },
+    });
+  }
+  assert.deepEqual(
+    await counted(page, "/usage"),
+    ["1,334", "60", "1,235,567", "656,321"],
+  );
+  const chart = page.getByRole("img", { name: /^Requests/ });
+  assert.equal(await chart.locator("title").count(), 24);
+  assert.equal(await chart.locator("rect").count(), 4);
+  assert.match(
+    await chart.locator("title").last().textContent() ?? "",
+    /: Successful 1,178, Errors 56$/,
+  );
+  assert.deepEqual(
+    await counted(page, "/usage?range=30d"),
+    ["6,334", "100", "1,305,567", "736,321"],
+  );
+  assert.equal(await chart.locator("title").count(), 30);
+  // A key's own page counts that key only.
+  const [requests] = await counted(page, `/keys/${old.id}?range=30d`);
+  assert.equal(requests, "5,000");
+  await page.goto(`/keys/${old.id}`);
+  await says(page, "No requests in the last 24 hours");
+  await page.goto("/keys");
+  const row = page.getByRole("row", { name: "Busy sk-" });
+  await row.getByRole("cell", { name: /^1,[23]34$/ }).waitFor();
+  await context.close();
+}
+
+const TABS_MAX = 40;
+
+/** Goes on with the Tab key until what has the focus is called so. */
+async function tabTo(page: Page, name: string): Promise<void> {
+  const seen: string[] = [];
+  for (let n = 0; n < TABS_MAX; n++) {
+    await page.keyboard.press("Tab");
+    const focused = String(
+      await page.evaluate(
+        `(({ labels, textContent, tagName }) =>
+          labels?.[0]?.textContent ?? (tagName === "BODY" ? "" : textContent)
+        )(document.activeElement).trim()`,
+      ),
+    );
+    if (focused === name) return;
+    seen.push(focused);
+  }
+  assert.fail(`Tab does not reach ${name}: ${seen.join(" | ")}`);
+}
+
+/** Created, stored and disabled without a mouse. */
+async function keyboardOnly(visit: Visit): Promise<void> {
+  const { page, context } = await signedIn(visit, "keyboard@example.org");
+  const reach = async (name: string) => {
+    await tabTo(page, name);
+    await page.keyboard.press("Enter");
+  };
+  await reach("Skip to the content");
+  await reach("Create key");
+  await title(page, "Create key");
+  await page.keyboard.type("By keyboard");
+  await reach("Create key");
+  await title(page, "Store your key now");
+  await tabTo(page, "I have stored it");
+  await page.keyboard.press("Space");
+  await reach("Done");
+  await title(page, "API keys");
+  await reach("By keyboard");
+  await title(page, "By keyboard");
+  await reach("Disable");
+  await title(page, "Disable this key?");
+  await reach("Disable key");
+  await says(page, "The key is disabled");
+  await context.close();
+}
+
+browserTest("pages in a browser", async (visit, t) => {
+  const { page } = await signedIn(visit, EMAIL, { javaScriptEnabled: false });
+  await t.step(
+    "password, two steps, sessions, without JavaScript",
+    () => account(page, visit),
+  );
+  await t.step(
+    "paging, search, filters, without JavaScript",
+    () => listAndLog(page, visit),
+  );
+  await t.step("times are in the reader's zone", () => zones(visit));
+  await t.step("usage of a day and of a month", () => usage(visit));
+  await t.step(
+    "a key's life with the keyboard only",
+    () => keyboardOnly(visit),
+  );
+});

@@ -1,0 +1,245 @@
+import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
+import { KEY_LIMITS } from "@gateway/shared/limits";
+import { z } from "zod";
+import {
+  type KeySettings,
+  limitsOf,
+  settingsSchema,
+} from "../domain/keys/settings.ts";
+import { mintSecret } from "../domain/store/secret.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  type Handler,
+  type Routes,
+} from "./context.ts";
+import { list, readForm, secretText, text, version } from "./forms.ts";
+import {
+  answerCreated,
+  findKey,
+  limitCreation,
+  nonceDigest,
+  refusal,
+  targetOf,
+} from "./key_requests.tsx";
+import { showPage } from "./layout.tsx";
+import { Box, Field, LIMITS, PostForm, SCOPE_LABELS } from "./parts.tsx";
+import { confirmFirst } from "./session.ts";
+
+/** Creating and editing a key. */
+
+/** Upper bounds for the raw text; `settingsSchema` validates it. */
+const CHARS_MAX = { limit: 20, models: 30_000 } as const;
+
+/** The fields of the form. Limits have the names they have in the settings. */
+const FIELDS = {
+  description: text(1_000),
+  expires: text(20),
+  scopes: list(20, KEY_SCOPES.length),
+  ...limitsOf(() => text(CHARS_MAX.limit)),
+  models: text(CHARS_MAX.models),
+};
+const fields = z.object(FIELDS);
+type Values = z.infer<typeof fields>;
+type Field = keyof Values;
+
+/** The form as it is shown. */
+interface FormState {
+  values: Values;
+  /** What is wrong, by field. */
+  errors?: ReadonlyMap<string, string>;
+  /** The key that is edited; null for a new one. */
+  key: KeyRecord | null;
+  /** The nonce prevents creating a key twice, the version overwriting another change. */
+  hidden: { nonce: string } | { version: number };
+}
+
+const newKey: Handler = (c) => {
+  const { defaultLimits, randomBytes } = c.var.deps;
+  return confirmFirst(c, "/keys/new") ?? showForm(c, {
+    values: valuesOf({
+      ...{ description: "", scopes: [...KEY_SCOPES], models: [] },
+      ...{ limits: defaultLimits.key, expiresAtMs: null },
+    }),
+    key: null,
+    hidden: { nonce: mintSecret(randomBytes) },
+  });
+};
+
+export const createKey: Handler = async (c) => {
+  const { keys, now } = c.var.deps;
+  const confirm = confirmFirst(c, "/keys/new");
+  if (confirm !== null) return confirm;
+  const { nonce, ...values } = readForm(c, { ...FIELDS, nonce: secretText });
+  const once = nonceDigest(nonce);
+  const { settings, errors } = parse(values, now(), null);
+  if (settings === undefined) {
+    return showForm(c, { values, errors, key: null, hidden: { nonce } });
+  }
+  const { ownerId } = c.var.signedIn.session;
+  await limitCreation(c);
+  const actor = actorOf(c);
+  return answerCreated(
+    c,
+    await keys.create({ ownerId, settings, actor, once }),
+  );
+};
+
+const editForm: Handler = async (c) => {
+  const key = await findKey(c);
+  const hidden = { version: key.version };
+  return showForm(c, { values: valuesOf(key), key, hidden });
+};
+
+const editKey: Handler = async (c) => {
+  const { keys, now } = c.var.deps;
+  const key = await findKey(c);
+  const { version: seen, ...values } = readForm(c, { ...FIELDS, version });
+  const { settings, errors } = parse(values, now(), key.expiresAtMs);
+  if (settings === undefined) {
+    return showForm(c, { values, errors, key, hidden: { version: seen } });
+  }
+  const result = await keys.edit(targetOf(c, key, seen), settings);
+  if (!result.ok) throw refusal(result.reason, key);
+  return c.redirect(`/keys/${key.id}?done=edited`, 303);
+};
+
+export const keyFormRoutes: Routes = {
+  "/keys/new": { GET: newKey },
+  "/keys/:id/edit": { GET: editForm, POST: editKey },
+};
+
+/** `2026-11-22`, the day in UTC; empty for never. */
+const dayOf = (ms: number | null): string =>
+  ms === null ? "" : new Date(ms).toISOString().slice(0, 10);
+
+/** The form filled in with settings. */
+function valuesOf(
+  { description, scopes, models, limits, expiresAtMs }: Pick<
+    KeyRecord,
+    keyof KeySettings
+  >,
+): Values {
+  return {
+    ...{ description, scopes: [...scopes], models: models.join(", ") },
+    expires: dayOf(expiresAtMs),
+    ...limitsOf((name) => limits[name] === 0 ? "" : String(limits[name])),
+  };
+}
+
+/** Settings, or what is wrong by field. `keptMs` is the end that the key has. */
+export function parse(
+  { description, scopes, models, expires, ...limits }: Values,
+  nowMs: number,
+  keptMs: number | null,
+): { settings?: KeySettings; errors: ReadonlyMap<string, string> } {
+  const parsed = settingsSchema.safeParse({
+    ...{ description, scopes },
+    models: models.split(/[\s,]+/).filter((id) => id !== ""),
+    limits: limitsOf((name) => limitIn(limits[name])),
+    expiresAtMs: expires === dayOf(keptMs) ? keptMs : endOf(expires, nowMs),
+  });
+  if (parsed.success) return { settings: parsed.data, errors: new Map() };
+  const errors = parsed.error.issues.map(({ path, message }) =>
+    path[0] === "expiresAtMs"
+      ? ["expires", "Choose today or a later day"] as const
+      : [String(path[path[0] === "limits" ? 1 : 0]), message] as const
+  );
+  // The first mistake of a field is the one that is shown.
+  return { errors: new Map(errors.reverse()) };
+}
+
+/** Empty is no limit. */
+const limitIn = (value: string): number =>
+  /^\s*[0-9]*\s*$/.test(value) ? Number(value) : NaN;
+
+/** When a day in UTC ends, NaN if that is over; empty is never. */
+function endOf(day: string, nowMs: number): number | null {
+  if (day === "") return null;
+  const isDay = /^\d{4}-\d\d-\d\d$/.test(day);
+  const ms = isDay ? Date.parse(`${day}T23:59:59Z`) : NaN;
+  return ms > nowMs ? ms : NaN;
+}
+
+function showForm(
+  c: ConsoleContext,
+  { values, errors = new Map(), key, hidden }: FormState,
+): Promise<Response> {
+  const title = key === null ? "Create key" : "Edit key";
+  const back = key === null ? "/keys" : `/keys/${key.id}`;
+  const isField = (name: string): name is Field => Object.hasOwn(FIELDS, name);
+  /** The first field with a mistake has the focus. */
+  const focus = Object.keys(FIELDS).filter(isField)
+    .find((name) => errors.has(name)) ?? "description";
+  const common = (id: Exclude<Field, "scopes">) => ({
+    ...{ id, value: values[id], error: errors.get(id) },
+    ...{ autofocus: focus === id, autocomplete: "off" },
+  });
+  return showPage(
+    c,
+    { title, section: "keys", status: errors.size === 0 ? 200 : 400 },
+    <section class="card form-card">
+      <h1>{title}</h1>
+      <PostForm
+        action={key === null ? "/keys" : `${back}/edit`}
+        hidden={hidden}
+        submit={key === null ? "Create key" : "Save changes"}
+        cancel={back}
+      >
+        <Field
+          {...common("description")}
+          label="Description"
+          dir="auto"
+          maxlength={KEY_LIMITS.descriptionCharsMax * 2}
+          placeholder="Billing service, production"
+          required
+        />
+        <Field
+          {...common("expires")}
+          label="Expires"
+          note="– at the end of the day (UTC); leave empty for never"
+          type="date"
+        />
+        <fieldset class="field" aria-describedby="scopes-error">
+          <legend>Permissions</legend>
+          <div class="row">
+            {KEY_SCOPES.map((scope, at) => (
+              <Box
+                name="scopes"
+                value={scope}
+                checked={values.scopes.includes(scope)}
+                autofocus={at === 0 && focus === "scopes"}
+              >
+                {SCOPE_LABELS[scope]}
+              </Box>
+            ))}
+          </div>
+          <p class="help error" id="scopes-error">{errors.get("scopes")}</p>
+        </fieldset>
+        <fieldset class="field">
+          <legend>
+            Limits <span class="faint">– leave empty for no limit</span>
+          </legend>
+          <div class="pair">
+            {LIMITS.map(([name, label]) => (
+              <Field
+                {...common(name)}
+                label={label}
+                type="number"
+                min={0}
+                placeholder="No limit"
+              />
+            ))}
+          </div>
+        </fieldset>
+        <Field
+          {...common("models")}
+          label="Models"
+          note="– leave empty for all"
+          maxlength={CHARS_MAX.models}
+          placeholder="neutral-3.7-plus, small-1"
+        />
+      </PostForm>
+    </section>,
+  );
+}
