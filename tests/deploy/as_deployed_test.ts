@@ -1,5 +1,7 @@
 // Promise: under the users of deploy/, with and without TLS, the services work: a
-// key is made, a chat is answered through edge and worker, a key is stopped.
+// key is made, a chat is answered through edge and worker, a key is stopped. Over
+// TLS a service believes only the authority it was given, and the stores let nobody
+// in whom that authority has not signed.
 import assert from "node:assert/strict";
 import {
   type DeployedSecrets,
@@ -114,6 +116,27 @@ for (const [name, isTls] of MODES) {
       assert.equal(answer.status, 403);
       await answer.body?.cancel();
     });
+    if (isTls) {
+      await using another = await createTestAuthority();
+      const foreign: [name: string, env: ServiceEnv][] = [
+        ["server", { REDIS_CA_FILE: another.caFile }],
+        ["client", {
+          REDIS_CERT_FILE: another.client.certFile,
+          REDIS_KEY_FILE: another.client.keyFile,
+        }],
+      ];
+      for (const [side, wrong] of foreign) {
+        await t.step(
+          `ASVS 12.3.1, 12.3.2, 12.3.4: a ${side} of another authority is not believed`,
+          async () => {
+            await assert.rejects(
+              runKeys({ ...env.admin, ...wrong }, "list"),
+              /certificate|Cannot reach redis/i,
+            );
+          },
+        );
+      }
+    }
     await t.step("nobody was refused by NATS or Redis", () => {
       const said = [edge, worker, admin].map(({ process }) => process.output());
       assert.doesNotMatch(said.join(""), /NOPERM|Permissions Violation/i);
