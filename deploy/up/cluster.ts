@@ -25,9 +25,8 @@ const STOP_ORDER: readonly (readonly ServiceName[])[] = [
   ["model-simulator"],
   STORES,
 ];
-/** Redis writes its data on SIGTERM, so nothing hurries it. */
+/** Redis writes its data on SIGTERM. */
 const STORE_GRACE_MS = 20_000;
-const NEVER = new AbortController().signal;
 /** No news during a start: the launcher names the simulator and makes the first key. */
 const EXPECTED_AT_START = ["no_real_model", "key_store"];
 /** The same event of the same process is shown at most this often. */
@@ -71,20 +70,15 @@ export class Cluster {
     return supervised;
   }
 
-  /** Stops everything, doors first; `hurry` ends the patience with services. */
-  async stop(graceMs: number, hurry: AbortSignal): Promise<void> {
+  /** Stops everything, doors first, and gives each service this long. */
+  async stop(graceMs: number): Promise<void> {
     this.#isStopping = true;
     for (const services of STOP_ORDER) {
       const group = this.units.filter(({ unit }) =>
         services.includes(unit.service)
       );
-      await Promise.all(
-        group.map((supervised) =>
-          services === STORES
-            ? supervised.stop(STORE_GRACE_MS, NEVER)
-            : supervised.stop(graceMs, hurry)
-        ),
-      );
+      const ms = services === STORES ? STORE_GRACE_MS : graceMs;
+      await Promise.all(group.map((supervised) => supervised.stop(ms)));
     }
     for (const log of this.#logs) log.close();
     await this.#watcher.close();

@@ -26,14 +26,14 @@ export async function runCli(
   const out = createOutput(isAsked("--quiet", "-q") && !isHelp);
   try {
     if (isHelp) {
-      out.say(USAGE.trimEnd());
+      out.say(USAGE);
       return EXIT.ok;
     }
     const modelsFile = env.MODELS_FILE;
     const options = parseOptions(Deno.args, { root: ROOT, cwd, modelsFile });
-    const stop = await listenForStop(env);
-    await runUp(options, { root: ROOT, scriptOf, env, out, stop });
-    return stop.hurry.aborted ? EXIT.hurried : EXIT.ok;
+    const stopping = await listenForStop(env);
+    await runUp(options, { root: ROOT, scriptOf, env, out, stopping });
+    return EXIT.ok;
   } catch (error) {
     if (error instanceof UpError) {
       out.warn(error.message);

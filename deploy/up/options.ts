@@ -3,19 +3,14 @@ import { parseArgs } from "node:util";
 import { errorMessage } from "@gateway/shared/process/env";
 import { EXIT, UpError } from "./terminal.ts";
 
-/** What the operator asked for. Paths are absolute. */
+/** What the operator asked for; see {@link USAGE}. Paths are absolute. */
 export interface UpOptions {
   workers: number;
   edges: number;
-  /** Address the edges and the console listen on. */
   host: string;
-  /** Port of the first edge. 0: any free one. */
   port: number;
-  /** Port of the console. 0: any free one. */
   consolePort: number;
-  /** What must survive: Redis data and the first key. */
   dataDir: string;
-  /** State and logs of this run. */
   runDir: string;
   modelsFile?: string;
 }
@@ -30,16 +25,16 @@ export interface OptionBases {
   modelsFile?: string | undefined;
 }
 
-const INSTANCES_MAX = 64;
-const PORT_MAX = 65_535;
+const INSTANCES = [1, 64] as const;
+const PORTS = [0, 65_535] as const;
 
 /** The text of `--help`. */
 export const USAGE = `Starts the gateway on this machine; Ctrl-C stops it.
 
 Usage: deno task up [options]
 
-  --workers N        chat-worker processes, 1 to ${INSTANCES_MAX} (1)
-  --edges N          edge-auth processes, 1 to ${INSTANCES_MAX} (1)
+  --workers N        chat-worker processes, 1 to ${INSTANCES[1]} (1)
+  --edges N          edge-auth processes, 1 to ${INSTANCES[1]} (1)
   --port P           port of the first edge, 0 = any free port (8080);
                      further edges take any free port
   --console-port P   port of the web console, 0 = any free port (8081)
@@ -57,19 +52,19 @@ Environment:
   UPSTREAM_DIALECT, UPSTREAM_FIRST_TOKEN_SECONDS
                         an OpenAI-compatible server to answer with; without one
                         and without a list of models a simulator answers
-  LOG_LEVEL, SLOTS, DRAIN_SECONDS and all else the services read is passed on
-`;
+  LOG_LEVEL, SLOTS, DRAIN_SECONDS and all else the services read is passed on`;
 
-const VALUE = { type: "string" } as const;
+const text = (fallback: string) =>
+  ({ type: "string", default: fallback }) as const;
 const OPTIONS = {
-  workers: VALUE,
-  edges: VALUE,
-  port: VALUE,
-  "console-port": VALUE,
-  host: VALUE,
-  models: VALUE,
-  "data-dir": VALUE,
-  "run-dir": VALUE,
+  workers: text("1"),
+  edges: text("1"),
+  port: text("8080"),
+  "console-port": text("8081"),
+  host: text("127.0.0.1"),
+  models: text(""),
+  "data-dir": text(""),
+  "run-dir": text(""),
   quiet: { type: "boolean", short: "q" },
   help: { type: "boolean", short: "h" },
 } as const;
@@ -87,9 +82,8 @@ export function parseOptions(
   const number = (
     name: "workers" | "edges" | "port" | "console-port",
     [min, max]: readonly [number, number],
-    fallback: number,
   ) => {
-    const given = values[name] || String(fallback);
+    const given = values[name];
     const value = /^\d{1,9}$/.test(given) ? Number(given) : NaN;
     if (!(value >= min && value <= max)) {
       mistakes.push(
@@ -98,17 +92,15 @@ export function parseOptions(
     }
     return value;
   };
-  const path = (name: "data-dir" | "run-dir", fallback: string) =>
-    resolve(cwd, values[name] || resolve(root, fallback));
   const models = values.models || modelsFile;
   const options: UpOptions = {
-    workers: number("workers", [1, INSTANCES_MAX], 1),
-    edges: number("edges", [1, INSTANCES_MAX], 1),
-    host: values.host || "127.0.0.1",
-    port: number("port", [0, PORT_MAX], 8080),
-    consolePort: number("console-port", [0, PORT_MAX], 8081),
-    dataDir: path("data-dir", ".data"),
-    runDir: path("run-dir", ".run"),
+    workers: number("workers", INSTANCES),
+    edges: number("edges", INSTANCES),
+    host: values.host,
+    port: number("port", PORTS),
+    consolePort: number("console-port", PORTS),
+    dataDir: resolve(cwd, values["data-dir"] || `${root}/.data`),
+    runDir: resolve(cwd, values["run-dir"] || `${root}/.run`),
     ...models ? { modelsFile: resolve(cwd, models) } : {},
   };
   if (options.port !== 0 && options.port === options.consolePort) {

@@ -15,7 +15,7 @@ import {
   type ProgramName,
   serviceProgram,
 } from "./services.ts";
-import type { StopRequest } from "./stop.ts";
+
 import { findGivenStore, natsStore, redisStore } from "./stores.ts";
 import type { ServiceEvent, Supervised } from "./supervise.ts";
 import type { Output } from "./terminal.ts";
@@ -24,7 +24,8 @@ import type { Output } from "./terminal.ts";
 export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
   env: Readonly<Record<string, string>>;
   out: Output;
-  stop: StopRequest;
+  /** Aborts when the operator ends it. */
+  stopping: AbortSignal;
 }
 
 /** A cluster that is ready. */
@@ -68,7 +69,7 @@ export async function startAll(
   options: UpOptions,
   deps: UpDeps,
 ): Promise<Started> {
-  const { out, env, stop } = deps;
+  const { out, env, stopping } = deps;
   const { host } = options;
   const { natsUrl, redisUrl, givenRedisUrl } = await startStores(
     cluster,
@@ -115,7 +116,7 @@ export async function startAll(
     dataDir: options.dataDir,
     givenRedisUrl,
     keys: (args) => serviceProgram(context, "keys", {}, ["keys", ...args]),
-    stopping: stop.requested,
+    stopping,
   });
   if (!hasModels) {
     const variables = { HOST: LOOPBACK, PORT: String(simulatorPort) };
@@ -177,12 +178,10 @@ export async function startAll(
 async function startStores(
   cluster: Cluster,
   options: UpOptions,
-  { env, out, stop }: UpDeps,
+  { env, out, stopping }: UpDeps,
 ) {
-  const [givenNatsUrl, givenRedisUrl] = await Promise.all([
-    findGivenStore("NATS_URL", env),
-    findGivenStore("REDIS_URL", env),
-  ]);
+  const givenNatsUrl = await findGivenStore("NATS_URL", env);
+  const givenRedisUrl = await findGivenStore("REDIS_URL", env);
   const wanted = [
     ...givenNatsUrl === undefined ? [NATS_SOFTWARE] : [],
     ...givenRedisUrl === undefined ? [REDIS_SOFTWARE] : [],
@@ -191,7 +190,7 @@ async function startStores(
     dirs: programDirs(env.PATH),
     isRoot: Deno.uid() === 0,
     out,
-    stopping: stop.requested,
+    stopping,
   });
   if (wanted.length > 0) {
     out.say(`Starting ${wanted.map(({ name }) => name).join(" and ")}`);

@@ -1,12 +1,5 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
-
-/** How the operator ends it. */
-export interface StopRequest {
-  /** Stop in order. */
-  requested: AbortSignal;
-  /** Stop waiting for what still runs. */
-  hurry: AbortSignal;
-}
+import { EXIT } from "./terminal.ts";
 
 /** One Ctrl-C arrives from the terminal and again from each runner that passes it on. */
 const SAME_INTERRUPT_MS = 300;
@@ -15,30 +8,28 @@ const LOOK_EVERY_MS = 500;
 type Environment = Readonly<Record<string, string>>;
 
 /**
- * Turns signals into a request to stop, and the death of a runner too: each asks
- * for it, and a later Ctrl-C asks to hurry. A second SIGTERM does not:
- * supervisors repeat theirs.
+ * Answers with a signal that aborts when the process is told to stop, or when one
+ * of its runners has died. A later Ctrl-C exits at once, and the watcher ends the
+ * rest; a second SIGTERM does not, since supervisors repeat theirs.
  */
-export async function listenForStop(env: Environment): Promise<StopRequest> {
-  const requested = new AbortController();
-  const hurry = new AbortController();
-  let requestedAtMs = 0;
+export async function listenForStop(env: Environment): Promise<AbortSignal> {
+  const stopping = new AbortController();
+  let requestedAtMs = Infinity;
   const stop = () => {
-    if (!requested.signal.aborted) requestedAtMs = monotonicNow();
-    requested.abort();
+    if (!stopping.signal.aborted) requestedAtMs = monotonicNow();
+    stopping.abort();
   };
   const isHangUpIgnored = await ignoresHangUp();
   Deno.addSignalListener("SIGTERM", stop);
   // Deno ends at SIGHUP once it handles any signal, so ignoring it takes a listener.
   Deno.addSignalListener("SIGHUP", isHangUpIgnored ? () => {} : stop);
   Deno.addSignalListener("SIGINT", () => {
-    const isSecond = requested.signal.aborted &&
-      monotonicNow() - requestedAtMs > SAME_INTERRUPT_MS;
-    if (isSecond) hurry.abort();
-    else stop();
+    const isSecond = monotonicNow() - requestedAtMs > SAME_INTERRUPT_MS;
+    if (isSecond) Deno.exit(EXIT.hurried);
+    stop();
   });
   await watchRunners(env, stop);
-  return { requested: requested.signal, hurry: hurry.signal };
+  return stopping.signal;
 }
 
 /** True under `nohup`: a new process inherits what is ignored. Must be asked before we listen. */

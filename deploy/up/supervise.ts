@@ -93,16 +93,13 @@ export class Supervised {
     return this.#child?.pid;
   }
 
-  /** Stops it for good: SIGTERM, and SIGKILL after `graceMs` or when `hurry` aborts. */
-  async stop(graceMs: number, hurry: AbortSignal): Promise<void> {
+  /** Stops it for good: SIGTERM, and SIGKILL after `graceMs`. */
+  async stop(graceMs: number): Promise<void> {
     this.#stopping.abort();
     sendSignal(this.#child, "SIGTERM");
     // A frozen process gets SIGTERM only when it is thawed.
     sendSignal(this.#child, "SIGCONT");
-    const over = new AbortController();
-    const patience = AbortSignal.any([over.signal, hurry]);
-    await Promise.race([this.#finished, sleep(graceMs, patience)]);
-    over.abort();
+    await within(this.#finished, graceMs);
     sendSignal(this.#child, "SIGKILL");
     await this.#finished;
   }

@@ -5,7 +5,6 @@ import { Supervised } from "./supervise.ts";
 import { UpError } from "./terminal.ts";
 
 const GRACE_MS = 5_000;
-const NEVER = new AbortController().signal;
 
 Deno.test("Supervised gives a start up that cannot succeed", async (t) => {
   const cases: [name: string, program: string[], says: RegExp, code: number][] =
@@ -50,7 +49,7 @@ Deno.test("Supervised waits for the ready text, and stop() thaws a frozen proces
   const pid = under.supervised.pid ?? 0;
   Deno.kill(pid, "SIGSTOP");
   const startedAt = performance.now();
-  await under.supervised.stop(GRACE_MS, NEVER);
+  await under.supervised.stop(GRACE_MS);
   assert.ok(performance.now() - startedAt < GRACE_MS);
   assert.ok(!await isRunning(pid));
   assert.equal(under.supervised.pid, undefined);
@@ -82,7 +81,7 @@ async function superviseScript(
     supervised,
     started,
     async [Symbol.asyncDispose]() {
-      await supervised.stop(100, NEVER);
+      await supervised.stop(100);
       log.close();
       await scratch[Symbol.asyncDispose]();
     },

@@ -12,7 +12,6 @@ import { requireFreePort } from "./ports.ts";
 import { stopGraceMs } from "./services.ts";
 import { startAll, type UpDeps } from "./start.ts";
 import { describeSummary, firstModel } from "./summary.ts";
-import { EXIT, UpError } from "./terminal.ts";
 import { aborted, sleep } from "./wait.ts";
 
 /** How soon a new pid is in `up.json`, also after the disk was full. */
@@ -24,13 +23,12 @@ const PROGRESS_EVERY_MS = 5_000;
  * something does not start. Afterwards all its processes have ended.
  */
 export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
-  const { out, stop } = deps;
+  const { out, stopping } = deps;
   const { host, runDir } = options;
   const startedAtMs = monotonicNow();
   const stateFile = `${runDir}/up.json`;
   const logsDir = `${runDir}/logs`;
   await using cleanup = new AsyncDisposableStack();
-  await requireModelsFile(options);
   for (const dir of new Set([options.dataDir, runDir])) {
     const lock = await lockDir(dir);
     cleanup.defer(() => lock.close());
@@ -47,7 +45,7 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   cleanup.defer(() => starting.then(() => {}, () => {}));
   cleanup.defer(async () => {
     out.say("Stopping");
-    await cluster.stop(stopGraceMs(deps.env), stop.hurry);
+    await cluster.stop(stopGraceMs(deps.env));
   });
   // Nobody should find an address that is about to close.
   cleanup.defer(() => removeFile(stateFile).catch(() => {}));
@@ -57,7 +55,7 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     const names = waiting.map(({ unit }) => unit.name);
     if (names.length > 0) out.say(`  still waiting for ${names.join(", ")}`);
   }, PROGRESS_EVERY_MS);
-  const started = await Promise.race([starting, aborted(stop.requested)])
+  const started = await Promise.race([starting, aborted(stopping)])
     .finally(() => clearInterval(progress));
   if (!started) return;
   cluster.isReady = true;
@@ -87,20 +85,8 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     runDir,
     seconds: (monotonicNow() - startedAtMs) / 1_000,
   }));
-  while (!stop.requested.aborted) {
-    await sleep(SAVE_EVERY_MS, stop.requested);
+  while (!stopping.aborted) {
+    await sleep(SAVE_EVERY_MS, stopping);
     await save();
-  }
-}
-
-async function requireModelsFile({ modelsFile }: UpOptions): Promise<void> {
-  if (modelsFile === undefined) return;
-  try {
-    await Deno.readTextFile(modelsFile);
-  } catch (error) {
-    throw new UpError(
-      `Cannot read the list of models: ${errorMessage(error)}`,
-      EXIT.config,
-    );
   }
 }

@@ -84,25 +84,10 @@ Deno.test("up fails with a clear message", async (t) => {
       ],
     },
     {
-      name: "Redis that is not there",
-      env: { REDIS_URL: "redis://:s3cret@127.0.0.1:1" },
+      name: "address in a file that is not there",
+      env: { REDIS_URL_FILE: "/nowhere/redis" },
       code: 78,
-      says: [
-        /REDIS_URL="redis:\/\/\*\*\*@127\.0\.0\.1:1"/,
-        /Connection refused/,
-      ],
-    },
-    {
-      name: "NATS address that is none",
-      env: { NATS_URL: "nats://:s3cret@[::1" },
-      code: 78,
-      says: [/NATS_URL="nats:\/\/\*\*\*@\[::1": not an address/],
-    },
-    {
-      name: "list of models that is not there",
-      args: ["--models", "/nowhere/models.json"],
-      code: 78,
-      says: [/Cannot read the list of models: .*\/nowhere\/models\.json/],
+      says: [/Cannot read REDIS_URL_FILE.*\/nowhere\/redis/],
     },
     {
       name: "address that is not this machine's",
@@ -124,7 +109,6 @@ Deno.test("up fails with a clear message", async (t) => {
       await using up = startLauncher(scratch, { args, env });
       assert.equal(await up.exitCode, code, up.printed());
       for (const part of says) assert.match(up.printed(), part);
-      assert.doesNotMatch(up.printed(), /s3cret/);
       assert.equal(await readState(scratch), undefined);
     });
   }

@@ -82,7 +82,7 @@ Deno.test("up hurries at a second Ctrl-C", async () => {
   assert.equal((await running(state.pids["edge-auth"] ?? [])).length, 1);
   up.signal("SIGINT");
   assert.equal(await up.exitCode, 130);
-  assert.deepEqual(await running(allPids(state)), []);
+  await untilEnded(allPids(state));
 });
 
 Deno.test("up outlives its terminal under nohup, and only then", async (t) => {

@@ -81,8 +81,8 @@ export function startLauncher(
   const all = Promise.all([read(child.stdout), read(child.stderr)]);
   let hasEnded = false;
   const exitCode = child.status.then(async ({ code }) => {
-    await all;
     hasEnded = true;
+    await all;
     return code;
   });
   return {
