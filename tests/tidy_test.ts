@@ -18,7 +18,6 @@ const PURE_ROOMS = [
   /^shared\/process\/(clock|ids|env|error_text)\.ts$/,
   /^shared\/bus\/(?!link|probe)/,
   /^services\/edge-auth\/(dispatch\/workers|chat\/models|chat\/sse_lines|http\/json_body)\.ts$/,
-  /^services\/chat-worker\/(encode_answer|edge_liveness)\.ts$/,
   /^services\/model-simulator\/(language|passages|request|controls|json_schema|plan|choice|errors)\.ts$/,
   /^services\/chat-worker\/backends\/(?!attempt_deadlines|http_client)/,
 ];

@@ -6,11 +6,7 @@ import { publicRequestId, randomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import { UpstreamError } from "./backends/errors.ts";
 import { OpenAiBackend } from "./backends/openai.ts";
-import {
-  type AttemptReport,
-  BackendPool,
-  type Sleep,
-} from "./backends/pool.ts";
+import { type AttemptReport, BackendPool } from "./backends/pool.ts";
 
 export interface BackendsOptions {
   catalog: Catalog;
@@ -46,11 +42,7 @@ export function createBackends(
     [...catalog.values()].map(({ id, backends }) => [
       id,
       new BackendPool({
-        backends: backends.map((config) => ({
-          backend: createBackend(id, config),
-          preference: config.preference,
-          weight: config.weight,
-        })),
+        backends: backends.map((config) => createBackend(id, config)),
         now: monotonicNow,
         random: Math.random,
         sleep,
@@ -83,18 +75,12 @@ function errorText(error: unknown): unknown {
   return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }
 
-/** Waits on the process's timers. */
-export const sleep: Sleep = (ms, signal) => {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  if (signal.aborted) return Promise.reject(signal.reason);
-  const onAbort = () => {
-    clearTimeout(timer);
-    reject(signal.reason);
-  };
-  const timer = setTimeout(() => {
-    signal.removeEventListener("abort", onAbort);
-    resolve();
-  }, ms);
-  signal.addEventListener("abort", onAbort, { once: true });
-  return promise;
-};
+/** Waits on the process's timers, until the signal aborts. */
+export async function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ms);
+  signal.addEventListener("abort", () => resolve(), { once: true });
+  await promise;
+  clearTimeout(timer);
+  signal.throwIfAborted();
+}

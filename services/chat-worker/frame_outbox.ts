@@ -28,8 +28,7 @@ const TYPE_OFFSET = 1;
 
 export class FrameOutbox {
   readonly #d: FrameOutboxDependencies;
-  readonly #subjects: string[] = [];
-  readonly #frames: Uint8Array[] = [];
+  #waiting: [subject: string, frame: Uint8Array][] = [];
   #isScheduled = false;
 
   constructor(dependencies: FrameOutboxDependencies) {
@@ -38,27 +37,21 @@ export class FrameOutbox {
 
   /** Sends a frame, now or in a moment. Everything but tokens goes now. */
   send(subject: string, frame: Uint8Array): void {
-    this.#subjects.push(subject);
-    this.#frames.push(frame);
+    this.#waiting.push([subject, frame]);
     const isToken = frame[TYPE_OFFSET] === FrameType.DATA;
-    if (!isToken || !this.#d.isBusy()) {
-      this.flush();
-      return;
-    }
+    if (!isToken || !this.#d.isBusy()) return this.#flush();
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     this.#d.scheduleSoon(() => {
       this.#isScheduled = false;
-      this.flush();
+      this.#flush();
     });
   }
 
-  /** Sends everything that waits. */
-  flush(): void {
-    for (const [index, frame] of this.#frames.entries()) {
-      this.#d.publish(this.#subjects[index] ?? "", frame);
+  #flush(): void {
+    for (const [subject, frame] of this.#waiting) {
+      this.#d.publish(subject, frame);
     }
-    this.#subjects.length = 0;
-    this.#frames.length = 0;
+    this.#waiting = [];
   }
 }

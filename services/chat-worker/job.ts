@@ -16,17 +16,16 @@ import {
   decodeRequest,
   JobFormatError,
 } from "@gateway/shared/bus/job";
-import {
-  type SenderOutcome,
-  StreamSender,
-} from "@gateway/shared/bus/stream_sender";
+import { StreamSender } from "@gateway/shared/bus/stream_sender";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
-import type { Backend } from "./backends/backend.ts";
 import { UpstreamError } from "./backends/errors.ts";
-import { type AnswerEncoder, createAnswerEncoder } from "./encode_answer.ts";
+import type { BackendPool } from "./backends/pool.ts";
+
+/** The backends of each model this worker runs, by its id. */
+export type Backends = ReadonlyMap<string, Pick<BackendPool, "complete">>;
 
 export interface JobOptions {
   requestId: string;
@@ -42,27 +41,19 @@ export interface JobOptions {
 export interface JobReport {
   /** `cancelled`: the edge wanted no more of it. */
   outcome: "complete" | "failed" | "cancelled";
-  /** Null when its request never arrived. */
-  model: string | null;
-  errorCode: string | null;
-  cancelReason: CancelReason | null;
-  promptTokens: number | null;
+  /** Absent when its request never arrived. */
+  model: string | undefined;
+  errorCode: string | undefined;
+  cancelReason: CancelReason | undefined;
+  promptTokens: number | undefined;
   completionTokens: number;
-  /** From the arrival of the job to the first bytes of its answer; null: there were none. */
-  firstByteMs: number | null;
+  /** From the arrival of the job to the first bytes of its answer. */
+  firstByteMs: number | undefined;
   durationMs: number;
 }
 
-/** How the frames of a job travelled. */
-export interface JobTransport {
-  framesSent: number;
-  /** Frames among them that had been sent before. */
-  framesRepeated: number;
-  /** Times the edge asked for frames again. */
-  naks: number;
-}
-
 export interface JobDependencies {
+  backends: Backends;
   now: MonotonicNow;
   /** Leaves out the time in which this process stood still. */
   steadyNow: MonotonicNow;
@@ -71,8 +62,6 @@ export interface JobDependencies {
   sendFrame: (frame: Uint8Array) => void;
   /** Called with errors that are bugs of ours. */
   onFault: (error: unknown) => void;
-  /** Called when all pieces of a request have come. */
-  onWhole: (job: Job, request: ChatRequest) => void;
   /** The backend is done: the slot is free. */
   onSlotFree: (job: Job) => void;
   /** The edge has everything, or wants nothing: forget the job. */
@@ -84,31 +73,31 @@ const encoder = new TextEncoder();
 
 export class Job {
   readonly options: JobOptions;
+  /** Control records and the state of the bus go to it directly. */
+  readonly sender: StreamSender;
   readonly #d: JobDependencies;
-  readonly #sender: StreamSender;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
   /** The request, until it is whole. */
   #body: { assembly: BodyAssembly; lastPieceAtMs: number } | null = null;
   /** Resolves when the sender has room again. */
   #room: PromiseWithResolvers<void> | null = null;
-  /** The edge no longer reads this stream. */
-  #isCancelled = false;
   /** A frame was sent, which tells the edge that the job was taken. */
   #hasSpoken = false;
-  #model: string | null = null;
-  #firstByteMs: number | null = null;
+  /** The edge no longer reads this stream. */
+  #isCancelled = false;
+  #cancelReason: CancelReason | undefined;
+  #model: string | undefined;
+  #firstByteMs: number | undefined;
   #tokens = 0;
-  #promptTokens: number | null = null;
-  #errorCode: string | null = null;
-  #cancelReason: CancelReason | null = null;
-  #naks = 0;
+  #promptTokens: number | undefined;
+  #errorCode: string | undefined;
 
   constructor(options: JobOptions, dependencies: JobDependencies) {
     this.options = options;
     this.#d = dependencies;
     this.#startedAtMs = dependencies.now();
-    this.#sender = new StreamSender({
+    this.sender = new StreamSender({
       attempt: options.attempt,
       workerId: options.workerId,
       nowMs: dependencies.steadyNow(),
@@ -118,23 +107,22 @@ export class Job {
         dependencies.sendFrame(frame);
       },
       writable: () => this.#makeRoom(),
-      finished: (outcome, reason) => this.#onFinished(outcome, reason),
+      finished: (outcome, reason) => {
+        if (outcome !== "acked") this.#onCancelled(reason);
+        this.#makeRoom();
+        dependencies.onFinished(this);
+      },
     });
-  }
-
-  /** Bytes of the answer that are kept until the edge has acknowledged them. */
-  get bufferedBytes(): number {
-    return this.#sender.bufferedBytes;
   }
 
   /** What became of it. Complete once its slot is free. */
   report(): JobReport {
     const isCancelled = this.#isCancelled;
-    const ending = this.#errorCode === null ? "complete" : "failed";
+    const ending = this.#errorCode === undefined ? "complete" : "failed";
     return {
       outcome: isCancelled ? "cancelled" : ending,
       model: this.#model,
-      errorCode: isCancelled ? null : this.#errorCode,
+      errorCode: isCancelled ? undefined : this.#errorCode,
       cancelReason: this.#cancelReason,
       promptTokens: this.#promptTokens,
       completionTokens: this.#tokens,
@@ -143,16 +131,10 @@ export class Job {
     };
   }
 
-  /** How its frames travelled. Complete once it is finished. */
-  transport(): JobTransport {
-    const { framesSent, framesRepeated } = this.#sender;
-    return { framesSent, framesRepeated, naks: this.#naks };
-  }
-
   /** Tells the edge that the job runs here. Done on the next tick when nothing else has. */
   accept(): void {
     this.#hasSpoken = true;
-    this.#sender.accept(this.#d.steadyNow());
+    this.sender.accept(this.#d.steadyNow());
   }
 
   /** The request is still to come, in pieces. */
@@ -168,7 +150,7 @@ export class Job {
     body.lastPieceAtMs = this.#d.now();
     const added = body.assembly.add(piece);
     if (added === "invalid") {
-      return this.refuse("worker_lost", "A part of the request was damaged.");
+      return this.#refuse("worker_lost", "A part of the request was damaged.");
     }
     acknowledge();
     if (added !== "complete") return;
@@ -178,90 +160,45 @@ export class Job {
     } catch (error) {
       if (!(error instanceof JobFormatError)) throw error;
       const message = "The request was damaged on its way.";
-      return this.refuse("internal_error", message);
+      return this.#refuse("internal_error", message);
     }
     this.#body = null;
-    this.#d.onWhole(this, request);
-  }
-
-  /** Ends a job whose backend was never asked. */
-  refuse(
-    code: "worker_lost" | "internal_error" | "no_worker",
-    message: string,
-  ): void {
-    this.#body = null;
-    this.#fail(new ApiError(code, message), { isOurs: true });
-    this.#d.onSlotFree(this);
+    void this.run(request);
   }
 
   /** Asks the backend and sends what it answers. Never rejects. */
-  async run(request: ChatRequest, backend: Backend): Promise<void> {
+  async run(request: ChatRequest): Promise<void> {
+    const backend = this.#d.backends.get(request.model);
+    if (backend === undefined) {
+      const message = "No worker runs this model at the moment.";
+      return this.#refuse("no_worker", message);
+    }
     this.#model = request.model;
-    const answer = createAnswerEncoder(request, {
-      id: `chatcmpl-${this.options.requestId}`,
-      created: Math.floor(this.#d.wallNow() / MS_PER_SECOND),
-      model: request.model,
-    });
+    const { requestId, traceparent } = this.options;
+    const { signal } = this.#abort;
     try {
-      await this.#relay(request, backend, answer);
-      const last = answer.finish();
-      if (last !== "") this.#write(last, answer.completionTokens);
-      this.#tokens = answer.completionTokens;
-      const { usage } = answer;
-      this.#promptTokens = usage?.prompt_tokens ?? null;
-      const end = { usage, finishReasons: answer.complete() };
-      this.#sender.end(end, this.#tokens, this.#d.steadyNow());
+      const end = await backend.complete(request, {
+        requestId,
+        created: Math.floor(this.#d.wallNow() / MS_PER_SECOND),
+        signal,
+        write: (lines, tokens) => this.#write(lines, tokens),
+        ...(traceparent === undefined ? {} : { traceparent }),
+      });
+      this.#setUsage(end.usage);
+      this.sender.end(end, this.#tokens, this.#d.steadyNow());
     } catch (error) {
       const usage = error instanceof UpstreamError ? error.usage : null;
-      this.#tokens = usage?.completion_tokens ?? answer.completionTokens;
-      this.#promptTokens = usage?.prompt_tokens ?? null;
-      const isOurs = this.#abort.signal.aborted || !(error instanceof ApiError);
+      if (usage !== null) this.#setUsage(usage);
+      const isOurs = signal.aborted || !(error instanceof ApiError);
       this.#fail(this.#errorFor(error), { isOurs, usage });
     }
     this.#d.onSlotFree(this);
-  }
-
-  async #relay(
-    request: ChatRequest,
-    backend: Backend,
-    answer: AnswerEncoder,
-  ): Promise<void> {
-    const { requestId, traceparent } = this.options;
-    const { signal } = this.#abort;
-    const events = backend.complete(request, {
-      requestId,
-      signal,
-      ...(traceparent === undefined ? {} : { traceparent }),
-    });
-    for await (const batch of events) {
-      const lines = answer.push(batch);
-      if (lines === "") continue;
-      this.#write(lines, answer.completionTokens);
-      if (!this.#sender.isWritable && !this.#sender.isFinished) {
-        this.#room ??= Promise.withResolvers<void>();
-        await this.#room.promise;
-      }
-      signal.throwIfAborted();
-    }
   }
 
   /** Stops the backend and says why: the edge passes the error on. */
   stop(error: ApiError): void {
     this.#abort.abort(error);
     this.#makeRoom(); // The run may be waiting for a slow client.
-  }
-
-  onAck(attempt: number, sequence: number): void {
-    this.#sender.onAck(attempt, sequence, this.#d.steadyNow());
-  }
-
-  onNak(attempt: number, fromSequence: number): void {
-    this.#naks += 1;
-    this.#sender.onNak(attempt, fromSequence, this.#d.steadyNow());
-  }
-
-  onCancel(attempt: number, reason: CancelReason): void {
-    this.#sender.onCancel(attempt, reason);
   }
 
   onTick(nowMs: number): void {
@@ -273,30 +210,45 @@ export class Job {
     }
     const lastPieceAtMs = this.#body?.lastPieceAtMs ?? nowMs;
     if (nowMs - lastPieceAtMs >= BUS_LIMITS.pieceWaitMs) {
-      this.refuse("worker_lost", "The request did not arrive in time.");
+      this.#refuse("worker_lost", "The request did not arrive in time.");
     }
-    this.#sender.onTick(this.#d.steadyNow());
+    this.sender.onTick(this.#d.steadyNow());
   }
 
-  onReconnect(): void {
-    this.#sender.onReconnect(this.#d.steadyNow());
+  /** Ends a job whose backend was never asked. */
+  #refuse(
+    code: "worker_lost" | "internal_error" | "no_worker",
+    message: string,
+  ): void {
+    this.#body = null;
+    this.#fail(new ApiError(code, message), { isOurs: true, usage: null });
+    this.#d.onSlotFree(this);
   }
 
-  #write(lines: string, tokens: number): void {
-    this.#firstByteMs ??= this.#d.now() - this.#startedAtMs;
+  #write(lines: string, tokens: number): Promise<void> | undefined {
     this.#tokens = tokens;
-    this.#sender.write(encoder.encode(lines), tokens, this.#d.steadyNow());
+    if (lines === "") return undefined;
+    this.#firstByteMs ??= this.#d.now() - this.#startedAtMs;
+    this.sender.write(encoder.encode(lines), tokens, this.#d.steadyNow());
+    if (this.sender.isWritable || this.sender.isFinished) return undefined;
+    this.#room ??= Promise.withResolvers<void>();
+    return this.#room.promise;
+  }
+
+  #setUsage({ prompt_tokens, completion_tokens }: Usage): void {
+    this.#promptTokens = prompt_tokens;
+    this.#tokens = completion_tokens;
   }
 
   /** `isOurs`: this worker failed, not the request, so another one may do better. */
   #fail(
     error: ApiError,
-    { isOurs, usage = null }: { isOurs: boolean; usage?: Usage | null },
+    { isOurs, usage }: { isOurs: boolean; usage: Usage | null },
   ): void {
     this.#errorCode = error.code;
     if (this.#isCancelled) return this.#sendFinalFrame(error);
     const payload = errPayloadOf(error, { retryable: isOurs, usage });
-    this.#sender.fail(payload, this.#tokens, this.#d.steadyNow());
+    this.sender.fail(payload, this.#tokens, this.#d.steadyNow());
   }
 
   /** The error to answer with. */
@@ -324,21 +276,12 @@ export class Job {
     ));
   }
 
-  #onFinished(outcome: SenderOutcome, reason: CancelReason | null): void {
-    if (outcome !== "acked") {
-      this.#isCancelled = true;
-      this.#cancelReason = reason;
-      this.#abort.abort(
-        new Error(`Cancelled: ${reason ?? "no edge was heard"}`),
-      );
-    }
-    this.#makeRoom();
-    this.#d.onFinished(this);
-    if (this.#body === null) return;
+  #onCancelled(reason: CancelReason | null): void {
+    this.#isCancelled = true;
+    this.#cancelReason = reason ?? undefined;
+    this.#abort.abort(new Error(`Cancelled: ${reason ?? "no edge was heard"}`));
     // Its backend was never asked.
-    this.#body = null;
-    this.#sendFinalFrame(cancelled());
-    this.#d.onSlotFree(this);
+    if (this.#body !== null) this.#refuse("worker_lost", cancelled().message);
   }
 
   #makeRoom(): void {

@@ -7,9 +7,13 @@ import {
   gauge,
   histogram,
 } from "@gateway/shared/process/metrics";
-import type { AttemptReport } from "./backends/pool.ts";
-import type { BreakerState } from "./backends/breaker.ts";
-import type { JobReport, JobTransport } from "./job.ts";
+
+import type {
+  AttemptReport,
+  BackendPool,
+  BreakerState,
+} from "./backends/pool.ts";
+import type { JobReport } from "./job.ts";
 
 /** Every metric of the worker beside those that all services have. */
 export const WORKER_METRICS = {
@@ -60,7 +64,7 @@ export const WORKER_METRICS = {
     labels: [],
   }),
   naksReceived: counter("gateway_naks_received_total", {
-    help: "Times that edges asked for frames of finished answers again.",
+    help: "Times that edges asked for frames again.",
     labels: [],
   }),
   wakeUps: counter("gateway_wake_ups_total", {
@@ -78,7 +82,7 @@ export const WORKER_METRICS = {
     labels: ["backend"],
     buckets: ANSWER_SECONDS,
   }),
-  firstEventSeconds: histogram("gateway_backend_first_token_seconds", {
+  firstTokenSeconds: histogram("gateway_backend_first_token_seconds", {
     help: "From a request to a model server to its first words.",
     labels: ["backend"],
     buckets: ANSWER_SECONDS,
@@ -90,46 +94,18 @@ export const WORKER_METRICS = {
   }),
 } as const;
 
-/** Counts what the worker does. */
-export interface WorkerMetrics {
-  /** A job was not taken. */
-  rejected(reason: RejectReason): void;
-  /** The backend is done with a job. */
-  ended(report: JobReport): void;
-  /** The edge has all of an answer, or wants none of it. */
-  finished(transport: JobTransport): void;
-  /** The process noticed that it had slept. */
-  wokeUp(): void;
-  /** A request to a model server is over. */
-  attempted(model: string, report: AttemptReport): void;
-}
-
-/** What the gauges of the worker look at. */
-export interface WorkerState {
-  worker: {
-    readonly inFlight: number;
-    readonly unfinished: number;
-    readonly bufferedBytes: number;
-    readonly isDraining: boolean;
-  };
-  slots: number;
-  backends: ReadonlyMap<
-    string,
-    { breakerStates(): ReadonlyMap<string, BreakerState> }
-  >;
-}
-
 const MS_PER_SECOND = 1_000;
-const NO_CODE = "";
-const NO_MODEL = "";
 const BREAKER_VALUES: Record<BreakerState, number> = {
   closed: 0,
   "half-open": 0.5,
   open: 1,
 };
 
+/** Counts what the worker does. */
+export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;
+
 /** Makes the counters of {@link WORKER_METRICS}. */
-export function createWorkerMetrics(registry: MetricRegistry): WorkerMetrics {
+export function createWorkerMetrics(registry: MetricRegistry) {
   const table = WORKER_METRICS;
   const rejects = registry.counter(table.jobRejects);
   const wakeUps = registry.counter(table.wakeUps).with();
@@ -141,28 +117,47 @@ export function createWorkerMetrics(registry: MetricRegistry): WorkerMetrics {
   const naks = registry.counter(table.naksReceived).with();
   const attempts = registry.counter(table.attempts);
   const attemptSeconds = registry.histogram(table.attemptSeconds);
-  const firstEventSeconds = registry.histogram(table.firstEventSeconds);
+  const firstTokenSeconds = registry.histogram(table.firstTokenSeconds);
   return {
-    rejected: (reason) => rejects.with(reason).add(),
+    /** A job was not taken. */
+    rejected: (reason: RejectReason) => rejects.with(reason).add(),
+    /** The process noticed that it had slept. */
     wokeUp: () => wakeUps.add(),
-    ended({ model, outcome, errorCode, durationMs, completionTokens }) {
-      const label = model ?? NO_MODEL;
-      jobs.with(label, outcome, errorCode ?? NO_CODE).add();
-      jobSeconds.with(label).observe(durationMs / MS_PER_SECOND);
-      jobTokens.with(label).add(completionTokens);
+    /** An edge asked for frames again. */
+    nakReceived: () => naks.add(),
+    /** The backend is done with a job. */
+    ended(report: JobReport): void {
+      const { model = "", outcome, errorCode = "" } = report;
+      jobs.with(model, outcome, errorCode).add();
+      jobSeconds.with(model).observe(report.durationMs / MS_PER_SECOND);
+      jobTokens.with(model).add(report.completionTokens);
     },
-    finished(transport) {
-      sent.add(transport.framesSent);
-      repeated.add(transport.framesRepeated);
-      naks.add(transport.naks);
+    /** The edge has all of an answer, or wants none of it. */
+    finished(sender: { framesSent: number; framesRepeated: number }): void {
+      sent.add(sender.framesSent);
+      repeated.add(sender.framesRepeated);
     },
-    attempted(model, { backend, outcome, durationMs, firstEventMs }) {
+    /** A request to a model server is over. */
+    attempted(model: string, report: AttemptReport): void {
+      const { backend, outcome, durationMs, firstTokenMs } = report;
       attempts.with(model, backend, outcome).add();
       attemptSeconds.with(backend).observe(durationMs / MS_PER_SECOND);
-      if (firstEventMs === null) return;
-      firstEventSeconds.with(backend).observe(firstEventMs / MS_PER_SECOND);
+      if (firstTokenMs === null) return;
+      firstTokenSeconds.with(backend).observe(firstTokenMs / MS_PER_SECOND);
     },
   };
+}
+
+/** What the gauges of the worker look at. */
+export interface WorkerState {
+  worker: {
+    readonly inFlight: number;
+    readonly unfinished: number;
+    readonly bufferedBytes: number;
+    readonly isDraining: boolean;
+  };
+  slots: number;
+  backends: ReadonlyMap<string, Pick<BackendPool, "breakerStates">>;
 }
 
 /** Exports what stands in the worker's tables. */
@@ -170,15 +165,13 @@ export function observeWorker(
   registry: MetricRegistry,
   { worker, slots, backends }: WorkerState,
 ): void {
-  registry.gauge(WORKER_METRICS.slots, () => [[[], slots]]);
-  registry.gauge(WORKER_METRICS.inFlight, () => [[[], worker.inFlight]]);
-  registry.gauge(WORKER_METRICS.kept, () => [[[], worker.unfinished]]);
-  registry.gauge(WORKER_METRICS.buffered, () => [[[], worker.bufferedBytes]]);
-  registry.gauge(
-    WORKER_METRICS.draining,
-    () => [[[], worker.isDraining ? 1 : 0]],
-  );
-  registry.gauge(WORKER_METRICS.breaker, function* () {
+  const table = WORKER_METRICS;
+  registry.gauge(table.slots, () => [[[], slots]]);
+  registry.gauge(table.inFlight, () => [[[], worker.inFlight]]);
+  registry.gauge(table.kept, () => [[[], worker.unfinished]]);
+  registry.gauge(table.buffered, () => [[[], worker.bufferedBytes]]);
+  registry.gauge(table.draining, () => [[[], worker.isDraining ? 1 : 0]]);
+  registry.gauge(table.breaker, function* () {
     for (const [model, pool] of backends) {
       for (const [backend, state] of pool.breakerStates()) {
         yield [[model, backend], BREAKER_VALUES[state]];

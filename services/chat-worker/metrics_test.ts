@@ -6,8 +6,8 @@ import type { JobReport } from "./job.ts";
 const COMPLETE: JobReport = {
   outcome: "complete",
   model: "m",
-  errorCode: null,
-  cancelReason: null,
+  errorCode: undefined,
+  cancelReason: undefined,
   promptTokens: 7,
   completionTokens: 5,
   firstByteMs: 10,
@@ -31,8 +31,9 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
     errorCode: "upstream_error",
     completionTokens: 2,
   });
-  metrics.ended({ ...COMPLETE, outcome: "cancelled", model: null });
-  metrics.finished({ framesSent: 9, framesRepeated: 2, naks: 1 });
+  metrics.ended({ ...COMPLETE, outcome: "cancelled", model: undefined });
+  metrics.finished({ framesSent: 9, framesRepeated: 2 });
+  metrics.nakReceived();
   metrics.rejected("full");
   metrics.wokeUp();
   const attempt = {
@@ -44,12 +45,12 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
   metrics.attempted("m", {
     ...attempt,
     outcome: "success",
-    firstEventMs: 100,
+    firstTokenMs: 100,
   });
   metrics.attempted("m", {
     ...attempt,
     outcome: "timeout",
-    firstEventMs: null,
+    firstTokenMs: null,
   });
   assert.deepEqual(await samples(registry), [
     'job_rejects_total{reason="full"} 1',

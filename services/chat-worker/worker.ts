@@ -3,30 +3,26 @@
  * answers on. Everything that arrives is handled at once or refused at once:
  * nothing waits here, because an edge knows better where else there is room.
  */
-import {
-  type MonotonicNow,
-  SteadyClock,
-  type WallNow,
-} from "@gateway/shared/process/clock";
-import { type Log, roundMs } from "@gateway/shared/process/log";
-import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/job";
-import { BodyAssembly, decodePiece } from "@gateway/shared/bus/job";
-import {
-  type BusLink,
-  type BusMessage,
-  type BusSubscription,
-  FlowWatch,
-} from "@gateway/shared/bus/link";
 import { decodeControl } from "@gateway/shared/bus/control";
 import {
   encodeRejectFrame,
   type RejectReason,
 } from "@gateway/shared/bus/frame";
 import {
+  BEAT_VERSION,
+  BodyAssembly,
   decodeJob,
+  decodePiece,
+  encodeWorkerBeat,
   JobFormatError,
   type JobMessage,
 } from "@gateway/shared/bus/job";
+import {
+  type BusLink,
+  type BusMessage,
+  type BusSubscription,
+  FlowWatch,
+} from "@gateway/shared/bus/link";
 import {
   CHAT_QUEUE,
   chatAnySubject,
@@ -38,17 +34,20 @@ import {
   parseEdgeStreamSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
-import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { settlesWithin } from "@gateway/shared/process/serve";
 import { ApiError } from "@gateway/shared/openai/error";
+import {
+  type MonotonicNow,
+  SteadyClock,
+  type WallNow,
+} from "@gateway/shared/process/clock";
+import { publicRequestId } from "@gateway/shared/process/ids";
+import { type Log, roundMs } from "@gateway/shared/process/log";
+import { settlesWithin } from "@gateway/shared/process/serve";
 import { startWorkSpan, type WorkSpan } from "@gateway/shared/process/tracing";
-import type { Backend } from "./backends/backend.ts";
-import { EdgeLiveness } from "./edge_liveness.ts";
-import type { WorkerMetrics } from "./metrics.ts";
 import { BUSY_JOBS_MIN, FrameOutbox } from "./frame_outbox.ts";
-import { Job } from "./job.ts";
+import { type Backends, Job } from "./job.ts";
+import type { WorkerMetrics } from "./metrics.ts";
 
 /** What the worker needs of the bus. */
 export type WorkerBus = Pick<
@@ -61,8 +60,7 @@ export interface ChatWorkerDependencies {
   workerId: string;
   /** Jobs that run at once. */
   slots: number;
-  /** The backend of each model this worker runs. */
-  backends: ReadonlyMap<string, Backend>;
+  backends: Backends;
   now: MonotonicNow;
   wallNow: WallNow;
   log: Log;
@@ -85,7 +83,8 @@ export class ChatWorker {
   /** By request id. A second attempt of a request replaces the first. */
   readonly #jobs = new Map<string, Job>();
   readonly #frames: FrameOutbox;
-  readonly #edges: EdgeLiveness;
+  /** When each edge was last heard, by a beat or a job. */
+  readonly #edgesHeardAtMs = new Map<string, number>();
   readonly #subscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
@@ -102,7 +101,6 @@ export class ChatWorker {
     const { now } = dependencies;
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
-    this.#edges = new EdgeLiveness(() => this.#clock.now());
     this.#flow = new FlowWatch(dependencies.bus, now);
     this.#frames = new FrameOutbox({
       publish: (subject, frame) => this.#publish(subject, frame),
@@ -123,7 +121,7 @@ export class ChatWorker {
   /** Bytes of answers that are kept until edges have acknowledged them. */
   get bufferedBytes(): number {
     let bytes = 0;
-    for (const job of this.#jobs.values()) bytes += job.bufferedBytes;
+    for (const job of this.#jobs.values()) bytes += job.sender.bufferedBytes;
     return bytes;
   }
 
@@ -149,7 +147,7 @@ export class ChatWorker {
     );
     bus.subscribe(
       edgeBeatWildcard,
-      ({ subject }) => this.#edges.onHeard(lastToken(subject)),
+      ({ subject }) => this.#onHeard(lastToken(subject)),
     );
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
@@ -170,16 +168,33 @@ export class ChatWorker {
 
   #followBus(now: number): void {
     if (this.#flow.look() === "restored") {
-      this.#edges.forgiveSilence();
-      for (const job of this.#jobs.values()) job.onReconnect();
+      // Nobody could be heard: every silence begins anew.
+      for (const edge of this.#edgesHeardAtMs.keys()) this.#onHeard(edge);
+      for (const { sender } of this.#jobs.values()) {
+        sender.onReconnect(this.#clock.now());
+      }
       this.#beat(now);
     }
-    // While the bus is away nobody can be heard: silence proves nothing.
     const { lostForMs } = this.#flow;
     const busLostMs = this.#d.busLostMs ?? DISPATCH_LIMITS.busLostMs;
-    if (lostForMs > 0 && lostForMs < busLostMs) return;
-    for (const edgeId of this.#edges.takeLost(lostForMs > 0)) {
-      this.#cancelFor(edgeId);
+    const isBusGone = lostForMs > 0 && lostForMs >= busLostMs;
+    if (lostForMs > 0 && !isBusGone) return;
+    const oldestMs = this.#clock.now() - DISPATCH_LIMITS.edgeLostMs;
+    for (const [edge, heardAtMs] of this.#edgesHeardAtMs) {
+      if (isBusGone || heardAtMs <= oldestMs) this.#onEdgeLost(edge);
+    }
+  }
+
+  #onHeard(edge: string): void {
+    this.#edgesHeardAtMs.set(edge, this.#clock.now());
+  }
+
+  #onEdgeLost(edge: string): void {
+    this.#edgesHeardAtMs.delete(edge);
+    for (const { options, sender } of this.#jobs.values()) {
+      if (options.edgeId === edge) {
+        sender.onCancel(options.attempt, "edge_lost");
+      }
     }
   }
 
@@ -277,19 +292,19 @@ export class ChatWorker {
       deadlineAtMs: now + received.deadlineMs,
       traceparent: span.traceparent,
     }, {
+      backends: this.#d.backends,
       now: this.#d.now,
       steadyNow: () => this.#clock.now(),
       wallNow: this.#d.wallNow,
       sendFrame: (frame) => this.#frames.send(reply, frame),
       onFault: (error) => this.#d.log.error("job_fault", { requestId, error }),
-      onWhole: (job, request) => this.#run(job, request, false),
       onSlotFree: (job) => {
         this.#inFlight -= 1;
         this.#tell(job, span);
         this.#tellIdle();
       },
       onFinished: (job) => {
-        this.#d.metrics.finished(job.transport());
+        this.#d.metrics.finished(job.sender);
         // A second attempt may already have replaced it.
         if (this.#jobs.get(target.requestId) === job) {
           this.#jobs.delete(target.requestId);
@@ -297,44 +312,33 @@ export class ChatWorker {
         this.#tellIdle();
       },
     });
-    this.#cancelOlder(target.requestId);
+    // An edge that sends a request again has given up on the attempt before.
+    const older = this.#jobs.get(target.requestId);
+    older?.sender.onCancel(older.options.attempt, "not_accepted");
     this.#jobs.set(target.requestId, job);
     this.#inFlight += 1;
-    this.#edges.onHeard(target.edgeId);
-    if (received.request !== undefined) {
-      this.#run(job, received.request, mustIntroduce);
-    } else if (assembly !== undefined) job.expect(assembly);
-  }
-
-  /** An edge that sends a request again has given up on the attempt before. */
-  #cancelOlder(requestId: string): void {
-    const older = this.#jobs.get(requestId);
-    older?.onCancel(older.options.attempt, "not_accepted");
-  }
-
-  #run(job: Job, request: ChatRequest, mustIntroduce: boolean): void {
-    const backend = this.#d.backends.get(request.model);
-    if (backend === undefined) {
-      return job.refuse(
-        "no_worker",
-        "No worker runs this model at the moment.",
-      );
-    }
+    this.#onHeard(target.edgeId);
+    if (assembly !== undefined) job.expect(assembly);
+    if (received.request === undefined) return;
     if (mustIntroduce) job.accept();
-    void job.run(request, backend);
+    void job.run(received.request);
   }
 
   #onControl(message: BusMessage): void {
     if (message.reply !== undefined && message.reply !== "") {
       this.#publish(message.reply, EMPTY); // A probe: yes, alive.
     }
+    const senderOf = (requestId: string) => this.#jobs.get(requestId)?.sender;
+    const now = this.#clock.now();
     decodeControl(message.data, {
       ack: (requestId, attempt, sequence) =>
-        this.#jobs.get(requestId)?.onAck(attempt, sequence),
-      nak: (requestId, attempt, fromSequence) =>
-        this.#jobs.get(requestId)?.onNak(attempt, fromSequence),
+        senderOf(requestId)?.onAck(attempt, sequence, now),
+      nak: (requestId, attempt, fromSequence) => {
+        this.#d.metrics.nakReceived();
+        senderOf(requestId)?.onNak(attempt, fromSequence, now);
+      },
       cancel: (requestId, attempt, reason) =>
-        this.#jobs.get(requestId)?.onCancel(attempt, reason),
+        senderOf(requestId)?.onCancel(attempt, reason),
     });
   }
 
@@ -354,13 +358,7 @@ export class ChatWorker {
       edgeId: job.options.edgeId,
       attempt: job.options.attempt,
       ...report,
-      model: report.model ?? undefined,
-      errorCode: report.errorCode ?? undefined,
-      cancelReason: report.cancelReason ?? undefined,
-      promptTokens: report.promptTokens ?? undefined,
-      firstByteMs: report.firstByteMs === null
-        ? undefined
-        : roundMs(report.firstByteMs),
+      firstByteMs: report.firstByteMs && roundMs(report.firstByteMs),
       durationMs: roundMs(report.durationMs),
     });
     span.end({
@@ -368,7 +366,7 @@ export class ChatWorker {
       "gen_ai.request.model": report.model ?? "",
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
       "gen_ai.usage.output_tokens": report.completionTokens,
-    }, report.errorCode ?? undefined);
+    }, report.errorCode);
   }
 
   /**
@@ -386,14 +384,6 @@ export class ChatWorker {
       // Without the bus no jobs have piled up.
       this.#d.log.debug("wake_up_flush_failed", { error })
     ).finally(() => this.#isWaking = false);
-  }
-
-  #cancelFor(edgeId: string): void {
-    for (const job of this.#jobs.values()) {
-      if (job.options.edgeId === edgeId) {
-        job.onCancel(job.options.attempt, "edge_lost");
-      }
-    }
   }
 
   #beat(now: number): void {

@@ -21,7 +21,8 @@ import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type { Backend } from "./backends/backend.ts";
+import { UpstreamError } from "./backends/errors.ts";
+import type { BackendPool } from "./backends/pool.ts";
 import { createWorkerMetrics } from "./metrics.ts";
 import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
 
@@ -37,13 +38,15 @@ const REQUEST: ChatRequest = {
 };
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
 
-/** A backend that says nothing until it is stopped, and then as long as `hold` lasts. */
+type Backend = Pick<BackendPool, "complete">;
+
+/** A backend that says one thing until it is stopped, and then as long as `hold` lasts. */
 function silentBackend(hold: Promise<void> = Promise.resolve()) {
   const signals: AbortSignal[] = [];
   const backend: Backend = {
-    async *complete(_request, { signal }) {
+    async complete(_request, { signal, write }) {
       signals.push(signal);
-      yield [{ type: "delta", index: 0, content: "a" }];
+      void write("a\n", 1);
       if (!signal.aborted) {
         await new Promise((resolve) =>
           signal.addEventListener("abort", resolve, { once: true })
@@ -319,11 +322,10 @@ Deno.test("a worker that stood still does not count that against its edges", asy
 Deno.test("a job that must stop does so although its client takes nothing", async () => {
   const chunk = "x".repeat(60_000);
   const backend: Backend = {
-    async *complete() {
+    async complete(_request, { signal, write }) {
       while (true) {
-        yield await Promise.resolve([
-          { type: "delta" as const, index: 0, content: chunk },
-        ]);
+        await write(chunk, 1);
+        signal.throwIfAborted();
       }
     },
   };
@@ -340,4 +342,46 @@ Deno.test("a job that must stop does so although its client takes nothing", asyn
     t.control((batch) => batch.ack(idOf(1), 1, sequence));
   }
   assert.deepEqual(errorsOf(t.frames), ["server_shutdown"]);
+});
+
+Deno.test("what a backend fails with is told, and what was at fault with us is not", async () => {
+  const usage = { prompt_tokens: 1, completion_tokens: 7, total_tokens: 8 };
+  const failures: [Error, object][] = [
+    [new UpstreamError("invalid", { message: "Bad", usage }), {
+      code: "upstream_invalid",
+      message: "Bad",
+      usage,
+    }],
+    [new Error("secret db password"), {
+      code: "internal_error",
+      message:
+        "The server had an error while processing your request. Please try again.",
+    }],
+  ];
+  for (const [error, told] of failures) {
+    const t = await setup({
+      backend: { complete: () => Promise.reject(error) },
+    });
+    t.job(1);
+    await turns();
+    const frame = t.frames.find(({ type }) => type === FrameType.ERR);
+    const payload = parseErr(frame?.payload ?? new Uint8Array(0));
+    assert.partialDeepStrictEqual(payload, told);
+  }
+});
+
+Deno.test("a model server is given a request id that is a UUID", async () => {
+  const ids: string[] = [];
+  const t = await setup({
+    backend: {
+      complete: (_request, { requestId }) => {
+        ids.push(requestId);
+        return Promise.reject(new Error("enough"));
+      },
+    },
+  });
+  t.job(1);
+  await turns();
+  const uuid = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/;
+  assert.match(ids[0] ?? "", uuid);
 });

@@ -94,9 +94,9 @@ const deadline = (name: keyof typeof BACKEND_DEADLINE_DEFAULTS) =>
 
 const deadlines = z.strictObject({
   connect_ms: deadline("connect_ms")
-    .describe("Connecting, and each step of sending the request."),
+    .describe("Connecting."),
   first_token_ms: deadline("first_token_ms").describe(
-    "From the request sent to the first token of a stream.",
+    "From the connection to the first token of a stream.",
   ),
   between_tokens_ms: deadline("between_tokens_ms")
     .describe("Between two tokens."),

@@ -4,9 +4,6 @@
  */
 import assert from "node:assert/strict";
 import { Socket } from "node:net";
-import { OpenAiBackend } from "../../services/chat-worker/backends/openai.ts";
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
-import { DIALECTS } from "@gateway/shared/models/dialects";
 import {
   type FakeModelServer,
   startFakeModelServer,
@@ -131,31 +128,12 @@ Deno.test("a client that leaves in any way ends the call of the model server", a
   const servers = [nats.server];
   let state: State = "streaming";
   await using server = startFakeModelServer({ reply: () => reply(state) });
-  const backend = new OpenAiBackend({
-    publicModel: "neutral-3.7-plus",
-    config: {
-      type: "openai",
-      name: "upstream",
-      baseUrl: server.baseUrl,
-      model: "upstream-model",
-      weight: 1,
-      preference: 0,
-      headers: {},
-      dialect: DIALECTS.dashscope,
-      deadlines: {
-        connectMs: 5_000,
-        firstTokenMs: 60_000,
-        betweenTokensMs: 60_000,
-        totalMs: 60_000,
-      },
-    },
-    apiKey: null,
-    now: monotonicNow,
-    wallNow,
-    newToolCallId: () => "call_1",
-  });
   await using edge = await startMiniEdge({ servers });
-  await using worker = await startMiniWorker({ servers, backend, slots: 1 });
+  await using worker = await startMiniWorker({
+    servers,
+    backend: server,
+    slots: 1,
+  });
   for (state of STATES) {
     for (const [way, prompt] of WAYS.flatMap(withPrompts)) {
       const tookMs: number[] = [];
@@ -195,5 +173,4 @@ Deno.test("a client that leaves in any way ends the call of the model server", a
     edge.settlements.length,
     calls + WAYS.length * PROMPTS.length + 1,
   );
-  backend.close();
 });

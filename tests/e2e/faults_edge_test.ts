@@ -21,15 +21,20 @@ import {
   TEST_KEY,
 } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
+import { event } from "../support/model_answers.ts";
 import {
+  answerOf,
+  connectTo,
+  finishes,
   hello,
   scriptedBackend,
+  STREAM_HEAD,
   text,
+  tokenBackend,
   usageOf,
 } from "../support/scripted_backend.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
-import { answerOf, tokenBackend } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 Deno.test("the bus away for too long: every request ends, and all is well when it is back", async () => {
@@ -221,22 +226,18 @@ Deno.test("a client that reads nothing stops its backend, and nobody else", asyn
   await using worker = await startMiniWorker({
     servers,
     backend: {
-      async *complete(request, { signal }) {
-        if (request.seed !== 1) {
-          yield [
-            text("Hello"),
-            { type: "finish", index: 0, reason: "stop" },
-            { type: "usage", usage: usageOf(1) },
-          ];
-          return;
+      connect: connectTo(async function* ({ seed }) {
+        yield STREAM_HEAD;
+        if (seed !== 1) {
+          yield [text("Hello"), ...finishes(1, usageOf(1))].map(event).join("");
+        } else {
+          while (true) {
+            await sleep(0);
+            said += chunk.length;
+            yield event(text(chunk));
+          }
         }
-        while (true) {
-          await sleep(0);
-          signal.throwIfAborted();
-          said += chunk.length;
-          yield [text(chunk)];
-        }
-      },
+      }),
     },
   });
   const { hostname, port } = new URL(edge.baseUrl);

@@ -3,10 +3,8 @@
  * are added later included: the routes come from the door itself.
  */
 import assert from "node:assert/strict";
-import { OpenAiBackend } from "../../services/chat-worker/backends/openai.ts";
 import { SessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
-import { DIALECTS } from "@gateway/shared/models/dialects";
+import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
@@ -195,32 +193,9 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   await using model = startFakeModelServer({
     reply: chatReply({ words: ["seen"] }),
   });
-  const backend = new OpenAiBackend({
-    publicModel: "neutral-3.7-plus",
-    config: {
-      type: "openai",
-      name: "fake",
-      baseUrl: model.baseUrl,
-      model: "upstream-model",
-      weight: 1,
-      preference: 0,
-      headers: {},
-      dialect: DIALECTS.dashscope,
-      deadlines: {
-        connectMs: 2_000,
-        firstTokenMs: 5_000,
-        betweenTokensMs: 5_000,
-        totalMs: 10_000,
-      },
-    },
-    now: monotonicNow,
-    wallNow,
-    apiKey: null,
-    newToolCallId: () => "call_new",
-  });
   await using nats = await startNatsServer();
   const servers = [nats.server];
-  await using _worker = await startMiniWorker({ servers, backend });
+  await using _worker = await startMiniWorker({ servers, backend: model });
   const seeing = [...catalogFromSimulator("http://127.0.0.1:9/v1")].map((
     [id, entry],
   ) => [id, { ...entry, vision: true }] as const);
@@ -235,5 +210,4 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   assert.equal(response.status, 200, await response.text());
   assert.match((await model.request(1)).body, new RegExp(url), "passed on");
   assert.equal(fetched, 0);
-  backend.close();
 });

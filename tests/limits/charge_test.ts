@@ -4,11 +4,10 @@
  * ones wait. The rule itself: `services/edge-auth/limits/cost_test.ts`.
  */
 import assert from "node:assert/strict";
-import { ApiError } from "@gateway/shared/openai/error";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
-import { UpstreamError } from "../../services/chat-worker/backends/errors.ts";
 import { readState } from "../support/admission_fixture.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
+import { choiceChunk, usageChunk } from "../support/model_answers.ts";
 import {
   type ScriptedCall,
   text,
@@ -21,13 +20,13 @@ const PER_DAY = 1_000_000;
 const PROMPT_TOKENS = 6;
 const MAX_TOKENS = 16;
 const RESERVED_TOKENS = PROMPT_TOKENS + MAX_TOKENS;
-const FAILURE = new ApiError("upstream_error", "The model server failed.");
 
 interface Case {
   name: string;
   onCall: (call: ScriptedCall) => void;
   /** The client leaves when the backend has begun; for a stream with `true` after its first byte. */
   leaves?: boolean;
+  body?: object;
   tokens: number;
 }
 
@@ -44,21 +43,22 @@ const CASES: Case[] = [
     name: "an error after two tokens",
     onCall: (call) => {
       call.say(text("a"), text("b"));
-      call.fail(FAILURE);
+      call.fail();
     },
     tokens: PROMPT_TOKENS + 2,
   },
   {
     name: "an error before the first token",
-    onCall: (call) => call.fail(FAILURE),
+    onCall: (call) => call.fail(),
     tokens: 0,
   },
   {
     name: "an error that says what was counted",
     onCall: (call) => {
-      call.say(text("a"), text("b"));
-      call.fail(new UpstreamError("invalid", { usage: usageOf(7) }));
+      // One choice where two were asked for.
+      call.say(text("a"), choiceChunk({}, "stop"), usageChunk(1, 7), "[DONE]");
     },
+    body: { n: 2 },
     tokens: 1 + 7,
   },
   {
@@ -82,7 +82,7 @@ Deno.test("a request is charged by how it ended", async (t) => {
         const key = await cluster.addKey({ limits, ownerLimits: limits });
         const ran = cluster.backend.calls.length;
         const client = new AbortController();
-        const body = { stream, max_tokens: MAX_TOKENS };
+        const body = { stream, max_tokens: MAX_TOKENS, ...each.body };
         const answer = cluster.ask(key, { body, signal: client.signal })
           .then((response) => response.text()).catch(() => null);
         if (each.leaves === true) {

@@ -14,7 +14,6 @@ import {
   LIMITER_PROBE,
   LIMITER_SCRIPTS,
 } from "../../services/edge-auth/limits/limiter.ts";
-import type { Backend } from "../../services/chat-worker/backends/backend.ts";
 import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { KEY_LIMITS } from "@gateway/shared/limits";
@@ -44,6 +43,7 @@ import { type NatsServer, startNatsServer } from "./nats_server.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
 import {
+  type ModelServer,
   type ScriptedBackend,
   scriptedBackend,
   type ScriptedCall,
@@ -77,7 +77,7 @@ export interface GatedClusterOptions {
   /** What the backend does; it says "pong" if left out. */
   onCall?: (call: ScriptedCall) => void;
   /** Another backend, in place of the scripted one. */
-  runsOn?: Backend;
+  runsOn?: ModelServer;
   slots?: number;
   /** Where the edges find Redis, which was started on `port`: asked for every connection. */
   redisAt?: (port: number) => number;

@@ -27,7 +27,11 @@ import {
 } from "../../services/chat-worker/worker.ts";
 import { FRAME_WAIT_MS } from "../../services/chat-worker/frame_outbox.ts";
 import { createWorkerMetrics } from "../../services/chat-worker/metrics.ts";
-import type { Backend } from "../../services/chat-worker/backends/backend.ts";
+import { Answer } from "../../services/chat-worker/backends/answer.ts";
+import {
+  OpenAiBackend,
+  type OpenAiBackendOptions,
+} from "../../services/chat-worker/backends/openai.ts";
 import { type BusLink } from "@gateway/shared/bus/link";
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
@@ -44,9 +48,11 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
+import { DIALECTS } from "@gateway/shared/models/dialects";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { BodyBudget } from "../../services/edge-auth/http/body_budget.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
+import type { ModelServer } from "./scripted_backend.ts";
 
 /** How a request ended, as its edge settled it. */
 export interface Settled
@@ -114,7 +120,8 @@ export interface MiniEdgeOptions {
 /** Options of a worker. */
 export interface MiniWorkerOptions {
   servers: string[];
-  backend: Backend;
+  /** The model server: at an address, or one of `scripted_backend.ts`. */
+  backend: ModelServer | { readonly baseUrl: string };
   /** Models it runs; the model of the specification if left out. */
   models?: string[];
   slots?: number;
@@ -277,6 +284,37 @@ export async function startMiniEdge(
   };
 }
 
+const BACKEND_WAIT_MS = 60_000;
+
+function backendOptions(
+  server: MiniWorkerOptions["backend"],
+): OpenAiBackendOptions {
+  return {
+    publicModel: DEFAULT_MODEL_ID,
+    config: {
+      type: "openai",
+      name: "upstream",
+      baseUrl: "baseUrl" in server ? server.baseUrl : "http://scripted/v1",
+      model: "upstream-model",
+      weight: 1,
+      preference: 0,
+      headers: {},
+      dialect: DIALECTS.dashscope,
+      deadlines: {
+        connectMs: 5_000,
+        firstTokenMs: BACKEND_WAIT_MS,
+        betweenTokensMs: BACKEND_WAIT_MS,
+        totalMs: BACKEND_WAIT_MS,
+      },
+    },
+    apiKey: null,
+    now: monotonicNow,
+    wallNow,
+    newToolCallId: () => "call_1",
+    ...("connect" in server ? { connect: server.connect } : {}),
+  };
+}
+
 /** Starts a worker. */
 export async function startMiniWorker(
   options: MiniWorkerOptions,
@@ -287,6 +325,8 @@ export async function startMiniWorker(
   const models = options.models ?? [DEFAULT_MODEL_ID];
   const publish: BusLink["publish"] = (...message) => link.publish(...message);
   const soon = createTimers(FRAME_WAIT_MS);
+  const killed = new AbortController();
+  const backend = new OpenAiBackend(backendOptions(options.backend));
   const worker = new ChatWorker({
     bus: {
       get isConnected() {
@@ -302,7 +342,15 @@ export async function startMiniWorker(
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     workerId: id,
     slots: options.slots ?? 64,
-    backends: new Map(models.map((model) => [model, options.backend])),
+    backends: new Map(models.map((model) => [model, {
+      // One attempt: what a pool repeats is not what a test has said.
+      async complete(request, call) {
+        const signal = AbortSignal.any([call.signal, killed.signal]);
+        const answer = new Answer(request, call);
+        await backend.complete(request, answer, { ...call, signal });
+        return answer.end();
+      },
+    }])),
     now: monotonicNow,
     wallNow,
     log,
@@ -315,6 +363,8 @@ export async function startMiniWorker(
     clearInterval(ticker);
     await link.close();
     soon.clear();
+    killed.abort(new Error("Killed"));
+    backend.close();
   };
   return { id, link, worker, kill, [Symbol.asyncDispose]: kill };
 }

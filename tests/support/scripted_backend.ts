@@ -1,27 +1,36 @@
-/** A backend that does what the test says, event by event. */
+/**
+ * Model servers that do what the test says, event by event. They speak HTTP over
+ * connections within the process, so that a worker runs as in production and a
+ * server says exactly what its worker reads.
+ */
 import type {
-  Backend,
-  BackendCall,
-  BackendEvent,
-} from "../../services/chat-worker/backends/backend.ts";
+  ByteConnection,
+  Connect,
+} from "../../services/chat-worker/backends/http_client.ts";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
-import { ApiError } from "@gateway/shared/openai/error";
+import { choiceChunk, event, usageChunk } from "./model_answers.ts";
 import { sleep } from "./wait_for.ts";
 
-/** One call of the backend, held by the test. */
-export interface ScriptedCall {
-  readonly request: ChatRequest;
-  readonly call: BackendCall;
-  /** When the gateway told the backend to stop; null while it has not. */
-  readonly abortedAtMs: number | null;
-  /** Lets the backend yield these events. */
-  say(...events: BackendEvent[]): void;
-  /** Finishes every choice and ends the answer. */
-  end(usage?: Usage): void;
-  fail(error: Error): void;
+/** A model server that {@link startMiniWorker} can run on. */
+export interface ModelServer {
+  readonly connect: Connect;
 }
 
-export interface ScriptedBackend extends Backend {
+/** One request, held by the test. */
+export interface ScriptedCall {
+  /** As the worker sent it. */
+  readonly request: ChatRequest;
+  /** When the gateway hung up; null while it has not. */
+  readonly abortedAtMs: number | null;
+  /** Sends these chunks in one packet. */
+  say(...chunks: unknown[]): void;
+  /** Finishes every choice and ends the answer. */
+  end(usage?: Usage): void;
+  /** Fails: with status 500, or an error event when something was said. */
+  fail(message?: string): void;
+}
+
+export interface ScriptedBackend extends ModelServer {
   readonly calls: ScriptedCall[];
 }
 
@@ -34,9 +43,9 @@ export function usageOf(completion: number): Usage {
   };
 }
 
-/** Text as a delta of the first choice. */
-export function text(content: string): BackendEvent {
-  return { type: "delta", index: 0, content };
+/** Text of the first choice. */
+export function text(content: string): unknown {
+  return choiceChunk({ content });
 }
 
 /** Answers "Hello" at once. */
@@ -45,73 +54,128 @@ export function hello(call: ScriptedCall): void {
   call.end();
 }
 
-type Step = { events: BackendEvent[] } | { error: Error } | "end";
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+/** Of an event stream that ends with its connection. */
+export const STREAM_HEAD =
+  "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+const FAILURE = "HTTP/1.1 500 Error\r\ncontent-type: application/json\r\n\r\n";
 
-/** A backend whose calls wait for the test. `onCall` may answer at once. */
+/** What a server sends for a request, packet by packet, until its client hangs up. */
+type Serve = (request: ChatRequest, left: AbortSignal) => AsyncIterator<string>;
+
+/** Makes connections of one request each. A packet is made when it is read. */
+export function connectTo(serve: Serve): Connect {
+  return () => Promise.resolve(createConnection(serve));
+}
+
+function createConnection(serve: Serve): ByteConnection {
+  const closing = new AbortController();
+  const { signal } = closing;
+  const closed = new Promise<never>((_, reject) =>
+    signal.addEventListener("abort", () => reject(signal.reason))
+  );
+  closed.catch(() => {});
+  const answer = Promise.withResolvers<AsyncIterator<string>>();
+  let rest = new Uint8Array(0);
+  return {
+    write(bytes) {
+      // The client writes head and body at once.
+      const request = decoder.decode(bytes);
+      const body = request.slice(request.indexOf("\r\n\r\n"));
+      answer.resolve(serve(JSON.parse(body), signal));
+      return Promise.resolve(bytes.length);
+    },
+    async read(buffer) {
+      while (rest.length === 0) {
+        const packets = await Promise.race([answer.promise, closed]);
+        const step = await Promise.race([packets.next(), closed]);
+        if (step.done) return null;
+        rest = encoder.encode(step.value);
+      }
+      const bytes = Math.min(rest.length, buffer.length);
+      buffer.set(rest.subarray(0, bytes));
+      rest = rest.subarray(bytes);
+      return bytes;
+    },
+    close() {
+      closing.abort(new Deno.errors.BadResource("Closed"));
+      void answer.promise.then((packets) => packets.return?.());
+    },
+  };
+}
+
+/** The end of an answer with `n` choices. */
+export function finishes(n: number, usage: Usage): unknown[] {
+  return [
+    ...Array.from({ length: n }, (_, i) => choiceChunk({}, "stop", i)),
+    usageChunk(usage.prompt_tokens, usage.completion_tokens),
+    "[DONE]",
+  ];
+}
+
+/** A server whose answers wait for the test. `onCall` may answer at once. */
 export function scriptedBackend(
   onCall: (call: ScriptedCall) => void = () => {},
 ): ScriptedBackend {
   const calls: ScriptedCall[] = [];
   return {
     calls,
-    async *complete(request, call) {
-      const steps: Step[] = [];
+    connect: connectTo((request, left) => {
+      const packets: (string | null)[] = [];
       let wake = () => {};
+      let hasSaid = false;
       let abortedAtMs: number | null = null;
-      const push = (step: Step) => {
-        steps.push(step);
+      const push = (...more: (string | null)[]) => {
+        packets.push(...more);
         wake();
       };
-      const scripted: ScriptedCall = {
+      const say = (...chunks: unknown[]) => {
+        push((hasSaid ? "" : STREAM_HEAD) + chunks.map(event).join(""));
+        hasSaid = true;
+      };
+      const call: ScriptedCall = {
         request,
-        call,
         get abortedAtMs() {
           return abortedAtMs;
         },
-        say: (...events) => push({ events }),
-        end: (usage = usageOf(1)) => {
-          const finishes = Array.from(
-            { length: request.n },
-            (_, index): BackendEvent => ({
-              type: "finish",
-              index,
-              reason: "stop",
-            }),
-          );
-          push({ events: [...finishes, { type: "usage", usage }] });
-          push("end");
+        say,
+        end(usage = usageOf(1)) {
+          say(...finishes(request.n ?? 1, usage));
+          push(null);
         },
-        fail: (error) => push({ error }),
+        fail(message = "Out of memory") {
+          const error = { error: { message } };
+          if (hasSaid) say(error);
+          else push(FAILURE + JSON.stringify(error));
+          push(null);
+        },
       };
-      const onAbort = () => {
-        abortedAtMs = performance.now();
+      left.addEventListener("abort", () => {
+        if (packets.at(-1) !== null) abortedAtMs = performance.now();
         wake();
-      };
-      call.signal.addEventListener("abort", onAbort);
-      calls.push(scripted);
-      onCall(scripted);
-      try {
-        while (true) {
-          call.signal.throwIfAborted();
-          const step = steps.shift();
-          if (step === "end") return;
-          if (step === undefined) {
-            await new Promise<void>((resolve) => wake = resolve);
-          } else if ("error" in step) throw step.error;
-          else yield step.events;
+      });
+      calls.push(call);
+      onCall(call);
+      return (async function* () {
+        while (!left.aborted) {
+          const packet = packets[0];
+          if (packet === null) return;
+          if (packet !== undefined) {
+            packets.shift();
+            yield packet;
+          } else await new Promise<void>((resolve) => wake = resolve);
         }
-      } finally {
-        call.signal.removeEventListener("abort", onAbort);
-      }
-    },
+      })();
+    }),
   };
 }
 
 /**
- * A backend whose answer follows from the request: `seed` says what it says and
+ * A server whose answer follows from the request: `seed` says what it says and
  * `max_tokens` how much. It counts what it makes, as the ledger to compare with.
  */
-export interface TokenBackend extends Backend {
+export interface TokenBackend extends ModelServer {
   /** Tokens made for a request, the latest call of it, by its seed. */
   readonly produced: ReadonlyMap<number, number>;
   /** Calls that have not ended. */
@@ -144,30 +208,28 @@ export function tokenBackend(options: TokenBackendOptions): TokenBackend {
     get running() {
       return running;
     },
-    async *complete(request, { signal }) {
-      const seed = request.seed ?? 0;
-      const tokens = request.max_tokens ?? 1;
+    connect: connectTo(async function* ({ seed = 0, max_tokens = 1 }, left) {
       const failsAt = options.failsAt?.(seed) ?? null;
       produced.set(seed, 0);
       running += 1;
       try {
-        for (let index = 0; index < tokens; index += 1) {
+        for (let index = 0; index < max_tokens; index += 1) {
           await sleep(options.tokenMs);
-          signal.throwIfAborted();
+          if (left.aborted) return;
           if (index === failsAt) {
-            throw new ApiError("upstream_error", "The model server failed.");
+            const error = { error: { message: "The model server failed." } };
+            if (index === 0) yield FAILURE + JSON.stringify(error);
+            else yield event(error);
+            return;
           }
           produced.set(seed, index + 1);
-          yield [text(tokenOf(seed, index))];
+          const token = event(text(tokenOf(seed, index)));
+          yield (index === 0 ? STREAM_HEAD : "") + token;
         }
-        const last: BackendEvent[] = [
-          { type: "finish", index: 0, reason: "stop" },
-          { type: "usage", usage: usageOf(tokens) },
-        ];
-        yield last;
+        yield finishes(1, usageOf(max_tokens)).map(event).join("");
       } finally {
         running -= 1;
       }
-    },
+    }),
   };
 }

@@ -24,8 +24,8 @@ export class AttemptDeadlines {
   #phaseAt = Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Infinity;
-  #isOver = false;
-  #reason: unknown;
+  /** Why the attempt is over, or null. */
+  #end: { reason: unknown } | null = null;
   #close: () => void = () => {};
 
   /** Starts the attempt, which has `totalMs` in all. */
@@ -33,10 +33,10 @@ export class AttemptDeadlines {
     this.#now = now;
     this.#signal = signal;
     this.#totalAt = now() + totalMs;
-    if (signal.aborted) this.#end(signal.reason);
+    if (signal.aborted) this.#onAbort();
     else {
       signal.addEventListener("abort", this.#onAbort, { once: true });
-      this.#schedule(this.#totalAt);
+      this.#schedule();
     }
   }
 
@@ -44,10 +44,10 @@ export class AttemptDeadlines {
   arm(phase: Phase, ms: number): void {
     this.#phase = phase;
     this.#phaseAt = this.#now() + ms;
-    if (!this.#isOver) this.#schedule(Math.min(this.#phaseAt, this.#totalAt));
+    if (this.#end === null) this.#schedule();
   }
 
-  /** Nothing is being waited for, because the consumer is not reading. Only the total bound runs on. */
+  /** Nothing is being waited for, because nobody reads. Only the total bound runs on. */
   rest(): void {
     this.#phaseAt = Infinity;
   }
@@ -55,14 +55,14 @@ export class AttemptDeadlines {
   /** Calls `close` once when the attempt ends; replaces the function before. At once if it has ended. */
   onEnd(close: () => void): void {
     this.#close = close;
-    if (this.#isOver) close();
+    if (this.#end !== null) close();
   }
 
   /** Throws the signal's reason or an `upstream_timeout` if the attempt is over. */
   throwIfEnded(): void {
     // Data that never stops may hold the timer up.
-    if (!this.#isOver && this.#now() >= this.#totalAt) this.#onTimer();
-    if (this.#isOver) throw this.#reason;
+    if (this.#now() >= this.#totalAt) this.#onTimer();
+    if (this.#end !== null) throw this.#end.reason;
   }
 
   /** Stops the timer and lets the signal go. Must be called. */
@@ -72,21 +72,22 @@ export class AttemptDeadlines {
     this.#signal.removeEventListener("abort", this.#onAbort);
   }
 
-  #onAbort = () => this.#end(this.#signal.reason);
+  #onAbort = () => this.#endWith(this.#signal.reason);
 
   #onTimer = () => {
     this.#timerAt = Infinity;
-    const at = Math.min(this.#phaseAt, this.#totalAt);
-    if (this.#now() < at) return this.#schedule(at);
+    if (this.#end !== null) return;
+    if (this.#now() < Math.min(this.#phaseAt, this.#totalAt)) {
+      return this.#schedule();
+    }
     this.expired = this.#totalAt <= this.#phaseAt ? "total" : this.#phase;
-    this.#end(
-      new UpstreamError(this.expired === "total" ? "deadline" : "timeout", {
-        cause: new Error(`Deadline passed: ${this.expired}`),
-      }),
-    );
+    const cause = new Error(`Deadline passed: ${this.expired}`);
+    const fault = this.expired === "total" ? "deadline" : "timeout";
+    this.#endWith(new UpstreamError(fault, { cause }));
   };
 
-  #schedule(at: number): void {
+  #schedule(): void {
+    const at = Math.min(this.#phaseAt, this.#totalAt);
     if (at >= this.#timerAt) return;
     clearTimeout(this.#timer);
     this.#timerAt = at;
@@ -94,10 +95,9 @@ export class AttemptDeadlines {
     this.#timer = setTimeout(this.#onTimer, waitMs);
   }
 
-  #end(reason: unknown): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#reason = reason;
+  #endWith(reason: unknown): void {
+    if (this.#end !== null) return;
+    this.#end = { reason };
     this.#close();
   }
 }

@@ -1,116 +1,98 @@
-/** What a model server says, chunk by chunk or in one piece, as backend events. */
+/** Reads what a model server says, chunk by chunk or in one piece, into an answer. */
 import type {
   ChatRequest,
+  ChunkDelta,
   FinishReason,
-  ToolCallDelta,
   Usage,
 } from "@gateway/shared/openai/chat";
 import { promptTokensLikely } from "@gateway/shared/tokens/prompt_tokens";
 import { textTokensLikely } from "@gateway/shared/tokens/text_tokens";
-import type { BackendEvent } from "./backend.ts";
+import type { Answer } from "./answer.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
-import {
-  isCount,
-  isJsonObject,
-  type JsonObject,
-  textOf,
-} from "./json_value.ts";
-import { asksForFormat, frameError, type Redact } from "./refusal.ts";
+import { isJsonObject, type JsonObject, parseJson, textOf } from "./json.ts";
+import type { Redact } from "./redact.ts";
+import { frameError } from "./refusal.ts";
 import { ToolCallFragments } from "./tool_calls.ts";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
+/** Characters kept of an answer, to estimate its tokens where the server counts none. */
+const SAMPLE_CHARS_MAX = 64 * 1024;
 
-interface ChoiceState {
-  /** Null until the choice calls a tool. */
-  toolCalls: ToolCallFragments | null;
-  hasBegun: boolean;
-  isFinished: boolean;
-}
-
-/** What a {@link ChunkReader} needs. */
 export interface ChunkReaderOptions {
   request: ChatRequest;
+  answer: Answer;
+  /** Which choice of the answer is the first one of this server's. */
+  firstChoice: number;
   /** An id for a tool call whose server gave none. */
   newToolCallId: () => string;
   redact: Redact;
 }
 
-/** Reads one answer, and takes off what would break a client: see the cases in its test. */
+/** Reads one response, and takes off what would break a client: see the cases in its test. */
 export class ChunkReader {
-  /** Something of the answer has been passed on. */
+  /** The model has said something. */
   hasBegun = false;
   readonly #options: ChunkReaderOptions;
-  readonly #choices: ChoiceState[];
-  readonly #text = new TextSample();
-  #unfinished: number;
+  readonly #choices: { hasBegun: boolean; calls: ToolCallFragments | null }[];
   #usage: Usage | null = null;
-  #fingerprint = "";
+  /** Texts that came: most servers send one token at a time. */
+  #pieces = 0;
+  #sample = "";
+  #chars = 0;
 
   constructor(options: ChunkReaderOptions) {
     this.#options = options;
-    this.#unfinished = options.request.n;
-    this.#choices = Array.from({ length: options.request.n }, () => ({
-      toolCalls: null,
-      hasBegun: false,
-      isFinished: false,
-    }));
+    this.#choices = Array.from(
+      { length: options.request.n },
+      () => ({ hasBegun: false, calls: null }),
+    );
   }
 
   /** Every choice has its finish reason. */
   get isFinished(): boolean {
-    return this.#unfinished === 0;
+    return this.#choices.every((_, index) => this.#isFinished(index));
   }
 
   /**
-   * Takes one `data` payload, or a whole response body, and appends events to
-   * `out`. `eventName` is that of the event stream, `""` if there is none.
-   * Throws `upstream_invalid` for what is not a chunk, and the error that an
-   * error frame stands for.
+   * Takes one `data` payload, or a whole response body. `eventName` is that of the
+   * event stream, `""` if there is none. Throws `upstream_invalid` for what is not
+   * a chunk, and the error that an error frame stands for.
    */
-  take(payload: string, eventName: string, out: BackendEvent[]): void {
-    const { request, redact } = this.#options;
+  take(payload: string, eventName: string): void {
+    const { answer, redact } = this.#options;
     const chunk = parseJson(payload);
     if (eventName === "error" || (isJsonObject(chunk) && isErrorChunk(chunk))) {
-      throw frameError(chunk, {
-        redact,
-        asksForFormat: asksForFormat(request),
-      });
+      throw frameError(chunk, redact);
     }
     if (!isJsonObject(chunk)) throw invalidAnswer("Not a JSON object");
-    this.#fingerprint ||= textOf(chunk.system_fingerprint);
+    const fingerprint = textOf(chunk.system_fingerprint);
+    if (FINGERPRINT.test(fingerprint) && redact(fingerprint) === fingerprint) {
+      answer.fingerprint ??= fingerprint;
+    }
     // Servers that report progress repeat the usage: the last one is the sum.
     this.#usage = parseUsage(chunk.usage) ?? this.#usage;
     const list = chunk.choices ?? [];
     if (!Array.isArray(list)) throw invalidAnswer("Choices are not an array");
-    for (const [at, each] of list.entries()) this.#takeChoice(each, at, out);
-    if (this.hasBegun || out.length === 0) return;
-    this.hasBegun = true;
-    const fingerprint = this.#fingerprint;
-    if (FINGERPRINT.test(fingerprint) && redact(fingerprint) === fingerprint) {
-      out.unshift({ type: "fingerprint", fingerprint });
-    }
+    for (const [at, each] of list.entries()) this.#takeChoice(each, at);
   }
 
   /**
-   * The answer is over: appends `usage`, or throws `upstream_truncated`. Where
-   * the server said itself that this is all (`isWhole`), and choices that were
-   * asked for never began beside others that are finished, it gives no more: a
-   * fault of the request, with the usage of what it made.
+   * The response is over: adds its usage, or throws `upstream_truncated`. Where the
+   * server said itself that this is all (`isWhole`), and choices that were asked
+   * for never began beside others that are finished, it gives no more: a fault of
+   * the request, with the usage of what it made.
    */
-  end(out: BackendEvent[], isWhole: boolean): void {
-    if (this.isFinished) {
-      out.push({ type: "usage", usage: this.#countedUsage() });
-      return;
+  end(isWhole: boolean): void {
+    const asked = this.#choices.length;
+    const given = this.#choices.filter((_, i) => this.#isFinished(i)).length;
+    if (given === asked) {
+      return this.#options.answer.addUsage(this.#countedUsage());
     }
-    const asked = this.#options.request.n;
-    const given = asked - this.#unfinished;
-    const isCut = this.#choices.some((each) =>
-      each.hasBegun && !each.isFinished
+    const isCut = this.#choices.some(({ hasBegun }, index) =>
+      hasBegun && !this.#isFinished(index)
     );
     if (!isWhole || given === 0 || isCut) {
-      throw truncatedAnswer(
-        `${this.#unfinished} of ${asked} choices have no finish reason`,
-      );
+      throw truncatedAnswer(`${given} of ${asked} choices are finished`);
     }
     const choices = given === 1 ? "one choice" : `${given} choices`;
     throw new UpstreamError("request", {
@@ -122,71 +104,76 @@ export class ChunkReader {
     });
   }
 
-  #takeChoice(choice: unknown, position: number, out: BackendEvent[]): void {
+  #isFinished(index: number): boolean {
+    const { answer, firstChoice } = this.#options;
+    return answer.isFinished(firstChoice + index);
+  }
+
+  #takeChoice(choice: unknown, position: number): void {
     if (!isJsonObject(choice)) throw invalidAnswer("Choice is not an object");
     const index = choice.index ?? position;
     const state = typeof index === "number" ? this.#choices[index] : undefined;
     if (typeof index !== "number" || state === undefined) {
-      throw invalidAnswer(
-        `Choice index outside 0..${this.#choices.length - 1}`,
-      );
+      throw invalidAnswer(`Choice outside 0..${this.#choices.length - 1}`);
     }
     state.hasBegun = true;
     // A repeat of what is finished; clients take nothing more of it.
-    if (state.isFinished) return;
-    this.#takeDelta(index, state, choice, out);
+    if (this.#isFinished(index)) return;
+    const { answer, firstChoice, newToolCallId } = this.#options;
+    // A whole response has `message` where a chunk has `delta`.
+    const said = choice.delta ?? choice.message;
+    const delta: ChunkDelta = {};
+    if (isJsonObject(said)) {
+      const content = contentOf(said.content);
+      const reasoning = textOf(said.reasoning_content) ||
+        textOf(said.reasoning);
+      const refusal = textOf(said.refusal);
+      const fragments = said.tool_calls ?? legacyCall(said.function_call);
+      if (content !== "") delta.content = content;
+      if (reasoning !== "") delta.reasoning_content = reasoning;
+      if (refusal !== "") delta.refusal = refusal;
+      for (const text of [content, reasoning, refusal]) this.#count(text);
+      if (fragments !== null) {
+        state.calls ??= new ToolCallFragments(newToolCallId);
+        const calls = state.calls.take(fragments);
+        if (calls.length > 0) delta.tool_calls = calls;
+        for (const call of calls) this.#count(call.function.arguments ?? "");
+      }
+    }
+    const logprobs = isJsonObject(choice.logprobs)
+      ? choice.logprobs
+      : undefined;
+    if (logprobs !== undefined || !isEmpty(delta)) {
+      this.hasBegun = true;
+      answer.addDelta(firstChoice + index, delta, logprobs);
+    }
     const word = textOf(choice.finish_reason);
     if (word === "") return;
-    state.toolCalls?.end();
-    const reason = finishReasonOf(word, state.toolCalls?.hasCalls ?? false);
-    out.push({ type: "finish", index, reason });
-    state.isFinished = true;
-    this.#unfinished--;
+    state.calls?.end();
+    this.hasBegun = true;
+    const reason = finishReasonOf(word, state.calls?.hasCalls ?? false);
+    answer.finish(firstChoice + index, reason);
   }
 
-  #takeDelta(
-    index: number,
-    state: ChoiceState,
-    choice: JsonObject,
-    out: BackendEvent[],
-  ): void {
-    // A whole response has `message` where a chunk has `delta`.
-    const delta = choice.delta ?? choice.message;
-    if (!isJsonObject(delta)) return;
-    const content = contentOf(delta.content);
-    const reasoning = textOf(delta.reasoning_content) ||
-      textOf(delta.reasoning);
-    const refusal = textOf(delta.refusal);
-    const toolCalls = this.#takeToolCalls(state, delta);
-    const event: BackendEvent & { type: "delta" } = { type: "delta", index };
-    if (content !== "") event.content = content;
-    if (reasoning !== "") event.reasoning = reasoning;
-    if (refusal !== "") event.refusal = refusal;
-    if (toolCalls.length > 0) event.toolCalls = toolCalls;
-    if (isJsonObject(choice.logprobs)) event.logprobs = choice.logprobs;
-    if (Object.keys(event).length === 2) return;
-    for (const text of [content, reasoning, refusal]) this.#text.add(text);
-    out.push(event);
-  }
-
-  #takeToolCalls(state: ChoiceState, delta: JsonObject): ToolCallDelta[] {
-    const fragments = delta.tool_calls ?? legacyCall(delta.function_call);
-    if (fragments === null) return [];
-    const news: ToolCallDelta[] = [];
-    state.toolCalls ??= new ToolCallFragments(this.#options.newToolCallId);
-    state.toolCalls.take(fragments, news);
-    for (const call of news) this.#text.add(call.function.arguments ?? "");
-    return news;
+  #count(text: string): void {
+    if (text === "") return;
+    this.#pieces += 1;
+    this.#chars += text.length;
+    if (this.#sample.length < SAMPLE_CHARS_MAX) this.#sample += text;
   }
 
   /** What the server counted; one that counts nothing although it said something does not count. */
   #countedUsage(): Usage {
     const usage = this.#usage;
-    if (usage !== null && (usage.completion_tokens > 0 || this.#text.isEmpty)) {
+    if (usage !== null && (usage.completion_tokens > 0 || this.#pieces === 0)) {
       return usage;
     }
     const prompt = promptTokensLikely(this.#options.request);
-    const completion = this.#text.likelyTokens;
+    const share = this.#chars / Math.max(1, this.#sample.length);
+    const completion = Math.max(
+      Math.ceil(textTokensLikely(this.#sample) * share),
+      this.#pieces,
+    );
     return {
       prompt_tokens: prompt,
       completion_tokens: completion,
@@ -195,13 +182,9 @@ export class ChunkReader {
   }
 }
 
-/** The value, or undefined for what is not JSON. The parser's own message would quote the answer. */
-function parseJson(payload: string): unknown {
-  try {
-    return JSON.parse(payload);
-  } catch {
-    return undefined;
-  }
+function isEmpty(delta: ChunkDelta): boolean {
+  for (const _ in delta) return false;
+  return true;
 }
 
 /** `error: null` beside choices is no error: some servers always send it. */
@@ -223,54 +206,27 @@ function legacyCall(call: unknown): unknown {
   return isJsonObject(call) ? [{ index: 0, function: call }] : null;
 }
 
-/** Characters that are kept of an answer. */
-const SAMPLE_CHARS_MAX = 64 * 1024;
-
-/** The beginning of an answer, for the case that nobody counts its tokens. */
-class TextSample {
-  #pieces = 0;
-  #text = "";
-  #chars = 0;
-
-  add(text: string): void {
-    if (text === "") return;
-    this.#pieces++;
-    this.#chars += text.length;
-    if (this.#text.length < SAMPLE_CHARS_MAX) this.#text += text;
-  }
-
-  get isEmpty(): boolean {
-    return this.#pieces === 0;
-  }
-
-  /** Tokens by the text, but never less than one per piece: most servers send one token at a time. */
-  get likelyTokens(): number {
-    const perSample = this.#chars / Math.max(1, this.#text.length);
-    const tokens = Math.ceil(textTokensLikely(this.#text) * perSample);
-    return Math.max(tokens, this.#pieces);
-  }
-}
-
 /** The counts that a server sends, read strictly: null unless both are there and make sense. */
 export function parseUsage(value: unknown): Usage | null {
-  if (!isJsonObject(value)) return null;
-  const prompt = value.prompt_tokens;
-  let completion = value.completion_tokens;
-  if (!isCount(prompt) || !isCount(completion)) return null;
+  const prompt = countIn(value, "prompt_tokens");
+  let completion = countIn(value, "completion_tokens");
+  if (!isJsonObject(value) || prompt === null || completion === null) {
+    return null;
+  }
   const reasoning =
-    detail(value.completion_tokens_details, "reasoning_tokens") ??
-      detail(value, "reasoning_tokens");
+    countIn(value.completion_tokens_details, "reasoning_tokens") ??
+      countIn(value, "reasoning_tokens");
   // Some hosts count reasoning beside the completion and not in it; the total tells.
-  const isBeside = reasoning !== null && reasoning > 0 &&
-    value.total_tokens === prompt + completion + reasoning;
-  if (isBeside) completion += reasoning;
+  if (value.total_tokens === prompt + completion + (reasoning ?? 0)) {
+    completion += reasoning ?? 0;
+  }
   const usage: Usage = {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
   };
-  const cached = detail(value.prompt_tokens_details, "cached_tokens") ??
-    detail(value, "prompt_cache_hit_tokens");
+  const cached = countIn(value.prompt_tokens_details, "cached_tokens") ??
+    countIn(value, "prompt_cache_hit_tokens");
   if (cached !== null && cached <= prompt) {
     usage.prompt_tokens_details = { cached_tokens: cached };
   }
@@ -280,9 +236,12 @@ export function parseUsage(value: unknown): Usage | null {
   return usage;
 }
 
-function detail(details: unknown, name: string): number | null {
-  const value = isJsonObject(details) ? details[name] : undefined;
-  return isCount(value) ? value : null;
+/** A member that is an integer from 0 which JSON carries exactly, or null. */
+function countIn(holder: unknown, name: string): number | null {
+  const value = isJsonObject(holder) ? holder[name] : undefined;
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0
+    ? value
+    : null;
 }
 
 /** Words of servers in use for each of OpenAI's. Closed enums in SDKs allow no others. */

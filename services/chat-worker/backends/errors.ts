@@ -7,29 +7,23 @@ import {
 } from "@gateway/shared/openai/error";
 
 /**
- * What an attempt tells the circuit breaker. `overloaded`: there was no room,
- * which is no failure while others find some. `ignored`: it says nothing about
- * the server.
+ * What may help before the first token: nothing, another backend, the same one in
+ * a moment, or the same one when it says so.
  */
-export type AttemptResult = "success" | "failure" | "overloaded" | "ignored";
+type Remedy = "none" | "elsewhere" | "again" | "later";
 
-/** What follows from a fault that comes before the first event. */
+/** What an attempt tells the circuit breaker. `ignored`: it says nothing about the server. */
+export type AttemptResult = "success" | "failure" | "ignored";
+
+/** What follows from a fault. */
 interface FaultRule {
   /** What the caller is told unless there is something better to say. */
   code: ErrorCode;
   message: string;
+  remedy: Remedy;
+  /** What it tells the circuit breaker. */
   result: AttemptResult;
-  /** Another backend may do better. */
-  canFailover: boolean;
-  /** The same backend may do better in a moment. */
-  canRetry: boolean;
-  /** The error says when to come back. */
-  isLimit: boolean;
-  /** What is asked of a caller where the server names no wait of its own. */
-  retryAfterMs?: number;
 }
-
-type Remedy = "none" | "elsewhere" | "again" | "later";
 
 function rule(
   code: ErrorCode,
@@ -37,53 +31,24 @@ function rule(
   remedy: Remedy,
   result: AttemptResult = "failure",
 ): FaultRule {
-  return {
-    code,
-    message: `The model server ${message}`,
-    result,
-    canFailover: remedy !== "none",
-    canRetry: remedy === "again",
-    isLimit: remedy === "later",
-    ...(remedy === "later" || code === "upstream_unreachable"
-      ? { retryAfterMs: 1_000 }
-      : {}),
-  };
+  return { code, message: `The model server ${message}`, remedy, result };
 }
-
-export type UpstreamFault =
-  /** The request itself is refused: every backend would say the same. */
-  | "request"
-  /** The server refuses our credentials or account. */
-  | "credentials"
-  /** The server does not have the model under the name we were told to use. */
-  | "unknown_model"
-  | "rate_limited"
-  /** The server is well and has no room. */
-  | "overloaded"
-  /** No connection, or it ended before an answer began. */
-  | "unreachable"
-  | "server_error"
-  /** Nothing came for too long. */
-  | "timeout"
-  /** The whole attempt took too long: there is no time left for another. */
-  | "deadline"
-  /** The answer ended before it was complete. */
-  | "truncated"
-  /** The answer is not what the protocol allows. */
-  | "invalid";
 
 /**
  * A refused request proves that the server is well. A limit says nothing about its
  * health, and trying again at once would be impolite. After a timeout the client
  * has waited long enough for this server.
  */
-const RULES: Record<UpstreamFault, FaultRule> = {
+const RULES = {
+  /** Every backend would refuse this request. */
   request: rule("invalid_request", "refused the request", "none", "success"),
+  /** The server refuses our credentials or account. */
   credentials: rule(
     "upstream_error",
     "refused the gateway's credentials",
     "elsewhere",
   ),
+  /** The server does not have the model under the name we were told to use. */
   unknown_model: rule(
     "upstream_error",
     "does not have this model",
@@ -95,23 +60,34 @@ const RULES: Record<UpstreamFault, FaultRule> = {
     "later",
     "ignored",
   ),
+  /** The server is well and has no room. */
   overloaded: rule(
     "overloaded",
     "is busy, try again later",
     "later",
-    "overloaded",
+    "ignored",
   ),
+  /** No connection, or it ended before an answer began. */
   unreachable: rule("upstream_unreachable", "cannot be reached", "again"),
   server_error: rule("upstream_error", "failed", "again"),
+  /** Nothing came for too long. */
   timeout: rule("upstream_timeout", "did not answer in time", "elsewhere"),
+  /** The whole attempt took too long: there is no time left for another. */
   deadline: rule("upstream_timeout", "did not finish in time", "none"),
+  /** The answer ended before it was complete. */
   truncated: rule("upstream_truncated", "ended its answer too early", "again"),
+  /** The answer is not what the protocol allows. */
   invalid: rule(
     "upstream_invalid",
     "sent an answer that cannot be understood",
     "elsewhere",
   ),
-};
+} as const;
+
+export type UpstreamFault = keyof typeof RULES;
+
+/** What is asked of a caller where the server names no wait of its own. */
+const RETRY_AFTER_MS = 1_000;
 
 /** How an {@link UpstreamError} differs from its fault's usual answer. */
 export interface UpstreamErrorOptions extends ApiErrorOptions {
@@ -129,9 +105,10 @@ export class UpstreamError extends ApiError {
   readonly usage: Usage | null;
 
   constructor(fault: UpstreamFault, options: UpstreamErrorOptions = {}) {
-    const { code, message, retryAfterMs } = RULES[fault];
+    const { code, message, remedy } = RULES[fault];
+    const waits = remedy === "later" || fault === "unreachable";
     super(options.code ?? code, options.message ?? message, {
-      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+      ...(waits ? { retryAfterMs: RETRY_AFTER_MS } : {}),
       ...options,
     });
     this.fault = fault;

@@ -64,32 +64,40 @@ export function parseResponseHead(text: string): ResponseHead {
     if (!HEADER_NAME.test(name)) throw invalidAnswer("Malformed header line");
     const value = line.slice(colon + 1).trim();
     const before = fields.get(name);
-    if (before === undefined || before === "") fields.set(name, value);
-    else if (name !== "content-length") fields.set(name, `${before}, ${value}`);
-    else if (before !== value) {
-      throw invalidAnswer("Two content lengths that differ");
-    }
+    // Two lengths that differ become one that is malformed.
+    const isRepeat = before === "" ||
+      (name === "content-length" && before === value);
+    const isNew = before === undefined || isRepeat;
+    fields.set(name, isNew ? value : `${before}, ${value}`);
   }
   const status = Number(code);
-  const [mediaType = ""] = (fields.get("content-type") ?? "").split(";");
+  const field = (name: string) => fields.get(name)?.toLowerCase() ?? "";
+  const connection = field("connection");
+  // A message with both may come from a broken proxy: use it, then hang up.
+  const isSuspect = fields.has("content-length") &&
+    fields.has("transfer-encoding");
   return {
     status,
     framing: framingOf(status, fields),
-    isKeepAlive: isKeepAlive(minor === "1", fields),
-    contentType: mediaType.trim().toLowerCase(),
-    contentEncoding: (fields.get("content-encoding") ?? "").toLowerCase(),
+    isKeepAlive: !isSuspect &&
+      (minor === "1"
+        ? !connection.includes("close")
+        : connection.includes("keep-alive")),
+    contentType: field("content-type").replace(/;.*/s, "").trim(),
+    contentEncoding: field("content-encoding"),
     retryAfter: fields.get("retry-after") ?? null,
     retryAfterMs: fields.get("retry-after-ms") ?? null,
   };
 }
 
-type Fields = ReadonlyMap<string, string>;
-
-function framingOf(status: number, fields: Fields): BodyFraming {
+function framingOf(
+  status: number,
+  fields: ReadonlyMap<string, string>,
+): BodyFraming {
   if (status < 200 || status === 204 || status === 304) return 0;
   const coding = fields.get("transfer-encoding");
+  if (coding?.toLowerCase() === "chunked") return "chunked";
   if (coding !== undefined) {
-    if (coding.toLowerCase() === "chunked") return "chunked";
     throw invalidAnswer("A transfer coding that was not asked for");
   }
   const length = fields.get("content-length");
@@ -98,104 +106,51 @@ function framingOf(status: number, fields: Fields): BodyFraming {
   throw invalidAnswer("Malformed content length");
 }
 
-function isKeepAlive(isHttp11: boolean, fields: Fields): boolean {
-  // A message with both may come from a broken proxy: use it, then hang up.
-  if (fields.has("content-length") && fields.has("transfer-encoding")) {
-    return false;
-  }
-  const options = (fields.get("connection") ?? "").toLowerCase();
-  return isHttp11 ? !options.includes("close") : options.includes("keep-alive");
-}
+/** A chunk up to 256 MiB: seven hexadecimal digits, far from the limits of a number. */
+const CHUNK_SIZE = /^([0-9a-f]{1,7})[ \t]*(;.*)?$/i;
+/** Chunk sizes with their extensions, and all trailers, which carry nothing we use. */
+const FRAMING_CHARS_MAX = 16 * 1024;
 
-/** Takes the framing of a response body off, in place and without copies where it can. */
-export interface BodyDecoder {
+/**
+ * Takes the framing of a response body off, in place and without copies where it
+ * can. `5\r\nhello\r\n0\r\n\r\n` is `hello`: RFC 9112, section 7.1.
+ */
+export class BodyDecoder {
+  /** The body is complete: nothing more belongs to it. */
+  isComplete = false;
+  /** Bytes of the last `decode` that came after the body. */
+  surplusBytes = 0;
+  readonly #framing: BodyFraming;
+  /** Payload bytes left in the body, or in the chunk. */
+  #left: number;
+  /** The line of framing that is being read, and what it must be. */
+  #line = "";
+  #expects: "size" | "dataEnd" | "trailer" = "size";
+  #trailerChars = 0;
+
+  constructor(framing: BodyFraming) {
+    this.#framing = framing;
+    this.#left = framing === "close" ? Infinity : Number(framing) || 0;
+    this.isComplete = framing === 0;
+  }
+
+  /** Whether the end of the connection is a proper end here. */
+  get mayEnd(): boolean {
+    return this.isComplete || this.#framing === "close";
+  }
+
   /**
    * Decodes `buffer[from, to)` and returns the payload in it as a view of the
    * same memory, maybe empty. Overwrites framing bytes with payload. Throws
    * `upstream_invalid` for a malformed chunk.
    */
-  decode(buffer: Uint8Array, from: number, to: number): Uint8Array;
-  /** The body is complete: nothing more belongs to it. */
-  readonly isComplete: boolean;
-  /** Bytes of the last `decode` that came after the body. */
-  readonly surplusBytes: number;
-  /** Whether the end of the connection is a proper end here. */
-  readonly mayEnd: boolean;
-}
-
-/** Makes the decoder of one body. */
-export function createBodyDecoder(framing: BodyFraming): BodyDecoder {
-  if (framing === "chunked") return new ChunkedDecoder();
-  return new LengthDecoder(framing === "close" ? Infinity : framing);
-}
-
-/** Infinitely many bytes: the body ends with its connection. */
-class LengthDecoder implements BodyDecoder {
-  #left: number;
-  surplusBytes = 0;
-
-  constructor(bytes: number) {
-    this.#left = bytes;
-  }
-
-  get isComplete(): boolean {
-    return this.#left === 0;
-  }
-
-  get mayEnd(): boolean {
-    return this.#left === 0 || this.#left === Infinity;
-  }
-
-  decode(buffer: Uint8Array, from: number, to: number): Uint8Array {
-    const taken = Math.min(this.#left, to - from);
-    this.#left -= taken;
-    this.surplusBytes = to - from - taken;
-    return buffer.subarray(from, from + taken);
-  }
-}
-
-/** A chunk up to 256 MiB: seven hexadecimal digits, far from the limits of a number. */
-const SIZE_DIGITS_MAX = 7;
-/** Chunk extensions and trailers, which carry nothing we use. */
-const IGNORED_BYTES_MAX = 16 * 1024;
-
-/** What the next framing byte is part of. `sizeRest`: an extension, or padding. */
-type ChunkState =
-  | "size"
-  | "sizeRest"
-  | "sizeLf"
-  | "dataCr"
-  | "dataLf"
-  | "trailerStart"
-  | "trailer"
-  | "endLf"
-  | "end";
-
-/** `5\r\nhello\r\n0\r\n\r\n` is `hello`: RFC 9112, section 7.1. */
-class ChunkedDecoder implements BodyDecoder {
-  #state: ChunkState = "size";
-  #digits = 0;
-  #size = 0;
-  /** Payload bytes left in the chunk. */
-  #left = 0;
-  #ignoredBytes = 0;
-  surplusBytes = 0;
-
-  get isComplete(): boolean {
-    return this.#state === "end";
-  }
-
-  get mayEnd(): boolean {
-    return this.isComplete;
-  }
-
   decode(buffer: Uint8Array, from: number, to: number): Uint8Array {
     let at = from;
     let start = from;
     let end = from;
-    while (at < to && this.#state !== "end") {
+    while (at < to && !this.isComplete) {
       if (this.#left === 0) {
-        this.#state = this.#takeFramingByte(buffer[at++] ?? 0);
+        at = this.#takeFraming(buffer, at, to);
         continue;
       }
       const taken = Math.min(this.#left, to - at);
@@ -205,71 +160,44 @@ class ChunkedDecoder implements BodyDecoder {
       end += taken;
       at += taken;
       this.#left -= taken;
+      if (this.#framing !== "chunked") this.isComplete = this.#left === 0;
     }
     this.surplusBytes = to - at;
     return buffer.subarray(start, end);
   }
 
-  #takeFramingByte(byte: number): ChunkState {
-    switch (this.#state) {
-      case "size":
-        return this.#takeSizeByte(byte);
-      case "sizeRest":
-        this.#ignore();
-        return byte === LF ? this.#startChunk() : "sizeRest";
-      case "sizeLf":
-        if (byte !== LF) throw invalidAnswer("Chunk size without a line end");
-        return this.#startChunk();
-      case "dataCr":
-      case "dataLf":
-        if (byte === LF) return "size";
-        if (byte === CR && this.#state === "dataCr") return "dataLf";
-        throw invalidAnswer("Chunk longer than its size");
-      case "trailerStart":
-        if (byte === CR) return "endLf";
-        return byte === LF ? "end" : "trailer";
-      case "trailer":
-        this.#ignore();
-        return byte === LF ? "trailerStart" : "trailer";
-      default:
-        if (byte !== LF) throw invalidAnswer("Chunked body without an end");
-        return "end";
+  /** Reads framing up to the end of a line, or of what is there; returns how far it got. */
+  #takeFraming(buffer: Uint8Array, from: number, to: number): number {
+    let at = from;
+    while (at < to && buffer[at] !== LF) {
+      this.#line += String.fromCharCode(buffer[at++] ?? 0);
     }
-  }
-
-  #takeSizeByte(byte: number): ChunkState {
-    const digit = hexDigit(byte);
-    if (digit >= 0) {
-      if (++this.#digits > SIZE_DIGITS_MAX) {
-        throw invalidAnswer("Chunk too large");
-      }
-      this.#size = this.#size * 16 + digit;
-      return "size";
-    }
-    if (this.#digits === 0) throw invalidAnswer("Chunk without a size");
-    if (byte === CR) return "sizeLf";
-    if (byte === LF) return this.#startChunk();
-    // A semicolon, a blank or a tab.
-    if (byte === 0x3b || byte === 0x20 || byte === 0x09) return "sizeRest";
-    throw invalidAnswer("Malformed chunk size");
-  }
-
-  #startChunk(): ChunkState {
-    this.#left = this.#size;
-    const isLast = this.#size === 0;
-    this.#digits = this.#size = 0;
-    return isLast ? "trailerStart" : "dataCr";
-  }
-
-  #ignore(): void {
-    if (++this.#ignoredBytes > IGNORED_BYTES_MAX) {
+    if (this.#line.length + this.#trailerChars > FRAMING_CHARS_MAX) {
       throw invalidAnswer("Chunk extensions or trailers too long");
     }
+    if (at === to) return to;
+    const line = this.#line.replace(/\r$/, "");
+    this.#line = "";
+    this.#takeLine(line);
+    return at + 1;
   }
-}
 
-function hexDigit(byte: number): number {
-  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
-  const lower = byte | 0x20;
-  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+  #takeLine(line: string): void {
+    switch (this.#expects) {
+      case "size": {
+        const [, size] = CHUNK_SIZE.exec(line) ?? [];
+        if (size === undefined) throw invalidAnswer("Malformed chunk size");
+        this.#left = parseInt(size, 16);
+        this.#expects = this.#left === 0 ? "trailer" : "dataEnd";
+        break;
+      }
+      case "dataEnd":
+        if (line !== "") throw invalidAnswer("Chunk longer than its size");
+        this.#expects = "size";
+        break;
+      case "trailer":
+        this.#trailerChars += line.length;
+        this.isComplete = line === "";
+    }
+  }
 }

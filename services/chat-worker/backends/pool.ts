@@ -1,10 +1,9 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { Backend, BackendCall, BackendEvent } from "./backend.ts";
-import { type BreakerState, CircuitBreaker, type Permit } from "./breaker.ts";
+import { Answer, type AnswerEnd, type CompletionCall } from "./answer.ts";
 import {
-  truncatedAnswer,
+  type AttemptResult,
   UpstreamError,
   type UpstreamFault,
 } from "./errors.ts";
@@ -22,35 +21,36 @@ const RETRY_DELAY_MS_MAX = 150;
 const RETRIES_PER_REQUEST = 0.1;
 const RETRIES_MAX = 5;
 const UNAVAILABLE_MS_MIN = 1_000;
-const LIMITED_MS_DEFAULT = 1_000;
 
 /** A backend of the pool. */
 export interface PoolBackend {
-  backend: Backend & {
-    readonly name: string;
-    /** Gives up what is kept between calls. Running calls go on. */
-    close?(): void;
-  };
+  readonly name: string;
   /** Lower is tried first. */
-  preference: number;
+  readonly preference: number;
   /** Share of requests among equals. */
-  weight: number;
+  readonly weight: number;
+  /** Runs one attempt. Throws an `UpstreamError`, or the reason of the call's signal. */
+  complete(
+    request: ChatRequest,
+    answer: Answer,
+    call: CompletionCall,
+  ): Promise<void>;
+  /** Closes idle connections. Running attempts go on. */
+  close(): void;
 }
-
-/** How an attempt ended. `internal`: an error of ours. */
-export type AttemptOutcome = "success" | "aborted" | "internal" | UpstreamFault;
 
 /** One attempt, when it is over. */
 export interface AttemptReport {
   requestId: string;
   /** Name of the backend. */
   backend: string;
-  outcome: AttemptOutcome;
+  /** `internal`: an error of ours. */
+  outcome: "success" | "aborted" | "internal" | UpstreamFault;
   /** From the request to the end of the answer, or to the failure. */
   durationMs: number;
-  /** From the request to the first events; null: there were none. */
-  firstEventMs: number | null;
-  /** For the log: what ended it, null for a success or a reader that stopped. */
+  /** From the request to the first token; null: there was none. */
+  firstTokenMs: number | null;
+  /** For the log: what ended it, null for a success. */
   error: unknown;
 }
 
@@ -61,47 +61,40 @@ export interface BackendPoolOptions {
   now: MonotonicNow;
   /** Uniform in [0, 1). */
   random: () => number;
-  sleep: Sleep;
+  /** Resolves after `ms`, or rejects with the signal's reason when that aborts first. */
+  sleep: (ms: number, signal: AbortSignal) => Promise<void>;
   /** For metrics and logs. Must not throw. */
-  onAttempt?: (report: AttemptReport) => void;
+  onAttempt: (report: AttemptReport) => void;
 }
 
 /** A backend with what the pool knows of it. */
-interface Slot extends PoolBackend {
+interface Slot {
+  backend: PoolBackend;
   breaker: CircuitBreaker;
   /** It has said that it is at its limit until then. */
   limitedUntilMs: number;
 }
 
-/** An attempt that has brought its first events. */
-interface Begun {
-  first: readonly BackendEvent[];
-  iterator: AsyncIterator<readonly BackendEvent[]>;
-  /** Must be called once. */
-  end(outcome: "success" | "aborted" | "failed", error?: unknown): void;
-}
-
 /**
- * The backends of one model, as one backend. After a failure before the first
- * event the next backend is asked, or, if there is only one, the same one again
- * after a moment, within the retry budget. After the first event nothing is
- * repeated: what the caller has is a prefix of one answer.
+ * The backends of one model. After a failure of which the client has seen nothing
+ * the next backend is asked, or, if there is only one, the same one again after a
+ * moment, within the retry budget. Once lines were passed on, nothing is repeated:
+ * what the client has is a prefix of one answer.
  *
  * Backends that keep failing are left alone by their circuit breakers; when all
  * are, the error is `service_unavailable`, at once. Backends that said they are
  * at their limit, or busy, are asked last until their wait is over.
  */
-export class BackendPool implements Backend {
+export class BackendPool {
   readonly #options: BackendPoolOptions;
   readonly #slots: readonly Slot[];
   #retriesLeft = RETRIES_MAX;
 
   constructor(options: BackendPoolOptions) {
-    const { backends, now } = options;
     this.#options = options;
-    this.#slots = backends.map((entry) => ({
-      ...entry,
-      breaker: new CircuitBreaker(now),
+    this.#slots = options.backends.map((backend) => ({
+      backend,
+      breaker: new CircuitBreaker(options.now),
       limitedUntilMs: -Infinity,
     }));
   }
@@ -113,126 +106,98 @@ export class BackendPool implements Backend {
     );
   }
 
-  /** Gives up what the backends keep between calls. */
+  /** Closes the idle connections of all backends. */
   close(): void {
-    for (const { backend } of this.#slots) backend.close?.();
+    for (const { backend } of this.#slots) backend.close();
   }
 
-  async *complete(
+  /** Runs a request until an answer is complete. Throws an `ApiError`, or the reason of the call's signal. */
+  async complete(
     request: ChatRequest,
-    call: BackendCall,
-  ): AsyncGenerator<readonly BackendEvent[], void, void> {
+    call: CompletionCall,
+  ): Promise<AnswerEnd> {
     call.signal.throwIfAborted();
     this.#retriesLeft = Math.min(
       RETRIES_MAX,
       this.#retriesLeft + RETRIES_PER_REQUEST,
     );
-    const { first, iterator, end } = await this.#begin(request, call);
-    let isOver = false;
-    try {
-      yield first;
-      for (;;) {
-        const step = await iterator.next();
-        if (step.done) break;
-        yield step.value;
-      }
-      isOver = true;
-      end("success");
-    } catch (error) {
-      isOver = true;
-      end("failed", error);
-      throw error;
-    } finally {
-      if (!isOver) {
-        end("aborted");
-        await iterator.return?.();
-      }
-    }
-  }
-
-  /** Goes through the backends until one brings its first events. */
-  async #begin(request: ChatRequest, call: BackendCall): Promise<Begun> {
     const failures: { slot: Slot; error: UpstreamError }[] = [];
-    const attempt = async (slot: Slot): Promise<Begun | null> => {
-      const permit = slot.breaker.enter();
-      if (permit === null) return null;
-      const result = await this.#attempt(slot, permit, request, call);
+    const attempt = async (slot: Slot): Promise<AnswerEnd | null> => {
+      const result = await this.#attempt(slot, request, call);
       if (!(result instanceof UpstreamError)) return result;
       failures.push({ slot, error: result });
       return null;
     };
     for (const slot of this.#candidates()) {
       if (failures.length === ATTEMPTS_MAX) break;
-      const begun = await attempt(slot);
-      if (begun !== null) return begun;
-      const last = failures.at(-1)?.error;
-      if (last?.rule.canFailover === false) throw last;
+      const end = await attempt(slot);
+      if (end !== null) return end;
     }
     const [only, ...others] = failures;
     if (only === undefined) throw this.#unavailable();
-    if (others.length === 0 && only.error.rule.canRetry && this.#takeRetry()) {
+    const canRetry = others.length === 0 && only.error.rule.remedy === "again";
+    if (canRetry && this.#retriesLeft >= 1) {
+      this.#retriesLeft -= 1;
       // Jitter: callers that failed together must not come back together.
       const spreadMs = RETRY_DELAY_MS_MAX - RETRY_DELAY_MS_MIN;
       const { random, sleep } = this.#options;
       await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, call.signal);
-      const begun = await attempt(only.slot);
-      if (begun !== null) return begun;
+      const end = await attempt(only.slot);
+      if (end !== null) return end;
     }
     // A limit tells the caller when to come back; else the last word counts.
-    const limited = failures.find(({ error }) => error.rule.isLimit);
+    const limited = failures.find(({ error }) => error.rule.remedy === "later");
     throw (limited ?? failures.at(-1) ?? only).error;
   }
 
   /**
-   * Asks a backend and waits for its first events. Rejects only if no other attempt
-   * can help: after an abort, or an error of ours. The breaker is told once, at
-   * the end: an answer that breaks off is a failure, not a success and a failure.
+   * Asks a backend. Null: its breaker is open. Returns an error after which another
+   * attempt may help, and throws any other. The breaker is told at the end: an
+   * answer that breaks off is a failure.
    */
   async #attempt(
     slot: Slot,
-    permit: Permit,
     request: ChatRequest,
-    call: BackendCall,
-  ): Promise<Begun | UpstreamError> {
+    call: CompletionCall,
+  ): Promise<AnswerEnd | UpstreamError | null> {
+    const permit = slot.breaker.enter();
+    if (permit === null) return null;
     const { now, onAttempt } = this.#options;
     const startedAt = now();
-    let firstEventMs: number | null = null;
-    const end = (
-      outcome: "success" | "aborted" | "failed",
-      error: unknown = null,
-    ) => {
-      const isAborted = outcome === "aborted" || call.signal.aborted;
-      const fault = !isAborted && error instanceof UpstreamError ? error : null;
-      if (fault?.rule.isLimit) {
-        const waitMs = fault.retryAfterMs ?? LIMITED_MS_DEFAULT;
-        slot.limitedUntilMs = now() + waitMs;
-      }
-      permit.report(
-        outcome === "success" ? outcome : fault?.rule.result ?? "ignored",
-      );
-      onAttempt?.({
+    let firstTokenMs: number | null = null;
+    const answer = new Answer(request, call, () => {
+      firstTokenMs = now() - startedAt;
+      permit.begun();
+    });
+    const report = (outcome: AttemptReport["outcome"], error: unknown) =>
+      onAttempt({
         requestId: call.requestId,
         backend: slot.backend.name,
-        outcome: outcome === "success"
-          ? outcome
-          : fault?.fault ?? (isAborted ? "aborted" : "internal"),
+        outcome,
         durationMs: now() - startedAt,
-        firstEventMs,
+        firstTokenMs,
         error,
       });
-    };
-    const iterator = slot.backend.complete(request, call)
-      [Symbol.asyncIterator]();
     try {
-      const step = await iterator.next();
-      if (step.done) throw truncatedAnswer("Answer without any event");
-      firstEventMs = now() - startedAt;
-      permit.begun();
-      return { first: step.value, iterator, end };
+      await slot.backend.complete(request, answer, call);
+      const end = answer.end();
+      permit.report("success");
+      report("success", null);
+      return end;
     } catch (error) {
       const isAborted = call.signal.aborted;
-      end("failed", error);
-      if (isAborted || !(error instanceof UpstreamError)) throw error;
+      if (isAborted || !(error instanceof UpstreamError)) {
+        permit.report("ignored");
+        report(isAborted ? "aborted" : "internal", error);
+        throw error;
+      }
+      const { remedy, result } = error.rule;
+      if (remedy === "later") {
+        slot.limitedUntilMs = now() + (error.retryAfterMs ?? 0);
+      }
+      permit.report(result);
+      report(error.fault, error);
+      if (answer.hasSent || remedy === "none") throw error;
       return error;
     }
   }
@@ -243,13 +208,6 @@ export class BackendPool implements Backend {
     return orderByWeight(this.#slots, this.#options.random).sort((a, b) =>
       Number(nowMs < a.limitedUntilMs) - Number(nowMs < b.limitedUntilMs)
     );
-  }
-
-  /** Whether one more retry is within the budget; if so it is taken. */
-  #takeRetry(): boolean {
-    if (this.#retriesLeft < 1) return false;
-    this.#retriesLeft -= 1;
-    return true;
   }
 
   #unavailable(): ApiError {
@@ -266,20 +224,104 @@ export class BackendPool implements Backend {
  * By preference, and among equals at random, so that each is first as often as its
  * weight says. Weights 3 and 1 are first in 75 % and 25 %.
  */
-export function orderByWeight<T extends PoolBackend>(
-  backends: readonly T[],
-  random: () => number,
-): T[] {
-  if (backends.length < 2) return [...backends];
+export function orderByWeight<
+  T extends { backend: Pick<PoolBackend, "preference" | "weight"> },
+>(slots: readonly T[], random: () => number): T[] {
+  if (slots.length < 2) return [...slots];
   // Exponentially distributed arrival times: the smallest of them is that of i
   // with probability weight_i / sum, and so on for the rest.
-  return backends
-    .map((each) => ({ each, arrival: -Math.log(1 - random()) / each.weight }))
+  return slots
+    .map((slot) => ({
+      slot,
+      arrival: -Math.log(1 - random()) / slot.backend.weight,
+    }))
     .sort((a, b) =>
-      a.each.preference - b.each.preference || a.arrival - b.arrival
+      a.slot.backend.preference - b.slot.backend.preference ||
+      a.arrival - b.arrival
     )
-    .map(({ each }) => each);
+    .map(({ slot }) => slot);
 }
 
-/** Resolves after `ms`, or rejects with the signal's reason when that aborts first. */
-export type Sleep = (ms: number, signal: AbortSignal) => Promise<void>;
+/** Failures in a row that open it. */
+const FAILURES_MAX = 5;
+/** The first time without attempts; doubles with each probe that fails. */
+const OPEN_MS = 1_000;
+const OPEN_MS_MAX = 30_000;
+
+/** `half-open`: one attempt is out, to see whether the backend is well again. */
+export type BreakerState = "closed" | "open" | "half-open";
+
+/** The right to one attempt. */
+export interface Permit {
+  /** The first token has come: a probe has done its work, however long the answer takes. */
+  begun(): void;
+  /** Must be called once, at the end of the attempt. */
+  report(result: AttemptResult): void;
+}
+
+/**
+ * Keeps attempts away from a backend that fails. Closed, it lets all through.
+ * After five failures in a row it is open and lets none through for a while; then
+ * one goes as a probe, which closes it or opens it for twice as long.
+ */
+export class CircuitBreaker {
+  state: BreakerState = "closed";
+  readonly #now: MonotonicNow;
+  #failures = 0;
+  #openMs = OPEN_MS;
+  #openUntilMs = 0;
+
+  constructor(now: MonotonicNow) {
+    this.#now = now;
+  }
+
+  /** Milliseconds until an attempt may go. */
+  get waitMs(): number {
+    if (this.state === "closed") return 0;
+    // Nobody knows how long the probe will take.
+    if (this.state === "half-open") return this.#openMs;
+    return Math.max(0, this.#openUntilMs - this.#now());
+  }
+
+  /** A permit, or null: not now. */
+  enter(): Permit | null {
+    if (this.waitMs > 0) return null;
+    let isProbe = this.state === "open";
+    if (isProbe) this.state = "half-open";
+    return {
+      begun: () => {
+        if (isProbe) this.#judgeProbe("success");
+        isProbe = false;
+      },
+      report: (result) => {
+        if (this.state === "closed") this.#count(result);
+        // Others began before it opened and say nothing about the time after.
+        else if (isProbe) this.#judgeProbe(result);
+      },
+    };
+  }
+
+  #count(result: AttemptResult): void {
+    if (result === "success") this.#failures = 0;
+    else if (result === "failure") this.#failures += 1;
+    if (this.#failures >= FAILURES_MAX) this.#open(OPEN_MS);
+  }
+
+  #judgeProbe(result: AttemptResult): void {
+    if (result === "success") {
+      this.state = "closed";
+      this.#failures = 0;
+    } else if (result === "failure") {
+      this.#open(Math.min(this.#openMs * 2, OPEN_MS_MAX));
+    } else {
+      // Whoever asks next is the probe.
+      this.state = "open";
+    }
+  }
+
+  #open(ms: number): void {
+    this.state = "open";
+    this.#openMs = ms;
+    this.#openUntilMs = this.#now() + ms;
+  }
+}

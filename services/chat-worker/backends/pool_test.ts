@@ -1,30 +1,27 @@
 import assert from "node:assert/strict";
 import { sleep } from "../create_backends.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { BackendEvent } from "./backend.ts";
 import { seededRandom } from "../../../tests/support/seeded_random.ts";
-import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import { recordCall, requestWith, seen } from "./answer_fixture.ts";
+import {
+  type AttemptResult,
+  UpstreamError,
+  type UpstreamFault,
+} from "./errors.ts";
 import {
   type AttemptReport,
   BackendPool,
+  type BreakerState,
+  CircuitBreaker,
   orderByWeight,
   type PoolBackend,
 } from "./pool.ts";
 
-const request: ChatRequest = {
-  model: "neutral-3.7-plus",
-  messages: [{ role: "user", content: "hi" }],
-  stream: true,
-  include_usage: false,
-  n: 1,
-};
-
 /** What a fake backend does with one call after the other; the last goes on for ever. */
 type Act =
   | "ok"
-  /** Events, then this fault. */
+  /** Words, then this fault. */
   | { after: UpstreamFault }
   | UpstreamFault
   | "nothing"
@@ -32,39 +29,42 @@ type Act =
   | "hang"
   | UpstreamError;
 
-type Fake = PoolBackend["backend"] & {
-  calls: number;
-  returned: number;
-};
+class Fake implements PoolBackend {
+  calls = 0;
+  isClosed = false;
+  readonly weight = 1;
 
-function batch(name: string, content: string): BackendEvent[] {
-  return [{ type: "delta", index: 0, content: `${name}${content}` }];
-}
+  constructor(
+    readonly name: string,
+    readonly acts: Act[],
+    readonly preference = 0,
+  ) {}
 
-function fake(name: string, acts: Act[]): Fake {
-  const self: Fake = {
-    name,
-    calls: 0,
-    returned: 0,
-    async *complete(_request, { signal }) {
-      const act = acts[Math.min(self.calls++, acts.length - 1)] ?? "ok";
-      try {
-        if (act instanceof UpstreamError) throw act;
-        if (act === "nothing") return;
-        if (act === "bug") throw new TypeError("Bug");
-        if (act === "hang") await sleep(60_000, signal);
-        if (typeof act === "string" && act !== "ok" && act !== "hang") {
-          throw new UpstreamError(act, { message: `${name} ${act}` });
-        }
-        yield batch(name, "1");
-        if (typeof act === "object") throw new UpstreamError(act.after);
-        yield batch(name, "2");
-      } finally {
-        self.returned++;
-      }
-    },
-  };
-  return self;
+  async complete(...[, answer, call]: Parameters<PoolBackend["complete"]>) {
+    const { name, acts } = this;
+    const act = acts[Math.min(this.calls++, acts.length - 1)] ?? "ok";
+    if (act instanceof UpstreamError) throw act;
+    if (act === "nothing") return;
+    if (act === "bug") throw new TypeError("Bug");
+    if (act === "hang") await sleep(60_000, call.signal);
+    else if (typeof act === "string" && act !== "ok") {
+      throw new UpstreamError(act, { message: `${name} ${act}` });
+    }
+    answer.addDelta(0, { content: `${name}1` });
+    answer.flush();
+    if (typeof act === "object") throw new UpstreamError(act.after);
+    answer.addDelta(0, { content: `${name}2` });
+    answer.finish(0, "stop");
+    answer.addUsage({
+      prompt_tokens: 1,
+      completion_tokens: 2,
+      total_tokens: 3,
+    });
+  }
+
+  close() {
+    this.isClosed = true;
+  }
 }
 
 interface Rig {
@@ -74,17 +74,16 @@ interface Rig {
   wait(ms: number): void;
 }
 
-/** The first backend has the lowest preference number, and so on. */
-function rig(...backends: PoolBackend["backend"][]): Rig {
+/** The first backend is preferred, and so on. */
+function rig(...acts: Act[][]): Rig & { a: Fake; backends: Fake[] } {
   let nowMs = 1_000;
   const reports: AttemptReport[] = [];
   const sleeps: number[] = [];
+  const backends = acts.map((each, index) =>
+    new Fake("abcd".charAt(index), each, index)
+  );
   const pool = new BackendPool({
-    backends: backends.map((backend, preference) => ({
-      backend,
-      preference,
-      weight: 1,
-    })),
+    backends,
     now: () => nowMs,
     random: () => 0.5,
     sleep: (ms) => {
@@ -93,26 +92,20 @@ function rig(...backends: PoolBackend["backend"][]): Rig {
     },
     onAttempt: (report) => reports.push(report),
   });
-  return { pool, reports, sleeps, wait: (ms) => void (nowMs += ms) };
+  const [a = new Fake("none", [])] = backends;
+  const wait = (ms: number) => void (nowMs += ms);
+  return { pool, reports, sleeps, wait, a, backends };
 }
 
 async function ask(
   pool: BackendPool,
   signal = new AbortController().signal,
 ): Promise<{ text: string; error: unknown }> {
-  let text = "";
-  try {
-    for await (
-      const events of pool.complete(request, { requestId: "r", signal })
-    ) {
-      for (const event of events) {
-        text += event.type === "delta" ? `${event.content} ` : "";
-      }
-    }
-    return { text: text.trim(), error: null };
-  } catch (error) {
-    return { text: text.trim(), error };
-  }
+  const call = recordCall(signal);
+  const request = requestWith({ include_usage: false });
+  const error = await pool.complete(request, call)
+    .then(() => null, (error: unknown) => error);
+  return { text: seen(call.lines).join(" ").replace(" [stop]", ""), error };
 }
 
 const first: {
@@ -150,7 +143,7 @@ const first: {
       outcomes: [`a ${fault}`, "b success"],
     })),
   {
-    name: "goes on to the next backend after no events",
+    name: "goes on to the next backend after an answer without anything",
     a: ["nothing"],
     b: ["ok"],
     text: "b1 b2",
@@ -234,7 +227,7 @@ const first: {
     outcomes: ["a overloaded", "b unreachable"],
   },
   {
-    name: "does not go on after the first event",
+    name: "does not go on once something was passed on",
     a: [{ after: "truncated" }],
     b: ["ok"],
     text: "a1",
@@ -245,8 +238,7 @@ const first: {
 
 for (const { name, a, b, text, code, outcomes, sleeps = 0 } of first) {
   Deno.test(`complete() ${name}`, async () => {
-    const backends = [fake("a", a), ...(b === undefined ? [] : [fake("b", b)])];
-    const r = rig(...backends);
+    const r = rig(a, ...(b === undefined ? [] : [b]));
     const answer = await ask(r.pool);
     assert.equal(answer.text, text);
     const { error } = answer;
@@ -261,23 +253,17 @@ for (const { name, a, b, text, code, outcomes, sleeps = 0 } of first) {
     for (const { outcome, error } of r.reports) {
       assert.equal(error === null, outcome === "success");
     }
-    for (const backend of backends) {
-      assert.equal(backend.returned, backend.calls);
-    }
   });
 }
 
 Deno.test("complete() asks at most three backends", async () => {
-  const backends = ["a", "b", "c", "d"].map((name) =>
-    fake(name, ["server_error"])
-  );
-  const r = rig(...backends);
+  const r = rig(...new Array<Act[]>(4).fill(["server_error"]));
   await ask(r.pool);
-  assert.deepEqual(backends.map((b) => b.calls), [1, 1, 1, 0]);
+  assert.deepEqual(r.backends.map((b) => b.calls), [1, 1, 1, 0]);
 });
 
 Deno.test("complete() waits 50 to 150 ms before it asks the only backend again", async () => {
-  const r = rig(fake("a", ["server_error", "ok"]));
+  const r = rig(["server_error", "ok"]);
   await ask(r.pool);
   assert.deepEqual(r.sleeps, [100]);
 });
@@ -287,8 +273,7 @@ Deno.test("complete() leaves a backend alone whose answers break off, 19 of 20",
     { length: 40 },
     (_, i): Act => i % 20 === 19 ? "ok" : { after: "truncated" },
   );
-  const a = fake("a", acts);
-  const { pool } = rig(a);
+  const { pool, a } = rig(acts);
   for (let i = 0; i < 40; i++) await ask(pool);
   assert.equal(pool.breakerStates().get("a"), "open");
   assert.equal(a.calls, 5);
@@ -296,11 +281,9 @@ Deno.test("complete() leaves a backend alone whose answers break off, 19 of 20",
 
 Deno.test("complete() asks again within a budget only", async () => {
   // Every second request fails once: the breaker stays closed, the budget does not.
-  const a = fake(
-    "a",
+  const r = rig(
     Array.from({ length: 40 }, (_, i) => i % 3 === 0 ? "server_error" : "ok"),
   );
-  const r = rig(a);
   let failed = 0;
   for (let i = 0; i < 20; i++) {
     if ((await ask(r.pool)).error !== null) failed++;
@@ -311,11 +294,9 @@ Deno.test("complete() asks again within a budget only", async () => {
 });
 
 Deno.test("complete() leaves a failing backend alone and comes back to it", async () => {
-  const a = fake("a", [...new Array<Act>(5).fill("unreachable"), "ok"]);
-  const b = fake("b", ["ok"]);
-  const r = rig(a, b);
+  const r = rig([...new Array<Act>(5).fill("unreachable"), "ok"], ["ok"]);
   for (let i = 0; i < 8; i++) assert.equal((await ask(r.pool)).error, null);
-  assert.equal(a.calls, 5);
+  assert.equal(r.a.calls, 5);
   assert.deepEqual([...r.pool.breakerStates()], [["a", "open"], [
     "b",
     "closed",
@@ -326,22 +307,19 @@ Deno.test("complete() leaves a failing backend alone and comes back to it", asyn
 });
 
 Deno.test("complete() answers 503 at once when every backend is left alone", async () => {
-  const a = fake("a", ["credentials"]);
-  const r = rig(a);
+  const r = rig(["credentials"]);
   for (let i = 0; i < 5; i++) await ask(r.pool);
   const { error } = await ask(r.pool);
   assert.ok(error instanceof ApiError);
   assert.equal(error.code, "service_unavailable");
   assert.equal(error.retryAfterMs, 1_000);
-  assert.equal(a.calls, 5);
+  assert.equal(r.a.calls, 5);
 });
 
 for (const fault of ["rate_limited", "overloaded"] as const) {
   Deno.test(`complete() asks a limited backend last until its wait is over: ${fault}`, async () => {
     const limit = new UpstreamError(fault, { retryAfterMs: 7_000 });
-    const a = fake("a", [limit, "ok"]);
-    const b = fake("b", ["ok"]);
-    const r = rig(a, b);
+    const r = rig([limit, "ok"], ["ok"]);
     assert.equal((await ask(r.pool)).text, "b1 b2");
     r.wait(6_999);
     assert.equal((await ask(r.pool)).text, "b1 b2");
@@ -349,22 +327,6 @@ for (const fault of ["rate_limited", "overloaded"] as const) {
     assert.equal((await ask(r.pool)).text, "a1 a2");
   });
 }
-
-Deno.test("complete() asks a busy backend for each request, and leaves it alone when it is nothing but busy", async () => {
-  const a = fake("a", ["overloaded"]);
-  const r = rig(a);
-  for (let i = 0; i < 20; i++) {
-    const { error } = await ask(r.pool);
-    assert.ok(error instanceof ApiError);
-    assert.equal(error.code, "overloaded");
-    assert.equal(error.retryAfterMs, 1_000);
-  }
-  assert.equal(a.calls, 20);
-  const { error } = await ask(r.pool);
-  assert.ok(error instanceof ApiError);
-  assert.equal(error.code, "service_unavailable");
-  assert.equal(a.calls, 20);
-});
 
 const harmless: { fault: UpstreamFault; calls: number }[] = [
   // Ten requests, asked once each: the breaker is closed and no retry was made.
@@ -377,17 +339,15 @@ const harmless: { fault: UpstreamFault; calls: number }[] = [
 
 for (const { fault, calls } of harmless) {
   Deno.test(`complete() asks the only backend ${calls} times for ten requests that end with ${fault}`, async () => {
-    const a = fake("a", [fault]);
-    const r = rig(a);
+    const r = rig([fault]);
     for (let i = 0; i < 10; i++) await ask(r.pool);
-    assert.equal(a.calls, calls);
+    assert.equal(r.a.calls, calls);
     assert.equal(r.sleeps.length, 0);
   });
 }
 
 Deno.test("complete() takes no abort for a failure", async () => {
-  const a = fake("a", ["hang"]);
-  const r = rig(a);
+  const r = rig(["hang"]);
   for (let i = 0; i < 10; i++) {
     const controller = new AbortController();
     const asking = ask(r.pool, controller.signal);
@@ -402,82 +362,55 @@ Deno.test("complete() takes no abort for a failure", async () => {
 });
 
 Deno.test("complete() asks nobody when it is aborted before", async () => {
-  const a = fake("a", ["ok"]);
-  const { error } = await ask(
-    rig(a).pool,
-    AbortSignal.abort(new Error("Client left")),
-  );
-  assert.match(String(error), /Client left/);
-  assert.equal(a.calls, 0);
+  const r = rig(["ok"]);
+  const gone = AbortSignal.abort(new Error("Client left"));
+  assert.match(String((await ask(r.pool, gone)).error), /Client left/);
+  assert.equal(r.a.calls, 0);
 });
 
 Deno.test("complete() stops waiting to ask again when it is aborted", async () => {
-  const a = fake("a", ["server_error"]);
+  const a = new Fake("a", ["server_error"]);
   const controller = new AbortController();
   const pool = new BackendPool({
-    backends: [{ backend: a, preference: 0, weight: 1 }],
+    backends: [a],
     now: monotonicNow,
     random: () => 0.5,
     sleep,
     onAttempt: () => controller.abort(new Error("Client left")),
   });
-  assert.match(
-    String((await ask(pool, controller.signal)).error),
-    /Client left/,
-  );
+  const { error } = await ask(pool, controller.signal);
+  assert.match(String(error), /Client left/);
   assert.equal(a.calls, 1);
 });
 
-Deno.test("complete() ends the attempt when its reader stops", async () => {
-  const a = fake("a", ["ok"]);
-  const r = rig(a);
-  const signal = new AbortController().signal;
-  for await (const _ of r.pool.complete(request, { requestId: "r", signal })) {
-    break;
-  }
-  assert.equal(a.returned, 1);
-  assert.deepEqual(r.reports.map((x) => x.outcome), ["aborted"]);
-});
-
-Deno.test("complete() reports how long it took, to the first event and in all", async () => {
-  const slow: PoolBackend["backend"] = {
-    name: "slow",
-    async *complete() {
-      slowRig.wait(30);
-      yield await Promise.resolve(batch("s", "1"));
-      slowRig.wait(12);
-    },
+Deno.test("complete() reports how long it took, to the first token and in all", async () => {
+  const r = rig(["ok"]);
+  const { complete } = r.a;
+  r.a.complete = async (request, answer, call) => {
+    r.wait(30);
+    await complete.call(r.a, request, answer, call);
+    r.wait(12);
   };
-  const slowRig = rig(slow);
-  await ask(slowRig.pool);
-  assert.deepEqual(slowRig.reports, [
-    {
-      requestId: "r",
-      backend: "slow",
-      outcome: "success",
-      durationMs: 42,
-      firstEventMs: 30,
-      error: null,
-    },
-  ]);
+  await ask(r.pool);
+  assert.deepEqual(r.reports, [{
+    requestId: "req1",
+    backend: "a",
+    outcome: "success",
+    durationMs: 42,
+    firstTokenMs: 30,
+    error: null,
+  }]);
 });
 
-Deno.test("close() closes the backends that can be closed", () => {
-  let closed = 0;
-  const { pool } = rig(fake("a", ["ok"]), {
-    ...fake("b", ["ok"]),
-    close: () => closed++,
-  });
-  pool.close();
-  assert.equal(closed, 1);
+Deno.test("close() closes every backend", () => {
+  const r = rig(["ok"], ["ok"]);
+  r.pool.close();
+  assert.ok(r.backends.every(({ isClosed }) => isClosed));
 });
 
 Deno.test("orderByWeight() goes by preference, and first as often as the weight says", () => {
-  const backend = fake("any", ["ok"]);
   const entry = (preference: number, weight: number) => ({
-    backend,
-    preference,
-    weight,
+    backend: { preference, weight },
   });
   const [often, seldom, spare] = [entry(0, 3), entry(0, 1), entry(1, 9)];
   const random = seededRandom(7);
@@ -488,4 +421,144 @@ Deno.test("orderByWeight() goes by preference, and first as often as the weight 
     if (order[0] === often) oftenFirst++;
   }
   assert.ok(oftenFirst > 2_880 && oftenFirst < 3_120, `${oftenFirst} of 4,000`);
+});
+
+interface BreakerRig {
+  breaker: CircuitBreaker;
+  /** Lets the clock go on. */
+  wait(ms: number): void;
+  /** Enters and reports at once. */
+  attempt(result: AttemptResult): void;
+}
+
+function breakerRig(): BreakerRig {
+  let nowMs = 1_000;
+  const breaker = new CircuitBreaker(() => nowMs);
+  return {
+    breaker,
+    wait: (ms) => void (nowMs += ms),
+    attempt(result) {
+      const permit = breaker.enter();
+      assert.ok(permit, "refused");
+      permit.report(result);
+    },
+  };
+}
+
+function repeat(result: AttemptResult, times: number): AttemptResult[] {
+  return new Array<AttemptResult>(times).fill(result);
+}
+
+const sequences: {
+  name: string;
+  results: AttemptResult[];
+  state: BreakerState;
+}[] = [
+  { name: "nothing", results: [], state: "closed" },
+  {
+    name: "four failures in a row",
+    results: repeat("failure", 4),
+    state: "closed",
+  },
+  {
+    name: "five failures in a row",
+    results: repeat("failure", 5),
+    state: "open",
+  },
+  {
+    name: "four failures, a success, four failures",
+    results: [...repeat("failure", 4), "success", ...repeat("failure", 4)],
+    state: "closed",
+  },
+  {
+    name: "five failures with what says nothing in between",
+    results: [...repeat("failure", 4), ...repeat("ignored", 9), "failure"],
+    state: "open",
+  },
+  {
+    name: "any number of aborts",
+    results: repeat("ignored", 1_000),
+    state: "closed",
+  },
+];
+
+for (const { name, results, state } of sequences) {
+  Deno.test(`CircuitBreaker is ${state} after ${name}`, () => {
+    const { breaker, attempt } = breakerRig();
+    for (const result of results) attempt(result);
+    assert.equal(breaker.state, state);
+    assert.equal(breaker.enter() === null, state === "open");
+  });
+}
+
+Deno.test("CircuitBreaker lets one probe through when its time is over", () => {
+  const { breaker, attempt, wait } = breakerRig();
+  for (const result of repeat("failure", 5)) attempt(result);
+  assert.equal(breaker.waitMs, 1_000);
+  wait(999);
+  assert.equal(breaker.enter(), null);
+  assert.equal(breaker.waitMs, 1);
+  wait(1);
+  assert.equal(breaker.waitMs, 0);
+  const probe = breaker.enter();
+  assert.equal(breaker.state, "half-open");
+  assert.equal(breaker.enter(), null);
+  wait(60_000);
+  assert.equal(breaker.enter(), null);
+  probe?.report("success");
+  assert.equal(breaker.state, "closed");
+  attempt("success");
+});
+
+Deno.test("CircuitBreaker stays open twice as long with each probe that fails, up to a bound, and starts anew after a success", () => {
+  const { breaker, attempt, wait } = breakerRig();
+  for (const result of repeat("failure", 5)) attempt(result);
+  for (const openMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
+    assert.equal(breaker.waitMs, openMs);
+    wait(openMs);
+    attempt("failure");
+    assert.equal(breaker.state, "open");
+  }
+  wait(30_000);
+  attempt("success");
+  for (const result of repeat("failure", 5)) attempt(result);
+  assert.equal(breaker.waitMs, 1_000);
+});
+
+Deno.test("CircuitBreaker sends another probe at once when one was given up", () => {
+  const { breaker, attempt, wait } = breakerRig();
+  for (const result of repeat("failure", 5)) attempt(result);
+  wait(1_000);
+  attempt("ignored");
+  assert.equal(breaker.state, "open");
+  attempt("success");
+  assert.equal(breaker.state, "closed");
+});
+
+Deno.test("CircuitBreaker is not moved by reports of attempts from before it opened", () => {
+  const { breaker, attempt, wait } = breakerRig();
+  const early = [breaker.enter(), breaker.enter()];
+  for (const result of repeat("failure", 5)) attempt(result);
+  early[0]?.report("success");
+  assert.equal(breaker.state, "open");
+  wait(1_000);
+  const probe = breaker.enter();
+  early[1]?.report("failure");
+  assert.equal(breaker.state, "half-open");
+  probe?.report("success");
+  early[1]?.report("failure");
+  assert.equal(breaker.state, "closed");
+});
+
+Deno.test("CircuitBreaker closes when a probe has begun, and counts how it ends", () => {
+  const { breaker, wait, attempt } = breakerRig();
+  for (const result of repeat("failure", 5)) attempt(result);
+  wait(1_000);
+  const probe = breaker.enter();
+  assert.equal(breaker.enter(), null);
+  probe?.begun();
+  assert.equal(breaker.state, "closed");
+  for (const result of repeat("failure", 4)) attempt(result);
+  probe?.report("failure");
+  assert.equal(breaker.state, "open");
 });

@@ -1,20 +1,50 @@
 /**
  * What a model server's refusal becomes. Callers get the server's words only for a
  * fault of their request, and only from a known error format: other bodies are
- * pages of machines that callers must not know about.
+ * pages of machines that callers must not know about. Statuses do not tell enough,
+ * so servers are read by their words: the tables of the test have their sentences.
  */
-import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { WallNow } from "@gateway/shared/process/clock";
-import { UpstreamError, type UpstreamErrorOptions } from "./errors.ts";
-import { isJsonObject, type JsonObject, textOf } from "./json_value.ts";
 import {
-  faultInDetail,
-  faultInText,
-  isContextLength,
-  isFormatFault,
-  isPermanent,
-  isUnknownModel,
-} from "./refusal_words.ts";
+  UpstreamError,
+  type UpstreamErrorOptions,
+  type UpstreamFault,
+} from "./errors.ts";
+import { isJsonObject, type JsonObject, textOf } from "./json.ts";
+import type { Redact } from "./redact.ts";
+
+const UNKNOWN_MODEL_CODE = /^model_?not_?found$/i;
+const UNKNOWN_MODEL =
+  /^(the )?(requested )?model\b.* (not found|not exist|not available)|^(no such|unknown) model\b/i;
+
+const CONTEXT_LENGTH = anyOf(
+  "context_length_exceeded",
+  "exceed_context_size",
+  "maximum (context|model) length",
+  "context window",
+  "(longer than|exceeds?) the (model's |available )?context (length|size)",
+  "context length of only",
+  "inputs` (tokens \\+ `max_new_tokens` )?must (be <=|have less than)",
+  "prompt is too long",
+  "input token count .* exceeds the maximum",
+  "range of input length should be",
+);
+
+/** What a request is refused for each time it is sent, even with status 500. */
+const PERMANENT = anyOf(
+  "validation errors?\\b",
+  "'type': '[a-z_]+', 'loc': \\(",
+  "\\b(unexpected|unknown|invalid|unsupported)( message)? role",
+  "\\broles? .{0,60}(must alternate|not (supported|allowed)|unsupported)",
+  "\\btools?([_ ](calls?|choice|use|messages?))?\\b.{0,80}(not support|unsupported|requires?\\b|must )",
+  "does not support",
+  "(image|audio|video)s? (input )?(is|are) not supported",
+  "(jinja|chat[ _]template|template error)",
+  "response_?format|json[ _]?schema|\\bgrammar\\b",
+);
+
+/** How many faults of one request are told. */
+const TOLD_MAX = 3;
 
 /** `param` paths such as `messages[0].content`. */
 const PARAM = /^[A-Za-z0-9_.[\]-]{1,128}$/;
@@ -26,6 +56,10 @@ const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} .* GMT$/;
 const RETRY_AFTER_MS_MIN = 1_000;
 const RETRY_AFTER_MS_MAX = 60_000;
 
+function anyOf(...patterns: string[]): RegExp {
+  return new RegExp(patterns.join("|"), "i");
+}
+
 /** What a server answered instead of a completion. */
 export interface Refusal {
   status: number;
@@ -34,17 +68,13 @@ export interface Refusal {
   retryAfterMs?: number;
 }
 
-/** What else decides how a refusal is read. */
-export interface RefusalContext {
-  redact: Redact;
-  /** The request says what form its answer must have: only then can that be at fault. */
-  asksForFormat: boolean;
-}
-
-/** Whether the request says what form its answer must have. */
-export function asksForFormat({ response_format }: ChatRequest): boolean {
-  return response_format !== undefined && response_format.type !== "text";
-}
+/** Statuses that say all. `request` below is for those whose words decide; any other is `server_error`. */
+const FAULTS: ReadonlyMap<number, UpstreamFault> = new Map([
+  ...[400, 404, 413, 422].map((status) => [status, "request"] as const),
+  ...[401, 402, 403, 407].map((status) => [status, "credentials"] as const),
+  ...[408, 409, 425, 429].map((status) => [status, "rate_limited"] as const),
+  ...[503, 529].map((status) => [status, "overloaded"] as const),
+]);
 
 /**
  * Maps a refusal to the error for the caller:
@@ -63,109 +93,81 @@ export function asksForFormat({ response_format }: ChatRequest): boolean {
  * | other 5xx | server_error | 502 |
  */
 export function refusalError(
-  refusal: Refusal,
-  context: RefusalContext,
-): UpstreamError {
-  const { status, body, retryAfterMs } = refusal;
-  const { redact } = context;
-  const error = errorMemberOf(body);
-  const cause = new Error(`Model server answered with status ${status}`);
-  const wait = retryAfterMs === undefined ? { cause } : { cause, retryAfterMs };
-  switch (status) {
-    case 404:
-      // FastAPI's {"detail":"Not Found"} and pages speak of our path, not of the model.
-      if (error === null || (isJsonObject(body) && body.detail !== undefined)) {
-        return new UpstreamError("server_error", { cause });
-      }
-      return unknownModel(error, status, redact) ??
-        requestError(error, status, redact);
-    case 400:
-    case 422:
-      return (error && unknownModel(error, status, redact)) ??
-        requestError(error, status, redact);
-    case 413:
-      // A rate of tokens that is smaller than the request is a limit of ours there.
-      return error?.code === "rate_limit_exceeded"
-        ? new UpstreamError("rate_limited", wait)
-        : requestError(error, status, redact);
-    case 401:
-    case 402:
-    case 403:
-    case 407:
-      return new UpstreamError("credentials", { cause });
-    case 408:
-    case 409:
-    case 425:
-    case 429:
-      return new UpstreamError("rate_limited", wait);
-    case 503:
-    case 529:
-      return new UpstreamError("overloaded", wait);
-    case 500:
-      return (error && permanentError(error, context)) ??
-        new UpstreamError("server_error", { cause });
-    default:
-      return new UpstreamError("server_error", { cause });
-  }
-}
-
-/**
- * The client's model is one of ours, so the operator named it wrong for this
- * server; the log is told how, and the client nothing of that name.
- */
-function unknownModel(
-  error: JsonObject,
-  status: number,
+  { status, body, retryAfterMs }: Refusal,
   redact: Redact,
-): UpstreamError | null {
-  const message = redact(textOf(error.message));
-  if (!isUnknownModel(textOf(error.code), message, status)) return null;
-  return new UpstreamError("unknown_model", {
-    cause: new Error(`Model server answered with status ${status}: ${message}`),
+): UpstreamError {
+  const error = errorMemberOf(body);
+  const message = textOf(error?.message);
+  const code = textOf(error?.code);
+  let fault = FAULTS.get(status) ?? "server_error";
+  let cause = new Error(`Model server answered with status ${status}`);
+  // FastAPI's {"detail":"Not Found"} and pages speak of our path, not of the model.
+  const isPath = error === null ||
+    (isJsonObject(body) && body.detail !== undefined);
+  if (status === 404 && isPath) fault = "server_error";
+  // A rate of tokens that is smaller than the request is a limit of ours there.
+  if (status === 413 && code === "rate_limit_exceeded") fault = "rate_limited";
+  if (status === 500 && error !== null && isPermanent(error)) {
+    fault = "request";
+  }
+  if (fault === "request" && isUnknownModel(code, redact(message), status)) {
+    // The client's model is one of ours, so the operator named it wrong for this
+    // server; the log is told how, and the client nothing of that name.
+    fault = "unknown_model";
+    cause = new Error(`${cause.message}: ${redact(message)}`);
+  }
+  if (fault === "request") {
+    return new UpstreamError(fault, {
+      cause,
+      ...requestOptions(error ?? {}, status, redact),
+    });
+  }
+  return new UpstreamError(fault, {
+    cause,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
   });
 }
 
-/** The error of a request that no attempt can serve, although the status says otherwise, or null. */
-function permanentError(
-  error: JsonObject,
-  { redact, asksForFormat }: RefusalContext,
-): UpstreamError | null {
-  const message = textOf(error.message);
-  if (asksForFormat && isFormatFault(message)) {
-    return requestError(
-      { message, param: "response_format" },
-      500,
-      redact,
-    );
-  }
-  const isRefused = isPermanent(message) ||
-    isContextLength(textOf(error.code), textOf(error.type), message);
-  return isRefused ? requestError(error, 500, redact) : null;
+function isUnknownModel(
+  code: string,
+  message: string,
+  status: number,
+): boolean {
+  // Statuses other than 404 speak of many things that were not found.
+  return (status !== 413 && status !== 500 && UNKNOWN_MODEL_CODE.test(code)) ||
+    (status === 404 && UNKNOWN_MODEL.test(message));
 }
 
-function requestError(
-  error: JsonObject | null,
+/** Whether no attempt can serve the request, although the status says otherwise. */
+function isPermanent(error: JsonObject): boolean {
+  return PERMANENT.test(textOf(error.message)) || isContextLength(error);
+}
+
+function isContextLength({ code, type, message }: JsonObject): boolean {
+  return [code, type, message].some((text) =>
+    CONTEXT_LENGTH.test(textOf(text))
+  );
+}
+
+/** What the caller is told of a fault of its request. */
+function requestOptions(
+  error: JsonObject,
   status: number,
   redact: Redact,
-): UpstreamError {
-  const cause = new Error(`Model server answered with status ${status}`);
-  if (error === null) return new UpstreamError("request", { cause });
-  const fault = faultInText(textOf(error.message));
-  const message = redact(fault?.message ?? textOf(error.message));
-  const param = clean(error.param ?? fault?.param, PARAM, redact);
+): UpstreamErrorOptions {
+  const message = redact(textOf(error.message));
+  const param = clean(error.param, PARAM, redact);
   const code = clean(error.code, CODE, redact);
   const options: UpstreamErrorOptions = {
-    cause,
     ...(message === "" ? {} : { message }),
     ...(param === null ? {} : { param }),
   };
-  if (isContextLength(textOf(error.code), textOf(error.type), message)) {
-    options.code = "context_length_exceeded";
-  } else {
+  if (isContextLength(error)) options.code = "context_length_exceeded";
+  else {
     if (status === 413) options.code = "request_too_large";
     if (code !== null) options.wireCode = code;
   }
-  return new UpstreamError("request", options);
+  return options;
 }
 
 function clean(value: unknown, form: RegExp, redact: Redact): string | null {
@@ -178,15 +180,12 @@ function clean(value: unknown, form: RegExp, redact: Redact): string | null {
  * body that began with status 200. Its message is passed on, sanitised: there is
  * no status to go by.
  */
-export function frameError(
-  data: unknown,
-  context: RefusalContext,
-): UpstreamError {
+export function frameError(data: unknown, redact: Redact): UpstreamError {
   const error = errorMemberOf(data) ?? (isJsonObject(data) ? data : {});
   const refusal = { status: statusOf(error), body: data };
-  const known = refusalError(refusal, context);
+  const known = refusalError(refusal, redact);
   if (known.fault !== "server_error" || refusal.status < 500) return known;
-  const message = context.redact(textOf(error.message));
+  const message = redact(textOf(error.message));
   return new UpstreamError("server_error", {
     cause: new Error("Error within the answer"),
     ...(message === "" ? {} : { message }),
@@ -199,24 +198,16 @@ export function readRetryAfter(
   retryAfterMs: string | null,
   now: WallNow,
 ): number | undefined {
-  const ms = waitOf(retryAfter, retryAfterMs, now);
-  if (ms === undefined || Number.isNaN(ms)) return undefined;
-  return Math.min(Math.max(ms, RETRY_AFTER_MS_MIN), RETRY_AFTER_MS_MAX);
-}
-
-function waitOf(
-  retryAfter: string | null,
-  retryAfterMs: string | null,
-  now: WallNow,
-): number | undefined {
+  let ms = NaN;
   if (retryAfterMs !== null && NUMBER.test(retryAfterMs)) {
-    return Math.ceil(Number(retryAfterMs));
+    ms = Math.ceil(Number(retryAfterMs));
+  } else if (retryAfter !== null && NUMBER.test(retryAfter)) {
+    ms = Math.ceil(Number(retryAfter) * 1_000);
+  } else if (retryAfter !== null && HTTP_DATE.test(retryAfter)) {
+    ms = Date.parse(retryAfter) - now();
   }
-  if (retryAfter === null) return undefined;
-  if (NUMBER.test(retryAfter)) return Math.ceil(Number(retryAfter) * 1_000);
-  return HTTP_DATE.test(retryAfter)
-    ? Date.parse(retryAfter) - now()
-    : undefined;
+  if (Number.isNaN(ms)) return undefined;
+  return Math.min(Math.max(ms, RETRY_AFTER_MS_MIN), RETRY_AFTER_MS_MAX);
 }
 
 /** The object that holds `message`, in any of the shapes in use, or null. */
@@ -228,8 +219,8 @@ function errorMemberOf(body: unknown): JsonObject | null {
   const { error, error_type: type } = body;
   if (isJsonObject(error)) return hasMessage(error) ? error : null;
   if (typeof error === "string") return { message: error, type };
-  const fault = faultInDetail(body.detail);
-  if (fault !== null) return { ...fault };
+  const detail = messageOfDetail(body.detail);
+  if (detail !== "") return { message: detail };
   const isFlat = body.object === "error" || typeof body.code === "string" ||
     typeof body.code === "number";
   return isFlat && hasMessage(body) ? body : null;
@@ -238,6 +229,28 @@ function errorMemberOf(body: unknown): JsonObject | null {
 function hasMessage(error: JsonObject): boolean {
   return typeof error.message === "string";
 }
+
+/** The faults in a `detail` as FastAPI sends it, a text or a list, or `""`. */
+function messageOfDetail(detail: unknown): string {
+  if (!Array.isArray(detail)) return textOf(detail);
+  return detail.filter(isJsonObject).slice(0, TOLD_MAX)
+    .map(({ loc, msg }) => {
+      const path = Array.isArray(loc) ? loc.slice(1).join(".") : "";
+      return `${path}: ${textOf(msg)}`;
+    })
+    .join("; ");
+}
+
+/** The status that a kind of error stands for. */
+const KINDS: readonly [status: number, kind: RegExp][] = [
+  [429, /rate_limit|ratelimit|throttl|too_many/],
+  [503, /overloaded/],
+  [401, /auth|permission|api_key/],
+  [
+    400,
+    /invalid_request|badrequest|context_length|context_size|invalid_param|validation/,
+  ],
+];
 
 /** The HTTP status an error object names by number or by kind; 500 when it does not. */
 function statusOf(error: JsonObject): number {
@@ -248,84 +261,5 @@ function statusOf(error: JsonObject): number {
     if (status >= 400 && status <= 599) return status;
   }
   const kind = `${textOf(error.type)} ${textOf(error.code)}`.toLowerCase();
-  if (/rate_limit|ratelimit|throttl|too_many/.test(kind)) return 429;
-  if (/overloaded/.test(kind)) return 503;
-  if (/auth|permission|api_key/.test(kind)) return 401;
-  if (
-    /invalid_request|badrequest|context_length|context_size|invalid_param|validation/
-      .test(kind)
-  ) {
-    return 400;
-  }
-  return 500;
-}
-
-/** Makes the text of a model server safe to show to callers. */
-export type Redact = (text: string) => string;
-
-/** Characters of a message that are passed on. */
-const MESSAGE_CHARS_MAX = 500;
-/** Shorter values would be found in ordinary words. */
-const SECRET_CHARS_MIN = 4;
-const REDACTED = "[redacted]";
-
-const PATTERNS: readonly RegExp[] = [
-  /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>]+/gi,
-  /\bbearer\s+[^\s"',]+/gi,
-  // Keys by the looks of the usual prefixes, masked ones such as `sk-ab***yz` included.
-  /\b(?:sk|pk|rk|gsk|xai|hf|nvapi)[-_][A-Za-z0-9_*.-]{4,}/g,
-  /\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b/g,
-  // Paths of files, and places in source code.
-  /(?<![\w\])}.<])~?\/(?!v\d+\/)(?:[\w.@+-]+\/)+[\w.@+-]+/g,
-  /(?<![\w\])}.<])\/[\w@+-]+(?:\.\w+)+/g,
-  /\b[A-Za-z]:\\[^\s"'<>]+/g,
-  /\b[\w./-]+\.(?:py|cpp|cc|cu|hpp|h|go|rs|js|mjs|ts|java)(?::\d+)+\b/g,
-];
-/** Lines of stack traces of Python, JavaScript and Go, and the code that Python shows below. */
-const STACK =
-  /Traceback \(most recent call last\):|^[ \t]*File "[^"\n]*", line \d+.*(\n[ \t]{4,}.*)?|^[ \t]+at .*$|^goroutine \d+.*$|^\t.*\.go:\d+.*$/gm;
-/** C0 and C1 controls: line ends would break logs and header-like contexts. */
-const CONTROLS = /\p{Cc}+/gu;
-
-/** What a server must not be able to send back to a caller. */
-export interface RedactOptions {
-  /** Credentials and header values. */
-  secrets: readonly string[];
-  baseUrl: URL;
-  /** The model's name at the server, and the one that callers know. */
-  model?: { theirs: string; ours: string };
-}
-
-/**
- * Makes a function that cleans a text: secrets, the server's address, URLs, network
- * addresses, file paths and bearer credentials become `[redacted]`, the model's
- * name at the server becomes ours, stack traces go, control characters become
- * blanks. Last of all it is cut to 500 characters, so that no part of a secret is
- * left over.
- */
-export function createRedact(options: RedactOptions): Redact {
-  const { secrets, baseUrl, model } = options;
-  const name = model !== undefined && model.theirs.length >= SECRET_CHARS_MIN &&
-      model.theirs !== model.ours
-    ? new RegExp(
-      `[\\w.:/@-]*${model.theirs.replace(/[^\w]/g, "\\$&")}(?:[\\w:.-]*\\w)?`,
-      "g",
-    )
-    : null;
-  const needles = [...secrets, baseUrl.href, baseUrl.host, baseUrl.hostname]
-    .filter((needle) => needle.length >= SECRET_CHARS_MIN)
-    .sort((a, b) => b.length - a.length);
-  return (text) => {
-    let clean = text.toWellFormed().replaceAll("\r\n", "\n")
-      .replace(STACK, "").replace(CONTROLS, " ");
-    if (name !== null) clean = clean.replace(name, () => model?.ours ?? "");
-    for (const needle of needles) clean = clean.replaceAll(needle, REDACTED);
-    for (const pattern of PATTERNS) clean = clean.replace(pattern, REDACTED);
-    return cut(clean.trim());
-  };
-}
-
-function cut(text: string): string {
-  if (text.length <= MESSAGE_CHARS_MAX) return text;
-  return `${text.slice(0, MESSAGE_CHARS_MAX - 1).toWellFormed()}…`;
+  return KINDS.find(([, words]) => words.test(kind))?.[0] ?? 500;
 }

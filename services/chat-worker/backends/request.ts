@@ -6,8 +6,8 @@ import type {
   ChatRequest,
   ToolCall,
 } from "@gateway/shared/openai/chat";
-import { isJsonObject, type JsonObject } from "./json_value.ts";
-import type { BackendCall } from "./backend.ts";
+import { isJsonObject, type JsonObject } from "./json.ts";
+import type { CompletionCall } from "./answer.ts";
 
 /** Fields that are sent under their own name when the client gave them. */
 const SAME_FIELDS = [
@@ -120,7 +120,10 @@ const REQUEST_ID = /^[\w-]{1,128}$/;
 const encoder = new TextEncoder();
 
 /** Puts a request together, ready to be written. */
-export type EncodeRequest = (body: string, call: BackendCall) => Uint8Array;
+export type EncodeRequest = (
+  body: string,
+  call: Pick<CompletionCall, "requestId" | "traceparent">,
+) => Uint8Array;
 
 /**
  * Makes the function that encodes a request to `url`. All that does not change is

@@ -3,20 +3,10 @@
  * 9.2.6, describes it. Beyond the standard, `error: …` is `data: …` of an event of
  * that name: servers of llama.cpp ended broken answers so until 2025.
  */
+import { STREAM_LIMITS } from "@gateway/shared/limits";
+import { invalidAnswer } from "./errors.ts";
 
-/** What an {@link SseParser} needs. */
-export interface SseParserOptions {
-  /** Bound of one line and of the joined data of one event, in UTF-16 units, without line ends. */
-  lineCharsMax: number;
-  /** Called for every event that has data. `name` is the `event` field, or `""`. */
-  onEvent: (data: string, name: string) => void;
-}
-
-/** A line, or the data of one event, is longer than allowed. */
-export class SseLimitError extends Error {
-  override readonly name = "SseLimitError";
-}
-
+const LINE_CHARS_MAX = STREAM_LIMITS.lineBytesMax;
 const LINE_END = /\r\n|\n|\r/;
 const FIELD = /^(data|event|error)(?:: ?|$)/;
 
@@ -26,7 +16,7 @@ const FIELD = /^(data|event|error)(?:: ?|$)/;
  * thrown it must not be used again.
  */
 export class SseParser {
-  readonly #options: SseParserOptions;
+  readonly #onEvent: (data: string, name: string) => void;
   // Marks inside the data belong to it: only the one before everything is dropped.
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   #isFirst = true;
@@ -38,11 +28,12 @@ export class SseParser {
   #data: string | null = null;
   #name = "";
 
-  constructor(options: SseParserOptions) {
-    this.#options = options;
+  /** `onEvent` is called for every event that has data, with its `event` field or `""`. */
+  constructor(onEvent: (data: string, name: string) => void) {
+    this.#onEvent = onEvent;
   }
 
-  /** Takes the next bytes and calls `onEvent` for each event they complete. Throws {@link SseLimitError}. */
+  /** Takes the next bytes. Throws `upstream_invalid` when a line, or the data of an event, is too long. */
   push(bytes: Uint8Array): void {
     let text = this.#decoder.decode(bytes, { stream: true });
     if (text === "") return;
@@ -59,23 +50,20 @@ export class SseParser {
   }
 
   /**
-   * The data of the event that the end of the stream left without its blank
-   * line, or null. The standard drops it; whoever knows what it must look like
-   * may use it.
+   * The data of the event that the end of the stream left without its blank line,
+   * or `""`. The standard drops it; whoever knows what it must look like may use it.
    */
-  end(): string | null {
+  end(): string {
     this.#keep(this.#decoder.decode());
     if (this.#chars > 0) this.#endLine();
-    const rest = this.#data;
-    this.#data = null;
-    return rest;
+    return this.#data ?? "";
   }
 
   #keep(piece: string): void {
     if (piece === "") return;
     this.#pieces.push(piece);
     this.#chars += piece.length;
-    this.#checkBound(this.#chars);
+    checkLength(this.#chars);
   }
 
   #endLine(): void {
@@ -91,20 +79,18 @@ export class SseParser {
     if (field !== "data") this.#name = field === "error" ? field : value;
     if (field === "event") return;
     this.#data = this.#data === null ? value : `${this.#data}\n${value}`;
-    this.#checkBound(this.#data.length);
+    checkLength(this.#data.length);
   }
 
   #dispatch(): void {
-    if (this.#data !== null) this.#options.onEvent(this.#data, this.#name);
+    if (this.#data !== null) this.#onEvent(this.#data, this.#name);
     this.#data = null;
     this.#name = "";
   }
+}
 
-  #checkBound(chars: number): void {
-    const { lineCharsMax } = this.#options;
-    if (chars <= lineCharsMax) return;
-    throw new SseLimitError(
-      `A line of the event stream exceeds ${lineCharsMax} characters`,
-    );
+function checkLength(chars: number): void {
+  if (chars > LINE_CHARS_MAX) {
+    throw invalidAnswer(`An event over ${LINE_CHARS_MAX} characters`);
   }
 }

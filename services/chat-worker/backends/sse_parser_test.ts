@@ -1,20 +1,17 @@
 import assert from "node:assert/strict";
-import { SseLimitError, SseParser } from "./sse_parser.ts";
+import { STREAM_LIMITS } from "@gateway/shared/limits";
+import { SseParser } from "./sse_parser.ts";
 
-const LINE_CHARS_MAX = 64;
 const encoder = new TextEncoder();
 
 interface Parsed {
   events: [data: string, name: string][];
-  rest: string | null;
+  rest: string;
 }
 
-function parse(pieces: Iterable<Uint8Array>, lineCharsMax: number): Parsed {
+function parse(pieces: Iterable<Uint8Array>): Parsed {
   const events: Parsed["events"] = [];
-  const parser = new SseParser({
-    lineCharsMax,
-    onEvent: (data, name) => void events.push([data, name]),
-  });
+  const parser = new SseParser((data, name) => void events.push([data, name]));
   for (const piece of pieces) {
     // The parser must not keep what it was given: overwrite it afterwards.
     const given = piece.slice();
@@ -140,79 +137,46 @@ for (const { name, input, events, rest } of cases) {
       events: events.map((event) =>
         typeof event === "string" ? [event, ""] : event
       ),
-      rest: rest ?? null,
+      rest: rest ?? "",
     };
     for (const pieces of everySplit(bytes)) {
-      assert.deepEqual(parse(pieces, LINE_CHARS_MAX), expected);
+      assert.deepEqual(parse(pieces), expected);
     }
   });
 }
 
-const prefix = "data: ".length;
-const bounds: { name: string; input: string; fits: boolean }[] = [
-  {
-    name: "a line below",
-    input: `data: ${"x".repeat(63 - prefix)}\n\n`,
-    fits: true,
-  },
-  {
-    name: "a line at",
-    input: `data: ${"x".repeat(64 - prefix)}\n\n`,
-    fits: true,
-  },
-  {
-    name: "a line above",
-    input: `data: ${"x".repeat(65 - prefix)}\n\n`,
-    fits: false,
-  },
-  { name: "a comment above", input: `:${"x".repeat(64)}\n`, fits: false },
-  { name: "an endless line above", input: "x".repeat(65), fits: false },
-  {
-    name: "two-byte characters at",
-    input: `data: ${"é".repeat(58)}\n\n`,
-    fits: true,
-  },
-  {
-    name: "two-byte characters above",
-    input: `data: ${"é".repeat(59)}\n\n`,
-    fits: false,
-  },
-  {
-    name: "joined data with its LF at",
-    input: `data: ${"x".repeat(32)}\ndata: ${"x".repeat(31)}\n\n`,
-    fits: true,
-  },
-  {
-    name: "joined data above",
-    input: `data: ${"x".repeat(32)}\ndata: ${"x".repeat(32)}\n\n`,
-    fits: false,
-  },
-  { name: "empty data lines above", input: "data\n".repeat(70), fits: false },
-  {
-    name: "two events, each below",
-    input: `data: ${"x".repeat(40)}\n\ndata: ${"x".repeat(40)}\n\n`,
-    fits: true,
-  },
+const MAX = STREAM_LIMITS.lineBytesMax;
+const HALF = MAX / 2;
+/** `data: ` and the line that it begins. */
+const line = (chars: number, char = "x") => `data: ${char.repeat(chars - 6)}\n`;
+const bounds: [name: string, input: string, fits: boolean][] = [
+  ["a line at", `${line(MAX)}\n`, true],
+  ["a line above", line(MAX + 1), false],
+  ["a comment above", `:${"x".repeat(MAX)}\n`, false],
+  ["an endless line above", "x".repeat(MAX + 1), false],
+  ["two-byte characters at", line(MAX, "é"), true],
+  ["two-byte characters above", line(MAX + 1, "é"), false],
+  ["joined data with its LF at", line(HALF + 6) + line(HALF + 5), true],
+  ["joined data above", line(HALF + 6) + line(HALF + 6), false],
+  ["empty data lines above", "data\n".repeat(MAX + 3), false],
+  ["two events, each below", `${line(HALF + 9)}\n`.repeat(2), true],
 ];
 
-for (const { name, input, fits } of bounds) {
+for (const [name, input, fits] of bounds) {
   Deno.test(`SseParser ${fits ? "takes" : "refuses"} ${name} the bound`, () => {
     const bytes = encoder.encode(input);
-    for (const pieces of everySplit(bytes)) {
-      if (fits) parse(pieces, LINE_CHARS_MAX);
-      else assert.throws(() => parse(pieces, LINE_CHARS_MAX), SseLimitError);
+    for (const pieces of [[bytes], [bytes.subarray(0, 9), bytes.subarray(9)]]) {
+      if (fits) parse(pieces);
+      else assert.throws(() => parse(pieces), { code: "upstream_invalid" });
     }
   });
 }
 
 Deno.test("SseParser needs time in proportion to the bytes, not to the pieces", () => {
-  const lineCharsMax = 256 * 1024;
-  const bytes = encoder.encode(
-    `data: ${"x".repeat(lineCharsMax - prefix)}\n\n`,
-  );
+  const bytes = encoder.encode(`${line(256 * 1024)}\n`);
   const startedAt = performance.now();
-  const { events } = parse(byteByByte(bytes), lineCharsMax);
+  const { events } = parse(byteByByte(bytes));
   // A copy of the pending line per piece would be 3e10 byte moves.
   assert.ok(performance.now() - startedAt < 5_000);
-  assert.equal(events[0]?.[0].length, lineCharsMax - prefix);
+  assert.equal(events[0]?.[0].length, 256 * 1024 - 6);
 });

@@ -1,7 +1,7 @@
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ToolCallDelta } from "@gateway/shared/openai/chat";
 import { invalidAnswer } from "./errors.ts";
-import { isJsonObject, type JsonObject, textOf } from "./json_value.ts";
+import { isJsonObject, parseJson, textOf } from "./json.ts";
 
 interface Call {
   /** Position in what we send. */
@@ -28,9 +28,9 @@ export class ToolCallFragments {
   readonly #newId: () => string;
   readonly #calls: Call[] = [];
   /** The newest call at each index of the server's. */
-  readonly #byIndex = new Map<number, Call>();
-  #last: Call | undefined;
+  readonly #byIndex = new Map<unknown, Call>();
   #sent = 0;
+  #last: Call | undefined;
 
   /** `newId` makes an id for a call that has none. */
   constructor(newId: () => string) {
@@ -42,18 +42,13 @@ export class ToolCallFragments {
     return this.#sent > 0;
   }
 
-  /** Takes the `tool_calls` of one delta, or null; appends what is news to `out`. */
-  take(fragments: unknown, out: ToolCallDelta[]): void {
-    if (fragments === undefined || fragments === null) return;
+  /** Takes the `tool_calls` of one delta and returns what is news. */
+  take(fragments: unknown): ToolCallDelta[] {
     if (!Array.isArray(fragments)) {
       throw invalidAnswer("Tool calls that are not an array");
     }
-    for (const fragment of fragments) {
-      if (!isJsonObject(fragment)) {
-        throw invalidAnswer("Tool call that is not an object");
-      }
-      this.#takeFragment(fragment, out);
-    }
+    return fragments.map((each) => this.#takeFragment(each))
+      .filter((news) => news !== null);
   }
 
   /** The choice is finished: throws `upstream_invalid` if a call never got its name. */
@@ -63,53 +58,48 @@ export class ToolCallFragments {
     }
   }
 
-  #takeFragment(fragment: JsonObject, out: ToolCallDelta[]): void {
-    const index = Number.isInteger(fragment.index)
-      ? Number(fragment.index)
-      : null;
+  #takeFragment(fragment: unknown): ToolCallDelta | null {
+    if (!isJsonObject(fragment)) {
+      throw invalidAnswer("Tool call that is not an object");
+    }
     const detail = isJsonObject(fragment.function) ? fragment.function : {};
+    const index = Number.isInteger(fragment.index) ? fragment.index : null;
     const id = textOf(fragment.id);
     const name = textOf(detail.name);
     const text = argumentsText(detail.arguments);
     const call = this.#callOf(index, id, name, text);
     this.#last = call;
     call.hasArguments ||= text !== "";
-    if (call.id === "") call.id = id;
+    call.id ||= id;
     if (call.name !== "") {
-      if (text !== "") {
-        out.push({ index: call.index, function: { arguments: text } });
-      }
-      return;
+      return text === ""
+        ? null
+        : { index: call.index, function: { arguments: text } };
     }
     call.held += text;
     if (call.held.length > HELD_CHARS_MAX) {
       throw invalidAnswer("Tool call without a name");
     }
-    if (name === "") return;
+    if (name === "") return null;
     call.name = name;
     call.index = this.#sent++;
-    if (call.id === "") call.id = this.#newId();
-    out.push({
+    call.id ||= this.#newId();
+    return {
       index: call.index,
       id: call.id,
       type: "function",
       function: { name, arguments: call.held },
-    });
-    call.held = "";
+    };
   }
 
   /** The call that a fragment continues, or a new one. */
-  #callOf(
-    index: number | null,
-    id: string,
-    name: string,
-    text: string,
-  ): Call {
-    const known = index === null
-      ? (id === ""
+  #callOf(index: unknown, id: string, name: string, text: string): Call {
+    let known = this.#byIndex.get(index);
+    if (index === null) {
+      known = id === ""
         ? this.#last
-        : this.#calls.findLast((call) => call.id === id))
-      : this.#byIndex.get(index);
+        : this.#calls.findLast((call) => call.id === id);
+    }
     if (known === undefined) return this.#open(index, id);
     if (known.name === "" || name === "") return known;
     // A name where one was said already begins a call if the server numbers
@@ -118,12 +108,12 @@ export class ToolCallFragments {
     // fragment.
     const isNext = id === ""
       ? index === null || name !== known.name ||
-        (known.hasArguments && isWholeObject(text))
+        (known.hasArguments && isJsonObject(parseJson(text)))
       : id !== known.id;
     return isNext ? this.#open(index, id) : known;
   }
 
-  #open(index: number | null, id: string): Call {
+  #open(index: unknown, id: string): Call {
     if (this.#calls.length === CALLS_MAX) {
       throw invalidAnswer(`More than ${CALLS_MAX} tool calls`);
     }
@@ -138,12 +128,4 @@ export class ToolCallFragments {
 function argumentsText(value: unknown): string {
   if (value === undefined || value === null) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
-}
-
-function isWholeObject(text: string): boolean {
-  try {
-    return isJsonObject(JSON.parse(text));
-  } catch {
-    return false; // A fragment.
-  }
 }

@@ -11,7 +11,11 @@ export function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** A count: an integer from 0 that JSON carries exactly. */
-export function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && typeof value === "number" && value >= 0;
+/** The value, or undefined for what is not JSON. The parser's own message would quote the answer. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }

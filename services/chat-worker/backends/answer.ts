@@ -1,0 +1,287 @@
+/**
+ * The answer to one attempt, as the lines that an edge sends on: a chunk a line
+ * for a stream, one line with the whole response for a call without `stream`. All
+ * rules about the shape of an answer that SDKs depend on are here.
+ */
+import type {
+  ChatCompletion,
+  ChatRequest,
+  ChunkDelta,
+  FinishReason,
+  Logprobs,
+  ResponseMessage,
+  ToolCall,
+  ToolCallDelta,
+  Usage,
+} from "@gateway/shared/openai/chat";
+import { truncatedAnswer } from "./errors.ts";
+
+/** What running a completion needs beside the request. */
+export interface CompletionCall {
+  /** 32 hex digits, passed on to the model server as they are: llama-cpp-python takes only UUIDs. */
+  requestId: string;
+  /** Unix seconds, the same for every attempt. */
+  created: number;
+  /** Aborted when the answer is no longer wanted: the model server must hear of it within 100 ms. */
+  signal: AbortSignal;
+  /** W3C trace context, passed on to the model server. */
+  traceparent?: string;
+  /**
+   * Takes lines, each ended by `\n`, or none, and the tokens made so far. Returns
+   * a promise when there is no more room, which resolves when there is.
+   */
+  write(lines: string, tokens: number): Promise<void> | undefined;
+}
+
+/** What a complete answer has come to. */
+export interface AnswerEnd {
+  /** Reasoning is inside `completion_tokens`. */
+  usage: Usage;
+  /** By choice. */
+  finishReasons: FinishReason[];
+}
+
+/** Grows in place: a long answer has a list of thousands. */
+type LogprobsInProgress = Logprobs & {
+  content: unknown[] | null;
+  refusal: unknown[] | null;
+};
+
+interface Choice {
+  finishReason: FinishReason | null;
+  /** Of a whole response, as far as it has come; a stream keeps nothing. */
+  message: ResponseMessage;
+  logprobs: LogprobsInProgress | null;
+}
+
+/** Collects what a model says, and passes it on when told to. */
+export class Answer {
+  /** Lines were passed on: from now on nothing may be repeated. */
+  hasSent = false;
+  /** Of the server's build and weights, if it has one. Must be known before the first delta. */
+  fingerprint: string | null = null;
+  readonly #request: ChatRequest;
+  readonly #call: CompletionCall;
+  readonly #onBegun: () => void;
+  readonly #choices: readonly Choice[];
+  #lines = "";
+  /** Of every chunk. Empty until the first one. */
+  #prefix = "";
+  #deltas = 0;
+  #usage: Usage | null = null;
+
+  /** `onBegun` is called once, at the first delta or finish reason. */
+  constructor(
+    request: ChatRequest,
+    call: CompletionCall,
+    onBegun: () => void = () => {},
+  ) {
+    this.#request = request;
+    this.#call = call;
+    this.#onBegun = onBegun;
+    this.#choices = Array.from({ length: request.n }, (): Choice => ({
+      finishReason: null,
+      message: { role: "assistant", content: null, refusal: null },
+      logprobs: null,
+    }));
+  }
+
+  isFinished(index: number): boolean {
+    return this.#choices[index]?.finishReason !== null;
+  }
+
+  /** Adds to a choice. Without a usage yet, each call counts as one token. */
+  addDelta(index: number, delta: ChunkDelta, logprobs?: Logprobs): void {
+    const choice = this.#choices[index];
+    if (choice === undefined) return;
+    const isFirst = this.#begin();
+    this.#deltas += 1;
+    if (!this.#request.stream) return collect(choice, delta, logprobs);
+    if (isFirst) this.#addRoles(delta.tool_calls === undefined ? -1 : index);
+    const probabilities = logprobs === undefined
+      ? "null"
+      : JSON.stringify(logprobs);
+    this.#addChunk(index, deltaJson(delta), probabilities, "null");
+  }
+
+  /** Ends a choice. */
+  finish(index: number, reason: FinishReason): void {
+    const choice = this.#choices[index];
+    if (choice === undefined) return;
+    const isFirst = this.#begin();
+    choice.finishReason = reason;
+    if (!this.#request.stream) return;
+    if (isFirst) this.#addRoles(-1);
+    this.#addChunk(index, "{}", "null", `"${reason}"`);
+  }
+
+  /** Adds what choices have cost, once for each request to a model server. */
+  addUsage(usage: Usage): void {
+    this.#usage = this.#usage === null ? usage : sum(this.#usage, usage);
+  }
+
+  /** Passes on what has come. Returns a promise as {@link CompletionCall.write} does. */
+  flush(): Promise<void> | undefined {
+    const lines = this.#lines;
+    this.#lines = "";
+    if (lines !== "") this.hasSent = true;
+    return this.#call.write(
+      lines,
+      this.#usage?.completion_tokens ?? this.#deltas,
+    );
+  }
+
+  /** Passes on the last lines. Throws `upstream_truncated` when something is missing. */
+  end(): AnswerEnd {
+    const usage = this.#usage;
+    const finishReasons = this.#choices
+      .map(({ finishReason }) => finishReason)
+      .filter((reason) => reason !== null);
+    if (finishReasons.length < this.#choices.length || usage === null) {
+      throw truncatedAnswer("Answer without an end");
+    }
+    if (!this.#request.stream) this.#lines = this.#wholeResponse(usage);
+    else if (this.#request.include_usage) {
+      this.#lines += `${this.#prefix}],"usage":${JSON.stringify(usage)}}\n`;
+    }
+    this.flush();
+    return { usage, finishReasons };
+  }
+
+  /** Whether this is the beginning. */
+  #begin(): boolean {
+    if (this.#prefix !== "") return false;
+    const { requestId, created } = this.#call;
+    this.#prefix = `{"id":"chatcmpl-${requestId}"` +
+      `,"object":"chat.completion.chunk","created":${created}` +
+      `,"model":${JSON.stringify(this.#request.model)}` +
+      `,"system_fingerprint":${JSON.stringify(this.fingerprint)},"choices":[`;
+    this.#onBegun();
+    return true;
+  }
+
+  /**
+   * The role chunk of every choice, in order. Some SDKs take an answer for complete
+   * once every choice seen so far has finished, so all appear at once.
+   */
+  #addRoles(callingIndex: number): void {
+    for (const index of this.#choices.keys()) {
+      const content = index === callingIndex ? "null" : `""`;
+      const delta = `{"role":"assistant","content":${content}}`;
+      this.#addChunk(index, delta, "null", "null");
+    }
+  }
+
+  #addChunk(
+    index: number,
+    delta: string,
+    logprobs: string,
+    reason: string,
+  ): void {
+    const usage = this.#request.include_usage ? `,"usage":null` : "";
+    this.#lines += `${this.#prefix}{"index":${index},"delta":${delta}` +
+      `,"logprobs":${logprobs},"finish_reason":${reason}}]${usage}}\n`;
+  }
+
+  #wholeResponse(usage: Usage): string {
+    const completion: ChatCompletion = {
+      id: `chatcmpl-${this.#call.requestId}`,
+      object: "chat.completion",
+      created: this.#call.created,
+      model: this.#request.model,
+      choices: this.#choices.map(
+        ({ finishReason, message, logprobs }, index) => {
+          // Null content means "see the tool calls" (or the refusal); silence is an empty text.
+          const hasOther = message.tool_calls !== undefined ||
+            message.refusal !== null;
+          const content = message.content ?? (hasOther ? null : "");
+          return {
+            index,
+            message: { ...message, content },
+            logprobs,
+            finish_reason: finishReason ?? "stop",
+          };
+        },
+      ),
+      usage,
+      system_fingerprint: this.fingerprint,
+    };
+    return JSON.stringify(completion) + "\n";
+  }
+}
+
+/** JSON of a delta. Nearly every token is text alone, so that case is faster. */
+function deltaJson(delta: ChunkDelta): string {
+  const { content, reasoning_content, refusal, tool_calls } = delta;
+  const isText = typeof content === "string" && refusal === undefined &&
+    reasoning_content === undefined && tool_calls === undefined;
+  return isText
+    ? `{"content":${JSON.stringify(content)}}`
+    : JSON.stringify(delta);
+}
+
+/** Adds a delta to a whole response. */
+function collect(
+  choice: Choice,
+  { content, reasoning_content: reasoning, refusal, tool_calls }: ChunkDelta,
+  logprobs: Logprobs | undefined,
+): void {
+  const { message } = choice;
+  if (typeof content === "string") {
+    message.content = (message.content ?? "") + content;
+  }
+  if (reasoning !== undefined) {
+    message.reasoning_content = (message.reasoning_content ?? "") + reasoning;
+  }
+  if (refusal !== undefined) {
+    message.refusal = (message.refusal ?? "") + refusal;
+  }
+  if (tool_calls !== undefined) {
+    message.tool_calls ??= [];
+    for (const each of tool_calls) addFragment(message.tool_calls, each);
+  }
+  if (logprobs === undefined) return;
+  const before = choice.logprobs ?? { content: null, refusal: null };
+  choice.logprobs = {
+    ...logprobs,
+    content: extended(before.content, logprobs.content),
+    refusal: extended(before.refusal, logprobs.refusal),
+  };
+}
+
+function addFragment(
+  calls: ToolCall[],
+  { index, id, function: { name, arguments: text = "" } }: ToolCallDelta,
+): void {
+  const call = calls[index] ??= {
+    id: "",
+    type: "function",
+    function: { name: "", arguments: "" },
+  };
+  if (id !== undefined) call.id = id;
+  if (name !== undefined) call.function.name = name;
+  call.function.arguments += text;
+}
+
+function extended(list: unknown[] | null, more: unknown): unknown[] | null {
+  if (!Array.isArray(more)) return list;
+  if (list === null) return [...more];
+  for (const each of more) list.push(each);
+  return list;
+}
+
+function sum(a: Usage, b: Usage): Usage {
+  const cached = (a.prompt_tokens_details?.cached_tokens ?? 0) +
+    (b.prompt_tokens_details?.cached_tokens ?? 0);
+  const reasoning = (a.completion_tokens_details?.reasoning_tokens ?? 0) +
+    (b.completion_tokens_details?.reasoning_tokens ?? 0);
+  return {
+    prompt_tokens: a.prompt_tokens + b.prompt_tokens,
+    completion_tokens: a.completion_tokens + b.completion_tokens,
+    total_tokens: a.total_tokens + b.total_tokens,
+    ...(cached > 0 ? { prompt_tokens_details: { cached_tokens: cached } } : {}),
+    ...(reasoning > 0
+      ? { completion_tokens_details: { reasoning_tokens: reasoning } }
+      : {}),
+  };
+}

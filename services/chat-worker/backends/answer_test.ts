@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import type {
+  ChatRequest,
+  ChunkDelta,
+  Logprobs,
+  Usage,
+} from "@gateway/shared/openai/chat";
+import { Answer } from "./answer.ts";
+import { parsed, recordCall, requestWith } from "./answer_fixture.ts";
+
+const USAGE: Usage = {
+  prompt_tokens: 5,
+  completion_tokens: 3,
+  total_tokens: 8,
+};
+const IDENTITY = {
+  id: "chatcmpl-req1",
+  created: 1_767_622_290,
+  model: "neutral-3.7-plus",
+};
+
+/** What an answer is made of: a delta, or a finish reason. */
+type Part =
+  | [index: number, delta: ChunkDelta, logprobs?: Logprobs]
+  | [index: number, reason: "stop" | "length" | "tool_calls"];
+
+function newAnswer(change: Partial<ChatRequest>) {
+  const call = recordCall();
+  const request = requestWith({ include_usage: false, ...change });
+  return { call, answer: new Answer(request, call) };
+}
+
+function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
+  const { answer, call } = newAnswer(change);
+  for (const [index, part, logprobs] of parts) {
+    if (typeof part === "string") answer.finish(index, part);
+    else answer.addDelta(index, part, logprobs);
+  }
+  answer.addUsage(USAGE);
+  answer.end();
+  return parsed(call.lines);
+}
+
+function chunk(choices: unknown[], more: object = {}): object {
+  return {
+    ...IDENTITY,
+    object: "chat.completion.chunk",
+    system_fingerprint: null,
+    choices,
+    ...more,
+  };
+}
+
+function choice(
+  index: number,
+  delta: object,
+  finish: string | null = null,
+): object {
+  return { index, delta, logprobs: null, finish_reason: finish };
+}
+
+function role(index: number, content: string | null = ""): object {
+  return choice(index, { role: "assistant", content });
+}
+
+const CALL = {
+  index: 0,
+  id: "call_1",
+  type: "function" as const,
+  function: { name: "f", arguments: '{"a":' },
+};
+
+const streams: [
+  name: string,
+  change: Partial<ChatRequest>,
+  parts: Part[],
+  chunks: object[],
+][] = [
+  [
+    "a role chunk, deltas, a finish chunk with an empty delta",
+    {},
+    [[0, { content: "Hel" }], [0, { content: 'lo "you"\n' }], [0, "stop"]],
+    [
+      chunk([role(0)]),
+      chunk([choice(0, { content: "Hel" })]),
+      chunk([choice(0, { content: 'lo "you"\n' })]),
+      chunk([choice(0, {}, "stop")]),
+    ],
+  ],
+  [
+    "with include_usage null in every chunk and the usage in one of its own",
+    { include_usage: true },
+    [[0, { content: "x" }], [0, "length"]],
+    [
+      chunk([role(0)], { usage: null }),
+      chunk([choice(0, { content: "x" })], { usage: null }),
+      chunk([choice(0, {}, "length")], { usage: null }),
+      chunk([], { usage: USAGE }),
+    ],
+  ],
+  [
+    "the role chunks of all choices before the first delta of any",
+    { n: 2 },
+    [[1, { content: "b" }], [1, "stop"], [0, "stop"]],
+    [
+      chunk([role(0)]),
+      chunk([role(1)]),
+      chunk([choice(1, { content: "b" })]),
+      chunk([choice(1, {}, "stop")]),
+      chunk([choice(0, {}, "stop")]),
+    ],
+  ],
+  [
+    "null content beside the role where it begins with a tool call",
+    {},
+    [[0, { tool_calls: [CALL] }], [0, "tool_calls"]],
+    [
+      chunk([role(0, null)]),
+      chunk([choice(0, { tool_calls: [CALL] })]),
+      chunk([choice(0, {}, "tool_calls")]),
+    ],
+  ],
+  [
+    "a role chunk and a finish chunk where nothing was said",
+    {},
+    [[0, "length"]],
+    [chunk([role(0)]), chunk([choice(0, {}, "length")])],
+  ],
+];
+
+for (const [name, change, parts, chunks] of streams) {
+  Deno.test(`a stream is ${name}`, () =>
+    assert.deepEqual(encode(change, parts), chunks));
+}
+
+Deno.test("a whole response joins deltas, reasoning, tool calls and log probabilities", () => {
+  const probabilities = (token: number) => ({
+    content: [token],
+    refusal: null,
+  });
+  assert.deepEqual(
+    encode({ stream: false, n: 2 }, [
+      [0, { reasoning_content: "let me " }],
+      [0, { reasoning_content: "think" }],
+      [0, { content: "Hel" }, probabilities(1)],
+      [0, { content: "lo" }, probabilities(2)],
+      [1, { tool_calls: [CALL] }],
+      [1, { tool_calls: [{ index: 0, function: { arguments: "1}" } }] }],
+      [1, "tool_calls"],
+      [0, "stop"],
+    ]),
+    [{
+      ...IDENTITY,
+      object: "chat.completion",
+      choices: [
+        {
+          index: 0,
+          message: {
+            role: "assistant",
+            content: "Hello",
+            refusal: null,
+            reasoning_content: "let me think",
+          },
+          logprobs: { content: [1, 2], refusal: null },
+          finish_reason: "stop",
+        },
+        {
+          index: 1,
+          message: {
+            role: "assistant",
+            content: null,
+            refusal: null,
+            tool_calls: [{
+              id: "call_1",
+              type: "function",
+              function: { name: "f", arguments: '{"a":1}' },
+            }],
+          },
+          logprobs: null,
+          finish_reason: "tool_calls",
+        },
+      ],
+      usage: USAGE,
+      system_fingerprint: null,
+    }],
+  );
+  assert.partialDeepStrictEqual(encode({ stream: false }, [[0, "length"]]), [
+    { choices: [{ message: { content: "" } }] },
+  ]);
+});
+
+for (const stream of [true, false]) {
+  Deno.test(`end() refuses an answer that lacks something (stream: ${stream})`, () => {
+    const { answer } = newAnswer({ stream, n: 2 });
+    const refuses = () =>
+      assert.throws(() => answer.end(), { code: "upstream_truncated" });
+    refuses();
+    answer.addDelta(0, { content: "x" });
+    answer.finish(0, "stop");
+    answer.addUsage(USAGE);
+    refuses();
+  });
+
+  Deno.test(`flush() tells one token per delta until there is a usage (stream: ${stream})`, () => {
+    const { answer, call } = newAnswer({ stream });
+    answer.addDelta(0, { content: "a" });
+    answer.addDelta(0, { content: "b" });
+    answer.flush();
+    assert.equal(call.tokens, 2);
+    assert.equal(answer.hasSent, stream);
+    answer.addUsage(USAGE);
+    answer.flush();
+    assert.equal(call.tokens, 3);
+  });
+}

@@ -1,0 +1,71 @@
+/** Makes the text of a model server safe to show to callers. */
+export type Redact = (text: string) => string;
+
+/** Characters of a message that are passed on. */
+const MESSAGE_CHARS_MAX = 500;
+/** Shorter values would be found in ordinary words. */
+const SECRET_CHARS_MIN = 4;
+const REDACTED = "[redacted]";
+
+const PATTERNS: readonly RegExp[] = [
+  /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>]+/gi,
+  /\bbearer\s+[^\s"',]+/gi,
+  // Keys by the looks of the usual prefixes, masked ones such as `sk-ab***yz` included.
+  /\b(?:sk|pk|rk|gsk|xai|hf|nvapi)[-_][A-Za-z0-9_*.-]{4,}/g,
+  /\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b/g,
+  // Paths of files, and places in source code.
+  /(?<![\w\])}.<])~?\/(?!v\d+\/)(?:[\w.@+-]+\/)+[\w.@+-]+/g,
+  /(?<![\w\])}.<])\/[\w@+-]+(?:\.\w+)+/g,
+  /\b[A-Za-z]:\\[^\s"'<>]+/g,
+  /\b[\w./-]+\.(?:py|cpp|cc|cu|hpp|h|go|rs|js|mjs|ts|java)(?::\d+)+\b/g,
+];
+/** Lines of stack traces of Python, JavaScript and Go, and the code that Python shows below. */
+const STACK =
+  /Traceback \(most recent call last\):|^[ \t]*File "[^"\n]*", line \d+.*(\n[ \t]{4,}.*)?|^[ \t]+at .*$|^goroutine \d+.*$|^\t.*\.go:\d+.*$/gm;
+/** C0 and C1 controls: line ends would break logs and header-like contexts. */
+const CONTROLS = /\p{Cc}+/gu;
+
+/** What a server must not be able to send back to a caller. */
+export interface RedactOptions {
+  /** Credentials and header values. */
+  secrets: readonly string[];
+  baseUrl: URL;
+  /** The model's name at the server, and the one that callers know. */
+  model?: { theirs: string; ours: string };
+}
+
+/**
+ * Makes a function that cleans a text: secrets, the server's address, URLs, network
+ * addresses, file paths and bearer credentials become `[redacted]`, the model's
+ * name at the server becomes ours, stack traces go, control characters become
+ * blanks. Last of all it is cut to 500 characters, so that no part of a secret is
+ * left over.
+ */
+export function createRedact(
+  { secrets, baseUrl, model }: RedactOptions,
+): Redact {
+  const isRenamed = model !== undefined && model.theirs !== model.ours &&
+    model.theirs.length >= SECRET_CHARS_MIN;
+  const name = isRenamed
+    ? new RegExp(
+      `[\\w.:/@-]*${model.theirs.replace(/[^\w]/g, "\\$&")}(?:[\\w:.-]*\\w)?`,
+      "g",
+    )
+    : null;
+  const needles = [...secrets, baseUrl.href, baseUrl.host, baseUrl.hostname]
+    .filter((needle) => needle.length >= SECRET_CHARS_MIN)
+    .sort((a, b) => b.length - a.length);
+  return (text) => {
+    let clean = text.toWellFormed().replaceAll("\r\n", "\n")
+      .replace(STACK, "").replace(CONTROLS, " ");
+    if (name !== null) clean = clean.replace(name, () => model?.ours ?? "");
+    for (const needle of needles) clean = clean.replaceAll(needle, REDACTED);
+    for (const pattern of PATTERNS) clean = clean.replace(pattern, REDACTED);
+    return cut(clean.trim());
+  };
+}
+
+function cut(text: string): string {
+  if (text.length <= MESSAGE_CHARS_MAX) return text;
+  return `${text.slice(0, MESSAGE_CHARS_MAX - 1).toWellFormed()}…`;
+}
