@@ -6,8 +6,9 @@
  * machine's cores, the load generator too, so the ratio is what counts, and CPU
  * seconds per 1,000 requests, which no neighbour can change.
  *
- * Options: `--seconds=5 --rounds=3 --connections=32 --streams=100,300,500 --peer=portkey|none`
+ * Options: see {@link USAGE}.
  */
+import { parseArgs } from "node:util";
 import { startCluster } from "../tests/support/cluster.ts";
 import { freePort } from "../tests/support/local_server.ts";
 import { startService } from "../tests/support/service_processes.ts";
@@ -33,27 +34,45 @@ interface Contender {
   pids: () => number[];
 }
 
-function textOption(name: string, fallback: string): string {
-  const prefix = `--${name}=`;
-  return Deno.args.find((arg) => arg.startsWith(prefix))?.slice(
-    prefix.length,
-  ) ??
-    fallback;
-}
+const USAGE = `Usage: deno task bench [options]
+
+  --seconds N        length of a round (5)
+  --rounds N         rounds of each kind, in turn (3)
+  --connections N    of the closed loop (32)
+  --streams A,B,C    how many paced streams at a time (100,300,500)
+  --peer NAME        portkey or none (portkey)
+`;
+const text = (fallback: string) =>
+  ({ type: "string", default: fallback }) as const;
+const OPTIONS = parseArgs({
+  args: Deno.args,
+  options: {
+    seconds: text("5"),
+    rounds: text("3"),
+    connections: text("32"),
+    streams: text("100,300,500"),
+    peer: text("portkey"),
+    help: { type: "boolean", default: false },
+  },
+}).values;
 
 const print = (line: string) =>
   Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
 const fixed = (value: number, digits = 2) => value.toFixed(digits);
 
-const SECONDS = Number(textOption("seconds", "5"));
-const ROUNDS = Number(textOption("rounds", "3"));
-const CONNECTIONS = Number(textOption("connections", "32"));
-const STREAMS = textOption("streams", "100,300,500").split(",").map(Number);
+if (OPTIONS.help) {
+  print(USAGE);
+  Deno.exit();
+}
+const SECONDS = Number(OPTIONS.seconds);
+const ROUNDS = Number(OPTIONS.rounds);
+const CONNECTIONS = Number(OPTIONS.connections);
+const STREAMS = OPTIONS.streams.split(",").map(Number);
 
 async function startPeer(
   modelServer: string,
 ): Promise<(Contender & AsyncDisposable) | null> {
-  if (textOption("peer", "portkey") === "none") return null;
+  if (OPTIONS.peer === "none") return null;
   const port = freePort();
   const child = new Deno.Command("npx", {
     args: ["-y", PEER_PACKAGE, `--port=${port}`, "--headless"],

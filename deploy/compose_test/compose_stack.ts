@@ -16,7 +16,6 @@ const TOKENS_PER_SECOND = 40;
 const LATE_MAX = 2 * STREAMS;
 /** Of some twenty events; a proxy that buffers hands them over in one or two. */
 const READS_MIN = 6;
-/** The edges' default. */
 /** Five times what an address may have looked up in a second. */
 const GUESSES = 100;
 
