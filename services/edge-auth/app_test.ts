@@ -11,7 +11,6 @@ import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
 import { RefusedBodies } from "./chat/read_request.ts";
 import type { RunOutcome } from "./dispatch/run.ts";
-import { RunningRequests } from "./dispatch/running_requests.ts";
 import { BodyBudget } from "./http/body_budget.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
@@ -49,7 +48,6 @@ async function start() {
     log,
     metrics: createEdgeMetrics(registry),
     deadlines,
-    running: new RunningRequests(),
     bodyBytesMax: 1_000,
     streamHeadMs: 0,
     bodyBudget: new BodyBudget(REQUEST_LIMITS),
@@ -77,6 +75,7 @@ async function start() {
         }),
     },
     dispatcher: {
+      isStoppedSince: () => false,
       start(_job, sink, onEnded) {
         nowMs += OUTCOME.durationMs;
         queueMicrotask(() => {

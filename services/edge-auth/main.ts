@@ -21,9 +21,8 @@ import {
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { RefusedBodies } from "./chat/read_request.ts";
-import { ChatDispatcher } from "./dispatch/dispatcher.ts";
+import { ChatDispatcher, CONTROL_WAIT_MS } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
-import { ACK_WAIT_MS } from "./dispatch/control.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { createDrain } from "./http/drain.ts";
 import { BodyBudget } from "./http/body_budget.ts";
@@ -37,7 +36,6 @@ import {
   LIMITER_PROBE,
   LIMITER_SCRIPTS,
 } from "./limits/limiter.ts";
-import { RunningRequests } from "./dispatch/running_requests.ts";
 
 /** After the grace time, streams have this long to end with an error frame. */
 const LAST_WORD_MS = 1_000;
@@ -60,13 +58,11 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     edgeId,
     now: monotonicNow,
     random: Math.random,
-    schedule: queueMicrotask,
-    scheduleSoon: (flush) => void setTimeout(flush, ACK_WAIT_MS),
+    scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
     log,
     queueMax: config.queueMax,
     requestTimeoutMs: config.requestTimeoutMs,
   });
-  const running = new RunningRequests();
   const clocks = { now: monotonicNow, random: Math.random, log };
   const keys = createKeyLookup({
     redis,
@@ -83,13 +79,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   });
   keys.start();
   limiter.start();
-  const stopBeating = await joinBus({
-    bus,
-    edgeId,
-    dispatcher,
-    running,
-    log,
-  });
+  const stopBeating = await joinBus({ bus, edgeId, dispatcher, log });
 
   const deadlines = createDeadlines(monotonicNow);
   // The stores are there: whoever connects to its port may send requests.
@@ -104,7 +94,6 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       keys,
       admission,
       dispatcher,
-      running,
       now: monotonicNow,
       log,
       deadlines,

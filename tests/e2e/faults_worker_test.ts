@@ -82,7 +82,7 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
     isStopped: false,
     isHeard: false,
   }]);
-  assert.equal(edge.dispatcher.outboxes, 0);
+  await waitFor(() => edge.dispatcher.outboxes === 0, { what: "the outbox" });
 });
 
 Deno.test("a stream opened with keep-alives before its first token: another worker may still answer", async () => {

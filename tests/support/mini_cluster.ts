@@ -6,6 +6,7 @@
  */
 import {
   ChatDispatcher,
+  CONTROL_WAIT_MS,
 } from "../../services/edge-auth/dispatch/dispatcher.ts";
 import {
   type AppDependencies,
@@ -14,12 +15,10 @@ import {
 } from "../../services/edge-auth/app.ts";
 import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
-import { ACK_WAIT_MS } from "../../services/edge-auth/dispatch/control.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/run.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import { joinBus } from "../../services/edge-auth/dispatch/join_bus.ts";
-import { RunningRequests } from "../../services/edge-auth/dispatch/running_requests.ts";
 import type { WorkerTable } from "../../services/edge-auth/dispatch/workers.ts";
 import {
   ChatWorker,
@@ -211,13 +210,12 @@ export async function startMiniEdge(
   const id = newInstanceId();
   const log = options.log ?? silentLog;
   const link = await connect(options.servers, `edge ${id}`, log);
-  const soon = createTimers(ACK_WAIT_MS);
+  const soon = createTimers(CONTROL_WAIT_MS);
   const dispatcher = new ChatDispatcher({
     bus: link,
     edgeId: id,
     now: monotonicNow,
     random: Math.random,
-    schedule: queueMicrotask,
     scheduleSoon: soon.schedule,
     log,
     queueMax: options.queueMax ?? DISPATCH_LIMITS.queueMax,
@@ -227,19 +225,11 @@ export async function startMiniEdge(
   const settlements: Settled[] = [];
   const admitted: Admitted[] = [];
   const deadlines = createDeadlines(monotonicNow);
-  const running = new RunningRequests();
-  const leaveBus = await joinBus({
-    bus: link,
-    edgeId: id,
-    dispatcher,
-    running,
-    log,
-  });
+  const leaveBus = await joinBus({ bus: link, edgeId: id, dispatcher, log });
   const app = createApp({
     catalog: options.catalog ?? TEST_CATALOG,
     ...(options.keyParts ?? admitAll(settlements, admitted)),
     dispatcher,
-    running,
     now: monotonicNow,
     log,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,

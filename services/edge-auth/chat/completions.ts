@@ -15,7 +15,7 @@ import {
   StreamAnswer,
   WholeAnswer,
 } from "./answer.ts";
-import type { ChatDispatcher } from "../dispatch/dispatcher.ts";
+import { type ChatDispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunOutcome } from "../dispatch/run.ts";
 import type { Admission, ChatLease } from "../limits/admission.ts";
 import { EVENT_STREAM_HEADERS, JSON_HEADERS } from "../http/responses.ts";
@@ -25,10 +25,6 @@ import {
   type ReadChatRequestDependencies,
 } from "./read_request.ts";
 import { type LoggedRun, logRun } from "./run_log.ts";
-import {
-  keyRevoked,
-  type RunningRequests,
-} from "../dispatch/running_requests.ts";
 
 /** Redis gives a slot back in less than a millisecond, and a stalled Redis must not be felt. */
 export const SLOT_HOLD_MS = 75;
@@ -36,8 +32,7 @@ export const SLOT_HOLD_MS = 75;
 export interface ChatCompletionsDependencies
   extends ReadChatRequestDependencies {
   admission: Admission;
-  dispatcher: Pick<ChatDispatcher, "start">;
-  running: RunningRequests;
+  dispatcher: Pick<ChatDispatcher, "start" | "isStoppedSince">;
   metrics: { ran(run: LoggedRun): void };
   log: Log;
   /** A stream without a first token is opened after this long; 0: never. */
@@ -63,20 +58,22 @@ export async function chatCompletions(
   dependencies: ChatCompletionsDependencies,
 ): Promise<void> {
   const { exchange, principal, requestId } = call;
-  const { admission, running, refusedBodies } = dependencies;
+  const { admission, dispatcher, refusedBodies, now } = dependencies;
   const read = await readChatRequest(exchange, principal, dependencies);
   if (read === null) return abandon(exchange.response);
-  running.add(principal, requestId);
+  const askedAtMs = now();
   let lease: ChatLease | null = null;
   try {
     lease = await admission.admitChat(principal, read.request, requestId);
-    if (running.isStopped(requestId)) throw keyRevoked();
+    if (dispatcher.isStoppedSince(principal.keyId, askedAtMs)) {
+      throw keyRevoked();
+    }
     if (exchange.socket.destroyed) {
-      giveUp(lease, call, running);
+      lease.release();
       return abandon(exchange.response);
     }
   } catch (error) {
-    giveUp(lease, call, running);
+    lease?.release();
     // Parsed for nothing: from then on such a key is refused before.
     if (lease === null && isForbidden(error)) {
       refusedBodies.charge(principal.keyId, read.parseMs);
@@ -92,22 +89,12 @@ function isForbidden(error: unknown): boolean {
     (error.code === "unauthorized" || error.code === "key_disabled");
 }
 
-/** Ends a request that no worker will run. What was reserved goes back. */
-function giveUp(
-  lease: ChatLease | null,
-  { principal, requestId }: ChatCall,
-  running: RunningRequests,
-): void {
-  running.remove(principal, requestId);
-  lease?.release();
-}
-
 /** Resolves when the answer has begun; the run that has begun ends and is settled by itself. */
 function runAdmitted(
   call: ChatCall,
   request: ChatRequest,
   lease: ChatLease,
-  { dispatcher, running, now, ...d }: ChatCompletionsDependencies,
+  { dispatcher, now, ...d }: ChatCompletionsDependencies,
 ): Promise<void> {
   const { requestId, principal, exchange: { response, socket } } = call;
   const options: AnswerOptions = {
@@ -138,13 +125,13 @@ function runAdmitted(
   const run = dispatcher.start(
     {
       requestId,
+      keyId: principal.keyId,
       request,
       ...(traceparent === undefined ? {} : { traceparent }),
     },
     answer,
     (outcome) => {
       socket.off("close", leave);
-      running.remove(principal, requestId);
       lease.settle(outcome);
       endChatSpan(span, outcome);
       const durationMs = now() - call.startedAtMs;

@@ -1,51 +1,54 @@
 /**
- * Brings chat requests and workers together: picks a worker for each run, sends
- * the job, routes what comes back, and lets time pass for all of them.
+ * The runs of an edge, and what they share: the table of workers, the queue, and
+ * the messages that go out. Brings every frame to its run and lets time pass.
  */
-import type { CancelReason } from "@gateway/shared/bus/control";
+import {
+  type CancelReason,
+  CONTROL_PROBE,
+  ControlBatch,
+  type ControlSink,
+} from "@gateway/shared/bus/control";
 import { decodeFrame } from "@gateway/shared/bus/frame";
-import { type BusLink, FlowWatch } from "@gateway/shared/bus/link";
+import { decodeWorkerBeat } from "@gateway/shared/bus/job";
+import {
+  type BusLink,
+  FlowWatch,
+  NoRespondersError,
+} from "@gateway/shared/bus/link";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
-  chatAnySubject,
-  chatJobSubject,
+  chatControlSubject,
+  lastToken,
   parseEdgeStreamSubject,
 } from "@gateway/shared/bus/subjects";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
-import type { ApiError } from "@gateway/shared/openai/error";
+import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import { ControlOutbox } from "./control.ts";
-import { JobSender } from "./job.ts";
+import type { ChatJob } from "./job.ts";
 import {
   type AnswerSink,
   busUnavailable,
-  type ChatJob,
   ChatRun,
-  type LeftReason,
   overloaded,
-  type RunAction,
+  type RunContext,
   type RunOutcome,
 } from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
-import { type Random, WorkerLiveness, WorkerTable } from "./workers.ts";
+import { WorkerTable } from "./workers.ts";
 
-/** What the dispatcher needs from the bus. */
-export type DispatchBus = Pick<
-  BusLink,
-  "isConnected" | "flowingSinceMs" | "heardAtMs" | "publish" | "request"
->;
-
-export interface ChatDispatcherDependencies {
-  bus: DispatchBus;
+export interface ChatDispatcherOptions {
+  bus: Pick<
+    BusLink,
+    "isConnected" | "flowingSinceMs" | "heardAtMs" | "publish" | "request"
+  >;
   edgeId: string;
   now: MonotonicNow;
-  random: Random;
-  /** Runs a function at the end of the event-loop turn. */
-  schedule: (flush: () => void) => void;
-  /** Runs a function within `ACK_WAIT_MS`. */
+  /** 0 ≤ x < 1. */
+  random: () => number;
+  /** Runs a function within {@link CONTROL_WAIT_MS}. */
   scheduleSoon: (flush: () => void) => void;
   log: Log;
   /** Requests that may wait for a slot. */
@@ -57,73 +60,52 @@ export interface ChatDispatcherDependencies {
 }
 
 /** A run that was begun, for those who wait for its answer. */
-export interface StartedRun {
-  /** The client's socket took everything up to this frame. */
-  delivered(sequence: number): void;
-  /** Stops the work, wherever it stands. With an `error` the client is still there and gets it. */
-  cancel(reason: CancelReason, error?: ApiError): void;
-}
+export type StartedRun = Pick<ChatRun, "delivered" | "cancel">;
 
-/** How often {@link ChatDispatcher.tick} must be called. */
-export const DISPATCH_TICK_MS = 25;
-/** A worker that did not even answer is left alone this long, unless it beats. */
-const UNRESPONSIVE_MS = 1_000;
-/** A worker that refused for another reason than its load is left alone this long, unless it beats. */
-const REFUSED_MS = 100;
-
-interface Entry {
-  run: ChatRun;
-  onEnded: (outcome: RunOutcome) => void;
-}
+/**
+ * How long a control record waits for others to the same worker, so that under load
+ * one message carries dozens. A window of 256 KiB per 2 ms is 128 MB/s.
+ */
+export const CONTROL_WAIT_MS = 2;
+const PROBE_TIMEOUT_MS = 300;
+/** Stopped keys that are kept in mind; a request in its admission outlives few of them. */
+const STOPPED_KEYS_MAX = 1_000;
 
 export class ChatDispatcher {
   readonly workers: WorkerTable;
-  readonly liveness: WorkerLiveness;
-  readonly #d: ChatDispatcherDependencies;
+  readonly #d: ChatDispatcherOptions;
   readonly #clock: SteadyClock;
-  readonly #runs = new Map<string, Entry>();
+  readonly #context: RunContext;
+  readonly #runs = new Map<string, ChatRun>();
   readonly #queue: WaitQueue<ChatRun>;
-  readonly #control: ControlOutbox;
-  readonly #jobs: JobSender;
+  readonly #control = new Map<string, ControlBatch>();
   readonly #flow: FlowWatch;
+  /** When a key was last stopped together with its requests. */
+  readonly #stoppedAtMs = new Map<string, number>();
   #onIdle: (() => void) | null = null;
+  #isOfferDue = false;
 
-  constructor(dependencies: ChatDispatcherDependencies) {
-    this.#d = dependencies;
-    const { bus, now, log, edgeId } = dependencies;
+  constructor(options: ChatDispatcherOptions) {
+    this.#d = options;
+    const { bus, now, random, queueMax } = options;
     this.#clock = new SteadyClock(now);
     const steadyNow = () => this.#clock.now();
     this.#queue = new WaitQueue({
-      now,
-      lengthMax: dependencies.queueMax,
+      lengthMax: queueMax,
       waitMsMax: DISPATCH_LIMITS.queueWaitMs,
     });
-    this.#control = new ControlOutbox({
-      publish: (subject, payload) => this.#tryPublish(subject, payload),
-      schedule: dependencies.schedule,
-      scheduleSoon: dependencies.scheduleSoon,
-    });
-    this.#jobs = new JobSender({
-      bus,
-      edgeId,
-      now,
-      log,
-      publish: (subject, payload, reply) =>
-        this.#tryPublish(subject, payload, reply),
-      onUploadFailed: (run) => this.#do(run, run.onWorkerLost()),
-    });
-    this.workers = new WorkerTable({
-      now: steadyNow,
-      random: dependencies.random,
-    });
-    this.liveness = new WorkerLiveness({
-      bus,
-      workers: this.workers,
-      now: steadyNow,
-      onLost: (workerId) => this.#onWorkerLost(workerId),
-      onRoom: () => this.#offerWaiting(),
-    });
+    this.workers = new WorkerTable({ now: steadyNow, random });
     this.#flow = new FlowWatch(bus, now);
+    this.#context = {
+      ...options,
+      steadyNow,
+      workers: this.workers,
+      queue: this.#queue,
+      publish: (...message) => this.#tryPublish(...message),
+      controlFor: (workerId) => this.#controlFor(workerId),
+      onRoom: () => this.#offerSoon(),
+      onWorkerMissing: (workerId) => this.#onMissing(workerId),
+    };
   }
 
   /** Runs that are not over. */
@@ -147,29 +129,22 @@ export class ChatDispatcher {
     sink: AnswerSink,
     onEnded: (outcome: RunOutcome) => void,
   ): StartedRun {
-    const run = new ChatRun({
+    const run: ChatRun = new ChatRun(this.#context, {
       job,
       sink,
-      timeoutMs: this.#d.requestTimeoutMs,
-      now: this.#d.now,
-      steadyNow: () => this.#clock.now(),
-      log: this.#d.log,
-      controlFor: (workerId) => this.#control.to(workerId),
-      busSince: (sinceMs) => this.liveness.busSince(sinceMs),
+      onOver: (outcome) => {
+        this.#queue.remove(run);
+        this.#runs.delete(job.requestId);
+        if (this.#runs.size === 0) this.#onIdle?.();
+        onEnded(outcome);
+      },
     });
-    this.#runs.set(job.requestId, { run, onEnded });
-    // Newcomers do not overtake those that wait for the same workers.
-    const { model } = job.request;
-    const mustQueue = this.#queue.hasWaiting(model) &&
-      this.workers.knows(model);
-    if (mustQueue || !this.#offer(run)) this.#wait(run);
-    return {
-      delivered: (sequence) => run.delivered(sequence),
-      cancel: (reason, error) => this.#do(run, run.cancel(reason, error)),
-    };
+    this.#runs.set(job.requestId, run);
+    run.start();
+    return run;
   }
 
-  /** A message on a stream subject of this edge. */
+  /** A message on a stream subject of this edge. `isNoResponders`: nobody took the job. */
   onStreamMessage(
     subject: string,
     data: Uint8Array,
@@ -178,36 +153,54 @@ export class ChatDispatcher {
     const target = parseEdgeStreamSubject(subject);
     if (target === null) return;
     const { requestId, attempt } = target;
-    const run = this.#runs.get(requestId)?.run;
+    const run = this.#runs.get(requestId);
     if (isNoResponders) {
       // Whether the bus is back just now says what this word is worth.
       this.#followBus();
-      const mayComeBack = this.liveness.isAnyMissing;
-      if (run) this.#do(run, run.onNoResponders(attempt, mayComeBack));
+      run?.onNoResponders(attempt);
       return;
     }
     const frame = decodeFrame(data);
     if (typeof frame === "string") {
-      this.#d.log.warn("frame_unreadable", {
-        requestId: publicRequestId(requestId),
-        fault: frame,
-      });
-      return;
+      const id = publicRequestId(requestId);
+      this.#d.log.warn("frame_unreadable", { requestId: id, fault: frame });
+    } else if (run === undefined || !run.onFrame(frame)) {
+      answerStrayFrame(requestId, frame, (id) => this.#controlFor(id));
     }
-    const actions = run?.onFrame(frame) ?? null;
-    if (run !== undefined && actions !== null) this.#do(run, actions);
-    else answerStrayFrame(requestId, frame, (id) => this.#control.to(id));
   }
 
-  /** Ends every run that `isMeant` names, with this error for clients that still wait. */
-  cancelAll(
-    reason: "key_revoked" | "shutdown",
-    error: ApiError,
-    isMeant: (requestId: string) => boolean = () => true,
-  ): void {
-    this.#forEach((run) =>
-      isMeant(run.job.requestId) ? run.cancel(reason, error) : []
-    );
+  /** A message on a worker's beat subject. One of another version is no beat. */
+  onBeatMessage(subject: string, data: Uint8Array): void {
+    const beat = decodeWorkerBeat(data);
+    if (beat === null) return;
+    if (this.workers.onBeat(lastToken(subject), beat)) this.#offerWaiting();
+  }
+
+  /** Ends every run with this error for clients that still wait. */
+  cancelAll(reason: CancelReason, error: ApiError): void {
+    this.#forEach((run) => run.cancel(reason, error));
+  }
+
+  /** A key was disabled together with its requests. Returns how many run. */
+  stopKey(keyId: string): number {
+    this.#stoppedAtMs.delete(keyId);
+    this.#stoppedAtMs.set(keyId, this.#d.now());
+    const [oldest = keyId] = this.#stoppedAtMs.keys();
+    if (this.#stoppedAtMs.size > STOPPED_KEYS_MAX) {
+      this.#stoppedAtMs.delete(oldest);
+    }
+    let count = 0;
+    this.#forEach((run) => {
+      if (run.job.keyId !== keyId) return;
+      run.cancel("key_revoked", keyRevoked());
+      count += 1;
+    });
+    return count;
+  }
+
+  /** Whether a key was stopped while Redis was being asked about a request of it. */
+  isStoppedSince(keyId: string, sinceMs: number): boolean {
+    return (this.#stoppedAtMs.get(keyId) ?? -Infinity) >= sinceMs;
   }
 
   /**
@@ -220,128 +213,93 @@ export class ChatDispatcher {
     return settlesWithin(idle, timeoutMs);
   }
 
-  /** Lets time pass. */
+  /** Lets time pass. To be called every `STREAM_LIMITS.tickMs`. */
   tick(): void {
     this.#clock.tick();
     const nowMs = this.#d.now();
     this.#followBus();
     if (this.workers.takeEndedPauses()) this.#offerWaiting();
-    const isConnected = this.#d.bus.isConnected;
-    for (const run of this.#queue.expire()) {
-      this.#do(run, run.fail(isConnected ? overloaded() : busUnavailable()));
+    for (const run of this.#queue.expire(nowMs)) {
+      run.fail(this.#d.bus.isConnected ? overloaded() : busUnavailable());
     }
     this.#forEach((run) => run.onTick(nowMs));
   }
 
   #followBus(): void {
     if (this.#flow.look() === "restored") {
-      this.liveness.onBusRestored();
-      for (const { run } of this.#runs.values()) run.onBusRestored();
+      this.workers.onBusRestored();
+      this.#forEach((run) => run.onBusRestored());
       this.#offerWaiting();
     }
     const { lostForMs } = this.#flow;
-    // While the bus is away nobody can be heard: silence proves nothing.
-    if (lostForMs === 0) this.liveness.tick();
     const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#d;
     if (lostForMs >= busLostMs) this.#forEach((run) => run.onBusGivenUp());
+    // While the bus is away nobody can be heard: silence proves nothing.
+    if (lostForMs > 0) return;
+    const { probe, lost } = this.workers.sweep();
+    for (const workerId of lost) this.#onLost(workerId);
+    for (const workerId of probe) this.#probe(workerId);
   }
 
-  #forEach(event: (run: ChatRun) => readonly RunAction[]): void {
-    for (const { run } of [...this.#runs.values()]) this.#do(run, event(run));
+  /** Asks a worker whether it lives. No answer in time says little: its beats decide. */
+  #probe(workerId: string): void {
+    this.#d.bus.request(chatControlSubject(workerId), CONTROL_PROBE, {
+      timeoutMs: PROBE_TIMEOUT_MS,
+    }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
+      if (error instanceof NoRespondersError) this.#onMissing(workerId);
+    });
   }
 
-  #do(run: ChatRun, actions: readonly RunAction[]): void {
-    for (const action of actions) {
-      switch (action.type) {
-        case "search":
-          if (!this.#offer(run)) this.#wait(run);
-          break;
-        case "wait":
-          this.#wait(run);
-          break;
-        case "accepted":
-          this.#jobs.onAccepted(run, action.workerId);
-          break;
-        case "left":
-          if (action.hadSlot) this.#onSlotFree(action.workerId);
-          this.#noteLeft(action.workerId, action.reason);
-          break;
-        case "over":
-          this.#forget(run, action.outcome);
-      }
-    }
+  #onMissing(workerId: string): void {
+    if (this.workers.onMissing(workerId)) this.#onLost(workerId);
   }
 
-  /** Sends the job to a worker that was not tried yet. False when there is none with room. */
-  #offer(run: ChatRun): boolean {
-    if (!this.#d.bus.isConnected) return false;
-    const { model } = run.job.request;
-    const workerId = this.workers.pick(model, run.tried);
-    // Somebody runs the model but has no room: wait. Nobody known: ask whoever listens.
-    if (workerId === null && this.workers.knows(model)) return false;
-    const subject = workerId === null
-      ? chatAnySubject
-      : chatJobSubject(workerId);
-    if (!this.#jobs.send(run, subject)) return false;
-    if (workerId !== null) this.workers.onSent(workerId);
-    run.onOffered(workerId);
-    return true;
+  #onLost(workerId: string): void {
+    this.#d.log.warn("worker_lost", { workerId });
+    this.#forEach((run) => {
+      if (run.workerId === workerId) run.onWorkerLost();
+    });
   }
 
-  #wait(run: ChatRun): void {
-    const { searchingSinceMs: sinceMs, job: { request: { model } } } = run;
-    const waitedMs = this.#d.now() - sinceMs;
-    run.tried.clear();
-    if (
-      waitedMs >= DISPATCH_LIMITS.queueWaitMs ||
-      !this.#queue.push(run, model, sinceMs)
-    ) this.#do(run, run.fail(overloaded()));
+  #forEach(event: (run: ChatRun) => void): void {
+    for (const run of [...this.#runs.values()]) event(run);
   }
 
   #offerWaiting(): void {
-    this.#queue.offer((run) => this.#offer(run));
+    this.#queue.offer((run) => run.offer());
   }
 
-  #onSlotFree(workerId: string): void {
-    this.workers.onEnded(workerId);
-    if (this.#queue.length > 0) this.#d.schedule(() => this.#offerWaiting());
+  /** At the end of this turn: the run that left its slot has not said all yet. */
+  #offerSoon(): void {
+    if (this.#queue.length === 0 || this.#isOfferDue) return;
+    this.#isOfferDue = true;
+    queueMicrotask(() => {
+      this.#isOfferDue = false;
+      this.#offerWaiting();
+    });
   }
 
-  #noteLeft(workerId: string, reason: LeftReason): void {
-    if (reason.type === "refused") {
-      const { reject } = reason;
-      if (reject.reason === "draining") this.workers.onDraining(workerId);
-      else this.workers.onFull(workerId, reject.retryAfterMs ?? REFUSED_MS);
-    } else if (reason.type === "gone" && !this.liveness.isRejoining) {
-      // It takes no jobs any more; whether those it has are lost is another question.
-      this.liveness.onNotFound(workerId);
-    } else if (reason.type !== "ended") {
-      this.workers.onFull(workerId, UNRESPONSIVE_MS);
+  #controlFor(workerId: string): ControlSink {
+    let batch = this.#control.get(workerId);
+    if (batch === undefined) {
+      if (this.#control.size === 0) {
+        this.#d.scheduleSoon(() => {
+          for (const each of this.#control.values()) each.flush();
+          // Nothing is kept for a worker that may never be heard of again.
+          this.#control.clear();
+        });
+      }
+      const subject = chatControlSubject(workerId);
+      batch = new ControlBatch((message) => this.#tryPublish(subject, message));
+      this.#control.set(workerId, batch);
     }
-  }
-
-  #forget(run: ChatRun, outcome: RunOutcome): void {
-    const { requestId } = run.job;
-    const entry = this.#runs.get(requestId);
-    this.#queue.remove(run);
-    this.#jobs.forget(run);
-    this.#runs.delete(requestId);
-    if (this.#runs.size === 0) this.#onIdle?.();
-    entry?.onEnded(outcome);
-  }
-
-  #onWorkerLost(workerId: string): void {
-    this.#d.log.warn("worker_lost", { workerId });
-    this.#forEach((run) => run.workerId === workerId ? run.onWorkerLost() : []);
+    return batch;
   }
 
   #tryPublish(subject: string, payload: Uint8Array, reply?: string): boolean {
     try {
-      this.#d.bus.publish(
-        subject,
-        payload,
-        reply === undefined ? {} : { reply },
-      );
+      const options = reply === undefined ? {} : { reply };
+      this.#d.bus.publish(subject, payload, options);
       return true;
     } catch (error) {
       // Acknowledgements are repeated, jobs wait: the bus itself logs its state.
@@ -349,4 +307,9 @@ export class ChatDispatcher {
       return false;
     }
   }
+}
+
+/** The last word to a request whose key was disabled together with it. */
+export function keyRevoked(): ApiError {
+  return new ApiError("key_revoked", "The API key was revoked.");
 }

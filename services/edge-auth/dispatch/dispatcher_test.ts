@@ -1,233 +1,444 @@
 /**
- * Guarantee: requests reach workers in the order in which they came, as soon as
- * there is room, and what is late for one offer does not touch the next.
+ * Guarantee: a run ends exactly once, in time, whatever its workers do; a lost
+ * attempt is repeated once, and never after the client has seen a byte. Requests
+ * reach workers in the order in which they came, as soon as there is room. A
+ * worker that is gone is found in time, and none while the bus is the one that fails.
  */
 import assert from "node:assert/strict";
-import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/job";
-import { encodeFrame, FrameType } from "@gateway/shared/bus/frame";
-import {
-  encodeAccept,
-  encodeEnd,
-  encodeRejectFrame,
-} from "@gateway/shared/bus/frame";
-import {
-  chatJobSubject,
-  edgeStreamSubject,
-  workerBeatSubject,
-} from "@gateway/shared/bus/subjects";
-import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { silentLog } from "@gateway/shared/process/log";
-import { ChatDispatcher, DISPATCH_TICK_MS } from "./dispatcher.ts";
-import type { RunOutcome } from "./run.ts";
+import { setup, type Stage, TIMEOUT_MS, USAGE } from "./dispatcher_fixture.ts";
+import { stopKeyRequests } from "./join_bus.ts";
 
-const EDGE = "e1";
-const idOf = (number: number) => number.toString(16).padStart(32, "0");
+const {
+  acceptMs,
+  busLostMs,
+  queueWaitMs,
+  workerLostMs,
+  workerMissingMs,
+  workerProbeMs,
+} = DISPATCH_LIMITS;
+/** What is due is seen at a tick. */
+const TICKS_MS = 150;
 
-/** A dispatcher whose bus and clock the test holds. */
-function setup() {
-  const clock = { ms: 0 };
-  const now = () => clock.ms;
-  /** Jobs in the order they went out: worker, request, attempt. */
-  const offers: string[] = [];
-  const ended = new Map<number, RunOutcome>();
-  const soon: (() => void)[] = [];
-  const bus: { flowingSinceMs: number | null } = { flowingSinceMs: 0 };
-  const dispatcher = new ChatDispatcher({
-    bus: {
-      isConnected: true,
-      get flowingSinceMs() {
-        return bus.flowingSinceMs;
-      },
-      get heardAtMs() {
-        return clock.ms;
-      },
-      publish: (subject, _payload, options) => {
-        const [requestId = "", attempt] =
-          options?.reply?.split(".").slice(-2) ??
-            [];
-        if (attempt === undefined) return;
-        const worker = subject.slice(chatJobSubject("").length);
-        offers.push(`${worker} ${Number.parseInt(requestId, 16)}.${attempt}`);
-      },
-      request: () => new Promise(() => {}),
-    },
-    edgeId: EDGE,
-    now,
-    random: () => 0,
-    schedule: (flush) => void soon.push(flush),
-    scheduleSoon: () => {},
-    log: silentLog,
-    queueMax: 100,
-    requestTimeoutMs: 60_000,
-  });
-  const frame = (number: number, bytes: Uint8Array) =>
-    dispatcher.onStreamMessage(
-      edgeStreamSubject(EDGE, idOf(number), 1),
-      bytes,
-      false,
-    );
-  return {
-    clock,
-    bus,
-    offers,
-    ended,
-    dispatcher,
-    /** `free` slots of one. */
-    beat: (worker: string, free = 1) =>
-      dispatcher.liveness.onBeatMessage(
-        workerBeatSubject(worker),
-        encodeWorkerBeat({
-          version: BEAT_VERSION,
-          slots: 1,
-          inFlight: 1 - free,
-          draining: false,
-          models: ["m"],
-        }),
-      ),
-    ask: (number: number) =>
-      dispatcher.start(
-        {
-          requestId: idOf(number),
-          request: {
-            model: "m",
-            messages: [{ role: "user", content: "x" }],
-            stream: true,
-            include_usage: false,
-            n: 1,
-          },
-        },
-        {
-          hasStarted: false,
-          onPayload: () => {},
-          onEnd: () => {},
-          onError: () => {},
-          onAbandoned: () => {},
-          onRestart: () => {},
-          onTick: () => {},
-        },
-        (outcome) => void ended.set(number, outcome),
-      ),
-    accept: (number: number, worker: string) =>
-      frame(
-        number,
-        encodeFrame(
-          { type: FrameType.ACCEPT, sequence: 0, attempt: 1, tokens: 0 },
-          encodeAccept(worker),
-        ),
-      ),
-    refuse: (number: number, worker: string, retryAfterMs: number) =>
-      frame(
-        number,
-        encodeRejectFrame(1, { worker, reason: "full", retryAfterMs }),
-      ),
-    end: (number: number, worker: string) => {
-      frame(
-        number,
-        encodeFrame(
-          { type: FrameType.END, sequence: 1, attempt: 1, tokens: 1 },
-          encodeEnd(worker, { usage: null, finishReasons: ["stop"] }),
-        ),
-      );
-      for (const flush of soon.splice(0)) flush();
-    },
-    nobodyTook: (number: number, attempt: number) =>
-      dispatcher.onStreamMessage(
-        edgeStreamSubject(EDGE, idOf(number), attempt),
-        new Uint8Array(),
-        true,
-      ),
-    tickTo: (ms: number) => {
-      while (clock.ms < ms) {
-        clock.ms = Math.min(ms, clock.ms + DISPATCH_TICK_MS);
-        dispatcher.tick();
-      }
-    },
-  };
+/** A request that runs at the first of these workers. */
+async function running(...workers: string[]): Promise<Stage> {
+  const t = setup();
+  for (const worker of workers) t.beat(worker);
+  t.ask();
+  t.accept(workers[0]);
+  await t.take();
+  return t;
 }
 
-Deno.test("a waiting request is offered when the pause of a full worker ends, without a beat", () => {
+Deno.test("a run that goes well", async () => {
   const t = setup();
   t.beat("w1");
-  t.ask(1);
-  t.refuse(1, "w1", 100);
-  assert.deepEqual(t.offers, ["w1 1.1"]);
-  t.tickTo(99);
-  assert.equal(t.offers.length, 1);
-  t.tickTo(100);
-  assert.deepEqual(t.offers, ["w1 1.1", "w1 1.2"]);
+  t.ask();
+  t.data("a\n", 1, { tokens: 1 });
+  t.end(2);
+  assert.deepEqual(await t.take(), [
+    "offer w1 1.1",
+    "payload a\n 1",
+    "end 1",
+    "over complete 1",
+    "ack w1 1.1 2",
+  ]);
+  assert.partialDeepStrictEqual(t.outcomes.get(1), {
+    usage: USAGE,
+    completionTokens: 2,
+    isHeard: true,
+    offers: 1,
+    workerId: "w1",
+    error: null,
+  });
 });
 
-Deno.test("a newcomer does not overtake a request that waits", () => {
-  const t = setup();
-  t.beat("w1", 0);
-  t.ask(1);
-  t.ask(2);
-  t.clock.ms = 10;
-  // The worker has room again before anybody has looked at the queue.
-  t.dispatcher.workers.onEnded("w1");
-  t.ask(3);
-  assert.deepEqual(t.offers, []);
-  t.beat("w1");
-  assert.deepEqual(t.offers, ["w1 1.1"]);
-  for (const [over, next] of [[1, 2], [2, 3]] as const) {
-    t.accept(over, "w1");
-    t.end(over, "w1");
-    assert.equal(t.offers.at(-1), `w1 ${next}.1`);
+Deno.test("a rejected run looks elsewhere, and waits for newer beats after three or when nobody is left", async () => {
+  for (const count of [2, 3, 4]) {
+    const t = setup();
+    const workers = ["w1", "w2", "w3", "w4"].slice(0, count);
+    for (const worker of workers) t.beat(worker);
+    t.ask();
+    for (const worker of workers.slice(0, 3)) t.reject("full", worker);
+    assert.equal((await t.take()).length, Math.min(count, 3));
+    assert.equal(t.dispatcher.waiting, 1);
+    t.beat("w1");
+    const again = `offer w1 1.${Math.min(count, 3) + 1}`;
+    assert.deepEqual(await t.take(), [again]);
   }
 });
 
-Deno.test("a refused request goes back before those that came after it", () => {
+Deno.test("a run that anybody refused waits instead of asking anybody again", async () => {
+  for (const isSilent of [true, false]) {
+    const t = setup();
+    t.ask();
+    if (isSilent) await t.tickTo(acceptMs);
+    else t.reject("draining", "w1");
+    assert.deepEqual(await t.take(), ["offer anybody 1.1"]);
+    assert.equal(t.dispatcher.waiting, 1);
+  }
+});
+
+Deno.test("a worker that does not accept in time is passed over, and told; what it says later belongs to nobody", async () => {
+  const t = setup();
+  t.beat("w1");
+  t.beat("w2");
+  t.ask();
+  await t.tickTo(acceptMs - 1);
+  assert.deepEqual(await t.take(), ["offer w1 1.1"]);
+  await t.tickTo(acceptMs);
+  assert.deepEqual(await t.take(), [
+    "offer w2 1.2",
+    "cancel w1 1.1 not_accepted",
+  ]);
+  t.nobodyTook({ attempt: 1 });
+  t.accept("w1", { attempt: 1 });
+  t.accept("w2");
+  t.data("a\n", 1);
+  assert.deepEqual(await t.take(), [
+    "payload a\n 1",
+    "cancel w1 1.1 unknown_stream",
+  ]);
+});
+
+Deno.test("a run whose workers fall silent is not offered to a third", async () => {
+  const workers = ["w1", "w2", "w3"];
+  const ways: Record<string, (t: Stage, worker: string) => Promise<void>> = {
+    "no answer to the offer": (t) => t.tickTo(t.clock.ms + acceptMs),
+    "gave up": (t, worker) => {
+      t.accept(worker);
+      t.err(0, false);
+      return Promise.resolve();
+    },
+    "lost while running": (t, worker) => {
+      t.accept(worker);
+      t.bus.listens.delete(worker);
+      const lostMs = workerProbeMs + workerMissingMs + TICKS_MS;
+      return t.tickTo(t.clock.ms + lostMs, () => {
+        for (const other of t.bus.listens) t.beat(other);
+      });
+    },
+  };
+  for (const [firstWay, first] of Object.entries(ways)) {
+    for (const [secondWay, second] of Object.entries(ways)) {
+      const t = setup();
+      t.bus.listens = new Set(workers);
+      for (const worker of workers) t.beat(worker);
+      t.ask();
+      await first(t, "w1");
+      await second(t, "w2");
+      const name = `${firstWay}, then ${secondWay}`;
+      assert.equal(t.outcomes.get(1)?.offers, 2, name);
+      assert.equal(t.outcomes.get(1)?.kind, "failed", name);
+    }
+  }
+});
+
+Deno.test("an offer that found the bus down says nothing of its worker, and is not given up while the bus brings nothing", async () => {
+  const t = setup();
+  t.beat("w1");
+  t.beat("w2");
+  t.ask();
+  t.bus.silentSinceMs = -1;
+  await t.tickTo(workerProbeMs - 50);
+  assert.deepEqual(await t.take(), ["offer w1 1.1"]);
+  for (let round = 2; round <= 4; round += 1) {
+    t.bus.silentSinceMs = null;
+    t.bus.flowingSinceMs = t.clock.ms;
+    await t.tickTo(t.clock.ms + TICKS_MS);
+    assert.match((await t.take()).join(), /cancel w. 1\.. not_accepted/);
+    assert.equal(t.dispatcher.waiting, 1);
+    t.beat("w1");
+    assert.deepEqual(await t.take(), [`offer w1 1.${round}`]);
+    await t.tickTo(t.clock.ms + acceptMs - 50);
+  }
+  assert.equal(t.outcomes.size, 0);
+});
+
+Deno.test("nobody listens: no worker, at once; where the chosen one is gone the next one gets it, or it waits", async () => {
+  const t = setup();
+  t.ask();
+  t.nobodyTook();
+  assert.deepEqual(await t.take(), [
+    "offer anybody 1.1",
+    "error no_worker 1",
+    "over failed 1",
+  ]);
+  t.beat("w1");
+  t.beat("w2");
+  t.ask(2);
+  t.nobodyTook({ request: 2 });
+  t.nobodyTook({ request: 2 });
+  const events = await t.take();
+  assert.deepEqual(events.filter((event) => event !== "probe w1"), [
+    "offer w1 2.1",
+    "offer w2 2.2",
+    "cancel w1 2.1 not_accepted",
+    "cancel w2 2.2 not_accepted",
+  ]);
+  assert.equal(t.dispatcher.waiting, 1);
+  t.beat("w2");
+  assert.deepEqual(await t.take(), ["offer w2 2.3"]);
+});
+
+Deno.test("a lost attempt is repeated once, before the first byte", async () => {
+  const t = await running("w1", "w2", "w3");
+  t.err(0, false);
+  t.accept("w2");
+  t.err(0, false);
+  assert.deepEqual(await t.take(), [
+    "restart 1",
+    "offer w2 1.2",
+    "error worker_lost 1",
+    "over failed 1",
+    "cancel w1 1.1 worker_lost",
+    "cancel w2 1.2 worker_lost",
+  ]);
+  const begun = await running("w1", "w2");
+  begun.data("a\n", 1, { tokens: 7 });
+  begun.err(0, false);
+  assert.deepEqual(await begun.take(), [
+    "payload a\n 1",
+    "error worker_lost 1",
+    "over failed 1",
+    "cancel w1 1.1 worker_lost",
+  ]);
+  assert.equal(begun.outcomes.get(1)?.completionTokens, 7);
+  assert.equal(begun.outcomes.get(1)?.isHeard, false);
+});
+
+Deno.test("a fault of the worker is repeated elsewhere, one of the backend is not", async () => {
+  const ours = await running("w1", "w2");
+  ours.err(1, true);
+  assert.ok((await ours.take()).includes("offer w2 1.2"));
+  const theirs = await running("w1", "w2");
+  theirs.err(1, false);
+  assert.deepEqual((await theirs.take()).slice(0, 2), [
+    "error upstream_error 1",
+    "over failed 1",
+  ]);
+});
+
+Deno.test("a cancelled run waits for the worker's last word on its cost, and not for long", async () => {
+  for (const isHeard of [true, false]) {
+    const t = setup();
+    t.bus.listens.add("w1");
+    t.beat("w1");
+    const run = t.ask();
+    t.data("a\n", 1, { tokens: 3 });
+    run.cancel("client_gone");
+    assert.deepEqual((await t.take()).slice(-2), [
+      "abandoned 1",
+      "cancel w1 1.1 client_gone",
+    ]);
+    t.data("b\n", 2, { tokens: 4 });
+    await t.tickTo(999);
+    assert.equal(t.outcomes.size, 0);
+    if (isHeard) t.err(0, false, { tokens: 5 });
+    await t.tickTo(1_000);
+    assert.partialDeepStrictEqual(t.outcomes.get(1), {
+      kind: "cancelled",
+      completionTokens: isHeard ? 5 : 3,
+      isHeard,
+    });
+  }
+});
+
+Deno.test("a cancelled run that no worker took ends at once and has not run", async () => {
+  const t = setup();
+  t.beat("w1");
+  t.ask().cancel("client_gone");
+  t.reject("full");
+  t.beat("w1", 0);
+  t.ask(2).cancel("client_gone");
+  assert.equal(t.outcomes.get(1)?.dispatchMs, null);
+  assert.equal(t.outcomes.get(2)?.dispatchMs, null);
+  assert.equal((await t.take()).at(-2), "over cancelled 2");
+  // One that is not known yet is told when it is.
+  const unknown = setup();
+  unknown.ask().cancel("client_gone");
+  unknown.accept("w9");
+  assert.equal((await unknown.take()).at(-1), "cancel w9 1.1 unknown_stream");
+});
+
+Deno.test("a run that takes too long ends with an error for the client, and nothing follows an end", async () => {
+  const t = await running("w1", "w2");
+  t.clock.ms = TIMEOUT_MS;
+  t.dispatcher.tick();
+  assert.deepEqual(await t.take(), [
+    "error deadline_exceeded 1",
+    "cancel w1 1.1 deadline",
+  ]);
+  t.err(0, false);
+  assert.equal(t.outcomes.get(1)?.kind, "failed");
+  const run = t.ask(2);
+  t.beat("w1");
+  t.end(1, "w1", { request: 2 });
+  await t.take();
+  run.cancel("client_gone");
+  run.delivered(1);
+  t.nobodyTook({ request: 2 });
+  t.end(1, "w1", { request: 2 });
+  await t.tickTo(2 * TIMEOUT_MS);
+  assert.deepEqual(
+    (await t.take()).filter((event) => event.endsWith(" 2")),
+    [],
+  );
+});
+
+Deno.test("a waiting request is offered when the pause of a full worker ends, without a beat, and never overtaken", async () => {
   const t = setup();
   t.beat("w1");
   t.ask(1);
   t.clock.ms = 10;
   t.ask(2);
-  t.refuse(1, "w1", 100);
-  t.tickTo(200);
-  assert.deepEqual(t.offers.slice(0, 2), ["w1 1.1", "w1 1.2"]);
+  t.reject("full", "w1", { retryAfterMs: 100 });
+  t.ask(3);
+  await t.tickTo(109);
+  assert.deepEqual(await t.take(), ["offer w1 1.1"]);
+  await t.tickTo(110);
+  assert.deepEqual(await t.take(), ["offer w1 1.2"]);
+  for (const request of [1, 2, 3]) {
+    t.accept("w1", { request });
+    t.end(1, "w1", { request });
+    const next = request < 3 ? [`offer w1 ${request + 1}.1`] : [];
+    const offers = (await t.take()).filter((event) => /^offer/.test(event));
+    assert.deepEqual(offers, next);
+  }
 });
 
-Deno.test("a late word that nobody took the first offer does not end the second", () => {
+Deno.test("a request that waits too long, or finds the queue full, is told that all workers are busy", async () => {
+  const t = setup({ queueMax: 1 });
+  t.beat("w1", 0);
+  t.ask(1);
+  t.ask(2);
+  assert.deepEqual(await t.take(), ["error overloaded 2", "over failed 2"]);
+  await t.tickTo(queueWaitMs - 1, () => t.beat("w1", 0));
+  assert.equal(t.outcomes.size, 1);
+  await t.tickTo(queueWaitMs);
+  assert.equal(t.outcomes.get(1)?.error?.code, "overloaded");
+});
+
+Deno.test("a silent worker is asked, and lost when nobody listens for long enough", async () => {
+  const t = await running("w1");
+  await t.tickTo(workerProbeMs - 1);
+  assert.deepEqual(await t.take(), []);
+  await t.tickTo(workerProbeMs);
+  assert.deepEqual(await t.take(), ["probe w1"]);
+  // It gets no jobs from now on, and those it has are not given up yet.
+  assert.equal(t.dispatcher.workers.totals().workers, 0);
+  await t.tickTo(workerProbeMs + workerMissingMs - 1);
+  assert.ok(!(await t.take()).includes("restart 1"));
+  await t.tickTo(workerProbeMs + workerMissingMs + TICKS_MS);
+  assert.ok((await t.take()).includes("restart 1"));
+});
+
+Deno.test("a worker that is back in a moment is not lost; one that is there and says nothing is, by its silence", async () => {
+  const back = await running("w1");
+  back.dispatcher.workers.onMissing("w1");
+  await back.tickTo(workerMissingMs / 2);
+  back.bus.answers.add("w1");
+  await back.tickTo(workerProbeMs + workerMissingMs + TICKS_MS);
+  assert.equal(back.dispatcher.workers.totals().workers, 1);
+  back.beat("w1");
+  assert.ok(!(await back.take()).includes("restart 1"));
+
+  const frozen = await running("w1");
+  frozen.bus.listens.add("w1");
+  await frozen.tickTo(workerLostMs - 1);
+  assert.ok(!(await frozen.take()).includes("restart 1"));
+  await frozen.tickTo(workerLostMs + TICKS_MS);
+  assert.ok((await frozen.take()).includes("restart 1"));
+});
+
+Deno.test("no worker is lost while the bus does not flow, and a worker may come back to it later than the edge", async () => {
+  const t = await running("w1");
+  await t.tickTo(100);
+  t.bus.flowingSinceMs = null;
+  await t.tickTo(2 * workerLostMs);
+  assert.ok(!(await t.take()).includes("restart 1"));
+  t.bus.flowingSinceMs = t.clock.ms;
+  const restoredMs = t.clock.ms;
+  await t.tickTo(restoredMs + workerLostMs - 50);
+  assert.ok(!(await t.take()).includes("restart 1"));
+  await t.tickTo(restoredMs + workerLostMs + TICKS_MS);
+  assert.ok((await t.take()).includes("restart 1"), "lost, and repeated");
+});
+
+Deno.test("runs end when the bus is away for too long", async () => {
+  const t = await running("w1");
+  await t.tickTo(100);
+  t.bus.flowingSinceMs = null;
+  await t.tickTo(100 + busLostMs);
+  assert.equal(t.outcomes.size, 0);
+  await t.tickTo(200 + busLostMs);
+  assert.equal(t.outcomes.get(1)?.error?.code, "bus_unavailable");
+});
+
+Deno.test("a notice stops the requests of its key and no others; what is asked after it is for the admission to decide", async () => {
+  const t = setup();
+  for (const request of [1, 2]) {
+    t.beat(`w${request}`);
+    t.ask(request);
+  }
+  await t.take();
+  const tell = (notice: unknown) => {
+    const text = typeof notice === "string" ? notice : JSON.stringify(notice);
+    stopKeyRequests(new TextEncoder().encode(text), {
+      dispatcher: t.dispatcher,
+      log: silentLog,
+    });
+  };
+  const keyId = "key_1";
+  for (const other of ["", "{", "null", { keyId }, { keyId, action: "go" }]) {
+    tell(other);
+  }
+  assert.deepEqual(await t.take(), []);
+  t.clock.ms = 5;
+  tell({ keyId, ownerId: "own_a", action: "stop" });
+  assert.deepEqual(await t.take(), [
+    "error key_revoked 1",
+    "cancel w1 1.1 key_revoked",
+  ]);
+  assert.equal(t.dispatcher.isStoppedSince(keyId, 4), true);
+  assert.equal(t.dispatcher.isStoppedSince(keyId, 6), false);
+  assert.equal(t.dispatcher.isStoppedSince("key_2", 4), false);
+});
+
+Deno.test("a large request follows in pieces when a worker took it, and goes to another when they are not taken", async () => {
   const t = setup();
   t.beat("w1");
   t.beat("w2");
-  t.ask(1);
-  t.clock.ms = 100;
-  t.beat("w2");
-  t.tickTo(DISPATCH_LIMITS.acceptMs);
-  assert.deepEqual(t.offers, ["w1 1.1", "w2 1.2"]);
-  t.nobodyTook(1, 1);
-  assert.equal(t.dispatcher.waiting, 0);
-  t.nobodyTook(1, 2);
-  assert.equal(t.ended.size, 0);
-  assert.equal(t.dispatcher.waiting, 1);
+  t.ask(1, "x".repeat(BUS_LIMITS.jobBytesMax));
+  assert.deepEqual(await t.take(), ["offer w1 1.1"]);
+  t.accept("w1");
+  const pieces = await t.take();
+  assert.deepEqual(pieces.slice(0, 3), ["piece w1", "piece w1", "piece w1"]);
+  assert.ok(pieces.includes("offer w2 1.2"));
+  t.bus.answers.add("w2");
+  t.accept("w2");
+  assert.deepEqual(await t.take(), ["piece w2", "piece w2", "piece w2"]);
 });
 
-Deno.test("no worker is lost while the bus does not flow, and its silence begins anew after", () => {
+Deno.test("control records for one worker travel together, and nothing is kept for it", async () => {
   const t = setup();
-  const { workerLostMs } = DISPATCH_LIMITS;
-  t.beat("w1");
-  t.ask(1);
-  t.accept(1, "w1");
-  t.tickTo(100);
-  t.bus.flowingSinceMs = null;
-  t.tickTo(3 * workerLostMs);
-  t.bus.flowingSinceMs = 3 * workerLostMs;
-  t.tickTo(4 * workerLostMs - 100);
-  assert.deepEqual(t.offers, ["w1 1.1"]);
-  t.tickTo(4 * workerLostMs + 200);
-  assert.equal(t.offers.length, 2, "lost, and repeated");
+  t.beat("w1", 3);
+  t.beat("w2", 0);
+  for (const request of [1, 2, 3]) {
+    t.ask(request);
+    t.end(1, "w1", { request });
+  }
+  assert.equal(t.dispatcher.outboxes, 1);
+  await t.take();
+  assert.equal(t.controlMessages(), 1);
+  assert.equal(t.dispatcher.outboxes, 0);
 });
 
-Deno.test("runs end when the bus is away for too long", () => {
-  const t = setup();
-  t.beat("w1");
-  t.ask(1);
-  t.accept(1, "w1");
-  t.tickTo(100);
-  t.bus.flowingSinceMs = null;
-  t.tickTo(100 + DISPATCH_LIMITS.busLostMs);
-  assert.equal(t.ended.size, 0);
-  t.tickTo(200 + DISPATCH_LIMITS.busLostMs);
-  assert.equal(t.ended.get(1)?.error?.code, "bus_unavailable");
+Deno.test("beats that cannot be read are no beats", () => {
+  const { dispatcher } = setup();
+  for (const text of ["", "{", '{"version":99}']) {
+    dispatcher.onBeatMessage("x.w2", new TextEncoder().encode(text));
+  }
+  assert.equal(dispatcher.workers.totals().workers, 0);
 });

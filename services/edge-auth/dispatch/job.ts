@@ -8,108 +8,71 @@ import {
   pieceCount,
 } from "@gateway/shared/bus/job";
 import type { BusLink } from "@gateway/shared/bus/link";
-import {
-  chatBodySubject,
-  edgeStreamSubject,
-} from "@gateway/shared/bus/subjects";
-import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { publicRequestId } from "@gateway/shared/process/ids";
+import { chatBodySubject } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/process/log";
-import type { ChatRun } from "./run.ts";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
 
-export interface JobSenderDependencies {
-  bus: Pick<BusLink, "request">;
-  edgeId: string;
-  now: MonotonicNow;
-  log: Log;
-  /** False when the bus does not take it now. */
-  publish: (subject: string, payload: Uint8Array, reply: string) => boolean;
-  /** The worker does not take the body. */
-  onUploadFailed: (run: ChatRun) => void;
+/** A request that is to be run. */
+export interface ChatJob {
+  requestId: string;
+  /** The key it belongs to. */
+  keyId: string;
+  request: ChatRequest;
+  /** W3C trace context. */
+  traceparent?: string;
+}
+
+/** The message that offers a job, and the body that follows when a worker took it. */
+export interface JobOffer {
+  message: Uint8Array;
+  /** Null when the request is in the message. */
+  body: Uint8Array | null;
 }
 
 /** A worker has this long to acknowledge a piece. */
 const PIECE_TIMEOUT_MS = 2_000;
 
-/** Sends the jobs of an edge, and remembers the large ones for another attempt. */
-export class JobSender {
-  readonly #d: JobSenderDependencies;
-  /** Requests too large for one message, encoded. */
-  readonly #largeBodies = new Map<ChatRun, Uint8Array>();
+export function encodeOffer(
+  { request, traceparent }: ChatJob,
+  { attempt, deadlineMs }: { attempt: number; deadlineMs: number },
+): JobOffer {
+  const envelope: JobMessage = {
+    version: JOB_VERSION,
+    attempt,
+    deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
+    ...(traceparent === undefined ? {} : { traceparent }),
+  };
+  const message = encodeJob({ ...envelope, request });
+  if (message.length <= BUS_LIMITS.jobBytesMax) return { message, body: null };
+  const bytes = encodeRequest(request);
+  const body = { bytes: bytes.length, pieces: pieceCount(bytes.length) };
+  return { message: encodeJob({ ...envelope, body }), body: bytes };
+}
 
-  constructor(dependencies: JobSenderDependencies) {
-    this.#d = dependencies;
-  }
-
-  /** Publishes the run's next attempt. False when the bus does not take it now. */
-  send(run: ChatRun, subject: string): boolean {
-    const { requestId, request, traceparent } = run.job;
-    const { edgeId, now, publish } = this.#d;
-    const attempt = run.attempt + 1;
-    const reply = edgeStreamSubject(edgeId, requestId, attempt);
-    const envelope: JobMessage = {
-      version: JOB_VERSION,
-      attempt,
-      deadlineMs: Math.max(1, Math.ceil(run.deadlineAtMs - now())),
-      ...(traceparent === undefined ? {} : { traceparent }),
-    };
-    let large = this.#largeBodies.get(run);
-    if (large === undefined) {
-      const message = encodeJob({ ...envelope, request });
-      if (message.length <= BUS_LIMITS.jobBytesMax) {
-        return publish(subject, message, reply);
-      }
-      large = encodeRequest(request);
-      this.#largeBodies.set(run, large);
+/**
+ * Sends the pieces of a large request, some at once, each acknowledged, as long as
+ * `isWanted`. Rejects when the worker does not take one.
+ */
+export async function sendBody(
+  bus: Pick<BusLink, "request">,
+  body: Uint8Array,
+  { requestId, attempt, workerId, isWanted }: {
+    requestId: string;
+    attempt: number;
+    workerId: string;
+    isWanted: () => boolean;
+  },
+): Promise<void> {
+  const subject = chatBodySubject(workerId, requestId);
+  const pieces = pieceCount(body.length);
+  let next = 0;
+  const sendSome = async () => {
+    while (next < pieces && isWanted()) {
+      const piece = encodePiece(body, attempt, next++);
+      await bus.request(subject, piece, { timeoutMs: PIECE_TIMEOUT_MS });
     }
-    const body = { bytes: large.length, pieces: pieceCount(large.length) };
-    return publish(subject, encodeJob({ ...envelope, body }), reply);
-  }
-
-  /** The worker has room for the run: now it gets the body, if that did not fit. */
-  onAccepted(run: ChatRun, workerId: string): void {
-    const body = this.#largeBodies.get(run);
-    if (body !== undefined) void this.#sendBody(run, workerId, body);
-  }
-
-  /** There will be no other attempt. */
-  forget(run: ChatRun): void {
-    this.#largeBodies.delete(run);
-  }
-
-  /** Sends the pieces of a large request, some at once, each acknowledged. */
-  async #sendBody(
-    run: ChatRun,
-    workerId: string,
-    body: Uint8Array,
-  ): Promise<void> {
-    const subject = chatBodySubject(workerId, run.job.requestId);
-    const { attempt } = run;
-    const pieces = pieceCount(body.length);
-    let next = 0;
-    const sendSome = async () => {
-      while (
-        next < pieces && run.attempt === attempt && run.state === "running"
-      ) {
-        const piece = encodePiece(body, attempt, next);
-        next += 1;
-        await this.#d.bus.request(subject, piece, {
-          timeoutMs: PIECE_TIMEOUT_MS,
-        });
-      }
-    };
-    try {
-      await Promise.all(
-        Array.from({ length: BUS_LIMITS.piecesInFlight }, sendSome),
-      );
-    } catch (error) {
-      this.#d.log.warn("body_upload_failed", {
-        requestId: publicRequestId(run.job.requestId),
-        workerId,
-        error,
-      });
-      if (run.attempt === attempt) this.#d.onUploadFailed(run);
-    }
-  }
+  };
+  await Promise.all(
+    Array.from({ length: BUS_LIMITS.piecesInFlight }, sendSome),
+  );
 }

@@ -5,39 +5,36 @@
  * A lost attempt is repeated once as long as the client has not seen a byte. A run
  * that is cancelled stays for a moment: the final frame of its worker says how many
  * tokens it had made.
- *
- * What happens comes in as method calls, and each returns what the dispatcher is
- * to do about it.
  */
 import type { CancelReason, ControlSink } from "@gateway/shared/bus/control";
 import {
   apiErrorOf,
-  type EndPayload,
   type ErrPayload,
   type Frame,
   FrameType,
   type RejectPayload,
   type RejectReason,
 } from "@gateway/shared/bus/frame";
+import type { BusLink } from "@gateway/shared/bus/link";
 import {
   answerStrayFrame,
   type StreamEvent,
   StreamReceiver,
 } from "@gateway/shared/bus/stream_receiver";
+import {
+  chatAnySubject,
+  chatJobSubject,
+  edgeStreamSubject,
+} from "@gateway/shared/bus/subjects";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
-import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/chat";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-
-/** A request that is to be run. */
-export interface ChatJob {
-  requestId: string;
-  request: ChatRequest;
-  /** W3C trace context. */
-  traceparent?: string;
-}
+import { type ChatJob, encodeOffer, sendBody } from "./job.ts";
+import type { WaitQueue } from "./wait_queue.ts";
+import type { WorkerTable } from "./workers.ts";
 
 /** Takes an answer in as it comes. */
 export interface AnswerSink {
@@ -86,105 +83,78 @@ export interface RunOutcome {
   cancelReason: CancelReason | null;
 }
 
-/** Where a run stands. */
-export type RunState =
-  | "waiting"
-  | "offered"
-  | "running"
-  | "cancelling"
-  | "over";
-
-/** Why an attempt left its worker; `refused`, `silent` and `gone` say something of the worker. */
-export type LeftReason =
-  | { type: "ended" }
-  | { type: "refused"; reject: RejectPayload }
-  | { type: "silent" }
-  | { type: "gone" };
-
-/** What the dispatcher is to do for a run. */
-export type RunAction =
-  /** Offer it to a worker that is not in `tried`; queue it when there is none. */
-  | { type: "search" }
-  /** Queue it. */
-  | { type: "wait" }
-  /** A worker took it: send the body, if that did not fit. */
-  | { type: "accepted"; workerId: string }
-  /** An attempt is over at this worker. It had a slot there, or was offered one. */
-  | { type: "left"; workerId: string; hadSlot: boolean; reason: LeftReason }
-  | { type: "over"; outcome: RunOutcome };
-
-/**
- * What the bus did since a moment. `carried` messages: silence
- * is the worker's. `silent`: it brought nothing yet. `broken`: it was away, or
- * workers may still be on their way back.
- */
-export type BusSince = "carried" | "silent" | "broken";
-
-/** What a run is made with. */
-export interface ChatRunOptions {
-  job: ChatJob;
-  sink: AnswerSink;
-  timeoutMs: number;
+/** What all runs of an edge share. */
+export interface RunContext {
+  bus: Pick<
+    BusLink,
+    "isConnected" | "flowingSinceMs" | "heardAtMs" | "request"
+  >;
+  edgeId: string;
   now: MonotonicNow;
   /** Leaves out the time in which this process stood still. */
   steadyNow: MonotonicNow;
   log: Log;
+  requestTimeoutMs: number;
+  workers: WorkerTable;
+  queue: WaitQueue<ChatRun>;
+  /** False when the bus does not take it now. */
+  publish: (subject: string, payload: Uint8Array, reply: string) => boolean;
   controlFor: (workerId: string) => ControlSink;
-  busSince: (sinceMs: number) => BusSince;
+  /** A slot may be free for a run that waits. */
+  onRoom: () => void;
+  onWorkerMissing: (workerId: string) => void;
 }
 
 /** A worker has this long to say how much a cancelled request cost. */
 const FINAL_FRAME_MS = 1_000;
+/** A worker that did not even answer is left alone this long, unless it beats. */
+const UNRESPONSIVE_MS = 1_000;
+/** A worker that refused for another reason than its load is left alone this long, unless it beats. */
+const REFUSED_MS = 100;
 /** What clients are told to wait: workers become free, or are started, all the time. */
 const RETRY_MS = 1_000;
-const NO_REJECTS: readonly RejectReason[] = [];
-const NO_ACTIONS: readonly RunAction[] = [];
-const SEARCH: RunAction = { type: "search" };
-const WAIT: RunAction = { type: "wait" };
-
-type Actions = readonly RunAction[];
 
 export class ChatRun {
   readonly job: ChatJob;
-  readonly deadlineAtMs: number;
-  /** Workers that were offered the job since it last waited. */
-  readonly tried: Set<string> = new Set();
-  /** When it last began to look for a worker. */
-  searchingSinceMs: number;
-  readonly #d: ChatRunOptions;
+  readonly #d: RunContext;
   readonly #sink: AnswerSink;
+  readonly #onOver: (outcome: RunOutcome) => void;
   readonly #startedAtMs: number;
-  #state: RunState = "waiting";
+  #state: "waiting" | "offered" | "running" | "cancelling" | "over" = "waiting";
+  /** When it last began to look for a worker. */
+  #searchingSinceMs: number;
+  /** Workers that were offered the job since it last waited. */
+  readonly #tried = new Set<string>();
   #attempt = 0;
   #lostAttempts = 0;
   #receiver: StreamReceiver | null = null;
   #offeredAtMs = 0;
   /** The job was last sent to whoever listens. */
   #askedAnybody = false;
+  /** What follows when a worker has taken the job. */
+  #body: Uint8Array | null = null;
+  /** The worker counts it, or was offered it. */
   #hasSlot = false;
   #finalFrameByMs = 0;
   #cancelled: { reason: CancelReason; error: ApiError | null } | null = null;
-  #rejects = NO_REJECTS;
+  readonly #rejects: RejectReason[] = [];
   /** Of earlier attempts. */
   #naks = 0;
   #dispatchMs: number | null = null;
   #firstByteMs: number | null = null;
 
-  constructor(options: ChatRunOptions) {
-    this.#d = options;
-    this.job = options.job;
-    this.#sink = options.sink;
-    this.#startedAtMs = options.now();
-    this.searchingSinceMs = this.#startedAtMs;
-    this.deadlineAtMs = this.#startedAtMs + options.timeoutMs;
-  }
-
-  get state(): RunState {
-    return this.#state;
-  }
-
-  get attempt(): number {
-    return this.#attempt;
+  /** A run that looks for a worker as soon as it is told to `start`. `onOver` is told its end once. */
+  constructor(context: RunContext, run: {
+    job: ChatJob;
+    sink: AnswerSink;
+    onOver: (outcome: RunOutcome) => void;
+  }) {
+    this.#d = context;
+    this.job = run.job;
+    this.#sink = run.sink;
+    this.#onOver = run.onOver;
+    this.#startedAtMs = context.now();
+    this.#searchingSinceMs = this.#startedAtMs;
   }
 
   /** The worker that runs it or was asked to; null while any may take it. */
@@ -192,60 +162,79 @@ export class ChatRun {
     return this.#receiver?.workerId ?? null;
   }
 
-  /** The job is on its way. `workerId` is null when any worker may take it. */
-  onOffered(workerId: string | null): void {
-    this.#attempt += 1;
-    this.#naks += this.#receiver?.naks ?? 0;
+  /** Newcomers do not overtake those that wait for the same workers. */
+  start(): void {
+    const { queue, workers } = this.#d;
+    const { model } = this.job.request;
+    if (queue.hasWaiting(model) && workers.knows(model)) this.#wait();
+    else this.#search();
+  }
+
+  /** Sends the job to a worker that was not tried yet. False when there is none with room. */
+  offer(): boolean {
+    const { bus, workers, edgeId, publish, now, steadyNow } = this.#d;
+    if (!bus.isConnected) return false;
+    const { requestId, request: { model } } = this.job;
+    const workerId = workers.pick(model, this.#tried);
+    // Somebody runs the model but has no room: wait. Nobody known: ask whoever listens.
+    if (workerId === null && workers.knows(model)) return false;
+    const attempt = this.#attempt + 1;
+    const deadlineMs = this.#deadlineAtMs - now();
+    const { message, body } = encodeOffer(this.job, { attempt, deadlineMs });
+    const subject = workerId === null
+      ? chatAnySubject
+      : chatJobSubject(workerId);
+    const reply = edgeStreamSubject(edgeId, requestId, attempt);
+    if (!publish(subject, message, reply)) return false;
     this.#state = "offered";
+    this.#attempt = attempt;
+    this.#body = body;
+    this.#naks += this.#receiver?.naks ?? 0;
+    this.#offeredAtMs = now();
     this.#askedAnybody = workerId === null;
-    this.#offeredAtMs = this.#d.now();
     this.#hasSlot = workerId !== null;
-    if (workerId !== null) this.tried.add(workerId);
+    if (workerId !== null) {
+      workers.onSent(workerId);
+      this.#tried.add(workerId);
+    }
     this.#receiver = new StreamReceiver({
-      requestId: this.job.requestId,
-      attempt: this.#attempt,
-      workerId,
-      nowMs: this.#d.steadyNow(),
+      ...{ requestId, attempt, workerId, nowMs: steadyNow() },
       controlFor: this.#d.controlFor,
     });
+    return true;
   }
 
-  /** A frame of this request. Null when it belongs to none of its attempts. */
-  onFrame(frame: Frame): Actions | null {
+  /** A frame of this request. False when it belongs to none of its attempts. */
+  onFrame(frame: Frame): boolean {
     if (this.#state === "cancelling") return this.#onFinalFrame(frame);
     const receiver = this.#receiver;
-    if (receiver === null) return null;
+    if (receiver === null) return false;
     const event = receiver.onFrame(frame, this.#d.steadyNow());
-    if (event.type === "stray") return null;
-    const accepted = receiver.isAccepted && this.#state === "offered"
-      ? this.#onAccepted()
-      : NO_ACTIONS;
-    const actions = isFinalFrame(frame)
-      ? this.#loseAttempt("The worker that ran the request gave it up.")
-      : this.#onEvent(event);
-    return accepted.length === 0 ? actions : [...accepted, ...actions];
+    if (event.type === "stray") return false;
+    if (receiver.isAccepted && this.#state === "offered") this.#onAccepted();
+    // Outside the numbered stream: the worker thought this edge dead, say.
+    if (frame.type === FrameType.ERR && frame.sequence === 0) {
+      this.#loseAttempt("The worker that ran the request gave it up.");
+    } else this.#onEvent(event);
+    return true;
   }
 
-  /**
-   * The bus says that nobody listens where the job of this attempt was sent.
-   * `mayComeBack`: a worker was there a moment ago, and may be back in another.
-   */
-  onNoResponders(attempt: number, mayComeBack: boolean): Actions {
-    if (this.#state !== "offered" || attempt !== this.#attempt) {
-      return NO_ACTIONS;
-    }
+  /** The bus says that nobody listens where the job of this attempt was sent. */
+  onNoResponders(attempt: number): void {
+    if (this.#state !== "offered" || attempt !== this.#attempt) return;
+    const { workerId } = this;
     this.#receiver?.cancel("not_accepted");
-    if (this.workerId === null) {
-      return mayComeBack ? this.#wait() : this.fail(noWorker());
-    }
-    return [...this.#leave({ type: "gone" }), ...this.#searchElsewhere()];
+    if (workerId === null) return this.fail(noWorker());
+    this.#leave();
+    this.#state = "waiting";
+    this.#d.onWorkerMissing(workerId);
+    this.#searchElsewhere();
   }
 
   /** The worker is known to be gone. */
-  onWorkerLost(): Actions {
-    return this.#state === "cancelling"
-      ? this.#finish("cancelled")
-      : this.#loseAttempt("The worker that ran the request was lost.");
+  onWorkerLost(): void {
+    if (this.#state === "cancelling") this.#finish("cancelled");
+    else this.#loseAttempt("The worker that ran the request was lost.");
   }
 
   /** The bus was away and is back. */
@@ -254,83 +243,127 @@ export class ChatRun {
   }
 
   /** The bus is away for too long. */
-  onBusGivenUp(): Actions {
-    return this.#state === "cancelling"
-      ? this.#finish("cancelled")
-      : this.fail(busUnavailable());
+  onBusGivenUp(): void {
+    if (this.#state === "cancelling") this.#finish("cancelled");
+    else this.fail(busUnavailable());
   }
 
-  /** The client's socket took everything up to this frame. */
+  /** The client's socket took everything up to this frame: the worker may send more. */
   delivered(sequence: number): void {
     if (this.#receiver?.isOver === false) this.#receiver.delivered(sequence);
   }
 
-  onTick(nowMs: number): Actions {
+  onTick(nowMs: number): void {
     if (this.#state === "cancelling") {
-      return nowMs >= this.#finalFrameByMs
-        ? this.#finish("cancelled")
-        : NO_ACTIONS;
+      if (nowMs >= this.#finalFrameByMs) this.#finish("cancelled");
+      return;
     }
-    if (nowMs >= this.deadlineAtMs) {
-      return this.cancel(
-        "deadline",
-        new ApiError("deadline_exceeded", "The request took too long."),
+    if (nowMs >= this.#deadlineAtMs) {
+      const error = new ApiError(
+        "deadline_exceeded",
+        "The request took too long.",
       );
+      return this.cancel("deadline", error);
     }
     // A worker that has not answered yet has time as long as nobody is heard.
     const hasTime = this.#state === "offered" &&
-      this.#d.busSince(this.#offeredAtMs) === "silent";
-    const event = hasTime ? null : this.#receiver?.onTick(this.#d.steadyNow());
-    const actions = event ? this.#onEvent(event) : NO_ACTIONS;
+      this.#d.bus.heardAtMs < this.#offeredAtMs;
+    if (!hasTime && this.#receiver !== null) {
+      this.#onEvent(this.#receiver.onTick(this.#d.steadyNow()));
+    }
     if (this.#state !== "over") this.#sink.onTick(nowMs);
-    return actions;
   }
 
   /**
    * Stops the work, wherever it stands. With an `error` the client is still there
    * and gets it. Harmless when the run is over.
    */
-  cancel(reason: CancelReason, error: ApiError | null = null): Actions {
-    if (this.#state === "over" || this.#state === "cancelling") {
-      return NO_ACTIONS;
-    }
-    if (error !== null) this.#sink.onError(error);
-    else this.#sink.onAbandoned();
+  cancel(reason: CancelReason, error: ApiError | null = null): void {
+    if (this.#state === "over" || this.#state === "cancelling") return;
+    const isWaiting = this.#state === "waiting";
     this.#cancelled = { reason, error };
-    this.#receiver?.cancel(reason);
-    if (this.#state === "waiting") return this.#finish("cancelled");
     this.#state = "cancelling";
     this.#finalFrameByMs = this.#d.now() + FINAL_FRAME_MS;
-    return NO_ACTIONS;
+    this.#receiver?.cancel(reason);
+    if (error !== null) this.#sink.onError(error);
+    else this.#sink.onAbandoned();
+    if (isWaiting) this.#finish("cancelled");
   }
 
   /** Ends it with an error that no worker has told. */
-  fail(error: ApiError): Actions {
-    if (this.#state === "over") return NO_ACTIONS;
+  fail(error: ApiError): void {
+    if (this.#state === "over") return;
     this.#sink.onError(error);
-    return this.#finish("failed", { error });
+    this.#finish("failed", { error });
   }
 
-  #onAccepted(): Actions {
+  get #deadlineAtMs(): number {
+    return this.#startedAtMs + this.#d.requestTimeoutMs;
+  }
+
+  #search(): void {
+    this.#state = "waiting";
+    if (!this.offer()) this.#wait();
+  }
+
+  #wait(): void {
+    const { queue, now } = this.#d;
+    this.#state = "waiting";
+    this.#tried.clear();
+    const { model } = this.job.request;
+    const sinceMs = this.#searchingSinceMs;
+    const isLate = now() - sinceMs >= DISPATCH_LIMITS.queueWaitMs;
+    if (isLate || !queue.push(this, model, sinceMs)) this.fail(overloaded());
+  }
+
+  #searchElsewhere(): void {
+    // After so many refusals the beats we know are old: wait for newer ones. And
+    // asking anybody again may ask the same one, at once and without end.
+    const isEnough = this.#askedAnybody ||
+      this.#tried.size >= DISPATCH_LIMITS.workersTriedMax;
+    if (isEnough) this.#wait();
+    else this.#search();
+  }
+
+  #onAccepted(): void {
     const { workerId } = this;
-    if (workerId === null) return NO_ACTIONS;
+    if (workerId === null) return;
     this.#state = "running";
     this.#dispatchMs ??= this.#sinceStartMs();
     this.#hasSlot = true;
-    this.tried.add(workerId);
-    return [{ type: "accepted", workerId }];
+    this.#tried.add(workerId);
+    if (this.#body !== null) void this.#sendBody(this.#body, workerId);
   }
 
-  #onEvent(event: StreamEvent): Actions {
+  async #sendBody(body: Uint8Array, workerId: string): Promise<void> {
+    const { requestId } = this.job;
+    const attempt = this.#attempt;
+    const isWanted = () =>
+      this.#attempt === attempt && this.#state === "running";
+    try {
+      const { bus } = this.#d;
+      await sendBody(bus, body, { requestId, attempt, workerId, isWanted });
+    } catch (error) {
+      const request = publicRequestId(requestId);
+      const fields = { requestId: request, workerId, error };
+      this.#d.log.warn("body_upload_failed", fields);
+      if (this.#attempt === attempt) this.onWorkerLost();
+    }
+  }
+
+  #onEvent(event: StreamEvent): void {
     switch (event.type) {
       case "data":
         this.#firstByteMs ??= this.#sinceStartMs();
-        this.#sink.onPayload(event.payload, event.sequence);
-        return NO_ACTIONS;
+        return this.#sink.onPayload(event.payload, event.sequence);
       case "rejected":
         return this.#onRejected(event.reject);
       case "ended":
-        return this.#onEnded(event.end);
+        this.#sink.onEnd();
+        return this.#finish("complete", {
+          usage: event.end.usage,
+          isHeard: true,
+        });
       case "failed":
         return this.#onFailed(event.error);
       case "lost":
@@ -344,72 +377,49 @@ export class ChatRun {
           violation: event.violation,
         });
         return this.#loseAttempt("The worker that ran the request misbehaved.");
-      default:
-        return NO_ACTIONS;
     }
   }
 
-  #onRejected(reject: RejectPayload): Actions {
-    this.tried.add(reject.worker);
-    this.#rejects = [...this.#rejects, reject.reason];
-    return [
-      ...this.#leave({ type: "refused", reject }, reject.worker),
-      ...this.#searchElsewhere(),
-    ];
+  #onRejected({ worker, reason, retryAfterMs }: RejectPayload): void {
+    const { workers } = this.#d;
+    this.#tried.add(worker);
+    this.#rejects.push(reason);
+    this.#leave();
+    if (reason === "draining") workers.onDraining(worker);
+    else workers.pause(worker, retryAfterMs ?? REFUSED_MS);
+    this.#searchElsewhere();
   }
 
-  #onEnded({ usage }: EndPayload): Actions {
-    this.#sink.onEnd();
-    return this.#finish("complete", { usage, isHeard: true });
-  }
-
-  #onFailed(failure: ErrPayload): Actions {
+  #onFailed(failure: ErrPayload): void {
     const error = apiErrorOf(failure);
     if (failure.retryable && this.#mayRepeat()) {
       return this.#repeat(error.message);
     }
     this.#sink.onError(error);
-    const { usage } = failure;
-    return this.#finish("failed", { usage, error, isHeard: true });
+    this.#finish("failed", { usage: failure.usage, error, isHeard: true });
   }
 
   /** No sign of the job. The worker may have begun it all the same, or died of it. */
-  #onUnanswered(): Actions {
-    const left = this.#leave({ type: "silent" });
-    if (this.#d.busSince(this.#offeredAtMs) === "broken") {
-      return [...left, ...this.#wait()];
-    }
-    if (!this.#mayRepeat()) return [...left, ...this.fail(overloaded())];
+  #onUnanswered(): void {
+    const { workerId } = this;
+    const { bus, workers } = this.#d;
+    this.#leave();
+    if (workerId !== null) workers.pause(workerId, UNRESPONSIVE_MS);
+    const { flowingSinceMs } = bus;
+    // The bus may have lost the offer: that says nothing of the worker.
+    const wasAway = flowingSinceMs === null ||
+      flowingSinceMs > this.#offeredAtMs;
+    if (wasAway) return this.#wait();
+    if (!this.#mayRepeat()) return this.fail(overloaded());
     this.#noteRepeat("The worker did not answer the offer.");
-    return [...left, ...this.#searchElsewhere()];
+    this.#searchElsewhere();
   }
 
-  #searchElsewhere(): Actions {
-    // After so many refusals the beats we know are old: wait for newer ones. And
-    // asking anybody again may ask the same one, at once and without end.
-    const isEnough = this.#askedAnybody ||
-      this.tried.size >= DISPATCH_LIMITS.workersTriedMax;
-    return isEnough ? this.#wait() : this.#search();
-  }
-
-  #search(): Actions {
-    this.#state = "waiting";
-    return [SEARCH];
-  }
-
-  #wait(): Actions {
-    this.#state = "waiting";
-    return [WAIT];
-  }
-
-  #loseAttempt(message: string): Actions {
-    if (this.#state !== "running" && this.#state !== "offered") {
-      return NO_ACTIONS;
-    }
+  #loseAttempt(message: string): void {
+    if (this.#state !== "running" && this.#state !== "offered") return;
     this.#receiver?.cancel("worker_lost");
-    return this.#mayRepeat()
-      ? this.#repeat(message)
-      : this.fail(new ApiError("worker_lost", message));
+    if (this.#mayRepeat()) this.#repeat(message);
+    else this.fail(new ApiError("worker_lost", message));
   }
 
   #mayRepeat(): boolean {
@@ -417,11 +427,12 @@ export class ChatRun {
       this.#lostAttempts + 1 < DISPATCH_LIMITS.attemptsMax;
   }
 
-  #repeat(cause: string): Actions {
+  #repeat(cause: string): void {
     this.#noteRepeat(cause);
     this.#sink.onRestart();
-    this.searchingSinceMs = this.#d.now();
-    return [...this.#leave({ type: "ended" }), ...this.#search()];
+    this.#searchingSinceMs = this.#d.now();
+    this.#leave();
+    this.#search();
   }
 
   #noteRepeat(cause: string): void {
@@ -433,55 +444,57 @@ export class ChatRun {
     });
   }
 
-  /** The attempt is over at its worker, or at the one that names itself. */
-  #leave(reason: LeftReason, workerId = this.workerId): Actions {
-    const hadSlot = this.#hasSlot;
+  /** The attempt is over at its worker: the slot it had there, or was offered, is free. */
+  #leave(): void {
+    const { workerId } = this;
+    if (!this.#hasSlot || workerId === null) return;
     this.#hasSlot = false;
-    if (workerId === null || (!hadSlot && reason.type === "ended")) {
-      return NO_ACTIONS;
-    }
-    return [{ type: "left", workerId, hadSlot, reason }];
+    this.#d.workers.onEnded(workerId);
+    this.#d.onRoom();
   }
 
   /** What a worker says last of a run that was cancelled. */
-  #onFinalFrame(frame: Frame): Actions | null {
-    if (frame.attempt !== this.#attempt) return null;
+  #onFinalFrame(frame: Frame): boolean {
+    if (frame.attempt !== this.#attempt) return false;
     // It never ran: nothing to count.
-    if (frame.type === FrameType.REJECT) return this.#finish("cancelled");
+    if (frame.type === FrameType.REJECT) {
+      this.#finish("cancelled");
+      return true;
+    }
     this.#dispatchMs ??= this.#sinceStartMs();
     // A worker that has not heard of the cancel, or could not be named yet, hears again.
     if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
-      return null;
+      return false;
     }
-    const { tokens } = frame;
     // A numbered one is repeated until it is acknowledged.
     if (frame.sequence > 0) {
       answerStrayFrame(this.job.requestId, frame, this.#d.controlFor);
     }
-    return this.#finish("cancelled", { tokens, isHeard: true });
+    this.#finish("cancelled", { tokens: frame.tokens, isHeard: true });
+    return true;
   }
 
   #finish(
     kind: RunOutcome["kind"],
-    result: {
+    { usage = null, tokens = 0, isHeard = false, error = null }: {
       usage?: Usage | null;
       tokens?: number;
       isHeard?: boolean;
-      error?: ApiError;
+      error?: ApiError | null;
     } = {},
-  ): Actions {
-    const left = this.#leave({ type: "ended" });
+  ): void {
+    this.#leave();
     this.#state = "over";
-    const { usage = null } = result;
-    const tokens = Math.max(result.tokens ?? 0, this.#receiver?.tokens ?? 0);
-    const error = result.error ?? this.#cancelled?.error ?? null;
-    const outcome: RunOutcome = {
+    const receiver = this.#receiver;
+    const told = error ?? this.#cancelled?.error ?? null;
+    this.#onOver({
       // A client that is still there and got an error did not cancel anything.
-      kind: kind === "cancelled" && error !== null ? "failed" : kind,
+      kind: kind === "cancelled" && told !== null ? "failed" : kind,
       usage,
-      completionTokens: usage?.completion_tokens ?? tokens,
-      isHeard: result.isHeard ?? false,
-      error,
+      completionTokens: usage?.completion_tokens ??
+        Math.max(tokens, receiver?.tokens ?? 0),
+      isHeard,
+      error: told,
       workerId: this.workerId,
       offers: this.#attempt,
       dispatchMs: this.#dispatchMs,
@@ -489,20 +502,14 @@ export class ChatRun {
       durationMs: this.#sinceStartMs(),
       repeats: this.#lostAttempts,
       rejects: this.#rejects,
-      naks: this.#naks + (this.#receiver?.naks ?? 0),
+      naks: this.#naks + (receiver?.naks ?? 0),
       cancelReason: this.#cancelled?.reason ?? null,
-    };
-    return [...left, { type: "over", outcome }];
+    });
   }
 
   #sinceStartMs(): number {
     return this.#d.now() - this.#startedAtMs;
   }
-}
-
-/** Outside the numbered stream: the worker follows it no more, say because it thought this edge dead. */
-function isFinalFrame(frame: Frame): boolean {
-  return frame.type === FrameType.ERR && frame.sequence === 0;
 }
 
 /** All workers had no room for too long. */

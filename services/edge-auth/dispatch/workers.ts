@@ -4,17 +4,21 @@
  * Workers are picked by the power of two choices: of two drawn at random the one
  * with more free slots. That keeps its tail short even with beats some seconds
  * old, where "always the emptiest" sends everybody to the same worker.
+ *
+ * A worker that is silent for {@link DISPATCH_LIMITS.workerLostMs} is lost, with all
+ * its jobs. A killed process is found sooner: who is silent for a moment is asked,
+ * and the bus says at once that nobody listens. When it still says so after
+ * {@link DISPATCH_LIMITS.workerMissingMs}, the worker is lost.
+ *
+ * Neither proves anything while the bus itself fails: then the table is left alone,
+ * and told when the bus is back.
  */
-import { CONTROL_PROBE } from "@gateway/shared/bus/control";
-import { decodeWorkerBeat, type WorkerBeat } from "@gateway/shared/bus/job";
-import { type BusLink, NoRespondersError } from "@gateway/shared/bus/link";
-import { chatControlSubject, lastToken } from "@gateway/shared/bus/subjects";
+import type { WorkerBeat } from "@gateway/shared/bus/job";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import type { BusSince } from "./run.ts";
 
 /** What an edge knows of one worker. */
-interface WorkerEntry {
+interface Worker {
   readonly id: string;
   slots: number;
   /** As of the last beat. */
@@ -24,55 +28,66 @@ interface WorkerEntry {
   draining: boolean;
   models: ReadonlySet<string>;
   beatAtMs: number;
-  /** Full by its own word: skipped until this time. */
-  fullUntilMs: number;
+  probedAtMs: number;
+  /** Gets no jobs until then, or its next beat. */
+  pausedUntilMs: number;
+  /** Since when the bus does not find it, or null. */
+  missingSinceMs: number | null;
 }
 
-/** What became of the silent workers. */
-export interface SilentWorkers {
-  /** Should be asked directly whether they live. */
-  probe: string[];
-  /** Are lost, and already forgotten. */
-  lost: string[];
-}
-
-/** Draws a number in [0, 1). */
-export type Random = () => number;
+/** A silent worker is asked this often. */
+const PROBE_EVERY_MS = 100;
 
 export class WorkerTable {
-  readonly #workers = new Map<string, WorkerEntry>();
+  readonly #workers = new Map<string, Worker>();
   readonly #now: MonotonicNow;
-  readonly #random: Random;
+  readonly #random: () => number;
+  /** Until then, workers may be on their way back to the bus. */
+  #rejoinUntilMs = -Infinity;
 
-  constructor(dependencies: { now: MonotonicNow; random: Random }) {
-    this.#now = dependencies.now;
-    this.#random = dependencies.random;
+  /** `random`: 0 ≤ x < 1. */
+  constructor(options: { now: MonotonicNow; random: () => number }) {
+    this.#now = options.now;
+    this.#random = options.random;
   }
 
   /** Takes in a beat. Returns whether a slot may have become free. */
   onBeat(id: string, beat: WorkerBeat): boolean {
-    const before = this.#workers.get(id);
+    const { slots, inFlight, draining } = beat;
+    const known = this.#workers.get(id)?.models;
     this.#workers.set(id, {
-      id,
-      slots: beat.slots,
-      inFlight: beat.inFlight,
-      sentSinceBeat: 0,
-      draining: beat.draining,
-      models: sameModels(before?.models, beat.models),
+      ...{ id, slots, inFlight, draining, sentSinceBeat: 0 },
+      models: sameModels(known, beat.models) ?? new Set(beat.models),
       beatAtMs: this.#now(),
-      fullUntilMs: 0,
+      probedAtMs: -Infinity,
+      pausedUntilMs: 0,
+      missingSinceMs: null,
     });
-    return !beat.draining && beat.inFlight < beat.slots;
+    return !draining && inFlight < slots;
   }
 
   /** A worker for this model that is not in `tried`, or null. */
   pick(model: string, tried: ReadonlySet<string>): string | null {
-    const candidates = this.#candidates(model, tried);
+    const nowMs = this.#now();
+    const candidates = this.#workers.values().filter((worker) =>
+      isAlive(worker, nowMs) && worker.models.has(model) &&
+      worker.pausedUntilMs <= nowMs && usedSlots(worker) < worker.slots &&
+      !tried.has(worker.id)
+    ).toArray();
     const first = this.#draw(candidates);
     const second = this.#draw(candidates);
     if (first === undefined) return null;
     if (second === undefined) return first.id;
-    return freeShare(second) > freeShare(first) ? second.id : first.id;
+    const isSecondEmptier = usedSlots(second) / second.slots <
+      usedSlots(first) / first.slots;
+    return isSecondEmptier ? second.id : first.id;
+  }
+
+  /** Whether there is a worker, free or not, that runs this model and does not leave. */
+  knows(model: string): boolean {
+    return this.#workers.values().some((worker) =>
+      worker.models.has(model) && !worker.draining
+    );
   }
 
   /** Notes a job on its way, so that a burst between two beats spreads out. */
@@ -87,22 +102,22 @@ export class WorkerTable {
     if (worker === undefined) return;
     if (worker.sentSinceBeat > 0) worker.sentSinceBeat -= 1;
     else if (worker.inFlight > 0) worker.inFlight -= 1;
-    worker.fullUntilMs = 0;
+    worker.pausedUntilMs = 0;
   }
 
-  /** Notes that a worker said it is full; the next beat knows better. */
-  onFull(id: string, retryAfterMs: number): void {
+  /** Gives it no jobs for so long, because it takes none; the next beat knows better. */
+  pause(id: string, ms: number): void {
     const worker = this.#workers.get(id);
-    if (worker !== undefined) worker.fullUntilMs = this.#now() + retryAfterMs;
+    if (worker !== undefined) worker.pausedUntilMs = this.#now() + ms;
   }
 
-  /** Whether the pause of a full worker has ended since the last call. */
+  /** Whether the pause of a worker has ended since the last call. */
   takeEndedPauses(): boolean {
-    const now = this.#now();
+    const nowMs = this.#now();
     let hasEnded = false;
     for (const worker of this.#workers.values()) {
-      if (worker.fullUntilMs === 0 || worker.fullUntilMs > now) continue;
-      worker.fullUntilMs = 0;
+      if (worker.pausedUntilMs === 0 || worker.pausedUntilMs > nowMs) continue;
+      worker.pausedUntilMs = 0;
       hasEnded = true;
     }
     return hasEnded;
@@ -114,205 +129,92 @@ export class WorkerTable {
     if (worker !== undefined) worker.draining = true;
   }
 
-  /** Forgets a worker that is known to be gone. */
-  remove(id: string): void {
-    this.#workers.delete(id);
-  }
-
-  /** Whether any worker, free or not, runs this model and takes jobs. */
-  knows(model: string): boolean {
-    for (const worker of this.#workers.values()) {
-      if (worker.models.has(model) && this.#isAlive(worker)) return true;
+  /** Notes that the bus finds nobody where this worker should be. True: it is lost. */
+  onMissing(id: string): boolean {
+    const worker = this.#workers.get(id);
+    if (worker === undefined) return false;
+    const nowMs = this.#now();
+    if (nowMs < this.#rejoinUntilMs) {
+      this.pause(id, DISPATCH_LIMITS.workerMissingMs);
+      return false;
     }
-    return false;
+    worker.missingSinceMs ??= nowMs;
+    const missingMs = nowMs - worker.missingSinceMs;
+    if (missingMs < DISPATCH_LIMITS.workerMissingMs) return false;
+    return this.#workers.delete(id);
   }
 
-  /** Sorts out workers whose beats stopped, and forgets the lost ones. */
-  sweep(): SilentWorkers {
-    const now = this.#now();
-    const silent: SilentWorkers = { probe: [], lost: [] };
+  /** Notes that it answered a question. */
+  onAnswer(id: string): void {
+    const worker = this.#workers.get(id);
+    if (worker !== undefined) worker.missingSinceMs = null;
+  }
+
+  /** The workers to ask whether they live, and those that are lost, which are forgotten. */
+  sweep(): { probe: string[]; lost: string[] } {
+    const nowMs = this.#now();
+    const probe: string[] = [];
+    const lost: string[] = [];
     for (const worker of this.#workers.values()) {
-      const silenceMs = now - worker.beatAtMs;
+      const silenceMs = nowMs - worker.beatAtMs;
+      const isSuspect = silenceMs >= DISPATCH_LIMITS.workerProbeMs ||
+        worker.missingSinceMs !== null;
       if (silenceMs >= DISPATCH_LIMITS.workerLostMs) {
-        silent.lost.push(worker.id);
+        lost.push(worker.id);
         this.#workers.delete(worker.id);
-      } else if (silenceMs >= DISPATCH_LIMITS.workerProbeMs) {
-        silent.probe.push(worker.id);
+      } else if (isSuspect && nowMs - worker.probedAtMs >= PROBE_EVERY_MS) {
+        worker.probedAtMs = nowMs;
+        probe.push(worker.id);
       }
     }
-    return silent;
-  }
-
-  /** Begins every silence anew: while the bus was away nobody could be heard. */
-  forgiveSilence(): void {
-    const now = this.#now();
-    for (const worker of this.#workers.values()) worker.beatAtMs = now;
-  }
-
-  /** Slots and jobs of all living workers, for metrics. */
-  totals(): { workers: number; slots: number; inFlight: number } {
-    const totals = { workers: 0, slots: 0, inFlight: 0 };
-    for (const worker of this.#workers.values()) {
-      if (!this.#isAlive(worker)) continue;
-      totals.workers += 1;
-      totals.slots += worker.slots;
-      totals.inFlight += worker.inFlight + worker.sentSinceBeat;
-    }
-    return totals;
-  }
-
-  #isAlive(worker: WorkerEntry): boolean {
-    return !worker.draining &&
-      this.#now() - worker.beatAtMs < DISPATCH_LIMITS.workerSkipMs;
-  }
-
-  #candidates(model: string, tried: ReadonlySet<string>): WorkerEntry[] {
-    const now = this.#now();
-    const candidates: WorkerEntry[] = [];
-    for (const worker of this.#workers.values()) {
-      if (
-        this.#isAlive(worker) && worker.models.has(model) &&
-        !tried.has(worker.id) && worker.fullUntilMs <= now &&
-        worker.inFlight + worker.sentSinceBeat < worker.slots
-      ) candidates.push(worker);
-    }
-    return candidates;
-  }
-
-  /** Takes one of the candidates out at random. */
-  #draw(candidates: WorkerEntry[]): WorkerEntry | undefined {
-    if (candidates.length === 0) return undefined;
-    const [drawn] = candidates.splice(
-      Math.floor(this.#random() * candidates.length),
-      1,
-    );
-    return drawn;
-  }
-}
-
-function freeShare(worker: WorkerEntry): number {
-  return 1 - (worker.inFlight + worker.sentSinceBeat) / worker.slots;
-}
-
-/** Keeps the old set when nothing changed: beats come four times a second. */
-function sameModels(
-  before: ReadonlySet<string> | undefined,
-  models: string[],
-): ReadonlySet<string> {
-  if (
-    before !== undefined && before.size === models.length &&
-    models.every((model) => before.has(model))
-  ) return before;
-  return new Set(models);
-}
-
-export interface WorkerLivenessDependencies {
-  bus: Pick<
-    BusLink,
-    "isConnected" | "flowingSinceMs" | "heardAtMs" | "request"
-  >;
-  workers: WorkerTable;
-  now: MonotonicNow;
-  /** A worker is gone, and with it all its jobs. */
-  onLost: (workerId: string) => void;
-  /** A worker may have room for a waiting request. */
-  onRoom: () => void;
-}
-
-/** Silent workers are looked for this often. */
-const SWEEP_MS = 100;
-const PROBE_TIMEOUT_MS = 300;
-
-/**
- * Notices workers that are gone. A killed process is found by asking it, twice: the
- * bus answers at once that nobody listens. A frozen one is found by its silence.
- *
- * Neither proves anything while the bus itself is the one that fails. And when it is
- * back, workers may come back a little later than we do.
- */
-export class WorkerLiveness {
-  readonly #d: WorkerLivenessDependencies;
-  readonly #probing = new Set<string>();
-  /** Since when the bus does not find these workers. */
-  readonly #missing = new Map<string, number>();
-  #lastSweepMs = 0;
-  /** Until then, by the clock of the bus, workers may still be on their way back to it. */
-  #rejoinUntilMs = -Infinity;
-
-  constructor(dependencies: WorkerLivenessDependencies) {
-    this.#d = dependencies;
-  }
-
-  /** Whether a worker that nobody finds on the bus may just not be back yet. */
-  get isRejoining(): boolean {
-    return this.#d.bus.heardAtMs < this.#rejoinUntilMs;
-  }
-
-  /** Whether there may be a worker that was just there and is back in a moment. */
-  get isAnyMissing(): boolean {
-    return this.#missing.size > 0 || this.isRejoining;
-  }
-
-  busSince(sinceMs: number): BusSince {
-    const { isConnected, heardAtMs } = this.#d.bus;
-    if (!isConnected || sinceMs < this.#rejoinUntilMs) return "broken";
-    return heardAtMs >= sinceMs ? "carried" : "silent";
+    return { probe, lost };
   }
 
   /** The bus was away and is back: every silence begins anew. */
   onBusRestored(): void {
-    const { bus, now, workers } = this.#d;
-    this.#rejoinUntilMs = (bus.flowingSinceMs ?? bus.heardAtMs) +
-      DISPATCH_LIMITS.workerLostMs;
-    for (const workerId of this.#missing.keys()) {
-      this.#missing.set(workerId, now());
+    const nowMs = this.#now();
+    this.#rejoinUntilMs = nowMs + DISPATCH_LIMITS.workerLostMs;
+    for (const worker of this.#workers.values()) {
+      worker.beatAtMs = nowMs;
+      worker.missingSinceMs = null;
     }
-    workers.forgiveSilence();
   }
 
-  /** Takes in a message on a worker's beat subject. */
-  onBeatMessage(subject: string, data: Uint8Array): void {
-    const beat = decodeWorkerBeat(data);
-    if (beat === null) return; // Another version: not ours to use.
-    const workerId = lastToken(subject);
-    this.#missing.delete(workerId);
-    if (this.#d.workers.onBeat(workerId, beat)) this.#d.onRoom();
+  /** Slots and jobs of all living workers, for metrics. */
+  totals(): { workers: number; slots: number; inFlight: number } {
+    const nowMs = this.#now();
+    const totals = { workers: 0, slots: 0, inFlight: 0 };
+    for (const worker of this.#workers.values()) {
+      if (!isAlive(worker, nowMs)) continue;
+      totals.workers += 1;
+      totals.slots += worker.slots;
+      totals.inFlight += usedSlots(worker);
+    }
+    return totals;
   }
 
-  /** Looks for silent workers. Called often, acts every {@link SWEEP_MS}. */
-  tick(): void {
-    const nowMs = this.#d.now();
-    if (nowMs - this.#lastSweepMs < SWEEP_MS) return;
-    this.#lastSweepMs = nowMs;
-    const silent = this.#d.workers.sweep();
-    for (const workerId of silent.lost) this.#d.onLost(workerId);
-    for (const workerId of silent.probe) this.probe(workerId);
-    for (const workerId of this.#missing.keys()) this.probe(workerId);
+  /** Takes one of the candidates out at random. */
+  #draw(candidates: Worker[]): Worker | undefined {
+    const index = Math.floor(this.#random() * candidates.length);
+    return candidates.splice(index, 1)[0];
   }
+}
 
-  /** Asks a worker whether it lives. */
-  probe(workerId: string): void {
-    if (this.isRejoining || this.#probing.has(workerId)) return;
-    this.#probing.add(workerId);
-    this.#d.bus.request(chatControlSubject(workerId), CONTROL_PROBE, {
-      timeoutMs: PROBE_TIMEOUT_MS,
-    }).then(() => void this.#missing.delete(workerId), (error: unknown) => {
-      // No answer in time says little: the next sweep decides by the beats.
-      if (error instanceof NoRespondersError) this.onNotFound(workerId);
-    }).finally(() => this.#probing.delete(workerId));
-  }
+function isAlive(worker: Worker, nowMs: number): boolean {
+  return !worker.draining && worker.missingSinceMs === null &&
+    nowMs - worker.beatAtMs < DISPATCH_LIMITS.workerSkipMs;
+}
 
-  /**
-   * The bus says that nobody listens where this worker should: it gets no jobs, and
-   * is lost when the bus says so for {@link DISPATCH_LIMITS.workerMissingMs}.
-   */
-  onNotFound(workerId: string): void {
-    const nowMs = this.#d.now();
-    const sinceMs = this.#missing.get(workerId) ?? nowMs;
-    this.#d.workers.remove(workerId);
-    this.#missing.set(workerId, sinceMs);
-    if (nowMs - sinceMs < DISPATCH_LIMITS.workerMissingMs) return;
-    this.#missing.delete(workerId);
-    this.#d.onLost(workerId);
-  }
+function usedSlots({ inFlight, sentSinceBeat }: Worker): number {
+  return inFlight + sentSinceBeat;
+}
+
+/** The old set when nothing changed: beats come four times a second. */
+function sameModels(
+  known: ReadonlySet<string> | undefined,
+  models: string[],
+): ReadonlySet<string> | null {
+  const isSame = known !== undefined && known.size === models.length &&
+    models.every((model) => known.has(model));
+  return isSame ? known : null;
 }

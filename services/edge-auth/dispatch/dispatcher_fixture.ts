@@ -1,0 +1,237 @@
+/** A dispatcher whose bus and clock the test holds, and workers that the test plays. */
+import assert from "node:assert/strict";
+import { decodeControl } from "@gateway/shared/bus/control";
+import {
+  encodeAccept,
+  encodeEnd,
+  encodeErr,
+  encodeFrame,
+  encodeRejectFrame,
+  errPayloadOf,
+  FrameType,
+  type RejectReason,
+} from "@gateway/shared/bus/frame";
+import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/job";
+import { NoRespondersError } from "@gateway/shared/bus/link";
+import {
+  chatAnySubject,
+  edgeStreamSubject,
+  lastToken,
+  workerBeatSubject,
+} from "@gateway/shared/bus/subjects";
+import { STREAM_LIMITS } from "@gateway/shared/limits";
+import { ApiError } from "@gateway/shared/openai/error";
+import { silentLog } from "@gateway/shared/process/log";
+import { chatRequest } from "../../../tests/support/chat_request.ts";
+import { ChatDispatcher, type StartedRun } from "./dispatcher.ts";
+import type { AnswerSink, RunOutcome } from "./run.ts";
+
+const EDGE = "e1";
+export const USAGE = {
+  prompt_tokens: 1,
+  completion_tokens: 2,
+  total_tokens: 3,
+};
+export const TIMEOUT_MS = 60_000;
+const idOf = (number: number) => number.toString(16).padStart(32, "0");
+const numberOf = (requestId = "") => Number.parseInt(requestId, 16);
+
+interface Header {
+  request?: number;
+  attempt?: number;
+  sequence?: number;
+  tokens?: number;
+}
+
+/** `events` has what the dispatcher did, in order: see `take`. */
+export function setup(options: { queueMax?: number } = {}) {
+  const clock = { ms: 0 };
+  const bus = {
+    isConnected: true,
+    flowingSinceMs: 0 as number | null,
+    /** Set: the bus has brought nothing since. */
+    silentSinceMs: null as number | null,
+    /** Who answers a request, and who is there and silent. */
+    answers: new Set<string>(),
+    listens: new Set<string>(),
+  };
+  const events: string[] = [];
+  let messages = 0;
+  const soon: (() => void)[] = [];
+  const outcomes = new Map<number, RunOutcome>();
+  const attempts = new Map<number, number>();
+
+  const onJob = (subject: string, reply: string) => {
+    const [requestId, attempt] = reply.split(".").slice(-2);
+    const request = numberOf(requestId);
+    attempts.set(request, Number(attempt));
+    const worker = subject === chatAnySubject ? "anybody" : lastToken(subject);
+    events.push(`offer ${worker} ${request}.${attempt}`);
+  };
+  const onControl = (subject: string, payload: Uint8Array) => {
+    const note =
+      (what: string) => (id: string, attempt: number, rest: unknown) =>
+        void events.push(
+          `${what} ${lastToken(subject)} ${numberOf(id)}.${attempt} ${rest}`,
+        );
+    messages += 1;
+    const sink = { ack: note("ack"), nak: note("nak"), cancel: note("cancel") };
+    assert.equal(decodeControl(payload, sink), null);
+  };
+  const dispatcher = new ChatDispatcher({
+    bus: {
+      get isConnected() {
+        return bus.isConnected;
+      },
+      get flowingSinceMs() {
+        return bus.flowingSinceMs;
+      },
+      get heardAtMs() {
+        return bus.silentSinceMs ?? clock.ms;
+      },
+      publish: (subject, payload, publishing) => {
+        if (!bus.isConnected) throw new Error("disconnected");
+        if (publishing?.reply === undefined) onControl(subject, payload);
+        else onJob(subject, publishing.reply);
+      },
+      request: (subject, payload) => {
+        const [kind, worker = ""] = subject.split(".").slice(3);
+        events.push(`${kind === "ctl" ? "probe" : "piece"} ${worker}`);
+        if (bus.answers.has(worker)) {
+          return Promise.resolve({ subject, data: payload });
+        }
+        return bus.listens.has(worker)
+          ? new Promise(() => {})
+          : Promise.reject(new NoRespondersError(subject));
+      },
+    },
+    edgeId: EDGE,
+    now: () => clock.ms,
+    random: () => 0,
+    scheduleSoon: (flush) => void soon.push(flush),
+    log: silentLog,
+    queueMax: options.queueMax ?? 100,
+    requestTimeoutMs: TIMEOUT_MS,
+  });
+
+  const message = (request: number, attempt: number, bytes: Uint8Array) =>
+    dispatcher.onStreamMessage(
+      edgeStreamSubject(EDGE, idOf(request), attempt),
+      bytes,
+      bytes.length === 0,
+    );
+  const attemptOf = ({ request = 1, attempt }: Header) =>
+    attempt ?? attempts.get(request) ?? 0;
+  const frame = (
+    type: typeof FrameType[keyof typeof FrameType],
+    payload: Uint8Array,
+    { sequence = 0, tokens = 0, ...header }: Header,
+  ) => {
+    const attempt = attemptOf(header);
+    const head = { type, sequence, attempt, tokens };
+    message(header.request ?? 1, attempt, encodeFrame(head, payload));
+  };
+  const sinkOf = (request: number): AnswerSink => {
+    let hasStarted = false;
+    const note = (what: string) => void events.push(`${what} ${request}`);
+    return {
+      get hasStarted() {
+        return hasStarted;
+      },
+      onPayload: (payload) => {
+        hasStarted = true;
+        note(`payload ${new TextDecoder().decode(payload)}`);
+      },
+      onEnd: () => note("end"),
+      onError: (error) => note(`error ${error.code}`),
+      onAbandoned: () => note("abandoned"),
+      onRestart: () => note("restart"),
+      onTick: () => {},
+    };
+  };
+
+  return {
+    clock,
+    bus,
+    dispatcher,
+    outcomes,
+    /** What was done since the last call, control records last. */
+    async take(): Promise<string[]> {
+      for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
+      for (const flush of soon.splice(0)) flush();
+      return events.splice(0);
+    },
+    /** Messages with control records so far. */
+    controlMessages: () => messages,
+    /** `free` slots of as many. */
+    beat: (worker: string, free = 1) =>
+      dispatcher.onBeatMessage(
+        workerBeatSubject(worker),
+        encodeWorkerBeat({
+          version: BEAT_VERSION,
+          slots: Math.max(1, free),
+          inFlight: free === 0 ? 1 : 0,
+          draining: false,
+          models: ["m"],
+        }),
+      ),
+    ask: (request = 1, content = "x"): StartedRun =>
+      dispatcher.start(
+        {
+          requestId: idOf(request),
+          keyId: `key_${request}`,
+          request: {
+            ...chatRequest({ messages: [{ role: "user", content }] }),
+            model: "m",
+          },
+        },
+        sinkOf(request),
+        (outcome) => {
+          outcomes.set(request, outcome);
+          events.push(`over ${outcome.kind} ${request}`);
+        },
+      ),
+    accept: (worker = "w1", header: Header = {}) =>
+      frame(FrameType.ACCEPT, encodeAccept(worker), header),
+    data: (text: string, sequence: number, header: Header = {}) =>
+      frame(FrameType.DATA, new TextEncoder().encode(text), {
+        ...header,
+        sequence,
+      }),
+    end: (sequence: number, worker = "w1", header: Header = {}) =>
+      frame(
+        FrameType.END,
+        encodeEnd(worker, { usage: USAGE, finishReasons: ["stop"] }),
+        { ...header, sequence, tokens: 2 },
+      ),
+    err: (sequence: number, retryable: boolean, header: Header = {}) => {
+      const error = new ApiError("upstream_error", "It failed.");
+      const payload = errPayloadOf(error, { retryable, usage: null });
+      frame(FrameType.ERR, encodeErr("w1", payload), { ...header, sequence });
+    },
+    reject: (
+      reason: RejectReason,
+      worker = "w1",
+      { retryAfterMs = null, ...header }:
+        & Header
+        & { retryAfterMs?: number | null } = {},
+    ) => {
+      const attempt = attemptOf(header);
+      const reject = { worker, reason, retryAfterMs };
+      message(header.request ?? 1, attempt, encodeRejectFrame(attempt, reject));
+    },
+    nobodyTook: (header: Header = {}) =>
+      message(header.request ?? 1, attemptOf(header), new Uint8Array()),
+    /** In small steps: one large step would look like a stall of our own. Questions are answered in between. */
+    async tickTo(ms: number, onTick: () => void = () => {}): Promise<void> {
+      while (clock.ms < ms) {
+        clock.ms = Math.min(ms, clock.ms + STREAM_LIMITS.tickMs / 2);
+        onTick();
+        dispatcher.tick();
+        for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
+      }
+    },
+  };
+}
+
+export type Stage = ReturnType<typeof setup>;
