@@ -306,6 +306,5 @@ function quickHasher(counts: { verified: number }): PasswordHasher {
       counts.verified++;
       return Promise.resolve(stored === `quick ${password}`);
     },
-    isOutdated: () => false,
   };
 }

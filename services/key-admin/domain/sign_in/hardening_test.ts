@@ -1,13 +1,11 @@
 import assert from "node:assert/strict";
-import { hash } from "@node-rs/argon2";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { PASSWORD, signIn, startConsole } from "../../console_fixture.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { accountKey } from "../store/names.ts";
-import { asText, asTexts } from "../store/reply.ts";
-import { createPasswordHasher } from "./password.ts";
+import { asTexts } from "../store/reply.ts";
 import { SessionStore } from "./sessions.ts";
 import { totpCode } from "./totp.ts";
 
@@ -40,34 +38,6 @@ Deno.test("ASVS 6.3.2: there is no account before the set-up, and none with a de
   for (const name of asTexts(await redis.command(["KEYS", "acct:*"]))) {
     assert.equal(await redis.command(["HEXISTS", name, "password"]), 0);
   }
-});
-
-Deno.test("ASVS 11.4.2: a password hashed with older parameters is hashed anew at the next sign-in", async () => {
-  await using site = await startConsole({
-    hasher: await createPasswordHasher(),
-  });
-  const ownerId = await site.deps.owners.ensure(ADA);
-  const weaker = {
-    algorithm: 2,
-    memoryCost: 4_096,
-    timeCost: 1,
-    parallelism: 1,
-  };
-  const old = await hash(PASSWORD, weaker);
-  assert.match(old, /^\$argon2id\$v=19\$m=4096,t=1,p=1\$/);
-  await site.deps.accounts.setPassword(ownerId, old);
-  const stored = async () =>
-    asText(
-      await site.deps.redis.command(["HGET", accountKey(ownerId), "password"]),
-    );
-  const wrong = { password: "not the password" };
-  assert.equal((await signIn(site.client(), ADA, wrong)).status, 401);
-  assert.equal(await stored(), old, "only who knows it can renew it");
-  assert.equal((await signIn(site.client(), ADA)).status, 303);
-  const renewed = await stored();
-  assert.match(renewed, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
-  assert.equal((await signIn(site.client(), ADA)).status, 303);
-  assert.equal(await stored(), renewed, "and once is enough");
 });
 
 Deno.test("ASVS 6.5.1: of many who come with the same code at the same time one gets in", async () => {

@@ -13,7 +13,6 @@ const PARAMETERS = {
   timeCost: 2,
   parallelism: 1,
 };
-const CURRENT = "$argon2id$v=19$m=19456,t=2,p=1$";
 
 /** Bounds of a password in characters. Longer ones are refused before any work (ASVS 6.2.1, 6.2.9). */
 export const PASSWORD_CHARS_MIN = 12;
@@ -41,8 +40,6 @@ export interface PasswordHasher {
   hash(password: string): Promise<string>;
   /** `stored` is null for an account that does not exist, which takes the same work (ASVS 6.3.8). */
   verify(stored: string | null, password: string): Promise<boolean>;
-  /** Whether the hash was made with other parameters than the current ones. */
-  isOutdated(stored: string): boolean;
 }
 
 /** Each hash takes a core: more at once would starve the rest of a small machine. */
@@ -59,7 +56,6 @@ export async function createPasswordHasher(): Promise<PasswordHasher> {
         const isRight = await verify(stored ?? decoy, normal(password));
         return stored !== null && isRight;
       }),
-    isOutdated: (stored) => !stored.startsWith(CURRENT),
   };
 }
 
@@ -97,18 +93,12 @@ function wordsOf(email: string): string[] {
 
 /** Runs at most `max` at once; the others wait in order. */
 function createLimit(max: number): <T>(run: () => Promise<T>) => Promise<T> {
-  let running = 0;
-  const waiting: (() => void)[] = [];
-  return async (run) => {
-    if (running >= max) {
-      await new Promise<void>((resolve) => waiting.push(resolve));
-    } else running++;
-    try {
-      return await run();
-    } finally {
-      const next = waiting.shift();
-      if (next === undefined) running--;
-      else next();
-    }
+  const lanes = Array.from({ length: max }, () => Promise.resolve());
+  let turn = 0;
+  return (run) => {
+    const lane = turn++ % max;
+    const result = (lanes[lane] ?? Promise.resolve()).then(run);
+    lanes[lane] = result.then(() => {}, () => {});
+    return result;
   };
 }

@@ -161,8 +161,6 @@ Deno.test("ASVS 11.4.2: argon2id with 19 MiB, 2 passes, 1 lane", async () => {
   const hasher = await createPasswordHasher();
   const stored = await hasher.hash("correct horse battery staple");
   assert.match(stored, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
-  assert.equal(hasher.isOutdated(stored), false);
-  assert.equal(hasher.isOutdated("$argon2id$v=19$m=4096,t=1,p=1$x$y"), true);
   assert.notEqual(await hasher.hash("correct horse battery staple"), stored);
   assert.equal(
     await hasher.verify(stored, "correct horse battery staple"),

@@ -61,7 +61,8 @@ export async function signIn(
   if (waitMs > 0) return { ok: false, waitMs };
   const ownerId = email === "" ? null : await owners.find(email);
   const account = ownerId === null ? null : await accounts.read(ownerId);
-  const isRight = await checkPassword(deps, account, password);
+  const stored = account?.passwordHash ?? null;
+  const isRight = await deps.hasher.verify(stored, password);
   if (account && isRight && await checkCode(deps, account, credentials)) {
     const failedBefore = await forgetFailures(redis, attempt);
     return await admit(deps, account, client, failedBefore);
@@ -98,7 +99,7 @@ export async function admit(
 
 /** Checks the password again within a session. Counts as a try and is in the audit log. */
 export async function checkAgain(
-  deps: Pick<SignInDeps, "redis" | "hasher" | "accounts" | "audit">,
+  deps: Pick<SignInDeps, "redis" | "hasher" | "audit">,
   account: Account,
   password: string,
   from: { ip: string; device: string },
@@ -107,7 +108,7 @@ export async function checkAgain(
   const attempt = { email, ...from };
   const waitMs = await takeAttempt(deps.redis, attempt);
   if (waitMs > 0) return { ok: false, waitMs };
-  const isRight = await checkPassword(deps, account, password);
+  const isRight = await deps.hasher.verify(account.passwordHash, password);
   await deps.audit.add(account.ownerId, {
     action: isRight ? "session.confirmed" : "session.refused",
     by: email,
@@ -117,19 +118,6 @@ export async function checkAgain(
   if (!isRight) return { ok: false, waitMs: 0 };
   await forgetFailures(deps.redis, attempt);
   return { ok: true };
-}
-
-async function checkPassword(
-  { hasher, accounts }: Pick<SignInDeps, "hasher" | "accounts">,
-  account: Account | null,
-  password: string,
-): Promise<boolean> {
-  const stored = account?.passwordHash ?? null;
-  const isRight = await hasher.verify(stored, password);
-  if (isRight && account !== null && stored && hasher.isOutdated(stored)) {
-    await accounts.setPassword(account.ownerId, await hasher.hash(password));
-  }
-  return isRight;
 }
 
 async function checkCode(

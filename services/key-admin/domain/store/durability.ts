@@ -25,16 +25,34 @@ const TRUE_WAITAOF_MAJOR = 8;
 
 /** Finds out what the server offers. When it does not tell, nothing is promised. */
 export async function detectDurability(redis: RedisLink): Promise<Durability> {
-  const config = await readConfig(redis, "append*");
-  if (config.get("appendonly") !== "yes") return "none";
-  if (config.get("appendfsync") === "always") return "always";
+  return (await askServer(redis)).durability;
+}
+
+async function askServer(
+  redis: RedisLink,
+): Promise<{ durability: Durability; replicas: number }> {
+  const replicasName = "min-replicas-to-write";
+  let config: Map<string, string>;
+  try {
+    const names = ["appendonly", "appendfsync", replicasName];
+    config = asFields(await redis.command(["CONFIG", "GET", ...names]));
+  } catch (error) {
+    if (!(error instanceof RedisReplyError)) throw error;
+    return { durability: "none", replicas: 0 };
+  }
+  const replicas = Number(config.get(replicasName) ?? 0);
+  if (config.get("appendonly") !== "yes") {
+    return { durability: "none", replicas };
+  }
+  if (config.get("appendfsync") === "always") {
+    return { durability: "always", replicas };
+  }
   // HELLO needs no right: `["server", "redis", "version", "8.0.2", …]`.
   const hello = asList(await redis.command(["HELLO"]));
   const after = (name: string) => hello[hello.indexOf(name) + 1];
-  const major = Number.parseInt(String(after("version")));
-  return after("server") === "redis" && major >= TRUE_WAITAOF_MAJOR
-    ? "waitaof"
-    : "none";
+  const isTrue = after("server") === "redis" &&
+    Number.parseInt(String(after("version"))) >= TRUE_WAITAOF_MAJOR;
+  return { durability: isTrue ? "waitaof" : "none", replicas };
 }
 
 /** Writes, and resolves when the write is on disk. */
@@ -56,12 +74,7 @@ export async function writeDurably(
  * have changed its settings.
  */
 export async function confirmDurable(redis: RedisLink): Promise<Durability> {
-  const replicasName = "min-replicas-to-write";
-  const [durability, config] = await Promise.all([
-    detectDurability(redis),
-    readConfig(redis, replicasName),
-  ]);
-  const replicas = Number(config.get(replicasName) ?? 0);
+  const { durability, replicas } = await askServer(redis);
   const wait = (...command: string[]) =>
     redis.command([...command, String(CONFIRM_MS)], {
       deadlineMs: CONFIRM_MS + 1_000,
@@ -82,16 +95,3 @@ export async function confirmDurable(redis: RedisLink): Promise<Durability> {
 
 const notDurable = (state: string) =>
   new NotDurable(`Cannot confirm a change: ${state} after ${CONFIRM_MS} ms`);
-
-async function readConfig(
-  redis: RedisLink,
-  pattern: string,
-): Promise<Map<string, string>> {
-  try {
-    return asFields(await redis.command(["CONFIG", "GET", pattern]));
-  } catch (error) {
-    // CONFIG is forbidden: nothing is known, so nothing is promised.
-    if (error instanceof RedisReplyError) return new Map();
-    throw error;
-  }
-}

@@ -1,32 +1,28 @@
 import type { RedisLink } from "@gateway/shared/redis/link";
+import { z } from "zod";
 
 /** Reads untyped Redis replies, and throws when a reply has another form. */
 
+const text = z.string();
+const texts = z.array(text);
+
 /** A bulk string. */
-export function asText(reply: unknown): string {
-  if (typeof reply === "string") return reply;
-  throw new Error(`Unexpected reply of Redis: ${typeof reply}, not text`);
-}
+export const asText = (reply: unknown): string => text.parse(reply);
 
 /** A bulk string, or null where Redis has nothing. */
 export const asTextOrNull = (reply: unknown): string | null =>
   reply === null ? null : asText(reply);
 
 /** An integer, or decimal text as scripts and hashes give it. */
-export function asNumber(reply: unknown): number {
-  const value = typeof reply === "number" ? reply : Number(asText(reply));
-  if (Number.isFinite(value)) return value;
-  throw new Error(`Unexpected reply of Redis: ${reply}, not a number`);
-}
+export const asNumber = (reply: unknown): number =>
+  z.number().parse(typeof reply === "number" ? reply : Number(asText(reply)));
 
 /** An array of anything. */
-export function asList(reply: unknown): unknown[] {
-  if (Array.isArray(reply)) return reply;
-  throw new Error(`Unexpected reply of Redis: ${typeof reply}, not a list`);
-}
+export const asList = (reply: unknown): unknown[] =>
+  z.array(z.unknown()).parse(reply);
 
 /** An array of bulk strings. */
-export const asTexts = (reply: unknown): string[] => asList(reply).map(asText);
+export const asTexts = (reply: unknown): string[] => texts.parse(reply);
 
 /** `[field, value, field, value]`, as HGETALL and streams give it. */
 export function asFields(reply: unknown): Map<string, string> {
