@@ -68,41 +68,40 @@ function depsOf(
   };
 }
 
-async function connect({ redis, whereFrom }: Cluster): Promise<RedisLink> {
+async function connect({ redis, hint }: Cluster): Promise<RedisLink> {
   const options = { address: redis, log: silentLog, waitMs: CONNECT_MS };
   try {
     return await connectRedis(options);
   } catch (error) {
     if (!(error instanceof RedisUnavailableError)) throw error;
-    const why = error.cause instanceof Error ? error.cause.message : "";
-    throw new RedisUnavailableError(
-      error.reason,
-      `${why || `no answer within ${CONNECT_MS} ms`}\n${whereFrom}`,
-      error,
-    );
+    const { cause, reason } = error;
+    const why = cause instanceof Error ? cause.message : "no answer";
+    throw new RedisUnavailableError(reason, `${why}\n${hint}`, error);
   }
 }
+
+/** The exit codes of expected errors; see {@link EXIT_CODES_HELP}. */
+const EXIT_CODES = [
+  [CommandRefused, 1],
+  [UsageError, 2],
+  [BadCursor, 2],
+  [RedisUnavailableError, 69],
+  [NotDurable, 69],
+  [ConfigError, EXIT_CONFIG],
+] as const;
 
 /** The exit code and the text for stderr. Throws what nobody expected. */
 function describeFailure(error: unknown): { code: number; text: string } {
   if (!(error instanceof Error)) throw error;
-  const { message: text } = error;
-  if (error instanceof UsageError) {
-    const [area = ""] = Deno.args;
-    const more = AREAS.has(area) ? `${area} --help` : "keys --help";
-    return { code: 2, text: `${text}\nMore: ${more}` };
+  const { message } = error;
+  if (isDenied(error)) {
+    return { code: 77, text: `The Redis user may not do that: ${message}` };
   }
-  if (error instanceof BadCursor) {
-    const what = "--after takes the cursor that the page before printed";
-    return { code: 2, text: what };
-  }
-  if (error instanceof CommandRefused) return { code: 1, text };
-  if (error instanceof RedisUnavailableError || error instanceof NotDurable) {
-    return { code: 69, text };
-  }
-  if (error instanceof ConfigError) return { code: EXIT_CONFIG, text };
-  if (!isDenied(error)) throw error;
-  return { code: 77, text: `The Redis user may not do that: ${text}` };
+  const [, code] = EXIT_CODES.find(([kind]) => error instanceof kind) ?? [];
+  if (code === undefined) throw error;
+  const area = AREAS.has(Deno.args[0] ?? "") ? Deno.args[0] : "keys";
+  const more = error instanceof UsageError ? `\nMore: ${area} --help` : "";
+  return { code, text: message + more };
 }
 
 function printError(text: string): void {

@@ -96,7 +96,7 @@ Deno.test("keys and owners are for scripts too: no terminal, one JSON object on 
     [["owners", "set-up", "--json"], {}, 0, /^Warning: /],
     [["keys", "show", "key_x", "--json"], {}, 1, /no such key/],
     [["keys", "list", "--bogus", "--json"], {}, 2, /bogus'\nMore: keys --help/],
-    [["keys", "list", "--after", "x", "--json"], {}, 2, /--after takes/],
+    [["keys", "list", "--after", "x", "--json"], {}, 2, /cursor is not one/],
     [["bogus"], {}, 2, /keys or owners/],
     [["keys", "list", "--json"], { REDIS_URL: "http://x" }, 78, /REDIS_URL/],
   ];

@@ -6,7 +6,11 @@ import { z } from "zod";
 import { PAGE_ROWS, PAGE_ROWS_MAX } from "../domain/keys/key_page.ts";
 import { ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
-import { limitsSchema, settingsSchema } from "../domain/keys/settings.ts";
+import {
+  limitsOf,
+  limitsSchema,
+  settingsSchema,
+} from "../domain/keys/settings.ts";
 import { parseEmail } from "../domain/owners/directory.ts";
 import type { Stores } from "../domain/stores.ts";
 
@@ -40,7 +44,7 @@ export interface Answer {
 export interface Call {
   deps: CommandDeps;
   options: Options;
-  /** The word after the command's name; empty when it takes none. */
+  /** The id or the address after the command's name; empty when it takes none. */
   word: string;
 }
 
@@ -140,6 +144,26 @@ export type OptionName = keyof typeof OPTIONS;
 /** The options that were given, with their checked values. */
 export type Options = z.output<typeof optionsSchema>;
 
+const OPTION_OF_LIMIT = {
+  requestsPerMinute: "rpm",
+  tokensPerMinute: "tpm",
+  tokensPerDay: "tokens-per-day",
+  concurrency: "concurrency",
+} as const;
+
+/** The options that are limits, of a key or of an owner. */
+export const LIMIT_OPTIONS = Object.values(OPTION_OF_LIMIT);
+
+/** `before` with the limits that were given. */
+export const limitsFrom = (options: Options, before: Limits): Limits =>
+  limitsOf((name) => options[OPTION_OF_LIMIT[name]] ?? before[name]);
+
+/** Nobody has this address. */
+export const noOwner = (email: string): CommandRefused =>
+  new CommandRefused(
+    `There is no owner ${email}: "owners list" shows all owners`,
+  );
+
 /** Reads the words after `keys` or `owners`. Throws {@link UsageError}; running it throws {@link CommandRefused} as well. */
 export function parseCommand({ commands }: Area, args: readonly string[]) {
   const { positionals: [name = "", ...words], values } = split(args);
@@ -158,10 +182,9 @@ export function parseCommand({ commands }: Area, args: readonly string[]) {
   if (extra !== undefined) {
     throw new UsageError(`Unexpected "${extra}": quote values with spaces`);
   }
-  const [word = ""] = words;
-  if (word === "" && command.takes) {
-    throw new UsageError(MISSING[command.takes]);
-  }
+  const [given = ""] = words;
+  const word = command.takes === "EMAIL" ? parseEmail(given) : given;
+  if (command.takes && !word) throw new UsageError(MISSING[command.takes]);
   const checked = optionsSchema.safeParse(values);
   if (!checked.success) {
     const mistakes = checked.error.issues
@@ -171,7 +194,8 @@ export function parseCommand({ commands }: Area, args: readonly string[]) {
   const options = checked.data;
   return {
     isJson: options.json === true,
-    run: (deps: CommandDeps) => command.run({ deps, options, word }),
+    run: (deps: CommandDeps) =>
+      command.run({ deps, options, word: word ?? "" }),
   };
 }
 

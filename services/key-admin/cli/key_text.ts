@@ -18,7 +18,7 @@ export function toJson(key: KeyRecord, nowMs: number) {
     models: key.models,
     limits: limitsToJson(key.limits),
     created_at: isoTime(key.createdAtMs),
-    expires_at: isoTime(key.expiresAtMs),
+    expires_at: isoTimeOrNull(key.expiresAtMs),
     version: key.version,
   };
 }
@@ -37,7 +37,7 @@ export function limitsToJson(limits: Limits) {
 export function rowToJson(row: KeyRow, nowMs: number) {
   return {
     ...toJson(row.key, nowMs),
-    last_used_at: isoTime(row.lastUsedAtMs),
+    last_used_at: isoTimeOrNull(row.lastUsedAtMs),
     requests_today: row.requestsToday,
     tokens_today: row.tokensToday,
   };
@@ -45,18 +45,10 @@ export function rowToJson(row: KeyRow, nowMs: number) {
 
 /** One key, one line per property. */
 export function describeKey(key: KeyRecord, nowMs: number): string {
-  return Object.entries({
-    id: key.id,
-    state: stateText(key, nowMs),
-    description: key.description,
-    key: key.hint,
-    owner: key.ownerId,
-    scopes: key.scopes.join(", "),
-    models: key.models.join(", ") || "all",
-    limits: limitsText(key.limits),
-    created: isoTime(key.createdAtMs),
-    expires: isoTime(key.expiresAtMs) ?? "never",
-  }).map(([name, value]) => `${name.padEnd(12)} ${value}`).join("\n");
+  const limits = limitsText(key.limits);
+  return Object.entries({ ...toJson(key, nowMs), limits })
+    .map(([name, value]) => `${name.padEnd(12)} ${value ?? "never"}`)
+    .join("\n");
 }
 
 /** A table of keys. */
@@ -67,8 +59,8 @@ export function tableOf(rows: readonly KeyRow[], nowMs: number): string {
       key.id,
       stateText(key, nowMs),
       key.hint,
-      isoTime(key.createdAtMs)?.slice(0, 10) ?? "",
-      isoTime(lastUsedAtMs)?.slice(0, 16) ?? "never",
+      isoTime(key.createdAtMs).slice(0, 10),
+      isoTimeOrNull(lastUsedAtMs)?.slice(0, 16) ?? "never",
       String(requestsToday),
       key.description,
     ]),
@@ -96,5 +88,6 @@ export function limitsText(limits: Limits): string {
     .map(([value, unit]) => `${value} ${unit}`).join(", ") || "none";
 }
 
-const isoTime = (timeMs: number | null): string | null =>
-  timeMs === null ? null : new Date(timeMs).toISOString();
+const isoTime = (timeMs: number): string => new Date(timeMs).toISOString();
+const isoTimeOrNull = (timeMs: number | null): string | null =>
+  timeMs === null ? null : isoTime(timeMs);

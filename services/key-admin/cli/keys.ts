@@ -14,36 +14,29 @@ import {
   type Command,
   COMMAND_LINE,
   CommandRefused,
+  LIMIT_OPTIONS,
+  limitsFrom,
+  noOwner,
   type OptionName,
   UsageError,
 } from "./command_line.ts";
 import { describeKey, rowToJson, tableOf, toJson } from "./key_text.ts";
-import { LIMIT_OPTIONS, limitsFrom, noOwner } from "./owners.ts";
-
-type TargetCall = Call & { target: Target };
 
 const SETTING_OPTIONS: readonly OptionName[] = [
-  "description",
+  ...["description", "expires", "models", "scopes"] as const,
   ...LIMIT_OPTIONS,
-  "expires",
-  "models",
-  "scopes",
 ];
 
 /** A command on one key. */
 const onKey = (
   help: string,
   options: readonly OptionName[],
-  run: (call: TargetCall) => Promise<Answer>,
+  run: (call: Call, target: Target) => Promise<Answer>,
 ): Command => ({
-  help,
-  takes: "ID",
-  options: ["owner", ...options],
+  ...{ help, takes: "ID", options: ["owner", ...options] },
   run: async (call) => {
-    const ownerId = await findOwner(call);
-    const ids = { ownerId, keyId: call.word };
-    const target = { ...ids, version: null, actor: COMMAND_LINE };
-    return await run({ ...call, target });
+    const ids = { ownerId: await findOwner(call), keyId: call.word };
+    return await run(call, { ...ids, version: null, actor: COMMAND_LINE });
   },
 });
 
@@ -61,26 +54,19 @@ export const KEYS: Area = {
       options: ["owner", "search", "state", "rows", "after"],
       run: list,
     },
-    show: onKey(
-      "one key",
-      [],
-      async (call) => answer(call, await find(call)),
-    ),
-    edit: onKey("change what is given", SETTING_OPTIONS, edit),
-    disable: onKey(
-      "refuse its requests",
-      ["stop-running"],
-      (call) => end(call, "disable"),
-    ),
-    enable: onKey("accept its requests again", [], async (call) => {
-      const { deps: { keys }, target } = call;
-      return answer(call, done(await keys.enable(target)).key);
+    show: onKey("one key", [], async (call, target) => {
+      return answer(call, await find(call, target));
     }),
-    delete: onKey(
-      "delete it for good",
-      ["stop-running"],
-      (call) => end(call, "delete"),
-    ),
+    edit: onKey("change what is given", SETTING_OPTIONS, edit),
+    disable: onKey("refuse its requests", ["stop-running"], (call, target) => {
+      return end(call, target, "disable");
+    }),
+    enable: onKey("accept its requests again", [], async (call, target) => {
+      return answer(call, done(await call.deps.keys.enable(target)).key);
+    }),
+    delete: onKey("delete it for good", ["stop-running"], (call, target) => {
+      return end(call, target, "delete");
+    }),
     rotate: onKey("replace it by a new key", ["old"], rotate),
   },
   notes:
@@ -90,18 +76,21 @@ Commands work on the cluster that "deno task up" runs, or on REDIS_URL.`,
 };
 
 async function create(call: Call): Promise<Answer> {
-  const { deps: { keys, now, defaultLimits }, options } = call;
-  if (options.description === undefined) {
+  const { deps: { keys, owners, now, defaultLimits }, options } = call;
+  const { owner, description } = options;
+  if (description === undefined) {
     throw new UsageError("--description: Say what the key is for");
   }
   const settings = settingsFrom(call, {
-    description: options.description,
-    scopes: [...KEY_SCOPES],
-    models: [],
-    limits: defaultLimits,
-    expiresAtMs: null,
+    ...{ description, scopes: [...KEY_SCOPES], models: [] },
+    ...{ limits: defaultLimits, expiresAtMs: null },
   });
-  const { ownerId, note } = await ensureOwner(call);
+  // A new address is pointed out, since it may be misspelt.
+  const isNew = owner !== undefined && await owners.find(owner) === null;
+  const ownerId = isNew ? await owners.ensure(owner) : await findOwner(call);
+  const note = isNew
+    ? `\n\nThe owner ${owner} is new. To let them sign in: owners invite ${owner}`
+    : "";
   const order = { ownerId, settings, actor: COMMAND_LINE };
   const { key, value } = done(await keys.create(order));
   return {
@@ -137,36 +126,33 @@ async function list(call: Call): Promise<Answer> {
   };
 }
 
-async function edit(call: TargetCall): Promise<Answer> {
-  const { deps: { keys }, options, target } = call;
+async function edit(call: Call, target: Target): Promise<Answer> {
+  const { deps: { keys }, options } = call;
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
     throw new UsageError("Say what to change, such as --rpm 60");
   }
-  const key = await find(call);
-  const settings = settingsFrom(call, key);
-  const { version } = key;
-  return answer(
-    call,
-    done(await keys.edit({ ...target, version }, settings)).key,
-  );
+  const before = await find(call, target);
+  const settings = settingsFrom(call, before);
+  const { version } = before;
+  const { key } = done(await keys.edit({ ...target, version }, settings));
+  return answer(call, key);
 }
 
 async function end(
-  { deps: { keys, sendStop, now }, options, target }: TargetCall,
+  { deps: { keys, sendStop, now }, options }: Call,
+  target: Target,
   how: "disable" | "delete",
 ): Promise<Answer> {
   const { keyId, ownerId } = target;
   const { key } = done(await keys[how](target));
   const state = how === "delete" ? "deleted" : "disabled";
   if (options["stop-running"]) {
-    try {
-      await sendStop({ keyId, ownerId });
-    } catch (cause) {
+    await sendStop({ keyId, ownerId }).catch((cause) => {
       throw new CommandRefused(
         `${keyId} is ${state}, but its running requests could not be stopped: no answer from NATS`,
         { cause },
       );
-    }
+    });
   }
   return {
     json: { ...toJson(key, now()), state },
@@ -175,7 +161,8 @@ async function end(
 }
 
 async function rotate(
-  { deps: { keys, now }, options: { old = "24h" }, target }: TargetCall,
+  { deps: { keys, now }, options: { old = "24h" } }: Call,
+  target: Target,
 ): Promise<Answer> {
   const { keyId } = target;
   const graceMs = ROTATION_GRACES_MS[old] ?? 0;
@@ -191,7 +178,8 @@ async function rotate(
 }
 
 async function find(
-  { deps: { keys }, target: { ownerId, keyId } }: TargetCall,
+  { deps: { keys } }: Call,
+  { ownerId, keyId }: Target,
 ): Promise<KeyRecord> {
   const key = await keys.get(ownerId, keyId);
   if (key === null) throw new CommandRefused(REFUSALS.not_found);
@@ -211,20 +199,6 @@ async function findOwner(
   const ownerId = await owners.find(owner);
   if (ownerId === null) throw noOwner(owner);
   return ownerId;
-}
-
-/** The owner of a new key. A new address is pointed out, since it may be misspelt. */
-async function ensureOwner(
-  { deps: { owners }, options: { owner } }: Call,
-): Promise<{ ownerId: string; note: string }> {
-  if (owner === undefined) return { ownerId: await owners.first(), note: "" };
-  const known = await owners.find(owner);
-  if (known !== null) return { ownerId: known, note: "" };
-  const invite = `To let them sign in: owners invite ${owner}`;
-  return {
-    ownerId: await owners.ensure(owner),
-    note: `\n\nThe owner ${owner} is new. ${invite}`,
-  };
 }
 
 /** The settings of a key, with those of `before` for what is not given. */

@@ -1,8 +1,5 @@
-import type { Limits } from "@gateway/shared/keys/record";
 import type { AuditAction } from "../domain/audit/audit_log.ts";
-import { limitsOf } from "../domain/keys/settings.ts";
 import type { Account } from "../domain/owners/account.ts";
-import { parseEmail } from "../domain/owners/directory.ts";
 import { type Link, linkPath } from "../domain/sign_in/links.ts";
 import {
   type Answer,
@@ -12,34 +9,15 @@ import {
   COMMAND_LINE,
   type CommandDeps,
   CommandRefused,
+  LIMIT_OPTIONS,
+  limitsFrom,
+  noOwner,
   type OptionName,
-  type Options,
-  UsageError,
 } from "./command_line.ts";
 import { limitsText, limitsToJson } from "./key_text.ts";
 
 /** Owners that `list` shows. */
 const LISTED_MAX = 1_000;
-
-const OPTION_OF_LIMIT = {
-  requestsPerMinute: "rpm",
-  tokensPerMinute: "tpm",
-  tokensPerDay: "tokens-per-day",
-  concurrency: "concurrency",
-} as const;
-
-/** The options that are limits, of a key or of an owner. */
-export const LIMIT_OPTIONS = Object.values(OPTION_OF_LIMIT);
-
-/** `before` with the limits that were given. */
-export const limitsFrom = (options: Options, before: Limits): Limits =>
-  limitsOf((name) => options[OPTION_OF_LIMIT[name]] ?? before[name]);
-
-/** Nobody has this address. */
-export const noOwner = (email: string): CommandRefused =>
-  new CommandRefused(
-    `There is no owner ${email}: "owners list" shows all owners`,
-  );
 
 /** A command on an existing owner. */
 const onOwner = (
@@ -51,8 +29,7 @@ const onOwner = (
   takes: "EMAIL",
   options,
   run: async (call) => {
-    const { owners, accounts } = call.deps;
-    const email = emailOf(call);
+    const { deps: { owners, accounts }, word: email } = call;
     const ownerId = await owners.find(email);
     const account = ownerId === null ? null : await accounts.read(ownerId);
     if (account === null) throw noOwner(email);
@@ -119,9 +96,7 @@ async function setUp({ deps }: Call): Promise<Answer> {
 }
 
 /** For an owner who cannot sign in yet, added if need be. */
-async function invite(call: Call): Promise<Answer> {
-  const { deps } = call;
-  const email = emailOf(call);
+async function invite({ deps, word: email }: Call): Promise<Answer> {
   const ownerId = await deps.owners.ensure(email);
   const account = await deps.accounts.read(ownerId);
   if (account?.passwordHash) {
@@ -190,12 +165,4 @@ async function note(
   detail: string,
 ): Promise<void> {
   await audit.add(ownerId, { action, ...COMMAND_LINE, detail });
-}
-
-function emailOf({ word }: Call): string {
-  const email = parseEmail(word);
-  if (email === null) {
-    throw new UsageError(`"${word}" is not an e-mail address`);
-  }
-  return email;
 }

@@ -66,6 +66,7 @@ export interface KeyPage {
 /** A cursor that did not come from a page. */
 export class BadCursor extends Error {
   override name = "BadCursor";
+  override message = "The cursor is not one that an earlier page gave";
 }
 
 /** The list is read by position: 0 is the newest key. */
@@ -134,7 +135,7 @@ async function startPosition(
   if (start.at === "last") return total - 1;
   // Cursors come from URLs.
   const [, time = "", keyId = ""] = CURSOR.exec(start.cursor) ?? [];
-  if (!isKeyId(keyId)) throw new BadCursor("This is not the cursor of a page");
+  if (!isKeyId(keyId)) throw new BadCursor();
   const list = keysKey(ownerId);
   const rank = await redis.command(["ZREVRANK", list, keyId]);
   if (rank !== null) return asNumber(rank) + (start.at === "after" ? 1 : -1);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { PASSWORD, signIn, startConsole } from "../../console_fixture.ts";
+import { signIn, startConsole } from "../../console_fixture.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { accountKey } from "../store/names.ts";
 import { asTexts } from "../store/reply.ts";
