@@ -10,45 +10,38 @@ export interface FirstKey {
   note?: string;
 }
 
+/** A key, and the first model that it may use, if that is known. */
+export interface CheckedKey extends FirstKey {
+  model?: string | undefined;
+}
+
 export interface FirstKeyDeps {
   dataDir: string;
   /** Of a Redis that is not the launcher's own. */
   givenRedisUrl: string | undefined;
-  /** `deno task keys …` */
-  keys: (args: readonly string[]) => Program;
+  /** Creates a key and prints it as JSON. */
+  create: Program;
   /** Ends the creation. */
   stopping: AbortSignal;
 }
 
 const ERROR_LINES = 5;
-/** Exit code of the command line when there is no such key. */
-const NOT_FOUND = 1;
 const HOW_TO_CREATE =
   `create one with: npx -y deno task keys create --description "My key"`;
 const CREATED = z.object({ id: z.string(), key: z.string() });
-const SHOWN = z.object({ state: z.string(), expired: z.boolean() });
+const CHECK_MS = 2_000;
+const MODELS = z.object({ data: z.array(z.object({ id: z.string() })) });
 
 /**
- * Creates a key on the first run and shows the same one on later runs, as long
- * as it works. A key somebody deleted is not replaced: that was a decision.
- * Never rejects: a gateway without this key is still a gateway.
+ * Creates a key on the first run, and finds the same one on later runs. Never
+ * rejects: a gateway without this key is still a gateway.
  */
 export async function provideFirstKey(deps: FirstKeyDeps): Promise<FirstKey> {
+  const file = keyFile(deps);
   try {
-    const file = keyFile(deps);
     const kept = await Deno.readTextFile(file).catch(() => undefined);
-    if (kept !== undefined) {
-      const { id, key } = CREATED.parse(JSON.parse(kept));
-      const shown = await runKeys(["show", id, "--json"], deps);
-      const { state, expired } = shown === ""
-        ? { state: "deleted", expired: false }
-        : SHOWN.parse(JSON.parse(shown));
-      if (state === "enabled" && !expired) return { key };
-      const what = expired ? "has expired" : `is ${state}`;
-      return { note: `The first key ${what}; ${HOW_TO_CREATE}` };
-    }
-    const args = ["create", "--description", "First key", "--json"];
-    const created = CREATED.parse(JSON.parse(await runKeys(args, deps)));
+    if (kept !== undefined) return { key: CREATED.parse(JSON.parse(kept)).key };
+    const created = CREATED.parse(JSON.parse(await createKey(deps)));
     await writePrivateFile(file, `${JSON.stringify(created)}\n`);
     return { key: created.key };
   } catch (error) {
@@ -64,28 +57,45 @@ function keyFile({ dataDir, givenRedisUrl }: FirstKeyDeps): string {
   return `${dataDir}/first_key.${name.replaceAll(/[^\w.-]/g, "_")}.json`;
 }
 
-/**
- * What the command line of keys prints; nothing when there is no such key. That
- * may be a key, so it goes into no log.
- */
-async function runKeys(
-  args: readonly string[],
-  { keys, stopping }: FirstKeyDeps,
-): Promise<string> {
-  const program = keys(args);
-  const { code, stdout, stderr } = await new Deno.Command(program.file, {
-    args: [...program.args],
-    env: { ...program.env },
+/** What the command line of keys prints. That is a key, so it goes into no log. */
+async function createKey({ create, stopping }: FirstKeyDeps): Promise<string> {
+  const { code, stdout, stderr } = await new Deno.Command(create.file, {
+    args: [...create.args],
+    env: { ...create.env },
     clearEnv: true,
-    cwd: program.cwd,
+    cwd: create.cwd,
     stdin: "null",
     signal: stopping,
   }).output();
   if (code === 0) return new TextDecoder().decode(stdout);
-  if (args[0] === "show" && code === NOT_FOUND) return "";
   const lines = new TextDecoder().decode(stderr).trim().split("\n");
   throw new Error(
     `the command line ended with exit code ${code}\n  ` +
       lines.slice(-ERROR_LINES).join("\n  "),
   );
+}
+
+/**
+ * Asks an edge what the key may use: the first model, for an example. A key that
+ * is refused is not shown, and not replaced: somebody decided that.
+ */
+export async function checkFirstKey(
+  edgeUrl: string,
+  { key, note }: FirstKey,
+): Promise<CheckedKey> {
+  if (key === undefined) return { note: note ?? "none" };
+  try {
+    const response = await fetch(`${edgeUrl}/v1/models`, {
+      headers: { authorization: `Bearer ${key}` },
+      signal: AbortSignal.timeout(CHECK_MS),
+    });
+    const body: unknown = await response.json();
+    if (response.status === 401 || response.status === 403) {
+      return { note: `The first key no longer works; ${HOW_TO_CREATE}` };
+    }
+    return { key, model: MODELS.parse(body).data[0]?.id };
+  } catch {
+    // Only the example suffers.
+    return { key };
+  }
 }

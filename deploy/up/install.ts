@@ -1,23 +1,8 @@
 import { type Output, UpError } from "./terminal.ts";
 
-/** A server the gateway needs and what package managers call it. */
-export interface ServerSoftware {
-  name: string;
-  /** Names of the program, best first. */
-  programs: readonly string[];
-  brew: string;
-}
-
-export const NATS_SOFTWARE: ServerSoftware = {
-  name: "nats-server",
-  programs: ["nats-server"],
-  brew: "nats-server",
-};
-export const REDIS_SOFTWARE: ServerSoftware = {
-  name: "redis-server",
-  programs: ["redis-server", "valkey-server"],
-  brew: "redis",
-};
+/** The servers the gateway needs: programs, which are apt's packages too, and what brew calls them. */
+const BREW_NAMES = { "nats-server": "nats-server", "redis-server": "redis" };
+export type ServerName = keyof typeof BREW_NAMES;
 
 /**
  * Where servers lie that an ordinary user's `PATH` often leaves out: Debian puts
@@ -27,6 +12,9 @@ const USUAL_DIRS = [
   ...["/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"],
   ...["/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin"],
 ];
+const INSTALL_MS_MAX = 10 * 60_000;
+/** With how long to wait for another apt. */
+const APT_QUIET = ["-o", "DPkg::Lock::Timeout=120", "-q", "-y"];
 
 export interface InstallDeps {
   /** Directories that are searched for programs, see {@link programDirs}. */
@@ -36,10 +24,6 @@ export interface InstallDeps {
   /** Ends an installation. */
   stopping: AbortSignal;
 }
-
-const INSTALL_MS_MAX = 10 * 60_000;
-/** With how long to wait for another apt. */
-const APT_QUIET = ["-o", "DPkg::Lock::Timeout=120", "-q", "-y"];
 
 /** Where programs may be: the directories of `PATH`, and the usual ones. */
 export function programDirs(path = ""): string[] {
@@ -51,29 +35,25 @@ export function programDirs(path = ""): string[] {
  * are missing. Throws an {@link UpError} that says what to type when it cannot.
  */
 export async function ensureServers(
-  wanted: readonly ServerSoftware[],
+  wanted: readonly ServerName[],
   deps: InstallDeps,
 ): Promise<string[]> {
   const find = () =>
-    Promise.all(wanted.map(({ programs }) => findProgram(programs, deps.dirs)));
+    Promise.all(wanted.map((name) => findProgram(name, deps.dirs)));
+  const isMissing = (_: unknown, i: number) => paths[i] === undefined;
   let paths = await find();
-  const missing = wanted.filter((_, i) => paths[i] === undefined);
-  if (missing.length > 0) {
-    await install(missing, deps);
-    paths = await find();
-  }
-  return wanted.map((software, i) => {
-    const path = paths[i];
-    if (path === undefined) throw cannotInstall([software]);
-    return path;
-  });
+  const missing = wanted.filter(isMissing);
+  if (missing.length > 0) await install(missing, deps);
+  paths = await find();
+  if (wanted.some(isMissing)) throw cannotInstall(wanted.filter(isMissing));
+  return paths.flatMap((path) => path ?? []);
 }
 
 async function findProgram(
-  names: readonly string[],
+  name: string,
   dirs: readonly string[],
 ): Promise<string | undefined> {
-  for (const path of names.flatMap((name) => dirs.map((d) => `${d}/${name}`))) {
+  for (const path of dirs.map((dir) => `${dir}/${name}`)) {
     // Not there, or in a directory we may not read: no program for us.
     const info = await Deno.stat(path).catch(() => undefined);
     if (info?.isFile && ((info.mode ?? 0) & 0o111) !== 0) return path;
@@ -83,28 +63,27 @@ async function findProgram(
 
 /** With what installs without asking anybody: apt-get as root or through sudo, else Homebrew. */
 async function install(
-  missing: readonly ServerSoftware[],
+  names: readonly ServerName[],
   deps: InstallDeps,
 ): Promise<void> {
   const { dirs, isRoot, out } = deps;
   const [apt, sudo, brew] = await Promise.all(
-    ["apt-get", "sudo", "brew"].map((name) => findProgram([name], dirs)),
+    ["apt-get", "sudo", "brew"].map((name) => findProgram(name, dirs)),
   );
-  const names = missing.map(({ name }) => name);
-  const aptInstall = ["install", ...APT_QUIET, "--no-install-recommends"];
   if (apt && (isRoot || sudo && await run([sudo, "-n", "true"], deps))) {
     out.say(`Installing ${names.join(" and ")} with apt-get`);
     const prefix = isRoot || !sudo ? [apt] : [sudo, "-n", apt];
+    const options = [...APT_QUIET, "--no-install-recommends"];
     // The package lists of a fresh machine are empty.
     await run([...prefix, "update", ...APT_QUIET], deps);
-    if (await run([...prefix, ...aptInstall, ...names], deps)) return;
+    if (await run([...prefix, "install", ...options, ...names], deps)) return;
     // Homebrew refuses to run as root.
   } else if (brew && !isRoot) {
     out.say(`Installing ${names.join(" and ")} with brew`);
-    const packages = missing.map((software) => software.brew);
+    const packages = names.map((name) => BREW_NAMES[name]);
     if (await run([brew, "install", "--quiet", ...packages], deps)) return;
   }
-  throw cannotInstall(missing);
+  throw cannotInstall(names);
 }
 
 /** Runs a command whose output is ours. True when it succeeded. */
@@ -122,9 +101,8 @@ async function run(
   return success;
 }
 
-function cannotInstall(missing: readonly ServerSoftware[]): UpError {
-  const names = missing.map(({ name }) => name);
-  const brew = missing.map((software) => software.brew).join(" ");
+function cannotInstall(names: readonly ServerName[]): UpError {
+  const brew = names.map((name) => BREW_NAMES[name]).join(" ");
   return new UpError(
     `Cannot find ${names.join(" and ")}, nor install it from here. Type one of:
   sudo apt-get install ${

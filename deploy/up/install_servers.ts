@@ -1,15 +1,10 @@
 /** Finds or installs nats-server and redis-server, as `up` does: for a test run. */
-import {
-  ensureServers,
-  NATS_SOFTWARE,
-  programDirs,
-  REDIS_SOFTWARE,
-} from "./install.ts";
+import { ensureServers, programDirs } from "./install.ts";
 import { createOutput, UpError } from "./terminal.ts";
 
 const out = createOutput(false);
 try {
-  await ensureServers([NATS_SOFTWARE, REDIS_SOFTWARE], {
+  await ensureServers(["nats-server", "redis-server"], {
     dirs: programDirs(Deno.env.get("PATH")),
     isRoot: Deno.uid() === 0,
     out,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ensureServers, NATS_SOFTWARE, REDIS_SOFTWARE } from "./install.ts";
+import { ensureServers } from "./install.ts";
 import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 
 const CASES: {
@@ -66,13 +66,12 @@ Deno.test("ensureServers() installs with what asks no question", async (t) => {
         await Deno.writeTextFile(`${bin}/${tool}`, script, { mode: 0o755 });
       }
       const said: string[] = [];
-      const ensured = ensureServers([NATS_SOFTWARE, REDIS_SOFTWARE], {
+      const ensured = ensureServers(["nats-server", "redis-server"], {
         dirs: ["", bin],
         isRoot,
         out: {
           say: (text) => said.push(text),
           warn: assert.fail,
-          flush: () => Promise.resolve(),
         },
         stopping: new AbortController().signal,
       });

@@ -19,7 +19,7 @@ export async function runCli(
 ): Promise<number> {
   // `deno task` runs in the root; it notes where the operator stood.
   const cwd = Deno.env.get("INIT_CWD") || Deno.cwd();
-  const env = withAbsoluteFiles(Deno.env.toObject(), cwd);
+
   const isAsked = (...names: string[]) =>
     Deno.args.some((arg) => names.includes(arg));
   const isHelp = isAsked("--help", "-h");
@@ -29,8 +29,9 @@ export async function runCli(
       out.say(USAGE);
       return EXIT.ok;
     }
-    const modelsFile = env.MODELS_FILE;
-    const options = parseOptions(Deno.args, { root: ROOT, cwd, modelsFile });
+    const options = parseOptions(Deno.args, { root: ROOT, cwd });
+    const models = options.models === "" ? {} : { MODELS_FILE: options.models };
+    const env = withAbsoluteFiles({ ...Deno.env.toObject(), ...models }, cwd);
     const stopping = await listenForStop(env);
     await runUp(options, { root: ROOT, scriptOf, env, out, stopping });
     return EXIT.ok;
@@ -42,8 +43,6 @@ export async function runCli(
     const fault = error instanceof Error ? error.stack : String(error);
     out.warn(`Fault in the launcher, please report it: ${fault}`);
     return EXIT.failed;
-  } finally {
-    await out.flush();
   }
 }
 

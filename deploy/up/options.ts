@@ -3,17 +3,8 @@ import { parseArgs } from "node:util";
 import { errorMessage } from "@gateway/shared/process/env";
 import { EXIT, UpError } from "./terminal.ts";
 
-/** What the operator asked for; see {@link USAGE}. Paths are absolute. */
-export interface UpOptions {
-  workers: number;
-  edges: number;
-  host: string;
-  port: number;
-  consolePort: number;
-  dataDir: string;
-  runDir: string;
-  modelsFile?: string;
-}
+/** What the operator asked for, see {@link USAGE}. Paths are absolute. */
+export type UpOptions = ReturnType<typeof parseOptions>;
 
 /** Where relative paths and the default directories start. */
 export interface OptionBases {
@@ -21,8 +12,6 @@ export interface OptionBases {
   root: string;
   /** Where the operator typed the command. */
   cwd: string;
-  /** Value of `MODELS_FILE`, which `--models` overrides. */
-  modelsFile?: string | undefined;
 }
 
 const INSTANCES = [1, 64] as const;
@@ -75,8 +64,8 @@ const OPTIONS = {
  */
 export function parseOptions(
   args: readonly string[],
-  { root, cwd, modelsFile }: OptionBases,
-): UpOptions {
+  { root, cwd }: OptionBases,
+) {
   const values = readWords(args);
   const mistakes: string[] = [];
   const number = (
@@ -92,8 +81,7 @@ export function parseOptions(
     }
     return value;
   };
-  const models = values.models || modelsFile;
-  const options: UpOptions = {
+  const options = {
     workers: number("workers", INSTANCES),
     edges: number("edges", INSTANCES),
     host: values.host,
@@ -101,7 +89,7 @@ export function parseOptions(
     consolePort: number("console-port", PORTS),
     dataDir: resolve(cwd, values["data-dir"] || `${root}/.data`),
     runDir: resolve(cwd, values["run-dir"] || `${root}/.run`),
-    ...models ? { modelsFile: resolve(cwd, models) } : {},
+    models: values.models,
   };
   if (options.port !== 0 && options.port === options.consolePort) {
     mistakes.push(`--port and --console-port are both ${options.port}`);

@@ -12,6 +12,7 @@ const DEFAULTS = {
   consolePort: 8081,
   dataDir: "/repo/.data",
   runDir: "/repo/.run",
+  models: "",
 };
 
 const GOOD: [args: string[], change: Record<string, unknown>][] = [
@@ -26,7 +27,7 @@ const GOOD: [args: string[], change: Record<string, unknown>][] = [
     dataDir: "/home/ann/d",
     runDir: "/r",
   }],
-  [["--models", "../m.json"], { modelsFile: "/home/m.json" }],
+  [["--models", "../m.json"], { models: "../m.json" }],
   [["--quiet"], {}],
   [["-q"], {}],
 ];
@@ -52,13 +53,6 @@ const BAD: [args: string[], mistakes: RegExp[]][] = [
   [["start"], [/Unexpected argument 'start'/]],
   [["--edges", "x", "--port", "y"], [/--edges must be/, /--port must be/]],
 ];
-
-Deno.test("parseOptions() takes MODELS_FILE where --models is not given", () => {
-  const bases = { ...BASES, modelsFile: "m.json" };
-  const read = (args: string[]) => parseOptions(args, bases).modelsFile;
-  assert.equal(read([]), "/home/ann/m.json");
-  assert.equal(read(["--models", "/x.json"]), "/x.json");
-});
 
 Deno.test("parseOptions() names all bad values at once", async (t) => {
   for (const [args, mistakes] of BAD) {

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import type { UpOptions } from "./options.ts";
+
 import type { Program, ServiceName } from "./supervise.ts";
 
 /** The services that are ours, and the command line that manages keys. */
@@ -14,7 +14,7 @@ export interface ProgramContext {
   scriptOf: (name: ProgramName) => string;
   /** The launcher's own environment: what is not set here is passed on. */
   env: Environment;
-  options: Pick<UpOptions, "modelsFile">;
+
   natsUrl: string;
   redisUrl: string;
   /** Base URL of the model simulator, where it is used. */
@@ -32,8 +32,8 @@ const WORKER_ONLY = ["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"];
 /** Argon2 is native code, and reads `ldd` to find the build of it that fits. */
 const PASSWORD_HASHER = { readable: ["/usr/bin/ldd"], flags: ["--allow-ffi"] };
 
-/** Variables that name a file: passwords, certificates. The list of models is an option. */
-const FILE_VARIABLE = /^(NATS|REDIS|UPSTREAM|OIDC)_\w+_FILE$/;
+/** Variables that name a file: passwords, certificates, the list of models. */
+const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
 
 /** Makes the paths in file variables absolute: the operator stands in `cwd`, services run elsewhere. */
 export function withAbsoluteFiles(
@@ -56,7 +56,7 @@ export function serviceProgram(
   args: readonly string[] = [],
 ): Program {
   const { root, scriptOf, natsUrl, redisUrl, simulatorUrl } = context;
-  const { modelsFile } = context.options;
+
   const isWorker = name === "chat-worker";
   const { readable, flags } = name === "key-admin"
     ? PASSWORD_HASHER
@@ -77,7 +77,7 @@ export function serviceProgram(
     OPS_PORT: "0",
     NATS_URL: natsUrl,
     ...isWorker ? {} : { REDIS_URL: redisUrl },
-    ...modelsFile === undefined ? {} : { MODELS_FILE: modelsFile },
+
     ...simulatorUrl === undefined ? {} : { MODEL_SIMULATOR_URL: simulatorUrl },
     ...own,
   };
@@ -87,7 +87,7 @@ export function serviceProgram(
     `${root}/services`,
     `${root}/shared`,
     ...readable,
-    ...modelsFile === undefined ? [] : [modelsFile],
+
     ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))
       .flatMap((variable) => env[variable] || []),
   ];

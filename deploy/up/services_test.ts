@@ -21,7 +21,7 @@ function contextOf(env: Record<string, string>): ProgramContext {
     root: "/gateway",
     scriptOf: (name) => name,
     env,
-    options: {},
+
     natsUrl: "nats://nats",
     redisUrl: "redis://redis",
   };

@@ -1,12 +1,11 @@
 import { hideUserinfo } from "@gateway/shared/process/env";
 import type { Cluster } from "./cluster.ts";
-import { type FirstKey, provideFirstKey } from "./first_key.ts";
 import {
-  ensureServers,
-  NATS_SOFTWARE,
-  programDirs,
-  REDIS_SOFTWARE,
-} from "./install.ts";
+  type CheckedKey,
+  checkFirstKey,
+  provideFirstKey,
+} from "./first_key.ts";
+import { ensureServers, programDirs, type ServerName } from "./install.ts";
 import type { UpOptions } from "./options.ts";
 import { findFreePorts } from "./ports.ts";
 import {
@@ -30,7 +29,7 @@ export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
 
 /** A cluster that is ready. */
 export interface Started {
-  firstKey: FirstKey;
+  firstKey: CheckedKey;
   /** What `up.json` says of it now. */
   describe(): UpState;
 }
@@ -82,13 +81,13 @@ export async function startAll(
   const consolePort = options.consolePort || (ports[1] ?? 0);
   const simulatorPort = ports[2] ?? 0;
   const consoleUrl = httpUrl(host, consolePort);
-  const hasModels = options.modelsFile !== undefined ||
-    Boolean(env.UPSTREAM_BASE_URL || env.MODEL_SIMULATOR_URL);
+  const hasModels = Boolean(
+    env.MODELS_FILE || env.UPSTREAM_BASE_URL || env.MODEL_SIMULATOR_URL,
+  );
   const context: ProgramContext = {
     ...deps,
     natsUrl,
     redisUrl,
-    options,
     ...hasModels
       ? {}
       : { simulatorUrl: `${httpUrl(LOOPBACK, simulatorPort)}/v1` },
@@ -112,10 +111,11 @@ export async function startAll(
       program: () => serviceProgram(context, service, variables()),
     }, onEvent);
 
+  const create = ["keys", "create", "--description", "First key", "--json"];
   const keyCreated = provideFirstKey({
     dataDir: options.dataDir,
     givenRedisUrl,
-    keys: (args) => serviceProgram(context, "keys", {}, ["keys", ...args]),
+    create: serviceProgram(context, "keys", {}, create),
     stopping,
   });
   if (!hasModels) {
@@ -144,10 +144,12 @@ export async function startAll(
     return edge;
   });
   for (let i = 0; i < options.workers; i++) start("chat-worker", i, () => ({}));
-  const [firstKey] = await Promise.all([
+  const [madeKey] = await Promise.all([
     keyCreated,
     ...cluster.units.map(({ firstReady }) => firstReady),
   ]);
+  const firstEdgeUrl = httpUrl(host, edges[0]?.ready?.port ?? 0);
+  const firstKey = await checkFirstKey(firstEdgeUrl, madeKey);
 
   const describe = (): UpState => {
     const edgeUrls = edges.map(({ ready }) => httpUrl(host, ready?.port ?? 0));
@@ -182,9 +184,9 @@ async function startStores(
 ) {
   const givenNatsUrl = await findGivenStore("NATS_URL", env);
   const givenRedisUrl = await findGivenStore("REDIS_URL", env);
-  const wanted = [
-    ...givenNatsUrl === undefined ? [NATS_SOFTWARE] : [],
-    ...givenRedisUrl === undefined ? [REDIS_SOFTWARE] : [],
+  const wanted: ServerName[] = [
+    ...givenNatsUrl === undefined ? ["nats-server" as const] : [],
+    ...givenRedisUrl === undefined ? ["redis-server" as const] : [],
   ];
   const paths = await ensureServers(wanted, {
     dirs: programDirs(env.PATH),
@@ -193,10 +195,10 @@ async function startStores(
     stopping,
   });
   if (wanted.length > 0) {
-    out.say(`Starting ${wanted.map(({ name }) => name).join(" and ")}`);
+    out.say(`Starting ${wanted.join(" and ")}`);
   }
-  const urls = await Promise.all(wanted.map(async (software, i) => {
-    const prepare = software === NATS_SOFTWARE ? natsStore : redisStore;
+  const urls = await Promise.all(wanted.map(async (name, i) => {
+    const prepare = name === "nats-server" ? natsStore : redisStore;
     const store = await prepare(paths[i] ?? "", options, env);
     await cluster.start(store).firstReady;
     return store.url;

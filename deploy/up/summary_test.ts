@@ -8,8 +8,7 @@ Deno.test("describeSummary() has a curl line that a shell reads as meant", async
       console_url: "http://127.0.0.1:8081",
       setup_url: null,
     },
-    firstKey: { key: "sk-CgTest" },
-    model: "it's-a-model",
+    firstKey: { key: "sk-CgTest", model: "it's-a-model" },
     runDir: "/repo/.run",
     seconds: 1.23,
   });

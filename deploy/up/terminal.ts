@@ -1,5 +1,4 @@
 /** What the launcher tells the person at the terminal, and how it exits. */
-import { within } from "./wait.ts";
 
 /** Exit codes of the launcher. */
 export const EXIT = {
@@ -23,31 +22,25 @@ export class UpError extends Error {
   }
 }
 
-/** Lines for the person at the terminal, in order. Never blocks, whoever stops reading. */
+/** Lines for the person at the terminal. */
 export interface Output {
   /** Progress and results. Dropped with `--quiet`. */
   say(text: string): void;
   /** Warnings and errors. Always shown. */
   warn(text: string): void;
-  /** Waits until everything is written, for a second at most. */
-  flush(): Promise<void>;
 }
-
-const FLUSH_MS = 1_000;
 
 /** The output of this process. */
 export function createOutput(isQuiet: boolean): Output {
-  let written = Promise.resolve();
   const print = (to: typeof Deno.stdout, text: string) => {
-    let rest = new TextEncoder().encode(`${text}\n`);
-    written = written.then(async () => {
-      while (rest.length > 0) rest = rest.subarray(await to.write(rest));
+    try {
+      to.writeSync(new TextEncoder().encode(`${text}\n`));
+    } catch {
       // The terminal is gone; its hang-up stops the cluster, not this.
-    }).catch(() => {});
+    }
   };
   return {
     say: (text) => isQuiet || print(Deno.stdout, text),
     warn: (text) => print(Deno.stderr, text),
-    flush: () => within(written, FLUSH_MS),
   };
 }

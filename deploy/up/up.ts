@@ -11,7 +11,7 @@ import type { UpOptions } from "./options.ts";
 import { requireFreePort } from "./ports.ts";
 import { stopGraceMs } from "./services.ts";
 import { startAll, type UpDeps } from "./start.ts";
-import { describeSummary, firstModel } from "./summary.ts";
+import { describeSummary } from "./summary.ts";
 import { aborted, sleep } from "./wait.ts";
 
 /** How soon a new pid is in `up.json`, also after the disk was full. */
@@ -77,14 +77,8 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     }
   };
   await save();
-  const state = describe();
-  out.say(describeSummary({
-    state,
-    firstKey,
-    model: await firstModel(state.edge_url, firstKey.key),
-    runDir,
-    seconds: (monotonicNow() - startedAtMs) / 1_000,
-  }));
+  const seconds = (monotonicNow() - startedAtMs) / 1_000;
+  out.say(describeSummary({ state: describe(), firstKey, runDir, seconds }));
   while (!stopping.aborted) {
     await sleep(SAVE_EVERY_MS, stopping);
     await save();

@@ -102,7 +102,10 @@ Deno.test("up keeps data and first key over a restart, and says when the key was
   await t.step("after the key was deleted", async () => {
     await using up = startLauncher(scratch);
     assert.equal((await up.state()).api_key, null);
-    await until("the note", () => /first key is deleted/.test(up.printed()));
+    await until(
+      "the note",
+      () => /first key no longer works/.test(up.printed()),
+    );
     assert.match(up.printed(), /deno task keys create/);
   });
 });

@@ -3,7 +3,7 @@
  * `ready` line, SIGTERM, exit codes) and nothing else. Its operations port shows
  * its environment.
  */
-import { hasFault, logLine, writeError } from "./words.ts";
+import { askRedis, hasFault, logLine, writeError } from "./words.ts";
 
 const env = Deno.env.toObject();
 const service = env.OTEL_SERVICE_NAME ?? "";
@@ -18,8 +18,13 @@ if (hasFault(service, "dies")) {
 const options = { hostname: "127.0.0.1", onListen() {} };
 const server = Deno.serve(
   { ...options, port: Number(env.PORT ?? 0) },
-  () =>
-    Response.json({ object: "list", service, data: [{ id: "stand-in-1" }] }),
+  async () => {
+    // The edge knows the one key there may be.
+    const isUnknown = service === "edge-auth" &&
+      await askRedis(env.REDIS_URL, "GET key_standin") !== "enabled";
+    const body = { service, data: [{ id: "stand-in-1" }] };
+    return Response.json(body, { status: isUnknown ? 401 : 200 });
+  },
 );
 const ops = Deno.serve({ ...options, port: 0 }, () => Response.json(env));
 Deno.addSignalListener("SIGTERM", () => {
