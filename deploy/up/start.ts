@@ -14,7 +14,6 @@ import {
   type ProgramName,
   serviceProgram,
 } from "./services.ts";
-
 import { findGivenStore, natsStore, redisStore } from "./stores.ts";
 import type { ServiceEvent, Supervised } from "./supervise.ts";
 import type { Output } from "./terminal.ts";
