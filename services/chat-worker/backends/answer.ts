@@ -270,18 +270,11 @@ function extended(list: unknown[] | null, more: unknown): unknown[] | null {
   return list;
 }
 
+/** Details are not summed: few servers that give one choice at a time have any. */
 function sum(a: Usage, b: Usage): Usage {
-  const cached = (a.prompt_tokens_details?.cached_tokens ?? 0) +
-    (b.prompt_tokens_details?.cached_tokens ?? 0);
-  const reasoning = (a.completion_tokens_details?.reasoning_tokens ?? 0) +
-    (b.completion_tokens_details?.reasoning_tokens ?? 0);
   return {
     prompt_tokens: a.prompt_tokens + b.prompt_tokens,
     completion_tokens: a.completion_tokens + b.completion_tokens,
     total_tokens: a.total_tokens + b.total_tokens,
-    ...(cached > 0 ? { prompt_tokens_details: { cached_tokens: cached } } : {}),
-    ...(reasoning > 0
-      ? { completion_tokens_details: { reasoning_tokens: reasoning } }
-      : {}),
   };
 }

@@ -2,12 +2,7 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "./errors.ts";
 
 /** What an attempt at a model server may be waiting for. */
-export type Phase =
-  | "connect"
-  | "firstToken"
-  | "betweenTokens"
-  | "afterFinish"
-  | "total";
+export type Phase = "connect" | "firstToken" | "betweenTokens" | "afterFinish";
 
 /**
  * Ends one attempt when its signal aborts or a deadline passes, by closing
@@ -15,12 +10,10 @@ export type Phase =
  * deadline ahead, which happens for every token, only writes a number.
  */
 export class AttemptDeadlines {
-  /** The deadline that ended the attempt, or null. */
-  expired: Phase | null = null;
   readonly #now: MonotonicNow;
   readonly #signal: AbortSignal;
   readonly #totalAt: number;
-  #phase: Phase = "total";
+  #phase: Phase = "connect";
   #phaseAt = Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Infinity;
@@ -80,9 +73,11 @@ export class AttemptDeadlines {
     if (this.#now() < Math.min(this.#phaseAt, this.#totalAt)) {
       return this.#schedule();
     }
-    this.expired = this.#totalAt <= this.#phaseAt ? "total" : this.#phase;
-    const cause = new Error(`Deadline passed: ${this.expired}`);
-    const fault = this.expired === "total" ? "deadline" : "timeout";
+    const isTotal = this.#totalAt <= this.#phaseAt;
+    const cause = new Error(
+      `Deadline passed: ${isTotal ? "total" : this.#phase}`,
+    );
+    const fault = isTotal ? "deadline" : "timeout";
     this.#endWith(new UpstreamError(fault, { cause }));
   };
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { AttemptDeadlines, type Phase } from "./attempt_deadlines.ts";
+import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { UpstreamError } from "./errors.ts";
 
 function start(signal: AbortSignal, totalMs: number): AttemptDeadlines {
@@ -14,11 +14,23 @@ function ended(deadlines: AttemptDeadlines): Promise<void> {
   return promise;
 }
 
+/** The deadline that has passed, by the error that is thrown. */
+function expiredOf(deadlines: AttemptDeadlines): string {
+  try {
+    deadlines.throwIfEnded();
+  } catch (error) {
+    assert.ok(error instanceof UpstreamError);
+    assert.equal(error.code, "upstream_timeout");
+    return String(error.cause).replace("Error: Deadline passed: ", "");
+  }
+  return "";
+}
+
 const deadlines: {
   name: string;
   totalMs: number;
   arm: (deadlines: AttemptDeadlines) => void;
-  expired: Phase;
+  expired: string;
 }[] = [
   { name: "the total", totalMs: 20, arm: () => {}, expired: "total" },
   {
@@ -58,12 +70,7 @@ for (const { name, totalMs, arm, expired } of deadlines) {
     const deadlines = start(new AbortController().signal, totalMs);
     arm(deadlines);
     await ended(deadlines);
-    assert.equal(deadlines.expired, expired);
-    assert.throws(() => deadlines.throwIfEnded(), (error) => {
-      assert.ok(error instanceof UpstreamError);
-      assert.equal(error.code, "upstream_timeout");
-      return true;
-    });
+    assert.equal(expiredOf(deadlines), expired);
     deadlines.dispose();
   });
 }
@@ -78,7 +85,7 @@ Deno.test("AttemptDeadlines does not end while its phase is armed again in time"
     deadlines.arm("betweenTokens", 40);
   }
   await ended(deadlines);
-  assert.equal(deadlines.expired, "betweenTokens");
+  assert.equal(expiredOf(deadlines), "betweenTokens");
   deadlines.dispose();
 });
 
@@ -92,7 +99,6 @@ Deno.test("AttemptDeadlines ends with the signal's reason", () => {
   controller.abort(reason);
   assert.equal(closed, 1);
   assert.throws(() => deadlines.throwIfEnded(), reason);
-  assert.equal(deadlines.expired, null);
   deadlines.arm("connect", 0);
   deadlines.dispose();
 });
@@ -123,7 +129,6 @@ Deno.test("throwIfEnded() throws once the total has passed, even if no timer cou
   nowMs = 4_999;
   deadlines.throwIfEnded();
   nowMs = 5_000;
-  assert.throws(() => deadlines.throwIfEnded(), { code: "upstream_timeout" });
-  assert.equal(deadlines.expired, "total");
+  assert.equal(expiredOf(deadlines), "total");
   deadlines.dispose();
 });

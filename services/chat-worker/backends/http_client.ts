@@ -32,23 +32,20 @@ export type ByteConnection = Pick<Deno.Conn, "read" | "write" | "close">;
 /** Opens a connection to one place; rejects, with nothing left open, when the signal aborts. */
 export type Connect = (signal: AbortSignal) => Promise<ByteConnection>;
 
-/** Where {@link createConnect} connects to. */
-export interface ConnectOptions {
-  hostname: string;
-  port: number;
-  isTls: boolean;
-  /** PEM certificates trusted beside the usual ones. */
-  caCerts?: string[];
-}
-
 /**
  * Makes the function that connects to a model server. TCP_NODELAY is set before
  * the first byte: without it a small request behind an unacknowledged one waits
  * for the peer's delayed acknowledgement, about 40 ms.
  */
 export function createConnect(
-  { hostname, port, isTls, caCerts = [] }: ConnectOptions,
+  url: URL,
+  /** PEM certificates trusted beside the usual ones. */
+  caCerts: string[] = [],
 ): Connect {
+  const isTls = url.protocol === "https:";
+  // An IPv6 address without its brackets.
+  const hostname = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  const port = Number(url.port || (isTls ? 443 : 80));
   return async (signal) => {
     const tcp = await Deno.connect({ hostname, port, signal });
     let connection: Deno.TcpConn | Deno.TlsConn = tcp;
@@ -82,53 +79,104 @@ export function createConnect(
   };
 }
 
-/** A connection with its read buffer. */
-class Connection {
-  /** Bytes of the last read. Overwritten by the next one. */
-  readonly buffer = new Uint8Array(READ_BUFFER_BYTES);
+const decoder = new TextDecoder();
+
+/** A connection, and the response that it carries. */
+export class HttpConnection {
   isOpen = true;
   readonly #raw: ByteConnection;
+  readonly #onReusable: () => void;
+  /** Bytes of the last read, of which `[from, to)` is not decoded yet. */
+  readonly #buffer = new Uint8Array(READ_BUFFER_BYTES);
+  #from = 0;
+  #to = 0;
+  #deadlines: AttemptDeadlines | null = null;
+  #isSent = false;
+  #isKeepAlive = false;
+  #body = new BodyDecoder(0);
   #idleRead: Promise<number | null> | null = null;
   #idleTimer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(raw: ByteConnection) {
+  /** `onReusable` is called when a response was released and another request may follow. */
+  constructor(raw: ByteConnection, onReusable: () => void) {
     this.#raw = raw;
+    this.#onReusable = onReusable;
   }
 
-  /** Reads into the buffer from `at` on; null when the connection is closed or lost. */
-  async read(at: number): Promise<number | null> {
-    clearTimeout(this.#idleTimer);
-    const reading = this.#idleRead ??
-      this.#raw.read(at === 0 ? this.buffer : this.buffer.subarray(at));
-    this.#idleRead = null;
-    try {
-      return await reading;
-    } catch {
-      return null;
+  /**
+   * Sends a request, head and body in one piece, and resolves with the head of the
+   * first response that is not interim. Rejects with the reason for the attempt's
+   * end, or `upstream_unreachable` when not a byte of an answer came,
+   * `upstream_truncated`, `upstream_invalid`.
+   */
+  async exchange(
+    request: Uint8Array,
+    deadlines: AttemptDeadlines,
+  ): Promise<ResponseHead> {
+    this.#deadlines = deadlines;
+    this.#from = this.#to = 0;
+    this.#isSent = this.#isKeepAlive = false;
+    void this.#write(request);
+    for (let interim = 0; interim <= INTERIM_RESPONSES_MAX; interim += 1) {
+      const head = await this.#readHead();
+      if (head.status === SWITCHING_PROTOCOLS) break;
+      if (head.status < 200) continue;
+      this.#isKeepAlive = head.isKeepAlive;
+      this.#body = new BodyDecoder(head.framing);
+      return head;
     }
+    throw invalidAnswer("Unexpected interim response");
   }
 
-  /** Writes all, or nothing more once the connection is lost, of which the reader learns. */
-  async write(bytes: Uint8Array): Promise<boolean> {
-    try {
-      for (let at = 0; at < bytes.length;) {
-        at += await this.#raw.write(at === 0 ? bytes : bytes.subarray(at));
+  /**
+   * The next bytes of the body, valid until the next call, or null at its end.
+   * Reads from the connection only when called. Rejects with the reason for the
+   * attempt's end, `upstream_truncated` or `upstream_invalid`.
+   */
+  async read(): Promise<Uint8Array | null> {
+    this.#deadlines?.throwIfEnded();
+    for (;;) {
+      if (this.#from < this.#to) {
+        const piece = this.#body.decode(this.#buffer, this.#from, this.#to);
+        this.#from = this.#to;
+        if (piece.length > 0) return piece;
       }
-      return true;
-    } catch {
-      return false;
+      if (this.#body.isComplete) return null;
+      const bytes = await this.#readSome(0);
+      if (bytes === null && this.#body.mayEnd) return null;
+      if (bytes === null) throw truncatedAnswer("Body cut short");
+      this.#from = 0;
+      this.#to = bytes;
     }
   }
 
   /**
+   * Ends the exchange: keeps the connection if all of the body was read or, where
+   * the answer `isDone`, if the rest of it is short, else closes it.
+   */
+  async release(isDone: boolean): Promise<void> {
+    if (isDone && this.#isKeepAlive && !this.#body.isComplete) {
+      const giveUp = setTimeout(this.close, DRAIN_MS);
+      // If it fails, all that mattered has been read.
+      await this.#drain().catch(() => {});
+      clearTimeout(giveUp);
+    }
+    const isReusable = this.isOpen && this.#isSent && this.#isKeepAlive &&
+      this.#body.isComplete && this.#body.surplusBytes === 0 &&
+      this.#from === this.#to;
+    if (isReusable) this.#onReusable();
+    else this.close();
+  }
+
+  /**
    * Reads ahead while the connection is idle, so that its end is noticed when it
-   * happens and not by the next request. `onEvent` is called when the read ends,
+   * happens and not by the next request. `onEnd` is called when the read ends,
    * which becomes the first one of the next response, or after too long.
    */
-  sleep(onEvent: () => void): void {
-    this.#idleRead = this.#raw.read(this.buffer);
-    this.#idleRead.then(onEvent, onEvent);
-    this.#idleTimer = setTimeout(onEvent, IDLE_MS);
+  sleep(onEnd: () => void): void {
+    this.#idleRead = this.#raw.read(this.#buffer);
+    this.#idleRead.then(onEnd, onEnd);
+    this.#idleTimer = setTimeout(onEnd, IDLE_MS);
     // It must not keep the process alive.
     this.#idleTimer.unref();
   }
@@ -140,58 +188,91 @@ class Connection {
     clearTimeout(this.#idleTimer);
     this.#raw.close();
   };
-}
 
-/** What {@link HttpClient} needs. */
-export interface HttpClientOptions {
-  connect: Connect;
-  /** Bound of connecting. */
-  connectMs: number;
+  /** If it fails, the read beside it learns of the loss, or of an early answer. */
+  async #write(bytes: Uint8Array): Promise<void> {
+    try {
+      for (let at = 0; at < bytes.length;) {
+        at += await this.#raw.write(at === 0 ? bytes : bytes.subarray(at));
+      }
+      this.#isSent = true;
+    } catch {
+      // See above.
+    }
+  }
+
+  async #readHead(): Promise<ResponseHead> {
+    const buffer = this.#buffer;
+    for (let searchFrom = this.#from;;) {
+      const end = findHeadEnd(buffer, searchFrom, this.#to);
+      if (end >= 0) {
+        const text = decoder.decode(buffer.subarray(this.#from, end));
+        this.#from = end;
+        return parseResponseHead(text);
+      }
+      if (this.#to === buffer.length) {
+        throw invalidAnswer(`Response head over ${buffer.length} bytes`);
+      }
+      // The blank line may have begun in what is there.
+      searchFrom = Math.max(this.#from, this.#to - 3);
+      const bytes = await this.#readSome(this.#to);
+      if (bytes === null && this.#to === 0) {
+        const cause = new Error("Connection lost before an answer");
+        throw new UpstreamError("unreachable", { cause });
+      }
+      if (bytes === null) throw truncatedAnswer("Response head cut short");
+      this.#to += bytes;
+    }
+  }
+
+  /** Reads into the buffer from `at` on; null when the connection is closed or lost. */
+  async #readSome(at: number): Promise<number | null> {
+    clearTimeout(this.#idleTimer);
+    const reading = this.#idleRead ??
+      this.#raw.read(at === 0 ? this.#buffer : this.#buffer.subarray(at));
+    this.#idleRead = null;
+    const bytes = await reading.catch(() => null);
+    if (bytes === null) this.#deadlines?.throwIfEnded();
+    return bytes;
+  }
+
+  async #drain(): Promise<void> {
+    for (let bytes = 0; bytes <= DRAIN_BYTES_MAX;) {
+      const piece = await this.read();
+      if (piece === null) return;
+      bytes += piece.length;
+    }
+  }
 }
 
 /** Keeps the connections to one server. */
 export class HttpClient {
-  readonly #options: HttpClientOptions;
+  readonly #connect: Connect;
+  readonly #connectMs: number;
   /** Ready for a request, the last used at the end. */
-  readonly #idle: Connection[] = [];
+  readonly #idle: HttpConnection[] = [];
   #isClosed = false;
 
-  constructor(options: HttpClientOptions) {
-    this.#options = options;
-  }
-
-  /**
-   * Sends a request, head and body in one piece, and resolves with the response
-   * as soon as its head is there. `onConnected` is called before it is sent.
-   * Rejects with the reason for the attempt's end, or `upstream_unreachable`,
-   * `upstream_truncated`, `upstream_invalid`.
-   */
-  async send(
-    request: Uint8Array,
-    deadlines: AttemptDeadlines,
-    onConnected: () => void,
-  ): Promise<HttpResponse> {
-    const connection = this.#idle.pop() ?? await this.#open(deadlines);
-    deadlines.onEnd(connection.close);
-    onConnected();
-    let isSent = false;
-    void connection.write(request).then((isWhole) => isSent = isWhole);
-    try {
-      return await readHead(connection, deadlines, () => {
-        // An answer that came before the request was out leaves the rest of it.
-        if (isSent) this.#recycle(connection);
-        else connection.close();
-      });
-    } catch (error) {
-      connection.close();
-      deadlines.throwIfEnded();
-      throw error;
-    }
+  /** Connecting may take `connectMs`. */
+  constructor(connect: Connect, connectMs: number) {
+    this.#connect = connect;
+    this.#connectMs = connectMs;
   }
 
   /** Connections that are ready for a request. */
   get idleConnections(): number {
     return this.#idle.length;
+  }
+
+  /**
+   * A connection that the end of the attempt closes. Rejects with the reason for
+   * that end, or `upstream_unreachable`.
+   */
+  async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
+    const connection = this.#idle.pop() ?? await this.#open(deadlines);
+    deadlines.onEnd(connection.close);
+    deadlines.throwIfEnded();
+    return connection;
   }
 
   /** Closes what is idle. Running responses go on and are not kept afterwards. */
@@ -200,19 +281,24 @@ export class HttpClient {
     for (const connection of this.#idle.splice(0)) connection.close();
   }
 
-  async #open(deadlines: AttemptDeadlines): Promise<Connection> {
+  async #open(deadlines: AttemptDeadlines): Promise<HttpConnection> {
     const controller = new AbortController();
-    deadlines.arm("connect", this.#options.connectMs);
+    deadlines.arm("connect", this.#connectMs);
     deadlines.onEnd(() => controller.abort());
     try {
-      return new Connection(await this.#options.connect(controller.signal));
+      const raw = await this.#connect(controller.signal);
+      const connection: HttpConnection = new HttpConnection(
+        raw,
+        () => this.#keep(connection),
+      );
+      return connection;
     } catch (cause) {
       deadlines.throwIfEnded();
       throw new UpstreamError("unreachable", { cause });
     }
   }
 
-  #recycle(connection: Connection): void {
+  #keep(connection: HttpConnection): void {
     if (this.#isClosed || this.#idle.length >= IDLE_CONNECTIONS_MAX) {
       return connection.close();
     }
@@ -225,148 +311,4 @@ export class HttpClient {
       connection.close();
     });
   }
-}
-
-/** A response whose head has been read. One of `release` and `close` must be called. */
-export class HttpResponse {
-  readonly head: ResponseHead;
-  readonly #connection: Connection;
-  readonly #deadlines: AttemptDeadlines;
-  readonly #recycle: () => void;
-  readonly #decoder: BodyDecoder;
-  /** `[from, to)` of the connection's buffer is not decoded yet. */
-  #from: number;
-  #to: number;
-  #isLeft = false;
-
-  /** `recycle` takes a connection that can be used again. */
-  constructor(
-    connection: Connection,
-    head: ResponseHead,
-    [from, to]: [number, number],
-    deadlines: AttemptDeadlines,
-    recycle: () => void,
-  ) {
-    this.head = head;
-    this.#connection = connection;
-    this.#deadlines = deadlines;
-    this.#recycle = recycle;
-    this.#decoder = new BodyDecoder(head.framing);
-    this.#from = from;
-    this.#to = to;
-  }
-
-  /**
-   * The next bytes of the body, valid until the next call, or null at its end.
-   * Reads from the connection only when called. Rejects with the reason for the
-   * attempt's end, `upstream_truncated` or `upstream_invalid`.
-   */
-  async read(): Promise<Uint8Array | null> {
-    this.#deadlines.throwIfEnded();
-    for (;;) {
-      if (this.#from < this.#to) {
-        const { buffer } = this.#connection;
-        const piece = this.#decoder.decode(buffer, this.#from, this.#to);
-        this.#from = this.#to;
-        if (piece.length > 0) return piece;
-      }
-      if (this.#decoder.isComplete) return null;
-      const bytes = await this.#connection.read(0);
-      if (bytes === null) {
-        this.#deadlines.throwIfEnded();
-        if (this.#decoder.mayEnd) return null;
-        throw truncatedAnswer("Connection lost within the body");
-      }
-      this.#from = 0;
-      this.#to = bytes;
-    }
-  }
-
-  /** Nothing more is wanted: keeps the connection if the body ends soon, else closes it. */
-  release(): void {
-    if (this.#isLeft) return;
-    this.#isLeft = true;
-    // From here on the connection may serve another request.
-    this.#deadlines.onEnd(() => {});
-    const { isKeepAlive, framing } = this.head;
-    if (!isKeepAlive || framing === "close") this.#connection.close();
-    else if (this.#decoder.isComplete) this.#settle();
-    else void this.#drain();
-  }
-
-  /** Hangs up. Without effect after {@link release}. */
-  close(): void {
-    if (this.#isLeft) return;
-    this.#isLeft = true;
-    this.#deadlines.onEnd(() => {});
-    this.#connection.close();
-  }
-
-  /** Reads the rest of the body, if it is short. Never rejects. */
-  async #drain(): Promise<void> {
-    const giveUp = setTimeout(this.#connection.close, DRAIN_MS);
-    try {
-      for (let bytes = 0; bytes <= DRAIN_BYTES_MAX;) {
-        const piece = await this.read();
-        if (piece === null) break;
-        bytes += piece.length;
-      }
-    } catch {
-      // All that mattered has been read.
-    }
-    clearTimeout(giveUp);
-    this.#settle();
-  }
-
-  #settle(): void {
-    const { isComplete, surplusBytes } = this.#decoder;
-    const isAllRead = isComplete && surplusBytes === 0 &&
-      this.#from === this.#to;
-    if (isAllRead && this.#connection.isOpen) this.#recycle();
-    else this.#connection.close();
-  }
-}
-
-const decoder = new TextDecoder();
-
-/**
- * Reads the first response head that is not interim. Rejects with an
- * `UpstreamError`: `unreachable` when not a byte of an answer came.
- */
-async function readHead(
-  connection: Connection,
-  deadlines: AttemptDeadlines,
-  recycle: () => void,
-): Promise<HttpResponse> {
-  const { buffer } = connection;
-  let from = 0;
-  let to = 0;
-  let searchFrom = 0;
-  for (let interim = 0; interim <= INTERIM_RESPONSES_MAX;) {
-    const end = findHeadEnd(buffer, searchFrom, to);
-    if (end < 0) {
-      if (to === buffer.length) {
-        throw invalidAnswer(`Response head over ${buffer.length} bytes`);
-      }
-      // The blank line may have begun in what is there.
-      searchFrom = Math.max(from, to - 3);
-      const bytes = await connection.read(to);
-      if (bytes === null && to === 0) {
-        const cause = new Error("Connection lost before an answer");
-        throw new UpstreamError("unreachable", { cause });
-      }
-      if (bytes === null) throw truncatedAnswer("Response head cut short");
-      to += bytes;
-      continue;
-    }
-    const head = parseResponseHead(decoder.decode(buffer.subarray(from, end)));
-    if (head.status >= 200) {
-      const rest: [number, number] = [end, to];
-      return new HttpResponse(connection, head, rest, deadlines, recycle);
-    }
-    if (head.status === SWITCHING_PROTOCOLS) break;
-    interim += 1;
-    from = searchFrom = end;
-  }
-  throw invalidAnswer("Unexpected interim response");
 }

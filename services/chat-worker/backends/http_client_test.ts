@@ -19,9 +19,9 @@ import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import {
   type ByteConnection,
   type Connect,
-  type ConnectOptions,
   createConnect,
   HttpClient,
+  type HttpConnection,
 } from "./http_client.ts";
 import { waitFor } from "../../../tests/support/wait_for.ts";
 
@@ -36,17 +36,14 @@ interface Rig extends AsyncDisposable {
   client: HttpClient;
 }
 
+function clientOf(port: number, connectMs = 2_000): HttpClient {
+  const connect = createConnect(new URL(`http://127.0.0.1:${port}`));
+  return new HttpClient(connect, connectMs);
+}
+
 function rig(reply: Reply): Rig {
   const server = startFakeModelServer({ reply });
-  const connect = createConnect({
-    hostname: "127.0.0.1",
-    port: server.port,
-    isTls: false,
-  });
-  const client = new HttpClient({
-    connect,
-    connectMs: 2_000,
-  });
+  const client = clientOf(server.port);
   return {
     server,
     client,
@@ -66,27 +63,44 @@ interface Answer {
   body: string;
 }
 
+/** A response whose body is still to be read. */
+async function begin(
+  client: HttpClient,
+  deadlines = newDeadlines(),
+  request: Uint8Array = REQUEST,
+): Promise<HttpConnection & { status: number }> {
+  const connection = await client.connection(deadlines);
+  try {
+    const { status } = await connection.exchange(request, deadlines);
+    return Object.assign(connection, { status });
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
 async function exchange(
   client: HttpClient,
   request: Uint8Array = REQUEST,
+  sendMs = 5_000,
 ): Promise<Answer> {
   const deadlines = newDeadlines();
+  let isDone = false;
+  let response: (HttpConnection & { status: number }) | null = null;
   try {
-    const response = await client.send(
-      request,
-      deadlines,
-      () => deadlines.arm("firstToken", 200),
-    );
+    deadlines.arm("firstToken", sendMs);
+    response = await begin(client, deadlines, request);
     let body = "";
     for (;;) {
       const piece = await response.read();
       if (piece === null) break;
       body += decoder.decode(piece, { stream: true });
     }
-    response.release();
-    return { status: response.head.status, body };
+    isDone = true;
+    return { status: response.status, body };
   } finally {
     deadlines.dispose();
+    void response?.release(isDone);
   }
 }
 
@@ -170,10 +184,7 @@ const answers: { name: string; text: string; answer: Answer; close?: true }[] =
 for (const { name, text, answer, close = false } of answers) {
   Deno.test(`send() reads a response with ${name}, however it is cut`, async () => {
     for (const pieces of everySplit(text)) {
-      const client = new HttpClient({
-        connect: scripted(pieces, close),
-        connectMs: 2_000,
-      });
+      const client = new HttpClient(scripted(pieces, close), 2_000);
       assert.deepEqual(await exchange(client), answer);
       client.close();
     }
@@ -244,19 +255,7 @@ const failures: { name: string; steps: Step[]; fault: UpstreamFault }[] = [
 for (const { name, steps, fault: expected } of failures) {
   Deno.test(`send() fails with ${expected} when a server ${name}`, async () => {
     await using r = rig(() => steps);
-    const deadlines = newDeadlines();
-    try {
-      await assert.rejects(async () => {
-        const response = await r.client.send(REQUEST, deadlines, () => {});
-        try {
-          while (await response.read() !== null);
-        } finally {
-          response.close();
-        }
-      }, fault(expected));
-    } finally {
-      deadlines.dispose();
-    }
+    await assert.rejects(exchange(r.client), fault(expected));
     await waitFor(() => r.server.openConnections === 0, {
       what: "no open connection",
     });
@@ -340,13 +339,13 @@ Deno.test("release() keeps a connection whose body ends a little later", async (
     yield lastChunk;
   });
   const deadlines = newDeadlines();
-  const response = await r.client.send(REQUEST, deadlines, () => {});
+  const response = await begin(r.client, deadlines);
   assert.equal(
     decoder.decode(await response.read() ?? undefined),
     "all that matters",
   );
-  response.release();
   deadlines.dispose();
+  void response.release(true);
   end.resolve();
   await waitFor(() => r.client.idleConnections === 1, {
     what: "one idle connection",
@@ -364,10 +363,10 @@ Deno.test("release() gives up a connection whose body goes on", async () => {
     }
   });
   const deadlines = newDeadlines();
-  const response = await r.client.send(REQUEST, deadlines, () => {});
+  const response = await begin(r.client, deadlines);
   await response.read();
-  response.release();
   deadlines.dispose();
+  void response.release(true);
   const request = await r.server.request(1);
   await request.left;
   assert.ok(request.bytesSent < 8 * 1024 * 1024);
@@ -377,12 +376,12 @@ Deno.test("a deadlines that ends after release() leaves the connection alone", a
   await using r = rig(() => jsonResponse({}));
   const controller = new AbortController();
   const deadlines = newDeadlines(controller.signal);
-  const response = await r.client.send(REQUEST, deadlines, () => {});
+  const response = await begin(r.client, deadlines);
   await response.read();
   assert.equal(await response.read(), null);
-  response.release();
-  controller.abort();
   deadlines.dispose();
+  void response.release(true);
+  controller.abort();
   await exchange(r.client);
   assert.equal(r.server.connections, 1);
 });
@@ -399,14 +398,7 @@ Deno.test("send() takes an answer that comes before the request is out", async (
     );
     return conn;
   })();
-  const client = new HttpClient({
-    connect: createConnect({
-      hostname: "127.0.0.1",
-      port: listener.value.addr.port,
-      isTls: false,
-    }),
-    connectMs: 2_000,
-  });
+  const client = clientOf(listener.value.addr.port);
   // More than the buffers of both kernels hold, so that the write cannot end.
   const request = new Uint8Array(32 * 1024 * 1024).fill(0x20);
   request.set(REQUEST);
@@ -424,16 +416,9 @@ Deno.test("send() gives up a server that stops taking the request", async () => 
     Deno.listen({ port: 0, hostname: "127.0.0.1" }),
   );
   const accepted = listener.value.accept();
-  const client = new HttpClient({
-    connect: createConnect({
-      hostname: "127.0.0.1",
-      port: listener.value.addr.port,
-      isTls: false,
-    }),
-    connectMs: 100,
-  });
+  const client = clientOf(listener.value.addr.port);
   await assert.rejects(
-    exchange(client, new Uint8Array(32 * 1024 * 1024)),
+    exchange(client, new Uint8Array(32 * 1024 * 1024), 100),
     fault("timeout"),
   );
   (await accepted).close();
@@ -444,11 +429,8 @@ Deno.test("send() gives up connecting after connectMs, or when aborted", async (
     Deno.listen({ port: 0, hostname: "127.0.0.1", tcpBacklog: 1 }),
   );
   const { port } = listener.value.addr;
-  const connect = createConnect({ hostname: "127.0.0.1", port, isTls: false });
-  const client = new HttpClient({
-    connect,
-    connectMs: 100,
-  });
+  const connect = createConnect(new URL(`http://127.0.0.1:${port}`));
+  const client = new HttpClient(connect, 100);
   // Nobody accepts: after a few, the kernel ignores who knocks.
   const held: ByteConnection[] = [];
   for (let isFull = false; !isFull;) {
@@ -460,7 +442,7 @@ Deno.test("send() gives up connecting after connectMs, or when aborted", async (
   const controller = new AbortController();
   const reason = new Error("Client left");
   const deadlines = newDeadlines(controller.signal);
-  const sending = client.send(REQUEST, deadlines, () => {});
+  const sending = begin(client, deadlines);
   const abortedAt = performance.now();
   controller.abort(reason);
   await assert.rejects(sending, reason);
@@ -473,13 +455,10 @@ Deno.test("send() closes a connection that is made in spite of the abort", async
   const made = Promise.withResolvers<ByteConnection>();
   let closed = 0;
   const connect: Connect = () => made.promise;
-  const client = new HttpClient({
-    connect,
-    connectMs: 2_000,
-  });
+  const client = new HttpClient(connect, 2_000);
   const controller = new AbortController();
   const deadlines = newDeadlines(controller.signal);
-  const sending = client.send(REQUEST, deadlines, () => {});
+  const sending = begin(client, deadlines);
   controller.abort(new Error("Client left"));
   const fail = () => Promise.reject(new Deno.errors.BadResource("Closed"));
   made.resolve({ read: fail, write: fail, close: () => closed++ });
@@ -498,10 +477,8 @@ for (
     const listener = Deno.listen({ port: 0, hostname: "127.0.0.1" });
     const { port } = listener.addr;
     listener.close();
-    const client = new HttpClient({
-      connect: createConnect({ hostname: host, port, isTls: false }),
-      connectMs: 2_000,
-    });
+    const connect = createConnect(new URL(`http://${host}:${port}`));
+    const client = new HttpClient(connect, 2_000);
     await assert.rejects(exchange(client), fault("unreachable"));
   });
 }
@@ -515,7 +492,7 @@ Deno.test("read() stops the server when nobody calls it", async () => {
     }
   });
   const deadlines = newDeadlines();
-  const response = await r.client.send(REQUEST, deadlines, () => {});
+  const response = await begin(r.client, deadlines);
   await response.read();
   const request = await r.server.request(1);
   let before = -1;
@@ -527,8 +504,8 @@ Deno.test("read() stops the server when nobody calls it", async () => {
   }, { what: "the connections" });
   // What the buffers of both kernels hold, and no more.
   assert.ok(request.bytesSent < 16 * 1024 * 1024, `${request.bytesSent}`);
-  response.close();
   deadlines.dispose();
+  response.close();
   await request.left;
 });
 
@@ -570,8 +547,8 @@ function startTlsServer(hostname: string): [FakeModelServer, string] {
   ];
 }
 
-async function firstWord(options: ConnectOptions): Promise<string> {
-  const connection = await createConnect(options)(never);
+async function firstWord(url: string, caCerts?: string[]): Promise<string> {
+  const connection = await createConnect(new URL(url), caCerts)(never);
   try {
     await connection.write(PLAIN_REQUEST);
     const buffer = new Uint8Array(4);
@@ -603,12 +580,7 @@ for (const isTls of [false, true]) {
       },
     );
     try {
-      const word = await firstWord({
-        hostname: "localhost",
-        port: server.port,
-        isTls,
-        caCerts: isTls ? [cert] : [],
-      });
+      const word = await firstWord(server.baseUrl, isTls ? [cert] : []);
       assert.equal(word, "HTTP");
     } finally {
       spy.mock.restore();
@@ -627,12 +599,7 @@ for (const { name, certFor, trust } of distrusted) {
     const [server, cert] = startTlsServer(certFor);
     await using _server = server;
     await assert.rejects(
-      firstWord({
-        hostname: "localhost",
-        port: server.port,
-        isTls: true,
-        caCerts: trust ? [cert] : [],
-      }),
+      firstWord(server.baseUrl, trust ? [cert] : []),
       /certificate/,
     );
   });
@@ -640,23 +607,13 @@ for (const { name, certFor, trust } of distrusted) {
 
 Deno.test("createConnect() gives up a TLS handshake when it is aborted", async () => {
   await using server = startFakeModelServer({ reply: () => [] });
-  const connecting = createConnect({
-    hostname: "localhost",
-    port: server.port,
-    isTls: true,
-  })(
-    AbortSignal.timeout(50),
-  );
-  await assert.rejects(connecting);
+  const connect = createConnect(new URL(`https://localhost:${server.port}`));
+  await assert.rejects(connect(AbortSignal.timeout(50)));
 });
 
 Deno.test("createConnect() opens nothing when it is aborted before", async () => {
   await using server = startFakeModelServer({ reply: () => [] });
-  const connect = createConnect({
-    hostname: "127.0.0.1",
-    port: server.port,
-    isTls: false,
-  });
+  const connect = createConnect(new URL(server.baseUrl));
   await assert.rejects(connect(AbortSignal.abort(new Error("Client left"))));
   assert.equal(server.openConnections, 0);
 });

@@ -10,7 +10,7 @@ import {
   type Connect,
   createConnect,
   HttpClient,
-  type HttpResponse,
+  type HttpConnection,
 } from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import { parseJson } from "./json.ts";
@@ -69,21 +69,14 @@ export class OpenAiBackend implements PoolBackend {
   constructor(options: OpenAiBackendOptions) {
     const { config, apiKey, caCerts } = options;
     const url = new URL(`${config.baseUrl}/chat/completions`);
-    const isTls = url.protocol === "https:";
     this.name = config.name;
     this.preference = config.preference;
     this.weight = config.weight;
     this.#options = options;
-    this.#client = new HttpClient({
-      connect: options.connect ?? createConnect({
-        // An IPv6 address without its brackets.
-        hostname: url.hostname.replace(/^\[(.*)\]$/, "$1"),
-        port: Number(url.port || (isTls ? 443 : 80)),
-        isTls,
-        ...(caCerts === undefined ? {} : { caCerts }),
-      }),
-      connectMs: config.deadlines.connectMs,
-    });
+    this.#client = new HttpClient(
+      options.connect ?? createConnect(url, caCerts),
+      config.deadlines.connectMs,
+    );
     this.#encodeRequest = createRequestEncoder(url, apiKey, config.headers);
     this.#redact = createRedact({
       secrets: [apiKey ?? "", ...Object.values(config.headers)],
@@ -135,33 +128,32 @@ export class OpenAiBackend implements PoolBackend {
     const { config, now, newToolCallId } = this.#options;
     const { totalMs } = config.deadlines;
     const deadlines = new AttemptDeadlines(now, call.signal, totalMs);
-    let response: HttpResponse | null = null;
+    let response: HttpConnection | null = null;
+    let isDone = false;
     try {
       deadlines.throwIfEnded();
-      response = await this.#client.send(
-        this.#encodeRequest(encodeRequestBody(request, config), call),
+      response = await this.#client.connection(deadlines);
+      if (!request.stream) deadlines.rest();
+      else deadlines.arm("firstToken", config.deadlines.firstTokenMs);
+      const body = encodeRequestBody(request, config);
+      const head = await response.exchange(
+        this.#encodeRequest(body, call),
         deadlines,
-        () => {
-          if (!request.stream) deadlines.rest();
-          else deadlines.arm("firstToken", config.deadlines.firstTokenMs);
-        },
       );
-      const { status, contentEncoding } = response.head;
-      if (status !== 200) {
-        throw await this.#refusal(response, deadlines);
+      if (head.status !== 200) {
+        throw await this.#refusal(head, response, deadlines);
       }
-      if (contentEncoding !== "" && contentEncoding !== "identity") {
+      if (!/^(identity)?$/.test(head.contentEncoding)) {
         throw invalidAnswer("A content coding that was not asked for");
       }
-      const redact = this.#redact;
       const reader = new ChunkReader({
         request,
         answer,
         firstChoice,
         newToolCallId,
-        redact,
+        redact: this.#redact,
       });
-      if (isEventStream(response.head, request.stream)) {
+      if (isEventStream(head, request.stream)) {
         // A whole answer is kept in memory.
         const bytesMax = request.stream ? Infinity : ANSWER_BYTES_MAX;
         await this.#readEvents(response, reader, answer, deadlines, bytesMax);
@@ -173,26 +165,27 @@ export class OpenAiBackend implements PoolBackend {
         reader.take(text, "");
         reader.end(true);
       }
+      isDone = true;
     } finally {
-      response?.close();
       deadlines.dispose();
+      void response?.release(isDone);
     }
   }
 
   async #refusal(
-    response: HttpResponse,
+    { status, retryAfter, retryAfterMs }: ResponseHead,
+    response: HttpConnection,
     deadlines: AttemptDeadlines,
   ): Promise<UpstreamError> {
     const { config, wallNow } = this.#options;
-    const { status, retryAfter, retryAfterMs } = response.head;
     const waitMs = readRetryAfter(retryAfter, retryAfterMs, wallNow);
     deadlines.arm("betweenTokens", config.deadlines.connectMs);
     let text: string | null = null;
     try {
       text = await readText(response, REFUSAL_BYTES_MAX, () => {});
-    } catch {
+    } catch (error) {
       // It was cut: the status says enough, and only an abort changes what to answer.
-      if (deadlines.expired === null) deadlines.throwIfEnded();
+      if (!(error instanceof UpstreamError)) throw error;
     }
     return refusalError({
       status,
@@ -207,7 +200,7 @@ export class OpenAiBackend implements PoolBackend {
    * the client has all of its answer, and usage is estimated.
    */
   async #readEvents(
-    response: HttpResponse,
+    response: HttpConnection,
     reader: ChunkReader,
     answer: Answer,
     deadlines: AttemptDeadlines,
@@ -265,7 +258,6 @@ export class OpenAiBackend implements PoolBackend {
     }
     if (answer.hasSent) void answer.flush();
     reader.end(isWhole);
-    response.release();
   }
 }
 
@@ -280,12 +272,11 @@ function isEventStream(head: ResponseHead, isAskedFor: boolean): boolean {
 }
 
 /**
- * Reads a body to its end as UTF-8 text and lets the response go. Null, and the
- * connection closed, if it is longer than `bytesMax`. `onPiece` is called before
- * each read. Rejects like {@link HttpResponse.read}.
+ * Reads a body to its end as UTF-8 text. Null if it is longer than `bytesMax`.
+ * `onPiece` is called before each read. Rejects like {@link HttpConnection.read}.
  */
 async function readText(
-  response: HttpResponse,
+  response: HttpConnection,
   bytesMax: number,
   onPiece: () => void,
 ): Promise<string | null> {
@@ -297,13 +288,9 @@ async function readText(
     const piece = await response.read();
     if (piece === null) break;
     bytes += piece.length;
-    if (bytes > bytesMax) {
-      response.close();
-      return null;
-    }
+    if (bytes > bytesMax) return null;
     text += decoder.decode(piece, { stream: true });
   }
-  response.release();
   return text + decoder.decode();
 }
 

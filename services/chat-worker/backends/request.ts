@@ -52,43 +52,30 @@ export function encodeRequestBody(
   }
   put(body, dialect.max_tokens_field, request.max_tokens);
   put(body, dialect.repetition_penalty_field, request.repetition_penalty);
-  putThinking(body, request, dialect);
+  const { enable_thinking: isEnabled, thinking_budget: budget } = request;
+  if (dialect.thinking_field !== "reasoning_effort") {
+    put(body, dialect.thinking_field, isEnabled, "enable_thinking");
+  } else if (isEnabled !== undefined) {
+    body.reasoning_effort ??= isEnabled ? "medium" : "none";
+  }
+  put(body, dialect.thinking_budget_field, budget, "thinking_budget");
   return JSON.stringify(body);
 }
 
-/** A field under the name it has there, if it was given and has one. */
-function put(body: JsonObject, name: string, value: unknown): void {
-  if (value !== undefined && name !== "none") body[name] = value;
-}
-
-function putThinking(
+/** A field under the name it has there, if it was given and has one; arguments of the chat template under `ours`. */
+function put(
   body: JsonObject,
-  { enable_thinking: isEnabled, thinking_budget: budget }: ChatRequest,
-  dialect: Dialect,
-): void {
-  if (dialect.thinking_field === "chat_template_kwargs") {
-    putTemplateArgument(body, "enable_thinking", isEnabled);
-  } else if (dialect.thinking_field === "reasoning_effort") {
-    if (isEnabled !== undefined) {
-      body.reasoning_effort ??= isEnabled ? "medium" : "none";
-    }
-  } else put(body, dialect.thinking_field, isEnabled);
-  if (dialect.thinking_budget_field === "chat_template_kwargs") {
-    putTemplateArgument(body, "thinking_budget", budget);
-  } else put(body, dialect.thinking_budget_field, budget);
-}
-
-function putTemplateArgument(
-  body: JsonObject,
-  name: string,
+  field: string,
   value: unknown,
+  ours = field,
 ): void {
-  if (value === undefined) return;
-  const given = body.chat_template_kwargs;
-  body.chat_template_kwargs = {
-    ...(isJsonObject(given) ? given : {}),
-    [name]: value,
-  };
+  if (value === undefined || field === "none") return;
+  if (field !== "chat_template_kwargs") {
+    body[field] = value;
+    return;
+  }
+  const given = body[field];
+  body[field] = { ...(isJsonObject(given) ? given : {}), [ours]: value };
 }
 
 /**
@@ -115,8 +102,7 @@ function withArguments(call: ToolCall): ToolCall {
 }
 
 const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
-const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
-const REQUEST_ID = /^[\w-]{1,128}$/;
+const ID = /^[\w-]{1,128}$/;
 const encoder = new TextEncoder();
 
 /** Puts a request together, ready to be written. */
@@ -148,14 +134,13 @@ export function createRequestEncoder(
     ...Object.entries(headers).map(([name, value]) =>
       `${name.toLowerCase()}: ${value}`
     ),
+    "content-length: ",
   ].join("\r\n");
   return (body, { requestId, traceparent = "" }) => {
     const bodyBytes = encoder.encode(body);
-    let head = `${fixed}\r\ncontent-length: ${bodyBytes.length}\r\n`;
-    if (REQUEST_ID.test(requestId)) head += `x-request-id: ${requestId}\r\n`;
-    if (TRACEPARENT.test(traceparent)) {
-      head += `traceparent: ${traceparent}\r\n`;
-    }
+    let head = `${fixed}${bodyBytes.length}\r\n`;
+    if (ID.test(requestId)) head += `x-request-id: ${requestId}\r\n`;
+    if (ID.test(traceparent)) head += `traceparent: ${traceparent}\r\n`;
     head += "\r\n";
     // A head is ASCII, one byte a character.
     const request = new Uint8Array(head.length + bodyBytes.length);
