@@ -1,7 +1,5 @@
 /** The one place of this service that reads the environment. */
-import type { Network } from "@gateway/shared/process/client_address";
 import {
-  type ConfigOf,
   integer,
   list,
   matching,
@@ -14,15 +12,11 @@ import {
   REQUEST_LIMITS,
   SSE_LIMITS,
 } from "@gateway/shared/limits";
-import type { LogLevel } from "@gateway/shared/process/log";
-import type { Catalog } from "@gateway/shared/models/catalog";
 import {
   CATALOG_VARIABLES,
   catalogOf,
 } from "@gateway/shared/models/catalog_variables";
-import type { RedisAddress } from "@gateway/shared/redis/link";
 import {
-  type BusAccess,
   busAccess,
   listenVariables,
   NATS_VARIABLES,
@@ -87,37 +81,15 @@ export const EDGE_VARIABLES = {
 };
 
 /** What the edge was told, in the units and shapes its code uses. */
-export interface EdgeConfig {
-  logLevel: LogLevel;
-  hostname: string;
-  port: number;
-  ops: { hostname: string; port: number };
-  bus: BusAccess;
-  redis: RedisAddress;
-  catalog: Catalog;
-  bodyBytesMax: number;
-  bodiesBytesMax: number;
-  queueMax: number;
-  requestTimeoutMs: number;
-  streamHeadMs: number;
-  unknownKeysPerSecond: number;
-  trustedProxies: readonly Network[];
-  allowedHosts: readonly string[];
-  corsOrigins: readonly string[];
-  drain: { readyPort: number | null; leadMs: number };
-  drainMs: number;
-}
+export type EdgeConfig = ReturnType<typeof readConfig>;
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
-export function readConfig(): EdgeConfig {
-  return toConfig(parseEnv(
+export function readConfig() {
+  const env = parseEnv(
     EDGE_VARIABLES,
     Deno.env.toObject(),
     Deno.readTextFileSync,
-  ));
-}
-
-function toConfig(env: ConfigOf<typeof EDGE_VARIABLES>): EdgeConfig {
+  );
   return {
     logLevel: env.LOG_LEVEL,
     hostname: env.HOST,

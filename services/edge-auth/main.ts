@@ -1,6 +1,5 @@
 /** Wires the public door: Redis, bus, dispatcher, HTTP. */
 import { createClientAddress } from "@gateway/shared/process/client_address";
-import { type BusLink } from "@gateway/shared/bus/link";
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
@@ -13,7 +12,7 @@ import {
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serveOps } from "@gateway/shared/process/ops_server";
-import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import { createRedisLink } from "@gateway/shared/redis/link";
 import {
   type RunningService,
   runService,
@@ -50,30 +49,40 @@ await runService({ name: "edge-auth", readConfig, start });
 
 async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const edgeId = newInstanceId();
-  const { redis, bus } = await openStores(config, edgeId, log);
+  const clocks = { now: monotonicNow, random: Math.random, log };
+  const redis = createRedisLink({
+    ...clocks,
+    address: config.redis,
+    scripts: [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS],
+    probe: LIMITER_PROBE,
+  });
+  const bus = await connectBus({
+    ...clocks,
+    ...config.bus,
+    inboxPrefix: INBOX_PREFIXES.edge,
+    name: `edge-auth ${edgeId}`,
+  });
+  await redis.ready(START_MS);
   const registry = new MetricRegistry();
   const metrics = createEdgeMetrics(registry);
   const dispatcher = new ChatDispatcher({
+    ...clocks,
     bus,
     edgeId,
-    now: monotonicNow,
-    random: Math.random,
     scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
-    log,
     queueMax: config.queueMax,
     requestTimeoutMs: config.requestTimeoutMs,
   });
-  const clocks = { now: monotonicNow, random: Math.random, log };
   const keys = createKeyLookup({
-    redis,
     ...clocks,
+    redis,
     unknownPerSecond: config.unknownKeysPerSecond,
   });
   const limiter = createLimiter({ redis, ...clocks });
   const admission = createAdmission({
+    ...clocks,
     limiter,
     catalog: config.catalog,
-    ...clocks,
     onUnknown: keys.forget,
     onDecision: metrics.decided,
   });
@@ -91,11 +100,10 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     handler: createApp({
       ...config,
+      ...clocks,
       keys,
       admission,
       dispatcher,
-      now: monotonicNow,
-      log,
       deadlines,
       metrics,
       bodyBudget: new BodyBudget(config),
@@ -115,11 +123,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     ...(redis.state === "ready" ? [] : ["redis"]),
     ...(drain.hasBegun ? ["stopping"] : []),
   ];
-  observeEdge(registry, {
-    dispatcher,
-    limiter,
-    workers: dispatcher.workers,
-  });
+  const { workers } = dispatcher;
+  observeEdge(registry, { dispatcher, limiter, workers });
   observeBus(registry, bus);
   observeRedis(registry, () => redis.state === "ready");
   const stopObserving = observeProcess(registry, {
@@ -155,35 +160,4 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       await ops.stop({ graceMs: 0, lastWordMs: 0 });
     },
   };
-}
-
-interface Stores {
-  redis: RedisLink;
-  bus: BusLink;
-}
-
-/** Connects to what the edge cannot do without; waits for it. */
-async function openStores(
-  config: EdgeConfig,
-  edgeId: string,
-  log: Log,
-): Promise<Stores> {
-  const redis = createRedisLink({
-    address: config.redis,
-    log,
-    now: monotonicNow,
-    random: Math.random,
-    scripts: [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS],
-    probe: LIMITER_PROBE,
-  });
-  const bus = await connectBus({
-    ...config.bus,
-    inboxPrefix: INBOX_PREFIXES.edge,
-    name: `edge-auth ${edgeId}`,
-    log,
-    now: monotonicNow,
-    random: Math.random,
-  });
-  await redis.ready(START_MS);
-  return { redis, bus };
 }

@@ -1,45 +1,20 @@
 /** What the edge exports for Prometheus. A stream is counted once, at its end. */
 import { CANCEL_REASONS } from "@gateway/shared/bus/control";
 import type { RejectReason } from "@gateway/shared/bus/frame";
-import type { MetricRegistry } from "@gateway/shared/process/metrics";
 import {
   ANSWER_SECONDS,
   counter,
   gauge,
   histogram,
+  type MetricRegistry,
 } from "@gateway/shared/process/metrics";
-import type { RunOutcome } from "./dispatch/run.ts";
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES, type Refusal } from "./limits/refusal.ts";
 import type { LoggedRun } from "./chat/run_log.ts";
 
 /** Of our own doing: the bus, Redis. */
-const INTERNAL_SECONDS = [
-  0.0005,
-  0.001,
-  0.0025,
-  0.005,
-  0.01,
-  0.025,
-  0.05,
-  0.1,
-  0.25,
-  0.5,
-  1,
-  2,
-];
-const TOKEN_GAP_SECONDS = [
-  0.001,
-  0.0025,
-  0.005,
-  0.01,
-  0.02,
-  0.03,
-  0.05,
-  0.1,
-  0.25,
-  1,
-];
+const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];
+const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 
 /** Every metric of the edge beside those that all services have. */
 export const EDGE_METRICS = {
@@ -137,18 +112,6 @@ export const EDGE_METRICS = {
 /** The names of the routes in metrics. */
 export type RouteName = "chat" | "models" | "model" | "other";
 
-/** Counts what the edge does. */
-export interface EdgeMetrics {
-  /** A request was answered, at least with its head. */
-  answered(route: RouteName, status: number): void;
-  /** An answer has ended. */
-  ended(route: RouteName, durationMs: number): void;
-  /** A chat request that was admitted is over. */
-  ran(run: LoggedRun): void;
-  /** Admission has decided. */
-  decided(decision: Decision): void;
-}
-
 /** What the gauges of the edge look at. */
 export interface EdgeState {
   dispatcher: { readonly running: number; readonly waiting: number };
@@ -161,30 +124,80 @@ export interface EdgeState {
 const MS_PER_SECOND = 1_000;
 const NO_CODE = "";
 /** A rate needs a zero to rise from, so what is known to come is shown before it comes. */
-const RESULTS = [
-  "admitted",
-  "refused",
-  "unavailable",
-  "failed",
-];
+const RESULTS = ["admitted", "refused", "unavailable", "failed"];
 const REJECTS: readonly RejectReason[] = ["full", "draining", "stale"];
 
+/** Counts what the edge does. */
+export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
+
 /** Makes the counters of {@link EDGE_METRICS}. */
-export function createEdgeMetrics(registry: MetricRegistry): EdgeMetrics {
+export function createEdgeMetrics(registry: MetricRegistry) {
   const requests = registry.counter(EDGE_METRICS.requests);
   const requestSeconds = registry.histogram(EDGE_METRICS.requestSeconds);
-  const ran = createRunMetrics(registry);
-  const decided = createAdmissionMetrics(registry);
+  const runs = registry.counter(EDGE_METRICS.runs);
+  const firstToken = registry.histogram(EDGE_METRICS.firstToken);
+  const tokenGap = registry.histogram(EDGE_METRICS.tokenGap);
+  const tokens = registry.counter(EDGE_METRICS.tokens);
+  const dispatchWait = registry.histogram(EDGE_METRICS.dispatchWait).with();
+  const rejects = registry.counter(EDGE_METRICS.rejects);
+  const retries = registry.counter(EDGE_METRICS.retries).with();
+  const naks = registry.counter(EDGE_METRICS.naks).with();
+  const cancels = registry.counter(EDGE_METRICS.cancels);
+  const admissions = registry.counter(EDGE_METRICS.admissions);
+  const refusals = registry.counter(EDGE_METRICS.refusals);
+  const decision = registry.histogram(EDGE_METRICS.admissionSeconds).with();
+  for (const reason of REJECTS) rejects.with(reason).add(0);
+  for (const reason of CANCEL_REASONS) cancels.with(reason).add(0);
+  for (const result of RESULTS) admissions.with(result).add(0);
+  for (const limit of LIMIT_NAMES) {
+    for (const  of of["key", "owner"]) refusals.with(limit, of).add(0);
+  }
+  const ended = (route: RouteName, durationMs: number): void =>
+    requestSeconds.with(route).observe(durationMs / MS_PER_SECOND);
   return {
-    answered: (route, status) => requests.with(route, String(status)).add(),
-    ended: (route, durationMs) =>
-      requestSeconds.with(route).observe(durationMs / MS_PER_SECOND),
-    ran(run) {
-      requestSeconds.with("chat").observe(run.durationMs / MS_PER_SECOND);
-      ran(run);
+    /** A request was answered, at least with its head. */
+    answered: (route: RouteName, status: number): void =>
+      requests.with(route, String(status)).add(),
+    /** An answer has ended. */
+    ended,
+    /** A chat request that was admitted is over. */
+    ran({ request, outcome, durationMs }: LoggedRun): void {
+      ended("chat", durationMs);
+      const { model } = request;
+      runs.with(model, outcome.kind, outcome.error?.code ?? NO_CODE).add();
+      tokens.with(model, "prompt").add(outcome.usage?.prompt_tokens ?? 0);
+      tokens.with(model, "completion").add(outcome.completionTokens);
+      retries.add(outcome.repeats);
+      naks.add(outcome.naks);
+      for (const reason of outcome.rejects) rejects.with(reason).add();
+      const { cancelReason, dispatchMs, firstByteMs } = outcome;
+      if (cancelReason !== null) cancels.with(cancelReason).add();
+      if (dispatchMs !== null) dispatchWait.observe(dispatchMs / MS_PER_SECOND);
+      if (!request.stream || firstByteMs === null) return;
+      const firstMs = durationMs - outcome.durationMs + firstByteMs;
+      firstToken.with(model).observe(firstMs / MS_PER_SECOND);
+      const gaps = outcome.completionTokens - 1;
+      if (outcome.kind !== "complete" || gaps < 1) return;
+      const gapMs = (outcome.durationMs - firstByteMs) / gaps;
+      tokenGap.with(model).observe(gapMs / MS_PER_SECOND);
     },
-    decided,
+    /** Admission has decided. */
+    decided({ result, durationMs }: Decision): void {
+      decision.observe(durationMs / MS_PER_SECOND);
+      if (typeof result === "string") admissions.with(result).add();
+      else if (result.isAdmitted) admissions.with("admitted").add();
+      else {
+        admissions.with("refused").add();
+        refusals.with(...refusalLabels(result)).add();
+      }
+    },
   };
+}
+
+function refusalLabels(refusal: Refusal): [reason: string, of: string] {
+  return refusal.reason === "limited"
+    ? [refusal.limit, refusal.of]
+    : [refusal.reason, "key"];
 }
 
 /** Exports what stands in the edge's tables. */
@@ -204,77 +217,4 @@ export function observeEdge(registry: MetricRegistry, state: EdgeState): void {
     const { slots, inFlight } = workers.totals();
     return [[["used"], inFlight], [["free"], Math.max(0, slots - inFlight)]];
   });
-}
-
-function createRunMetrics(registry: MetricRegistry): (run: LoggedRun) => void {
-  const runs = registry.counter(EDGE_METRICS.runs);
-  const firstToken = registry.histogram(EDGE_METRICS.firstToken);
-  const tokenGap = registry.histogram(EDGE_METRICS.tokenGap);
-  const tokens = registry.counter(EDGE_METRICS.tokens);
-  const dispatchWait = registry.histogram(EDGE_METRICS.dispatchWait).with();
-  const rejects = registry.counter(EDGE_METRICS.rejects);
-  const retries = registry.counter(EDGE_METRICS.retries).with();
-  const naks = registry.counter(EDGE_METRICS.naks).with();
-  const cancels = registry.counter(EDGE_METRICS.cancels);
-  for (const reason of REJECTS) rejects.with(reason).add(0);
-  for (const reason of CANCEL_REASONS) cancels.with(reason).add(0);
-  return ({ request, outcome, durationMs }) => {
-    const { model } = request;
-    runs.with(model, outcome.kind, outcome.error?.code ?? NO_CODE).add();
-    tokens.with(model, "prompt").add(outcome.usage?.prompt_tokens ?? 0);
-    tokens.with(model, "completion").add(outcome.completionTokens);
-    retries.add(outcome.repeats);
-    naks.add(outcome.naks);
-    for (const reason of outcome.rejects) rejects.with(reason).add();
-    if (outcome.cancelReason !== null) cancels.with(outcome.cancelReason).add();
-    if (outcome.dispatchMs !== null) {
-      dispatchWait.observe(outcome.dispatchMs / MS_PER_SECOND);
-    }
-    if (!request.stream || outcome.firstByteMs === null) return;
-    const beforeRunMs = durationMs - outcome.durationMs;
-    firstToken.with(model).observe(
-      (beforeRunMs + outcome.firstByteMs) / MS_PER_SECOND,
-    );
-    const gapMs = meanGapMs(outcome, outcome.firstByteMs);
-    if (gapMs !== null) tokenGap.with(model).observe(gapMs / MS_PER_SECOND);
-  };
-}
-
-/** Null when the answer broke off or has no two tokens. */
-function meanGapMs(outcome: RunOutcome, firstByteMs: number): number | null {
-  const gaps = outcome.completionTokens - 1;
-  if (outcome.kind !== "complete" || gaps < 1) return null;
-  return (outcome.durationMs - firstByteMs) / gaps;
-}
-
-function createAdmissionMetrics(
-  registry: MetricRegistry,
-): (decision: Decision) => void {
-  const admissions = registry.counter(EDGE_METRICS.admissions);
-  const refusals = registry.counter(EDGE_METRICS.refusals);
-  const seconds = registry.histogram(EDGE_METRICS.admissionSeconds).with();
-  for (const result of RESULTS) admissions.with(result).add(0);
-  for (const limit of LIMIT_NAMES) {
-    refusals.with(limit, "key").add(0);
-    refusals.with(limit, "owner").add(0);
-  }
-  return ({ result, durationMs }) => {
-    seconds.observe(durationMs / MS_PER_SECOND);
-    admissions.with(resultName(result)).add();
-    if (typeof result !== "string" && !result.isAdmitted) {
-      refusals.with(...refusalName(result)).add();
-    }
-  };
-}
-
-function resultName(result: Decision["result"]): string {
-  if (typeof result === "string") return result;
-  if (!result.isAdmitted) return "refused";
-  return "admitted";
-}
-
-function refusalName(refusal: Refusal): [reason: string, of: string] {
-  return refusal.reason === "limited"
-    ? [refusal.limit, refusal.of]
-    : [refusal.reason, "key"];
 }
