@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
-import { parseChatRequest } from "@gateway/shared/openai/request";
+import { parseChatRequest } from "./request.ts";
 import { errorBodySchema } from "../../../tests/support/answer_schemas.ts";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { decodeJson } from "../http/json_body.ts";

@@ -1,6 +1,6 @@
 /** `GET /v1/models` and `GET /v1/models/{id}`: the models a key may use. */
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
-import { modelNotFound } from "@gateway/shared/openai/request";
+import { modelNotFound } from "./request.ts";
 import type { ModelList, ModelObject } from "@gateway/shared/openai/chat";
 
 /** The models of the catalog that are in `allowed`; an empty list allows all. */

@@ -9,7 +9,7 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import { REFUSED_BODIES } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
-import { parseChatRequest } from "@gateway/shared/openai/request";
+import { parseChatRequest } from "./request.ts";
 import type { KeyLookup } from "../keys/key_lookup.ts";
 import { remember } from "../keys/unknown_key_limit.ts";
 import type { Admission } from "../limits/admission.ts";

@@ -1,15 +1,19 @@
 import * as z from "zod";
-import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
-import { isJsonObject } from "../process/error_text.ts";
-import type { ChatMessage, ContentPart } from "./chat.ts";
+import { REQUEST_LIMITS as LIMITS } from "@gateway/shared/limits";
+import type {
+  ChatMessage,
+  ChatRequestField,
+  ContentPart,
+} from "@gateway/shared/openai/chat";
+import { isJsonObject } from "@gateway/shared/process/error_text";
 
 /**
  * The body of `POST /v1/chat/completions` as it may arrive: every field we know,
  * each of them optional where OpenAI has it optional, null meaning absent.
  * Members that are not named here are dropped without a word, as SDKs expect.
  * The order of the members is the order in which OpenAI reports faults. Each
- * schema carries the part of OpenAI's sentence that only it knows, such as
- * "expected an integer", so that `request_fault.ts` needs no table of paths.
+ * schema says what it expects, such as "an integer"; `request_fault.ts` makes a
+ * sentence of it.
  */
 
 /** Names end up in logs, headers and other people's terminals. */
@@ -22,30 +26,29 @@ const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
  */
 const PART_SEPARATOR = "\n";
 
-const text = () => z.string({ error: "expected a string" });
+const text = () => z.string({ error: "a string" });
 const plainText = () =>
-  text().regex(NO_CONTROLS, { error: "control characters are not allowed" });
+  text().regex(NO_CONTROLS, { error: "text without control characters" });
 const nameText = () => plainText().min(1);
 /** A function or schema name by OpenAI's rule. */
 const identifier = (charsMax: number) =>
   text().min(1).max(charsMax).regex(IDENTIFIER, {
-    error: "string does not match pattern. " +
-      `Expected a string that matches the pattern '${IDENTIFIER.source}'`,
+    error: `a string that matches '${IDENTIFIER.source}'`,
   });
 /** `"true"` and `1` are refused. */
-const flag = () => z.boolean({ error: "expected a boolean" });
+const flag = () => z.boolean({ error: "a boolean" });
 /** JSON's `1.0` is an integer too: JavaScript cannot tell. */
 const integer = (min: number, max: number) =>
-  z.int({ error: "expected an integer" })
-    .min(min, { error: "integer" }).max(max, { error: "integer" });
+  z.int({ error: "an integer" })
+    .min(min, { error: "an integer" }).max(max, { error: "an integer" });
 const decimal = (min: number, max: number) =>
-  z.number({ error: "expected a decimal" })
-    .min(min, { error: "decimal" }).max(max, { error: "decimal" });
+  z.number({ error: "a decimal" })
+    .min(min, { error: "a decimal" }).max(max, { error: "a decimal" });
 /** A JSON Schema: its inside is the caller's own. */
 const anyObject = () =>
-  z.record(z.string(), z.unknown(), { error: "expected an object" });
+  z.record(z.string(), z.unknown(), { error: "an object" });
 
-const OBJECT = { error: "expected an object" };
+const OBJECT = { error: "an object" };
 
 /** Lets null stand for absence in the members of an object: SDKs of typed languages send explicit nulls. */
 function nullable<T extends z.ZodType>(schema: T) {
@@ -69,7 +72,7 @@ export function listOf<T extends z.ZodType>(
   element: T,
   { of, min = 0, max }: { of: string; min?: number; max: number },
 ): z.ZodType<z.output<T>[]> {
-  return z.array(z.unknown(), { error: `expected an array of ${of}` })
+  return z.array(z.unknown(), { error: `an array of ${of}` })
     .min(min)
     .max(max)
     .transform((items, context) => {
@@ -91,31 +94,28 @@ export function listOf<T extends z.ZodType>(
 }
 
 const textPart = z.object({ type: z.literal("text"), text: text() });
-const refusalPart = z.object({ type: z.literal("refusal"), refusal: text() });
-/** `file:` and the like would let a caller read what only the model server should see. */
-const imageUrl = text().min(1).regex(/^(https?:\/\/|data:image\/)/i, {
-  error: "expected a URL that begins with 'https://', 'http://' or " +
-    "'data:image/'",
-});
 const imagePart = z.object({
   type: z.literal("image_url"),
   image_url: nullable(z.object({
-    url: imageUrl,
+    // `file:` and the like would let a caller read what only the model server should see.
+    url: text().min(1).regex(/^(https?:\/\/|data:image\/)/i, {
+      error: "a URL that begins with 'https://', 'http://' or 'data:image/'",
+    }),
     detail: z.enum(["auto", "low", "high"]).exactOptional(),
   }, OBJECT)),
 });
 
-/** Absent content passes here: OpenAI reports that after all else. */
-function contentOf<
-  T extends readonly [typeof textPart, ...z.core.$ZodTypeDiscriminable[]],
->(parts: T) {
-  const part = z.discriminatedUnion("type", parts, OBJECT);
-  return z.union([
-    text(),
-    listOf(part, { of: "objects", max: LIMITS.contentPartsMax }),
-  ], { error: "expected one of a string or array of objects" })
-    .exactOptional();
-}
+const CONTENT = { error: "a string or an array of objects" };
+const parts = <T extends z.ZodType>(part: T) =>
+  listOf(part, { of: "objects", max: LIMITS.contentPartsMax });
+const textContent = z.union([
+  text(),
+  parts(z.discriminatedUnion("type", [textPart], OBJECT)),
+], CONTENT);
+const userContent = z.union([
+  text(),
+  parts(z.discriminatedUnion("type", [textPart, imagePart], OBJECT)),
+], CONTENT);
 
 const toolCall = z.object({
   id: nameText(),
@@ -127,17 +127,13 @@ const name = plainText().exactOptional();
 const wireMessage = z.discriminatedUnion("role", [
   z.object({
     role: z.enum(["system", "developer"]),
-    content: contentOf([textPart]),
+    content: textContent,
     name,
   }),
-  z.object({
-    role: z.literal("user"),
-    content: contentOf([textPart, imagePart]),
-    name,
-  }),
+  z.object({ role: z.literal("user"), content: userContent, name }),
   z.object({
     role: z.literal("assistant"),
-    content: contentOf([textPart, refusalPart]),
+    content: textContent.exactOptional(),
     name,
     refusal: text().exactOptional(),
     reasoning_content: text().exactOptional(),
@@ -146,49 +142,35 @@ const wireMessage = z.discriminatedUnion("role", [
       min: 1,
       max: LIMITS.toolCallsPerMessageMax,
     }).exactOptional(),
-  }),
+  }).refine(
+    // Only an assistant that called a tool or refused may have said nothing.
+    ({ content, tool_calls, refusal }) =>
+      (content ?? tool_calls ?? refusal) !== undefined,
+    { path: ["content"], ...CONTENT },
+  ),
   z.object({
     role: z.literal("tool"),
-    content: contentOf([textPart]),
+    content: textContent,
     name,
     tool_call_id: nameText(),
   }),
 ], OBJECT);
 
-type WireMessage = z.infer<typeof wireMessage>;
-
-/** Joins text parts, and moves a refusal out of them. */
-function toMessage({ content, name, ...rest }: WireMessage): ChatMessage {
-  if (typeof content !== "object") {
-    const message: ChatMessage = { ...rest, content: content ?? null };
-    if (name !== undefined && name !== "") message.name = name;
-    return message;
-  }
-  const parts: ContentPart[] = [];
-  const refusals: string[] = [];
-  for (const part of content) {
-    if (part.type === "refusal") refusals.push(part.refusal);
-    else parts.push(part);
-  }
-  const message = toMessage({
+/** Joins text parts, and leaves an empty name out. */
+function toMessage(
+  { content, name, ...rest }: z.infer<typeof wireMessage>,
+): ChatMessage {
+  return {
     ...rest,
-    ...(name === undefined ? {} : { name }),
-  });
-  if (refusals.length > 0) message.refusal ??= refusals.join(PART_SEPARATOR);
-  // An assistant's refusal alone is no text, not an empty one.
-  if (parts.length === 0 && refusals.length > 0) return message;
-  message.content = joined(parts) ?? parts;
-  return message;
+    ...(name === undefined || name === "" ? {} : { name }),
+    content: typeof content === "object" ? joined(content) : content ?? null,
+  };
 }
 
-/** The text of text parts; null where there are others. */
-function joined(parts: readonly ContentPart[]): string | null {
-  const texts: string[] = [];
-  for (const part of parts) {
-    if (part.type !== "text") return null;
-    texts.push(part.text);
-  }
-  return texts.join(PART_SEPARATOR);
+/** One text where all parts are text. */
+function joined(parts: ContentPart[]): string | ContentPart[] {
+  const texts = parts.flatMap((part) => part.type === "text" ? part.text : []);
+  return texts.length < parts.length ? parts : texts.join(PART_SEPARATOR);
 }
 
 const tool = z.object({
@@ -210,7 +192,7 @@ const toolChoice = z.union([
       OBJECT,
     ),
   }),
-], { error: "expected one of 'none', 'auto', or 'required' or object" });
+], { error: "'none', 'auto', 'required' or an object" });
 
 const responseFormat = z.discriminatedUnion("type", [
   z.object({ type: z.literal("text") }),
@@ -229,7 +211,7 @@ const responseFormat = z.discriminatedUnion("type", [
 const stopText = text().min(1).max(LIMITS.stopCharsMax);
 const stop = z.union(
   [stopText, listOf(stopText, { of: "strings", max: LIMITS.stopMax })],
-  { error: "expected one of a string or array of strings" },
+  { error: "a string or an array of strings" },
 );
 const penalty = decimal(LIMITS.penaltyMin, LIMITS.penaltyMax).exactOptional();
 const model = nameText().max(LIMITS.modelCharsMax);
@@ -241,42 +223,40 @@ const messages = listOf(
 /** Checks only the name of the model. */
 export const wireModelSchema = z.object({ model });
 
-const wireRequest = z.object({
-  model,
-  messages,
-  tools: listOf(tool, { of: "objects", max: LIMITS.toolsMax }).exactOptional(),
-  tool_choice: toolChoice.exactOptional(),
-  parallel_tool_calls: flag().exactOptional(),
-  max_completion_tokens: integer(1, INTEGER_MAX).exactOptional(),
-  max_tokens: integer(1, INTEGER_MAX).exactOptional(),
-  n: integer(1, LIMITS.nMax).exactOptional(),
-  temperature: decimal(LIMITS.temperatureMin, LIMITS.temperatureMax)
-    .exactOptional(),
-  top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional(),
-  presence_penalty: penalty,
-  frequency_penalty: penalty,
-  repetition_penalty: z.number({ error: "expected a decimal" })
-    .positive({ error: "decimal" }).exactOptional(),
-  logprobs: flag().exactOptional(),
-  top_logprobs: integer(0, LIMITS.topLogprobsMax).exactOptional(),
-  seed: integer(-INTEGER_MAX, INTEGER_MAX).exactOptional(),
-  stop: stop.exactOptional(),
-  response_format: responseFormat.exactOptional(),
-  enable_thinking: flag().exactOptional(),
-  thinking_budget: integer(1, INTEGER_MAX).exactOptional(),
-  stream: flag().exactOptional(),
-  stream_options: nullable(
-    z.object({ include_usage: flag().exactOptional() }, OBJECT),
-  ).exactOptional(),
-});
+const wireRequest = z.object(
+  {
+    model,
+    messages,
+    tools: listOf(tool, { of: "objects", max: LIMITS.toolsMax })
+      .exactOptional(),
+    tool_choice: toolChoice.exactOptional(),
+    parallel_tool_calls: flag().exactOptional(),
+    max_completion_tokens: integer(1, INTEGER_MAX).exactOptional(),
+    max_tokens: integer(1, INTEGER_MAX).exactOptional(),
+    n: integer(1, LIMITS.nMax).exactOptional(),
+    temperature: decimal(LIMITS.temperatureMin, LIMITS.temperatureMax)
+      .exactOptional(),
+    top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional(),
+    presence_penalty: penalty,
+    frequency_penalty: penalty,
+    repetition_penalty: z.number({ error: "a decimal" })
+      .positive({ error: "a decimal" }).exactOptional(),
+    logprobs: flag().exactOptional(),
+    top_logprobs: integer(0, LIMITS.topLogprobsMax).exactOptional(),
+    seed: integer(-INTEGER_MAX, INTEGER_MAX).exactOptional(),
+    stop: stop.exactOptional(),
+    response_format: responseFormat.exactOptional(),
+    enable_thinking: flag().exactOptional(),
+    thinking_budget: integer(1, INTEGER_MAX).exactOptional(),
+    stream: flag().exactOptional(),
+    stream_options: nullable(
+      z.object({ include_usage: flag().exactOptional() }, OBJECT),
+    ).exactOptional(),
+  } satisfies Record<ChatRequestField, z.ZodType>,
+);
 
 /** Checks one body. What comes out has no nulls and no unknown members. */
 export const wireRequestSchema = nullable(wireRequest);
 
 /** A body that has the right shape, before its parts are compared with one another. */
 export type WireRequest = z.infer<typeof wireRequest>;
-
-/** Names of the fields the gateway understands; a model's `pass_fields` may not repeat them. */
-export const KNOWN_FIELDS: ReadonlySet<string> = new Set(
-  Object.keys(wireRequest.shape),
-);

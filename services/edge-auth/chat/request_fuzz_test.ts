@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { ApiError } from "./error.ts";
-import { callOf, catalog, ping, weatherTool } from "./request_cases_test.ts";
+import { CHAT_REQUEST_FIELDS } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import { errorBodySchema } from "../../../tests/support/answer_schemas.ts";
+import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
 import { parseChatRequest } from "./request.ts";
-import { KNOWN_FIELDS } from "./request_schema.ts";
-import { errorBodySchema } from "../../tests/support/answer_schemas.ts";
 
 const ROUNDS = 20_000;
 
@@ -19,58 +19,17 @@ function randomOf(seed: number): () => number {
 }
 
 const SCALARS: unknown[] = [
-  null,
-  true,
-  false,
-  0,
-  1,
-  -1,
-  1.5,
-  2 ** 53,
-  Infinity,
-  "",
-  "x",
-  "\ud800",
-  "\u0000",
-  "text",
-  "user",
-  "assistant",
-  "tool",
-  "function",
-  "auto",
-  "required",
-  "json_object",
-  "json_schema",
-  "image_url",
-  "refusal",
-  "get_weather",
-  "a",
-  "neutral-3.7-plus",
-  "__proto__",
+  ...[null, true, false, 0, 1, -1, 1.5, 2 ** 53, Infinity],
+  ...["", "x", "\ud800", "\u0000", "a", "__proto__", "neutral-3.7-plus"],
+  ...("text user assistant tool function auto required json_object " +
+    "json_schema image_url refusal get_weather").split(" "),
 ];
 
 const NAMES = [
-  ...KNOWN_FIELDS,
-  "role",
-  "content",
-  "type",
-  "text",
-  "function",
-  "name",
-  "arguments",
-  "id",
-  "tool_calls",
-  "tool_call_id",
-  "image_url",
-  "url",
-  "schema",
-  "json_schema",
-  "parameters",
-  "include_usage",
-  "refusal",
-  "__proto__",
-  "constructor",
-  "top_k",
+  ...CHAT_REQUEST_FIELDS,
+  ...("role content type text function name arguments id tool_calls " +
+    "tool_call_id image_url url schema json_schema parameters include_usage " +
+    "refusal __proto__ constructor top_k").split(" "),
   "\ud800",
   "a b",
 ];

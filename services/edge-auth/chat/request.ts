@@ -1,7 +1,11 @@
-import { REQUEST_LIMITS } from "../limits.ts";
-import { clip, isJsonObject, nameOfType } from "../process/error_text.ts";
-import type { ChatRequest } from "./chat.ts";
-import { ApiError } from "./error.ts";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import { REQUEST_LIMITS } from "@gateway/shared/limits";
+import {
+  clip,
+  isJsonObject,
+  nameOfType,
+} from "@gateway/shared/process/error_text";
 import { requestFault } from "./request_fault.ts";
 import {
   type ModelAbilities,
@@ -30,8 +34,8 @@ type Body = { readonly [name: string]: unknown };
  *
  * Throws an {@link ApiError} for the first fault, in OpenAI's order: the model
  * (404 `model_not_found` when `models` has none of that name), then the fields
- * one by one (400 with `param`), then what concerns several of them, missing
- * content last. Messages never repeat what people wrote.
+ * one by one (400 with `param`), then what concerns several of them. Messages
+ * never repeat what people wrote.
  *
  * Source: OpenAI's API reference and observed answers, September 2026.
  */
@@ -39,20 +43,18 @@ export function parseChatRequest(body: unknown, models: Models): ChatRequest {
   if (!isJsonObject(body)) {
     throw new ApiError(
       "invalid_type",
-      "Invalid type for the request body: expected an object, but got " +
-        `${nameOfType(body)} instead.`,
+      "Invalid request body: expected an object, but got " +
+        `${nameOfType(body)}.`,
     );
   }
   const model = findModel(body, models);
   const checked = wireRequestSchema.safeParse(body);
   if (!checked.success) throw requestFault(body, checked.error.issues);
+  requireRules(body, checked.data, model);
   const request = toRequest(checked.data);
-  requireRules({ body, wire: checked.data, request, model });
   const extra = passedFields(body, model.passFields);
-  if (extra !== null) {
-    requireCleanJson(extra);
-    request.extra = extra;
-  }
+  requireCleanJson({ ...request, ...extra });
+  if (extra !== null) request.extra = extra;
   return request;
 }
 
@@ -68,11 +70,10 @@ function findModel(body: Body, models: Models): ModelAbilities {
 
 /** The 404 for a model that does not exist, or that a key may not know of. */
 export function modelNotFound(id: string): ApiError {
+  const name = clip(id, REQUEST_LIMITS.modelCharsMax);
   return new ApiError(
     "model_not_found",
-    `The model \`${
-      clip(id, REQUEST_LIMITS.modelCharsMax)
-    }\` does not exist or you do not have access to it.`,
+    `The model \`${name}\` does not exist or you do not have access to it.`,
   );
 }
 

@@ -1,0 +1,36 @@
+/** What the tests of requests share. */
+import type { ModelAbilities } from "./request_rules.ts";
+
+const base: ModelAbilities = {
+  id: "neutral-3.7-plus",
+  contextTokensMax: 131_072,
+  outputTokensMax: 32_768,
+  vision: false,
+  passFields: ["top_k", "chat_template_kwargs"],
+};
+
+/** A text model, one that sees, one that gives one choice, and one whose backend decides everything. */
+export const catalog: ReadonlyMap<string, ModelAbilities> = new Map([
+  [base.id, base],
+  ["seer", { ...base, id: "seer", vision: true }],
+  ["single", { ...base, id: "single", choicesMax: 1 }],
+  ["plain", { id: "plain", vision: true, passFields: [] }],
+]);
+
+/** The smallest good request. */
+export const ping: { [name: string]: unknown } = {
+  model: "neutral-3.7-plus",
+  messages: [{ role: "user", content: "ping" }],
+};
+
+/** A tool that `tool_choice` may name. */
+export const weatherTool = {
+  type: "function",
+  function: { name: "get_weather", parameters: { type: "object" } },
+};
+
+/** One call of {@link weatherTool} in a history. */
+export function callOf(id: string): { [name: string]: unknown } {
+  const call = { name: "get_weather", arguments: '{"city":"Rome"}' };
+  return { id, type: "function", function: call };
+}

@@ -1,0 +1,532 @@
+import assert from "node:assert/strict";
+import { REQUEST_LIMITS } from "@gateway/shared/limits";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
+import { parseChatRequest } from "./request.ts";
+
+type Fields = { [name: string]: unknown };
+
+/** What {@link ping} alone becomes. */
+const PONG: ChatRequest = {
+  model: "neutral-3.7-plus",
+  messages: [{ role: "user", content: "ping" }],
+  stream: false,
+  include_usage: false,
+  n: 1,
+};
+const parse = (fields: Fields): ChatRequest =>
+  parseChatRequest({ ...ping, ...fields }, catalog);
+
+/** The error that a body is refused with. */
+function refusalOf(body: unknown): ApiError {
+  try {
+    parseChatRequest(body, catalog);
+  } catch (error) {
+    if (error instanceof ApiError) return error;
+    throw error;
+  }
+  throw new Error(`accepted ${JSON.stringify(body)?.slice(0, 200)}`);
+}
+
+const NULLS = Object.fromEntries(
+  ("stream stream_options temperature top_p max_tokens max_completion_tokens " +
+    "presence_penalty frequency_penalty repetition_penalty n seed stop tools " +
+    "tool_choice parallel_tool_calls response_format enable_thinking logprobs " +
+    "thinking_budget top_logprobs top_k modalities audio functions " +
+    "function_call").split(" ").map((name) => [name, null]),
+);
+const choice = { type: "function", function: { name: "get_weather" } } as const;
+const schema = { $schema: "https://json-schema.org/x", type: "object" };
+
+/** What is sent, and what becomes of it where that is not the same. */
+const ACCEPTED: [fields: Fields, changes?: Partial<ChatRequest>][] = [
+  [{}],
+  [NULLS, {}],
+  [{ store: false, user: "u", modalities: ["text"], zzz: [Infinity] }, {}],
+  [{ temperature: 0.7, top_p: 0.9 }],
+  [{ stop: "p" }, { stop: ["p"] }],
+  [{ stop: ["p", "q"] }],
+  [{ stop: [] }, {}],
+  [{ max_tokens: 5 }],
+  [{ max_completion_tokens: 5 }, { max_tokens: 5 }],
+  [{ max_tokens: 9, max_completion_tokens: 5 }, { max_tokens: 5 }],
+  [{ max_tokens: 5, max_completion_tokens: 9e6 }, { max_tokens: 5 }],
+  [{ stream: true }],
+  [{ stream: true, stream_options: { include_usage: true, x: 1 } }, {
+    stream: true,
+    include_usage: true,
+  }],
+  [{ stream: true, stream_options: { include_usage: null } }, { stream: true }],
+  [{ tools: [], parallel_tool_calls: true, tool_choice: "auto" }, {}],
+  [{ tool_choice: "none" }, {}],
+  [{ tools: [weatherTool], tool_choice: "required" }],
+  [{
+    tools: [weatherTool],
+    tool_choice: choice,
+    parallel_tool_calls: false,
+  }],
+  [{
+    tools: [{
+      type: "function",
+      extra: 1,
+      function: { name: "f", description: null, parameters: null },
+    }],
+  }, { tools: [{ type: "function", function: { name: "f" } }] }],
+  [{ response_format: { type: "json_object" } }],
+  [{ response_format: { type: "text", x: 1 } }, {
+    response_format: { type: "text" },
+  }],
+  [{
+    response_format: {
+      type: "json_schema",
+      json_schema: { name: "a-b_1", strict: true, schema },
+    },
+  }],
+  [{ enable_thinking: true, thinking_budget: 100 }],
+  [{ logprobs: true, top_logprobs: 3 }],
+  [{ logprobs: false, top_logprobs: 3 }, {}],
+  [{ top_k: 20, chat_template_kwargs: { a: [1, "x", null] }, min_p: 1 }, {
+    extra: { top_k: 20, chat_template_kwargs: { a: [1, "x", null] } },
+  }],
+  [{ repetition_penalty: 1.05, seed: -1, n: 8 }],
+];
+
+Deno.test("parseChatRequest() accepts what SDKs send", () => {
+  for (const [fields, changes] of ACCEPTED) {
+    const expected: unknown = { ...PONG, ...(changes ?? fields) };
+    assert.deepEqual(parse(fields), expected, JSON.stringify(fields));
+  }
+});
+
+const parts = [{ type: "text", text: "one" }, { type: "text", text: "two" }];
+const MESSAGES: [sent: Fields, kept?: Fields][] = [
+  [{ role: "system", content: "x" }],
+  [{ role: "developer", content: "x" }],
+  [{ role: "user", content: "" }],
+  [{ role: "user", content: "a\u0000b😀" }],
+  [{ role: "user", content: parts }, { role: "user", content: "one\ntwo" }],
+  [{ role: "user", content: [] }, { role: "user", content: "" }],
+  [{ role: "user", content: [{ ...parts[0], cache_control: {} }], id: 1 }, {
+    role: "user",
+    content: "one",
+  }],
+  [{ role: "user", content: "x", name: "Ann" }],
+  [{ role: "user", content: "x", name: "" }, { role: "user", content: "x" }],
+  [
+    { role: "assistant", content: "x", name: null, tool_calls: null, audio: 1 },
+    { role: "assistant", content: "x" },
+  ],
+  [{ role: "assistant", content: null, refusal: "no" }],
+  [{ role: "assistant", content: "x", reasoning_content: "because" }],
+];
+
+Deno.test("parseChatRequest() accepts messages and tool histories", () => {
+  for (const [sent, kept = sent] of MESSAGES) {
+    assert.deepEqual(parse({ messages: [sent] }).messages, [kept]);
+  }
+  const history = [
+    { role: "user", content: "weather?" },
+    { role: "assistant", tool_calls: [callOf("a"), callOf("b")] },
+    { role: "tool", tool_call_id: "b", content: [parts[0]] },
+    { role: "tool", tool_call_id: "a", content: "sun" },
+    { role: "assistant", content: "both" },
+    // Some backends number the calls of each turn anew.
+    { role: "assistant", content: "", tool_calls: [callOf("a")] },
+    { role: "tool", tool_call_id: "a", content: "", name: "get_weather" },
+  ];
+  const { messages } = parse({ messages: history });
+  assert.deepEqual(
+    messages,
+    history.map((message, at) =>
+      at === 1
+        ? { ...message, content: null }
+        : at === 2
+        ? { ...message, content: "one" }
+        : message
+    ),
+  );
+});
+
+Deno.test("parseChatRequest() accepts images where the model takes them", () => {
+  const content = [
+    { type: "text", text: "what is this?" },
+    { type: "image_url", image_url: { url: "data:image/png;base64,AA==" } },
+    { type: "image_url", image_url: { url: "HTTPS://a/b", detail: "low" } },
+  ];
+  const asked = [{ role: "user", content }];
+  const { messages } = parse({ model: "seer", messages: asked });
+  assert.deepEqual(messages, asked);
+});
+
+const BELOW = "decimal_below_min_value";
+const ABOVE = "decimal_above_max_value";
+const INT_BELOW = "integer_below_min_value";
+const INT_ABOVE = "integer_above_max_value";
+const TYPE = "invalid_type";
+const SAFE = Number.MAX_SAFE_INTEGER;
+const INTEGERS: [unknown, ErrorCode][] = [[1.5, TYPE], [SAFE + 1, INT_ABOVE]];
+
+const NUMBERS: [
+  field: string,
+  accepted: number[],
+  refused: [unknown, ErrorCode][],
+][] = [
+  ["temperature", [0, -0, 0.7, 2], [[-0.1, BELOW], [2.1, ABOVE]]],
+  ["top_p", [0, 0.5, 1], [[-0.1, BELOW], [1.1, ABOVE], [200, ABOVE]]],
+  ["presence_penalty", [-2, 0, 2], [[-2.1, BELOW], [2.1, ABOVE]]],
+  ["frequency_penalty", [-2, 0, 2], [[-2.1, BELOW], [2.1, ABOVE]]],
+  ["repetition_penalty", [Number.MIN_VALUE, 100], [[0, BELOW], [-1, BELOW]]],
+  ["n", [1, 8], [[0, INT_BELOW], [9, INT_ABOVE], ...INTEGERS]],
+  ["max_tokens", [1, 32_768], [
+    [0, INT_BELOW],
+    [32_769, INT_ABOVE],
+    ...INTEGERS,
+  ]],
+  ["max_completion_tokens", [1, 32_768], [
+    [0, INT_BELOW],
+    [32_769, INT_ABOVE],
+    ...INTEGERS,
+  ]],
+  ["seed", [0, SAFE, -SAFE], [[-SAFE - 1, INT_BELOW], ...INTEGERS]],
+  ["top_logprobs", [0, 20], [[-1, INT_BELOW], [21, INT_ABOVE], ...INTEGERS]],
+  ["thinking_budget", [1, SAFE], [[0, INT_BELOW], ...INTEGERS]],
+];
+/** What no number field takes. `Infinity` is what JSON's `1e400` parses to. */
+const NO_NUMBERS = ["1", "hot", true, [1], {}, Infinity];
+
+for (const [field, accepted, refused] of NUMBERS) {
+  Deno.test(`parseChatRequest() takes ${field} on its bounds and not beyond`, () => {
+    for (const value of accepted) parse({ logprobs: true, [field]: value });
+    const types = NO_NUMBERS.map((
+      value,
+    ): [unknown, ErrorCode] => [value, TYPE]);
+    for (const [value, code] of [...refused, ...types]) {
+      const error = refusalOf({ ...ping, [field]: value });
+      assert.equal(error.code, code, `${String(value)}: ${error.message}`);
+      assert.equal(error.param, field);
+      assert.equal(error.status, 400);
+    }
+  });
+}
+
+Deno.test("parseChatRequest() asks of a model only what it can do", () => {
+  assert.equal(parse({ model: "plain", max_tokens: 1e7 }).max_tokens, 1e7);
+  parse({ model: "single", n: 1 });
+  const { code, param } = refusalOf({ ...ping, model: "single", n: 2 });
+  assert.deepEqual([code, param], [INT_ABOVE, "n"]);
+});
+
+Deno.test("parseChatRequest() accepts lists and names on their bounds", () => {
+  const tools = Array.from({ length: REQUEST_LIMITS.toolsMax }, (_, index) => ({
+    type: "function",
+    function: { name: `f${index}`.padEnd(64, "_") },
+  }));
+  const messages = Array.from({ length: REQUEST_LIMITS.messagesMax }, () => ({
+    role: "user",
+    content: Array(2).fill({ type: "text", text: "" }),
+  }));
+  parse({ messages, tools, stop: Array(16).fill("s".repeat(512)) });
+});
+
+const user = (content: unknown) => ({ messages: [{ role: "user", content }] });
+const message = (fields: object) => ({ messages: [fields] });
+const image = (image_url: unknown) => ({
+  model: "seer",
+  ...user([{ type: "image_url", image_url }]),
+});
+const tool = (fields: object) => ({
+  tools: [{ type: "function", function: fields }],
+});
+const choose = (tool_choice: unknown) => ({
+  tools: [weatherTool],
+  tool_choice,
+});
+const format = (json_schema: unknown) => ({
+  response_format: { type: "json_schema", json_schema },
+});
+const called = { role: "assistant", content: null, tool_calls: [callOf("a")] };
+const answered = { role: "tool", tool_call_id: "a", content: "" };
+const PART = "messages[0].content[0]";
+const NAME = "tools[0].function.name";
+
+/** By code: the `param` of the error and what is changed in {@link ping}. */
+const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
+  missing_required_parameter: [
+    ["model", { model: undefined }],
+    ["messages", { messages: undefined }],
+    ["messages[0].role", message({ content: "x" })],
+    ["messages[0].content", message({ role: "user" })],
+    ["messages[0].content", message({ role: "system" })],
+    ["messages[0].content", message({ role: "assistant" })],
+    ["messages[0].tool_call_id", message({ role: "tool", content: "x" })],
+    [`${PART}.type`, user([{ text: "x" }])],
+    [`${PART}.text`, user([{ type: "text" }])],
+    [`${PART}.image_url.url`, image({})],
+    ["tools[0].type", { tools: [{ function: { name: "f" } }] }],
+    ["tools[0].function", { tools: [{ type: "function" }] }],
+    [NAME, tool({ parameters: {} })],
+    ["tool_choice.type", choose({ function: { name: "f" } })],
+    ["tool_choice.function", choose({ type: "function" })],
+    ["response_format.type", { response_format: {} }],
+    ["response_format.json_schema", format(undefined)],
+    ["response_format.json_schema.name", format({ schema: {} })],
+  ],
+  invalid_type: [
+    ["model", { model: null }],
+    ["model", { model: 7 }],
+    ["messages", { messages: "hi" }],
+    ["messages[0]", { messages: [7] }],
+    ["messages[0].role", message({ role: 7, content: "x" })],
+    ["messages[0].name", message({ role: "user", content: "x", name: 7 })],
+    ["messages[0].content", user(7)],
+    ["messages[0].content", user(null)],
+    ["messages[0].content", user({ type: "text", text: "x" })],
+    [PART, user(["x"])],
+    [`${PART}.text`, user([{ type: "text", text: null }])],
+    [`${PART}.image_url`, image("https://a")],
+    ["messages[0].tool_calls[0].function.arguments", {
+      messages: [{
+        ...called,
+        tool_calls: [{
+          ...callOf("a"),
+          function: { name: "f", arguments: {} },
+        }],
+      }],
+    }],
+    ["tools", { tools: "none" }],
+    ["tools[0]", { tools: ["x"] }],
+    ["tools[0].function.parameters", tool({ name: "f", parameters: [] })],
+    ["tools[0].function.strict", tool({ name: "f", strict: "yes" })],
+    ["tool_choice", choose(7)],
+    ["parallel_tool_calls", { parallel_tool_calls: "true" }],
+    ["stop", { stop: 7 }],
+    ["stop[0]", { stop: [1] }],
+    ["response_format", { response_format: "json" }],
+    ["response_format.json_schema.schema", format({ name: "a", schema: true })],
+    ["stream", { stream: "true" }],
+    ["stream_options", { stream: true, stream_options: [] }],
+    ["stream_options.include_usage", {
+      stream: true,
+      stream_options: { include_usage: "yes" },
+    }],
+  ],
+  invalid_value: [
+    ["model", { model: "\r\nPUB evil 1\r\nx" }],
+    ["messages[0].role", message({ role: "bogus", content: "x" })],
+    ["messages[0].name", message({ role: "user", content: "", name: "a\0" })],
+    ["messages[0].content", message({ role: "assistant", content: null })],
+    ["messages[0].content", user("a\ud800b")],
+    [`${PART}.type`, user([{ type: "input_audio" }])],
+    [
+      `${PART}.type`,
+      message({ role: "system", content: [{ type: "image_url" }] }),
+    ],
+    [`${PART}.image_url.url`, image({ url: "file:///etc/passwd" })],
+    [`${PART}.image_url.url`, image({ url: "data:image/png;base64,\udfff" })],
+    [`${PART}.image_url.detail`, image({ url: "https://a", detail: "ultra" })],
+    ["tools[0].type", { tools: [{ type: "custom", custom: {} }] }],
+    [NAME, tool({ name: "bad name!" })],
+    [NAME, tool({ name: "f\n" })],
+    ["tools[0].function.parameters.properties.n.maximum", {
+      ...tool({
+        name: "f",
+        parameters: { properties: { n: { maximum: Infinity } } },
+      }),
+    }],
+    [
+      "tools[0].function.parameters",
+      tool({
+        name: "f",
+        parameters: { "secret text": ["\ud800"] },
+      }),
+    ],
+    [
+      "tools[0].function.parameters",
+      tool({
+        name: "f",
+        parameters: { "\udc00": 1 },
+      }),
+    ],
+    ["tool_choice", choose("bogus")],
+    ["tool_choice", { tool_choice: "required" }],
+    ["tool_choice", { tools: [], tool_choice: choice }],
+    [
+      "tool_choice.function.name",
+      choose({
+        type: "function",
+        function: { name: "f" },
+      }),
+    ],
+    ["messages[0]", message(answered)],
+    ["messages[1]", {
+      messages: [called, { ...answered, tool_call_id: "b" }],
+    }],
+    ["messages[1]", { messages: [{ role: "user", content: "" }, called] }],
+    ["messages[0]", {
+      messages: [called, { role: "user", content: "" }, answered],
+    }],
+    ["messages[3]", {
+      messages: [called, answered, { role: "user", content: "" }, answered],
+    }],
+    ["stop[0]", { stop: ["\ud800"] }],
+    ["response_format.type", { response_format: { type: "xml" } }],
+    ["response_format.json_schema.name", format({ name: "a b" })],
+    ["stream_options", { stream_options: {} }],
+    ["stream_options", { stream: false, stream_options: {} }],
+    ["top_k", { top_k: Infinity }],
+    ["chat_template_kwargs.a", { chat_template_kwargs: { a: "\ud800" } }],
+  ],
+  empty_string: [
+    ["model", { model: "" }],
+    [NAME, tool({ name: "" })],
+    ["stop", { stop: "" }],
+    ["stop[1]", { stop: ["a", ""] }],
+  ],
+  string_above_max_length: [
+    ["model", { model: "m".repeat(201) }],
+    [NAME, tool({ name: "f".repeat(65) })],
+    ["stop", { stop: "a".repeat(513) }],
+    ["response_format.json_schema.name", format({ name: "a".repeat(65) })],
+  ],
+  empty_array: [
+    ["messages", { messages: [] }],
+    ["messages[0].tool_calls", message({ ...called, tool_calls: [] })],
+  ],
+  array_above_max_length: [
+    ["messages", {
+      messages: Array(4_097).fill({ role: "user", content: "" }),
+    }],
+    ["messages[0].content", user(Array(1_025).fill(parts[0]))],
+    [
+      "messages[0].tool_calls",
+      message({
+        ...called,
+        tool_calls: Array(129).fill(callOf("a")),
+      }),
+    ],
+    ["tools", { tools: Array(129).fill(weatherTool) }],
+    ["stop", { stop: Array(17).fill("a") }],
+  ],
+  unsupported_parameter: [
+    ["modalities", { modalities: ["text", "audio"] }],
+    ["audio", { audio: { voice: "alloy", format: "wav" } }],
+    ["functions", { functions: [{ name: "f" }] }],
+    ["function_call", { function_call: "auto" }],
+  ],
+  unsupported_value: [
+    [`${PART}.type`, { ...image({ url: "https://a" }), model: ping.model }],
+  ],
+  model_not_found: [
+    [null, { model: "m".repeat(200) }],
+    [null, { model: "x.>", temperature: 9 }],
+    [null, { model: "__proto__" }],
+  ],
+};
+
+for (const [code, rows] of Object.entries(REFUSED)) {
+  Deno.test(`parseChatRequest() refuses by ${code}`, () => {
+    for (const [param, fields] of rows) {
+      const error = refusalOf({ ...ping, ...fields });
+      assert.deepEqual([error.code, error.param], [code, param], error.message);
+      assert.equal(error.status, code === "model_not_found" ? 404 : 400);
+      assert.ok(error.message.length < 400, "the message is short");
+      assert.ok(!error.message.includes("secret"), error.message);
+    }
+  });
+}
+
+Deno.test("parseChatRequest() says what was expected, and what it got where that is not private", () => {
+  const rows: [Fields, message: string][] = [
+    [
+      { temperature: 200 },
+      "Invalid 'temperature': expected a decimal <= 2, but got 200.",
+    ],
+    [{ n: 1.5 }, "Invalid 'n': expected an integer, but got 1.5."],
+    [
+      { repetition_penalty: 0 },
+      "Invalid 'repetition_penalty': expected a decimal > 0, but got 0.",
+    ],
+    [
+      { max_tokens: 99_999 },
+      "Invalid 'max_tokens': expected an integer <= 32768, but got 99999.",
+    ],
+    [
+      { stop: 7 },
+      "Invalid 'stop': expected a string or an array of strings, but got 7.",
+    ],
+    [
+      { stop: Array(17).fill("secret") },
+      "Invalid 'stop': expected at most 16 elements, but got an array of length 17.",
+    ],
+    [
+      message({ role: "bogus" }),
+      "Invalid 'messages[0].role': expected 'system', 'developer', 'user', " +
+      "'assistant', or 'tool', but got 'bogus'.",
+    ],
+    [
+      user([["secret"]]),
+      `Invalid '${PART}': expected an object, but got an array of length 1.`,
+    ],
+    [{ model: undefined }, "Missing required parameter: 'model'."],
+  ];
+  for (const [fields, text] of rows) {
+    assert.equal(refusalOf({ ...ping, ...fields }).message, text);
+  }
+});
+
+Deno.test("parseChatRequest() reports the first fault in OpenAI's order", () => {
+  const order =
+    "model messages tools parallel_tool_calls max_completion_tokens n " +
+    "temperature top_p presence_penalty frequency_penalty logprobs seed stream";
+  const fields: Fields = {};
+  for (const name of order.split(" ").reverse()) {
+    fields[name] = { wrong: true };
+    assert.equal(refusalOf({ ...ping, ...fields }).param, name);
+  }
+  for (const body of [[], "x", null, 7, true, undefined]) {
+    assert.match(refusalOf(body).message, /request body: expected an object/);
+  }
+});
+
+Deno.test("parseChatRequest() refuses a million wrong elements as fast as one", () => {
+  const many = Array(1_000_000).fill(7);
+  const wide = Array(4096).fill({ role: "user", content: Array(1024).fill(7) });
+  const bodies = [{ messages: many }, { messages: wide }, { tools: many }];
+  for (const fields of [...bodies, { stop: many }]) {
+    const start = performance.now();
+    assert.equal(refusalOf({ ...ping, ...fields }).status, 400);
+    // 4 million issues of zod would take seconds and a gigabyte.
+    assert.ok(performance.now() - start < 500);
+  }
+});
+
+Deno.test("parseChatRequest() changes nothing in the body", () => {
+  const body = { ...ping, ...user(parts), tools: [weatherTool], stop: "x" };
+  const before = structuredClone(body);
+  parseChatRequest(body, catalog);
+  assert.deepEqual(body, before);
+});
+
+Deno.test("ASVS 15.3.6: parseChatRequest() lets nobody reach a prototype", () => {
+  const body: unknown = JSON.parse(`{
+    "model": "neutral-3.7-plus",
+    "__proto__": { "stream": true, "polluted": 1 },
+    "constructor": { "prototype": { "polluted": 1 } },
+    "messages": [{ "role": "user", "content": "x", "__proto__": { "name": "p" } }],
+    "tools": [{ "type": "function", "function": { "name": "f",
+      "parameters": { "__proto__": { "polluted": 1 }, "type": "object" } } }],
+    "chat_template_kwargs": { "__proto__": { "polluted": 1 } }
+  }`);
+  const request = parseChatRequest(body, catalog);
+  assert.equal(request.stream, false);
+  assert.deepEqual(request.messages, [{ role: "user", content: "x" }]);
+  assert.equal(Reflect.get({}, "polluted"), undefined);
+  assert.equal(Reflect.get(request, "polluted"), undefined);
+});
+
+Deno.test("ASVS 1.5.3: parseChatRequest() takes the last of two members of one name", () => {
+  const text = '{"model":"nope","model":"seer",' +
+    '"messages":[{"role":"user","content":"x"}]}';
+  assert.equal(parseChatRequest(JSON.parse(text), catalog).model, "seer");
+});
