@@ -58,9 +58,6 @@ export interface ControlSink {
   cancel(requestId: string, attempt: number, reason: CancelReason): void;
 }
 
-/** Why a message, or a part of it, is not control records. Its receiver counts and ignores it. */
-export type ControlFault = "short" | "unknown_version" | "unknown_type";
-
 /** The message that asks a worker whether it lives. */
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
@@ -105,10 +102,10 @@ export class ControlBatch implements ControlSink {
   }
 
   #add(type: number, requestId: string, attempt: number, value: number): void {
-    this.#makeRoom();
     const start = this.#length;
+    if (start === this.#buffer.length) this.#grow();
     this.#buffer[start] = type;
-    writeRequestId(this.#buffer, start + 1, requestId);
+    this.#buffer.subarray(start + 1, start + 17).setFromHex(requestId);
     writeU32(this.#buffer, start + 17, attempt);
     writeU32(this.#buffer, start + 21, value);
     this.#length = start + CONTROL_RECORD_BYTES;
@@ -117,89 +114,36 @@ export class ControlBatch implements ControlSink {
     }
   }
 
-  #makeRoom(): void {
-    if (this.#length + CONTROL_RECORD_BYTES <= this.#buffer.length) return;
-    const records = (this.#buffer.length - 1) / CONTROL_RECORD_BYTES;
+  #grow(): void {
+    const records = (this.#length - 1) / CONTROL_RECORD_BYTES;
     const larger = new Uint8Array(1 + 2 * records * CONTROL_RECORD_BYTES);
-    larger.set(this.#buffer.subarray(0, this.#length));
+    larger.set(this.#buffer);
     this.#buffer = larger;
   }
 }
 
 /**
- * Hands every record of a message to `sink`, in order. Returns null when all was
- * understood. A message that is cut or of another version does nothing at all; a
- * record of an unknown type is passed over.
+ * Hands every record of a message to `sink`, in order. A message that is cut or of
+ * another version does nothing at all and returns false; a record of an unknown
+ * type is passed over.
  */
 export function decodeControl(
   message: Uint8Array,
   sink: ControlSink,
-): ControlFault | null {
-  if (message.length === 0) return "short";
-  if (message[0] !== CONTROL_VERSION) return "unknown_version";
-  if ((message.length - 1) % CONTROL_RECORD_BYTES !== 0) return "short";
-  let fault: ControlFault | null = null;
-  for (let at = 1; at < message.length; at += CONTROL_RECORD_BYTES) {
-    if (!decodeRecord(message, at, sink)) fault = "unknown_type";
-  }
-  return fault;
-}
-
-function decodeRecord(
-  message: Uint8Array,
-  at: number,
-  sink: ControlSink,
 ): boolean {
-  const requestId = readRequestId(message, at + 1);
-  const attempt = readU32(message, at + 17);
-  const value = readU32(message, at + 21);
-  switch (message[at]) {
-    case RecordType.ACK:
-      sink.ack(requestId, attempt, value);
-      return true;
-    case RecordType.NAK:
-      sink.nak(requestId, attempt, value);
-      return true;
-    case RecordType.CANCEL:
+  if (
+    message[0] !== CONTROL_VERSION ||
+    (message.length - 1) % CONTROL_RECORD_BYTES !== 0
+  ) return false;
+  for (let at = 1; at < message.length; at += CONTROL_RECORD_BYTES) {
+    const requestId = message.subarray(at + 1, at + 17).toHex();
+    const attempt = readU32(message, at + 17);
+    const value = readU32(message, at + 21);
+    if (message[at] === RecordType.ACK) sink.ack(requestId, attempt, value);
+    if (message[at] === RecordType.NAK) sink.nak(requestId, attempt, value);
+    if (message[at] === RecordType.CANCEL) {
       sink.cancel(requestId, attempt, CANCEL_REASONS[value] ?? "other");
-      return true;
-    default:
-      return false;
+    }
   }
-}
-
-const REQUEST_ID_BYTES = 16;
-const HEX_OF_BYTE: readonly string[] = Array.from(
-  { length: 256 },
-  (_, byte) => byte.toString(16).padStart(2, "0"),
-);
-
-function writeRequestId(
-  target: Uint8Array,
-  offset: number,
-  requestId: string,
-): void {
-  if (requestId.length !== 2 * REQUEST_ID_BYTES) {
-    throw new TypeError(`Request id has ${requestId.length} characters`);
-  }
-  for (let i = 0; i < REQUEST_ID_BYTES; i++) {
-    const high = hexValue(requestId.charCodeAt(2 * i));
-    const low = hexValue(requestId.charCodeAt(2 * i + 1));
-    target[offset + i] = high << 4 | low;
-  }
-}
-
-function readRequestId(source: Uint8Array, offset: number): string {
-  let requestId = "";
-  for (let i = 0; i < REQUEST_ID_BYTES; i++) {
-    requestId += HEX_OF_BYTE[source[offset + i] ?? 0];
-  }
-  return requestId;
-}
-
-function hexValue(charCode: number): number {
-  // 0-9, then a-f.
-  if (charCode >= 0x30 && charCode <= 0x39) return charCode - 0x30;
-  if (charCode >= 0x61 && charCode <= 0x66) return charCode - 0x57;
-  throw new TypeError("Request id is not lower-case hex");
+  return true;
 }

@@ -42,7 +42,7 @@ Deno.test("ControlBatch puts the records of a turn into one message", () => {
     batch.cancel(ID_A, 3, "client_gone");
   });
   const sink = recorder();
-  assert.equal(decodeControl(message, sink), null);
+  assert.equal(decodeControl(message, sink), true);
   assert.deepEqual(sink.records, [
     ["ack", ID_A, 1, 0xffff_ffff],
     ["nak", ID_B, 2, 7],
@@ -92,34 +92,25 @@ Deno.test("ControlBatch sends a full message by itself", () => {
   batch.flush();
   const sequences = messages.flatMap((message) => {
     const sink = recorder();
-    assert.equal(decodeControl(message, sink), null);
+    assert.equal(decodeControl(message, sink), true);
     return sink.records.map((record) => record[3]);
   });
   assert.equal(sequences.length, CONTROL_RECORDS_MAX + 1);
   assert(sequences.every((sequence, i) => sequence === i + 1));
 });
 
-Deno.test("ControlBatch refuses what is no request id and stays usable", () => {
-  const { batch, messages } = collector();
-  const wrong = ["", "00", ID_A.toUpperCase(), ID_A.slice(1) + "g", ID_A + "0"];
-  for (const id of wrong) assert.throws(() => batch.ack(id, 1, 1), TypeError);
-  batch.ack(ID_A, 1, 1);
-  batch.flush();
-  assert.equal(messages[0]?.length, 1 + CONTROL_RECORD_BYTES);
-});
-
 Deno.test("decodeControl() does nothing for a message it cannot read", () => {
   const good = encode((batch) => batch.ack(ID_A, 1, 1));
-  const table: [name: string, message: Uint8Array, fault: string][] = [
-    ["no bytes", new Uint8Array(0), "short"],
-    ["version 0", good.with(0, 0), "unknown_version"],
-    ["version 2", good.with(0, 2), "unknown_version"],
-    ["a byte too few", good.subarray(0, -1), "short"],
-    ["a byte too many", Uint8Array.of(...good, 0), "short"],
+  const table: [name: string, message: Uint8Array][] = [
+    ["no bytes", new Uint8Array(0)],
+    ["version 0", good.with(0, 0)],
+    ["version 2", good.with(0, 2)],
+    ["a byte too few", good.subarray(0, -1)],
+    ["a byte too many", Uint8Array.of(...good, 0)],
   ];
-  for (const [name, message, fault] of table) {
+  for (const [name, message] of table) {
     const sink = recorder();
-    assert.equal(decodeControl(message, sink), fault, name);
+    assert.equal(decodeControl(message, sink), false, name);
     assert.deepEqual(sink.records, [], name);
   }
 });
@@ -132,7 +123,7 @@ Deno.test("decodeControl() passes over records of an unknown type", () => {
   });
   const sink = recorder();
   const second = 1 + CONTROL_RECORD_BYTES;
-  assert.equal(decodeControl(message.with(second, 9), sink), "unknown_type");
+  assert.equal(decodeControl(message.with(second, 9), sink), true);
   assert.deepEqual(sink.records.map((record) => record[3]), [1, 3]);
 });
 
@@ -145,6 +136,6 @@ Deno.test("decodeControl() reads a cancel reason it does not know as other", () 
 
 Deno.test("a probe is a message without records", () => {
   const sink = recorder();
-  assert.equal(decodeControl(CONTROL_PROBE, sink), null);
+  assert.equal(decodeControl(CONTROL_PROBE, sink), true);
   assert.deepEqual(sink.records, []);
 });

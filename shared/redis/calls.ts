@@ -15,8 +15,6 @@ export interface CallOptions {
    * them, up to five times as long.
    */
   deadlineMs?: number;
-  /** False: the deadline holds for the wait behind other calls as well. Default true. */
-  mayQueue?: boolean;
   /**
    * Called once for a call that was given up at its deadline, as soon as its fate
    * is known: with the late answer, or with null when it will never be known
@@ -25,8 +23,8 @@ export interface CallOptions {
   onAbandoned?: (reply: RedisReply | null) => void;
 }
 
-/** A call with a longer deadline says that the server may be silent. */
-export const PATIENT_MS = 1_000;
+/** A call with a longer deadline expects the server to be silent, as WAITAOF is. */
+const PATIENT_MS = 1_000;
 /**
  * A burst is answered in order, and on a busy machine its tail takes longer than
  * the deadline. Refusing it would turn load into an outage: as long as answers
@@ -38,16 +36,14 @@ const QUEUED_DEADLINES_MAX = 5;
 export function createCalls({ now, send, onAnswer, onSilence }: {
   now: MonotonicNow;
   send: (args: readonly string[]) => Promise<RedisReply>;
-  /** A call was answered, or refused, in time. */
-  onAnswer: (
-    error: RedisUnavailableError | RedisReplyError | null,
-    args: readonly string[],
-  ) => void;
+  /** A call was answered, refused, or lost with its connection, in time. */
+  onAnswer: (error: RedisUnavailableError | RedisReplyError | null) => void;
   /** A call was given up. */
   onSilence: () => void;
 }) {
   const deadlines = createDeadlines(now);
-  const emptyWaiters = new Set<() => void>();
+  const idle = Promise.withResolvers<void>();
+  let isClosing = false;
   let patientCalls = 0;
   let heardAtMs = now();
   /** Last answer to a call that was still awaited. Late ones prove nothing to those behind. */
@@ -55,18 +51,14 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
 
   const ended = (isPatient: boolean) => {
     if (isPatient) patientCalls -= 1;
-    if (deadlines.size > 0) return;
-    for (const wake of emptyWaiters) wake();
+    if (isClosing && deadlines.size === 0) idle.resolve();
   };
 
   const make = (
     args: readonly string[],
-    { deadlineMs, mayQueue = true, onAbandoned }: CallOptions & {
-      deadlineMs: number;
-    },
+    { deadlineMs, onAbandoned }: CallOptions & { deadlineMs: number },
   ) =>
     new Promise<RedisReply>((resolve, reject) => {
-      const deadlinesMax = mayQueue ? QUEUED_DEADLINES_MAX : 1;
       const isPatient = deadlineMs > PATIENT_MS;
       const sentAtMs = now();
       let isAbandoned = false;
@@ -75,7 +67,7 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
         expire() {
           timed.expiresAtMs = Math.min(
             answeredAtMs + deadlineMs,
-            sentAtMs + deadlineMs * deadlinesMax,
+            sentAtMs + deadlineMs * QUEUED_DEADLINES_MAX,
           );
           if (timed.expiresAtMs > now()) return deadlines.add(timed);
           isAbandoned = true;
@@ -87,13 +79,18 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
       };
       if (isPatient) patientCalls += 1;
       deadlines.add(timed);
+      const settle = (
+        error: RedisUnavailableError | RedisReplyError | null,
+      ): void => {
+        deadlines.remove(timed);
+        ended(isPatient);
+        onAnswer(error);
+      };
       send(args).then((reply) => {
         heardAtMs = now();
         if (isAbandoned) return onAbandoned?.(reply);
         answeredAtMs = heardAtMs;
-        deadlines.remove(timed);
-        ended(isPatient);
-        onAnswer(null, args);
+        settle(null);
         resolve(reply);
       }, (cause) => {
         const error = classifyRedisError(cause);
@@ -101,32 +98,21 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
           error.mayHaveRun;
         if (!isLost) heardAtMs = now();
         if (isAbandoned) return isLost ? onAbandoned?.(null) : undefined;
-        deadlines.remove(timed);
-        ended(isPatient);
-        onAnswer(error, args);
+        settle(error);
         reject(error);
       });
     });
 
   return {
-    /** Time of the last answer of any kind. */
-    get heardAtMs() {
-      return heardAtMs;
-    },
-    /** True while a call runs that may be silent for long, such as WAITAOF: no verdict meanwhile. */
-    get isPatient() {
-      return patientCalls > 0;
-    },
     make,
-    /** Tells that the server has been heard otherwise. */
-    heard() {
-      heardAtMs = now();
-    },
+    /** How long the server has been silent; 0 while a call runs that expects it to be. */
+    silentForMs: () => patientCalls > 0 ? 0 : now() - heardAtMs,
+    /** Reports that the server has been heard otherwise. */
+    heard: () => void (heardAtMs = now()),
     /** Resolves when no call is awaited, and stops the clock. */
     async close() {
-      if (deadlines.size > 0) {
-        await new Promise<void>((resolve) => emptyWaiters.add(resolve));
-      }
+      isClosing = true;
+      if (deadlines.size > 0) await idle.promise;
       deadlines.close();
     },
   };

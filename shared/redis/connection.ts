@@ -69,42 +69,34 @@ const RECONSIDER_MS = 1_000;
  * and bounds the sign-in, which the library leaves without a deadline.
  */
 export function openConnection(options: ConnectionOptions) {
-  const { address, now, random, onUp, onDown } = options;
+  const { now, random, onUp, onDown } = options;
   const closing = Promise.withResolvers<void>();
+  /** Sockets that were given up and are not closed yet. */
   const leftovers = new Set<Promise<void>>();
-  let current: Connected | null = null;
+  let current: { client: Client; url: string } | null = null;
   let lost = Promise.withResolvers<unknown>();
   let isClosed = false;
-  let isAsking = false;
   let askedAtMs = -Infinity;
 
   const run = async () => {
-    let failures = 0;
-    while (!isClosed) {
+    for (let failures = 0; !isClosed; failures += 1) {
       lost = Promise.withResolvers<unknown>();
-      let connected: Connected;
+      let cause: unknown;
       try {
-        connected = await connect(options, lost.resolve, leftovers);
+        current = await connect(options, lost.resolve, leftovers);
+        const upAtMs = now();
+        if (isClosed) lost.resolve(null);
+        else onUp();
+        cause = await lost.promise;
+        if (now() - upAtMs >= STABLE_MS) failures = 0;
       } catch (error) {
-        if (isClosed) break;
-        onDown(error);
-        await pause(backoffMs(failures++, random), closing.promise);
-        continue;
+        cause = error;
       }
-      if (isClosed) {
-        connected.client.destroy();
-        break;
-      }
-      const upAtMs = now();
-      current = connected;
-      onUp();
-      const cause = await lost.promise;
+      current?.client.destroy();
       current = null;
-      connected.client.destroy();
-      if (isClosed) break;
+      if (isClosed) return;
       onDown(cause);
-      if (now() - upAtMs >= STABLE_MS) failures = 0;
-      await pause(backoffMs(failures++, random), closing.promise);
+      await pause(backoffMs(failures, random), closing.promise);
     }
   };
   const running = run();
@@ -119,28 +111,21 @@ export function openConnection(options: ConnectionOptions) {
       return current.client.sendCommand<RedisReply>(args);
     },
     /** Breaks the present connection, fails what waits on it, and starts anew. */
-    drop(cause: Error): void {
+    drop(cause: unknown): void {
       if (current !== null) lost.resolve(cause);
     },
     /** Asks the sentinels, where there are any, and drops the connection when they name another server. Once a second at most. */
     reconsider(): void {
-      const { sentinels: group, ...rest } = address;
-      if (group === undefined || current === null || isAsking) return;
+      if (options.address.sentinels === undefined || current === null) return;
       if (now() - askedAtMs < RECONSIDER_MS) return;
       askedAtMs = now();
-      isAsking = true;
       const { url } = current;
-      const { connectTimeoutMs: timeoutMs } = options;
-      const asking = findMaster({ group, address: rest, timeoutMs, leftovers })
-        .then((master) => {
-          if (current?.url !== url || master.url === url) return;
-          lost.resolve(new Error("The sentinels name another master"));
-        }, () => {
-          // Nobody knows of another one, which is a reason to stay.
-        }).finally(() => {
-          isAsking = false;
-          leftovers.delete(asking);
-        });
+      const asking = findMaster(options, leftovers).then((master) => {
+        if (current?.url !== url || master.url === url) return;
+        lost.resolve(new Error("The sentinels name another master"));
+      }, () => {
+        // Nobody knows of another one, which is a reason to stay.
+      }).finally(() => leftovers.delete(asking));
       leftovers.add(asking);
     },
     /** Breaks the connection for good. Resolves when nothing of it is left. */
@@ -154,29 +139,21 @@ export function openConnection(options: ConnectionOptions) {
   };
 }
 
-/** A connection that stands, and where it leads. */
-interface Connected {
-  client: Client;
-  url: string;
-}
-
-/** One attempt, from the question who is master to the answered greeting. */
+/** One attempt, from asking who is master to the answered greeting. */
 async function connect(
   options: ConnectionOptions,
   onLost: (cause: unknown) => void,
   leftovers: Set<Promise<void>>,
-): Promise<Connected> {
+): Promise<{ client: Client; url: string }> {
   const { address, greeting, connectTimeoutMs: timeoutMs } = options;
-  const { sentinels: group } = address;
-  const server = group === undefined
-    ? address
-    : await findMaster({ group, address, timeoutMs, leftovers });
+  const hasSentinels = address.sentinels !== undefined;
+  const server = hasSentinels ? await findMaster(options, leftovers) : address;
   const client = makeClient(server, timeoutMs, onLost);
   await connectInTime(client, {
     timeoutMs,
     leftovers,
     greet: async () => {
-      if (group !== undefined) assertMaster(await client.sendCommand(["ROLE"]));
+      if (hasSentinels) assertMaster(await client.sendCommand(["ROLE"]));
       await Promise.all(greeting.map((args) => client.sendCommand(args)));
     },
   });
@@ -190,11 +167,9 @@ function backoffMs(failures: number, random: () => number): number {
 }
 
 async function pause(ms: number, until: Promise<void>): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const elapsed = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  await Promise.race([elapsed, until]);
+  const elapsed = Promise.withResolvers<void>();
+  const timer = setTimeout(elapsed.resolve, ms);
+  await Promise.race([elapsed.promise, until]);
   clearTimeout(timer);
 }
 
@@ -258,16 +233,14 @@ async function connectInTime<T>(
   client: Client,
   { timeoutMs, greet, leftovers }: ConnectOptions<T>,
 ): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(
-      () => reject(new Error(`Not connected after ${timeoutMs} ms`)),
-      timeoutMs,
-    );
-  });
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => late.reject(new Error(`Not connected after ${timeoutMs} ms`)),
+    timeoutMs,
+  );
   const connecting = client.connect().then(() => greet(client));
   try {
-    return await Promise.race([connecting, late]);
+    return await Promise.race([connecting, late.promise]);
   } catch (error) {
     client.destroy();
     // Destroyed while TCP was connecting, the library finishes connecting and
@@ -283,15 +256,6 @@ async function connectInTime<T>(
   }
 }
 
-/** What a look-up needs. */
-interface MasterQuery {
-  group: SentinelGroup;
-  /** Protocol, certificates and database; its host does not count. */
-  address: ServerAddress;
-  timeoutMs: number;
-  leftovers: Set<Promise<void>>;
-}
-
 /**
  * Returns the address of the master. All sentinels are asked at once, and the answer
  * of a majority is used as soon as there is one, so that a lost sentinel costs no time
@@ -300,62 +264,59 @@ interface MasterQuery {
  * so the caller checks with {@link assertMaster} and asks again. Rejects when no
  * sentinel knows the master.
  */
-export async function findMaster(query: MasterQuery): Promise<ServerAddress> {
-  const { name, servers } = query.group;
-  try {
-    const url = await agreed(servers.map((server) => askOne(server, query)));
-    return { ...query.address, url };
-  } catch (cause) {
-    throw new Error(
-      `Cannot find the master "${name}": no sentinel of ${servers.length} names it`,
-      { cause },
+export async function findMaster(
+  { address, connectTimeoutMs: timeoutMs }: Pick<
+    ConnectionOptions,
+    "address" | "connectTimeoutMs"
+  >,
+  leftovers: Set<Promise<void>>,
+): Promise<ServerAddress> {
+  const { sentinels, username: _user, password: _password, ...rest } = address;
+  const { name, servers = [], username, password } = sentinels ?? {};
+  const answers = servers.map(async (server) => {
+    const client = makeClient(
+      {
+        ...rest,
+        url: `${new URL(address.url).protocol}//${server}`,
+        ...(username === undefined ? {} : { username }),
+        ...(password === undefined ? {} : { password }),
+      },
+      timeoutMs,
+      () => {}, // A lost connection fails the question that is on its way.
     );
+    const question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name ?? ""];
+    const reply = await connectInTime<RedisReply>(client, {
+      timeoutMs,
+      leftovers,
+      greet: () => client.sendCommand(question),
+    });
+    client.destroy();
+    return masterUrl(address.url, reply, server);
+  });
+  try {
+    const { sentinels: _, ...server } = address;
+    return { ...server, url: await agreed(answers) };
+  } catch (cause) {
+    const detail = `no sentinel of ${servers.length} names it`;
+    throw new Error(`Cannot find the master "${name}": ${detail}`, { cause });
   }
 }
 
 /** The answer of a majority at once, otherwise the most frequent one when all have ended. */
 async function agreed(answers: readonly Promise<string>[]): Promise<string> {
-  const needed = Math.floor(answers.length / 2) + 1;
   const votes = new Map<string, number>();
   const majority = Promise.withResolvers<string>();
   const counted = answers.map(async (answer) => {
     const url = await answer;
     const count = (votes.get(url) ?? 0) + 1;
     votes.set(url, count);
-    if (count === needed) majority.resolve(url);
+    if (count > answers.length / 2) majority.resolve(url);
   });
   const all = Promise.allSettled(counted).then(() => {
     const [most] = [...votes].toSorted(([, a], [, b]) => b - a);
-    return most === undefined ? Promise.any(answers) : most[0];
+    return most?.[0] ?? Promise.any(answers);
   });
   return await Promise.race([majority.promise, all]);
-}
-
-async function askOne(
-  server: string,
-  { group, address, timeoutMs, leftovers }: MasterQuery,
-): Promise<string> {
-  const { username: _user, password: _password, ...rest } = address;
-  const client = makeClient(
-    {
-      ...rest,
-      url: `${new URL(address.url).protocol}//${server}`,
-      ...(group.username === undefined ? {} : { username: group.username }),
-      ...(group.password === undefined ? {} : { password: group.password }),
-    },
-    timeoutMs,
-    () => {}, // A lost connection fails the question that is on its way.
-  );
-  const reply = await connectInTime(client, {
-    timeoutMs,
-    leftovers,
-    greet: (asked) =>
-      asked.sendCommand<RedisReply>(
-        ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", group.name],
-      ),
-  });
-  client.destroy();
-  return masterUrl(address.url, reply, server);
 }
 
 /** `["10.0.0.5", "6379"]`, or nil for a name that this sentinel does not watch. */

@@ -1,18 +1,12 @@
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
-import { type CallOptions, createCalls, PATIENT_MS } from "./calls.ts";
+import { type CallOptions, createCalls } from "./calls.ts";
 import {
   openConnection,
   type RedisAddress,
   type RedisReply,
 } from "./connection.ts";
-import {
-  isDenied,
-  isNoScript,
-  isRefusal,
-  type RedisReplyError,
-  RedisUnavailableError,
-} from "./errors.ts";
+import { isDenied, RedisReplyError, RedisUnavailableError } from "./errors.ts";
 import type { RedisScript } from "./script.ts";
 
 export type { CallOptions } from "./calls.ts";
@@ -30,15 +24,16 @@ export interface RedisLinkOptions {
   /** Loaded with every connection, so that the first burst does not find them missing. */
   scripts?: readonly RedisScript[];
   /**
-   * A command that succeeds only where the server can do its work, such as a write.
-   * Default: `PING`, which replicas and full servers answer as well.
+   * A command that succeeds only where the server can do its work, such as a write:
+   * the link is `ready` when it does. Default: `PING`, which replicas and full
+   * servers answer as well.
    */
   probe?: readonly string[];
 }
 
 /**
  * `connecting` until the first answer, then `ready`; `refusing` while the server
- * answers that it does not do its work; `stalled` when it has stopped answering;
+ * answers that it cannot do its work; `stalled` when it has stopped answering;
  * `offline` while there is no connection, or only one to a replica; `closed` at
  * the end. Each change is one line of the log, `redis_state`, with its reason.
  */
@@ -59,7 +54,7 @@ export type RedisLinkState =
  */
 export interface RedisLink {
   readonly state: RedisLinkState;
-  /** Resolves when the server answers, be it with refusals; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is why the last attempt failed. */
+  /** Resolves when the server has answered, be it with refusals; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is why the last attempt failed. */
   ready(timeoutMs: number): Promise<void>;
   /**
    * Runs any command: `command(["GET", "a"])`. A blocking one (WAITAOF, BLPOP) delays
@@ -80,31 +75,27 @@ export interface RedisLink {
 const DEADLINE_MS = 100;
 /** TCP, TLS, sign-in, PING and the loading of scripts. */
 const CONNECT_TIMEOUT_MS = 1_000;
-const FAILURES_MAX = 5;
-const FAILURE_WINDOW_MS = 1_000;
-/** While the circuit is open, the server is asked this often whether it is back. */
+/**
+ * So many silent calls in a row open the circuit; the first answer closes it. In a
+ * row, because a busy server that misses one deadline in ten thousand is not away.
+ */
+const SILENT_CALLS_MAX = 5;
+/** While anything is wrong, the server is asked this often whether it is back. */
 const PROBE_EVERY_MS = 200;
-/** An idle connection is tried out after this long. */
-const IDLE_MS = 1_000;
 /**
- * A connection without any answer for this long is replaced. A socket time-out
- * cannot do this: writing to a frozen server counts as activity.
+ * An idle connection is probed after this long, and one without an answer replaced.
+ * A socket time-out cannot do this: writing to a frozen server counts as activity.
  */
-const SILENT_MS = PATIENT_MS;
-/**
- * The probe does not need every right that calls need. So a refusal for want of
- * rights is over when the same call works; where nobody makes it, after this long.
- */
-const DENIED_MS = 10_000;
+const SILENT_MS = 1_000;
 
 /** Opens a link. It connects by itself and stays at it until it is closed. */
 export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const { address, log, now, random, scripts = [] } = options;
   const probeLine = options.probe ?? ["PING"];
   const defaultDeadlineMs = options.deadlineMs ?? DEADLINE_MS;
-  const breaker = createBreaker(now);
-  const readyWaiters = new Set<() => void>();
+  const answered = Promise.withResolvers<void>();
   let state: RedisLinkState = "connecting";
+  let silentCalls = 0;
   let isProbing = false;
   let downCause: unknown;
 
@@ -114,8 +105,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     state = next;
     if (next === "ready" || next === "closed") log.info("redis_state", change);
     else log.warn("redis_state", change);
-    if (next !== "ready" && next !== "refusing") return;
-    for (const wake of readyWaiters) wake();
+    if (next === "ready" || next === "refusing") answered.resolve();
   };
 
   const connection = openConnection({
@@ -126,8 +116,8 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     greeting: [["PING"], ...scripts.map(loadLine)],
     onUp() {
       calls.heard();
-      breaker.succeeded();
-      trial.renew();
+      silentCalls = 0;
+      probe();
     },
     onDown(cause) {
       downCause = cause;
@@ -138,48 +128,43 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const calls = createCalls({
     now,
     send: (args) => connection.send(args),
-    onAnswer(error, args) {
-      if (error === null || !isRefusal(error, args)) {
-        if (error instanceof RedisUnavailableError) return;
-        if (breaker.succeeded()) trial.probe();
-        if (error === null) trial.worked(args);
-      } else if (isReplica(error)) {
-        // It stays one; the address may lead to the new master by now.
-        connection.drop(error);
-      } else {
-        trial.refused(error, args);
-      }
+    onAnswer(error) {
+      const reason = unavailableReason(error);
+      if (reason === "connection_lost") return;
+      const wasOpen = isCircuitOpen();
+      silentCalls = 0;
+      // It stays a replica; the address may lead to the new master by now.
+      if (reason === "read_only") connection.drop(error);
+      else if (reason !== null || wasOpen) probe();
     },
     onSilence() {
-      if (calls.isPatient || !breaker.failed()) return;
-      enter("stalled", { failures: FAILURES_MAX });
+      if (calls.silentForMs() === 0) return;
+      silentCalls += 1;
+      if (!isCircuitOpen()) return;
+      enter("stalled", { silentCalls });
       probe();
     },
   });
+  const isCircuitOpen = () => silentCalls >= SILENT_CALLS_MAX;
 
-  const trial = createTrial(
-    now,
-    () => calls.make(probeLine, { deadlineMs: SILENT_MS, mayQueue: false }),
-    (reason, cause) =>
-      reason === null
-        ? enter("ready", {})
-        : enter("refusing", { reason, cause }),
-  );
-
+  /** Lets the server show whether it does its work. */
   const probe = () => {
     if (isProbing || !connection.isUp) return;
     isProbing = true;
-    void calls.make(["PING"], { deadlineMs: PROBE_EVERY_MS }).catch((error) => {
-      const isSilent = now() - calls.heardAtMs >= SILENT_MS;
-      if (isSilent && !calls.isPatient) connection.drop(error);
-    }).finally(() => {
+    calls.make(probeLine, { deadlineMs: PROBE_EVERY_MS }).then(
+      () => enter("ready", {}),
+      (cause) => {
+        const reason = unavailableReason(cause);
+        if (reason === "refused" || reason === "denied") {
+          enter("refusing", { reason, cause });
+        } else if (calls.silentForMs() >= SILENT_MS) connection.drop(cause);
+      },
+    ).finally(() => {
       isProbing = false;
     });
   };
   const heartbeat = setInterval(() => {
-    if (calls.isPatient) return;
-    if (breaker.isOpen || now() - calls.heardAtMs >= IDLE_MS) probe();
-    else if (state !== "ready" && connection.isUp) trial.probe();
+    if (state !== "ready" || calls.silentForMs() >= SILENT_MS) probe();
     // A master that was cut off from the others refuses writes, and stays one.
     if (state === "refusing") connection.reconsider();
   }, PROBE_EVERY_MS);
@@ -192,7 +177,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     if (!connection.isUp) {
       return new RedisUnavailableError("offline", "not connected");
     }
-    if (breaker.isOpen) {
+    if (isCircuitOpen()) {
       return new RedisUnavailableError("circuit_open", "it stopped answering");
     }
     return null;
@@ -204,7 +189,6 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     const deadlineMs = callOptions?.deadlineMs ?? defaultDeadlineMs;
     return calls.make(args, { ...callOptions, deadlineMs });
   };
-  const load = createLoader(command, log);
 
   return {
     get state() {
@@ -212,29 +196,29 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     },
     command,
     evalScript(script, keys, args, callOptions) {
-      const sentAtMs = now();
-      const line = evalLine(script, keys, args);
+      const endsAtMs = now() + (callOptions?.deadlineMs ?? defaultDeadlineMs);
+      const leftMs = () => Math.max(1, endsAtMs - now());
+      const { length } = keys;
+      const line = ["EVALSHA", script.sha, String(length), ...keys, ...args];
       return command(line, callOptions).catch(async (error) => {
-        if (!isNoScript(error)) throw error;
-        const deadlineMs = callOptions?.deadlineMs ?? defaultDeadlineMs;
-        const leftMs = () => Math.max(1, deadlineMs - (now() - sentAtMs));
-        await load(script, leftMs());
+        const isMissing = error instanceof RedisReplyError &&
+          error.code === "NOSCRIPT";
+        if (!isMissing) throw error;
+        log.info("redis_script_load", { script: script.name });
+        await command(loadLine(script), { deadlineMs: leftMs() });
         return await command(line, { ...callOptions, deadlineMs: leftMs() });
       });
     },
     async ready(timeoutMs) {
-      if (state === "ready" || state === "refusing") return;
-      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      const late = Promise.withResolvers<never>();
       const timer = setTimeout(() => {
         const detail = `not ready after ${timeoutMs} ms`;
-        reject(new RedisUnavailableError("offline", detail, downCause));
+        late.reject(new RedisUnavailableError("offline", detail, downCause));
       }, timeoutMs);
-      readyWaiters.add(resolve);
       try {
-        await promise;
+        await Promise.race([answered.promise, late.promise]);
       } finally {
         clearTimeout(timer);
-        readyWaiters.delete(resolve);
       }
     },
     async close() {
@@ -247,131 +231,12 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   };
 }
 
-function isReplica(error: Error): boolean {
-  return error instanceof RedisUnavailableError &&
-    error.reason === "read_only";
-}
-
-/** Loads scripts; when many calls miss the same one at once, it is loaded for all of them together. */
-function createLoader(
-  command: RedisLink["command"],
-  log: Log,
-): (script: RedisScript, deadlineMs: number) => Promise<RedisReply> {
-  const loads = new Map<string, Promise<RedisReply>>();
-  return (script, deadlineMs) => {
-    const running = loads.get(script.sha);
-    if (running !== undefined) return running;
-    log.info("redis_script_load", { script: script.name });
-    const options = { deadlineMs, mayQueue: false };
-    const loading = command(loadLine(script), options).finally(() => {
-      loads.delete(script.sha);
-    });
-    loads.set(script.sha, loading);
-    return loading;
-  };
+/** What a failed call says of the server; null when it does its work. */
+function unavailableReason(error: unknown) {
+  if (error instanceof RedisUnavailableError) return error.reason;
+  return isDenied(error) ? "denied" : null;
 }
 
 function loadLine(script: RedisScript): readonly string[] {
   return ["SCRIPT", "LOAD", script.source];
-}
-
-function evalLine(
-  script: RedisScript,
-  keys: readonly string[],
-  args: readonly string[],
-): readonly string[] {
-  return ["EVALSHA", script.sha, String(keys.length), ...keys, ...args];
-}
-
-/**
- * Opens after five failures in a row within a second, closes at the first success.
- * In a row, because a busy server that misses one deadline in ten thousand is not
- * away. It has no timer: the link probes while it is open.
- */
-function createBreaker(now: MonotonicNow) {
-  const failedAtMs: number[] = [];
-  let isOpen = false;
-  return {
-    get isOpen() {
-      return isOpen;
-    },
-    /** Returns true when this opened it. */
-    failed(): boolean {
-      if (isOpen) return false;
-      const nowMs = now();
-      failedAtMs.push(nowMs);
-      if (failedAtMs.length > FAILURES_MAX) failedAtMs.shift();
-      const [firstMs = nowMs] = failedAtMs;
-      isOpen = failedAtMs.length === FAILURES_MAX &&
-        nowMs - firstMs <= FAILURE_WINDOW_MS;
-      return isOpen;
-    },
-    /** Returns true when this closed it. */
-    succeeded(): boolean {
-      failedAtMs.length = 0;
-      const wasOpen = isOpen;
-      isOpen = false;
-      return wasOpen;
-    },
-  };
-}
-
-/**
- * Tells whether a server that answers does its work, by `onVerdict`: null, or why
- * not. One refusal says that it does not; that it does again is not believed of the
- * next best answer (a full server still reads, and says PONG), but of the probe.
- */
-function createTrial(
-  now: MonotonicNow,
-  tryOut: () => Promise<RedisReply>,
-  onVerdict: (reason: string | null, cause?: unknown) => void,
-) {
-  let isProbing = false;
-  let denied: { call: string; untilMs: number } | null = null;
-
-  const probe = () => {
-    if (isProbing) return;
-    isProbing = true;
-    tryOut().then(() => {
-      if (denied !== null && now() < denied.untilMs) return;
-      denied = null;
-      onVerdict(null);
-    }).catch((error) => {
-      // Of other failures every call is told, this one included.
-      if (isDenied(error)) onVerdict("denied", error);
-    }).finally(() => {
-      isProbing = false;
-    });
-  };
-
-  return {
-    probe,
-    /** A call got what it asked for. */
-    worked(args: readonly string[]): void {
-      if (denied === null || callOf(args) !== denied.call) return;
-      denied = null;
-      probe();
-    },
-    /** A call was refused, see `isRefusal`. */
-    refused(
-      error: RedisUnavailableError | RedisReplyError,
-      args: readonly string[],
-    ): void {
-      if (error instanceof RedisUnavailableError) {
-        return onVerdict(error.reason, error);
-      }
-      denied = { call: callOf(args), untilMs: now() + DENIED_MS };
-      onVerdict("denied", error);
-    },
-    /** Forgets what was refused: the connection is a new one. */
-    renew(): void {
-      denied = null;
-      probe();
-    },
-  };
-}
-
-/** What a call asks for: a script, or a command. */
-function callOf([command = "", script = ""]: readonly string[]): string {
-  return command === "EVALSHA" ? script : command;
 }

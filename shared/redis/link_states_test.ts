@@ -76,13 +76,13 @@ const ROWS: Row[] = [
   },
   {
     name: "out of memory (OOM)",
-    said: ["refusing", /^out_of_memory .*OOM/],
+    said: ["refusing", /^refused .*OOM/],
     spoil: ({ admin }) => admin("CONFIG", "SET", "maxmemory", "1"),
     mend: ({ admin }) => admin("CONFIG", "SET", "maxmemory", "0"),
   },
   {
     name: "it cannot save (MISCONF)",
-    said: ["refusing", /^write_refused .*MISCONF/],
+    said: ["refusing", /^refused .*MISCONF/],
     async spoil({ admin, directory }) {
       // A folder where the file belongs.
       await Deno.mkdir(`${directory}/dump.rdb`);
@@ -103,7 +103,7 @@ const ROWS: Row[] = [
   },
   {
     name: "it has too few replicas (NOREPLICAS)",
-    said: ["refusing", /^write_refused .*NOREPLICAS/],
+    said: ["refusing", /^refused .*NOREPLICAS/],
     spoil: ({ admin }) => admin("CONFIG", "SET", "min-replicas-to-write", "1"),
     mend: ({ admin }) => admin("CONFIG", "SET", "min-replicas-to-write", "0"),
   },
@@ -155,7 +155,7 @@ async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
     now: monotonicNow,
     random: Math.random,
     scripts: [WORK],
-    probe: ["SET", "probe", "1"],
+    probe: ["ZADD", "probe", "1", "a"],
   });
   await using _ = { [Symbol.asyncDispose]: () => link.close() };
   await link.ready(RECOVERY_MS);

@@ -189,12 +189,11 @@ Deno.test("findMaster() follows more than half of the sentinels, and without the
   for (const [named, expected] of cases) {
     await t.step(named.join(" "), async () => {
       using group = lyingSentinels(named);
+      const sentinels = { name: "gateway", servers: group.servers };
       const finding = findMaster({
-        group: { name: "gateway", servers: group.servers },
-        address: { url: "redis://sentinels" },
-        timeoutMs: CALL_MS_MAX,
-        leftovers: new Set(),
-      });
+        address: { url: "redis://sentinels", sentinels },
+        connectTimeoutMs: CALL_MS_MAX,
+      }, new Set());
       if (expected === null) {
         return await assert.rejects(finding, /no sentinel/);
       }

@@ -78,7 +78,7 @@ export class Worker {
   onControl(message: Uint8Array): void {
     const find = (requestId: string, attempt: number) =>
       this.#runs.get(keyOf(requestId, attempt))?.sender;
-    const fault = decodeControl(message, {
+    const isRead = decodeControl(message, {
       ack: (id, attempt, sequence) =>
         find(id, attempt)?.onAck(attempt, sequence, this.process.steadyMs),
       nak: (id, attempt, sequence) =>
@@ -86,7 +86,7 @@ export class Worker {
       cancel: (id, attempt, reason) =>
         find(id, attempt)?.onCancel(attempt, reason),
     });
-    assert.equal(fault, null);
+    assert(isRead);
   }
 
   publish(job: Job, frame: Uint8Array): void {

@@ -60,7 +60,7 @@ Deno.test("the loss of two parts of a Redis group", async (t) => {
     const gone = group.servers.filter((server) => server.port !== master.port);
     await kill(gone);
     await becomes(503);
-    await waitFor(() => edge.process.output().includes("write_refused"), {
+    await waitFor(() => edge.process.output().includes("NOREPLICAS"), {
       what: "the reason in the log",
     });
     await restart(gone);
