@@ -25,12 +25,15 @@ export async function metricsPage(): Promise<string> {
   const rows = METRIC_TABLES.flatMap(({ services, table }) =>
     Object.values(table).map((spec) => row(spec, services))
   );
-  return await format([
-    INTRODUCTION + "| Metric | Type | Labels | Exported by | Meaning |",
-    "| --- | --- | --- | --- | --- |",
-    ...rows,
-    "",
-  ].join("\n"));
+  return await formatted(
+    [
+      INTRODUCTION + "| Metric | Type | Labels | Exported by | Meaning |",
+      "| --- | --- | --- | --- | --- |",
+      ...rows,
+      "",
+    ].join("\n"),
+    "md",
+  );
 }
 
 function row(spec: MetricSpec, services: readonly string[]): string {
@@ -45,9 +48,13 @@ function row(spec: MetricSpec, services: readonly string[]): string {
   return `| ${cells.join(" | ")} |`;
 }
 
-async function format(text: string): Promise<string> {
+/** What `deno fmt` makes of a text of this kind. */
+export async function formatted(
+  text: string,
+  kind: "md" | "json",
+): Promise<string> {
   const formatter = new Deno.Command(Deno.execPath(), {
-    args: ["fmt", "--ext=md", "-"],
+    args: ["fmt", `--ext=${kind}`, "-"],
     stdin: "piped",
     stdout: "piped",
   }).spawn();
@@ -55,6 +62,6 @@ async function format(text: string): Promise<string> {
   await writer.write(new TextEncoder().encode(text));
   await writer.close();
   const { success, stdout } = await formatter.output();
-  if (!success) throw new Error("Cannot format the page of metrics");
+  if (!success) throw new Error(`Cannot format ${kind}`);
   return new TextDecoder().decode(stdout);
 }

@@ -1,10 +1,16 @@
-/** Writes the parts of `docs` that are made from the code: `deno task docs`. */
+/** Writes what is made from the code: `deno task docs`. */
+import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { withConfiguration } from "../../deploy/docs/configuration.ts";
-import { METRICS_PAGE, metricsPage } from "./metrics_page.ts";
+import { formatted, METRICS_PAGE, metricsPage } from "./metrics_page.ts";
 
 const OPERATING_PAGE = new URL("../../docs/operating.md", import.meta.url);
-const USAGE = "Usage: deno task docs\n" +
-  "Writes docs/metrics.md and the tables of docs/operating.md.\n";
+const MODELS_SCHEMA = new URL(
+  "../../deploy/models.schema.json",
+  import.meta.url,
+);
+const USAGE = `Usage: deno task docs
+Writes docs/metrics.md, the tables of docs/operating.md and deploy/models.schema.json.
+`;
 
 if (Deno.args.length > 0) {
   await Deno.stdout.write(new TextEncoder().encode(USAGE));
@@ -12,4 +18,6 @@ if (Deno.args.length > 0) {
   await Deno.writeTextFile(METRICS_PAGE, await metricsPage());
   const page = await Deno.readTextFile(OPERATING_PAGE);
   await Deno.writeTextFile(OPERATING_PAGE, withConfiguration(page));
+  const schema = await formatted(JSON.stringify(catalogJsonSchema()), "json");
+  await Deno.writeTextFile(MODELS_SCHEMA, schema);
 }
