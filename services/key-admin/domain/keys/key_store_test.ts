@@ -15,6 +15,7 @@ import {
   KeyStore,
   ROTATION_GRACES_MS,
 } from "./key_store.ts";
+import type { KeyFilter, PageStart } from "./key_page.ts";
 import type { KeySettings } from "./settings.ts";
 import {
   changeKeys,
@@ -102,11 +103,6 @@ async function pretendKeys(redis: RedisLink, count: number): Promise<void> {
   }
 }
 
-async function auditActions(redis: RedisLink): Promise<string> {
-  const entries = await redis.command(["XRANGE", auditKey(OWNER), "-", "+"]);
-  return JSON.stringify(entries);
-}
-
 Deno.test("ASVS 11.5.1, API2: a key is stored as its hash, and its full value nowhere", async () => {
   await using t = await setup();
   const { key, value } = await create(t.store);
@@ -124,22 +120,15 @@ Deno.test("ASVS 11.5.1, API2: a key is stored as its hash, and its full value no
   }
 });
 
-Deno.test("the first key names the store; the name stays, also when no key is left", async () => {
-  await using t = await setup();
-  const { key } = await create(t.store);
-  const name = await t.redis.command(["GET", STORE_KEY]);
-  assert.match(String(name), /^sto_[0-9A-Za-z]{20}$/);
-  await create(t.store);
-  done(await t.store.delete(at(key.id)));
-  assert.equal(await t.redis.command(["GET", STORE_KEY]), name);
-});
-
 Deno.test("the lifecycle: enabled, disabled, enabled, deleted", async () => {
   await using t = await setup();
   const { key, value } = await create(t.store);
+  const name = await t.redis.command(["GET", STORE_KEY]);
+  assert.match(String(name), /^sto_[0-9A-Za-z]{20}$/);
   assert.equal(done(await t.store.disable(at(key.id, 1))).state, "disabled");
   assert.equal((await t.store.get(OWNER, key.id))?.state, "disabled");
   assert.equal(done(await t.store.enable(at(key.id, 2))).state, "enabled");
+  await create(t.store, SETTINGS, OTHER);
   done(await t.store.delete(at(key.id, 3)));
   assert.equal(await t.store.get(OWNER, key.id), null);
   const left = [
@@ -148,7 +137,10 @@ Deno.test("the lifecycle: enabled, disabled, enabled, deleted", async () => {
     hashKey(hashKeyValue(value)),
   ];
   assert.equal(await t.redis.command(["EXISTS", ...left]), 0);
-  const audit = await auditActions(t.redis);
+  assert.equal(await t.redis.command(["GET", STORE_KEY]), name, "it stays");
+  const audit = JSON.stringify(
+    await t.redis.command(["XRANGE", auditKey(OWNER), "-", "+"]),
+  );
   for (const action of ["created", "disabled", "enabled", "deleted"]) {
     assert.ok(audit.includes(`key.${action}`), action);
   }
@@ -269,116 +261,86 @@ Deno.test("API6: an owner has at most 100,000 keys", async () => {
   await create(t.store);
 });
 
-Deno.test("rotation gives a key with the same settings and ends the old one", async (test) => {
+Deno.test("rotation gives a key with the same settings and ends the old one, never later than it would have ended", async (test) => {
+  await using t = await setup();
   for (const [grace, graceMs] of Object.entries(ROTATION_GRACES_MS)) {
-    await test.step(grace, async () => {
-      await using t = await setup();
-      const { key: old, value: oldValue } = await create(t.store);
-      const beforeMs = Date.now();
-      const { key, value } = made(await t.store.rotate(at(old.id, 1), graceMs));
-      assert.notEqual(value, oldValue);
-      assert.deepEqual(
-        [key.description, key.scopes, key.models, key.limits, key.state],
-        [old.description, old.scopes, old.models, old.limits, "enabled"],
-      );
-      assert.equal(key.expiresAtMs, null);
-      const retired = await t.store.get(OWNER, old.id);
-      const endMs = retired?.expiresAtMs ?? 0;
-      assert.ok(endMs >= beforeMs + graceMs - 1_000, `${endMs}`);
-      assert.ok(endMs <= Date.now() + graceMs, `${endMs}`);
-      assert.equal(retired?.state, "enabled");
-    });
+    for (const leftMs of [null, 60_000]) {
+      await test.step(`${grace}, ends in ${leftMs}`, async () => {
+        const beforeMs = Date.now();
+        const expiresAtMs = leftMs && beforeMs + leftMs;
+        const old = await create(t.store, { ...SETTINGS, expiresAtMs });
+        const target = at(old.key.id, 1);
+        const { key, value } = made(await t.store.rotate(target, graceMs));
+        assert.notEqual(value, old.value);
+        const { id, hash, hint, createdAtMs } = key;
+        assert.deepEqual(key, { ...old.key, id, hash, hint, createdAtMs });
+        const retired = await t.store.get(OWNER, old.key.id);
+        const endMs = retired?.expiresAtMs ?? 0;
+        const mostMs = Math.min(leftMs ?? graceMs, graceMs);
+        assert.ok(endMs >= beforeMs + mostMs - 1_000, `${endMs}`);
+        assert.ok(endMs <= Date.now() + mostMs, `${endMs}`);
+        assert.equal(retired?.state, "enabled");
+      });
+    }
   }
 });
 
-Deno.test("rotation never gives the old key more time", async () => {
-  await using t = await setup();
-  const soonMs = Date.now() + 60_000;
-  const { key } = await create(t.store, { ...SETTINGS, expiresAtMs: soonMs });
-  made(await t.store.rotate(at(key.id), 86_400_000));
-  assert.equal((await t.store.get(OWNER, key.id))?.expiresAtMs, soonMs);
-});
-
-Deno.test("a disabled key and one that is over cannot be rotated", async () => {
+Deno.test("a disabled key and one that has expired cannot be rotated", async () => {
   await using t = await setup();
   const off = (await create(t.store)).key;
   done(await t.store.disable(at(off.id)));
   const over = (await create(t.store, { ...SETTINGS, expiresAtMs: 1 })).key;
   for (const { id } of [off, over]) {
-    assert.deepEqual(await t.store.rotate(at(id), 0), {
-      ok: false,
-      reason: "not_rotatable",
-    });
+    const refused = { ok: false, reason: "not_rotatable" };
+    assert.deepEqual(await t.store.rotate(at(id), 0), refused);
   }
   assert.equal((await t.store.list(OWNER, PAGE)).total, 2);
 });
 
-Deno.test("pages go forward, backward and to the end without gaps", async () => {
+Deno.test("pages go forward, backward and to the end without gaps, whatever is deleted meanwhile", async () => {
   await using t = await setup();
-  const names = Array.from({ length: 23 }, (_, n) => `Key number ${n}`);
-  for (const description of names) {
-    await create(t.store, { ...SETTINGS, description });
-  }
-  const query = { ...PAGE, rows: 5 };
+  const ids: string[] = [];
+  for (let n = 0; n < 23; n++) ids.unshift((await create(t.store)).key.id);
+  const list = async (start: PageStart, rows = 5) => {
+    const page = await t.store.list(OWNER, { ...PAGE, rows, start });
+    return { ...page, ids: page.rows.map(({ key }) => key.id) };
+  };
   const seen: string[] = [];
-  let page = await t.store.list(OWNER, query);
-  let pages = 1;
+  let page = await list({ at: "first" });
+  assert.equal(page.previous, null);
   for (;;) {
-    assert.equal(page.total, 23);
-    assert.equal(page.before, seen.length);
-    seen.push(...page.rows.map(({ key }) => key.id));
+    assert.deepEqual([page.total, page.before], [23, seen.length]);
+    seen.push(...page.ids);
     if (page.next === null) break;
-    page = await t.store.list(OWNER, {
-      ...query,
-      start: { at: "after", cursor: page.next },
-    });
-    pages++;
+    page = await list({ at: "after", cursor: page.next });
   }
-  assert.equal(pages, 5);
-  assert.equal(new Set(seen).size, 23);
-  const last = await t.store.list(OWNER, { ...query, start: { at: "last" } });
-  assert.deepEqual(last.rows.map(({ key }) => key.id), seen.slice(-5));
-  assert.equal(last.next, null);
-  assert.equal(last.before, 18);
-  const before = await t.store.list(OWNER, {
-    ...query,
-    start: { at: "before", cursor: last.previous ?? "" },
-  });
-  assert.deepEqual(before.rows.map(({ key }) => key.id), seen.slice(13, 18));
-  const first = await t.store.list(OWNER, query);
-  assert.equal(first.previous, null);
-});
-
-Deno.test("a page on which every row fits has no neighbours", async () => {
-  await using t = await setup();
-  for (let n = 0; n < 3; n++) await create(t.store);
-  const page = await t.store.list(OWNER, { ...PAGE, rows: 3 });
-  assert.deepEqual([page.rows.length, page.previous, page.next], [
-    3,
-    null,
-    null,
-  ]);
+  assert.deepEqual(seen, ids);
+  const last = await list({ at: "last" });
+  assert.deepEqual(last.ids, ids.slice(-5));
+  assert.deepEqual([last.next, last.before], [null, 18]);
+  const start = { at: "before", cursor: last.previous ?? "" } as const;
+  assert.deepEqual((await list(start)).ids, ids.slice(13, 18));
+  const all = await list({ at: "first" }, 23);
+  assert.deepEqual([all.previous, all.next], [null, null]);
+  const { next } = await list({ at: "first" });
+  done(await t.store.delete(at(ids[4] ?? "")));
+  const after = await list({ at: "after", cursor: next ?? "" });
+  assert.deepEqual(after.ids, ids.slice(5, 10));
 });
 
 Deno.test("keys are found by words, state and the end of their value", async (test) => {
   await using t = await setup();
-  const api = (await create(t.store, {
-    ...SETTINGS,
-    description: "Prod API_v2 apis",
-  })).key;
-  const chat = (await create(t.store, {
-    ...SETTINGS,
-    description: "用户聊天 chat robot",
-    expiresAtMs: Date.now() + 60_000,
-  })).key;
-  const old = (await create(t.store, {
-    ...SETTINGS,
-    description: "Old API café",
-  })).key;
+  const named = async (
+    description: string,
+    expiresAtMs: number | null = null,
+  ) => (await create(t.store, { ...SETTINGS, description, expiresAtMs })).key;
+  const api = await named("Prod API_v2 apis");
+  const chat = await named("用户聊天 chat robot", Date.now() + 60_000);
+  const old = await named("Old API café");
   done(await t.store.disable(at(old.id)));
   const cases: [
     search: string,
-    filter: "all" | "enabled" | "disabled" | "with_expiry",
+    filter: KeyFilter,
     ids: string[],
   ][] = [
     ["", "all", [old.id, chat.id, api.id]],
@@ -428,20 +390,8 @@ Deno.test("a list shows today's counters", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   const usage = `use:{${OWNER}}:${key.id}:20261120`;
-  await t.redis.command(
-    [
-      "HSET",
-      usage,
-      "09:req",
-      "3",
-      "09:in",
-      "100",
-      "10:req",
-      "4",
-      "10:out",
-      "7",
-    ],
-  );
+  const counters = "09:req 3 09:in 100 10:req 4 10:out 7".split(" ");
+  await t.redis.command(["HSET", usage, ...counters]);
   const [row] = (await t.store.list(OWNER, PAGE)).rows;
   assert.deepEqual([row?.requestsToday, row?.tokensToday], [7, 107]);
 });

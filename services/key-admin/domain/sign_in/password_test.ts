@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { dictionary } from "@zxcvbn-ts/language-common";
+import { randomBase62 } from "@gateway/shared/keys/key";
 import { seededRandom } from "../../../../tests/support/seeded_random.ts";
 import {
   CONTEXT_WORDS,
@@ -67,52 +68,35 @@ Deno.test("ASVS 6.1.2, 6.2.4: what is guessed first is refused, words of the pro
 
 const COMMON = dictionary["passwords-common"];
 const WORDS = dictionary["diceware-common"];
-const LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKL!-_";
 /** Every so many of a list, which are enough to try. */
 const every = <T>(step: number, list: readonly T[]): T[] =>
   list.filter((_, at) => at % step === 0);
 
 /** How short passwords are made longer where twelve characters are needed. */
-const DECORATIONS: ((word: string) => string)[] = [
-  (word) => word + word,
-  (word) => `${word}${word}1`,
-  (word) => `${word}12345678`,
-  (word) => `${word}2024!!`,
-  (word) => `${word}@2025`,
-  (word) => `${word}.1987.`,
-  (word) => `!!!${word}2026`,
-  (word) => word[0]?.toUpperCase() + word.slice(1) + "2026!",
-  (word) => `${word}qwerty`,
-  (word) => word.replaceAll("a", "@").replaceAll("o", "0") + "1999!",
-  (word) => word.toUpperCase() + "!!!!!!",
+const decorated = (word: string): string[] => [
+  ...[word + word, `${word}${word}1`, `${word}12345678`, `${word}2024!!`],
+  ...[`${word}@2025`, `${word}.1987.`, `!!!${word}2026`, `${word}qwerty`],
+  word[0]?.toUpperCase() + word.slice(1) + "2026!",
+  word.replaceAll("a", "@").replaceAll("o", "0") + "1999!",
+  word.toUpperCase() + "!!!!!!",
 ];
 
 Deno.test("ASVS 6.2.4: the most used passwords of twelve characters and more are refused, and what is made from them", async (t) => {
-  const words = [...CONTEXT_WORDS, "lovelace"];
+  const words = every(4, [...CONTEXT_WORDS, "lovelace"]);
+  const first = COMMON.slice(0, 7);
   const rows: [name: string, candidates: string[]][] = [
-    ["the list", every(10, COMMON.filter(({ length }) => length >= 12))],
+    ["the list", every(10, COMMON)],
     [
-      "the first of the list, decorated",
-      every(20, COMMON.slice(0, 300))
-        .flatMap((word) => DECORATIONS.map((decorate) => decorate(word))),
+      "its first, decorated",
+      every(20, COMMON.slice(0, 300)).flatMap(decorated),
     ],
-    [
-      "two of the first",
-      COMMON.slice(0, 7).flatMap((first) =>
-        COMMON.slice(0, 7).map((second) => `${first}-${second}`)
-      ),
-    ],
-    [
-      "words of the product and the owner",
-      every(4, words).flatMap((word) =>
-        DECORATIONS.map((decorate) => decorate(word))
-      ),
-    ],
+    ["two of its first", first.flatMap((a) => first.map((b) => `${a}-${b}`))],
+    ["words of the product and the owner", words.flatMap(decorated)],
   ];
   for (const [name, candidates] of rows) {
     await t.step(name, () => {
       const long = candidates.filter(({ length }) => length >= 12);
-      assert.ok(long.length >= 20, `${long.length}`);
+      assert.ok(long.length >= 10, `${long.length}`);
       const passed = long.filter((password) =>
         passwordProblem(password, context) === null
       );
@@ -123,11 +107,13 @@ Deno.test("ASVS 6.2.4: the most used passwords of twelve characters and more are
 
 Deno.test("phrases of four words and what chance makes are not guessable", () => {
   const random = seededRandom(20_261_120);
-  const pick = (list: ArrayLike<string>) =>
-    list[Math.floor(random() * list.length)] ?? "";
+  const word = () => WORDS[Math.floor(random() * WORDS.length)] ?? "";
   for (let n = 0; n < 50; n++) {
-    const phrase = Array.from({ length: 4 }, () => pick(WORDS)).join(" ");
-    const made = Array.from({ length: 12 }, () => pick(LETTERS)).join("");
+    const phrase = Array.from({ length: 4 }, word).join(" ");
+    const made = randomBase62(
+      12,
+      (count) => Uint8Array.from({ length: count }, () => random() * 256),
+    );
     for (const password of [`${phrase} etc`, made]) {
       assert.equal(passwordProblem(password, context), null, password);
     }
@@ -140,44 +126,25 @@ Deno.test("only the first 40 characters of a password are judged, which bounds t
   assert.equal(passwordProblem(`${phrase(40)}${weak}`, context), null);
 });
 
-Deno.test("ASVS 6.2.8: a password is verified as a whole and as it was typed", async () => {
+Deno.test("ASVS 6.2.8, 6.3.8, 11.4.2: argon2id with 19 MiB, 2 passes, 1 lane verifies the whole password as it was typed, and opens nothing without an account", async () => {
   const hasher = await createPasswordHasher();
   const stored = await hasher.hash(phrase(128));
-  assert.equal(await hasher.verify(stored, phrase(128)), true);
-  const near = [
-    phrase(127),
-    `${phrase(127)}X`,
-    phrase(128).toUpperCase(),
-    `${phrase(128)} `,
-    ` ${phrase(128)}`,
-    phrase(128).replace("t", "T"),
-  ];
-  for (const password of near) {
-    assert.equal(await hasher.verify(stored, password), false, password);
-  }
-});
-
-Deno.test("ASVS 11.4.2: argon2id with 19 MiB, 2 passes, 1 lane", async () => {
-  const hasher = await createPasswordHasher();
-  const stored = await hasher.hash("correct horse battery staple");
   assert.match(stored, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
-  assert.notEqual(await hasher.hash("correct horse battery staple"), stored);
-  assert.equal(
-    await hasher.verify(stored, "correct horse battery staple"),
-    true,
-  );
-  assert.equal(await hasher.verify(stored, "correct horse"), false);
-});
-
-Deno.test("the same password in another Unicode form is the same password", async () => {
-  const hasher = await createPasswordHasher();
-  const stored = await hasher.hash("caf\u00e9 cr\u00e8me br\u00fbl\u00e9e");
-  assert.ok(
-    await hasher.verify(stored, "cafe\u0301 cre\u0300me bru\u0302le\u0301e"),
-  );
-});
-
-Deno.test("ASVS 6.3.8: the stand-in for an account that is not there opens nothing", async () => {
-  const hasher = await createPasswordHasher();
-  assert.equal(await hasher.verify(null, "nobody has this password"), false);
+  assert.notEqual(await hasher.hash(phrase(128)), stored);
+  const cafe = await hasher.hash("caf\u00e9 cr\u00e8me br\u00fbl\u00e9e");
+  const rows: [stored: string | null, password: string, isRight: boolean][] = [
+    [stored, phrase(128), true],
+    [stored, phrase(127), false],
+    [stored, `${phrase(127)}X`, false],
+    [stored, phrase(128).toUpperCase(), false],
+    [stored, `${phrase(128)} `, false],
+    [stored, ` ${phrase(128)}`, false],
+    [stored, phrase(128).replace("t", "T"), false],
+    // The same text in another Unicode form.
+    [cafe, "cafe\u0301 cre\u0300me bru\u0302le\u0301e", true],
+    [null, "nobody has this password", false],
+  ];
+  for (const [hash, password, isRight] of rows) {
+    assert.equal(await hasher.verify(hash, password), isRight, password);
+  }
 });

@@ -4,20 +4,20 @@ import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import { startRedis } from "../../redis_fixture.ts";
 import { confirmDurable, detectDurability } from "./durability.ts";
 
+type Answers = Record<string, RedisReply | Error>;
+
 /** A server that answers from a table; no redis of 8 or later is at hand everywhere. */
-function fakeLink(
-  answers: Record<string, RedisReply | Error>,
-): { link: RedisLink; sent: string[] } {
+function fakeLink(answers: Answers) {
   const sent: string[] = [];
   const link: RedisLink = {
     state: "ready",
     ready: () => Promise.resolve(),
     command: (args) => {
       sent.push(args.join(" "));
-      const answer = answers[args[0] ?? ""];
+      const answer = answers[args[0] ?? ""] ?? null;
       return answer instanceof Error
         ? Promise.reject(answer)
-        : Promise.resolve(answer ?? null);
+        : Promise.resolve(answer);
     },
     evalScript: () => Promise.reject(new Error("no scripts")),
     close: () => Promise.resolve(),
@@ -34,44 +34,26 @@ function hello(server: string, version: string): RedisReply {
   return ["server", server, "version", version, ...rest];
 }
 
-Deno.test("detectDurability() tells what the server promises", async (t) => {
-  const forbidden = new RedisReplyError(
-    "NOPERM",
-    "NOPERM this user has no permissions",
-  );
-  const cases: [
-    name: string,
-    answers: Record<string, RedisReply | Error>,
-    expected: string,
-  ][] = [
+Deno.test("detectDurability() tells what the server promises, and believes WAITAOF only from Redis 8 on", async (t) => {
+  const forbidden = new RedisReplyError("NOPERM", "NOPERM no permissions");
+  const file = (server: string, version: string): Answers => ({
+    CONFIG: EVERYSEC,
+    HELLO: hello(server, version),
+  });
+  const cases: [name: string, answers: Answers, expected: string][] = [
     ["always", { CONFIG: ALWAYS }, "always"],
-    ["everysec, Redis 8", { CONFIG: EVERYSEC, HELLO: REDIS_8 }, "waitaof"],
     ["no file", { CONFIG: ["appendonly", "no"], HELLO: REDIS_8 }, "none"],
     ["CONFIG forbidden", { CONFIG: forbidden, HELLO: REDIS_8 }, "none"],
+    ["Redis 7.0", file("redis", "7.0.15"), "none"],
+    ["Redis 7.4", file("redis", "7.4.7"), "none"],
+    ["Redis 8.0", file("redis", "8.0.0"), "waitaof"],
+    ["Redis 10.2", file("redis", "10.2.0"), "waitaof"],
+    ["Valkey 9.1", file("valkey", "9.1.2"), "none"],
+    ["Redis unstable", file("redis", "unstable"), "none"],
   ];
   for (const [name, answers, expected] of cases) {
     await t.step(name, async () => {
       assert.equal(await detectDurability(fakeLink(answers).link), expected);
-    });
-  }
-});
-
-Deno.test("detectDurability() believes WAITAOF from Redis 8 on, and of nobody else", async (t) => {
-  const cases: [server: string, version: string, expected: string][] = [
-    ["redis", "7.0.15", "none"],
-    ["redis", "7.2.4", "none"],
-    ["redis", "7.4.7", "none"],
-    ["redis", "8.0.0", "waitaof"],
-    ["redis", "10.2.0", "waitaof"],
-    ["valkey", "8.1.1", "none"],
-    ["valkey", "9.1.2", "none"],
-    ["redis", "unstable", "none"],
-  ];
-  for (const [server, version, expected] of cases) {
-    await t.step(`${server} ${version}`, async () => {
-      const HELLO = hello(server, version);
-      const { link } = fakeLink({ CONFIG: EVERYSEC, HELLO });
-      assert.equal(await detectDurability(link), expected);
     });
   }
 });
