@@ -17,7 +17,7 @@ const PURE_ROOMS = [
   /^shared\/limits\.ts$/,
   /^shared\/process\/(clock|ids|env|error_text)\.ts$/,
   /^shared\/bus\/(?!link|probe)/,
-  /^services\/edge-auth\/(dispatch\/workers|chat\/models|chat\/sse_lines|http\/json_body)\.ts$/,
+  /^services\/edge-auth\/(dispatch\/workers|chat\/sse_lines|http\/json_body)\.ts$/,
   /^services\/model-simulator\/(language|passages|request|controls|json_schema|plan|choice|errors)\.ts$/,
   /^services\/chat-worker\/backends\/(?!attempt_deadlines|http_client)/,
 ];

@@ -1,5 +1,7 @@
 /** The routes of the public door, and what happens before and after each. */
 import type { Principal } from "@gateway/shared/keys/record";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ModelObject } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import {
   type ClientAddress,
@@ -13,7 +15,7 @@ import {
   chatCompletions,
   type ChatCompletionsDependencies,
 } from "./chat/completions.ts";
-import { getModel, listModels } from "./chat/models.ts";
+import { modelNotFound } from "./chat/request.ts";
 import {
   internalError,
   REQUEST_ID_HEADER,
@@ -134,19 +136,35 @@ async function answer(call: Call, d: AppDependencies): Promise<void> {
   const isRead = route !== "chat" && methods.includes(method);
   const models = await d.keys.check(principal, isRead ? "models" : null);
   if (isRead) {
+    const data = modelObjects(d.catalog, models);
+    if (route === "models") return sendJson(response, { object: "list", data });
     const id = path.slice(MODELS.length + 1);
-    return sendJson(
-      response,
-      route === "models"
-        ? listModels(d.catalog, models)
-        : getModel(d.catalog, models, id),
-    );
+    const model = data.find((model) => model.id === id);
+    // Whether it is unknown or not allowed is nobody's business.
+    if (model === undefined) throw modelNotFound(id);
+    return sendJson(response, model);
   }
   if (route !== "other") throw methodNotAllowed(exchange, methods.join(", "));
   throw notFound(exchange, `This service has ${CHAT} and ${MODELS}.`);
 }
 
 const NO_CONTENT = 204;
+
+/** The models of the catalog that are in `allowed`; an empty list allows all. */
+function modelObjects(
+  catalog: Catalog,
+  allowed: readonly string[],
+): ModelObject[] {
+  const models = [...catalog.values()].filter(({ id }) =>
+    allowed.length === 0 || allowed.includes(id)
+  );
+  return models.map(({ id, created, ownedBy }) => ({
+    id,
+    object: "model",
+    created,
+    owned_by: ownedBy,
+  }));
+}
 
 function answerError(
   { exchange: { response }, requestId }: Call,

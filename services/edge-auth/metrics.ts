@@ -10,7 +10,7 @@ import {
 } from "@gateway/shared/process/metrics";
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES, type Refusal } from "./limits/refusal.ts";
-import type { LoggedRun } from "./chat/run_log.ts";
+import type { EndedRun } from "./chat/completions.ts";
 
 /** Of our own doing: the bus, Redis. */
 const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];
@@ -161,7 +161,7 @@ export function createEdgeMetrics(registry: MetricRegistry) {
     /** An answer has ended. */
     ended,
     /** A chat request that was admitted is over. */
-    ran({ request, outcome, durationMs }: LoggedRun): void {
+    ran({ request, outcome, durationMs }: EndedRun): void {
       ended("chat", durationMs);
       const { model } = request;
       runs.with(model, outcome.kind, outcome.error?.code ?? NO_CODE).add();

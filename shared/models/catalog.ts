@@ -9,7 +9,6 @@
  */
 import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
-import { CHAT_REQUEST_FIELDS } from "../openai/chat.ts";
 import { ConfigError, defined } from "../process/env.ts";
 import { clip, formatPath } from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
@@ -135,11 +134,10 @@ const backend = z.strictObject({
   ...dialectMembers,
 }).describe("Any server that speaks OpenAI's chat completions.");
 
-const KNOWN_FIELDS: ReadonlySet<string> = new Set(CHAT_REQUEST_FIELDS);
 const passField = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.-]{0,63}$/, {
   error: "expected the name of a request field",
-}).refine((text) => !KNOWN_FIELDS.has(text) && text !== "__proto__", {
-  error: "the gateway checks and passes on this field by itself",
+}).refine((text) => text !== "__proto__", {
+  error: "expected the name of a request field",
 });
 
 const model = z.strictObject({

@@ -98,35 +98,6 @@ export interface ChatRequest {
   extra?: { [key: string]: unknown };
 }
 
-/** Fields of a request that the gateway understands; a model's `pass_fields` may not repeat them. */
-export const CHAT_REQUEST_FIELDS = [
-  "model",
-  "messages",
-  "tools",
-  "tool_choice",
-  "parallel_tool_calls",
-  "max_completion_tokens",
-  "max_tokens",
-  "n",
-  "temperature",
-  "top_p",
-  "presence_penalty",
-  "frequency_penalty",
-  "repetition_penalty",
-  "logprobs",
-  "top_logprobs",
-  "seed",
-  "stop",
-  "response_format",
-  "enable_thinking",
-  "thinking_budget",
-  "stream",
-  "stream_options",
-] as const;
-
-/** A name of {@link CHAT_REQUEST_FIELDS}. */
-export type ChatRequestField = typeof CHAT_REQUEST_FIELDS[number];
-
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
 export interface Usage {

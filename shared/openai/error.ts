@@ -5,19 +5,34 @@
  * authentication failure is exactly what the service specification prints.
  */
 
-/** What is sent for a code: HTTP status, OpenAI's `type`, and whether a client should repeat the call. */
+/** What is sent for a code. */
 export interface ErrorKind {
   status: number;
+  /** OpenAI's. */
   type: string;
+  /** Whether a client should repeat the call. */
   retryable: boolean;
+  /** The code on the wire, where several are told apart only inside. */
+  wireCode?: string;
 }
 
-const invalid = (status: number): ErrorKind => ({
+const auth = (status: number): ErrorKind => ({
   status,
-  type: "invalid_request_error",
+  type: "error",
   retryable: false,
 });
-const fault = (status: number, retryable: boolean): ErrorKind => ({
+const invalid = (status: number, retryable = false): ErrorKind => ({
+  status,
+  type: "invalid_request_error",
+  retryable,
+});
+const limited = (type: "requests" | "tokens", retryable = true): ErrorKind => ({
+  status: 429,
+  type,
+  retryable,
+  wireCode: "rate_limit_exceeded",
+});
+const fault = (status: number, retryable = true): ErrorKind => ({
   status,
   type: "server_error",
   retryable,
@@ -26,9 +41,9 @@ const fault = (status: number, retryable: boolean): ErrorKind => ({
 /** Every code the gateway itself answers with. */
 export const ERROR_KINDS = {
   // Authentication: fixed by the specification, `type` is "error" and there is no `param`.
-  unauthorized: { status: 401, type: "error", retryable: false },
-  key_disabled: { status: 403, type: "error", retryable: false },
-  forbidden: { status: 403, type: "error", retryable: false },
+  unauthorized: auth(401),
+  key_disabled: auth(403),
+  forbidden: auth(403),
 
   // The request is wrong.
   invalid_json: invalid(400),
@@ -52,42 +67,34 @@ export const ERROR_KINDS = {
   model_not_found: invalid(404),
   not_found: invalid(404),
   method_not_allowed: invalid(405),
-  request_timeout: {
-    status: 408,
-    type: "invalid_request_error",
-    retryable: true,
-  },
+  request_timeout: invalid(408, true),
   request_too_large: invalid(413),
   unsupported_media_type: invalid(415),
   misdirected_request: invalid(421),
 
   // The caller must wait.
-  rate_limit_exceeded: { status: 429, type: "requests", retryable: true },
-  token_limit_exceeded: { status: 429, type: "tokens", retryable: true },
-  daily_limit_exceeded: { status: 429, type: "tokens", retryable: false },
-  concurrency_limit_exceeded: {
-    status: 429,
-    type: "requests",
-    retryable: true,
-  },
-  upstream_rate_limited: { status: 429, type: "requests", retryable: true },
+  rate_limit_exceeded: limited("requests"),
+  token_limit_exceeded: limited("tokens"),
+  daily_limit_exceeded: limited("tokens", false),
+  concurrency_limit_exceeded: limited("requests"),
+  upstream_rate_limited: limited("requests"),
 
   // The service cannot do it now.
-  internal_error: fault(500, true),
-  upstream_error: fault(502, true),
-  upstream_unreachable: fault(502, true),
-  upstream_invalid: fault(502, true),
-  upstream_truncated: fault(502, true),
-  service_unavailable: fault(503, true),
-  overloaded: fault(503, true),
-  no_worker: fault(503, true),
-  bus_unavailable: fault(503, true),
-  server_shutdown: fault(503, true),
-  worker_lost: fault(502, true),
-  upstream_timeout: fault(504, true),
+  internal_error: fault(500),
+  upstream_error: fault(502),
+  upstream_unreachable: fault(502),
+  upstream_invalid: fault(502),
+  upstream_truncated: fault(502),
+  service_unavailable: fault(503),
+  overloaded: fault(503),
+  no_worker: { ...fault(503), wireCode: "overloaded" },
+  bus_unavailable: fault(503),
+  server_shutdown: fault(503),
+  worker_lost: fault(502),
+  upstream_timeout: fault(504),
   deadline_exceeded: fault(504, false),
   /** A running request was stopped because its key was disabled or deleted. */
-  key_revoked: { status: 403, type: "error", retryable: false },
+  key_revoked: auth(403),
 } as const satisfies Record<string, ErrorKind>;
 
 /** A code of {@link ERROR_KINDS}. */
@@ -142,18 +149,15 @@ export class ApiError extends Error {
   readonly headers: Readonly<Record<string, string>>;
 
   constructor(code: ErrorCode, message: string, options: ApiErrorOptions = {}) {
-    super(
-      message,
-      options.cause === undefined ? undefined : { cause: options.cause },
-    );
+    const { cause } = options;
+    super(message, cause === undefined ? undefined : { cause });
     const kind: ErrorKind = ERROR_KINDS[code];
     this.code = code;
     this.status = options.status ?? kind.status;
     this.type = options.type ?? kind.type;
     this.param = options.param ?? null;
-    this.wireCode = options.wireCode === undefined
-      ? wireCodeOf(code)
-      : options.wireCode;
+    const { wireCode = kind.wireCode ?? code } = options;
+    this.wireCode = wireCode;
     this.retryAfterMs = options.retryAfterMs ?? null;
     this.retryable = kind.retryable;
     this.headers = options.headers ?? {};
@@ -164,18 +168,11 @@ export class ApiError extends Error {
     if (this.code === "unauthorized" || this.code === "key_disabled") {
       return UNAUTHORIZED_BODY;
     }
-    if (this.code === "forbidden") {
-      return {
-        error: { code: "forbidden", message: this.message, type: this.type },
-      };
-    }
+    const { message, type, param, wireCode: code } = this;
     return {
-      error: {
-        message: this.message,
-        type: this.type,
-        param: this.param,
-        code: this.wireCode,
-      },
+      error: this.code === "forbidden"
+        ? { message, type, code }
+        : { message, type, param, code },
     };
   }
 }
@@ -187,19 +184,4 @@ export function fieldError(
   message: string,
 ): ApiError {
   return new ApiError(code, message, { param });
-}
-
-/** Codes that are told apart inside and are one code on the wire. */
-function wireCodeOf(code: ErrorCode): string {
-  switch (code) {
-    case "token_limit_exceeded":
-    case "daily_limit_exceeded":
-    case "concurrency_limit_exceeded":
-    case "upstream_rate_limited":
-      return "rate_limit_exceeded";
-    case "no_worker":
-      return "overloaded";
-    default:
-      return code;
-  }
 }

@@ -6,7 +6,6 @@
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { Buffer } from "node:buffer";
-import { ByteSlab } from "@gateway/shared/bus/byte_slab";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Writable } from "node:stream";
@@ -52,7 +51,6 @@ export class StreamAnswer implements AnswerSink {
   readonly begun: Promise<void>;
   readonly #options: AnswerOptions;
   readonly #beginning = Promise.withResolvers<void>();
-  readonly #slab = new ByteSlab();
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
   /** The 200 is on its way. */
   #isOpen = false;
@@ -81,7 +79,7 @@ export class StreamAnswer implements AnswerSink {
     if (lines.length > 0) {
       this.#hasStarted = true;
       this.#queuedSequence = sequence;
-      this.#send(sseFrame(lines, this.#slab));
+      this.#send(sseFrame(lines));
     } else if (this.#blockedSinceMs === null) {
       // The rest of a cut line is needed before it can go out: as good as taken.
       this.#options.onDelivered(sequence);

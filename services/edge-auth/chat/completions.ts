@@ -5,7 +5,7 @@
 import type { Principal } from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { publicRequestId } from "@gateway/shared/process/ids";
-import type { Log } from "@gateway/shared/process/log";
+import { type Log, roundMs } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { startWorkSpan, type WorkSpan } from "@gateway/shared/process/tracing";
 import {
@@ -24,7 +24,6 @@ import {
   readChatRequest,
   type ReadChatRequestDependencies,
 } from "./read_request.ts";
-import { type LoggedRun, logRun } from "./run_log.ts";
 
 /** Redis gives a slot back in less than a millisecond, and a stalled Redis must not be felt. */
 export const SLOT_HOLD_MS = 75;
@@ -33,10 +32,19 @@ export interface ChatCompletionsDependencies
   extends ReadChatRequestDependencies {
   admission: Admission;
   dispatcher: Pick<ChatDispatcher, "start" | "isStoppedSince">;
-  metrics: { ran(run: LoggedRun): void };
+  metrics: { ran(run: EndedRun): void };
   log: Log;
   /** A stream without a first token is opened after this long; 0: never. */
   streamHeadMs: number;
+}
+
+/** A chat request whose run is over. */
+export interface EndedRun {
+  requestId: string;
+  principal: Principal;
+  request: ChatRequest;
+  outcome: RunOutcome;
+  durationMs: number;
 }
 
 /** A request on its way through the handler. */
@@ -173,4 +181,29 @@ function overlongLine(): ApiError {
     "upstream_invalid",
     "The model server answered with a chunk that is too long.",
   );
+}
+
+/** Never a key, a prompt or an answer. */
+function logRun(log: Log, run: EndedRun): void {
+  const { outcome, request } = run;
+  log.info("chat", {
+    requestId: publicRequestId(run.requestId),
+    keyId: run.principal.keyId,
+    model: request.model,
+    stream: request.stream,
+    outcome: outcome.kind,
+    errorCode: outcome.error?.code,
+    cancelReason: outcome.cancelReason ?? undefined,
+    workerId: outcome.workerId,
+    offers: outcome.offers,
+    promptTokens: outcome.usage?.prompt_tokens,
+    completionTokens: outcome.completionTokens,
+    dispatchMs: roundOrAbsent(outcome.dispatchMs),
+    firstByteMs: roundOrAbsent(outcome.firstByteMs),
+    durationMs: roundMs(run.durationMs),
+  });
+}
+
+function roundOrAbsent(ms: number | null): number | undefined {
+  return ms === null ? undefined : roundMs(ms);
 }

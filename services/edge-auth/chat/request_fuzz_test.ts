@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { CHAT_REQUEST_FIELDS } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { errorBodySchema } from "../../../tests/support/answer_schemas.ts";
 import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
@@ -26,8 +25,9 @@ const SCALARS: unknown[] = [
 ];
 
 const NAMES = [
-  ...CHAT_REQUEST_FIELDS,
-  ...("role content type text function name arguments id tool_calls " +
+  ...("model messages tools tool_choice max_tokens n temperature top_p stop " +
+    "presence_penalty logprobs top_logprobs seed response_format stream " +
+    "stream_options enable_thinking role content type text function name arguments id tool_calls " +
     "tool_call_id image_url url schema json_schema parameters include_usage " +
     "refusal __proto__ constructor top_k").split(" "),
   "\ud800",

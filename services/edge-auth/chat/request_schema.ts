@@ -1,10 +1,6 @@
 import * as z from "zod";
 import { REQUEST_LIMITS as LIMITS } from "@gateway/shared/limits";
-import type {
-  ChatMessage,
-  ChatRequestField,
-  ContentPart,
-} from "@gateway/shared/openai/chat";
+import type { ChatMessage, ContentPart } from "@gateway/shared/openai/chat";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 
 /**
@@ -223,37 +219,35 @@ const messages = listOf(
 /** Checks only the name of the model. */
 export const wireModelSchema = z.object({ model });
 
-const wireRequest = z.object(
-  {
-    model,
-    messages,
-    tools: listOf(tool, { of: "objects", max: LIMITS.toolsMax })
-      .exactOptional(),
-    tool_choice: toolChoice.exactOptional(),
-    parallel_tool_calls: flag().exactOptional(),
-    max_completion_tokens: integer(1, INTEGER_MAX).exactOptional(),
-    max_tokens: integer(1, INTEGER_MAX).exactOptional(),
-    n: integer(1, LIMITS.nMax).exactOptional(),
-    temperature: decimal(LIMITS.temperatureMin, LIMITS.temperatureMax)
-      .exactOptional(),
-    top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional(),
-    presence_penalty: penalty,
-    frequency_penalty: penalty,
-    repetition_penalty: z.number({ error: "a decimal" })
-      .positive({ error: "a decimal" }).exactOptional(),
-    logprobs: flag().exactOptional(),
-    top_logprobs: integer(0, LIMITS.topLogprobsMax).exactOptional(),
-    seed: integer(-INTEGER_MAX, INTEGER_MAX).exactOptional(),
-    stop: stop.exactOptional(),
-    response_format: responseFormat.exactOptional(),
-    enable_thinking: flag().exactOptional(),
-    thinking_budget: integer(1, INTEGER_MAX).exactOptional(),
-    stream: flag().exactOptional(),
-    stream_options: nullable(
-      z.object({ include_usage: flag().exactOptional() }, OBJECT),
-    ).exactOptional(),
-  } satisfies Record<ChatRequestField, z.ZodType>,
-);
+const wireRequest = z.object({
+  model,
+  messages,
+  tools: listOf(tool, { of: "objects", max: LIMITS.toolsMax })
+    .exactOptional(),
+  tool_choice: toolChoice.exactOptional(),
+  parallel_tool_calls: flag().exactOptional(),
+  max_completion_tokens: integer(1, INTEGER_MAX).exactOptional(),
+  max_tokens: integer(1, INTEGER_MAX).exactOptional(),
+  n: integer(1, LIMITS.nMax).exactOptional(),
+  temperature: decimal(LIMITS.temperatureMin, LIMITS.temperatureMax)
+    .exactOptional(),
+  top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional(),
+  presence_penalty: penalty,
+  frequency_penalty: penalty,
+  repetition_penalty: z.number({ error: "a decimal" })
+    .positive({ error: "a decimal" }).exactOptional(),
+  logprobs: flag().exactOptional(),
+  top_logprobs: integer(0, LIMITS.topLogprobsMax).exactOptional(),
+  seed: integer(-INTEGER_MAX, INTEGER_MAX).exactOptional(),
+  stop: stop.exactOptional(),
+  response_format: responseFormat.exactOptional(),
+  enable_thinking: flag().exactOptional(),
+  thinking_budget: integer(1, INTEGER_MAX).exactOptional(),
+  stream: flag().exactOptional(),
+  stream_options: nullable(
+    z.object({ include_usage: flag().exactOptional() }, OBJECT),
+  ).exactOptional(),
+});
 
 /** Checks one body. What comes out has no nulls and no unknown members. */
 export const wireRequestSchema = nullable(wireRequest);

@@ -1,5 +1,4 @@
 import { Buffer } from "node:buffer";
-import type { ByteSlab } from "@gateway/shared/bus/byte_slab";
 
 const NEWLINE = 0x0a;
 const NO_LINES: Uint8Array = new Uint8Array(0);
@@ -55,12 +54,9 @@ const FRAMING_BYTES = DATA.length + 1;
  * Makes server-sent events of whole lines by copying them once:
  * `{"a":1}\n{"b":2}\n` becomes `data: {"a":1}\n\ndata: {"b":2}\n\n`. Every line must
  * end in `\n` and hold no `\r`, which JSON text never does; bytes behind the last
- * `\n` are left out. The result is cut from `slab`, which belongs to this one stream.
+ * `\n` are left out.
  */
-export function sseFrame(
-  lines: Uint8Array,
-  slab: ByteSlab,
-): Uint8Array<ArrayBuffer> {
+export function sseFrame(lines: Uint8Array): Uint8Array<ArrayBuffer> {
   const ends: number[] = [];
   for (
     let end = lines.indexOf(NEWLINE) + 1;
@@ -68,7 +64,7 @@ export function sseFrame(
     end = lines.indexOf(NEWLINE, end) + 1
   ) ends.push(end);
   const lineBytes = ends.at(-1) ?? 0;
-  const events = slab.take(lineBytes + FRAMING_BYTES * ends.length);
+  const events = new Uint8Array(lineBytes + FRAMING_BYTES * ends.length);
   let from = 0;
   let to = 0;
   for (const end of ends) {

@@ -1,17 +1,5 @@
 import { serve } from "@gateway/shared/process/serve";
 
-/** Tells proxies that this edge will go, before it takes no more requests. */
-export interface Drain {
-  readonly hasBegun: boolean;
-  /** The port that is open until the drain begins; null when there is none. */
-  readonly readyPort: number | null;
-  /**
-   * Closes the ready port and resolves after the lead time. Until then requests
-   * still come, from proxies that have not noticed yet, and are served.
-   */
-  begin(): Promise<void>;
-}
-
 export interface DrainOptions {
   hostname: string;
   /** 0 takes any free port, null opens none. */
@@ -20,12 +8,12 @@ export interface DrainOptions {
 }
 
 /**
- * Opens the ready port. It answers everything with 204: that it can be connected
+ * Tells proxies that this edge will go, before it takes no more requests, by a port
+ * that is open until then. It answers everything with 204: that it can be connected
  * to is the answer. It is a port and no path because proxies try another edge by
  * themselves when they cannot connect, and only then.
  */
-export function createDrain(options: DrainOptions): Drain {
-  const { hostname, readyPort, leadMs } = options;
+export function createDrain({ hostname, readyPort, leadMs }: DrainOptions) {
   const server = readyPort === null ? null : serve({
     hostname,
     port: readyPort,
@@ -34,11 +22,16 @@ export function createDrain(options: DrainOptions): Drain {
   });
   let hasBegun = false;
   return {
-    get hasBegun() {
+    get hasBegun(): boolean {
       return hasBegun;
     },
+    /** Null when there is none. */
     readyPort: server?.port ?? null,
-    async begin() {
+    /**
+     * Closes the ready port and resolves after the lead time. Until then requests
+     * still come, from proxies that have not noticed yet, and are served.
+     */
+    async begin(): Promise<void> {
       hasBegun = true;
       await Promise.all([
         server?.stop({ graceMs: 0, lastWordMs: 0 }),

@@ -6,20 +6,11 @@ import type { Exchange } from "./server.ts";
 const MAX_AGE_SECONDS = 600;
 const REQUEST_HEADERS_CHARS_MAX = 1_024;
 /** What a script may read; without this it sees neither waits nor request ids. */
-const EXPOSED = [
-  "x-request-id",
-  "retry-after",
-  "retry-after-ms",
-  "x-should-retry",
-  "x-ratelimit-limit-requests",
-  "x-ratelimit-remaining-requests",
-  "x-ratelimit-reset-requests",
-  "x-ratelimit-limit-tokens",
-  "x-ratelimit-remaining-tokens",
-  "x-ratelimit-reset-tokens",
-  "ratelimit",
-  "ratelimit-policy",
-].join(", ");
+const EXPOSED = "x-request-id, retry-after, retry-after-ms, x-should-retry, " +
+  "ratelimit, ratelimit-policy, x-ratelimit-limit-requests, " +
+  "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, " +
+  "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, " +
+  "x-ratelimit-reset-tokens";
 
 /**
  * Cross-origin calls, off by default: an API key is a secret of a server and has no
