@@ -1,29 +1,13 @@
 // Promise: with the rights that deploy/redis/users.acl gives the console's user, every
-// route and every command works. What it may not do is in tests/deploy/store_privilege_test.ts.
+// command works; that every route does is in web/routes_test.ts. What it may not do is in tests/deploy/store_privilege_test.ts.
 import assert from "node:assert/strict";
 import { parseCommand } from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { startConsole, type TestConsole } from "./console_fixture.ts";
-import { routeCases, routeOwner } from "./routes_fixture.ts";
 
 const USER = "key-admin";
 const EMAIL = "ada@example.org";
-
-Deno.test("every route of the console works as the user it is deployed with", async (t) => {
-  await using site = await startConsole({ redisUser: USER });
-  for (const [n, { route, requests }] of routeCases(site).entries()) {
-    await t.step(route, async () => {
-      const owner = await routeOwner(site, n);
-      for (const { path, form, status } of await requests(site, owner)) {
-        const answer = form === null
-          ? await owner.client.get(path)
-          : await owner.client.post(path, form);
-        assert.equal(answer.status, status, site.logLines.at(-1));
-      }
-    });
-  }
-});
 
 /** The words for people that a command answers with. */
 async function run(

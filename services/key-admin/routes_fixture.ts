@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import {
+  type Answer,
   type Form,
   hiddenField,
   keyForm,
@@ -42,21 +43,21 @@ export interface RouteCase {
   isPrivate: boolean;
   /** About one key, which the path names. */
   namesKey: boolean;
-  /** Prepares what the request needs; several requests for the several forms of a path. */
-  requests(site: TestConsole, owner: RouteOwner): Promise<RouteRequest[]>;
+  /** Prepares what a right request needs. */
+  request(site: TestConsole, owner: RouteOwner): Promise<RouteRequest>;
 }
 
 type Make = (
   site: TestConsole,
   owner: RouteOwner,
-) => RouteRequest[] | Promise<RouteRequest[]>;
+) => RouteRequest | Promise<RouteRequest>;
 
-const get = (path: string, status = 200): RouteRequest[] => [
-  { path, form: null, status },
-];
-const post = (path: string, form: Form, status = 303): RouteRequest[] => [
-  { path, form, status },
-];
+const get = (path: string, status = 200): RouteRequest => ({
+  ...{ path, form: null, status },
+});
+const post = (path: string, form: Form, status = 303): RouteRequest => ({
+  ...{ path, form, status },
+});
 const NEW_PASSWORD = "quite another phrase";
 /** The first version of a key that was only just made. */
 const version = "1";
@@ -87,10 +88,12 @@ const PRIVATE: Record<string, Make> = {
   "GET /keys/:id/edit": (_, { keyId }) => get(`/keys/${keyId}/edit`),
   "POST /keys/:id/edit": (_, { keyId }) =>
     post(`/keys/${keyId}/edit`, keyForm("Renamed", { version })),
-  "GET /keys/:id/ask/:question": (_, { keyId }) =>
-    ["disable", "delete", "rotate"].flatMap((question) =>
-      get(`/keys/${keyId}/ask/${question}`)
-    ),
+  "GET /keys/:id/ask/disable": (_, { keyId }) =>
+    get(`/keys/${keyId}/ask/disable`),
+  "GET /keys/:id/ask/delete": (_, { keyId }) =>
+    get(`/keys/${keyId}/ask/delete`),
+  "GET /keys/:id/ask/rotate": (_, { keyId }) =>
+    get(`/keys/${keyId}/ask/rotate`),
   "POST /keys/:id/enable": async ({ deps }, { ownerId, keyId }) => {
     const actor = { by: "test", ip: "" };
     await deps.keys.disable({ ownerId, keyId, version: null, actor });
@@ -150,12 +153,19 @@ export function routeCases({ routes }: TestConsole): RouteCase[] {
     isPost: route.startsWith("POST "),
     isPrivate: Object.hasOwn(PRIVATE, route),
     namesKey: route.includes("/keys/:id"),
-    requests: async (site, owner) => {
+    request: async (site, owner) => {
       const make = PUBLIC[route] ?? PRIVATE[route] ?? assert.fail(route);
       return await make(site, owner);
     },
   }));
 }
+
+/** Sends a request as our own pages do. */
+export const sendRequest = (
+  client: TestClient,
+  { path, form }: RouteRequest,
+): Promise<Answer> =>
+  form === null ? client.get(path) : client.post(path, form);
 
 /** The `n`th owner, signed in, with one key. Each comes from a network of his own. */
 export async function routeOwner(

@@ -109,7 +109,7 @@ async function inspect(page: Page, scene: string): Promise<string[]> {
 
 /** Pages that show something once ask before they are left. */
 async function letGo(page: Page): Promise<void> {
-  const stored = page.locator("[data-stored]");
+  const stored = page.getByLabel("I have stored");
   if (await stored.count() > 0) await stored.check();
 }
 

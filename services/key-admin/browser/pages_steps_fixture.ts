@@ -92,8 +92,8 @@ async function account(page: Page, visit: Visit): Promise<void> {
   await page.getByLabel("Type the code").fill(codeOf(secret));
   await page.getByLabel("Your password").fill(NEW_PASSWORD);
   await press(page, "Turn on");
-  const codes = (await page.locator("#codes").textContent() ?? "").split("\n");
-  await page.getByLabel("I have stored them").check();
+  const codes = (await page.locator("#value").textContent() ?? "").split("\n");
+  await page.getByLabel("I have stored it").check();
   await press(page, "Done");
   await says(page, `Recovery codes left: ${codes.length}`);
 

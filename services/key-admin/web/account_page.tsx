@@ -1,3 +1,4 @@
+import type { Child } from "hono/jsx";
 import type { AuditAction } from "../domain/audit/audit_log.ts";
 import {
   PASSWORD_CHARS_MAX,
@@ -15,14 +16,7 @@ import {
 } from "./context.ts";
 import { box, passwordText, pathText, readForm, secretText } from "./forms.ts";
 import { showCard, showPage } from "./layout.tsx";
-import {
-  Box,
-  FormError,
-  Head,
-  PasswordField,
-  PostForm,
-  Time,
-} from "./parts.tsx";
+import { Box, Head, PasswordField, PostForm, Time } from "./parts.tsx";
 import { isFresh, localPath, readCookie, writeCookie } from "./session.ts";
 import { NewPasswordField, waitText } from "./sign_in_page.tsx";
 
@@ -140,18 +134,16 @@ function showConfirm(
         "You last entered your password over an hour ago. Creating and deleting keys needs it again.",
       status: error === undefined ? 200 : 400,
     },
-    <>
-      <FormError error={error} />
-      <PostForm
-        action="/confirm"
-        hidden={{ next: localPath(next) }}
-        submit="Continue"
-        cancel="/keys"
-      >
-        <input type="hidden" autocomplete="username" value={email} />
-        <PasswordField label={`Password of ${email}`} autofocus />
-      </PostForm>
-    </>,
+    <PostForm
+      action="/confirm"
+      hidden={{ next: localPath(next) }}
+      error={error}
+      submit="Continue"
+      cancel="/keys"
+    >
+      <input type="hidden" autocomplete="username" value={email} />
+      <PasswordField label={`Password of ${email}`} autofocus />
+    </PostForm>,
   );
 }
 
@@ -162,107 +154,101 @@ export async function showAccount(
 ): Promise<Response> {
   const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
   const sessions = await deps.sessions.list(ownerId);
-  const isOn = account.totpSecret !== null;
   const status = Object.keys(errors).length === 0 ? 200 : 400;
   return showPage(
     c,
     { title: "Account", section: "account", status },
     <>
       <Head title="Account" lead={account.email} />
-      <section class="card split">
-        <div>
-          <h2>Password</h2>
-          <p class="help">Use a long one that you use nowhere else.</p>
-        </div>
-        <div>
-          <FormError error={errors.password} />
-          <PostForm
-            action="/account/password"
-            submit="Change password"
-            look=""
-          >
-            {account.passwordHash !== null && (
-              <PasswordField id="current_password" />
-            )}
-            <NewPasswordField label="New password" />
-            <Box name="end_others" checked>Sign out everywhere else</Box>
-          </PostForm>
-        </div>
-      </section>
-      <section class="card split">
-        <div>
-          <h2>
-            Two-step sign-in{" "}
-            <span class={isOn ? "badge good" : "badge"}>
-              {isOn ? "On" : "Off"}
-            </span>
-          </h2>
-          <p class="help">
-            With an authenticator app, a stolen password alone does not open
-            your account.
-          </p>
-        </div>
-        <div>
-          <FormError error={errors.secondFactor} />
-          {isOn
-            ? (
-              <PostForm
-                action="/account/second-factor/off"
-                submit="Turn off"
-                look="bad"
-              >
-                <p>
-                  Signing in asks for a code from your authenticator app.
-                  Recovery codes left: {account.recoveryCodesLeft}.
-                </p>
-                <PasswordField id="off_password" />
-              </PostForm>
-            )
-            : <a class="button" href="/account/second-factor">Set up</a>}
-        </div>
-      </section>
-      <section class="card split">
-        <div>
-          <h2>Where you are signed in</h2>
-          <p class="help">
-            A session ends after {SESSION_LIMITS.idleMs / 60_000}{" "}
-            minutes without use.
-          </p>
-        </div>
-        <div>
-          {sessions.toSorted((a) => a.id === id ? -1 : 0).map((session) => (
-            <div class="row between session">
-              <div>
-                <strong>{deviceName(session.userAgent)}</strong>{" "}
-                {session.id === id && (
-                  <span class="badge good">This device</span>
-                )}
-                <p class="help">
-                  {session.ip} · signed in{" "}
-                  <Time ms={session.createdAtMs} as="minute" /> · last seen{" "}
-                  <Time ms={session.seenAtMs} as="relative" />
-                </p>
-              </div>
-              {session.id !== id && (
-                <PostForm
-                  action="/account/sessions/end"
-                  hidden={{ session: session.id }}
-                  submit="Sign out"
-                  look="small"
-                />
-              )}
+      <Topic title="Password" help="Use a long one that you use nowhere else.">
+        <PostForm
+          action="/account/password"
+          error={errors.password}
+          submit="Change password"
+          look=""
+        >
+          {account.passwordHash !== null && (
+            <PasswordField id="current_password" />
+          )}
+          <NewPasswordField label="New password" />
+          <Box name="end_others" checked>Sign out everywhere else</Box>
+        </PostForm>
+      </Topic>
+      <Topic
+        title="Two-step sign-in"
+        help="With an authenticator app, a stolen password alone does not open your account."
+      >
+        {account.totpSecret === null
+          ? (
+            <>
+              <p>Two-step sign-in is off.</p>
+              <a class="button" href="/account/second-factor">Set up</a>
+            </>
+          )
+          : (
+            <PostForm
+              action="/account/second-factor/off"
+              error={errors.secondFactor}
+              submit="Turn off"
+              look="bad"
+            >
+              <p>
+                Signing in asks for a code from your authenticator app. Recovery
+                codes left: {account.recoveryCodesLeft}.
+              </p>
+              <PasswordField id="off_password" />
+            </PostForm>
+          )}
+      </Topic>
+      <Topic
+        title="Where you are signed in"
+        help={`A session ends after ${
+          SESSION_LIMITS.idleMs / 60_000
+        } minutes without use.`}
+      >
+        {sessions.toSorted((a) => a.id === id ? -1 : 0).map((session) => (
+          <div class="row between session">
+            <div>
+              <strong>{deviceName(session.userAgent)}</strong>{" "}
+              {session.id === id && <span class="badge good">This device</span>}
+              <p class="help">
+                {session.ip} · signed in{" "}
+                <Time ms={session.createdAtMs} as="minute" /> · last seen{" "}
+                <Time ms={session.seenAtMs} as="relative" />
+              </p>
             </div>
-          ))}
-          <PostForm
-            action="/account/sessions/end-all"
-            submit="Sign out everywhere"
-            look="bad"
-          />
-        </div>
-      </section>
+            {session.id !== id && (
+              <PostForm
+                action="/account/sessions/end"
+                hidden={{ session: session.id }}
+                submit="Sign out"
+                look="small"
+              />
+            )}
+          </div>
+        ))}
+        <PostForm
+          action="/account/sessions/end-all"
+          submit="Sign out everywhere"
+          look="bad"
+        />
+      </Topic>
     </>,
   );
 }
+
+/** What it is about on the left, what can be done on the right. */
+const Topic = (
+  { title, help, children }: { title: string; help: string; children: Child },
+) => (
+  <section class="card split">
+    <div>
+      <h2>{title}</h2>
+      <p class="help">{help}</p>
+    </div>
+    <div>{children}</div>
+  </section>
+);
 
 const BROWSERS = ["Edg", "Firefox", "Chrome", "Safari"];
 const SYSTEMS = ["iPhone", "iPad", "Android", "Windows", "Mac OS X", "Linux"];

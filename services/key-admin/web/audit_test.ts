@@ -9,7 +9,12 @@ import {
   type TestConsole,
 } from "../console_fixture.ts";
 import type { AuditAction } from "../domain/audit/audit_log.ts";
-import { routeCases, type RouteOwner, routeOwner } from "../routes_fixture.ts";
+import {
+  routeCases,
+  type RouteOwner,
+  routeOwner,
+  sendRequest,
+} from "../routes_fixture.ts";
 
 /** Guarantee: the audit log and the service's log record what an owner did and what was tried against the account. */
 
@@ -50,18 +55,16 @@ Deno.test("ASVS 16.3.1: every change and every sign-in is in the audit log, with
     posts.map(({ route }) => route).sort(),
     Object.keys(EVENTS).sort(),
   );
-  for (const [n, { route, requests }] of posts.entries()) {
+  for (const [n, { route, request }] of posts.entries()) {
     await t.step(route, async () => {
       const owner = await routeOwner(site, n);
-      const [request] = await requests(site, owner);
-      const path = request?.path ?? "";
-      const form = request?.form ?? {};
+      const right = await request(site, owner);
       const ownerId = route === "POST /link/:secret"
         ? await site.deps.owners.ensure("invited@example.org")
         : owner.ownerId;
       const before = (await entries(site, ownerId)).length;
-      const answer = await owner.client.post(path, form);
-      assert.equal(answer.status, request?.status, answer.text);
+      const answer = await sendRequest(owner.client, right);
+      assert.equal(answer.status, right.status, answer.text);
       const added = (await entries(site, ownerId)).slice(before);
       assert.deepEqual(added.map(({ action }) => action), EVENTS[route]);
       for (const { by, ip, timeMs, action, keyId, hint } of added) {

@@ -1,8 +1,5 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import {
-  type ChangeKeyResult,
-  ROTATION_GRACES_MS,
-} from "../domain/keys/key_store.ts";
+import { ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
 import { readLastUse } from "../domain/keys/usage.ts";
 import { mintSecret } from "../domain/store/secret.ts";
 import {
@@ -13,17 +10,10 @@ import {
   type Routes,
 } from "./context.ts";
 import { box, readForm, secretText, text, version } from "./forms.ts";
-import {
-  answerCreated,
-  findKey,
-  limitCreation,
-  nonceDigest,
-  refusal,
-  targetOf,
-} from "./key_requests.tsx";
+import { answerCreated, findKey, refusal, targetOf } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import { Box, Moment, PostForm } from "./parts.tsx";
-import { confirmFirst } from "./session.ts";
+import { behindPassword } from "./session.ts";
 
 /** Enabling, disabling, deleting and rotating a key, and the pages that ask first. */
 
@@ -49,27 +39,17 @@ const QUESTIONS = {
 } as const;
 type Question = keyof typeof QUESTIONS;
 
-const isQuestion = (name: string): name is Question =>
-  Object.hasOwn(QUESTIONS, name);
-
 /** Asks before a change that affects running programs. */
-const ask: Handler = async (c) => {
-  const question = c.req.param("question") ?? "";
-  if (!isQuestion(question)) {
-    throw new Refused(404, "This page does not exist");
-  }
+const ask = (question: Question): Handler => async (c) => {
   const { redis, now, randomBytes } = c.var.deps;
   const key = await findKey(c);
-  const path = `/keys/${key.id}/ask/${question}`;
-  const confirm = question === "disable" ? null : confirmFirst(c, path);
-  if (confirm !== null) return confirm;
   const { title, button, lead } = QUESTIONS[question];
   const nonce = mintSecret(randomBytes);
   const isRotation = question === "rotate";
   return showPage(
     c,
     { title, section: "keys" },
-    <section class="card form-card">
+    <section class="card narrow">
       <h1>{title}</h1>
       <p>
         <strong>
@@ -124,81 +104,70 @@ const GraceFields = () => (
 const enableKey: Handler = async (c) => {
   const key = await findKey(c);
   const form = readForm(c, { version });
-  const target = targetOf(c, key, form.version);
-  checkMade(await c.var.deps.keys.enable(target), key);
+  const result = await c.var.deps.keys.enable(targetOf(c, key, form.version));
+  if (!result.ok) throw refusal(result.reason, key);
   return c.redirect(`/keys/${key.id}?done=enabled`, 303);
 };
 
 const disableKey: Handler = async (c) => {
   const key = await findKey(c);
   const form = readForm(c, { version, stop_running: box });
-  const target = targetOf(c, key, form.version);
-  checkMade(await c.var.deps.keys.disable(target), key);
-  const done = form.stop_running
-    ? await stopRunning(c, key, "disabled_stopped")
-    : "disabled";
+  const result = await c.var.deps.keys.disable(targetOf(c, key, form.version));
+  if (!result.ok) throw refusal(result.reason, key);
+  const done = form.stop_running ? await stopRunning(c, key) : "disabled";
   return c.redirect(`/keys/${key.id}?done=${done}`, 303);
 };
 
 const deleteKey: Handler = async (c) => {
   const key = await findKey(c);
-  const question = `/keys/${key.id}/ask/delete`;
-  const confirm = confirmFirst(c, question);
-  if (confirm !== null) return confirm;
   const form = readForm(c, { version, sure: box, stop_running: box });
   if (!form.sure) {
     throw new Refused(400, "The key was not deleted: tick the box to confirm", {
-      back: question,
+      back: questionOf(c),
     });
   }
-  const target = targetOf(c, key, form.version);
-  checkMade(await c.var.deps.keys.delete(target), key);
-  const done = form.stop_running
-    ? await stopRunning(c, key, "deleted_stopped")
-    : "deleted";
+  const result = await c.var.deps.keys.delete(targetOf(c, key, form.version));
+  if (!result.ok) throw refusal(result.reason, key);
+  const done = form.stop_running ? await stopRunning(c, key) : "deleted";
   return c.redirect(`/keys?done=${done}`, 303);
 };
 
 const rotateKey: Handler = async (c) => {
   const key = await findKey(c);
-  const confirm = confirmFirst(c, `/keys/${key.id}/ask/rotate`);
-  if (confirm !== null) return confirm;
   const form = readForm(c, { version, nonce: secretText, old: text(4) });
   const [grace, label] = GRACES.find(([name]) => name === form.old) ?? [];
   const graceMs = grace && ROTATION_GRACES_MS[grace];
   if (graceMs === undefined) {
     throw new Refused(400, "Choose when the old key stops working");
   }
-  const once = nonceDigest(form.nonce);
-  await limitCreation(c);
   const target = targetOf(c, key, form.version);
-  const created = await c.var.deps.keys.rotate(target, graceMs, once);
-  if (!created.ok) throw refusal(created.reason, key);
   return await answerCreated(
     c,
-    created,
+    form.nonce,
+    (once) => c.var.deps.keys.rotate(target, graceMs, once),
     `The old key ${key.hint} stops working ${label}.`,
   );
 };
 
+/** The page that asks before the change of this path. */
+const questionOf = (c: ConsoleContext): string =>
+  c.req.path.replace(/\w+$/, "ask/$&");
+
 export const keyActionRoutes: Routes = {
-  "/keys/:id/ask/:question": { GET: ask },
+  "/keys/:id/ask/disable": { GET: ask("disable") },
+  "/keys/:id/ask/delete": { GET: behindPassword(ask("delete")) },
+  "/keys/:id/ask/rotate": { GET: behindPassword(ask("rotate")) },
   "/keys/:id/enable": { POST: enableKey },
   "/keys/:id/disable": { POST: disableKey },
-  "/keys/:id/delete": { POST: deleteKey },
-  "/keys/:id/rotate": { POST: rotateKey },
+  "/keys/:id/delete": { POST: behindPassword(deleteKey, questionOf) },
+  "/keys/:id/rotate": { POST: behindPassword(rotateKey, questionOf) },
 };
-
-function checkMade(result: ChangeKeyResult, key: KeyRecord): void {
-  if (!result.ok) throw refusal(result.reason, key);
-}
 
 /** Stops running requests. Returns the name of the notice to show. */
 async function stopRunning(
   c: ConsoleContext,
   { id, ownerId, hint, description }: KeyRecord,
-  done: "disabled_stopped" | "deleted_stopped",
-): Promise<string> {
+): Promise<"stopping" | "not_stopped"> {
   const { sendStop, audit, log } = c.var.deps;
   try {
     await sendStop({ keyId: id, ownerId });
@@ -210,5 +179,5 @@ async function stopRunning(
     ...{ action: "key.stop_requested", ...actorOf(c) },
     ...{ keyId: id, hint, description },
   });
-  return done;
+  return "stopping";
 }

@@ -14,17 +14,10 @@ import {
   type Routes,
 } from "./context.ts";
 import { list, readForm, secretText, text, version } from "./forms.ts";
-import {
-  answerCreated,
-  findKey,
-  limitCreation,
-  nonceDigest,
-  refusal,
-  targetOf,
-} from "./key_requests.tsx";
+import { answerCreated, findKey, refusal, targetOf } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
-import { Box, Field, LIMITS, PostForm, SCOPE_LABELS } from "./parts.tsx";
-import { confirmFirst } from "./session.ts";
+import { Box, Field, labelOf, PostForm } from "./parts.tsx";
+import { behindPassword } from "./session.ts";
 
 /** Creating and editing a key. */
 
@@ -56,7 +49,7 @@ interface FormState {
 
 const newKey: Handler = (c) => {
   const { defaultLimits, randomBytes } = c.var.deps;
-  return confirmFirst(c, "/keys/new") ?? showForm(c, {
+  return showForm(c, {
     values: valuesOf({
       ...{ description: "", scopes: [...KEY_SCOPES], models: [] },
       ...{ limits: defaultLimits.key, expiresAtMs: null },
@@ -66,24 +59,23 @@ const newKey: Handler = (c) => {
   });
 };
 
-export const createKey: Handler = async (c) => {
-  const { keys, now } = c.var.deps;
-  const confirm = confirmFirst(c, "/keys/new");
-  if (confirm !== null) return confirm;
+const createKey: Handler = async (c) => {
+  const { deps: { keys, now }, signedIn: { session: { ownerId } } } = c.var;
   const { nonce, ...values } = readForm(c, { ...FIELDS, nonce: secretText });
-  const once = nonceDigest(nonce);
   const { settings, errors } = parse(values, now(), null);
   if (settings === undefined) {
     return showForm(c, { values, errors, key: null, hidden: { nonce } });
   }
-  const { ownerId } = c.var.signedIn.session;
-  await limitCreation(c);
-  const actor = actorOf(c);
-  return answerCreated(
+  const input = { ownerId, settings, actor: actorOf(c) };
+  return await answerCreated(
     c,
-    await keys.create({ ownerId, settings, actor, once }),
+    nonce,
+    (once) => keys.create({ ...input, once }),
   );
 };
+
+/** Answers the form for a new key, which is posted to the list. */
+export const postKey: Handler = behindPassword(createKey, () => "/keys/new");
 
 const editForm: Handler = async (c) => {
   const key = await findKey(c);
@@ -105,7 +97,7 @@ const editKey: Handler = async (c) => {
 };
 
 export const keyFormRoutes: Routes = {
-  "/keys/new": { GET: newKey },
+  "/keys/new": { GET: behindPassword(newKey) },
   "/keys/:id/edit": { GET: editForm, POST: editKey },
 };
 
@@ -178,7 +170,7 @@ function showForm(
   return showPage(
     c,
     { title, section: "keys", status: errors.size === 0 ? 200 : 400 },
-    <section class="card form-card">
+    <section class="card narrow">
       <h1>{title}</h1>
       <PostForm
         action={key === null ? "/keys" : `${back}/edit`}
@@ -197,7 +189,7 @@ function showForm(
         <Field
           {...common("expires")}
           label="Expires"
-          note="– at the end of the day (UTC); leave empty for never"
+          help="At the end of the day in UTC. Leave empty for never."
           type="date"
         />
         <fieldset class="field" aria-describedby="scopes-error">
@@ -210,32 +202,30 @@ function showForm(
                 checked={values.scopes.includes(scope)}
                 autofocus={at === 0 && focus === "scopes"}
               >
-                {SCOPE_LABELS[scope]}
+                {labelOf(scope)}
               </Box>
             ))}
           </div>
           <p class="help error" id="scopes-error">{errors.get("scopes")}</p>
         </fieldset>
         <fieldset class="field">
-          <legend>
-            Limits <span class="faint">– leave empty for no limit</span>
-          </legend>
+          <legend>Limits</legend>
           <div class="pair">
-            {LIMITS.map(([name, label]) => (
+            {Object.values(limitsOf((name) => (
               <Field
                 {...common(name)}
-                label={label}
+                label={labelOf(name)}
                 type="number"
                 min={0}
                 placeholder="No limit"
               />
-            ))}
+            )))}
           </div>
         </fieldset>
         <Field
           {...common("models")}
           label="Models"
-          note="– leave empty for all"
+          help="Leave empty for all."
           maxlength={CHARS_MAX.models}
           placeholder="neutral-3.7-plus, small-1"
         />

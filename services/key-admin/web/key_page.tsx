@@ -6,11 +6,10 @@ import { findKey } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import {
   Head,
-  LIMITS,
+  labelOf,
   Moment,
   number,
   PostForm,
-  SCOPE_LABELS,
   Status,
   Time,
 } from "./parts.tsx";
@@ -36,12 +35,14 @@ const showKey: Handler = async (c) => {
     "Created": <Time ms={key.createdAtMs} as="minute" />,
     "Last used": <Moment ms={lastUsedAtMs} nowMs={nowMs} />,
     "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
-    "Permissions": key.scopes.map((name) => SCOPE_LABELS[name]).join(", "),
+    "Permissions": key.scopes.map(labelOf).join(", "),
     "Models": models.length === 0 ? "All" : models.join(", "),
-    ...Object.fromEntries(LIMITS.map(([name, label]) => [
-      label,
-      limits[name] === 0 ? "No limit" : number(limits[name]),
-    ])),
+    ...Object.fromEntries(
+      Object.entries(limits).map(([name, limit]) => [
+        labelOf(name),
+        limit === 0 ? "No limit" : number(limit),
+      ]),
+    ),
     "Key ID": <code>{id}</code>,
   };
   return showPage(

@@ -9,25 +9,12 @@ import { type Rate, takeRate } from "../domain/sign_in/attempts.ts";
 import { digest, isSecret } from "../domain/store/secret.ts";
 import { actorOf, type ConsoleContext, Refused } from "./context.ts";
 import { showPage } from "./layout.tsx";
-import { Banner, Box, CopyButton } from "./parts.tsx";
+import { Copyable, ShownOnce } from "./parts.tsx";
 
 /** Shared by the pages that create and change keys. */
 
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
-
-/** Refuses when the owner created too many keys within a minute. */
-export async function limitCreation(c: ConsoleContext): Promise<void> {
-  const { deps: { redis }, signedIn: { session: { ownerId } } } = c.var;
-  const waitMs = await takeRate(redis, `create ${ownerId}`, CREATION_RATE);
-  if (waitMs === 0) return;
-  const seconds = String(Math.ceil(waitMs / 1_000));
-  throw new Refused(
-    429,
-    `You created many keys in the last minute. Try again in ${seconds} seconds`,
-    { headers: { "retry-after": seconds } },
-  );
-}
 
 /** The key of the path, if it is the owner's; anybody else's does not exist (API1, ASVS 8.2.2). */
 export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
@@ -43,12 +30,6 @@ export const targetOf = (
   { ownerId, id }: KeyRecord,
   version: number,
 ): Target => ({ ownerId, keyId: id, version, actor: actorOf(c) });
-
-/** The digest that stands for a form's nonce in Redis. */
-export function nonceDigest(nonce: string): string {
-  if (!isSecret(nonce)) throw new Refused(400, "The form is not one of ours");
-  return digest(nonce);
-}
 
 const REFUSALS: Record<KeyRefusal, [status: 404 | 409, message: string]> = {
   not_found: [
@@ -80,71 +61,70 @@ export function refusal(reason: KeyRefusal, key?: KeyRecord): Refused {
 }
 
 /**
- * The only page that shows a full key value: the answer to the request that created
- * the key. It is not cached and cannot be loaded again. `replaces` says when the old
- * key of a rotation stops working.
+ * Creates a key once for each nonce and answers with the only page that shows its
+ * full value. The page is not cached and cannot be loaded again. `replaced` says
+ * what becomes of the old key of a rotation.
  */
-export function answerCreated(
+export async function answerCreated(
   c: ConsoleContext,
-  created: CreateKeyResult,
-  replaces?: string,
+  nonce: string,
+  create: (once: string) => Promise<CreateKeyResult>,
+  replaced?: string,
 ): Promise<Response> {
+  const { deps: { redis, apiUrl }, signedIn: { session: { ownerId } } } = c.var;
+  if (!isSecret(nonce)) throw new Refused(400, "The form is not one of ours");
+  const waitMs = await takeRate(redis, `create ${ownerId}`, CREATION_RATE);
+  if (waitMs > 0) {
+    const seconds = String(Math.ceil(waitMs / 1_000));
+    throw new Refused(
+      429,
+      `You created many keys in the last minute. Try again in ${seconds} seconds`,
+      { headers: { "retry-after": seconds } },
+    );
+  }
+  const created = await create(digest(nonce));
   if (!created.ok) throw refusal(created.reason);
   const { key, value } = created;
   return showPage(
     c,
     { title: "Store your key", section: "keys", status: 201 },
-    <section class="card form-card" data-secret="">
-      <h1>Store your key now</h1>
-      <p class="lead">
-        This is the only time the full value of{" "}
-        <strong>
-          <bdi>{key.description}</bdi>
-        </strong>{" "}
-        is shown. If you lose it, you need a new key.
-      </p>
-      <label for="value">API key</label>
-      <div class="secret">
-        <input
-          id="value"
-          value={value}
-          readonly
-          spellcheck={false}
-          autocomplete="off"
-          data-secret-value=""
-        />
-        <CopyButton source="value" look="primary" />
-      </div>
-      {replaces && <Banner look="note">{replaces}</Banner>}
+    <ShownOnce
+      title="Store your key now"
+      lead={
+        <>
+          This is the only time the full value of{" "}
+          <strong>
+            <bdi>{key.description}</bdi>
+          </strong>{" "}
+          is shown. If you lose it, you need a new key.
+        </>
+      }
+      label="API key"
+      value={value}
+      next="/keys"
+    >
+      {replaced && <p>{replaced}</p>}
       <h2>Try it</h2>
       <p>
         Set the environment variable <code>API_KEY</code>{" "}
         of your server to the key. Keep the key out of code and browsers.
       </p>
-      <Curl apiUrl={c.var.deps.apiUrl} model={key.models[0]} />
-      <form class="row between" method="get" action="/keys">
-        <Box required data-stored="">I have stored it</Box>
-        <button class="primary" type="submit">Done</button>
-      </form>
-    </section>,
+      <Curl apiUrl={apiUrl} model={key.models[0]} />
+    </ShownOnce>,
   );
 }
 
 /** An example request. The key is in a variable to keep it out of the shell's history. */
-export function Curl({ apiUrl, model = DEFAULT_MODEL_ID }: {
+export const Curl = ({ apiUrl, model = DEFAULT_MODEL_ID }: {
   apiUrl: string;
   /** A model that the key may use. */
   model?: string | undefined;
-}) {
-  const command = `curl ${apiUrl}/chat/completions \\
+}) => (
+  <Copyable id="curl" label="Example request">
+    {`curl ${apiUrl}/chat/completions \\
   -H "Authorization: Bearer $API_KEY" \\
   -H "Content-Type: application/json" \\
   -d '{"model": "${model}",
-       "messages": [{"role": "user", "content": "Hello"}]}'`;
-  return (
-    <div class="code">
-      <pre id="curl" tabindex={0} aria-label="Example request">{command}</pre>
-      <CopyButton source="curl" />
-    </div>
-  );
-}
+       "messages": [{"role": "user", "content": "Hello"}]}'`}
+  </Copyable>
+);

@@ -7,13 +7,12 @@ import {
   type PageStart,
 } from "../domain/keys/key_page.ts";
 import type { ConsoleContext, Handler, Routes } from "./context.ts";
-import { createKey } from "./key_form.tsx";
+import { postKey } from "./key_form.tsx";
 import { Curl } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import {
   address,
   Head,
-  Icon,
   Moment,
   number,
   Pager,
@@ -37,11 +36,7 @@ const listKeys: Handler = async (c) => {
     start: startOf(c),
   });
   const isFirstKey = page.total === 0 && filter === "all";
-  const create = (
-    <a class="button primary" href="/keys/new">
-      <Icon name="plus" /> Create key
-    </a>
-  );
+  const create = <a class="button primary" href="/keys/new">Create key</a>;
   return await showPage(
     c,
     { title: "API keys", section: "keys" },
@@ -76,7 +71,7 @@ const listKeys: Handler = async (c) => {
 };
 
 export const keyListRoutes: Routes = {
-  "/keys": { GET: listKeys, POST: createKey },
+  "/keys": { GET: listKeys, POST: postKey },
 };
 
 /** Keeps only the last characters of a pasted key, so that it is not shown again. */

@@ -3,7 +3,7 @@ import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "./context.ts";
-import { Banner, FormToken, Icon, PostForm } from "./parts.tsx";
+import { Banner, FormToken, PostForm } from "./parts.tsx";
 
 /** The layout around every page. */
 
@@ -11,11 +11,9 @@ import { Banner, FormToken, Icon, PostForm } from "./parts.tsx";
 const NOTICES: Readonly<Record<string, string>> = {
   enabled: "The key is enabled.",
   disabled: "The key is disabled. Requests with it are refused from now on.",
-  disabled_stopped:
-    "The key is disabled, and its running requests are being stopped.",
   deleted: "The key is deleted.",
-  deleted_stopped:
-    "The key is deleted, and its running requests are being stopped.",
+  stopping:
+    "The key no longer works, and its running requests are being stopped.",
   edited: "Your changes are saved.",
   password: "Your password is changed.",
   factor_off: "Two-step sign-in is off.",
@@ -64,7 +62,7 @@ export async function showPage(
     <>
       <a class="skip" href="#content">Skip to the content</a>
       <header class="top row">
-        <Brand />
+        <Brand icon={deps.assets.icon} />
         <nav aria-label="Main">
           {SECTIONS.map(([name, label]) => (
             <a
@@ -78,7 +76,7 @@ export async function showPage(
         <PostForm
           action="/sign-out"
           submit="Sign out"
-          look="quiet small"
+          look="small"
         />
       </header>
       <main id="content" tabindex={-1}>
@@ -105,7 +103,7 @@ export const showCard = (
     c,
     options,
     <main id="content" class="alone">
-      <Brand />
+      <Brand icon={c.var.deps.assets.icon} />
       <section class="card">
         <h1>{options.title}</h1>
         {lead && <p class="lead">{lead}</p>}
@@ -114,9 +112,9 @@ export const showCard = (
     </main>,
   );
 
-const Brand = () => (
+const Brand = ({ icon }: { icon: string }) => (
   <a class="brand row" href="/keys">
-    <Icon name="mark" /> Gateway
+    <img src={icon} alt="" width="28" height="28" /> Gateway
   </a>
 );
 

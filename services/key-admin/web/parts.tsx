@@ -1,6 +1,7 @@
 import { type Child, createContext, type JSX, useContext } from "hono/jsx";
-import type { KeyRecord, KeyScope, Limits } from "@gateway/shared/keys/record";
+import type { KeyRecord } from "@gateway/shared/keys/record";
 import { isExpired } from "../domain/keys/key_record.ts";
+import { limitWords } from "../domain/keys/settings.ts";
 import { FORM_TOKEN } from "./session.ts";
 
 /** Components that several pages share. */
@@ -26,7 +27,7 @@ export const Tabs = ({ label, tabs, current }: {
   tabs: readonly (readonly [value: string, label: string, href: string])[];
   current: string;
 }) => (
-  <nav class="tabs" aria-label={label}>
+  <nav aria-label={label}>
     {tabs.map(([value, text, href]) => (
       <a href={href} aria-current={value === current ? "true" : undefined}>
         {text}
@@ -82,8 +83,8 @@ export const Pager = ({ children, links }: {
   children?: Child;
   links: readonly (readonly [label: string, href: string | null])[];
 }) => (
-  <nav class="row between faint" aria-label="Pages">
-    <p>{children}</p>
+  <nav class="between" aria-label="Pages">
+    <p class="faint">{children}</p>
     <div class="row">
       {links.map(([label, href]) =>
         href && <a key={label} class="button small" href={href}>{label}</a>
@@ -98,42 +99,47 @@ export function address(path: string, query: Record<string, string>): string {
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
 }
 
-/** Something to notice; good news is announced politely, bad news at once. */
+/** Something to notice; bad news is announced at once. */
 export const Banner = ({ look, children }: {
-  look: "good" | "bad" | "warn" | "note";
+  look: "good" | "bad" | "warn";
   children: Child;
 }) => (
-  <div
-    class={`banner ${look}`}
-    role={look === "good" || look === "note" ? "status" : "alert"}
-  >
-    <Icon name={look === "good" ? "check" : "warn"} />
-    <p>{children}</p>
+  <p class={`banner ${look}`} role={look === "good" ? "status" : "alert"}>
+    {children}
+  </p>
+);
+
+/** Text to copy, with a button that the script shows. */
+export const Copyable = (
+  { id, label, children }: { id: string; label: string; children: Child },
+) => (
+  <div class="copyable">
+    <pre id={id} tabindex={0} role="group" aria-label={label}>{children}</pre>
+    <button type="button" data-copy={id} hidden>Copy</button>
   </div>
 );
 
-/** What is wrong with a whole form. */
-export const FormError = ({ error }: { error: string | null | undefined }) =>
-  error ? <Banner look="bad">{error}</Banner> : null;
-
-/** Copies the text of the element `source`. Hidden without the script. */
-export const CopyButton = (
-  { source, look = "small" }: { source: string; look?: string },
-) => <button class={look} type="button" data-copy={source} hidden>Copy</button>;
-
-/** Line icons on a 20 x 20 grid, drawn for this console. */
-const ICONS = {
-  mark: "M3 5.5 10 2l7 3.5v9L10 18l-7-3.5zM7 8l3 2 3-2M10 10v4",
-  plus: "M10 4v12M4 10h12",
-  check: "M4 10.5 8 14.5 16 5.5",
-  warn: "M10 3 2.5 16.5h15zM10 8.5v3.5M10 14.3h.01",
-} as const;
-
-/** A decorative icon. */
-export const Icon = ({ name }: { name: keyof typeof ICONS }) => (
-  <svg class="icon" viewBox="0 0 20 20" aria-hidden="true" focusable="false">
-    <path d={ICONS[name]} />
-  </svg>
+/** A page that shows something once. The script warns before it is left, and forgets it. */
+export const ShownOnce = ({ title, lead, label, value, next, children }: {
+  title: string;
+  lead: Child;
+  /** What is shown. */
+  label: string;
+  value: string;
+  /** Where "Done" leads. */
+  next: string;
+  children?: Child;
+}) => (
+  <section class="card narrow" data-secret="value">
+    <h1>{title}</h1>
+    <p class="lead">{lead}</p>
+    <Copyable id="value" label={label}>{value}</Copyable>
+    {children}
+    <form class="row between" method="get" action={next}>
+      <Box required>I have stored it</Box>
+      <button class="primary" type="submit">Done</button>
+    </form>
+  </section>
 );
 
 /** The session's token, for the forms of a page; empty where nobody is signed in. */
@@ -141,9 +147,11 @@ export const FormToken = createContext("");
 
 /** A form of this session with its buttons. The script prevents sending it twice. */
 export function PostForm(
-  { action, hidden = {}, submit, look = "primary", cancel, children }: {
+  { action, hidden = {}, error, submit, look = "primary", cancel, children }: {
     action: string;
     hidden?: Readonly<Record<string, string | number>>;
+    /** What is wrong with the form as a whole. */
+    error?: string | null | undefined;
     /** Label of the button that sends the form. */
     submit: string;
     /** Class names of that button. */
@@ -159,6 +167,7 @@ export function PostForm(
       {Object.entries(fields).map(([name, value]) => (
         <input type="hidden" name={name} value={String(value)} />
       ))}
+      {error && <Banner look="bad">{error}</Banner>}
       {children}
       <div class="row end">
         {cancel && <a class="button" href={cancel}>Cancel</a>}
@@ -169,22 +178,18 @@ export function PostForm(
 }
 
 /** A labelled input; `error` or `help` is tied to it by `aria-describedby`. */
-export function Field({ id, label, note, error, help, ...input }:
+export function Field({ id, label, error, help, ...input }:
   & JSX.IntrinsicElements["input"]
   & {
     id: string;
-    label: Child;
-    /** Shown in a softer colour beside the label. */
-    note?: string;
+    label: string;
     error?: string | undefined;
     help?: string;
   }) {
   const kind = error === undefined ? "help" : "error";
   return (
     <div class="field">
-      <label for={id}>
-        {label} {note && <span class="faint">{note}</span>}
-      </label>
+      <label for={id}>{label}</label>
       <input
         id={id}
         name={id}
@@ -225,22 +230,9 @@ export const PasswordField = ({ id = "password", ...input }: {
   />
 );
 
-/** What a key may be used for, in words. */
-export const SCOPE_LABELS: Record<KeyScope, string> = {
-  chat: "Chat",
-  models: "List models",
-  image: "Images",
-  video: "Video",
-  speech: "Speech",
-};
-
-/** The limits of a key, in words. */
-export const LIMITS: readonly (readonly [keyof Limits, label: string])[] = [
-  ["requestsPerMinute", "Requests per minute"],
-  ["tokensPerMinute", "Tokens per minute"],
-  ["tokensPerDay", "Tokens per day"],
-  ["concurrency", "Concurrent requests"],
-];
+/** `Tokens per day` for `tokensPerDay` */
+export const labelOf = (name: string): string =>
+  name[0]?.toUpperCase() + limitWords(name.slice(1), " ");
 
 const NUMBER = new Intl.NumberFormat("en-US");
 

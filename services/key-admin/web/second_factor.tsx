@@ -9,14 +9,7 @@ import {
 } from "./context.ts";
 import { passwordText, readForm, secretText, text } from "./forms.ts";
 import { showPage } from "./layout.tsx";
-import {
-  Box,
-  CopyButton,
-  Field,
-  FormError,
-  PasswordField,
-  PostForm,
-} from "./parts.tsx";
+import { Field, PasswordField, PostForm, ShownOnce } from "./parts.tsx";
 
 /** Turning two-step sign-in on and off. */
 
@@ -58,7 +51,17 @@ const turnOn: Handler = async (c) => {
   }
   const codes = await deps.accounts.enableTotp(ownerId, secret, step);
   await note(c, "account.second_factor_on");
-  return await showRecoveryCodes(c, codes);
+  return await showPage(
+    c,
+    { title: "Recovery codes", section: "account" },
+    <ShownOnce
+      title="Store your recovery codes"
+      lead="Two-step sign-in is on. If you lose the app, each of these codes lets you sign in once. They are shown only now."
+      label="Recovery codes"
+      value={codes.join("\n")}
+      next="/account"
+    />,
+  );
 };
 
 const WRONG_CODE =
@@ -93,9 +96,8 @@ function showSetUp(
   return showPage(
     c,
     { title, section: "account", status: error === undefined ? 200 : 400 },
-    <section class="card form-card">
+    <section class="card narrow">
       <h1>{title}</h1>
-      <FormError error={error} />
       <p>
         Scan this with an authenticator app, or{" "}
         <a href={uri}>open it on this device</a>.
@@ -107,6 +109,7 @@ function showSetUp(
       <PostForm
         action="/account/second-factor"
         hidden={{ ticket }}
+        error={error}
         submit="Turn on"
         cancel="/account"
       >
@@ -126,36 +129,6 @@ function showSetUp(
     </section>,
   );
 }
-
-/** The recovery codes, shown once. */
-const showRecoveryCodes = (
-  c: ConsoleContext,
-  codes: readonly string[],
-): Promise<Response> =>
-  showPage(
-    c,
-    { title: "Recovery codes", section: "account" },
-    <section class="card form-card" data-secret="">
-      <h1>Store your recovery codes</h1>
-      <p class="lead">
-        Two-step sign-in is on. If you lose the app, each of these codes lets
-        you sign in once. They are shown only now.
-      </p>
-      <pre
-        id="codes"
-        tabindex={0}
-        aria-label="Recovery codes"
-        data-secret-value=""
-      >{codes.join("\n")}</pre>
-      <form class="row between" method="get" action="/account">
-        <Box required data-stored="">I have stored them</Box>
-        <div class="row">
-          <CopyButton source="codes" look="" />
-          <button class="primary" type="submit">Done</button>
-        </div>
-      </form>
-    </section>,
-  );
 
 const QUIET_MODULES = 4;
 

@@ -5,7 +5,12 @@ import { DEVICE_SECONDS } from "../domain/sign_in/attempts.ts";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import type { Admitted } from "../domain/sign_in/sign_in.ts";
 import { digest } from "../domain/store/secret.ts";
-import { type ConsoleContext, Refused, type SignedIn } from "./context.ts";
+import {
+  type ConsoleContext,
+  type Handler,
+  Refused,
+  type SignedIn,
+} from "./context.ts";
 
 /** Cookies and sessions. */
 
@@ -89,14 +94,15 @@ export function isFresh(c: ConsoleContext): boolean {
   return c.var.deps.now() - checkedAtMs < SESSION_LIMITS.freshMs;
 }
 
-/** A redirect to confirm the password and come back to `next`, or null if it was entered recently. */
-export const confirmFirst = (
-  c: ConsoleContext,
-  next: string,
-): Response | null =>
+/** Asks for the password first if it was entered long ago, and goes on at `nextOf`. */
+export const behindPassword = (
+  handler: Handler,
+  nextOf = (c: ConsoleContext): string => c.req.path,
+): Handler =>
+async (c) =>
   isFresh(c)
-    ? null
-    : c.redirect(`/confirm?next=${encodeURIComponent(next)}`, 303);
+    ? await handler(c)
+    : c.redirect(`/confirm?next=${encodeURIComponent(nextOf(c))}`, 303);
 
 /** Fewer failures are taken for typing mistakes. */
 const FAILURES_TOLD = 5;

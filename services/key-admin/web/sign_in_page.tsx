@@ -17,14 +17,7 @@ import {
 } from "./context.ts";
 import { emailText, passwordText, pathText, readForm, text } from "./forms.ts";
 import { showCard } from "./layout.tsx";
-import {
-  Banner,
-  Box,
-  Field,
-  FormError,
-  PasswordField,
-  PostForm,
-} from "./parts.tsx";
+import { Box, Field, PasswordField, PostForm } from "./parts.tsx";
 import { enter, findSignedIn, localPath, readCookie } from "./session.ts";
 
 /** Signing in with a password, and the links that lead to one. */
@@ -183,27 +176,30 @@ function showSignIn(
     c,
     { title: "Sign in", ...status && { status } },
     <>
-      <FormError error={error} />
       {!isSetUp && (
-        <Banner look="note">
+        <p>
           Nobody has an account yet. The service prints a one-time set-up link
           when it starts, and the command <code>owners set-up</code>{" "}
           prints a new one.
-        </Banner>
+        </p>
       )}
       {oidc !== null && (
         <a class="button primary" href="/sign-in/oidc">
           Continue with {oidc.name}
         </a>
       )}
-      <PostForm action="/sign-in" hidden={{ next }} submit="Sign in">
+      <PostForm
+        action="/sign-in"
+        hidden={{ next }}
+        error={error}
+        submit="Sign in"
+      >
         <EmailField value={email} />
         <PasswordField label="Password" autofocus={email !== ""} />
         <Field
           id="code"
           label="Code"
-          note="if you use two-step sign-in"
-          help="From your authenticator app, or one of your recovery codes."
+          help="Only with two-step sign-in: from your authenticator app, or one of your recovery codes."
           autocomplete="one-time-code"
           spellcheck={false}
           maxlength={40}
@@ -246,13 +242,10 @@ function showLink(
   return showCard(
     c,
     { ...texts, status: error === null ? 200 : 400 },
-    <>
-      <FormError error={error} />
-      <PostForm action={linkPath(secretOf(c))} submit={submit}>
-        <EmailField value={email} readonly={kind !== "set_up"} />
-        <NewPasswordField label="Password" autofocus={email !== ""} />
-      </PostForm>
-    </>,
+    <PostForm action={linkPath(secretOf(c))} error={error} submit={submit}>
+      <EmailField value={email} readonly={kind !== "set_up"} />
+      <NewPasswordField label="Password" autofocus={email !== ""} />
+    </PostForm>,
   );
 }
 

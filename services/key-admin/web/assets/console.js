@@ -61,7 +61,7 @@ each("[data-copy]", (button) => {
   button.setAttribute("aria-live", "polite");
   button.addEventListener("click", async () => {
     const source = document.getElementById(button.dataset.copy);
-    await navigator.clipboard.writeText(source.value ?? source.textContent);
+    await navigator.clipboard.writeText(source.textContent);
     button.textContent = "Copied";
     setTimeout(() => button.textContent = "Copy", 2500);
   });
@@ -87,13 +87,11 @@ each(
 
 // Warns before a value that is shown once is left, and forgets it on the way out.
 each("[data-secret]", (page) => {
-  const value = page.querySelector("[data-secret-value]");
-  value.addEventListener("focus", () => value.select?.());
+  const stored = page.querySelector("input[required]");
   addEventListener("beforeunload", (event) => {
-    if (!page.querySelector("[data-stored]").checked) event.preventDefault();
+    if (!stored.checked) event.preventDefault();
   });
   addEventListener("pagehide", () => {
-    value.value = "";
-    value.textContent = "";
+    document.getElementById(page.dataset.secret).textContent = "";
   });
 });
