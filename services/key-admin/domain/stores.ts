@@ -10,12 +10,11 @@ import { createTokens } from "./store/one_time_tokens.ts";
 /** Everything that is stored, for the console and the command line. */
 export type Stores = ReturnType<typeof createStores>;
 
-const TOKEN_SECONDS = 600;
+const SET_UP_SECONDS = 600;
 
 /** Puts the stores together. */
 export function createStores(deps: OwnerDirectoryDeps) {
   const { redis, randomBytes } = deps;
-  const tokens = { redis, randomBytes, secondsOf: () => TOKEN_SECONDS };
   return {
     redis,
     keys: new KeyStore(deps),
@@ -24,17 +23,10 @@ export function createStores(deps: OwnerDirectoryDeps) {
     sessions: new SessionStore(deps),
     links: createLinks(deps),
     audit: new AuditLog(redis),
-    oidcFlows: createTokens({
-      ...{ ...tokens, kind: "oidc" },
-      schema: z.object({
-        verifier: z.string(),
-        state: z.string(),
-        nonce: z.string(),
-      }),
-    }),
     /** Second factors that are being set up. */
     totpSetups: createTokens({
-      ...{ ...tokens, kind: "totp" },
+      ...{ redis, randomBytes, kind: "totp" },
+      secondsOf: () => SET_UP_SECONDS,
       schema: z.object({ ownerId: z.string(), secret: z.string() }),
     }),
   };

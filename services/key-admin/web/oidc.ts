@@ -35,16 +35,16 @@ const begin: Handler = async (c) => {
         cause,
       );
     });
-  writeCookie(c, "oidc", await deps.oidcFlows.make(flow));
+  writeCookie(c, "oidc", flow);
   return c.redirect(url.href, 302);
 };
 
 const finish: Handler = async (c) => {
   const { deps } = c.var;
   const provider = providerOf(deps);
-  const flow = await deps.oidcFlows.use(readCookie(c, "oidc"));
+  const flow = readCookie(c, "oidc");
   writeCookie(c, "oidc", null);
-  if (flow === null) {
+  if (flow === "") {
     throw refusal(400, "This sign-in took too long. Start again");
   }
   const { search } = new URL(c.req.url);

@@ -11,19 +11,6 @@ export interface OidcConfig {
   name: string;
 }
 
-/** Kept in the store, for one use, while the browser is away. */
-export interface OidcFlow {
-  verifier: string;
-  state: string;
-  nonce: string;
-}
-
-/** The address of the provider's page, and what to keep until the browser comes back. */
-export interface OidcStart {
-  url: URL;
-  flow: OidcFlow;
-}
-
 /** Issuer and subject together name a person; the address is proved by the provider and allowed by the operator. */
 export interface OidcIdentity {
   issuer: string;
@@ -35,9 +22,13 @@ export interface OidcIdentity {
 export interface OidcClient {
   /** On the button: "Continue with …". */
   name: string;
-  begin(redirectUri: URL, askAgain: boolean): Promise<OidcStart>;
+  /** The address of the provider's page, and what the browser keeps in a cookie until it comes back. */
+  begin(
+    redirectUri: URL,
+    askAgain: boolean,
+  ): Promise<{ url: URL; flow: string }>;
   /** Checks what the browser came back with. Throws on any mismatch. */
-  finish(returned: URL, flow: OidcFlow): Promise<OidcIdentity>;
+  finish(returned: URL, flow: string): Promise<OidcIdentity>;
 }
 
 /** The provider knows this person, but they may not sign in here. */
@@ -46,6 +37,8 @@ export class NotAllowed extends Error {
 }
 
 const TIMEOUT_SECONDS = 5;
+/** Code verifier, state and nonce: what only this browser can present together. */
+const FLOW = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})$/;
 
 /** The client of one provider. Its metadata is fetched on first use and kept. */
 export function createOidcClient(
@@ -87,9 +80,11 @@ export function createOidcClient(
         ...{ state, nonce },
         ...(askAgain ? { prompt: "login", max_age: "0" } : {}),
       });
-      return { url, flow: { verifier, state, nonce } };
+      return { url, flow: [verifier, state, nonce].join(".") };
     },
-    finish: async (returned, { verifier, state, nonce }) => {
+    finish: async (returned, flow) => {
+      const [, verifier, state, nonce] = FLOW.exec(flow) ?? [];
+      if (!verifier || !state || !nonce) throw new Error("Not a flow of ours");
       const tokens = await oidc.authorizationCodeGrant(
         await provider(),
         returned,

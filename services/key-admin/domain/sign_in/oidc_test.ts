@@ -125,6 +125,19 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: whatever does not fit si
       assert.equal(answer.status, 400);
     });
   }
+  await t.step("a cookie that is not ours", async () => {
+    const client = site.client();
+    const back = provider.authorize(await begin(client));
+    const { cookies } = client;
+    const [name = "", flow = ""] = [...cookies].find(([, value]) =>
+      value.includes(".")
+    ) ?? [];
+    const [, , nonce] = flow.split(".");
+    for (const forged of ["x", "..", `..${nonce}`, `${flow}.x`]) {
+      cookies.set(name, forged);
+      assert.equal((await client.get(pathOf(back))).status, 400, forged);
+    }
+  });
   await t.step("another browser's way back (login CSRF)", async () => {
     const attacker = site.client();
     const back = provider.authorize(await begin(attacker));

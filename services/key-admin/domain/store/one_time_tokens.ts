@@ -7,8 +7,7 @@ import { digest, isSecret, mintSecret } from "./secret.ts";
 
 /**
  * Values that the holder of a secret can use once, for a limited time: an
- * invitation, a sign-in through a provider, the set-up of a second factor. Only
- * the secret's digest is stored.
+ * invitation, the set-up of a second factor. Only the secret's digest is stored.
  */
 export interface OneTimeTokens<T> {
   /** Stores a value and gives its secret. */
@@ -24,7 +23,7 @@ export interface OneTimeTokenOptions<T> {
   redis: RedisLink;
   randomBytes: RandomBytes;
   /** Part of the key's name, so that a token of one kind is none of another. */
-  kind: "link" | "oidc" | "totp";
+  kind: "link" | "totp";
   schema: z.ZodType<T>;
   secondsOf: (value: T) => number;
 }
