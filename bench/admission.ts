@@ -86,7 +86,6 @@ async function run(world: RedisWorld): Promise<void> {
       scope: "chat",
       model: "neutral-3.7-plus",
       wantTokens: 1_000,
-      requestId: "r",
     });
     if (!decision.isAdmitted) throw new Error(decision.reason);
     return decision;

@@ -65,7 +65,6 @@ async function start() {
       check: () => Promise.resolve([]),
     },
     admission: {
-      checkRefused: () => Promise.resolve(),
       admitChat: () =>
         Promise.resolve({
           slotFreed: null,

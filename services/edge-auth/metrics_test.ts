@@ -135,7 +135,6 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
     isAdmitted: true,
     id: "l1",
     principal: PRINCIPAL,
-    requestId: "r",
     reservedTokens: 1,
     rates: { requests: null, tokens: null },
     atMs: 0,

@@ -150,7 +150,6 @@ function admitAll(settlements: Settled[], admitted: Admitted[]): KeyParts {
       check: () => Promise.resolve([]),
     },
     admission: {
-      checkRefused: () => Promise.resolve(),
       admitChat: (_principal, request) => {
         const entry: Admitted = { request, settlements: [] };
         admitted.push(entry);

@@ -27,6 +27,8 @@ import {
 
 /** Redis gives a slot back in less than a millisecond, and a stalled Redis must not be felt. */
 export const SLOT_HOLD_MS = 75;
+/** A key over its limit may ask again and again with bodies of an ordinary size. */
+const FREE_PARSE_MS = 1;
 
 export interface ChatCompletionsDependencies
   extends ReadChatRequestDependencies {
@@ -65,14 +67,14 @@ export async function chatCompletions(
   call: ChatCall,
   dependencies: ChatCompletionsDependencies,
 ): Promise<void> {
-  const { exchange, principal, requestId } = call;
+  const { exchange, principal } = call;
   const { admission, dispatcher, refusedBodies, now } = dependencies;
   const read = await readChatRequest(exchange, principal, dependencies);
   if (read === null) return abandon(exchange.response);
   const askedAtMs = now();
   let lease: ChatLease | null = null;
   try {
-    lease = await admission.admitChat(principal, read.request, requestId);
+    lease = await admission.admitChat(principal, read.request);
     if (dispatcher.isStoppedSince(principal.keyId, askedAtMs)) {
       throw keyRevoked();
     }
@@ -82,19 +84,15 @@ export async function chatCompletions(
     }
   } catch (error) {
     lease?.release();
-    // Parsed for nothing: from then on such a key is refused before.
-    if (lease === null && isForbidden(error)) {
-      refusedBodies.charge(principal.keyId, read.parseMs);
+    // Parsed for nothing: a key that goes on like this is refused before.
+    if (lease === null && error instanceof ApiError && error.status < 500) {
+      const freeMs = error.status === 429 ? FREE_PARSE_MS : 0;
+      const unpaidMs = read.parseMs - freeMs;
+      if (unpaidMs > 0) refusedBodies.charge(principal.keyId, unpaidMs);
     }
     throw error;
   }
   await runAdmitted(call, read.request, lease, dependencies);
-}
-
-/** The key may not be here at all; more waiting will not help. */
-function isForbidden(error: unknown): boolean {
-  return error instanceof ApiError &&
-    (error.code === "unauthorized" || error.code === "key_disabled");
 }
 
 /** Resolves when the answer has begun; the run that has begun ends and is settled by itself. */

@@ -12,7 +12,6 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "./request.ts";
 import type { KeyLookup } from "../keys/key_lookup.ts";
 import { remember } from "../keys/unknown_key_limit.ts";
-import type { Admission } from "../limits/admission.ts";
 import { tooManyBadBodies } from "../limits/refusal.ts";
 import type { BodyBudget } from "../http/body_budget.ts";
 import { decodeJson } from "../http/json_body.ts";
@@ -23,7 +22,6 @@ import type { Exchange } from "../http/server.ts";
 export interface ReadChatRequestDependencies {
   catalog: Catalog;
   keys: Pick<KeyLookup, "check">;
-  admission: Pick<Admission, "checkRefused">;
   now: MonotonicNow;
   bodyBytesMax: number;
   bodyBudget: BodyBudget;
@@ -43,7 +41,6 @@ export async function readChatRequest(
 ): Promise<{ request: ChatRequest; parseMs: number } | null> {
   const { now, refusedBodies, catalog, deadlines } = dependencies;
   const { keyId } = principal;
-  await dependencies.admission.checkRefused(principal);
   try {
     await refusedBodies.wait(keyId, deadlines);
     const body = await readBody(exchange, {

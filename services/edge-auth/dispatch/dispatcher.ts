@@ -218,7 +218,8 @@ export class ChatDispatcher {
     this.#clock.tick();
     const nowMs = this.#d.now();
     this.#followBus();
-    if (this.workers.takeEndedPauses()) this.#offerWaiting();
+    // The pause of a worker may be over.
+    this.#offerWaiting();
     for (const run of this.#queue.expire(nowMs)) {
       run.fail(this.#d.bus.isConnected ? overloaded() : busUnavailable());
     }

@@ -129,8 +129,8 @@ export class ChatRun {
   #lostAttempts = 0;
   #receiver: StreamReceiver | null = null;
   #offeredAtMs = 0;
-  /** The job was last sent to whoever listens. */
-  #askedAnybody = false;
+  /** The job was sent to whoever listens. */
+  #hasAskedAnybody = false;
   /** What follows when a worker has taken the job. */
   #body: Uint8Array | null = null;
   /** The worker counts it, or was offered it. */
@@ -176,8 +176,12 @@ export class ChatRun {
     if (!bus.isConnected) return false;
     const { requestId, request: { model } } = this.job;
     const workerId = workers.pick(model, this.#tried);
-    // Somebody runs the model but has no room: wait. Nobody known: ask whoever listens.
-    if (workerId === null && workers.knows(model)) return false;
+    // Somebody runs the model but has no room: wait. Nobody known: ask whoever
+    // listens, but once only, since the same one may answer without end.
+    if (workerId === null) {
+      if (this.#hasAskedAnybody || workers.knows(model)) return false;
+      this.#hasAskedAnybody = true;
+    }
     const attempt = this.#attempt + 1;
     const deadlineMs = this.#deadlineAtMs - now();
     const { message, body } = encodeOffer(this.job, { attempt, deadlineMs });
@@ -191,7 +195,6 @@ export class ChatRun {
     this.#body = body;
     this.#naks += this.#receiver?.naks ?? 0;
     this.#offeredAtMs = now();
-    this.#askedAnybody = workerId === null;
     this.#hasSlot = workerId !== null;
     if (workerId !== null) {
       workers.onSent(workerId);
@@ -317,11 +320,8 @@ export class ChatRun {
   }
 
   #searchElsewhere(): void {
-    // After so many refusals the beats we know are old: wait for newer ones. And
-    // asking anybody again may ask the same one, at once and without end.
-    const isEnough = this.#askedAnybody ||
-      this.#tried.size >= DISPATCH_LIMITS.workersTriedMax;
-    if (isEnough) this.#wait();
+    // After so many refusals the beats we know are old: wait for newer ones.
+    if (this.#tried.size >= DISPATCH_LIMITS.workersTriedMax) this.#wait();
     else this.#search();
   }
 
@@ -385,8 +385,7 @@ export class ChatRun {
     this.#tried.add(worker);
     this.#rejects.push(reason);
     this.#leave();
-    if (reason === "draining") workers.onDraining(worker);
-    else workers.pause(worker, retryAfterMs ?? REFUSED_MS);
+    workers.pause(worker, retryAfterMs ?? REFUSED_MS);
     this.#searchElsewhere();
   }
 

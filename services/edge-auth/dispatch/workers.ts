@@ -54,10 +54,9 @@ export class WorkerTable {
   /** Takes in a beat. Returns whether a slot may have become free. */
   onBeat(id: string, beat: WorkerBeat): boolean {
     const { slots, inFlight, draining } = beat;
-    const known = this.#workers.get(id)?.models;
     this.#workers.set(id, {
       ...{ id, slots, inFlight, draining, sentSinceBeat: 0 },
-      models: sameModels(known, beat.models) ?? new Set(beat.models),
+      models: new Set(beat.models),
       beatAtMs: this.#now(),
       probedAtMs: -Infinity,
       pausedUntilMs: 0,
@@ -109,24 +108,6 @@ export class WorkerTable {
   pause(id: string, ms: number): void {
     const worker = this.#workers.get(id);
     if (worker !== undefined) worker.pausedUntilMs = this.#now() + ms;
-  }
-
-  /** Whether the pause of a worker has ended since the last call. */
-  takeEndedPauses(): boolean {
-    const nowMs = this.#now();
-    let hasEnded = false;
-    for (const worker of this.#workers.values()) {
-      if (worker.pausedUntilMs === 0 || worker.pausedUntilMs > nowMs) continue;
-      worker.pausedUntilMs = 0;
-      hasEnded = true;
-    }
-    return hasEnded;
-  }
-
-  /** Notes that a worker said it will leave. */
-  onDraining(id: string): void {
-    const worker = this.#workers.get(id);
-    if (worker !== undefined) worker.draining = true;
   }
 
   /** Notes that the bus finds nobody where this worker should be. True: it is lost. */
@@ -207,14 +188,4 @@ function isAlive(worker: Worker, nowMs: number): boolean {
 
 function usedSlots({ inFlight, sentSinceBeat }: Worker): number {
   return inFlight + sentSinceBeat;
-}
-
-/** The old set when nothing changed: beats come four times a second. */
-function sameModels(
-  known: ReadonlySet<string> | undefined,
-  models: string[],
-): ReadonlySet<string> | null {
-  const isSame = known !== undefined && known.size === models.length &&
-    models.every((model) => known.has(model));
-  return isSame ? known : null;
 }

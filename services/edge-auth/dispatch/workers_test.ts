@@ -139,6 +139,6 @@ Deno.test("knows() counts full workers but not those that leave", () => {
   const { table, beat } = setup();
   beat("a", { inFlight: 10 });
   assert.equal(table.knows(MODEL), true);
-  table.onDraining("a");
+  beat("a", { draining: true });
   assert.equal(table.knows(MODEL), false);
 });

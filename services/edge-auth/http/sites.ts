@@ -7,7 +7,7 @@ const MAX_AGE_SECONDS = 600;
 const REQUEST_HEADERS_CHARS_MAX = 1_024;
 /** What a script may read; without this it sees neither waits nor request ids. */
 const EXPOSED = "x-request-id, retry-after, retry-after-ms, x-should-retry, " +
-  "ratelimit, ratelimit-policy, x-ratelimit-limit-requests, " +
+  "x-ratelimit-limit-requests, " +
   "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, " +
   "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, " +
   "x-ratelimit-reset-tokens";

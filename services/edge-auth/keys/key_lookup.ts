@@ -24,8 +24,6 @@ import { createUnknownKeyLimit, remember } from "./unknown_key_limit.ts";
 export interface KeyLookupOptions {
   redis: RedisLink;
   now: MonotonicNow;
-  /** 0 ≤ x < 1. */
-  random: () => number;
   log: Log;
   /** Unknown keys that are looked up for one client address, per second. */
   unknownPerSecond: number;
@@ -98,7 +96,6 @@ export type KeyLookup = ReturnType<typeof createKeyLookup>;
 export function createKeyLookup({
   redis,
   now,
-  random,
   log,
   unknownPerSecond,
   entriesMax = KEY_LIMITS.lookupEntriesMax,
@@ -214,7 +211,7 @@ export function createKeyLookup({
         case "disabled":
         case "scope":
           if (status === "unknown") forget(principal);
-          throw refusalError({ isAdmitted: false, reason: status }, random);
+          throw refusalError({ isAdmitted: false, reason: status });
         default:
           throw new Error(`Unexpected reply of the inspect script: ${status}`);
       }

@@ -32,7 +32,6 @@ function lookupOver(redis: RedisLink) {
   const lookup = createKeyLookup({
     redis: link,
     now: () => counted.nowMs,
-    random: Math.random,
     log,
     entriesMax: 3,
     unknownEntriesMax: 3,

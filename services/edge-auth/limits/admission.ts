@@ -1,13 +1,11 @@
 /** Admits chat requests: returns a lease or throws the HTTP error of the refusal. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { publicRequestId } from "@gateway/shared/process/ids";
 import type { Principal } from "@gateway/shared/keys/record";
-import type { Log } from "@gateway/shared/process/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/run.ts";
-import { costOf, estimateTokens, isCounted } from "./cost.ts";
+import { costOf, estimateTokens } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { type HeaderFields, rateLimitHeaders } from "./rate_limit_headers.ts";
 import { type Refusal, refusalError } from "./refusal.ts";
@@ -19,7 +17,7 @@ export interface ChatLease {
    * Null when no concurrency limit applies, so nobody waits for the slot.
    */
   readonly slotFreed: Promise<void> | null;
-  /** The `x-ratelimit-*` and `RateLimit` headers of the answer. */
+  /** The `x-ratelimit-*` headers of the answer. */
   readonly headers: HeaderFields;
   /** Charges what the run has cost. Does not block or throw. */
   settle(outcome: RunOutcome): void;
@@ -29,19 +27,12 @@ export interface ChatLease {
 
 export interface Admission {
   /**
-   * Throws the refusal of a key that was refused for a limit, as long as Redis said
-   * that it will be and says so again: its body need not be read. Of other keys
-   * Redis is not asked.
-   */
-  checkRefused(principal: Principal): Promise<void>;
-  /**
    * Admits a chat request or throws the `ApiError` of its refusal. The tokens it
    * may cost are reserved until the lease is settled.
    */
   admitChat(
     principal: Principal,
     request: ChatRequest,
-    requestId: string,
   ): Promise<ChatLease>;
 }
 
@@ -53,96 +44,49 @@ export interface Decision {
 }
 
 export interface AdmissionOptions {
-  limiter: Pick<Limiter, "admit" | "look" | "settle">;
+  limiter: Pick<Limiter, "admit" | "settle">;
   catalog: Catalog;
   now: MonotonicNow;
-  random: () => number;
-  log: Log;
   /** Told of a principal whose key does not exist any more. */
   onUnknown: (principal: Principal) => void;
   /** Must not throw. */
   onDecision?: (decision: Decision) => void;
 }
 
-const REFUSED_KEYS_MAX = 10_000;
-
 export function createAdmission(options: AdmissionOptions): Admission {
-  const { limiter, catalog, now, random, log, onUnknown, onDecision } = options;
-
-  /** Keys that were refused for a limit, and until when that may hold. */
-  const refusedUntilMs = new Map<string, number>();
-
-  /** Asks, and throws the refusal if there is one. */
-  const decide = async <T extends Admitted | null>(
-    principal: Principal,
-    ask: () => Promise<T | Refusal>,
-  ): Promise<T> => {
-    const startedAtMs = now();
-    const tell = (result: Decision["result"]) =>
-      onDecision?.({ result, durationMs: now() - startedAtMs });
-    let decision;
-    try {
-      decision = await ask();
-    } catch (error) {
-      tell(error instanceof ApiError ? "unavailable" : "failed");
-      throw error;
-    }
-    if (decision !== null) tell(decision);
-    if (decision === null || decision.isAdmitted) return decision;
-    if (decision.reason === "unknown") onUnknown(principal);
-    if (decision.reason === "limited") {
-      refusedUntilMs.delete(principal.keyId);
-      refusedUntilMs.set(principal.keyId, now() + decision.waitMs);
-      const [oldest = ""] = refusedUntilMs.keys();
-      if (refusedUntilMs.size > REFUSED_KEYS_MAX) refusedUntilMs.delete(oldest);
-    }
-    throw refusalError(decision, random);
-  };
-
+  const { limiter, catalog, now, onUnknown, onDecision } = options;
   return {
-    async checkRefused(principal) {
-      const untilMs = refusedUntilMs.get(principal.keyId);
-      if (untilMs === undefined) return;
-      if (now() < untilMs) {
-        await decide(principal, () => limiter.look(principal, "chat"));
+    async admitChat(principal, request) {
+      const startedAtMs = now();
+      const tell = (result: Decision["result"]) =>
+        onDecision?.({ result, durationMs: now() - startedAtMs });
+      const { model } = request;
+      const { outputTokensMax } = catalog.get(model) ?? {};
+      const estimate = estimateTokens(request, outputTokensMax);
+      const wantTokens = estimate.totalTokens;
+      const ask = { scope: "chat", model, wantTokens } as const;
+      const decision = await limiter.admit(principal, ask).catch((error) => {
+        tell(error instanceof ApiError ? "unavailable" : "failed");
+        throw error;
+      });
+      tell(decision);
+      if (!decision.isAdmitted) {
+        if (decision.reason === "unknown") onUnknown(principal);
+        throw refusalError(decision);
       }
-      refusedUntilMs.delete(principal.keyId);
-    },
-    async admitChat(principal, request, requestId) {
-      const model = catalog.get(request.model);
-      const estimate = estimateTokens(request, model?.outputTokensMax);
-      const admitted = await decide(
-        principal,
-        () =>
-          limiter.admit(principal, {
-            scope: "chat",
-            model: request.model,
-            wantTokens: estimate.totalTokens,
-            requestId,
-          }),
-      );
-      const freed = admitted.isSlotLimited
+      const freed = decision.isSlotLimited
         ? Promise.withResolvers<void>()
         : null;
       return {
         slotFreed: freed?.promise ?? null,
-        headers: rateLimitHeaders(admitted.rates),
+        headers: rateLimitHeaders(decision.rates),
         settle(outcome) {
-          if (outcome.kind === "complete" && !isCounted(outcome)) {
-            log.warn("usage_missing", {
-              requestId: publicRequestId(requestId),
-            });
-          }
-          limiter.settle(admitted, costOf(outcome, estimate), freed?.resolve);
+          limiter.settle(decision, costOf(outcome, estimate), freed?.resolve);
         },
         release() {
-          const kind = "cancelled";
-          const nothing = {
-            promptTokens: 0,
-            completionTokens: 0,
-            kind,
-          } as const;
-          limiter.settle(admitted, nothing, freed?.resolve);
+          const nothing = { promptTokens: 0, completionTokens: 0 };
+          const cost = { ...nothing, kind: "cancelled" } as const;
+          limiter.settle(decision, cost, freed?.resolve);
         },
       };
     },

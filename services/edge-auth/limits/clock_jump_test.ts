@@ -33,7 +33,6 @@ const ASK: Ask = {
   scope: "chat",
   model: "m",
   wantTokens: 100,
-  requestId: "r",
 };
 /** Each admits ten requests of {@link ASK}. */
 const LIMITS: { name: string; limits: Partial<Limits> }[] = [

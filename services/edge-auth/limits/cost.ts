@@ -80,7 +80,8 @@ export function costOf(run: ChargedRun, estimate: TokenEstimate): Cost {
     kind,
   });
   if (run.dispatchMs === null) return cost(0, 0);
-  if (usage !== null && isCounted(run)) {
+  // A prompt has at least one token, so a count of nothing is none.
+  if (usage !== null && usage.prompt_tokens + usage.completion_tokens > 0) {
     return cost(usage.prompt_tokens, usage.completion_tokens);
   }
   if (completionTokens === 0) {
@@ -89,9 +90,4 @@ export function costOf(run: ChargedRun, estimate: TokenEstimate): Cost {
     if (!isHeard) return cost(null, null);
   }
   return cost(estimate.promptTokens, completionTokens);
-}
-
-/** Whether the backend has counted. A prompt has at least one token, so a count of nothing is none. */
-export function isCounted({ usage }: Pick<RunOutcome, "usage">): boolean {
-  return usage !== null && usage.prompt_tokens + usage.completion_tokens > 0;
 }

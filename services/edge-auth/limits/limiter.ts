@@ -1,6 +1,6 @@
 /** Asks Redis whether a request is within the limits of its key and of its owner. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
+import { newRequestId } from "@gateway/shared/process/ids";
 import {
   type KeyScope,
   leaseKey,
@@ -48,14 +48,11 @@ export interface Ask {
   model: string | null;
   /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
   wantTokens: number;
-  /** For the log. */
-  requestId: string;
 }
 
 /** The request may run. Has to be settled exactly once when it has ended. */
 export interface Admitted extends Lease {
   readonly isAdmitted: true;
-  readonly requestId: string;
   readonly reservedTokens: number;
   /** When, as Unix ms by the server's clock. */
   readonly atMs: number;
@@ -77,8 +74,6 @@ export interface Limiter {
    * without an answer and never calls an unreachable key unknown.
    */
   admit(principal: Principal, ask: Ask): Promise<Admitted | Refusal>;
-  /** The refusal that any request of this key would get now, or null. Takes nothing. */
-  look(principal: Principal, scope: KeyScope): Promise<Refusal | null>;
   /**
    * Frees the slot, corrects the reservation to the actual use, counts usage.
    * Returns at once; delivery is retried until it succeeds. A second call does nothing.
@@ -113,43 +108,6 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const leasePrefix = newRequestId();
   let leaseCount = 0;
 
-  /** Without a lease id nothing is taken. */
-  const ask = async (
-    principal: Principal,
-    { scope, model, wantTokens }: Ask,
-    leaseId: string,
-  ): Promise<Grant | Refusal> => {
-    /** Undoes an admission whose answer came too late or was lost. */
-    const release = () => {
-      if (leaseId === "") return;
-      settlements.add(releaseOf(principal, leaseId, wantTokens));
-    };
-    try {
-      const reply = await redis.evalScript(ADMIT, [
-        limiterKey(principal),
-        leaseKey(principal),
-        ownerLimiterKey(principal.ownerId),
-        ownerLeaseKey(principal.ownerId),
-      ], [
-        recordKey(principal),
-        ownerLimitsKey(principal.ownerId),
-        scope,
-        model ?? "",
-        String(wantTokens),
-        leaseId,
-      ], {
-        deadlineMs,
-        onAbandoned(late) {
-          if (!Array.isArray(late) || late[0] === "ok") release();
-        },
-      });
-      return parseReply(reply);
-    } catch (error) {
-      if (mayHaveAdmitted(error)) release();
-      throw redisFailure(error);
-    }
-  };
-
   return {
     get running() {
       return leases.held;
@@ -157,37 +115,44 @@ export function createLimiter(options: LimiterOptions): Limiter {
     get unsettled() {
       return settlements.pending;
     },
-    async admit(principal, wanted) {
+    async admit(principal, ask) {
+      const { scope, model, wantTokens: reservedTokens } = ask;
       const id = `${leasePrefix}.${(leaseCount++).toString(36)}`;
-      const decision = await ask(principal, wanted, id);
-      if (!decision.isAdmitted) return decision;
-      const { requestId, wantTokens: reservedTokens } = wanted;
-      const admitted = {
-        ...decision,
-        id,
-        principal,
-        requestId,
-        reservedTokens,
-      };
-      leases.hold(admitted);
-      return admitted;
-    },
-    async look(principal, scope) {
-      // No request costs less than a token.
-      const least = { scope, model: null, wantTokens: 1, requestId: "" };
-      const decision = await ask(principal, least, "");
-      return decision.isAdmitted ? null : decision;
+      /** Undoes an admission whose answer came too late or was lost. */
+      const release = () =>
+        settlements.add(releaseOf(principal, id, reservedTokens));
+      try {
+        const reply = await redis.evalScript(ADMIT, [
+          limiterKey(principal),
+          leaseKey(principal),
+          ownerLimiterKey(principal.ownerId),
+          ownerLeaseKey(principal.ownerId),
+        ], [
+          recordKey(principal),
+          ownerLimitsKey(principal.ownerId),
+          scope,
+          model ?? "",
+          String(reservedTokens),
+          id,
+        ], {
+          deadlineMs,
+          onAbandoned(late) {
+            if (!Array.isArray(late) || late[0] === "ok") release();
+          },
+        });
+        const decision = parseReply(reply);
+        if (!decision.isAdmitted) return decision;
+        const admitted = { ...decision, id, principal, reservedTokens };
+        leases.hold(admitted);
+        return admitted;
+      } catch (error) {
+        if (mayHaveAdmitted(error)) release();
+        throw redisFailure(error);
+      }
     },
     settle(admitted, cost, onAttempted) {
       if (!leases.release(admitted.id)) return;
-      let known = cost;
-      if (!isCount(cost.promptTokens) || !isCount(cost.completionTokens)) {
-        // Such counts would stop the script half way.
-        const requestId = publicRequestId(admitted.requestId);
-        log.error("usage_invalid", { requestId, ...cost });
-        known = { ...cost, promptTokens: null, completionTokens: null };
-      }
-      settlements.add(settlementOf(admitted, known), onAttempted);
+      settlements.add(settlementOf(admitted, cost), onAttempted);
     },
     start: () => leases.start(),
     async stop(timeoutMs) {
@@ -195,10 +160,6 @@ export function createLimiter(options: LimiterOptions): Limiter {
       return await settlements.drain(timeoutMs);
     },
   };
-}
-
-function isCount(value: number | null): boolean {
-  return value === null || (Number.isSafeInteger(value) && value >= 0);
 }
 
 /**

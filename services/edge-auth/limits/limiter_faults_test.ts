@@ -55,7 +55,6 @@ function ask(
     scope: "chat",
     model: "m",
     wantTokens: 100,
-    requestId: "r",
   });
 }
 

@@ -63,7 +63,7 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   assert.deepEqual(await lookup.find("h", ""), key);
   assert.equal(await lookup.find("nobody's", ""), null);
   assert.deepEqual(await lookup.check(key, "chat"), []);
-  const ask = { scope: "chat", model: "m", wantTokens: 100, requestId: "r" };
+  const ask = { scope: "chat", model: "m", wantTokens: 100 };
   const request = await admission.admit(key, { ...ask, scope: "chat" });
   assert.ok(request.isAdmitted);
   // The second one reaches the branch that counts leases.

@@ -1,10 +1,6 @@
 import { ApiError } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
-import {
-  rateLimitHeaders,
-  type Rates,
-  spreadWaitMs,
-} from "./rate_limit_headers.ts";
+import { rateLimitHeaders, type Rates } from "./rate_limit_headers.ts";
 
 /** The four limits: the error of each, and what messages call it. */
 const LIMITS = {
@@ -51,14 +47,14 @@ export function unauthorized(): ApiError {
   return new ApiError("unauthorized", "unauthorized");
 }
 
-/** The answer to a key that has sent too many invalid bodies; this one is not parsed. */
+/** The answer to a key whose refused bodies took too much time; this one is not parsed. */
 export function tooManyBadBodies(
   waitMs: number,
   headers: Readonly<Record<string, string>> = {},
 ): ApiError {
   return new ApiError(
     "rate_limit_exceeded",
-    "Too many requests of this API key could not be understood. " +
+    "Too many requests of this API key were refused. " +
       `Please try again in ${waitMs / MS_PER_SECOND}s.`,
     { retryAfterMs: waitMs, headers },
   );
@@ -94,12 +90,9 @@ export function storeIsEmpty(): RedisUnavailableError {
  * expired, 403 for a disabled key and for one without the right, 429 for a limit. The
  * message of a 429 says which limit, whose, and in how many seconds to try again;
  * some clients read that number from the text. Its headers say where the limits
- * stand, and how long to wait, spread by `random` (0 ≤ x < 1).
+ * stand, and how long to wait.
  */
-export function refusalError(
-  refusal: Refusal,
-  random: () => number,
-): ApiError {
+export function refusalError(refusal: Refusal): ApiError {
   switch (refusal.reason) {
     case "unknown":
     case "expired":
@@ -123,7 +116,7 @@ export function refusalError(
         `Limit of ${name} reached for ${whose}. ` +
           `Please try again in ${seconds}s.`,
         {
-          retryAfterMs: Math.max(1, spreadWaitMs(refusal.waitMs, random)),
+          retryAfterMs: Math.max(1, refusal.waitMs),
           headers: rateLimitHeaders(refusal.rates),
         },
       );

@@ -14,7 +14,7 @@ const LEASES = "lease:{o}:k";
 function settlement(id: string, promptTokens: number | null = 2) {
   const rates = { requests: null, tokens: null };
   return settlementOf({
-    ...{ isAdmitted: true, id, principal: PRINCIPAL, requestId: "r" },
+    ...{ isAdmitted: true, id, principal: PRINCIPAL },
     ...{ reservedTokens: 100, atMs: AT_MS, rates, isSlotLimited: false },
   }, { promptTokens, completionTokens: 3, kind: "complete" });
 }

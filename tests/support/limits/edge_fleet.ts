@@ -154,7 +154,7 @@ async function decide(
   principal: Principal,
   wantTokens: number,
 ): Promise<Admitted | Refusal | "unsure" | "not asked"> {
-  const ask: Ask = { scope: "chat", model: "m", wantTokens, requestId: "r" };
+  const ask: Ask = { scope: "chat", model: "m", wantTokens };
   try {
     return await admission.admit(principal, ask);
   } catch (error) {
