@@ -5,9 +5,9 @@ import {
   freePort,
   type RedisFixture,
   startRedis,
-  startSlowProxy,
   until,
 } from "../../tests/support/redis_fixture.ts";
+import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { monotonicNow } from "../process/clock.ts";
 import { type Log, silentLog } from "../process/log.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
@@ -316,16 +316,16 @@ Deno.test("the tail of a burst waits while the server answers, and no longer", a
 
 Deno.test("a slow path to the server ends in deadlines, and calls work when it is fast", async () => {
   await using redis = await startRedis();
-  await using proxy = await startSlowProxy(redis.port);
-  const link = await openReady(proxy.url);
-  proxy.delayMs = DEADLINE_MS + 100;
+  await using proxy = startTcpProxy(redis.port);
+  const link = await openReady(`redis://${proxy.server}`);
+  proxy.set({ delayMs: DEADLINE_MS + 100 });
   await delay(DEADLINE_MS);
   for (let i = 0; i < 3; i++) {
     const slow = await timed(link.command(["PING"]));
     assert.equal(slow.reason, "deadline");
     assertWithinBudget(slow);
   }
-  proxy.delayMs = 0;
+  proxy.set({});
   await answersAgain(link);
   proxy.cut();
   await answersAgain(link);

@@ -1,5 +1,3 @@
-import { once } from "node:events";
-import { createConnection, createServer, type Socket } from "node:net";
 import { waitFor } from "./wait_for.ts";
 import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
 
@@ -44,68 +42,6 @@ export async function until(
 
 export function delay(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-/** A TCP relay whose answers can be slowed down, held or cut. */
-export interface SlowProxy extends AsyncDisposable {
-  readonly url: string;
-  /** Time each piece of an answer is held back. */
-  delayMs: number;
-  /** Breaks every connection. */
-  cut(): void;
-}
-
-/** Relays a free port to `port`. */
-export async function startSlowProxy(port: number): Promise<SlowProxy> {
-  const sockets = new Set<Socket>();
-  const timers = new Set<ReturnType<typeof setTimeout>>();
-  const proxy = { delayMs: 0 };
-  const track = (socket: Socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
-    socket.on("error", () => socket.destroy());
-  };
-  const server = createServer((client) => {
-    const upstream = createConnection(port, "127.0.0.1");
-    track(client);
-    track(upstream);
-    client.pipe(upstream);
-    upstream.on("data", (piece) => {
-      const timer = setTimeout(() => {
-        timers.delete(timer);
-        if (client.writable) client.write(piece);
-      }, proxy.delayMs);
-      timers.add(timer);
-    });
-    client.on("close", () => upstream.destroy());
-    upstream.on("close", () => client.destroy());
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  if (address === null || typeof address === "string") {
-    throw new Error("Proxy has no port");
-  }
-  const cut = () => {
-    for (const socket of sockets) socket.destroy();
-  };
-  return {
-    url: `redis://127.0.0.1:${address.port}`,
-    get delayMs() {
-      return proxy.delayMs;
-    },
-    set delayMs(ms) {
-      proxy.delayMs = ms;
-    },
-    cut,
-    async [Symbol.asyncDispose]() {
-      for (const timer of timers) clearTimeout(timer);
-      cut();
-      const closed = once(server, "close");
-      server.close();
-      await closed;
-    },
-  };
 }
 
 /** What differs from a server in memory on a free port. */

@@ -22,11 +22,8 @@ import {
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
 import { SCHEDULING_ALLOWANCE_MS } from "../../../tests/support/wait_for.ts";
-import {
-  delay,
-  startSlowProxy,
-  until,
-} from "../../../tests/support/redis_fixture.ts";
+import { delay, until } from "../../../tests/support/redis_fixture.ts";
+import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import {
   type Admitted,
   createLimiter,
@@ -166,20 +163,20 @@ Deno.test("frozen Redis: 503 in time, and the admission that came too late is un
 
 Deno.test("a connection cut under an admission: its lease is undone on the next connection", async () => {
   await using world = await startRedisWorld();
-  await using proxy = await startSlowProxy(world.redis.port);
-  const link = await world.open(proxy.url);
+  await using proxy = startTcpProxy(world.redis.port);
+  const link = await world.open(`redis://${proxy.server}`);
   const admission = edge(link);
   const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
   admission.settle(await admitted(admission, key), DONE);
   await until(() => admission.unsettled === 0, 1_000);
-  proxy.delayMs = 60_000;
+  proxy.set({ blackHole: "down" });
   const pending = assertUnavailable(admission, key);
   await until(
     async () => Number(await world.command("ZCARD", leaseKey(key))) === 1,
     1_000,
   );
-  proxy.delayMs = 0;
   proxy.cut();
+  proxy.set({});
   await pending;
   await noLeases(world, key);
   await admitsAgain(admission, key);
