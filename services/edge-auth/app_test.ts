@@ -11,7 +11,7 @@ import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
 import { RefusedBodies } from "./chat/read_request.ts";
 import type { RunOutcome } from "./dispatch/run.ts";
-import { BodyBudget } from "./http/body_budget.ts";
+import { BodyBudget } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 

@@ -24,7 +24,7 @@ import { ChatDispatcher, CONTROL_WAIT_MS } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { createDrain } from "./http/drain.ts";
-import { BodyBudget } from "./http/body_budget.ts";
+import { BodyBudget } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
 import { joinBus } from "./dispatch/join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";

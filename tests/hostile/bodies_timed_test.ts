@@ -10,7 +10,7 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { rawExchange } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
-import { BodyBudget } from "../../services/edge-auth/http/body_budget.ts";
+import { BodyBudget } from "../../services/edge-auth/http/read_body.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const MODEL = `"model":"${DEFAULT_MODEL_ID}"`;

@@ -49,7 +49,7 @@ import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { DIALECTS } from "@gateway/shared/models/dialects";
 import type { GracefulServer } from "@gateway/shared/process/serve";
-import { BodyBudget } from "../../services/edge-auth/http/body_budget.ts";
+import { BodyBudget } from "../../services/edge-auth/http/read_body.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 import type { ModelServer } from "./scripted_backend.ts";
 

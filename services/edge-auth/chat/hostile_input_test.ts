@@ -189,14 +189,16 @@ const ROWS: Row[] = [
 ];
 
 Deno.test("bombs are refused before anything is parsed", () => {
-  for (const [bomb, what] of [["[", /nested/], ['{"a":', /nested/]] as const) {
+  for (
+    const [bomb, what] of [["[", /complex/], ['{"a":', /complex/]] as const
+  ) {
     assert.throws(
       () => decodeJson(encoder.encode(bomb.repeat(500_000))),
       { message: what },
     );
   }
   assert.throws(() => decodeJson(encoder.encode(`{${manyKeys}}`)), {
-    message: /too many properties/,
+    message: /too complex/,
   });
 });
 

@@ -13,9 +13,8 @@ import { parseChatRequest } from "./request.ts";
 import type { KeyLookup } from "../keys/key_lookup.ts";
 import { remember } from "../keys/unknown_key_limit.ts";
 import { tooManyBadBodies } from "../limits/refusal.ts";
-import type { BodyBudget } from "../http/body_budget.ts";
 import { decodeJson } from "../http/json_body.ts";
-import { readBody } from "../http/read_body.ts";
+import { type BodyBudget, readBody } from "../http/read_body.ts";
 import type { Exchange } from "../http/server.ts";
 
 /** What reading takes. */

@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { BODY_PIECES } from "@gateway/shared/limits";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import { BodyBudget } from "../http/body_budget.ts";
+import { BodyBudget } from "../http/read_body.ts";
 import { readChatRequest, RefusedBodies } from "./read_request.ts";
 
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };

@@ -12,6 +12,7 @@ import {
   type PathStep,
   valueAt,
 } from "@gateway/shared/process/error_text";
+import { INTEGER } from "./request_schema.ts";
 
 type Issue = z.core.$ZodIssue;
 
@@ -72,7 +73,7 @@ interface Description {
 function describe(issue: Issue, value: unknown): Description {
   switch (issue.code) {
     case "invalid_type":
-      return { code: "invalid_type", expected: issue.message };
+      return { code: "invalid_type", expected: nameOf(issue.expected) };
     case "invalid_value":
       return oneOf(issue.values, value);
     case "invalid_union":
@@ -85,6 +86,12 @@ function describe(issue: Issue, value: unknown): Description {
     default:
       return { code: "invalid_value", expected: issue.message };
   }
+}
+
+function nameOf(type: string): string {
+  if (type === "int") return INTEGER;
+  if (type === "array") return "an array";
+  return type === "object" || type === "record" ? "an object" : `a ${type}`;
 }
 
 function oneOf(supported: readonly unknown[], value: unknown): Description {
@@ -108,11 +115,12 @@ function bounds(
     };
   }
   // The field's kind, not the value's: 200 is a wrong decimal where a decimal is expected.
-  const kind = issue.message === "a decimal" ? "decimal" : "integer";
+  const isInteger = issue.origin === "int" || issue.message === INTEGER;
+  const kind = isInteger ? "integer" : "decimal";
   const sign = isSmall ? (issue.inclusive === false ? ">" : ">=") : "<=";
   return {
     code: isSmall ? `${kind}_below_min_value` : `${kind}_above_max_value`,
-    expected: `${issue.message} ${sign} ${bound}`,
+    expected: `a value ${sign} ${bound}`,
   };
 }
 

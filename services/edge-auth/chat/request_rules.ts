@@ -168,7 +168,7 @@ function requireAtMost(param: string, value: number, most: number): void {
   throw fieldError(
     "integer_above_max_value",
     param,
-    `Invalid '${param}': expected an integer <= ${most}, but got ${value}.`,
+    `Invalid '${param}': expected a value <= ${most}, but got ${value}.`,
   );
 }
 

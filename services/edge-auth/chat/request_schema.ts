@@ -7,8 +7,8 @@ import { isJsonObject } from "@gateway/shared/process/error_text";
  * The body of `POST /v1/chat/completions` as it may arrive: every field we know,
  * each of them optional where OpenAI has it optional, null meaning absent.
  * Members that are not named here are dropped without a word, as SDKs expect.
- * The order of the members is the order in which OpenAI reports faults. Each
- * schema says what it expects, such as "an integer"; `request_fault.ts` makes a
+ * The order of the members is the order in which OpenAI reports faults. An error
+ * text says what is expected where zod's issue does not; `request_fault.ts` makes a
  * sentence of it.
  */
 
@@ -16,35 +16,29 @@ import { isJsonObject } from "@gateway/shared/process/error_text";
 const NO_CONTROLS = /^\P{Cc}*$/u;
 const IDENTIFIER = /^[a-zA-Z0-9_-]+$/;
 const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
+/** Marks the bounds of an integer, which zod does not tell from those of other numbers. */
+export const INTEGER = "an integer";
 /**
  * Between the parts of a text that came in pieces. Model servers that take only
  * strings join with a line end too, so an answer does not depend on who joins.
  */
 const PART_SEPARATOR = "\n";
 
-const text = () => z.string({ error: "a string" });
-const plainText = () =>
-  text().regex(NO_CONTROLS, { error: "text without control characters" });
-const nameText = () => plainText().min(1);
+const plainText = z.string().regex(NO_CONTROLS, {
+  error: "text without control characters",
+});
+const nameText = plainText.min(1);
 /** A function or schema name by OpenAI's rule. */
 const identifier = (charsMax: number) =>
-  text().min(1).max(charsMax).regex(IDENTIFIER, {
+  z.string().min(1).max(charsMax).regex(IDENTIFIER, {
     error: `a string that matches '${IDENTIFIER.source}'`,
   });
-/** `"true"` and `1` are refused. */
-const flag = () => z.boolean({ error: "a boolean" });
 /** JSON's `1.0` is an integer too: JavaScript cannot tell. */
 const integer = (min: number, max: number) =>
-  z.int({ error: "an integer" })
-    .min(min, { error: "an integer" }).max(max, { error: "an integer" });
-const decimal = (min: number, max: number) =>
-  z.number({ error: "a decimal" })
-    .min(min, { error: "a decimal" }).max(max, { error: "a decimal" });
+  z.int().min(min, { error: INTEGER }).max(max, { error: INTEGER });
+const decimal = (min: number, max: number) => z.number().min(min).max(max);
 /** A JSON Schema: its inside is the caller's own. */
-const anyObject = () =>
-  z.record(z.string(), z.unknown(), { error: "an object" });
-
-const OBJECT = { error: "an object" };
+const anyObject = z.record(z.string(), z.unknown());
 
 /** Lets null stand for absence in the members of an object: SDKs of typed languages send explicit nulls. */
 function nullable<T extends z.ZodType>(schema: T) {
@@ -66,9 +60,9 @@ function withoutNulls(value: unknown): unknown {
  */
 export function listOf<T extends z.ZodType>(
   element: T,
-  { of, min = 0, max }: { of: string; min?: number; max: number },
+  { min = 0, max }: { min?: number; max: number },
 ): z.ZodType<z.output<T>[]> {
-  return z.array(z.unknown(), { error: `an array of ${of}` })
+  return z.array(z.unknown())
     .min(min)
     .max(max)
     .transform((items, context) => {
@@ -89,37 +83,37 @@ export function listOf<T extends z.ZodType>(
     });
 }
 
-const textPart = z.object({ type: z.literal("text"), text: text() });
+const textPart = z.object({ type: z.literal("text"), text: z.string() });
 const imagePart = z.object({
   type: z.literal("image_url"),
   image_url: nullable(z.object({
     // `file:` and the like would let a caller read what only the model server should see.
-    url: text().min(1).regex(/^(https?:\/\/|data:image\/)/i, {
+    url: z.string().min(1).regex(/^(https?:\/\/|data:image\/)/i, {
       error: "a URL that begins with 'https://', 'http://' or 'data:image/'",
     }),
     detail: z.enum(["auto", "low", "high"]).exactOptional(),
-  }, OBJECT)),
+  })),
 });
 
 const CONTENT = { error: "a string or an array of objects" };
 const parts = <T extends z.ZodType>(part: T) =>
-  listOf(part, { of: "objects", max: LIMITS.contentPartsMax });
+  listOf(part, { max: LIMITS.contentPartsMax });
 const textContent = z.union([
-  text(),
-  parts(z.discriminatedUnion("type", [textPart], OBJECT)),
+  z.string(),
+  parts(z.discriminatedUnion("type", [textPart])),
 ], CONTENT);
 const userContent = z.union([
-  text(),
-  parts(z.discriminatedUnion("type", [textPart, imagePart], OBJECT)),
+  z.string(),
+  parts(z.discriminatedUnion("type", [textPart, imagePart])),
 ], CONTENT);
 
 const toolCall = z.object({
-  id: nameText(),
+  id: nameText,
   type: z.literal("function"),
-  function: z.object({ name: nameText(), arguments: text() }, OBJECT),
-}, OBJECT);
+  function: z.object({ name: nameText, arguments: z.string() }),
+});
 
-const name = plainText().exactOptional();
+const name = plainText.exactOptional();
 const wireMessage = z.discriminatedUnion("role", [
   z.object({
     role: z.enum(["system", "developer"]),
@@ -131,10 +125,9 @@ const wireMessage = z.discriminatedUnion("role", [
     role: z.literal("assistant"),
     content: textContent.exactOptional(),
     name,
-    refusal: text().exactOptional(),
-    reasoning_content: text().exactOptional(),
+    refusal: z.string().exactOptional(),
+    reasoning_content: z.string().exactOptional(),
     tool_calls: listOf(toolCall, {
-      of: "objects",
       min: 1,
       max: LIMITS.toolCallsPerMessageMax,
     }).exactOptional(),
@@ -148,9 +141,9 @@ const wireMessage = z.discriminatedUnion("role", [
     role: z.literal("tool"),
     content: textContent,
     name,
-    tool_call_id: nameText(),
+    tool_call_id: nameText,
   }),
-], OBJECT);
+]);
 
 /** Joins text parts, and leaves an empty name out. */
 function toMessage(
@@ -173,20 +166,17 @@ const tool = z.object({
   type: z.literal("function"),
   function: nullable(z.object({
     name: identifier(LIMITS.toolNameCharsMax),
-    description: text().exactOptional(),
-    parameters: anyObject().exactOptional(),
-    strict: flag().exactOptional(),
-  }, OBJECT)),
-}, OBJECT);
+    description: z.string().exactOptional(),
+    parameters: anyObject.exactOptional(),
+    strict: z.boolean().exactOptional(),
+  })),
+});
 
 const toolChoice = z.union([
   z.enum(["none", "auto", "required"]),
   z.object({
     type: z.literal("function"),
-    function: z.object(
-      { name: identifier(LIMITS.toolNameCharsMax) },
-      OBJECT,
-    ),
+    function: z.object({ name: identifier(LIMITS.toolNameCharsMax) }),
   }),
 ], { error: "'none', 'auto', 'required' or an object" });
 
@@ -197,23 +187,23 @@ const responseFormat = z.discriminatedUnion("type", [
     type: z.literal("json_schema"),
     json_schema: nullable(z.object({
       name: identifier(LIMITS.schemaNameCharsMax),
-      description: text().exactOptional(),
-      schema: anyObject().exactOptional(),
-      strict: flag().exactOptional(),
-    }, OBJECT)),
+      description: z.string().exactOptional(),
+      schema: anyObject.exactOptional(),
+      strict: z.boolean().exactOptional(),
+    })),
   }),
-], OBJECT);
+]);
 
-const stopText = text().min(1).max(LIMITS.stopCharsMax);
+const stopText = z.string().min(1).max(LIMITS.stopCharsMax);
 const stop = z.union(
-  [stopText, listOf(stopText, { of: "strings", max: LIMITS.stopMax })],
+  [stopText, listOf(stopText, { max: LIMITS.stopMax })],
   { error: "a string or an array of strings" },
 );
 const penalty = decimal(LIMITS.penaltyMin, LIMITS.penaltyMax).exactOptional();
-const model = nameText().max(LIMITS.modelCharsMax);
+const model = nameText.max(LIMITS.modelCharsMax);
 const messages = listOf(
   nullable(wireMessage).transform(toMessage),
-  { of: "objects", min: 1, max: LIMITS.messagesMax },
+  { min: 1, max: LIMITS.messagesMax },
 );
 
 /** Checks only the name of the model. */
@@ -222,10 +212,9 @@ export const wireModelSchema = z.object({ model });
 const wireRequest = z.object({
   model,
   messages,
-  tools: listOf(tool, { of: "objects", max: LIMITS.toolsMax })
-    .exactOptional(),
+  tools: listOf(tool, { max: LIMITS.toolsMax }).exactOptional(),
   tool_choice: toolChoice.exactOptional(),
-  parallel_tool_calls: flag().exactOptional(),
+  parallel_tool_calls: z.boolean().exactOptional(),
   max_completion_tokens: integer(1, INTEGER_MAX).exactOptional(),
   max_tokens: integer(1, INTEGER_MAX).exactOptional(),
   n: integer(1, LIMITS.nMax).exactOptional(),
@@ -234,18 +223,17 @@ const wireRequest = z.object({
   top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional(),
   presence_penalty: penalty,
   frequency_penalty: penalty,
-  repetition_penalty: z.number({ error: "a decimal" })
-    .positive({ error: "a decimal" }).exactOptional(),
-  logprobs: flag().exactOptional(),
+  repetition_penalty: z.number().positive().exactOptional(),
+  logprobs: z.boolean().exactOptional(),
   top_logprobs: integer(0, LIMITS.topLogprobsMax).exactOptional(),
   seed: integer(-INTEGER_MAX, INTEGER_MAX).exactOptional(),
   stop: stop.exactOptional(),
   response_format: responseFormat.exactOptional(),
-  enable_thinking: flag().exactOptional(),
+  enable_thinking: z.boolean().exactOptional(),
   thinking_budget: integer(1, INTEGER_MAX).exactOptional(),
-  stream: flag().exactOptional(),
+  stream: z.boolean().exactOptional(),
   stream_options: nullable(
-    z.object({ include_usage: flag().exactOptional() }, OBJECT),
+    z.object({ include_usage: z.boolean().exactOptional() }),
   ).exactOptional(),
 });
 

@@ -440,16 +440,16 @@ Deno.test("parseChatRequest() says what was expected, and what it got where that
   const rows: [Fields, message: string][] = [
     [
       { temperature: 200 },
-      "Invalid 'temperature': expected a decimal <= 2, but got 200.",
+      "Invalid 'temperature': expected a value <= 2, but got 200.",
     ],
     [{ n: 1.5 }, "Invalid 'n': expected an integer, but got 1.5."],
     [
       { repetition_penalty: 0 },
-      "Invalid 'repetition_penalty': expected a decimal > 0, but got 0.",
+      "Invalid 'repetition_penalty': expected a value > 0, but got 0.",
     ],
     [
       { max_tokens: 99_999 },
-      "Invalid 'max_tokens': expected an integer <= 32768, but got 99999.",
+      "Invalid 'max_tokens': expected a value <= 32768, but got 99999.",
     ],
     [
       { stop: 7 },

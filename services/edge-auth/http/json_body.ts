@@ -1,5 +1,5 @@
 import { Buffer, isAscii } from "node:buffer";
-import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+import { ApiError } from "@gateway/shared/openai/error";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 
 const QUOTE = 0x22;
@@ -27,45 +27,33 @@ export function guardJson(text: string): void {
   let members = 0;
   let structure = 0;
   for (let at = 0; at < text.length; at++) {
-    if (++structure > structureBytesMax) {
-      throw tooMuch(
-        "invalid_request",
-        `is too complex. Expected at most ${structureBytesMax} bytes of it ` +
-          "outside of strings",
-      );
-    }
+    if (++structure > structureBytesMax) throw tooComplex();
     switch (text.charCodeAt(at)) {
       case QUOTE:
         at = endOfString(text, at + 1);
         break;
       case OPEN_BRACKET:
       case OPEN_BRACE:
-        if (++depth > depthMax) {
-          const what = `is nested deeper than ${depthMax} levels`;
-          throw tooMuch("invalid_json", what);
-        }
+        if (++depth > depthMax) throw tooComplex();
         break;
       case CLOSE_BRACKET:
       case CLOSE_BRACE:
         depth--;
         break;
       case COLON:
-        if (depth === 1 && ++topLevelKeys > topLevelKeysMax) {
-          throw tooMuch(
-            "object_above_max_properties",
-            "has too many properties. Expected an object with at most " +
-              `${topLevelKeysMax} properties`,
-          );
-        }
-        if (++members > membersMax) {
-          throw tooMuch(
-            "object_above_max_properties",
-            `has too many properties. Expected at most ${membersMax} in all ` +
-              "objects together",
-          );
-        }
+        if (depth === 1 && ++topLevelKeys > topLevelKeysMax) throw tooComplex();
+        if (++members > membersMax) throw tooComplex();
     }
   }
+}
+
+function tooComplex(): ApiError {
+  return new ApiError(
+    "invalid_request",
+    "The JSON body of your request is too complex. Expected at most " +
+      `${depthMax} levels, ${topLevelKeysMax} members at the top, ` +
+      `${membersMax} in all, and ${structureBytesMax} bytes outside of strings.`,
+  );
 }
 
 /** The index of the quote that ends the string whose inside begins at `from`, or the end of the text. */
@@ -116,10 +104,6 @@ function decodeUtf8(bytes: Uint8Array): string {
     if (!(error instanceof TypeError)) throw error;
     throw invalidJson("it is not valid UTF-8");
   }
-}
-
-function tooMuch(code: ErrorCode, what: string): ApiError {
-  return new ApiError(code, `The JSON body of your request ${what}.`);
 }
 
 function invalidJson(why: string): ApiError {

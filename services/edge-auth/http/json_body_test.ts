@@ -19,80 +19,61 @@ const nested = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
 const keys = (count: number) =>
   `{${Array.from({ length: count }, (_, at) => `"k${at}":1`).join(",")}}`;
 
-Deno.test("guardJson() refuses nesting beyond 64 levels", () => {
-  guardJson(nested(64));
-  guardJson(`{"a":${nested(63)}}`);
-  assert.equal(
-    refusalOf(() => guardJson(nested(65))).message,
-    "The JSON body of your request is nested deeper than 64 levels.",
-  );
-  for (
-    const text of [
-      `{"a":${nested(64)}}`,
-      '{"a":'.repeat(65),
-      "[{".repeat(33),
-      // Closing again does not make room for the depth of elsewhere.
-      `[${nested(60)},${nested(64)}]`,
-    ]
-  ) {
-    const error = refusalOf(() => guardJson(text));
-    assert.equal(error.status, 400);
-    assert.equal(error.code, "invalid_json");
-  }
-});
+const MIB = 1024 * 1024;
+/** Besides the digits: two braces, two colons, a comma, and one for each string. */
+const withDigits = (digits: number) =>
+  `{"a":"${"x".repeat(3 * MIB)}","b":${"9".repeat(digits)}}`;
 
-Deno.test("guardJson() refuses more than 2 MiB outside of strings, however large the strings are", () => {
-  const max = 2 * 1024 * 1024;
-  // Besides the digits: two braces, two colons, a comma, and one for each string.
-  const text = (digits: number) =>
-    `{"a":"${"x".repeat(3 * max)}","b":${"9".repeat(digits)}}`;
-  const overhead = 8;
-  guardJson(text(max - overhead));
-  const error = refusalOf(() => guardJson(text(max - overhead + 1)));
-  assert.deepEqual([error.status, error.code], [400, "invalid_request"]);
+Deno.test("guardJson() refuses what is too deep, has too many members or too much outside of strings", () => {
+  const accepted = [
+    nested(64),
+    `{"a":${nested(63)}}`,
+    keys(64),
+    `{"a":${keys(65_535)}}`,
+    `[${keys(100)}]`,
+    withDigits(2 * MIB - 8),
+    // What is no JSON is left to the parser.
+    ...["", "{", "]]]]", '"', '"\\', "{:}", "\ufeff{}"],
+  ];
+  for (const text of accepted) guardJson(text);
+  const refused = [
+    nested(65),
+    `{"a":${nested(64)}}`,
+    "[{".repeat(33),
+    // Closing again does not make room for the depth of elsewhere.
+    `[${nested(60)},${nested(64)}]`,
+    keys(65),
+    `{"a":${keys(65_536)}}`,
+    `{"a":"\\"",${keys(100).slice(1)}`,
+    withDigits(2 * MIB - 7),
+  ];
+  for (const text of refused) {
+    const { status, message } = refusalOf(() => guardJson(text));
+    assert.equal(status, 400);
+    assert.match(message, /too complex/);
+  }
 });
 
 Deno.test("guardJson() counts no brackets and colons inside strings", () => {
   const open = "[".repeat(100);
-  const rows = [
-    `{"a":"${open}"}`,
-    `{"a":"\\"${open}"}`,
-    `{"a":"\\\\","b":"${open}"}`,
-    `{"${open}":1}`,
-    `{"a":"${"x".repeat(200)}\\"${open}"}`,
-    `{"a":"${"x".repeat(63)}\\"${open}"}`,
-    `{"a":"${"x".repeat(200)}\\\\","b":"${open}"}`,
-    `{"a":"${"\\\\".repeat(100)}","b":"${open}"}`,
-    `{"a":"${"x".repeat(61)}\\\\\\"${open}${"y".repeat(100)}\\"${open}"}`,
-    `{"a":"${":".repeat(100)}"}`,
+  const strings = [
+    open,
+    `\\"${open}`,
+    `${"x".repeat(200)}\\"${open}`,
+    `${"\\\\".repeat(100)}`,
+    `${"x".repeat(61)}\\\\\\"${open}${"y".repeat(100)}\\"${open}`,
+    ":".repeat(100),
   ];
-  for (const text of rows) {
+  for (const inside of strings) {
+    const text = `{"a":"${inside}","${inside}":"\\\\"}`;
     assert.ok(JSON.parse(text));
     guardJson(text);
   }
   // And the string does end: what follows it counts.
-  for (const lead of [0, 1, 61, 62, 63, 64, 65, 127, 128, 129, 300]) {
-    for (const tail of ["", "\\\\", '\\"', "\\\\\\\\", '\\\\\\"']) {
-      const text = `{"a":"${"x".repeat(lead)}${tail}","b":${nested(64)}}`;
-      assert.ok(JSON.parse(text));
-      refusalOf(() => guardJson(text));
-    }
-  }
-});
-
-Deno.test("guardJson() refuses more than 64 members at the top", () => {
-  guardJson(keys(64));
-  guardJson(`{"a":${keys(1_000)}}`);
-  guardJson(`[${keys(100)}]`);
-  const error = refusalOf(() => guardJson(keys(65)));
-  assert.equal(error.code, "object_above_max_properties");
-  assert.equal(error.status, 400);
-  refusalOf(() => guardJson(`{"a":"\\"",${keys(100).slice(1)}`));
-});
-
-Deno.test("guardJson() leaves what is no JSON to the parser", () => {
-  for (const text of ["", "{", "]]]]", '"', '"\\', "{:}", "\ufeff{}"]) {
-    guardJson(text);
+  for (const tail of ["", "\\\\", '\\"', "\\\\\\\\", '\\\\\\"']) {
+    const text = `{"a":"x${tail}","b":${nested(64)}}`;
+    assert.ok(JSON.parse(text));
+    refusalOf(() => guardJson(text));
   }
 });
 

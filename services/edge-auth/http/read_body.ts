@@ -4,8 +4,7 @@ import type { Readable } from "node:stream";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import { BODY_DEADLINES, BODY_PIECES } from "@gateway/shared/limits";
-import { ApiError } from "@gateway/shared/openai/error";
-import type { BodyBudget, HeldBody } from "./body_budget.ts";
+import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
 export interface ReadBodyOptions {
@@ -34,9 +33,8 @@ export async function readBody(
   options: ReadBodyOptions,
 ): Promise<Uint8Array | null> {
   const length = declaredLength(headers);
-  const error = headerError(headers) ??
-    (length > options.bytesMax ? tooLarge(options.bytesMax) : null);
-  if (error !== null) throw error;
+  requireJson(headers);
+  if (length > options.bytesMax) throw refusal(tooLarge(options.bytesMax));
   return await collect(openBody(), length, options);
 }
 
@@ -53,7 +51,7 @@ function collect(
     const totalAtMs = now() + totalMs;
     const deadline = {
       expiresAtMs: now() + Math.min(progressMs, totalMs),
-      expire: () => refuse(tooSlow()),
+      expire: () => refuse(refusal(TOO_SLOW)),
     };
     const stop = () => {
       deadlines.remove(deadline);
@@ -69,10 +67,10 @@ function collect(
     const held: HeldBody = { keyId, bytes: 0, refuse };
     const onData = (piece: Uint8Array) => {
       size += piece.length;
-      if (size > bytesMax) return refuse(tooLarge(bytesMax));
+      if (size > bytesMax) return refuse(refusal(tooLarge(bytesMax)));
       if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
         onTooManyPieces(pieces.length);
-        return refuse(tooManyPieces());
+        return refuse(refusal(TOO_MANY_PIECES));
       }
       deadline.expiresAtMs = Math.min(now() + progressMs, totalAtMs);
       if (piece.length === length) return void pieces.push(piece);
@@ -102,58 +100,139 @@ function declaredLength(headers: Exchange["headers"]): number {
   return Number(headers.get("content-length") ?? 0);
 }
 
-function headerError(headers: Exchange["headers"]): ApiError | null {
-  const type = headers.get("content-type");
-  if (type !== undefined && !isJsonType(type)) {
-    return unsupported(
+function requireJson(headers: Exchange["headers"]): void {
+  const type = headers.get("content-type") ?? "";
+  if (!isJsonType(type)) {
+    throw new ApiError(
+      "unsupported_media_type",
       "Unsupported 'Content-Type'. Send the body as JSON, with " +
         "'Content-Type: application/json'.",
     );
   }
   const encoding = headers.get("content-encoding")?.trim().toLowerCase() ?? "";
-  if (encoding === "" || encoding === "identity") return null;
-  return unsupported(
-    "Unsupported 'Content-Encoding'. Send the body without compression.",
-  );
+  if (encoding !== "" && encoding !== "identity") {
+    throw new ApiError(
+      "unsupported_media_type",
+      "Unsupported 'Content-Encoding'. Send the body without compression.",
+    );
+  }
 }
 
 /** `application/json`, anything that ends in `+json`, and nothing at all. */
 function isJsonType(value: string): boolean {
-  if (value === "application/json") return true;
   const [essence = ""] = value.split(";", 1);
   const name = essence.trim().toLowerCase();
   return name === "" || name === "application/json" ||
     /^[^\s/]+\/[^\s/]+\+json$/.test(name);
 }
 
-function unsupported(message: string): ApiError {
-  return new ApiError("unsupported_media_type", message);
+/** A body that is being read. */
+export interface HeldBody {
+  readonly keyId: string;
+  /** Of it, counted here. */
+  bytes: number;
+  /** Ends it and releases it: others need the room more. */
+  readonly refuse: (error: ApiError) => void;
 }
 
-/** The rest of a refused body would be taken for the next request. */
-const CLOSE = { headers: { connection: "close" } };
+/** A key may hold this part of what the process may. */
+const SHARE_OF_KEY = 1 / 4;
 
-function tooLarge(bytesMax: number): ApiError {
-  return new ApiError(
-    "request_too_large",
-    `The request body is too large. The limit is ${bytesMax} bytes.`,
-    CLOSE,
-  );
+/**
+ * Over the key's share the body that grows is refused (429). Where the process has
+ * no room, the oldest body is refused (503): who sends slowly pays before who has
+ * just begun.
+ */
+export class BodyBudget {
+  readonly #processBytesMax: number;
+  readonly #keyBytesMax: number;
+  readonly #bodies = new Set<HeldBody>();
+  readonly #bytesByKey = new Map<string, number>();
+  #bytes = 0;
+
+  /** One body of `bodyBytesMax` always has room. */
+  constructor(
+    { bodiesBytesMax, bodyBytesMax }: {
+      bodiesBytesMax: number;
+      bodyBytesMax: number;
+    },
+  ) {
+    this.#processBytesMax = Math.max(bodiesBytesMax, bodyBytesMax);
+    this.#keyBytesMax = Math.max(bodiesBytesMax * SHARE_OF_KEY, bodyBytesMax);
+  }
+
+  /** Bytes held now. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Counts more bytes of a body. Returns the refusal where they are too many. */
+  grow(body: HeldBody, bytes: number): ApiError | null {
+    const ofKey = (this.#bytesByKey.get(body.keyId) ?? 0) + bytes;
+    if (ofKey > this.#keyBytesMax) return refusal(KEY_IS_FULL);
+    while (this.#bytes + bytes > this.#processBytesMax) {
+      const [oldest = body] = this.#bodies;
+      if (oldest === body) return refusal(PROCESS_IS_FULL);
+      oldest.refuse(refusal(PROCESS_IS_FULL));
+    }
+    this.#bodies.add(body);
+    this.#resize(body, bytes);
+    return null;
+  }
+
+  release(body: HeldBody): void {
+    this.#bodies.delete(body);
+    this.#resize(body, -body.bytes);
+  }
+
+  #resize(body: HeldBody, by: number): void {
+    body.bytes += by;
+    this.#bytes += by;
+    const ofKey = (this.#bytesByKey.get(body.keyId) ?? 0) + by;
+    if (ofKey > 0) this.#bytesByKey.set(body.keyId, ofKey);
+    else this.#bytesByKey.delete(body.keyId);
+  }
 }
 
-function tooSlow(): ApiError {
-  return new ApiError(
-    "request_timeout",
-    "The request body did not arrive in time.",
-    CLOSE,
-  );
+type Reason = readonly [
+  code: ErrorCode,
+  message: string,
+  retryAfterMs?: number,
+];
+
+const RETRY_AFTER_MS = 1_000;
+const TOO_SLOW: Reason = [
+  "request_timeout",
+  "The request body did not arrive in time.",
+];
+const TOO_MANY_PIECES: Reason = [
+  "invalid_request",
+  "The request body came in too many pieces. Send it with a " +
+  "'Content-Length', or in larger chunks.",
+];
+const KEY_IS_FULL: Reason = [
+  "concurrency_limit_exceeded",
+  "Too many bytes of request bodies of this API key at the same time. " +
+  "Please try again in 1s.",
+  RETRY_AFTER_MS,
+];
+const PROCESS_IS_FULL: Reason = [
+  "overloaded",
+  "The service has no room for this request body at the moment. " +
+  "Please try again shortly.",
+  RETRY_AFTER_MS,
+];
+
+function tooLarge(bytesMax: number): Reason {
+  const message = "The request body is too large. " +
+    `The limit is ${bytesMax} bytes.`;
+  return ["request_too_large", message];
 }
 
-function tooManyPieces(): ApiError {
-  return new ApiError(
-    "invalid_request",
-    "The request body came in too many pieces. Send it with a " +
-      "'Content-Length', or in larger chunks.",
-    CLOSE,
-  );
+/** Closes the connection: the rest of a refused body would be taken for the next request. */
+function refusal([code, message, retryAfterMs]: Reason): ApiError {
+  return new ApiError(code, message, {
+    headers: { connection: "close" },
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  });
 }

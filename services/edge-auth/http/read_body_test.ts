@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
 import { BODY_PIECES } from "@gateway/shared/limits";
-import { BodyBudget } from "./body_budget.ts";
-import { readBody } from "./read_body.ts";
+import { BodyBudget, readBody } from "./read_body.ts";
 
 const BYTES_MAX = 200_000;
 const PROGRESS_MS = 15_000;
