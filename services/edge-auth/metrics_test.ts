@@ -49,21 +49,19 @@ function setup() {
         durationMs: 550,
       });
     },
-    /** Samples above zero whose line holds `name`, without the buckets. */
-    async samples(name: string): Promise<string[]> {
-      const text = await registry.text();
-      return text.split("\n").filter((line) =>
-        line.includes(name) && !line.startsWith("#") &&
-        !line.includes("_bucket") && !line.endsWith(" 0")
-      ).map((line) => line.replace("gateway_", ""));
-    },
+    /** Samples above zero, without the buckets. */
+    samples: (): string[] =>
+      registry.text().split("\n").filter((line) =>
+        line.startsWith("gateway_") && !line.includes("_bucket") &&
+        !line.endsWith(" 0")
+      ).map((line) => line.replace("gateway_", "")),
   };
 }
 
-Deno.test("a complete stream is counted once, with its times and tokens", async () => {
+Deno.test("a complete stream is counted once, with its times and tokens", () => {
   const t = setup();
   t.run({});
-  assert.deepEqual(await t.samples("gateway_"), [
+  assert.deepEqual(t.samples(), [
     'request_duration_seconds_sum{route="chat"} 0.55',
     'request_duration_seconds_count{route="chat"} 1',
     'chat_runs_total{model="m",outcome="complete",code=""} 1',
@@ -80,56 +78,50 @@ Deno.test("a complete stream is counted once, with its times and tokens", async 
   ]);
 });
 
-Deno.test("time between tokens is known only of whole streams of two tokens or more", async () => {
-  for (
-    const [outcome, stream, count] of [
-      [{ completionTokens: 2 }, true, 1],
-      [{ completionTokens: 1 }, true, 0],
-      [{ completionTokens: 0 }, true, 0],
-      [{ firstByteMs: null }, true, 0],
-      [{ kind: "cancelled" }, true, 0],
-      [{ kind: "failed" }, true, 0],
-      [{}, false, 0],
-    ] as const
-  ) {
+Deno.test("time between tokens is known only of whole streams of two tokens or more", () => {
+  const rows: [Partial<RunOutcome>, stream: boolean, isKnown: boolean][] = [
+    [{ completionTokens: 2 }, true, true],
+    [{ completionTokens: 1 }, true, false],
+    [{ completionTokens: 0 }, true, false],
+    [{ firstByteMs: null }, true, false],
+    [{ kind: "cancelled" }, true, false],
+    [{}, false, false],
+  ];
+  for (const [outcome, stream, isKnown] of rows) {
     const t = setup();
     t.run(outcome, stream);
-    const samples = await t.samples("time_between_tokens_seconds_count");
-    assert.equal(samples.length, count, JSON.stringify(outcome));
+    const samples = t.samples().filter((line) => line.includes("between"));
+    assert.equal(samples.length > 0, isKnown, JSON.stringify(outcome));
   }
 });
 
-Deno.test("what went wrong on the way is counted", async () => {
+Deno.test("what went wrong on the way is counted", () => {
   const t = setup();
   t.run({
     kind: "failed",
     error: new ApiError("worker_lost", "Lost"),
     usage: null,
+    completionTokens: 0,
     rejects: ["full", "full", "stale"],
     repeats: 1,
     naks: 3,
+    cancelReason: "client_gone",
+    dispatchMs: null,
+    firstByteMs: null,
   });
-  t.run({ kind: "cancelled", cancelReason: "client_gone", dispatchMs: null });
-  assert.deepEqual([
-    ...await t.samples("chat_runs"),
-    ...await t.samples("rejects"),
-    ...await t.samples("retries"),
-    ...await t.samples("naks"),
-    ...await t.samples("cancels"),
-    ...await t.samples("dispatch_wait_seconds_count"),
-  ], [
+  assert.deepEqual(t.samples(), [
+    'request_duration_seconds_sum{route="chat"} 0.55',
+    'request_duration_seconds_count{route="chat"} 1',
     'chat_runs_total{model="m",outcome="failed",code="worker_lost"} 1',
-    'chat_runs_total{model="m",outcome="cancelled",code=""} 1',
     'rejects_total{reason="full"} 2',
     'rejects_total{reason="stale"} 1',
     "retries_total 1",
     "naks_total 3",
     'cancels_total{reason="client_gone"} 1',
-    "dispatch_wait_seconds_count 1",
   ]);
 });
 
-Deno.test("every decision is counted, refusals by limit and by whose it is", async () => {
+Deno.test("every decision is counted, refusals by limit and by whose it is", () => {
   const t = setup();
   const admitted: Admitted = {
     isAdmitted: true,
@@ -157,7 +149,7 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
     { isAdmitted: false, reason: "disabled" },
   ];
   for (const result of results) t.metrics.decided({ result, durationMs: 2 });
-  assert.deepEqual(await t.samples("gateway_"), [
+  assert.deepEqual(t.samples(), [
     'admissions_total{result="admitted"} 1',
     'admissions_total{result="refused"} 3',
     'admissions_total{result="unavailable"} 1',
@@ -170,13 +162,13 @@ Deno.test("every decision is counted, refusals by limit and by whose it is", asy
   ]);
 });
 
-Deno.test("answers are counted by route and status", async () => {
+Deno.test("answers are counted by route and status", () => {
   const t = setup();
   t.metrics.answered("models", 200);
   t.metrics.answered("models", 200);
   t.metrics.answered("other", 401);
   t.metrics.ended("models", 250);
-  assert.deepEqual(await t.samples("gateway_"), [
+  assert.deepEqual(t.samples(), [
     'requests_total{route="models",status="200"} 2',
     'requests_total{route="other",status="401"} 1',
     'request_duration_seconds_sum{route="models"} 0.25',
@@ -184,7 +176,7 @@ Deno.test("answers are counted by route and status", async () => {
   ]);
 });
 
-Deno.test("gauges show the edge's tables, and never fewer than no free slots", async () => {
+Deno.test("gauges show the edge's tables, and never fewer than no free slots", () => {
   const t = setup();
   observeEdge(t.registry, {
     dispatcher: { running: 5, waiting: 2 },
@@ -192,7 +184,7 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", a
     // Beats are older than what was sent since.
     workers: { totals: () => ({ workers: 2, slots: 4, inFlight: 6 }) },
   });
-  assert.deepEqual(await t.samples("gateway_"), [
+  assert.deepEqual(t.samples(), [
     'chats{state="waiting"} 2',
     'chats{state="running"} 3',
     "leases 5",
