@@ -4,6 +4,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import { textOf } from "./cli/answer.ts";
 import { type Cluster, findCluster } from "./cli/cluster.ts";
 import {
   type Area,
@@ -44,8 +45,8 @@ async function run([name = "", ...args]: string[]): Promise<string> {
           "(set appendonly yes and appendfsync always)",
       );
     }
-    const { json, text } = await command.run(depsOf(cluster, redis));
-    return command.isJson ? JSON.stringify(json) : text;
+    const answer = await command.run(depsOf(cluster, redis));
+    return command.isJson ? JSON.stringify(answer.json) : textOf(answer);
   } finally {
     await redis.close();
   }

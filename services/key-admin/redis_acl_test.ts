@@ -1,6 +1,7 @@
 // Promise: with the rights that deploy/redis/users.acl gives the console's user, every
 // command works; that every route does is in web/routes_test.ts. What it may not do is in tests/deploy/store_privilege_test.ts.
 import assert from "node:assert/strict";
+import { textOf } from "./cli/answer.ts";
 import { parseCommand } from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
@@ -16,12 +17,12 @@ async function run(
   ...args: string[]
 ): Promise<string> {
   const command = parseCommand(area === "keys" ? KEYS : OWNERS, args);
-  const { text } = await command.run({
+  const answer = await command.run({
     ...deps,
     defaultLimits: deps.defaultLimits.key,
     consoleUrl: deps.publicUrl.href,
   });
-  return text;
+  return textOf(answer);
 }
 
 Deno.test("every command works as the user it is deployed with", async (t) => {
@@ -32,7 +33,7 @@ Deno.test("every command works as the user it is deployed with", async (t) => {
     ["keys", ["list"], /Ci/],
     ["keys", ["list", "--search", "ci"], /Ci/],
     ["keys", ["show", id], /enabled/],
-    ["keys", ["edit", id, "--rpm", "60"], /60 requests/],
+    ["keys", ["edit", id, "--rpm", "60"], /requests_per_minute 60/],
     ["keys", ["disable", id, "--stop-running"], /disabled/],
     ["keys", ["enable", id], /enabled/],
     ["keys", ["rotate", id], /replaces/],
@@ -40,7 +41,7 @@ Deno.test("every command works as the user it is deployed with", async (t) => {
     ["owners", ["set-up"], /\/link\//],
     ["owners", ["invite", EMAIL], /\/link\//],
     ["owners", ["reset", EMAIL], /\/link\//],
-    ["owners", ["limits", EMAIL, "--rpm", "60"], /60 requests/],
+    ["owners", ["limits", EMAIL, "--rpm", "60"], /requests_per_minute 60/],
     ["owners", ["sign-out", EMAIL], /signed out/],
     ["owners", ["list"], /ada@example.org/],
   ];

@@ -13,6 +13,7 @@ import {
 } from "../domain/keys/settings.ts";
 import { parseEmail } from "../domain/owners/directory.ts";
 import type { Stores } from "../domain/stores.ts";
+import type { Answer } from "./answer.ts";
 
 /** The command line was not understood. The message says what to do. */
 export class UsageError extends Error {
@@ -32,12 +33,6 @@ export interface CommandDeps extends Stores {
   /** Origin of the console, for links. */
   consoleUrl: string;
   now: WallNow;
-}
-
-/** What a command prints: an object with `--json`, else text. */
-export interface Answer {
-  json: object;
-  text: string;
 }
 
 /** What a command works on. */

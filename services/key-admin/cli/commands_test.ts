@@ -9,7 +9,7 @@ import {
   type TestConsole,
 } from "../console_fixture.ts";
 import { parseCommand } from "./command_line.ts";
-import type { KeyJson } from "./key_text.ts";
+import { type KeyJson, textOf } from "./answer.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 
@@ -18,15 +18,15 @@ const ADA = "ada@example.org";
 /** Runs a command and gives what it prints with `--json` and without. */
 async function run({ deps }: TestConsole, ...[area, ...args]: string[]) {
   const command = parseCommand(area === "keys" ? KEYS : OWNERS, args);
-  const { json, text } = await command.run({
+  const answer = await command.run({
     ...deps,
     defaultLimits: deps.defaultLimits.key,
     consoleUrl: "https://console.test",
   });
   const printed: KeyJson & Record<string, unknown> = JSON.parse(
-    JSON.stringify(json),
+    JSON.stringify(answer.json),
   );
-  return { json: printed, text };
+  return { json: printed, text: textOf(answer) };
 }
 
 const create = (site: TestConsole, ...args: string[]) =>
@@ -83,7 +83,7 @@ Deno.test("keys list tells what the console tells, in pages", async () => {
     assert.equal(row.last_used_at, null);
     assert.equal(row.expires_at, "2099-01-01T00:00:00.000Z");
     assert.deepEqual([row.requests_today, row.tokens_today], [0, 0]);
-    assert.match(text, /LAST USED/);
+    assert.match(text, /LAST USED AT/);
     cursor = ["--after", String(json.next)];
     assert.equal(json.next === null, pages === 2);
   }

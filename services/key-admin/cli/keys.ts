@@ -7,8 +7,8 @@ import {
   type Target,
 } from "../domain/keys/key_store.ts";
 import type { KeySettings } from "../domain/keys/settings.ts";
+import { type Answer, rowToJson, toJson } from "./answer.ts";
 import {
-  type Answer,
   type Area,
   type Call,
   type Command,
@@ -20,7 +20,6 @@ import {
   type OptionName,
   UsageError,
 } from "./command_line.ts";
-import { describeKey, rowToJson, tableOf, toJson } from "./key_text.ts";
 
 const SETTING_OPTIONS: readonly OptionName[] = [
   ...["description", "expires", "models", "scopes"] as const,
@@ -88,17 +87,21 @@ async function create(call: Call): Promise<Answer> {
   // A new address is pointed out, since it may be misspelt.
   const isNew = owner !== undefined && await owners.find(owner) === null;
   const ownerId = isNew ? await owners.ensure(owner) : await findOwner(call);
-  const note = isNew
-    ? `\n\nThe owner ${owner} is new. To let them sign in: owners invite ${owner}`
+  const invite = isNew
+    ? `\nThe owner ${owner} is new. To let them sign in: owners invite ${owner}`
     : "";
   const order = { ownerId, settings, actor: COMMAND_LINE };
   const { key, value } = done(await keys.create(order));
   return {
     json: { ...toJson(key, now()), key: value },
-    text: `Created ${key.id}\n\n    ${value}\n\n` +
-      `Store it now: it is not shown again.${note}`,
+    note: `\nStore the key now: it is not shown again.${invite}`,
   };
 }
+
+const COLUMNS = [
+  ...["id", "state", "hint", "created_at", "expires_at", "last_used_at"],
+  ...["requests_today", "description"],
+];
 
 async function list(call: Call): Promise<Answer> {
   const { deps: { keys, now }, options } = call;
@@ -111,18 +114,18 @@ async function list(call: Call): Promise<Answer> {
       : { at: "after", cursor: after },
     day: usageDay(nowMs),
   });
-  const nothing = search === "" && state === "all"
+  const json = page.rows.map((row) => rowToJson(row, nowMs));
+  const isAll = search === "" && state === "all";
+  const none = isAll
     ? `No keys yet. Make one: keys create --description "My first key"`
     : "No matching keys.";
-  const isEmpty = page.rows.length === 0 && page.next === null;
-  const more = page.next === null ? "" : `\n\nMore: --after "${page.next}"`;
+  const { next, total } = page;
   return {
-    json: {
-      keys: page.rows.map((row) => rowToJson(row, nowMs)),
-      total: page.total,
-      next: page.next,
-    },
-    text: isEmpty ? nothing : tableOf(page.rows, nowMs) + more,
+    json: { keys: json, total, next },
+    table: { rows: json, columns: COLUMNS },
+    ...next !== null
+      ? { note: `\nMore: --after "${next}"` }
+      : json.length === 0 && { note: none },
   };
 }
 
@@ -154,10 +157,7 @@ async function end(
       );
     });
   }
-  return {
-    json: { ...toJson(key, now()), state },
-    text: `${keyId} is ${state}.`,
-  };
+  return { json: { ...toJson(key, now()), state } };
 }
 
 async function rotate(
@@ -169,8 +169,7 @@ async function rotate(
   const { key, value } = done(await keys.rotate(target, graceMs));
   return {
     json: { ...toJson(key, now()), key: value, replaces: keyId },
-    text: `Created ${key.id}, which replaces ${keyId}\n\n    ${value}\n\n` +
-      "Store it now: it is not shown again. " +
+    note: "\nStore the new key now: it is not shown again. " +
       (graceMs === 0
         ? "The old key no longer works."
         : `The old key works for another ${old}.`),
@@ -186,10 +185,9 @@ async function find(
   return key;
 }
 
-function answer({ deps: { now } }: Call, key: KeyRecord): Answer {
-  const nowMs = now();
-  return { json: toJson(key, nowMs), text: describeKey(key, nowMs) };
-}
+const answer = ({ deps: { now } }: Call, key: KeyRecord): Answer => ({
+  json: toJson(key, now()),
+});
 
 /** The owner that was named, or the first one. */
 async function findOwner(

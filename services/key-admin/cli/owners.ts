@@ -1,8 +1,9 @@
 import type { AuditAction } from "../domain/audit/audit_log.ts";
+import { describeLimits } from "../domain/keys/key_record.ts";
 import type { Account } from "../domain/owners/account.ts";
 import { type Link, linkPath } from "../domain/sign_in/links.ts";
+import { type Answer, limitsToJson } from "./answer.ts";
 import {
-  type Answer,
   type Area,
   type Call,
   type Command,
@@ -14,7 +15,6 @@ import {
   noOwner,
   type OptionName,
 } from "./command_line.ts";
-import { limitsText, limitsToJson } from "./key_text.ts";
 
 /** Owners that `list` shows. */
 const LISTED_MAX = 1_000;
@@ -56,7 +56,7 @@ export const OWNERS: Area = {
       "a link to choose a new password (1 hour)",
       [],
       async ({ deps }, { ownerId, email }) => {
-        await note(deps, ownerId, "account.reset_link_made", "");
+        await log(deps, ownerId, "account.reset_link_made", "");
         const link = { kind: "reset", ownerId, email } as const;
         return await linkAnswer(deps, link, "1 hour");
       },
@@ -72,11 +72,9 @@ export const OWNERS: Area = {
       [],
       async ({ deps }, { ownerId, email }) => {
         const ended = await deps.sessions.endOthers(ownerId, null);
-        await note(deps, ownerId, "session.revoked", "all");
-        return {
-          json: { owner_id: ownerId, ended },
-          text: `${email} is signed out everywhere.`,
-        };
+        await log(deps, ownerId, "session.revoked", "all");
+        const note = `${email} is signed out everywhere.`;
+        return { json: { owner_id: ownerId, ended }, note };
       },
     ),
   },
@@ -104,7 +102,7 @@ async function invite({ deps, word: email }: Call): Promise<Answer> {
       `${email} can sign in already; "owners reset" replaces a forgotten password`,
     );
   }
-  await note(deps, ownerId, "owner.invited", email);
+  await log(deps, ownerId, "owner.invited", email);
   return await linkAnswer(deps, { kind: "invite", ownerId, email }, "3 days");
 }
 
@@ -116,29 +114,22 @@ async function linkAnswer(
   const url = new URL(linkPath(await links.make(link)), consoleUrl).href;
   return {
     json: { owner_id: link.ownerId, url },
-    text: `${url}\n\nWorks once, within ${time}.`,
+    note: `\nThe link works once, within ${time}.`,
   };
 }
 
 async function list({ deps: { owners, accounts } }: Call): Promise<Answer> {
   const ids = await owners.list(0, LISTED_MAX);
   const found = await Promise.all(ids.map((id) => accounts.read(id)));
-  const rows = found.filter((account) => account !== null);
-  return {
-    json: {
-      owners: rows.map((account) => ({
-        id: account.ownerId,
-        email: account.email,
-        created_at: new Date(account.createdAtMs).toISOString(),
-        has_password: account.passwordHash !== null,
-        two_step: account.totpSecret !== null,
-      })),
-    },
-    text: rows.map(({ ownerId, email, passwordHash }) => {
-      const name = email || "(first owner, before set-up)";
-      return `${ownerId}  ${name}${passwordHash ? "" : "  no password yet"}`;
-    }).join("\n") || "No owners yet.",
-  };
+  const rows = found.filter((account) => account !== null).map((account) => ({
+    id: account.ownerId,
+    email: account.email,
+    created_at: new Date(account.createdAtMs).toISOString(),
+    has_password: account.passwordHash !== null,
+    two_step: account.totpSecret !== null,
+  }));
+  const columns = ["id", "email", "created_at", "has_password", "two_step"];
+  return { json: { owners: rows }, table: { rows, columns } };
 }
 
 async function limits(
@@ -149,16 +140,13 @@ async function limits(
   const after = limitsFrom(options, before);
   if (LIMIT_OPTIONS.some((name) => options[name] !== undefined)) {
     await deps.owners.setLimits(ownerId, after);
-    const detail = `${limitsText(before)} → ${limitsText(after)}`;
-    await note(deps, ownerId, "owner.limits_changed", detail);
+    const detail = describeLimits(before, after);
+    await log(deps, ownerId, "owner.limits_changed", detail);
   }
-  return {
-    json: { owner_id: ownerId, limits: limitsToJson(after) },
-    text: `Limits over all keys of ${email}: ${limitsText(after)}`,
-  };
+  return { json: { owner_id: ownerId, email, limits: limitsToJson(after) } };
 }
 
-async function note(
+async function log(
   { audit }: CommandDeps,
   ownerId: string,
   action: AuditAction,

@@ -64,28 +64,35 @@ export function decodeLimits(fields: ReadonlyMap<string, string>): Limits {
 }
 
 /** What differs, for the audit log: `description "a" → "b", tokens per day 0 → 5000`. */
-export function describeChange(before: KeyRecord, after: KeyRecord): string {
-  const earlier = describeSettings(before);
-  return describeSettings(after).flatMap(([name, to], at) => {
-    const from = earlier[at]?.[1];
-    return from === to ? [] : [`${name} ${from} → ${to}`];
-  }).join(", ");
-}
+export const describeChange = (before: KeyRecord, after: KeyRecord): string =>
+  differences(settingTexts(before), settingTexts(after));
 
-function describeSettings(
+/** The same of the limits of an owner. */
+export const describeLimits = (before: Limits, after: Limits): string =>
+  differences(limitTexts(before), limitTexts(after));
+
+type Texts = Readonly<Record<string, string>>;
+
+const differences = (before: Texts, after: Texts): string =>
+  Object.entries(after)
+    .filter(([name, to]) => before[name] !== to)
+    .map(([name, to]) => `${name} ${before[name]} → ${to}`).join(", ");
+
+const limitTexts = (limits: Limits): Texts =>
+  Object.fromEntries(
+    Object.entries(limits)
+      .map(([name, value]) => [limitWords(name, " "), String(value)]),
+  );
+
+const settingTexts = (
   { description, scopes, models, limits, expiresAtMs }: KeyRecord,
-): [name: string, value: string][] {
-  return [
-    ["description", JSON.stringify(description)],
-    ["scopes", scopes.join("+")],
-    ["models", models.join("+") || "all"],
-    ...Object.entries(limits).map(([name, value]): [string, string] => [
-      limitWords(name, " "),
-      String(value),
-    ]),
-    ["expires", expiresAtMs === null ? "never" : minuteText(expiresAtMs)],
-  ];
-}
+): Texts => ({
+  description: JSON.stringify(description),
+  scopes: scopes.join("+"),
+  models: models.join("+") || "all",
+  ...limitTexts(limits),
+  expires: expiresAtMs === null ? "never" : minuteText(expiresAtMs),
+});
 
 /** `2026-11-20 13:53 UTC` */
 const minuteText = (ms: number): string =>

@@ -1,0 +1,84 @@
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import type { KeyRow } from "../domain/keys/key_page.ts";
+import { isExpired } from "../domain/keys/key_record.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What a command answers: an object with `--json`, else the same as text. */
+export interface Answer {
+  json: Fields;
+  /** What of it is shown as a table. */
+  table?: { rows: readonly Fields[]; columns: readonly string[] };
+  /** For people, after the rest. */
+  note?: string;
+}
+
+/** A key as `--json` prints it. */
+export type KeyJson = ReturnType<typeof toJson>;
+
+/** A key in the form of `--json`, without its hash. Times are ISO 8601 in UTC; a limit of 0 means none. */
+export function toJson(key: KeyRecord, nowMs: number) {
+  return {
+    id: key.id,
+    state: key.state,
+    expired: isExpired(key, nowMs),
+    description: key.description,
+    hint: key.hint,
+    owner_id: key.ownerId,
+    scopes: key.scopes,
+    models: key.models,
+    limits: limitsToJson(key.limits),
+    created_at: isoTime(key.createdAtMs),
+    expires_at: isoTime(key.expiresAtMs),
+    version: key.version,
+  };
+}
+
+/** Limits of a key or an owner in the form of `--json`. */
+export const limitsToJson = (limits: Limits) => ({
+  requests_per_minute: limits.requestsPerMinute,
+  tokens_per_minute: limits.tokensPerMinute,
+  tokens_per_day: limits.tokensPerDay,
+  concurrency: limits.concurrency,
+});
+
+/** A key of a list in the form of `--json`. */
+export const rowToJson = (row: KeyRow, nowMs: number) => ({
+  ...toJson(row.key, nowMs),
+  last_used_at: isoTime(row.lastUsedAtMs),
+  requests_today: row.requestsToday,
+  tokens_today: row.tokensToday,
+});
+
+/** The answer for people: a table, or one line per member of the object. */
+export function textOf({ json, table, note }: Answer): string {
+  const cells = table === undefined
+    ? Object.entries(json).map(([name, value]) => [name, cellOf(value)])
+    : [
+      table.columns.map((name) => name.toUpperCase().replaceAll("_", " ")),
+      ...table.rows.map((row) =>
+        table.columns.map((name) => cellOf(row[name]))
+      ),
+    ];
+  const isEmpty = table?.rows.length === 0;
+  return [...isEmpty ? [] : aligned(cells), ...note ? [note] : []].join("\n");
+}
+
+function aligned(lines: readonly (readonly string[])[]): string[] {
+  const width = (column: number) =>
+    Math.max(...lines.map((line) => line[column]?.length ?? 0));
+  return lines.map((line) =>
+    line.map((cell, at) => cell.padEnd(width(at))).join("  ").trimEnd()
+  );
+}
+
+function cellOf(value: unknown): string {
+  if (value === null) return "never";
+  if (Array.isArray(value)) return value.join(", ") || "all";
+  if (typeof value !== "object") return String(value);
+  const set = Object.entries(value).filter(([, limit]) => limit !== 0);
+  return set.map((entry) => entry.join(" ")).join(", ") || "none";
+}
+
+const isoTime = (timeMs: number | null): string | null =>
+  timeMs === null ? null : new Date(timeMs).toISOString();
