@@ -1,12 +1,11 @@
 /** The one place of this service that reads the environment. */
 import {
   ConfigError,
-  type ConfigOf,
+  type Env,
   integer,
   parseEnv,
   secret,
 } from "@gateway/shared/process/env";
-import type { LogLevel } from "@gateway/shared/process/log";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import {
   CATALOG_VARIABLES,
@@ -14,7 +13,6 @@ import {
   UPSTREAM_KEY_ENV,
 } from "@gateway/shared/models/catalog_variables";
 import {
-  type BusAccess,
   busAccess,
   NATS_VARIABLES,
   SERVICE_VARIABLES,
@@ -34,30 +32,12 @@ export const WORKER_VARIABLES = {
 };
 
 /** What the worker was told, in the units and shapes its code uses. */
-export interface WorkerConfig {
-  logLevel: LogLevel;
-  ops: { hostname: string; port: number };
-  bus: BusAccess;
-  catalog: Catalog;
-  /** Keys of model servers by the name of the variable that holds them. */
-  backendKeys: ReadonlyMap<string, string>;
-  slots: number;
-  drainMs: number;
-}
+export type WorkerConfig = ReturnType<typeof readConfig>;
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
-export function readConfig(): WorkerConfig {
+export function readConfig() {
   const env = Deno.env.toObject();
-  return toConfig(
-    parseEnv(WORKER_VARIABLES, env, Deno.readTextFileSync),
-    env,
-  );
-}
-
-function toConfig(
-  settings: ConfigOf<typeof WORKER_VARIABLES>,
-  env: Record<string, string>,
-): WorkerConfig {
+  const settings = parseEnv(WORKER_VARIABLES, env, Deno.readTextFileSync);
   const upstreamKey = settings[UPSTREAM_KEY_ENV];
   const catalog = catalogOf(settings, upstreamKey !== undefined);
   return {
@@ -65,37 +45,25 @@ function toConfig(
     ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
     bus: busAccess(settings),
     catalog,
-    backendKeys: keysOf(catalog, {
-      ...env,
-      ...(upstreamKey === undefined ? {} : { [UPSTREAM_KEY_ENV]: upstreamKey }),
-    }),
+    /** Keys of model servers by the name of the variable that holds them. */
+    backendKeys: keysOf(catalog, { ...env, [UPSTREAM_KEY_ENV]: upstreamKey }),
     slots: settings.SLOTS,
     drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,
   };
 }
 
 /** The keys that the catalog names. A name without a value is a mistake of the operator. */
-function keysOf(
-  catalog: Catalog,
-  env: Record<string, string>,
-): ReadonlyMap<string, string> {
-  const keys = new Map<string, string>();
-  const missing = new Set<string>();
-  for (const { backends } of catalog.values()) {
-    for (const backend of backends) {
-      if (backend.apiKeyEnv === undefined) continue;
-      const key = env[backend.apiKeyEnv]?.trim();
-      if (key === undefined || key === "") missing.add(backend.apiKeyEnv);
-      else keys.set(backend.apiKeyEnv, key);
-    }
-  }
-  if (missing.size > 0) {
-    throw new ConfigError(
-      "the environment",
-      [...missing].map((name) =>
-        `${name} is missing: the models file names it as the key of a backend`
-      ),
-    );
-  }
-  return keys;
+function keysOf(catalog: Catalog, env: Env): ReadonlyMap<string, string> {
+  const backends = [...catalog.values()].flatMap(({ backends }) => backends);
+  const names = backends.map(({ apiKeyEnv }) => apiKeyEnv)
+    .filter((name) => name !== undefined);
+  const keys = new Map(names.map((name) => [name, env[name]?.trim() ?? ""]));
+  const missing = [...keys.keys()].filter((name) => keys.get(name) === "");
+  if (missing.length === 0) return keys;
+  throw new ConfigError(
+    "the environment",
+    missing.map((name) =>
+      `${name} is missing: the models file names it as the key of a backend`
+    ),
+  );
 }

@@ -1,21 +1,13 @@
 /** Makes the backends of every model: one pool each, with a log line per attempt. */
 import { randomBase62 } from "@gateway/shared/keys/key";
-import type { BackendConfig, Catalog } from "@gateway/shared/models/catalog";
+import type { ModelConfig } from "@gateway/shared/models/catalog";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { publicRequestId, randomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import { UpstreamError } from "./backends/errors.ts";
 import { OpenAiBackend } from "./backends/openai.ts";
 import { type AttemptReport, BackendPool } from "./backends/pool.ts";
-
-export interface BackendsOptions {
-  catalog: Catalog;
-  /** Keys of model servers by the name of the variable that holds them. */
-  backendKeys: ReadonlyMap<string, string>;
-  log: Log;
-  /** For metrics. Must not throw. */
-  onAttempt: (model: string, report: AttemptReport) => void;
-}
+import type { WorkerConfig } from "./config.ts";
 
 const CALL_ID_CHARS = 24;
 /** Nothing is wrong with a backend that refuses a bad request. */
@@ -25,33 +17,35 @@ const QUIET_OUTCOMES: ReadonlySet<string> = new Set([
   "request",
 ]);
 
-/** The backends of each model by its id. */
+/** The backends of each model by its id. `onAttempt` is for metrics and must not throw. */
 export function createBackends(
-  { catalog, backendKeys, log, onAttempt }: BackendsOptions,
+  { catalog, backendKeys, log, onAttempt }:
+    & Pick<WorkerConfig, "catalog" | "backendKeys">
+    & { log: Log; onAttempt: (model: string, report: AttemptReport) => void },
 ): ReadonlyMap<string, BackendPool> {
-  const createBackend = (publicModel: string, config: BackendConfig) =>
-    new OpenAiBackend({
-      config,
-      publicModel,
-      apiKey: backendKeys.get(config.apiKeyEnv ?? "") ?? null,
+  const createPool = ({ id, backends }: ModelConfig) =>
+    new BackendPool({
+      backends: backends.map((config) =>
+        new OpenAiBackend({
+          config,
+          publicModel: id,
+          apiKey: backendKeys.get(config.apiKeyEnv ?? "") ?? null,
+          now: monotonicNow,
+          wallNow,
+          newToolCallId: () =>
+            `call_${randomBase62(CALL_ID_CHARS, randomBytes)}`,
+        })
+      ),
       now: monotonicNow,
-      wallNow,
-      newToolCallId: () => `call_${randomBase62(CALL_ID_CHARS, randomBytes)}`,
+      random: Math.random,
+      sleep,
+      onAttempt: (report) => {
+        onAttempt(id, report);
+        logAttempt(log, id, report);
+      },
     });
   return new Map(
-    [...catalog.values()].map(({ id, backends }) => [
-      id,
-      new BackendPool({
-        backends: backends.map((config) => createBackend(id, config)),
-        now: monotonicNow,
-        random: Math.random,
-        sleep,
-        onAttempt: (report) => {
-          onAttempt(id, report);
-          logAttempt(log, id, report);
-        },
-      }),
-    ]),
+    [...catalog.values()].map((model) => [model.id, createPool(model)]),
   );
 }
 

@@ -18,6 +18,7 @@ import {
   type JobMessage,
 } from "@gateway/shared/bus/job";
 import {
+  type BusHandler,
   type BusLink,
   type BusMessage,
   type BusSubscription,
@@ -132,23 +133,17 @@ export class ChatWorker {
   /** Starts to take jobs. Resolves when the bus knows of it. */
   async start(): Promise<void> {
     const { bus, workerId } = this.#d;
-    const onJob = (message: BusMessage) => this.#onJob(message);
+    const onJob: BusHandler = (message) => this.#onJob(message);
+    const onControl: BusHandler = (message) => this.#onControl(message);
+    const onPiece: BusHandler = (message) => this.#onPiece(message);
+    const onBeat: BusHandler = (beat) => this.#onHeard(lastToken(beat.subject));
     this.#subscriptions.push(
       bus.subscribe(chatJobSubject(workerId), onJob),
       bus.subscribe(chatAnySubject, onJob, { queue: CHAT_QUEUE }),
     );
-    bus.subscribe(
-      chatControlSubject(workerId),
-      (message) => this.#onControl(message),
-    );
-    bus.subscribe(
-      chatBodyWildcard(workerId),
-      (message) => this.#onPiece(message),
-    );
-    bus.subscribe(
-      edgeBeatWildcard,
-      ({ subject }) => this.#onHeard(lastToken(subject)),
-    );
+    bus.subscribe(chatControlSubject(workerId), onControl);
+    bus.subscribe(chatBodyWildcard(workerId), onPiece);
+    bus.subscribe(edgeBeatWildcard, onBeat);
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.#flow.look();
@@ -207,45 +202,36 @@ export class ChatWorker {
     this.#isDraining = true;
     this.#beat(this.#d.now());
     if (!await this.#idleWithin(options.graceMs)) {
-      for (const job of this.#jobs.values()) {
-        job.stop(
-          new ApiError("server_shutdown", "The server is shutting down."),
-        );
-      }
+      const message = "The server is shutting down.";
+      const error = new ApiError("server_shutdown", message);
+      for (const job of this.#jobs.values()) job.stop(error);
       await this.#idleWithin(options.lastWordMs);
     }
     // Not earlier: until now, jobs that still arrived were sent elsewhere.
     await Promise.all(this.#subscriptions.map((s) => s.drain()));
   }
 
-  #onJob(message: BusMessage): void {
-    const reply = message.reply ?? "";
+  #onJob({ data, reply = "", subject }: BusMessage): void {
     const target = parseEdgeStreamSubject(reply);
     if (target === null) {
-      this.#d.log.warn("job_without_reply", { reply });
-      return;
+      return this.#d.log.warn("job_without_reply", { reply });
     }
-    const job = this.#readJob(message.data, reply);
-    if (job === null) return;
-    const reason = this.#refusal(job);
-    if (reason !== null) {
-      this.#reject(reply, job.attempt, reason);
-      return;
-    }
-    this.#take(job, target, reply, message.subject === chatAnySubject);
-  }
-
-  #readJob(data: Uint8Array, reply: string): JobMessage | null {
+    let job: JobMessage;
     try {
-      return decodeJob(data);
+      job = decodeJob(data);
     } catch (error) {
       if (!(error instanceof JobFormatError)) throw error;
       this.#d.log.warn("job_unreadable", { error: error.message });
-      if (error.mismatchedAttempt !== null) {
-        this.#reject(reply, error.mismatchedAttempt, "unsupported_version");
-      }
-      return null;
+      if (error.mismatchedAttempt === null) return;
+      return this.#reject(
+        reply,
+        error.mismatchedAttempt,
+        "unsupported_version",
+      );
     }
+    const reason = this.#refusal(job);
+    if (reason !== null) return this.#reject(reply, job.attempt, reason);
+    this.#take(job, target, reply, subject === chatAnySubject);
   }
 
   /** Why this job cannot run here now, or null. */
@@ -255,22 +241,17 @@ export class ChatWorker {
     if (this.#isWaking) return "stale";
     if (this.#isDraining) return "draining";
     if (this.#inFlight >= this.#d.slots) return "full";
-    if (
-      job.request !== undefined && !this.#d.backends.has(job.request.model)
-    ) return "unknown_model";
-    return null;
+    const model = job.request?.model;
+    const isKnown = model === undefined || this.#d.backends.has(model);
+    return isKnown ? null : "unknown_model";
   }
 
   #reject(reply: string, attempt: number, reason: RejectReason): void {
     this.#d.metrics.rejected(reason);
-    this.#publish(
-      reply,
-      encodeRejectFrame(attempt, {
-        worker: this.#d.workerId,
-        reason,
-        retryAfterMs: reason === "full" ? FULL_RETRY_MS : null,
-      }),
-    );
+    const worker = this.#d.workerId;
+    const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
+    const payload = { worker, reason, retryAfterMs };
+    this.#publish(reply, encodeRejectFrame(attempt, payload));
   }
 
   #take(
@@ -284,7 +265,15 @@ export class ChatWorker {
     const assembly = received.body && new BodyAssembly(received.body);
     const { workerId } = this.#d;
     const requestId = publicRequestId(target.requestId);
-    const span = startJobSpan(received, { requestId, workerId });
+    const span = startWorkSpan("chat job", {
+      kind: "consumer",
+      parent: received.traceparent,
+      attributes: {
+        "gateway.request_id": requestId,
+        "gateway.worker_id": workerId,
+        "gateway.attempt": received.attempt,
+      },
+    });
     const job = new Job({
       ...target,
       attempt: received.attempt,
@@ -324,13 +313,11 @@ export class ChatWorker {
     void job.run(received.request);
   }
 
-  #onControl(message: BusMessage): void {
-    if (message.reply !== undefined && message.reply !== "") {
-      this.#publish(message.reply, EMPTY); // A probe: yes, alive.
-    }
+  #onControl({ data, reply = "" }: BusMessage): void {
+    this.#publish(reply, EMPTY); // To a probe: yes, alive.
     const senderOf = (requestId: string) => this.#jobs.get(requestId)?.sender;
     const now = this.#clock.now();
-    decodeControl(message.data, {
+    decodeControl(data, {
       ack: (requestId, attempt, sequence) =>
         senderOf(requestId)?.onAck(attempt, sequence, now),
       nak: (requestId, attempt, fromSequence) => {
@@ -342,11 +329,11 @@ export class ChatWorker {
     });
   }
 
-  #onPiece(message: BusMessage): void {
-    const piece = decodePiece(message.data);
+  #onPiece({ data, reply = "", subject }: BusMessage): void {
+    const piece = decodePiece(data);
     if (piece === null) return;
-    this.#jobs.get(lastToken(message.subject))
-      ?.onPiece(piece, () => this.#publish(message.reply ?? "", EMPTY));
+    this.#jobs.get(lastToken(subject))
+      ?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
 
   /** Writes what became of a job to the metrics, the log and the trace. */
@@ -420,19 +407,4 @@ export class ChatWorker {
   #tellIdle(): void {
     if (this.#jobs.size === 0) this.#onIdle?.();
   }
-}
-
-function startJobSpan(
-  { attempt, traceparent }: JobMessage,
-  { requestId, workerId }: { requestId: string; workerId: string },
-): WorkSpan {
-  return startWorkSpan("chat job", {
-    kind: "consumer",
-    parent: traceparent,
-    attributes: {
-      "gateway.request_id": requestId,
-      "gateway.worker_id": workerId,
-      "gateway.attempt": attempt,
-    },
-  });
 }
