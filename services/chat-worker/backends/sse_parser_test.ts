@@ -34,104 +34,56 @@ function* everySplit(bytes: Uint8Array): Iterable<Uint8Array[]> {
   }
 }
 
-const cases: {
-  name: string;
-  input: string | Uint8Array;
-  events: (string | [string, string])[];
-  rest?: string;
-}[] = [
-  { name: "one event", input: 'data: {"a":1}\n\n', events: ['{"a":1}'] },
-  { name: "two events", input: "data: 1\n\ndata: 2\n\n", events: ["1", "2"] },
-  {
-    name: "an error line, as one event of that name",
-    input: 'data: 1\n\nerror: {"code":500}\n\ndata: 2\n\n',
-    events: ["1", ['{"code":500}', "error"], "2"],
-  },
-  {
-    name: "fields that only begin like an error",
-    input: "errors: x\nerror_code: 5\n\n",
-    events: [],
-  },
-  { name: "no space after the colon", input: "data:x\n\n", events: ["x"] },
-  { name: "only one space goes", input: "data:  x \n\n", events: [" x "] },
-  { name: "a tab stays", input: "data:\tx\n\n", events: ["\tx"] },
-  { name: "a colon in the value", input: "data: a:b\n\n", events: ["a:b"] },
-  { name: "CRLF", input: "data: 1\r\n\r\ndata: 2\r\n\r\n", events: ["1", "2"] },
-  { name: "CR", input: "data: 1\r\rdata: 2\r\r", events: ["1", "2"] },
-  {
-    name: "mixed line ends",
-    input: "data: 1\r\n\rdata: 2\n\r\ndata: 3\r\n\n",
-    events: ["1", "2", "3"],
-  },
-  { name: "CR, then LF CR LF", input: "data: 1\r\n\r\n\r\n", events: ["1"] },
-  {
-    name: "several data lines",
-    input: "data: a\ndata: b\n\n",
-    events: ["a\nb"],
-  },
-  { name: "empty data", input: "data:\n\n", events: [""] },
-  { name: "data with one space", input: "data: \n\n", events: [""] },
-  { name: "field name alone", input: "data\n\n", events: [""] },
-  { name: "two bare data lines", input: "data\ndata\n\n", events: ["\n"] },
-  { name: "another field", input: "database: x\ndat: y\n\n", events: [] },
-  { name: "a field with a space", input: " data: x\n\n", events: [] },
-  {
-    name: "comments",
-    input: ": ping\n\n:\ndata: 1\n: in between\ndata: 2\n\n:x",
-    events: ["1\n2"],
-  },
-  {
-    name: "event, id and retry",
-    input: "event: error\nid: 7\nretry: 10\ndata: x\n\ndata: y\n\n",
-    events: [["x", "error"], "y"],
-  },
-  {
-    name: "event without data",
-    input: "event: ping\n\ndata: 1\n\n",
-    events: ["1"],
-  },
-  {
-    name: "the last event name counts",
-    input: "event: a\nevent: b\ndata: 1\n\n",
-    events: [["1", "b"]],
-  },
-  { name: "byte order mark", input: "\ufeffdata: 1\n\n", events: ["1"] },
-  {
-    name: "a mark later is text",
-    input: "data: \ufeff1\n\n",
-    events: ["\ufeff1"],
-  },
-  {
-    name: "a mark on the second line",
-    input: "\n\ufeffdata: 1\n\n",
-    events: [],
-  },
-  { name: "a mark alone", input: "\ufeff", events: [] },
-  { name: "blank lines", input: "\n\n\r\n\ndata: 1\n\n\n\n", events: ["1"] },
-  { name: "long characters", input: "data: é€😀\n\n", events: ["é€😀"] },
-  {
-    name: "bytes that are not UTF-8",
-    input: Uint8Array.of(...encoder.encode("data: a"), 0xff, 0xc3, 0x0a, 0x0a),
-    events: ["a\ufffd\ufffd"],
-  },
-  {
-    name: "no final blank line",
-    input: "data: [DONE]\n",
-    events: [],
-    rest: "[DONE]",
-  },
-  {
-    name: "no final line end",
-    input: "data: [DONE]",
-    events: [],
-    rest: "[DONE]",
-  },
-  { name: "cut in a field name", input: "data: 1\n\ndat", events: ["1"] },
-  { name: "nothing", input: "", events: [] },
+type Event = string | [data: string, name: string];
+const cases: [input: string | Uint8Array, events: Event[], rest?: string][] = [
+  ['data: {"a":1}\n\n', ['{"a":1}']],
+  ["data: 1\n\ndata: 2\n\n", ["1", "2"]],
+  [
+    'data: 1\n\nerror: {"code":500}\n\ndata: 2\n\n',
+    ["1", ['{"code":500}', "error"], "2"],
+  ],
+  ["errors: x\nerror_code: 5\n\n", []],
+  ["data:x\n\n", ["x"]],
+  ["data:  x \n\n", [" x "]],
+  ["data:\tx\n\n", ["\tx"]],
+  ["data: a:b\n\n", ["a:b"]],
+  ["data: 1\r\n\r\ndata: 2\r\n\r\n", ["1", "2"]],
+  ["data: 1\r\rdata: 2\r\r", ["1", "2"]],
+  ["data: 1\r\n\rdata: 2\n\r\ndata: 3\r\n\n", ["1", "2", "3"]],
+  ["data: 1\r\n\r\n\r\n", ["1"]],
+  ["data: a\ndata: b\n\n", ["a\nb"]],
+  ["data:\n\n", [""]],
+  ["data: \n\n", [""]],
+  ["data\n\n", [""]],
+  ["data\ndata\n\n", ["\n"]],
+  ["database: x\ndat: y\n\n", []],
+  [" data: x\n\n", []],
+  [": ping\n\n:\ndata: 1\n: in between\ndata: 2\n\n:x", ["1\n2"]],
+  [
+    "event: error\nid: 7\nretry: 10\ndata: x\n\ndata: y\n\n",
+    [["x", "error"], "y"],
+  ],
+  ["event: ping\n\ndata: 1\n\n", ["1"]],
+  ["event: a\nevent: b\ndata: 1\n\n", [["1", "b"]]],
+  // A byte order mark counts at the very beginning only.
+  ["\ufeffdata: 1\n\n", ["1"]],
+  ["data: \ufeff1\n\n", ["\ufeff1"]],
+  ["\n\ufeffdata: 1\n\n", []],
+  ["\ufeff", []],
+  ["\n\n\r\n\ndata: 1\n\n\n\n", ["1"]],
+  ["data: é€😀\n\n", ["é€😀"]],
+  [
+    Uint8Array.of(...encoder.encode("data: a"), 0xff, 0xc3, 0x0a, 0x0a),
+    ["a\ufffd\ufffd"],
+  ],
+  ["data: [DONE]\n", [], "[DONE]"],
+  ["data: [DONE]", [], "[DONE]"],
+  ["data: 1\n\ndat", ["1"]],
+  ["", []],
 ];
 
-for (const { name, input, events, rest } of cases) {
-  Deno.test(`SseParser reads ${name}, however it is cut`, () => {
+for (const [input, events, rest] of cases) {
+  Deno.test(`SseParser reads ${JSON.stringify(input)}, however it is cut`, () => {
     const bytes = typeof input === "string" ? encoder.encode(input) : input;
     const expected: Parsed = {
       events: events.map((event) =>
