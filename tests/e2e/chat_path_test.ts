@@ -72,23 +72,6 @@ Deno.test("a streamed answer arrives whole, in order, ended by [DONE]", async ()
   }]);
 });
 
-Deno.test("an answer without stream is one JSON body", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
-  await using _worker = await startMiniWorker({
-    servers,
-    backend: scriptedBackend(hello),
-  });
-  const response = await chat(edge, {});
-  assert.equal(response.status, 200);
-  assert.partialDeepStrictEqual(await response.json(), {
-    object: "chat.completion",
-    choices: [{ message: { content: "Hello, world" }, finish_reason: "stop" }],
-    usage: usageOf(3),
-  });
-});
-
 Deno.test("an answer of many megabytes passes through the credit window", async () => {
   await using nats = await startNatsServer();
   const servers = [nats.server];
@@ -267,35 +250,6 @@ Deno.test("a request that finds no slot in time is answered 503 overloaded", asy
   await (await first).body?.cancel();
 });
 
-Deno.test("a killed worker: unseen work is repeated elsewhere, a seen answer ends with an error", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
-  const doomedBackend = scriptedBackend();
-  const doomed = await startMiniWorker({ servers, backend: doomedBackend });
-  const unseen = chat(edge, { stream: true });
-  const seen = chat(edge, { stream: true });
-  const [, second] = await waitFor(
-    () => doomedBackend.calls.length === 2 && doomedBackend.calls,
-    { what: "both calls" },
-  );
-  // Whichever request this call belongs to has a first token now.
-  second?.say(text("partly"));
-  const whichSeen = await Promise.race([
-    seen.then(() => "seen"),
-    unseen.then(() => "unseen"),
-  ]);
-  const backend = scriptedBackend(hello);
-  await using _worker = await startMiniWorker({ servers, backend });
-  await doomed.kill();
-  const cut = await eventsOf(await (whichSeen === "seen" ? seen : unseen));
-  assert.equal(contentOf(cut), "partly");
-  assert.partialDeepStrictEqual(cut.at(-1), { error: { code: "worker_lost" } });
-  const repeated = await eventsOf(await (whichSeen === "seen" ? unseen : seen));
-  assert.equal(contentOf(repeated), "Hello, world");
-  assert.equal(repeated.at(-1), "[DONE]");
-});
-
 Deno.test("a worker that drains finishes its streams and gets no new ones", async () => {
   await using nats = await startNatsServer();
   const servers = [nats.server];
@@ -328,24 +282,4 @@ Deno.test("a worker that drains finishes its streams and gets no new ones", asyn
   assert.equal(contentOf(events), "ab");
   assert.equal(events.at(-1), "[DONE]");
   await drained;
-});
-
-Deno.test("the bus away for a moment: streams go on where they were", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
-  const backend = scriptedBackend();
-  await using _worker = await startMiniWorker({ servers, backend });
-  const answered = chat(edge, { stream: true });
-  const call = await waitFor(() => backend.calls[0], { what: "the call" });
-  call.say(text("before "));
-  const response = await answered;
-  await nats.kill();
-  call.say(text("during "));
-  await nats.restart();
-  call.say(text("after"));
-  call.end(usageOf(3));
-  const events = await eventsOf(response);
-  assert.equal(contentOf(events), "before during after");
-  assert.equal(events.at(-1), "[DONE]");
 });

@@ -5,18 +5,11 @@
  */
 import assert from "node:assert/strict";
 import { type Cluster, startCluster } from "../support/cluster.ts";
+import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
+import { askCluster } from "../support/cluster_keys.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const REQUESTS = 200;
-
-interface Answer {
-  status: number;
-  /** The content, put together again if it was streamed. */
-  content: string;
-  isComplete: boolean;
-  /** `error.code` of an error frame or body. */
-  errorCode: string | null;
-}
 
 /** A request of a kind that depends on its number, with an answer of its own. */
 function bodyOf(number: number): object {
@@ -34,59 +27,8 @@ function bodyOf(number: number): object {
   };
 }
 
-async function ask(
-  cluster: Cluster,
-  body: object,
-  edge = 0,
-  onBegun = () => {},
-): Promise<Answer> {
-  const response = await fetch(`${cluster.baseUrl(edge)}/chat/completions`, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${cluster.state.api_key}`,
-      "content-type": "application/json",
-    },
-    body: JSON.stringify(body),
-  });
-  // Its head comes with the first words of a stream.
-  onBegun();
-  const text = await response.text();
-  const type = response.headers.get("content-type") ?? "";
-  return type.startsWith("text/event-stream")
-    ? streamAnswer(response.status, text)
-    : wholeAnswer(response.status, text);
-}
-
-function wholeAnswer(status: number, text: string): Answer {
-  const body = JSON.parse(text);
-  const choices: { message: { content: string } }[] = body.choices ?? [];
-  return {
-    status,
-    content: choices.map(({ message }) => message.content).join("|"),
-    isComplete: status === 200,
-    errorCode: body.error?.code ?? null,
-  };
-}
-
-function streamAnswer(status: number, text: string): Answer {
-  const data = text.split("\n\n").filter((event) => event.startsWith("data: "))
-    .map((event) => event.slice("data: ".length));
-  const contents: string[] = [];
-  let errorCode: string | null = null;
-  for (const event of data) {
-    if (event === "[DONE]") continue;
-    const chunk = JSON.parse(event);
-    errorCode = chunk.error?.code ?? errorCode;
-    for (const { index, delta } of chunk.choices ?? []) {
-      contents[index] = (contents[index] ?? "") + (delta.content ?? "");
-    }
-  }
-  return {
-    status,
-    content: contents.join("|"),
-    isComplete: data.at(-1) === "[DONE]",
-    errorCode,
-  };
+function ask(cluster: Cluster, body: object, edge = 0): Promise<Response> {
+  return askCluster(cluster, cluster.state.api_key, edge, body);
 }
 
 /** Whether this many workers say that they are ready. */
@@ -110,19 +52,17 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
   await t.step(
     "200 mixed requests at once get the answers they get alone",
     async () => {
-      const alone: Answer[] = [];
+      const alone: ChatOutcome[] = [];
       for (let number = 0; number < REQUESTS; number += 1) {
-        alone.push(await ask(cluster, bodyOf(number)));
+        alone.push(await outcomeOf(ask(cluster, bodyOf(number))));
       }
       const together = await Promise.all(
-        alone.map((_, number) => ask(cluster, bodyOf(number), number % 2)),
+        alone.map((_, number) =>
+          outcomeOf(ask(cluster, bodyOf(number), number % 2))
+        ),
       );
       for (const [number, answer] of together.entries()) {
-        assert.equal(
-          answer.isComplete,
-          true,
-          `request ${number}: ${answer.errorCode}`,
-        );
+        assert.equal(answer.kind, "complete", `request ${number}`);
         assert.deepEqual(answer, alone[number], `request ${number}`);
       }
       // Short answers may agree by chance; most must be answers to different requests.
@@ -142,6 +82,7 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
             "[simulator: 240 tokens] [simulator: 40 tokens per second] " +
             "[simulator: first token 300 ms]",
         }],
+        max_tokens: 240,
         stream: number % 2 === 0,
       });
       const [victim] = cluster.state.pids["chat-worker"] ?? [];
@@ -149,9 +90,10 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
       let begun = 0;
       const answers = Array.from({ length: 60 }, (_, number) => {
         const body = slow(number);
-        return ask(cluster, body, number % 2, () => {
-          if (body.stream) begun += 1;
-        });
+        const answered = ask(cluster, body, number % 2);
+        // Its head comes with the first words of a stream.
+        if (body.stream) answered.then(() => begun += 1, () => {});
+        return outcomeOf(answered);
       });
       // Every stream has begun and none has ended: the victim has its share.
       await waitFor(() => begun === answers.length / 2, {
@@ -161,7 +103,7 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
       let cut = 0;
       for (const [number, answered] of answers.entries()) {
         const answer = await answered;
-        if (answer.isComplete) continue;
+        if (answer.kind === "complete") continue;
         cut += 1;
         assert.equal(
           number % 2,
@@ -182,12 +124,13 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
         return pids["chat-worker"]?.length === 3 && await areReady(cluster, 3);
       }, { what: "three workers again", timeoutMs: 15_000, intervalMs: 100 });
       let isOver = false;
-      const failures: Answer[] = [];
+      const failures: ChatOutcome[] = [];
       let served = 0;
       const load = Array.from({ length: 20 }, async (_, client) => {
         for (let number = client; !isOver; number += 20) {
-          const answer = await ask(cluster, bodyOf(number), number % 2);
-          if (answer.isComplete) served += 1;
+          const answered = ask(cluster, bodyOf(number), number % 2);
+          const answer = await outcomeOf(answered);
+          if (answer.kind === "complete") served += 1;
           else failures.push(answer);
         }
       });

@@ -10,12 +10,7 @@ import {
   startMiniWorker,
 } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import {
-  hello,
-  scriptedBackend,
-  text,
-  usageOf,
-} from "../support/scripted_backend.ts";
+import { scriptedBackend, text, usageOf } from "../support/scripted_backend.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { answerOf, tokenBackend } from "../support/scripted_backend.ts";
@@ -81,33 +76,6 @@ Deno.test("a worker that finds the bus again later than its edge keeps its strea
   });
   (await waitFor(() => backend.calls[1], { what: "the new call" })).end();
   assert.equal((await newcomer).kind, "complete");
-});
-
-Deno.test("a worker that drains is not asked again and again", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
-  const backend = scriptedBackend();
-  await using leaving = await startMiniWorker({ servers, backend });
-  const old = ask(edge, { stream: true });
-  const call = await waitFor(() => backend.calls[0], { what: "the call" });
-  const drained = leaving.worker.drain({ graceMs: 10_000, lastWordMs: 100 });
-  let offers = 0;
-  edge.link.subscribe("gw.v1.chat.>", ({ reply }) => {
-    if (reply !== undefined && reply !== "") offers += 1;
-  });
-  const refused = ask(edge, {});
-  await sleep(300);
-  await using _fresh = await startMiniWorker({
-    servers,
-    backend: scriptedBackend(hello),
-  });
-  assert.equal((await ask(edge, {})).kind, "complete");
-  assert.equal((await refused).kind, "complete", "the new worker took it");
-  assert.ok(offers < 20, `${offers} offers`);
-  call.end();
-  assert.equal((await old).kind, "complete");
-  await drained;
 });
 
 Deno.test("a bus 100 ms away costs time and nothing else", async () => {

@@ -130,24 +130,6 @@ Deno.test("a worker cut off from the bus: its streams end, and it stops its back
   assert.equal(worker.worker.unfinished, 0);
 });
 
-Deno.test("a cut connection of an edge and its worker for a moment: streams go on", async () => {
-  await using nats = await startNatsServer();
-  await using proxy = startTcpProxy(nats.port);
-  await using edge = await startMiniEdge({ servers: [proxy.server] });
-  const backend = tokenBackend({ tokenMs: 10 });
-  await using _worker = await startMiniWorker({
-    servers: [proxy.server],
-    backend,
-  });
-  const answer = ask(edge, { stream: true, seed: 1, max_tokens: 100 });
-  await waitFor(() => (backend.produced.get(1) ?? 0) > 10, { what: "tokens" });
-  proxy.cut();
-  assert.partialDeepStrictEqual(await answer, {
-    kind: "complete",
-    content: answerOf(1, 100),
-  });
-});
-
 for (const failedDials of [0, 1, 2]) {
   Deno.test(`a cut connection of the only worker, back after ${failedDials} failed dials: streams go on, requests wait`, async () => {
     await using nats = await startNatsServer();

@@ -7,7 +7,7 @@ export interface ChatOutcome {
   /** `broken`: the connection ended without a word, or the client left. */
   kind: "complete" | "http_error" | "sse_error" | "broken";
   status: number | null;
-  /** Content of the first choice. */
+  /** Of all choices, with `|` between them. */
   content: string;
   /** `error.code` of a body or of an error event. */
   errorCode: string | null;
@@ -69,6 +69,7 @@ function readEvents(
   isWhole: boolean,
   outcome: ChatOutcome,
 ): void {
+  const contents: string[] = [];
   const events = text.split("\n\n");
   events.pop(); // Nothing, or an event that was cut.
   for (const event of events) {
@@ -84,7 +85,12 @@ function readEvents(
     if (chunk.error !== undefined) {
       outcome.kind = "sse_error";
       outcome.errorCode = chunk.error.code;
-    } else outcome.content += chunk.choices[0]?.delta?.content ?? "";
+      continue;
+    }
+    for (const { index, delta } of chunk.choices) {
+      contents[index] = (contents[index] ?? "") + (delta.content ?? "");
+    }
+    outcome.content = contents.join("|");
   }
   if (isWhole) assert.notEqual(outcome.kind, "broken", "an end without a word");
 }
@@ -93,5 +99,7 @@ function readBody(text: string, outcome: ChatOutcome): void {
   const body = JSON.parse(text);
   outcome.kind = outcome.status === 200 ? "complete" : "http_error";
   outcome.errorCode = body.error?.code ?? null;
-  outcome.content = body.choices?.[0]?.message?.content ?? "";
+  const choices: { message: { content: string | null } }[] = body.choices ?? [];
+  outcome.content = choices.map(({ message }) => message.content ?? "")
+    .join("|");
 }

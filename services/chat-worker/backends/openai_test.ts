@@ -203,123 +203,73 @@ function onePacket(steps: readonly Step[]): Step {
   return { send: Buffer.concat(sends) };
 }
 
-const wholeStreams: { name: string; reply: () => Iterable<Step> }[] = [
-  { name: "a chunk per event", reply: () => streamResponse(payloads) },
-  {
-    name: "chunks of three bytes",
-    reply: () => [streamHead(), ...[...pieces(body, 3)].map(chunk), lastChunk],
-  },
-  {
-    name: "all in one packet",
-    reply: () => [onePacket(streamResponse(payloads))],
-  },
-  {
-    name: "CRLF and comments",
-    reply: () => [
-      streamHead(),
-      chunk(
-        `: hello\r\n\r\n${body.replaceAll("\n\n", "\r\n\r\n: ping\r\n\r\n")}`,
-      ),
-      lastChunk,
-    ],
-  },
-  {
-    name: "OpenRouter's comments, and empty data",
-    reply: () => [
-      streamHead(),
-      chunk(": OPENROUTER PROCESSING\n\n".repeat(3)),
-      chunk(
-        body.replaceAll("data:", ": OPENROUTER PROCESSING\n\ndata:\n\ndata:"),
-      ),
-      lastChunk,
-    ],
-  },
-  {
-    name: "no blank after the colon, and no line end after [DONE]",
-    reply: () => [
-      streamHead(),
-      chunk(body.replaceAll("data: ", "data:").trimEnd()),
-      lastChunk,
-    ],
-  },
-  {
-    name: "extensions of chunks, and trailers",
-    reply: () => [
-      streamHead(),
-      ...[...pieces(body, 100)].map((bytes) => ({
-        send: Buffer.concat([
-          Buffer.from(`${bytes.length.toString(16)};x="y"\r\n`),
-          bytes,
-          Buffer.from("\r\n"),
-        ]),
-      })),
-      { send: "0\r\nx-tokens: 3\r\n\r\n" },
-    ],
-  },
-  {
-    name: "100 Continue before the head",
-    reply: () => [
+/** A chunked stream with this text. */
+const streamOf = (text: string): Step[] => [
+  streamHead(),
+  chunk(text),
+  lastChunk,
+];
+const EVENT_STREAM = "content-type: text/event-stream\r\n\r\n";
+const chunks = payloads.map(event).join("");
+const OPENROUTER = ": OPENROUTER PROCESSING\n\n";
+
+const wholeStreams: [name: string, reply: Step[]][] = [
+  ["a chunk per event", streamResponse(payloads)],
+  [
+    "chunks of three bytes",
+    [streamHead(), ...[...pieces(body, 3)].map(chunk), lastChunk],
+  ],
+  ["all in one packet", [onePacket(streamResponse(payloads))]],
+  [
+    "CRLF and comments",
+    streamOf(
+      `: hello\r\n\r\n${body.replaceAll("\n\n", "\r\n\r\n: ping\r\n\r\n")}`,
+    ),
+  ],
+  [
+    "OpenRouter's comments, and empty data",
+    streamOf(body.replaceAll("data:", `${OPENROUTER}data:\n\ndata:`)),
+  ],
+  [
+    "no blank after the colon, and no line end after [DONE]",
+    streamOf(body.replaceAll("data: ", "data:").trimEnd()),
+  ],
+  [
+    "100 Continue before the head",
+    [
       { send: "HTTP/1.1 100 Continue\r\n\r\n" },
       ...streamResponse(payloads),
     ],
-  },
-  {
-    name: "HTTP/1.0",
-    reply: () => [
-      { send: "HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" },
-      { send: body },
-      { close: true },
-    ],
-  },
-  {
-    name: "event names and ids",
-    reply: () => [
-      streamHead(),
-      chunk(body.replaceAll("data:", "id: 1\nevent: message\ndata:")),
-      lastChunk,
-    ],
-  },
-  {
-    name: "the end of the connection for an end",
-    reply: () => [
-      { send: "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" },
-      { send: body },
-      { close: true },
-    ],
-  },
-  {
-    name: "no [DONE]",
-    reply: () => [streamHead(), chunk(payloads.map(event).join("")), lastChunk],
-  },
-  {
-    name: "no blank line after [DONE]",
-    reply: () => [streamHead(), chunk(body.trimEnd()), lastChunk],
-  },
-  {
-    name: "no blank line after the last chunk",
-    reply: () => [
-      streamHead(),
-      chunk(payloads.map(event).join("").trimEnd()),
-      lastChunk,
-    ],
-  },
-  {
-    name: "more after [DONE]",
-    reply: () => [streamHead(), chunk(`${body}data: garbage\n\n`), lastChunk],
-  },
-  {
-    name: "no content type",
-    reply: () => [
+  ],
+  [
+    "HTTP/1.0",
+    [{ send: `HTTP/1.0 200 OK\r\n${EVENT_STREAM}${body}` }, { close: true }],
+  ],
+  [
+    "event names and ids",
+    streamOf(body.replaceAll("data:", "id: 1\nevent: message\ndata:")),
+  ],
+  [
+    "the end of the connection for an end",
+    [{ send: `HTTP/1.1 200 OK\r\n${EVENT_STREAM}${body}` }, { close: true }],
+  ],
+  ["no [DONE]", streamOf(chunks)],
+  ["no blank line after [DONE]", streamOf(body.trimEnd())],
+  ["no blank line after the last chunk", streamOf(chunks.trimEnd())],
+  ["more after [DONE]", streamOf(`${body}data: garbage\n\n`)],
+  [
+    "no content type",
+    [
       streamHead({ headers: { "content-type": "application/octet-stream" } }),
       chunk(body),
       lastChunk,
     ],
-  },
+  ],
 ];
 
-for (const { name, reply } of wholeStreams) {
+for (const [name, reply] of wholeStreams) {
   Deno.test(`complete() reads a stream with ${name}`, async () => {
-    await using r = rig(reply);
+    await using r = rig(() => reply);
     const { seen, error, call } = await complete(r.backend, chat(true));
     assert.equal(error, null);
     assert.deepEqual(seen, spoken);
@@ -369,6 +319,12 @@ Deno.test("complete() uses a connection again after a stream, a whole answer and
 });
 
 const hello = choiceChunk({ content: "Hello" });
+/** The first words, in a packet of their own. */
+const begun: Step[] = [
+  streamHead(),
+  chunk(event(hello)),
+  { pauseMs: 20 },
+];
 /** What a caller is told of a fault. */
 const STATUS: Partial<Record<UpstreamFault, number>> = {
   request: 400,
@@ -439,9 +395,7 @@ const failures: {
   server_error: [
     ["a fault with a page", jsonResponse("<html>", { status: 500 })],
     ["an error frame after the first words", [
-      streamHead(),
-      chunk(event(hello)),
-      { pauseMs: 20 },
+      ...begun,
       chunk(event({ error: { message: `Out of memory at ${API_KEY}` } })),
       lastChunk,
     ], { text: "Hello" }],
@@ -451,9 +405,7 @@ const failures: {
       lastChunk,
     ]],
     ["an error line of an older llama.cpp", [
-      streamHead(),
-      chunk(event(hello)),
-      { pauseMs: 20 },
+      ...begun,
       chunk('error: {"code":500,"message":"Gone","type":"server_error"}\n\n'),
       lastChunk,
     ], { text: "Hello" }],
@@ -480,9 +432,7 @@ const failures: {
       onePacket(streamResponse([hello, "garbage"])),
     ]],
     ["garbage after the first words", [
-      streamHead(),
-      chunk(event(hello)),
-      { pauseMs: 20 },
+      ...begun,
       onePacket([chunk(event(hello)), chunk(event("garbage"))]),
     ], { text: "HelloHello" }],
     ["a whole answer that is no JSON", jsonResponse("<html>"), {
@@ -497,15 +447,11 @@ const failures: {
     ["a stream without content", streamResponse([])],
     ["a stream without finish reason", streamResponse([hello])],
     ["a stream that ends after the first words", [
-      streamHead(),
-      chunk(event(hello)),
-      { pauseMs: 20 },
+      ...begun,
       lastChunk,
     ], { text: "Hello" }],
     ["a connection cut after the first words", [
-      streamHead(),
-      chunk(event(hello)),
-      { pauseMs: 20 },
+      ...begun,
       {
         close: true,
       },

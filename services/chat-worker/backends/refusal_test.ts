@@ -180,7 +180,7 @@ const UNKNOWN_MODELS = [
 ];
 
 for (const message of UNKNOWN_MODELS) {
-  Deno.test(`a model is unknown, and named in the log only: ${message}`, () => {
+  Deno.test(`a model is unknown, and is named in the log: ${message}`, () => {
     const body = openAi({ message: `${message} (${KEY})` });
     const error = refusalError({ status: 404, body }, clean);
     assert.equal(told(error), UNKNOWN_MODEL);
