@@ -12,7 +12,6 @@ import {
   type ConsoleContext,
   type Handler,
   Refused,
-  type Routes,
 } from "./context.ts";
 import { box, passwordText, pathText, readForm, secretText } from "./forms.ts";
 import { showCard, showPage } from "./layout.tsx";
@@ -82,14 +81,14 @@ const confirm: Handler = async (c) => {
   return c.redirect(localPath(form.next), 303);
 };
 
-export const accountRoutes: Routes = {
-  "/account": { GET: (c) => showAccount(c) },
+export const accountRoutes = {
+  "/account": { GET: (c: ConsoleContext) => showAccount(c) },
   "/account/password": { POST: changePassword },
   "/account/sessions/end": { POST: endSession },
   "/account/sessions/end-all": { POST: endAllSessions },
   "/sign-out": { POST: signOut },
   "/confirm": {
-    GET: (c) => showConfirm(c, c.req.query("next")),
+    GET: (c: ConsoleContext) => showConfirm(c, c.req.query("next")),
     POST: confirm,
   },
 };

@@ -125,13 +125,6 @@ function asRefused(error: unknown, c: ConsoleContext): Refused {
   return new Refused(500, "Something went wrong on our side");
 }
 
-const TITLES: Readonly<Record<number, string>> = {
-  403: "Not allowed",
-  404: "Not found",
-  429: "Too many requests",
-  503: "Temporarily unavailable",
-};
-
 /** Shows why a request was refused, with a link to continue. */
 const refuse = (
   c: ConsoleContext,
@@ -139,7 +132,11 @@ const refuse = (
 ): Response | Promise<Response> =>
   showCard(
     c,
-    { title: TITLES[status] ?? "That did not work", status, headers },
+    {
+      title: status === 404 ? "Not found" : "That did not work",
+      status,
+      headers,
+    },
     <>
       <p>{message}.</p>
       <p class="help">{status} · request {c.get("requestId")}</p>

@@ -5,12 +5,7 @@ import {
   csvLine,
   isAuditCursor,
 } from "../domain/audit/audit_log.ts";
-import {
-  type ConsoleContext,
-  type Handler,
-  Refused,
-  type Routes,
-} from "./context.ts";
+import { type ConsoleContext, type Handler, Refused } from "./context.ts";
 import { showPage } from "./layout.tsx";
 import {
   address,
@@ -104,7 +99,7 @@ const auditCsv: Handler = (c) => {
   });
 };
 
-export const auditRoutes: Routes = {
+export const auditRoutes = {
   "/audit": { GET: showAudit },
   "/audit.csv": { GET: auditCsv },
 };

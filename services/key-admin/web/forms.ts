@@ -54,10 +54,11 @@ export const pathText = text(300);
 /** A password; its length in characters is checked where it is hashed. */
 export const passwordText = text(PASSWORD_CHARS_MAX * 4);
 
+/** A checkbox that has to be ticked. */
+export const ticked = one(z.literal("on"));
+
 /** Whether a checkbox is ticked. */
-export const box = one(z.literal("on")).optional().transform((on) =>
-  on !== undefined
-);
+export const box = ticked.optional().transform((on) => on !== undefined);
 
 /** The version of the key that the page showed. */
 export const version = one(z.string().regex(/^\d{1,15}$/)).transform(Number);
@@ -87,28 +88,22 @@ async function readBody(
   timeoutMs: number,
 ): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
-  if (body === null) return new Uint8Array();
-  const reader = body.getReader();
-  let isLate = false;
-  // Ends a pending read. It fails when the connection is already lost.
-  const stop = () => void reader.cancel().catch(() => {});
-  const timer = setTimeout(() => {
-    isLate = true;
-    stop();
-  }, timeoutMs);
-  try {
-    for (let bytes = 0; bytes <= FORM_BYTES_MAX;) {
-      const { done, value } = await reader.read();
-      if (isLate) throw new Refused(408, "The form did not arrive in time");
-      if (done) return Buffer.concat(chunks);
-      bytes += value.length;
-      chunks.push(value);
-    }
-  } finally {
-    clearTimeout(timer);
-  }
-  stop();
-  throw new Refused(413, "The form is too large");
+  let bytes = 0;
+  const sink = new WritableStream<Uint8Array>({
+    write: (chunk) => {
+      bytes += chunk.length;
+      if (bytes > FORM_BYTES_MAX) {
+        throw new Refused(413, "The form is too large");
+      }
+      chunks.push(chunk);
+    },
+  });
+  await body?.pipeTo(sink, { signal: AbortSignal.timeout(timeoutMs) })
+    .catch((cause) => {
+      if (cause instanceof Refused) throw cause;
+      throw new Refused(408, "The form did not arrive in time", { cause });
+    });
+  return Buffer.concat(chunks);
 }
 
 function decode(body: Uint8Array): string {

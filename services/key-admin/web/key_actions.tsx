@@ -7,9 +7,8 @@ import {
   type ConsoleContext,
   type Handler,
   Refused,
-  type Routes,
 } from "./context.ts";
-import { box, readForm, secretText, text, version } from "./forms.ts";
+import { box, readForm, secretText, text, ticked, version } from "./forms.ts";
 import { answerCreated, findKey, refusal, targetOf } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import { Box, Moment, PostForm } from "./parts.tsx";
@@ -101,36 +100,21 @@ const GraceFields = () => (
   </fieldset>
 );
 
-const enableKey: Handler = async (c) => {
-  const key = await findKey(c);
-  const form = readForm(c, { version });
-  const result = await c.var.deps.keys.enable(targetOf(c, key, form.version));
-  if (!result.ok) throw refusal(result.reason, key);
-  return c.redirect(`/keys/${key.id}?done=enabled`, 303);
-};
-
-const disableKey: Handler = async (c) => {
-  const key = await findKey(c);
-  const form = readForm(c, { version, stop_running: box });
-  const result = await c.var.deps.keys.disable(targetOf(c, key, form.version));
-  if (!result.ok) throw refusal(result.reason, key);
-  const done = form.stop_running ? await stopRunning(c, key) : "disabled";
-  return c.redirect(`/keys/${key.id}?done=${done}`, 303);
-};
-
-const deleteKey: Handler = async (c) => {
-  const key = await findKey(c);
-  const form = readForm(c, { version, sure: box, stop_running: box });
-  if (!form.sure) {
-    throw new Refused(400, "The key was not deleted: tick the box to confirm", {
-      back: questionOf(c),
+/** Makes a change and leads to a page that says so. Deleting needs a tick. */
+const change =
+  (what: "enable" | "disable" | "delete"): Handler => async (c) => {
+    const key = await findKey(c);
+    const form = readForm(c, {
+      ...{ version, stop_running: box },
+      ...what === "delete" ? { sure: ticked } : {},
     });
-  }
-  const result = await c.var.deps.keys.delete(targetOf(c, key, form.version));
-  if (!result.ok) throw refusal(result.reason, key);
-  const done = form.stop_running ? await stopRunning(c, key) : "deleted";
-  return c.redirect(`/keys?done=${done}`, 303);
-};
+    const target = targetOf(c, key, form.version);
+    const result = await c.var.deps.keys[what](target);
+    if (!result.ok) throw refusal(result.reason, key);
+    const done = form.stop_running ? await stopRunning(c, key) : `${what}d`;
+    const path = what === "delete" ? "/keys" : `/keys/${key.id}`;
+    return c.redirect(`${path}?done=${done}`, 303);
+  };
 
 const rotateKey: Handler = async (c) => {
   const key = await findKey(c);
@@ -153,13 +137,13 @@ const rotateKey: Handler = async (c) => {
 const questionOf = (c: ConsoleContext): string =>
   c.req.path.replace(/\w+$/, "ask/$&");
 
-export const keyActionRoutes: Routes = {
+export const keyActionRoutes = {
   "/keys/:id/ask/disable": { GET: ask("disable") },
   "/keys/:id/ask/delete": { GET: behindPassword(ask("delete")) },
   "/keys/:id/ask/rotate": { GET: behindPassword(ask("rotate")) },
-  "/keys/:id/enable": { POST: enableKey },
-  "/keys/:id/disable": { POST: disableKey },
-  "/keys/:id/delete": { POST: behindPassword(deleteKey, questionOf) },
+  "/keys/:id/enable": { POST: change("enable") },
+  "/keys/:id/disable": { POST: change("disable") },
+  "/keys/:id/delete": { POST: behindPassword(change("delete"), questionOf) },
   "/keys/:id/rotate": { POST: behindPassword(rotateKey, questionOf) },
 };
 

@@ -7,12 +7,7 @@ import {
   settingsSchema,
 } from "../domain/keys/settings.ts";
 import { mintSecret } from "../domain/store/secret.ts";
-import {
-  actorOf,
-  type ConsoleContext,
-  type Handler,
-  type Routes,
-} from "./context.ts";
+import { actorOf, type ConsoleContext, type Handler } from "./context.ts";
 import { list, readForm, secretText, text, version } from "./forms.ts";
 import { answerCreated, findKey, refusal, targetOf } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
@@ -96,7 +91,7 @@ const editKey: Handler = async (c) => {
   return c.redirect(`/keys/${key.id}?done=edited`, 303);
 };
 
-export const keyFormRoutes: Routes = {
+export const keyFormRoutes = {
   "/keys/new": { GET: behindPassword(newKey) },
   "/keys/:id/edit": { GET: editForm, POST: editKey },
 };

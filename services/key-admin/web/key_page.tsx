@@ -1,7 +1,7 @@
 import { isExpired } from "../domain/keys/key_record.ts";
 import { readLastUse, readUsage } from "../domain/keys/usage.ts";
 import { AuditTable } from "./audit_page.tsx";
-import type { Handler, Routes } from "./context.ts";
+import type { Handler } from "./context.ts";
 import { findKey } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import {
@@ -96,4 +96,4 @@ const showKey: Handler = async (c) => {
   );
 };
 
-export const keyRoutes: Routes = { "/keys/:id": { GET: showKey } };
+export const keyRoutes = { "/keys/:id": { GET: showKey } };

@@ -6,7 +6,7 @@ import {
   PAGE_ROWS,
   type PageStart,
 } from "../domain/keys/key_page.ts";
-import type { ConsoleContext, Handler, Routes } from "./context.ts";
+import type { ConsoleContext, Handler } from "./context.ts";
 import { postKey } from "./key_form.tsx";
 import { Curl } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
@@ -70,7 +70,7 @@ const listKeys: Handler = async (c) => {
   );
 };
 
-export const keyListRoutes: Routes = {
+export const keyListRoutes = {
   "/keys": { GET: listKeys, POST: postKey },
 };
 

@@ -35,18 +35,18 @@ const SECTIONS = [
   ["audit", "Audit log"],
   ["account", "Account"],
 ] as const;
+type Section = typeof SECTIONS[number][0];
 
 interface PageOptions {
   title: string;
   status?: ContentfulStatusCode;
+  headers?: Readonly<Record<string, string>>;
 }
 
 /** Answers with a page behind the sign-in: navigation, notices, content. */
 export async function showPage(
   c: ConsoleContext,
-  { section, ...options }: PageOptions & {
-    section: typeof SECTIONS[number][0];
-  },
+  { section, ...options }: PageOptions & { section: Section },
   content: Child,
 ): Promise<Response> {
   const { deps } = c.var;
@@ -93,10 +93,7 @@ export async function showPage(
 /** Answers with a narrow, centred page: sign-in, set-up, refusals. */
 export const showCard = (
   c: ConsoleContext,
-  { lead, ...options }: PageOptions & {
-    lead?: string;
-    headers?: Readonly<Record<string, string>>;
-  },
+  { lead, ...options }: PageOptions & { lead?: string },
   content: Child,
 ): Response | Promise<Response> =>
   showDocument(
@@ -120,9 +117,7 @@ const Brand = ({ icon }: { icon: string }) => (
 
 function showDocument(
   c: ConsoleContext,
-  { title, status = 200, headers = {} }: PageOptions & {
-    headers?: Readonly<Record<string, string>>;
-  },
+  { title, status = 200, headers = {} }: PageOptions,
   content: Child,
 ): Response | Promise<Response> {
   const { assets } = c.var.deps;

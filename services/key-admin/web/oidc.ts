@@ -13,7 +13,6 @@ import {
   type ConsoleDeps,
   type Handler,
   Refused,
-  type Routes,
 } from "./context.ts";
 import { enter, readCookie, writeCookie } from "./session.ts";
 
@@ -60,7 +59,7 @@ const finish: Handler = async (c) => {
   return await enter(c, admitted, "/keys");
 };
 
-export const oidcRoutes: Routes = {
+export const oidcRoutes = {
   "/sign-in/oidc": { GET: begin },
   [CALLBACK]: { GET: finish },
 };

@@ -1,12 +1,8 @@
-import { encode } from "uqr";
+import { raw } from "hono/html";
+import { renderSVG } from "uqr";
 import { mintTotpSecret, totpStep, totpUri } from "../domain/sign_in/totp.ts";
 import { checkPassword, note, showAccount } from "./account_page.tsx";
-import {
-  type ConsoleContext,
-  type Handler,
-  Refused,
-  type Routes,
-} from "./context.ts";
+import { type ConsoleContext, type Handler, Refused } from "./context.ts";
 import { passwordText, readForm, secretText, text } from "./forms.ts";
 import { showPage } from "./layout.tsx";
 import { Field, PasswordField, PostForm, ShownOnce } from "./parts.tsx";
@@ -15,6 +11,8 @@ import { Field, PasswordField, PostForm, ShownOnce } from "./parts.tsx";
 
 /** What the authenticator app shows beside the address. */
 const ISSUER = "Gateway";
+/** The white frame around a QR code. */
+const QUIET_MODULES = 4;
 
 const setUp: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
@@ -77,7 +75,7 @@ const turnOff: Handler = async (c) => {
   return c.redirect("/account?done=factor_off", 303);
 };
 
-export const secondFactorRoutes: Routes = {
+export const secondFactorRoutes = {
   "/account/second-factor": { GET: setUp, POST: turnOn },
   "/account/second-factor/off": { POST: turnOff },
 };
@@ -102,7 +100,13 @@ function showSetUp(
         Scan this with an authenticator app, or{" "}
         <a href={uri}>open it on this device</a>.
       </p>
-      <QrCode text={uri} />
+      <div
+        class="qr"
+        role="img"
+        aria-label="QR code for your authenticator app"
+      >
+        {raw(renderSVG(uri, { ecc: "M", border: QUIET_MODULES }))}
+      </div>
       <p class="faint">
         Or type the secret: <code id="secret">{secret}</code>
       </p>
@@ -127,27 +131,5 @@ function showSetUp(
         <PasswordField label="Your password" />
       </PostForm>
     </section>,
-  );
-}
-
-const QUIET_MODULES = 4;
-
-/** Dark on white in every colour scheme, for scanners. */
-function QrCode({ text }: { text: string }) {
-  const { size, data } = encode(text, { ecc: "M", border: QUIET_MODULES });
-  const path = data.flatMap((row, y) =>
-    row.map((isDark, x) => isDark ? `M${x} ${y}h1v1h-1z` : "")
-  ).join("");
-  return (
-    <svg
-      class="qr"
-      viewBox={`0 0 ${size} ${size}`}
-      role="img"
-      aria-label="QR code for your authenticator app"
-      shape-rendering="crispEdges"
-    >
-      <rect width={size} height={size} fill="#fff" />
-      <path d={path} fill="#000" />
-    </svg>
   );
 }

@@ -13,7 +13,6 @@ import {
   type ConsoleContext,
   type Handler,
   Refused,
-  type Routes,
 } from "./context.ts";
 import { emailText, passwordText, pathText, readForm, text } from "./forms.ts";
 import { showCard } from "./layout.tsx";
@@ -107,7 +106,7 @@ const useLink: Handler = async (c) => {
   );
 };
 
-export const signInRoutes: Routes = {
+export const signInRoutes = {
   "/sign-in": { GET: openSignIn, POST: trySignIn },
   "/link/:secret": { GET: openLink, POST: useLink },
 };

@@ -4,7 +4,7 @@ import {
   type Usage,
   type UsageRange,
 } from "../domain/keys/usage.ts";
-import type { ConsoleContext, Handler, Routes } from "./context.ts";
+import type { ConsoleContext, Handler } from "./context.ts";
 import { Curl } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import {
@@ -35,7 +35,7 @@ const showUsage: Handler = async (c) => {
   );
 };
 
-export const usageRoutes: Routes = { "/usage": { GET: showUsage } };
+export const usageRoutes = { "/usage": { GET: showUsage } };
 
 /** The range a usage view shows. */
 export const rangeOf = (c: ConsoleContext): UsageRange =>
@@ -55,33 +55,27 @@ const COUNTS = [
 ] as const;
 
 /** A part of each bar, from the bottom up. */
-interface Series {
-  label: string;
-  color: string;
-  of: (bucket: Bucket) => number;
-}
+type Series = readonly [
+  label: string,
+  color: string,
+  of: (bucket: Bucket) => number,
+];
 
-const CHARTS: readonly [what: string, series: readonly Series[]][] = [
-  ["Requests", [
-    {
-      label: "Successful",
-      color: "var(--accent)",
-      of: ({ requests, errors }) => Math.max(0, requests - errors),
-    },
-    { label: "Errors", color: "var(--bad)", of: ({ errors }) => errors },
-  ]],
-  ["Tokens", [
-    {
-      label: "Input",
-      color: "var(--accent-middle)",
-      of: ({ inputTokens }) => inputTokens,
-    },
-    {
-      label: "Output",
-      color: "var(--accent)",
-      of: ({ outputTokens }) => outputTokens,
-    },
-  ]],
+const CHARTS: readonly [what: string, ...Series[]][] = [
+  [
+    "Requests",
+    [
+      "Successful",
+      "var(--accent)",
+      (bucket) => Math.max(0, bucket.requests - bucket.errors),
+    ],
+    ["Errors", "var(--bad)", ({ errors }) => errors],
+  ],
+  [
+    "Tokens",
+    ["Input", "var(--accent-middle)", ({ inputTokens }) => inputTokens],
+    ["Output", "var(--accent)", ({ outputTokens }) => outputTokens],
+  ],
 ];
 
 /** Totals, charts and a table. `base` is the address of the page; `apiUrl` adds an example to an empty one. */
@@ -117,7 +111,7 @@ export function UsageView(
         )
         : (
           <>
-            {CHARTS.map(([what, series]) => (
+            {CHARTS.map(([what, ...series]) => (
               <BarChart what={what} usage={usage} series={series} />
             ))}
             <UsageTable usage={usage} />
@@ -169,25 +163,24 @@ function BarChart({ what, usage: { buckets, range }, series }: {
 }) {
   const { unit, time, labelEvery } = UNITS[range];
   const title = `${what} per ${unit}`;
-  const most = niceTop(
+  const top = niceTop(
     Math.max(
       ...buckets.map((bucket) =>
-        series.reduce((sum, { of }) => sum + of(bucket), 0)
+        series.reduce((sum, [, , of]) => sum + of(bucket), 0)
       ),
     ),
   );
+  const yOf = (value: number) => FLOOR - (FLOOR - TOP) * value / top;
   const step = (WIDTH - LEFT) / buckets.length;
-  const heightOf = (value: number) =>
-    Math.round((FLOOR - TOP) * value / most * 10) / 10;
   return (
     <figure class="card chart">
-      <figcaption class="row between">
+      <figcaption class="between">
         <strong>{title}</strong>
         <span class="row faint">
-          {series.map(({ label, color }) => (
+          {series.map(([label, fill]) => (
             <span>
               <svg width="10" height="10" aria-hidden="true">
-                <rect fill={color} width="10" height="10" rx="3" />
+                <rect fill={fill} width="10" height="10" rx="3" />
               </svg>{" "}
               {label}
             </span>
@@ -199,59 +192,43 @@ function BarChart({ what, usage: { buckets, range }, series }: {
         role="img"
         aria-label={`${title}; the same numbers are in the table below`}
       >
-        {[0, most / 4, most / 2, most * 3 / 4, most].map((value) => {
-          const y = FLOOR - heightOf(value);
-          return (
-            <g class="axis">
-              <line x1={LEFT} x2={WIDTH} y1={y} y2={y} />
-              <text x={LEFT - 8} y={y + 4} text-anchor="end">
-                {SHORT.format(value)}
-              </text>
-            </g>
-          );
-        })}
+        {[0, 0.25, 0.5, 0.75, 1].map((share) => (
+          <g class="axis">
+            <path d={`M${LEFT} ${yOf(share * top)}H${WIDTH}`} />
+            <text x={LEFT - 8} y={yOf(share * top) + 4} text-anchor="end">
+              {SHORT.format(share * top)}
+            </text>
+          </g>
+        ))}
         {buckets.map((bucket, at) => {
-          const { startMs } = bucket;
+          const moment = {
+            "data-time": new Date(bucket.startMs).toISOString(),
+          };
           const x = LEFT + at * step;
-          const parts = series.map(({ label, of }) =>
-            `${label} ${number(of(bucket))}`
-          );
-          const suffix = `: ${parts.join(", ")}`;
-          let y = FLOOR;
+          let sum = 0;
+          const suffix = `: ${
+            series.map(([label, , of]) => `${label} ${number(of(bucket))}`)
+              .join(", ")
+          }`;
           return (
             <g>
-              <title
-                data-time={new Date(startMs).toISOString()}
-                data-as={time}
-                data-suffix={suffix}
-              >
-                {utcText(startMs) + suffix}
+              <title {...moment} data-as={time} data-suffix={suffix}>
+                {utcText(bucket.startMs) + suffix}
               </title>
-              {series.filter(({ of }) => of(bucket) > 0).map(
-                ({ of, color }) => {
-                  const height = heightOf(of(bucket));
-                  y -= height;
-                  const width = 0.66 * step;
-                  return (
-                    <rect
-                      {...{ fill: color, y, width, height, rx: 2 }}
-                      x={x + 0.17 * step}
-                    />
-                  );
-                },
-              )}
+              {series.map(([, fill, of]) => (
+                <rect
+                  {...{ fill, x: x + 0.17 * step, width: 0.66 * step, rx: 2 }}
+                  height={yOf(0) - yOf(of(bucket))}
+                  y={yOf(sum += of(bucket))}
+                />
+              ))}
               {(buckets.length - 1 - at) % labelEvery === 0 && (
                 <text
-                  class="axis"
-                  x={x + step / 2}
-                  y={HEIGHT - 6}
-                  text-anchor="middle"
-                  data-time={new Date(startMs).toISOString()}
+                  {...{ class: "axis", x: x + step / 2, y: HEIGHT - 6 }}
+                  {...{ ...moment, "text-anchor": "middle" }}
                   data-as={range === "24h" ? "hour" : "date"}
                 >
-                  {utcText(startMs).slice(
-                    ...range === "24h" ? [11] : [5, 10],
-                  )}
+                  {utcText(bucket.startMs).slice(5, range === "24h" ? 16 : 10)}
                 </text>
               )}
             </g>
