@@ -1,7 +1,7 @@
 /**
  * Guarantee: the waits that a caller is told are right. Who waits exactly as long
- * as one of the headers says is let in at the first try, on any edge, alone and
- * beside twenty others who use up limits of their own.
+ * as one of the headers says is let in at the first try, on any edge, beside twenty
+ * others who use up limits of their own.
  */
 import assert from "node:assert/strict";
 import {
@@ -222,86 +222,54 @@ async function assertDayIsRight(
   assert.equal(await statusOf(cluster.ask(key, { edge: 3 })), 200);
 }
 
-/** Clients with keys of their own, some of them far beyond their limits. */
-async function startOthers(
-  cluster: GatedCluster,
-  count: number,
-): Promise<AsyncDisposable> {
+/** Clients with keys of their own, half of them far beyond their limits. */
+function startOthers(cluster: GatedCluster, count: number): AsyncDisposable {
   let isOver = false;
   const statuses = new Set<number>();
-  const clients = await Promise.all(
-    Array.from({ length: count }, async (_, index) => {
-      const limits = { requestsPerMinute: index % 2 === 0 ? 10 : 6_000 };
-      const key = await cluster.addKey({ limits });
-      return async () => {
-        while (!isOver) {
-          const edge = index % EDGES;
-          statuses.add(await statusOf(cluster.ask(key, { edge })));
-          await sleep(20);
-        }
-      };
-    }),
+  const client = async (index: number) => {
+    const limits = { requestsPerMinute: index % 2 === 0 ? 10 : 6_000 };
+    const key = await cluster.addKey({ limits });
+    while (!isOver) {
+      const edge = index % EDGES;
+      statuses.add(await statusOf(cluster.ask(key, { edge })));
+      await sleep(20);
+    }
+  };
+  const running = Promise.all(
+    Array.from({ length: count }, (_, index) => client(index)),
   );
-  const running = Promise.all(clients.map((client) => client()));
   return {
     async [Symbol.asyncDispose]() {
       isOver = true;
       await running;
-      if (count > 0) assert.deepEqual(statuses, new Set([200, 429]));
+      assert.deepEqual(statuses, new Set([200, 429]));
     },
   };
 }
 
-for (const others of [0, 20]) {
-  Deno.test(`a caller that waits as told is let in, beside ${others} others`, async (t) => {
-    await using cluster = await startGatedCluster({
-      edges: EDGES,
-      onCall(call) {
-        call.say(text("pong"));
-        const isHeld = call.request.messages[0]?.content === "hold";
-        if (!isHeld) call.end(usageOf(PING_TOKENS - 1));
-      },
-    });
-    await using _others = await startOthers(cluster, others);
-    const steps: { name: string; fn: () => Promise<void> }[] = [];
-    for (const side of ["key", "owner"] as const) {
-      for (const row of CASES) {
-        for (const way of ["retry-after-ms", "retry-after"] as const) {
-          const edge = steps.length % EDGES;
-          steps.push({
-            name: `${row.limit} of the ${side}, ${way}`,
-            fn: () => assertWaitIsRight(cluster, { row, side, way, edge }),
-          });
-        }
-      }
-      for (const unit of ["requests", "tokens"] as const) {
-        const edge = steps.length % EDGES;
-        steps.push({
-          name: `${unit} of the ${side}, reset`,
-          fn: () => assertResetIsRight(cluster, { side, unit, edge }),
-        });
-      }
-      steps.push({
-        name: `a slot of the ${side}`,
-        fn: () => assertSlotIsRight(cluster, side),
-      });
-      steps.push({
-        name: `the day of the ${side}`,
-        fn: () => assertDayIsRight(cluster, side),
-      });
-    }
-    // Each has a key of its own, so that the waits can be sat out together; steps
-    // at the same time cannot be told apart by the sanitizers of each.
-    await Promise.all(
-      steps.map(({ name, fn }) =>
-        t.step({
-          name,
-          fn,
-          sanitizeOps: false,
-          sanitizeResources: false,
-          sanitizeExit: false,
-        })
-      ),
-    );
+Deno.test("a caller that waits as told is let in, beside twenty others", async () => {
+  await using cluster = await startGatedCluster({
+    edges: EDGES,
+    onCall(call) {
+      call.say(text("pong"));
+      const isHeld = call.request.messages[0]?.content === "hold";
+      if (!isHeld) call.end(usageOf(PING_TOKENS - 1));
+    },
   });
-}
+  await using _others = startOthers(cluster, 20);
+  let edge = 0;
+  // Each has a key of its own, so that the waits can be sat out together.
+  const checks = (["key", "owner"] as const).flatMap((side) => [
+    ...CASES.flatMap((row) =>
+      (["retry-after-ms", "retry-after"] as const).map((way) =>
+        assertWaitIsRight(cluster, { row, side, way, edge: edge++ % EDGES })
+      )
+    ),
+    ...(["requests", "tokens"] as const).map((unit) =>
+      assertResetIsRight(cluster, { side, unit, edge: edge++ % EDGES })
+    ),
+    assertSlotIsRight(cluster, side),
+    assertDayIsRight(cluster, side),
+  ]);
+  await Promise.all(checks);
+});

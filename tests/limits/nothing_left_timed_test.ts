@@ -1,6 +1,6 @@
 /**
- * Guarantee: limits hold exactly over several edges, and a slot never stays with a
- * request that is over, whichever way it ended.
+ * Guarantee: a slot never stays with a request that is over, whichever way it ended,
+ * and nothing else of it stays either.
  */
 import assert from "node:assert/strict";
 import v8 from "node:v8";
@@ -14,13 +14,11 @@ import { readState, usageCounted } from "../support/admission_fixture.ts";
 import {
   type GatedCluster,
   startGatedCluster,
-  statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
 import { text } from "../support/scripted_backend.ts";
 import { waitFor } from "../support/wait_for.ts";
 
-const EDGES = 4;
 const CLIENTS = 50;
 /** A quarter of a KiB each: less than any object that a request could leave behind. */
 const HEAP_GROWTH_BYTES_MAX = 2 * 1024 * 1024;
@@ -30,35 +28,6 @@ function collectGarbage(): void {
   v8.setFlagsFromString("--expose-gc");
   vm.runInNewContext("gc")();
 }
-
-Deno.test("4 edges never run more of a key at once than it may", async () => {
-  let running = 0;
-  let runningMax = 0;
-  await using cluster = await startGatedCluster({
-    edges: EDGES,
-    onCall(call) {
-      running += 1;
-      runningMax = Math.max(runningMax, running);
-      setTimeout(() => {
-        running -= 1;
-        call.say(text("pong"));
-        call.end();
-      }, 10);
-    },
-  });
-  const key = await cluster.addKey({ limits: { concurrency: 5 } });
-  let served = 0;
-  await Promise.all(Array.from({ length: 16 }, async (_, client) => {
-    for (let asked = 0; asked < 20; asked += 1) {
-      const status = await statusOf(cluster.ask(key, { edge: client % EDGES }));
-      if (status === 200) served += 1;
-      else assert.equal(status, 429);
-    }
-  }));
-  assert.ok(served >= 5, `${served} served`);
-  assert.ok(runningMax <= 5, `${runningMax} at the same time`);
-  assert.equal(runningMax, 5);
-});
 
 Deno.test("10,000 clients that leave at any moment leave nothing behind, and each is settled once", async () => {
   await using cluster = await startGatedCluster({
