@@ -80,7 +80,7 @@ Deno.test("a request is charged by how it ended", async (t) => {
         const key = await cluster.addKey({ limits, ownerLimits: limits });
         const ran = cluster.backend.calls.length;
         const client = new AbortController();
-        const body = { stream, max_tokens: MAX_TOKENS };
+        const body = { stream, max_tokens: MAX_TOKENS, ...each.body };
         const answer = cluster.ask(key, { body, signal: client.signal })
           .then((response) => response.text()).catch(() => null);
         if (each.leaves === true) {
