@@ -1,86 +1,55 @@
 import assert from "node:assert/strict";
 import { WaitQueue } from "./wait_queue.ts";
 
-function setup(lengthMax = 3) {
-  const clock = { ms: 0 };
-  const queue = new WaitQueue<string>({
-    lengthMax,
-    waitMsMax: 2_000,
+const setup = (lengthMax = 1_000) =>
+  new WaitQueue<string>({ lengthMax, waitMsMax: 2_000 });
+
+/** The items that are asked, in order, while `takes` takes them. */
+function asked(queue: WaitQueue<string>, takes: (item: string) => boolean) {
+  const items: string[] = [];
+  queue.offer((item) => {
+    items.push(item);
+    return takes(item);
   });
-  return { clock, queue };
+  return items.join("");
 }
 
 Deno.test("push() refuses beyond the bound", () => {
-  const { clock, queue } = setup(2);
-  assert.equal(queue.push("a", "m", clock.ms), true);
-  assert.equal(queue.push("b", "m", clock.ms), true);
-  assert.equal(queue.push("c", "m", clock.ms), false);
+  const queue = setup(2);
+  assert.equal(queue.push("a", "m", 0), true);
+  assert.equal(queue.push("b", "m", 0), true);
+  assert.equal(queue.push("c", "m", 0), false);
   queue.remove("a");
-  assert.equal(queue.push("c", "m", clock.ms), true);
+  assert.equal(queue.push("c", "m", 0), true);
 });
 
-Deno.test("offer() asks in order of arrival, and nobody behind one that is not taken", () => {
-  const { queue } = setup(1_000);
-  for (let item = 0; item < 1_000; item += 1) queue.push(`${item}`, "m", item);
-  const asked: string[] = [];
-  const takeOne = (item: string) => asked.push(item) === 1;
-  queue.offer(takeOne);
-  assert.deepEqual(asked, ["0", "1"]);
-  assert.equal(queue.length, 999);
-});
-
-Deno.test("a model without room holds up no other model", () => {
-  const { queue } = setup();
-  queue.push("a", "full", 0);
-  queue.push("b", "free", 1);
-  const taken: string[] = [];
-  queue.offer((item) => item === "b" && taken.push(item) > 0);
-  assert.deepEqual(taken, ["b"]);
+Deno.test("offer() asks in order of arrival, nobody behind one of the same model that is not taken, and nobody who left", () => {
+  const queue = setup();
+  for (const item of "abcd") queue.push(item, "m", item.charCodeAt(0));
+  queue.push("x", "full", 0);
+  queue.push("y", "full", 1);
+  assert.equal(asked(queue, (item) => item === "a"), "xab");
+  assert.equal(queue.length, 5);
   assert.equal(queue.hasWaiting("full"), true);
-  assert.equal(queue.hasWaiting("free"), false);
-});
-
-Deno.test("an item that was offered and refused is again before those that came later", () => {
-  const { queue } = setup();
-  queue.push("first", "m", 0);
-  queue.push("second", "m", 1);
-  queue.remove("first");
-  queue.push("first", "m", 0);
-  const asked: string[] = [];
-  queue.offer((item) => asked.push(item) > 0);
-  assert.deepEqual(asked, ["first", "second"]);
-});
-
-Deno.test("offer() does not ask for what left meanwhile", () => {
-  const { clock, queue } = setup();
-  for (const item of ["a", "b"]) queue.push(item, "m", clock.ms);
-  const asked: string[] = [];
-  queue.offer((item) => {
-    asked.push(item);
-    queue.remove("b");
+  // One that was refused is again before those that came later.
+  queue.push("a", "m", 1);
+  queue.remove("x");
+  queue.remove("y");
+  assert.equal(queue.hasWaiting("full"), false);
+  const takes = (item: string) => {
+    if (item === "b") queue.remove("c");
     return true;
-  });
-  assert.deepEqual(asked, ["a"]);
-});
-
-Deno.test("expire() gives out what waited exactly the bound, and no sooner", () => {
-  const { clock, queue } = setup();
-  queue.push("a", "m", clock.ms);
-  clock.ms = 1;
-  queue.push("b", "m", clock.ms);
-  clock.ms = 1_999;
-  assert.deepEqual(queue.expire(clock.ms), []);
-  clock.ms = 2_000;
-  assert.deepEqual(queue.expire(clock.ms), ["a"]);
-  clock.ms = 2_001;
-  assert.deepEqual(queue.expire(clock.ms), ["b"]);
+  };
+  assert.equal(asked(queue, takes), "abd");
   assert.equal(queue.length, 0);
 });
 
-Deno.test("expire() counts from when an item began to wait, not from its last push", () => {
-  const { clock, queue } = setup();
-  queue.push("fresh", "m", 1_500);
-  queue.push("again", "m", 0);
-  clock.ms = 2_000;
-  assert.deepEqual(queue.expire(clock.ms), ["again"]);
+Deno.test("expire() gives out what waited exactly the bound since it began to wait, and no sooner", () => {
+  const queue = setup();
+  queue.push("b", "m", 1);
+  queue.push("a", "m", 0);
+  assert.deepEqual(queue.expire(1_999), []);
+  assert.deepEqual(queue.expire(2_000), ["a"]);
+  assert.deepEqual(queue.expire(2_001), ["b"]);
+  assert.equal(queue.length, 0);
 });
