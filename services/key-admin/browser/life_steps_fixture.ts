@@ -25,7 +25,7 @@ const INSET = 10;
 /** How many keys the owner has. */
 async function countKeys({ site }: Visit, ownerId: string) {
   const { total } = await site.deps.keys.list(ownerId, {
-    ...{ filter: "all", search: "", start: { at: "first" } },
+    ...{ filter: "all", search: "", after: "" },
     ...{ rows: 10, day: "20261120" },
   });
   return total;

@@ -105,13 +105,10 @@ const COLUMNS = [
 
 async function list(call: Call): Promise<Answer> {
   const { deps: { keys, now }, options } = call;
-  const { search = "", state = "all", rows = PAGE_ROWS, after } = options;
+  const { search = "", state = "all", rows = PAGE_ROWS, after = "" } = options;
   const nowMs = now();
   const page = await keys.list(await findOwner(call), {
-    ...{ filter: state, search, rows },
-    start: after === undefined
-      ? { at: "first" }
-      : { at: "after", cursor: after },
+    ...{ filter: state, search, rows, after },
     day: usageDay(nowMs),
   });
   const json = page.rows.map((row) => rowToJson(row, nowMs));

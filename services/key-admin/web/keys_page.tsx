@@ -4,9 +4,8 @@ import {
   type KeyFilter,
   type KeyPage,
   PAGE_ROWS,
-  type PageStart,
 } from "../domain/keys/key_page.ts";
-import type { ConsoleContext, Handler } from "./context.ts";
+import type { Handler } from "./context.ts";
 import { postKey } from "./key_form.tsx";
 import { Curl } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
@@ -30,10 +29,10 @@ const listKeys: Handler = async (c) => {
     return c.redirect(`/keys/${search}`, 302);
   }
   const filter = filterOf(c.req.query("filter"));
+  const after = c.req.query("after") ?? "";
   const nowMs = now();
   const page = await keys.list(session.ownerId, {
-    ...{ filter, search, rows: PAGE_ROWS, day: usageDay(nowMs) },
-    start: startOf(c),
+    ...{ filter, search, after, rows: PAGE_ROWS, day: usageDay(nowMs) },
   });
   const isFirstKey = page.total === 0 && filter === "all";
   const create = <a class="button primary" href="/keys/new">Create key</a>;
@@ -63,7 +62,7 @@ const listKeys: Handler = async (c) => {
           <>
             <Toolbar filter={filter} search={search} />
             <Rows page={page} nowMs={nowMs} />
-            <KeyPager page={page} filter={filter} search={search} />
+            <KeyPager {...{ page, after, filter, search }} />
           </>
         )}
     </>,
@@ -88,13 +87,6 @@ const FILTERS: readonly (readonly [KeyFilter, label: string])[] = [
 
 const filterOf = (value: string | undefined): KeyFilter =>
   FILTERS.find(([name]) => name === value)?.[0] ?? "all";
-
-function startOf(c: ConsoleContext): PageStart {
-  const { after, before } = c.req.query();
-  if (after !== undefined) return { at: "after", cursor: after };
-  if (before !== undefined) return { at: "before", cursor: before };
-  return { at: "first" };
-}
 
 /** What narrows the list. */
 interface Narrowed {
@@ -192,15 +184,20 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
   );
 }
 
-function KeyPager({ page, ...narrowed }: Narrowed & { page: KeyPage }) {
+function KeyPager(
+  { page, after, ...narrowed }: Narrowed & { page: KeyPage; after: string },
+) {
   const { previous, next, total, before, rows } = page;
-  if (previous === null && next === null) return null;
+  if (after === "" && next === null) return null;
   const first = (before ?? 0) + 1;
   return (
     <Pager
       links={[
-        ["First", previous && listAddress(narrowed)],
-        ["Previous", previous && listAddress(narrowed, { before: previous })],
+        ["First", after === "" ? null : listAddress(narrowed)],
+        [
+          "Previous",
+          previous === null ? null : listAddress(narrowed, { after: previous }),
+        ],
         ["Next", next && listAddress(narrowed, { after: next })],
       ]}
     >

@@ -112,7 +112,7 @@ Deno.test("a mistake in the form is shown beside its field, with what was typed"
       const page = await site.deps.keys.list(ownerId, {
         filter: "all",
         search: "",
-        start: { at: "first" },
+        after: "",
         rows: 5,
         day: "20261120",
       });
@@ -318,7 +318,7 @@ Deno.test("a pasted key is searched by its end only and not shown again", async 
 Deno.test("a forged cursor is 400", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
-  for (const cursor of ["x", "%2B", "%5B%3Aall", ""]) {
+  for (const cursor of ["x", "%2B", "%5B%3Aall"]) {
     assert.equal((await owner.get(`/keys?after=${cursor}`)).status, 400);
   }
 });

@@ -23,19 +23,13 @@ const CURSOR = /^(\d{1,16})-(key_\w{1,64})$/;
 /** Which keys. `with_expiry` are those that have expired or will. */
 export type KeyFilter = "all" | "enabled" | "disabled" | "with_expiry";
 
-/** Where a page begins. A cursor is opaque text from an earlier page. */
-export type PageStart =
-  | { at: "first" }
-  | { at: "last" }
-  | { at: "after"; cursor: string }
-  | { at: "before"; cursor: string };
-
 /** Which page of which keys. */
 export interface PageQuery {
   filter: KeyFilter;
   /** Texts that the description or the key's last characters contain, in any order. Empty: no search. */
   search: string;
-  start: PageStart;
+  /** The page after this cursor, which came with an earlier page; empty: the first one. */
+  after: string;
   /** 1 to 200. */
   rows: number;
   /** Today in UTC as `yyyymmdd`, for the counters. */
@@ -55,8 +49,9 @@ export interface KeyRow {
 export interface KeyPage {
   /** Newest first. */
   rows: KeyRow[];
-  /** Cursors of the neighbouring pages; null where there is none. */
+  /** The cursor that leads to the page before; null on the first page, and where only some keys are wanted. */
   previous: string | null;
+  /** The cursor that leads to the next page; null at the end. */
   next: string | null;
   /** How many keys there are and how many come before the first row; null when only some keys are wanted, which are not counted. */
   total: number | null;
@@ -69,7 +64,6 @@ export class BadCursor extends Error {
   override message = "The cursor is not one that an earlier page gave";
 }
 
-/** The list is read by position: 0 is the newest key. */
 interface Listed {
   cursor: string;
   /** Null: the key was deleted meanwhile. */
@@ -83,92 +77,80 @@ interface Listed {
 export async function readPage(
   redis: RedisLink,
   ownerId: string,
-  { filter, search, start, rows, day }: PageQuery,
+  { filter, search, after, rows, day }: PageQuery,
 ): Promise<KeyPage> {
   const words = normal(search).split(/\s+/).filter((word) => word !== "");
   const isCounted = words.length === 0 && filter === "all";
   const size = Math.max(1, Math.min(rows, PAGE_ROWS_MAX));
   const batch = isCounted ? size : BATCH;
-  const total = asNumber(await redis.command(["ZCARD", keysKey(ownerId)]));
-  const first = await startPosition(redis, ownerId, start, total);
-  const step = start.at === "last" || start.at === "before" ? -1 : 1;
-  const found: KeyRecord[] = [];
-  const seen: Listed[] = [];
+  const list = keysKey(ownerId);
+  const total = asNumber(await redis.command(["ZCARD", list]));
+  /** Positions in the list: 0 is the newest key. */
+  const first = await positionAfter(redis, list, after);
   let position = first;
+  const found: KeyRecord[] = [];
+  let cursor = "";
   while (
-    position >= 0 && position < total && found.length < size &&
-    seen.length < SCAN_MAX
+    position < total && found.length < size && position < first + SCAN_MAX
   ) {
-    for (
-      const listed of await readKeys(redis, ownerId, position, step * batch)
-    ) {
+    for (const listed of await readKeys(redis, ownerId, position, batch)) {
       if (found.length === size) break;
-      seen.push(listed);
-      position += step;
+      position++;
+      cursor = listed.cursor;
       const { key } = listed;
       if (key && isWanted(key, filter, words)) found.push(key);
     }
   }
-  // A scan backwards has seen the oldest key first.
-  const [newest, oldest] = step > 0
-    ? [seen[0], seen.at(-1)]
-    : [seen.at(-1), seen[0]];
-  const [low, high] = step > 0 ? [first, position - 1] : [position + 1, first];
-  const keys = step > 0 ? found : found.reverse();
+  const back = isCounted && first > size
+    ? (await readKeys(redis, ownerId, first - size - 1, 1))[0]?.cursor
+    : "";
   return {
-    rows: await Promise.all(keys.map((key) => readRow(redis, key, day))),
-    previous: low > 0 ? newest?.cursor ?? null : null,
-    next: high < total - 1 ? oldest?.cursor ?? null : null,
+    rows: await Promise.all(found.map((key) => readRow(redis, key, day))),
+    previous: isCounted && first > 0 ? back ?? "" : null,
+    next: position < total ? cursor : null,
     total: isCounted ? total : null,
-    before: isCounted ? low : null,
+    before: isCounted ? first : null,
   };
 }
 
-/** Where in the list a page begins: at its first row, or at its last one when it is read backwards. */
-async function startPosition(
+/** Where in the list the page after a cursor begins. */
+async function positionAfter(
   redis: RedisLink,
-  ownerId: string,
-  start: PageStart,
-  total: number,
+  list: string,
+  cursor: string,
 ): Promise<number> {
-  if (start.at === "first") return 0;
-  if (start.at === "last") return total - 1;
+  if (cursor === "") return 0;
   // Cursors come from URLs.
-  const [, time = "", keyId = ""] = CURSOR.exec(start.cursor) ?? [];
+  const [, time = "", keyId = ""] = CURSOR.exec(cursor) ?? [];
   if (!isKeyId(keyId)) throw new BadCursor();
-  const list = keysKey(ownerId);
   const rank = await redis.command(["ZREVRANK", list, keyId]);
-  if (rank !== null) return asNumber(rank) + (start.at === "after" ? 1 : -1);
+  if (rank !== null) return asNumber(rank) + 1;
   // The key was deleted meanwhile: the next older key has taken its place.
-  const newer = asNumber(
-    await redis.command(["ZCOUNT", list, `(${time}`, "+inf"]),
-  );
-  return start.at === "after" ? newer : newer - 1;
+  return asNumber(await redis.command(["ZCOUNT", list, `(${time}`, "+inf"]));
 }
 
-/** So many keys from a position on, or back from it when `count` is negative. */
+/** So many keys from a position on. */
 async function readKeys(
   redis: RedisLink,
   ownerId: string,
   position: number,
   count: number,
 ): Promise<Listed[]> {
-  const ends = count > 0
-    ? [position, position + count - 1]
-    : [Math.max(0, position + count + 1), position];
-  const command = ["ZREVRANGE", keysKey(ownerId), ...ends.map(String)];
-  const flat = asTexts(await redis.command([...command, "WITHSCORES"]));
-  const listed = await Promise.all(
-    flat.map(async (keyId, at) => {
-      if (at % 2 === 1) return [];
-      const fields = await readHash(redis, recordKey({ ownerId, keyId }));
-      return [{
-        cursor: `${flat[at + 1]}-${keyId}`,
-        key: fields.size === 0 ? null : decodeKey({ ownerId, keyId }, fields),
-      }];
-    }),
+  const ends = [position, position + count - 1].map(String);
+  const flat = asTexts(
+    await redis.command(
+      ["ZREVRANGE", keysKey(ownerId), ...ends, "WITHSCORES"],
+    ),
   );
-  return count > 0 ? listed.flat() : listed.flat().reverse();
+  const listed = await Promise.all(flat.map(async (keyId, at) => {
+    if (at % 2 === 1) return [];
+    const fields = await readHash(redis, recordKey({ ownerId, keyId }));
+    return [{
+      cursor: `${flat[at + 1]}-${keyId}`,
+      key: fields.size === 0 ? null : decodeKey({ ownerId, keyId }, fields),
+    }];
+  }));
+  return listed.flat();
 }
 
 /** The form in which texts are compared: `"Café"` is found in both Unicode forms and in any case. */

@@ -15,7 +15,7 @@ import {
   KeyStore,
   ROTATION_GRACES_MS,
 } from "./key_store.ts";
-import type { KeyFilter, PageStart } from "./key_page.ts";
+import type { KeyFilter } from "./key_page.ts";
 import type { KeySettings } from "./settings.ts";
 import {
   changeKeys,
@@ -40,7 +40,7 @@ const SETTINGS: KeySettings = {
 const PAGE = {
   filter: "all",
   search: "",
-  start: { at: "first" },
+  after: "",
   rows: 50,
   day: "20261120",
 } as const;
@@ -301,31 +301,27 @@ Deno.test("pages go forward, backward and to the end without gaps, whatever is d
   await using t = await setup();
   const ids: string[] = [];
   for (let n = 0; n < 23; n++) ids.unshift((await create(t.store)).key.id);
-  const list = async (start: PageStart, rows = 5) => {
-    const page = await t.store.list(OWNER, { ...PAGE, rows, start });
+  const list = async (after: string, rows = 5) => {
+    const page = await t.store.list(OWNER, { ...PAGE, rows, after });
     return { ...page, ids: page.rows.map(({ key }) => key.id) };
   };
   const seen: string[] = [];
-  let page = await list({ at: "first" });
-  assert.equal(page.previous, null);
-  for (;;) {
+  const previous: (string | null)[] = [];
+  const cursors: string[] = [];
+  for (let next: string | null = ""; next !== null;) {
+    const page: Awaited<ReturnType<typeof list>> = await list(next);
     assert.deepEqual([page.total, page.before], [23, seen.length]);
     seen.push(...page.ids);
-    if (page.next === null) break;
-    page = await list({ at: "after", cursor: page.next });
+    previous.push(page.previous);
+    cursors.push(next);
+    next = page.next;
   }
   assert.deepEqual(seen, ids);
-  const last = await list({ at: "last" });
-  assert.deepEqual(last.ids, ids.slice(-5));
-  assert.deepEqual([last.next, last.before], [null, 18]);
-  const start = { at: "before", cursor: last.previous ?? "" } as const;
-  assert.deepEqual((await list(start)).ids, ids.slice(13, 18));
-  const all = await list({ at: "first" }, 23);
+  assert.deepEqual(previous, [null, ...cursors.slice(0, -1)]);
+  const all = await list("", 23);
   assert.deepEqual([all.previous, all.next], [null, null]);
-  const { next } = await list({ at: "first" });
   done(await t.store.delete(at(ids[4] ?? "")));
-  const after = await list({ at: "after", cursor: next ?? "" });
-  assert.deepEqual(after.ids, ids.slice(5, 10));
+  assert.deepEqual((await list(cursors[1] ?? "")).ids, ids.slice(5, 10));
 });
 
 Deno.test("keys are found by words, state and the end of their value", async (test) => {
@@ -380,8 +376,8 @@ Deno.test("a search looks at a bounded number of keys, and goes on from there", 
   const query = { ...PAGE, search: "billing" };
   const none = await t.store.list(OWNER, query);
   assert.deepEqual(none.rows, []);
-  const start = { at: "after", cursor: none.next ?? "" } as const;
-  const found = await t.store.list(OWNER, { ...query, start });
+  const after = none.next ?? "";
+  const found = await t.store.list(OWNER, { ...query, after });
   assert.deepEqual(found.rows.map((row) => row.key.id), [key.id]);
   assert.equal(found.next, null);
 });
@@ -398,9 +394,9 @@ Deno.test("a list shows today's counters", async () => {
 
 Deno.test("a forged cursor is refused", async () => {
   await using t = await setup();
-  for (const cursor of ["", "x", "+", "1-a", "1-key_\n"]) {
+  for (const cursor of ["x", "+", "1-a", "1-key_\n"]) {
     await assert.rejects(
-      t.store.list(OWNER, { ...PAGE, start: { at: "after", cursor } }),
+      t.store.list(OWNER, { ...PAGE, after: cursor }),
       { name: "BadCursor" },
     );
   }
