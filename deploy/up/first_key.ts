@@ -6,13 +6,10 @@ import type { Program } from "./supervise.ts";
 /** The key to show, or why there is none. */
 export interface FirstKey {
   key?: string;
+  /** The first model that the key may use, if that is known. */
+  model?: string | undefined;
   /** For the operator. */
   note?: string;
-}
-
-/** A key, and the first model that it may use, if that is known. */
-export interface CheckedKey extends FirstKey {
-  model?: string | undefined;
 }
 
 export interface FirstKeyDeps {
@@ -52,9 +49,8 @@ export async function provideFirstKey(deps: FirstKeyDeps): Promise<FirstKey> {
 /** One file per Redis: a key of one means nothing to another. */
 function keyFile({ dataDir, givenRedisUrl }: FirstKeyDeps): string {
   if (givenRedisUrl === undefined) return `${dataDir}/first_key.json`;
-  const { hostname, port, pathname } = new URL(givenRedisUrl);
-  const name = `${hostname}_${port || 6379}${pathname}`;
-  return `${dataDir}/first_key.${name.replaceAll(/[^\w.-]/g, "_")}.json`;
+  const { host, pathname } = new URL(givenRedisUrl);
+  return `${dataDir}/first_key.${encodeURIComponent(host + pathname)}.json`;
 }
 
 /** What the command line of keys prints. That is a key, so it goes into no log. */
@@ -81,9 +77,10 @@ async function createKey({ create, stopping }: FirstKeyDeps): Promise<string> {
  */
 export async function checkFirstKey(
   edgeUrl: string,
-  { key, note }: FirstKey,
-): Promise<CheckedKey> {
-  if (key === undefined) return { note: note ?? "none" };
+  made: FirstKey,
+): Promise<FirstKey> {
+  const { key } = made;
+  if (key === undefined) return made;
   try {
     const response = await fetch(`${edgeUrl}/v1/models`, {
       headers: { authorization: `Bearer ${key}` },

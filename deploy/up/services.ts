@@ -1,5 +1,4 @@
 import { resolve } from "node:path";
-
 import type { Program, ServiceName } from "./supervise.ts";
 
 /** The services that are ours, and the command line that manages keys. */
@@ -14,7 +13,6 @@ export interface ProgramContext {
   scriptOf: (name: ProgramName) => string;
   /** The launcher's own environment: what is not set here is passed on. */
   env: Environment;
-
   natsUrl: string;
   redisUrl: string;
   /** Base URL of the model simulator, where it is used. */
@@ -56,7 +54,6 @@ export function serviceProgram(
   args: readonly string[] = [],
 ): Program {
   const { root, scriptOf, natsUrl, redisUrl, simulatorUrl } = context;
-
   const isWorker = name === "chat-worker";
   const { readable, flags } = name === "key-admin"
     ? PASSWORD_HASHER
@@ -77,7 +74,6 @@ export function serviceProgram(
     OPS_PORT: "0",
     NATS_URL: natsUrl,
     ...isWorker ? {} : { REDIS_URL: redisUrl },
-
     ...simulatorUrl === undefined ? {} : { MODEL_SIMULATOR_URL: simulatorUrl },
     ...own,
   };
@@ -87,7 +83,6 @@ export function serviceProgram(
     `${root}/services`,
     `${root}/shared`,
     ...readable,
-
     ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))
       .flatMap((variable) => env[variable] || []),
   ];

@@ -1,10 +1,6 @@
 import { hideUserinfo } from "@gateway/shared/process/env";
 import type { Cluster } from "./cluster.ts";
-import {
-  type CheckedKey,
-  checkFirstKey,
-  provideFirstKey,
-} from "./first_key.ts";
+import { checkFirstKey, type FirstKey, provideFirstKey } from "./first_key.ts";
 import { ensureServers, programDirs, type ServerName } from "./install.ts";
 import type { UpOptions } from "./options.ts";
 import { findFreePorts } from "./ports.ts";
@@ -28,7 +24,7 @@ export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
 
 /** A cluster that is ready. */
 export interface Started {
-  firstKey: CheckedKey;
+  firstKey: FirstKey;
   /** What `up.json` says of it now. */
   describe(): UpState;
 }

@@ -1,5 +1,5 @@
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import type { CheckedKey } from "./first_key.ts";
+import type { FirstKey } from "./first_key.ts";
 import type { UpState } from "./start.ts";
 
 const SETUP_MEANING =
@@ -8,7 +8,7 @@ const SETUP_MEANING =
 /** What the operator reads when the cluster is ready. */
 export interface Summary {
   state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">;
-  firstKey: CheckedKey;
+  firstKey: FirstKey;
   runDir: string;
   seconds: number;
 }

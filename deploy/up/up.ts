@@ -12,7 +12,7 @@ import { requireFreePort } from "./ports.ts";
 import { stopGraceMs } from "./services.ts";
 import { startAll, type UpDeps } from "./start.ts";
 import { describeSummary } from "./summary.ts";
-import { aborted, sleep } from "./wait.ts";
+import { sleep } from "./wait.ts";
 
 /** How soon a new pid is in `up.json`, also after the disk was full. */
 const SAVE_EVERY_MS = 250;
@@ -55,7 +55,10 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     const names = waiting.map(({ unit }) => unit.name);
     if (names.length > 0) out.say(`  still waiting for ${names.join(", ")}`);
   }, PROGRESS_EVERY_MS);
-  const started = await Promise.race([starting, aborted(stopping)])
+  const aborted = Promise.withResolvers<undefined>();
+  stopping.addEventListener("abort", () => aborted.resolve(undefined));
+  if (stopping.aborted) aborted.resolve(undefined);
+  const started = await Promise.race([starting, aborted.promise])
     .finally(() => clearInterval(progress));
   if (!started) return;
   cluster.isReady = true;
