@@ -1,8 +1,8 @@
 // deno-lint-ignore-file no-console -- the result goes to the terminal
 /**
- * What an admission costs: admissions and admit+settle pairs per second through
- * one link, and server CPU per script call from `INFO commandstats`, which a busy
- * client does not distort. Starts its own redis-server.
+ * What an admission and a settlement cost Redis: CPU per script call from
+ * `INFO commandstats`, which a busy client does not distort. Starts its own
+ * redis-server.
  *
  *   npx -y deno task bench:admission
  */
@@ -29,7 +29,6 @@ import { until } from "../tests/support/redis_fixture.ts";
 const BATCH = 32;
 const BATCHES = 400;
 const WARMUP_BATCHES = 50;
-const THROUGHPUT_MS = 1_500;
 
 const WIDE: Limits = {
   requestsPerMinute: 1e9,
@@ -120,29 +119,6 @@ async function run(world: RedisWorld): Promise<void> {
     console.log(
       `${name.padEnd(24)} admit ${spread(admits)}   settle ${spread(settles)}`,
     );
-  }
-
-  console.log("\nper second, one link, all eight limits on");
-  const key = await world.addKey({ limits: WIDE, ownerLimits: WIDE });
-  for (const concurrency of [1, 32, 256]) {
-    for (const isPair of [false, true]) {
-      const endsAtMs = monotonicNow() + THROUGHPUT_MS;
-      let count = 0;
-      const loop = async () => {
-        while (monotonicNow() < endsAtMs) {
-          const request = await admit(key);
-          count += 1;
-          if (isPair) settle(request);
-        }
-      };
-      await Promise.all(Array.from({ length: concurrency }, loop));
-      await until(() => admission.unsettled === 0, 5_000);
-      const perSecond = Math.round(count / (THROUGHPUT_MS / 1_000));
-      const what = isPair ? "admit+settle" : "admit";
-      console.log(`${what.padEnd(13)} c=${concurrency}: ${perSecond}`);
-      await world.command("DEL", `lease:{${key.ownerId}}:${key.keyId}`);
-      await world.command("DEL", `lease:{${key.ownerId}}`);
-    }
   }
   await admission.stop(1_000);
 }

@@ -5,8 +5,6 @@
  * Keys and limits are on here; the other one has neither. Everything shares the
  * machine's cores, the load generator too, so the ratio is what counts, and CPU
  * seconds per 1,000 requests, which no neighbour can change.
- *
- * Options: see {@link USAGE}.
  */
 import { parseArgs } from "node:util";
 import { startCluster } from "../tests/support/cluster.ts";
@@ -29,11 +27,6 @@ const PACE_MS = 20;
 const TOKENS = 64;
 const MODEL = "neutral-3.7-plus";
 
-interface Contender {
-  target: Target;
-  pids: () => number[];
-}
-
 const USAGE = `Usage: deno task bench [options]
 
   --seconds N        length of a round (5)
@@ -44,7 +37,7 @@ const USAGE = `Usage: deno task bench [options]
 `;
 const text = (fallback: string) =>
   ({ type: "string", default: fallback }) as const;
-const OPTIONS = parseArgs({
+const { values: options } = parseArgs({
   args: Deno.args,
   options: {
     seconds: text("5"),
@@ -54,25 +47,23 @@ const OPTIONS = parseArgs({
     peer: text("portkey"),
     help: { type: "boolean", default: false },
   },
-}).values;
+});
+const seconds = Number(options.seconds);
+const rounds = Number(options.rounds);
+const connections = Number(options.connections);
+
+/** A gateway under test, and all its processes. */
+interface Contender {
+  target: Target;
+  pids: () => number[];
+}
 
 const print = (line: string) =>
   Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
-const fixed = (value: number, digits = 2) => value.toFixed(digits);
-
-if (OPTIONS.help) {
-  print(USAGE);
-  Deno.exit();
-}
-const SECONDS = Number(OPTIONS.seconds);
-const ROUNDS = Number(OPTIONS.rounds);
-const CONNECTIONS = Number(OPTIONS.connections);
-const STREAMS = OPTIONS.streams.split(",").map(Number);
 
 async function startPeer(
   modelServer: string,
-): Promise<(Contender & AsyncDisposable) | null> {
-  if (OPTIONS.peer === "none") return null;
+): Promise<Contender & AsyncDisposable> {
   const port = freePort();
   const child = new Deno.Command("npx", {
     args: ["-y", PEER_PACKAGE, `--port=${port}`, "--headless"],
@@ -81,15 +72,14 @@ async function startPeer(
     stderr: "null",
   }).spawn();
   const root = `http://127.0.0.1:${port}`;
-  await waitFor(async () => {
-    try {
-      const response = await fetch(root);
-      await response.body?.cancel();
-      return true;
-    } catch {
-      return false;
-    }
-  }, { what: "the peer to start", timeoutMs: 120_000, intervalMs: 200 });
+  const answers = () =>
+    fetch(root).then((answer) => answer.body?.cancel())
+      .then(() => true, () => false);
+  await waitFor(answers, {
+    what: "the peer to start",
+    timeoutMs: 120_000,
+    intervalMs: 200,
+  });
   const pids = () => withDescendants([child.pid]);
   return {
     target: {
@@ -119,33 +109,43 @@ function endProcess(pid: number): void {
   }
 }
 
-async function measureThroughput(contenders: Contender[]): Promise<void> {
-  print(
-    `\n${CONNECTIONS} connections, no delay at the model server, ${ROUNDS} rounds of ${SECONDS} s in turn`,
-  );
-  const rates = new Map<string, number[]>();
-  const costs = new Map<string, number[]>();
-  for (let round = 0; round < ROUNDS; round += 1) {
-    for (const { target, pids } of contenders) {
-      const before = cpuSeconds(pids());
-      const result = await runLoad(target, {
-        connections: CONNECTIONS,
-        seconds: SECONDS,
-      });
-      const used = cpuSeconds(pids()) - before;
-      if (result.errors > 0) {
-        throw new Error(`${target.name}: ${result.errors} wrong answers`);
-      }
-      push(rates, target.name, result.requests / result.seconds);
-      push(costs, target.name, used / result.requests * 1_000);
+/** Runs `measure` for each target in turn, and takes the median of each figure. */
+async function inTurn<T extends { target: Target }>(
+  contenders: readonly T[],
+  measure: (contender: T) => Promise<number[]>,
+): Promise<Map<string, number[]>> {
+  const all = new Map<string, number[][]>();
+  for (let round = 0; round < rounds; round += 1) {
+    for (const contender of contenders) {
+      const { name } = contender.target;
+      all.set(name, [...all.get(name) ?? [], await measure(contender)]);
     }
   }
-  for (const { target: { name } } of contenders) {
+  return new Map([...all].map(([name, figures]) => [
+    name,
+    (figures[0] ?? []).map((_, i) => median(figures.map((f) => f[i] ?? NaN))),
+  ]));
+}
+
+async function measureThroughput(contenders: Contender[]): Promise<void> {
+  print(
+    `\n${connections} connections, no delay at the model server, ${rounds} rounds of ${seconds} s in turn`,
+  );
+  const figures = await inTurn(contenders, async ({ target, pids }) => {
+    const before = cpuSeconds(pids());
+    const result = await runLoad(target, { connections, seconds });
+    const used = cpuSeconds(pids()) - before;
+    if (result.errors > 0) {
+      throw new Error(`${target.name}: ${result.errors} wrong answers`);
+    }
+    const { requests } = result;
+    return [requests / result.seconds, used / requests * 1_000];
+  });
+  for (const [name, [rate = NaN, cost = NaN]] of figures) {
+    const perSecond = rate.toFixed(0).padStart(6);
     print(
-      `  ${name.padEnd(9)} ${
-        fixed(median(rates.get(name) ?? []), 0).padStart(6)
-      } req/s   ` +
-        `${fixed(median(costs.get(name) ?? []), 3)} CPU s per 1,000 requests`,
+      `  ${name.padEnd(9)} ${perSecond} req/s   ` +
+        `${cost.toFixed(3)} CPU s per 1,000 requests`,
     );
   }
 }
@@ -155,30 +155,21 @@ async function measureLatency(
   direct: Target,
 ): Promise<void> {
   print(
-    `\n1 connection, ${ROUNDS} rounds in turn: latency added to the model server's own`,
+    `\n1 connection, ${rounds} rounds in turn: latency added to the model server's own`,
   );
-  const p50 = new Map<string, number[]>();
-  const p99 = new Map<string, number[]>();
-  const targets = [direct, ...contenders.map(({ target }) => target)];
-  for (let round = 0; round < ROUNDS; round += 1) {
-    for (const target of targets) {
-      const { latenciesMs } = await runLoad(target, {
-        connections: 1,
-        seconds: SECONDS / 2,
-      });
-      push(p50, target.name, percentile(latenciesMs, 0.5));
-      push(p99, target.name, percentile(latenciesMs, 0.99));
-    }
-  }
-  const base50 = median(p50.get(direct.name) ?? []);
-  const base99 = median(p99.get(direct.name) ?? []);
-  for (const { name } of targets.slice(1)) {
-    print(
-      `  ${name.padEnd(9)} p50 ${
-        fixed(median(p50.get(name) ?? []) - base50)
-      } ms   ` +
-        `p99 ${fixed(median(p99.get(name) ?? []) - base99)} ms`,
+  const all = [{ target: direct }, ...contenders];
+  const figures = await inTurn(all, async ({ target }) => {
+    const load = { connections: 1, seconds: seconds / 2 };
+    const { latenciesMs } = await runLoad(target, load);
+    return [0.5, 0.99].map((share) => percentile(latenciesMs, share));
+  });
+  const own = figures.get(direct.name) ?? [];
+  figures.delete(direct.name);
+  for (const [name, latencies] of figures) {
+    const [p50, p99] = latencies.map((ms, i) =>
+      (ms - (own[i] ?? 0)).toFixed(2)
     );
+    print(`  ${name.padEnd(9)} p50 ${p50} ms   p99 ${p99} ms`);
   }
 }
 
@@ -186,10 +177,10 @@ async function measureStreams(contenders: Contender[]): Promise<void> {
   print(
     `\npaced streams, ${TOKENS} tokens at ${PACE_MS} ms, a pause over ${STALL_MS} ms is a stall`,
   );
-  for (const streams of STREAMS) {
+  for (const streams of options.streams.split(",").map(Number)) {
     for (const { target, pids } of contenders) {
       const before = cpuSeconds(pids());
-      const result = await runStreams(target, {
+      const { stalled, broken, pausesMs } = await runStreams(target, {
         streams,
         tokens: TOKENS,
         paceMs: PACE_MS,
@@ -199,73 +190,63 @@ async function measureStreams(contenders: Contender[]): Promise<void> {
       const used = cpuSeconds(pids()) - before;
       print(
         `  ${target.name.padEnd(9)} ${String(streams).padStart(5)} streams: ` +
-          `${result.stalled} stalled, ${result.broken} broken, ` +
-          `longest pause p99 ${
-            fixed(percentile(result.pausesMs, 0.99), 0)
-          } ms, ` +
-          `${fixed(used / (streams * TOKENS) * 1e6, 0)} us CPU per token, ` +
-          `${fixed(residentMib(pids()), 0)} MiB`,
+          `${stalled} stalled, ${broken} broken, ` +
+          `longest pause p99 ${percentile(pausesMs, 0.99).toFixed(0)} ms, ` +
+          `${(used / (streams * TOKENS) * 1e6).toFixed(0)} us CPU per token, ` +
+          `${residentMib(pids()).toFixed(0)} MiB`,
       );
     }
   }
 }
 
-function push(map: Map<string, number[]>, name: string, value: number): void {
-  map.set(name, [...map.get(name) ?? [], value]);
+function printMemory(when: string, contenders: Contender[]): void {
+  const each = contenders.map(({ target, pids }) =>
+    `${target.name} ${residentMib(pids()).toFixed(0)} MiB`
+  );
+  print(`resident memory, ${when}: ${each.join(", ")}`);
 }
 
-await using modelServer = await startService("model-simulator", {
-  LOG_LEVEL: "error",
-});
-const modelUrl = `${modelServer.url}/v1`;
-await using cluster = await startCluster({
-  env: {
-    UPSTREAM_BASE_URL: modelUrl,
-    LOG_LEVEL: "warn",
-  },
-});
-const created = JSON.parse(
-  await cluster.keys(
-    ...["create", "--description", "bench", "--json"],
-    ...["--rpm", "1000000", "--tpm", "1000000000"],
-    ...["--tokens-per-day", "1000000000000", "--concurrency", "100000"],
-  ),
-);
-const ours: Contender = {
-  target: {
-    name: "gateway",
-    baseUrl: cluster.baseUrl(),
+async function main(): Promise<void> {
+  await using modelServer = await startService("model-simulator", {
+    LOG_LEVEL: "error",
+  });
+  const modelUrl = `${modelServer.url}/v1`;
+  await using cluster = await startCluster({
+    env: { UPSTREAM_BASE_URL: modelUrl, LOG_LEVEL: "warn" },
+  });
+  const created = JSON.parse(
+    await cluster.keys(
+      ...["create", "--description", "bench", "--json"],
+      ...["--rpm", "1000000", "--tpm", "1000000000"],
+      ...["--tokens-per-day", "1000000000000", "--concurrency", "100000"],
+    ),
+  );
+  const headers = { authorization: `Bearer ${created.key}` };
+  const ours: Contender = {
+    target: {
+      name: "gateway",
+      baseUrl: cluster.baseUrl(),
+      model: MODEL,
+      headers,
+    },
+    pids: () => Object.values(cluster.state.pids).flat(),
+  };
+  await using peer = options.peer === "none" ? null : await startPeer(modelUrl);
+  const contenders = peer === null ? [ours] : [ours, peer];
+  printMemory("idle", contenders);
+  for (const { target } of contenders) {
+    await runLoad(target, { connections: 8, seconds: 2 });
+  }
+  await measureThroughput(contenders);
+  await measureLatency(contenders, {
+    name: "direct",
+    baseUrl: modelUrl,
     model: MODEL,
-    headers: { authorization: `Bearer ${created.key}` },
-  },
-  pids: () => Object.values(cluster.state.pids).flat(),
-};
-await using peer = await startPeer(modelUrl);
-const contenders = peer === null ? [ours] : [ours, peer];
-const direct: Target = {
-  name: "direct",
-  baseUrl: modelUrl,
-  model: MODEL,
-  headers: {},
-};
-
-print(
-  `resident memory, idle: ${
-    contenders.map(({ target, pids }) =>
-      `${target.name} ${fixed(residentMib(pids()), 0)} MiB`
-    ).join(", ")
-  }`,
-);
-for (const { target } of contenders) {
-  await runLoad(target, { connections: 8, seconds: 2 });
+    headers: {},
+  });
+  await measureStreams(contenders);
+  printMemory("at the end", contenders);
 }
-await measureThroughput(contenders);
-await measureLatency(contenders, direct);
-await measureStreams(contenders);
-print(
-  `resident memory, at the end: ${
-    contenders.map(({ target, pids }) =>
-      `${target.name} ${fixed(residentMib(pids()), 0)} MiB`
-    ).join(", ")
-  }`,
-);
+
+if (options.help) print(USAGE);
+else await main();

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { ensureServers } from "./install.ts";
 import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 
+const APT = ["apt-get update", "apt-get install nats-server redis-server"];
 const CASES: {
   name: string;
   /** Programs of the machine and what their scripts do. */
@@ -14,13 +15,13 @@ const CASES: {
     name: "root with apt-get, after fetching its lists",
     tools: { "apt-get": "apt", brew: "fail" },
     isRoot: true,
-    calls: ["apt-get update", "apt-get install nats-server redis-server"],
+    calls: APT,
   },
   {
     name: "user with a sudo that asks nothing",
     tools: { "apt-get": "apt", sudo: "pass" },
     isRoot: false,
-    calls: ["apt-get update", "apt-get install nats-server redis-server"],
+    calls: APT,
   },
   {
     name: "user without sudo but with brew",
