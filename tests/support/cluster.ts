@@ -2,6 +2,7 @@
  * The whole product as an operator starts it: the launcher, private stores, every
  * service a process of its own, on free ports and in a directory of its own.
  */
+import { startProcess } from "./process.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { waitFor } from "./wait_for.ts";
 
@@ -50,7 +51,8 @@ export async function startCluster(
 ): Promise<Cluster> {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const stateFile = `${directory}/run/up.json`;
-  const launcher = new Deno.Command(Deno.execPath(), {
+  const launcher = startProcess({
+    command: Deno.execPath(),
     args: [
       "task",
       "up",
@@ -63,19 +65,10 @@ export async function startCluster(
     ],
     cwd: ROOT,
     env: { NO_COLOR: "1", ...options.env },
-    stdin: "null",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  const output = collect(launcher);
-  let hasExited = false;
-  const exited = launcher.status.then((status) => {
-    hasExited = true;
-    return status;
   });
   const readState = async (): Promise<ClusterState | undefined> => {
-    if (hasExited) {
-      throw new Error(`The launcher ended early:\n${output.text}`);
+    if (!launcher.isRunning) {
+      throw new Error(`The launcher ended early:\n${launcher.output()}`);
     }
     try {
       return JSON.parse(await Deno.readTextFile(stateFile));
@@ -84,18 +77,17 @@ export async function startCluster(
     }
   };
   const end = async () => {
-    if (!hasExited) {
+    if (launcher.isRunning) {
       const state = await readState();
       Deno.kill(state?.pid ?? launcher.pid, "SIGTERM");
     }
-    await exited;
-    await output.done;
+    await launcher.exited;
   };
   const remove = () => Deno.remove(directory, { recursive: true });
   let state: ClusterState;
   try {
     state = await waitFor(readState, {
-      what: () => `the cluster to start:\n${output.text}`,
+      what: () => `the cluster to start:\n${launcher.output()}`,
       timeoutMs: START_TIMEOUT_MS,
       intervalMs: 50,
     });
@@ -130,22 +122,6 @@ export function pidOf(cluster: Cluster, service: string, index = 0): number {
   const pid = cluster.state.pids[service]?.[index];
   if (pid === undefined) throw new Error(JSON.stringify(cluster.state.pids));
   return pid;
-}
-
-/** Reads both outputs of a process as they come. */
-function collect(
-  child: Deno.ChildProcess,
-): { readonly text: string; done: Promise<void> } {
-  const result = { text: "", done: Promise.resolve() };
-  const read = async (stream: ReadableStream<Uint8Array>) => {
-    const decoder = new TextDecoder();
-    for await (const bytes of stream) {
-      result.text += decoder.decode(bytes, { stream: true });
-    }
-  };
-  result.done = Promise.all([read(child.stdout), read(child.stderr)])
-    .then(() => {});
-  return result;
 }
 
 async function readLogs(directory: string): Promise<string> {

@@ -3,6 +3,7 @@
  * sends, and every pause, is in the script of the test. It records what it was
  * asked and when its clients left.
  */
+import { waitFor } from "./wait_for.ts";
 
 /** One thing the server does for a request, in order. */
 export type Step =
@@ -22,24 +23,50 @@ export type Reply = (
 ) => Iterable<Step> | AsyncIterable<Step>;
 
 /** A request that has been read whole. */
-export interface FakeRequest {
-  /** 1 for the first request of the server. */
-  readonly number: number;
-  /** 1 for the first connection of the server. */
-  readonly connection: number;
+export class FakeRequest {
   readonly method: string;
   readonly path: string;
   /** By name in lower case. */
   readonly headers: ReadonlyMap<string, string>;
-  readonly body: string;
-  /** The body as JSON. */
-  json(): unknown;
-  /** Settles when the client hangs up before the script is over; never otherwise. */
-  readonly left: Promise<void>;
-  /** `performance.now()` of that moment, or null. */
-  readonly leftAtMs: number | null;
+  /** `performance.now()` of the moment of {@link left}, or null. */
+  leftAtMs: number | null = null;
   /** Bytes the kernel has taken for this request so far. */
-  readonly bytesSent: number;
+  bytesSent = 0;
+  isOver = false;
+  readonly #left = Promise.withResolvers<void>();
+
+  constructor(
+    /** 1 for the first request of the server. */
+    readonly number: number,
+    /** 1 for the first connection of the server. */
+    readonly connection: number,
+    head: string,
+    readonly body: string,
+  ) {
+    const [first = "", ...lines] = head.trimEnd().split("\r\n");
+    const [method = "", path = ""] = first.split(" ");
+    this.method = method;
+    this.path = path;
+    this.headers = new Map(lines.map((line): [string, string] => {
+      const colon = line.indexOf(":");
+      return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
+    }));
+  }
+
+  /** Settles when the client hangs up before the script is over; never otherwise. */
+  get left(): Promise<void> {
+    return this.#left.promise;
+  }
+
+  /** The body as JSON. */
+  json(): unknown {
+    return JSON.parse(this.body);
+  }
+
+  leave(): void {
+    this.leftAtMs ??= performance.now();
+    this.#left.resolve();
+  }
 }
 
 /** How a server starts. */
@@ -65,13 +92,6 @@ export interface FakeModelServer extends AsyncDisposable {
   request(number: number, timeoutMs?: number): Promise<FakeRequest>;
 }
 
-interface MutableRequest extends FakeRequest {
-  leftAtMs: number | null;
-  bytesSent: number;
-  isOver: boolean;
-  leave: () => void;
-}
-
 const REQUEST_WAIT_MS = 5_000;
 const encoder = new TextEncoder();
 
@@ -84,18 +104,10 @@ export function startFakeModelServer(
   const listener = tls === undefined
     ? Deno.listen(where)
     : Deno.listenTls({ ...where, ...tls });
-  const requests: MutableRequest[] = [];
+  const requests: FakeRequest[] = [];
   const open = new Set<Deno.Conn>();
   const running = new Set<Promise<void>>();
-  const waiting: { number: number; resolve: (r: FakeRequest) => void }[] = [];
   let connections = 0;
-
-  const onRequest = (request: MutableRequest) => {
-    requests.push(request);
-    for (const waiter of waiting) {
-      if (waiter.number === request.number) waiter.resolve(request);
-    }
-  };
 
   const accept = async () => {
     for await (const conn of listener) {
@@ -113,18 +125,16 @@ export function startFakeModelServer(
     if ("setNoDelay" in conn && typeof conn.setNoDelay === "function") {
       conn.setNoDelay(true);
     }
-    const input = createInput(conn);
     let script: Promise<void> = Promise.resolve();
-    for (;;) {
-      const parts = await input.next();
-      if (parts === null) break;
+    for await (const { head, body } of requestsOf(conn)) {
       await script;
-      const request = createRequest(requests.length + 1, connection, parts);
-      onRequest(request);
+      const number = requests.length + 1;
+      const request = new FakeRequest(number, connection, head, body);
+      requests.push(request);
       script = run(conn, server.reply(request), request);
     }
     const last = requests.findLast((r) => r.connection === connection);
-    if (last !== undefined && !last.isOver) last.leave();
+    if (last?.isOver === false) last.leave();
     await script;
     close(conn);
   };
@@ -144,21 +154,12 @@ export function startFakeModelServer(
       return open.size;
     },
     reply: options.reply,
-    async request(number, timeoutMs = REQUEST_WAIT_MS) {
-      const known = requests[number - 1];
-      if (known !== undefined) return known;
-      const { promise, resolve, reject } = Promise.withResolvers<FakeRequest>();
-      waiting.push({ number, resolve });
-      const timer = setTimeout(
-        () => reject(new Error(`Request ${number} did not come`)),
+    request: (number, timeoutMs = REQUEST_WAIT_MS) =>
+      waitFor(() => requests[number - 1], {
+        what: `request ${number}`,
         timeoutMs,
-      );
-      try {
-        return await promise;
-      } finally {
-        clearTimeout(timer);
-      }
-    },
+        intervalMs: 1,
+      }),
     async [Symbol.asyncDispose]() {
       listener.close();
       for (const conn of open) close(conn);
@@ -173,7 +174,7 @@ export function startFakeModelServer(
 async function run(
   conn: Deno.Conn,
   steps: Iterable<Step> | AsyncIterable<Step>,
-  request: MutableRequest,
+  request: FakeRequest,
 ): Promise<void> {
   const isGone = () => request.leftAtMs !== null;
   for await (const step of steps) {
@@ -195,7 +196,7 @@ async function run(
 async function writeAll(
   conn: Deno.Conn,
   data: string | Uint8Array,
-  request: MutableRequest,
+  request: FakeRequest,
 ): Promise<boolean> {
   let rest = typeof data === "string" ? encoder.encode(data) : data;
   try {
@@ -219,49 +220,35 @@ async function pause(ms: number, left: Promise<void>): Promise<void> {
   clearTimeout(timer);
 }
 
-interface RequestParts {
-  head: string;
-  body: string;
-}
-
-/** Cuts what a connection brings into requests; null at its end. */
-function createInput(
+/** The requests that a connection brings. */
+async function* requestsOf(
   conn: Deno.Conn,
-): { next(): Promise<RequestParts | null> } {
-  const decoder = new TextDecoder();
+): AsyncGenerator<{ head: string; body: string }> {
+  const text = (from: number, to: number) =>
+    new TextDecoder().decode(buffer.subarray(from, to));
   let buffer = new Uint8Array(64 * 1024);
   let filled = 0;
-  const take = (): RequestParts | null => {
+  for (;;) {
     const headEnd = indexOfBlankLine(buffer.subarray(0, filled));
-    if (headEnd < 0) return null;
-    const head = decoder.decode(buffer.subarray(0, headEnd));
+    const head = headEnd < 0 ? "" : text(0, headEnd);
     const length = /^content-length: *(\d+)/im.exec(head)?.[1] ?? "0";
     const end = headEnd + Number(length);
-    if (filled < end) return null;
-    const body = decoder.decode(buffer.subarray(headEnd, end));
-    buffer.copyWithin(0, end, filled);
-    filled -= end;
-    return { head, body };
-  };
-  return {
-    async next() {
-      for (;;) {
-        const parts = take();
-        if (parts !== null) return parts;
-        if (filled === buffer.length) {
-          const grown = new Uint8Array(buffer.length * 2);
-          grown.set(buffer);
-          buffer = grown;
-        }
-        // Whatever ends the connection, the client is gone.
-        const count = await conn.read(buffer.subarray(filled)).catch(() =>
-          null
-        );
-        if (count === null) return null;
-        filled += count;
-      }
-    },
-  };
+    if (headEnd >= 0 && filled >= end) {
+      yield { head, body: text(headEnd, end) };
+      buffer.copyWithin(0, end, filled);
+      filled -= end;
+      continue;
+    }
+    if (filled === buffer.length) {
+      const grown = new Uint8Array(buffer.length * 2);
+      grown.set(buffer);
+      buffer = grown;
+    }
+    // Whatever ends the connection, the client is gone.
+    const count = await conn.read(buffer.subarray(filled)).catch(() => null);
+    if (count === null) return;
+    filled += count;
+  }
 }
 
 /** Index after the first CRLF CRLF, or -1. */
@@ -272,38 +259,6 @@ function indexOfBlankLine(bytes: Uint8Array): number {
     if (isBlankLine) return at + 4;
   }
   return -1;
-}
-
-function createRequest(
-  number: number,
-  connection: number,
-  { head, body }: RequestParts,
-): MutableRequest {
-  const [first = "", ...lines] = head.trimEnd().split("\r\n");
-  const [method = "", path = ""] = first.split(" ");
-  const headers = new Map(lines.map((line): [string, string] => {
-    const colon = line.indexOf(":");
-    return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
-  }));
-  const { promise: left, resolve } = Promise.withResolvers<void>();
-  const request: MutableRequest = {
-    number,
-    connection,
-    method,
-    path,
-    headers,
-    body,
-    json: () => JSON.parse(body),
-    left,
-    leftAtMs: null,
-    bytesSent: 0,
-    isOver: false,
-    leave() {
-      request.leftAtMs ??= performance.now();
-      resolve();
-    },
-  };
-  return request;
 }
 
 /** Closes, whether or not the other side or the test has done so before. */

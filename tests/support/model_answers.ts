@@ -1,4 +1,5 @@
-import type { FakeRequest, Reply, Step } from "./fake_model_server.ts";
+import { Buffer } from "node:buffer";
+import type { FakeRequest, Step } from "./fake_model_server.ts";
 
 /** Builders of what a model server says, right or wrong, for `startFakeModelServer`. */
 
@@ -37,12 +38,8 @@ export function chunk(data: string | Uint8Array): Step {
   const bytes = typeof data === "string"
     ? new TextEncoder().encode(data)
     : data;
-  const before = new TextEncoder().encode(`${bytes.length.toString(16)}\r\n`);
-  const send = new Uint8Array(before.length + bytes.length + 2);
-  send.set(before);
-  send.set(bytes, before.length);
-  send.set([13, 10], before.length + bytes.length);
-  return { send };
+  const size = new TextEncoder().encode(`${bytes.length.toString(16)}\r\n`);
+  return { send: Buffer.concat([size, bytes, Buffer.from("\r\n")]) };
 }
 
 /** The end of a chunked body. */
@@ -110,67 +107,53 @@ export interface ChatReplyOptions {
 }
 
 /** A well-behaved server: streams or answers whole as it was asked, for every `n` up to `choicesMax`. */
-export function chatReply(options: ChatReplyOptions): Reply {
+export function chatReply(
+  options: ChatReplyOptions,
+): (request: Pick<FakeRequest, "json">) => Iterable<Step> {
   const { choicesMax = Infinity } = options;
   return (request) => {
-    const n = Math.min(choiceCount(request), choicesMax);
-    return isStreamAskedFor(request)
-      ? streamWords(options, n)
-      : answerWords(options, n);
+    const asked = request.json();
+    const n = Math.min(Number(field(asked, "n") ?? 1), choicesMax);
+    const indexes = Array.from({ length: n }, (_, index) => index);
+    return field(asked, "stream") === true
+      ? streamWords(options, indexes)
+      : answerWords(options, indexes);
   };
 }
 
-function* streamWords(options: ChatReplyOptions, n: number): Iterable<Step> {
-  const { words, firstMs = 0, betweenMs = 0 } = options;
+function* streamWords(
+  { words, firstMs = 0, betweenMs = 0 }: ChatReplyOptions,
+  indexes: readonly number[],
+): Iterable<Step> {
+  const say = (delta: unknown, finish: string | null = null) =>
+    indexes.map((index) => chunk(event(choiceChunk(delta, finish, index))));
   yield streamHead();
-  for (let i = 0; i < n; i++) {
-    yield chunk(
-      event(choiceChunk({ role: "assistant", content: "" }, null, i)),
-    );
-  }
+  yield* say({ role: "assistant", content: "" });
   if (firstMs > 0) yield { pauseMs: firstMs };
   for (const [position, word] of words.entries()) {
     if (position > 0 && betweenMs > 0) yield { pauseMs: betweenMs };
-    for (let i = 0; i < n; i++) {
-      yield chunk(event(choiceChunk({ content: word }, null, i)));
-    }
+    yield* say({ content: word });
   }
-  for (let i = 0; i < n; i++) yield chunk(event(choiceChunk({}, "stop", i)));
-  yield chunk(event(usageChunk(1, words.length * n)));
+  yield* say({}, "stop");
+  yield chunk(event(usageChunk(1, words.length * indexes.length)));
   yield chunk(event("[DONE]"));
   yield lastChunk;
 }
 
-function* answerWords(options: ChatReplyOptions, n: number): Iterable<Step> {
-  const { words, firstMs = 0, betweenMs = 0 } = options;
+function* answerWords(
+  { words, firstMs = 0, betweenMs = 0 }: ChatReplyOptions,
+  indexes: readonly number[],
+): Iterable<Step> {
   const ms = firstMs + betweenMs * Math.max(0, words.length - 1);
   if (ms > 0) yield { pauseMs: ms };
+  const message = { role: "assistant", content: words.join("") };
   yield* jsonResponse({
-    id: "chatcmpl-upstream",
+    ...usageChunk(1, words.length * indexes.length),
     object: "chat.completion",
-    created: 1_767_622_290,
-    model: "upstream-model",
-    choices: Array.from({ length: n }, (_, index) => ({
-      index,
-      message: { role: "assistant", content: words.join("") },
-      logprobs: null,
-      finish_reason: "stop",
-    })),
-    usage: {
-      prompt_tokens: 1,
-      completion_tokens: words.length * n,
-      total_tokens: 1 + words.length * n,
-    },
+    choices: indexes.map((index) => (
+      { index, message, logprobs: null, finish_reason: "stop" }
+    )),
   });
-}
-
-function isStreamAskedFor(request: FakeRequest): boolean {
-  return field(request.json(), "stream") === true;
-}
-
-function choiceCount(request: FakeRequest): number {
-  const n = field(request.json(), "n");
-  return typeof n === "number" ? n : 1;
 }
 
 /** A member of what may be an object. */

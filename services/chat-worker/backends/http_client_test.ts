@@ -13,7 +13,7 @@ import {
   lastChunk,
   streamHead,
 } from "../../../tests/support/model_answers.ts";
-import { makeSelfSigned } from "../../../tests/support/deployed/self_signed.ts";
+import { makeSelfSigned } from "../../../tests/support/deployed/test_authority.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import {
@@ -442,8 +442,10 @@ function disposable<T extends { close(): void }>(value: T) {
 const never = new AbortController().signal;
 const PLAIN_REQUEST = new TextEncoder().encode("GET / HTTP/1.1\r\n\r\n");
 
-function startTlsServer(hostname: string): [FakeModelServer, string] {
-  const tls = makeSelfSigned(hostname);
+async function startTlsServer(
+  hostname: string,
+): Promise<[FakeModelServer, string]> {
+  const tls = await makeSelfSigned(hostname);
   return [
     startFakeModelServer({ reply: () => jsonResponse({}), tls }),
     tls.cert,
@@ -465,7 +467,7 @@ async function firstWord(url: string, caCerts?: string[]): Promise<string> {
 for (const isTls of [false, true]) {
   Deno.test(`createConnect() sets TCP_NODELAY before the first byte, ${isTls ? "TLS" : "plain"}`, async () => {
     const [server, cert] = isTls
-      ? startTlsServer("localhost")
+      ? await startTlsServer("localhost")
       : [startFakeModelServer({ reply: () => jsonResponse({}) }), ""];
     await using _server = server;
     const calls: string[] = [];
@@ -499,7 +501,7 @@ const distrusted: { name: string; certFor: string; trust: boolean }[] = [
 
 for (const { name, certFor, trust } of distrusted) {
   Deno.test(`createConnect() refuses a certificate that ${name}`, async () => {
-    const [server, cert] = startTlsServer(certFor);
+    const [server, cert] = await startTlsServer(certFor);
     await using _server = server;
     await assert.rejects(
       firstWord(server.baseUrl, trust ? [cert] : []),

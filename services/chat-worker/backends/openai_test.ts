@@ -21,7 +21,7 @@ import {
   streamResponse,
   usageChunk,
 } from "../../../tests/support/model_answers.ts";
-import { makeSelfSigned } from "../../../tests/support/deployed/self_signed.ts";
+import { makeSelfSigned } from "../../../tests/support/deployed/test_authority.ts";
 import { Answer } from "./answer.ts";
 import {
   parsed,
@@ -281,7 +281,7 @@ Deno.test("complete() takes a whole answer and a stream, whatever was asked for"
   const answerWhole = chatReply({ words });
   await using r = rig((request) =>
     request.number < 3
-      ? answerWhole({ ...request, json: () => ({ stream: false }) })
+      ? answerWhole({ json: () => ({ stream: false }) })
       : streamResponse(payloads)
   );
   for (const stream of [false, true, true, false]) {
@@ -296,7 +296,7 @@ Deno.test("complete() takes a whole answer and a stream, whatever was asked for"
 
 Deno.test("complete() speaks TLS", async () => {
   await using r = rig(chatReply({ words }), {
-    tls: makeSelfSigned("localhost"),
+    tls: await makeSelfSigned("localhost"),
   });
   for (let i = 0; i < 2; i++) {
     const { seen, error } = await complete(r.backend, chat(true));
@@ -789,7 +789,7 @@ for (const { name, stream, isTls, reply, tokens = 0 } of moments) {
   Deno.test(`complete() hangs up when it is aborted ${name}`, async () => {
     await using r = rig(
       () => reply,
-      isTls ? { tls: makeSelfSigned("localhost") } : {},
+      isTls ? { tls: await makeSelfSigned("localhost") } : {},
     );
     const controller = new AbortController();
     const call = recordCall(controller.signal);

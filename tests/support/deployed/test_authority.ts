@@ -54,6 +54,24 @@ export async function createTestAuthority(
   };
 }
 
+/** A certificate for `hostname` that is its own authority, and its key, as PEM texts. */
+export async function makeSelfSigned(
+  hostname: string,
+): Promise<{ cert: string; key: string }> {
+  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
+  const files = filesIn(directory, "self");
+  await openssl([
+    ...["req", "-x509", "-subj", `/CN=${hostname}`, "-days", "2"],
+    ...newKey(files),
+    ...["-addext", `subjectAltName=DNS:${hostname}`],
+    ...["-addext", "basicConstraints=critical,CA:FALSE"],
+  ]);
+  const cert = await Deno.readTextFile(files.certFile);
+  const key = await Deno.readTextFile(files.keyFile);
+  await Deno.remove(directory, { recursive: true });
+  return { cert, key };
+}
+
 /** The client of an authority, for a connection of the test's own. */
 export async function clientTls(
   { caFile, client }: TestAuthority,
