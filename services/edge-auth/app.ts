@@ -1,4 +1,4 @@
-/** The routes of the public door, and what happens before and after each. */
+/** The routes of the public API, and what happens before and after each. */
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ModelObject } from "@gateway/shared/openai/chat";
@@ -32,25 +32,25 @@ import type { EdgeMetrics, RouteName } from "./metrics.ts";
 export interface AppDependencies extends ChatCompletionsDependencies {
   keys: Pick<KeyLookup, "remembered" | "find" | "check">;
   clientAddress: ClientAddress;
-  /** Names this service goes by; empty: any. */
+  /** Host names of this service; empty: any. */
   allowedHosts: readonly string[];
-  /** Origins of pages that may call it; empty: none. */
+  /** Origins of web pages that may call it; empty: none. */
   corsOrigins: readonly string[];
-  /** This edge will go: connections end with the next answer. */
+  /** Whether this edge is about to stop: each connection then ends with its next response. */
   isDraining: () => boolean;
   metrics: EdgeMetrics;
 }
 
-/** Both are the caller's words, and may be of any length. */
+/** Of what a caller sent, in messages and in the log. */
 const METHOD_CHARS_MAX = 20;
 const PATH_CHARS_MAX = 200;
 
 const CHAT = "/v1/chat/completions";
 const MODELS = "/v1/models";
-/** What load balancers ask: it says that this process answers, and is not logged. */
+/** For load balancers: says that this process answers. Not logged. */
 const HEALTH = ["/health", "/healthz"];
 
-/** What each route answers to. `OPTIONS` needs no key: it tells nothing else. */
+/** The methods of each route. `OPTIONS` needs no key, since it says nothing else. */
 export const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
   chat: ["POST", "OPTIONS"],
   models: ["GET", "HEAD", "OPTIONS"],
@@ -58,25 +58,25 @@ export const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
   other: [],
 };
 
-/** Paths are what callers make of them; a slash at the end does not matter. */
+/** The route of a path, with or without a slash at the end. */
 function routeOf(path: string): RouteName {
   if (path === CHAT || path === `${CHAT}/`) return "chat";
   if (path === MODELS || path === `${MODELS}/`) return "models";
   return path.startsWith(`${MODELS}/`) ? "model" : "other";
 }
 
-/** What is known of a request while it is answered. */
+/** A request while it is answered. */
 interface Call {
   readonly exchange: Exchange;
   readonly requestId: string;
   readonly startedAtMs: number;
   readonly route: RouteName;
   principal?: Principal;
-  /** A chat request that runs is logged when its run is over. */
+  /** Set for a chat request that runs: it is logged when its run is over. */
   hasRun: boolean;
 }
 
-/** Makes what answers every request. It never rejects. */
+/** Returns the handler of all requests, which never rejects. */
 export function createApp(
   d: AppDependencies,
 ): (exchange: Exchange) => Promise<void> {
@@ -119,7 +119,7 @@ async function answer(call: Call, d: AppDependencies): Promise<void> {
   if (path !== "/v1" && !path.startsWith("/v1/")) {
     throw notFound(exchange, "All paths begin with /v1.");
   }
-  // Nobody learns anything of `/v1`, not even what exists there, without a key.
+  // Without a key, nobody learns even which paths exist below `/v1`.
   const address = () => {
     const forwarded = headers.get("x-forwarded-for") ?? null;
     return siteOf(
@@ -140,7 +140,7 @@ async function answer(call: Call, d: AppDependencies): Promise<void> {
     if (route === "models") return sendJson(response, { object: "list", data });
     const id = path.slice(MODELS.length + 1);
     const model = data.find((model) => model.id === id);
-    // Whether it is unknown or not allowed is nobody's business.
+    // The same for a model that the key may not use.
     if (model === undefined) throw modelNotFound(id);
     return sendJson(response, model);
   }
@@ -182,7 +182,7 @@ function answerError(
   sendError(response, isOurs ? error : internalError(error));
 }
 
-/** Counts the request and, unless it runs on, writes its log line. */
+/** Counts the request and logs it, unless it is a chat request that still runs. */
 function finish(
   { exchange, requestId, route, principal, ...call }: Call,
   error: unknown,
@@ -216,7 +216,7 @@ function shownPath({ path }: Exchange): string {
   return path.slice(0, PATH_CHARS_MAX);
 }
 
-/** 405 for a path that is there. */
+/** 405 for a path that exists. */
 function methodNotAllowed(exchange: Exchange, allow: string): ApiError {
   const message = `Not allowed to ${shownMethod(exchange)} on ` +
     `${shownPath(exchange)}. Allowed: ${allow}.`;
@@ -224,8 +224,8 @@ function methodNotAllowed(exchange: Exchange, allow: string): ApiError {
 }
 
 /**
- * 404 in OpenAI's words, and where to look instead: most who come here have an SDK
- * that calls another API than chat completions, or a base URL without `/v1`.
+ * 404 in OpenAI's words, with a hint: the usual cause is an SDK that calls another
+ * API than chat completions, or a base URL without `/v1`.
  */
 function notFound(exchange: Exchange, hint: string): ApiError {
   const url = `${shownMethod(exchange)} ${shownPath(exchange)}`;

@@ -1,4 +1,4 @@
-/** What the edge exports for Prometheus. A stream is counted once, at its end. */
+/** The metrics of the edge. A stream is counted once, at its end. */
 import { CANCEL_REASONS } from "@gateway/shared/bus/control";
 import type { RejectReason } from "@gateway/shared/bus/frame";
 import {
@@ -12,7 +12,7 @@ import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES, type Refusal } from "./limits/refusal.ts";
 import type { EndedRun } from "./chat/completions.ts";
 
-/** Of our own doing: the bus, Redis. */
+/** For the bus and Redis. */
 const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];
 const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 
@@ -123,7 +123,7 @@ export interface EdgeState {
 
 const MS_PER_SECOND = 1_000;
 const NO_CODE = "";
-/** A rate needs a zero to rise from, so what is known to come is shown before it comes. */
+/** A rate needs a zero to rise from, so known labels are exported from the start. */
 const RESULTS = ["admitted", "refused", "unavailable", "failed"];
 const REJECTS: readonly RejectReason[] = ["full", "draining", "stale"];
 
@@ -150,7 +150,7 @@ export function createEdgeMetrics(registry: MetricRegistry) {
   for (const reason of CANCEL_REASONS) cancels.with(reason).add(0);
   for (const result of RESULTS) admissions.with(result).add(0);
   for (const limit of LIMIT_NAMES) {
-    for (const  of of["key", "owner"]) refusals.with(limit, of).add(0);
+    for (const whose of ["key", "owner"]) refusals.with(limit, whose).add(0);
   }
   const ended = (route: RouteName, durationMs: number): void =>
     requestSeconds.with(route).observe(durationMs / MS_PER_SECOND);
@@ -200,7 +200,7 @@ function refusalLabels(refusal: Refusal): [reason: string, of: string] {
     : [refusal.reason, "key"];
 }
 
-/** Exports what stands in the edge's tables. */
+/** Exports the state of the edge as gauges. */
 export function observeEdge(registry: MetricRegistry, state: EdgeState): void {
   const { dispatcher, limiter, workers } = state;
   registry.gauge(EDGE_METRICS.running, () => [

@@ -1,9 +1,9 @@
 /**
- * How many tokens a text may have, without a tokenizer: a gateway for many models
- * has none that fits all, and a real one costs five to ten times as much. Each
- * character costs what its kind costs tokenizers: letters of words little, digits,
- * marks and capitals, which make up what is not language, much. Length alone says
- * little: by bytes over three, base64 is taken for less than half of what it is.
+ * Estimates the tokens of a text without a tokenizer: none fits all the models of a
+ * gateway, and a real one costs five to ten times as much. Each character counts by
+ * its kind: lower-case letters little; digits, marks and capitals, which make up
+ * base64 and the like, much. A third of the bytes would be less than half of what
+ * base64 has.
  */
 
 /** Tokens of a character at most. A space goes with the word behind it. */
@@ -19,38 +19,36 @@ const REPEATED = 1 / 8;
 
 const COSTS = costsOfCharacters();
 
-/** A text is scanned as a whole up to this length; of a longer one, slices are, evenly spread. */
+/** A text up to this length is scanned as a whole; of a longer one, evenly spread slices are. */
 const SCANNED_CHARS_MAX = 32_768;
 const SLICE_CHARS = 1_024;
 const SLICES = SCANNED_CHARS_MAX / SLICE_CHARS;
 
 /**
- * What a text most likely has, as a share of the most that it may have: what
- * English, French, code and Chinese have. Of Russian, Hindi or Thai an older
- * tokenizer makes twice as many tokens as a newer one: it lies between the two.
+ * What a text likely has, as a share of the most that it may have: right for English,
+ * French, code and Chinese. For Russian, Hindi or Thai, older tokenizers need twice
+ * as many tokens as newer ones; the estimate lies between the two.
  */
 const LIKELY_SHARE = 5 / 8;
 
 /**
- * The most tokens that a text may have, rounded up: 1.6 times as many as the
- * tokenizers of OpenAI find in English, 1 to 2.5 times in most else; 0.6 in random
- * lower-case letters, which nobody sends. For what should not be too little, such
- * as what is reserved.
+ * The most tokens that a text may have, rounded up: 1.6 times as many as OpenAI's
+ * tokenizers find in English, 1 to 2.5 times in most else, but 0.6 times in random
+ * lower-case letters. For reservations, which should not be too small.
  */
 export function textTokensMost(text: string): number {
   return Math.ceil(tokensOf(text));
 }
 
 /**
- * The tokens that a text likely has, rounded up: 0.7 to 1.3 times as many as the
- * tokenizers of OpenAI find, up to 2 in few scripts. For what must be near, such
- * as usage that nobody counted.
+ * The tokens that a text likely has, rounded up: 0.7 to 1.3 times as many as OpenAI's
+ * tokenizers find, up to 2 in a few scripts. For usage that nobody counted.
  */
 export function textTokensLikely(text: string): number {
   return Math.ceil(tokensOf(text) * LIKELY_SHARE);
 }
 
-/** Takes no more for a text beyond 32 Ki characters, where a part stands for the whole. */
+/** Beyond 32 Ki characters, the scanned slices stand for the whole. */
 function tokensOf(text: string): number {
   if (text.length <= SCANNED_CHARS_MAX) return scan(text, 0, text.length);
   let tokens = 0;

@@ -1,8 +1,8 @@
 /**
  * The two ways an answer reaches a client: as an event stream while it is made, or
- * whole when it is complete. Both take what the dispatcher delivers. `begun` resolves
- * when the head is on its way or nobody waits for it any more, and rejects with a
- * failure before that, which can still be an honest HTTP error.
+ * as one body when it is complete. Both take what the dispatcher delivers. `begun`
+ * resolves once the head has been sent or the client has left; it rejects if the
+ * request fails before that, when an HTTP error can still be sent.
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { Buffer } from "node:buffer";
@@ -13,7 +13,7 @@ import type { AnswerSink } from "../dispatch/run.ts";
 import { errorEvent, type HeaderFields } from "../http/responses.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
 
-/** Of a `ServerResponse`, what an answer needs. */
+/** The part of a `ServerResponse` that an answer needs. */
 export interface AnswerOutput extends Writable {
   statusCode: number;
   readonly headersSent: boolean;
@@ -26,15 +26,15 @@ export interface AnswerOptions {
   /** Headers of the 200. */
   headers: HeaderFields;
   now: MonotonicNow;
-  /** A stream without a first line is opened after this long; 0: never. */
+  /** A stream whose first line has not come is opened after this long; 0: never. */
   headMs: number;
-  /** The client's socket took everything up to this frame: the worker may send more. */
+  /** The client's socket has taken everything up to this frame: the worker may send more. */
   onDelivered: (sequence: number) => void;
-  /** A chunk is longer than any chunk may be: the answer cannot go on. */
+  /** A line exceeds the limit: the answer cannot go on. */
   onOverlongLine: () => void;
-  /** The client takes nothing. */
+  /** The client has stopped reading. */
   onAbandoned: (reason: "slow_client") => void;
-  /** Calls back when the end may be said. */
+  /** Calls back when the end of the answer may be sent. */
   hold: (end: () => void) => void;
 }
 
@@ -44,21 +44,21 @@ const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
 
 /**
  * An answer as server-sent events. The 200 is held until the first line, or for
- * `headMs`: proxies cut a connection that stays silent. A 200 that was opened early
- * holds keep-alive comments only, so another worker may still begin the answer.
+ * `headMs`, since proxies cut silent connections. A stream that was opened early
+ * holds only keep-alive comments, so another worker may still start the answer.
  */
 export class StreamAnswer implements AnswerSink {
   readonly begun: Promise<void>;
   readonly #options: AnswerOptions;
   readonly #beginning = Promise.withResolvers<void>();
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
-  /** The 200 is on its way. */
+  /** The head has been sent. */
   #isOpen = false;
-  /** The last frame that waits for the client, or 0 when the socket took all. */
+  /** The last frame that waits for the client, or 0 if the socket has taken all. */
   #queuedSequence = 0;
   #lastSentAtMs: number;
   #hasStarted = false;
-  /** Since when the client has taken nothing; null while it keeps up. */
+  /** When the client stopped reading; null while it keeps up. */
   #blockedSinceMs: number | null = null;
   #isOver = false;
 
@@ -80,11 +80,12 @@ export class StreamAnswer implements AnswerSink {
       this.#hasStarted = true;
       this.#queuedSequence = sequence;
       this.#send(sseFrame(lines));
-    } else if (this.#blockedSinceMs === null) {
-      // The rest of a cut line is needed before it can go out: as good as taken.
+    } else if (this.#blockedSinceMs !== null) {
+      this.#queuedSequence = sequence;
+    } else {
+      // Part of a line cannot go out before the rest of it has come.
       this.#options.onDelivered(sequence);
-    } // Not while something waits before it, which this would count as taken too.
-    else this.#queuedSequence = sequence;
+    }
   }
 
   onEnd(): void {
@@ -113,7 +114,6 @@ export class StreamAnswer implements AnswerSink {
   onTick(nowMs: number): void {
     if (this.#isOver) return;
     const { headMs, onAbandoned } = this.#options;
-    // What was not opened yet is as old as its last sign of life.
     const silentMs = nowMs - this.#lastSentAtMs;
     if (!this.#isOpen) {
       if (headMs > 0 && silentMs >= headMs) this.#send(KEEP_ALIVE);
@@ -149,14 +149,14 @@ export class StreamAnswer implements AnswerSink {
     this.#options.out.end(last);
   }
 
-  /** Ends it without its end: nobody reads it. */
+  /** Breaks the answer off: nobody reads it. */
   #cut(): void {
     this.#isOver = true;
     abandon(this.#options.out);
     this.#beginning.resolve();
   }
 
-  /** The socket takes more: what was queued counts as delivered. */
+  /** The socket takes more, so what was queued counts as delivered. */
   #onDrained(): void {
     this.#blockedSinceMs = null;
     if (this.#queuedSequence === 0) return;
@@ -166,7 +166,7 @@ export class StreamAnswer implements AnswerSink {
   }
 }
 
-/** An answer as one JSON body. Nothing goes out before it is complete. */
+/** An answer as one JSON body. Nothing is sent before it is complete. */
 export class WholeAnswer implements AnswerSink {
   readonly begun: Promise<void>;
   readonly hasStarted = false;
@@ -213,19 +213,19 @@ export class WholeAnswer implements AnswerSink {
 }
 
 const OK = 200;
-/** What logs of proxies call "client closed request". */
+/** nginx's "client closed request". */
 const CLIENT_CLOSED_REQUEST = 499;
 
-/** Ends an answer that nobody waits for. The status is for metrics and the log. */
+/** Drops an answer whose client has left. The status is for metrics and the log. */
 export function abandon(out: AnswerOutput): void {
   if (!out.headersSent) out.statusCode = CLIENT_CLOSED_REQUEST;
   out.destroy();
 }
 
 /**
- * Holds the end of an answer until its slot is free, `holdMs` at most. A client with
- * one slot that asks again as soon as it has read the end must not be told that its
- * own last request still runs, on this edge or another.
+ * Holds the end of an answer until its slot is free, for at most `holdMs`. A client
+ * with one slot that sends its next request as soon as it has read the end must not
+ * be refused because of the last one, on this edge or another.
  */
 export function holdUntil(
   slotFreed: Promise<void>,

@@ -25,7 +25,7 @@ import {
   type ReadChatRequestDependencies,
 } from "./read_request.ts";
 
-/** Redis gives a slot back in less than a millisecond, and a stalled Redis must not be felt. */
+/** Redis usually frees a slot within a millisecond; a stalled Redis must not delay answers. */
 export const SLOT_HOLD_MS = 75;
 /** A key over its limit may ask again and again with bodies of an ordinary size. */
 const FREE_PARSE_MS = 1;
@@ -36,7 +36,7 @@ export interface ChatCompletionsDependencies
   dispatcher: Pick<ChatDispatcher, "start" | "isStoppedSince">;
   metrics: { ran(run: EndedRun): void };
   log: Log;
-  /** A stream without a first token is opened after this long; 0: never. */
+  /** A stream whose first token has not come is opened after this long; 0: never. */
   streamHeadMs: number;
 }
 
@@ -49,19 +49,19 @@ export interface EndedRun {
   durationMs: number;
 }
 
-/** A request on its way through the handler. */
+/** A request that is being handled. */
 export interface ChatCall {
   readonly exchange: Exchange;
   readonly requestId: string;
   readonly startedAtMs: number;
   readonly principal: Principal;
-  /** It was admitted and runs: the end of the run is counted and logged. */
+  /** Set when it runs: then it is counted and logged at the end of the run. */
   hasRun: boolean;
 }
 
 /**
- * Answers one call. Resolves when the answer has begun or nobody waits for it.
- * Rejects with an `ApiError` as long as nothing was sent.
+ * Answers one request. Resolves when the answer has begun or the client has left.
+ * Rejects with an `ApiError` only if nothing has been sent.
  */
 export async function chatCompletions(
   call: ChatCall,
@@ -84,7 +84,7 @@ export async function chatCompletions(
     }
   } catch (error) {
     lease?.release();
-    // Parsed for nothing: a key that goes on like this is refused before.
+    // If the key goes on like this, its bodies are refused before they are parsed.
     if (lease === null && error instanceof ApiError && error.status < 500) {
       const freeMs = error.status === 429 ? FREE_PARSE_MS : 0;
       const unpaidMs = read.parseMs - freeMs;
@@ -95,7 +95,7 @@ export async function chatCompletions(
   await runAdmitted(call, read.request, lease, dependencies);
 }
 
-/** Resolves when the answer has begun; the run that has begun ends and is settled by itself. */
+/** Starts the run, which settles itself at its end. Resolves when the answer has begun. */
 function runAdmitted(
   call: ChatCall,
   request: ChatRequest,
@@ -111,7 +111,7 @@ function runAdmitted(
     },
     now,
     headMs: d.streamHeadMs,
-    // The run delivers nothing before `start` has returned it.
+    // Nothing is delivered before `start` has returned the run.
     onDelivered: (sequence) => run.delivered(sequence),
     onOverlongLine: () => run.cancel("violation", overlongLine()),
     onAbandoned: (reason) => run.cancel(reason),
@@ -125,7 +125,7 @@ function runAdmitted(
   call.hasRun = true;
   const span = startChatSpan(call, request);
   const { traceparent } = span;
-  // Works in every state: queued, before the first token, streaming, not streaming.
+  // Whether it is queued, waits for its first token, streams or not.
   const leave = () => run.cancel("client_gone");
   socket.once("close", leave);
   const run = dispatcher.start(
@@ -181,7 +181,7 @@ function overlongLine(): ApiError {
   );
 }
 
-/** Never a key, a prompt or an answer. */
+/** Logs a run, but never a key, a prompt or an answer. */
 function logRun(log: Log, run: EndedRun): void {
   const { outcome, request } = run;
   log.info("chat", {

@@ -1,6 +1,6 @@
 /**
- * From the bytes of a body to a request that may be admitted. Refused bodies cost
- * the caller no quota, but they cost this process time, so that is counted.
+ * Reads, parses and checks the body of a chat request. A refused body costs its key
+ * no quota, but it costs this process time, which is limited per key.
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
@@ -17,7 +17,6 @@ import { decodeJson } from "../http/json_body.ts";
 import { type BodyBudget, readBody } from "../http/read_body.ts";
 import type { Exchange } from "../http/server.ts";
 
-/** What reading takes. */
 export interface ReadChatRequestDependencies {
   catalog: Catalog;
   keys: Pick<KeyLookup, "check">;
@@ -29,9 +28,9 @@ export interface ReadChatRequestDependencies {
 }
 
 /**
- * Reads and checks the request, and says how long parsing it took. Null when the
- * client left before its request was whole. Rejects with an `ApiError` for one
- * that cannot be understood; a caller without a right to be here hears that first.
+ * Returns the request and how long parsing took; null if the client has left. Rejects
+ * with an `ApiError` for an invalid request. A key that may not make it at all gets
+ * that error first.
  */
 export async function readChatRequest(
   exchange: Pick<Exchange, "headers" | "openBody">,
@@ -54,7 +53,7 @@ export async function readChatRequest(
     if (body === null) return null;
     const startedAtMs = now();
     try {
-      // Others may have been read meanwhile.
+      // Other bodies of the key may have been refused in the meantime.
       refusedBodies.require(keyId);
       const request = parseChatRequest(decodeJson(body), catalog);
       return { request, parseMs: now() - startedAtMs };
@@ -73,13 +72,12 @@ export async function readChatRequest(
 const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
 
 /**
- * Makes a key pay for the time that its refused bodies took. A key may spend a
- * fortieth of a core on them, and 50 ms at once: who sends a bad body by mistake
- * notices nothing.
+ * Limits the time that the refused bodies of a key may take: a fortieth of a core,
+ * and 50 ms at once. An occasional bad body stays below that.
  */
 export class RefusedBodies {
   readonly #now: MonotonicNow;
-  /** When what a key has spent is paid off. */
+  /** When each key will have paid off what it has spent. */
   readonly #paidAtMs = new Map<string, number>();
 
   constructor(now: MonotonicNow) {
@@ -92,13 +90,13 @@ export class RefusedBodies {
     remember(this.#paidAtMs, keyId, paidAtMs, keysMax);
   }
 
-  /** Throws `rate_limit_exceeded` where the next body of the key may not be read. */
+  /** Throws `rate_limit_exceeded` if no body of the key may be read now. */
   require(keyId: string): void {
     const waitMs = this.#waitMs(keyId);
     if (waitMs > 0) throw tooManyBadBodies(waitMs, { connection: "close" });
   }
 
-  /** The same after a wait, so that who sends as fast as it is answered is slowed down. */
+  /** The same after a delay, which slows down a client that retries at once. */
   async wait(keyId: string, deadlines: Deadlines): Promise<void> {
     const waitMs = Math.min(this.#waitMs(keyId), REFUSED_BODIES.waitMs);
     if (waitMs === 0) return;

@@ -19,23 +19,22 @@ import {
   wireRequestSchema,
 } from "./request_schema.ts";
 
-/** What is offered, by id. */
+/** The models that are offered, by id. */
 type Models = ReadonlyMap<string, ModelAbilities>;
 
 type Body = { readonly [name: string]: unknown };
 
 /**
- * Checks the parsed body of `POST /v1/chat/completions` and brings it into the
- * one form that travels in the gateway.
+ * Checks the parsed body of `POST /v1/chat/completions` and converts it into the
+ * form that travels inside the gateway.
  *
- * Accepts what OpenAI's SDKs send: null for any optional field, `stop` as string
- * or array, content as string or parts, `max_completion_tokens` (the smaller
- * bound wins), fields nobody knows. Nothing of `body` is changed.
+ * Accepts what OpenAI's SDKs send: null for any optional field, `stop` as a string
+ * or array, content as a string or parts, `max_completion_tokens` (the smaller
+ * bound wins), unknown fields. Does not change `body`.
  *
  * Throws an {@link ApiError} for the first fault, in OpenAI's order: the model
- * (404 `model_not_found` when `models` has none of that name), then the fields
- * one by one (400 with `param`), then what concerns several of them. Messages
- * never repeat what people wrote.
+ * (404 `model_not_found` if `models` does not have it), then the fields one by one
+ * (400 with `param`), then rules between fields. Messages never repeat prompts.
  *
  * Source: OpenAI's API reference and observed answers, September 2026.
  */
@@ -54,11 +53,11 @@ export function parseChatRequest(body: unknown, models: Models): ChatRequest {
   const request = toRequest(checked.data);
   const extra = passedFields(body, model.passFields);
   requireCleanJson({ ...request, ...extra });
-  if (extra !== null) request.extra = extra;
+  if (Object.keys(extra).length > 0) request.extra = extra;
   return request;
 }
 
-/** The model that the body names. It comes first because it decides what else is allowed. */
+/** The model that the body names. It comes first because it decides what is allowed. */
 function findModel(body: Body, models: Models): ModelAbilities {
   const name = Object.hasOwn(body, "model") ? body.model : undefined;
   const model = typeof name === "string" ? models.get(name) : undefined;
@@ -68,7 +67,7 @@ function findModel(body: Body, models: Models): ModelAbilities {
   throw modelNotFound(checked.data.model);
 }
 
-/** The 404 for a model that does not exist, or that a key may not know of. */
+/** The 404 for a model that does not exist or that the key may not use. */
 export function modelNotFound(id: string): ApiError {
   const name = clip(id, REQUEST_LIMITS.modelCharsMax);
   return new ApiError(
@@ -77,7 +76,7 @@ export function modelNotFound(id: string): ApiError {
   );
 }
 
-/** Fills in defaults, and leaves out what says nothing. */
+/** Fills in defaults and leaves out fields without effect. */
 function toRequest(wire: WireRequest): ChatRequest {
   const {
     max_tokens: _older,
@@ -105,7 +104,7 @@ function toRequest(wire: WireRequest): ChatRequest {
     request.logprobs = true;
     if (top_logprobs !== undefined) request.top_logprobs = top_logprobs;
   }
-  // Without tools the other two say nothing; model servers refuse them.
+  // Without tools the other two have no effect, and model servers refuse them.
   if (tools.length > 0) {
     request.tools = tools;
     if (tool_choice !== undefined) request.tool_choice = tool_choice;
@@ -116,14 +115,13 @@ function toRequest(wire: WireRequest): ChatRequest {
   return request;
 }
 
-/** The fields that a model's configuration lets through to its backends as they are; null: none. */
+/** The fields that the model's configuration passes on unchanged. */
 function passedFields(
   body: Body,
   names: readonly string[],
-): { [name: string]: unknown } | null {
+): { [name: string]: unknown } {
   const passed = names.filter((name) =>
     Object.hasOwn(body, name) && (body[name] ?? null) !== null
   );
-  if (passed.length === 0) return null;
   return Object.fromEntries(passed.map((name) => [name, body[name]]));
 }

@@ -17,10 +17,9 @@ import { INTEGER } from "./request_schema.ts";
 type Issue = z.core.$ZodIssue;
 
 /**
- * Turns the first fault that zod found in a request into an error with OpenAI's
- * code and `param` path. Only for the refused path, so it may look the offending
- * value up again in `body`. Numbers and the values of enumerations are repeated to
- * the caller, cut short; other text never is.
+ * Turns the first issue that zod found in a request into an error with OpenAI's
+ * code and `param` path. Looks the offending value up again in `body`. The message
+ * shows numbers and the values of enumerations, cut short, and no other text.
  */
 export function requestFault(
   body: unknown,
@@ -45,8 +44,8 @@ function faultOf(
     return fieldError("missing_required_parameter", param, message);
   }
   if (issue.code === "invalid_union" && issue.discriminator === undefined) {
-    // Only the first issue of a branch tells: after it, zod may go on to measure
-    // the length of an array as if it were a string.
+    // Only the first issue of a branch counts: zod may go on to measure an array as
+    // if it were a string.
     const inner = issue.errors.map(([first]) => first)
       .find((first) => first !== undefined && !isOtherType(first, value));
     if (inner !== undefined) return faultOf(body, inner, path);
@@ -56,7 +55,7 @@ function faultOf(
   return fieldError(code, param, message);
 }
 
-/** Whether a branch of a union failed because the value is of another kind altogether. */
+/** Whether a branch of a union failed because the value has another type. */
 function isOtherType(issue: Issue, value: unknown): boolean {
   if (issue.path.length > 0) return false;
   return issue.code === "invalid_type" ||
@@ -69,7 +68,7 @@ interface Description {
   got?: string;
 }
 
-/** What was expected, in the words of the schema where only that knows. */
+/** What was expected: by the kind of the issue, or in the schema's words. */
 function describe(issue: Issue, value: unknown): Description {
   switch (issue.code) {
     case "invalid_type":
@@ -114,7 +113,7 @@ function bounds(
       expected: `at ${isSmall ? "least" : "most"} ${bound} ${units}`,
     };
   }
-  // The field's kind, not the value's: 200 is a wrong decimal where a decimal is expected.
+  // By the field, not by the value: for a decimal field, 200 is a decimal too large.
   const isInteger = issue.origin === "int" || issue.message === INTEGER;
   const kind = isInteger ? "integer" : "decimal";
   const sign = isSmall ? (issue.inclusive === false ? ">" : ">=") : "<=";
@@ -124,7 +123,7 @@ function bounds(
   };
 }
 
-/** What may be said of a caller's value. */
+/** What a message may say about a value. */
 function shown(value: unknown): string {
   if (typeof value === "number") return String(value);
   if (typeof value === "string" || Array.isArray(value)) {

@@ -8,7 +8,7 @@ import {
 } from "@gateway/shared/process/error_text";
 import type { WireRequest } from "./request_schema.ts";
 
-/** What a model can do, as far as a request is checked against it. */
+/** The abilities of a model that requests are checked against. */
 export type ModelAbilities = Pick<
   ModelConfig,
   | "id"
@@ -22,8 +22,8 @@ export type ModelAbilities = Pick<
 type Messages = WireRequest["messages"];
 
 /**
- * What a schema cannot say: rules between the parts of a request and between a
- * request and its model. Throws an {@link ApiError} for the first that is broken.
+ * The rules that a schema cannot express, between the parts of a request and between
+ * a request and its model. Throws an {@link ApiError} for the first broken one.
  */
 export function requireRules(
   body: { readonly [name: string]: unknown },
@@ -54,7 +54,7 @@ const UNSUPPORTED = [
   ["function_call", "Use 'tool_choice' instead."],
 ] as const;
 
-/** Refuses what changes the answer and would be ignored; null says nothing. */
+/** Refuses fields that would change the answer and are not supported. */
 function requireSupportedFields(
   body: { readonly [name: string]: unknown },
   { passFields }: ModelAbilities,
@@ -68,7 +68,7 @@ function requireSupportedFields(
   }
 }
 
-/** Refuses images where the model takes only text. */
+/** Refuses images if the model takes only text. */
 function requireVision(messages: Messages, model: ModelAbilities): void {
   if (model.vision) return;
   for (const [index, { content }] of messages.entries()) {
@@ -84,12 +84,12 @@ function requireVision(messages: Messages, model: ModelAbilities): void {
   }
 }
 
-/** Unanswered call ids named in one message. */
+/** How many unanswered calls an error names. */
 const NAMED_IDS_MAX = 8;
 
 /**
  * Checks tool histories both ways: every call of an assistant turn is answered by
- * a `tool` message before anybody else speaks, and every `tool` message answers a
+ * a `tool` message before the next turn, and every `tool` message answers a
  * call of the assistant turn before it. Call ids may repeat in later turns.
  */
 function requireAnsweredToolCalls(messages: Messages): void {
@@ -128,7 +128,7 @@ function unansweredCalls(index: number, open: ReadonlySet<string>): ApiError {
   );
 }
 
-/** A choice that needs a tool needs one that is declared. `none` and `auto` need nothing. */
+/** A tool that must be called must be declared. */
 function requireChosenTool({ tool_choice, tools = [] }: WireRequest): void {
   const choice = tool_choice ?? "none";
   if (choice === "none" || choice === "auto") return;
@@ -148,7 +148,7 @@ function requireChosenTool({ tool_choice, tools = [] }: WireRequest): void {
   );
 }
 
-/** The bound on the answer and the number of choices must be ones the model can honour. */
+/** The length of the answer and the number of choices must be within the model's bounds. */
 function requireModelBounds(wire: WireRequest, model: ModelAbilities): void {
   const {
     outputTokensMax = Infinity,
@@ -183,10 +183,10 @@ export function tokensMaxOf(
 }
 
 /**
- * Refuses values that would change when they are written as JSON again, so that
- * what was checked is what the model server gets: numbers too large for a double
- * (they would become null), unpaired surrogates (they would become U+FFFD), and
- * nesting beyond the limit (it would break recursive readers).
+ * Refuses values that would change when they are written as JSON again, so that the
+ * model server gets what was checked: numbers too large for a double (they would
+ * become null), unpaired surrogates (they would become U+FFFD), and nesting beyond
+ * the limit (it would break recursive readers).
  */
 export function requireCleanJson(value: unknown): void {
   const path = uncleanPath(value, 0);
@@ -198,7 +198,7 @@ export function requireCleanJson(value: unknown): void {
   throw invalid(param, message);
 }
 
-/** Where the value is not clean; null where it is. */
+/** The path of the first such value; null if there is none. */
 function uncleanPath(value: unknown, depth: number): PathStep[] | null {
   if (typeof value === "string") return value.isWellFormed() ? null : [];
   if (typeof value === "number") return Number.isFinite(value) ? null : [];

@@ -4,12 +4,11 @@ import type { ChatMessage, ContentPart } from "@gateway/shared/openai/chat";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 
 /**
- * The body of `POST /v1/chat/completions` as it may arrive: every field we know,
- * each of them optional where OpenAI has it optional, null meaning absent.
- * Members that are not named here are dropped without a word, as SDKs expect.
- * The order of the members is the order in which OpenAI reports faults. An error
- * text says what is expected where zod's issue does not; `request_fault.ts` makes a
- * sentence of it.
+ * The body of `POST /v1/chat/completions` as it may arrive: every known field,
+ * optional if it is optional at OpenAI, null meaning absent. Unknown members are
+ * dropped silently, as SDKs expect. The order of the members is the order in which
+ * OpenAI reports faults. An error text names what is expected if zod's issue does
+ * not; `request_fault.ts` builds a sentence from it.
  */
 
 /** Names end up in logs, headers and other people's terminals. */
@@ -19,8 +18,8 @@ const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
 /** Marks the bounds of an integer, which zod does not tell from those of other numbers. */
 export const INTEGER = "an integer";
 /**
- * Between the parts of a text that came in pieces. Model servers that take only
- * strings join with a line end too, so an answer does not depend on who joins.
+ * Joins the text parts of a message. Model servers that take only strings join them
+ * with a line end too, so it makes no difference who does.
  */
 const PART_SEPARATOR = "\n";
 
@@ -37,10 +36,10 @@ const identifier = (charsMax: number) =>
 const integer = (min: number, max: number) =>
   z.int().min(min, { error: INTEGER }).max(max, { error: INTEGER });
 const decimal = (min: number, max: number) => z.number().min(min).max(max);
-/** A JSON Schema: its inside is the caller's own. */
+/** A JSON Schema, which is not looked into. */
 const anyObject = z.record(z.string(), z.unknown());
 
-/** Lets null stand for absence in the members of an object: SDKs of typed languages send explicit nulls. */
+/** Treats null members of an object as absent: SDKs of typed languages send them. */
 function nullable<T extends z.ZodType>(schema: T) {
   return z.preprocess(withoutNulls, schema);
 }
@@ -54,9 +53,8 @@ function withoutNulls(value: unknown): unknown {
 }
 
 /**
- * An array that is checked element by element and gives up at the first fault.
- * zod's own arrays collect every fault: a body with a million wrong elements
- * would cost seconds and a gigabyte to refuse.
+ * An array whose check stops at the first fault. zod's own arrays collect every
+ * fault: refusing a million wrong elements would cost seconds and a gigabyte.
  */
 export function listOf<T extends z.ZodType>(
   element: T,
@@ -87,7 +85,7 @@ const textPart = z.object({ type: z.literal("text"), text: z.string() });
 const imagePart = z.object({
   type: z.literal("image_url"),
   image_url: nullable(z.object({
-    // `file:` and the like would let a caller read what only the model server should see.
+    // `file:` URLs would let a caller read the model server's files.
     url: z.string().min(1).regex(/^(https?:\/\/|data:image\/)/i, {
       error: "a URL that begins with 'https://', 'http://' or 'data:image/'",
     }),
@@ -132,7 +130,7 @@ const wireMessage = z.discriminatedUnion("role", [
       max: LIMITS.toolCallsPerMessageMax,
     }).exactOptional(),
   }).refine(
-    // Only an assistant that called a tool or refused may have said nothing.
+    // Only a tool call or a refusal may come without content.
     ({ content, tool_calls, refusal }) =>
       (content ?? tool_calls ?? refusal) !== undefined,
     { path: ["content"], ...CONTENT },
@@ -145,7 +143,7 @@ const wireMessage = z.discriminatedUnion("role", [
   }),
 ]);
 
-/** Joins text parts, and leaves an empty name out. */
+/** Joins text parts and leaves out an empty name. */
 function toMessage(
   { content, name, ...rest }: z.infer<typeof wireMessage>,
 ): ChatMessage {
@@ -156,7 +154,7 @@ function toMessage(
   };
 }
 
-/** One text where all parts are text. */
+/** One string if all parts are text. */
 function joined(parts: ContentPart[]): string | ContentPart[] {
   const texts = parts.flatMap((part) => part.type === "text" ? part.text : []);
   return texts.length < parts.length ? parts : texts.join(PART_SEPARATOR);
@@ -240,5 +238,5 @@ const wireRequest = z.object({
 /** Checks one body. What comes out has no nulls and no unknown members. */
 export const wireRequestSchema = nullable(wireRequest);
 
-/** A body that has the right shape, before its parts are compared with one another. */
+/** A body of the right shape, before the rules between its parts are checked. */
 export type WireRequest = z.infer<typeof wireRequest>;

@@ -10,24 +10,24 @@ const NO_LINES: Uint8Array = new Uint8Array(0);
  */
 export class LineAssembler {
   readonly #lineBytesMax: number;
-  /** The beginning of a line whose end has not come, in pieces: joining them at once would copy a long line once for every frame. */
+  /** The pieces of an unfinished line. Joining them early would copy a long line once per frame. */
   #pieces: Uint8Array[] = [];
   #pieceBytes = 0;
 
-  /** `lineBytesMax`: longest line that may come in several payloads. */
+  /** `lineBytesMax`: how long an unfinished line may become. */
   constructor(lineBytesMax: number) {
     this.#lineBytesMax = lineBytesMax;
   }
 
-  /** Bytes of the unfinished line: 0 at the end of an answer that is whole. */
+  /** Bytes of the unfinished line; 0 at the end of a complete answer. */
   get unfinishedBytes(): number {
     return this.#pieceBytes;
   }
 
   /**
-   * Adds bytes and returns all lines that are now whole, each with its `\n`, or no
-   * bytes. Null when a line is too long: the stream cannot be used any more. The
-   * result may be a view of `payload`; nothing of `payload` is kept.
+   * Adds bytes and returns the lines that are now whole, each with its `\n`. Returns
+   * null if a line is too long; the stream is then unusable. The result may be a view
+   * of `payload`, of which nothing is kept.
    */
   push(payload: Uint8Array): Uint8Array | null {
     const end = payload.lastIndexOf(NEWLINE) + 1;
@@ -52,9 +52,8 @@ const FRAMING_BYTES = DATA.length + 1;
 
 /**
  * Makes server-sent events of whole lines by copying them once:
- * `{"a":1}\n{"b":2}\n` becomes `data: {"a":1}\n\ndata: {"b":2}\n\n`. Every line must
- * end in `\n` and hold no `\r`, which JSON text never does; bytes behind the last
- * `\n` are left out.
+ * `{"a":1}\n{"b":2}\n` becomes `data: {"a":1}\n\ndata: {"b":2}\n\n`. Lines must not
+ * contain `\r`, which JSON text never does. Bytes after the last `\n` are left out.
  */
 export function sseFrame(lines: Uint8Array): Uint8Array<ArrayBuffer> {
   const ends: number[] = [];

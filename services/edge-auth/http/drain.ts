@@ -8,10 +8,10 @@ export interface DrainOptions {
 }
 
 /**
- * Tells proxies that this edge will go, before it takes no more requests, by a port
- * that is open until then. It answers everything with 204: that it can be connected
- * to is the answer. It is a port and no path because proxies try another edge by
- * themselves when they cannot connect, and only then.
+ * Tells proxies that this edge is about to stop, while it still takes requests, by
+ * closing its ready port. That it can be connected to is all that counts; every
+ * request to it is answered with 204. It is a port rather than a path because
+ * proxies try another edge by themselves only when they cannot connect.
  */
 export function createDrain({ hostname, readyPort, leadMs }: DrainOptions) {
   const server = readyPort === null ? null : serve({
@@ -25,7 +25,7 @@ export function createDrain({ hostname, readyPort, leadMs }: DrainOptions) {
     get hasBegun(): boolean {
       return hasBegun;
     },
-    /** Null when there is none. */
+    /** Null if there is none. */
     readyPort: server?.port ?? null,
     /**
      * Closes the ready port and resolves after the lead time. Until then requests

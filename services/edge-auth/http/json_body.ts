@@ -14,12 +14,10 @@ const { depthMax, topLevelKeysMax, membersMax, structureBytesMax } =
   REQUEST_LIMITS;
 
 /**
- * Refuses JSON that would be expensive to parse, before it is parsed: nesting
- * beyond the limit, too many members, at the top or in all, or too much of it that
- * is not in strings. A bomb of 500,000 levels is refused after 65 characters.
- *
- * Nothing else is checked: what is not JSON at all is left to the parser. Throws
- * an {@link ApiError}, 400. A string is one step, however long it is.
+ * Refuses JSON that would be expensive to parse: too deep, too many members, or too
+ * much of it outside of strings. A bomb of 500,000 levels is refused after 65
+ * characters. Whether it is valid JSON is left to the parser. Throws an
+ * {@link ApiError}, 400. A string is one step, however long it is.
  */
 export function guardJson(text: string): void {
   let depth = 0;
@@ -56,7 +54,7 @@ function tooComplex(): ApiError {
   );
 }
 
-/** The index of the quote that ends the string whose inside begins at `from`, or the end of the text. */
+/** Where the string that begins at `from` ends: the index of its quote, or the end of the text. */
 function endOfString(text: string, from: number): number {
   for (let at = from;;) {
     const quote = text.indexOf('"', at);
@@ -85,14 +83,14 @@ export function decodeJson(bytes: Uint8Array): unknown {
   }
 }
 
-/** Of the parser's message, what never quotes the text. */
+/** The part of the parser's message that does not quote the text. */
 function placeOf({ message }: SyntaxError): string {
   if (message === "Unexpected end of JSON input") return "it ends too early";
   const place = / at position \d+ \(line \d+ column \d+\)$/.exec(message)?.[0];
   return `it is not valid JSON${place ?? ""}`;
 }
 
-/** What most bodies are, ASCII, goes a way that is three times faster than a decoder. */
+/** Most bodies are ASCII, for which this is three times faster than a decoder. */
 function decodeUtf8(bytes: Uint8Array): string {
   if (isAscii(bytes)) {
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)

@@ -15,7 +15,7 @@ export interface ReadBodyOptions {
   /** One timer for all bodies. */
   deadlines: Deadlines;
   now: MonotonicNow;
-  /** Told of a body that is refused for its number of pieces. */
+  /** Called with the number of pieces of a body that has too many. */
   onTooManyPieces: (pieces: number) => void;
   /** Default {@link BODY_DEADLINES}. */
   progressMs?: number;
@@ -23,10 +23,10 @@ export interface ReadBodyOptions {
 }
 
 /**
- * Reads a body; null when the client left before it was whole. Rejects with an
- * `ApiError`: 415 for a `Content-Type` that is not JSON (none at all is fine) or a
- * `Content-Encoding`, 413 for too large, 408 when it stops coming or takes too
- * long, 400 for too many small pieces, 429 and 503 where bodies have no room.
+ * Reads a request body; null if the client leaves before it is complete. Rejects
+ * with an `ApiError`: 415 for a `Content-Type` other than JSON (none is fine) or a
+ * `Content-Encoding`, 413 if it is too large, 408 if it stops or takes too long, 400
+ * if it comes in too many small pieces, 429 or 503 if there is no room for it.
  */
 export async function readBody(
   { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
@@ -60,7 +60,7 @@ function collect(
     };
     const refuse = (error: ApiError) => {
       stop();
-      // What is left of it is read and dropped until the connection ends.
+      // The rest is read and dropped until the connection ends.
       body.resume();
       reject(error);
     };
@@ -76,7 +76,7 @@ function collect(
       if (piece.length === length) return void pieces.push(piece);
       const error = budget.grow(held, piece.length);
       if (error !== null) return refuse(error);
-      // Copied: a small piece may be the view of a large buffer.
+      // Copied, since a small piece may be a view of a large buffer.
       pieces.push(new Uint8Array(piece));
     };
     const onEnd = () => {
@@ -95,7 +95,7 @@ function collect(
   });
 }
 
-/** Bytes by `Content-Length`; 0 for a chunked body. The server has refused malformed ones. */
+/** `Content-Length`; 0 for a chunked body. The server refuses malformed ones. */
 function declaredLength(headers: Exchange["headers"]): number {
   return Number(headers.get("content-length") ?? 0);
 }
@@ -118,7 +118,7 @@ function requireJson(headers: Exchange["headers"]): void {
   }
 }
 
-/** `application/json`, anything that ends in `+json`, and nothing at all. */
+/** `application/json`, any type that ends in `+json`, or none. */
 function isJsonType(value: string): boolean {
   const [essence = ""] = value.split(";", 1);
   const name = essence.trim().toLowerCase();
@@ -129,19 +129,19 @@ function isJsonType(value: string): boolean {
 /** A body that is being read. */
 export interface HeldBody {
   readonly keyId: string;
-  /** Of it, counted here. */
+  /** How much of it has come. */
   bytes: number;
-  /** Ends it and releases it: others need the room more. */
+  /** Called to end it when a newer body needs its room. */
   readonly refuse: (error: ApiError) => void;
 }
 
-/** A key may hold this part of what the process may. */
+/** A key's share of what the process may hold. */
 const SHARE_OF_KEY = 1 / 4;
 
 /**
- * Over the key's share the body that grows is refused (429). Where the process has
- * no room, the oldest body is refused (503): who sends slowly pays before who has
- * just begun.
+ * How many bytes of request bodies the process and each key may hold at a time. A
+ * body that exceeds its key's share is refused (429). If the process has no room, the
+ * oldest body is refused (503), so that slow senders do not keep out new ones.
  */
 export class BodyBudget {
   readonly #processBytesMax: number;
@@ -150,7 +150,7 @@ export class BodyBudget {
   readonly #bytesByKey = new Map<string, number>();
   #bytes = 0;
 
-  /** One body of `bodyBytesMax` always has room. */
+  /** There is always room for one body of `bodyBytesMax`. */
   constructor(
     { bodiesBytesMax, bodyBytesMax }: {
       bodiesBytesMax: number;
@@ -166,7 +166,7 @@ export class BodyBudget {
     return this.#bytes;
   }
 
-  /** Counts more bytes of a body. Returns the refusal where they are too many. */
+  /** Counts more bytes of a body. Returns the refusal if there is no room for them. */
   grow(body: HeldBody, bytes: number): ApiError | null {
     const ofKey = (this.#bytesByKey.get(body.keyId) ?? 0) + bytes;
     if (ofKey > this.#keyBytesMax) return refusal(KEY_IS_FULL);
@@ -229,7 +229,7 @@ function tooLarge(bytesMax: number): Reason {
   return ["request_too_large", message];
 }
 
-/** Closes the connection: the rest of a refused body would be taken for the next request. */
+/** Closes the connection, or the rest of the body would be read as the next request. */
 function refusal([code, message, retryAfterMs]: Reason): ApiError {
   return new ApiError(code, message, {
     headers: { connection: "close" },

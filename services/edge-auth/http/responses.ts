@@ -1,21 +1,21 @@
-/** Everything about the shape of an HTTP answer that is not the answer itself. */
+/** Headers and bodies of HTTP responses. */
 import type { ServerResponse } from "node:http";
 import { ApiError, type ErrorBody } from "@gateway/shared/openai/error";
 
-/** Header that names a request in every answer, log line and trace. */
+/** Header with the id of the request, as in the log and in traces. */
 export const REQUEST_ID_HEADER = "x-request-id";
 
 /** Names and values of headers. */
 export type HeaderFields = Readonly<Record<string, string>>;
 
-/** Headers of a JSON answer. Keys and answers are nobody else's business, so nothing may store them. */
+/** Headers of a JSON response. Nothing may store keys or answers. */
 export const JSON_HEADERS: HeaderFields = {
   "content-type": "application/json; charset=utf-8",
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
 };
 
-/** Headers of an event stream. No proxy may hold back, compress or store it. */
+/** Headers of an event stream. No proxy may buffer, compress or store it. */
 export const EVENT_STREAM_HEADERS: HeaderFields = {
   "content-type": "text/event-stream; charset=utf-8",
   "cache-control": "no-cache, no-transform",
@@ -24,13 +24,12 @@ export const EVENT_STREAM_HEADERS: HeaderFields = {
 };
 
 const MS_PER_SECOND = 1000;
-/** SDKs that see 0 retry without a pause. */
+/** SDKs that read 0 retry without a pause. */
 const RETRY_AFTER_SECONDS_MIN = 1;
 
 /**
- * Sends a whole answer. It says how long its body is: the server does so for a body
- * it sends, but for the one that the answer to HEAD leaves out it would say 0
- * (RFC 9110 section 8.6).
+ * Sends a whole response. It states the length of its body itself: for HEAD, where
+ * the body is left out, the server would send 0 (RFC 9110 section 8.6).
  */
 export function sendBytes(
   response: ServerResponse,
@@ -42,41 +41,41 @@ export function sendBytes(
   response.writeHead(status, { ...headers, ...length }).end(bytes);
 }
 
-/** Sends a JSON answer, 200. */
+/** Sends 200 and a JSON body. */
 export function sendJson(response: ServerResponse, body: unknown): void {
   const bytes = new TextEncoder().encode(JSON.stringify(body));
   sendBytes(response, bytes, { headers: JSON_HEADERS });
 }
 
-/** Sends an error, with every header a client needs to do the right thing next. */
+/** Sends an error with the headers that tell a client what to do next. */
 export function sendError(response: ServerResponse, error: ApiError): void {
   const bytes = new TextEncoder().encode(JSON.stringify(error.toBody()));
   const headers = { ...JSON_HEADERS, ...errorHeaders(error), ...error.headers };
   sendBytes(response, bytes, { status: error.status, headers });
 }
 
-/** What goes with an error beside its own headers. */
+/** The headers of an error that follow from its kind. */
 export function errorHeaders(
   { status, retryable, retryAfterMs }: ApiError,
 ): HeaderFields {
   const headers: Record<string, string> = {};
-  // Without `error="invalid_token"` (RFC 6750 section 3.1): the body is the same for
-  // every failed authentication, and so is this.
+  // Without `error="invalid_token"` (RFC 6750 section 3.1): like the body, this must
+  // be the same for every failed authentication.
   if (status === 401) headers["www-authenticate"] = "Bearer";
   if (retryAfterMs !== null) {
-    // In whole seconds for everybody, in milliseconds for the SDKs that read them.
+    // Whole seconds by the standard, milliseconds for the SDKs that read them.
     const seconds = Math.ceil(retryAfterMs / MS_PER_SECOND);
     headers["retry-after"] = `${Math.max(RETRY_AFTER_SECONDS_MIN, seconds)}`;
     headers["retry-after-ms"] = `${Math.max(1, Math.ceil(retryAfterMs))}`;
   }
-  // SDKs repeat 408, 409, 429 and 5xx on their own account unless told not to.
+  // SDKs retry 408, 409, 429 and 5xx unless told not to.
   if (!retryable && (status === 429 || status >= 500)) {
     headers["x-should-retry"] = "false";
   }
   return headers;
 }
 
-/** What a caller is told about a fault of ours: that it happened, and nothing else. */
+/** What a caller learns of an internal error: nothing but that it happened. */
 export function internalError(cause: unknown): ApiError {
   return new ApiError(
     "internal_error",
@@ -85,7 +84,7 @@ export function internalError(cause: unknown): ApiError {
   );
 }
 
-/** One SSE event with an error. It ends a stream in place of `[DONE]`. */
+/** An SSE event with an error, which ends a stream instead of `[DONE]`. */
 export function errorEvent(body: ErrorBody): string {
   return `data: ${JSON.stringify(body)}\n\n`;
 }

@@ -1,7 +1,7 @@
 /**
- * The public HTTP/1.1 server, on `node:http`: it notices at once when a client
- * leaves, in every state of a request, which `Deno.serve` does not do while an
- * answer is awaited (2.9.6). It speaks no HTTP/2 and ignores offers of an upgrade.
+ * The public HTTP/1.1 server. It uses `node:http`, which notices at once when a
+ * client leaves, in every state of a request; `Deno.serve` (2.9.6) does not while a
+ * handler is running. It does not speak HTTP/2 and ignores upgrade requests.
  */
 import {
   createServer,
@@ -19,19 +19,19 @@ import {
 } from "@gateway/shared/process/serve";
 import { startServerSpan } from "@gateway/shared/process/tracing";
 
-/** A request, and where its answer goes. */
+/** A request and the response to it. */
 export interface Exchange {
   readonly method: string;
   /** Decoded, and without the query, which may hold secrets. */
   readonly path: string;
-  /** The host the request is for, in lower case. */
+  /** The host that the request is for, in lower case. */
   readonly host: string;
   /** By name in lower case; the values of a repeated field are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
   readonly response: ServerResponse;
-  /** The client, or the proxy before it. Is destroyed, and says `close`, as soon as that leaves. */
+  /** The connection. It is destroyed and emits `close` as soon as the client leaves. */
   readonly socket: Socket;
-  /** The body, unread. Asks a client that waits for `100 Continue` to send it. */
+  /** Starts reading the body; a client that waits for `100 Continue` gets it. */
   openBody(): Readable;
 }
 
@@ -39,24 +39,24 @@ export interface ServerOptions {
   hostname: string;
   /** 0 takes any free port. */
   port: number;
-  /** Answers the request. Where it rejects, the connection is closed. */
+  /** Answers the request. If it rejects, the connection is closed. */
   handler: (exchange: Exchange) => Promise<void>;
-  /** Hears of handlers that rejected. */
+  /** Called when a handler has rejected. */
   onError: (error: unknown) => void;
   deadlines: Deadlines;
   now: MonotonicNow;
-  /** What a client has for the rest of its answer. Default {@link SERVER_LIMITS}. */
+  /** How long a client may take to read the rest of its answer. Default {@link SERVER_LIMITS}. */
   rest?: { readonly restMs: number; readonly restBytesPerMs: number };
 }
 
 const BAD_REQUEST = 400;
 
-/** Starts to listen. Rejects when the port is taken. */
+/** Starts listening. Rejects if the port is taken. */
 export async function startServer(
   options: ServerOptions,
 ): Promise<GracefulServer> {
   const { hostname } = options;
-  /** Open connections, and how many requests each of them has. */
+  /** The open connections, and how many requests are running on each. */
   const requests = new Map<Socket, number>();
   const stopping = new AbortController();
   let isClosing = false;
@@ -79,9 +79,9 @@ export async function startServer(
   server.on("connection", (socket: Socket) => {
     requests.set(socket, 0);
     socket.once("close", () => requests.delete(socket));
-    // Who stops sending has left: no client of HTTP does so and waits.
+    // A client that stops sending has left: no HTTP client half-closes and waits.
     socket.once("end", () => socket.destroy());
-    // Called by node:http after the last response of a connection.
+    // node:http calls this after the last response of a connection.
     socket.destroySoon = () => isClosing ? end(socket) : linger(socket);
   });
   const accept = (
@@ -127,8 +127,8 @@ export async function startServer(
 }
 
 /**
- * Ends the connection, and reads what the client still sends: one that is closed
- * with something unread takes the end of the answer with it (RFC 9112 9.6).
+ * Ends the connection, but reads what the client still sends: closing it with
+ * unread data would reset it and lose the end of the answer (RFC 9112 9.6).
  */
 function linger(socket: Socket): void {
   socket.removeAllListeners("data");
@@ -138,14 +138,14 @@ function linger(socket: Socket): void {
   socket.once("close", () => clearTimeout(timer));
 }
 
-/** Answers one request. Rejects never. */
+/** Answers one request. Never rejects. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
   options: ServerOptions & { awaitsContinue: boolean },
 ): Promise<void> {
   const { awaitsContinue, handler, onError } = options;
-  // Whoever waits for a client that has left hears of it from the socket.
+  // Code that waits for a client learns from the socket that it has left.
   response.on("error", () => {});
   request.on("error", () => {});
   watchRest(response, options);
@@ -170,11 +170,11 @@ async function answer(
     onError(error);
     response.destroy();
   }
-  // Deno does not drop a body that nobody reads: the connection would stand still.
+  // Deno does not discard an unread body, so the connection would hang.
   if (!isOpened) request.resume();
 }
 
-/** Does not wait for ever for a client that takes nothing of the rest of its answer. */
+/** Closes the connection of a client that does not read the rest of its answer. */
 function watchRest(
   response: ServerResponse,
   { deadlines, now, rest = SERVER_LIMITS }: ServerOptions,
@@ -191,14 +191,14 @@ function watchRest(
   });
 }
 
-/** Of a `Host` header. Anything else would be taken for a path. */
+/** A valid `Host` header. Anything else could be taken for a path. */
 const HOST = /^[\w.:[\]-]*$/;
-/** Of a target that is a whole URL. */
+/** The start of a request target that is a whole URL. */
 const ORIGIN = /^https?:\/\/([^/?#]*)/i;
 
 type Head = Pick<Exchange, "method" | "path" | "host" | "headers">;
 
-/** What is asked for; null for a request that HTTP/1.1 forbids. */
+/** Reads the head of a request; null if HTTP/1.1 forbids it. */
 function headOf(request: IncomingMessage): Head | null {
   const { rawHeaders, httpVersion, url = "/", method = "GET" } = request;
   const headers = new Map<string, string>();
@@ -221,13 +221,13 @@ function headOf(request: IncomingMessage): Head | null {
   };
 }
 
-/** The path of a target, decoded where it can be. */
+/** The path of a request target, decoded if possible. */
 function pathOf(target: string): string {
   const [path = ""] = target.split(/[?#]/, 1);
   if (!path.includes("%")) return path;
   try {
     return decodeURIComponent(path);
   } catch {
-    return path; // Not UTF-8, so it is the path of nothing.
+    return path; // Not UTF-8, so it matches no route.
   }
 }

@@ -1,11 +1,11 @@
-/** Names that the service answers for, and pages that may call it. */
+/** The host names of the service, and the web pages that may call it. */
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
-/** A browser asks again after this long. */
+/** How long a browser may remember the answer to a preflight request. */
 const MAX_AGE_SECONDS = 600;
 const REQUEST_HEADERS_CHARS_MAX = 1_024;
-/** What a script may read; without this it sees neither waits nor request ids. */
+/** What a script may read beside the basic headers. */
 const EXPOSED = "x-request-id, retry-after, retry-after-ms, x-should-retry, " +
   "x-ratelimit-limit-requests, " +
   "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, " +
@@ -13,10 +13,10 @@ const EXPOSED = "x-request-id, retry-after, retry-after-ms, x-should-retry, " +
   "x-ratelimit-reset-tokens";
 
 /**
- * Cross-origin calls, off by default: an API key is a secret of a server and has no
- * business in a browser. Lets pages of these origins call the API and read its answers, errors too.
- * No credentials of the browser: a call carries its key in `Authorization`, which
- * no wildcard covers, so the headers that were asked for are repeated.
+ * Lets web pages of these origins call the API and read its answers, errors
+ * included. Off by default: an API key is a server-side secret. The browser's own
+ * credentials are not involved; the key is in `Authorization`, which no wildcard
+ * covers, so the headers that were asked for are repeated.
  */
 export function allowOrigins(
   origins: readonly string[],
@@ -43,9 +43,9 @@ export function allowOrigins(
 }
 
 /**
- * Refuses requests for other hosts with 421: by the `Host` header, and by the
- * target where that is a whole URL. Without a list every name will do. A name in
- * the list without a port stands for all ports.
+ * Refuses requests for other hosts with 421, by the `Host` header and by the target
+ * if that is a whole URL. An empty list allows every name; a name without a port
+ * allows all ports.
  */
 export function requireHost(
   hosts: readonly string[],

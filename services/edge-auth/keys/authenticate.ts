@@ -1,4 +1,4 @@
-/** Who is calling: from the `Authorization` header to the principal it speaks for. */
+/** Authentication: from the `Authorization` header to the principal it speaks for. */
 import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
 import type { Principal } from "@gateway/shared/keys/record";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
@@ -8,7 +8,7 @@ import { unauthorized } from "../limits/refusal.ts";
 /** RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1). Anchored: two joined headers are no credential. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/=-]+) *$/i;
 
-/** The credential of an `Authorization` header, or null when there is none that could be ours. */
+/** The credential of an `Authorization` header; null if it cannot be one of our keys. */
 export function bearerCredential(header: string | null): string | null {
   if (header === null) return null;
   if (header.length > REQUEST_LIMITS.authorizationBytesMax) return null;

@@ -1,4 +1,4 @@
-/** Finds whose key it is and what the key may do. Consumes nothing of its limits. */
+/** Finds out whose key it is and what the key may do, without touching its limits. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { isKeyId, isOwnerId } from "@gateway/shared/keys/key";
 import {
@@ -34,8 +34,8 @@ export interface KeyLookupOptions {
 }
 
 /**
- * Finds whose key it is and the name of the data set, atomically, so that a server
- * that has just lost its data does not make a key look unknown.
+ * Finds whose key it is and the name of the data set, atomically, so that no key
+ * looks unknown because Redis has just lost its data.
  *
  * ```
  * KEYS  none: read only, and in KEYS EVALSHA demands write access
@@ -52,8 +52,8 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
 );
 
 /**
- * Checks a key without changing anything: for calls that are not rate limited, and
- * for error details that only a valid caller may see.
+ * Checks a key without changing anything, for requests that no limit applies to and
+ * before errors that only a valid key may see.
  *
  * ```
  * KEYS  1 lim:{owner}:<key>, only to find the server in a cluster
@@ -86,10 +86,10 @@ export const LOOKUP_SCRIPTS: readonly RedisScript[] = [FIND, INSPECT];
 
 /**
  * Finds whose key a hash belongs to; `hash` is the SHA-256 of a key in base64url.
- * The pair never changes while the key lives, so it is remembered; that a key is
- * deleted or disabled is noticed by the admission, which asks Redis every time.
- * That a hash is unknown is remembered as well, to withstand floods: a random key
- * cannot have been tried before it existed.
+ * The answer never changes while the key exists, so it is remembered; the admission,
+ * which asks Redis every time, notices a key that was disabled or deleted. Unknown
+ * hashes are remembered as well, to withstand floods: nobody can have tried a random
+ * key before it was created.
  */
 export type KeyLookup = ReturnType<typeof createKeyLookup>;
 
@@ -105,17 +105,17 @@ export function createKeyLookup({
   const unknownUntilMs = new Map<string, number>();
   const reads = new Map<string, Promise<Principal | null>>();
   const limit = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
-  /** Name of the data set in Redis when last seen; null: none, undefined: not known yet. */
+  /** Name of the data set in Redis when last seen; null: none, undefined: not seen yet. */
   let store: string | null | undefined;
   let watch: ReturnType<typeof setInterval> | undefined;
 
   /** A different data set may contain keys that were unknown. */
   const sawStore = (name: string | null) => {
     if (name === store) return;
-    // A server that has lost its data looks like one without any key.
+    // A Redis that has lost its data looks like one that never held a key.
     if (name === null) {
       const meaning =
-        "Redis holds no keys: none was made yet, or data was lost";
+        "Redis has no keys: none was ever created, or data was lost";
       log.warn("key_store", { to: "missing", meaning });
     } else if (store !== undefined) {
       log.info("key_store", { to: store === null ? "present" : "replaced" });
@@ -129,12 +129,12 @@ export function createKeyLookup({
     redis.command(["GET", STORE_KEY]).then(
       (name) => sawStore(name === null ? null : String(name)),
       () => {
-        // The link logs what is wrong with Redis; the next look comes soon.
+        // The link logs what is wrong with Redis, and the next look is soon.
       },
     );
   };
 
-  /** What is remembered, without asking: a principal, null for unknown, undefined for neither. */
+  /** What is remembered of a hash: its principal, null for unknown, undefined for nothing. */
   const remembered = (hash: string): Principal | null | undefined => {
     const principal = known.get(hash);
     if (principal !== undefined) {
@@ -160,7 +160,7 @@ export function createKeyLookup({
     return principal;
   };
 
-  /** Forgets a principal whose key does not exist any more. */
+  /** Forgets a principal whose key no longer exists. */
   const forget = ({ keyId }: Principal): void => {
     for (const [hash, principal] of known) {
       if (principal.keyId === keyId) return void known.delete(hash);
@@ -171,11 +171,11 @@ export function createKeyLookup({
     remembered,
     forget,
     /**
-     * The principal, or null where there is no such key. One read on a miss,
-     * shared by all who ask for the same hash. Throws `ApiError`:
-     * `service_unavailable` where Redis cannot answer or has lost its data (an
-     * unreachable key is not an unknown one), `rate_limit_exceeded` where the
-     * address has asked for too many unknown keys.
+     * The principal, or null if there is no such key. What is not remembered costs
+     * one read, which concurrent calls for the same hash share. Throws `ApiError`:
+     * `service_unavailable` if Redis cannot answer or has lost its data (a key that
+     * cannot be read is not unknown), `rate_limit_exceeded` if the address has asked
+     * for too many unknown keys.
      */
     find(hash: string, address: string): Promise<Principal | null> {
       const found = remembered(hash);
@@ -189,8 +189,8 @@ export function createKeyLookup({
     },
     /**
      * The models the key may use; empty: all. Throws `unauthorized`,
-     * `key_disabled`, `service_unavailable`, or `forbidden` for a key without this
-     * scope (null: any will do).
+     * `key_disabled`, `service_unavailable`, or `forbidden` for a key without the
+     * scope (null: none is needed).
      */
     async check(
       principal: Principal,

@@ -1,12 +1,12 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { ApiError } from "@gateway/shared/openai/error";
 
-/** Bounds how many unknown keys a client address may have looked up per second. */
+/** Limits how many unknown keys are looked up per second for a client address. */
 export interface UnknownKeyLimit {
   /**
-   * Looks a key up unless its address has used up its share of look-ups that
-   * found nothing (null): then throws `rate_limit_exceeded`. Look-ups that find a
-   * key are free, but at most the share runs at once; the others wait for those.
+   * Looks a key up, unless the address has used up its share of look-ups that find
+   * nothing (null): then throws `rate_limit_exceeded`. Look-ups that find a key do
+   * not count, but only as many as the share run at once; the others wait.
    */
   run<T>(
     key: { address: string; hash: string },
@@ -15,22 +15,22 @@ export interface UnknownKeyLimit {
 }
 
 interface Address {
-  /** Look-ups in vain that are left. */
+  /** How many look-ups may still find nothing. */
   left: number;
   filledAtMs: number;
   running: number;
-  /** Resolves when none of its look-ups runs any more. */
+  /** Resolves when none of its look-ups is running. */
   idle: PromiseWithResolvers<void>;
 }
 
 const RETRY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
-/** Addresses, and refused hashes, that are kept in mind. */
+/** How many addresses and refused hashes are remembered. */
 const ENTRIES_MAX = 10_000;
 /**
- * This part of the share is for keys that were refused before: a key that exists
- * is asked for again, a guess is not. So it is found while others at the same
- * address guess.
+ * The part of the share that is kept for keys that were refused before. A client
+ * with a valid key tries again, somebody who guesses does not: so the key is found
+ * even while others guess from the same address.
  */
 const KEPT_FOR_RETRIES = 1 / 4;
 
@@ -87,7 +87,7 @@ export function createUnknownKeyLimit(
   };
 }
 
-/** Sets an entry, as the latest one, and drops the oldest beyond `sizeMax`. */
+/** Sets an entry and makes it the newest; drops the oldest beyond `sizeMax`. */
 export function remember<Value>(
   map: Map<string, Value>,
   name: string,
