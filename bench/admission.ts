@@ -16,7 +16,7 @@ import {
 import { silentLog } from "@gateway/shared/process/log";
 import {
   type Admitted,
-  createLimiter,
+  Limiter,
   LIMITER_SCRIPTS,
 } from "../services/edge-auth/limits/limiter.ts";
 import {
@@ -73,7 +73,7 @@ function spread(values: number[]): string {
 }
 
 async function run(world: RedisWorld): Promise<void> {
-  const admission = createLimiter({
+  const admission = new Limiter({
     redis: world.link,
     now: monotonicNow,
     random: Math.random,

@@ -26,15 +26,10 @@ import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { createDrain } from "./http/drain.ts";
 import { BodyBudget } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
-import { joinBus } from "./dispatch/join_bus.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createKeyLookup, LOOKUP_SCRIPTS } from "./keys/key_lookup.ts";
 import { createAdmission } from "./limits/admission.ts";
-import {
-  createLimiter,
-  LIMITER_PROBE,
-  LIMITER_SCRIPTS,
-} from "./limits/limiter.ts";
+import { Limiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limits/limiter.ts";
 
 /** After the grace time, streams have this long to end with an error frame. */
 const LAST_WORD_MS = 1_000;
@@ -78,7 +73,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     redis,
     unknownPerSecond: config.unknownKeysPerSecond,
   });
-  const limiter = createLimiter({ redis, ...clocks });
+  const limiter = new Limiter({ redis, ...clocks });
   const admission = createAdmission({
     ...clocks,
     limiter,
@@ -88,7 +83,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   });
   keys.start();
   limiter.start();
-  const stopBeating = await joinBus({ bus, edgeId, dispatcher, log });
+  const stopBeating = await dispatcher.join(bus);
 
   const deadlines = createDeadlines(monotonicNow);
   // The stores are there: whoever connects to its port may send requests.

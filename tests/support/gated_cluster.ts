@@ -9,8 +9,7 @@ import {
 } from "../../services/edge-auth/keys/key_lookup.ts";
 import { createAdmission } from "../../services/edge-auth/limits/admission.ts";
 import {
-  createLimiter,
-  type Limiter,
+  Limiter,
   LIMITER_PROBE,
   LIMITER_SCRIPTS,
 } from "../../services/edge-auth/limits/limiter.ts";
@@ -232,7 +231,7 @@ async function startEdge(
     unknownPerSecond: options.unknownKeysPerSecond ??
       KEY_LIMITS.unknownPerSecond,
   });
-  const limiter = createLimiter({ redis, ...clocks });
+  const limiter = new Limiter({ redis, ...clocks });
   const admission = createAdmission({
     limiter,
     catalog: TEST_CATALOG,

@@ -18,7 +18,6 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/run.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
-import { joinBus } from "../../services/edge-auth/dispatch/join_bus.ts";
 import type { WorkerTable } from "../../services/edge-auth/dispatch/workers.ts";
 import {
   ChatWorker,
@@ -224,7 +223,7 @@ export async function startMiniEdge(
   const settlements: Settled[] = [];
   const admitted: Admitted[] = [];
   const deadlines = createDeadlines(monotonicNow);
-  const leaveBus = await joinBus({ bus: link, edgeId: id, dispatcher, log });
+  const leaveBus = await dispatcher.join(link);
   const app = createApp({
     catalog: options.catalog ?? TEST_CATALOG,
     ...(options.keyParts ?? admitAll(settlements, admitted)),

@@ -2,6 +2,7 @@
  * The runs of an edge, and what they share: the table of workers, the queue, and
  * the messages that go out. Brings every frame to its run and lets time pass.
  */
+import { z } from "zod";
 import {
   type CancelReason,
   CONTROL_PROBE,
@@ -13,17 +14,22 @@ import { decodeWorkerBeat } from "@gateway/shared/bus/job";
 import {
   type BusLink,
   FlowWatch,
+  isNoResponders,
   NoRespondersError,
 } from "@gateway/shared/bus/link";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
   chatControlSubject,
+  edgeBeatSubject,
+  edgeStreamWildcard,
+  keyChangedSubject,
   lastToken,
   parseEdgeStreamSubject,
+  workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
-import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
@@ -68,6 +74,12 @@ export type StartedRun = Pick<ChatRun, "delivered" | "cancel">;
  */
 export const CONTROL_WAIT_MS = 2;
 const PROBE_TIMEOUT_MS = 300;
+const EMPTY = new Uint8Array(0);
+/** key-admin says that the running requests of a key are to be stopped. */
+const stopNoticeSchema = z.object({
+  keyId: z.string(),
+  action: z.literal("stop"),
+});
 /** Stopped keys that are kept in mind; a request in its admission outlives few of them. */
 const STOPPED_KEYS_MAX = 1_000;
 
@@ -144,6 +156,35 @@ export class ChatDispatcher {
     return run;
   }
 
+  /** Subscribes to what is for this edge, beats, and lets time pass. Returns what ends the latter two. */
+  async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
+    const { edgeId } = this.#d;
+    bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
+      const isUntaken = isNoResponders(message);
+      this.onStreamMessage(message.subject, message.data, isUntaken);
+    });
+    bus.subscribe(
+      workerBeatWildcard,
+      ({ subject, data }) => this.onBeatMessage(subject, data),
+    );
+    bus.subscribe(keyChangedSubject, ({ data }) => this.onKeyMessage(data));
+    await bus.flush();
+    // The bus flows from here on: losing it before the first tick counts as an outage.
+    this.tick();
+    const beat = () => {
+      if (this.#d.bus.isConnected) {
+        this.#d.bus.publish(edgeBeatSubject(edgeId), EMPTY);
+      }
+    };
+    beat();
+    const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
+    const ticks = setInterval(() => this.tick(), STREAM_LIMITS.tickMs);
+    return () => {
+      clearInterval(beats);
+      clearInterval(ticks);
+    };
+  }
+
   /** A message on a stream subject of this edge. `isNoResponders`: nobody took the job. */
   onStreamMessage(
     subject: string,
@@ -181,21 +222,31 @@ export class ChatDispatcher {
     this.#forEach((run) => run.cancel(reason, error));
   }
 
-  /** A key was disabled together with its requests. Returns how many run. */
-  stopKey(keyId: string): number {
+  /**
+   * A message on the key subject: a key was disabled together with its running
+   * requests. Its state is read from Redis by every request and needs no notice.
+   */
+  onKeyMessage(data: Uint8Array): void {
+    let keyId: string;
+    try {
+      const notice: unknown = JSON.parse(new TextDecoder().decode(data));
+      ({ keyId } = stopNoticeSchema.parse(notice));
+    } catch {
+      return; // Not a notice of this version.
+    }
     this.#stoppedAtMs.delete(keyId);
     this.#stoppedAtMs.set(keyId, this.#d.now());
     const [oldest = keyId] = this.#stoppedAtMs.keys();
     if (this.#stoppedAtMs.size > STOPPED_KEYS_MAX) {
       this.#stoppedAtMs.delete(oldest);
     }
-    let count = 0;
+    let requests = 0;
     this.#forEach((run) => {
       if (run.job.keyId !== keyId) return;
       run.cancel("key_revoked", keyRevoked());
-      count += 1;
+      requests += 1;
     });
-    return count;
+    this.#d.log.info("key_requests_stopped", { keyId, requests });
   }
 
   /** Whether a key was stopped while Redis was being asked about a request of it. */

@@ -6,9 +6,7 @@
  */
 import assert from "node:assert/strict";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { silentLog } from "@gateway/shared/process/log";
 import { setup, type Stage, TIMEOUT_MS, USAGE } from "./dispatcher_fixture.ts";
-import { stopKeyRequests } from "./join_bus.ts";
 
 const {
   acceptMs,
@@ -384,10 +382,7 @@ Deno.test("a notice stops the requests of its key and no others; what is asked a
   await t.take();
   const tell = (notice: unknown) => {
     const text = typeof notice === "string" ? notice : JSON.stringify(notice);
-    stopKeyRequests(new TextEncoder().encode(text), {
-      dispatcher: t.dispatcher,
-      log: silentLog,
-    });
+    t.dispatcher.onKeyMessage(new TextEncoder().encode(text));
   };
   const keyId = "key_1";
   for (const other of ["", "{", "null", { keyId }, { keyId, action: "go" }]) {

@@ -62,30 +62,6 @@ export interface Admitted extends Lease {
   readonly isSlotLimited: boolean;
 }
 
-/** Checks keys and limits in Redis: the same answer on every edge. */
-export interface Limiter {
-  /** Requests that hold a lease. */
-  readonly running: number;
-  /** Settlements that Redis has not confirmed yet. */
-  readonly unsettled: number;
-  /**
-   * Decides one request: one round trip. Throws `ApiError` `service_unavailable`
-   * when Redis cannot answer or has lost its data, within 150 ms; never admits
-   * without an answer and never calls an unreachable key unknown.
-   */
-  admit(principal: Principal, ask: Ask): Promise<Admitted | Refusal>;
-  /**
-   * Frees the slot, corrects the reservation to the actual use, counts usage.
-   * Returns at once; delivery is retried until it succeeds. A second call does nothing.
-   * `onAttempted` is called after the first attempt, whatever came of it.
-   */
-  settle(admitted: Admitted, cost: Cost, onAttempted?: () => void): void;
-  /** Starts renewing the leases of running requests. */
-  start(): void;
-  /** Waits for settlements to be delivered, at most `timeoutMs`. Returns how many were not. */
-  stop(timeoutMs: number): Promise<number>;
-}
-
 /** The scripts to load when the link connects. */
 export const LIMITER_SCRIPTS: readonly RedisScript[] = [ADMIT, SETTLE, RENEW];
 
@@ -98,68 +74,97 @@ export const LIMITER_PROBE: readonly string[] = [
   "probe",
 ];
 
-/** Makes a limiter over one link. Call `start` to have leases renewed. */
-export function createLimiter(options: LimiterOptions): Limiter {
-  const { redis, now, random, log } = options;
-  const deadlineMs = options.deadlineMs ?? KEY_LIMITS.checkMs;
-  const leases = createLeaseKeeper({ redis, now, log });
-  const settlements = createSettleQueue({ redis, now, random, log });
+/**
+ * Checks keys and limits in Redis: the same answer on every edge. Call `start` to
+ * have leases renewed.
+ */
+export class Limiter {
+  readonly #redis: RedisLink;
+  readonly #deadlineMs: number;
+  readonly #leases: ReturnType<typeof createLeaseKeeper>;
+  readonly #settlements: ReturnType<typeof createSettleQueue>;
   // 128 random bits: leases of different processes must not meet.
-  const leasePrefix = newRequestId();
-  let leaseCount = 0;
+  readonly #leasePrefix = newRequestId();
+  #leaseCount = 0;
 
-  return {
-    get running() {
-      return leases.held;
-    },
-    get unsettled() {
-      return settlements.pending;
-    },
-    async admit(principal, ask) {
-      const { scope, model, wantTokens: reservedTokens } = ask;
-      const id = `${leasePrefix}.${(leaseCount++).toString(36)}`;
-      /** Undoes an admission whose answer came too late or was lost. */
-      const release = () =>
-        settlements.add(releaseOf(principal, id, reservedTokens));
-      try {
-        const reply = await redis.evalScript(ADMIT, [
-          limiterKey(principal),
-          leaseKey(principal),
-          ownerLimiterKey(principal.ownerId),
-          ownerLeaseKey(principal.ownerId),
-        ], [
-          recordKey(principal),
-          ownerLimitsKey(principal.ownerId),
-          scope,
-          model ?? "",
-          String(reservedTokens),
-          id,
-        ], {
-          deadlineMs,
-          onAbandoned(late) {
-            if (!Array.isArray(late) || late[0] === "ok") release();
-          },
-        });
-        const decision = parseReply(reply);
-        if (!decision.isAdmitted) return decision;
-        const admitted = { ...decision, id, principal, reservedTokens };
-        leases.hold(admitted);
-        return admitted;
-      } catch (error) {
-        if (mayHaveAdmitted(error)) release();
-        throw redisFailure(error);
-      }
-    },
-    settle(admitted, cost, onAttempted) {
-      if (!leases.release(admitted.id)) return;
-      settlements.add(settlementOf(admitted, cost), onAttempted);
-    },
-    start: () => leases.start(),
-    async stop(timeoutMs) {
-      await leases.stop();
-      return await settlements.drain(timeoutMs);
-    },
-  };
+  constructor(options: LimiterOptions) {
+    this.#redis = options.redis;
+    this.#deadlineMs = options.deadlineMs ?? KEY_LIMITS.checkMs;
+    this.#leases = createLeaseKeeper(options);
+    this.#settlements = createSettleQueue(options);
+  }
+
+  /** Requests that hold a lease. */
+  get running(): number {
+    return this.#leases.held;
+  }
+
+  /** Settlements that Redis has not confirmed yet. */
+  get unsettled(): number {
+    return this.#settlements.pending;
+  }
+
+  /**
+   * Decides one request: one round trip. Throws `ApiError` `service_unavailable`
+   * when Redis cannot answer or has lost its data, within 150 ms; never admits
+   * without an answer and never calls an unreachable key unknown.
+   */
+  async admit(principal: Principal, ask: Ask): Promise<Admitted | Refusal> {
+    const { scope, model, wantTokens: reservedTokens } = ask;
+    const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
+    /** Undoes an admission whose answer came too late or was lost. */
+    const release = () =>
+      this.#settlements.add(releaseOf(principal, id, reservedTokens));
+    try {
+      const reply = await this.#redis.evalScript(ADMIT, [
+        limiterKey(principal),
+        leaseKey(principal),
+        ownerLimiterKey(principal.ownerId),
+        ownerLeaseKey(principal.ownerId),
+      ], [
+        recordKey(principal),
+        ownerLimitsKey(principal.ownerId),
+        scope,
+        model ?? "",
+        String(reservedTokens),
+        id,
+      ], {
+        deadlineMs: this.#deadlineMs,
+        onAbandoned(late) {
+          if (!Array.isArray(late) || late[0] === "ok") release();
+        },
+      });
+      const decision = parseReply(reply);
+      if (!decision.isAdmitted) return decision;
+      const admitted = { ...decision, id, principal, reservedTokens };
+      this.#leases.hold(admitted);
+      return admitted;
+    } catch (error) {
+      if (mayHaveAdmitted(error)) release();
+      throw redisFailure(error);
+    }
+  }
+
+  /**
+   * Frees the slot, corrects the reservation to the actual use, counts usage.
+   * Returns at once; delivery is retried until it succeeds. A second call does nothing.
+   * `onAttempted` is called after the first attempt, whatever came of it.
+   */
+  settle(admitted: Admitted, cost: Cost, onAttempted?: () => void): void {
+    if (!this.#leases.release(admitted.id)) return;
+    this.#settlements.add(settlementOf(admitted, cost), onAttempted);
+  }
+
+  /** Starts renewing the leases of running requests. */
+  start(): void {
+    this.#leases.start();
+  }
+
+  /** Waits for settlements to be delivered, at most `timeoutMs`. Returns how many were not. */
+  async stop(timeoutMs: number): Promise<number> {
+    await this.#leases.stop();
+    return await this.#settlements.drain(timeoutMs);
+  }
 }
 
 /**

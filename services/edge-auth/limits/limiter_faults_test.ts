@@ -23,7 +23,7 @@ import {
 import { SCHEDULING_ALLOWANCE_MS } from "../../../tests/support/wait_for.ts";
 import { delay, until } from "../../../tests/support/redis_fixture.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
-import { type Admitted, createLimiter } from "./limiter.ts";
+import { type Admitted, Limiter } from "./limiter.ts";
 
 const BUDGET_MS = 150;
 const RECOVERY_MS = 2_000;
@@ -44,7 +44,7 @@ async function stage(
   world: RedisWorld,
   { redis, log = silentLog }: { redis?: RedisLink; log?: Log } = {},
 ) {
-  const limiter = createLimiter({
+  const limiter = new Limiter({
     redis: redis ?? await world.open(),
     now: monotonicNow,
     random: Math.random,

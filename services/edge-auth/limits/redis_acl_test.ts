@@ -12,7 +12,7 @@ import {
 } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
 import { until } from "../../../tests/support/redis_fixture.ts";
-import { createLimiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limiter.ts";
+import { Limiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limiter.ts";
 import { createKeyLookup, LOOKUP_SCRIPTS } from "../keys/key_lookup.ts";
 
 const PASSWORD = "correct-horse";
@@ -58,7 +58,7 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     random: Math.random,
     log: silentLog,
   };
-  const admission = createLimiter({ ...needs, deadlineMs: 1_000 });
+  const admission = new Limiter({ ...needs, deadlineMs: 1_000 });
   const lookup = createKeyLookup({ ...needs, unknownPerSecond: 20 });
   assert.deepEqual(await lookup.find("h", ""), key);
   assert.equal(await lookup.find("nobody's", ""), null);

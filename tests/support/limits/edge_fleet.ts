@@ -7,8 +7,7 @@ import {
   type Admitted,
   type Ask,
   type Cost,
-  createLimiter,
-  type Limiter,
+  Limiter,
   LIMITER_SCRIPTS,
   type Refusal,
 } from "../../../services/edge-auth/limits/limiter.ts";
@@ -117,7 +116,7 @@ async function startEdge(
     scripts: LIMITER_SCRIPTS,
   });
   await redis.ready(READY_MS);
-  const admission = createLimiter({
+  const admission = new Limiter({
     redis,
     now: () => monotonicNow() + skewMs,
     random: Math.random,
