@@ -1,6 +1,6 @@
 # One image per service, each with its own code and packages only:
 #   docker build --target edge-auth -t gateway/edge-auth .
-# Everything is fetched while building, by the lock file; nothing is while running.
+# The build fetches everything, by the lock file; a running container fetches nothing.
 ARG DENO_IMAGE=denoland/deno:debian-2.9.6
 FROM ${DENO_IMAGE} AS base
 ENV DENO_DIR=/deno-dir \
@@ -44,7 +44,7 @@ USER 10001:10001
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
   "--allow-read=/app,/run/secrets,/etc/gateway", "services/chat-worker/main.ts"]
 
-# Passwords are hashed by native code, which looks at ldd to find its build.
+# The password hash is native code that reads ldd to select its build.
 FROM base AS key-admin
 COPY services/key-admin services/key-admin
 COPY deploy/image/gateway /usr/local/bin/gateway

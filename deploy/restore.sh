@@ -1,7 +1,7 @@
 #!/bin/sh
-# Puts a copy made by backup.sh in place of what Redis holds now:
+# Replaces the data of Redis by a copy that backup.sh made:
 #   deploy/restore.sh redis-2026-11-20.rdb
-# Requests are refused (503) meanwhile. What was there is kept in the volume as
+# Requests get 503 meanwhile. The previous data stays in the volume as
 # appendonlydir.before until the next restore.
 set -eu
 file=${1:?Usage: deploy/restore.sh FILE}
@@ -9,8 +9,8 @@ cd "$(dirname "$0")/.."
 case $file in /*) ;; *) file=${INIT_CWD:-$OLDPWD}/$file ;; esac
 [ -s "$file" ] || { echo "$file is not there, or empty" >&2; exit 1; }
 
-# With appendonly on, Redis ignores an RDB file and starts empty. So it is loaded by
-# a server of its own with appendonly off, which then writes the append-only files.
+# With appendonly on, Redis ignores an RDB file and starts empty. So a temporary
+# server with appendonly off loads it and then writes the append-only files.
 load='
 set -eu
 cd /data
@@ -30,7 +30,7 @@ wait_for() {
   done
 }
 wait_for "redis ping 2>/dev/null | grep -q PONG"
-# A copy of the time before stores had names gets one: edges call no key unknown without.
+# An old copy may lack the name of the store, without which edges answer 503.
 redis set store "sto_$(cat /proc/sys/kernel/random/uuid)" NX >/dev/null
 redis config set appendonly yes >/dev/null
 wait_for "redis info persistence | grep -q aof_rewrite_in_progress:0"
@@ -40,8 +40,8 @@ redis shutdown nosave || true
 wait
 rm restore.rdb
 '
-# All of Redis there is: one server, or with compose.cluster.yaml six. These forget what
-# failovers have made of them, so that the restored one is master and the others copy it.
+# All containers of Redis: one, or six with compose.cluster.yaml. These forget their
+# roles, so that the restored server is master and the others copy it.
 stores=$(docker compose config --services | grep '^redis')
 # Names of services, one word each.
 # shellcheck disable=SC2086

@@ -1,22 +1,22 @@
 #!/bin/sh
-# Makes the secret files of compose.yaml, once; run again it changes nothing.
+# Creates the secret files of compose.yaml that do not exist yet.
 #
-#   deploy/secrets.sh                     make what is missing
-#   deploy/secrets.sh rotate redis-edge   a new password; the old one holds on
-#   deploy/secrets.sh retire              old passwords hold no longer
+#   deploy/secrets.sh                     create what is missing
+#   deploy/secrets.sh rotate redis-edge   add a new password; the old one stays valid
+#   deploy/secrets.sh retire              remove the old passwords
 #
 # NATS knows one password per user, so there the old one ends with the reload.
-# SECRETS_DIR is where they are kept, deploy/secrets if not set.
+# SECRETS_DIR is their directory, by default deploy/secrets.
 set -eu
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${SECRETS_DIR:-$here/secrets}
 names="nats-edge nats-worker nats-admin redis-edge redis-admin redis-operator"
-# Only of compose.cluster.yaml: replicas, sentinels, and who asks these for the master.
+# For compose.cluster.yaml only: replicas, sentinels, and services that ask these.
 names="$names redis-replica redis-sentinel redis-lookup"
 
-# The directory is closed to others; the files in it are open, because a bind
-# mount shows them to a container's user, who is nobody on this machine.
+# Only the directory is closed to others: bind mounts show the files to users of
+# containers, who do not exist on this machine.
 mkdir -p "$dir"
 chmod 700 "$dir"
 
@@ -38,7 +38,7 @@ hash_of() {
   sha256 <"$file"
 }
 
-# "#hash", and "#hash #old-hash" while an old password holds on.
+# "#hash", or "#hash #old-hash" while an old password is valid.
 hashes_of() {
   printf '#%s' "$(hash_of "$1")"
   old=$(file_of "$1").old
@@ -80,9 +80,9 @@ for name in $names; do
   file=$(file_of "$name")
   [ -s "$file" ] || new_password | write "$file"
 done
-# Grafana takes it at its first start only, so it is not among those that rotate.
+# Grafana reads it at its first start only, so it cannot be rotated here.
 file=$(file_of grafana-admin)
 [ -s "$file" ] || new_password | write "$file"
-# A key of the model server is the operator's own: empty until he writes it.
+# The key of a model server is the operator's: empty until they enter it.
 [ -e "$dir/upstream_api_key" ] || printf '' | write "$dir/upstream_api_key"
 render
