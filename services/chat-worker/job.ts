@@ -4,17 +4,11 @@
  * way, which its report tells.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
-import {
-  encodeErr,
-  encodeFrame,
-  errPayloadOf,
-  FrameType,
-} from "@gateway/shared/bus/frame";
+import { encodeErr, encodeFrame, FrameType } from "@gateway/shared/bus/frame";
 import {
   type BodyAssembly,
   type BodyPiece,
   decodeRequest,
-  JobFormatError,
 } from "@gateway/shared/bus/job";
 import { StreamSender } from "@gateway/shared/bus/stream_sender";
 import { BUS_LIMITS } from "@gateway/shared/limits";
@@ -154,11 +148,8 @@ export class Job {
     }
     acknowledge();
     if (added !== "complete") return;
-    let request: ChatRequest;
-    try {
-      request = decodeRequest(body.assembly.body);
-    } catch (error) {
-      if (!(error instanceof JobFormatError)) throw error;
+    const request = decodeRequest(body.assembly.body);
+    if (request === null) {
       const message = "The request was damaged on its way.";
       return this.#refuse("internal_error", message);
     }
@@ -247,8 +238,8 @@ export class Job {
   ): void {
     this.#errorCode = error.code;
     if (this.#isCancelled) return this.#sendFinalFrame(error);
-    const payload = errPayloadOf(error, { retryable: isOurs, usage });
-    this.sender.fail(payload, this.#tokens, this.#d.steadyNow());
+    const failure = { error, retryable: isOurs, usage };
+    this.sender.fail(failure, this.#tokens, this.#d.steadyNow());
   }
 
   /** The error to answer with. */
@@ -269,10 +260,9 @@ export class Job {
    */
   #sendFinalFrame(error: ApiError): void {
     const { attempt, workerId } = this.options;
-    const payload = errPayloadOf(error, { retryable: false, usage: null });
     this.#d.sendFrame(encodeFrame(
       { type: FrameType.ERR, sequence: 0, attempt, tokens: this.#tokens },
-      encodeErr(workerId, payload),
+      encodeErr(workerId, { error, retryable: false, usage: null }),
     ));
   }
 

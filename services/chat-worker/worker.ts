@@ -14,7 +14,6 @@ import {
   decodeJob,
   decodePiece,
   encodeWorkerBeat,
-  JobFormatError,
   type JobMessage,
 } from "@gateway/shared/bus/job";
 import {
@@ -188,7 +187,7 @@ export class ChatWorker {
     this.#edgesHeardAtMs.delete(edge);
     for (const { options, sender } of this.#jobs.values()) {
       if (options.edgeId === edge) {
-        sender.onCancel(options.attempt, "edge_lost");
+        sender.cancel("edge_lost");
       }
     }
   }
@@ -216,18 +215,13 @@ export class ChatWorker {
     if (target === null) {
       return this.#d.log.warn("job_without_reply", { reply });
     }
-    let job: JobMessage;
-    try {
-      job = decodeJob(data);
-    } catch (error) {
-      if (!(error instanceof JobFormatError)) throw error;
-      this.#d.log.warn("job_unreadable", { error: error.message });
-      if (error.mismatchedAttempt === null) return;
-      return this.#reject(
-        reply,
-        error.mismatchedAttempt,
-        "unsupported_version",
-      );
+    const job = decodeJob(data);
+    if (job === null) {
+      return this.#d.log.warn("job_unreadable", { reply });
+    }
+    if ("mismatchedAttempt" in job) {
+      const { mismatchedAttempt } = job;
+      return this.#reject(reply, mismatchedAttempt, "unsupported_version");
     }
     const reason = this.#refusal(job);
     if (reason !== null) return this.#reject(reply, job.attempt, reason);
@@ -262,7 +256,7 @@ export class ChatWorker {
   ): void {
     const now = this.#d.now();
     // May throw, so it comes before anything is counted.
-    const assembly = received.body && new BodyAssembly(received.body);
+    const assembly = received.body && new BodyAssembly(received.body.bytes);
     const { workerId } = this.#d;
     const requestId = publicRequestId(target.requestId);
     const span = startWorkSpan("chat job", {
@@ -303,7 +297,7 @@ export class ChatWorker {
     });
     // An edge that sends a request again has given up on the attempt before.
     const older = this.#jobs.get(target.requestId);
-    older?.sender.onCancel(older.options.attempt, "not_accepted");
+    older?.sender.cancel("not_accepted");
     this.#jobs.set(target.requestId, job);
     this.#inFlight += 1;
     this.#onHeard(target.edgeId);
@@ -315,18 +309,11 @@ export class ChatWorker {
 
   #onControl({ data, reply = "" }: BusMessage): void {
     this.#publish(reply, EMPTY); // To a probe: yes, alive.
-    const senderOf = (requestId: string) => this.#jobs.get(requestId)?.sender;
     const now = this.#clock.now();
-    decodeControl(data, {
-      ack: (requestId, attempt, sequence) =>
-        senderOf(requestId)?.onAck(attempt, sequence, now),
-      nak: (requestId, attempt, fromSequence) => {
-        this.#d.metrics.nakReceived();
-        senderOf(requestId)?.onNak(attempt, fromSequence, now);
-      },
-      cancel: (requestId, attempt, reason) =>
-        senderOf(requestId)?.onCancel(attempt, reason),
-    });
+    for (const record of decodeControl(data)) {
+      if (record.type === "nak") this.#d.metrics.nakReceived();
+      this.#jobs.get(record.requestId)?.sender.onControl(record, now);
+    }
   }
 
   #onPiece({ data, reply = "", subject }: BusMessage): void {

@@ -37,6 +37,9 @@ const REQUEST: ChatRequest = {
   n: 1,
 };
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
+const cancelOf = (requestId: string, attempt: number) => {
+  return { type: "cancel", reason: "client_gone", requestId, attempt } as const;
+};
 
 type Backend = Pick<BackendPool, "complete">;
 
@@ -85,7 +88,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
       publish: (subject, payload) => {
         if (subject === workerBeatSubject(WORKER)) return;
         const frame = decodeFrame(payload);
-        if (typeof frame === "string") return; // The answer to a piece.
+        if (frame === null) return; // The answer to a piece.
         frames.push({ subject, type: frame.type, payload: frame.payload });
       },
       subscribe: (subject, handler) => {
@@ -169,7 +172,7 @@ function reasonsOf(frames: { type: number; payload: Uint8Array }[]) {
 
 function errorsOf(frames: { type: number; payload: Uint8Array }[]) {
   return frames.filter(({ type }) => type === FrameType.ERR)
-    .map(({ payload }) => parseErr(payload)?.code);
+    .map(({ payload }) => parseErr(payload)?.error.code);
 }
 
 Deno.test("a worker refuses what it cannot run now, and says why", async () => {
@@ -179,7 +182,7 @@ Deno.test("a worker refuses what it cannot run now, and says why", async () => {
   t.job(3);
   assert.deepEqual(reasonsOf(t.frames), ["unknown_model", "full"]);
   assert.equal(t.worker.inFlight, 1);
-  t.control((batch) => batch.cancel(idOf(2), 1, "client_gone"));
+  t.control((batch) => batch.add(cancelOf(idOf(2), 1)));
   await turns();
   const drained = t.worker.drain({ graceMs: 1_000, lastWordMs: 0 });
   t.job(4);
@@ -205,7 +208,7 @@ Deno.test("a slot is taken until the backend has really stopped", async () => {
   const t = await setup({ slots: 1, backend });
   t.job(1);
   await turns();
-  t.control((batch) => batch.cancel(idOf(1), 1, "client_gone"));
+  t.control((batch) => batch.add(cancelOf(idOf(1), 1)));
   assert.equal(signals[0]?.aborted, true);
   t.job(2);
   assert.deepEqual(reasonsOf(t.frames), ["full"]);
@@ -224,9 +227,9 @@ Deno.test("a second attempt of a request stops the first, and each gives its slo
   await turns();
   assert.deepEqual(signals.map(({ aborted }) => aborted), [true, false]);
   assert.equal(t.worker.inFlight, 1);
-  t.control((batch) => batch.cancel(idOf(1), 1, "client_gone"));
+  t.control((batch) => batch.add(cancelOf(idOf(1), 1)));
   assert.equal(signals[1]?.aborted, false, "meant the first attempt");
-  t.control((batch) => batch.cancel(idOf(1), 2, "client_gone"));
+  t.control((batch) => batch.add(cancelOf(idOf(1), 2)));
   await turns();
   assert.equal(t.worker.inFlight, 0);
 });
@@ -253,7 +256,7 @@ Deno.test("a request whose body comes in pieces gives its slot back in any case"
     {
       how: "cancelled",
       error: "worker_lost",
-      end: (t) => t.control((batch) => batch.cancel(idOf(1), 1, "client_gone")),
+      end: (t) => t.control((batch) => batch.add(cancelOf(idOf(1), 1))),
     },
     {
       how: "incomplete for too long",
@@ -285,7 +288,7 @@ Deno.test("a request whose body comes in pieces gives its slot back in any case"
     assert.equal(t.worker.inFlight, 0, how);
     assert.deepEqual(errorsOf(t.frames), [error], how);
     t.piece(1, body, 1);
-    t.control((batch) => batch.cancel(idOf(1), 1, "client_gone"));
+    t.control((batch) => batch.add(cancelOf(idOf(1), 1)));
     assert.equal(t.worker.inFlight, 0, how);
   }
 });
@@ -339,7 +342,9 @@ Deno.test("a job that must stop does so although its client takes nothing", asyn
   // The client takes it all after all: the error is the end of it.
   for (let sequence = 1; errorsOf(t.frames).length === 0; sequence += 1) {
     assert.ok(sequence < 100);
-    t.control((batch) => batch.ack(idOf(1), 1, sequence));
+    t.control((batch) =>
+      batch.add({ type: "ack", requestId: idOf(1), attempt: 1, sequence })
+    );
   }
   assert.deepEqual(errorsOf(t.frames), ["server_shutdown"]);
 });
@@ -365,8 +370,9 @@ Deno.test("what a backend fails with is told, and what was at fault with us is n
     t.job(1);
     await turns();
     const frame = t.frames.find(({ type }) => type === FrameType.ERR);
-    const payload = parseErr(frame?.payload ?? new Uint8Array(0));
-    assert.partialDeepStrictEqual(payload, told);
+    const failure = parseErr(frame?.payload ?? new Uint8Array(0));
+    const { code, message } = failure?.error ?? {};
+    assert.partialDeepStrictEqual({ ...failure, code, message }, told);
   }
 });
 

@@ -25,8 +25,6 @@ export const CONTROL_RECORD_BYTES = 25;
 /** Records of one message: 100 KiB, a tenth of what a default server takes. */
 export const CONTROL_RECORDS_MAX = 4_096;
 
-const RecordType = { ACK: 1, NAK: 2, CANCEL: 3 } as const;
-
 /** In the order of their codes on the wire. */
 export const CANCEL_REASONS = [
   "other",
@@ -48,15 +46,19 @@ export const CANCEL_REASONS = [
  */
 export type CancelReason = typeof CANCEL_REASONS[number];
 
-/**
- * Takes control records one by one. The edge's end is a {@link ControlBatch}, the
- * worker's end looks up the sender of the request and calls it.
- */
-export interface ControlSink {
-  ack(requestId: string, attempt: number, sequence: number): void;
-  nak(requestId: string, attempt: number, fromSequence: number): void;
-  cancel(requestId: string, attempt: number, reason: CancelReason): void;
-}
+/** What an edge says of an attempt. */
+export type ControlAction =
+  | { type: "ack" | "nak"; sequence: number }
+  | { type: "cancel"; reason: CancelReason };
+
+/** One record. */
+export type ControlRecord = ControlAction & {
+  requestId: string;
+  attempt: number;
+};
+
+/** In the order of their codes, from 1. */
+const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 
 /** The message that asks a worker whether it lives. */
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
@@ -66,7 +68,7 @@ export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
  * gets a message whenever it is full, and what is left on `flush()`, which the
  * owner calls at the end of the turn.
  */
-export class ControlBatch implements ControlSink {
+export class ControlBatch {
   readonly #send: (message: Uint8Array) => void;
   #buffer: Uint8Array = new Uint8Array(1 + 8 * CONTROL_RECORD_BYTES);
   #length = 1;
@@ -79,17 +81,20 @@ export class ControlBatch implements ControlSink {
     return this.#length === 1;
   }
 
-  ack(requestId: string, attempt: number, sequence: number): void {
-    this.#add(RecordType.ACK, requestId, attempt, sequence);
-  }
-
-  nak(requestId: string, attempt: number, fromSequence: number): void {
-    this.#add(RecordType.NAK, requestId, attempt, fromSequence);
-  }
-
-  cancel(requestId: string, attempt: number, reason: CancelReason): void {
-    const code = CANCEL_REASONS.indexOf(reason);
-    this.#add(RecordType.CANCEL, requestId, attempt, code);
+  add(record: ControlRecord): void {
+    const start = this.#length;
+    if (start === this.#buffer.length) this.#grow();
+    this.#buffer[start] = RECORD_TYPES.indexOf(record.type) + 1;
+    this.#buffer.subarray(start + 1, start + 17).setFromHex(record.requestId);
+    writeU32(this.#buffer, start + 17, record.attempt);
+    const value = record.type === "cancel"
+      ? CANCEL_REASONS.indexOf(record.reason)
+      : record.sequence;
+    writeU32(this.#buffer, start + 21, value);
+    this.#length = start + CONTROL_RECORD_BYTES;
+    if (this.#length === 1 + CONTROL_RECORDS_MAX * CONTROL_RECORD_BYTES) {
+      this.flush();
+    }
   }
 
   /** Sends what has been collected, if anything. */
@@ -101,19 +106,6 @@ export class ControlBatch implements ControlSink {
     this.#send(message);
   }
 
-  #add(type: number, requestId: string, attempt: number, value: number): void {
-    const start = this.#length;
-    if (start === this.#buffer.length) this.#grow();
-    this.#buffer[start] = type;
-    this.#buffer.subarray(start + 1, start + 17).setFromHex(requestId);
-    writeU32(this.#buffer, start + 17, attempt);
-    writeU32(this.#buffer, start + 21, value);
-    this.#length = start + CONTROL_RECORD_BYTES;
-    if (this.#length === 1 + CONTROL_RECORDS_MAX * CONTROL_RECORD_BYTES) {
-      this.flush();
-    }
-  }
-
   #grow(): void {
     const records = (this.#length - 1) / CONTROL_RECORD_BYTES;
     const larger = new Uint8Array(1 + 2 * records * CONTROL_RECORD_BYTES);
@@ -123,27 +115,26 @@ export class ControlBatch implements ControlSink {
 }
 
 /**
- * Hands every record of a message to `sink`, in order. A message that is cut or of
- * another version does nothing at all and returns false; a record of an unknown
- * type is passed over.
+ * The records of a message, in order. None of one that is cut or of another
+ * version; a record of an unknown type is passed over.
  */
-export function decodeControl(
-  message: Uint8Array,
-  sink: ControlSink,
-): boolean {
+export function decodeControl(message: Uint8Array): ControlRecord[] {
+  const records: ControlRecord[] = [];
   if (
     message[0] !== CONTROL_VERSION ||
     (message.length - 1) % CONTROL_RECORD_BYTES !== 0
-  ) return false;
+  ) return records;
   for (let at = 1; at < message.length; at += CONTROL_RECORD_BYTES) {
+    const type = RECORD_TYPES[(message[at] ?? 0) - 1];
     const requestId = message.subarray(at + 1, at + 17).toHex();
     const attempt = readU32(message, at + 17);
     const value = readU32(message, at + 21);
-    if (message[at] === RecordType.ACK) sink.ack(requestId, attempt, value);
-    if (message[at] === RecordType.NAK) sink.nak(requestId, attempt, value);
-    if (message[at] === RecordType.CANCEL) {
-      sink.cancel(requestId, attempt, CANCEL_REASONS[value] ?? "other");
+    if (type === "cancel") {
+      const reason = CANCEL_REASONS[value] ?? "other";
+      records.push({ type, requestId, attempt, reason });
+    } else if (type !== undefined) {
+      records.push({ type, requestId, attempt, sequence: value });
     }
   }
-  return true;
+  return records;
 }

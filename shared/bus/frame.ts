@@ -35,17 +35,17 @@ export const FRAME_NUMBER_MAX = 0xffff_ffff;
 
 /** What a frame says. */
 export const FrameType = {
-  /** The job runs here. Payload: {@link AcceptPayload}. Implied by BEAT, and by DATA, END and ERR when the edge chose the worker. */
+  /** The job runs here. Payload: the worker's name. Implied by BEAT, and by DATA, END and ERR when the edge chose the worker. */
   ACCEPT: 1,
   /** The job does not run here. Payload: {@link RejectPayload}. Has no sequence number and is never repeated. */
   REJECT: 2,
   /** Part of the answer. */
   DATA: 3,
-  /** The answer is complete. Payload: {@link EndPayload}. */
+  /** The answer is complete. Payload: {@link AnswerEnd}. */
   END: 4,
-  /** The answer will not be completed. Payload: {@link ErrPayload}. */
+  /** The answer will not be completed. Payload: {@link Failure}. */
   ERR: 5,
-  /** Still at work, and this is how far it got. Payload: {@link AcceptPayload}. */
+  /** Still at work, and this is how far it got. Payload: the worker's name. */
   BEAT: 6,
 } as const;
 
@@ -69,9 +69,6 @@ export interface FrameHeader {
 export interface Frame extends FrameHeader {
   payload: Uint8Array;
 }
-
-/** Why bytes are not a frame. Their receiver counts and ignores them. */
-export type FrameFault = "short" | "unknown_version" | "unknown_type";
 
 /** One message: header and payload in one new array. */
 export function encodeFrame(
@@ -98,12 +95,13 @@ export function writeFrameHeader(
   writeU32(target, 12, header.tokens);
 }
 
-/** Reads one message. Never throws: what cannot be read is named by a {@link FrameFault}. */
-export function decodeFrame(message: Uint8Array): Frame | FrameFault {
-  if (message.length < FRAME_HEADER_BYTES) return "short";
-  if (message[0] !== FRAME_VERSION) return "unknown_version";
+/** Reads one message. Null when it is not a frame of this version. */
+export function decodeFrame(message: Uint8Array): Frame | null {
   const type = FRAME_TYPES[message[1] ?? 0];
-  if (type === undefined) return "unknown_type";
+  if (
+    message.length < FRAME_HEADER_BYTES || message[0] !== FRAME_VERSION ||
+    type === undefined
+  ) return null;
   return {
     type,
     sequence: readU32(message, 4),
@@ -139,8 +137,11 @@ const NAME_CHARS_MAX = 512;
 
 const count = z.int().nonnegative();
 const durationMs = z.number().nonnegative();
-/** Ids become part of subjects, so nothing but base62 passes. */
-const workerId = z.string().regex(/^[0-9A-Za-z]{1,64}$/);
+
+/** Every payload but DATA. Ids become part of subjects, so nothing but base62 passes. */
+const workerSchema = z.object({
+  worker: z.string().regex(/^[0-9A-Za-z]{1,64}$/),
+});
 
 const usageSchema = z.object({
   prompt_tokens: count,
@@ -151,12 +152,7 @@ const usageSchema = z.object({
     .exactOptional(),
 });
 
-/** ACCEPT and BEAT: which worker runs the job. */
-const acceptSchema = z.object({ worker: workerId });
-export type AcceptPayload = z.infer<typeof acceptSchema>;
-
-const rejectSchema = z.object({
-  worker: workerId,
+const rejectSchema = workerSchema.extend({
   /** `stale`: it slept while the job waited. `other`: one that this version does not know. */
   reason: z.enum([
     "full",
@@ -173,42 +169,51 @@ export type RejectPayload = z.infer<typeof rejectSchema>;
 /** Why a worker does not run a job. */
 export type RejectReason = RejectPayload["reason"];
 
-const endSchema = z.object({
-  worker: workerId,
-  /** What the backend counted, or null when it counted nothing. */
-  usage: usageSchema.nullable(),
-  /** One for each choice, by its index. */
-  finishReasons: z.array(
-    z.enum(["stop", "length", "tool_calls", "content_filter"]),
-  ),
-});
-export type EndPayload = Omit<z.infer<typeof endSchema>, "worker">;
+/** What the backend counted, or null when it counted nothing. */
+const endSchema = workerSchema.extend({ usage: usageSchema.nullable() });
 
-/** An {@link ApiError} on its way to the edge, and what the attempt had used up. */
-const errSchema = z.object({
-  worker: workerId,
+/** END, as the worker writes it. */
+export interface AnswerEnd {
+  /** What the backend counted, or null when it counted nothing. */
+  usage: Usage | null;
+  /** One for each choice, by its index. */
+  finishReasons: readonly string[];
+}
+
+/** Why an attempt failed, and what it had used up. */
+export interface Failure {
+  error: ApiError;
+  /** Whether another worker may try, as long as the client has not seen a byte. */
+  retryable: boolean;
+  usage: Usage | null;
+}
+
+const errSchema = endSchema.extend({
   status: z.int().min(400).max(599),
-  // A newer worker may know codes that this edge does not.
-  code: z.string().transform((code) =>
-    isErrorCode(code) ? code : "internal_error"
-  ),
+  code: z.string(),
   message: z.string(),
   type: z.string(),
   param: z.string().nullable(),
   wireCode: z.string().nullable(),
   retryAfterMs: durationMs.nullable(),
-  /** Whether another worker may try, as long as the client has not seen a byte. */
   retryable: z.boolean(),
-  usage: usageSchema.nullable(),
-});
-export type ErrPayload = Omit<z.infer<typeof errSchema>, "worker">;
-
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true });
+}).transform(({ worker, usage, retryable, code, message, ...rest }) => ({
+  worker,
+  usage,
+  retryable,
+  // A newer worker may know codes that this edge does not.
+  error: new ApiError(isErrorCode(code) ? code : "internal_error", message, {
+    status: rest.status,
+    type: rest.type,
+    wireCode: rest.wireCode,
+    ...(rest.param === null ? {} : { param: rest.param }),
+    ...(rest.retryAfterMs === null ? {} : { retryAfterMs: rest.retryAfterMs }),
+  }),
+}));
 
 /** Payload of ACCEPT and BEAT. */
 export function encodeAccept(worker: string): Uint8Array {
-  return encoder.encode(JSON.stringify({ worker }));
+  return encodeJson({ worker });
 }
 
 /** A whole REJECT frame: a rejected job never has a sender. */
@@ -216,93 +221,63 @@ export function encodeRejectFrame(
   attempt: number,
   reject: RejectPayload,
 ): Uint8Array {
-  return encodeFrame(
-    { type: FrameType.REJECT, sequence: 0, attempt, tokens: 0 },
-    encoder.encode(JSON.stringify(reject)),
-  );
+  const header = { type: FrameType.REJECT, sequence: 0, attempt, tokens: 0 };
+  return encodeFrame(header, encodeJson(reject));
 }
 
 /** Payload of END. */
-export function encodeEnd(worker: string, end: EndPayload): Uint8Array {
-  return encoder.encode(JSON.stringify({ worker, ...end }));
+export function encodeEnd(worker: string, end: AnswerEnd): Uint8Array {
+  return encodeJson({ worker, ...end });
 }
 
 /** Payload of ERR. Overlong texts are cut. */
-export function encodeErr(worker: string, error: ErrPayload): Uint8Array {
-  return encoder.encode(JSON.stringify({
+export function encodeErr(
+  worker: string,
+  { error, retryable, usage }: Failure,
+): Uint8Array {
+  return encodeJson({
     worker,
-    ...error,
+    status: error.status,
+    code: error.code,
     message: error.message.slice(0, MESSAGE_CHARS_MAX),
     type: error.type.slice(0, NAME_CHARS_MAX),
     param: error.param?.slice(0, NAME_CHARS_MAX) ?? null,
     wireCode: error.wireCode?.slice(0, NAME_CHARS_MAX) ?? null,
-  }));
+    retryAfterMs: error.retryAfterMs,
+    retryable,
+    usage,
+  });
 }
 
 /** The worker that sent an ACCEPT, BEAT, END or ERR. */
 export function parseWorker(payload: Uint8Array): string | null {
-  return parseJson(acceptSchema, payload)?.worker ?? null;
+  return parseJson(workerSchema, payload)?.worker ?? null;
 }
 
-/** REJECT. A reason from a newer worker is `other`. */
-export function parseReject(payload: Uint8Array): RejectPayload | null {
-  return parseJson(rejectSchema, payload);
+export const parseReject = (payload: Uint8Array): RejectPayload | null =>
+  parseJson(rejectSchema, payload);
+
+export const parseEnd = (payload: Uint8Array) => parseJson(endSchema, payload);
+
+export const parseErr = (payload: Uint8Array) => parseJson(errSchema, payload);
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+export function encodeJson(value: unknown): Uint8Array {
+  return encoder.encode(JSON.stringify(value));
 }
 
-/** END, with the worker that sent it. */
-export function parseEnd(
-  payload: Uint8Array,
-): (AcceptPayload & EndPayload) | null {
-  return parseJson(endSchema, payload);
-}
-
-/** ERR, with the worker that sent it. A code from a newer worker is `internal_error`. */
-export function parseErr(
-  payload: Uint8Array,
-): (AcceptPayload & ErrPayload) | null {
-  return parseJson(errSchema, payload);
-}
-
-/** Packs an error for the bus. */
-export function errPayloadOf(
-  error: ApiError,
-  attempt: { retryable: boolean; usage: Usage | null },
-): ErrPayload {
-  return {
-    status: error.status,
-    code: error.code,
-    message: error.message,
-    type: error.type,
-    param: error.param,
-    wireCode: error.wireCode,
-    retryAfterMs: error.retryAfterMs,
-    retryable: attempt.retryable,
-    usage: attempt.usage,
-  };
-}
-
-/** Unpacks it again: what the edge sends to the client. */
-export function apiErrorOf(payload: ErrPayload): ApiError {
-  const { status, type, wireCode, param, retryAfterMs } = payload;
-  return new ApiError(payload.code, payload.message, {
-    status,
-    type,
-    wireCode,
-    ...(param === null ? {} : { param }),
-    ...(retryAfterMs === null ? {} : { retryAfterMs }),
-  });
-}
-
-function parseJson<T>(schema: z.ZodType<T>, payload: Uint8Array): T | null {
-  let value: unknown;
+/** Null for what is not UTF-8, not JSON or not of this form. */
+export function parseJson<T>(
+  schema: z.ZodType<T>,
+  bytes: Uint8Array,
+): T | null {
   try {
-    value = JSON.parse(decoder.decode(payload));
+    return schema.parse(JSON.parse(decoder.decode(bytes)));
   } catch {
-    // Neither UTF-8 nor JSON: the caller treats null as a broken frame.
     return null;
   }
-  const parsed = schema.safeParse(value);
-  return parsed.success ? parsed.data : null;
 }
 
 function isErrorCode(code: string): code is ErrorCode {

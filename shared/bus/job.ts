@@ -8,13 +8,29 @@
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import type { ChatRequest } from "../openai/chat.ts";
+import { encodeJson, parseJson, readU32, writeU32 } from "./frame.ts";
 
 export const JOB_VERSION = 1;
 
-const jobSchema = z.object({
+/** What the worker relies on before a backend reads it. */
+const reliedOn = z.object({
+  model: z.string(),
+  messages: z.array(z.unknown()),
+  stream: z.boolean(),
+  include_usage: z.boolean(),
+  n: z.number(),
+});
+const requestSchema = z.custom<ChatRequest>((value) =>
+  reliedOn.safeParse(value).success
+);
+
+const versionSchema = z.object({
   version: z.int(),
   /** Which try of the request this is, from 1. */
   attempt: z.int().min(1),
+});
+
+const jobSchema = versionSchema.extend({
   /** The edge gives up this long after it sent the job. */
   deadlineMs: z.int().min(1),
   /** W3C trace context of the request. */
@@ -22,103 +38,45 @@ const jobSchema = z.object({
   /** Set when the request follows in pieces because it is too large for one message. */
   body: z.object({ bytes: z.int().min(1), pieces: z.int().min(1) })
     .exactOptional(),
-  request: z.unknown().optional(),
+  request: requestSchema.exactOptional(),
 });
 
 /** A job. Its request travels inside it or follows in pieces. */
-export type JobMessage = Omit<z.infer<typeof jobSchema>, "request"> & {
-  request?: ChatRequest;
-};
-
-/** A message that is not a job this worker understands. */
-export class JobFormatError extends Error {
-  override readonly name = "JobFormatError";
-  constructor(
-    message: string,
-    /** The attempt, when only the version or its piece size is wrong: another worker may understand the job. */
-    readonly mismatchedAttempt: number | null,
-    options?: ErrorOptions,
-  ) {
-    super(message, options);
-  }
-}
-
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true });
+export type JobMessage = z.infer<typeof jobSchema>;
 
 /** Bytes of a job. */
 export function encodeJob(job: JobMessage): Uint8Array {
-  return encoder.encode(JSON.stringify(job));
+  return encodeJson(job);
 }
 
 /** Bytes of a request, to be cut into pieces. */
 export function encodeRequest(request: ChatRequest): Uint8Array {
-  return encoder.encode(JSON.stringify(request));
+  return encodeJson(request);
 }
 
 /**
  * Reads a job. The envelope is checked in full; the request only for what the
- * worker relies on before a backend reads it, because edges have checked it and
- * nobody else may publish here.
+ * worker relies on, because edges have checked it and nobody else may publish
+ * here. Null when it is no job; only its attempt when its version or the size of
+ * its pieces is another: another worker may understand it.
  */
-export function decodeJob(bytes: Uint8Array): JobMessage {
-  const parsed = jobSchema.safeParse(parseJson(bytes));
-  if (!parsed.success) {
-    throw new JobFormatError(
-      `Cannot read a job: ${z.prettifyError(parsed.error)}`,
-      null,
-    );
-  }
-  const { request, ...envelope } = parsed.data;
-  const { version, attempt, body } = envelope;
-  if (version !== JOB_VERSION) {
-    throw new JobFormatError(
-      `Cannot read a job of version ${version}: this worker speaks ${JOB_VERSION}`,
-      attempt,
-    );
-  }
-  if (body === undefined) return { ...envelope, request: requestOf(request) };
-  if (body.pieces !== pieceCount(body.bytes)) {
-    throw new JobFormatError(
-      `Cannot read a job: ${body.bytes} bytes do not make ${body.pieces} pieces here`,
-      attempt,
-    );
-  }
-  return envelope;
+export function decodeJob(
+  bytes: Uint8Array,
+): JobMessage | { mismatchedAttempt: number } | null {
+  const job = parseJson(jobSchema, bytes);
+  const { version, attempt } = job ?? parseJson(versionSchema, bytes) ?? {};
+  if (attempt === undefined) return null;
+  const { body, request } = job ?? {};
+  if (
+    version !== JOB_VERSION ||
+    (body !== undefined && body.pieces !== pieceCount(body.bytes))
+  ) return { mismatchedAttempt: attempt };
+  return (body === undefined) === (request === undefined) ? null : job;
 }
 
-/** Reads a request that came in pieces, put together again. */
-export function decodeRequest(bytes: Uint8Array): ChatRequest {
-  return requestOf(parseJson(bytes));
-}
-
-function parseJson(bytes: Uint8Array): unknown {
-  try {
-    return JSON.parse(decoder.decode(bytes));
-  } catch (cause) {
-    throw new JobFormatError("Cannot read a job: it is not JSON", null, {
-      cause,
-    });
-  }
-}
-
-function requestOf(value: unknown): ChatRequest {
-  if (!isChatRequest(value)) {
-    throw new JobFormatError(
-      "Cannot read a job: its request is damaged",
-      null,
-    );
-  }
-  return value;
-}
-
-function isChatRequest(value: unknown): value is ChatRequest {
-  return typeof value === "object" && value !== null &&
-    "model" in value && typeof value.model === "string" &&
-    "messages" in value && Array.isArray(value.messages) &&
-    "stream" in value && typeof value.stream === "boolean" &&
-    "include_usage" in value && typeof value.include_usage === "boolean" &&
-    "n" in value && typeof value.n === "number";
+/** Reads a request that came in pieces, put together again. Null when it is damaged. */
+export function decodeRequest(bytes: Uint8Array): ChatRequest | null {
+  return parseJson(requestSchema, bytes);
 }
 
 /*
@@ -130,7 +88,6 @@ function isChatRequest(value: unknown): value is ChatRequest {
  * 8  …    bytes
  */
 const PIECE_HEADER_BYTES = 8;
-const INDEX_OFFSET = 4;
 
 export interface BodyPiece {
   attempt: number;
@@ -153,9 +110,8 @@ export function encodePiece(
   const start = index * BUS_LIMITS.pieceBytes;
   const part = body.subarray(start, start + BUS_LIMITS.pieceBytes);
   const message = new Uint8Array(PIECE_HEADER_BYTES + part.length);
-  const view = new DataView(message.buffer);
-  view.setUint32(0, attempt);
-  view.setUint32(INDEX_OFFSET, index);
+  writeU32(message, 0, attempt);
+  writeU32(message, 4, index);
   message.set(part, PIECE_HEADER_BYTES);
   return message;
 }
@@ -163,14 +119,9 @@ export function encodePiece(
 /** Reads a piece, or null when the message is too short to be one. */
 export function decodePiece(message: Uint8Array): BodyPiece | null {
   if (message.length < PIECE_HEADER_BYTES) return null;
-  const view = new DataView(
-    message.buffer,
-    message.byteOffset,
-    PIECE_HEADER_BYTES,
-  );
   return {
-    attempt: view.getUint32(0),
-    index: view.getUint32(INDEX_OFFSET),
+    attempt: readU32(message, 0),
+    index: readU32(message, 4),
     bytes: message.subarray(PIECE_HEADER_BYTES),
   };
 }
@@ -183,37 +134,25 @@ export type AddedPiece = "more" | "complete" | "invalid";
  * sender cannot make it grow; a piece twice is harmless.
  */
 export class BodyAssembly {
-  readonly #body: Uint8Array;
+  /** The body, once `add` said it is complete. */
+  readonly body: Uint8Array;
   readonly #has: boolean[];
   #missing: number;
 
-  constructor(announced: { bytes: number; pieces: number }) {
-    if (announced.pieces !== pieceCount(announced.bytes)) {
-      throw new RangeError(
-        `Cannot assemble a body: ${announced.bytes} bytes do not make ${announced.pieces} pieces`,
-      );
-    }
-    this.#body = new Uint8Array(announced.bytes);
-    this.#has = new Array<boolean>(announced.pieces).fill(false);
-    this.#missing = announced.pieces;
-  }
-
-  /** The body, once `add` said it is complete. */
-  get body(): Uint8Array {
-    return this.#body;
+  constructor(bytes: number) {
+    this.body = new Uint8Array(bytes);
+    this.#missing = pieceCount(bytes);
+    this.#has = new Array<boolean>(this.#missing).fill(false);
   }
 
   add(piece: BodyPiece): AddedPiece {
     const start = piece.index * BUS_LIMITS.pieceBytes;
-    const expected = Math.min(
-      BUS_LIMITS.pieceBytes,
-      this.#body.length - start,
-    );
+    const expected = Math.min(BUS_LIMITS.pieceBytes, this.body.length - start);
     if (piece.bytes.length !== expected) return "invalid";
     if (this.#has[piece.index] === false) {
       this.#has[piece.index] = true;
       this.#missing -= 1;
-      this.#body.set(piece.bytes, start);
+      this.body.set(piece.bytes, start);
     }
     return this.#missing === 0 ? "complete" : "more";
   }
@@ -225,38 +164,25 @@ export class BodyAssembly {
  */
 export const BEAT_VERSION = 1;
 
-/** What a worker says of itself every `workerBeatMs`. */
-export interface WorkerBeat {
-  version: number;
-  /** Jobs it runs at once. */
-  slots: number;
-  inFlight: number;
-  /** It takes no more jobs and will leave. */
-  draining: boolean;
-  /** Ids of the models it can run. */
-  models: string[];
-}
-
 const workerBeatSchema = z.object({
   version: z.literal(BEAT_VERSION),
-  slots: z.number().int().min(0),
-  inFlight: z.number().int().min(0),
+  /** Jobs it runs at once. */
+  slots: z.int().min(0),
+  inFlight: z.int().min(0),
+  /** It takes no more jobs and will leave. */
   draining: z.boolean(),
+  /** Ids of the models it can run. */
   models: z.array(z.string()),
 });
 
+/** What a worker says of itself every `workerBeatMs`. */
+export type WorkerBeat = z.infer<typeof workerBeatSchema>;
+
 export function encodeWorkerBeat(beat: WorkerBeat): Uint8Array {
-  return encoder.encode(JSON.stringify(beat));
+  return encodeJson(beat);
 }
 
 /** The beat, or null when it is of another version or damaged: such a worker is not used. */
 export function decodeWorkerBeat(bytes: Uint8Array): WorkerBeat | null {
-  let value: unknown;
-  try {
-    value = JSON.parse(decoder.decode(bytes));
-  } catch {
-    return null; // Damaged: the same as silence.
-  }
-  const parsed = workerBeatSchema.safeParse(value);
-  return parsed.success ? parsed.data : null;
+  return parseJson(workerBeatSchema, bytes);
 }

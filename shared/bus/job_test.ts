@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { BUS_LIMITS } from "../limits.ts";
-import { BodyAssembly, decodePiece, encodePiece, pieceCount } from "./job.ts";
+import {
+  BodyAssembly,
+  decodeJob,
+  decodePiece,
+  encodePiece,
+  JOB_VERSION,
+  pieceCount,
+} from "./job.ts";
 
 const PIECE = BUS_LIMITS.pieceBytes;
 
@@ -17,7 +24,7 @@ for (
   Deno.test(`a body of ${bytes} bytes comes back from its pieces in any order`, () => {
     const body = bodyOf(bytes);
     const pieces = pieceCount(bytes);
-    const assembly = new BodyAssembly({ bytes, pieces });
+    const assembly = new BodyAssembly(bytes);
     for (let index = pieces - 1; index >= 0; index -= 1) {
       const piece = decodePiece(encodePiece(body, 2, index));
       assert.ok(piece);
@@ -30,7 +37,7 @@ for (
 
 Deno.test("add() takes a piece twice once", () => {
   const body = bodyOf(PIECE + 1);
-  const assembly = new BodyAssembly({ bytes: body.length, pieces: 2 });
+  const assembly = new BodyAssembly(body.length);
   const first = decodePiece(encodePiece(body, 1, 0));
   assert.ok(first);
   assert.equal(assembly.add(first), "more");
@@ -38,7 +45,7 @@ Deno.test("add() takes a piece twice once", () => {
 });
 
 Deno.test("add() refuses a piece of the wrong size or beyond the end", () => {
-  const assembly = new BodyAssembly({ bytes: PIECE + 1, pieces: 2 });
+  const assembly = new BodyAssembly(PIECE + 1);
   for (
     const piece of [
       { attempt: 1, index: 0, bytes: new Uint8Array(PIECE - 1) },
@@ -49,11 +56,35 @@ Deno.test("add() refuses a piece of the wrong size or beyond the end", () => {
   ) assert.equal(assembly.add(piece), "invalid");
 });
 
-Deno.test("BodyAssembly refuses an announcement that does not add up", () => {
-  assert.throws(
-    () => new BodyAssembly({ bytes: PIECE + 1, pieces: 1 }),
-    RangeError,
-  );
+Deno.test("decodeJob() reads a job with its request or its body, and names the attempt of one it does not understand", () => {
+  const bytesOf = (value: unknown) =>
+    new TextEncoder().encode(JSON.stringify(value));
+  const envelope = { version: JOB_VERSION, attempt: 7, deadlineMs: 1 };
+  const request = {
+    model: "m",
+    messages: [],
+    stream: true,
+    include_usage: true,
+    n: 1,
+  };
+  const body = { bytes: PIECE + 1, pieces: 2 };
+  for (const job of [{ ...envelope, request }, { ...envelope, body }]) {
+    assert.deepEqual(decodeJob(bytesOf(job)), job);
+  }
+  const mismatches = [
+    { ...envelope, version: JOB_VERSION + 1, request: "of another form" },
+    { ...envelope, body: { ...body, pieces: 3 } },
+  ];
+  for (const job of mismatches) {
+    assert.deepEqual(decodeJob(bytesOf(job)), { mismatchedAttempt: 7 });
+  }
+  const damaged = [
+    "no job",
+    { ...envelope, deadlineMs: 0, request },
+    { ...envelope, request: { ...request, messages: "none" } },
+    envelope,
+  ];
+  for (const job of damaged) assert.equal(decodeJob(bytesOf(job)), null);
 });
 
 Deno.test("decodePiece() refuses a message shorter than its header", () => {

@@ -22,11 +22,10 @@ import {
   STREAM_LIMITS,
   type StreamLimits,
 } from "../limits.ts";
-import type { CancelReason, ControlSink } from "./control.ts";
+import type { Usage } from "../openai/chat.ts";
+import type { CancelReason, ControlAction, ControlRecord } from "./control.ts";
 import {
-  type AcceptPayload,
-  type EndPayload,
-  type ErrPayload,
+  type Failure,
   type Frame,
   FRAME_HEADER_BYTES,
   FrameType,
@@ -56,13 +55,15 @@ export type StreamEvent =
   /** The job does not run: try another worker. */
   | { type: "rejected"; reject: RejectPayload }
   /** The answer is complete with what was handed on. */
-  | { type: "ended"; end: EndPayload }
+  | { type: "ended"; usage: Usage | null }
   /** The answer stays incomplete with what was handed on. */
-  | { type: "failed"; error: ErrPayload }
+  | { type: "failed"; failure: Failure }
   /** Nobody answers. */
   | { type: "lost"; reason: LostReason }
   /** The worker breaks the protocol: a bug or another version. */
   | { type: "violated"; violation: Violation };
+
+export type SendControl = (workerId: string, record: ControlRecord) => void;
 
 /** What a {@link StreamReceiver} is made with. */
 export interface StreamReceiverOptions {
@@ -72,21 +73,26 @@ export interface StreamReceiverOptions {
   workerId: string | null;
   /** When the job was sent. */
   nowMs: number;
-  /** Takes what a worker must hear. */
-  controlFor: (workerId: string) => ControlSink;
+  /** Sends a worker what it must hear. */
+  control: SendControl;
   limits?: StreamLimits;
 }
 
 const NOTHING: StreamEvent = { type: "nothing" };
 const STRAY: StreamEvent = { type: "stray" };
 
-/** The receiving end of one attempt. Made when the job is sent. */
+/**
+ * The receiving end of one attempt. Made when the job is sent.
+ *
+ * Asking for lost frames is paced: at most once in `nakIntervalMs`, and ever less
+ * often, down to once in `nakIntervalMaxMs`, while it changes nothing. As soon as
+ * an answer arrives, frame after frame, it gets twice that interval from the latest
+ * one.
+ */
 export class StreamReceiver {
   readonly attempt: number;
   readonly #options: StreamReceiverOptions;
   readonly #limits: StreamLimits;
-  readonly #gap: GapWatch;
-  readonly #credit: DeliveryCredit;
   #workerId: string | null;
   #isAccepted = false;
   #isOver = false;
@@ -94,13 +100,25 @@ export class StreamReceiver {
   #naks = 0;
   #frameMs: number;
   #probeMs: number;
+  /** The number of the frame that must come next, and the highest that is known to exist. */
+  #expected = 1;
+  #known = 0;
+  /** From when on frames may be asked for, and for how long not after that. */
+  #askMs = -Infinity;
+  #askDelayMs: number;
+  /** Bytes of each frame that was handed on and that the client has not taken, headers included. */
+  readonly #untaken: number[] = [];
+  #untakenBytes = 0;
+  #takenSequence = 0;
+  #ackedSequence = 0;
+  /** Bytes that the client has taken since the last acknowledgement. */
+  #unackedBytes = 0;
 
   constructor(options: StreamReceiverOptions) {
     this.attempt = options.attempt;
     this.#options = options;
     this.#limits = options.limits ?? STREAM_LIMITS;
-    this.#gap = new GapWatch(this.#limits);
-    this.#credit = new DeliveryCredit(this.#limits);
+    this.#askDelayMs = this.#limits.nakIntervalMs;
     this.#workerId = options.workerId;
     this.#frameMs = options.nowMs;
     this.#probeMs = options.nowMs;
@@ -133,7 +151,7 @@ export class StreamReceiver {
 
   /** Bytes handed on that the client has not taken, frame headers included. */
   get undeliveredBytes(): number {
-    return this.#credit.undeliveredBytes;
+    return this.#untakenBytes;
   }
 
   /** Takes a frame of this request. */
@@ -156,18 +174,34 @@ export class StreamReceiver {
 
   /** The client's socket has taken everything up to and with this frame. */
   delivered(sequence: number): void {
-    if (!this.#isOver && this.#credit.take(sequence)) this.#ack();
+    const count = sequence - this.#takenSequence;
+    if (this.#isOver || count <= 0) return;
+    if (count > this.#untaken.length) {
+      throw new Error(`Frame ${sequence} was not handed on yet`);
+    }
+    for (const bytes of this.#untaken.splice(0, count)) {
+      this.#untakenBytes -= bytes;
+      this.#unackedBytes += bytes;
+    }
+    this.#takenSequence = sequence;
+    const { ackBytes, ackFrames } = this.#limits;
+    const isDue = this.#unackedBytes >= ackBytes ||
+      sequence - this.#ackedSequence >= ackFrames;
+    if (isDue) this.#ack();
   }
 
   /** The edge wants no more of it. */
   cancel(reason: CancelReason): void {
-    if (!this.#isOver) this.#close(reason);
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#tell({ type: "cancel", reason });
   }
 
   /** The bus is back after it was away: asks at once for what may be lost. */
   onReconnect(nowMs: number): void {
     if (this.#isOver || !this.#isAccepted) return;
-    this.#gap.hurry();
+    this.#askMs = nowMs;
+    this.#askDelayMs = this.#limits.nakIntervalMs;
     this.#probe(nowMs);
   }
 
@@ -175,15 +209,14 @@ export class StreamReceiver {
   onTick(nowMs: number): StreamEvent {
     if (this.#isOver) return NOTHING;
     if (!this.#isAccepted) {
-      return nowMs - this.#options.nowMs < DISPATCH_LIMITS.acceptMs
-        ? NOTHING
-        : this.#lose("not_accepted", "not_accepted");
+      const isInTime = nowMs - this.#options.nowMs < DISPATCH_LIMITS.acceptMs;
+      return isInTime ? NOTHING : this.#lose("not_accepted", "not_accepted");
     }
     const { silenceLostMs, silenceProbeMs } = this.#limits;
     if (nowMs - this.#frameMs >= silenceLostMs) {
       return this.#lose("silent", "worker_lost");
     }
-    if (this.#gap.isOpen) this.#ask(nowMs);
+    if (this.#known >= this.#expected) this.#ask(nowMs);
     else if (nowMs - Math.max(this.#frameMs, this.#probeMs) >= silenceProbeMs) {
       this.#probe(nowMs);
     }
@@ -193,7 +226,9 @@ export class StreamReceiver {
   #onSign(frame: Frame, nowMs: number): StreamEvent {
     const workerId = parseWorker(frame.payload);
     if (workerId === null) return this.#violate("payload");
-    if (!this.#accept(workerId)) return this.#violate("worker");
+    this.#workerId ??= workerId;
+    if (this.#workerId !== workerId) return this.#violate("worker");
+    this.#isAccepted = true;
     // Repeats an ACK that may be lost, and tells the worker that it is heard.
     if (frame.type === FrameType.BEAT) this.#ack();
     return this.#noteGap(frame.sequence, nowMs);
@@ -201,7 +236,7 @@ export class StreamReceiver {
 
   #onReject(frame: Frame): StreamEvent {
     // An answer that has begun can only end by END or ERR.
-    if (this.#gap.expected > 1) return NOTHING;
+    if (this.#expected > 1) return NOTHING;
     const reject = parseReject(frame.payload);
     if (reject === null) return this.#violate("payload");
     this.#isOver = true;
@@ -214,63 +249,46 @@ export class StreamReceiver {
     if (this.#workerId === null) return NOTHING;
     this.#isAccepted = true;
     const { type, payload, sequence } = frame;
-    if (sequence !== this.#gap.expected) return this.#noteGap(sequence, nowMs);
-    this.#gap.advance(nowMs);
-    if (type === FrameType.DATA) {
-      return this.#credit.add(FRAME_HEADER_BYTES + payload.length)
-        ? { type: "data", payload, sequence }
-        : this.#violate("window");
-    }
-    return type === FrameType.END
-      ? this.#finish(
-        sequence,
-        parseEnd(payload),
-        (end) => ({ type: "ended", end }),
-      )
-      : this.#finish(
-        sequence,
-        parseErr(payload),
-        (error) => ({ type: "failed", error }),
-      );
+    if (sequence !== this.#expected) return this.#noteGap(sequence, nowMs);
+    this.#expected += 1;
+    const { nakIntervalMs, windowBytes } = this.#limits;
+    this.#askDelayMs = nakIntervalMs;
+    this.#askMs = this.#known >= this.#expected
+      ? nowMs + 2 * nakIntervalMs
+      : Math.min(this.#askMs, nowMs + nakIntervalMs);
+    if (type !== FrameType.DATA) return this.#onEnd(frame);
+    const bytes = FRAME_HEADER_BYTES + payload.length;
+    this.#untaken.push(bytes);
+    this.#untakenBytes += bytes;
+    return this.#untakenBytes <= windowBytes
+      ? { type: "data", payload, sequence }
+      : this.#violate("window");
   }
 
-  #finish<T extends AcceptPayload>(
-    sequence: number,
-    parsed: T | null,
-    eventOf: (payload: Omit<T, "worker">) => StreamEvent,
-  ): StreamEvent {
-    if (parsed === null) return this.#violate("payload");
-    const { worker, ...payload } = parsed;
-    if (worker !== this.#workerId) return this.#violate("worker");
+  /** Takes an END or ERR. */
+  #onEnd({ type, payload, sequence }: Frame): StreamEvent {
+    const failure = type === FrameType.ERR ? parseErr(payload) : null;
+    const end = type === FrameType.ERR ? failure : parseEnd(payload);
+    if (end === null) return this.#violate("payload");
+    if (end.worker !== this.#workerId) return this.#violate("worker");
     this.#isOver = true;
-    this.#tell((control, id) => control.ack(id, this.attempt, sequence));
-    return eventOf(payload);
-  }
-
-  /** False when the job runs at another worker. */
-  #accept(workerId: string): boolean {
-    if (this.#workerId !== null && this.#workerId !== workerId) return false;
-    this.#workerId = workerId;
-    this.#isAccepted = true;
-    return true;
+    this.#tell({ type: "ack", sequence });
+    return failure === null
+      ? { type: "ended", usage: end.usage }
+      : { type: "failed", failure };
   }
 
   #ack(): void {
-    const sequence = this.#credit.acknowledge();
-    this.#tell((control, id) => control.ack(id, this.attempt, sequence));
+    this.#unackedBytes = 0;
+    this.#ackedSequence = this.#takenSequence;
+    this.#tell({ type: "ack", sequence: this.#ackedSequence });
   }
 
+  /** Frames up to `sequence` exist. */
   #noteGap(sequence: number, nowMs: number): StreamEvent {
-    this.#gap.note(sequence);
-    if (sequence >= this.#gap.expected) this.#ask(nowMs);
+    this.#known = Math.max(this.#known, sequence);
+    if (sequence >= this.#expected) this.#ask(nowMs);
     return NOTHING;
-  }
-
-  #ask(nowMs: number): void {
-    if (!this.#gap.tryAsk(nowMs)) return;
-    const from = this.#gap.expected;
-    this.#naks += 1;
-    this.#tell((control, id) => control.nak(id, this.attempt, from));
   }
 
   #probe(nowMs: number): void {
@@ -278,128 +296,32 @@ export class StreamReceiver {
     this.#ask(nowMs);
   }
 
+  /** Asks for what comes next, unless that was asked a moment ago. */
+  #ask(nowMs: number): void {
+    if (nowMs < this.#askMs) return;
+    this.#askMs = nowMs + this.#askDelayMs;
+    this.#askDelayMs = Math.min(
+      2 * this.#askDelayMs,
+      this.#limits.nakIntervalMaxMs,
+    );
+    this.#naks += 1;
+    this.#tell({ type: "nak", sequence: this.#expected });
+  }
+
   #lose(reason: LostReason, cancel: CancelReason): StreamEvent {
-    this.#close(cancel);
+    this.cancel(cancel);
     return { type: "lost", reason };
   }
 
   #violate(violation: Violation): StreamEvent {
-    this.#close("violation");
+    this.cancel("violation");
     return { type: "violated", violation };
   }
 
-  #close(reason: CancelReason): void {
-    this.#isOver = true;
-    this.#tell((control, id) => control.cancel(id, this.attempt, reason));
-  }
-
-  #tell(say: (control: ControlSink, requestId: string) => void): void {
-    const { controlFor, requestId } = this.#options;
-    if (this.#workerId !== null) say(controlFor(this.#workerId), requestId);
-  }
-}
-
-/**
- * Which frame must come next, whether one is missing, and when to ask for it.
- *
- * Asking is paced: at most once in `nakIntervalMs`, and ever less often, down to
- * once in `nakIntervalMaxMs`, while it changes nothing. As soon as an answer
- * arrives, frame after frame, it gets twice that interval from the latest one.
- */
-class GapWatch {
-  readonly #limits: StreamLimits;
-  /** The number of the frame that must come next. */
-  expected = 1;
-  /** The highest number that is known to exist. */
-  #known = 0;
-  #dueMs = -Infinity;
-  #delayMs: number;
-
-  constructor(limits: StreamLimits) {
-    this.#limits = limits;
-    this.#delayMs = limits.nakIntervalMs;
-  }
-
-  /** Whether the expected frame is known to exist. */
-  get isOpen(): boolean {
-    return this.#known >= this.expected;
-  }
-
-  /** Frames up to `sequence` exist. */
-  note(sequence: number): void {
-    this.#known = Math.max(this.#known, sequence);
-  }
-
-  /** The expected frame came. */
-  advance(nowMs: number): void {
-    const { nakIntervalMs } = this.#limits;
-    this.expected++;
-    this.#delayMs = nakIntervalMs;
-    if (this.isOpen) this.#dueMs = nowMs + 2 * nakIntervalMs;
-    else this.#dueMs = Math.min(this.#dueMs, nowMs + nakIntervalMs);
-  }
-
-  /** Forgets the pace: the bus was away, and the answers with it. */
-  hurry(): void {
-    this.#dueMs = -Infinity;
-    this.#delayMs = this.#limits.nakIntervalMs;
-  }
-
-  /** Whether to ask now. If so, the next time is later. */
-  tryAsk(nowMs: number): boolean {
-    if (nowMs < this.#dueMs) return false;
-    this.#dueMs = nowMs + this.#delayMs;
-    this.#delayMs = Math.min(2 * this.#delayMs, this.#limits.nakIntervalMaxMs);
-    return true;
-  }
-}
-
-/**
- * What was handed on, what the client has taken of it, and when that is worth an
- * acknowledgement: after `ackBytes` or `ackFrames`. Bytes include frame headers,
- * as in the sender's window.
- */
-class DeliveryCredit {
-  readonly #limits: StreamLimits;
-  /** Bytes of each frame that the client has not taken, in order. */
-  readonly #frameBytes: number[] = [];
-  undeliveredBytes = 0;
-  #unackedBytes = 0;
-  #deliveredSequence = 0;
-  #ackedSequence = 0;
-
-  constructor(limits: StreamLimits) {
-    this.#limits = limits;
-  }
-
-  /** Counts the next frame. False when that is more than the window allows. */
-  add(frameBytes: number): boolean {
-    this.#frameBytes.push(frameBytes);
-    this.undeliveredBytes += frameBytes;
-    return this.undeliveredBytes <= this.#limits.windowBytes;
-  }
-
-  /** The client has taken everything up to and with this frame. True when an acknowledgement is due. */
-  take(sequence: number): boolean {
-    const count = sequence - this.#deliveredSequence;
-    if (count <= 0) return false;
-    if (count > this.#frameBytes.length) {
-      throw new Error(`Frame ${sequence} was not handed on yet`);
-    }
-    for (const bytes of this.#frameBytes.splice(0, count)) {
-      this.undeliveredBytes -= bytes;
-      this.#unackedBytes += bytes;
-    }
-    this.#deliveredSequence = sequence;
-    return this.#unackedBytes >= this.#limits.ackBytes ||
-      sequence - this.#ackedSequence >= this.#limits.ackFrames;
-  }
-
-  /** The sequence number to acknowledge now, due or not. */
-  acknowledge(): number {
-    this.#unackedBytes = 0;
-    this.#ackedSequence = this.#deliveredSequence;
-    return this.#ackedSequence;
+  #tell(action: ControlAction): void {
+    const { control, requestId } = this.#options;
+    if (this.#workerId === null) return;
+    control(this.#workerId, { ...action, requestId, attempt: this.attempt });
   }
 }
 
@@ -413,13 +335,16 @@ class DeliveryCredit {
 export function answerStrayFrame(
   requestId: string,
   { type, attempt, sequence, payload }: Frame,
-  controlFor: (workerId: string) => ControlSink,
+  control: SendControl,
 ): void {
   if (type === FrameType.DATA || type === FrameType.REJECT) return;
   const workerId = parseWorker(payload);
   if (workerId === null) return;
-  const control = controlFor(workerId);
-  if (type === FrameType.END || type === FrameType.ERR) {
-    control.ack(requestId, attempt, sequence);
-  } else control.cancel(requestId, attempt, "unknown_stream");
+  control(workerId, {
+    requestId,
+    attempt,
+    ...(type === FrameType.END || type === FrameType.ERR
+      ? { type: "ack", sequence }
+      : { type: "cancel", reason: "unknown_stream" }),
+  });
 }

@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "../limits.ts";
-import { decodeFrame, type Frame, FrameType } from "./frame.ts";
+import { ApiError } from "../openai/error.ts";
+import type { ControlRecord } from "./control.ts";
 import {
+  decodeFrame,
   encodeAccept,
   encodeEnd,
   encodeErr,
   encodeRejectFrame,
+  type Frame,
+  FrameType,
 } from "./frame.ts";
 import {
   answerStrayFrame,
@@ -28,13 +32,7 @@ const {
 
 const END_PAYLOAD = encodeEnd("w1", { usage: null, finishReasons: ["stop"] });
 const ERR_PAYLOAD = encodeErr("w1", {
-  status: 502,
-  code: "upstream_error",
-  message: "No",
-  type: "server_error",
-  param: null,
-  wireCode: "upstream_error",
-  retryAfterMs: null,
+  error: new ApiError("upstream_error", "No"),
   retryable: true,
   usage: null,
 });
@@ -68,8 +66,14 @@ function rejectFrame(): Frame {
       retryAfterMs: 5,
     }),
   );
-  assert(typeof frame === "object");
+  assert(frame !== null);
   return frame;
+}
+
+/** `ack w1 7`, `cancel w1 client_gone` */
+function said(worker: string, record: ControlRecord): string {
+  const rest = record.type === "cancel" ? record.reason : record.sequence;
+  return `${record.type} ${worker} ${rest}`;
 }
 
 /** A receiver whose actions are short texts; `isTaking`: the client takes everything at once. */
@@ -83,14 +87,7 @@ function start(
     attempt: ATTEMPT,
     workerId: "w1",
     nowMs: 0,
-    controlFor: (worker) => ({
-      ack: (_id, _attempt, sequence) =>
-        void actions.push(`ack ${worker} ${sequence}`),
-      nak: (_id, _attempt, sequence) =>
-        void actions.push(`nak ${worker} ${sequence}`),
-      cancel: (_id, _attempt, reason) =>
-        void actions.push(`cancel ${worker} ${reason}`),
-    }),
+    control: (worker, record) => void actions.push(said(worker, record)),
     ...options,
   });
   const note = (event: StreamEvent) => {
@@ -127,9 +124,9 @@ function textOf(event: StreamEvent, tokens: number): string | null {
     case "rejected":
       return `rejected ${event.reject.reason}`;
     case "ended":
-      return `ended ${event.end.finishReasons} ${tokens}`;
+      return `ended ${tokens}`;
     case "failed":
-      return `failed ${event.error.code} ${tokens}`;
+      return `failed ${event.failure.error.code} ${tokens}`;
     case "lost":
       return `lost ${event.reason} ${tokens}`;
     case "violated":
@@ -155,7 +152,7 @@ Deno.test("a receiver hands frames on in order and acknowledges the end", () => 
   take(data(2), 3);
   assert.deepEqual(did(), ["deliver 1", "deliver 2"]);
   assert.equal(take(end(3), 4), true);
-  assert.deepEqual(did(), ["ack w1 3", "ended stop 30"]);
+  assert.deepEqual(did(), ["ack w1 3", "ended 30"]);
   assert.equal(receiver.isOver, true);
 });
 
@@ -331,7 +328,7 @@ Deno.test("the end is acknowledged even if the client has not taken the rest", (
     "accepted w1",
     "deliver 1",
     "ack w1 2",
-    "ended stop 20",
+    "ended 20",
   ]);
   receiver.delivered(1);
   assert.deepEqual(did(), []);
@@ -432,13 +429,9 @@ Deno.test("a stray frame that names its worker is answered, the end by an ACK, t
     ] as const
   ) {
     const told: string[] = [];
-    answerStrayFrame("r", frame, (worker) => ({
-      ack: (_id, _attempt, sequence) =>
-        void told.push(`ack ${worker} ${sequence}`),
-      nak: () => void told.push("nak"),
-      cancel: (_id, _attempt, reason) =>
-        void told.push(`cancel ${worker} ${reason}`),
-    }));
+    answerStrayFrame("r", frame, (worker, record) => {
+      told.push(said(worker, record));
+    });
     assert.equal(told[0], answer);
   }
 });

@@ -15,14 +15,14 @@
 
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import { ByteSlab } from "./byte_slab.ts";
-import type { CancelReason } from "./control.ts";
+import type { CancelReason, ControlRecord } from "./control.ts";
 import {
+  type AnswerEnd,
   encodeAccept,
   encodeEnd,
   encodeErr,
   encodeFrame,
-  type EndPayload,
-  type ErrPayload,
+  type Failure,
   FRAME_HEADER_BYTES,
   FrameType,
   writeFrameHeader,
@@ -141,60 +141,27 @@ export class StreamSender {
   }
 
   /** The answer is complete. END is repeated until it is acknowledged. */
-  end(end: EndPayload, tokens: number, nowMs: number): void {
+  end(end: AnswerEnd, tokens: number, nowMs: number): void {
     this.#close(FrameType.END, encodeEnd(this.#workerId, end), tokens, nowMs);
   }
 
   /** The answer stays incomplete. ERR follows all that was written, and is repeated like an END. */
-  fail(error: ErrPayload, tokens: number, nowMs: number): void {
+  fail(error: Failure, tokens: number, nowMs: number): void {
     this.#close(FrameType.ERR, encodeErr(this.#workerId, error), tokens, nowMs);
   }
 
-  /** Everything up to `sequence` is with the client: it is dropped and its room is free. */
-  onAck(attempt: number, sequence: number, nowMs: number): void {
-    if (this.#isFinished || attempt !== this.#attempt) return;
+  /** What the edge says of this attempt. Records of another one change nothing. */
+  onControl(record: ControlRecord, nowMs: number): void {
+    if (record.attempt !== this.#attempt || this.#isFinished) return;
+    if (record.type === "cancel") return this.cancel(record.reason);
     this.#heardMs = nowMs;
-    if (sequence > this.#highestSent) return;
-    const acknowledged = Math.max(0, sequence - this.#firstKept + 1);
-    for (const frame of this.#frames.splice(0, acknowledged)) {
-      this.#bytes -= frame.length;
-      this.#windowBytes -= frame.length;
-    }
-    this.#firstKept += acknowledged;
-    this.#next = Math.max(this.#next, this.#firstKept);
-    if (this.#isEnded && this.#frames.length === 0) {
-      return this.#finish("acked", null);
-    }
-    this.#sendNew(nowMs);
-    if (this.#isBlocked && this.isWritable) {
-      this.#isBlocked = false;
-      this.#handlers.writable();
-    }
-  }
-
-  /** The edge lacks `fromSequence` and what follows, or asks whether there is any. */
-  onNak(attempt: number, fromSequence: number, nowMs: number): void {
-    if (this.#isFinished || attempt !== this.#attempt) return;
-    this.#heardMs = nowMs;
-    const { nakIntervalMs } = this.#limits;
-    // Older than an acknowledgement that overtook it, or of something never sent.
-    if (fromSequence < this.#firstKept) return;
-    if (fromSequence > this.#highestSent + 1) return;
-    if (fromSequence > this.#highestSent) {
-      if (nowMs - this.#beatMs >= nakIntervalMs) this.#beat(nowMs);
-    } else if (
-      fromSequence < this.#next && nowMs - this.#replayMs >= nakIntervalMs
-    ) {
-      this.#replayMs = nowMs;
-      this.#next = fromSequence;
-      this.#catchUp(nowMs);
-    }
+    if (record.type === "ack") this.#onAck(record.sequence, nowMs);
+    else this.#onNak(record.sequence, nowMs);
   }
 
   /** The edge, or the worker itself, wants no more of this attempt. */
-  onCancel(attempt: number, reason: CancelReason): void {
-    if (this.#isFinished || attempt !== this.#attempt) return;
-    this.#finish("cancelled", reason);
+  cancel(reason: CancelReason): void {
+    if (!this.#isFinished) this.#finish("cancelled", reason);
   }
 
   /** The bus was away and is back: the BEAT tells the edge what it may have missed. */
@@ -215,6 +182,43 @@ export class StreamSender {
       if (nowMs - this.#sentMs >= endRetryMs) this.#sendNumbered(last, nowMs);
     } else if (this.#isBeatDue(nowMs)) {
       this.#beat(nowMs);
+    }
+  }
+
+  /** Everything up to `sequence` is with the client: it is dropped and its room is free. */
+  #onAck(sequence: number, nowMs: number): void {
+    if (sequence > this.#highestSent) return;
+    const acknowledged = Math.max(0, sequence - this.#firstKept + 1);
+    for (const frame of this.#frames.splice(0, acknowledged)) {
+      this.#bytes -= frame.length;
+      this.#windowBytes -= frame.length;
+    }
+    this.#firstKept += acknowledged;
+    this.#next = Math.max(this.#next, this.#firstKept);
+    if (this.#isEnded && this.#frames.length === 0) {
+      return this.#finish("acked", null);
+    }
+    this.#sendNew(nowMs);
+    if (this.#isBlocked && this.isWritable) {
+      this.#isBlocked = false;
+      this.#handlers.writable();
+    }
+  }
+
+  /** The edge lacks `fromSequence` and what follows, or asks whether there is any. */
+  #onNak(fromSequence: number, nowMs: number): void {
+    const { nakIntervalMs } = this.#limits;
+    // Older than an acknowledgement that overtook it, or of something never sent.
+    if (fromSequence < this.#firstKept) return;
+    if (fromSequence > this.#highestSent + 1) return;
+    if (fromSequence > this.#highestSent) {
+      if (nowMs - this.#beatMs >= nakIntervalMs) this.#beat(nowMs);
+    } else if (
+      fromSequence < this.#next && nowMs - this.#replayMs >= nakIntervalMs
+    ) {
+      this.#replayMs = nowMs;
+      this.#next = fromSequence;
+      this.#catchUp(nowMs);
     }
   }
 

@@ -1,19 +1,14 @@
 import assert from "node:assert/strict";
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
-import { decodeFrame, FrameType } from "./frame.ts";
-import { type ErrPayload, parseWorker } from "./frame.ts";
+import { ApiError } from "../openai/error.ts";
+import type { CancelReason, ControlAction } from "./control.ts";
+import { decodeFrame, FrameType, parseWorker } from "./frame.ts";
 import { StreamSender } from "./stream_sender.ts";
 
 const ATTEMPT = 3;
 const END = { usage: null, finishReasons: [] };
-const ERR: ErrPayload = {
-  status: 502,
-  code: "upstream_error",
-  message: "No",
-  type: "server_error",
-  param: null,
-  wireCode: null,
-  retryAfterMs: null,
+const FAILURE = {
+  error: new ApiError("upstream_error", "No"),
   retryable: true,
   usage: null,
 };
@@ -42,7 +37,7 @@ function start(limits: Partial<StreamLimits> = {}) {
   }, {
     sendFrame(bytes) {
       const frame = decodeFrame(bytes);
-      assert(typeof frame === "object");
+      assert(frame !== null);
       assert.equal(frame.attempt, ATTEMPT);
       if (frame.type !== FrameType.DATA) {
         assert.equal(parseWorker(frame.payload), "w1");
@@ -58,26 +53,34 @@ function start(limits: Partial<StreamLimits> = {}) {
   const did = () => actions.splice(0);
   const write = (bytes: number, count: number, nowMs: number) =>
     sender.write(new Uint8Array(bytes), count, nowMs);
+  const tell = (action: ControlAction, nowMs: number, attempt = ATTEMPT) =>
+    sender.onControl({ ...action, requestId: "r", attempt }, nowMs);
+  const ack = (sequence: number, nowMs: number, attempt?: number) =>
+    tell({ type: "ack", sequence }, nowMs, attempt);
+  const nak = (sequence: number, nowMs: number, attempt?: number) =>
+    tell({ type: "nak", sequence }, nowMs, attempt);
+  const cancel = (reason: CancelReason, attempt?: number) =>
+    tell({ type: "cancel", reason }, 0, attempt);
   /** Ticks until `untilMs`, from the tick after `fromMs`. */
   const tick = (fromMs: number, untilMs: number) => {
     for (let at = fromMs + tickMs; at <= untilMs; at += tickMs) {
       sender.onTick(at);
     }
   };
-  return { sender, did, write, tick, tokens };
+  return { sender, did, write, tick, tokens, ack, nak, cancel };
 }
 
 Deno.test("a sender numbers its frames from 1 and finishes when END is acknowledged", () => {
-  const { sender, did, write, tokens } = start();
+  const { sender, did, write, tokens, ack } = start();
   sender.accept(0);
   write(10, 1, 1);
   write(10, 2, 2);
   sender.end(END, 2, 3);
   assert.deepEqual(did(), ["ACCEPT 0", "DATA 1", "DATA 2", "END 3"]);
   assert.deepEqual(tokens, [0, 1, 2, 2]);
-  sender.onAck(ATTEMPT, 2, 4);
+  ack(2, 4);
   assert.deepEqual(did(), []);
-  sender.onAck(ATTEMPT, 3, 5);
+  ack(3, 5);
   assert.deepEqual(did(), ["finished acked null"]);
   assert.equal(sender.isFinished, true);
   assert.equal(sender.bufferedBytes, 0);
@@ -86,7 +89,7 @@ Deno.test("a sender numbers its frames from 1 and finishes when END is acknowled
 Deno.test("fail() sends ERR behind the data", () => {
   const { sender, did, write } = start();
   write(10, 1, 1);
-  sender.fail(ERR, 1, 2);
+  sender.fail(FAILURE, 1, 2);
   assert.deepEqual(did(), ["DATA 1", "ERR 2"]);
 });
 
@@ -97,7 +100,7 @@ Deno.test("write() of nothing sends nothing", () => {
 });
 
 Deno.test("the window stops the driver and an ACK lets it go on", () => {
-  const { sender, did, write } = start({
+  const { sender, did, write, ack } = start({
     windowBytes: 100,
     framePayloadBytesMax: 34,
   });
@@ -106,23 +109,23 @@ Deno.test("the window stops the driver and an ACK lets it go on", () => {
   write(40, 2, 2);
   assert.equal(sender.isWritable, false);
   assert.deepEqual(did(), ["DATA 1", "DATA 2"]);
-  sender.onAck(ATTEMPT, 1, 3);
+  ack(1, 3);
   assert.deepEqual(did(), ["DATA 3", "writable"]);
-  sender.onAck(ATTEMPT, 1, 3);
+  ack(1, 3);
   assert.deepEqual(did(), [], "told once");
   assert.equal(sender.isWritable, true);
 });
 
 Deno.test("unacknowledged bytes stay within the window whatever is written", () => {
-  const { sender, write } = start();
+  const { sender, write, ack } = start();
   for (let i = 0; sender.isWritable; i++) write(1_000, i, i);
   assert(sender.bufferedBytes <= windowBytes + 1_000);
-  sender.onAck(ATTEMPT, 100, 1_000);
+  ack(100, 1_000);
   assert.equal(sender.isWritable, true);
 });
 
 Deno.test("END waits behind what waits for room", () => {
-  const { sender, did, write } = start({
+  const { sender, did, write, ack } = start({
     windowBytes: 100,
     framePayloadBytesMax: 84,
   });
@@ -130,77 +133,77 @@ Deno.test("END waits behind what waits for room", () => {
   write(10, 2, 2);
   sender.end(END, 2, 3);
   assert.deepEqual(did(), ["DATA 1"]);
-  sender.onAck(ATTEMPT, 1, 4);
+  ack(1, 4);
   assert.deepEqual(did(), ["DATA 2", "END 3"]);
 });
 
 Deno.test("a NAK sends again from the number it names", () => {
-  const { sender, did, write } = start();
+  const { did, write, nak } = start();
   for (let i = 1; i <= 4; i++) write(10, i, i);
   did();
-  sender.onNak(ATTEMPT, 3, 100);
+  nak(3, 100);
   assert.deepEqual(did(), ["DATA 3", "DATA 4"]);
 });
 
 Deno.test("several NAKs in a short time cause one replay", () => {
-  const { sender, did, write } = start();
+  const { did, write, nak } = start();
   for (let i = 1; i <= 4; i++) write(10, i, i);
   did();
-  sender.onNak(ATTEMPT, 2, 100);
+  nak(2, 100);
   assert.equal(did().length, 3);
   for (let at = 100; at < 100 + nakIntervalMs; at += 10) {
-    sender.onNak(ATTEMPT, 2, at);
-    sender.onNak(ATTEMPT, 3, at);
+    nak(2, at);
+    nak(3, at);
   }
   assert.deepEqual(did(), []);
-  sender.onNak(ATTEMPT, 2, 100 + nakIntervalMs);
+  nak(2, 100 + nakIntervalMs);
   assert.equal(did().length, 3);
 });
 
 Deno.test("a long replay goes on tick by tick, and new frames queue behind it", () => {
-  const { sender, did, write } = start({ replayBytes: 100 });
+  const { sender, did, write, ack, nak } = start({ replayBytes: 100 });
   for (let i = 1; i <= 6; i++) write(34, i, i);
   did();
-  sender.onNak(ATTEMPT, 1, 100);
+  nak(1, 100);
   assert.deepEqual(did(), ["DATA 1", "DATA 2"]);
   write(34, 7, 101);
   assert.deepEqual(did(), []);
   sender.onTick(150);
   assert.deepEqual(did(), ["DATA 3", "DATA 4"]);
-  sender.onAck(ATTEMPT, 6, 160);
+  ack(6, 160);
   assert.deepEqual(did(), ["DATA 7"]);
   write(34, 8, 201);
   assert.deepEqual(did(), ["DATA 8"], "caught up");
 });
 
 Deno.test("a NAK for what comes next is a probe and answered by a BEAT", () => {
-  const { sender, did, write } = start();
+  const { did, write, nak } = start();
   write(10, 1, 1);
   did();
-  sender.onNak(ATTEMPT, 2, 100);
+  nak(2, 100);
   assert.deepEqual(did(), ["BEAT 1"]);
-  sender.onNak(ATTEMPT, 2, 100 + nakIntervalMs - 1);
+  nak(2, 100 + nakIntervalMs - 1);
   assert.deepEqual(did(), []);
-  sender.onNak(ATTEMPT, 2, 100 + nakIntervalMs);
+  nak(2, 100 + nakIntervalMs);
   assert.deepEqual(did(), ["BEAT 1"]);
 });
 
 Deno.test("records that make no sense change nothing", () => {
-  const { sender, did, write } = start();
+  const { sender, did, write, ack, nak, cancel } = start();
   for (let i = 1; i <= 4; i++) write(10, i, i);
-  sender.onAck(ATTEMPT, 2, 5);
+  ack(2, 5);
   did();
   const table: [name: string, event: () => void][] = [
-    ["NAK of what is acknowledged", () => sender.onNak(ATTEMPT, 2, 100)],
-    ["NAK of 0", () => sender.onNak(ATTEMPT, 0, 100)],
-    ["NAK beyond the next", () => sender.onNak(ATTEMPT, 6, 100)],
-    ["NAK of an older attempt", () => sender.onNak(ATTEMPT - 1, 3, 100)],
-    ["NAK of a newer attempt", () => sender.onNak(ATTEMPT + 1, 3, 100)],
-    ["ACK of an older attempt", () => sender.onAck(ATTEMPT - 1, 4, 100)],
-    ["ACK of what was never sent", () => sender.onAck(ATTEMPT, 5, 100)],
-    ["ACK again", () => sender.onAck(ATTEMPT, 2, 100)],
-    ["ACK of 0", () => sender.onAck(ATTEMPT, 0, 100)],
-    ["CANCEL of another attempt", () => sender.onCancel(2, "client_gone")],
+    ["NAK of what is acknowledged", () => nak(2, 100)],
+    ["NAK of 0", () => nak(0, 100)],
+    ["NAK beyond the next", () => nak(6, 100)],
+    ["NAK of an older attempt", () => nak(3, 100, ATTEMPT - 1)],
+    ["NAK of a newer attempt", () => nak(3, 100, ATTEMPT + 1)],
+    ["ACK of an older attempt", () => ack(4, 100, ATTEMPT - 1)],
+    ["ACK of what was never sent", () => ack(5, 100)],
+    ["ACK again", () => ack(2, 100)],
+    ["ACK of 0", () => ack(0, 100)],
+    ["CANCEL of another attempt", () => cancel("client_gone", 2)],
   ];
   for (const [name, event] of table) {
     const before = sender.bufferedBytes;
@@ -208,7 +211,7 @@ Deno.test("records that make no sense change nothing", () => {
     assert.deepEqual(did(), [], name);
     assert.equal(sender.bufferedBytes, before, name);
   }
-  sender.onNak(ATTEMPT, 3, 200);
+  nak(3, 200);
   assert.deepEqual(did(), ["DATA 3", "DATA 4"], "still whole");
 });
 
@@ -227,7 +230,7 @@ Deno.test("an idle sender beats with its last sequence number and tokens", () =>
 });
 
 Deno.test("a busy sender beats once a second as long as it hears nothing", () => {
-  const { sender, did, write } = start();
+  const { sender, did, write, ack } = start();
   for (let at = 0; at < 3_000; at += tickMs) {
     write(1, at, at);
     sender.onTick(at);
@@ -236,7 +239,7 @@ Deno.test("a busy sender beats once a second as long as it hears nothing", () =>
   assert.equal(beats.length, 2);
   for (let at = 3_000; at < 6_000; at += tickMs) {
     write(1, at, at);
-    sender.onAck(ATTEMPT, 1, at);
+    ack(1, at);
     sender.onTick(at);
   }
   const later = did().filter((action) => action.startsWith("BEAT"));
@@ -277,33 +280,33 @@ Deno.test("an attempt that nobody listens to is forgotten before its end, too", 
 });
 
 Deno.test("anything heard puts off forgetting", () => {
-  const { sender, did, tick, write } = start();
+  const { sender, did, tick, write, ack, nak } = start();
   write(10, 1, 0);
   tick(0, endForgetMs - tickMs);
-  sender.onAck(ATTEMPT, 0, endForgetMs - tickMs);
+  ack(0, endForgetMs - tickMs);
   tick(endForgetMs - tickMs, 2 * endForgetMs - 2 * tickMs);
   assert.equal(sender.isFinished, false);
-  sender.onNak(ATTEMPT, 1, 2 * endForgetMs - 2 * tickMs);
+  nak(1, 2 * endForgetMs - 2 * tickMs);
   tick(2 * endForgetMs - 2 * tickMs, 3 * endForgetMs - 3 * tickMs);
   assert.equal(sender.isFinished, false);
   did();
 });
 
 Deno.test("CANCEL finishes at once; nothing is sent after it", () => {
-  const { sender, did, write, tick } = start();
+  const { sender, did, write, tick, ack, nak, cancel } = start();
   write(10, 1, 0);
   did();
-  sender.onCancel(ATTEMPT, "client_gone");
+  cancel("client_gone");
   assert.deepEqual(did(), ["finished cancelled client_gone"]);
   assert.equal(sender.isWritable, false);
   assert.equal(sender.bufferedBytes, 0);
   write(10, 2, 1);
   sender.accept(1);
   sender.end(END, 2, 1);
-  sender.fail(ERR, 2, 1);
-  sender.onNak(ATTEMPT, 1, 1);
-  sender.onAck(ATTEMPT, 1, 1);
-  sender.onCancel(ATTEMPT, "client_gone");
+  sender.fail(FAILURE, 2, 1);
+  nak(1, 1);
+  ack(1, 1);
+  cancel("client_gone");
   sender.onReconnect(1);
   tick(1, 2 * endForgetMs);
   assert.deepEqual(did(), []);
@@ -315,7 +318,7 @@ Deno.test("write() and a second end() after the end are the driver's fault", () 
   assert.equal(sender.isWritable, false);
   assert.throws(() => write(1, 1, 1), /has ended/);
   assert.throws(() => sender.end(END, 1, 1), /has ended/);
-  assert.throws(() => sender.fail(ERR, 1, 1), /has ended/);
+  assert.throws(() => sender.fail(FAILURE, 1, 1), /has ended/);
 });
 
 Deno.test("a reconnected sender says where it stands", () => {
@@ -368,18 +371,20 @@ Deno.test("the driver may write from inside writable()", () => {
     finished: () => {},
   });
   sender.write(new Uint8Array(84), 1, 1);
-  sender.onAck(1, 1, 2);
-  sender.onAck(1, 2, 3);
+  for (const sequence of [1, 2]) {
+    const record = { type: "ack", requestId: "r", attempt: 1 } as const;
+    sender.onControl({ ...record, sequence }, sequence + 1);
+  }
   assert.deepEqual(sent, [1, 2, 3]);
   assert.equal(sender.isWritable, false);
 });
 
 Deno.test("a sender counts the frames it sent and those it sent again", () => {
-  const { sender, write, tick } = start();
+  const { sender, write, tick, nak } = start();
   sender.accept(0);
   for (const at of [1, 2, 3]) write(10, at, at);
   assert.deepEqual([sender.framesSent, sender.framesRepeated], [3, 0]);
-  sender.onNak(ATTEMPT, 2, 100);
+  nak(2, 100);
   assert.deepEqual([sender.framesSent, sender.framesRepeated], [5, 2]);
   // An END nobody acknowledged is repeated.
   sender.end(END, 3, 101);

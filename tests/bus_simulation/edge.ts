@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { ControlBatch, type ControlSink } from "@gateway/shared/bus/control";
+import { ControlBatch, type ControlRecord } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
 import {
@@ -88,7 +88,7 @@ export class Edge {
   onStreamMessage(requestId: string, sent: Uint8Array): void {
     const message = sent.slice();
     const frame = decodeFrame(message);
-    assert(typeof frame === "object");
+    assert(frame !== null);
     const isTaken = this.#open.get(requestId)?.onFrame(frame) ?? false;
     if (!isTaken) this.#answerStray(requestId, frame);
     // Nobody may keep a part of a message whose buffer may be used again.
@@ -96,9 +96,9 @@ export class Edge {
   }
 
   #answerStray(requestId: string, frame: Frame): void {
-    answerStrayFrame(requestId, frame, (workerId) => {
+    answerStrayFrame(requestId, frame, (workerId, record) => {
       this.#world.counts.strayAnswers++;
-      return this.controlOf(workerId);
+      this.controlOf(workerId).add(record);
     });
   }
 
@@ -192,7 +192,7 @@ export class Request {
       workerId: isChosen ? worker.id : null,
       nowMs: this.#edge.process.steadyMs,
       limits,
-      controlFor: (workerId) => this.#controlFor(workerId, record),
+      control: (workerId, told) => this.#tell(workerId, told, record),
     });
     bus.publishOnce(this.#edge.connection, worker.connection, () => {
       worker.onJob({ requestId: this.id, attempt, edge: this.#edge, record });
@@ -285,14 +285,14 @@ export class Request {
       case "ended":
         this.#assertWhole(record, receiver.tokens);
         assert.equal(record.script.end, "complete");
-        assert.equal(event.end.usage?.completion_tokens, record.script.tokens);
+        assert.equal(event.usage?.completion_tokens, record.script.tokens);
         this.settle("complete");
         return;
       case "failed":
         this.#assertWhole(record, receiver.tokens);
         assert.notEqual(record.script.end, "complete");
-        assert.equal(event.error.message, record.name);
-        if (event.error.retryable) this.#retryOr("error");
+        assert.equal(event.failure.error.message, record.name);
+        if (event.failure.retryable) this.#retryOr("error");
         else this.settle("error");
         return;
       case "lost":
@@ -307,25 +307,15 @@ export class Request {
   }
 
   /** What the worker is told, written down. */
-  #controlFor(workerId: string, record: AttemptRecord): ControlSink {
-    const { counts, log } = this.#world;
-    const control = this.#edge.controlOf(workerId);
-    return {
-      ack: (id, attempt, sequence) => {
-        log(`edge acks #${sequence} of ${record.name}`);
-        control.ack(id, attempt, sequence);
-      },
-      nak: (id, attempt, sequence) => {
-        log(`edge naks #${sequence} of ${record.name}`);
-        counts.naks++;
-        this.#checkNakPace(record);
-        control.nak(id, attempt, sequence);
-      },
-      cancel: (id, attempt, reason) => {
-        record.unwantedSinceMs ??= this.#world.scheduler.nowMs;
-        control.cancel(id, attempt, reason);
-      },
-    };
+  #tell(workerId: string, told: ControlRecord, record: AttemptRecord): void {
+    const { counts, log, scheduler } = this.#world;
+    if (told.type === "cancel") record.unwantedSinceMs ??= scheduler.nowMs;
+    else log(`edge ${told.type}s #${told.sequence} of ${record.name}`);
+    if (told.type === "nak") {
+      counts.naks++;
+      this.#checkNakPace(record);
+    }
+    this.#edge.controlOf(workerId).add(told);
   }
 
   #deliver(record: AttemptRecord, payload: Uint8Array, sequence: number): void {

@@ -5,7 +5,6 @@ import { type CancelReason, decodeControl } from "@gateway/shared/bus/control";
 import {
   decodeFrame,
   encodeRejectFrame,
-  errPayloadOf,
   FRAME_HEADER_BYTES,
   FrameType,
 } from "@gateway/shared/bus/frame";
@@ -76,17 +75,12 @@ export class Worker {
   }
 
   onControl(message: Uint8Array): void {
-    const find = (requestId: string, attempt: number) =>
-      this.#runs.get(keyOf(requestId, attempt))?.sender;
-    const isRead = decodeControl(message, {
-      ack: (id, attempt, sequence) =>
-        find(id, attempt)?.onAck(attempt, sequence, this.process.steadyMs),
-      nak: (id, attempt, sequence) =>
-        find(id, attempt)?.onNak(attempt, sequence, this.process.steadyMs),
-      cancel: (id, attempt, reason) =>
-        find(id, attempt)?.onCancel(attempt, reason),
-    });
-    assert(isRead);
+    const records = decodeControl(message);
+    assert(records.length > 0);
+    for (const record of records) {
+      this.#runs.get(keyOf(record.requestId, record.attempt))
+        ?.sender.onControl(record, this.process.steadyMs);
+    }
   }
 
   publish(job: Job, frame: Uint8Array): void {
@@ -98,10 +92,10 @@ export class Worker {
   #tick(): boolean {
     const { profile } = this.#world;
     for (const run of [...this.#runs.values()]) {
-      const { edge, attempt } = run.job;
+      const { edge } = run.job;
       const isEdgeLost = profile.hasBeats &&
         edge.process.silenceMs >= DISPATCH_LIMITS.edgeLostMs;
-      if (isEdgeLost) run.sender.onCancel(attempt, "edge_lost");
+      if (isEdgeLost) run.sender.cancel("edge_lost");
       else run.sender.onTick(this.process.steadyMs);
     }
     return this.#runs.size > 0;
@@ -195,11 +189,7 @@ class Run {
     }
     const error = new ApiError("upstream_error", record.name);
     const retryable = end === "retryable_error";
-    this.sender.fail(
-      errPayloadOf(error, { retryable, usage: null }),
-      tokens,
-      nowMs,
-    );
+    this.sender.fail({ error, retryable, usage: null }, tokens, nowMs);
   }
 
   #onWritable(): void {
@@ -211,7 +201,7 @@ class Run {
 
   #sendFrame(bytes: Uint8Array): void {
     const frame = decodeFrame(bytes);
-    assert(typeof frame === "object");
+    assert(frame !== null);
     this.#world.log(
       `${this.#worker.id} sends ${frame.type} #${frame.sequence} of ${this.job.record.name}`,
     );

@@ -7,7 +7,7 @@ import {
   type CancelReason,
   CONTROL_PROBE,
   ControlBatch,
-  type ControlSink,
+  type ControlRecord,
 } from "@gateway/shared/bus/control";
 import { decodeFrame } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
@@ -114,7 +114,7 @@ export class ChatDispatcher {
       workers: this.workers,
       queue: this.#queue,
       publish: (...message) => this.#tryPublish(...message),
-      controlFor: (workerId) => this.#controlFor(workerId),
+      control: (workerId, record) => this.#tellWorker(workerId, record),
       onRoom: () => this.#offerSoon(),
       onWorkerMissing: (workerId) => this.#onMissing(workerId),
     };
@@ -202,11 +202,11 @@ export class ChatDispatcher {
       return;
     }
     const frame = decodeFrame(data);
-    if (typeof frame === "string") {
+    if (frame === null) {
       const id = publicRequestId(requestId);
-      this.#d.log.warn("frame_unreadable", { requestId: id, fault: frame });
+      this.#d.log.warn("frame_unreadable", { requestId: id });
     } else if (run === undefined || !run.onFrame(frame)) {
-      answerStrayFrame(requestId, frame, (id) => this.#controlFor(id));
+      answerStrayFrame(requestId, frame, this.#context.control);
     }
   }
 
@@ -331,7 +331,7 @@ export class ChatDispatcher {
     });
   }
 
-  #controlFor(workerId: string): ControlSink {
+  #tellWorker(workerId: string, record: ControlRecord): void {
     let batch = this.#control.get(workerId);
     if (batch === undefined) {
       if (this.#control.size === 0) {
@@ -345,7 +345,7 @@ export class ChatDispatcher {
       batch = new ControlBatch((message) => this.#tryPublish(subject, message));
       this.#control.set(workerId, batch);
     }
-    return batch;
+    batch.add(record);
   }
 
   #tryPublish(subject: string, payload: Uint8Array, reply?: string): boolean {

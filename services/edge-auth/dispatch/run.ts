@@ -6,10 +6,9 @@
  * that is cancelled stays for a moment: the final frame of its worker says how many
  * tokens it had made.
  */
-import type { CancelReason, ControlSink } from "@gateway/shared/bus/control";
+import type { CancelReason } from "@gateway/shared/bus/control";
 import {
-  apiErrorOf,
-  type ErrPayload,
+  type Failure,
   type Frame,
   FrameType,
   type RejectPayload,
@@ -18,6 +17,7 @@ import {
 import type { BusLink } from "@gateway/shared/bus/link";
 import {
   answerStrayFrame,
+  type SendControl,
   type StreamEvent,
   StreamReceiver,
 } from "@gateway/shared/bus/stream_receiver";
@@ -99,7 +99,7 @@ export interface RunContext {
   queue: WaitQueue<ChatRun>;
   /** False when the bus does not take it now. */
   publish: (subject: string, payload: Uint8Array, reply: string) => boolean;
-  controlFor: (workerId: string) => ControlSink;
+  control: SendControl;
   /** A slot may be free for a run that waits. */
   onRoom: () => void;
   onWorkerMissing: (workerId: string) => void;
@@ -202,7 +202,7 @@ export class ChatRun {
     }
     this.#receiver = new StreamReceiver({
       ...{ requestId, attempt, workerId, nowMs: steadyNow() },
-      controlFor: this.#d.controlFor,
+      control: this.#d.control,
     });
     return true;
   }
@@ -360,12 +360,9 @@ export class ChatRun {
         return this.#onRejected(event.reject);
       case "ended":
         this.#sink.onEnd();
-        return this.#finish("complete", {
-          usage: event.end.usage,
-          isHeard: true,
-        });
+        return this.#finish("complete", { usage: event.usage, isHeard: true });
       case "failed":
-        return this.#onFailed(event.error);
+        return this.#onFailed(event.failure);
       case "lost":
         return event.reason === "not_accepted"
           ? this.#onUnanswered()
@@ -389,13 +386,10 @@ export class ChatRun {
     this.#searchElsewhere();
   }
 
-  #onFailed(failure: ErrPayload): void {
-    const error = apiErrorOf(failure);
-    if (failure.retryable && this.#mayRepeat()) {
-      return this.#repeat(error.message);
-    }
+  #onFailed({ error, retryable, usage }: Failure): void {
+    if (retryable && this.#mayRepeat()) return this.#repeat(error.message);
     this.#sink.onError(error);
-    this.#finish("failed", { usage: failure.usage, error, isHeard: true });
+    this.#finish("failed", { usage, error, isHeard: true });
   }
 
   /** No sign of the job. The worker may have begun it all the same, or died of it. */
@@ -467,7 +461,7 @@ export class ChatRun {
     }
     // A numbered one is repeated until it is acknowledged.
     if (frame.sequence > 0) {
-      answerStrayFrame(this.job.requestId, frame, this.#d.controlFor);
+      answerStrayFrame(this.job.requestId, frame, this.#d.control);
     }
     this.#finish("cancelled", { tokens: frame.tokens, isHeard: true });
     return true;
