@@ -268,9 +268,10 @@ export class ChatRun {
       );
       return this.cancel("deadline", error);
     }
-    // A worker that has not answered yet has time as long as nobody is heard.
-    const hasTime = this.#state === "offered" &&
-      this.#d.bus.heardAtMs < this.#offeredAtMs;
+    // A worker that has not answered yet has time while nothing at all is heard.
+    const { bus } = this.#d;
+    const hasTime = this.#state === "offered" && bus.isConnected &&
+      bus.heardAtMs < this.#offeredAtMs;
     if (!hasTime && this.#receiver !== null) {
       this.#onEvent(this.#receiver.onTick(this.#d.steadyNow()));
     }
