@@ -107,20 +107,19 @@ export function configFrom(
 }
 
 function oidcOf(env: ConfigOf<typeof CONSOLE_VARIABLES>): OidcConfig | null {
-  const { OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET } = env;
+  const { OIDC_ISSUER, OIDC_CLIENT_ID = "", OIDC_CLIENT_SECRET = "" } = env;
   if (OIDC_ISSUER === undefined) return null;
-  const missing = [
-    OIDC_CLIENT_ID ? "" : "OIDC_CLIENT_ID is needed with OIDC_ISSUER",
-    OIDC_CLIENT_SECRET ? "" : "OIDC_CLIENT_SECRET is needed with OIDC_ISSUER",
-    env.OIDC_ALLOWED.length > 0
-      ? ""
-      : "OIDC_ALLOWED is needed with OIDC_ISSUER\nwithout it everybody with an account there could sign in",
-  ].filter((text) => text !== "");
+  // Without OIDC_ALLOWED everybody with an account at the provider could sign in.
+  const missing = Object.entries({
+    ...{ OIDC_CLIENT_ID, OIDC_CLIENT_SECRET },
+    OIDC_ALLOWED: env.OIDC_ALLOWED,
+  }).filter(([, value]) => value.length === 0)
+    .map(([name]) => `${name} is needed with OIDC_ISSUER`);
   if (missing.length > 0) throw new ConfigError("the environment", missing);
   return {
     issuer: new URL(OIDC_ISSUER),
-    clientId: OIDC_CLIENT_ID ?? "",
-    clientSecret: OIDC_CLIENT_SECRET ?? "",
+    clientId: OIDC_CLIENT_ID,
+    clientSecret: OIDC_CLIENT_SECRET,
     allowed: env.OIDC_ALLOWED.map((item) => item.toLowerCase()),
     name: env.OIDC_NAME,
   };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { configFrom } from "./config.ts";
-import { NO_DEFAULT_LIMITS } from "./domain/keys/settings.ts";
+import { UNLIMITED } from "@gateway/shared/keys/record";
 
 const noFile = (path: string): string => assert.fail(`read ${path}`);
 
@@ -34,7 +34,8 @@ Deno.test("configFrom() takes what an operator sets", () => {
 });
 
 Deno.test("configFrom() takes default limits, and knows none by itself", () => {
-  assert.deepEqual(configFrom({}, noFile).defaultLimits, NO_DEFAULT_LIMITS);
+  const none = { key: UNLIMITED, owner: UNLIMITED };
+  assert.deepEqual(configFrom({}, noFile).defaultLimits, none);
   const { defaultLimits } = configFrom({
     KEY_REQUESTS_PER_MINUTE: "1",
     KEY_TOKENS_PER_MINUTE: "2",

@@ -7,10 +7,7 @@ import { defineScript } from "@gateway/shared/redis/script";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { createStores } from "./domain/stores.ts";
 import type { StopNotice } from "./domain/keys/notice.ts";
-import {
-  type DefaultLimits,
-  NO_DEFAULT_LIMITS,
-} from "./domain/keys/settings.ts";
+import { type DefaultLimits } from "./domain/keys/settings.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";
@@ -85,7 +82,7 @@ export async function startConsole(
     settings,
     hasher,
     writer = (link) => link,
-    defaultLimits = NO_DEFAULT_LIMITS,
+    defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
     redisUser,
     isSimulated = false,
   }: TestConsoleOptions = {},

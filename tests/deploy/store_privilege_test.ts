@@ -87,7 +87,7 @@ const MAY: Record<string, Record<string, string>> = {
     zcard: "keys",
     zcount: "keys",
     zrevrank: "keys",
-    zrange: "owners sessions",
+    zrange: "owners",
     zrevrange: "keys sessions",
     xadd: "audit",
     xrevrange: "audit",

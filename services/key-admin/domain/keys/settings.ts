@@ -2,7 +2,6 @@ import {
   KEY_SCOPES,
   type KeyScope,
   type Limits,
-  UNLIMITED,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { type ConfigOf, integer } from "@gateway/shared/process/env";
@@ -116,12 +115,6 @@ export interface DefaultLimits {
   key: Limits;
   owner: Limits;
 }
-
-/** No limit for anybody. */
-export const NO_DEFAULT_LIMITS: DefaultLimits = {
-  key: UNLIMITED,
-  owner: UNLIMITED,
-};
 
 function variable(whose: string, name: LimitName) {
   const { unit, max } = LIMITS[name];

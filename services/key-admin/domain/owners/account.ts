@@ -1,9 +1,9 @@
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { randomBase62 } from "@gateway/shared/keys/key";
-import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
+import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import { confirmDurable, writeDurably } from "../store/durability.ts";
-import { accountKey } from "../store/names.ts";
+import { accountKey, ticketKey } from "../store/names.ts";
 import type { StoreDeps } from "../store/redis.ts";
 import { readHash } from "../store/reply.ts";
 import { digest } from "../store/secret.ts";
@@ -25,25 +25,22 @@ const RECOVERY_CODES = 10;
 /** 119 random bits, so that a fast hash is enough (ASVS 6.5.2). */
 const RECOVERY_CHARS = 20;
 
-const STEP_SCRIPT = defineScript(
-  "key-admin/totp-step",
-  `
-local last = tonumber(redis.call('HGET', KEYS[1], 'totp_step')) or 0
-if tonumber(ARGV[1]) <= last then return 0 end
-redis.call('HSET', KEYS[1], 'totp_step', ARGV[1])
-return 1
-`,
-);
+/** The code of a step is good for three steps of 30 s. */
+const STEP_SECONDS = 120;
 
+/**
+ * KEYS: 1 the account. ARGV: 1 the digest of a code.
+ * Removes it from the list of codes, whose items are joined by commas.
+ */
 const RECOVERY_SCRIPT = defineScript(
   "key-admin/recovery",
   `
-local codes, left, found = redis.call('HGET', KEYS[1], 'recovery') or '', {}, 0
-for code in string.gmatch(codes, '[^,]+') do
-  if code == ARGV[1] then found = 1 else table.insert(left, code) end
-end
-if found == 1 then redis.call('HSET', KEYS[1], 'recovery', table.concat(left, ',')) end
-return found
+local codes = redis.call('HGET', KEYS[1], 'recovery') or ''
+local first, last = string.find(codes, ARGV[1], 1, true)
+if not first then return 0 end
+codes = string.sub(codes, 1, first - 1) .. string.sub(codes, last + 2)
+redis.call('HSET', KEYS[1], 'recovery', codes)
+return 1
 `,
 );
 
@@ -68,16 +65,16 @@ export class AccountStore {
     );
   }
 
-  /** Switches the second factor on and gives the recovery codes, which are shown once. */
+  /** Switches the second factor on and gives the recovery codes, which are shown once. The step has been used. */
   async enableTotp(
     ownerId: string,
     secret: string,
     step: number,
   ): Promise<string[]> {
     const codes = mintRecoveryCodes(this.#deps.randomBytes);
+    await this.useTotpStep(ownerId, step);
     await this.#write([
       ...["HSET", accountKey(ownerId), "totp", secret],
-      ...["totp_step", String(step)],
       ...["recovery", codes.map(recoveryDigest).join(",")],
     ]);
     return codes;
@@ -85,32 +82,29 @@ export class AccountStore {
 
   async disableTotp(ownerId: string): Promise<void> {
     await this.#write(
-      ["HDEL", accountKey(ownerId), "totp", "totp_step", "recovery"],
+      ["HDEL", accountKey(ownerId), "totp", "recovery"],
     );
   }
 
-  /** Marks a time step as used. False when it, or a later one, was used before. */
+  /** Marks a time step as used. False when it was used before. */
   async useTotpStep(ownerId: string, step: number): Promise<boolean> {
-    return await this.#use(STEP_SCRIPT, ownerId, String(step));
+    const mark = ticketKey("step", digest(`${ownerId} ${step}`));
+    const command = ["SET", mark, "1", "NX", "EX", String(STEP_SECONDS)];
+    return await this.#deps.writer.command(command) !== null;
   }
 
   /** Marks a recovery code as used. False when the owner has no such code. */
   async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
-    if (!await this.#use(RECOVERY_SCRIPT, ownerId, recoveryDigest(code))) {
-      return false;
-    }
-    await confirmDurable(this.#deps.writer);
-    return true;
-  }
-
-  async #use(
-    script: RedisScript,
-    ownerId: string,
-    value: string,
-  ): Promise<boolean> {
     const { writer } = this.#deps;
-    return await writer.evalScript(script, [accountKey(ownerId)], [value]) ===
-      1;
+    const args = [recoveryDigest(code)];
+    const reply = await writer.evalScript(
+      RECOVERY_SCRIPT,
+      [accountKey(ownerId)],
+      args,
+    );
+    if (reply !== 1) return false;
+    await confirmDurable(writer);
+    return true;
   }
 
   #write(command: string[]): Promise<void> {

@@ -52,7 +52,8 @@ Deno.test("ASVS 6.5.1: of many who come with the same code at the same time one 
   const rounds: [name: string, code: string, entered: number][] = [
     ["this step", totpCode(secret, step), 1],
     ["the same again", totpCode(secret, step), 0],
-    ["the step before", totpCode(secret, step - 1), 0],
+    ["the step before", totpCode(secret, step - 1), 1],
+    ["the step before again", totpCode(secret, step - 1), 0],
     ["the next step", totpCode(secret, step + 1), 1],
     ["two steps on", totpCode(secret, step + 2), 0],
     ["a recovery code", recovery, 1],

@@ -110,16 +110,9 @@ export class SessionStore {
 
   /** The sessions of an owner that have not ended, most recently used first. */
   async list(ownerId: string): Promise<Session[]> {
-    const last = String(SESSIONS_SHOWN_MAX - 1);
-    const ids = asTexts(
-      await this.#deps.redis.command(
-        ["ZREVRANGE", sessionsKey(ownerId), "0", last],
-      ),
-    );
+    const ids = (await this.#ids(ownerId)).slice(0, SESSIONS_SHOWN_MAX);
     const sessions = await Promise.all(ids.map((id) => this.#read(id)));
-    return sessions
-      .filter((session) => session !== null)
-      .filter((session) => session.ownerId === ownerId)
+    return sessions.filter((session) => session !== null)
       .sort((a, b) => b.seenAtMs - a.seenAtMs);
   }
 
@@ -136,14 +129,16 @@ export class SessionStore {
 
   /** Ends all sessions of the owner but one, and says how many. */
   async endOthers(ownerId: string, sessionId: string | null): Promise<number> {
-    const ids = asTexts(
-      await this.#deps.redis.command(
-        ["ZRANGE", sessionsKey(ownerId), "0", "-1"],
-      ),
-    );
+    const ids = await this.#ids(ownerId);
     const others = ids.filter((id) => id !== sessionId);
     for (const id of others) await this.end(ownerId, id);
     return others.length;
+  }
+
+  /** Newest first. */
+  async #ids(ownerId: string): Promise<string[]> {
+    const range = ["ZREVRANGE", sessionsKey(ownerId), "0", "-1"];
+    return asTexts(await this.#deps.redis.command(range));
   }
 
   async #read(id: string): Promise<Session | null> {

@@ -22,9 +22,7 @@ export function mintTotpSecret(randomBytes: RandomBytes): string {
 /** The address that authenticator apps open, also as a QR code. */
 export function totpUri(secret: string, email: string, issuer: string): string {
   const label = `${encodeURIComponent(issuer)}:${encodeURIComponent(email)}`;
-  return `otpauth://totp/${label}?secret=${secret}&issuer=${
-    encodeURIComponent(issuer)
-  }`;
+  return `otpauth://totp/${label}?${new URLSearchParams({ secret, issuer })}`;
 }
 
 /**

@@ -10,7 +10,7 @@
  * | `owners` | zset | owner ids by creation time in ms |
  * | `sess:<digest>` | hash | a signed-in session, see `sign_in/sessions.ts` |
  * | `sessions:{owner}` | zset | the owner's sessions by start |
- * | `ticket:<kind>:<digest>` | string | a one-time token, see `one_time_tokens.ts` |
+ * | `ticket:<kind>:<digest>` | string | a one-time token, see `one_time_tokens.ts`; `step`: a code of an authenticator app was used |
  * | `try:<digest>` | hash | tries of an account or a device; a rate of a network, of all, or of making keys, see `sign_in/attempts.ts` |
  * | `known:<digest>` | string | digest of the address that signed in from a device before |
  * | `oidc:<digest>` | string | owner of an OpenID Connect identity |
