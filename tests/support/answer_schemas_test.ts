@@ -75,20 +75,21 @@ function chunkOf(
   };
 }
 
+const CALL = {
+  index: 0,
+  id: "call_1",
+  type: "function",
+  function: { name: "f", arguments: "" },
+} as const;
+const MODEL = { id: "m", object: "model", created: 1, owned_by: "gateway" };
+
 const chunks: ChatCompletionChunk[] = [
   chunkOf({ role: "assistant", content: "" }),
   chunkOf({ role: "assistant", content: null }),
   chunkOf({ reasoning_content: "because" }),
   chunkOf({ content: "hello" }),
   chunkOf({ refusal: "no" }),
-  chunkOf({
-    tool_calls: [{
-      index: 0,
-      id: "call_1",
-      type: "function",
-      function: { name: "f", arguments: "" },
-    }],
-  }),
+  chunkOf({ tool_calls: [CALL] }),
   chunkOf({ tool_calls: [{ index: 0, function: { arguments: "{}" } }] }),
   chunkOf({}, "stop"),
   { ...chunkOf({ content: "x" }), usage: null },
@@ -107,135 +108,147 @@ Deno.test("chatCompletionChunkSchema accepts all that a stream may have", () => 
 
 /** A copy of `value` with the member at `path` replaced, or removed for undefined. */
 function changed(value: object, path: string, replacement: unknown): unknown {
-  const copy: unknown = structuredClone(value);
+  const copy: object = structuredClone(value);
   const steps = path.split(".");
   const last = steps.pop() ?? "";
-  let parent: unknown = copy;
-  for (const step of steps) {
-    assert.ok(typeof parent === "object" && parent !== null, path);
-    parent = Reflect.get(parent, step);
-  }
-  assert.ok(typeof parent === "object" && parent !== null, path);
+  const parent: object = steps.reduce(
+    (at, step) => Object(Reflect.get(at, step)),
+    copy,
+  );
+  assert.ok(Reflect.has(Object(parent), last) || replacement !== undefined);
   if (replacement === undefined) Reflect.deleteProperty(parent, last);
   else Reflect.set(parent, last, replacement);
   return copy;
 }
 
-type Defect = [path: string, replacement: unknown];
-
-function testDefects(
-  name: string,
-  schema: z.ZodType,
-  value: object,
-  defects: Defect[],
-): void {
-  for (const [path, replacement] of defects) {
-    const what = replacement === undefined
-      ? "no"
-      : `${JSON.stringify(replacement)} as`;
-    Deno.test(`${name} refuses ${what} ${path}`, () => {
-      assert.ok(!schema.safeParse(changed(value, path, replacement)).success);
-    });
-  }
+/** What a schema must refuse of a value it accepts: each path missing, and each with these values. */
+interface Defects {
+  schema: z.ZodType;
+  value: object;
+  missing: string[];
+  wrong: [path: string, ...replacements: unknown[]][];
 }
 
-testDefects("chatCompletionSchema", chatCompletionSchema, completion, [
-  ["id", undefined],
-  ["id", ""],
-  ["id", "abc"],
-  ["object", "chat.completion.chunk"],
-  ["created", undefined],
-  ["created", "1767622290"],
-  ["created", 1_767_622_290.5],
-  ["created", 1_767_622_290_000],
-  ["model", undefined],
-  ["model", ""],
-  ["choices", undefined],
-  ["choices", null],
-  ["choices", []],
-  ["choices.0.index", undefined],
-  ["choices.0.index", 1],
-  ["choices.0.message", undefined],
-  ["choices.0.message.role", undefined],
-  ["choices.0.message.role", "user"],
-  ["choices.0.message.content", undefined],
-  ["choices.0.message.content", null],
-  ["choices.0.message.refusal", undefined],
-  ["choices.0.message.tool_calls", []],
-  ["choices.0.message.reasoning_content", null],
-  ["choices.0.message.annotations", []],
-  ["choices.0.logprobs", undefined],
-  ["choices.0.finish_reason", undefined],
-  ["choices.0.finish_reason", null],
-  ["choices.0.finish_reason", "eos"],
-  ["choices.1.message.tool_calls.0.type", undefined],
-  ["choices.1.message.tool_calls.0.id", ""],
-  ["choices.1.message.tool_calls.0.function.arguments", {}],
-  ["usage", undefined],
-  ["usage", null],
-  ["usage.total_tokens", 30],
-  ["usage.prompt_tokens", -1],
-  ["usage.completion_tokens", 1.5],
-  ["system_fingerprint", undefined],
-  ["service_tier", "default"],
-  ["error", null],
-]);
+const DEFECTS: Record<string, Defects> = {
+  "a completion": {
+    schema: chatCompletionSchema,
+    value: completion,
+    missing: [
+      ...["id", "created", "model", "choices", "usage", "system_fingerprint"],
+      ...["choices.0.index", "choices.0.message", "choices.0.message.role"],
+      ...["choices.0.message.content", "choices.0.message.refusal"],
+      ...["choices.0.logprobs", "choices.0.finish_reason"],
+      "choices.1.message.tool_calls.0.type",
+    ],
+    wrong: [
+      ["id", "", "abc"],
+      ["object", "chat.completion.chunk"],
+      ["created", "1767622290", 1_767_622_290.5, 1_767_622_290_000],
+      ["model", ""],
+      ["choices", null, []],
+      ["choices.0.index", 1],
+      ["choices.0.message.role", "user"],
+      ["choices.0.message.content", null],
+      ["choices.0.message.tool_calls", []],
+      ["choices.0.message.reasoning_content", null],
+      ["choices.0.message.annotations", []],
+      ["choices.0.finish_reason", null, "eos"],
+      ["choices.1.message.tool_calls.0.id", ""],
+      ["choices.1.message.tool_calls.0.function.arguments", {}],
+      ["usage", null],
+      ["usage.total_tokens", 30],
+      ["usage.prompt_tokens", -1],
+      ["usage.completion_tokens", 1.5],
+      ["service_tier", "default"],
+      ["error", null],
+    ],
+  },
+  "a chunk": {
+    schema: chatCompletionChunkSchema,
+    value: chunkOf({ role: "assistant", content: "" }),
+    missing: [
+      ...["id", "choices", "choices.0.index", "choices.0.delta"],
+      "choices.0.finish_reason",
+    ],
+    wrong: [
+      ["object", "chat.completion"],
+      ["error", null],
+      ["usage", usage],
+      ["choices", []],
+      ["choices.0.delta", null],
+      ["choices.0.delta.role", ""],
+      ["choices.0.delta.reasoning_content", null, ""],
+      ["choices.0.delta.info", "x"],
+    ],
+  },
+  "a chunk with a call": {
+    schema: chatCompletionChunkSchema,
+    value: chunkOf({ tool_calls: [CALL] }),
+    missing: ["index", "type", "id", "function", "function.name"]
+      .map((name) => `choices.0.delta.tool_calls.0.${name}`),
+    wrong: [
+      ["choices.0.delta.tool_calls", []],
+      ["choices.0.delta.tool_calls.0.id", null],
+      ["choices.0.delta.tool_calls.0.function.arguments", {}],
+    ],
+  },
+  "a chunk with usage": {
+    schema: chatCompletionChunkSchema,
+    value: { ...envelope, choices: [], usage },
+    missing: ["choices", "usage"],
+    wrong: [["choices", null], ["usage", null]],
+  },
+  "an error": {
+    schema: errorBodySchema,
+    value: {
+      error: { message: "no", type: "server_error", param: null, code: null },
+    },
+    missing: ["error", "error.message", "error.type", "error.code"],
+    wrong: [
+      ["error", "no"],
+      ["error.message", ""],
+      ["error.code", 429],
+      ["error.param", 1],
+      ["error.stack", "x"],
+      ["message", "no"],
+    ],
+  },
+  "a model": {
+    schema: modelSchema,
+    value: MODEL,
+    missing: ["created"],
+    wrong: [
+      ["id", ""],
+      ["object", "models"],
+      ["created", 1.5],
+      ["owned_by", ""],
+    ],
+  },
+  "a list of models": {
+    schema: modelListSchema,
+    value: { object: "list", data: [MODEL] },
+    missing: ["object", "data.0.id"],
+    wrong: [["data", null]],
+  },
+};
 
-const first = chunkOf({ role: "assistant", content: "" });
-const call = chunkOf({
-  tool_calls: [{
-    index: 0,
-    id: "call_1",
-    type: "function",
-    function: { name: "f", arguments: "" },
-  }],
-});
-const last: ChatCompletionChunk = { ...envelope, choices: [], usage };
-
-testDefects("chatCompletionChunkSchema", chatCompletionChunkSchema, first, [
-  ["object", "chat.completion"],
-  ["id", undefined],
-  ["error", null],
-  ["usage", usage],
-  ["choices", []],
-  ["choices", undefined],
-  ["choices.0.index", undefined],
-  ["choices.0.delta", undefined],
-  ["choices.0.delta", null],
-  ["choices.0.delta.role", ""],
-  ["choices.0.delta.reasoning_content", null],
-  ["choices.0.delta.reasoning_content", ""],
-  ["choices.0.delta.info", "x"],
-  ["choices.0.finish_reason", undefined],
-]);
-
-testDefects(
-  "chatCompletionChunkSchema, tools,",
-  chatCompletionChunkSchema,
-  call,
-  [
-    ["choices.0.delta.tool_calls", []],
-    ["choices.0.delta.tool_calls.0.index", undefined],
-    ["choices.0.delta.tool_calls.0.type", undefined],
-    ["choices.0.delta.tool_calls.0.id", undefined],
-    ["choices.0.delta.tool_calls.0.id", null],
-    ["choices.0.delta.tool_calls.0.function", undefined],
-    ["choices.0.delta.tool_calls.0.function.name", undefined],
-    ["choices.0.delta.tool_calls.0.function.arguments", {}],
-  ],
-);
-
-testDefects(
-  "chatCompletionChunkSchema, usage,",
-  chatCompletionChunkSchema,
-  last,
-  [
-    ["choices", null],
-    ["choices", undefined],
-    ["usage", null],
-    ["usage", undefined],
-  ],
-);
+for (
+  const [what, { schema, value, missing, wrong }] of Object.entries(DEFECTS)
+) {
+  Deno.test(`the schema of ${what} accepts it, and refuses each defect`, () => {
+    schema.parse(value);
+    const defects = [
+      ...missing.map((path): [string, unknown] => [path, undefined]),
+      ...wrong.flatMap(([path, ...all]) =>
+        all.map((each): [string, unknown] => [path, each])
+      ),
+    ];
+    for (const [path, replacement] of defects) {
+      const { success } = schema.safeParse(changed(value, path, replacement));
+      assert.ok(!success, `${path}: ${JSON.stringify(replacement)}`);
+    }
+  });
+}
 
 Deno.test("errorBodySchema accepts every body an ApiError makes", () => {
   errorBodySchema.parse(UNAUTHORIZED_BODY);
@@ -245,43 +258,5 @@ Deno.test("errorBodySchema accepts every body an ApiError makes", () => {
       new ApiError("empty_array", "no", { param: "messages" }),
       new ApiError("upstream_error", "no", { wireCode: null }),
     ]
-  ) {
-    errorBodySchema.parse(error.toBody());
-  }
+  ) errorBodySchema.parse(error.toBody());
 });
-
-testDefects("errorBodySchema", errorBodySchema, {
-  error: { message: "no", type: "server_error", param: null, code: null },
-}, [
-  ["error", "no"],
-  ["error", undefined],
-  ["error.message", ""],
-  ["error.message", undefined],
-  ["error.type", undefined],
-  ["error.code", 429],
-  ["error.code", undefined],
-  ["error.param", 1],
-  ["error.stack", "x"],
-  ["message", "no"],
-]);
-
-const model = { id: "m", object: "model", created: 1, owned_by: "gateway" };
-
-Deno.test("modelListSchema accepts a list of models", () => {
-  modelSchema.parse(model);
-  modelListSchema.parse({ object: "list", data: [model] });
-  modelListSchema.parse({ object: "list", data: [] });
-});
-
-testDefects("modelSchema", modelSchema, model, [
-  ["id", ""],
-  ["object", "models"],
-  ["created", undefined],
-  ["created", 1.5],
-  ["owned_by", ""],
-]);
-
-testDefects("modelListSchema", modelListSchema, {
-  object: "list",
-  data: [model],
-}, [["object", undefined], ["data", null], ["data.0.id", undefined]]);
