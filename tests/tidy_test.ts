@@ -21,7 +21,7 @@ const PURE_ROOMS = [
   /^services\/model-simulator\/(language|passages|request|controls|json_schema|plan|choice|errors)\.ts$/,
   /^services\/chat-worker\/backends\/(?!attempt_deadlines|http_client)/,
 ];
-const PURE_IMPORTS = /^(zod|node:crypto|node:buffer)$/;
+const PURE_IMPORTS = /^(zod|node:crypto|node:buffer|node:zlib)$/;
 const IMPURE_WORDS =
   /\b(Deno\.|setTimeout\(|setInterval\(|fetch\(|performance\.now\(|Date\.now\(|Math\.random\()/;
 /** The clock itself, and the process's own randomness, have to come from somewhere. */

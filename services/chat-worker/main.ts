@@ -3,10 +3,7 @@ import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import {
-  observeBus,
-  observeProcess,
-} from "@gateway/shared/process/own_metrics";
+import { observeBus } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import {
@@ -62,17 +59,7 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
   ];
   observeWorker(registry, { worker, slots: config.slots, backends });
   observeBus(registry, bus);
-  const stopObserving = observeProcess(registry, {
-    now: monotonicNow,
-    startedAtMs: wallNow(),
-    notReady,
-  });
-  const ops = serveOps({
-    hostname: config.ops.hostname,
-    port: config.ops.port,
-    notReady,
-    metrics: () => registry.text(),
-  });
+  const ops = serveOps({ ...config.ops, notReady, registry });
   return {
     ready: { workerId, opsPort: ops.port, slots: config.slots },
     stop: async () => {
@@ -82,10 +69,9 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
         lastWordMs: LAST_WORD_MS,
       });
       clearInterval(ticker);
-      stopObserving();
       for (const backend of backends.values()) backend.close();
       await bus.drain();
-      await ops.stop({ graceMs: 0, lastWordMs: 0 });
+      await ops.stop();
     },
   };
 }

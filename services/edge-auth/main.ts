@@ -1,14 +1,10 @@
 /** Wires the public door: Redis, bus, dispatcher, HTTP. */
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { connectBus } from "@gateway/shared/bus/link_nats";
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import {
-  observeBus,
-  observeProcess,
-  observeRedis,
-} from "@gateway/shared/process/own_metrics";
+import { observeBus, observeRedis } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serveOps } from "@gateway/shared/process/ops_server";
@@ -122,17 +118,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   observeEdge(registry, { dispatcher, limiter, workers });
   observeBus(registry, bus);
   observeRedis(registry, () => redis.state === "ready");
-  const stopObserving = observeProcess(registry, {
-    now: monotonicNow,
-    startedAtMs: wallNow(),
-    notReady,
-  });
-  const ops = serveOps({
-    hostname: config.ops.hostname,
-    port: config.ops.port,
-    notReady,
-    metrics: () => registry.text(),
-  });
+  const ops = serveOps({ ...config.ops, notReady, registry });
   return {
     ready: {
       edgeId,
@@ -149,10 +135,9 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       if (unsettled > 0) log.error("settlements_lost", { count: unsettled });
       deadlines.close();
       stopBeating();
-      stopObserving();
       await bus.drain();
       await redis.close();
-      await ops.stop({ graceMs: 0, lastWordMs: 0 });
+      await ops.stop();
     },
   };
 }

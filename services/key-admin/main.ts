@@ -1,11 +1,8 @@
 import { createClientAddress } from "@gateway/shared/process/client_address";
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import {
-  observeProcess,
-  observeRedis,
-} from "@gateway/shared/process/own_metrics";
+import { observeRedis } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import { type GracefulServer, serve } from "@gateway/shared/process/serve";
@@ -68,14 +65,8 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   );
   const notReady = () =>
     [redis, writer].every(({ state }) => state === "ready") ? [] : ["redis"];
-  const stopObserving = observeProcess(registry, {
-    now: monotonicNow,
-    startedAtMs: wallNow(),
-    notReady,
-  });
   observeRedis(registry, () => notReady().length === 0);
-  const metrics = () => registry.text();
-  const ops = serveOps({ ...config.ops, notReady, metrics });
+  const ops = serveOps({ ...config.ops, notReady, registry });
   const durability = await announceDurability(deps);
   await announceSetUp(deps);
   return {
@@ -86,10 +77,9 @@ async function start(config: Config, log: Log): Promise<RunningService> {
       durability,
     },
     stop: async () => {
-      stopObserving();
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
       const drain = { graceMs, lastWordMs: LAST_WORD_MS };
-      await Promise.all([server.stop(drain), ops.stop(drain)]);
+      await Promise.all([server.stop(drain), ops.stop()]);
       await Promise.all([redis.close(), writer.close()]);
     },
   };

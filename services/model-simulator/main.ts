@@ -1,7 +1,5 @@
 /** Wires the simulator: a model server for trying and testing, which is no model. */
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
-import { observeProcess } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import {
@@ -24,16 +22,7 @@ function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
   });
   let isStopping = false;
   const notReady = () => isStopping ? ["stopping"] : [];
-  const stopObserving = observeProcess(registry, {
-    now: monotonicNow,
-    startedAtMs: wallNow(),
-    notReady,
-  });
-  const ops = serveOps({
-    ...config.ops,
-    notReady,
-    metrics: () => registry.text(),
-  });
+  const ops = serveOps({ ...config.ops, notReady, registry });
   log.warn("no_real_model", {
     note: "Answers are canned text of a simulator. " +
       "Set UPSTREAM_BASE_URL or MODELS_FILE for a real model.",
@@ -43,8 +32,7 @@ function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
     stop: async () => {
       isStopping = true;
       await simulator.stop(config.drainMs);
-      stopObserving();
-      await ops.stop({ graceMs: 0, lastWordMs: 0 });
+      await ops.stop();
     },
   });
 }

@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { crc32 } from "node:zlib";
 import type { RandomBytes } from "../process/ids.ts";
 
 /**
@@ -40,25 +41,16 @@ export function mintKey(randomBytes: RandomBytes): string {
   return checked + encodeChecksum(crc32(checked));
 }
 
+const FORM = /^sk-Cg[0-9A-Za-z]{46}$/;
+
 /**
  * Whether `value` has the form of a key, checksum included. Runs on every
- * request before anything else: no I/O, no allocation, under a microsecond.
+ * request before anything else: no I/O, about a microsecond.
  */
 export function isWellFormedKey(value: string): boolean {
-  if (value.length !== KEY_LENGTH || !value.startsWith(PREFIX)) return false;
-  let crc = CRC_START;
-  for (let at = 0; at < CHECKED_CHARS; at++) {
-    const code = value.charCodeAt(at);
-    if (at >= PREFIX.length && digitOf(code) < 0) return false;
-    crc = crcStep(crc, code);
-  }
-  let stated = 0;
-  for (let at = CHECKED_CHARS; at < KEY_LENGTH; at++) {
-    const digit = digitOf(value.charCodeAt(at));
-    if (digit < 0) return false;
-    stated = stated * BASE62.length + digit;
-  }
-  return stated === crcEnd(crc);
+  if (value.length !== KEY_LENGTH || !FORM.test(value)) return false;
+  const checked = value.slice(0, CHECKED_CHARS);
+  return value.slice(CHECKED_CHARS) === encodeChecksum(crc32(checked));
 }
 
 /**
@@ -94,42 +86,6 @@ export const isKeyId = (text: string): boolean => KEY_ID.test(text);
 
 /** Whether `text` has the form of an owner id. */
 export const isOwnerId = (text: string): boolean => OWNER_ID.test(text);
-
-/** Value of each ASCII character as a base62 digit; -1 for the others. */
-const DIGITS = Int8Array.from(
-  { length: 128 },
-  (_, code) => BASE62.indexOf(String.fromCharCode(code)),
-);
-
-function digitOf(charCode: number): number {
-  return DIGITS[charCode] ?? -1;
-}
-
-/** CRC-32 as in gzip (reflected polynomial 0xEDB88320), one step per byte. */
-const CRC_START = 0xffffffff;
-const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
-  let crc = byte;
-  for (let bit = 0; bit < 8; bit++) {
-    crc = crc & 1 ? 0xedb88320 ^ (crc >>> 1) : crc >>> 1;
-  }
-  return crc;
-});
-
-function crcStep(crc: number, byte: number): number {
-  return (CRC_TABLE[(crc ^ byte) & 0xff] ?? 0) ^ (crc >>> 8);
-}
-
-function crcEnd(crc: number): number {
-  return (crc ^ 0xffffffff) >>> 0;
-}
-
-function crc32(ascii: string): number {
-  let crc = CRC_START;
-  for (let at = 0; at < ascii.length; at++) {
-    crc = crcStep(crc, ascii.charCodeAt(at));
-  }
-  return crcEnd(crc);
-}
 
 function encodeChecksum(crc: number): string {
   let text = "";

@@ -1,15 +1,24 @@
 /**
  * Health, readiness and metrics of a service, on a separate port that is never public.
  */
-import { type GracefulServer, serve } from "./serve.ts";
+import { monotonicNow, wallNow } from "./clock.ts";
+import type { MetricRegistry } from "./metrics.ts";
+import { observeProcess } from "./own_metrics.ts";
+import { serve } from "./serve.ts";
 
 export interface OpsServerOptions {
   hostname: string;
   port: number;
   /** What keeps the service from its work right now; empty: nothing, it is ready. */
   notReady: () => string[];
-  /** The metrics in Prometheus' text format. */
-  metrics: () => string;
+  /** Gets the metrics of the process too. */
+  registry: MetricRegistry;
+}
+
+/** The server as it runs. */
+export interface OpsServer {
+  readonly port: number;
+  stop(): Promise<void>;
 }
 
 const TEXT = { "content-type": "text/plain; charset=utf-8" };
@@ -17,25 +26,38 @@ const PROMETHEUS = {
   "content-type": "text/plain; version=0.0.4; charset=utf-8",
 };
 
-/** Serves `/healthz`, `/readyz` and `/metrics`. */
-export function serveOps(options: OpsServerOptions): GracefulServer {
-  return serve({
-    hostname: options.hostname,
-    port: options.port,
+/** Serves `/healthz`, `/readyz` and `/metrics`. To be called when the process starts. */
+export function serveOps(options: OpsServerOptions): OpsServer {
+  const { hostname, port, notReady, registry } = options;
+  const stopObserving = observeProcess(registry, {
+    now: monotonicNow,
+    startedAtMs: wallNow(),
+    notReady,
+  });
+  const server = serve({
+    hostname,
+    port,
     onError: () => new Response("fault\n", { status: 500, headers: TEXT }),
     handler: (request) => {
       switch (new URL(request.url).pathname) {
         case "/healthz":
           return new Response("ok\n", { headers: TEXT });
         case "/readyz":
-          return readiness(options.notReady());
+          return readiness(notReady());
         case "/metrics":
-          return new Response(options.metrics(), { headers: PROMETHEUS });
+          return new Response(registry.text(), { headers: PROMETHEUS });
         default:
           return new Response("not found\n", { status: 404, headers: TEXT });
       }
     },
   });
+  return {
+    port: server.port,
+    stop: async () => {
+      stopObserving();
+      await server.stop({ graceMs: 0, lastWordMs: 0 });
+    },
+  };
 }
 
 function readiness(reasons: string[]): Response {

@@ -9,7 +9,6 @@ import {
   context,
   isSpanContextValid,
   ROOT_CONTEXT,
-  type Span,
   type SpanContext,
   SpanKind,
   SpanStatusCode,
@@ -24,13 +23,15 @@ export type WorkSpanAttributes = Readonly<Record<string, string | number>>;
 export interface WorkSpan {
   /** W3C trace context for work that is done because of this; absent outside of any trace. */
   readonly traceparent: string | undefined;
+  /** Runs work whose own spans belong to this one. */
+  run<T>(work: () => T): T;
   /** The work is over. With an `errorCode` it has failed. */
   end(attributes: WorkSpanAttributes, errorCode?: string): void;
 }
 
 export interface WorkSpanOptions {
   /** `consumer` and `producer` are the two ends of the bus. */
-  kind: "producer" | "consumer";
+  kind: keyof typeof KINDS;
   /** W3C trace context of what caused it. What runs in this turn, if that is traced, goes before. */
   parent: string | undefined;
   attributes: WorkSpanAttributes;
@@ -40,38 +41,22 @@ const TRACER = "gateway";
 const KINDS = {
   producer: SpanKind.PRODUCER,
   consumer: SpanKind.CONSUMER,
+  server: SpanKind.SERVER,
 } as const;
-
+const SERVER_FAULT = 500;
+const HEX = 16;
 /** Version, trace id, parent id, flags; the later ones of newer versions are not ours to read. */
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
-const HEX = 16;
-
-/** The span of an HTTP request. */
-export interface ServerSpan {
-  /** Runs work whose own spans belong to this one. */
-  run<T>(work: () => T): T;
-  /** The response has gone out, or its client has left. */
-  end(status: number): void;
-}
-
-const SERVER_FAULT = 500;
 
 /** Begins the span of a request that node:http took in; Deno makes those of its own server. */
-export function startServerSpan(
-  method: string,
-  parent: string | undefined,
-): ServerSpan {
-  const span = trace.getTracer(TRACER).startSpan(
-    method,
-    { kind: SpanKind.SERVER, attributes: { "http.request.method": method } },
-    contextOf(parent),
-  );
-  const inside = trace.setSpan(context.active(), span);
+export function startServerSpan(method: string, parent: string | undefined) {
+  const attributes = { "http.request.method": method };
+  const span = startWorkSpan(method, { kind: "server", parent, attributes });
   return {
-    run: (work) => context.with(inside, work),
-    end: (status) =>
-      endSpan(
-        span,
+    run: span.run,
+    /** The response has gone out, or its client has left. */
+    end: (status: number) =>
+      span.end(
         { "http.response.status_code": status },
         status >= SERVER_FAULT ? String(status) : undefined,
       ),
@@ -90,20 +75,15 @@ export function startWorkSpan(
   );
   return {
     traceparent: formatTraceparent(span.spanContext()),
-    end: (attributes, errorCode) => endSpan(span, attributes, errorCode),
+    run: (work) => context.with(trace.setSpan(context.active(), span), work),
+    end(attributes, errorCode) {
+      span.setAttributes(attributes);
+      if (errorCode !== undefined) {
+        span.setStatus({ code: SpanStatusCode.ERROR, message: errorCode });
+      }
+      span.end();
+    },
   };
-}
-
-function endSpan(
-  span: Span,
-  attributes: WorkSpanAttributes,
-  errorCode?: string,
-): void {
-  span.setAttributes(attributes);
-  if (errorCode !== undefined) {
-    span.setStatus({ code: SpanStatusCode.ERROR, message: errorCode });
-  }
-  span.end();
 }
 
 function contextOf(parent: string | undefined): Context {
