@@ -48,9 +48,7 @@ Deno.test("a client that leaves while it is admitted gives its slot back and run
     { what: "Redis to have admitted all of them" },
   );
   cluster.proxy.set({});
-  await waitFor(async () => await cluster.leases(key) === 0, {
-    what: "the slots to be given back",
-  });
+  await cluster.settled(key);
   assert.equal(cluster.backend.calls.length, ran);
   assert.equal(await statusOf(cluster.ask(key)), 200);
 });
@@ -80,7 +78,5 @@ Deno.test("a notice to stop that overtakes the answer of Redis holds", async () 
   assert.equal(error.code, "key_revoked");
   assert.equal(cluster.backend.calls.length, ran);
   cluster.proxy.set({});
-  await waitFor(async () => await cluster.leases(key) === 0, {
-    what: "the slot to be given back",
-  });
+  await cluster.settled(key);
 });

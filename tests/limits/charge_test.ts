@@ -90,9 +90,7 @@ Deno.test("a request is charged by how it ended", async (t) => {
           client.abort();
         }
         await answer;
-        await waitFor(async () => await cluster.leases(key) === 0, {
-          what: "the settlement",
-        });
+        await cluster.settled(key);
         for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
           const state = await readState(cluster.world, name);
           assert.equal(state?.dayTokens, each.tokens, name);

@@ -72,11 +72,11 @@ async function assertRecovers(cluster: GatedCluster, keys: Keys) {
   }
 }
 
-/** Lines of an event since the last look, as `from>to`. */
+/** What the lines of an event since the last look say that it is now. */
 function changes({ log }: GatedEdge, event: string): string[] {
   return log.lines
     .filter((line) => line.event === event)
-    .map(({ fields }) => `${fields.from}>${fields.to}`);
+    .map(({ fields }) => String(fields.to));
 }
 
 /** Waits until every edge has said this of its store, and checks that it said nothing else. */
@@ -90,10 +90,6 @@ async function assertSaid(cluster: GatedCluster, expected: string[]) {
   }
 }
 
-function forgetLines(cluster: GatedCluster): void {
-  for (const { log } of cluster.edges) log.lines.length = 0;
-}
-
 async function startWithKeys(): Promise<{ cluster: GatedCluster; keys: Keys }> {
   const cluster = await startGatedCluster({ edges: EDGES });
   const keys = {
@@ -105,65 +101,39 @@ async function startWithKeys(): Promise<{ cluster: GatedCluster; keys: Keys }> {
     assert.equal(await statusOf(cluster.ask(keys.seen, { edge })), 200);
     assert.equal(await statusOf(cluster.ask(keys.wrong, { edge })), 401);
   }
-  forgetLines(cluster);
+  for (const { log } of cluster.edges) log.lines.length = 0;
   return { cluster, keys };
 }
 
-/** Everything in Redis, as text that survives the way. */
-const DUMP_ALL = `
-local all = {}
-for _, name in ipairs(redis.call('KEYS', '*')) do
-  local hex = redis.call('DUMP', name):gsub('.', function (c) return string.format('%02x', c:byte()) end)
-  all[#all + 1] = name
-  all[#all + 1] = hex
-end
-return all`;
-const RESTORE_ALL = `
-for i = 1, #ARGV, 2 do
-  local dump = ARGV[i + 1]:gsub('..', function (hex) return string.char(tonumber(hex, 16)) end)
-  redis.call('RESTORE', ARGV[i], 0, dump, 'REPLACE')
-end`;
-
-Deno.test("FLUSHALL on a running server: 503 until the data is back", async () => {
-  const { cluster, keys } = await startWithKeys();
-  await using _ = cluster;
-  const { world } = cluster;
-  const all = await world.command("EVAL", DUMP_ALL, "0");
-  assert.ok(Array.isArray(all));
-  await world.command("FLUSHALL");
-  await assertUnavailable(cluster, keys);
-  await assertSaid(cluster, ["present>missing"]);
-  // What was known to be nobody's was forgotten with the data it was not in.
-  assert.equal(await statusOf(cluster.ask(keys.wrong)), 503);
-  await world.command("EVAL", RESTORE_ALL, "0", ...all.map(String));
-  await assertRecovers(cluster, keys);
-  await assertSaid(cluster, ["present>missing", "missing>present"]);
-});
-
-Deno.test("a restart without the data, and one with it", async () => {
+Deno.test("data lost by a running server and by a restart: 503 until it is back", async () => {
   const { cluster, keys } = await startWithKeys();
   await using _ = cluster;
   const { world } = cluster;
   const reply = await world.command("CONFIG", "GET", "dir");
   assert.ok(Array.isArray(reply));
-  const [, directory] = reply;
-  const [file, kept] = [`${directory}/dump.rdb`, `${directory}/kept.rdb`];
+  const file = `${reply[1]}/dump.rdb`;
   await world.command("SAVE");
+  const data = await Deno.readFile(file);
+  await world.command("FLUSHALL");
+  await assertUnavailable(cluster, keys);
+  await assertSaid(cluster, ["missing"]);
+  // What was known to be nobody's was forgotten with the data it was not in.
+  assert.equal(await statusOf(cluster.ask(keys.wrong)), 503);
   await world.redis.kill();
-  await Deno.rename(file, kept);
+  await Deno.remove(file);
   await world.redis.start();
   await world.link.ready(RECOVERY_MS);
   await assertUnavailable(cluster, keys);
-  await assertSaid(cluster, ["present>missing"]);
+  await assertSaid(cluster, ["missing"]);
   await world.redis.kill();
-  await Deno.rename(kept, file);
+  await Deno.writeFile(file, data);
   await world.redis.start();
   await assertRecovers(cluster, keys);
-  await assertSaid(cluster, ["present>missing", "missing>present"]);
+  await assertSaid(cluster, ["missing", "present"]);
   for (const edge of cluster.edges) {
     assert.deepEqual(
       changes(edge, "redis_state"),
-      ["ready>offline", "offline>ready", "ready>offline", "offline>ready"],
+      ["offline", "ready", "offline", "ready"],
     );
   }
 });
@@ -177,16 +147,16 @@ Deno.test("other data in place of the old: what was unknown there is asked for a
   await cluster.nameKey(wrong, { keyId, ownerId });
   assert.equal(await statusOf(cluster.ask(wrong)), 401, "remembered for 30 s");
   await cluster.world.command("SET", STORE_KEY, "sto_other");
-  await assertSaid(cluster, ["present>replaced"]);
+  await assertSaid(cluster, ["replaced"]);
   assert.equal(await statusOf(cluster.ask(wrong)), 200);
 });
 
 Deno.test("a Redis in which no key was ever made says 503, and 401 from the first key on", async () => {
   await using cluster = await startGatedCluster({ isNamed: false });
   assert.equal(await statusOf(cluster.ask(nobodysKey())), 503);
-  await assertSaid(cluster, ["unknown>missing"]);
+  await assertSaid(cluster, ["missing"]);
   const key = await cluster.addKey();
   assert.equal(await statusOf(cluster.ask(key)), 200);
   assert.equal(await statusOf(cluster.ask(nobodysKey())), 401);
-  await assertSaid(cluster, ["unknown>missing", "missing>present"]);
+  await assertSaid(cluster, ["missing", "present"]);
 });

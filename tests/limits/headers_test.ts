@@ -7,15 +7,8 @@ import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Limits } from "@gateway/shared/keys/record";
 import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
-import {
-  type GatedCluster,
-  pong,
-  startGatedCluster,
-  statusOf,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import { pong, startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { text, usageOf } from "../support/scripted_backend.ts";
-import { waitFor } from "../support/wait_for.ts";
 
 const GO_DURATION = /^(\d+ms|(\d+h)?(\d+m)?\d+(\.\d+)?s)$/;
 const MS_PER_DAY = 86_400_000;
@@ -40,13 +33,6 @@ function toldWaitMs(response: Response): number {
   assert.ok(Number.isSafeInteger(exactMs) && exactMs >= 1, String(exactMs));
   assert.equal(seconds, Math.max(1, Math.ceil(exactMs / 1_000)));
   return exactMs;
-}
-
-/** All settlements of the key have reached Redis. */
-async function settled(cluster: GatedCluster, key: TestKey): Promise<void> {
-  await waitFor(async () => await cluster.leases(key) === 0, {
-    what: "leases to be given back",
-  });
 }
 
 const WIDE = { requestsPerMinute: 1_000, tokensPerMinute: 1_000_000 };
@@ -138,7 +124,7 @@ Deno.test("limits over HTTP", async (t) => {
         if ("stream" in body) held.push(response);
         else await response.text();
       }
-      if (held.length === 0) await settled(cluster, key);
+      if (held.length === 0) await cluster.settled(key);
       let refused = await ask(key);
       // A slow machine may have won a request or two by now.
       while (refused.status === 200) {

@@ -7,9 +7,7 @@
 import assert from "node:assert/strict";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import {
-  leaseKey,
   limiterKey,
-  ownerLeaseKey,
   ownerLimiterKey,
   usageKey,
 } from "@gateway/shared/keys/record";
@@ -102,12 +100,8 @@ async function openBooks(cluster: GatedCluster): Promise<TestKey> {
 }
 
 async function settled(cluster: GatedCluster, key: TestKey): Promise<void> {
-  const { world, edges } = cluster;
-  for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
-    await waitFor(async () => await world.command("ZCARD", name) === 0, {
-      what: `no leases in ${name}`,
-    });
-  }
+  await cluster.settled(key);
+  const { edges } = cluster;
   await waitFor(() => edges.every(({ limiter }) => limiter.unsettled === 0), {
     what: "all to be settled",
   });

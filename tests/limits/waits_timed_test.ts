@@ -22,7 +22,7 @@ import {
 } from "../support/gated_cluster.ts";
 import { letDayEnd } from "../support/limits/limiter_clock.ts";
 import { text, usageOf } from "../support/scripted_backend.ts";
-import { sleep, waitFor } from "../support/wait_for.ts";
+import { sleep } from "../support/wait_for.ts";
 
 const EDGES = 4;
 const MINUTE_MS = 60_000;
@@ -114,9 +114,7 @@ async function useUp(
 ): Promise<void> {
   const { world } = cluster;
   assert.equal(await statusOf(cluster.ask(key)), 200);
-  await waitFor(async () => await cluster.leases(key) === 0, {
-    what: "the first request to be settled",
-  });
+  await cluster.settled(key);
   const name = side === "key" ? limiterKey(key) : ownerLimiterKey(key.ownerId);
   const state = await readState(world, name);
   assert.ok(state !== null);

@@ -21,6 +21,7 @@ import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import {
   hashKey,
   leaseKey,
+  ownerLeaseKey,
   type Principal,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
@@ -50,6 +51,7 @@ import {
   usageOf,
 } from "./scripted_backend.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
+import { waitFor } from "./wait_for.ts";
 
 export interface GatedEdge {
   readonly edge: MiniEdge;
@@ -100,6 +102,8 @@ export interface GatedCluster extends AsyncDisposable {
   ask(key: TestKey, options?: AskOptions): Promise<Response>;
   /** Leases of a key in Redis, dead or alive. */
   leases(key: TestKey): Promise<number>;
+  /** Waits until the key and its owner hold no lease: every request is settled. */
+  settled(key: TestKey, timeoutMs?: number): Promise<void>;
 }
 
 export interface AskOptions {
@@ -187,6 +191,14 @@ export async function startGatedCluster(
         ...(signal === undefined ? {} : { signal }),
       }),
     leases: async (key) => Number(await world.command("ZCARD", leaseKey(key))),
+    async settled(key, timeoutMs) {
+      for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
+        await waitFor(async () => await world.command("ZCARD", name) === 0, {
+          what: `no leases in ${name}`,
+          ...(timeoutMs === undefined ? {} : { timeoutMs }),
+        });
+      }
+    },
     [Symbol.asyncDispose]: async () => {
       await resources.disposeAsync();
       for (const { log } of edges) {
