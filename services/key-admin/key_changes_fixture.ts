@@ -21,15 +21,12 @@ const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
 const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
 const GRACE_MS = 3_600_000;
 
-/** Every kind of change to a key, in the order of a life. */
-export const CHANGE_KINDS = [
-  "create",
-  "edit",
-  "disable",
-  "enable",
-  "rotate",
-  "delete",
-] as const;
+/** What may happen to a key in its life, in this order. */
+const CHANGES = ["edit", "disable", "enable", "rotate", "delete"] as const;
+type Change = typeof CHANGES[number];
+
+/** Every kind of change to a key. */
+export const CHANGE_KINDS = ["create", ...CHANGES] as const;
 type ChangeKind = typeof CHANGE_KINDS[number];
 
 /** A key as it has to be found from now on. */
@@ -47,13 +44,10 @@ export interface Ledger {
 }
 
 /** A ledger of nothing yet. */
-export function emptyLedger(): Ledger {
-  const counts = {
-    ...{ create: 0, edit: 0, disable: 0 },
-    ...{ enable: 0, rotate: 0, delete: 0 },
-  };
-  return { known: new Map(), counts };
-}
+export const emptyLedger = (): Ledger => ({
+  known: new Map(),
+  counts: { create: 0, edit: 0, disable: 0, enable: 0, rotate: 0, delete: 0 },
+});
 
 /** A change was refused that nobody else had touched. */
 class Refused extends Error {
@@ -69,7 +63,7 @@ export async function changeKeys(
   try {
     for (let length = 1; !isOver(); length++) {
       let key = await create(store, ledger);
-      const rest = CHANGE_KINDS.slice(1, 1 + length % CHANGE_KINDS.length);
+      const rest = CHANGES.slice(0, length % CHANGE_KINDS.length);
       for (const kind of rest) key = await change(store, ledger, kind, key);
     }
   } catch (error) {
@@ -82,11 +76,8 @@ async function create(store: KeyStore, ledger: Ledger): Promise<Known> {
   const made = await store.create({
     ownerId: OWNER,
     settings: {
-      description: "A key",
-      scopes: ["chat"],
-      models: [],
-      limits: UNLIMITED,
-      expiresAtMs: null,
+      ...{ description: "A key", scopes: ["chat"], models: [] },
+      ...{ limits: UNLIMITED, expiresAtMs: null },
     },
     actor: ACTOR,
   });
@@ -97,7 +88,7 @@ async function create(store: KeyStore, ledger: Ledger): Promise<Known> {
 async function change(
   store: KeyStore,
   ledger: Ledger,
-  kind: ChangeKind,
+  kind: Change,
   { key, actions }: Known,
 ): Promise<Known> {
   ledger.known.delete(key.id);
@@ -112,30 +103,21 @@ async function change(
 async function send(
   store: KeyStore,
   ledger: Ledger,
-  kind: ChangeKind,
+  kind: Change,
   key: KeyRecord,
   target: Target,
 ): Promise<[after: KeyRecord, action: AuditAction]> {
-  switch (kind) {
-    case "create":
-      throw new Error("A life begins once");
-    case "edit": {
-      const settings = { description: `Renamed ${key.version}` };
-      return [keyOf(await store.edit(target, settings)), "key.edited"];
-    }
-    case "disable":
-      return [keyOf(await store.disable(target)), "key.disabled"];
-    case "enable":
-      return [keyOf(await store.enable(target)), "key.enabled"];
-    case "rotate": {
-      const next = keyOf(await store.rotate(target, GRACE_MS));
-      note(ledger, next, ["key.created"]);
-      const expiresAtMs = next.createdAtMs + GRACE_MS;
-      return [{ ...key, version: key.version + 1, expiresAtMs }, "key.rotated"];
-    }
-    case "delete":
-      return [keyOf(await store.delete(target)), "key.deleted"];
+  if (kind === "rotate") {
+    const next = keyOf(await store.rotate(target, GRACE_MS));
+    note(ledger, next, ["key.created"]);
+    const expiresAtMs = next.createdAtMs + GRACE_MS;
+    return [{ ...key, version: key.version + 1, expiresAtMs }, "key.rotated"];
   }
+  if (kind === "edit") {
+    const settings = { description: `Renamed ${key.version}` };
+    return [keyOf(await store.edit(target, settings)), "key.edited"];
+  }
+  return [keyOf(await store[kind](target)), `key.${kind}d`];
 }
 
 function keyOf(result: ChangeKeyResult | CreateKeyResult): KeyRecord {

@@ -100,17 +100,6 @@ Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, says where it is and h
   assert.ok(!log.includes(link.split("/link/")[1] ?? "?"), "secret in the log");
 });
 
-Deno.test("the service does not start with a wrong configuration, and names all of it", async () => {
-  const service = startService({
-    PORT: "x",
-    PUBLIC_URL: "http://console.example.org",
-  });
-  const { code, stderr } = await service.ended();
-  assert.equal(code, 78);
-  assert.match(stderr, /PORT/);
-  assert.match(stderr, /PUBLIC_URL/);
-});
-
 Deno.test("a redis that may lose changes is said loudly at the start", async () => {
   await using redis = await startRedis({ settings: ["--appendonly", "no"] });
   const service = startService({
