@@ -9,15 +9,6 @@
  */
 import { FrameType } from "@gateway/shared/bus/frame";
 
-export interface FrameOutboxDependencies {
-  /** Sends one frame. Must not throw. */
-  publish: (subject: string, frame: Uint8Array) => void;
-  /** Runs `flush` within {@link FRAME_WAIT_MS}. */
-  scheduleSoon: (flush: () => void) => void;
-  /** Whether enough answers run for waiting to pay off. */
-  isBusy: () => boolean;
-}
-
 /** How long a token may wait for others. A model makes one every 10 to 50 ms. */
 export const FRAME_WAIT_MS = 1;
 /** With fewer answers than this there is rarely anything to wait for. */
@@ -26,32 +17,32 @@ export const BUSY_JOBS_MIN = 16;
 /** Offset of the type in a frame, see `shared/bus/frame.ts`. */
 const TYPE_OFFSET = 1;
 
-export class FrameOutbox {
-  readonly #d: FrameOutboxDependencies;
-  #waiting: [subject: string, frame: Uint8Array][] = [];
-  #isScheduled = false;
-
-  constructor(dependencies: FrameOutboxDependencies) {
-    this.#d = dependencies;
-  }
-
-  /** Sends a frame, now or in a moment. Everything but tokens goes now. */
-  send(subject: string, frame: Uint8Array): void {
-    this.#waiting.push([subject, frame]);
+/**
+ * Makes the function that sends a frame, now or in a moment. `publish` must not
+ * throw; `scheduleSoon` runs a function within {@link FRAME_WAIT_MS}; `isBusy` says
+ * whether enough answers run for waiting to pay off.
+ */
+export function createFrameOutbox({ publish, scheduleSoon, isBusy }: {
+  publish: (subject: string, frame: Uint8Array) => void;
+  scheduleSoon: (flush: () => void) => void;
+  isBusy: () => boolean;
+}): (subject: string, frame: Uint8Array) => void {
+  let waiting: [subject: string, frame: Uint8Array][] = [];
+  let isScheduled = false;
+  const flush = () => {
+    for (const [subject, frame] of waiting) publish(subject, frame);
+    waiting = [];
+  };
+  return (subject, frame) => {
+    waiting.push([subject, frame]);
+    // Everything but tokens goes now.
     const isToken = frame[TYPE_OFFSET] === FrameType.DATA;
-    if (!isToken || !this.#d.isBusy()) return this.#flush();
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#d.scheduleSoon(() => {
-      this.#isScheduled = false;
-      this.#flush();
+    if (!isToken || !isBusy()) return flush();
+    if (isScheduled) return;
+    isScheduled = true;
+    scheduleSoon(() => {
+      isScheduled = false;
+      flush();
     });
-  }
-
-  #flush(): void {
-    for (const [subject, frame] of this.#waiting) {
-      this.#d.publish(subject, frame);
-    }
-    this.#waiting = [];
-  }
+  };
 }

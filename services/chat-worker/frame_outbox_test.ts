@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import { encodeFrame, FrameType } from "@gateway/shared/bus/frame";
-import { FrameOutbox } from "./frame_outbox.ts";
+import { createFrameOutbox } from "./frame_outbox.ts";
 
 const EMPTY = new Uint8Array(0);
 
 function setup(isBusy: boolean) {
   const sent: string[] = [];
   const soon: (() => void)[] = [];
-  const outbox = new FrameOutbox({
+  const sendFrame = createFrameOutbox({
     publish: (subject, frame) => void sent.push(`${subject}${frame[1]}`),
     scheduleSoon: (flush) => void soon.push(flush),
     isBusy: () => isBusy,
   });
   const send = (subject: string, type: FrameType) =>
-    outbox.send(
+    sendFrame(
       subject,
       encodeFrame({ type, sequence: 1, attempt: 1, tokens: 0 }, EMPTY),
     );

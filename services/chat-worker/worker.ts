@@ -45,7 +45,7 @@ import { publicRequestId } from "@gateway/shared/process/ids";
 import { type Log, roundMs } from "@gateway/shared/process/log";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { startWorkSpan, type WorkSpan } from "@gateway/shared/process/tracing";
-import { BUSY_JOBS_MIN, FrameOutbox } from "./frame_outbox.ts";
+import { BUSY_JOBS_MIN, createFrameOutbox } from "./frame_outbox.ts";
 import { type Backends, Job } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
@@ -82,7 +82,7 @@ export class ChatWorker {
   readonly #d: ChatWorkerDependencies;
   /** By request id. A second attempt of a request replaces the first. */
   readonly #jobs = new Map<string, Job>();
-  readonly #frames: FrameOutbox;
+  readonly #sendFrame: ReturnType<typeof createFrameOutbox>;
   /** When each edge was last heard, by a beat or a job. */
   readonly #edgesHeardAtMs = new Map<string, number>();
   readonly #subscriptions: BusSubscription[] = [];
@@ -102,7 +102,7 @@ export class ChatWorker {
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
     this.#flow = new FlowWatch(dependencies.bus, now);
-    this.#frames = new FrameOutbox({
+    this.#sendFrame = createFrameOutbox({
       publish: (subject, frame) => this.#publish(subject, frame),
       scheduleSoon: dependencies.scheduleSoon,
       isBusy: () => this.#jobs.size >= BUSY_JOBS_MIN,
@@ -279,7 +279,7 @@ export class ChatWorker {
       now: this.#d.now,
       steadyNow: () => this.#clock.now(),
       wallNow: this.#d.wallNow,
-      sendFrame: (frame) => this.#frames.send(reply, frame),
+      sendFrame: (frame) => this.#sendFrame(reply, frame),
       onFault: (error) => this.#d.log.error("job_fault", { requestId, error }),
       onSlotFree: (job) => {
         this.#inFlight -= 1;

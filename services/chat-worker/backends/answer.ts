@@ -15,6 +15,7 @@ import type {
   Usage,
 } from "@gateway/shared/openai/chat";
 import { truncatedAnswer } from "./errors.ts";
+import type { ToolCallFragments } from "./tool_calls.ts";
 
 /** What running a completion needs beside the request. */
 export interface CompletionCall {
@@ -47,9 +48,15 @@ type LogprobsInProgress = Logprobs & {
   refusal: unknown[] | null;
 };
 
-interface Choice {
+/** One of the `n` choices, as far as it has come. */
+export interface Choice {
+  readonly index: number;
+  /** The server has said something of it. */
+  hasBegun: boolean;
   finishReason: FinishReason | null;
-  /** Of a whole response, as far as it has come; a stream keeps nothing. */
+  /** Null until it calls a tool. */
+  calls: ToolCallFragments | null;
+  /** Of a whole response; a stream keeps nothing. */
   message: ResponseMessage;
   logprobs: LogprobsInProgress | null;
 }
@@ -60,10 +67,10 @@ export class Answer {
   hasSent = false;
   /** Of the server's build and weights, if it has one. Must be known before the first delta. */
   fingerprint: string | null = null;
+  readonly choices: readonly Choice[];
   readonly #request: ChatRequest;
   readonly #call: CompletionCall;
   readonly #onBegun: () => void;
-  readonly #choices: readonly Choice[];
   #lines = "";
   /** Of every chunk. Empty until the first one. */
   #prefix = "";
@@ -79,40 +86,33 @@ export class Answer {
     this.#request = request;
     this.#call = call;
     this.#onBegun = onBegun;
-    this.#choices = Array.from({ length: request.n }, (): Choice => ({
+    this.choices = Array.from({ length: request.n }, (_, index): Choice => ({
+      index,
+      hasBegun: false,
       finishReason: null,
+      calls: null,
       message: { role: "assistant", content: null, refusal: null },
       logprobs: null,
     }));
   }
 
-  isFinished(index: number): boolean {
-    return this.#choices[index]?.finishReason !== null;
-  }
-
   /** Adds to a choice. Without a usage yet, each call counts as one token. */
-  addDelta(index: number, delta: ChunkDelta, logprobs?: Logprobs): void {
-    const choice = this.#choices[index];
-    if (choice === undefined) return;
-    const isFirst = this.#begin();
+  addDelta(choice: Choice, delta: ChunkDelta, logprobs?: Logprobs): void {
+    this.#begin(delta.tool_calls === undefined ? null : choice);
     this.#deltas += 1;
     if (!this.#request.stream) return collect(choice, delta, logprobs);
-    if (isFirst) this.#addRoles(delta.tool_calls === undefined ? -1 : index);
     const probabilities = logprobs === undefined
       ? "null"
       : JSON.stringify(logprobs);
-    this.#addChunk(index, deltaJson(delta), probabilities, "null");
+    this.#addChunk(choice.index, deltaJson(delta), probabilities);
   }
 
   /** Ends a choice. */
-  finish(index: number, reason: FinishReason): void {
-    const choice = this.#choices[index];
-    if (choice === undefined) return;
-    const isFirst = this.#begin();
+  finish(choice: Choice, reason: FinishReason): void {
+    this.#begin(null);
     choice.finishReason = reason;
     if (!this.#request.stream) return;
-    if (isFirst) this.#addRoles(-1);
-    this.#addChunk(index, "{}", "null", `"${reason}"`);
+    this.#addChunk(choice.index, "{}", "null", `"${reason}"`);
   }
 
   /** Adds what choices have cost, once for each request to a model server. */
@@ -134,10 +134,10 @@ export class Answer {
   /** Passes on the last lines. Throws `upstream_truncated` when something is missing. */
   end(): AnswerEnd {
     const usage = this.#usage;
-    const finishReasons = this.#choices
+    const finishReasons = this.choices
       .map(({ finishReason }) => finishReason)
       .filter((reason) => reason !== null);
-    if (finishReasons.length < this.#choices.length || usage === null) {
+    if (finishReasons.length < this.choices.length || usage === null) {
       throw truncatedAnswer("Answer without an end");
     }
     if (!this.#request.stream) this.#lines = this.#wholeResponse(usage);
@@ -148,35 +148,34 @@ export class Answer {
     return { usage, finishReasons };
   }
 
-  /** Whether this is the beginning. */
-  #begin(): boolean {
-    if (this.#prefix !== "") return false;
+  /**
+   * At the first delta or finish: the role chunk of every choice, in order. Some
+   * SDKs take an answer for complete once every choice seen so far has finished, so
+   * all appear at once. `calling` begins with a tool call.
+   */
+  #begin(calling: Choice | null): void {
+    if (this.#prefix !== "") return;
     const { requestId, created } = this.#call;
     this.#prefix = `{"id":"chatcmpl-${requestId}"` +
       `,"object":"chat.completion.chunk","created":${created}` +
       `,"model":${JSON.stringify(this.#request.model)}` +
       `,"system_fingerprint":${JSON.stringify(this.fingerprint)},"choices":[`;
     this.#onBegun();
-    return true;
-  }
-
-  /**
-   * The role chunk of every choice, in order. Some SDKs take an answer for complete
-   * once every choice seen so far has finished, so all appear at once.
-   */
-  #addRoles(callingIndex: number): void {
-    for (const index of this.#choices.keys()) {
-      const content = index === callingIndex ? "null" : `""`;
-      const delta = `{"role":"assistant","content":${content}}`;
-      this.#addChunk(index, delta, "null", "null");
+    if (!this.#request.stream) return;
+    for (const choice of this.choices) {
+      const content = choice === calling ? "null" : `""`;
+      this.#addChunk(
+        choice.index,
+        `{"role":"assistant","content":${content}}`,
+      );
     }
   }
 
   #addChunk(
     index: number,
     delta: string,
-    logprobs: string,
-    reason: string,
+    logprobs = "null",
+    reason = "null",
   ): void {
     const usage = this.#request.include_usage ? `,"usage":null` : "";
     this.#lines += `${this.#prefix}{"index":${index},"delta":${delta}` +
@@ -189,7 +188,7 @@ export class Answer {
       object: "chat.completion",
       created: this.#call.created,
       model: this.#request.model,
-      choices: this.#choices.map(
+      choices: this.choices.map(
         ({ finishReason, message, logprobs }, index) => {
           // Null content means "see the tool calls" (or the refusal); silence is an empty text.
           const hasOther = message.tool_calls !== undefined ||

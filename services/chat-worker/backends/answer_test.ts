@@ -5,7 +5,7 @@ import type {
   Logprobs,
   Usage,
 } from "@gateway/shared/openai/chat";
-import { Answer } from "./answer.ts";
+import { Answer, type Choice } from "./answer.ts";
 import { parsed, recordCall, requestWith } from "./answer_fixture.ts";
 
 const USAGE: Usage = {
@@ -30,11 +30,16 @@ function newAnswer(change: Partial<ChatRequest>) {
   return { call, answer: new Answer(request, call) };
 }
 
+function first({ choices }: Answer): Choice {
+  return choices[0] ?? assert.fail("no choices");
+}
+
 function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
   const { answer, call } = newAnswer(change);
   for (const [index, part, logprobs] of parts) {
-    if (typeof part === "string") answer.finish(index, part);
-    else answer.addDelta(index, part, logprobs);
+    const choice = answer.choices[index] ?? assert.fail("no such choice");
+    if (typeof part === "string") answer.finish(choice, part);
+    else answer.addDelta(choice, part, logprobs);
   }
   answer.addUsage(USAGE);
   answer.end();
@@ -195,16 +200,16 @@ for (const stream of [true, false]) {
     const refuses = () =>
       assert.throws(() => answer.end(), { code: "upstream_truncated" });
     refuses();
-    answer.addDelta(0, { content: "x" });
-    answer.finish(0, "stop");
+    answer.addDelta(first(answer), { content: "x" });
+    answer.finish(first(answer), "stop");
     answer.addUsage(USAGE);
     refuses();
   });
 
   Deno.test(`flush() tells one token per delta until there is a usage (stream: ${stream})`, () => {
     const { answer, call } = newAnswer({ stream });
-    answer.addDelta(0, { content: "a" });
-    answer.addDelta(0, { content: "b" });
+    answer.addDelta(first(answer), { content: "a" });
+    answer.addDelta(first(answer), { content: "b" });
     answer.flush();
     assert.equal(call.tokens, 2);
     assert.equal(answer.hasSent, stream);

@@ -7,7 +7,7 @@ import type {
 } from "@gateway/shared/openai/chat";
 import { promptTokensLikely } from "@gateway/shared/tokens/prompt_tokens";
 import { textTokensLikely } from "@gateway/shared/tokens/text_tokens";
-import type { Answer } from "./answer.ts";
+import type { Answer, Choice } from "./answer.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
 import { isJsonObject, type JsonObject, parseJson, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
@@ -33,7 +33,7 @@ export class ChunkReader {
   /** The model has said something. */
   hasBegun = false;
   readonly #options: ChunkReaderOptions;
-  readonly #choices: { hasBegun: boolean; calls: ToolCallFragments | null }[];
+  readonly #choices: readonly Choice[];
   #usage: Usage | null = null;
   /** Texts that came: most servers send one token at a time. */
   #pieces = 0;
@@ -42,15 +42,13 @@ export class ChunkReader {
 
   constructor(options: ChunkReaderOptions) {
     this.#options = options;
-    this.#choices = Array.from(
-      { length: options.request.n },
-      () => ({ hasBegun: false, calls: null }),
-    );
+    const { request, answer, firstChoice } = options;
+    this.#choices = answer.choices.slice(firstChoice, firstChoice + request.n);
   }
 
   /** Every choice has its finish reason. */
   get isFinished(): boolean {
-    return this.#choices.every((_, index) => this.#isFinished(index));
+    return this.#choices.every(isFinished);
   }
 
   /**
@@ -84,12 +82,12 @@ export class ChunkReader {
    */
   end(isWhole: boolean): void {
     const asked = this.#choices.length;
-    const given = this.#choices.filter((_, i) => this.#isFinished(i)).length;
+    const given = this.#choices.filter(isFinished).length;
     if (given === asked) {
       return this.#options.answer.addUsage(this.#countedUsage());
     }
-    const isCut = this.#choices.some(({ hasBegun }, index) =>
-      hasBegun && !this.#isFinished(index)
+    const isCut = this.#choices.some((each) =>
+      each.hasBegun && !isFinished(each)
     );
     if (!isWhole || given === 0 || isCut) {
       throw truncatedAnswer(`${given} of ${asked} choices are finished`);
@@ -104,55 +102,51 @@ export class ChunkReader {
     });
   }
 
-  #isFinished(index: number): boolean {
-    const { answer, firstChoice } = this.#options;
-    return answer.isFinished(firstChoice + index);
-  }
-
-  #takeChoice(choice: unknown, position: number): void {
-    if (!isJsonObject(choice)) throw invalidAnswer("Choice is not an object");
-    const index = choice.index ?? position;
-    const state = typeof index === "number" ? this.#choices[index] : undefined;
-    if (typeof index !== "number" || state === undefined) {
+  #takeChoice(said: unknown, position: number): void {
+    if (!isJsonObject(said)) throw invalidAnswer("Choice is not an object");
+    const index = said.index ?? position;
+    const choice = typeof index === "number" ? this.#choices[index] : undefined;
+    if (choice === undefined) {
       throw invalidAnswer(`Choice outside 0..${this.#choices.length - 1}`);
     }
-    state.hasBegun = true;
+    choice.hasBegun = true;
     // A repeat of what is finished; clients take nothing more of it.
-    if (this.#isFinished(index)) return;
-    const { answer, firstChoice, newToolCallId } = this.#options;
+    if (isFinished(choice)) return;
+    const { answer } = this.#options;
     // A whole response has `message` where a chunk has `delta`.
-    const said = choice.delta ?? choice.message;
-    const delta: ChunkDelta = {};
-    if (isJsonObject(said)) {
-      const content = contentOf(said.content);
-      const reasoning = textOf(said.reasoning_content) ||
-        textOf(said.reasoning);
-      const refusal = textOf(said.refusal);
-      const fragments = said.tool_calls ?? legacyCall(said.function_call);
-      if (content !== "") delta.content = content;
-      if (reasoning !== "") delta.reasoning_content = reasoning;
-      if (refusal !== "") delta.refusal = refusal;
-      for (const text of [content, reasoning, refusal]) this.#count(text);
-      if (fragments !== null) {
-        state.calls ??= new ToolCallFragments(newToolCallId);
-        const calls = state.calls.take(fragments);
-        if (calls.length > 0) delta.tool_calls = calls;
-        for (const call of calls) this.#count(call.function.arguments ?? "");
-      }
-    }
-    const logprobs = isJsonObject(choice.logprobs)
-      ? choice.logprobs
-      : undefined;
+    const delta = this.#deltaOf(choice, said.delta ?? said.message);
+    const logprobs = isJsonObject(said.logprobs) ? said.logprobs : undefined;
     if (logprobs !== undefined || !isEmpty(delta)) {
       this.hasBegun = true;
-      answer.addDelta(firstChoice + index, delta, logprobs);
+      answer.addDelta(choice, delta, logprobs);
     }
-    const word = textOf(choice.finish_reason);
+    const word = textOf(said.finish_reason);
     if (word === "") return;
-    state.calls?.end();
+    choice.calls?.end();
     this.hasBegun = true;
-    const reason = finishReasonOf(word, state.calls?.hasCalls ?? false);
-    answer.finish(firstChoice + index, reason);
+    answer.finish(
+      choice,
+      finishReasonOf(word, choice.calls?.hasCalls ?? false),
+    );
+  }
+
+  #deltaOf(choice: Choice, said: unknown): ChunkDelta {
+    const delta: ChunkDelta = {};
+    if (!isJsonObject(said)) return delta;
+    const content = contentOf(said.content);
+    const reasoning = textOf(said.reasoning_content) || textOf(said.reasoning);
+    const refusal = textOf(said.refusal);
+    const fragments = said.tool_calls ?? legacyCall(said.function_call);
+    if (content !== "") delta.content = content;
+    if (reasoning !== "") delta.reasoning_content = reasoning;
+    if (refusal !== "") delta.refusal = refusal;
+    for (const text of [content, reasoning, refusal]) this.#count(text);
+    if (fragments === null) return delta;
+    choice.calls ??= new ToolCallFragments(this.#options.newToolCallId);
+    const calls = choice.calls.take(fragments);
+    if (calls.length > 0) delta.tool_calls = calls;
+    for (const call of calls) this.#count(call.function.arguments ?? "");
+    return delta;
   }
 
   #count(text: string): void {
@@ -180,6 +174,10 @@ export class ChunkReader {
       total_tokens: prompt + completion,
     };
   }
+}
+
+function isFinished({ finishReason }: Choice): boolean {
+  return finishReason !== null;
 }
 
 function isEmpty(delta: ChunkDelta): boolean {

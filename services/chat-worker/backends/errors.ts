@@ -6,12 +6,6 @@ import {
   type ErrorCode,
 } from "@gateway/shared/openai/error";
 
-/**
- * What may help before the first token: nothing, another backend, the same one in
- * a moment, or the same one when it says so.
- */
-type Remedy = "none" | "elsewhere" | "again" | "later";
-
 /** What an attempt tells the circuit breaker. `ignored`: it says nothing about the server. */
 export type AttemptResult = "success" | "failure" | "ignored";
 
@@ -20,7 +14,8 @@ interface FaultRule {
   /** What the caller is told unless there is something better to say. */
   code: ErrorCode;
   message: string;
-  remedy: Remedy;
+  /** What may help: nothing, another backend, the same one in a moment, or when it says so. */
+  remedy: "none" | "elsewhere" | "again" | "later";
   /** What it tells the circuit breaker. */
   result: AttemptResult;
 }
@@ -28,7 +23,7 @@ interface FaultRule {
 function rule(
   code: ErrorCode,
   message: string,
-  remedy: Remedy,
+  remedy: FaultRule["remedy"],
   result: AttemptResult = "failure",
 ): FaultRule {
   return { code, message: `The model server ${message}`, remedy, result };

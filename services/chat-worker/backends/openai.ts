@@ -57,9 +57,7 @@ export interface OpenAiBackendOptions {
  * the call's signal; no message holds the key, the address or a header.
  */
 export class OpenAiBackend implements PoolBackend {
-  readonly name: string;
-  readonly preference: number;
-  readonly weight: number;
+  readonly config: BackendConfig;
   readonly #options: OpenAiBackendOptions;
   readonly #client: HttpClient;
   readonly #encodeRequest: EncodeRequest;
@@ -69,9 +67,7 @@ export class OpenAiBackend implements PoolBackend {
   constructor(options: OpenAiBackendOptions) {
     const { config, apiKey, caCerts } = options;
     const url = new URL(`${config.baseUrl}/chat/completions`);
-    this.name = config.name;
-    this.preference = config.preference;
-    this.weight = config.weight;
+    this.config = config;
     this.#options = options;
     this.#client = new HttpClient(
       options.connect ?? createConnect(url, caCerts),
@@ -96,7 +92,7 @@ export class OpenAiBackend implements PoolBackend {
     answer: Answer,
     call: CompletionCall,
   ): Promise<void> {
-    const { choices_per_request: choices } = this.#options.config.dialect;
+    const { choices_per_request: choices } = this.config.dialect;
     if (request.n === 1 || choices === "many") {
       return await this.#attempt(request, 0, answer, call);
     }
@@ -125,7 +121,8 @@ export class OpenAiBackend implements PoolBackend {
     answer: Answer,
     call: CompletionCall,
   ): Promise<void> {
-    const { config, now, newToolCallId } = this.#options;
+    const { now, newToolCallId } = this.#options;
+    const { config } = this;
     const { totalMs } = config.deadlines;
     const deadlines = new AttemptDeadlines(now, call.signal, totalMs);
     let response: HttpConnection | null = null;
@@ -177,9 +174,9 @@ export class OpenAiBackend implements PoolBackend {
     response: HttpConnection,
     deadlines: AttemptDeadlines,
   ): Promise<UpstreamError> {
-    const { config, wallNow } = this.#options;
+    const { wallNow } = this.#options;
     const waitMs = readRetryAfter(retryAfter, retryAfterMs, wallNow);
-    deadlines.arm("betweenTokens", config.deadlines.connectMs);
+    deadlines.arm("betweenTokens", this.config.deadlines.connectMs);
     let text: string | null = null;
     try {
       text = await readText(response, REFUSAL_BYTES_MAX, () => {});
@@ -206,7 +203,7 @@ export class OpenAiBackend implements PoolBackend {
     deadlines: AttemptDeadlines,
     bytesMax: number,
   ): Promise<void> {
-    const { betweenTokensMs } = this.#options.config.deadlines;
+    const { betweenTokensMs } = this.config.deadlines;
     let bytes = 0;
     let isProgress = false;
     let isDone = false;

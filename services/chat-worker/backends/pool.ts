@@ -1,3 +1,4 @@
+import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -24,11 +25,7 @@ const UNAVAILABLE_MS_MIN = 1_000;
 
 /** A backend of the pool. */
 export interface PoolBackend {
-  readonly name: string;
-  /** Lower is tried first. */
-  readonly preference: number;
-  /** Share of requests among equals. */
-  readonly weight: number;
+  readonly config: Pick<BackendConfig, "name" | "preference" | "weight">;
   /** Runs one attempt. Throws an `UpstreamError`, or the reason of the call's signal. */
   complete(
     request: ChatRequest,
@@ -102,7 +99,9 @@ export class BackendPool {
   /** By name of the backend, for metrics. */
   breakerStates(): ReadonlyMap<string, BreakerState> {
     return new Map(
-      this.#slots.map(({ backend, breaker }) => [backend.name, breaker.state]),
+      this.#slots.map((
+        { backend, breaker },
+      ) => [backend.config.name, breaker.state]),
     );
   }
 
@@ -172,7 +171,7 @@ export class BackendPool {
     const report = (outcome: AttemptReport["outcome"], error: unknown) =>
       onAttempt({
         requestId: call.requestId,
-        backend: slot.backend.name,
+        backend: slot.backend.config.name,
         outcome,
         durationMs: now() - startedAt,
         firstTokenMs,
@@ -225,20 +224,14 @@ export class BackendPool {
  * weight says. Weights 3 and 1 are first in 75 % and 25 %.
  */
 export function orderByWeight<
-  T extends { backend: Pick<PoolBackend, "preference" | "weight"> },
+  T extends { backend: { config: { preference: number; weight: number } } },
 >(slots: readonly T[], random: () => number): T[] {
-  if (slots.length < 2) return [...slots];
   // Exponentially distributed arrival times: the smallest of them is that of i
   // with probability weight_i / sum, and so on for the rest.
   return slots
-    .map((slot) => ({
-      slot,
-      arrival: -Math.log(1 - random()) / slot.backend.weight,
-    }))
-    .sort((a, b) =>
-      a.slot.backend.preference - b.slot.backend.preference ||
-      a.arrival - b.arrival
-    )
+    .map((slot) => ({ slot, ...slot.backend.config, dice: 1 - random() }))
+    .map((each) => ({ ...each, arrival: -Math.log(each.dice) / each.weight }))
+    .sort((a, b) => a.preference - b.preference || a.arrival - b.arrival)
     .map(({ slot }) => slot);
 }
 

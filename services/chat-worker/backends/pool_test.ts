@@ -32,16 +32,14 @@ type Act =
 class Fake implements PoolBackend {
   calls = 0;
   isClosed = false;
-  readonly weight = 1;
+  readonly config: PoolBackend["config"];
 
-  constructor(
-    readonly name: string,
-    readonly acts: Act[],
-    readonly preference = 0,
-  ) {}
+  constructor(name: string, readonly acts: Act[], preference = 0) {
+    this.config = { name, preference, weight: 1 };
+  }
 
   async complete(...[, answer, call]: Parameters<PoolBackend["complete"]>) {
-    const { name, acts } = this;
+    const { acts, config: { name } } = this;
     const act = acts[Math.min(this.calls++, acts.length - 1)] ?? "ok";
     if (act instanceof UpstreamError) throw act;
     if (act === "nothing") return;
@@ -50,11 +48,12 @@ class Fake implements PoolBackend {
     else if (typeof act === "string" && act !== "ok") {
       throw new UpstreamError(act, { message: `${name} ${act}` });
     }
-    answer.addDelta(0, { content: `${name}1` });
+    const [choice = assert.fail()] = answer.choices;
+    answer.addDelta(choice, { content: `${name}1` });
     answer.flush();
     if (typeof act === "object") throw new UpstreamError(act.after);
-    answer.addDelta(0, { content: `${name}2` });
-    answer.finish(0, "stop");
+    answer.addDelta(choice, { content: `${name}2` });
+    answer.finish(choice, "stop");
     answer.addUsage({
       prompt_tokens: 1,
       completion_tokens: 2,
@@ -365,7 +364,7 @@ Deno.test("close() closes every backend", () => {
 
 Deno.test("orderByWeight() goes by preference, and first as often as the weight says", () => {
   const entry = (preference: number, weight: number) => ({
-    backend: { preference, weight },
+    backend: { config: { preference, weight } },
   });
   const [often, seldom, spare] = [entry(0, 3), entry(0, 1), entry(1, 9)];
   const random = seededRandom(7);

@@ -68,7 +68,10 @@ export interface Refusal {
   retryAfterMs?: number;
 }
 
-/** Statuses that say all. `request` below is for those whose words decide; any other is `server_error`. */
+/**
+ * What a status says by itself; any other is `server_error`. For a `request` the
+ * words are looked at too, and told to the caller.
+ */
 const FAULTS: ReadonlyMap<number, UpstreamFault> = new Map([
   ...[400, 404, 413, 422].map((status) => [status, "request"] as const),
   ...[401, 402, 403, 407].map((status) => [status, "credentials"] as const),
@@ -76,22 +79,7 @@ const FAULTS: ReadonlyMap<number, UpstreamFault> = new Map([
   ...[503, 529].map((status) => [status, "overloaded"] as const),
 ]);
 
-/**
- * Maps a refusal to the error for the caller:
- *
- * | status | fault | to the client |
- * | --- | --- | --- |
- * | 400, 404, 422 | request | 400 with the sanitised message |
- * | the same about the model, whose name is ours there | unknown_model | 502 |
- * | 413 | request | 413 with the sanitised message |
- * | 413 for a rate of tokens | rate_limited | 429 with `Retry-After` |
- * | 401, 402, 403, 407 | credentials | 502 |
- * | 408, 409, 425, 429 | rate_limited | 429 with `Retry-After` |
- * | 404 not in OpenAI's shape, other 4xx, 3xx | server_error | 502 |
- * | 500 about what the request asks for | request | 400 with the sanitised message |
- * | 503, 529 | overloaded | 503 with `Retry-After` |
- * | other 5xx | server_error | 502 |
- */
+/** Maps a refusal to the error for the caller. */
 export function refusalError(
   { status, body, retryAfterMs }: Refusal,
   redact: Redact,
