@@ -208,31 +208,6 @@ Deno.test("without any worker the answer is 503 at once", async () => {
   assert.ok(Math.min(...tookMs) < AT_ONCE_MS, `took ${tookMs} ms`);
 });
 
-Deno.test("requests beyond the slots wait for a free one", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
-  const backend = scriptedBackend();
-  await using _worker = await startMiniWorker({ servers, backend, slots: 2 });
-  await waitFor(() => edge.workers.totals().workers === 1, {
-    what: "a beat",
-  });
-  const answers = Array.from({ length: 6 }, (_, i) => chat(edge, { seed: i }));
-  for (let served = 0; served < 6; served += 1) {
-    const call = await waitFor(() => backend.calls[served], {
-      what: `call ${served}`,
-    });
-    assert.ok(backend.calls.length <= served + 2, "more calls than slots");
-    call.say(text("ok"));
-    call.end();
-  }
-  for (const answer of answers) {
-    const response = await answer;
-    assert.equal(response.status, 200);
-    await response.body?.cancel();
-  }
-});
-
 Deno.test("a request that finds no slot in time is answered 503 overloaded", async () => {
   await using nats = await startNatsServer();
   const servers = [nats.server];

@@ -78,31 +78,6 @@ Deno.test("a worker that finds the bus again later than its edge keeps its strea
   assert.equal((await newcomer).kind, "complete");
 });
 
-Deno.test("a bus 100 ms away costs time and nothing else", async () => {
-  await using nats = await startNatsServer();
-  await using proxy = startTcpProxy(nats.port);
-  proxy.set({ delayMs: 50 });
-  await using edge = await startMiniEdge({ servers: [proxy.server] });
-  const line = "x".repeat(10_000);
-  const lines = 100;
-  const backend = scriptedBackend((call) => {
-    for (let number = 0; number < lines; number += 1) call.say(text(line));
-    call.end(usageOf(lines));
-  });
-  await using worker = await startMiniWorker({
-    servers: [nats.server],
-    backend,
-  });
-  const answers = await Promise.all(
-    [true, false, true].map((stream) => ask(edge, { stream })),
-  );
-  for (const { kind, content } of answers) {
-    assert.equal(kind, "complete");
-    assert.equal(content.length, line.length * lines);
-  }
-  await waitFor(() => worker.worker.unfinished === 0, { what: "every END" });
-});
-
 Deno.test("a network that loses packets costs time and nothing else", async () => {
   await using nats = await startNatsServer();
   await using stack = new AsyncDisposableStack();

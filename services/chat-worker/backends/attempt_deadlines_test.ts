@@ -26,54 +26,34 @@ function expiredOf(deadlines: AttemptDeadlines): string {
   return "";
 }
 
-const deadlines: {
-  name: string;
-  totalMs: number;
-  arm: (deadlines: AttemptDeadlines) => void;
-  expired: string;
-}[] = [
-  { name: "the total", totalMs: 20, arm: () => {}, expired: "total" },
-  {
-    name: "a phase",
-    totalMs: 60_000,
-    arm: (deadlines) => deadlines.arm("connect", 20),
-    expired: "connect",
-  },
-  {
-    name: "a phase shorter than the one before",
-    totalMs: 60_000,
-    arm: (deadlines) => {
-      deadlines.arm("firstToken", 60_000);
-      deadlines.arm("betweenTokens", 20);
-    },
-    expired: "betweenTokens",
-  },
-  {
-    name: "the total before the phase",
-    totalMs: 20,
-    arm: (deadlines) => deadlines.arm("firstToken", 60_000),
-    expired: "total",
-  },
-  {
-    name: "the total while resting",
-    totalMs: 20,
-    arm: (deadlines) => {
-      deadlines.arm("betweenTokens", 5);
-      deadlines.rest();
-    },
-    expired: "total",
-  },
+const LONG_MS = 60_000;
+const cases: [
+  totalMs: number,
+  arm: (deadlines: AttemptDeadlines) => void,
+  expired: string,
+][] = [
+  [20, () => {}, "total"],
+  [LONG_MS, (deadlines) => deadlines.arm("connect", 20), "connect"],
+  [LONG_MS, (deadlines) => {
+    deadlines.arm("firstToken", LONG_MS);
+    deadlines.arm("betweenTokens", 20);
+  }, "betweenTokens"],
+  [20, (deadlines) => deadlines.arm("firstToken", LONG_MS), "total"],
+  [20, (deadlines) => {
+    deadlines.arm("betweenTokens", 5);
+    deadlines.rest();
+  }, "total"],
 ];
 
-for (const { name, totalMs, arm, expired } of deadlines) {
-  Deno.test(`AttemptDeadlines ends at ${name}`, async () => {
+Deno.test("AttemptDeadlines ends at the phase armed last, or at the total", async () => {
+  for (const [totalMs, arm, expired] of cases) {
     const deadlines = start(new AbortController().signal, totalMs);
     arm(deadlines);
     await ended(deadlines);
     assert.equal(expiredOf(deadlines), expired);
     deadlines.dispose();
-  });
-}
+  }
+});
 
 Deno.test("AttemptDeadlines does not end while its phase is armed again in time", async () => {
   const deadlines = start(new AbortController().signal, 60_000);

@@ -31,6 +31,8 @@ const REQUEST = encoder.encode(
   "POST /v1/x HTTP/1.1\r\nhost: fake\r\ncontent-length: 2\r\n\r\n{}",
 );
 
+const ANY_PORT = { port: 0, hostname: "127.0.0.1" };
+
 interface Rig extends AsyncDisposable {
   server: FakeModelServer;
   client: HttpClient;
@@ -139,28 +141,14 @@ function* everySplit(text: string): Iterable<string[]> {
 
 const ok = "HTTP/1.1 200 OK\r\n";
 
-const answers: [text: string, answer: Answer][] = [
-  [`${ok}content-length: 5\r\n\r\nhello`, { status: 200, body: "hello" }],
-  [
-    `${ok}transfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\na: b\r\n\r\n`,
-    { status: 200, body: "hello" },
-  ],
-  [`${ok}\r\nhello`, { status: 200, body: "hello" }],
-  ["HTTP/1.1 204 No Content\r\n\r\n", { status: 204, body: "" }],
-  [
-    `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n${ok}content-length: 2\r\n\r\nhi`,
-    { status: 200, body: "hi" },
-  ],
-  ["HTTP/1.1 404 Gone\ncontent-length: 2\n\nhi", { status: 404, body: "hi" }],
-];
-
-Deno.test("a response is read however it is cut", async () => {
-  for (const [text, answer] of answers) {
-    for (const pieces of everySplit(text)) {
-      const client = new HttpClient(scripted(pieces), 2_000);
-      assert.deepEqual(await exchange(client), answer);
-      client.close();
-    }
+Deno.test("a response with interim ones before it is read however it is cut", async () => {
+  const text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n" +
+    `link: </x>\r\n\r\n${ok}transfer-encoding: chunked\r\n\r\n` +
+    "3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\na: b\r\n\r\n";
+  for (const pieces of everySplit(text)) {
+    const client = new HttpClient(scripted(pieces), 2_000);
+    assert.deepEqual(await exchange(client), { status: 200, body: "hello" });
+    client.close();
   }
 });
 
@@ -169,14 +157,6 @@ const failures: [name: string, steps: Step[], fault: UpstreamFault][] = [
   [
     "hangs up after an interim response",
     [{ send: "HTTP/1.1 100 Continue\r\n\r\n" }, { close: true }],
-    "truncated",
-  ],
-  [
-    "cuts its chunks",
-    [
-      { send: `${ok}transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n` },
-      { close: true },
-    ],
     "truncated",
   ],
   [
@@ -195,9 +175,6 @@ for (const [name, steps, expected] of failures) {
   Deno.test(`a server that ${name} fails with ${expected}`, async () => {
     await using r = rig(() => steps);
     await assert.rejects(exchange(r.client), fault(expected));
-    await waitFor(() => r.server.openConnections === 0, {
-      what: "no open connection",
-    });
   });
 }
 
@@ -301,33 +278,17 @@ Deno.test("release() gives up a connection whose body goes on", async () => {
   assert.ok(request.bytesSent < 8 * 1024 * 1024);
 });
 
-Deno.test("a deadlines that ends after release() leaves the connection alone", async () => {
-  await using r = rig(() => jsonResponse({}));
-  const controller = new AbortController();
-  const deadlines = newDeadlines(controller.signal);
-  const response = await begin(r.client, deadlines);
-  await response.read();
-  assert.equal(await response.read(), null);
-  deadlines.dispose();
-  void response.release(true);
-  controller.abort();
-  await exchange(r.client);
-  assert.equal(r.server.connections, 1);
-});
-
 Deno.test("send() takes an answer that comes before the request is out", async () => {
-  await using listener = disposable(
-    Deno.listen({ port: 0, hostname: "127.0.0.1" }),
-  );
+  using listener = Deno.listen(ANY_PORT);
   const served = (async () => {
-    const conn = await listener.value.accept();
+    const conn = await listener.accept();
     await conn.read(new Uint8Array(1024));
     await conn.write(
       encoder.encode("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno"),
     );
     return conn;
   })();
-  const client = clientOf(listener.value.addr.port);
+  const client = clientOf(listener.addr.port);
   // More than the buffers of both kernels hold, so that the write cannot end.
   const request = new Uint8Array(32 * 1024 * 1024).fill(0x20);
   request.set(REQUEST);
@@ -341,11 +302,9 @@ Deno.test("send() takes an answer that comes before the request is out", async (
 });
 
 Deno.test("send() gives up a server that stops taking the request", async () => {
-  await using listener = disposable(
-    Deno.listen({ port: 0, hostname: "127.0.0.1" }),
-  );
-  const accepted = listener.value.accept();
-  const client = clientOf(listener.value.addr.port);
+  using listener = Deno.listen(ANY_PORT);
+  const accepted = listener.accept();
+  const client = clientOf(listener.addr.port);
   await assert.rejects(
     exchange(client, new Uint8Array(32 * 1024 * 1024), 100),
     fault("timeout"),
@@ -354,10 +313,8 @@ Deno.test("send() gives up a server that stops taking the request", async () => 
 });
 
 Deno.test("send() gives up connecting after connectMs, or when aborted", async () => {
-  await using listener = disposable(
-    Deno.listen({ port: 0, hostname: "127.0.0.1", tcpBacklog: 1 }),
-  );
-  const { port } = listener.value.addr;
+  using listener = Deno.listen({ ...ANY_PORT, tcpBacklog: 1 });
+  const { port } = listener.addr;
   const connect = createConnect(new URL(`http://127.0.0.1:${port}`));
   const client = new HttpClient(connect, 100);
   // Nobody accepts: after a few, the kernel ignores who knocks.
@@ -396,22 +353,6 @@ Deno.test("send() closes a connection that is made in spite of the abort", async
   deadlines.dispose();
 });
 
-for (
-  const { name, host } of [
-    { name: "nobody listens", host: "127.0.0.1" },
-    { name: "the name does not exist", host: "no-such-host.invalid" },
-  ]
-) {
-  Deno.test(`send() fails with unreachable where ${name}`, async () => {
-    const listener = Deno.listen({ port: 0, hostname: "127.0.0.1" });
-    const { port } = listener.addr;
-    listener.close();
-    const connect = createConnect(new URL(`http://${host}:${port}`));
-    const client = new HttpClient(connect, 2_000);
-    await assert.rejects(exchange(client), fault("unreachable"));
-  });
-}
-
 Deno.test("close() ends idle connections, and running ones are not kept", async () => {
   const go = Promise.withResolvers<void>();
   await using r = rig(function* (request) {
@@ -429,27 +370,12 @@ Deno.test("close() ends idle connections, and running ones are not kept", async 
   });
 });
 
-function disposable<T extends { close(): void }>(value: T) {
-  return {
-    value,
-    [Symbol.asyncDispose]() {
-      value.close();
-      return Promise.resolve();
-    },
-  };
-}
-
 const never = new AbortController().signal;
 const PLAIN_REQUEST = new TextEncoder().encode("GET / HTTP/1.1\r\n\r\n");
 
-async function startTlsServer(
-  hostname: string,
-): Promise<[FakeModelServer, string]> {
-  const tls = await makeSelfSigned(hostname);
-  return [
-    startFakeModelServer({ reply: () => jsonResponse({}), tls }),
-    tls.cert,
-  ];
+function startServer(tls?: { cert: string; key: string }): FakeModelServer {
+  const reply = () => jsonResponse({});
+  return startFakeModelServer(tls === undefined ? { reply } : { reply, tls });
 }
 
 async function firstWord(url: string, caCerts?: string[]): Promise<string> {
@@ -466,10 +392,8 @@ async function firstWord(url: string, caCerts?: string[]): Promise<string> {
 
 for (const isTls of [false, true]) {
   Deno.test(`createConnect() sets TCP_NODELAY before the first byte, ${isTls ? "TLS" : "plain"}`, async () => {
-    const [server, cert] = isTls
-      ? await startTlsServer("localhost")
-      : [startFakeModelServer({ reply: () => jsonResponse({}) }), ""];
-    await using _server = server;
+    const tls = isTls ? await makeSelfSigned("localhost") : undefined;
+    await using server = startServer(tls);
     const calls: string[] = [];
     const original = Deno.connect;
     const spy = mock.method(
@@ -485,7 +409,7 @@ for (const isTls of [false, true]) {
       },
     );
     try {
-      const word = await firstWord(server.baseUrl, isTls ? [cert] : []);
+      const word = await firstWord(server.baseUrl, tls && [tls.cert]);
       assert.equal(word, "HTTP");
     } finally {
       spy.mock.restore();
@@ -494,21 +418,14 @@ for (const isTls of [false, true]) {
   });
 }
 
-const distrusted: { name: string; certFor: string; trust: boolean }[] = [
-  { name: "nobody vouches for", certFor: "localhost", trust: false },
-  { name: "another host owns", certFor: "elsewhere.test", trust: true },
-];
-
-for (const { name, certFor, trust } of distrusted) {
-  Deno.test(`createConnect() refuses a certificate that ${name}`, async () => {
-    const [server, cert] = await startTlsServer(certFor);
-    await using _server = server;
-    await assert.rejects(
-      firstWord(server.baseUrl, trust ? [cert] : []),
-      /certificate/,
-    );
-  });
-}
+Deno.test("createConnect() refuses a certificate that nobody vouches for, or that another host owns", async () => {
+  for (const [host, isTrusted] of [["localhost", false], ["else.test", true]]) {
+    const tls = await makeSelfSigned(String(host));
+    await using server = startServer(tls);
+    const connecting = firstWord(server.baseUrl, isTrusted ? [tls.cert] : []);
+    await assert.rejects(connecting, /certificate/);
+  }
+});
 
 Deno.test("createConnect() gives up a TLS handshake when it is aborted", async () => {
   await using server = startFakeModelServer({ reply: () => [] });
