@@ -3,18 +3,12 @@ import {
   type Answer,
   keyForm,
   ORIGIN,
-  PASSWORD,
   signIn,
   startConsole,
   type TestConsole,
 } from "../console_fixture.ts";
 import type { AuditAction } from "../domain/audit/audit_log.ts";
-import {
-  routeCases,
-  type RouteOwner,
-  routeOwner,
-  sendRequest,
-} from "../routes_fixture.ts";
+import { routeCases, routeOwner, sendRequest } from "../routes_fixture.ts";
 
 /** Guarantee: the audit log and the service's log record what an owner did and what was tried against the account. */
 
@@ -95,16 +89,12 @@ Deno.test("ASVS 16.3.1: refused sign-ins and passwords are written down", async 
   assert.ok(!site.logLines.join().includes("a guess"));
 });
 
-Deno.test("ASVS 16.3.1: a change that is refused leaves nothing in the audit log", async (t) => {
+Deno.test("ASVS 16.3.1: a change that is refused leaves nothing in the audit log", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
-  const changes = async () =>
-    (await entries(site, ownerId))
-      .filter(({ action }) => action !== "session.confirmed");
   const nonce = "n".repeat(43);
   const refused: [path: string, form: Parameters<typeof client.post>[1]][] = [
     ["/keys", keyForm("", { nonce })],
-    ["/keys", keyForm("A key", { nonce, requestsPerMinute: "1000001" })],
     ["/keys", keyForm("A key", { nonce: "not one of ours" })],
     [`/keys/${keyId}/edit`, keyForm("Renamed", { version: "9" })],
     [`/keys/${keyId}/disable`, { version: "9" }],
@@ -113,15 +103,16 @@ Deno.test("ASVS 16.3.1: a change that is refused leaves nothing in the audit log
     [`/keys/${keyId}/rotate`, { version: "9", old: "1h", nonce }],
     [`/keys/${keyId}/rotate`, { version: "1", old: "1y", nonce }],
     [`/keys/key_${"a".repeat(20)}/delete`, { version: "1", sure: "on" }],
-    ["/account/password", { password: PASSWORD, new_password: "short" }],
+    ["/account/password", { new_password: "short" }],
     ["/account/sessions/end", { session: "x" }],
   ];
   for (const [path, form] of refused) {
-    await t.step(`${path} ${JSON.stringify(form).slice(0, 40)}`, async () => {
-      const before = await changes();
-      await client.post(path, form);
-      assert.deepEqual(await changes(), before);
-    });
+    const before = await entries(site, ownerId);
+    const { status } = await client.post(path, form);
+    assert.ok(status >= 400, path);
+    const added = (await entries(site, ownerId)).slice(before.length);
+    const changes = added.filter(({ action }) => action !== "session.refused");
+    assert.deepEqual(changes, [], path);
   }
 });
 
@@ -130,52 +121,31 @@ Deno.test("ASVS 16.3.2, 16.3.3: who is kept from something, and what guards stop
   const { client, ownerId } = await routeOwner(site, 1);
   const other = await routeOwner(site, 2);
   const stranger = site.client();
+  const post = (type: string, origin: string) =>
+    client.send("/sign-out", {
+      ...{ method: "POST", body: "{}" },
+      headers: { origin, "content-type": type },
+    });
   const tries: [
     name: string,
     ask: () => Promise<Answer>,
     status: number,
-    who: string | null,
+    who?: string,
   ][] = [
     ["another's key", () => client.get(`/keys/${other.keyId}`), 404, ownerId],
     ["a field more", () => client.post("/confirm", { own: "x" }), 400, ownerId],
-    [
-      "a data-plane key",
-      () => stranger.get("/keys", { authorization: "Bearer sk-x" }),
-      401,
-      null,
-    ],
-    [
-      "another site",
-      () => client.send("/sign-out", { method: "POST" }),
-      403,
-      null,
-    ],
-    ["another host", () => stranger.get("/", { host: "evil.test" }), 421, null],
-    [
-      "a large form",
-      () => client.post("/sign-out", { a: "a".repeat(40_000) }),
-      413,
-      null,
-    ],
-    [
-      "another type",
-      () =>
-        client.send("/sign-out", {
-          method: "POST",
-          headers: { origin: ORIGIN, "content-type": "application/json" },
-          body: "{}",
-        }),
-      415,
-      null,
-    ],
+    ["a key", () => stranger.get("/keys", { authorization: "Bearer x" }), 401],
+    ["another site", () => post("application/json", "https://evil.test"), 403],
+    ["another host", () => stranger.get("/", { host: "evil.test" }), 421],
+    ["large", () => client.post("/sign-out", { a: "a".repeat(40_000) }), 413],
+    ["another type", () => post("application/json", ORIGIN), 415],
     [
       "a password beyond all bounds",
       () => signIn(stranger, "a@example.org", { password: "x".repeat(129) }),
       400,
-      null,
     ],
   ];
-  for (const [name, ask, status, who] of tries) {
+  for (const [name, ask, status, who = null] of tries) {
     await t.step(name, async () => {
       site.logLines.length = 0;
       const answer = await ask();
@@ -222,43 +192,32 @@ Deno.test("ASVS 16.4.1: what somebody sends stays inside of its entry, in the lo
   assert.equal(csv.text.trimEnd().split("\r\n").length, rows.length + 1);
 });
 
-/** A log long enough for several pages, with every kind of entry. */
-async function filledLog(site: TestConsole): Promise<RouteOwner> {
-  const owner = await routeOwner(site, 1);
-  const actions: AuditAction[] = [
-    "key.edited",
-    "session.signed_in",
-    "account.password_changed",
-  ];
-  for (let n = 0; n < 120; n++) {
-    await site.deps.audit.add(owner.ownerId, {
-      action: actions[n % actions.length] ?? "key.edited",
-      by: "ada@example.org",
-      ip: "",
-      detail: `entry ${n}.`,
-    });
-  }
-  return owner;
-}
-
 const detailsOf = (text: string): number[] =>
   [...text.matchAll(/entry (\d+)\./g)].map((match) => Number(match[1]));
 
-Deno.test("the audit log is paged without gaps, newest first, under a filter too", async (t) => {
+Deno.test("the audit log, as pages and as CSV, has what a filter lets through, newest first and without gaps", async (t) => {
   await using site = await startConsole();
-  const { client } = await filledLog(site);
-  const all = Array.from({ length: 120 }, (_, n) => 119 - n);
-  const cases: [path: string, expected: number[]][] = [
-    ["/audit", all],
-    ["/audit?action=key.", all.filter((n) => n % 3 === 0)],
-    ["/audit?action=session.", all.filter((n) => n % 3 === 1)],
-    ["/audit?action=account.", all.filter((n) => n % 3 === 2)],
-    ["/audit?action=nonsense", all],
+  const { client, ownerId } = await routeOwner(site, 1);
+  const actions = [
+    ...["key.edited", "session.signed_in", "account.password_changed"] as const,
   ];
-  for (const [path, expected] of cases) {
-    await t.step(path, async () => {
+  for (let n = 0; n < 120; n++) {
+    const action = actions[n % actions.length] ?? "key.edited";
+    const entry = { action, by: "ada@example.org", ip: "" };
+    await site.deps.audit.add(ownerId, { ...entry, detail: `entry ${n}.` });
+  }
+  const all = Array.from({ length: 120 }, (_, n) => 119 - n);
+  const cases: [action: string, expected: number[]][] = [
+    ["", all],
+    ["key.", all.filter((n) => n % 3 === 0)],
+    ["session.", all.filter((n) => n % 3 === 1)],
+    ["account.", all.filter((n) => n % 3 === 2)],
+    ["nonsense", all],
+  ];
+  for (const [action, expected] of cases) {
+    await t.step(action || "everything", async () => {
       const seen: number[] = [];
-      let next: string | undefined = path;
+      let next: string | undefined = `/audit?action=${action}`;
       for (let pages = 0; next !== undefined; pages++) {
         assert.ok(pages < 10);
         const { text } = await client.get(next);
@@ -269,44 +228,15 @@ Deno.test("the audit log is paged without gaps, newest first, under a filter too
           ?.replaceAll("&amp;", "&");
       }
       assert.deepEqual(seen, expected);
-    });
-  }
-});
-
-Deno.test("a cursor of the audit log that cannot be one is 400", async (t) => {
-  await using site = await startConsole();
-  const { client } = await routeOwner(site, 1);
-  for (const before of ["0-0", "00-0", "x", "1", "-1-0", "1-0-0"]) {
-    await t.step(before, async () => {
-      const { status } = await client.get(`/audit?before=${before}`);
-      assert.equal(status, 400);
-    });
-  }
-  assert.equal((await client.get("/audit?before=0-1")).status, 200);
-});
-
-Deno.test("the audit log as CSV has the whole log, or what the filter lets through, and nothing else", async (t) => {
-  await using site = await startConsole();
-  const { client } = await filledLog(site);
-  const cases: [action: string, areas: string[]][] = [
-    ["", ["key", "session", "account"]],
-    ["key.", ["key"]],
-    ["session.", ["session"]],
-    ["account.", ["account"]],
-  ];
-  for (const [action, areas] of cases) {
-    await t.step(action || "everything", async () => {
       const { text } = await client.get(`/audit.csv?action=${action}`);
       const [head, ...lines] = text.trimEnd().split("\r\n");
       assert.match(
         head ?? "",
         /^time,action,by,ip,key_id,key,description,detail$/,
       );
-      const found = lines.map((line) =>
-        line.split(",")[1]?.split(".")[0] ?? ""
-      );
-      assert.deepEqual([...new Set(found)].sort(), areas.toSorted());
-      assert.equal(detailsOf(text).length, 40 * areas.length);
+      assert.deepEqual(detailsOf(text), expected);
+      const isLet = action === "nonsense" ? "" : action;
+      assert.ok(lines.every((line) => line.split(",")[1]?.startsWith(isLet)));
     });
   }
 });
