@@ -40,8 +40,7 @@ export class Cluster {
   /** Whether the start is over. */
   isReady = false;
   readonly #deps: ClusterDeps;
-  readonly #watcher: Watcher;
-  readonly #logs: LogFile[] = [];
+  readonly #watcher: ReturnType<typeof startWatcher>;
   readonly #shownAtMs = new Map<string, number>();
   #isStopping = false;
 
@@ -54,10 +53,8 @@ export class Cluster {
   start(unit: Unit, onEvent = (_event: ServiceEvent) => {}): Supervised {
     if (this.#isStopping) throw new UpError("The cluster is stopping");
     const { out, logsDir } = this.#deps;
-    const log = new LogFile(`${logsDir}/${unit.name}.log`, out.warn);
-    this.#logs.push(log);
     const supervised = new Supervised(unit, {
-      log,
+      log: new LogFile(`${logsDir}/${unit.name}.log`, out.warn),
       warn: out.warn,
       onChange: () =>
         this.#watcher.watch(this.units.flatMap(({ pid }) => pid ?? [])),
@@ -80,7 +77,6 @@ export class Cluster {
       const ms = services === STORES ? STORE_GRACE_MS : graceMs;
       await Promise.all(group.map((supervised) => supervised.stop(ms)));
     }
-    for (const log of this.#logs) log.close();
     await this.#watcher.close();
   }
 
@@ -104,15 +100,11 @@ export class Cluster {
   }
 }
 
-/** Ends the launcher's processes when the launcher is killed, see `watch.sh`. */
-interface Watcher {
-  /** Tells which processes run now. Each leads its own group. */
-  watch(pids: readonly number[]): void;
-  /** Ends the watcher. No process may be left. */
-  close(): Promise<void>;
-}
-
-function startWatcher(stateFile: string): Watcher {
+/**
+ * Ends the processes of the launcher when that is killed, see `watch.sh`. Each
+ * process leads its own group. None may be left when the watcher is closed.
+ */
+function startWatcher(stateFile: string) {
   const script = fileURLToPath(new URL("watch.sh", import.meta.url));
   const child = new Deno.Command("sh", {
     args: [script, stateFile],
@@ -129,7 +121,8 @@ function startWatcher(stateFile: string): Watcher {
     pipe.write(new TextEncoder().encode(`${line}\n`)).catch(() => {});
   };
   return {
-    watch: (pids) => write(pids.map((pid) => `-${pid}`).join(" ")),
+    watch: (pids: readonly number[]) =>
+      write(pids.map((pid) => `-${pid}`).join(" ")),
     async close() {
       write("");
       await pipe.close().catch(() => {});

@@ -1,6 +1,6 @@
 import { hideUserinfo } from "@gateway/shared/process/env";
 import type { Cluster } from "./cluster.ts";
-import { checkFirstKey, type FirstKey, provideFirstKey } from "./first_key.ts";
+import { checkFirstKey, provideFirstKey } from "./first_key.ts";
 import { ensureServers, programDirs, type ServerName } from "./install.ts";
 import type { UpOptions } from "./options.ts";
 import { findFreePorts } from "./ports.ts";
@@ -20,13 +20,6 @@ export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
   out: Output;
   /** Aborts when the operator ends it. */
   stopping: AbortSignal;
-}
-
-/** A cluster that is ready. */
-export interface Started {
-  firstKey: FirstKey;
-  /** What `up.json` says of it now. */
-  describe(): UpState;
 }
 
 /** `.run/up.json`: everything needed to call the cluster and to look inside. */
@@ -56,13 +49,14 @@ const SIMULATOR_WARNING =
 
 /**
  * Starts NATS and Redis, then all services and the first key at once. Resolves
- * when everything is ready; throws an {@link UpError} when something does not start.
+ * when everything is ready, with what `up.json` says of it at any time; throws an
+ * {@link UpError} when something does not start.
  */
 export async function startAll(
   cluster: Cluster,
   options: UpOptions,
   deps: UpDeps,
-): Promise<Started> {
+) {
   const { out, env, stopping } = deps;
   const { host } = options;
   const { natsUrl, redisUrl, givenRedisUrl } = await startStores(

@@ -5,17 +5,11 @@ import type { UpState } from "./start.ts";
 const SETUP_MEANING =
   "makes you its first owner: once, within 15 minutes (a new link: npx -y deno task owners set-up)";
 
-/** What the operator reads when the cluster is ready. */
-export interface Summary {
-  state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">;
-  firstKey: FirstKey;
-  runDir: string;
-  seconds: number;
-}
-
-/** The text with base URL, key, console link and a curl line that streams. */
+/** What the operator reads when the cluster is ready: addresses, key, and a curl line that streams. */
 export function describeSummary(
-  { state, firstKey, runDir, seconds }: Summary,
+  state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">,
+  firstKey: FirstKey,
+  { runDir, seconds }: { runDir: string; seconds: number },
 ): string {
   const { edge_urls: edgeUrls, setup_url: setupUrl } = state;
   const rows = [

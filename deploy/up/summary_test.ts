@@ -2,16 +2,15 @@ import assert from "node:assert/strict";
 import { describeSummary } from "./summary.ts";
 
 Deno.test("describeSummary() has a curl line that a shell reads as meant", async () => {
-  const text = describeSummary({
-    state: {
+  const text = describeSummary(
+    {
       edge_urls: ["http://127.0.0.1:8080", "http://127.0.0.1:40001"],
       console_url: "http://127.0.0.1:8081",
       setup_url: null,
     },
-    firstKey: { key: "sk-CgTest", model: "it's-a-model" },
-    runDir: "/repo/.run",
-    seconds: 1.23,
-  });
+    { key: "sk-CgTest", model: "it's-a-model" },
+    { runDir: "/repo/.run", seconds: 1.23 },
+  );
   assert.match(text, /^Ready in 1\.2 s\n/);
   assert.match(text, /\n +http:\/\/127\.0\.0\.1:40001\/v1\n/);
   const line = text.split("\n").find((line) => line.trim().startsWith("curl"));

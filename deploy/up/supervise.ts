@@ -37,6 +37,7 @@ export interface Unit {
 export type ServiceEvent = z.output<typeof EVENT>;
 
 export interface SuperviseDeps {
+  /** Closed with the unit. */
   log: LogFile;
   /** A process of this unit began or ended. */
   onChange(): void;
@@ -102,6 +103,7 @@ export class Supervised {
     await within(this.#finished, graceMs);
     sendSignal(this.#child, "SIGKILL");
     await this.#finished;
+    this.#deps.log.close();
   }
 
   async #keepRunning(): Promise<void> {

@@ -82,7 +82,6 @@ async function superviseScript(
     started,
     async [Symbol.asyncDispose]() {
       await supervised.stop(100);
-      log.close();
       await scratch[Symbol.asyncDispose]();
     },
   };

@@ -81,7 +81,7 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   };
   await save();
   const seconds = (monotonicNow() - startedAtMs) / 1_000;
-  out.say(describeSummary({ state: describe(), firstKey, runDir, seconds }));
+  out.say(describeSummary(describe(), firstKey, { runDir, seconds }));
   while (!stopping.aborted) {
     await sleep(SAVE_EVERY_MS, stopping);
     await save();
