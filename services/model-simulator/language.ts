@@ -42,20 +42,6 @@ interface Candidate {
   readonly places: readonly number[];
 }
 
-/** The sampling parameters of OpenAI's and vLLM's APIs. */
-type Sampling = Pick<
-  ChatRequest,
-  | "temperature"
-  | "top_p"
-  | "top_k"
-  | "min_p"
-  | "presence_penalty"
-  | "frequency_penalty"
-  | "repetition_penalty"
-  | "logprobs"
-  | "top_logprobs"
->;
-
 /** A token and how likely it was before `temperature` and `top_p`. */
 export interface TokenLogprob {
   readonly token: string;
@@ -107,16 +93,16 @@ function followersOf(places: readonly number[]): Candidate[] {
 /** A writer of one text: it knows where in the corpus it is and what it has said. */
 export class Writer {
   readonly #random: Random;
-  readonly #sampling: Sampling;
+  readonly #request: ChatRequest;
   readonly #topCount: number;
   readonly #said = new Map<string, number>();
   #place: number;
 
   /** `subject` chooses the passage to begin with. */
-  constructor(sampling: Sampling, random: Random, subject: number) {
+  constructor(request: ChatRequest, random: Random, subject: number) {
     this.#random = random;
-    this.#sampling = sampling;
-    this.#topCount = sampling.logprobs === true ? sampling.top_logprobs : -1;
+    this.#request = request;
+    this.#topCount = request.logprobs === true ? request.top_logprobs : -1;
     this.#place = ENDS[subject % ENDS.length] ?? 0;
   }
 
@@ -149,7 +135,7 @@ export class Writer {
     const said = this.#said.get(token);
     if (said === undefined) return logit;
     const { presence_penalty, frequency_penalty, repetition_penalty } =
-      this.#sampling;
+      this.#request;
     const repeated = logit > 0
       ? logit / repetition_penalty
       : logit * repetition_penalty;
@@ -158,7 +144,7 @@ export class Writer {
 
   /** The index of the token that temperature, `top_k`, `top_p` and `min_p` leave to chance. */
   #choose(logits: readonly number[]): number {
-    const { temperature, top_p, top_k, min_p } = this.#sampling;
+    const { temperature, top_p, top_k, min_p } = this.#request;
     if (temperature === 0) return logits.indexOf(Math.max(...logits));
     const shares = softmax(logits.map((logit) => logit / temperature));
     const order = [...shares.keys()];

@@ -22,10 +22,7 @@ function orElse<T>(schema: z.ZodType<T>, fallback: T) {
 
 const jsonObject = z.record(z.string(), z.unknown());
 
-const part = z.looseObject({
-  type: z.string(),
-  text: maybe(z.string()),
-});
+const part = z.looseObject({ type: z.string(), text: maybe(z.string()) });
 
 const message = z.looseObject({
   role: z.enum(["system", "developer", "user", "assistant", "tool"]),
@@ -130,10 +127,9 @@ function onlyWith(param: string, other: string): RequestError {
 }
 
 function checkToolChoice({ tools, tool_choice: choice }: ChatRequest): void {
-  if (choice === undefined || choice === "none" || choice === "auto") return;
-  const isKnown = choice === "required"
-    ? tools.length > 0
-    : tools.some((tool) => tool.function.name === choice.function.name);
+  const isKnown = typeof choice === "object"
+    ? tools.some((tool) => tool.function.name === choice.function.name)
+    : choice !== "required" || tools.length > 0;
   if (isKnown) return;
   throw new RequestError("Tool choice names no function in 'tools'.", {
     param: "tool_choice",
