@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { crc32 } from "node:zlib";
+import { seededRandom } from "../../tests/support/seeded_random.ts";
 import { randomBytes } from "../process/ids.ts";
 import {
   hashKeyValue,
@@ -19,16 +20,11 @@ const ALPHABET =
   "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const FORM = /^sk-Cg[0-9A-Za-z]{46}$/;
 
-/** The same keys in every run: a xorshift generator, seed per test. */
+/** The same keys in every run. */
 function seeded(seed: number) {
-  let state = seed;
+  const random = seededRandom(seed);
   return (length: number) =>
-    Uint8Array.from({ length }, () => {
-      state ^= state << 13;
-      state ^= state >>> 17;
-      state ^= state << 5;
-      return state & 0xff;
-    });
+    Uint8Array.from({ length }, () => Math.floor(random() * 256));
 }
 
 Deno.test("ASVS 6.5.2, 11.5.1: mintKey() gives 51 characters that isWellFormedKey() accepts", () => {
@@ -93,15 +89,7 @@ Deno.test("isWellFormedKey() refuses every swap of neighbours", () => {
   }
 });
 
-Deno.test("isWellFormedKey() refuses random text of the right shape", () => {
-  const random = seeded(17);
-  for (let round = 0; round < 20_000; round++) {
-    const text = `sk-Cg${randomBase62(46, random)}`;
-    assert.equal(isWellFormedKey(text), false, text);
-  }
-});
-
-Deno.test("isWellFormedKey() refuses other shapes", async (t) => {
+Deno.test("isWellFormedKey() refuses other shapes", () => {
   const key = mintKey(seeded(19));
   const cases: [name: string, value: string][] = [
     ["empty", ""],
@@ -117,22 +105,14 @@ Deno.test("isWellFormedKey() refuses other shapes", async (t) => {
     ["checksum above 32 bits", key.slice(0, 45) + "zzzzzz"],
   ];
   for (const [name, value] of cases) {
-    await t.step(
-      name,
-      () => assert.equal(isWellFormedKey(value), false),
-    );
+    assert.equal(isWellFormedKey(value), false, name);
   }
 });
 
-Deno.test("hashKeyValue() is SHA-256 in base64url", () => {
+Deno.test("hashKeyValue() is SHA-256 in base64url, keyHint() begin and end", () => {
   const key = mintKey(seeded(23));
   const expected = createHash("sha256").update(key).digest("base64url");
   assert.equal(hashKeyValue(key), expected);
-  assert.equal(hashKeyValue(key).length, 43);
-});
-
-Deno.test("keyHint() shows the prefix and the last four characters", () => {
-  const key = mintKey(seeded(29));
   assert.equal(keyHint(key), `sk-Cg…${key.slice(-4)}`);
 });
 

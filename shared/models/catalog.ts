@@ -134,11 +134,10 @@ const backend = z.strictObject({
   ...dialectMembers,
 }).describe("Any server that speaks OpenAI's chat completions.");
 
-const passField = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.-]{0,63}$/, {
-  error: "expected the name of a request field",
-}).refine((text) => text !== "__proto__", {
-  error: "expected the name of a request field",
-});
+const passField = z.string().regex(
+  /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_.-]{0,63}$/,
+  { error: "expected the name of a request field" },
+);
 
 const model = z.strictObject({
   // No blanks, no wildcards, nothing that needs quoting.

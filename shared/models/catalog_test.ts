@@ -121,106 +121,92 @@ Deno.test("parseCatalog() keeps what is said", () => {
 const model = (fields: object) => ({ models: [{ ...minimal, ...fields }] });
 const backend = (fields: object) =>
   model({ backends: [{ ...openai, ...fields }] });
-const AT = "models[0]";
-const BACKEND = "models[0].backends[0]";
 
-const WRONG: [file: unknown, mistake: string | RegExp][] = [
+/** Files with one mistake, and how its line begins. */
+const WRONG: [file: unknown, mistake: string][] = [
   [null, "the file: expected object, received null"],
-  [[], /^the file: expected object/],
+  [[], "the file: expected object"],
   [{}, "models: missing"],
-  [{ models: [] }, /^models: Too small/],
+  [{ models: [] }, "models: Too small"],
   [{ models: [7] }, "models[0]: expected object, received number"],
   [{ models: [minimal], modles: [] }, "the file: unknown member 'modles'"],
-  [model({ id: undefined }), `${AT}.id: missing`],
-  [model({ id: "" }), /^models\[0\]\.id: expected letters/],
-  [model({ id: "a b" }), /^models\[0\]\.id: expected letters/],
-  [model({ id: "x.>" }), /^models\[0\]\.id: expected letters/],
-  [model({ id: "-m" }), /^models\[0\]\.id: expected letters/],
-  [model({ id: "m".repeat(201) }), /^models\[0\]\.id: Too big/],
-  [model({ kind: "image" }), /^models\[0\]\.kind: expected "chat"/],
-  [model({ context_tokens: 0 }), /^models\[0\]\.context_tokens: Too small/],
-  [model({ context_tokens: 1.5 }), /\.context_tokens: expected int/],
+  [{ models: [minimal, minimal] }, "models[1].id: another model is called 'm'"],
+];
+
+const NAME = { ...openai, name: "a" };
+/** Fields of a model, and the mistake in it. */
+const WRONG_MODEL: [fields: object, mistake: string][] = [
+  [{ id: undefined }, ".id: missing"],
+  ...["", "a b", "x.>", "-m"].map((id): [object, string] => [
+    { id },
+    ".id: expected letters",
+  ]),
+  [{ id: "m".repeat(201) }, ".id: Too big"],
+  [{ kind: "image" }, '.kind: expected "chat"'],
+  [{ context_tokens: 0 }, ".context_tokens: Too small"],
+  [{ context_tokens: 1.5 }, ".context_tokens: expected int"],
+  [{ context_tokens: 5, output_tokens: 6 }, ".output_tokens: larger than cont"],
+  [{ choices: 0 }, ".choices: Too small"],
+  [{ choices: 9 }, ".choices: Too big"],
+  [{ vision: "yes" }, ".vision: expected boolean"],
+  [{ visoin: true }, ": unknown member 'visoin'"],
+  ...["__proto__", "a b"].map((name): [object, string] => [
+    { pass_fields: [name] },
+    ".pass_fields[0]: expected the name of a request field",
+  ]),
+  [{ backends: [] }, ".backends: Too small"],
+  [{ backends: undefined }, ".backends: missing"],
+  [{ backends: [NAME, NAME] }, ".backends[1].name: another backend of this m"],
   [
-    model({ context_tokens: 5, output_tokens: 6 }),
-    `${AT}.output_tokens: larger than context_tokens`,
-  ],
-  [model({ choices: 0 }), /^models\[0\]\.choices: Too small/],
-  [model({ choices: 9 }), /^models\[0\]\.choices: Too big/],
-  [model({ vision: "yes" }), /^models\[0\]\.vision: expected boolean/],
-  [model({ visoin: true }), `${AT}: unknown member 'visoin'`],
-  [
-    model({ pass_fields: ["__proto__"] }),
-    /^models\[0\]\.pass_fields\[0\]: expected the name/,
-  ],
-  [model({ pass_fields: ["a b"] }), /expected the name of a request field/],
-  [model({ backends: [] }), /^models\[0\]\.backends: Too small/],
-  [model({ backends: undefined }), `${AT}.backends: missing`],
-  [backend({ type: "anthropic" }), `${BACKEND}.type: expected "openai"`],
-  [backend({ type: undefined }), `${BACKEND}.type: missing`],
-  [backend({ base_url: undefined }), `${BACKEND}.base_url: missing`],
-  [
-    backend({ base_url: "a" }),
-    /base_url: expected a URL that begins with http/,
-  ],
-  [backend({ base_url: "ftp://a" }), /base_url: expected a URL/],
-  [backend({ base_url: "http://user:pw@a" }), /base_url: expected a URL/],
-  [backend({ base_url: "http://a/v1?x=1" }), /base_url: expected a URL/],
-  [backend({ base_url: "http://a/v1#x" }), /base_url: expected a URL/],
-  [
-    backend({ api_key_env: "sk-abc" }),
-    /api_key_env: expected the name of an environment variable, not its value/,
-  ],
-  [backend({ model: "" }), /\.model: Too small/],
-  [backend({ weight: 0 }), /weight: Too small/],
-  [backend({ weight: 1.5 }), /weight: expected int/],
-  [backend({ preference: -1 }), /preference: Too small/],
-  [backend({ name: "a b" }), /name: expected 1 to 64 letters/],
-  [
-    backend({ headers: { "a b": "x" } }),
-    /headers.*: expected the name of a header/,
-  ],
-  [
-    backend({ headers: { a: "x\r\ny" } }),
-    /headers\.a: expected printable ASCII/,
-  ],
-  [
-    backend({ headers: { Authorization: "x" } }),
-    /headers\.Authorization: the gateway sets this header itself/,
-  ],
-  [backend({ headers: { a: 1 } }), /headers\.a: expected string/],
-  [
-    backend({ deadlines: { connect_ms: 0 } }),
-    /deadlines\.connect_ms: Too small/,
-  ],
-  [
-    backend({ deadlines: { total_ms: 86_400_001 } }),
-    /deadlines\.total_ms: Too big/,
-  ],
-  [
-    backend({ deadlines: { connect: 5 } }),
-    /deadlines: unknown member 'connect'/,
-  ],
-  [
-    { models: [minimal, minimal] },
-    "models[1].id: another model is called 'm' too",
-  ],
-  [
-    model({ backends: [{ ...openai, name: "a" }, { ...openai, name: "a" }] }),
-    /^models\[0\]\.backends\[1\]\.name: another backend of this model is called 'a' too$/,
-  ],
-  [
-    model({ backends: [{ ...openai, name: "openai-2" }, openai] }),
-    /is called 'openai-2' too$/,
+    { backends: [{ ...openai, name: "openai-2" }, openai] },
+    ".backends[1].name: another backend of this model is called 'openai-2' too",
   ],
 ];
 
+/** Fields of a backend, and the mistake in it. */
+const WRONG_BACKEND: [fields: object, mistake: string][] = [
+  [{ type: "anthropic" }, '.type: expected "openai"'],
+  [{ type: undefined }, ".type: missing"],
+  [{ base_url: undefined }, ".base_url: missing"],
+  ...["a", "ftp://a", "http://user:pw@a", "http://a/v1?x=1", "http://a/v1#x"]
+    .map((base_url): [object, string] => [
+      { base_url },
+      ".base_url: expected a URL that begins with http",
+    ]),
+  [{ api_key_env: "sk-abc" }, ".api_key_env: expected the name of an environ"],
+  [{ model: "" }, ".model: Too small"],
+  [{ weight: 0 }, ".weight: Too small"],
+  [{ weight: 1.5 }, ".weight: expected int"],
+  [{ preference: -1 }, ".preference: Too small"],
+  [{ name: "a b" }, ".name: expected 1 to 64 letters"],
+  [{ headers: { "a b": "x" } }, ".headers: expected the name of a header"],
+  [{ headers: { a: "x\r\ny" } }, ".headers.a: expected printable ASCII"],
+  [
+    { headers: { Authorization: "x" } },
+    ".headers.Authorization: the gateway sets this header itself",
+  ],
+  [{ headers: { a: 1 } }, ".headers.a: expected string"],
+  [{ deadlines: { connect_ms: 0 } }, ".deadlines.connect_ms: Too small"],
+  [{ deadlines: { total_ms: 86_400_001 } }, ".deadlines.total_ms: Too big"],
+  [{ deadlines: { connect: 5 } }, ".deadlines: unknown member 'connect'"],
+];
+
 Deno.test("parseCatalog() refuses mistakes and says where they are", () => {
-  for (const [file, expected] of WRONG) {
+  const rows: [unknown, string][] = [
+    ...WRONG,
+    ...WRONG_MODEL.map(([fields, mistake]): [unknown, string] => [
+      model(fields),
+      `models[0]${mistake}`,
+    ]),
+    ...WRONG_BACKEND.map(([fields, mistake]): [unknown, string] => [
+      backend(fields),
+      `models[0].backends[0]${mistake}`,
+    ]),
+  ];
+  for (const [file, expected] of rows) {
     const mistakes = mistakesOf(() => parseCatalog(file));
     assert.equal(mistakes.length, 1, mistakes.join("\n"));
-    const [mistake = ""] = mistakes;
-    if (typeof expected === "string") assert.equal(mistake, expected);
-    else assert.match(mistake, expected);
+    assert.ok(mistakes[0]?.startsWith(expected), `${mistakes}: ${expected}`);
   }
 });
 

@@ -24,30 +24,19 @@ function redis(env: Env): ReturnType<typeof redisAccess> {
   return redisAccess(parseEnv(REDIS_VARIABLES, env, readFile));
 }
 
-Deno.test("busAccess() takes what the operator says, and nothing it does not", async (t) => {
+Deno.test("busAccess() takes what the operator says, and nothing it does not", () => {
   const servers = ["nats://nats:4222"];
-  const cases: [name: string, env: Env, expected: BusAccess][] = [
-    ["an address", {}, { servers }],
-    ["an nkey", { NATS_NKEY_SEED: "SUX" }, {
-      servers,
-      credentials: { nkeySeed: "SUX" },
-    }],
-    ["TLS", { NATS_CA_FILE: "/tls/ca.pem" }, {
-      servers,
-      tls: { caFile: "/tls/ca.pem" },
-    }],
-    ["mutual TLS", { NATS_CERT_FILE: "/a.pem", NATS_KEY_FILE: "/a.key" }, {
-      servers,
+  const cases: [env: Env, expected: Omit<BusAccess, "servers">][] = [
+    [{}, {}],
+    [{ NATS_NKEY_SEED: "SUX" }, { credentials: { nkeySeed: "SUX" } }],
+    [{ NATS_CA_FILE: "/tls/ca.pem" }, { tls: { caFile: "/tls/ca.pem" } }],
+    [{ NATS_CERT_FILE: "/a.pem", NATS_KEY_FILE: "/a.key" }, {
       tls: { certFile: "/a.pem", keyFile: "/a.key" },
     }],
   ];
-  for (const [name, env, expected] of cases) {
-    await t.step(name, () => {
-      assert.deepEqual(
-        bus({ NATS_URL: "nats://nats:4222", ...env }),
-        expected,
-      );
-    });
+  for (const [env, expected] of cases) {
+    const access = bus({ NATS_URL: "nats://nats:4222", ...env });
+    assert.deepEqual(access, { servers, ...expected });
   }
 });
 
@@ -110,7 +99,7 @@ Deno.test("redisAccess() takes sentinels and who asks them", () => {
   );
 });
 
-Deno.test("settings that contradict each other are mistakes of the operator", async (t) => {
+Deno.test("settings that contradict each other are mistakes of the operator", () => {
   const cases: [read: () => unknown, says: RegExp][] = [
     [() => bus({ NATS_USER: "edge" }), /NATS_USER and NATS_PASSWORD/],
     [() => bus({ NATS_PASSWORD: "p" }), /NATS_USER and NATS_PASSWORD/],
@@ -136,11 +125,10 @@ Deno.test("settings that contradict each other are mistakes of the operator", as
     ],
   ];
   for (const [read, says] of cases) {
-    await t.step(String(says), () => {
-      assert.throws(
-        read,
-        (error) => error instanceof ConfigError && says.test(error.message),
-      );
-    });
+    assert.throws(
+      read,
+      (error) => error instanceof ConfigError && says.test(error.message),
+      String(says),
+    );
   }
 });

@@ -34,21 +34,6 @@ Deno.test("startNatsServer() says why a server did not start", async () => {
   );
 });
 
-Deno.test("startNatsServer() refuses a port on which another server answers", async () => {
-  await using first = await startNatsServer();
-  await assert.rejects(
-    startNatsServer({ port: first.port }),
-    /address already in use/,
-  );
-});
-
-Deno.test("a stopped server is killed and reaped like a running one", async () => {
-  await using nats = await startNatsServer();
-  await nats.stop();
-  await nats.kill();
-  assert.equal(nats.isRunning(), false);
-});
-
 Deno.test("startRedisServer() keeps its data over restart() when told to write it", async () => {
   await using redis = await startRedisServer({
     args: ["--appendonly", "yes", "--appendfsync", "always"],
