@@ -8,11 +8,11 @@ import {
   standInEnv,
   startedPids,
   startLauncher,
-  type State,
   stopOrder,
   until,
 } from "./stand_ins/launcher.ts";
 import { askRedis } from "./stand_ins/words.ts";
+import type { UpState } from "../../deploy/up/start.ts";
 
 /** Promise: one command gives an address and a key, and Ctrl-C leaves nothing. */
 Deno.test("up starts all, says where it is, and stops in order on SIGTERM", async () => {
@@ -112,7 +112,7 @@ Deno.test("up keeps data and first key over a restart, and says when the key was
 
 Deno.test("up starts a simulator, and says so, only when no model server is given", async () => {
   await using scratch = await makeScratch();
-  const simulatorOf = async (state: State) =>
+  const simulatorOf = async (state: UpState) =>
     (await standInEnv(state.ops_urls["chat-worker"]?.[0])).MODEL_SIMULATOR_URL;
   {
     await using up = startLauncher(scratch);

@@ -1,6 +1,9 @@
 /** Starts the launcher with stand-ins as a process of its own, in a directory of its own. */
+import type { UpState } from "../../../deploy/up/start.ts";
+import { startProcess } from "../../support/process.ts";
+import { waitFor } from "../../support/wait_for.ts";
+
 const DEADLINE_MS = 20_000;
-const LOOK_EVERY_MS = 20;
 
 /** A launcher that runs, or ran. */
 export interface Launcher extends AsyncDisposable {
@@ -8,23 +11,9 @@ export interface Launcher extends AsyncDisposable {
   /** All it printed so far. */
   printed(): string;
   /** Waits for `up.json` and answers with its content. */
-  state(): Promise<State>;
+  state(): Promise<UpState>;
   exitCode: Promise<number>;
   signal(name: Deno.Signal): void;
-}
-
-/** `up.json`, as far as the tests look. */
-export interface State {
-  pid: number;
-  edge_url: string;
-  edge_urls: string[];
-  console_url: string;
-  setup_url: string | null;
-  api_key: string | null;
-  nats_url: string;
-  redis_url: string;
-  ops_urls: { [service: string]: string[] };
-  pids: { [service: string]: number[] };
 }
 
 /** A scratch directory for one test: `data` and `run` lie in it. */
@@ -60,7 +49,8 @@ export function startLauncher(
   { command = LAUNCHER, args, env, cwd = "/" }: LauncherOptions = {},
 ): Launcher {
   const [file = "", ...words] = command;
-  const child = new Deno.Command(file, {
+  const child = startProcess({
+    command: file,
     args: [
       ...words,
       ...["--data-dir", `${scratch.path}/data`],
@@ -69,63 +59,41 @@ export function startLauncher(
     ],
     env: { NATS_URL: "", REDIS_URL: "", INIT_CWD: "", ...env },
     cwd,
-    stdin: "null",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  let text = "";
-  const read = async (stream: ReadableStream<Uint8Array>) => {
-    const decoder = new TextDecoder();
-    for await (const bytes of stream) text += decoder.decode(bytes);
-  };
-  const all = Promise.all([read(child.stdout), read(child.stderr)]);
-  let hasEnded = false;
-  const exitCode = child.status.then(async ({ code }) => {
-    hasEnded = true;
-    await all;
-    return code;
   });
   return {
     pid: child.pid,
-    printed: () => text,
-    exitCode,
-    signal: (name) => child.kill(name),
+    printed: child.output,
+    exitCode: child.exited.then(({ code }) => code),
+    signal: child.signal,
     state: () =>
       until("up.json", () => {
-        if (hasEnded) throw new Error(`The launcher ended:\n${text}`);
-        return readState(scratch);
+        if (child.isRunning) return readState(scratch);
+        throw new Error(`The launcher ended:\n${child.output()}`);
       }),
     async [Symbol.asyncDispose]() {
-      if (!hasEnded) child.kill("SIGTERM");
-      await exitCode;
+      child.signal("SIGTERM");
+      await child.exited;
     },
   };
 }
 
 /** What `up.json` says now, if it is there. */
-export async function readState(scratch: Scratch): Promise<State | undefined> {
+export async function readState(
+  scratch: Scratch,
+): Promise<UpState | undefined> {
   const text = await Deno.readTextFile(`${scratch.path}/run/up.json`)
     .catch(() => undefined);
   return text === undefined ? undefined : JSON.parse(text);
 }
 
 /** All pids of a state in one list. */
-export function allPids(state: State): number[] {
+export function allPids(state: UpState): number[] {
   return Object.values(state.pids).flat();
 }
 
 /** Waits until `look` answers with something other than undefined or false. */
-export async function until<T>(
-  what: string,
-  look: () => Promise<T | undefined | false> | T | undefined | false,
-): Promise<T> {
-  const deadline = performance.now() + DEADLINE_MS;
-  while (performance.now() < deadline) {
-    const found = await look();
-    if (found !== undefined && found !== false) return found;
-    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
-  }
-  throw new Error(`Not seen within ${DEADLINE_MS / 1_000} s: ${what}`);
+export function until<T>(what: string, look: () => T | Promise<T>) {
+  return waitFor(look, { what, timeoutMs: DEADLINE_MS, intervalMs: 20 });
 }
 
 /** Waits until none of `pids` runs. */
