@@ -17,7 +17,7 @@ export interface ClusterDeps {
 }
 
 const STORES: readonly ServiceName[] = ["nats", "redis"];
-/** Doors first, so that nothing new comes in; last what everything stands on. */
+/** Edges first, so that no new request arrives; last what all others need. */
 const STOP_ORDER: readonly (readonly ServiceName[])[] = [
   ["edge-auth"],
   ["chat-worker"],
@@ -27,13 +27,13 @@ const STOP_ORDER: readonly (readonly ServiceName[])[] = [
 ];
 /** Redis writes its data on SIGTERM. */
 const STORE_GRACE_MS = 20_000;
-/** No news during a start: the launcher names the simulator and makes the first key. */
+/** Expected while the launcher itself warns of the simulator and creates the first key. */
 const EXPECTED_AT_START = ["no_real_model", "key_store"];
 /** The same event of the same process is shown at most this often. */
 const REPEAT_MS = 10_000;
 const TEXT_CHARS_MAX = 300;
 
-/** All processes of one launcher. None outlives it, even when it is killed with -9. */
+/** All processes of one launcher. None outlives it, even if it is killed with -9. */
 export class Cluster {
   /** In the order of starting. */
   readonly units: Supervised[] = [];
@@ -67,7 +67,7 @@ export class Cluster {
     return supervised;
   }
 
-  /** Stops everything, doors first, and gives each service this long. */
+  /** Stops everything, edges first, with this much time for each service. */
   async stop(graceMs: number): Promise<void> {
     this.#isStopping = true;
     for (const services of STOP_ORDER) {
@@ -83,7 +83,7 @@ export class Cluster {
   /** Shows a warning or an error: `chat-worker warn: redis_slow {"took_ms":250}`. */
   #show(name: string, logged: ServiceEvent): void {
     const { time: _time, service: _service, level, event, ...data } = logged;
-    // While it stops a service may miss what has stopped before it.
+    // During a stop, services warn about those that have stopped before them.
     const isNews = level === "error" || level === "warn" && !this.#isStopping;
     const isExpected = !this.isReady && EXPECTED_AT_START.includes(event);
     const kind = `${name} ${event}`;
@@ -108,7 +108,7 @@ function startWatcher(stateFile: string) {
   const script = fileURLToPath(new URL("watch.sh", import.meta.url));
   const child = new Deno.Command("sh", {
     args: [script, stateFile],
-    // Its own session: neither Ctrl-C nor the end of the terminal reaches it.
+    // In its own session, neither Ctrl-C nor the end of the terminal reaches it.
     detached: true,
     stdin: "piped",
     stdout: "null",
@@ -117,7 +117,7 @@ function startWatcher(stateFile: string) {
   const pipe = child.stdin.getWriter();
   pipe.closed.catch(() => {});
   const write = (line: string) => {
-    // Fails when the watcher was killed; the launcher goes on without it.
+    // Fails if the watcher was killed; the launcher continues without it.
     pipe.write(new TextEncoder().encode(`${line}\n`)).catch(() => {});
   };
   return {

@@ -1,11 +1,11 @@
-/** Files that only their owner may read, and logs with a bound. */
+/** Private files, locks, and logs of bounded size. */
 import { errorMessage } from "@gateway/shared/process/env";
 import { UpError } from "./terminal.ts";
 
 const OWNER_ONLY = 0o600;
 const LOG_BYTES_MAX = 10 * 1024 * 1024;
 
-/** Makes a directory that only its owner may enter; one that exists is left as it is. */
+/** Creates a directory that only its owner may enter; does not change an existing one. */
 export async function makePrivateDir(path: string): Promise<void> {
   try {
     await Deno.mkdir(path, { recursive: true, mode: 0o700 });
@@ -20,13 +20,13 @@ export async function writePrivateFile(
   text: string,
 ): Promise<void> {
   const draft = `${path}.tmp`;
-  // The mode of a file that exists would be kept.
+  // An existing file would keep its mode.
   await removeFile(draft);
   await Deno.writeTextFile(draft, text, { mode: OWNER_ONLY, createNew: true });
   await Deno.rename(draft, path);
 }
 
-/** Removes a file; one that is not there is fine. */
+/** Removes a file, if it exists. */
 export async function removeFile(path: string): Promise<void> {
   try {
     await Deno.remove(path);

@@ -14,7 +14,7 @@ export interface FirstKey {
 
 export interface FirstKeyDeps {
   dataDir: string;
-  /** Of a Redis that is not the launcher's own. */
+  /** Set if the Redis is not the launcher's own. */
   givenRedisUrl: string | undefined;
   /** Creates a key and prints it as JSON. */
   create: Program;
@@ -53,7 +53,7 @@ function keyFile({ dataDir, givenRedisUrl }: FirstKeyDeps): string {
   return `${dataDir}/first_key.${encodeURIComponent(host + pathname)}.json`;
 }
 
-/** What the command line of keys prints. That is a key, so it goes into no log. */
+/** What `keys create` prints. It contains the key, so it is not logged. */
 async function createKey({ create, stopping }: FirstKeyDeps): Promise<string> {
   const { code, stdout, stderr } = await new Deno.Command(create.file, {
     args: [...create.args],
@@ -92,7 +92,7 @@ export async function checkFirstKey(
     }
     return { key, model: MODELS.parse(body).data[0]?.id };
   } catch {
-    // Only the example suffers.
+    // Only the example needs the model.
     return { key };
   }
 }

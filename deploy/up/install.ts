@@ -1,19 +1,19 @@
 import { type Output, UpError } from "./terminal.ts";
 
-/** The servers the gateway needs: programs, which are apt's packages too, and what brew calls them. */
+/** The required programs, which are also the names of apt packages, and their names in brew. */
 const BREW_NAMES = { "nats-server": "nats-server", "redis-server": "redis" };
 export type ServerName = keyof typeof BREW_NAMES;
 
 /**
- * Where servers lie that an ordinary user's `PATH` often leaves out: Debian puts
- * nats-server into /usr/sbin, Homebrew has its own tree.
+ * Directories that the `PATH` of an ordinary user often lacks: Debian installs
+ * nats-server in /usr/sbin, and Homebrew has its own tree.
  */
 const USUAL_DIRS = [
   ...["/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"],
   ...["/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin"],
 ];
 const INSTALL_MS_MAX = 10 * 60_000;
-/** With how long to wait for another apt. */
+/** Includes how long to wait for another apt. */
 const APT_QUIET = ["-o", "DPkg::Lock::Timeout=120", "-q", "-y"];
 
 export interface InstallDeps {
@@ -54,14 +54,14 @@ async function findProgram(
   dirs: readonly string[],
 ): Promise<string | undefined> {
   for (const path of dirs.map((dir) => `${dir}/${name}`)) {
-    // Not there, or in a directory we may not read: no program for us.
+    // Missing, or in a directory that we may not read.
     const info = await Deno.stat(path).catch(() => undefined);
     if (info?.isFile && ((info.mode ?? 0) & 0o111) !== 0) return path;
   }
   return undefined;
 }
 
-/** With what installs without asking anybody: apt-get as root or through sudo, else Homebrew. */
+/** Installs with what asks no questions: apt-get as root or through sudo, else Homebrew. */
 async function install(
   names: readonly ServerName[],
   deps: InstallDeps,
@@ -86,7 +86,7 @@ async function install(
   throw cannotInstall(names);
 }
 
-/** Runs a command whose output is ours. True when it succeeded. */
+/** Runs a command that prints to our terminal. Returns whether it succeeded. */
 async function run(
   [file = "", ...args]: string[],
   { stopping }: InstallDeps,

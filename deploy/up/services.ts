@@ -21,7 +21,7 @@ export interface ProgramContext {
 
 /** Ctrl-C should not wait for a long answer as a rollout does. */
 const DRAIN_SECONDS = "10";
-/** What a service may need beyond that to stop. */
+/** How much longer a service may need to stop. */
 const STOP_MS = 5_000;
 
 /** Only workers call model servers. */
@@ -58,7 +58,7 @@ export function serviceProgram(
   const { readable, flags } = name === "key-admin"
     ? PASSWORD_HASHER
     : { readable: [], flags: [] };
-  // Each is told anew where to listen and where the stores are.
+  // Each service gets its own values of these.
   const {
     NATS_URL_FILE: _nats,
     REDIS_URL_FILE: _redis,
@@ -78,7 +78,7 @@ export function serviceProgram(
     ...own,
   };
   if (!isWorker) { for (const secret of WORKER_ONLY) delete env[secret]; }
-  // Not the files of this run: a key lies among those.
+  // Not the data directory, which holds a key.
   const paths = [
     `${root}/services`,
     `${root}/shared`,
@@ -86,7 +86,7 @@ export function serviceProgram(
     ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))
       .flatMap((variable) => env[variable] || []),
   ];
-  // Deno cannot write a path with a comma in its list: then all may be read.
+  // Deno cannot express a path with a comma in this list; then allow all paths.
   const isListable = paths.every((path) => !path.includes(","));
   const read = isListable ? `--allow-read=${paths.join()}` : "--allow-read";
   return {
@@ -102,7 +102,7 @@ export function serviceProgram(
   };
 }
 
-/** Where to reach a service that listens on `host`: "all addresses" is no address to call. */
+/** The URL of a service that listens on `host`; one that listens on all addresses is called on loopback. */
 export function httpUrl(host: string, port: number): string {
   const isAny = host === "0.0.0.0" || host === "::";
   const name = isAny ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;

@@ -14,11 +14,11 @@ import { findGivenStore, natsStore, redisStore } from "./stores.ts";
 import type { ServiceEvent, Supervised } from "./supervise.ts";
 import type { Output } from "./terminal.ts";
 
-/** What differs between the product and a test of the launcher, and its process. */
+/** The surroundings of the launcher, which tests replace. */
 export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
   env: Readonly<Record<string, string>>;
   out: Output;
-  /** Aborts when the operator ends it. */
+  /** Aborts when the launcher is told to stop. */
   stopping: AbortSignal;
 }
 
@@ -44,8 +44,8 @@ export interface UpState {
 
 const LOOPBACK = "127.0.0.1";
 const SIMULATOR_WARNING =
-  "No model server is given: a simulator answers with canned text. " +
-  "Put a model behind the gateway with UPSTREAM_BASE_URL or --models";
+  "No model server is configured: the simulator answers with canned text. " +
+  "Use UPSTREAM_BASE_URL or --models to serve a real model";
 
 /**
  * Starts NATS and Redis, then all services and the first key at once. Resolves
@@ -65,7 +65,7 @@ export async function startAll(
     deps,
   );
   const ports = findFreePorts(3, host);
-  // Chosen here: the console shows the first edge's port, and is linked to by its own.
+  // Chosen here because the console shows both addresses.
   const edgePort = options.port || (ports[0] ?? 0);
   const consolePort = options.consolePort || (ports[1] ?? 0);
   const simulatorPort = ports[2] ?? 0;
@@ -127,7 +127,7 @@ export async function startAll(
   const edges = Array.from({ length: options.edges }, (_, i): Supervised => {
     const edge = start("edge-auth", i, () => ({
       HOST: host,
-      // Clients know the port, so a restart must come back on it.
+      // Clients know the port, so a restart must use it again.
       PORT: String(edge.ready?.port ?? (i === 0 ? edgePort : 0)),
     }));
     return edge;
@@ -165,7 +165,7 @@ export async function startAll(
   return { firstKey, describe };
 }
 
-/** Starts private servers beside those that `NATS_URL` and `REDIS_URL` name. */
+/** Starts a private server for each that `NATS_URL` and `REDIS_URL` do not name. */
 async function startStores(
   cluster: Cluster,
   options: UpOptions,

@@ -1,7 +1,7 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { EXIT } from "./terminal.ts";
 
-/** One Ctrl-C arrives from the terminal and again from each runner that passes it on. */
+/** Runners pass on a Ctrl-C that the terminal has sent us already. */
 const SAME_INTERRUPT_MS = 300;
 const LOOK_EVERY_MS = 500;
 
@@ -21,7 +21,7 @@ export async function listenForStop(env: Environment): Promise<AbortSignal> {
   };
   const isHangUpIgnored = await ignoresHangUp();
   Deno.addSignalListener("SIGTERM", stop);
-  // Deno ends at SIGHUP once it handles any signal, so ignoring it takes a listener.
+  // Once Deno handles any signal, SIGHUP ends it unless there is a listener.
   Deno.addSignalListener("SIGHUP", isHangUpIgnored ? () => {} : stop);
   Deno.addSignalListener("SIGINT", () => {
     const isSecond = monotonicNow() - requestedAtMs > SAME_INTERRUPT_MS;

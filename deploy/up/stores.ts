@@ -41,7 +41,7 @@ export async function natsStore(
 ): Promise<Store> {
   const [port = 0] = findFreePorts(1);
   const configFile = `${runDir}/nats.conf`;
-  // A client that stops reading must not hold up those that write to it for 10 s.
+  // By default a client that stops reading blocks those that write to it for 10 s.
   await writePrivateFile(
     configFile,
     `host: ${LOOPBACK}\nport: ${port}\nmax_payload: 1MB\nwrite_deadline: "2s"\n`,
@@ -71,7 +71,7 @@ export async function redisStore(
   const args = [
     ...["--bind", LOOPBACK, "--port", String(port), "--daemonize", "no"],
     ...["--appendonly", "yes", "--appendfsync", "always", "--save", ""],
-    // Losing keys silently would be worse than an error.
+    // An error is better than silently evicting keys.
     ...["--maxmemory-policy", "noeviction", "--loglevel", "notice"],
   ];
   return {

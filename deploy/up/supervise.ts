@@ -5,7 +5,7 @@ import type { LogFile } from "./files.ts";
 import { EXIT, UpError } from "./terminal.ts";
 import { sleep, within } from "./wait.ts";
 
-/** What the parts of a cluster are called, also in `up.json`. */
+/** Names of the services, also in `up.json`. */
 export type ServiceName =
   | "edge-auth"
   | "chat-worker"
@@ -27,7 +27,7 @@ export interface Unit {
   /** Unique, for example `chat-worker-2`. */
   name: string;
   service: ServiceName;
-  /** Called for each start, so that a restart can keep the port of the first. */
+  /** Called for each start, so that a restart can reuse the port. */
   program(): Program;
   /** Its output says this once it serves. Absent: it logs the event `ready`. */
   readyText?: string;
@@ -41,7 +41,7 @@ export interface SuperviseDeps {
   log: LogFile;
   /** A process of this unit began or ended. */
   onChange(): void;
-  /** Something the operator should know: a death, a restart. */
+  /** For the operator: the process died or is back. */
   warn(text: string): void;
   /** A warning, an error or a `setup_link`. */
   onEvent(event: ServiceEvent): void;
@@ -49,15 +49,15 @@ export interface SuperviseDeps {
   readyMs?: number;
 }
 
-/** Redis loads a large file, or a fresh machine downloads packages. */
+/** Redis may load a large file; a fresh machine downloads packages. */
 const READY_MS = 120_000;
 const RESTART_MS_MIN = 200;
 const RESTART_MS_MAX = 10_000;
-/** A process that lived this long counts as healthy, and its death as the first. */
+/** After running this long, a process restarts without a longer pause. */
 const HEALTHY_MS = 30_000;
-/** A grandchild may hold the output open. */
+/** A grandchild may keep the output open. */
 const LAST_OUTPUT_MS = 500;
-/** Lines of the log that are shown of a unit that does not start. */
+/** Lines of its log that are shown when a unit does not start. */
 const LAST_LINES = 20;
 /** The lines that matter here; all go to the log file. */
 const EVENT_LINE = /"level":"(?:warn|error)"|"event":"(?:ready|setup_link)"/;
@@ -83,13 +83,13 @@ export class Supervised {
   constructor(readonly unit: Unit, deps: SuperviseDeps) {
     this.#deps = deps;
     this.firstReady = this.#first.promise;
-    // Nobody may be waiting any more when it fails.
+    // It may fail when nobody waits for it any more.
     this.firstReady.catch(() => {});
-    // Not before the caller has this object.
+    // The callbacks need this object, so they begin after the constructor.
     this.#finished = Promise.resolve().then(() => this.#keepRunning());
   }
 
-  /** Of the process that runs now, if one does. */
+  /** Of the running process, if there is one. */
   get pid(): number | undefined {
     return this.#child?.pid;
   }
@@ -98,7 +98,7 @@ export class Supervised {
   async stop(graceMs: number): Promise<void> {
     this.#stopping.abort();
     sendSignal(this.#child, "SIGTERM");
-    // A frozen process gets SIGTERM only when it is thawed.
+    // A stopped process handles SIGTERM only after SIGCONT.
     sendSignal(this.#child, "SIGCONT");
     await within(this.#finished, graceMs);
     sendSignal(this.#child, "SIGKILL");
@@ -112,7 +112,7 @@ export class Supervised {
     while (!signal.aborted) {
       const startedAtMs = monotonicNow();
       const { how, code } = await this.#runOnce().catch((error) => ({
-        // The program itself: gone, not executable, no memory.
+        // The program is missing or not executable, or there is no memory.
         how: `cannot be started: ${errorMessage(error)}`,
         code: EXIT.failed,
       }));
@@ -128,7 +128,7 @@ export class Supervised {
     this.#first.reject(new UpError(`${this.unit.name} was stopped`));
   }
 
-  /** Runs it until it ends; answers with how, as text after its name. */
+  /** Runs it until it ends. `how` completes a sentence that begins with its name. */
   async #runOnce(): Promise<{ how: string; code: number }> {
     const { log, onChange, readyMs = READY_MS } = this.#deps;
     const child = spawn(this.unit.program());
@@ -159,7 +159,7 @@ export class Supervised {
     return { how, code };
   }
 
-  /** Passes on what a line tells. Answers whether it says that the process is ready. */
+  /** Handles a line of output. Returns whether it says that the process is ready. */
   #readLine(line: string): boolean {
     const { unit: { name, readyText }, pid } = this;
     const { onEvent, warn } = this.#deps;
@@ -208,17 +208,17 @@ function spawn({ file, args, env, cwd }: Program) {
   }).spawn();
 }
 
-/** Sends a signal; a process that has ended is fine. */
+/** Sends a signal, unless the process has ended. */
 function sendSignal(
   child: Deno.ChildProcess | undefined,
   name: Deno.Signal,
 ): void {
   try {
-    // A killed process cannot end its own children; other signals it passes on.
+    // A killed process cannot stop its children; it passes other signals on.
     if (child && name === "SIGKILL") Deno.kill(-child.pid, name);
     else child?.kill(name);
   } catch (error) {
-    // It has ended, which Deno says in two ways.
+    // Deno has two errors for a process that has ended.
     const hasEnded = error instanceof TypeError ||
       error instanceof Deno.errors.NotFound;
     if (!hasEnded) throw error;
@@ -241,7 +241,7 @@ async function copyLines(
   }
 }
 
-/** The event of a log line, or `undefined` for any other text. */
+/** The event of a log line; `undefined` if the line is something else. */
 function parseEvent(line: string): ServiceEvent | undefined {
   try {
     return EVENT.parse(JSON.parse(line));

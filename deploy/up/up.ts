@@ -14,7 +14,7 @@ import { startAll, type UpDeps } from "./start.ts";
 import { describeSummary } from "./summary.ts";
 import { sleep } from "./wait.ts";
 
-/** How soon a new pid is in `up.json`, also after the disk was full. */
+/** How often `up.json` is updated, and retried after a full disk. */
 const SAVE_EVERY_MS = 250;
 const PROGRESS_EVERY_MS = 5_000;
 
@@ -40,8 +40,8 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
 
   const cluster = new Cluster({ out, logsDir, stateFile });
   const starting = startAll(cluster, options, deps);
-  // A start that is broken off has ended before the locks are released; its
-  // failure is no news then.
+  // An interrupted start ends before the locks are released; its error is
+  // expected.
   cleanup.defer(() => starting.then(() => {}, () => {}));
   cleanup.defer(async () => {
     out.say("Stopping");

@@ -120,7 +120,10 @@ Deno.test("up starts a simulator, and says so, only when no model server is give
     assert.equal(url.pathname, "/v1");
     const { service } = await (await fetch(url)).json();
     assert.equal(service, "model-simulator");
-    assert.match(up.printed(), /No model server is given: a simulator answers/);
+    assert.match(
+      up.printed(),
+      /No model server is configured: the simulator answers/,
+    );
   }
   await using up = startLauncher(scratch, {
     env: { UPSTREAM_BASE_URL: "http://127.0.0.1:1/v1" },
