@@ -2,10 +2,7 @@
  * Clients that ask for more than a limit allows, on every edge of a fleet, for
  * minutes of the limit's time, while edges and Redis are killed under them.
  */
-import type {
-  Admitted,
-  Cost,
-} from "../../../services/edge-auth/limits/limiter.ts";
+import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
@@ -26,13 +23,10 @@ export interface PressureOptions {
   fleet: Fleet;
   principal: Principal;
   random: () => number;
-  rounds: number;
   /** Tokens the next request reserves. */
   wantTokens: () => number;
   /** What a request cost in the end; null: it keeps its reservation and its slot. */
   usedTokens: (wantTokens: number) => number | null;
-  /** One in each round, in this order from a random one on. */
-  disturbances: readonly Disturbance[];
   /** Lets some time pass after a round, and returns how much in ms. */
   letPass: () => Promise<number>;
 }
@@ -65,14 +59,14 @@ const RETRY_MS = 10;
 const READY_MS = 5_000;
 
 /**
- * Presses for some rounds. In each, clients ask until all of them are refused with
- * nothing left unsettled.
+ * Presses for a round with each disturbance, from a random one on. In each, clients
+ * ask until all of them are refused with nothing left unsettled.
  */
 export async function press(options: PressureOptions): Promise<Pressed> {
-  const { world, fleet, principal, random, rounds, disturbances } = options;
+  const { world, fleet, principal, random } = options;
   const pressed: Pressed = { admitted: [], unsure: 0, lost: 0 };
   const unsureBefore = fleet.unsure;
-  const first = Math.floor(random() * disturbances.length);
+  const first = Math.floor(random() * DISTURBANCES.length);
   let passedMs = 0;
   let round = 0;
   let isOver = false;
@@ -84,7 +78,12 @@ export async function press(options: PressureOptions): Promise<Pressed> {
     const atMs = decision.atMs + passedMs;
     const usedTokens = used ?? wantTokens;
     pressed.admitted.push({ atMs, round, wantTokens, usedTokens });
-    if (used !== null) edge.settle(decision, outcomeOf(used));
+    if (used === null) return;
+    edge.settle(decision, {
+      promptTokens: 0,
+      completionTokens: used,
+      kind: "complete",
+    });
   };
 
   const client = async (place: number) => {
@@ -101,7 +100,7 @@ export async function press(options: PressureOptions): Promise<Pressed> {
     }
   };
 
-  for (; round < rounds; round += 1) {
+  for (; round < DISTURBANCES.length; round += 1) {
     isOver = false;
     endsAtMs = performance.now() + ROUND_MAX_MS;
     const clients = Array.from(
@@ -109,7 +108,7 @@ export async function press(options: PressureOptions): Promise<Pressed> {
       (_, index) => client(index % fleet.size),
     );
     await sleep(PRESS_MS * random());
-    const kind = disturbances[(first + round) % disturbances.length];
+    const kind = DISTURBANCES[(first + round) % DISTURBANCES.length];
     pressed.lost += await disturb(kind ?? "nothing", { world, fleet, random });
     await sleep(PRESS_MS * random());
     isOver = true;
@@ -152,12 +151,4 @@ export function passedOf(
   cost: (admission: Admission) => number,
 ): Passed[] {
   return admitted.map((each) => ({ atMs: each.atMs, cost: cost(each) }));
-}
-
-function outcomeOf(usedTokens: number): Cost {
-  return {
-    promptTokens: 0,
-    completionTokens: usedTokens,
-    kind: "complete",
-  };
 }
