@@ -46,38 +46,28 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   await using opened = await openStore(cluster);
   const { store, redis } = opened;
   const command = (...args: string[]) => redis.command(args);
-  const limits = { tokensPerDay: TOKENS_PER_DAY };
-  const keyOf = (owner: string, concurrency: number) =>
-    createStoredKey(store, `own_${owner.repeat(20)}`, {
-      ...limits,
-      concurrency,
-    });
+  const keyOf = (owner: string, concurrency: number) => {
+    const limits = { tokensPerDay: TOKENS_PER_DAY, concurrency };
+    return createStoredKey(store, `own_${owner.repeat(20)}`, limits);
+  };
   const steady = await keyOf("S", 1);
   const paused = await keyOf("P", 1);
-  const killed = [
-    await keyOf("K", SLOTS_EACH),
-    await keyOf("K", SLOTS_EACH),
-  ];
-  const owner = `own_${"K".repeat(20)}`;
-  await command(
-    "HSET",
-    ownerLimitsKey(owner),
-    "conc",
-    String(2 * SLOTS_EACH),
-  );
+  const one = await keyOf("K", SLOTS_EACH);
+  const two = await keyOf("K", SLOTS_EACH);
+  const killed = [one, two];
+  const ofOwner = ownerLimitsKey(one.target.ownerId);
+  await command("HSET", ofOwner, "conc", String(2 * SLOTS_EACH));
+  const onBoth = <T>(act: (key: StoredKey) => Promise<T>): Promise<T[]> =>
+    Promise.all(
+      Array.from({ length: SLOTS_EACH }, () => killed.map(act)).flat(),
+    );
 
   const client = new AbortController();
   const ends: Promise<unknown>[] = [];
   const run = async (key: StoredKey, edge: number) => {
     const { signal } = client;
     const response = await waitFor(async () => {
-      const answer = await askCluster(
-        cluster,
-        key.value,
-        edge,
-        LONG,
-        signal,
-      );
+      const answer = await askCluster(cluster, key.value, edge, LONG, signal);
       if (answer.status === 200) return answer;
       await answer.body?.cancel();
       return undefined;
@@ -106,14 +96,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
 
   await run(steady, STEADY);
   await run(paused, PAUSED);
-  await Promise.all(
-    Array.from(
-      { length: 2 * SLOTS_EACH },
-      (_, number) => run(killed[number % 2] ?? assert.fail(), KILLED),
-    ),
-  );
-  const [one, two] = killed;
-  assert.ok(one !== undefined && two !== undefined);
+  await onBoth((key) => run(key, KILLED));
   for (const { target } of killed) {
     await waitFor(
       async () => await command("ZCARD", leaseKey(target)) === SLOTS_EACH,
@@ -153,34 +136,25 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   });
 
   await t.step("killed: all slots of key and owner are back", async () => {
-    const nowFree = await Promise.all(
-      Array.from(
-        { length: 2 * SLOTS_EACH },
-        (_, number) => tryOn(killed[number % 2] ?? assert.fail()),
-      ),
-    );
-    assert.deepEqual(new Set(nowFree), new Set([200]));
+    assert.deepEqual(new Set(await onBoth(tryOn)), new Set([200]));
   });
 
   await t.step(
     "paused: it settles late, once, and takes nothing off",
     async () => {
       Deno.kill(pidOf(PAUSED), "SIGCONT");
-      const { ownerId } = paused.target;
       await waitFor(async () => (await usage(paused)).requests === 2, {
         what: "the late settlement",
         timeoutMs: 10_000,
       });
       await sleep(QUIET_MS);
       const counted = await usage(paused);
-      assert.equal(
-        counted.requests,
-        2,
-        "the stream and the one that came after it",
-      );
+      assert.equal(counted.requests, 2, "the stream and the one after it");
       assert.equal((await state(paused)).dayTokens, counted.tokens);
-      assert.equal(await command("ZCARD", leaseKey(paused.target)), 0);
-      assert.equal(await command("ZCARD", ownerLeaseKey(ownerId)), 0);
+      const { target } = paused;
+      for (const name of [leaseKey(target), ownerLeaseKey(target.ownerId)]) {
+        assert.equal(await command("ZCARD", name), 0);
+      }
     },
   );
 
@@ -196,10 +170,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
         assert.equal(counted.requests, later);
         const before = reserved[index]?.dayTokens ?? assert.fail();
         assert.ok(before > SLOTS_EACH * LONG.max_tokens);
-        assert.equal(
-          (await state(key)).dayTokens,
-          before + counted.tokens,
-        );
+        assert.equal((await state(key)).dayTokens, before + counted.tokens);
       }
     },
   );

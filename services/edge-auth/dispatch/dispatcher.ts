@@ -1,6 +1,6 @@
 /**
  * The runs of an edge, and what they share: the table of workers, the queue, and
- * the messages that go out. Brings every frame to its run and lets time pass.
+ * the messages that go out. Routes every frame to its run and advances time.
  */
 import { z } from "zod";
 import {
@@ -65,7 +65,7 @@ export interface ChatDispatcherOptions {
   busLostMs?: number;
 }
 
-/** A run that was begun, for those who wait for its answer. */
+/** What the receiver of an answer may do with its run. */
 export type StartedRun = Pick<ChatRun, "delivered" | "cancel">;
 
 /**
@@ -80,7 +80,7 @@ const stopNoticeSchema = z.object({
   keyId: z.string(),
   action: z.literal("stop"),
 });
-/** Stopped keys that are kept in mind; a request in its admission outlives few of them. */
+/** Stopped keys that are remembered, for requests that are being admitted meanwhile. */
 const STOPPED_KEYS_MAX = 1_000;
 
 export class ChatDispatcher {
@@ -156,7 +156,7 @@ export class ChatDispatcher {
     return run;
   }
 
-  /** Subscribes to what is for this edge, beats, and lets time pass. Returns what ends the latter two. */
+  /** Subscribes to the messages for this edge and starts its beats and ticks. Returns a function that stops these two. */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
     const { edgeId } = this.#d;
     bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
@@ -196,7 +196,7 @@ export class ChatDispatcher {
     const { requestId, attempt } = target;
     const run = this.#runs.get(requestId);
     if (isNoResponders) {
-      // Whether the bus is back just now says what this word is worth.
+      // Just after an outage of the bus, a worker may not have reconnected yet.
       this.#followBus();
       run?.onNoResponders(attempt);
       return;
@@ -217,7 +217,7 @@ export class ChatDispatcher {
     if (this.workers.onBeat(lastToken(subject), beat)) this.#offerWaiting();
   }
 
-  /** Ends every run with this error for clients that still wait. */
+  /** Cancels every run. Clients that still wait get this error. */
   cancelAll(reason: CancelReason, error: ApiError): void {
     this.#forEach((run) => run.cancel(reason, error));
   }
@@ -255,8 +255,8 @@ export class ChatDispatcher {
   }
 
   /**
-   * Whether every run ended in time. To be awaited before what settles them is
-   * stopped: a run that was cancelled waits a moment for the word on its cost.
+   * Whether every run ended in time. Await it before the limiter is stopped: a
+   * cancelled run waits a moment for its worker to say what it cost.
    */
   idleWithin(timeoutMs: number): Promise<boolean> {
     if (this.#runs.size === 0) return Promise.resolve(true);
@@ -264,7 +264,7 @@ export class ChatDispatcher {
     return settlesWithin(idle, timeoutMs);
   }
 
-  /** Lets time pass. To be called every `STREAM_LIMITS.tickMs`. */
+  /** Advances time. Must be called every `STREAM_LIMITS.tickMs`. */
   tick(): void {
     this.#clock.tick();
     const nowMs = this.#d.now();
@@ -293,7 +293,7 @@ export class ChatDispatcher {
     for (const workerId of probe) this.#probe(workerId);
   }
 
-  /** Asks a worker whether it lives. No answer in time says little: its beats decide. */
+  /** Asks a worker whether it is alive. A timeout proves little: its beats decide. */
   #probe(workerId: string): void {
     this.#d.bus.request(chatControlSubject(workerId), CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
@@ -321,7 +321,7 @@ export class ChatDispatcher {
     this.#queue.offer((run) => run.offer());
   }
 
-  /** At the end of this turn: the run that left its slot has not said all yet. */
+  /** At the end of this turn, because the run that freed the slot is not done yet. */
   #offerSoon(): void {
     if (this.#queue.length === 0 || this.#isOfferDue) return;
     this.#isOfferDue = true;
@@ -361,7 +361,7 @@ export class ChatDispatcher {
   }
 }
 
-/** The last word to a request whose key was disabled together with it. */
+/** The error of a request whose key was disabled together with its running requests. */
 export function keyRevoked(): ApiError {
   return new ApiError("key_revoked", "The API key was revoked.");
 }

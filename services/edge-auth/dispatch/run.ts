@@ -36,21 +36,21 @@ import { type ChatJob, encodeOffer, sendBody } from "./job.ts";
 import type { WaitQueue } from "./wait_queue.ts";
 import type { WorkerTable } from "./workers.ts";
 
-/** Takes an answer in as it comes. */
+/** Receives an answer as it arrives. */
 export interface AnswerSink {
-  /** Some of the answer went to the client, so another attempt would repeat it. */
+  /** Part of the answer went to the client, so a second attempt would repeat it. */
   readonly hasStarted: boolean;
   /** The next bytes of the answer, lines that may be cut anywhere. A view: copied if kept. */
   onPayload(payload: Uint8Array, sequence: number): void;
   /** The answer is complete. */
   onEnd(): void;
-  /** There will be no more of it. */
+  /** The answer ends with this error. */
   onError(error: ApiError): void;
   /** The client is gone: nobody will read the response. */
   onAbandoned(): void;
-  /** What came so far is void: another attempt begins. Only while `hasStarted` is false. */
+  /** Another attempt starts: discard what came so far. Only while `hasStarted` is false. */
   onRestart(): void;
-  /** Called now and then: keep-alives and clients that stopped reading. */
+  /** Called regularly, for keep-alives and clients that stopped reading. */
   onTick(nowMs: number): void;
 }
 
@@ -61,7 +61,7 @@ export interface RunOutcome {
   usage: Usage | null;
   /** Completion tokens known to have been produced. */
   completionTokens: number;
-  /** The worker had the last word; else it may have made more than is known. */
+  /** The worker reported the end; otherwise it may have produced more than is known. */
   isHeard: boolean;
   error: ApiError | null;
   workerId: string | null;
@@ -73,7 +73,7 @@ export interface RunOutcome {
   firstByteMs: number | null;
   /** From the start of the run to its end. */
   durationMs: number;
-  /** Attempts that were lost and made again elsewhere. */
+  /** Attempts that were lost and repeated on another worker. */
   repeats: number;
   /** Why workers did not take it. */
   rejects: readonly RejectReason[];
@@ -107,9 +107,9 @@ export interface RunContext {
 
 /** A worker has this long to say how much a cancelled request cost. */
 const FINAL_FRAME_MS = 1_000;
-/** A worker that did not even answer is left alone this long, unless it beats. */
+/** A worker that did not answer gets no jobs for this long, unless it beats. */
 const UNRESPONSIVE_MS = 1_000;
-/** A worker that refused for another reason than its load is left alone this long, unless it beats. */
+/** The same after a refusal that names no time. */
 const REFUSED_MS = 100;
 /** What clients are told to wait: workers become free, or are started, all the time. */
 const RETRY_MS = 1_000;
@@ -162,7 +162,7 @@ export class ChatRun {
     return this.#receiver?.workerId ?? null;
   }
 
-  /** Newcomers do not overtake those that wait for the same workers. */
+  /** Looks for a worker, behind the requests that already wait for the model. */
   start(): void {
     const { queue, workers } = this.#d;
     const { model } = this.job.request;
@@ -170,14 +170,14 @@ export class ChatRun {
     else this.#search();
   }
 
-  /** Sends the job to a worker that was not tried yet. False when there is none with room. */
+  /** Sends the job to a worker that has not been tried yet. False when none has room. */
   offer(): boolean {
     const { bus, workers, edgeId, publish, now, steadyNow } = this.#d;
     if (!bus.isConnected) return false;
     const { requestId, request: { model } } = this.job;
     const workerId = workers.pick(model, this.#tried);
-    // Somebody runs the model but has no room: wait. Nobody known: ask whoever
-    // listens, but once only, since the same one may answer without end.
+    // A known worker has no room: wait for it. No worker is known: ask whichever
+    // listens, but only once, since the same one may refuse without end.
     if (workerId === null) {
       if (this.#hasAskedAnybody || workers.knows(model)) return false;
       this.#hasAskedAnybody = true;
@@ -215,14 +215,14 @@ export class ChatRun {
     const event = receiver.onFrame(frame, this.#d.steadyNow());
     if (event.type === "stray") return false;
     if (receiver.isAccepted && this.#state === "offered") this.#onAccepted();
-    // Outside the numbered stream: the worker thought this edge dead, say.
+    // Outside the numbered stream: the worker may have taken this edge for dead.
     if (frame.type === FrameType.ERR && frame.sequence === 0) {
       this.#loseAttempt("The worker that ran the request gave it up.");
     } else this.#onEvent(event);
     return true;
   }
 
-  /** The bus says that nobody listens where the job of this attempt was sent. */
+  /** The bus reports that nobody listens where the job of this attempt was sent. */
   onNoResponders(attempt: number): void {
     if (this.#state !== "offered" || attempt !== this.#attempt) return;
     const { workerId } = this;
@@ -393,14 +393,14 @@ export class ChatRun {
     this.#finish("failed", { usage, error, isHeard: true });
   }
 
-  /** No sign of the job. The worker may have begun it all the same, or died of it. */
+  /** The worker gave no sign of the job. It may have started it anyway, or crashed on it. */
   #onUnanswered(): void {
     const { workerId } = this;
     const { bus, workers } = this.#d;
     this.#leave();
     if (workerId !== null) workers.pause(workerId, UNRESPONSIVE_MS);
     const { flowingSinceMs } = bus;
-    // The bus may have lost the offer: that says nothing of the worker.
+    // The bus may have lost the offer, which says nothing about the worker.
     const wasAway = flowingSinceMs === null ||
       flowingSinceMs > this.#offeredAtMs;
     if (wasAway) return this.#wait();
@@ -447,7 +447,7 @@ export class ChatRun {
     this.#d.onRoom();
   }
 
-  /** What a worker says last of a run that was cancelled. */
+  /** Takes the final frame of a cancelled run, which says what it cost. */
   #onFinalFrame(frame: Frame): boolean {
     if (frame.attempt !== this.#attempt) return false;
     // It never ran: nothing to count.
@@ -456,7 +456,7 @@ export class ChatRun {
       return true;
     }
     this.#dispatchMs ??= this.#sinceStartMs();
-    // A worker that has not heard of the cancel, or could not be named yet, hears again.
+    // Not the end: the worker has not received the cancel, or was not known yet.
     if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
       return false;
     }
@@ -506,7 +506,7 @@ export class ChatRun {
   }
 }
 
-/** All workers had no room for too long. */
+/** No worker had room for too long. */
 export const overloaded = (): ApiError =>
   tryAgain("overloaded", "All workers are busy.");
 

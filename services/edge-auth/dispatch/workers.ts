@@ -6,12 +6,12 @@
  * old, where "always the emptiest" sends everybody to the same worker.
  *
  * A worker that is silent for {@link DISPATCH_LIMITS.workerLostMs} is lost, with all
- * its jobs. A killed process is found sooner: who is silent for a moment is asked,
- * and the bus says at once that nobody listens. When it still says so after
- * {@link DISPATCH_LIMITS.workerMissingMs}, the worker is lost.
+ * its jobs. A killed process is found sooner: a worker that is silent for a moment is
+ * asked whether it is alive, and the bus replies at once that nobody listens. When
+ * it still does after {@link DISPATCH_LIMITS.workerMissingMs}, the worker is lost.
  *
- * Neither proves anything while the bus itself fails: then the table is left alone,
- * and told when the bus is back.
+ * Neither proves anything while the bus itself fails: the table is not asked then,
+ * and is told when the bus is back.
  */
 import type { WorkerBeat } from "@gateway/shared/bus/job";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
@@ -104,7 +104,7 @@ export class WorkerTable {
     worker.pausedUntilMs = 0;
   }
 
-  /** Gives it no jobs for so long, because it takes none; the next beat knows better. */
+  /** Gives a worker that takes no jobs a pause, which its next beat ends. */
   pause(id: string, ms: number): void {
     const worker = this.#workers.get(id);
     if (worker !== undefined) worker.pausedUntilMs = this.#now() + ms;

@@ -36,9 +36,9 @@ export interface Admission {
   ): Promise<ChatLease>;
 }
 
-/** What admission said to one chat request, for metrics. */
+/** How the admission of one chat request ended, for metrics. */
 export interface Decision {
-  /** `unavailable`: Redis could not answer. `failed`: a fault of ours, such as a corrupt record. */
+  /** `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt record. */
   result: Admitted | Refusal | "unavailable" | "failed";
   durationMs: number;
 }

@@ -59,8 +59,8 @@ export type ChargedRun = Pick<
 >;
 
 /**
- * The one rule of what is charged. Not to know is never free: a backend that does
- * not count, or a client that always leaves early, would have no limit at all.
+ * The one rule of what is charged. An unknown cost is never free: otherwise a backend
+ * that does not count, or a client that always leaves early, would have no limit.
  *
  * | the request | charge |
  * | --- | --- |

@@ -23,7 +23,7 @@ export type Refusal =
   & (
     | {
       /**
-       * `unknown`: no such key, as far as anybody outside may know. `scope`,
+       * `unknown`: no such key, as far as a caller may know. `scope`,
        * `model`: the key has no right to the endpoint or to the model.
        */
       reason: "unknown" | "expired" | "disabled" | "scope" | "model";
@@ -38,7 +38,7 @@ export type Refusal =
     }
   );
 
-/** Told to a caller whose key nobody could check. */
+/** How long a caller is told to wait when its key could not be checked. */
 const UNREACHABLE_RETRY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
 

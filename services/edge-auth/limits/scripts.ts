@@ -10,7 +10,7 @@ import { STORE_KEY } from "@gateway/shared/keys/record";
 /** A lease ends by itself this long after it was taken or renewed: the longest a dead edge holds a slot. */
 export const LEASE_MS = 30_000;
 
-/** Told to a caller who has too many requests running: nobody knows when one ends. */
+/** The wait that is told when too many requests are running: nobody knows when one ends. */
 const CONCURRENCY_WAIT_MS = 1_000;
 /** State outlives the longest budget, a day, by a day. */
 const STATE_TTL_MS = 48 * 3_600_000;
