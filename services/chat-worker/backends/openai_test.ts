@@ -471,7 +471,7 @@ const failures: {
     }],
     ["a whole answer that is cut", [{
       send:
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{}",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/json\r\ncontent-length: 50\r\n\r\n{}",
     }, { close: true }], { stream: false }],
   ],
   timeout: [
@@ -558,21 +558,16 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
   assert.equal(failure.retryAfterMs, 1_000);
 });
 
-for (
-  const { status, fault } of [
-    { status: 429, fault: "rate_limited" },
-    { status: 503, fault: "overloaded" },
-    { status: 529, fault: "overloaded" },
-  ] as const
-) {
-  Deno.test(`complete() tells a ${status}'s wait`, async () => {
+Deno.test("complete() tells how long a limited or busy server wants to wait", async () => {
+  for (const status of [429, 503, 529]) {
     await using r = rig(() =>
       jsonResponse({}, { status, headers: { "retry-after": "7" } })
     );
     const { error } = await complete(r.backend, chat(true));
+    const fault = status === 429 ? "rate_limited" : "overloaded";
     assert.equal(assertFault(error, fault).retryAfterMs, 7_000);
-  });
-}
+  }
+});
 
 for (const stream of [true, false]) {
   Deno.test(`complete() asks a server of one choice three times for n = 3, ${stream ? "streamed" : "whole"}`, async () => {
@@ -609,85 +604,55 @@ Deno.test("complete() ends every choice asked for side by side when one fails", 
 });
 
 /** As servers answer that know no `n`: complete, and one choice for all that was asked. */
-const oneForTwo: {
-  name: string;
-  stream: boolean;
-  reply: Reply;
-  text: string;
-}[] = [
-  {
-    name: "whole",
-    stream: false,
-    reply: chatReply({ words, choicesMax: 1 }),
-    text: "",
-  },
-  {
-    name: "as a stream",
-    stream: true,
-    reply: () =>
-      streamResponse(payloads).flatMap((step) => [step, { pauseMs: 5 }]),
-    text: words.join(""),
-  },
-  {
-    name: "as a stream in one packet",
-    stream: true,
-    reply: () => [onePacket(streamResponse(payloads))],
-    text: "",
-  },
-];
+const oneForTwo: [name: string, stream: boolean, reply: Reply, text: string][] =
+  [
+    ["whole", false, chatReply({ words, choicesMax: 1 }), ""],
+    [
+      "as a stream",
+      true,
+      () => streamResponse(payloads).flatMap((step) => [step, { pauseMs: 5 }]),
+      words.join(""),
+    ],
+    [
+      "as a stream in one packet",
+      true,
+      () => [onePacket(streamResponse(payloads))],
+      "",
+    ],
+  ];
 
-for (const { name, stream, reply, text } of oneForTwo) {
+for (const [name, stream, reply, text] of oneForTwo) {
   Deno.test(`complete() blames the request for one choice where two were asked for, ${name}, and says what it cost`, async () => {
     await using r = rig(reply);
     const { seen, error } = await complete(r.backend, chat(stream, { n: 2 }));
     assert.equal(textOf(seen), text);
     const failure = assertFault(error, "request");
-    assert.equal(failure.status, 400);
-    assert.deepEqual(failure.toBody().error, {
-      message:
-        "The server of this model gives one choice per request, but 'n' asks for 2.",
-      type: "invalid_request_error",
-      param: "n",
-      code: "unsupported_value",
-    });
+    assert.deepEqual([failure.status, failure.param], [400, "n"]);
     assert.equal(failure.usage?.total_tokens, 4);
   });
 }
 
-for (
-  const { bytes, fits } of [{ bytes: MIB, fits: true }, {
-    bytes: MIB + 1,
-    fits: false,
-  }]
-) {
-  Deno.test(`API10: complete() ${fits ? "takes" : "refuses"} a line of ${bytes} bytes`, async () => {
-    const room = bytes -
-      `data: ${JSON.stringify(choiceChunk({ content: "" }))}`.length;
+const LINE = `data: ${JSON.stringify(choiceChunk({ content: "" }))}`.length;
+
+for (const over of [0, 1]) {
+  const verb = over === 0 ? "takes" : "refuses";
+  Deno.test(`API10: complete() ${verb} a line of 1 MiB and ${over} bytes`, async () => {
+    const content = "x".repeat(MIB - LINE + over);
     await using r = rig(() =>
-      streamResponse([
-        choiceChunk({ content: "x".repeat(room) }),
-        choiceChunk({}, "stop"),
-      ])
+      streamResponse([choiceChunk({ content }), choiceChunk({}, "stop")])
     );
     const { seen, error } = await complete(r.backend, chat(true));
-    if (fits) assert.equal(textOf(seen).length, room);
+    if (over === 0) assert.equal(textOf(seen), content);
     else assertFault(error, "invalid");
   });
-}
 
-for (
-  const { bytes, fits } of [{ bytes: 32 * MIB, fits: true }, {
-    bytes: 32 * MIB + 1,
-    fits: false,
-  }]
-) {
-  Deno.test(`API10: complete() ${fits ? "takes" : "refuses"} a whole answer of ${bytes} bytes`, async () => {
+  Deno.test(`API10: complete() ${verb} a whole answer of 32 MiB and ${over} bytes`, async () => {
     const answer = JSON.stringify({
       choices: [{ message: { content: "hi" }, finish_reason: "stop" }],
     });
-    await using r = rig(() => jsonResponse(answer.padEnd(bytes)));
+    await using r = rig(() => jsonResponse(answer.padEnd(32 * MIB + over)));
     const { seen, error } = await complete(r.backend, chat(false));
-    if (fits) assert.deepEqual(seen, ["hi"]);
+    if (over === 0) assert.deepEqual(seen, ["hi"]);
     else assertFault(error, "invalid");
   });
 }
@@ -703,21 +668,19 @@ Deno.test("API10: complete() refuses a whole answer over 32 MiB that comes as ev
   assertFault(error, "invalid");
 });
 
-const silentEnds: { name: string; steps: Step[] }[] = [
-  { name: "hangs up", steps: [{ close: true }] },
-  { name: "cuts its chunks", steps: [{ send: "ff\r\ndata" }, { close: true }] },
-  { name: "falls silent", steps: [{ stall: true }] },
+const silentEnds: [name: string, steps: Step[]][] = [
+  ["hangs up", [{ close: true }]],
+  ["cuts its chunks", [{ send: "ff\r\ndata" }, { close: true }]],
+  ["falls silent", [{ stall: true }]],
 ];
 
-for (const { name, steps } of silentEnds) {
+for (const [name, steps] of silentEnds) {
   Deno.test(`complete() is content when a server ${name} after the last finish reason`, async () => {
-    await using r = rig(() => [
-      streamHead(),
-      chunk(event(hello)),
-      chunk(event(choiceChunk({}, "stop"))),
-      { pauseMs: 20 },
-      ...steps,
-    ], { deadlines: { betweenTokensMs: 100 } });
+    const finished = chunk(event(choiceChunk({}, "stop")));
+    await using r = rig(
+      () => [...begun, finished, { pauseMs: 20 }, ...steps],
+      { deadlines: { betweenTokensMs: 100 } },
+    );
     const { seen, error } = await complete(r.backend, chat(true));
     assert.equal(error, null);
     assert.deepEqual(seen, ["Hello", "[stop]"]);
@@ -733,59 +696,31 @@ function bytesOf(steps: readonly Step[]): number {
 
 /** The guarantee: a client that leaves is noticed at the model server within 100 ms. */
 const NOTICED_MS = 100;
-const moments: {
-  name: string;
-  stream: boolean;
-  isTls?: true;
-  reply: Step[];
-  tokens?: number;
-}[] = [
-  {
-    name: "while it waits for the head",
-    stream: true,
-    reply: [{ stall: true }],
-  },
-  {
-    name: "before the first token",
-    stream: true,
-    reply: [streamHead(), { stall: true }],
-  },
-  {
-    name: "in mid stream",
-    stream: true,
-    reply: [streamHead(), chunk(event(hello)), { stall: true }],
-    tokens: 1,
-  },
-  {
-    name: "in mid stream over TLS",
-    stream: true,
-    isTls: true,
-    reply: [streamHead(), chunk(event(hello)), { stall: true }],
-    tokens: 1,
-  },
-  {
-    name: "while it waits for a whole answer",
-    stream: false,
-    reply: [{ stall: true }],
-  },
-  {
-    name: "in the middle of a whole answer",
-    stream: false,
-    reply: [{
-      send:
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{",
-    }, { stall: true }],
-  },
-  {
-    name: "while it waits for the body of a refusal",
-    stream: true,
-    reply: [{ send: "HTTP/1.1 500 Bad\r\ncontent-length: 50\r\n\r\n{" }, {
-      stall: true,
-    }],
-  },
+const STALL: Step = { stall: true };
+const midStream = [streamHead(), chunk(event(hello)), STALL];
+const moments: [
+  name: string,
+  reply: Step[],
+  more?: { stream?: false; isTls?: true; tokens?: number },
+][] = [
+  ["while it waits for the head", [STALL]],
+  ["before the first token", [streamHead(), STALL]],
+  ["in mid stream", midStream, { tokens: 1 }],
+  ["in mid stream over TLS", midStream, { tokens: 1, isTls: true }],
+  ["while it waits for a whole answer", [STALL], { stream: false }],
+  [
+    "in the middle of a whole answer",
+    [{ send: "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{" }, STALL],
+    { stream: false },
+  ],
+  [
+    "while it waits for the body of a refusal",
+    [{ send: "HTTP/1.1 500 Bad\r\ncontent-length: 50\r\n\r\n{" }, STALL],
+  ],
 ];
 
-for (const { name, stream, isTls, reply, tokens = 0 } of moments) {
+for (const [name, reply, more = {}] of moments) {
+  const { stream = true, isTls, tokens = 0 } = more;
   Deno.test(`complete() hangs up when it is aborted ${name}`, async () => {
     await using r = rig(
       () => reply,
