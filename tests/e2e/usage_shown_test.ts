@@ -37,10 +37,10 @@ function sum(one: Counted, other: Counted): Counted {
 async function shown(browser: ConsoleClient, path: string): Promise<Counted> {
   const { text } = await browser.get(path);
   const total = (label: string) => {
-    const form = `<dt>${label}</dt><dd><span(?: title="([^"]+)")?>([^<]+)<`;
-    const [, exact, short] = new RegExp(form).exec(text) ??
-      assert.fail(`no ${label} in ${text}`);
-    return Number((exact ?? short ?? "").replaceAll(",", ""));
+    const [, shown] =
+      new RegExp(`<dt>${label}</dt><dd>([\\d,]+)<`).exec(text) ??
+        assert.fail(`no ${label} on ${path}`);
+    return Number(shown?.replaceAll(",", ""));
   };
   return {
     requests: total("Requests"),
