@@ -1,10 +1,6 @@
 import type { Child } from "hono/jsx";
 import type { AuditAction } from "../domain/audit/audit_log.ts";
-import {
-  PASSWORD_CHARS_MAX,
-  passwordChars,
-  passwordProblem,
-} from "../domain/sign_in/password.ts";
+import { passwordProblem } from "../domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import { checkAgain } from "../domain/sign_in/sign_in.ts";
 import {
@@ -13,7 +9,14 @@ import {
   type Handler,
   Refused,
 } from "./context.ts";
-import { box, passwordText, pathText, readForm, secretText } from "./forms.ts";
+import {
+  box,
+  newPasswordText,
+  passwordText,
+  pathText,
+  readForm,
+  secretText,
+} from "./forms.ts";
 import { showCard, showPage } from "./layout.tsx";
 import { Box, Head, PasswordField, PostForm, Time } from "./parts.tsx";
 import { isFresh, localPath, readCookie, writeCookie } from "./session.ts";
@@ -25,7 +28,7 @@ const changePassword: Handler = async (c) => {
   const { deps, signedIn: { session, account } } = c.var;
   const form = readForm(c, {
     password: passwordText.default(""),
-    new_password: passwordText,
+    new_password: newPasswordText,
     end_others: box,
   });
   const problem = await checkPassword(c, form.password) ??
@@ -93,8 +96,6 @@ export const accountRoutes = {
   },
 };
 
-const WRONG = "The password is not right.";
-
 /** What is wrong with the current password, or null. An account without a password must have signed in recently. */
 export async function checkPassword(
   c: ConsoleContext,
@@ -104,11 +105,12 @@ export async function checkPassword(
   if (account.passwordHash === null) {
     return isFresh(c) ? null : "Sign in again first.";
   }
-  if (passwordChars(given) > PASSWORD_CHARS_MAX) return WRONG;
   const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
   const result = await checkAgain(deps, account, given, from);
   if (result.ok) return null;
-  return result.waitMs === 0 ? WRONG : waitText(result.waitMs);
+  return result.waitMs === 0
+    ? "The password is not right."
+    : waitText(result.waitMs);
 }
 
 /** Adds an account change to the owner's audit log. */

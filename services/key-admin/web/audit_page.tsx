@@ -142,7 +142,6 @@ const LABELS: Readonly<Record<string, string>> = {
 
 const KEY_COLUMN: Column<AuditRow> = [
   "Key",
-  undefined,
   (row) =>
     row.keyId === "" ? "–" : (
       <>
@@ -164,16 +163,16 @@ export const AuditTable = ({ rows, caption, isOfOneKey = false }: {
     caption={caption}
     rows={rows}
     columns={[
-      ["What", "head", ({ action, detail }) => (
+      ["What", ({ action, detail }) => (
         <>
-          {Object.hasOwn(LABELS, action) ? LABELS[action] : action}
+          {LABELS[action] ?? action}
           {detail && <bdi class="help">{detail}</bdi>}
         </>
-      )],
+      ), "head"],
       ...isOfOneKey ? [] : [KEY_COLUMN],
-      ["When", undefined, (row) => <Time ms={row.timeMs} as="minute" />],
-      ["Who", undefined, (row) => row.by],
-      ["From", undefined, (row) => row.ip || "–"],
+      ["When", (row) => <Time ms={row.timeMs} as="minute" />],
+      ["Who", (row) => row.by],
+      ["From", (row) => row.ip || "–"],
     ]}
   />
 );

@@ -1,7 +1,10 @@
 import { Buffer } from "node:buffer";
 import { createMiddleware } from "hono/factory";
 import { z } from "zod";
-import { PASSWORD_CHARS_MAX } from "../domain/sign_in/password.ts";
+import {
+  PASSWORD_CHARS_MAX,
+  passwordChars,
+} from "../domain/sign_in/password.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { FORM_TOKEN } from "./session.ts";
 
@@ -51,8 +54,13 @@ export const emailText = text(300);
 /** A path of the console, checked by `localPath`. */
 export const pathText = text(300);
 
-/** A password; its length in characters is checked where it is hashed. */
-export const passwordText = text(PASSWORD_CHARS_MAX * 4);
+/** A password to check. Longer ones are refused before any work (ASVS 6.2.9). */
+export const passwordText = one(
+  z.string().refine((text) => passwordChars(text) <= PASSWORD_CHARS_MAX),
+);
+
+/** A new password, checked by `passwordProblem`. */
+export const newPasswordText = text(PASSWORD_CHARS_MAX * 4);
 
 /** A checkbox that has to be ticked. */
 export const ticked = one(z.literal("on"));

@@ -149,36 +149,20 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
       caption="Your API keys, newest first; days are UTC"
       rows={page.rows}
       columns={[
-        ["Key", "head", ({ key }) => (
+        ["Key", ({ key }) => (
           <>
             <a class="key-name" href={`/keys/${key.id}`}>
               <bdi>{key.description}</bdi>
             </a>{" "}
             <code class="hint">{key.hint}</code>
           </>
-        )],
-        [
-          "Status",
-          undefined,
-          ({ key }) => <Status keyRecord={key} nowMs={nowMs} />,
-        ],
-        [
-          "Created",
-          undefined,
-          ({ key }) => <Time ms={key.createdAtMs} as="day" />,
-        ],
-        [
-          "Last used",
-          undefined,
-          ({ lastUsedAtMs }) => <Moment ms={lastUsedAtMs} nowMs={nowMs} />,
-        ],
-        [
-          "Expires",
-          undefined,
-          ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
-        ],
-        ["Requests today", "num", (row) => number(row.requestsToday)],
-        ["Tokens today", "num", (row) => number(row.tokensToday)],
+        ), "head"],
+        ["Status", ({ key }) => <Status keyRecord={key} nowMs={nowMs} />],
+        ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
+        ["Last used", (row) => <Moment ms={row.lastUsedAtMs} nowMs={nowMs} />],
+        ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
+        ["Requests today", (row) => number(row.requestsToday), "num"],
+        ["Tokens today", (row) => number(row.tokensToday), "num"],
       ]}
     />
   );

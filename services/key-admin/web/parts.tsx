@@ -39,8 +39,8 @@ export const Tabs = ({ label, tabs, current }: {
 /** A column of a table. `head` is what names a row, `num` holds numbers. */
 export type Column<T> = readonly [
   label: string,
-  kind: "head" | "num" | undefined,
   cell: (row: T) => Child,
+  kind?: "head" | "num",
 ];
 
 /** A table in a box, which shows rows as cards on narrow pages. */
@@ -54,7 +54,7 @@ export const Table = <T,>({ caption, columns, rows }: {
       <caption class="hidden">{caption}</caption>
       <thead>
         <tr>
-          {columns.map(([label, kind]) => (
+          {columns.map(([label, , kind]) => (
             <th scope="col" class={kind}>{label}</th>
           ))}
         </tr>
@@ -62,7 +62,7 @@ export const Table = <T,>({ caption, columns, rows }: {
       <tbody>
         {rows.map((row) => (
           <tr>
-            {columns.map(([label, kind, cell]) =>
+            {columns.map(([label, cell, kind]) =>
               kind === "head"
                 ? <th key={label} scope="row">{cell(row)}</th>
                 : (

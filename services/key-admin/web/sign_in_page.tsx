@@ -2,9 +2,7 @@ import type { Account } from "../domain/owners/account.ts";
 import { EMAIL_CHARS_MAX, parseEmail } from "../domain/owners/directory.ts";
 import { type Link, linkPath } from "../domain/sign_in/links.ts";
 import {
-  PASSWORD_CHARS_MAX,
   PASSWORD_CHARS_MIN,
-  passwordChars,
   passwordProblem,
 } from "../domain/sign_in/password.ts";
 import { admit, signIn } from "../domain/sign_in/sign_in.ts";
@@ -14,15 +12,19 @@ import {
   type Handler,
   Refused,
 } from "./context.ts";
-import { emailText, passwordText, pathText, readForm, text } from "./forms.ts";
+import {
+  emailText,
+  newPasswordText,
+  passwordText,
+  pathText,
+  readForm,
+  text,
+} from "./forms.ts";
 import { showCard } from "./layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "./parts.tsx";
 import { enter, findSignedIn, localPath, readCookie } from "./session.ts";
 
 /** Signing in with a password, and the links that lead to one. */
-
-/** Above `PASSWORD_CHARS_MAX`, so that a long password gets its own message. */
-const PASSWORD_BYTES_MAX = 30_000;
 
 const openSignIn: Handler = async (c) => {
   const { owners, accounts } = c.var.deps;
@@ -38,20 +40,13 @@ const openSignIn: Handler = async (c) => {
 const trySignIn: Handler = async (c) => {
   const form = readForm(c, {
     email: emailText,
-    password: text(PASSWORD_BYTES_MAX),
+    password: passwordText,
     code: text(60),
     next: pathText,
   });
-  if (passwordChars(form.password) > PASSWORD_CHARS_MAX) {
-    throw new Refused(400, "The password is too long", { back: "/sign-in" });
-  }
-  const device = readCookie(c, "device");
+  const from = { client: clientOf(c), device: readCookie(c, "device") };
   const next = localPath(form.next);
-  const result = await signIn(c.var.deps, {
-    ...form,
-    client: clientOf(c),
-    device,
-  });
+  const result = await signIn(c.var.deps, { ...form, ...from });
   if (result.ok) return await enter(c, result, next);
   const { waitMs } = result;
   if (waitMs > 0) c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
@@ -81,7 +76,7 @@ const openLink: Handler = async (c) => {
 const useLink: Handler = async (c) => {
   const { hasher, audit, sessions } = c.var.deps;
   const link = await openedLink(c);
-  const form = readForm(c, { email: emailText, new_password: passwordText });
+  const form = readForm(c, { email: emailText, new_password: newPasswordText });
   const email = link.kind === "set_up" ? parseEmail(form.email) : link.email;
   const error = await linkProblem(c, link, email, form.new_password);
   if (error !== null || email === null) {
@@ -99,11 +94,8 @@ const useLink: Handler = async (c) => {
   await sessions.endOthers(account.ownerId, null);
   // A reset does not bypass the second factor.
   if (account.totpSecret !== null) return c.redirect("/sign-in", 303);
-  return await enter(
-    c,
-    await admit(c.var.deps, account, clientOf(c), 0),
-    "/keys",
-  );
+  const admitted = await admit(c.var.deps, account, clientOf(c), 0);
+  return await enter(c, admitted, "/keys");
 };
 
 export const signInRoutes = {

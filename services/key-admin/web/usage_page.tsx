@@ -128,15 +128,15 @@ const UsageTable = ({ usage: { range, buckets } }: { usage: Usage }) => (
       caption={`Usage per ${UNITS[range].unit}, newest first`}
       rows={buckets.toReversed()}
       columns={[
-        [range === "24h" ? "Hour from" : "Day (UTC)", "head", ({ startMs }) =>
+        [range === "24h" ? "Hour from" : "Day (UTC)", ({ startMs }) =>
           range === "24h"
             ? <Time ms={startMs} as="minute" />
-            : utcText(startMs).slice(0, 10)],
+            : utcText(startMs).slice(0, 10), "head"],
         ...COUNTS.map(([label, name]): Column<Bucket> => [
           label,
-          "num",
           (bucket) =>
             number(bucket[name]),
+          "num",
         ]),
       ]}
     />

@@ -28,18 +28,12 @@ const textOf = (time, style) =>
 
 /** `3 minutes ago`, `in 2 days`. */
 function relative(time) {
-  const units = [
-    ...[["second", 60], ["minute", 60], ["hour", 24]],
-    ...[["day", 30], ["month", 12], ["year", Infinity]],
-  ];
-  let value = (time.getTime() - Date.now()) / 1000;
-  for (const [unit, size] of units) {
-    if (Math.abs(value) < size) {
-      return new Intl.RelativeTimeFormat(locale, { numeric: "auto" })
-        .format(Math.round(value), unit);
-    }
-    value /= size;
-  }
+  const seconds = (time.getTime() - Date.now()) / 1000;
+  const units = [["day", 86400], ["hour", 3600], ["minute", 60]];
+  const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ??
+    ["second", 1];
+  return new Intl.RelativeTimeFormat(locale, { numeric: "auto" })
+    .format(Math.round(seconds / size), unit);
 }
 
 each("[data-time]", (element) => {
