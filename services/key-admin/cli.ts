@@ -17,6 +17,7 @@ import {
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { BadCursor } from "./domain/keys/key_page.ts";
+import { KeyRefused } from "./domain/keys/key_store.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { detectDurability, NotDurable } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
@@ -84,6 +85,7 @@ async function connect({ redis, hint }: Cluster): Promise<RedisLink> {
 /** The exit codes of expected errors; see {@link EXIT_CODES_HELP}. */
 const EXIT_CODES = [
   [CommandRefused, 1],
+  [KeyRefused, 1],
   [UsageError, 2],
   [BadCursor, 2],
   [RedisUnavailableError, 69],

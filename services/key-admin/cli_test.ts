@@ -94,7 +94,7 @@ Deno.test("keys and owners are for scripts too: no terminal, one JSON object on 
   ][] = [
     [["keys", "create", "--description", "Ci", "--json"], {}, 0, /^Warning: /],
     [["owners", "set-up", "--json"], {}, 0, /^Warning: /],
-    [["keys", "show", "key_x", "--json"], {}, 1, /no such key/],
+    [["keys", "show", "key_x", "--json"], {}, 1, /key does not exist/],
     [["keys", "list", "--bogus", "--json"], {}, 2, /bogus'\nMore: keys --help/],
     [["keys", "list", "--after", "x", "--json"], {}, 2, /cursor is not one/],
     [["bogus"], {}, 2, /keys or owners/],

@@ -7,11 +7,10 @@ import {
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { AuditAction } from "./domain/audit/audit_log.ts";
-import type {
-  ChangeKeyResult,
-  CreateKeyResult,
-  KeyStore,
-  Target,
+import {
+  KeyRefused,
+  type KeyStore,
+  type Target,
 } from "./domain/keys/key_store.ts";
 import { asFields, asList } from "./domain/store/reply.ts";
 
@@ -49,11 +48,6 @@ export const emptyLedger = (): Ledger => ({
   counts: { create: 0, edit: 0, disable: 0, enable: 0, rotate: 0, delete: 0 },
 });
 
-/** A change was refused that nobody else had touched. */
-class Refused extends Error {
-  override name = "Refused";
-}
-
 /** Leads keys through lives of every length, until `isOver` or the server dies. */
 export async function changeKeys(
   store: KeyStore,
@@ -68,7 +62,7 @@ export async function changeKeys(
     }
   } catch (error) {
     // The server was killed under this writer: what it had not acknowledged does not count.
-    if (error instanceof Refused) throw error;
+    if (error instanceof KeyRefused) throw error;
   }
 }
 
@@ -82,7 +76,7 @@ async function create(store: KeyStore, ledger: Ledger): Promise<Known> {
     actor: ACTOR,
   });
   ledger.counts.create++;
-  return note(ledger, keyOf(made), ["key.created"]);
+  return note(ledger, made.key, ["key.created"]);
 }
 
 async function change(
@@ -108,21 +102,16 @@ async function send(
   target: Target,
 ): Promise<[after: KeyRecord, action: AuditAction]> {
   if (kind === "rotate") {
-    const next = keyOf(await store.rotate(target, GRACE_MS));
+    const { key: next } = await store.rotate(target, GRACE_MS);
     note(ledger, next, ["key.created"]);
     const expiresAtMs = next.createdAtMs + GRACE_MS;
     return [{ ...key, version: key.version + 1, expiresAtMs }, "key.rotated"];
   }
   if (kind === "edit") {
     const settings = { description: `Renamed ${key.version}` };
-    return [keyOf(await store.edit(target, settings)), "key.edited"];
+    return [await store.edit(target, settings), "key.edited"];
   }
-  return [keyOf(await store[kind](target)), `key.${kind}d`];
-}
-
-function keyOf(result: ChangeKeyResult | CreateKeyResult): KeyRecord {
-  if (!result.ok) throw new Refused(result.reason);
-  return result.key;
+  return [await store[kind](target), `key.${kind}d`];
 }
 
 function note(

@@ -256,10 +256,14 @@ Deno.test("mistakes are explained", async (t) => {
   ];
   const refused: [args: string[], says: RegExp][] = [
     [["keys", "list", "--owner", "no@example.org"], /no owner/],
-    [["keys", "show", "key_x"], /no such key/],
     [["owners", "reset", "no@example.org"], /no owner/],
   ];
+  const missing: typeof usage = [
+    [["keys", "show", "key_x"], /does not exist/],
+    [["keys", "disable", "key_x"], /does not exist/],
+  ];
   const rows = [
+    ...missing.map((row) => ["KeyRefused", ...row] as const),
     ...usage.map((row) => ["UsageError", ...row] as const),
     ...refused.map((row) => ["CommandRefused", ...row] as const),
   ];

@@ -2,7 +2,7 @@ import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { PAGE_ROWS } from "../domain/keys/key_page.ts";
 import {
-  type KeyRefusal,
+  KeyRefused,
   ROTATION_GRACES_MS,
   type Target,
 } from "../domain/keys/key_store.ts";
@@ -61,7 +61,7 @@ export const KEYS: Area = {
       return end(call, target, "disable");
     }),
     enable: onKey("accept its requests again", [], async (call, target) => {
-      return answer(call, done(await call.deps.keys.enable(target)).key);
+      return answer(call, await call.deps.keys.enable(target));
     }),
     delete: onKey("delete it for good", ["stop-running"], (call, target) => {
       return end(call, target, "delete");
@@ -91,7 +91,7 @@ async function create(call: Call): Promise<Answer> {
     ? `\nThe owner ${owner} is new. To let them sign in: owners invite ${owner}`
     : "";
   const order = { ownerId, settings, actor: COMMAND_LINE };
-  const { key, value } = done(await keys.create(order));
+  const { key, value } = await keys.create(order);
   return {
     json: { ...toJson(key, now()), key: value },
     note: `\nStore the key now: it is not shown again.${invite}`,
@@ -134,8 +134,7 @@ async function edit(call: Call, target: Target): Promise<Answer> {
   const before = await find(call, target);
   const settings = settingsFrom(call, before);
   const { version } = before;
-  const { key } = done(await keys.edit({ ...target, version }, settings));
-  return answer(call, key);
+  return answer(call, await keys.edit({ ...target, version }, settings));
 }
 
 async function end(
@@ -144,7 +143,7 @@ async function end(
   how: "disable" | "delete",
 ): Promise<Answer> {
   const { keyId, ownerId } = target;
-  const { key } = done(await keys[how](target));
+  const key = await keys[how](target);
   const state = how === "delete" ? "deleted" : "disabled";
   if (options["stop-running"]) {
     await sendStop({ keyId, ownerId }).catch((cause) => {
@@ -163,7 +162,7 @@ async function rotate(
 ): Promise<Answer> {
   const { keyId } = target;
   const graceMs = ROTATION_GRACES_MS[old] ?? 0;
-  const { key, value } = done(await keys.rotate(target, graceMs));
+  const { key, value } = await keys.rotate(target, graceMs);
   return {
     json: { ...toJson(key, now()), key: value, replaces: keyId },
     note: "\nStore the new key now: it is not shown again. " +
@@ -178,7 +177,7 @@ async function find(
   { ownerId, keyId }: Target,
 ): Promise<KeyRecord> {
   const key = await keys.get(ownerId, keyId);
-  if (key === null) throw new CommandRefused(REFUSALS.not_found);
+  if (key === null) throw new KeyRefused("not_found");
   return key;
 }
 
@@ -212,22 +211,4 @@ function settingsFrom(
     limits: limitsFrom(options, before.limits),
     expiresAtMs: expires,
   };
-}
-
-const REFUSALS: Record<KeyRefusal, string> = {
-  not_found:
-    `There is no such key: "keys list" shows the keys of an owner, --owner names another owner`,
-  changed: "The key was changed by somebody else: look at it and try again",
-  too_many: "The owner has the maximum number of keys",
-  already_made: "This key was made already",
-  not_rotatable:
-    "Only an enabled key that has not expired can be rotated: enable it first or make a new one",
-};
-
-/** Throws when the store refused. */
-function done<T extends { ok: true }>(
-  result: T | { ok: false; reason: KeyRefusal },
-): T {
-  if (!result.ok) throw new CommandRefused(REFUSALS[result.reason]);
-  return result;
 }

@@ -1,6 +1,7 @@
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono } from "hono";
 import { BadCursor } from "../domain/keys/key_page.ts";
+import { KeyRefused } from "../domain/keys/key_store.ts";
 import { NotDurable } from "../domain/store/durability.ts";
 import { accountRoutes } from "./account_page.tsx";
 import { auditRoutes } from "./audit_page.tsx";
@@ -97,6 +98,15 @@ function asRefused(error: unknown, c: ConsoleContext): Refused {
   const { requestId, deps: { log } } = c.var;
   const signedIn: SignedIn | undefined = c.get("signedIn");
   const headers = { "retry-after": "1" };
+  if (error instanceof KeyRefused) {
+    const isGone = error.reason === "not_found";
+    const [page = "/keys"] = /^\/keys\/key_\w+/.exec(c.req.path) ?? [];
+    const back = isGone ? "/keys" : page;
+    return asRefused(
+      new Refused(isGone ? 404 : 409, error.message, { back }),
+      c,
+    );
+  }
   if (error instanceof Refused) {
     const ownerId = signedIn?.session.ownerId ?? null;
     log.warn("request_refused", { requestId, status: error.status, ownerId });

@@ -9,7 +9,7 @@ import {
   Refused,
 } from "./context.ts";
 import { box, readForm, secretText, text, ticked, version } from "./forms.ts";
-import { answerCreated, findKey, refusal, targetOf } from "./key_requests.tsx";
+import { answerCreated, findKey, targetOf } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import { Box, Moment, PostForm } from "./parts.tsx";
 import { behindPassword } from "./session.ts";
@@ -109,8 +109,7 @@ const change =
       ...what === "delete" ? { sure: ticked } : {},
     });
     const target = targetOf(c, key, form.version);
-    const result = await c.var.deps.keys[what](target);
-    if (!result.ok) throw refusal(result.reason, key);
+    await c.var.deps.keys[what](target);
     const done = form.stop_running ? await stopRunning(c, key) : `${what}d`;
     const path = what === "delete" ? "/keys" : `/keys/${key.id}`;
     return c.redirect(`${path}?done=${done}`, 303);

@@ -9,7 +9,7 @@ import {
 import { mintSecret } from "../domain/store/secret.ts";
 import { actorOf, type ConsoleContext, type Handler } from "./context.ts";
 import { list, readForm, secretText, text, version } from "./forms.ts";
-import { answerCreated, findKey, refusal, targetOf } from "./key_requests.tsx";
+import { answerCreated, findKey, targetOf } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import { Box, Field, labelOf, PostForm } from "./parts.tsx";
 import { behindPassword } from "./session.ts";
@@ -86,8 +86,7 @@ const editKey: Handler = async (c) => {
   if (settings === undefined) {
     return showForm(c, { values, errors, key, hidden: { version: seen } });
   }
-  const result = await keys.edit(targetOf(c, key, seen), settings);
-  if (!result.ok) throw refusal(result.reason, key);
+  await keys.edit(targetOf(c, key, seen), settings);
   return c.redirect(`/keys/${key.id}?done=edited`, 303);
 };
 

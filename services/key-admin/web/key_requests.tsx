@@ -1,9 +1,9 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import type {
-  CreateKeyResult,
-  KeyRefusal,
-  Target,
+import {
+  type CreatedKey,
+  KeyRefused,
+  type Target,
 } from "../domain/keys/key_store.ts";
 import { type Rate, takeRate } from "../domain/sign_in/attempts.ts";
 import { digest, isSecret } from "../domain/store/secret.ts";
@@ -20,7 +20,7 @@ export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
   const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
   const key = await keys.get(ownerId, c.req.param("id") ?? "");
-  if (key === null) throw refusal("not_found");
+  if (key === null) throw new KeyRefused("not_found");
   return key;
 }
 
@@ -31,35 +31,6 @@ export const targetOf = (
   version: number,
 ): Target => ({ ownerId, keyId: id, version, actor: actorOf(c) });
 
-const REFUSALS: Record<KeyRefusal, [status: 404 | 409, message: string]> = {
-  not_found: [
-    404,
-    "This key does not exist. If it was deleted, the audit log says when and by whom",
-  ],
-  changed: [
-    409,
-    "The key was changed in the meantime, perhaps in another tab. Check it and try again",
-  ],
-  too_many: [409, "You have reached the maximum number of keys"],
-  already_made: [
-    409,
-    "This key was already created: the form was sent twice. The first answer had the full value. If you did not store it, delete the key and create another one",
-  ],
-  not_rotatable: [
-    409,
-    "Only an enabled key that has not expired can be rotated",
-  ],
-};
-
-/** A refusal of the store as a page. */
-export function refusal(reason: KeyRefusal, key?: KeyRecord): Refused {
-  const [status, message] = REFUSALS[reason];
-  const isThere = key !== undefined && status !== 404;
-  return new Refused(status, message, {
-    back: isThere ? `/keys/${key.id}` : "/keys",
-  });
-}
-
 /**
  * Creates a key once for each nonce and answers with the only page that shows its
  * full value. The page is not cached and cannot be loaded again. `replaced` says
@@ -68,7 +39,7 @@ export function refusal(reason: KeyRefusal, key?: KeyRecord): Refused {
 export async function answerCreated(
   c: ConsoleContext,
   nonce: string,
-  create: (once: string) => Promise<CreateKeyResult>,
+  create: (once: string) => Promise<CreatedKey>,
   replaced?: string,
 ): Promise<Response> {
   const { deps: { redis, apiUrl }, signedIn: { session: { ownerId } } } = c.var;
@@ -82,9 +53,7 @@ export async function answerCreated(
       { headers: { "retry-after": seconds } },
     );
   }
-  const created = await create(digest(nonce));
-  if (!created.ok) throw refusal(created.reason);
-  const { key, value } = created;
+  const { key, value } = await create(digest(nonce));
   return showPage(
     c,
     { title: "Store your key", section: "keys", status: 201 },

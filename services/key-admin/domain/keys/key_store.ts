@@ -68,29 +68,37 @@ export interface Target {
   actor: Actor;
 }
 
+/** Why nothing was changed, for the person who asked. */
+const REFUSALS = {
+  not_found:
+    "This key does not exist. If it was deleted, the audit log says when and by whom",
+  changed: "The key was changed in the meantime. Check it and try again",
+  too_many: "The owner has the maximum number of keys",
+  already_made:
+    "This key was already created: the form was sent twice. The first answer had the full value. If you did not store it, delete the key and create another one",
+  not_rotatable: "Only an enabled key that has not expired can be rotated",
+} as const;
+type Refusal = keyof typeof REFUSALS;
+
+/** A change was refused, and nothing was changed. */
+export class KeyRefused extends Error {
+  override name = "KeyRefused";
+
+  constructor(readonly reason: Refusal) {
+    super(REFUSALS[reason]);
+  }
+}
+
 const commitResult = z.enum([
   "done",
-  "already_made",
-  "not_found",
-  /** The stored key has another version. */
-  "changed",
-  "too_many",
+  ...["already_made", "not_found", "changed", "too_many"] as const,
 ]);
 
-/** Why nothing was changed. */
-export type KeyRefusal =
-  | Exclude<z.infer<typeof commitResult>, "done">
-  | "not_rotatable";
-
-type Refused = { ok: false; reason: KeyRefusal };
-
-/** The key after the change; a deleted one as it was before. */
-export type ChangeKeyResult = { ok: true; key: KeyRecord } | Refused;
-
 /** `value` is the full key value. It exists nowhere else. */
-export type CreateKeyResult =
-  | { ok: true; key: KeyRecord; value: string }
-  | Refused;
+export interface CreatedKey {
+  key: KeyRecord;
+  value: string;
+}
 
 /** One step of a commit; a rotation has two. */
 interface KeyChange {
@@ -169,6 +177,9 @@ return 'done'
  * - deleting a key deletes the record first. From then on admission finds no
  *   record, whatever the look-up (or an edge's memory of it) says. Key ids are
  *   never used twice, so a look-up that was left behind stays dead.
+ *
+ * A change throws {@link KeyRefused} when it is refused, else it gives the key as
+ * it is afterwards; a deleted one as it was before.
  */
 export class KeyStore {
   readonly #deps: Omit<StoreDeps, "now">;
@@ -193,7 +204,7 @@ export class KeyStore {
   /** Makes a key. */
   async create(
     { settings, ...origin }: CreateKeyInput,
-  ): Promise<CreateKeyResult> {
+  ): Promise<CreatedKey> {
     const nowMs = await redisTimeMs(this.#deps.redis);
     return await this.#make(origin, settings, nowMs);
   }
@@ -203,20 +214,20 @@ export class KeyStore {
     { ownerId, keyId, version, actor }: Target,
     graceMs: number,
     once?: string,
-  ): Promise<CreateKeyResult> {
+  ): Promise<CreatedKey> {
     const { redis } = this.#deps;
     // When a form is sent twice, the first has already changed the version that the second names.
     if (once && await redis.command(["EXISTS", onceKey(ownerId, once)]) === 1) {
-      return { ok: false, reason: "already_made" };
+      throw new KeyRefused("already_made");
     }
     const nowMs = await redisTimeMs(redis);
     const old = await this.get(ownerId, keyId);
-    if (old === null) return { ok: false, reason: "not_found" };
+    if (old === null) throw new KeyRefused("not_found");
     if (version !== null && version !== old.version) {
-      return { ok: false, reason: "changed" };
+      throw new KeyRefused("changed");
     }
     if (old.state !== "enabled" || isExpired(old, nowMs)) {
-      return { ok: false, reason: "not_rotatable" };
+      throw new KeyRefused("not_rotatable");
     }
     const endMs = nowMs + graceMs;
     const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
@@ -228,42 +239,41 @@ export class KeyStore {
   edit(
     target: Target,
     settings: Partial<KeySettings>,
-  ): Promise<ChangeKeyResult> {
+  ): Promise<KeyRecord> {
     return this.#update(target, "key.edited", settings);
   }
 
   /** Refuses the key from the next request on. */
-  disable(target: Target): Promise<ChangeKeyResult> {
+  disable(target: Target): Promise<KeyRecord> {
     return this.#update(target, "key.disabled", { state: "disabled" });
   }
 
   /** Accepts the key from the next request on. */
-  enable(target: Target): Promise<ChangeKeyResult> {
+  enable(target: Target): Promise<KeyRecord> {
     return this.#update(target, "key.enabled", { state: "enabled" });
   }
 
   /** Deletes a key: its record first. */
-  async delete({ version, ...target }: Target): Promise<ChangeKeyResult> {
+  async delete({ version, ...target }: Target): Promise<KeyRecord> {
     const key = await this.get(target.ownerId, target.keyId);
-    if (key === null) return { ok: false, reason: "not_found" };
+    if (key === null) throw new KeyRefused("not_found");
     const change = { how: "delete", action: "key.deleted" } as const;
-    const refused = await this.#commit(target, [{ ...change, key, version }]);
-    if (refused !== null) return refused;
+    await this.#commit(target, [{ ...change, key, version }]);
     // Just tidying up: without the record the look-up leads nowhere.
     await this.#deps.writer.command(["DEL", hashKey(key.hash)]);
-    return { ok: true, key };
+    return key;
   }
 
   async #update(
     { version, ...target }: Target,
     action: AuditAction,
     members: Partial<KeySettings & { state: KeyState }>,
-  ): Promise<ChangeKeyResult> {
+  ): Promise<KeyRecord> {
     const before = await this.get(target.ownerId, target.keyId);
-    if (before === null) return { ok: false, reason: "not_found" };
+    if (before === null) throw new KeyRefused("not_found");
     const change = updateOf(action, before, members, version);
-    const key = { ...change.key, version: before.version + 1 };
-    return await this.#commit(target, [change]) ?? { ok: true, key };
+    await this.#commit(target, [change]);
+    return { ...change.key, version: before.version + 1 };
   }
 
   /** Makes a key, and with it the change of the key it replaces. */
@@ -272,7 +282,7 @@ export class KeyStore {
     settings: Pick<KeyRecord, keyof KeySettings>,
     nowMs: number,
     retired?: KeyChange,
-  ): Promise<CreateKeyResult> {
+  ): Promise<CreatedKey> {
     const { writer, randomBytes } = this.#deps;
     const value = mintKey(randomBytes);
     const { description, scopes, models, limits, expiresAtMs } = settings;
@@ -296,17 +306,20 @@ export class KeyStore {
       detail: retired === undefined ? "" : `replaces ${retired.key.id}`,
     };
     const changes = retired === undefined ? [created] : [created, retired];
-    const refused = await this.#commit(origin, changes);
-    if (refused === null) return { ok: true, key, value };
-    await writer.command(["DEL", lookup]);
-    return refused;
+    try {
+      await this.#commit(origin, changes);
+    } catch (error) {
+      if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
+      throw error;
+    }
+    return { key, value };
   }
 
-  /** Null when the changes are made, all of them, and on disk. */
+  /** Resolves when the changes are made, all of them, and on disk. */
   async #commit(
     { ownerId, actor, once }: Origin,
     changes: readonly KeyChange[],
-  ): Promise<Refused | null> {
+  ): Promise<void> {
     const plan = {
       changes: changes.map(({ how, action, key, detail, fields, version }) => ({
         ...{ how, fields, id: key.id, version: version ?? 0 },
@@ -328,9 +341,8 @@ export class KeyStore {
     const result = commitResult.parse(
       await writer.evalScript(COMMIT_SCRIPT, keys, [JSON.stringify(plan)]),
     );
-    if (result !== "done") return { ok: false, reason: result };
+    if (result !== "done") throw new KeyRefused(result);
     await confirmDurable(writer);
-    return null;
   }
 }
 
