@@ -1,5 +1,6 @@
 /** A simulator of a test, and short ways to ask it. */
 import { chatCompletionSchema } from "../../tests/support/answer_schemas.ts";
+import { postChat } from "../../tests/support/chat_request.ts";
 import type { ChatCompletion } from "@gateway/shared/openai/chat";
 import {
   type SeenRequest,
@@ -29,17 +30,9 @@ export function startAsked(options: SimulatorOptions = {}): Asked {
     ...options,
     onRequest: (request) => seen.push(request),
   });
-  const post: Asked["post"] = (body, init = {}) => {
-    const { prompt = "ping", ...rest } = body;
-    return fetch(`${simulator.url}/chat/completions`, {
-      ...init,
-      method: "POST",
-      body: JSON.stringify({
-        model: "neutral-3.7-plus",
-        messages: [{ role: "user", content: prompt }],
-        ...rest,
-      }),
-    });
+  const post: Asked["post"] = ({ prompt = "ping", ...body }, init = {}) => {
+    const messages = [{ role: "user", content: prompt }];
+    return postChat(simulator.url, "none", { messages, ...body }, init);
   };
   const ask: Asked["ask"] = async (body = {}) => {
     const text = await (await post(body)).text();

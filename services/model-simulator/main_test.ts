@@ -1,6 +1,10 @@
 /** The simulator as a process, as `up` and compose start it. */
 import assert from "node:assert/strict";
-import { startService } from "../../tests/support/service_processes.ts";
+import { postChat } from "../../tests/support/chat_request.ts";
+import {
+  sendChat,
+  startService,
+} from "../../tests/support/service_processes.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 
 Deno.test("the simulator says that it is none, counts, and drains", async () => {
@@ -16,13 +20,9 @@ Deno.test("the simulator says that it is none, counts, and drains", async () => 
     const line = text.split("\n").find((each) => each.startsWith(`${name} `));
     return Number(line?.split(" ")[1]);
   };
-  const response = await fetch(`${service.url}/v1/chat/completions`, {
-    method: "POST",
-    body: JSON.stringify({
-      model: "neutral-3.7-plus",
-      messages: [{ role: "user", content: "[simulator: 10 tokens]" }],
-      stream: true,
-    }),
+  const response = await postChat(`${service.url}/v1`, "none", {
+    messages: [{ role: "user", content: "[simulator: 10 tokens]" }],
+    stream: true,
   });
   assert.equal(await metric("gateway_simulator_running"), 1);
   service.process.signal("SIGTERM");
@@ -34,14 +34,7 @@ Deno.test("the simulator says that it is none, counts, and drains", async () => 
 
 Deno.test("what was made is counted", async () => {
   await using service = await startService("model-simulator", {});
-  const post = (content: string) =>
-    fetch(`${service.url}/v1/chat/completions`, {
-      method: "POST",
-      body: JSON.stringify({
-        model: "neutral-3.7-plus",
-        messages: [{ role: "user", content }],
-      }),
-    });
+  const post = (content: string) => sendChat(service.url, "none", content);
   for (const phrase of ["7 tokens", "5 tokens", "error 503"]) {
     await (await post(`[simulator: ${phrase}]`)).body?.cancel();
   }

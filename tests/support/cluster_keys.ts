@@ -6,6 +6,7 @@ import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import type { Cluster } from "./cluster.ts";
+import { postChat } from "./chat_request.ts";
 
 const ACTOR = { by: "test", ip: "127.0.0.1" };
 const READY_MS = 5_000;
@@ -28,20 +29,11 @@ export function askCluster(
   body: object = {},
   signal?: AbortSignal,
 ): Promise<Response> {
-  return fetch(`${cluster.baseUrl(edge)}/chat/completions`, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${value}`,
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({
-      model: "neutral-3.7-plus",
-      messages: [{ role: "user", content: "[simulator: 1 token]" }],
-      max_tokens: 1,
-      ...body,
-    }),
-    ...(signal === undefined ? {} : { signal }),
-  });
+  return postChat(cluster.baseUrl(edge), value, {
+    messages: [{ role: "user", content: "[simulator: 1 token]" }],
+    max_tokens: 1,
+    ...body,
+  }, { signal: signal ?? null });
 }
 
 /** A store of keys and what it stands on. */

@@ -25,7 +25,6 @@ import {
   type Principal,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
-import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import {
   type KeyOptions,
@@ -52,6 +51,7 @@ import {
 } from "./scripted_backend.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
 import { waitFor } from "./wait_for.ts";
+import { postChat } from "./chat_request.ts";
 
 export interface GatedEdge {
   readonly edge: MiniEdge;
@@ -175,21 +175,13 @@ export async function startGatedCluster(
       return { ...principal, value };
     },
     nameKey,
-    ask: (key, { edge = 0, body = {}, signal } = {}) =>
-      fetch(`${edges[edge]?.edge.baseUrl}/chat/completions`, {
-        method: "POST",
-        headers: {
-          authorization: `Bearer ${key.value}`,
-          "content-type": "application/json",
-        },
-        body: JSON.stringify({
-          model: DEFAULT_MODEL_ID,
-          messages: [{ role: "user", content: "ping" }],
-          max_tokens: 16,
-          ...body,
-        }),
-        ...(signal === undefined ? {} : { signal }),
-      }),
+    ask: (key, { edge = 0, body = {}, signal = null } = {}) =>
+      postChat(
+        edges[edge]?.edge.baseUrl ?? "",
+        key.value,
+        { max_tokens: 16, ...body },
+        { signal },
+      ),
     leases: async (key) => Number(await world.command("ZCARD", leaseKey(key))),
     async settled(key, timeoutMs) {
       for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {

@@ -51,6 +51,7 @@ import type { GracefulServer } from "@gateway/shared/process/serve";
 import { BodyBudget } from "../../services/edge-auth/http/read_body.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 import type { ModelServer } from "./scripted_backend.ts";
+import { postChat } from "./chat_request.ts";
 
 /** How a request ended, as its edge settled it. */
 export interface Settled
@@ -363,19 +364,7 @@ export function chat(
   body: object,
   init: { signal?: AbortSignal } = {},
 ): Promise<Response> {
-  return fetch(`${edge.baseUrl}/chat/completions`, {
-    ...init,
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${TEST_KEY}`,
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({
-      model: DEFAULT_MODEL_ID,
-      messages: [{ role: "user", content: "ping" }],
-      ...body,
-    }),
-  });
+  return postChat(edge.baseUrl, TEST_KEY, body, init);
 }
 
 export type { RunOutcome };

@@ -4,10 +4,10 @@ import { fileURLToPath } from "node:url";
 import { Simulator } from "../../services/model-simulator/simulator.ts";
 import { type RunningProcess, startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
+import { postChat } from "./chat_request.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const START_MS = 30_000;
-const MODEL = "neutral-3.7-plus";
 
 /** Variables of one service. */
 export type ServiceEnv = Record<string, string>;
@@ -115,18 +115,8 @@ export function sendChat(
   content: string,
   init: RequestInit & { client?: Deno.HttpClient } = {},
 ): Promise<Response> {
-  return fetch(`${url}/v1/chat/completions`, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${key}`,
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({
-      model: MODEL,
-      messages: [{ role: "user", content }],
-    }),
-    ...init,
-  });
+  const messages = [{ role: "user", content }];
+  return postChat(`${url}/v1`, key, { messages }, init);
 }
 
 /** No colours, and any free ports. */
