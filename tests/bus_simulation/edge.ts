@@ -90,38 +90,32 @@ export class Edge {
     const frame = decodeFrame(message);
     assert(frame !== null);
     const isTaken = this.#open.get(requestId)?.onFrame(frame) ?? false;
-    if (!isTaken) this.#answerStray(requestId, frame);
+    if (!isTaken) {
+      answerStrayFrame(requestId, frame, (workerId, record) => {
+        this.#world.counts.strayAnswers++;
+        this.tellWorker(workerId, record);
+      });
+    }
     // Nobody may keep a part of a message whose buffer may be used again.
     message.fill(0);
   }
 
-  #answerStray(requestId: string, frame: Frame): void {
-    answerStrayFrame(requestId, frame, (workerId, record) => {
-      this.#world.counts.strayAnswers++;
-      this.controlOf(workerId).add(record);
-    });
-  }
-
-  /** The records for one worker, sent at the end of this turn. */
-  controlOf(workerId: string): ControlBatch {
-    let batch = this.#batches.get(workerId);
-    if (batch === undefined) {
-      const worker = this.#workers.find(({ id }) => id === workerId);
-      assert(worker !== undefined);
-      batch = new ControlBatch((message) => {
-        this.#world.bus.publish(this.connection, worker.connection, () => {
+  /** Adds to the records for one worker, sent at the end of this turn. */
+  tellWorker(workerId: string, record: ControlRecord): void {
+    const { bus, scheduler } = this.#world;
+    const worker = this.#workers.find(({ id }) => id === workerId);
+    assert(worker !== undefined);
+    const batch = this.#batches.get(workerId) ??
+      new ControlBatch((message) => {
+        bus.publish(this.connection, worker.connection, () => {
           worker.onControl(message);
         });
       });
-      this.#batches.set(workerId, batch);
-    }
+    this.#batches.set(workerId, batch);
     if (batch.isEmpty) {
-      const full = batch;
-      this.#world.scheduler.after(0, () => {
-        this.process.post(() => full.flush());
-      });
+      scheduler.after(0, () => this.process.post(() => batch.flush()));
     }
-    return batch;
+    batch.add(record);
   }
 
   /** A worker for a job, dead or alive, and whether the edge chose it. */
@@ -154,8 +148,6 @@ export class Request {
   receiver: StreamReceiver | null = null;
   outcome: Outcome | null = null;
   record: AttemptRecord | null = null;
-  /** Attempts that some worker accepted. */
-  acceptedCount = 0;
   readonly #edge: Edge;
   readonly #world: World;
   readonly #clientMs: number;
@@ -166,7 +158,6 @@ export class Request {
   #untakenSequence = 0;
   #isClientBusy = false;
   #nakMs = -Infinity;
-  #isAccepted = false;
 
   constructor(id: string, edge: Edge, world: World) {
     this.id = id;
@@ -185,7 +176,6 @@ export class Request {
     log(`${record.name} goes to ${worker.id}`);
     this.record = record;
     this.#nakMs = -Infinity;
-    this.#isAccepted = false;
     this.receiver = new StreamReceiver({
       requestId: this.id,
       attempt,
@@ -206,10 +196,6 @@ export class Request {
     const event = receiver.onFrame(frame, this.#edge.process.steadyMs);
     if (event.type === "stray") return false;
     assert.equal(this.outcome, null, `${record.name}: after its outcome`);
-    if (receiver.isAccepted && !this.#isAccepted) {
-      this.#isAccepted = true;
-      this.acceptedCount++;
-    }
     this.#onEvent(event, receiver, record);
     return true;
   }
@@ -275,7 +261,7 @@ export class Request {
     const { counts, profile: { weather } } = this.#world;
     switch (event.type) {
       case "data":
-        assert(this.#isAccepted);
+        assert(receiver.isAccepted);
         this.#deliver(record, event.payload, event.sequence);
         return;
       case "rejected":
@@ -308,14 +294,20 @@ export class Request {
 
   /** What the worker is told, written down. */
   #tell(workerId: string, told: ControlRecord, record: AttemptRecord): void {
-    const { counts, log, scheduler } = this.#world;
+    const { counts, limits, log, scheduler } = this.#world;
     if (told.type === "cancel") record.unwantedSinceMs ??= scheduler.nowMs;
     else log(`edge ${told.type}s #${told.sequence} of ${record.name}`);
     if (told.type === "nak") {
       counts.naks++;
-      this.#checkNakPace(record);
+      const pauseMs = scheduler.nowMs - this.#nakMs;
+      assert(
+        pauseMs > limits.nakIntervalMs - ROUNDING_MS ||
+          this.#edge.reconnectedMs === scheduler.nowMs,
+        `${record.name}: NAK after ${pauseMs} ms`,
+      );
+      this.#nakMs = scheduler.nowMs;
     }
-    this.#edge.controlOf(workerId).add(told);
+    this.#edge.tellWorker(workerId, told);
   }
 
   #deliver(record: AttemptRecord, payload: Uint8Array, sequence: number): void {
@@ -347,17 +339,6 @@ export class Request {
         this.receiver?.delivered(this.#untakenSequence);
       });
     });
-  }
-
-  #checkNakPace(record: AttemptRecord): void {
-    const { limits, scheduler } = this.#world;
-    const pauseMs = scheduler.nowMs - this.#nakMs;
-    assert(
-      pauseMs > limits.nakIntervalMs - ROUNDING_MS ||
-        this.#edge.reconnectedMs === scheduler.nowMs,
-      `${record.name}: NAK after ${pauseMs} ms`,
-    );
-    this.#nakMs = scheduler.nowMs;
   }
 
   #assertWhole(record: AttemptRecord, tokens: number): void {

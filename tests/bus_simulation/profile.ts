@@ -10,38 +10,8 @@ import type { ScriptStyle } from "./script.ts";
  */
 export type Weather = "calm" | "sleepy" | "gentle" | "rough";
 
-/** A process stands still or loses its bus. */
-export interface Pause {
-  atMs: number;
-  durationMs: number;
-  kind: "freeze" | "cut";
-  /** Which process: the edges, then the workers. */
-  target: number;
-}
-
 /** What one run is like. */
-export interface Profile {
-  weather: Weather;
-  limits: StreamLimits;
-  edges: number;
-  workers: number;
-  requests: number;
-  style: ScriptStyle;
-  link: LinkFaults;
-  /** When the bus carries everything again, and when the last pause is over as well. */
-  linkFaultsEndMs: number;
-  quietMs: number;
-  pauses: Pause[];
-  kills: { atMs: number; target: number }[];
-  rejectShare: number;
-  /** Share of jobs that any worker may take. */
-  anyShare: number;
-  leaveShare: number;
-  /** Time a client takes for what is there, 0: at once. */
-  clientMsMax: number;
-  /** Whether the processes hear each other's beats. */
-  hasBeats: boolean;
-}
+export type Profile = ReturnType<typeof makeProfile>;
 
 /** Small numbers, so that short answers fill windows and need many replays. */
 const SMALL_LIMITS: StreamLimits = {
@@ -61,7 +31,7 @@ const WEATHERS: readonly [Weather, ...Weather[]] = [
 ];
 
 /** Makes up a run. */
-export function makeProfile(random: Random): Profile {
+export function makeProfile(random: Random) {
   const weather = random.pick(WEATHERS);
   const edges = random.whole(1, 2);
   const workers = random.whole(1, 3);
@@ -77,6 +47,7 @@ export function makeProfile(random: Random): Profile {
     requests: random.whole(1, 4),
     style: makeStyle(random),
     link: makeLink(random, weather),
+    /** When the bus carries everything again, and when the last pause is over as well. */
     linkFaultsEndMs,
     quietMs: Math.max(linkFaultsEndMs, ...pauseEndsMs),
     pauses,
@@ -87,9 +58,12 @@ export function makeProfile(random: Random): Profile {
       }]
       : [],
     rejectShare: random.pick([0, 0, 0.3]),
+    /** Share of jobs that any worker may take. */
     anyShare: random.pick([0, 0.3]),
     leaveShare: random.chance(0.3) ? 0.4 : 0,
+    /** Time a client takes for what is there, 0: at once. */
     clientMsMax: random.pick([0, 0, 20, 300]),
+    /** Whether the processes hear each other's beats. */
     hasBeats: isRough && random.chance(0.5),
   };
 }
@@ -113,13 +87,19 @@ function makeLink(random: Random, weather: Weather): LinkFaults {
   };
 }
 
+/** Times in which a process stands still or loses its bus. `target`: the edges, then the workers. */
 function makePauses(
   random: Random,
   weather: Weather,
   edges: number,
   workers: number,
   untilMs: number,
-): Pause[] {
+): {
+  atMs: number;
+  durationMs: number;
+  kind: "freeze" | "cut";
+  target: number;
+}[] {
   if (weather === "calm") return [];
   const isSleepy = weather === "sleepy";
   return Array.from({ length: random.whole(isSleepy ? 1 : 0, 3) }, () => ({

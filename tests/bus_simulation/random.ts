@@ -1,17 +1,12 @@
-/** Random numbers that a seed repeats. Not for secrets. */
+import { seededRandom } from "../support/seeded_random.ts";
+
+/** Random numbers that a seed repeats. */
 export class Random {
-  #state: number;
+  /** From 0 up to, not including, 1. */
+  readonly next: () => number;
 
   constructor(seed: number) {
-    this.#state = seed | 0;
-  }
-
-  /** From 0 up to, not including, 1. Mulberry32: 32 bits of state, good enough to spread faults. */
-  next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 0x1_0000_0000;
+    this.next = seededRandom(seed);
   }
 
   /** A number from `low` up to `high`. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Bus } from "./bus.ts";
-import { Edge, type Request } from "./edge.ts";
+import { Edge, type Outcome, type Request } from "./edge.ts";
 import { makeProfile, type Profile } from "./profile.ts";
 import { Random } from "./random.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -107,8 +107,8 @@ function assertNothingLeft(workers: Worker[], edges: Edge[], bus: Bus): void {
 function assertOutcome(request: Request, world: World): void {
   const { counts, profile } = world;
   const { outcome, record } = request;
-  assert.notEqual(outcome, null, `${request.id} has no outcome`);
-  countOutcome(request, counts);
+  assert(outcome !== null, `${request.id} has no outcome`);
+  if (outcome !== "rejected") counts[COUNTED[outcome] ?? "lost"]++;
   if (profile.weather === "rough" || outcome === "client_gone") return;
   if (outcome === "complete" || outcome === "error") {
     const isComplete = record?.script.end === "complete";
@@ -120,26 +120,12 @@ function assertOutcome(request: Request, world: World): void {
   if (profile.weather !== "gentle") assert.equal(outcome, "rejected");
 }
 
-function countOutcome(request: Request, counts: Counts): void {
-  switch (request.outcome) {
-    case "complete":
-      counts.complete++;
-      break;
-    case "error":
-      counts.error++;
-      break;
-    case "client_gone":
-      counts.clientGone++;
-      break;
-    case "edge_dead":
-      counts.edgeDead++;
-      break;
-    case "rejected":
-      break;
-    default:
-      counts.lost++;
-  }
-}
+const COUNTED: Partial<Record<Outcome, keyof Counts>> = {
+  complete: "complete",
+  error: "error",
+  client_gone: "clientGone",
+  edge_dead: "edgeDead",
+};
 
 /** Without faults nothing is asked for twice, sent twice or given up. */
 function assertCalm(profile: Profile, counts: Counts): void {

@@ -58,15 +58,9 @@ export class Worker {
     const key = keyOf(job.requestId, job.attempt);
     if (this.#runs.has(key)) return;
     if (this.#world.random.chance(this.#world.profile.rejectShare)) {
-      this.publish(
-        job,
-        encodeRejectFrame(job.attempt, {
-          worker: this.id,
-          reason: "full",
-          retryAfterMs: null,
-        }),
-      );
-      return;
+      const { id: worker } = this;
+      const reject = { worker, reason: "full", retryAfterMs: null } as const;
+      return this.publish(job, encodeRejectFrame(job.attempt, reject));
     }
     const run = new Run(job, this, this.#world, () => this.#runs.delete(key));
     this.#runs.set(key, run);
@@ -153,10 +147,7 @@ class Run {
     }
     const { record } = this.job;
     const step = record.script.steps[this.#step++];
-    if (step === undefined) {
-      this.#sayEnd();
-      return;
-    }
+    if (step === undefined) return this.#sayEnd();
     const bytes = record.script.bytes.slice(record.saidBytes, step.endByte);
     record.saidBytes = step.endByte;
     record.saidTokens = step.tokens;
@@ -208,10 +199,7 @@ class Run {
     const isData = frame.type === FrameType.DATA;
     if (isData && frame.sequence <= this.#highestSent) {
       this.#countResent(bytes.length);
-    }
-    if (isData) {
-      this.#highestSent = Math.max(this.#highestSent, frame.sequence);
-    }
+    } else if (isData) this.#highestSent = frame.sequence;
     this.#worker.publish(this.job, bytes);
   }
 

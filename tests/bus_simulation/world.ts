@@ -31,48 +31,25 @@ export interface World {
   log: (text: string) => void;
 }
 
-const COUNT_NAMES = [
-  "complete",
-  "error",
-  "lost",
-  "rejected",
-  "clientGone",
-  "edgeDead",
-  "retries",
-  "naks",
-  "resentFrames",
-  "strayAnswers",
-  "cancelled",
-  "forgotten",
-  "blocked",
-] as const;
+/** All zero. */
+export const noCounts = () => ({
+  complete: 0,
+  error: 0,
+  lost: 0,
+  rejected: 0,
+  clientGone: 0,
+  edgeDead: 0,
+  retries: 0,
+  naks: 0,
+  resentFrames: 0,
+  strayAnswers: 0,
+  cancelled: 0,
+  forgotten: 0,
+  blocked: 0,
+});
 
 /** How often things happened: a simulation that never sees a fault proves nothing. */
-export type Counts = Record<typeof COUNT_NAMES[number], number>;
-
-/** All zero. */
-export function noCounts(): Counts {
-  return {
-    complete: 0,
-    error: 0,
-    lost: 0,
-    rejected: 0,
-    clientGone: 0,
-    edgeDead: 0,
-    retries: 0,
-    naks: 0,
-    resentFrames: 0,
-    strayAnswers: 0,
-    cancelled: 0,
-    forgotten: 0,
-    blocked: 0,
-  };
-}
-
-/** Adds the counts of one run to those of all. */
-export function addCounts(total: Counts, counts: Counts): void {
-  for (const name of COUNT_NAMES) total[name] += counts[name];
-}
+export type Counts = ReturnType<typeof noCounts>;
 
 /** A worker is done with an attempt at the latest this long after the edge. */
 export const WORKER_GRACE_MS = 35_000;
