@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
-import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { BusUnavailableError } from "./link.ts";
 
@@ -51,48 +50,6 @@ Deno.test("a killed server: everything fails at once, and works again when it is
     "disconnected",
     "reconnected",
   ]);
-});
-
-Deno.test("what publish() took during a restart is never dropped for being offline", async () => {
-  await using nats = await startNatsServer();
-  await using test = await connectTestLink([nats.server]);
-  const { link } = test;
-  const arrived = new Set<number>();
-  link.subscribe("s", (message) => arrived.add(Number(text(message.data))));
-  await link.flush();
-
-  // The count of messages taken when the link was lost and when it came back.
-  const taken: number[] = [];
-  let lostAt = -1;
-  let refused = 0;
-  link.onStatus((status) => {
-    if (status.type === "disconnected") lostAt = taken.length;
-  });
-  const publishing = setInterval(() => {
-    const number = taken.length;
-    try {
-      link.publish("s", bytes(`${number}`));
-      taken.push(number);
-    } catch (error) {
-      assert.ok(error instanceof BusUnavailableError);
-      refused++;
-    }
-  }, 1);
-  try {
-    await waitFor(() => arrived.size > 20, { what: "a running flow" });
-    await nats.kill();
-    await waitFor(() => refused > 20, { what: "messages in the gap" });
-    await nats.restart();
-    const goal = taken.length + 20;
-    await waitFor(() => taken.length > goal, { what: "the flow to go on" });
-  } finally {
-    clearInterval(publishing);
-  }
-  await link.flush();
-  const lostNumbers = taken.filter((number) => !arrived.has(number));
-  // Those on the wire when the server died are lost; none of later ones.
-  assert.ok(lostNumbers.every((number) => number < lostAt), `${lostNumbers}`);
-  assert.ok(refused > 20);
 });
 
 Deno.test("a frozen server is found, waits end, and the link returns when it thaws", async () => {
@@ -153,17 +110,6 @@ function fillBacklog(
   for (let sent = 0; sent < 48; sent++) link.publish("bulk", piece);
   assert.ok(link.pendingBytes > 8 * 1024 * 1024);
 }
-
-Deno.test("a network that swallows packets ends like a frozen server", async () => {
-  await using nats = await startNatsServer();
-  await using proxy = startTcpProxy(nats.port);
-  await using test = await connectTestLink([proxy.server], { timing: QUICK });
-  proxy.set({ blackHole: "both" });
-  await waitFor(() => !test.link.isConnected, { what: "the loss" });
-  proxy.set({});
-  await test.reconnected();
-  await isReady(test.link);
-});
 
 Deno.test("with two servers, the death of one costs less than a second", async () => {
   await using first = await startNatsServer();

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
-import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { sleep, waitFor } from "../../tests/support/wait_for.ts";
 import {
   BusTimeoutError,
@@ -30,20 +29,6 @@ Deno.test("publish() delivers to wildcard subscriptions, in order, with reply", 
   alice.link.publish("s.b", bytes("2"), { reply: "r" });
   await waitFor(() => seen.length === 2, { what: "two messages" });
   assert.deepEqual(seen, [["s.a", "1", ""], ["s.b", "2", "r"]]);
-});
-
-Deno.test("data of earlier messages stays intact while later ones arrive", async () => {
-  await using nats = await startNatsServer();
-  await using test = await connectTestLink([nats.server]);
-  const kept: Uint8Array[] = [];
-  test.link.subscribe("s", (message) => kept.push(message.data));
-  const count = 20_000;
-  for (let number = 0; number < count; number++) {
-    test.link.publish("s", bytes(`message ${number}`));
-    if (number % 1000 === 0) await test.link.flush();
-  }
-  await waitFor(() => kept.length === count, { what: "all messages" });
-  assert.ok(kept.every((data, number) => text(data) === `message ${number}`));
 });
 
 Deno.test("a queue group gets each message once", async () => {
@@ -175,79 +160,6 @@ Deno.test("a bus flows on while the event loop stands still", async () => {
   await sleep(150);
   assert.equal(test.link.flowingSinceMs, sinceMs);
 });
-
-Deno.test("unsubscribe() ends delivery, and the other subscriptions go on", async () => {
-  await using nats = await startNatsServer();
-  await using test = await connectTestLink([nats.server]);
-  const seen: string[] = [];
-  const first = test.link.subscribe("s", () => seen.push("first"));
-  test.link.subscribe("s", () => seen.push("second"));
-  first.unsubscribe();
-  test.link.publish("s", NOTHING);
-  await waitFor(() => seen.length > 0, { what: "a message" });
-  await test.link.flush();
-  assert.deepEqual(seen, ["second"]);
-});
-
-Deno.test("a worker that drains under load loses no request", async () => {
-  await using nats = await startNatsServer();
-  await using asker = await connectTestLink([nats.server]);
-  await using staying = await startWorker(nats.server);
-  // Jobs are on the wire at any moment, also while the server is told to send no more.
-  await using proxy = startTcpProxy(nats.port);
-  const leaving = await startWorker(proxy.server);
-  proxy.set({ delayMs: 20 });
-
-  let isLoadOn = true;
-  let answered = 0;
-  const failures: unknown[] = [];
-  const load = Array.from({ length: 16 }, async () => {
-    while (isLoadOn) {
-      try {
-        await asker.link.request("jobs", NOTHING, { timeoutMs: 2_000 });
-        answered++;
-      } catch (error) {
-        failures.push(error);
-      }
-    }
-  });
-  await waitFor(() => leaving.done() > 50, { what: "load on the worker" });
-  await leaving.leave();
-  const doneByLeaving = leaving.done();
-  const answeredBefore = answered;
-  await waitFor(() => answered > answeredBefore + 50, { what: "further load" });
-  isLoadOn = false;
-  await Promise.all(load);
-
-  assert.deepEqual(failures, []);
-  assert.equal(leaving.done(), doneByLeaving);
-  assert.equal(answered, leaving.done() + staying.done());
-});
-
-/** A worker that takes 10 ms for each job and leaves in the order that loses none. */
-async function startWorker(server: string) {
-  const { link } = await connectTestLink([server]);
-  let running = 0;
-  let done = 0;
-  const jobs = link.subscribe("jobs", (message) => {
-    running++;
-    setTimeout(() => {
-      link.publish(message.reply ?? "", bytes("done"));
-      running--;
-      done++;
-    }, 10);
-  }, { queue: "workers" });
-  await link.flush();
-  return {
-    done: () => done,
-    leave: async () => {
-      await jobs.drain();
-      await waitFor(() => running === 0, { what: "the running jobs" });
-      await link.drain();
-    },
-    [Symbol.asyncDispose]: () => link.close(),
-  };
-}
 
 Deno.test("drain() delivers what was published just before, then closes", async () => {
   await using nats = await startNatsServer();

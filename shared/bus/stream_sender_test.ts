@@ -13,7 +13,6 @@ const FAILURE = {
   usage: null,
 };
 const {
-  windowBytes,
   idleBeatMs,
   nakIntervalMs,
   endRetryMs,
@@ -86,19 +85,6 @@ Deno.test("a sender numbers its frames from 1 and finishes when END is acknowled
   assert.equal(sender.bufferedBytes, 0);
 });
 
-Deno.test("fail() sends ERR behind the data", () => {
-  const { sender, did, write } = start();
-  write(10, 1, 1);
-  sender.fail(FAILURE, 1, 2);
-  assert.deepEqual(did(), ["DATA 1", "ERR 2"]);
-});
-
-Deno.test("write() of nothing sends nothing", () => {
-  const { did, write } = start();
-  write(0, 1, 1);
-  assert.deepEqual(did(), []);
-});
-
 Deno.test("the window stops the driver and an ACK lets it go on", () => {
   const { sender, did, write, ack } = start({
     windowBytes: 100,
@@ -116,48 +102,12 @@ Deno.test("the window stops the driver and an ACK lets it go on", () => {
   assert.equal(sender.isWritable, true);
 });
 
-Deno.test("unacknowledged bytes stay within the window whatever is written", () => {
-  const { sender, write, ack } = start();
-  for (let i = 0; sender.isWritable; i++) write(1_000, i, i);
-  assert(sender.bufferedBytes <= windowBytes + 1_000);
-  ack(100, 1_000);
-  assert.equal(sender.isWritable, true);
-});
-
-Deno.test("END waits behind what waits for room", () => {
-  const { sender, did, write, ack } = start({
-    windowBytes: 100,
-    framePayloadBytesMax: 84,
-  });
-  write(84, 1, 1);
-  write(10, 2, 2);
-  sender.end(END, 2, 3);
-  assert.deepEqual(did(), ["DATA 1"]);
-  ack(1, 4);
-  assert.deepEqual(did(), ["DATA 2", "END 3"]);
-});
-
 Deno.test("a NAK sends again from the number it names", () => {
   const { did, write, nak } = start();
   for (let i = 1; i <= 4; i++) write(10, i, i);
   did();
   nak(3, 100);
   assert.deepEqual(did(), ["DATA 3", "DATA 4"]);
-});
-
-Deno.test("several NAKs in a short time cause one replay", () => {
-  const { did, write, nak } = start();
-  for (let i = 1; i <= 4; i++) write(10, i, i);
-  did();
-  nak(2, 100);
-  assert.equal(did().length, 3);
-  for (let at = 100; at < 100 + nakIntervalMs; at += 10) {
-    nak(2, at);
-    nak(3, at);
-  }
-  assert.deepEqual(did(), []);
-  nak(2, 100 + nakIntervalMs);
-  assert.equal(did().length, 3);
 });
 
 Deno.test("a long replay goes on tick by tick, and new frames queue behind it", () => {
@@ -272,46 +222,6 @@ Deno.test("END is repeated until it is acknowledged, and forgotten in the end", 
   assert.equal(sender.bufferedBytes, 0);
 });
 
-Deno.test("an attempt that nobody listens to is forgotten before its end, too", () => {
-  const { did, tick, write } = start();
-  write(10, 1, 0);
-  tick(0, endForgetMs);
-  assert.equal(did().at(-1), "finished forgotten null");
-});
-
-Deno.test("anything heard puts off forgetting", () => {
-  const { sender, did, tick, write, ack, nak } = start();
-  write(10, 1, 0);
-  tick(0, endForgetMs - tickMs);
-  ack(0, endForgetMs - tickMs);
-  tick(endForgetMs - tickMs, 2 * endForgetMs - 2 * tickMs);
-  assert.equal(sender.isFinished, false);
-  nak(1, 2 * endForgetMs - 2 * tickMs);
-  tick(2 * endForgetMs - 2 * tickMs, 3 * endForgetMs - 3 * tickMs);
-  assert.equal(sender.isFinished, false);
-  did();
-});
-
-Deno.test("CANCEL finishes at once; nothing is sent after it", () => {
-  const { sender, did, write, tick, ack, nak, cancel } = start();
-  write(10, 1, 0);
-  did();
-  cancel("client_gone");
-  assert.deepEqual(did(), ["finished cancelled client_gone"]);
-  assert.equal(sender.isWritable, false);
-  assert.equal(sender.bufferedBytes, 0);
-  write(10, 2, 1);
-  sender.accept(1);
-  sender.end(END, 2, 1);
-  sender.fail(FAILURE, 2, 1);
-  nak(1, 1);
-  ack(1, 1);
-  cancel("client_gone");
-  sender.onReconnect(1);
-  tick(1, 2 * endForgetMs);
-  assert.deepEqual(did(), []);
-});
-
 Deno.test("write() and a second end() after the end are the driver's fault", () => {
   const { sender, write } = start();
   sender.end(END, 0, 0);
@@ -319,14 +229,6 @@ Deno.test("write() and a second end() after the end are the driver's fault", () 
   assert.throws(() => write(1, 1, 1), /has ended/);
   assert.throws(() => sender.end(END, 1, 1), /has ended/);
   assert.throws(() => sender.fail(FAILURE, 1, 1), /has ended/);
-});
-
-Deno.test("a reconnected sender says where it stands", () => {
-  const { sender, did, write } = start();
-  write(10, 1, 0);
-  did();
-  sender.onReconnect(100);
-  assert.deepEqual(did(), ["BEAT 1"]);
 });
 
 Deno.test("frames are cut at framePayloadBytesMax, and tokens count with the last piece", () => {
@@ -356,27 +258,6 @@ Deno.test("what is sent and not acknowledged never exceeds the window", () => {
     assert.equal(sender.isWritable, isWritable, `${bytes}`);
     assert.equal(did().length, sent, `${bytes}`);
   }
-});
-
-Deno.test("the driver may write from inside writable()", () => {
-  const sent: number[] = [];
-  const sender = new StreamSender({
-    attempt: 1,
-    workerId: "w1",
-    nowMs: 0,
-    limits: { ...STREAM_LIMITS, windowBytes: 100, framePayloadBytesMax: 84 },
-  }, {
-    sendFrame: (frame) => sent.push(frame[7] ?? 0),
-    writable: () => sender.write(new Uint8Array(84), 2, 2),
-    finished: () => {},
-  });
-  sender.write(new Uint8Array(84), 1, 1);
-  for (const sequence of [1, 2]) {
-    const record = { type: "ack", requestId: "r", attempt: 1 } as const;
-    sender.onControl({ ...record, sequence }, sequence + 1);
-  }
-  assert.deepEqual(sent, [1, 2, 3]);
-  assert.equal(sender.isWritable, false);
 });
 
 Deno.test("a sender counts the frames it sent and those it sent again", () => {

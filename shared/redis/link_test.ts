@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
 import { SCHEDULING_ALLOWANCE_MS } from "../../tests/support/wait_for.ts";
 import {
-  delay,
   freePort,
-  type RedisFixture,
   startRedis,
   until,
 } from "../../tests/support/redis_fixture.ts";
-import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { monotonicNow } from "../process/clock.ts";
 import { type Log, silentLog } from "../process/log.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
@@ -62,13 +59,6 @@ async function answersAgain(link: RedisLink): Promise<void> {
   );
 }
 
-/** Runs a raw command on its own connection, past the link. */
-async function raw(redis: RedisFixture, ...args: string[]): Promise<void> {
-  const link = await openReady(redis.url);
-  await link.command(args, { deadlineMs: 1_000 });
-  await link.close();
-}
-
 const INCREMENT = defineScript(
   "increment",
   "return redis.call('INCRBY', KEYS[1], ARGV[1])",
@@ -88,16 +78,6 @@ Deno.test("link carries commands, replies of each type, and error replies", asyn
   assert.equal(link.state, "ready");
   await link.close();
   assert.equal((await timed(link.command(["PING"]))).reason, "closed");
-});
-
-Deno.test("link sends calls of one turn together and answers them in order", async () => {
-  await using redis = await startRedis();
-  const link = await openReady(redis.url);
-  const replies = await Promise.all(
-    Array.from({ length: 500 }, () => link.command(["INCR", "n"])),
-  );
-  assert.deepEqual(replies, Array.from({ length: 500 }, (_, i) => i + 1));
-  await link.close();
 });
 
 Deno.test("link signs in with user and password, and says why it cannot", async () => {
@@ -233,65 +213,6 @@ Deno.test("a late answer reaches the caller that gave the call up", async () => 
   await link.close();
 });
 
-Deno.test("an abandoned call is reported as unknown when its connection breaks", async () => {
-  await using redis = await startRedis();
-  const link = await openReady(redis.url);
-  const late: (RedisReply | null)[] = [];
-  redis.freeze();
-  await timed(
-    link.command(["INCR", "n"], { onAbandoned: (reply) => late.push(reply) }),
-  );
-  await redis.kill();
-  await until(() => late.length > 0, RECOVERY_MS);
-  assert.deepEqual(late, [null]);
-  await link.close();
-});
-
-Deno.test("a killed server fails calls at once, and is found again after its restart", async () => {
-  await using redis = await startRedis();
-  const link = await openReady(redis.url);
-  await link.evalScript(INCREMENT, ["n"], ["1"]);
-  const waiting = timed(link.command(["BLPOP", "empty", "1"]));
-  await delay(20);
-  await redis.kill();
-  assert.equal((await waiting).reason, "connection_lost");
-  const offline = await timed(link.command(["PING"]));
-  assert.equal(offline.reason, "offline");
-  assert.ok(offline.tookMs < 20, `took ${offline.tookMs} ms`);
-  await redis.start();
-  await answersAgain(link);
-  assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
-  await link.close();
-});
-
-Deno.test("a server that became a replica refuses, and is used again when it is master", async () => {
-  await using redis = await startRedis();
-  const link = await openReady(redis.url);
-  await raw(redis, "REPLICAOF", "127.0.0.1", String(freePort()));
-  const result = await timed(link.command(["SET", "a", "1"]));
-  assert.equal(result.reason, "read_only");
-  assertWithinBudget(result);
-  await raw(redis, "REPLICAOF", "NO", "ONE");
-  await until(
-    () => link.command(["SET", "a", "1"]).then(() => true, () => false),
-    RECOVERY_MS,
-  );
-  await link.close();
-});
-
-Deno.test("a full server refuses writes, also from scripts, and recovers", async () => {
-  await using redis = await startRedis(["maxmemory-policy noeviction"]);
-  const link = await openReady(redis.url);
-  await link.command(["CONFIG", "SET", "maxmemory", "1"]);
-  const set = await timed(link.command(["SET", "a", "1"]));
-  assert.equal(set.reason, "refused");
-  const script = await timed(link.evalScript(INCREMENT, ["n"], ["1"]));
-  assert.equal(script.reason, "refused");
-  await link.command(["CONFIG", "SET", "maxmemory", "0"]);
-  assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
-  await link.close();
-});
-
 /**
  * Keeps the server busy for 40 ms. So many digits that it reads one command at a
  * time, and so answers them one by one. Not a script: a newer server stops its clock
@@ -311,34 +232,6 @@ Deno.test("the tail of a burst waits while the server answers, and no longer", a
   redis.freeze();
   assertWithinBudget(await timed(link.command(["PING"])));
   redis.thaw();
-  await link.close();
-});
-
-Deno.test("a slow path to the server ends in deadlines, and calls work when it is fast", async () => {
-  await using redis = await startRedis();
-  await using proxy = startTcpProxy(redis.port);
-  const link = await openReady(`redis://${proxy.server}`);
-  proxy.set({ delayMs: DEADLINE_MS + 100 });
-  await delay(DEADLINE_MS);
-  for (let i = 0; i < 3; i++) {
-    const slow = await timed(link.command(["PING"]));
-    assert.equal(slow.reason, "deadline");
-    assertWithinBudget(slow);
-  }
-  proxy.set({});
-  await answersAgain(link);
-  proxy.cut();
-  await answersAgain(link);
-  await link.close();
-});
-
-Deno.test("an idle connection that went silent is noticed without any call", async () => {
-  await using redis = await startRedis();
-  const link = await openReady(redis.url);
-  redis.freeze();
-  await until(() => link.state !== "ready", 3_000);
-  redis.thaw();
-  await until(() => link.state === "ready", RECOVERY_MS);
   await link.close();
 });
 

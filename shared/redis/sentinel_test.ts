@@ -106,33 +106,6 @@ Deno.test("a link behind sentinels", async (t) => {
     group.sentinels[1]?.cont();
     await group.sentinels[0]?.restart();
   });
-
-  await t.step("does not believe a sentinel that names a replica", async () => {
-    const master = await group.master();
-    const replica = group.servers.find(({ port }) => port !== master.port);
-    assert.ok(replica !== undefined);
-    using liar = lyingSentinel(replica.port);
-    const astray = open({
-      ...address,
-      sentinels: { name: "gateway", servers: [`127.0.0.1:${liar.port}`] },
-    });
-    await waitFor(() => liar.asked >= 2, { what: "a second question" });
-    assert.equal(astray.state, "offline");
-    await astray.close();
-  });
-
-  await t.step("stays offline when nobody knows the name", async () => {
-    const sentinels = {
-      ...address.sentinels,
-      servers: group.sentinelAddresses,
-    };
-    const nameless = open({
-      ...address,
-      sentinels: { ...sentinels, name: "nobody" },
-    });
-    await assert.rejects(nameless.ready(DEADLINE_MS), RedisUnavailableError);
-    await nameless.close();
-  });
   await link.close();
 });
 
