@@ -1,6 +1,6 @@
 /**
- * Cuts many small arrays out of few larger ones. An array of its own costs 0.35 µs
- * (V8 allocates its memory outside the heap), a piece of a slab 0.06.
+ * Cuts many small arrays out of few large ones, because V8 allocates the memory of
+ * each array outside its heap, which costs six times as much as a piece of a slab.
  *
  * A slab lives as long as any piece of it, so one ByteSlab must serve pieces that
  * are released together: one for each stream, never one for all.
@@ -10,12 +10,12 @@ export class ByteSlab {
   #slab: Uint8Array<ArrayBuffer> = new Uint8Array(0);
   #used = 0;
 
-  /** The first slab has 512 bytes, then each twice as many, up to `slabBytesMax`: short answers take little. */
+  /** The first slab has 512 bytes, each later one twice as many, up to `slabBytesMax`, so that short answers take little. */
   constructor(slabBytesMax: number = 8_192) {
     this.#slabBytesMax = slabBytesMax;
   }
 
-  /** A piece of `bytes` zeros that nobody else gets. Large ones are arrays of their own. */
+  /** Returns a piece of `bytes` zeros. Large ones are arrays of their own. */
   take(bytes: number): Uint8Array<ArrayBuffer> {
     if (bytes > this.#slabBytesMax / 4) return new Uint8Array(bytes);
     if (this.#used + bytes > this.#slab.length) this.#renew(bytes);

@@ -8,13 +8,12 @@
  * 0  u8   type           1 ACK, 2 NAK, 3 CANCEL
  * 1  16   request id     the 32 hex characters as bytes
  * 17 u32  attempt        the attempt that is meant; a worker ignores any other
- * 21 u32  value          ACK: all up to this sequence number is with the client
- *                        NAK: send again from this sequence number on
+ * 21 u32  value          ACK: the client has everything up to this number
+ *                        NAK: send again from this number on
  *                        CANCEL: why, see CancelReason
  * ```
  *
- * A message without records is a probe: a worker answers it if it has a reply
- * subject, and has nothing else to do.
+ * A message without records is a probe: a worker answers it on its reply subject.
  */
 
 import { readU32, writeU32 } from "./frame.ts";
@@ -41,12 +40,12 @@ export const CANCEL_REASONS = [
 ] as const;
 
 /**
- * Why an edge wants no more of an attempt. `unknown_stream`: nobody at the edge
- * follows it any more. `other`: a reason that this version does not know.
+ * Why an edge cancels an attempt. `unknown_stream`: the edge does not know it (any
+ * more). `other`: a reason that this version does not know.
  */
 export type CancelReason = typeof CANCEL_REASONS[number];
 
-/** What an edge says of an attempt. */
+/** What an edge tells a worker about one attempt. */
 export type ControlAction =
   | { type: "ack" | "nak"; sequence: number }
   | { type: "cancel"; reason: CancelReason };
@@ -64,9 +63,8 @@ const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
 /**
- * Collects the records for one worker during one turn of the event loop. `send`
- * gets a message whenever it is full, and what is left on `flush()`, which the
- * owner calls at the end of the turn.
+ * Collects records for one worker. `send` gets a message whenever one is full, and
+ * the rest on `flush()`.
  */
 export class ControlBatch {
   readonly #send: (message: Uint8Array) => void;

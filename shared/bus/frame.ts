@@ -5,7 +5,7 @@
  * ```
  * 0  u8   version        1
  * 1  u8   type           see FrameType
- * 2  u16  flags          none defined: sent as 0, not looked at
+ * 2  u16  flags          none defined: sent as 0, ignored
  * 4  u32  sequence       1, 2, 3 … over DATA, END and ERR; other types carry the last one sent
  * 8  u32  attempt        which try of the request this belongs to, from 1
  * 12 u32  tokens         completion tokens produced up to here
@@ -13,15 +13,15 @@
  * ```
  *
  * Every dispatch of a request has its own attempt number, a dispatch that was
- * rejected included: it is all that tells a late frame from a current one.
+ * rejected included: only it distinguishes a late frame from a current one.
  *
- * DATA payloads, put together in order, are one byte stream of lines, each ended
- * by `\n`. A line is one chunk of JSON, or, for a call without `stream`, the one
+ * Concatenated in order, DATA payloads form one stream of lines, each ended by
+ * `\n`. A line is one chunk of JSON, or, for a call without `stream`, the one
  * whole response. A frame may hold several lines or end in the middle of one.
  *
  * All other payloads are JSON with the worker's id in it, so that an edge can
  * answer such a frame even when it knows nothing of the request. Receivers do not
- * trust them: one that is not what its type says parses to null.
+ * trust them: a malformed one parses to null.
  */
 import { z } from "zod";
 import type { Usage } from "../openai/chat.ts";
@@ -35,7 +35,7 @@ export const FRAME_NUMBER_MAX = 0xffff_ffff;
 
 /** What a frame says. */
 export const FrameType = {
-  /** The job runs here. Payload: the worker's name. Implied by BEAT, and by DATA, END and ERR when the edge chose the worker. */
+  /** The job runs here. Payload: the worker's id. Implied by BEAT, and by DATA, END and ERR when the edge chose the worker. */
   ACCEPT: 1,
   /** The job does not run here. Payload: {@link RejectPayload}. Has no sequence number and is never repeated. */
   REJECT: 2,
@@ -45,7 +45,7 @@ export const FrameType = {
   END: 4,
   /** The answer will not be completed. Payload: {@link Failure}. */
   ERR: 5,
-  /** Still at work, and this is how far it got. Payload: the worker's name. */
+  /** The job still runs; the header says how far it got. Payload: the worker's id. */
   BEAT: 6,
 } as const;
 
@@ -57,7 +57,7 @@ const FRAME_TYPES: readonly (FrameType | undefined)[] = [
   ...Object.values(FrameType),
 ];
 
-/** The header of a frame, without what is the same in every frame. */
+/** The fields of the header that differ between frames. */
 export interface FrameHeader {
   type: FrameType;
   sequence: number;
@@ -153,7 +153,7 @@ const usageSchema = z.object({
 });
 
 const rejectSchema = workerSchema.extend({
-  /** `stale`: it slept while the job waited. `other`: one that this version does not know. */
+  /** `stale`: it was stalled while the job waited. `other`: one that this version does not know. */
   reason: z.enum([
     "full",
     "draining",

@@ -57,8 +57,8 @@ export function encodeRequest(request: ChatRequest): Uint8Array {
 /**
  * Reads a job. The envelope is checked in full; the request only for what the
  * worker relies on, because edges have checked it and nobody else may publish
- * here. Null when it is no job; only its attempt when its version or the size of
- * its pieces is another: another worker may understand it.
+ * here. Returns null for a malformed job, and only the attempt for one of another
+ * version or piece size, which another worker may understand.
  */
 export function decodeJob(
   bytes: Uint8Array,
@@ -74,14 +74,14 @@ export function decodeJob(
   return (body === undefined) === (request === undefined) ? null : job;
 }
 
-/** Reads a request that came in pieces, put together again. Null when it is damaged. */
+/** Reads a request that was assembled from pieces. Null when it is malformed. */
 export function decodeRequest(bytes: Uint8Array): ChatRequest | null {
   return parseJson(requestSchema, bytes);
 }
 
 /*
- * Pieces of a request too large for one message. The edge cuts, the worker puts
- * together; every piece is a NATS request whose empty reply acknowledges it.
+ * Pieces of a request that is too large for one message. Every piece is a NATS
+ * request whose empty reply acknowledges it.
  *
  * 0  u32  attempt   which try of the request this belongs to
  * 4  u32  index     0, 1, 2 …
@@ -126,12 +126,12 @@ export function decodePiece(message: Uint8Array): BodyPiece | null {
   };
 }
 
-/** What became of a piece that was added. */
+/** The result of adding a piece. */
 export type AddedPiece = "more" | "complete" | "invalid";
 
 /**
- * Puts a body together. Memory is taken once, for the announced size, so a
- * sender cannot make it grow; a piece twice is harmless.
+ * Assembles a body from its pieces, which may come in any order and more than once.
+ * Its memory is allocated once, for the announced size.
  */
 export class BodyAssembly {
   /** The body, once `add` said it is complete. */
@@ -159,8 +159,8 @@ export class BodyAssembly {
 }
 
 /*
- * Beats: how edges know which workers live and how full they are. Those of edges
- * are empty.
+ * Beats tell edges which workers are alive and how full they are. Those of edges
+ * have no payload.
  */
 export const BEAT_VERSION = 1;
 
@@ -169,20 +169,20 @@ const workerBeatSchema = z.object({
   /** Jobs it runs at once. */
   slots: z.int().min(0),
   inFlight: z.int().min(0),
-  /** It takes no more jobs and will leave. */
+  /** It takes no new jobs and will exit. */
   draining: z.boolean(),
   /** Ids of the models it can run. */
   models: z.array(z.string()),
 });
 
-/** What a worker says of itself every `workerBeatMs`. */
+/** What a worker publishes every `workerBeatMs`. */
 export type WorkerBeat = z.infer<typeof workerBeatSchema>;
 
 export function encodeWorkerBeat(beat: WorkerBeat): Uint8Array {
   return encodeJson(beat);
 }
 
-/** The beat, or null when it is of another version or damaged: such a worker is not used. */
+/** Returns null for a beat that is malformed or of another version: such a worker is not used. */
 export function decodeWorkerBeat(bytes: Uint8Array): WorkerBeat | null {
   return parseJson(workerBeatSchema, bytes);
 }

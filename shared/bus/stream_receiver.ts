@@ -1,11 +1,11 @@
 /**
- * The edge's end of one attempt's answer: puts its frames in order, hands each on
- * once, acknowledges what the client took, asks for what was lost, and notices a
- * worker that does not take the job or falls silent.
+ * The edge's end of one attempt's answer: delivers its frames in order and once,
+ * acknowledges what the client took, asks for what was lost, and notices a worker
+ * that does not accept the job or falls silent.
  *
  * A pure state machine: events are method calls with their time, and each returns
- * what came of it. What the worker must hear goes to its control records. An
- * attempt ends by one of the events `rejected`, `ended`, `failed`, `lost` and
+ * its result. What it has to tell the worker goes out as control records. An
+ * attempt ends with one of the events `rejected`, `ended`, `failed`, `lost` and
  * `violated`, or by `cancel()`; nothing follows.
  *
  * Order. Frames after a gap are dropped and asked for again: a bus that keeps
@@ -42,7 +42,7 @@ export type LostReason = "not_accepted" | "silent";
 /** `payload`: not what its type says. `window`: more bytes than credit. `worker`: two workers answer one attempt. */
 export type Violation = "payload" | "window" | "worker";
 
-/** What came of a frame or a tick. */
+/** The result of a frame or a tick. */
 export type StreamEvent =
   | { type: "nothing" }
   /** A frame of another attempt, or after the end: to be answered by `answerStrayFrame`. */
@@ -54,9 +54,9 @@ export type StreamEvent =
   | { type: "data"; payload: Uint8Array; sequence: number }
   /** The job does not run: try another worker. */
   | { type: "rejected"; reject: RejectPayload }
-  /** The answer is complete with what was handed on. */
+  /** The answer is complete with what was delivered. */
   | { type: "ended"; usage: Usage | null }
-  /** The answer stays incomplete with what was handed on. */
+  /** The answer stays incomplete with what was delivered. */
   | { type: "failed"; failure: Failure }
   /** Nobody answers. */
   | { type: "lost"; reason: LostReason }
@@ -65,7 +65,7 @@ export type StreamEvent =
 
 export type SendControl = (workerId: string, record: ControlRecord) => void;
 
-/** What a {@link StreamReceiver} is made with. */
+/** Options of a {@link StreamReceiver}. */
 export interface StreamReceiverOptions {
   requestId: string;
   attempt: number;
@@ -73,7 +73,7 @@ export interface StreamReceiverOptions {
   workerId: string | null;
   /** When the job was sent. */
   nowMs: number;
-  /** Sends a worker what it must hear. */
+  /** Sends a record to a worker. */
   control: SendControl;
   limits?: StreamLimits;
 }
@@ -106,7 +106,7 @@ export class StreamReceiver {
   /** From when on frames may be asked for, and for how long not after that. */
   #askMs = -Infinity;
   #askDelayMs: number;
-  /** Bytes of each frame that was handed on and that the client has not taken, headers included. */
+  /** Bytes of each frame that was delivered and that the client has not taken, headers included. */
   readonly #untaken: number[] = [];
   #untakenBytes = 0;
   #takenSequence = 0;
@@ -149,7 +149,7 @@ export class StreamReceiver {
     return this.#naks;
   }
 
-  /** Bytes handed on that the client has not taken, frame headers included. */
+  /** Bytes delivered that the client has not taken, frame headers included. */
   get undeliveredBytes(): number {
     return this.#untakenBytes;
   }
@@ -177,7 +177,7 @@ export class StreamReceiver {
     const count = sequence - this.#takenSequence;
     if (this.#isOver || count <= 0) return;
     if (count > this.#untaken.length) {
-      throw new Error(`Frame ${sequence} was not handed on yet`);
+      throw new Error(`Frame ${sequence} was not delivered yet`);
     }
     for (const bytes of this.#untaken.splice(0, count)) {
       this.#untakenBytes -= bytes;
@@ -190,14 +190,14 @@ export class StreamReceiver {
     if (isDue) this.#ack();
   }
 
-  /** The edge wants no more of it. */
+  /** Ends the attempt: the edge does not want the rest. */
   cancel(reason: CancelReason): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#tell({ type: "cancel", reason });
   }
 
-  /** The bus is back after it was away: asks at once for what may be lost. */
+  /** The bus is back after an outage: asks at once for what may be lost. */
   onReconnect(nowMs: number): void {
     if (this.#isOver || !this.#isAccepted) return;
     this.#askMs = nowMs;
@@ -205,7 +205,7 @@ export class StreamReceiver {
     this.#probe(nowMs);
   }
 
-  /** Time passes: to be called every `tickMs`. */
+  /** To be called every `tickMs`. */
   onTick(nowMs: number): StreamEvent {
     if (this.#isOver) return NOTHING;
     if (!this.#isAccepted) {
@@ -229,7 +229,7 @@ export class StreamReceiver {
     this.#workerId ??= workerId;
     if (this.#workerId !== workerId) return this.#violate("worker");
     this.#isAccepted = true;
-    // Repeats an ACK that may be lost, and tells the worker that it is heard.
+    // Repeats an ACK that may be lost, and shows the worker that the edge is alive.
     if (frame.type === FrameType.BEAT) this.#ack();
     return this.#noteGap(frame.sequence, nowMs);
   }
@@ -244,8 +244,8 @@ export class StreamReceiver {
   }
 
   #onNumbered(frame: Frame, nowMs: number): StreamEvent {
-    // Without its worker's name nothing can be asked or acknowledged: the next
-    // BEAT tells it, and how far the answer has got.
+    // Nothing can be asked or acknowledged before the worker is known: the next
+    // BEAT names it, and says how far the answer has got.
     if (this.#workerId === null) return NOTHING;
     this.#isAccepted = true;
     const { type, payload, sequence } = frame;
@@ -326,8 +326,8 @@ export class StreamReceiver {
 }
 
 /**
- * Answers a frame that no receiver took: its request is finished, its attempt is
- * an old one, or the edge never knew it. The end of such a stream is acknowledged
+ * Answers a frame that no receiver took: its request has ended, its attempt is an
+ * old one, or the edge never knew it. The end of such a stream is acknowledged
  * so that the worker forgets it; a stream that still runs is cancelled. DATA does
  * not name its worker and REJECT needs no answer: a worker that hears nothing sends
  * a BEAT within a second. Needs no memory of finished requests.

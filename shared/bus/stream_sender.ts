@@ -40,11 +40,11 @@ export interface StreamSenderHandlers {
   sendFrame(frame: Uint8Array): void;
   /** There is room again after `isWritable` was false. */
   writable(): void;
-  /** Called once, last of all: stop the backend if it still runs and drop the sender. */
+  /** Called once, at the end: stop the backend if it still runs and drop the sender. */
   finished(outcome: SenderOutcome, reason: CancelReason | null): void;
 }
 
-/** What a {@link StreamSender} is made with. */
+/** Options of a {@link StreamSender}. */
 export interface StreamSenderOptions {
   attempt: number;
   workerId: string;
@@ -145,12 +145,12 @@ export class StreamSender {
     this.#close(FrameType.END, encodeEnd(this.#workerId, end), tokens, nowMs);
   }
 
-  /** The answer stays incomplete. ERR follows all that was written, and is repeated like an END. */
+  /** The answer stays incomplete. ERR follows everything written, and is repeated like END. */
   fail(error: Failure, tokens: number, nowMs: number): void {
     this.#close(FrameType.ERR, encodeErr(this.#workerId, error), tokens, nowMs);
   }
 
-  /** What the edge says of this attempt. Records of another one change nothing. */
+  /** Handles a record of the edge. One that names another attempt is ignored. */
   onControl(record: ControlRecord, nowMs: number): void {
     if (record.attempt !== this.#attempt || this.#isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);
@@ -169,7 +169,7 @@ export class StreamSender {
     if (!this.#isFinished) this.#beat(nowMs);
   }
 
-  /** Time passes: to be called every `tickMs`. */
+  /** To be called every `tickMs`. */
   onTick(nowMs: number): void {
     if (this.#isFinished) return;
     const { endForgetMs, endRetryMs } = this.#limits;
@@ -185,7 +185,7 @@ export class StreamSender {
     }
   }
 
-  /** Everything up to `sequence` is with the client: it is dropped and its room is free. */
+  /** The client has everything up to `sequence`: these frames are dropped. */
   #onAck(sequence: number, nowMs: number): void {
     if (sequence > this.#highestSent) return;
     const acknowledged = Math.max(0, sequence - this.#firstKept + 1);
@@ -295,8 +295,8 @@ export class StreamSender {
   }
 
   /**
-   * A BEAT says where a silent stream stands. A busy stream also sends one when it
-   * hears nothing: the edge answers it, with a CANCEL if it has lost interest.
+   * A BEAT says how far a silent stream has got. A busy stream also sends one when it
+   * hears nothing: the edge answers it, with a CANCEL if it no longer wants it.
    */
   #isBeatDue(nowMs: number): boolean {
     const { idleBeatMs } = this.#limits;

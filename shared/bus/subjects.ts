@@ -1,6 +1,6 @@
 /**
- * Every NATS subject. Built only from ids the system made, never from text a
- * caller sent: ids are base62, so they hold no dot, blank or wildcard.
+ * Every NATS subject. Built only from ids that the system generated, never from a
+ * caller's text: ids are base62, so they hold no dot, blank or wildcard.
  */
 
 const PREFIX = "gw.v1";
@@ -23,11 +23,11 @@ export const chatBodySubject = (workerId: string, requestId: string): string =>
 export const chatBodyWildcard = (workerId: string): string =>
   `${PREFIX}.chat.body.${workerId}.*`;
 
-/** Acknowledgements, repeats, cancels and probes for a worker, see `control.ts`. */
+/** Control records and probes for a worker, see `control.ts`. */
 export const chatControlSubject = (workerId: string): string =>
   `${PREFIX}.chat.ctl.${workerId}`;
 
-/** Frames of one attempt, and the bus's word that nobody took its job. */
+/** Frames of one attempt, and the server's notice that nobody subscribes to its job. */
 export const edgeStreamSubject = (
   edgeId: string,
   requestId: string,
@@ -57,7 +57,7 @@ export const edgeBeatSubject = (edgeId: string): string =>
   `${PREFIX}.beat.edge.${edgeId}`;
 export const edgeBeatWildcard = `${PREFIX}.beat.edge.*`;
 
-/** Told by key-admin to every edge when running requests of a key must stop. */
+/** Published by key-admin to all edges when the running requests of a key must stop. */
 export const keyChangedSubject = `${PREFIX}.key.changed`;
 
 /** The last token of a subject: the worker id of a beat. */

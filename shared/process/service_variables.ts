@@ -41,7 +41,7 @@ const OWN_CERTIFICATE =
 /** Where NATS is and who connects. */
 export const NATS_VARIABLES = {
   NATS_URL: secretUrls(["nats:", "tls:"]).default(["nats://127.0.0.1:4222"])
-    .describe("Servers of the NATS cluster; may hold user and password"),
+    .describe("All servers of the NATS cluster; may hold user and password"),
   NATS_USER: text().optional().describe("This service's user at NATS"),
   NATS_PASSWORD: changingSecret().optional().describe(
     "Password of NATS_USER; from a file it is read anew at each connection",

@@ -7,7 +7,7 @@ import {
   RedisUnavailableError,
 } from "./errors.ts";
 
-/** What a caller may say about a call. */
+/** Options of one call. */
 export interface CallOptions {
   /**
    * How long the server may be silent before the call is given up. Default: the
@@ -16,9 +16,8 @@ export interface CallOptions {
    */
   deadlineMs?: number;
   /**
-   * Called once for a call that was given up at its deadline, as soon as its fate
-   * is known: with the late answer, or with null when it will never be known
-   * because the connection broke. Not called when the server refused the call.
+   * Called once for a call that was given up at its deadline: with the late answer,
+   * or with null when the connection broke before it. Not called when the server refused the call.
    */
   onAbandoned?: (reply: RedisReply | null) => void;
 }
@@ -32,7 +31,7 @@ const PATIENT_MS = 1_000;
  */
 const QUEUED_DEADLINES_MAX = 5;
 
-/** Gives every call a deadline, and late answers to those who gave up. */
+/** Gives every call a deadline, and passes late answers to callers that gave up. */
 export function createCalls({ now, send, onAnswer, onSilence }: {
   now: MonotonicNow;
   send: (args: readonly string[]) => Promise<RedisReply>;
@@ -107,7 +106,7 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
     make,
     /** How long the server has been silent; 0 while a call runs that expects it to be. */
     silentForMs: () => patientCalls > 0 ? 0 : now() - heardAtMs,
-    /** Reports that the server has been heard otherwise. */
+    /** Notes that the server has answered outside a call. */
     heard: () => void (heardAtMs = now()),
     /** Resolves when no call is awaited, and stops the clock. */
     async close() {

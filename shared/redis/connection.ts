@@ -1,11 +1,11 @@
-/** One connection to Redis that is made again for as long as it takes. */
+/** One connection to Redis, which is made again whenever it is lost. */
 import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
 
 /** What Redis answers in protocol version 2: bulk and simple strings, integers, nil, arrays. */
 export type RedisReply = string | number | null | RedisReply[];
 
-/** Where one server is and as whom to sign in. */
+/** Where one server is and the credentials for it. */
 export interface ServerAddress {
   /** `redis://host:port/db`, or `rediss:` for TLS. A user and password in it are used. */
   url: string;
@@ -22,16 +22,16 @@ export interface ServerAddress {
 
 /** The sentinels that watch one master and its replicas. */
 export interface SentinelGroup {
-  /** How the sentinels call the master: `sentinel monitor <name> …`. */
+  /** The name of the master in the sentinels' configuration: `sentinel monitor <name> …`. */
   name: string;
   /** `host:port` of each. */
   servers: readonly string[];
-  /** As whom to sign in at the sentinels, who have users of their own. */
+  /** Credentials for the sentinels, which have users of their own. */
   username?: string;
   password?: string;
 }
 
-/** Where Redis is and as whom to sign in. */
+/** Where Redis is and the credentials for it. */
 export interface RedisAddress extends ServerAddress {
   /**
    * Asked for the master with every attempt to connect. The host of `url` does
@@ -60,7 +60,7 @@ const BACKOFF_FIRST_MS = 25;
 const BACKOFF_MAX_MS = 500;
 /** A connection that held this long was a good one: the next attempt starts without delay. */
 const STABLE_MS = 1_000;
-/** Sentinels are asked no more often than this by a connection that stands. */
+/** An established connection asks the sentinels no more often than this. */
 const RECONSIDER_MS = 1_000;
 
 /**
@@ -110,7 +110,7 @@ export function openConnection(options: ConnectionOptions) {
       if (current === null) return Promise.reject(new Error("Not connected"));
       return current.client.sendCommand<RedisReply>(args);
     },
-    /** Breaks the present connection, fails what waits on it, and starts anew. */
+    /** Closes the present connection, fails what waits on it, and connects again. */
     drop(cause: unknown): void {
       if (current !== null) lost.resolve(cause);
     },
@@ -124,11 +124,11 @@ export function openConnection(options: ConnectionOptions) {
         if (current?.url !== url || master.url === url) return;
         lost.resolve(new Error("The sentinels name another master"));
       }, () => {
-        // Nobody knows of another one, which is a reason to stay.
+        // No sentinel names another one: stay.
       }).finally(() => leftovers.delete(asking));
       leftovers.add(asking);
     },
-    /** Breaks the connection for good. Resolves when nothing of it is left. */
+    /** Closes the connection for good. Resolves when nothing of it is left. */
     async close(): Promise<void> {
       isClosed = true;
       closing.resolve();
@@ -139,7 +139,7 @@ export function openConnection(options: ConnectionOptions) {
   };
 }
 
-/** One attempt, from asking who is master to the answered greeting. */
+/** One attempt, from finding the master to the answered greeting. */
 async function connect(
   options: ConnectionOptions,
   onLost: (cause: unknown) => void,
@@ -180,7 +180,7 @@ type Client = ReturnType<typeof makeClient>;
 interface ConnectOptions<T> {
   /** Time for TCP, TLS, sign-in and the greeting together. */
   timeoutMs: number;
-  /** First words over the connection: a frozen server accepts connections, but answers nothing. */
+  /** The first commands. A frozen server accepts connections, but answers nothing. */
   greet: (client: Client) => Promise<T>;
   /** Attempts that were given up and still hold a socket; each removes itself. */
   leftovers: Set<Promise<void>>;

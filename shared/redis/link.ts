@@ -68,7 +68,7 @@ export interface RedisLink {
     args: readonly string[],
     options?: CallOptions,
   ): Promise<RedisReply>;
-  /** Lets running calls end (their deadlines bound the wait), then breaks the connection. */
+  /** Waits for running calls, bounded by their deadlines, then closes the connection. */
   close(): Promise<void>;
 }
 
@@ -88,7 +88,7 @@ const PROBE_EVERY_MS = 200;
  */
 const SILENT_MS = 1_000;
 
-/** Opens a link. It connects by itself and stays at it until it is closed. */
+/** Opens a link. It connects by itself, and reconnects until it is closed. */
 export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const { address, log, now, random, scripts = [] } = options;
   const probeLine = options.probe ?? ["PING"];
@@ -133,7 +133,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
       if (reason === "connection_lost") return;
       const wasOpen = isCircuitOpen();
       silentCalls = 0;
-      // It stays a replica; the address may lead to the new master by now.
+      // The address, or a sentinel, may name the new master by now.
       if (reason === "read_only") connection.drop(error);
       else if (reason !== null || wasOpen) probe();
     },
@@ -147,7 +147,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   });
   const isCircuitOpen = () => silentCalls >= SILENT_CALLS_MAX;
 
-  /** Lets the server show whether it does its work. */
+  /** Asks the server to show whether it does its work. */
   const probe = () => {
     if (isProbing || !connection.isUp) return;
     isProbing = true;
@@ -165,7 +165,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   };
   const heartbeat = setInterval(() => {
     if (state !== "ready" || calls.silentForMs() >= SILENT_MS) probe();
-    // A master that was cut off from the others refuses writes, and stays one.
+    // A master that is cut off from its replicas refuses writes, but stays a master.
     if (state === "refusing") connection.reconsider();
   }, PROBE_EVERY_MS);
 
@@ -231,7 +231,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   };
 }
 
-/** What a failed call says of the server; null when it does its work. */
+/** What the result of a call says about the server; null when it does its work. */
 function unavailableReason(error: unknown) {
   if (error instanceof RedisUnavailableError) return error.reason;
   return isDenied(error) ? "denied" : null;
