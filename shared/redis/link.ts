@@ -151,7 +151,10 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   const probe = () => {
     if (isProbing || !connection.isUp) return;
     isProbing = true;
-    calls.make(probeLine, { deadlineMs: PROBE_EVERY_MS }).then(
+    // A server that is back may be slow at first; one that was slow must be fast.
+    const isSuspected = state === "ready" || isCircuitOpen();
+    const deadlineMs = isSuspected ? PROBE_EVERY_MS : SILENT_MS;
+    calls.make(probeLine, { deadlineMs }).then(
       () => enter("ready", {}),
       (cause) => {
         const reason = unavailableReason(cause);
