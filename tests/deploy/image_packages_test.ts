@@ -7,7 +7,7 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const OF_TESTS = ["axe-core", "openai", "playwright-core"];
 const OF_THE_CONSOLE = ["@node-rs/argon2", "openid-client"];
 const IMAGES: [service: string, needs: string[], spares: string[]][] = [
-  ["edge-auth", ["@redis/client", "hono", "zod"], OF_THE_CONSOLE],
+  ["edge-auth", ["@redis/client", "zod"], [...OF_THE_CONSOLE, "hono"]],
   ["chat-worker", ["@nats-io/transport-node", "zod"], [
     ...OF_THE_CONSOLE,
     "hono",
