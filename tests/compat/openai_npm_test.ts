@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import OpenAI from "openai";
+import { createKey } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 
 const MODEL = "neutral-3.7-plus";
@@ -24,10 +25,9 @@ const user = (content: string) => [{ role: "user" as const, content }];
 
 Deno.test("the official openai package for JavaScript", async (t) => {
   await using cluster = await startCluster({ workers: 2 });
-  const client = new OpenAI({
-    baseURL: cluster.baseUrl(),
-    apiKey: cluster.state.api_key,
-  });
+  const sdkOf = (apiKey: string, maxRetries = 2) =>
+    new OpenAI({ baseURL: cluster.baseUrl(), apiKey, maxRetries });
+  const client = sdkOf(cluster.state.api_key);
 
   await t.step("chat.completions.create", async () => {
     const completion = await client.chat.completions.create({
@@ -101,34 +101,31 @@ Deno.test("the official openai package for JavaScript", async (t) => {
     assert.equal(typeof JSON.parse(call.function.arguments).city, "string");
   });
 
-  await t.step(
-    "tools without stream, and the answer to their result",
-    async () => {
-      const messages: OpenAI.ChatCompletionMessageParam[] = user(
-        "Weather in Rome?",
-      );
-      const first = await client.chat.completions.create({
-        model: MODEL,
-        messages,
-        tools: [WEATHER_TOOL],
-        tool_choice: { type: "function", function: { name: "get_weather" } },
-      });
-      const message = first.choices[0]?.message;
-      assert.ok(message?.tool_calls?.[0]);
-      messages.push(message, {
-        role: "tool",
-        tool_call_id: message.tool_calls[0].id,
-        content: "sunny, 24 degrees",
-      });
-      const second = await client.chat.completions.create({
-        model: MODEL,
-        messages,
-        tools: [WEATHER_TOOL],
-        tool_choice: "none",
-      });
-      assert.ok(second.choices[0]?.message.content);
-    },
-  );
+  await t.step("tools without stream, and their result", async () => {
+    const messages: OpenAI.ChatCompletionMessageParam[] = user(
+      "Weather in Rome?",
+    );
+    const first = await client.chat.completions.create({
+      model: MODEL,
+      messages,
+      tools: [WEATHER_TOOL],
+      tool_choice: { type: "function", function: { name: "get_weather" } },
+    });
+    const message = first.choices[0]?.message;
+    assert.ok(message?.tool_calls?.[0]);
+    messages.push(message, {
+      role: "tool",
+      tool_call_id: message.tool_calls[0].id,
+      content: "sunny, 24 degrees",
+    });
+    const second = await client.chat.completions.create({
+      model: MODEL,
+      messages,
+      tools: [WEATHER_TOOL],
+      tool_choice: "none",
+    });
+    assert.ok(second.choices[0]?.message.content);
+  });
 
   await t.step("runTools calls the function and ends with text", async () => {
     const cities: string[] = [];
@@ -193,17 +190,9 @@ Deno.test("the official openai package for JavaScript", async (t) => {
   });
 
   await t.step("each error class", async () => {
-    const stranger = new OpenAI({
-      baseURL: cluster.baseUrl(),
-      apiKey: "sk-wrong",
-    });
-    const created = JSON.parse(
-      await cluster.keys("create", "--description", "errors", "--json"),
-    );
-    const keyed = new OpenAI({
-      baseURL: cluster.baseUrl(),
-      apiKey: created.key,
-    });
+    const stranger = sdkOf("sk-wrong");
+    const created = await createKey(cluster);
+    const keyed = sdkOf(created.key);
     const ask = (sdk: OpenAI, change: object = {}) =>
       sdk.chat.completions.create({
         model: MODEL,
@@ -236,51 +225,29 @@ Deno.test("the official openai package for JavaScript", async (t) => {
     await assert.rejects(ask(keyed), OpenAI.AuthenticationError);
   });
 
-  await t.step(
-    "a 429 raises RateLimitError without retries and is ridden out with them",
-    async () => {
-      const created = JSON.parse(
-        await cluster.keys(
-          "create",
-          "--description",
-          "slow",
-          "--concurrency",
-          "1",
-          "--json",
-        ),
-      );
-      const impatient = new OpenAI({
-        baseURL: cluster.baseUrl(),
-        apiKey: created.key,
-        maxRetries: 0,
-      });
-      const holding = await impatient.chat.completions.create({
+  await t.step("a 429 raises RateLimitError or is ridden out", async () => {
+    const created = await createKey(cluster, "--concurrency=1");
+    const impatient = sdkOf(created.key, 0);
+    const holding = await impatient.chat.completions.create({
+      model: MODEL,
+      messages: user(
+        "[simulator: 20 tokens] [simulator: 20 tokens per second]",
+      ),
+      stream: true,
+    });
+    const ask = (sdk: OpenAI) =>
+      sdk.chat.completions.create({
         model: MODEL,
-        messages: user(
-          "[simulator: 20 tokens] [simulator: 20 tokens per second]",
-        ),
-        stream: true,
+        messages: user("ping"),
+        max_tokens: 1,
       });
-      const ask = (sdk: OpenAI) =>
-        sdk.chat.completions.create({
-          model: MODEL,
-          messages: user("ping"),
-          max_tokens: 1,
-        });
-      await assert.rejects(ask(impatient), OpenAI.RateLimitError);
-      const patient = ask(
-        new OpenAI({
-          baseURL: cluster.baseUrl(),
-          apiKey: created.key,
-          maxRetries: 4,
-        }),
-      );
-      let chunks = 0;
-      for await (const _chunk of holding) chunks += 1;
-      assert.ok(chunks > 20);
-      assert.ok((await patient).choices[0]);
-    },
-  );
+    await assert.rejects(ask(impatient), OpenAI.RateLimitError);
+    const patient = ask(sdkOf(created.key, 4));
+    let chunks = 0;
+    for await (const _chunk of holding) chunks += 1;
+    assert.ok(chunks > 20);
+    assert.ok((await patient).choices[0]);
+  });
 
   await t.step("an error in mid-stream is raised", async () => {
     const stream = await client.chat.completions.create({

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import {
   assertRequestId,
   type Context,
+  createKey,
   M1,
   rawExchange,
   UNAUTHORIZED,
@@ -42,16 +43,13 @@ export async function authenticationCases(
       body: new TextEncoder().encode(body),
     });
 
-  await t.step(
-    "A1-A3 no key, an invalid key: 401, the exact body, WWW-Authenticate",
-    async () => {
-      await assertUnauthorized(await ask({}), "no key");
-      await assertUnauthorized(
-        await ask({ authorization: "Bearer sk-wrong" }),
-        "sk-wrong",
-      );
-    },
-  );
+  await t.step("A1-A3 no key, an invalid key: 401 to the letter", async () => {
+    await assertUnauthorized(await ask({}), "no key");
+    await assertUnauthorized(
+      await ask({ authorization: "Bearer sk-wrong" }),
+      "sk-wrong",
+    );
+  });
   await t.step("A4 the scheme's case does not matter", async () => {
     for (const scheme of ["bearer", "BEARER", "Bearer "]) {
       const response = await ask({ authorization: `${scheme} ${key}` });
@@ -59,24 +57,21 @@ export async function authenticationCases(
       await response.body?.cancel();
     }
   });
-  await t.step(
-    "A5 other schemes, no scheme, an empty credential: 401",
-    async () => {
-      for (
-        const authorization of [
-          `Basic ${btoa(`u:${key}`)}`,
-          key,
-          "Bearer ",
-          "Bearer",
-        ]
-      ) {
-        await assertUnauthorized(
-          await ask({ authorization }),
-          authorization.slice(0, 8),
-        );
-      }
-    },
-  );
+  await t.step("A5 other schemes, no scheme, no credential: 401", async () => {
+    for (
+      const authorization of [
+        `Basic ${btoa(`u:${key}`)}`,
+        key,
+        "Bearer ",
+        "Bearer",
+      ]
+    ) {
+      await assertUnauthorized(
+        await ask({ authorization }),
+        authorization.slice(0, 8),
+      );
+    }
+  });
   await t.step("A5b near misses of a valid key: 401", async () => {
     const swapped = key.slice(0, 10) + key.charAt(11) + key.charAt(10) +
       key.slice(12);
@@ -91,11 +86,9 @@ export async function authenticationCases(
     }
   });
   await t.step(
-    "A6 disabled 403, enabled again 200, deleted 401, each on the next request",
+    "A6 disabled 403, enabled 200, deleted 401, at once",
     async () => {
-      const created = JSON.parse(
-        await cluster.keys("create", "--description", "A6", "--json"),
-      );
+      const created = await createKey(cluster);
       const authorization = `Bearer ${created.key}`;
       const status = async () => {
         const response = await ask({ authorization });
@@ -154,15 +147,12 @@ export async function authenticationCases(
     assert.equal(response.status, 200);
     await response.body?.cancel();
   });
-  await t.step(
-    "an unknown key is refused before its body is read",
-    async () => {
-      // The body never comes: an edge that waits for it would not answer.
-      const answer = await rawExchange(url, [
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
-        "Authorization: Bearer sk-wrong\r\nContent-Length: 1000000\r\n\r\n",
-      ]);
-      assert.match(answer, /^HTTP\/1.1 401 /);
-    },
-  );
+  await t.step("A11 no key: refused before the body is read", async () => {
+    // The body never comes: an edge that waits for it would not answer.
+    const answer = await rawExchange(url, [
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
+      "Authorization: Bearer sk-wrong\r\nContent-Length: 1000000\r\n\r\n",
+    ]);
+    assert.match(answer, /^HTTP\/1.1 401 /);
+  });
 }

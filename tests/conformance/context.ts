@@ -1,5 +1,6 @@
 /** What the conformance cases share: a running cluster and short ways to call it. */
 import assert from "node:assert/strict";
+import type { ChatCompletionChunk } from "@gateway/shared/openai/chat";
 import { chatCompletionChunkSchema } from "../support/answer_schemas.ts";
 import type { Cluster } from "../support/cluster.ts";
 
@@ -16,20 +17,8 @@ export const UNAUTHORIZED = {
   error: { code: "unauthorized", message: "unauthorized", type: "error" },
 };
 
-/** A decoded chunk, as far as the cases look into it. */
-export interface Chunk {
-  id: string;
-  object: string;
-  created: number;
-  model: string;
-  choices: {
-    index: number;
-    delta: Record<string, unknown>;
-    finish_reason: string | null;
-  }[];
-  usage?: Record<string, number> | null;
-  error?: unknown;
-}
+/** A decoded chunk, or the error event in its place. */
+export type Chunk = ChatCompletionChunk & { error?: unknown };
 
 /** What a stream came to. */
 export interface StreamResult {
@@ -77,6 +66,15 @@ export function createContext(cluster: Cluster): Context {
       return readStream(response);
     },
   };
+}
+
+/** Creates a key with these options of the command line. */
+export async function createKey(
+  cluster: Cluster,
+  ...options: string[]
+): Promise<{ id: string; key: string }> {
+  const args = ["create", "--description=test", "--json", ...options];
+  return JSON.parse(await cluster.keys(...args));
 }
 
 /** Reads a stream to its end and checks what holds for every stream. */

@@ -1,26 +1,23 @@
 /** Cases C: streams. */
 import assert from "node:assert/strict";
-import { assertError, type Context } from "./context.ts";
+import { assertError, type Context, createKey } from "./context.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 export async function streamingCases(
   t: Deno.TestContext,
   { cluster, chat, stream }: Context,
 ): Promise<void> {
-  await t.step(
-    "C25 only data lines and comments, ended by [DONE]",
-    async () => {
-      const { lines, isDone } = await stream();
-      assert.ok(isDone);
-      for (const line of lines) {
-        assert.ok(
-          line === "" || line.startsWith("data: ") || line.startsWith(":"),
-          line,
-        );
-      }
-      assert.deepEqual(lines.slice(-3), ["data: [DONE]", "", ""]);
-    },
-  );
+  await t.step("C25 data lines and comments, then [DONE]", async () => {
+    const { lines, isDone } = await stream();
+    assert.ok(isDone);
+    for (const line of lines) {
+      assert.ok(
+        line === "" || line.startsWith("data: ") || line.startsWith(":"),
+        line,
+      );
+    }
+    assert.deepEqual(lines.slice(-3), ["data: [DONE]", "", ""]);
+  });
   await t.step("C26-C28 chunks of one answer", async () => {
     const { chunks } = await stream();
     const [first] = chunks;
@@ -47,7 +44,7 @@ export async function streamingCases(
     assert.equal(content, whole.choices[0].message.content);
   });
   await t.step(
-    "C30-C31 usage only when asked for, in a chunk of its own",
+    "C30-C31 usage when asked for, in a chunk of its own",
     async () => {
       const plain = await stream();
       assert.ok(plain.chunks.every((chunk) => !("usage" in chunk)));
@@ -121,37 +118,25 @@ export async function streamingCases(
       "temperature",
     );
   });
-  await t.step(
-    "C36 a failure after the first token is one error frame, no [DONE]",
-    async () => {
-      const { chunks, isDone } = await stream({
-        messages: [{
-          role: "user",
-          content: "[simulator: fail after 5 tokens]",
-        }],
-      });
-      assert.ok(!isDone);
-      const error = Object(chunks.at(-1)?.error);
-      assert.deepEqual(Object.keys(error).sort(), [
-        "code",
-        "message",
-        "param",
-        "type",
-      ]);
-      assert.ok(!("choices" in Object(chunks.at(-1))));
-    },
-  );
+  await t.step("C36 a late failure is one error frame, no [DONE]", async () => {
+    const { chunks, isDone } = await stream({
+      messages: [{
+        role: "user",
+        content: "[simulator: fail after 5 tokens]",
+      }],
+    });
+    assert.ok(!isDone);
+    const error = Object(chunks.at(-1)?.error);
+    assert.deepEqual(Object.keys(error).sort(), [
+      "code",
+      "message",
+      "param",
+      "type",
+    ]);
+    assert.ok(!("choices" in Object(chunks.at(-1))));
+  });
   await t.step("C37 a client that leaves frees its slot", async () => {
-    const created = JSON.parse(
-      await cluster.keys(
-        "create",
-        "--description",
-        "C37",
-        "--concurrency",
-        "1",
-        "--json",
-      ),
-    );
+    const created = await createKey(cluster, "--concurrency=1");
     const headers = { authorization: `Bearer ${created.key}` };
     const client = new AbortController();
     const response = await chat({

@@ -69,34 +69,30 @@ export async function toolCases(
     assert.ok(!("tool_calls" in none.message));
     assert.ok(none.message.content);
   });
-  await t.step(
-    "D41 streamed fragments carry id, type and name once",
-    async () => {
-      const { chunks } = await stream({
-        messages: [QUESTION],
-        tools: [WEATHER],
-        tool_choice: "required",
-      });
-      const choices = chunks.flatMap((chunk) => chunk.choices);
-      const fragments = choices.flatMap((choice) => {
-        const calls = choice.delta.tool_calls;
-        return Array.isArray(calls) ? calls : [];
-      });
-      assert.ok(
-        fragments.every((fragment) => Number.isInteger(fragment.index)),
-      );
-      const firsts = fragments.filter((fragment) => "id" in fragment);
-      assert.equal(firsts.length, 1);
-      assert.equal(firsts[0], fragments[0]);
-      assert.equal(firsts[0].type, "function");
-      assert.equal(firsts[0].function.name, "get_weather");
-      const text = fragments.map((fragment) =>
-        fragment.function.arguments ?? ""
-      ).join("");
-      assert.equal(typeof JSON.parse(text).city, "string");
-      assert.equal(choices.at(-1)?.finish_reason, "tool_calls");
-    },
-  );
+  await t.step("D41 streamed fragments: id, type and name once", async () => {
+    const { chunks } = await stream({
+      messages: [QUESTION],
+      tools: [WEATHER],
+      tool_choice: "required",
+    });
+    const choices = chunks.flatMap((chunk) => chunk.choices);
+    const fragments = choices.flatMap((choice) => {
+      const calls = choice.delta.tool_calls;
+      return Array.isArray(calls) ? calls : [];
+    });
+    assert.ok(
+      fragments.every((fragment) => Number.isInteger(fragment.index)),
+    );
+    const firsts = fragments.filter((fragment) => "id" in fragment);
+    assert.equal(firsts.length, 1);
+    assert.equal(firsts[0], fragments[0]);
+    assert.equal(firsts[0]?.type, "function");
+    assert.equal(firsts[0]?.function.name, "get_weather");
+    const text = fragments.map((fragment) => fragment.function.arguments ?? "")
+      .join("");
+    assert.equal(typeof JSON.parse(text).city, "string");
+    assert.equal(choices.at(-1)?.finish_reason, "tool_calls");
+  });
   await t.step("D42 a tool's result is answered with text", async () => {
     const choice = await choiceOf({
       messages: [QUESTION, ASKED, ANSWERED],

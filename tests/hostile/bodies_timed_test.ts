@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { errorBodySchema } from "../support/answer_schemas.ts";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { rawExchange } from "../conformance/context.ts";
+import { createKey, rawExchange } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 import {
   startGatedCluster,
@@ -213,9 +213,6 @@ const CONNECTIONS_EACH = 4;
 
 Deno.test("API4: hostile bodies of four keys at once do not slow down the requests of another", async () => {
   await using cluster = await startCluster({ edges: 2 });
-  const created = async (): Promise<string> =>
-    JSON.parse(await cluster.keys("create", "--description=load", "--json"))
-      .key;
   const post = (key: string, body: Uint8Array<ArrayBuffer>, edge = 0) =>
     statusOf(fetch(`${cluster.baseUrl(edge)}/chat/completions`, {
       method: "POST",
@@ -225,7 +222,7 @@ Deno.test("API4: hostile bodies of four keys at once do not slow down the reques
       },
       body,
     }));
-  const victim = await created();
+  const { key: victim } = await createKey(cluster);
   const good = encoder.encode(members('"max_tokens":1'));
   for (let count = 0; count < 100; count += 1) {
     assert.equal(await post(victim, good, count % 2), 200);
@@ -241,7 +238,7 @@ Deno.test("API4: hostile bodies of four keys at once do not slow down the reques
   };
   const attacks: Promise<void>[] = [];
   for (let count = 0; count < ATTACKERS; count += 1) {
-    const key = await created();
+    const { key } = await createKey(cluster);
     for (let each = 0; each < CONNECTIONS_EACH; each += 1) {
       attacks.push(attack(key));
     }

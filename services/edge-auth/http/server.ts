@@ -78,6 +78,7 @@ export async function startServer(
   };
   server.on("connection", (socket: Socket) => {
     requests.set(socket, 0);
+    socket.setMaxListeners(0); // One for each request of a pipeline.
     socket.once("close", () => requests.delete(socket));
     // A client that stops sending has left: no HTTP client half-closes and waits.
     socket.once("end", () => socket.destroy());
