@@ -15,6 +15,9 @@ import { BUS_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
+import { publicRequestId } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
+import type { WorkSpan } from "@gateway/shared/process/tracing";
 import { UpstreamError } from "./backends/errors.ts";
 import type { BackendPool } from "./backends/pool.ts";
 
@@ -26,9 +29,11 @@ export interface JobOptions {
   edgeId: string;
   attempt: number;
   workerId: string;
+  /** Where its frames go. */
+  reply: string;
   /** Absolute, on the monotonic clock. */
   deadlineAtMs: number;
-  traceparent: string | undefined;
+  span: WorkSpan;
 }
 
 /** What became of a job, for the log, the metrics and the trace. */
@@ -46,20 +51,20 @@ export interface JobReport {
   durationMs: number;
 }
 
-export interface JobDependencies {
+/** What all jobs of a worker have in common. */
+export interface JobHost {
   backends: Backends;
   now: MonotonicNow;
   /** Leaves out the time in which this process stood still. */
   steadyNow: MonotonicNow;
   wallNow: WallNow;
-  /** Sends a frame to the edge. Must not throw. */
-  sendFrame: (frame: Uint8Array) => void;
-  /** Called with errors that are bugs of ours. */
-  onFault: (error: unknown) => void;
+  log: Log;
+  /** Sends a frame to an edge. Must not throw. */
+  sendFrame(reply: string, frame: Uint8Array): void;
   /** The backend is done: the slot is free. */
-  onSlotFree: (job: Job) => void;
+  onSlotFree(job: Job): void;
   /** The edge has everything, or wants nothing: forget the job. */
-  onFinished: (job: Job) => void;
+  onFinished(job: Job): void;
 }
 
 const MS_PER_SECOND = 1000;
@@ -69,7 +74,7 @@ export class Job {
   readonly options: JobOptions;
   /** Control records and the state of the bus go to it directly. */
   readonly sender: StreamSender;
-  readonly #d: JobDependencies;
+  readonly #host: JobHost;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
   /** The request, until it is whole. */
@@ -87,24 +92,24 @@ export class Job {
   #promptTokens: number | undefined;
   #errorCode: string | undefined;
 
-  constructor(options: JobOptions, dependencies: JobDependencies) {
+  constructor(options: JobOptions, host: JobHost) {
     this.options = options;
-    this.#d = dependencies;
-    this.#startedAtMs = dependencies.now();
+    this.#host = host;
+    this.#startedAtMs = host.now();
     this.sender = new StreamSender({
       attempt: options.attempt,
       workerId: options.workerId,
-      nowMs: dependencies.steadyNow(),
+      nowMs: host.steadyNow(),
     }, {
       sendFrame: (frame) => {
         this.#hasSpoken = true;
-        dependencies.sendFrame(frame);
+        host.sendFrame(options.reply, frame);
       },
       writable: () => this.#makeRoom(),
       finished: (outcome, reason) => {
         if (outcome !== "acked") this.#onCancelled(reason);
         this.#makeRoom();
-        dependencies.onFinished(this);
+        host.onFinished(this);
       },
     });
   }
@@ -121,19 +126,19 @@ export class Job {
       promptTokens: this.#promptTokens,
       completionTokens: this.#tokens,
       firstByteMs: this.#firstByteMs,
-      durationMs: this.#d.now() - this.#startedAtMs,
+      durationMs: this.#host.now() - this.#startedAtMs,
     };
   }
 
   /** Tells the edge that the job runs here. Done on the next tick when nothing else has. */
   accept(): void {
     this.#hasSpoken = true;
-    this.sender.accept(this.#d.steadyNow());
+    this.sender.accept(this.#host.steadyNow());
   }
 
   /** The request is still to come, in pieces. */
   expect(assembly: BodyAssembly): void {
-    this.#body = { assembly, lastPieceAtMs: this.#d.now() };
+    this.#body = { assembly, lastPieceAtMs: this.#host.now() };
     this.accept();
   }
 
@@ -141,7 +146,7 @@ export class Job {
   onPiece(piece: BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.attempt !== piece.attempt) return;
-    body.lastPieceAtMs = this.#d.now();
+    body.lastPieceAtMs = this.#host.now();
     const added = body.assembly.add(piece);
     if (added === "invalid") {
       return this.#refuse("worker_lost", "A part of the request was damaged.");
@@ -159,31 +164,31 @@ export class Job {
 
   /** Asks the backend and sends what it answers. Never rejects. */
   async run(request: ChatRequest): Promise<void> {
-    const backend = this.#d.backends.get(request.model);
+    const backend = this.#host.backends.get(request.model);
     if (backend === undefined) {
       const message = "No worker runs this model at the moment.";
       return this.#refuse("no_worker", message);
     }
     this.#model = request.model;
-    const { requestId, traceparent } = this.options;
+    const { requestId, span: { traceparent } } = this.options;
     const { signal } = this.#abort;
     try {
       const end = await backend.complete(request, {
         requestId,
-        created: Math.floor(this.#d.wallNow() / MS_PER_SECOND),
+        created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
         signal,
         write: (lines, tokens) => this.#write(lines, tokens),
         ...(traceparent === undefined ? {} : { traceparent }),
       });
       this.#setUsage(end.usage);
-      this.sender.end(end, this.#tokens, this.#d.steadyNow());
+      this.sender.end(end, this.#tokens, this.#host.steadyNow());
     } catch (error) {
       const usage = error instanceof UpstreamError ? error.usage : null;
       if (usage !== null) this.#setUsage(usage);
       const isOurs = signal.aborted || !(error instanceof ApiError);
       this.#fail(this.#errorFor(error), { isOurs, usage });
     }
-    this.#d.onSlotFree(this);
+    this.#host.onSlotFree(this);
   }
 
   /** Stops the backend and says why: the edge passes the error on. */
@@ -203,7 +208,7 @@ export class Job {
     if (nowMs - lastPieceAtMs >= BUS_LIMITS.pieceWaitMs) {
       this.#refuse("worker_lost", "The request did not arrive in time.");
     }
-    this.sender.onTick(this.#d.steadyNow());
+    this.sender.onTick(this.#host.steadyNow());
   }
 
   /** Ends a job whose backend was never asked. */
@@ -213,14 +218,14 @@ export class Job {
   ): void {
     this.#body = null;
     this.#fail(new ApiError(code, message), { isOurs: true, usage: null });
-    this.#d.onSlotFree(this);
+    this.#host.onSlotFree(this);
   }
 
   #write(lines: string, tokens: number): Promise<void> | undefined {
     this.#tokens = tokens;
     if (lines === "") return undefined;
-    this.#firstByteMs ??= this.#d.now() - this.#startedAtMs;
-    this.sender.write(encoder.encode(lines), tokens, this.#d.steadyNow());
+    this.#firstByteMs ??= this.#host.now() - this.#startedAtMs;
+    this.sender.write(encoder.encode(lines), tokens, this.#host.steadyNow());
     if (this.sender.isWritable || this.sender.isFinished) return undefined;
     this.#room ??= Promise.withResolvers<void>();
     return this.#room.promise;
@@ -239,7 +244,7 @@ export class Job {
     this.#errorCode = error.code;
     if (this.#isCancelled) return this.#sendFinalFrame(error);
     const failure = { error, retryable: isOurs, usage };
-    this.sender.fail(failure, this.#tokens, this.#d.steadyNow());
+    this.sender.fail(failure, this.#tokens, this.#host.steadyNow());
   }
 
   /** The error to answer with. */
@@ -247,7 +252,8 @@ export class Job {
     const { aborted, reason } = this.#abort.signal;
     if (aborted) return reason instanceof ApiError ? reason : cancelled();
     if (error instanceof ApiError) return error;
-    this.#d.onFault(error);
+    const requestId = publicRequestId(this.options.requestId);
+    this.#host.log.error("job_fault", { requestId, error });
     return new ApiError(
       "internal_error",
       "The server had an error while processing your request. Please try again.",
@@ -259,11 +265,14 @@ export class Job {
    * more of the answer, but it settles by the tokens that were made.
    */
   #sendFinalFrame(error: ApiError): void {
-    const { attempt, workerId } = this.options;
-    this.#d.sendFrame(encodeFrame(
-      { type: FrameType.ERR, sequence: 0, attempt, tokens: this.#tokens },
-      encodeErr(workerId, { error, retryable: false, usage: null }),
-    ));
+    const { attempt, reply, workerId } = this.options;
+    this.#host.sendFrame(
+      reply,
+      encodeFrame(
+        { type: FrameType.ERR, sequence: 0, attempt, tokens: this.#tokens },
+        encodeErr(workerId, { error, retryable: false, usage: null }),
+      ),
+    );
   }
 
   #onCancelled(reason: CancelReason | null): void {

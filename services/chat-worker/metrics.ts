@@ -25,14 +25,6 @@ export const WORKER_METRICS = {
     help: "Jobs that run now.",
     labels: [],
   }),
-  kept: gauge("gateway_worker_kept_jobs", {
-    help: "Jobs that run, or whose answer is not yet with its edge.",
-    labels: [],
-  }),
-  buffered: gauge("gateway_worker_buffered_bytes", {
-    help: "Bytes of answers that are kept until edges have acknowledged them.",
-    labels: [],
-  }),
   draining: gauge("gateway_worker_draining", {
     help: "1 while the worker takes no more jobs because it leaves, else 0.",
     labels: [],
@@ -61,10 +53,6 @@ export const WORKER_METRICS = {
   }),
   framesRepeated: counter("gateway_frames_repeated_total", {
     help: "Frames of finished answers that were sent again.",
-    labels: [],
-  }),
-  naksReceived: counter("gateway_naks_received_total", {
-    help: "Times that edges asked for frames again.",
     labels: [],
   }),
   wakeUps: counter("gateway_wake_ups_total", {
@@ -114,7 +102,6 @@ export function createWorkerMetrics(registry: MetricRegistry) {
   const jobTokens = registry.counter(table.jobTokens);
   const sent = registry.counter(table.framesSent).with();
   const repeated = registry.counter(table.framesRepeated).with();
-  const naks = registry.counter(table.naksReceived).with();
   const attempts = registry.counter(table.attempts);
   const attemptSeconds = registry.histogram(table.attemptSeconds);
   const firstTokenSeconds = registry.histogram(table.firstTokenSeconds);
@@ -123,8 +110,6 @@ export function createWorkerMetrics(registry: MetricRegistry) {
     rejected: (reason: RejectReason) => rejects.with(reason).add(),
     /** The process noticed that it had slept. */
     wokeUp: () => wakeUps.add(),
-    /** An edge asked for frames again. */
-    nakReceived: () => naks.add(),
     /** The backend is done with a job. */
     ended(report: JobReport): void {
       const { model = "", outcome, errorCode = "" } = report;
@@ -152,8 +137,6 @@ export function createWorkerMetrics(registry: MetricRegistry) {
 export interface WorkerState {
   worker: {
     readonly inFlight: number;
-    readonly unfinished: number;
-    readonly bufferedBytes: number;
     readonly isDraining: boolean;
   };
   slots: number;
@@ -168,8 +151,6 @@ export function observeWorker(
   const table = WORKER_METRICS;
   registry.gauge(table.slots, () => [[[], slots]]);
   registry.gauge(table.inFlight, () => [[[], worker.inFlight]]);
-  registry.gauge(table.kept, () => [[[], worker.unfinished]]);
-  registry.gauge(table.buffered, () => [[[], worker.bufferedBytes]]);
   registry.gauge(table.draining, () => [[[], worker.isDraining ? 1 : 0]]);
   registry.gauge(table.breaker, function* () {
     for (const [model, pool] of backends) {

@@ -33,7 +33,6 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
   });
   metrics.ended({ ...COMPLETE, outcome: "cancelled", model: undefined });
   metrics.finished({ framesSent: 9, framesRepeated: 2 });
-  metrics.nakReceived();
   metrics.rejected("full");
   metrics.wokeUp();
   const attempt = {
@@ -66,7 +65,6 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
     'job_tokens_total{model=""} 5',
     "frames_sent_total 9",
     "frames_repeated_total 2",
-    "naks_received_total 1",
     'backend_attempts_total{model="m",backend="b",outcome="success"} 1',
     'backend_attempts_total{model="m",backend="b",outcome="timeout"} 1',
     'backend_duration_seconds_sum{backend="b"} 0.5',
@@ -79,7 +77,7 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
 Deno.test("gauges show slots, what runs, and the breakers", async () => {
   const registry = new MetricRegistry();
   observeWorker(registry, {
-    worker: { inFlight: 3, unfinished: 4, bufferedBytes: 99, isDraining: true },
+    worker: { inFlight: 3, isDraining: true },
     slots: 8,
     backends: new Map([["m", {
       breakerStates: () =>
@@ -89,8 +87,6 @@ Deno.test("gauges show slots, what runs, and the breakers", async () => {
   assert.deepEqual(await samples(registry), [
     "worker_slots 8",
     "worker_in_flight 3",
-    "worker_kept_jobs 4",
-    "worker_buffered_bytes 99",
     "worker_draining 1",
     'backend_breaker{model="m",backend="a"} 1',
     'backend_breaker{model="m",backend="b"} 0.5',

@@ -44,9 +44,9 @@ import {
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { type Log, roundMs } from "@gateway/shared/process/log";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import { startWorkSpan, type WorkSpan } from "@gateway/shared/process/tracing";
+import { startWorkSpan } from "@gateway/shared/process/tracing";
 import { BUSY_JOBS_MIN, createFrameOutbox } from "./frame_outbox.ts";
-import { type Backends, Job } from "./job.ts";
+import { type Backends, Job, type JobHost } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
 /** What the worker needs of the bus. */
@@ -82,7 +82,7 @@ export class ChatWorker {
   readonly #d: ChatWorkerDependencies;
   /** By request id. A second attempt of a request replaces the first. */
   readonly #jobs = new Map<string, Job>();
-  readonly #sendFrame: ReturnType<typeof createFrameOutbox>;
+  readonly #host: JobHost;
   /** When each edge was last heard, by a beat or a job. */
   readonly #edgesHeardAtMs = new Map<string, number>();
   readonly #subscriptions: BusSubscription[] = [];
@@ -102,11 +102,17 @@ export class ChatWorker {
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
     this.#flow = new FlowWatch(dependencies.bus, now);
-    this.#sendFrame = createFrameOutbox({
-      publish: (subject, frame) => this.#publish(subject, frame),
-      scheduleSoon: dependencies.scheduleSoon,
-      isBusy: () => this.#jobs.size >= BUSY_JOBS_MIN,
-    });
+    this.#host = {
+      ...dependencies,
+      steadyNow: () => this.#clock.now(),
+      sendFrame: createFrameOutbox({
+        publish: (subject, frame) => this.#publish(subject, frame),
+        scheduleSoon: dependencies.scheduleSoon,
+        isBusy: () => this.#jobs.size >= BUSY_JOBS_MIN,
+      }),
+      onSlotFree: (job) => this.#onSlotFree(job),
+      onFinished: (job) => this.#onFinished(job),
+    };
   }
 
   get inFlight(): number {
@@ -116,13 +122,6 @@ export class ChatWorker {
   /** Jobs whose answer is not with its edge yet. */
   get unfinished(): number {
     return this.#jobs.size;
-  }
-
-  /** Bytes of answers that are kept until edges have acknowledged them. */
-  get bufferedBytes(): number {
-    let bytes = 0;
-    for (const job of this.#jobs.values()) bytes += job.sender.bufferedBytes;
-    return bytes;
   }
 
   get isDraining(): boolean {
@@ -254,16 +253,14 @@ export class ChatWorker {
     reply: string,
     mustIntroduce: boolean,
   ): void {
-    const now = this.#d.now();
     // May throw, so it comes before anything is counted.
     const assembly = received.body && new BodyAssembly(received.body.bytes);
     const { workerId } = this.#d;
-    const requestId = publicRequestId(target.requestId);
     const span = startWorkSpan("chat job", {
       kind: "consumer",
       parent: received.traceparent,
       attributes: {
-        "gateway.request_id": requestId,
+        "gateway.request_id": publicRequestId(target.requestId),
         "gateway.worker_id": workerId,
         "gateway.attempt": received.attempt,
       },
@@ -272,29 +269,10 @@ export class ChatWorker {
       ...target,
       attempt: received.attempt,
       workerId,
-      deadlineAtMs: now + received.deadlineMs,
-      traceparent: span.traceparent,
-    }, {
-      backends: this.#d.backends,
-      now: this.#d.now,
-      steadyNow: () => this.#clock.now(),
-      wallNow: this.#d.wallNow,
-      sendFrame: (frame) => this.#sendFrame(reply, frame),
-      onFault: (error) => this.#d.log.error("job_fault", { requestId, error }),
-      onSlotFree: (job) => {
-        this.#inFlight -= 1;
-        this.#tell(job, span);
-        this.#tellIdle();
-      },
-      onFinished: (job) => {
-        this.#d.metrics.finished(job.sender);
-        // A second attempt may already have replaced it.
-        if (this.#jobs.get(target.requestId) === job) {
-          this.#jobs.delete(target.requestId);
-        }
-        this.#tellIdle();
-      },
-    });
+      reply,
+      deadlineAtMs: this.#d.now() + received.deadlineMs,
+      span,
+    }, this.#host);
     // An edge that sends a request again has given up on the attempt before.
     const older = this.#jobs.get(target.requestId);
     older?.sender.cancel("not_accepted");
@@ -311,7 +289,6 @@ export class ChatWorker {
     this.#publish(reply, EMPTY); // To a probe: yes, alive.
     const now = this.#clock.now();
     for (const record of decodeControl(data)) {
-      if (record.type === "nak") this.#d.metrics.nakReceived();
       this.#jobs.get(record.requestId)?.sender.onControl(record, now);
     }
   }
@@ -324,13 +301,15 @@ export class ChatWorker {
   }
 
   /** Writes what became of a job to the metrics, the log and the trace. */
-  #tell(job: Job, span: WorkSpan): void {
+  #onSlotFree(job: Job): void {
+    this.#inFlight -= 1;
     const report = job.report();
+    const { requestId, edgeId, attempt, span } = job.options;
     this.#d.metrics.ended(report);
     this.#d.log.info("job", {
-      requestId: publicRequestId(job.options.requestId),
-      edgeId: job.options.edgeId,
-      attempt: job.options.attempt,
+      requestId: publicRequestId(requestId),
+      edgeId,
+      attempt,
       ...report,
       firstByteMs: report.firstByteMs && roundMs(report.firstByteMs),
       durationMs: roundMs(report.durationMs),
@@ -341,6 +320,15 @@ export class ChatWorker {
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
       "gen_ai.usage.output_tokens": report.completionTokens,
     }, report.errorCode);
+    this.#tellIdle();
+  }
+
+  #onFinished(job: Job): void {
+    this.#d.metrics.finished(job.sender);
+    const { requestId } = job.options;
+    // A second attempt may already have replaced it.
+    if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
+    this.#tellIdle();
   }
 
   /**
