@@ -7,10 +7,9 @@ import type { Controls, Pace } from "./controls.ts";
 import { failureEvent } from "./errors.ts";
 import type { Random } from "./language.ts";
 import { checkSchemas, planChoice, randomFor } from "./plan.ts";
-import { type ChatRequest, countPrompt, RequestError } from "./request.ts";
+import { type ChatRequest, countPrompt } from "./request.ts";
 
-/** What the simulator says that it has: prompt and answer together, and an answer alone. */
-export const CONTEXT_TOKENS = 200_000;
+/** The longest answer where the request does not say. */
 const OUTPUT_TOKENS = 32_768;
 export const FINGERPRINT = "simulator-2";
 /** Work after which the event loop has a turn. */
@@ -19,7 +18,6 @@ const BREAK_PAUSE_MS = 50;
 /** As good as for ever. */
 const STALL_MS = 24 * 60 * 60 * 1_000;
 const GARBAGE = "data: <html>502 Bad Gateway</html>\n\n";
-const ENDLESS_PIECE = " endless".repeat(8_192);
 
 export interface CompletionOptions {
   request: ChatRequest;
@@ -62,7 +60,7 @@ export class Completion {
     this.#head = { id, created, model: request.model };
   }
 
-  /** Rejects with a {@link RequestError} for what the simulator does not take. */
+  /** Rejects with a `RequestError` for what the simulator does not take. */
   static async start(options: CompletionOptions): Promise<Completion> {
     const completion = new Completion(options);
     checkSchemas(options.request);
@@ -77,7 +75,8 @@ export class Completion {
 
   #addChoice(index: number): void {
     const { request, controls, random } = this.#options;
-    const tokensMax = controls.isEndless ? Infinity : this.#tokensMax();
+    const tokensMax = request.max_completion_tokens ?? request.max_tokens ??
+      OUTPUT_TOKENS;
     const own = randomFor(request, index, random);
     const plan = planChoice(request, controls, { random: own, tokensMax });
     const steps = runChoice(request, plan, {
@@ -90,26 +89,10 @@ export class Completion {
     this.#choices.push({ index, hasCalls, steps, ...state });
   }
 
-  #tokensMax(): number {
-    const { max_tokens, max_completion_tokens } = this.#options.request;
-    const asked = max_completion_tokens ?? max_tokens ?? null;
-    const wanted = this.#promptTokens + (asked ?? 1);
-    if (wanted > CONTEXT_TOKENS) {
-      throw new RequestError(
-        `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +
-          `However, you requested ${wanted} tokens (${this.#promptTokens} in ` +
-          `the messages, ${asked ?? 1} in the completion).`,
-        { param: "messages", code: "context_length_exceeded" },
-      );
-    }
-    return Math.min(asked ?? OUTPUT_TOKENS, CONTEXT_TOKENS);
-  }
-
   /** Nothing is to be waited for. */
   get isInstant(): boolean {
-    const { break: fault, isEndless } = this.#options.controls;
     return this.#pace.firstTokenMs === 0 && this.#pace.tokensPerSecond === 0 &&
-      fault === undefined && isEndless !== true;
+      this.#options.controls.break === undefined;
   }
 
   /** The events of a stream, as they fall due, several in one text where they do at once. */
@@ -127,13 +110,12 @@ export class Completion {
     if (hasUsage && controls.isUsageMissing !== true) {
       yield this.#event({ choices: [], usage: this.#usage() });
     }
-    if (controls.isDoneMissing !== true) yield "data: [DONE]\n\n";
+    yield "data: [DONE]\n\n";
   }
 
-  /** The body of a whole answer, in one text unless it is endless. */
+  /** The body of a whole answer, in one text. */
   async *whole(): AsyncGenerator<string> {
-    const { isEndless, isUsageMissing } = this.#options.controls;
-    while (isEndless) yield ENDLESS_PIECE;
+    const { isUsageMissing } = this.#options.controls;
     const said: Step[][] = this.#choices.map(() => []);
     for await (const batch of this.#batches()) {
       for (const [{ index }, step] of batch) said[index]?.push(step);

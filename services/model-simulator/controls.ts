@@ -21,15 +21,9 @@ export interface Controls {
   readonly exactTokens?: number;
   /** The answer is an HTTP error of this status. */
   readonly errorStatus?: number;
-  /** The body of that error is FastAPI's: `{"detail": …}`. */
-  readonly isDetail?: boolean;
   readonly break?: { readonly type: Break; readonly afterTokens: number };
   readonly pace?: Partial<Pace>;
   readonly isUsageMissing?: boolean;
-  /** The stream ends without `[DONE]`. */
-  readonly isDoneMissing?: boolean;
-  /** The answer never ends. */
-  readonly isEndless?: boolean;
 }
 
 type Phrase = readonly [
@@ -47,11 +41,6 @@ const breakPhrase = (type: Break): Phrase => [
 const PHRASES: readonly Phrase[] = [
   ["200 tokens", /^(\d{1,6}) tokens?$/, (exactTokens) => ({ exactTokens })],
   ["error 500", /^error ([45]\d\d)$/, (errorStatus) => ({ errorStatus })],
-  [
-    "detail 422",
-    /^detail ([45]\d\d)$/,
-    (errorStatus) => ({ errorStatus, isDetail: true }),
-  ],
   breakPhrase("fail"),
   breakPhrase("cut"),
   breakPhrase("stall"),
@@ -67,8 +56,6 @@ const PHRASES: readonly Phrase[] = [
     (tokensPerSecond) => ({ pace: { tokensPerSecond } }),
   ],
   ["usage missing", /^usage missing$/, () => ({ isUsageMissing: true })],
-  ["done missing", /^done missing$/, () => ({ isDoneMissing: true })],
-  ["endless", /^endless$/, () => ({ isEndless: true })],
 ];
 
 /**

@@ -16,12 +16,12 @@ const REFUSED: Kind = ["invalid_request_error", null, "Refused on request."];
 const FAILED: Kind = ["server_error", null, "Failed on request."];
 const RETRYABLE = [429, 503, 529];
 
-/** The failure that a phrase asked for; `isDetail` in the shape of FastAPI. */
-export function failureResponse(status: number, isDetail = false): Response {
+/** The failure that a phrase asked for. */
+export function failureResponse(status: number): Response {
   const kind = KINDS.get(status) ?? (status < 500 ? REFUSED : FAILED);
   const [type, code, message] = kind;
   const error = { message, type, param: null, code };
-  return Response.json(isDetail ? { detail: message } : { error }, {
+  return Response.json({ error }, {
     status,
     headers: RETRYABLE.includes(status) ? { "retry-after": "1" } : {},
   });

@@ -72,9 +72,8 @@ export function planChoice(
 }
 
 /** An answer that is to break off does not end before. */
-function wantedLength({ exactTokens, isEndless, ...rest }: Controls) {
-  if (isEndless === true) return Infinity;
-  return exactTokens ?? (rest.break ? rest.break.afterTokens + 1 : null);
+function wantedLength({ exactTokens, break: fault }: Controls): number | null {
+  return exactTokens ?? (fault ? fault.afterTokens + 1 : null);
 }
 
 /** Throws a `RequestError` for a schema outside of the subset. */

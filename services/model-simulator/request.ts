@@ -154,17 +154,12 @@ export function textOf({ content }: ChatMessage): string {
 
 const CHARS_PER_TOKEN = 4;
 const MESSAGE_TOKENS = 4;
-const IMAGE_TOKENS = 85;
 
 /** A count of the prompt that rises with it: four characters are one token. */
 export function countPrompt({ messages, tools }: ChatRequest): number {
-  let count = tools.length * MESSAGE_TOKENS;
+  let count = (messages.length + tools.length) * MESSAGE_TOKENS;
   for (const message of messages) {
-    const chars = textOf(message).length;
-    count += MESSAGE_TOKENS + Math.ceil(chars / CHARS_PER_TOKEN);
-    if (!Array.isArray(message.content)) continue;
-    count += IMAGE_TOKENS *
-      message.content.filter(({ type }) => type !== "text").length;
+    count += Math.ceil(textOf(message).length / CHARS_PER_TOKEN);
   }
   return count;
 }

@@ -163,7 +163,7 @@ async function respond(
   if (controls.errorStatus !== undefined) {
     await sleep(controls.pace?.firstTokenMs ?? 0, signal);
     run.end("refused");
-    return failureResponse(controls.errorStatus, controls.isDetail);
+    return failureResponse(controls.errorStatus);
   }
   const completion = await Completion.start({
     request,

@@ -95,7 +95,6 @@ Deno.test("a wrong request is refused as model servers do", async () => {
       "tool_choice",
     ],
     [{ response_format: { type: "xml" } }, 400, "response_format.type"],
-    [{ prompt: "word ".repeat(900_000) }, 400, "messages"],
   ];
   for (const [change, status, param] of cases) {
     const response = await simulator.post({ ...change });
