@@ -69,10 +69,10 @@ const MAY: Record<string, Record<string, string>> = {
     expire: "use",
   },
   "key-admin": {
-    evalsha: "keys audit once key acct sess try",
+    evalsha: "keys audit once key acct try",
     get: "mail owner ticket known oidc",
     getdel: "ticket",
-    exists: "once sess",
+    exists: "once",
     set: "hash once mail owner ticket known oidc barrier store",
     expire: "sess sessions try",
     pexpire: "try",

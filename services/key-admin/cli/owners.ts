@@ -119,7 +119,7 @@ async function linkAnswer(
 }
 
 async function list({ deps: { owners, accounts } }: Call): Promise<Answer> {
-  const ids = await owners.list(0, LISTED_MAX);
+  const ids = await owners.list(LISTED_MAX);
   const found = await Promise.all(ids.map((id) => accounts.read(id)));
   const rows = found.filter((account) => account !== null).map((account) => ({
     id: account.ownerId,

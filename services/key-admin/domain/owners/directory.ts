@@ -73,14 +73,10 @@ export class OwnerDirectory {
     return true;
   }
 
-  /** Owners by age, at most `count`, from `offset` on. */
-  async list(offset: number, count: number): Promise<string[]> {
-    const end = String(offset + count - 1);
-    return asTexts(
-      await this.#deps.redis.command(
-        ["ZRANGE", ownersKey, String(offset), end],
-      ),
-    );
+  /** The oldest owners, at most `count`. */
+  async list(count: number): Promise<string[]> {
+    const range = ["ZRANGE", ownersKey, "0", String(count - 1)];
+    return asTexts(await this.#deps.redis.command(range));
   }
 
   /** The limits over all keys of an owner. */

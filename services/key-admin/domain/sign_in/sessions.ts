@@ -1,4 +1,3 @@
-import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import { sessionKey, sessionsKey } from "../store/names.ts";
 import type { StoreDeps } from "../store/redis.ts";
@@ -21,44 +20,30 @@ const USER_AGENT_CHARS_MAX = 200;
 /** The oldest beyond these are not shown. */
 const SESSIONS_SHOWN_MAX = 100;
 
-/** Where a request came from. */
-export interface Client {
-  ip: string;
-  userAgent: string;
-}
-
-/** A signed-in browser. */
-export interface Session extends Client {
-  /** Digest of the cookie: names a session and opens none. */
-  id: string;
-  ownerId: string;
-  createdAtMs: number;
-  seenAtMs: number;
-  /** When the password was last entered. */
-  checkedAtMs: number;
-  /** Every form of the session must have it. */
-  formToken: string;
-}
-
-/** As it is stored: a hash with these fields. */
+/** A session as it is stored: a hash with these fields. */
 const stored = z.object({
   ownerId: z.string(),
+  /** Every form of the session must have it. */
   formToken: z.string(),
   createdAtMs: z.coerce.number(),
   seenAtMs: z.coerce.number(),
+  /** When the password was last entered. */
   checkedAtMs: z.coerce.number(),
   ip: z.string(),
   userAgent: z.string(),
 });
+type Stored = z.infer<typeof stored>;
 
-/** Sets a time of a session, but does not bring back one that was ended meanwhile. */
-const NOTE_SCRIPT = defineScript(
-  "key-admin/session-note",
-  `
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-`,
-);
+/** A signed-in browser. */
+export interface Session extends Stored {
+  /** Digest of the cookie: names a session and opens none. */
+  id: string;
+}
+
+/** Where a request came from. */
+export type Client = Pick<Session, "ip" | "userAgent">;
+
+const LIFE_SECONDS = String(SESSION_LIMITS.absoluteMs / 1_000);
 
 /** Who is signed in. Sessions need not survive a loss of power, and a cookie's value is never stored. */
 export class SessionStore {
@@ -74,7 +59,7 @@ export class SessionStore {
     const cookie = mintSecret(randomBytes);
     const id = digest(cookie);
     const nowText = String(now());
-    const session: Record<keyof z.infer<typeof stored>, string> = {
+    const session: Record<keyof Stored, string> = {
       ownerId,
       formToken: mintSecret(randomBytes),
       createdAtMs: nowText,
@@ -84,11 +69,10 @@ export class SessionStore {
       userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX),
     };
     const [record, list] = [sessionKey(id), sessionsKey(ownerId)];
-    const lifeSeconds = String(SESSION_LIMITS.absoluteMs / 1_000);
     await redis.command(["HSET", record, ...Object.entries(session).flat()]);
-    await redis.command(["EXPIRE", record, lifeSeconds]);
+    await redis.command(["EXPIRE", record, LIFE_SECONDS]);
     await redis.command(["ZADD", list, nowText, id]);
-    await redis.command(["EXPIRE", list, lifeSeconds]);
+    await redis.command(["EXPIRE", list, LIFE_SECONDS]);
     return cookie;
   }
 
@@ -153,9 +137,10 @@ export class SessionStore {
     return isOver ? null : { id, ...session };
   }
 
+  /** Of a session that was ended meanwhile, what this leaves opens nothing and expires. */
   async #note(id: string, field: "seenAtMs" | "checkedAtMs"): Promise<void> {
     const { redis, now } = this.#deps;
-    const args = [field, String(now())];
-    await redis.evalScript(NOTE_SCRIPT, [sessionKey(id)], args);
+    await redis.command(["HSET", sessionKey(id), field, String(now())]);
+    await redis.command(["EXPIRE", sessionKey(id), LIFE_SECONDS]);
   }
 }

@@ -131,10 +131,8 @@ async function checkCode(
     const step = totpStep(totpSecret, digits, now());
     return step !== null && await accounts.useTotpStep(ownerId, step);
   }
-  const isRecovery = await accounts.useRecoveryCode(ownerId, code);
-  if (isRecovery) {
-    const action = "account.recovery_code_used";
-    await audit.add(ownerId, { action, by: email, ip });
-  }
-  return isRecovery;
+  if (!await accounts.useRecoveryCode(ownerId, code)) return false;
+  const action = "account.recovery_code_used";
+  await audit.add(ownerId, { action, by: email, ip });
+  return true;
 }

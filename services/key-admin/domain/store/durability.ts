@@ -32,14 +32,16 @@ async function askServer(
   redis: RedisLink,
 ): Promise<{ durability: Durability; replicas: number }> {
   const replicasName = "min-replicas-to-write";
-  let config: Map<string, string>;
-  try {
-    const names = ["appendonly", "appendfsync", replicasName];
-    config = asFields(await redis.command(["CONFIG", "GET", ...names]));
-  } catch (error) {
-    if (!(error instanceof RedisReplyError)) throw error;
-    return { durability: "none", replicas: 0 };
-  }
+  // Redis before 7.0 takes one pattern only.
+  const replies = await Promise.all(
+    ["append*", replicasName].map((pattern) =>
+      redis.command(["CONFIG", "GET", pattern]).catch((error) => {
+        if (error instanceof RedisReplyError) return [];
+        throw error;
+      })
+    ),
+  );
+  const config = asFields(replies.flatMap(asList));
   const replicas = Number(config.get(replicasName) ?? 0);
   if (config.get("appendonly") !== "yes") {
     return { durability: "none", replicas };
