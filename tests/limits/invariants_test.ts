@@ -14,6 +14,7 @@ import {
   leaseKey,
   limiterKey,
   type Limits,
+  ownerLimiterKey,
   type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
@@ -247,7 +248,7 @@ Deno.test("invariants of the limits", async (t) => {
   );
 
   await t.step(
-    "disable and delete hold for the very next call, on every edge",
+    "ASVS 8.3.2: disable and delete hold for the very next call, on every edge",
     async () => {
       const key = await world.addKey();
       const reasons = async () => {
@@ -348,7 +349,7 @@ Deno.test("limits when the ground moves", async (t) => {
   await t.step(
     "frozen: no answer, and nothing is kept of the asking",
     async () => {
-      const limits = { tokensPerDay: 1_000, concurrency: 40 };
+      const limits = { ...WIDE, concurrency: 40 };
       const key = await world.addKey({ limits, ownerLimits: limits });
       world.redis.freeze();
       const unanswered = Array.from(
@@ -361,8 +362,14 @@ Deno.test("limits when the ground moves", async (t) => {
       await waitFor(() => fleet.isSettled, {
         what: "late answers to be undone",
       });
-      const state = await readState(world, limiterKey(key));
-      assert.equal(state?.dayTokens, 0);
+      for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
+        const state = await readState(world, name) ?? assert.fail();
+        assert.equal(state.dayTokens, 0);
+        assert.ok(state.tokensTatMs <= state.lastAtMs + 1);
+        // Those that had an answer afterwards.
+        const aheadMs = fleet.size * MINUTE_MS / WIDE.requestsPerMinute;
+        assert.ok(state.requestsTatMs <= state.lastAtMs + aheadMs + 1);
+      }
       assert.equal(await world.command("ZCARD", leaseKey(key)), fleet.size);
     },
   );

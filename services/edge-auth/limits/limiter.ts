@@ -20,6 +20,7 @@ import type { Cost } from "./cost.ts";
 import { createLeaseKeeper, type Lease } from "./leases.ts";
 import type { Rate, Rates } from "./rate_limit_headers.ts";
 import {
+  KEY_REFUSALS,
   LIMIT_NAMES,
   redisFailure,
   type Refusal,
@@ -181,7 +182,7 @@ type Grant = Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited">;
 
 /** Reads a reply of the admission script. Throws when it is not one. */
 function parseReply(reply: RedisReply): Grant | Refusal {
-  const fields = Array.isArray(reply) ? reply : [];
+  const [status, ...fields] = Array.isArray(reply) ? reply : [];
   const unexpected = () =>
     new Error(`Unexpected reply of the admission: ${JSON.stringify(reply)}`);
   const number = (index: number): number => {
@@ -191,44 +192,21 @@ function parseReply(reply: RedisReply): Grant | Refusal {
   };
   const rate = (index: number): Rate | null => {
     const limit = number(index);
-    if (limit === 0) return null;
-    const remaining = number(index + 1);
-    return { limit, remaining, resetMs: number(index + 2) };
+    const [remaining, resetMs] = [number(index + 1), number(index + 2)];
+    return limit === 0 ? null : { limit, remaining, resetMs };
   };
-  const rates = () => ({ requests: rate(2), tokens: rate(5) });
-  const [status] = fields;
-  switch (status) {
-    case "ok":
-      return {
-        isAdmitted: true,
-        atMs: number(1),
-        rates: rates(),
-        isSlotLimited: number(8) === 1,
-      };
-    case "limited": {
-      const [of, name] = String(fields[8]).split(":");
-      const limit = LIMIT_NAMES.find((each) => each === name);
-      if ((of !== "key" && of !== "owner") || limit === undefined) {
-        throw unexpected();
-      }
-      return {
-        isAdmitted: false,
-        reason: status,
-        limit,
-        of,
-        waitMs: number(9),
-        rates: rates(),
-      };
-    }
-    case "empty":
-      throw storeIsEmpty();
-    case "unknown":
-    case "expired":
-    case "disabled":
-    case "scope":
-    case "model":
-      return { isAdmitted: false, reason: status };
-    default:
-      throw unexpected();
+  if (status === "empty") throw storeIsEmpty();
+  const reason = KEY_REFUSALS.find((each) => each === status);
+  if (reason !== undefined) return { isAdmitted: false, reason };
+  const rates = { requests: rate(1), tokens: rate(4) };
+  if (status === "ok") {
+    const isSlotLimited = number(7) === 1;
+    return { isAdmitted: true, atMs: number(0), rates, isSlotLimited };
   }
+  const [of, name] = String(fields[7]).split(":");
+  const limit = LIMIT_NAMES.find((each) => each === name);
+  if (status !== "limited" || limit === undefined) throw unexpected();
+  if (of !== "key" && of !== "owner") throw unexpected();
+  const waitMs = number(8);
+  return { isAdmitted: false, reason: status, limit, of, waitMs, rates };
 }

@@ -12,7 +12,6 @@ import {
   ownerLimiterKey,
   ownerUsageKey,
   type Principal,
-  recordKey,
   usageKey,
 } from "@gateway/shared/keys/record";
 import {
@@ -147,27 +146,6 @@ test("ASVS 2.3.4, 2.4.1, API4: admit() answers for the state and the rights of a
   assert.equal((await t.refused(ghost)).reason, "unknown");
 });
 
-test("ASVS 8.3.2: a change of a key's record holds for the very next request, and its expiry when its time has come", async (t) => {
-  const { world } = t;
-  const key = await world.addKey();
-  await t.admitted(key);
-  await world.setKey(key, { state: "disabled" });
-  assert.equal((await t.refused(key)).reason, "disabled");
-  await world.setKey(key, { state: "enabled", rpm: "1" });
-  await t.admitted(key);
-  assert.equal((await t.limited(key)).which, "key:requests");
-  await world.setKey(key, { rpm: "0" });
-  await t.admitted(key);
-  const expiresAtMs = Math.round(await world.time()) + 300;
-  await world.setKey(key, { expires_at: String(expiresAtMs) });
-  await t.admitted(key);
-  await until(async () => !(await t.edge.admit(key, ASK)).isAdmitted, 2_000);
-  assert.ok(await world.time() >= expiresAtMs);
-  assert.equal((await t.refused(key)).reason, "expired");
-  await world.command("DEL", recordKey(key));
-  assert.equal((await t.refused(key)).reason, "unknown");
-});
-
 const WIDE = {
   requestsPerMinute: 1_000,
   tokensPerMinute: 1_000_000,
@@ -248,7 +226,7 @@ test("rates show the tighter of key and owner, this request counted", async (t) 
   assert.equal(refusal.rates.tokens?.remaining, 900);
 });
 
-test("a slot is held by a lease of 30 s and free again when it is settled or has run out", async (t) => {
+test("a slot is held by a lease of 30 s and free again when it is settled", async (t) => {
   const limits = { concurrency: 1 };
   const key = await t.world.addKey({ limits, ownerLimits: limits });
   const leases = [leaseKey(key), ownerLeaseKey(key.ownerId)];
@@ -259,15 +237,7 @@ test("a slot is held by a lease of 30 s and free again when it is settled or has
   }
   assert.equal((await t.limited(key)).which, "key:concurrency");
   await t.settle(first, DONE);
-  const second = await t.admitted(key);
-  // A dead edge: its lease runs out 200 ms from now, at key and owner.
-  const soon = Math.round(await t.world.time()) - LIMITER_EPOCH_MS + 200;
-  for (const name of leases) {
-    await t.world.command("ZADD", name, String(soon), second.id);
-  }
-  assert.equal((await t.limited(key)).which, "key:concurrency");
-  await until(async () => (await t.edge.admit(key, ASK)).isAdmitted, 2_000);
-  assert.ok(await t.world.time() - LIMITER_EPOCH_MS >= soon, "not before");
+  await t.admitted(key);
 });
 
 test("settle() corrects the reservation, counts usage, and does so once", async (t) => {

@@ -3,31 +3,32 @@ import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { rateLimitHeaders, type Rates } from "./rate_limit_headers.ts";
 
 /** The four limits: the error of each, and what messages call it. */
-const LIMITS = {
-  requests: ["rate_limit_exceeded", "requests per minute"],
-  tokens: ["token_limit_exceeded", "tokens per minute"],
-  day: ["daily_limit_exceeded", "tokens per day"],
-  concurrency: ["concurrency_limit_exceeded", "requests at the same time"],
-} as const;
-export type LimitName = keyof typeof LIMITS;
-export const LIMIT_NAMES = [
-  "requests",
-  "tokens",
-  "day",
-  "concurrency",
-] as const satisfies readonly LimitName[];
+const LIMITS = [
+  ["requests", "rate_limit_exceeded", "requests per minute"],
+  ["tokens", "token_limit_exceeded", "tokens per minute"],
+  ["day", "daily_limit_exceeded", "tokens per day"],
+  ["concurrency", "concurrency_limit_exceeded", "requests at the same time"],
+] as const;
+export type LimitName = typeof LIMITS[number][0];
+export const LIMIT_NAMES = LIMITS.map(([name]) => name);
+
+/**
+ * Why a key may not be used. `unknown`: no such key, as far as a caller may know.
+ * `scope`, `model`: the key has no right to the endpoint or to the model.
+ */
+export const KEY_REFUSALS = [
+  "unknown",
+  "expired",
+  "disabled",
+  "scope",
+  "model",
+] as const;
 
 /** Why a request may not run. Nothing was consumed. */
 export type Refusal =
   & { readonly isAdmitted: false }
   & (
-    | {
-      /**
-       * `unknown`: no such key, as far as a caller may know. `scope`,
-       * `model`: the key has no right to the endpoint or to the model.
-       */
-      reason: "unknown" | "expired" | "disabled" | "scope" | "model";
-    }
+    | { reason: typeof KEY_REFUSALS[number] }
     | {
       reason: "limited";
       limit: LimitName;
@@ -108,7 +109,8 @@ export function refusalError(refusal: Refusal): ApiError {
       );
     }
     case "limited": {
-      const [code, name] = LIMITS[refusal.limit];
+      const [, code, name] =
+        LIMITS.find(([limit]) => limit === refusal.limit) ?? LIMITS[0];
       const whose = refusal.of === "key" ? "this API key" : "your account";
       const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
       return new ApiError(

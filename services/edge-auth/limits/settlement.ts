@@ -159,7 +159,6 @@ export function createSettleQueue(
     const isDone = await attempt(pending);
     running -= 1;
     if (isDone) return true;
-    if (waiting.length === 0) log.warn("settle_waiting");
     waiting.push(pending);
     if (waiting.length > waitingMax) {
       lose(waiting.splice(0, Math.min(BATCH, waitingMax)).length, "full");
@@ -179,7 +178,7 @@ export function createSettleQueue(
   const retry = async (): Promise<void> => {
     while (redis.state !== "offline" && redis.state !== "stalled") {
       const results = await Promise.all(waiting.splice(0, BATCH).map(send));
-      if (waiting.length === 0) return log.info("settle_caught_up");
+      if (waiting.length === 0) return;
       if (!results.every(Boolean)) break;
     }
     retryLater();
