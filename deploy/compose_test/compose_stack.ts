@@ -5,10 +5,16 @@ import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import OpenAI from "openai";
-import { fromInside } from "./inside.ts";
 import { send, startLoad } from "./load.ts";
 import { type Stack, startStack } from "./stack.ts";
-import { gateway, reportOf, say, statusWith, until } from "./steps.ts";
+import {
+  fromInside,
+  gateway,
+  reportOf,
+  say,
+  statusWith,
+  until,
+} from "./steps.ts";
 
 const STREAMS = 8;
 const TOKENS_PER_SECOND = 40;
