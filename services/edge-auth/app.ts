@@ -41,8 +41,7 @@ export interface AppDependencies extends ChatCompletionsDependencies {
   metrics: EdgeMetrics;
 }
 
-/** Of what a caller sent, in messages and in the log. */
-const METHOD_CHARS_MAX = 20;
+/** How much of a caller's path messages and the log show. */
 const PATH_CHARS_MAX = 200;
 
 const CHAT = "/v1/chat/completions";
@@ -197,7 +196,7 @@ function finish(
   d.log.info("request", {
     requestId: publicRequestId(requestId),
     keyId: principal?.keyId,
-    method: shownMethod(exchange),
+    method: exchange.method,
     path: shownPath(exchange),
     status,
     errorCode: refusal?.code,
@@ -208,17 +207,13 @@ function finish(
   });
 }
 
-function shownMethod({ method }: Exchange): string {
-  return method.slice(0, METHOD_CHARS_MAX);
-}
-
 function shownPath({ path }: Exchange): string {
   return path.slice(0, PATH_CHARS_MAX);
 }
 
 /** 405 for a path that exists. */
 function methodNotAllowed(exchange: Exchange, allow: string): ApiError {
-  const message = `Not allowed to ${shownMethod(exchange)} on ` +
+  const message = `Not allowed to ${exchange.method} on ` +
     `${shownPath(exchange)}. Allowed: ${allow}.`;
   return new ApiError("method_not_allowed", message, { headers: { allow } });
 }
@@ -228,6 +223,6 @@ function methodNotAllowed(exchange: Exchange, allow: string): ApiError {
  * API than chat completions, or a base URL without `/v1`.
  */
 function notFound(exchange: Exchange, hint: string): ApiError {
-  const url = `${shownMethod(exchange)} ${shownPath(exchange)}`;
+  const url = `${exchange.method} ${shownPath(exchange)}`;
   return new ApiError("not_found", `Invalid URL (${url}). ${hint}`);
 }

@@ -44,7 +44,7 @@ export const EDGE_VARIABLES = {
     .describe("Largest request body; beyond it 413"),
   BODIES_BYTES_MAX: integer("bytes", { min: KIB, max: 64 * GIB })
     .default(REQUEST_LIMITS.bodiesBytesMax).describe(
-      "Request bodies that this edge holds at a time; beyond it the slowest gets 503. A key may hold a quarter; beyond it 429",
+      "Request bodies that this edge holds at a time; beyond it the oldest gets 503. A key may hold a quarter; beyond it 429",
     ),
   QUEUE_MAX: integer("requests", { min: 0, max: 100_000 })
     .default(DISPATCH_LIMITS.queueMax).describe(

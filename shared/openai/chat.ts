@@ -182,9 +182,3 @@ export interface ModelObject {
   created: number;
   owned_by: string;
 }
-
-/** Body of `GET /v1/models`. */
-export interface ModelList {
-  object: "list";
-  data: ModelObject[];
-}

@@ -58,7 +58,6 @@ export const ERROR_KINDS = {
   array_above_max_length: invalid(400),
   empty_string: invalid(400),
   string_above_max_length: invalid(400),
-  object_above_max_properties: invalid(400),
   unsupported_parameter: invalid(400),
   unsupported_value: invalid(400),
   context_length_exceeded: invalid(400),

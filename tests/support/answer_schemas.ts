@@ -6,7 +6,6 @@ import type {
   ChunkChoice,
   FinishReason,
   Logprobs,
-  ModelList,
   ModelObject,
   ResponseMessage,
   ToolCall,
@@ -170,7 +169,7 @@ export const modelSchema: z.ZodType<ModelObject> = z.strictObject({
 });
 
 /** Body of `GET /v1/models`: never a bare array, which pagers read as empty. */
-export const modelListSchema: z.ZodType<ModelList> = z.strictObject({
+export const modelListSchema = z.strictObject({
   object: z.literal("list"),
   data: z.array(modelSchema),
 });

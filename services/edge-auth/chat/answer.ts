@@ -10,7 +10,7 @@ import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Writable } from "node:stream";
 import type { AnswerSink } from "../dispatch/run.ts";
-import { errorEvent, type HeaderFields } from "../http/responses.ts";
+import type { HeaderFields } from "../http/responses.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
 
 /** The part of a `ServerResponse` that an answer needs. */
@@ -95,7 +95,8 @@ export class StreamAnswer implements AnswerSink {
   onError(error: ApiError): void {
     this.#options.hold(() => {
       if (this.#isOpen) {
-        this.#end(encoder.encode(errorEvent(error.toBody())));
+        const event = `data: ${JSON.stringify(error.toBody())}\n\n`;
+        this.#end(encoder.encode(event));
       } else {
         this.#isOver = true;
         this.#beginning.reject(error);

@@ -1,6 +1,6 @@
 /** Headers and bodies of HTTP responses. */
 import type { ServerResponse } from "node:http";
-import { ApiError, type ErrorBody } from "@gateway/shared/openai/error";
+import { ApiError } from "@gateway/shared/openai/error";
 
 /** Header with the id of the request, as in the log and in traces. */
 export const REQUEST_ID_HEADER = "x-request-id";
@@ -82,9 +82,4 @@ export function internalError(cause: unknown): ApiError {
     "The server had an error while processing your request. Please try again.",
     { cause },
   );
-}
-
-/** An SSE event with an error, which ends a stream instead of `[DONE]`. */
-export function errorEvent(body: ErrorBody): string {
-  return `data: ${JSON.stringify(body)}\n\n`;
 }

@@ -4,7 +4,6 @@ import type { Exchange } from "./server.ts";
 
 /** How long a browser may remember the answer to a preflight request. */
 const MAX_AGE_SECONDS = 600;
-const REQUEST_HEADERS_CHARS_MAX = 1_024;
 /** What a script may read beside the basic headers. */
 const EXPOSED = "x-request-id, retry-after, retry-after-ms, x-should-retry, " +
   "x-ratelimit-limit-requests, " +
@@ -37,7 +36,7 @@ export function allowOrigins(
     "GET, HEAD, POST, OPTIONS",
   );
   response.setHeader("access-control-max-age", String(MAX_AGE_SECONDS));
-  if (asked !== "" && asked.length <= REQUEST_HEADERS_CHARS_MAX) {
+  if (asked !== "") {
     response.setHeader("access-control-allow-headers", asked);
   }
 }

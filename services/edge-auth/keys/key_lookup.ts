@@ -27,10 +27,6 @@ export interface KeyLookupOptions {
   log: Log;
   /** Unknown keys that are looked up for one client address, per second. */
   unknownPerSecond: number;
-  /** Principals remembered; the longest unused is dropped. */
-  entriesMax?: number;
-  /** Unknown hashes remembered. */
-  unknownEntriesMax?: number;
 }
 
 /**
@@ -98,8 +94,6 @@ export function createKeyLookup({
   now,
   log,
   unknownPerSecond,
-  entriesMax = KEY_LIMITS.lookupEntriesMax,
-  unknownEntriesMax = KEY_LIMITS.unknownEntriesMax,
 }: KeyLookupOptions) {
   const known = new Map<string, Principal>();
   const unknownUntilMs = new Map<string, number>();
@@ -138,7 +132,7 @@ export function createKeyLookup({
   const remembered = (hash: string): Principal | null | undefined => {
     const principal = known.get(hash);
     if (principal !== undefined) {
-      remember(known, hash, principal, entriesMax);
+      remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
       return principal;
     }
     const isUnknown = now() < (unknownUntilMs.get(hash) ?? -Infinity);
@@ -152,11 +146,11 @@ export function createKeyLookup({
     if (pair === null) {
       if (name === null) throw keysUnreachable(storeIsEmpty());
       const untilMs = now() + KEY_LIMITS.unknownMs;
-      remember(unknownUntilMs, hash, untilMs, unknownEntriesMax);
+      remember(unknownUntilMs, hash, untilMs, KEY_LIMITS.unknownEntriesMax);
       return null;
     }
     const principal = parsePair(String(pair));
-    remember(known, hash, principal, entriesMax);
+    remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
     return principal;
   };
 

@@ -33,8 +33,6 @@ function lookupOver(redis: RedisLink) {
     redis: link,
     now: () => counted.nowMs,
     log,
-    entriesMax: 3,
-    unknownEntriesMax: 3,
     unknownPerSecond: 20,
   });
   return { lookup, counted, log };
@@ -88,24 +86,6 @@ Deno.test("find() remembers unknown hashes for 30 s", async () => {
   assert.equal(lookup.remembered("a"), undefined);
   await lookup.find("a", "");
   assert.equal(counted.reads, 2);
-});
-
-Deno.test("both memories are bounded and drop what was not used for longest", async () => {
-  await using world = await startNamedStore();
-  for (const hash of ["a", "b", "c", "d"]) {
-    await world.command("SET", hashKey(hash), `${KEY_ID}:${OWNER_ID}`);
-  }
-  const { lookup } = lookupOver(world.link);
-  for (const hash of ["a", "b", "c"]) await lookup.find(hash, "");
-  lookup.remembered("a");
-  await lookup.find("d", "");
-  assert.deepEqual(
-    ["a", "b", "c", "d"].map((hash) => lookup.remembered(hash) !== undefined),
-    [true, false, true, true],
-  );
-  for (const hash of ["w", "x", "y", "z"]) await lookup.find(hash, "");
-  assert.equal(lookup.remembered("w"), undefined);
-  assert.equal(lookup.remembered("z"), null);
 });
 
 Deno.test("find() says 503 without Redis for what it does not remember, and asks again after", async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
-import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
+import { createUnknownKeyLimit, remember } from "./unknown_key_limit.ts";
 
 const PER_SECOND = 20;
 const KEPT = 5;
@@ -69,4 +69,10 @@ Deno.test("a look-up that fails leaves room for the next", async () => {
     const key = { address: "a", hash: `${count}` };
     await assert.rejects(limit.run(key, () => Promise.reject(down)), down);
   }
+});
+
+Deno.test("remember() drops what was not set for longest", () => {
+  const map = new Map<string, number>();
+  for (const name of ["a", "b", "a", "c", "d"]) remember(map, name, 1, 3);
+  assert.deepEqual([...map.keys()], ["a", "c", "d"]);
 });
