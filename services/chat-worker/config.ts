@@ -52,7 +52,7 @@ export function readConfig() {
   };
 }
 
-/** The keys that the catalog names. A name without a value is a mistake of the operator. */
+/** The keys that the catalog names. A name without a value is a configuration error. */
 function keysOf(catalog: Catalog, env: Env): ReadonlyMap<string, string> {
   const backends = [...catalog.values()].flatMap(({ backends }) => backends);
   const names = backends.map(({ apiKeyEnv }) => apiKeyEnv)

@@ -1,4 +1,5 @@
 /** Makes the backends of every model: one pool each, with a log line per attempt. */
+import { setTimeout } from "node:timers/promises";
 import { randomBase62 } from "@gateway/shared/keys/key";
 import type { ModelConfig } from "@gateway/shared/models/catalog";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
@@ -10,7 +11,7 @@ import { type AttemptReport, BackendPool } from "./backends/pool.ts";
 import type { WorkerConfig } from "./config.ts";
 
 const CALL_ID_CHARS = 24;
-/** Nothing is wrong with a backend that refuses a bad request. */
+/** Outcomes that say nothing bad about the backend. */
 const QUIET_OUTCOMES: ReadonlySet<string> = new Set([
   "success",
   "aborted",
@@ -62,19 +63,15 @@ function logAttempt(log: Log, model: string, report: AttemptReport): void {
   else log.warn("backend_attempt_failed", { ...line, error: errorText(error) });
 }
 
-/** A model server's fault in words: our own stack trace would say nothing. */
+/** What went wrong at the model server, without our own stack trace, which would not help. */
 function errorText(error: unknown): unknown {
   if (!(error instanceof UpstreamError)) return error;
   const { message, cause } = error;
   return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }
 
-/** Waits on the process's timers, until the signal aborts. */
+/** Waits; rejects with the signal's reason as soon as that aborts. */
 export async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  signal.addEventListener("abort", () => resolve(), { once: true });
-  await promise;
-  clearTimeout(timer);
+  await setTimeout(ms, undefined, { signal }).catch(() => {});
   signal.throwIfAborted();
 }

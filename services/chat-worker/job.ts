@@ -1,7 +1,7 @@
 /**
  * A job that has a slot. Its request runs on a backend, and the answer goes to the
  * edge as frames through a sender that repeats lost ones. It ends in exactly one
- * way, which its report tells.
+ * way, which its report states.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import { encodeErr, encodeFrame, FrameType } from "@gateway/shared/bus/frame";
@@ -77,7 +77,7 @@ export class Job {
   readonly #host: JobHost;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
-  /** The request, until it is whole. */
+  /** The request, while its pieces arrive. */
   #body: { assembly: BodyAssembly; lastPieceAtMs: number } | null = null;
   /** Resolves when the sender has room again. */
   #room: PromiseWithResolvers<void> | null = null;
@@ -261,8 +261,8 @@ export class Job {
   }
 
   /**
-   * One frame outside the protocol's repeats: an edge that cancelled wants nothing
-   * more of the answer, but it settles by the tokens that were made.
+   * A single frame that is never repeated: an edge that cancelled no longer reads
+   * the answer, but charges for the tokens produced.
    */
   #sendFinalFrame(error: ApiError): void {
     const { attempt, reply, workerId } = this.options;

@@ -90,7 +90,7 @@ export class ChatWorker {
   readonly #flow: FlowWatch;
   #inFlight = 0;
   #isDraining = false;
-  /** Until a flush shows that the jobs that piled up while the process slept were all read. */
+  /** Set until a flush shows that all jobs which piled up while the process slept have been read. */
   #isWaking = false;
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
@@ -161,7 +161,7 @@ export class ChatWorker {
 
   #followBus(now: number): void {
     if (this.#flow.look() === "restored") {
-      // Nobody could be heard: every silence begins anew.
+      // No edge could be heard meanwhile, so every silence starts over.
       for (const edge of this.#edgesHeardAtMs.keys()) this.#onHeard(edge);
       for (const { sender } of this.#jobs.values()) {
         sender.onReconnect(this.#clock.now());
@@ -192,9 +192,9 @@ export class ChatWorker {
   }
 
   /**
-   * Leaves: takes no more jobs, lets the running ones end, and after `graceMs`
-   * stops what is left. Resolves when every answer is with its edge, or
-   * `lastWordMs` after the grace time.
+   * Takes no more jobs, lets the running ones finish, and after `graceMs` stops
+   * what is left. Resolves when every answer is with its edge, or `lastWordMs`
+   * after the grace time.
    */
   async drain(options: { graceMs: number; lastWordMs: number }): Promise<void> {
     this.#isDraining = true;

@@ -34,7 +34,7 @@ export interface CompletionCall {
   write(lines: string, tokens: number): Promise<void> | undefined;
 }
 
-/** What a complete answer has come to. */
+/** How a complete answer ended. */
 export interface AnswerEnd {
   /** Reasoning is inside `completion_tokens`. */
   usage: Usage;
@@ -42,7 +42,7 @@ export interface AnswerEnd {
   finishReasons: FinishReason[];
 }
 
-/** Grows in place: a long answer has a list of thousands. */
+/** Its lists are extended in place: a long answer has thousands of entries. */
 type LogprobsInProgress = Logprobs & {
   content: unknown[] | null;
   refusal: unknown[] | null;
@@ -51,7 +51,7 @@ type LogprobsInProgress = Logprobs & {
 /** One of the `n` choices, as far as it has come. */
 export interface Choice {
   readonly index: number;
-  /** The server has said something of it. */
+  /** The server has mentioned it. */
   hasBegun: boolean;
   finishReason: FinishReason | null;
   /** Null until it calls a tool. */
@@ -61,11 +61,11 @@ export interface Choice {
   logprobs: LogprobsInProgress | null;
 }
 
-/** Collects what a model says, and passes it on when told to. */
+/** Collects what a model says and passes it on as lines. */
 export class Answer {
   /** Lines were passed on: from now on nothing may be repeated. */
   hasSent = false;
-  /** Of the server's build and weights, if it has one. Must be known before the first delta. */
+  /** Identifies the server's build and weights, if it has one. Must be set before the first delta. */
   fingerprint: string | null = null;
   readonly choices: readonly Choice[];
   readonly #request: ChatRequest;

@@ -40,12 +40,12 @@ export class AttemptDeadlines {
     if (this.#end === null) this.#schedule();
   }
 
-  /** Nothing is being waited for, because nobody reads. Only the total bound runs on. */
+  /** Suspends the phase while nobody reads. Only the total bound runs on. */
   rest(): void {
     this.#phaseAt = Infinity;
   }
 
-  /** Calls `close` once when the attempt ends; replaces the function before. At once if it has ended. */
+  /** Has `close` called once when the attempt ends, or at once if it has ended. Replaces the function before. */
   onEnd(close: () => void): void {
     this.#close = close;
     if (this.#end !== null) close();
@@ -53,7 +53,7 @@ export class AttemptDeadlines {
 
   /** Throws the signal's reason or an `upstream_timeout` if the attempt is over. */
   throwIfEnded(): void {
-    // Data that never stops may hold the timer up.
+    // A stream without a pause may delay the timer.
     if (this.#now() >= this.#totalAt) this.#onTimer();
     if (this.#end !== null) throw this.#end.reason;
   }

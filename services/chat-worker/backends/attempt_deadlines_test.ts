@@ -7,7 +7,7 @@ function start(signal: AbortSignal, totalMs: number): AttemptDeadlines {
   return new AttemptDeadlines(monotonicNow, signal, totalMs);
 }
 
-/** Resolves when the deadlines ends. */
+/** Resolves when the attempt ends. */
 function ended(deadlines: AttemptDeadlines): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   deadlines.onEnd(resolve);

@@ -28,14 +28,14 @@ export interface ChunkReaderOptions {
   redact: Redact;
 }
 
-/** Reads one response, and takes off what would break a client: see the cases in its test. */
+/** Reads one response and removes what would break a client: see the cases in its test. */
 export class ChunkReader {
   /** The model has said something. */
   hasBegun = false;
   readonly #options: ChunkReaderOptions;
   readonly #choices: readonly Choice[];
   #usage: Usage | null = null;
-  /** Texts that came: most servers send one token at a time. */
+  /** Pieces of text received; most servers send one token in each. */
   #pieces = 0;
   #sample = "";
   #chars = 0;

@@ -30,8 +30,8 @@ function rule(
 }
 
 /**
- * A refused request proves that the server is well. A limit says nothing about its
- * health, and trying again at once would be impolite. After a timeout the client
+ * A refused request proves that the server is healthy. A limit says nothing about its
+ * health, and retrying at once would make it worse. After a timeout the client
  * has waited long enough for this server.
  */
 const RULES = {
@@ -55,7 +55,7 @@ const RULES = {
     "later",
     "ignored",
   ),
-  /** The server is well and has no room. */
+  /** The server is healthy but has no room. */
   overloaded: rule(
     "overloaded",
     "is busy, try again later",
@@ -81,7 +81,7 @@ const RULES = {
 
 export type UpstreamFault = keyof typeof RULES;
 
-/** What is asked of a caller where the server names no wait of its own. */
+/** The wait that callers are told where the server gives none. */
 const RETRY_AFTER_MS = 1_000;
 
 /** How an {@link UpstreamError} differs from its fault's usual answer. */

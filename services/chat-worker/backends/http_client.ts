@@ -15,7 +15,7 @@ import {
 
 /** Size of the read buffer of a connection, and with it the bound of a response head. */
 const READ_BUFFER_BYTES = 16 * 1024;
-/** Idle connections kept. One per request that may run at once would be the most that helps. */
+/** Idle connections kept for later requests. */
 const IDLE_CONNECTIONS_MAX = 256;
 /** Idle connections are closed after this long: under what load balancers allow, which is 60 s and more. */
 const IDLE_MS = 30_000;
@@ -189,7 +189,7 @@ export class HttpConnection {
     this.#raw.close();
   };
 
-  /** If it fails, the read beside it learns of the loss, or of an early answer. */
+  /** Never rejects. */
   async #write(bytes: Uint8Array): Promise<void> {
     try {
       for (let at = 0; at < bytes.length;) {
@@ -197,7 +197,7 @@ export class HttpConnection {
       }
       this.#isSent = true;
     } catch {
-      // See above.
+      // The read that runs beside it learns of the loss, or of an early answer.
     }
   }
 

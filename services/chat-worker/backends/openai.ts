@@ -52,9 +52,9 @@ export interface OpenAiBackendOptions {
 }
 
 /**
- * One call of `complete` is one attempt: nothing is repeated but a request that
- * met a dead idle connection. Its errors are `UpstreamError`s, or the reason of
- * the call's signal; no message holds the key, the address or a header.
+ * One call of `complete` is one attempt; nothing is repeated. Its errors are
+ * `UpstreamError`s, or the reason of the call's signal; no message contains the
+ * key, the address or a header.
  */
 export class OpenAiBackend implements PoolBackend {
   readonly config: BackendConfig;
@@ -63,7 +63,7 @@ export class OpenAiBackend implements PoolBackend {
   readonly #encodeRequest: EncodeRequest;
   readonly #redact: Redact;
 
-  /** Throws an Error when the configuration cannot be used. */
+  /** Throws an Error if the configuration cannot be used. */
   constructor(options: OpenAiBackendOptions) {
     const { config, apiKey, caCerts } = options;
     const url = new URL(`${config.baseUrl}/chat/completions`);

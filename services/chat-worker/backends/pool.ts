@@ -11,13 +11,12 @@ import {
 
 /** Backends asked for one request. */
 const ATTEMPTS_MAX = 3;
-/** Before the same backend is asked again: long enough for a proxy to restart, too short to be noticed. */
+/** The pause before the same backend is asked again: long enough for a proxy to restart, too short to be noticed. */
 const RETRY_DELAY_MS_MIN = 50;
 const RETRY_DELAY_MS_MAX = 150;
 /**
- * Retries that each request adds to the budget, and what it holds at most: when
- * everything fails, each request tried twice would double the load at the worst
- * moment.
+ * How much each request adds to the retry budget, and its maximum. Without a budget,
+ * retrying every request would double the load at the worst moment.
  */
 const RETRIES_PER_REQUEST = 0.1;
 const RETRIES_MAX = 5;
@@ -73,14 +72,14 @@ interface Slot {
 }
 
 /**
- * The backends of one model. After a failure of which the client has seen nothing
- * the next backend is asked, or, if there is only one, the same one again after a
- * moment, within the retry budget. Once lines were passed on, nothing is repeated:
- * what the client has is a prefix of one answer.
+ * The backends of one model. After a failure of which the client has seen nothing,
+ * the next backend is asked or, if there is only one, the same one again after a
+ * moment, within the retry budget. Once lines have been passed on, nothing is
+ * repeated: what the client has is a prefix of one answer.
  *
- * Backends that keep failing are left alone by their circuit breakers; when all
- * are, the error is `service_unavailable`, at once. Backends that said they are
- * at their limit, or busy, are asked last until their wait is over.
+ * Circuit breakers keep requests away from backends that keep failing; when all of
+ * them are open, the error is `service_unavailable`, at once. Backends that said
+ * they are at their limit, or busy, are asked last until their wait is over.
  */
 export class BackendPool {
   readonly #options: BackendPoolOptions;
@@ -144,7 +143,7 @@ export class BackendPool {
       const end = await attempt(only.slot);
       if (end !== null) return end;
     }
-    // A limit tells the caller when to come back; else the last word counts.
+    // A limit tells the caller when to come back; otherwise the last error counts.
     const limited = failures.find(({ error }) => error.rule.remedy === "later");
     throw (limited ?? failures.at(-1) ?? only).error;
   }
@@ -235,18 +234,18 @@ export function orderByWeight<
     .map(({ slot }) => slot);
 }
 
-/** Failures in a row that open it. */
+/** Failures in a row that open the breaker. */
 const FAILURES_MAX = 5;
-/** The first time without attempts; doubles with each probe that fails. */
+/** How long it stays open first; doubles with each probe that fails. */
 const OPEN_MS = 1_000;
 const OPEN_MS_MAX = 30_000;
 
-/** `half-open`: one attempt is out, to see whether the backend is well again. */
+/** `half-open`: one attempt is out, to see whether the backend has recovered. */
 export type BreakerState = "closed" | "open" | "half-open";
 
 /** The right to one attempt. */
 export interface Permit {
-  /** The first token has come: a probe has done its work, however long the answer takes. */
+  /** The first token has come: that settles a probe, however long the answer takes. */
   begun(): void;
   /** Must be called once, at the end of the attempt. */
   report(result: AttemptResult): void;
@@ -271,7 +270,7 @@ export class CircuitBreaker {
   /** Milliseconds until an attempt may go. */
   get waitMs(): number {
     if (this.state === "closed") return 0;
-    // Nobody knows how long the probe will take.
+    // How long the probe will take is unknown.
     if (this.state === "half-open") return this.#openMs;
     return Math.max(0, this.#openUntilMs - this.#now());
   }
@@ -288,7 +287,7 @@ export class CircuitBreaker {
       },
       report: (result) => {
         if (this.state === "closed") this.#count(result);
-        // Others began before it opened and say nothing about the time after.
+        // Other attempts began before it opened and say nothing about the time since.
         else if (isProbe) this.#judgeProbe(result);
       },
     };
@@ -307,7 +306,7 @@ export class CircuitBreaker {
     } else if (result === "failure") {
       this.#open(Math.min(this.#openMs * 2, OPEN_MS_MAX));
     } else {
-      // Whoever asks next is the probe.
+      // The next attempt is the probe.
       this.state = "open";
     }
   }

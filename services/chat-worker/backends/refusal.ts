@@ -1,8 +1,8 @@
 /**
- * What a model server's refusal becomes. Callers get the server's words only for a
- * fault of their request, and only from a known error format: other bodies are
- * pages of machines that callers must not know about. Statuses do not tell enough,
- * so servers are read by their words: the tables of the test have their sentences.
+ * Maps refusals of model servers to errors for callers. Callers see the server's
+ * words only for a fault of their request, and only from a known error format: other
+ * bodies are pages of machines that callers must not know about. A status alone does
+ * not say enough, so messages are matched too; the test lists those of real servers.
  */
 import type { WallNow } from "@gateway/shared/process/clock";
 import {
@@ -30,7 +30,7 @@ const CONTEXT_LENGTH = anyOf(
   "range of input length should be",
 );
 
-/** What a request is refused for each time it is sent, even with status 500. */
+/** Messages that mean the request would be refused every time, even with status 500. */
 const PERMANENT = anyOf(
   "validation errors?\\b",
   "'type': '[a-z_]+', 'loc': \\(",
@@ -43,7 +43,7 @@ const PERMANENT = anyOf(
   "response_?format|json[ _]?schema|\\bgrammar\\b",
 );
 
-/** How many faults of one request are told. */
+/** How many faults of one request the caller is told. */
 const TOLD_MAX = 3;
 
 /** `param` paths such as `messages[0].content`. */
@@ -69,8 +69,8 @@ export interface Refusal {
 }
 
 /**
- * What a status says by itself; any other is `server_error`. For a `request` the
- * words are looked at too, and told to the caller.
+ * What a status means by itself; any other means `server_error`. For `request` the
+ * message is looked at too and passed on to the caller.
  */
 const FAULTS: ReadonlyMap<number, UpstreamFault> = new Map([
   ...[400, 404, 413, 422].map((status) => [status, "request"] as const),
@@ -93,14 +93,14 @@ export function refusalError(
   const isPath = error === null ||
     (isJsonObject(body) && body.detail !== undefined);
   if (status === 404 && isPath) fault = "server_error";
-  // A rate of tokens that is smaller than the request is a limit of ours there.
+  // A request larger than a token rate exceeds the gateway's own limit at that server.
   if (status === 413 && code === "rate_limit_exceeded") fault = "rate_limited";
   if (status === 500 && error !== null && isPermanent(error)) {
     fault = "request";
   }
   if (fault === "request" && isUnknownModel(code, redact(message), status)) {
-    // The client's model is one of ours, so the operator named it wrong for this
-    // server; the log is told how, and the client nothing of that name.
+    // The client asked for one of our models, so the operator configured a wrong
+    // name for this server. The log has that name, the client never sees it.
     fault = "unknown_model";
     cause = new Error(`${cause.message}: ${redact(message)}`);
   }
@@ -121,12 +121,12 @@ function isUnknownModel(
   message: string,
   status: number,
 ): boolean {
-  // Statuses other than 404 speak of many things that were not found.
+  // With other statuses "not found" can mean anything.
   return (status !== 413 && status !== 500 && UNKNOWN_MODEL_CODE.test(code)) ||
     (status === 404 && UNKNOWN_MODEL.test(message));
 }
 
-/** Whether no attempt can serve the request, although the status says otherwise. */
+/** Whether no attempt can succeed, although the status suggests it. */
 function isPermanent(error: JsonObject): boolean {
   return PERMANENT.test(textOf(error.message)) || isContextLength(error);
 }
@@ -180,7 +180,7 @@ export function frameError(data: unknown, redact: Redact): UpstreamError {
   });
 }
 
-/** The wait in milliseconds that the headers ask for, clamped to 1..60 s; undefined when they do not. */
+/** The wait in milliseconds that the headers ask for, clamped to 1..60 s; undefined if they ask for none. */
 export function readRetryAfter(
   retryAfter: string | null,
   retryAfterMs: string | null,

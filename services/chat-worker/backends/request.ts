@@ -26,12 +26,11 @@ const SAME_FIELDS = [
 ] as const satisfies readonly (keyof ChatRequest)[];
 
 /**
- * The JSON text that asks a model server for what the client asked us, in the
- * server's dialect. Only fields that were given are in it, since servers refuse
- * what they do not know; `n` is one of them, being 1 unless said otherwise. Fields
- * the model's configuration lets through come first, so that they replace none of
- * the known. Usage is asked for in every stream, whether the client wants to see
- * it or not.
+ * The body of a request to a model server, in the server's dialect. It contains only
+ * fields that the client gave, since servers refuse what they do not know; `n` is left
+ * out when it is 1. Fields that the model's configuration lets through come first, so
+ * that they cannot replace known ones. Every stream asks for usage, whether the client
+ * wants to see it or not.
  */
 export function encodeRequestBody(
   request: ChatRequest,

@@ -1,7 +1,7 @@
 /**
  * Server-sent events out of a byte stream, as the WHATWG HTML standard, section
  * 9.2.6, describes it. Beyond the standard, `error: …` is `data: …` of an event of
- * that name: servers of llama.cpp ended broken answers so until 2025.
+ * that name: llama.cpp's server ended broken answers that way until 2025.
  */
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { invalidAnswer } from "./errors.ts";
@@ -17,7 +17,7 @@ const FIELD = /^(data|event|error)(?:: ?|$)/;
  */
 export class SseParser {
   readonly #onEvent: (data: string, name: string) => void;
-  // Marks inside the data belong to it: only the one before everything is dropped.
+  // Byte order marks inside the data belong to it; only one at the very beginning is dropped.
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   #isFirst = true;
   /** The line that is not complete yet, in the pieces in which it came. */
@@ -50,8 +50,7 @@ export class SseParser {
   }
 
   /**
-   * The data of the event that the end of the stream left without its blank line,
-   * or `""`. The standard drops it; whoever knows what it must look like may use it.
+   * The data of an event that the stream ended without its blank line, or `""`. The standard drops it; whoever knows what it must look like may use it.
    */
   end(): string {
     this.#keep(this.#decoder.decode());

@@ -16,7 +16,7 @@ interface Call {
 }
 
 const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
-/** A name is short: arguments that wait for it are a server gone wrong. */
+/** A name is short: a server that sends this much before it is broken. */
 const HELD_CHARS_MAX = 64 * 1024;
 
 /**
@@ -42,7 +42,7 @@ export class ToolCallFragments {
     return this.#sent > 0;
   }
 
-  /** Takes the `tool_calls` of one delta and returns what is news. */
+  /** Takes the `tool_calls` of one delta and returns what is new in it. */
   take(fragments: unknown): ToolCallDelta[] {
     if (!Array.isArray(fragments)) {
       throw invalidAnswer("Tool calls that are not an array");
