@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
-import { UNLIMITED } from "@gateway/shared/keys/record";
+import { type KeyRecord, UNLIMITED } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { createStores } from "./domain/stores.ts";
 import type { StopNotice } from "./domain/keys/notice.ts";
-import { type DefaultLimits } from "./domain/keys/settings.ts";
+import type { DefaultLimits, KeySettings } from "./domain/keys/settings.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";
@@ -213,20 +213,17 @@ export async function makeKey(
 
 /** Makes a key past the pages. */
 export async function storedKey(
-  { deps }: TestConsole,
+  { deps }: Pick<TestConsole, "deps">,
   ownerId: string,
-  description = "A key",
-): Promise<{ id: string; version: number; hint: string }> {
+  settings: Partial<KeySettings> = {},
+): Promise<KeyRecord> {
   const made = await deps.keys.create({
     ownerId,
     settings: {
-      description,
-      scopes: ["chat"],
-      models: [],
-      limits: UNLIMITED,
-      expiresAtMs: null,
+      ...{ description: "A key", scopes: ["chat", "models"], models: [] },
+      ...{ limits: UNLIMITED, expiresAtMs: null, ...settings },
     },
-    actor: { by: "test", ip: "" },
+    actor: { by: "test", ip: "192.0.2.7" },
   });
   return made.key;
 }

@@ -175,7 +175,9 @@ export async function routeOwner(
   const email = `owner${n}@example.org`;
   const client = await site.signedIn(email, `2001:db8:0:${n.toString(16)}::1`);
   const ownerId = await site.deps.owners.find(email) ?? assert.fail(email);
-  const { id } = await storedKey(site, ownerId, `Secret project ${n}`);
+  const { id } = await storedKey(site, ownerId, {
+    description: `Secret project ${n}`,
+  });
   return { email, ownerId, client, keyId: id };
 }
 

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
-import { PASSWORD } from "../console_fixture.ts";
+import { PASSWORD, storedKey } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { until } from "../redis_fixture.ts";
 import {
   browserTest,
   follow,
-  makeKey,
   openWindow,
   press,
   says,
@@ -180,7 +179,7 @@ const STEP_MS = 25 * 60_000;
 async function passwordAgain(visit: Visit): Promise<void> {
   const { site } = visit;
   const { page, context, ownerId } = await signedIn(visit, "hour@example.org");
-  const { id } = await makeKey(site, ownerId, { description: "Old" });
+  const { id } = await storedKey(site, ownerId, { description: "Old" });
   await page.goto(`/keys/${id}/ask/delete`);
   await page.getByLabel("I understand").check();
   const other = await context.newPage();

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
-import { PASSWORD } from "../console_fixture.ts";
+import { PASSWORD, storedKey } from "../console_fixture.ts";
 import { totpCode } from "../domain/sign_in/totp.ts";
 import {
   browserTest,
   follow,
-  makeKey,
   openWindow,
   press,
   says,
@@ -29,10 +28,10 @@ const FINDABLE = "Seventyseven";
 async function listAndLog(page: Page, visit: Visit): Promise<void> {
   const ownerId = await visit.site.deps.owners.find(EMAIL) ?? "";
   for (let n = 0; n < KEYS; n++) {
-    await makeKey(visit.site, ownerId, { description: `Number ${n}` });
+    await storedKey(visit.site, ownerId, { description: `Number ${n}` });
   }
   // Longer than the last characters of a key, by which keys are found too.
-  await makeKey(visit.site, ownerId, {
+  await storedKey(visit.site, ownerId, {
     ...{ description: FINDABLE, expiresAtMs: Date.now() + DAY_MS },
   });
   const rows = page.locator("tbody tr");
@@ -140,7 +139,7 @@ async function zones(visit: Visit): Promise<void> {
       `zone-${n}@example.org`,
       { timezoneId: timeZone, locale },
     );
-    const key = await makeKey(visit.site, ownerId, { expiresAtMs: endMs });
+    const key = await storedKey(visit.site, ownerId, { expiresAtMs: endMs });
     await page.goto(`/keys/${key.id}`);
     await says(page, ends);
     const inZone = new Intl.DateTimeFormat(shownIn, {
@@ -178,8 +177,8 @@ async function usage(visit: Visit): Promise<void> {
   const { clock, deps } = visit.site;
   clock.nowMs += HOUR_MS / 2 - deps.now() % HOUR_MS;
   const { page, context, ownerId } = await signedIn(visit, "use@example.org");
-  const busy = await makeKey(visit.site, ownerId, { description: "Busy" });
-  const old = await makeKey(visit.site, ownerId, { description: "Old" });
+  const busy = await storedKey(visit.site, ownerId, { description: "Busy" });
+  const old = await storedKey(visit.site, ownerId, { description: "Old" });
   const uses = [
     [busy.id, 0, 1_234, 56, 1_234_567, 654_321],
     [busy.id, 20 * HOUR_MS, 100, 4, 1_000, 2_000],

@@ -2,8 +2,6 @@ import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import {
-  makeKey,
-  markUsed,
   openWindow,
   press,
   signedIn,
@@ -12,11 +10,9 @@ import {
   useKey,
   type Visit,
 } from "./site_fixture.ts";
-import { PASSWORD } from "../console_fixture.ts";
-import { takeRate } from "../domain/sign_in/attempts.ts";
+import { PASSWORD, storedKey } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { totpCode } from "../domain/sign_in/totp.ts";
-import { CREATION_RATE } from "../web/key_requests.tsx";
 
 /** Who looks at the console, and what there is to see. */
 export interface Stage {
@@ -30,7 +26,6 @@ export interface Stage {
   unused: KeyRecord;
   /** An owner who has nothing yet. */
   newcomer: Page;
-  newcomerId: string;
   stranger: Page;
 }
 
@@ -72,9 +67,10 @@ export async function setStage(visit: Visit): Promise<Stage> {
     owner: owner.page,
     ownerId: owner.ownerId,
     key: key ?? assert.fail("no key"),
-    unused: await makeKey(site, owner.ownerId, { description: "Not used yet" }),
+    unused: await storedKey(site, owner.ownerId, {
+      description: "Not used yet",
+    }),
     newcomer: newcomer.page,
-    newcomerId: newcomer.ownerId,
     stranger: stranger.page,
   };
 }
@@ -85,7 +81,7 @@ async function makeFilledKey(
   n: number,
   description: string,
 ): Promise<KeyRecord> {
-  const key = await makeKey(site, ownerId, {
+  const key = await storedKey(site, ownerId, {
     description,
     models: n % 3 === 0 ? ["neutral-3.7-plus"] : [],
     limits: {
@@ -97,19 +93,17 @@ async function makeFilledKey(
     expiresAtMs: n % 4 === 1 ? Date.now() + n * DAY_MS : null,
   });
   const keyId = key.id;
-  const uses: Promise<void>[] = [];
-  for (let ago = n; ago < DAYS_OF_USE * 24; ago += ago < 48 ? 1 : 6) {
+  const hours = Array.from({ length: DAYS_OF_USE * 24 }, (_, ago) => ago)
+    .filter((ago) => ago >= n && (ago < 48 || ago % 6 === 0));
+  // The latest comes last, as the time of the last use.
+  for (const ago of hours.reverse()) {
     const requests = Math.round(60 * (1 + Math.sin(ago / 4 + n)));
-    uses.push(useKey(site, { ownerId, keyId }, {
+    await useKey(site, { ownerId, keyId }, {
       atMs: Date.now() - ago * HOUR_MS,
-      requests,
-      errors: Math.round(requests / 30),
-      promptTokens: requests * 812,
-      completionTokens: requests * 344,
-    }));
+      ...{ requests, errors: Math.round(requests / 30) },
+      ...{ promptTokens: requests * 812, completionTokens: requests * 344 },
+    });
   }
-  await Promise.all(uses);
-  await markUsed(site, { ownerId, keyId }, Date.now() - n * HOUR_MS);
   if (n % 5 === 2) {
     const actor = { by: EMAIL, ip: "192.0.2.7" };
     await site.deps.keys.disable({ ownerId, keyId, version: null, actor });
@@ -134,20 +128,15 @@ export const SCENES: readonly Scene[] = [
   ["usage-empty", ({ newcomer }) => show(newcomer, "/usage")],
   ["audit-empty", ({ newcomer }) => show(newcomer, "/audit?action=key.")],
   at("keys", () => "/keys"),
-  at("keys-search", () => "/keys?search=production"),
   at("keys-nothing", () => "/keys?search=zzz"),
-  at("keys-disabled", () => "/keys?filter=disabled"),
   at("new", () => "/keys/new"),
   ["new-errors", newWithErrors],
   ["once", once],
   at("key", ({ key }) => `/keys/${key.id}`),
-  at("key-30d", ({ key }) => `/keys/${key.id}?range=30d`),
   at("key-unused", ({ unused }) => `/keys/${unused.id}`),
   at("edit", ({ key }) => `/keys/${key.id}/edit`),
-  ["changed-meanwhile", changedMeanwhile],
   at("ask-disable", ({ key }) => `/keys/${key.id}/ask/disable`),
   at("ask-rotate", ({ key }) => `/keys/${key.id}/ask/rotate`),
-  ["rotated", rotated],
   at("ask-delete", ({ unused }) => `/keys/${unused.id}/ask/delete`),
   at("usage", () => "/usage"),
   at("usage-30d", () => "/usage?range=30d"),
@@ -156,18 +145,13 @@ export const SCENES: readonly Scene[] = [
   at("account", () => "/account"),
   ["account-refused", accountRefused],
   at("second-factor", () => "/account/second-factor"),
-  ["second-factor-refused", (stage) => switchOn(stage, () => "000000")],
   ["recovery-codes", recoveryCodes],
   at("account-two-step", () => "/account"),
   at("confirm", () => "/confirm"),
   at("not-found", () => "/nothing"),
-  ["forbidden", forbidden],
-  ["too-many", tooMany],
   ["sign-in", ({ stranger }) => show(stranger, "/sign-in")],
   ["sign-in-refused", signInRefused],
   ["set-up", (stage) => link(stage, "set_up")],
-  ["invitation", (stage) => link(stage, "invite")],
-  ["reset", (stage) => link(stage, "reset")],
   ["reset-refused", resetRefused],
   ["unavailable", unavailable],
 ];
@@ -194,26 +178,6 @@ async function once({ owner }: Stage): Promise<Page> {
   return owner;
 }
 
-async function changedMeanwhile(
-  { owner, site, ownerId, key }: Stage,
-): Promise<Page> {
-  await owner.goto(`/keys/${key.id}/edit`);
-  const actor = { by: EMAIL, ip: "192.0.2.7" };
-  const target = { ownerId, keyId: key.id, version: null, actor };
-  await site.deps.keys.edit(target, { description: `${key.description}!` });
-  await press(owner, "Save changes");
-  await owner.getByText("changed in the meantime").waitFor();
-  return owner;
-}
-
-async function rotated({ owner, site, ownerId }: Stage): Promise<Page> {
-  const { id } = await makeKey(site, ownerId, { description: "To rotate" });
-  await owner.goto(`/keys/${id}/ask/rotate`);
-  await press(owner, "Create the new key");
-  await title(owner, "Store your key now");
-  return owner;
-}
-
 async function usageTable({ owner }: Stage): Promise<Page> {
   await owner.goto("/usage");
   await owner.getByText("Show as a table").click();
@@ -230,48 +194,15 @@ async function accountRefused({ owner }: Stage): Promise<Page> {
   return owner;
 }
 
-async function switchOn(
-  { owner }: Stage,
-  codeOf: (secret: string) => string,
-): Promise<Page> {
+async function recoveryCodes({ owner, site }: Stage): Promise<Page> {
   await owner.goto("/account/second-factor");
   const secret = await owner.locator("#secret").textContent() ?? "";
-  await owner.getByLabel("Type the code").fill(
-    codeOf(secret),
-  );
+  const step = Math.floor(site.deps.now() / TOTP_STEP_MS);
+  await owner.getByLabel("Type the code").fill(totpCode(secret, step));
   await owner.getByLabel("Your password").fill(PASSWORD);
   await press(owner, "Turn on");
+  await title(owner, "Store your recovery codes");
   return owner;
-}
-
-async function recoveryCodes(stage: Stage): Promise<Page> {
-  const step = Math.floor(stage.site.deps.now() / TOTP_STEP_MS);
-  await switchOn(stage, (secret) => totpCode(secret, step));
-  await title(stage.owner, "Store your recovery codes");
-  return stage.owner;
-}
-
-/** A form of an earlier session. */
-async function forbidden({ owner }: Stage): Promise<Page> {
-  await owner.goto("/usage");
-  await owner.evaluate(
-    "document.querySelector('[action=\"/sign-out\"] [name=form_token]')" +
-      ".value = 'of an earlier session'",
-  );
-  await press(owner, "Sign out");
-  await owner.getByText("403").waitFor();
-  return owner;
-}
-
-async function tooMany({ newcomer, newcomerId, site }: Stage): Promise<Page> {
-  await newcomer.goto("/keys/new");
-  for (let n = 0; n < CREATION_RATE.count; n++) {
-    await takeRate(site.deps.redis, `create ${newcomerId}`, CREATION_RATE);
-  }
-  await newcomer.getByLabel("Description").fill("One too many");
-  await press(newcomer, "Create key");
-  await newcomer.getByText("429").waitFor();
-  return newcomer;
 }
 
 async function signInRefused({ stranger }: Stage): Promise<Page> {
@@ -285,7 +216,7 @@ async function signInRefused({ stranger }: Stage): Promise<Page> {
 
 async function link(
   { stranger, site, ownerId }: Stage,
-  kind: "set_up" | "invite" | "reset",
+  kind: "set_up" | "reset",
 ): Promise<Page> {
   const { links, owners } = site.deps;
   const secret = await links.make(

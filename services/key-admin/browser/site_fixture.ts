@@ -13,17 +13,14 @@ import {
   usageField,
 } from "@gateway/shared/keys/limiter_state";
 import {
-  type KeyRecord,
   limiterKey,
   ownerUsageKey,
   type Principal,
-  UNLIMITED,
   usageKey,
 } from "@gateway/shared/keys/record";
 import { serve } from "@gateway/shared/process/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
 import { PASSWORD, startConsole } from "../console_fixture.ts";
-import type { KeySettings } from "../domain/keys/settings.ts";
 import type { StopNotice } from "../domain/keys/notice.ts";
 import type { TestRedis } from "../redis_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
@@ -170,27 +167,6 @@ export async function storeKey(page: Page): Promise<string> {
   return value;
 }
 
-/** Makes a key past the pages. */
-export async function makeKey(
-  { deps }: Site,
-  ownerId: string,
-  settings: Partial<KeySettings> = {},
-): Promise<KeyRecord> {
-  const made = await deps.keys.create({
-    ownerId,
-    settings: {
-      description: "A key",
-      scopes: ["chat", "models"],
-      models: [],
-      limits: UNLIMITED,
-      expiresAtMs: null,
-      ...settings,
-    },
-    actor: { by: "test", ip: "192.0.2.7" },
-  });
-  return made.key;
-}
-
 /** What a key did within one hour. */
 export interface HourOfUse {
   atMs: number;
@@ -227,15 +203,6 @@ export async function useKey(
       )
     ),
   );
-}
-
-/** Writes when a key was last used, as admission does. */
-export async function markUsed(
-  { deps }: Site,
-  principal: Principal,
-  atMs: number,
-): Promise<void> {
-  await deps.redis.command(
-    ["HSET", limiterKey(principal), LIMITER_FIELDS.lastUsedAtMs, String(atMs)],
-  );
+  const used = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
+  await deps.redis.command(["HSET", limiterKey(principal), ...used]);
 }

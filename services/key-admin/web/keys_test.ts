@@ -225,7 +225,7 @@ Deno.test("a pasted key is searched by its end only", async () => {
   const owner = await site.signedIn(ADA);
   const ownerId = await site.addOwner(ADA);
   const { value } = await makeKey(owner, "Billing");
-  await storedKey(site, ownerId, "Other");
+  await storedKey(site, ownerId, { description: "Other" });
   const found = await owner.get(`/keys?search=${value}`);
   assert.ok(found.text.includes("Billing</bdi>"));
   assert.ok(!found.text.includes("Other</bdi>"));

@@ -40,29 +40,23 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: redis away is 503 without details, and t
 });
 
 /** Redis 8 or later whose disk does not keep up: WAITAOF reports that nothing was flushed. */
-function neverFlushed(link: RedisLink, disk: { fails: boolean }): RedisLink {
-  return {
-    get state() {
-      return link.state;
-    },
-    ready: (waitMs) => link.ready(waitMs),
-    evalScript: (...script) => link.evalScript(...script),
-    close: () => link.close(),
-    command: (args, options) => {
-      if (!disk.fails) return link.command(args, options);
-      switch (args[0]) {
-        case "CONFIG":
-          return Promise.resolve(["appendonly", "yes", "appendfsync", "no"]);
-        case "HELLO":
-          return Promise.resolve(["server", "redis", "version", "8.0.2"]);
-        case "WAITAOF":
-          return Promise.resolve([0, 0]);
-        default:
-          return link.command(args, options);
-      }
-    },
-  };
-}
+const neverFlushed = (
+  link: RedisLink,
+  disk: { fails: boolean },
+): RedisLink => ({
+  ...link,
+  command: (args, options) => {
+    const replies = new Map([
+      ["CONFIG", ["appendonly", "yes", "appendfsync", "no"]],
+      ["HELLO", ["server", "redis", "version", "8.0.2"]],
+      ["WAITAOF", [0, 0]],
+    ]);
+    const reply = disk.fails ? replies.get(`${args[0]}`) : undefined;
+    return reply === undefined
+      ? link.command(args, options)
+      : Promise.resolve(reply);
+  },
+});
 
 Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is not acknowledged", async (t) => {
   const disk = { fails: false };

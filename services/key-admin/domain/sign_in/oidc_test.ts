@@ -64,7 +64,7 @@ Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject name a person, not the address
   const ada = site.client();
   await comeBack(provider, ada);
   const ownerId = await site.deps.owners.find("ada@example.org") ?? "";
-  await storedKey(site, ownerId, "Adas key");
+  await storedKey(site, ownerId, { description: "Adas key" });
   provider.claims = { email: "other@corp.test" };
   const renamed = site.client();
   await comeBack(provider, renamed);
