@@ -7,9 +7,9 @@ type Fields = Readonly<Record<string, unknown>>;
 /** What a command answers: an object with `--json`, else the same as text. */
 export interface Answer {
   json: Fields;
-  /** What of it is shown as a table. */
+  /** The part that is shown as a table. */
   table?: { rows: readonly Fields[]; columns: readonly string[] };
-  /** For people, after the rest. */
+  /** Printed last, for people. */
   note?: string;
 }
 

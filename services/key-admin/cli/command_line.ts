@@ -199,7 +199,7 @@ function split(args: readonly string[]) {
     const type = schema instanceof z.ZodBoolean ? "boolean" : "string";
     return [name, { type }] as const;
   });
-  // To parseArgs the -1 of `--rpm -1` is an option.
+  // parseArgs would take the -1 of `--rpm -1` for an option.
   const joined: string[] = [];
   for (const arg of args) {
     const before = joined.at(-1);
@@ -215,7 +215,7 @@ function split(args: readonly string[]) {
     });
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error);
-    // After the option's name comes how to pass a word that begins with a dash.
+    // The rest explains how to pass a word that begins with a dash.
     const [unknown] = /^Unknown option '[^']*'/.exec(said) ?? [];
     throw new UsageError(unknown ?? said, { cause: error });
   }

@@ -93,7 +93,7 @@ async function setUp({ deps }: Call): Promise<Answer> {
   return await linkAnswer(deps, { kind: "set_up", ownerId }, "15 minutes");
 }
 
-/** For an owner who cannot sign in yet, added if need be. */
+/** For an owner who cannot sign in yet; a new address is added. */
 async function invite({ deps, word: email }: Call): Promise<Answer> {
   const ownerId = await deps.owners.ensure(email);
   const account = await deps.accounts.read(ownerId);

@@ -7,12 +7,12 @@ import { createLinks } from "./sign_in/links.ts";
 import { SessionStore } from "./sign_in/sessions.ts";
 import { createTokens } from "./store/one_time_tokens.ts";
 
-/** Everything that is stored, for the console and the command line. */
+/** The stores behind the console and the command line. */
 export type Stores = ReturnType<typeof createStores>;
 
 const SET_UP_SECONDS = 600;
 
-/** Puts the stores together. */
+/** Creates the stores. */
 export function createStores(deps: OwnerDirectoryDeps) {
   const { redis, randomBytes } = deps;
   return {

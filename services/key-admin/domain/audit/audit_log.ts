@@ -55,18 +55,18 @@ export interface AuditRow extends Fields {
   timeMs: number;
 }
 
-/** Which entries. */
+/** Which entries to read. */
 export interface AuditQuery {
   /** Only actions that begin with this: `key.`, `session.refused`; empty for all. */
   action: string;
   /** Only entries about this key; empty for all. */
   keyId: string;
-  /** Entries older than this id; null: from the newest on. */
+  /** Only entries older than this id; null: from the newest on. */
   before: string | null;
   rows: number;
 }
 
-/** Some entries, newest first. */
+/** A page of entries, newest first. */
 export interface AuditPage {
   rows: AuditRow[];
   /** The cursor of the next page; null at the end. */
@@ -131,7 +131,7 @@ function decode(reply: unknown): AuditRow {
   return { id, timeMs: Number(id.split("-")[0]), ...fields };
 }
 
-/** How the CSV file begins. Without the byte order mark spreadsheets take UTF-8 for an older encoding. */
+/** How the CSV file begins. Without the byte order mark, spreadsheets mistake UTF-8 for an older encoding. */
 export const CSV_HEAD: string = "\uFEFF" +
   line("time,action,by,ip,key_id,key,description,detail".split(","));
 
@@ -147,7 +147,7 @@ function line(cells: string[]): string {
   return cells.map(cell).join(",") + "\r\n";
 }
 
-/** A cell that is text in every spreadsheet: `=1+1` becomes `"'=1+1"` (ASVS 1.2.10). */
+/** A cell that every spreadsheet takes for text: `=1+1` becomes `"'=1+1"` (ASVS 1.2.10). */
 function cell(text: string): string {
   const inert = /^[=+\-@\t\r\n\0|%＝＋－＠]/.test(text) ? `'${text}` : text;
   return /[",\r\n']/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;

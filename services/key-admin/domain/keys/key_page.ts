@@ -14,21 +14,21 @@ import { readLastUse } from "./usage.ts";
 /** Rows of a page unless the caller asks for fewer. */
 export const PAGE_ROWS = 50;
 export const PAGE_ROWS_MAX = 200;
-/** Keys that a search looks at before it returns what it has, and how many it reads at a time. */
+/** Keys that a search examines before it returns what it has, and how many it reads at a time. */
 const SCAN_MAX = 10_000;
 const BATCH = 500;
 /** Creation time in ms and id of a key. */
 const CURSOR = /^(\d{1,16})-(key_\w{1,64})$/;
 
-/** Which keys. `with_expiry` are those that have expired or will. */
+/** Which keys to list. `with_expiry` are those that have expired or will. */
 export type KeyFilter = "all" | "enabled" | "disabled" | "with_expiry";
 
-/** Which page of which keys. */
+/** Which keys, and which page of them. */
 export interface PageQuery {
   filter: KeyFilter;
-  /** Texts that the description or the key's last characters contain, in any order. Empty: no search. */
+  /** Words that the description contains or that are the key's last characters. Empty: no search. */
   search: string;
-  /** The page after this cursor, which came with an earlier page; empty: the first one. */
+  /** A cursor that came with an earlier page; empty: the first page. */
   after: string;
   /** 1 to 200. */
   rows: number;
@@ -49,11 +49,11 @@ export interface KeyRow {
 export interface KeyPage {
   /** Newest first. */
   rows: KeyRow[];
-  /** The cursor that leads to the page before; null on the first page, and where only some keys are wanted. */
+  /** The cursor of the previous page; null on the first page, and with a search or filter. */
   previous: string | null;
-  /** The cursor that leads to the next page; null at the end. */
+  /** The cursor of the next page; null at the end. */
   next: string | null;
-  /** How many keys there are and how many come before the first row; null when only some keys are wanted, which are not counted. */
+  /** How many keys there are, and how many come before the first row; null with a search or filter, which does not count. */
   total: number | null;
   before: number | null;
 }
@@ -66,13 +66,13 @@ export class BadCursor extends Error {
 
 interface Listed {
   cursor: string;
-  /** Null: the key was deleted meanwhile. */
+  /** Null: the key has just been deleted. */
   key: KeyRecord | null;
 }
 
 /**
- * Reads one page in bounded work. A search or a filter looks at one key after the
- * other; where few match, the page is short and has a cursor.
+ * Reads one page with a bounded amount of work. A search or filter examines keys
+ * one by one; if few match, the page is short and `next` continues from there.
  */
 export async function readPage(
   redis: RedisLink,
@@ -125,11 +125,11 @@ async function positionAfter(
   if (!isKeyId(keyId)) throw new BadCursor();
   const rank = await redis.command(["ZREVRANK", list, keyId]);
   if (rank !== null) return asNumber(rank) + 1;
-  // The key was deleted meanwhile: the next older key has taken its place.
+  // The key has been deleted: the next older key has taken its place.
   return asNumber(await redis.command(["ZCOUNT", list, `(${time}`, "+inf"]));
 }
 
-/** So many keys from a position on. */
+/** Reads `count` keys from a position on. */
 async function readKeys(
   redis: RedisLink,
   ownerId: string,

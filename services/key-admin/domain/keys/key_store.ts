@@ -50,12 +50,12 @@ export const ROTATION_GRACES_MS: Readonly<Record<string, number>> = {
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
 
-/** What a new key is made from. */
+/** What a new key is created from. */
 export interface CreateKeyInput {
   ownerId: string;
   settings: KeySettings;
   actor: Actor;
-  /** Digest of a form's nonce; the same one makes one key only. */
+  /** Digest of the form's nonce. Each nonce creates at most one key. */
   once?: string;
 }
 
@@ -63,7 +63,7 @@ export interface CreateKeyInput {
 export interface Target {
   ownerId: string;
   keyId: string;
-  /** Null: any version. Changes that others make at the same time hold as well. */
+  /** Null: whatever the version is. Concurrent changes of other fields are kept. */
   version: number | null;
   actor: Actor;
 }
@@ -104,7 +104,7 @@ export interface CreatedKey {
 interface KeyChange {
   how: "create" | "update" | "delete";
   action: AuditAction;
-  /** As it is in the audit log. */
+  /** As the audit log names it. */
   key: KeyRecord;
   detail?: string;
   /** What is written; nothing for a deletion. */
@@ -113,11 +113,11 @@ interface KeyChange {
   version: number | null;
 }
 
-/** Who makes changes of one owner's keys. */
+/** Whose keys are changed, and by whom. */
 interface Origin {
   ownerId: string;
   actor: Actor;
-  /** A second commit with it changes nothing. */
+  /** A second commit with the same digest changes nothing. */
   once?: string | undefined;
 }
 
@@ -168,15 +168,15 @@ return 'done'
  * slot and is acknowledged only when it is on disk, as far as the server offers
  * that (`store/durability.ts`).
  *
- * The look-up `hash:<sha256>` lies in another slot, so it cannot be part of that
- * script. Its writes are ordered such that a crash between leaves nothing
+ * The lookup `hash:<sha256>` lies in another slot, so it cannot be part of that
+ * script. The writes are ordered so that a crash between them leaves nothing
  * usable and loses nothing:
- * - making a key writes the look-up first. A crash then leaves a look-up to a
- *   record that does not exist, which admission answers with 401; the value was
- *   shown to nobody.
- * - deleting a key deletes the record first. From then on admission finds no
- *   record, whatever the look-up (or an edge's memory of it) says. Key ids are
- *   never used twice, so a look-up that was left behind stays dead.
+ * - Creating a key writes the lookup first. A crash then leaves a lookup of a
+ *   record that does not exist: admission answers 401, and nobody has seen the
+ *   value.
+ * - Deleting a key deletes the record first. From then on admission finds no
+ *   record, whatever the lookup (or an edge's memory of it) says. Key ids are
+ *   never reused, so a lookup that is left behind leads nowhere.
  *
  * A change throws {@link KeyRefused} when it is refused, else it gives the key as
  * it is afterwards; a deleted one as it was before.
@@ -201,7 +201,7 @@ export class KeyStore {
     return readPage(this.#deps.redis, ownerId, query);
   }
 
-  /** Makes a key. */
+  /** Creates a key. */
   async create(
     { settings, ...origin }: CreateKeyInput,
   ): Promise<CreatedKey> {
@@ -209,14 +209,14 @@ export class KeyStore {
     return await this.#make(origin, settings, nowMs);
   }
 
-  /** Makes a key with the same settings; the old one ends after `graceMs`. Only an enabled key that has not expired can be rotated. */
+  /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
   async rotate(
     { ownerId, keyId, version, actor }: Target,
     graceMs: number,
     once?: string,
   ): Promise<CreatedKey> {
     const { redis } = this.#deps;
-    // When a form is sent twice, the first has already changed the version that the second names.
+    // When a form is sent twice, the first request has already changed the version that the second one names.
     if (once && await redis.command(["EXISTS", onceKey(ownerId, once)]) === 1) {
       throw new KeyRefused("already_made");
     }
@@ -259,7 +259,7 @@ export class KeyStore {
     if (key === null) throw new KeyRefused("not_found");
     const change = { how: "delete", action: "key.deleted" } as const;
     await this.#commit(target, [{ ...change, key, version }]);
-    // Just tidying up: without the record the look-up leads nowhere.
+    // Only tidies up: without the record the lookup leads nowhere.
     await this.#deps.writer.command(["DEL", hashKey(key.hash)]);
     return key;
   }
@@ -276,7 +276,7 @@ export class KeyStore {
     return { ...change.key, version: before.version + 1 };
   }
 
-  /** Makes a key, and with it the change of the key it replaces. */
+  /** Creates a key and changes the one that it replaces. */
   async #make(
     origin: Origin,
     settings: Pick<KeyRecord, keyof KeySettings>,
@@ -297,7 +297,7 @@ export class KeyStore {
       version: 1,
     };
     const lookup = hashKey(key.hash);
-    // The very first key names the store. Edges trust look-ups only in a named store.
+    // The very first key names the store: edges trust lookups only in a named store.
     await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
     await writer.command(["SET", lookup, `${key.id}:${key.ownerId}`]);
     const created: KeyChange = {
@@ -315,7 +315,7 @@ export class KeyStore {
     return { key, value };
   }
 
-  /** Resolves when the changes are made, all of them, and on disk. */
+  /** Makes all of the changes or none. Resolves when they are on disk. */
   async #commit(
     { ownerId, actor, once }: Origin,
     changes: readonly KeyChange[],

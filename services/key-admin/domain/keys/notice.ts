@@ -16,13 +16,13 @@ export interface StopNotice {
 /** Resolves when the server has the notice; rejects after about a second otherwise. */
 export type SendStop = (notice: StopNotice) => Promise<void>;
 
-/** A page waits for this, and the stop as a whole is promised within 1 s. */
+/** A page waits for this, and requests are promised to stop within 1 s. */
 const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
 
 /**
- * A sender that connects for each notice. Notices are rare, and a new connection
- * cannot be one that died unnoticed: either the notice reaches the server or the
- * caller learns that it did not.
+ * A sender that opens a connection for each notice. Notices are rare, and a new
+ * connection cannot have died unnoticed: either the notice reaches the server, or
+ * the caller learns that it did not.
  */
 export function createStopSender(access: BusAccess, log: Log): SendStop {
   return async ({ keyId, ownerId }) => {

@@ -13,7 +13,7 @@ import { z } from "zod";
  * system. Strict: an unknown member such as `ownerId` is an error (ASVS 15.3.3).
  */
 
-/** What each limit counts, its largest value (numbers stay exact in Lua and readable in a table), and the end of its variables' names. */
+/** What each limit counts, its largest value (exact in Lua, readable in a table), and how the names of its variables end. */
 const LIMITS = {
   requestsPerMinute: {
     ...{ unit: "requests", max: 1_000_000 },
@@ -75,7 +75,7 @@ const models = z.array(
   .max(MODELS_MAX, `At most ${MODELS_MAX} models`)
   .transform((ids) => [...new Set(ids)]);
 
-/** Builds something for each limit. */
+/** A value for each limit. */
 export const limitsOf = <T>(
   valueOf: (name: LimitName) => T,
 ): Record<LimitName, T> => ({
@@ -85,7 +85,7 @@ export const limitsOf = <T>(
   concurrency: valueOf("concurrency"),
 });
 
-/** The names of a limit in text: `limitWords("tokensPerDay", "_")` is `tokens_per_day`. */
+/** The words of a limit's name: `limitWords("tokensPerDay", "_")` is `tokens_per_day`. */
 export const limitWords = (name: string, separator: string): string =>
   name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());
 
@@ -110,7 +110,7 @@ export const settingsSchema = z.strictObject({
 /** Settings checked by {@link settingsSchema}. */
 export type KeySettings = z.infer<typeof settingsSchema>;
 
-/** The limits of new keys and new owners that are given none. */
+/** The limits of new keys and owners for which none are given. */
 export interface DefaultLimits {
   key: Limits;
   owner: Limits;

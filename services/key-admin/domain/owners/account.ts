@@ -25,7 +25,7 @@ const RECOVERY_CODES = 10;
 /** 119 random bits, so that a fast hash is enough (ASVS 6.5.2). */
 const RECOVERY_CHARS = 20;
 
-/** The code of a step is good for three steps of 30 s. */
+/** A code is accepted for three steps of 30 s. */
 const STEP_SECONDS = 120;
 
 /**
@@ -65,7 +65,7 @@ export class AccountStore {
     );
   }
 
-  /** Switches the second factor on and gives the recovery codes, which are shown once. The step has been used. */
+  /** Switches the second factor on and returns the recovery codes, which are shown once. The code of `step` was used for this. */
   async enableTotp(
     ownerId: string,
     secret: string,

@@ -53,7 +53,7 @@ export class OwnerDirectory {
   }
 
   /**
-   * The owner of keys made before anybody signed up. Whoever uses the set-up
+   * The owner of the keys created before anybody signed up. Whoever uses the set-up
    * link becomes this owner and finds those keys in the console.
    */
   async first(): Promise<string> {

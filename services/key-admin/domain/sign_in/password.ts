@@ -42,7 +42,7 @@ export interface PasswordHasher {
   verify(stored: string | null, password: string): Promise<boolean>;
 }
 
-/** Each hash takes a core: more at once would starve the rest of a small machine. */
+/** Each hash takes a core. More at once would starve everything else on a small machine. */
 const AT_ONCE_MAX = 4;
 
 /** The hasher of the service. Makes one hash at the start, for accounts that do not exist. */

@@ -6,11 +6,11 @@ import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /** Times of a session (ASVS 7.3.1, 7.3.2). */
 export const SESSION_LIMITS = {
-  /** Without any request. */
+  /** A session ends after this long without a request, */
   idleMs: 30 * 60_000,
-  /** With requests. */
+  /** and after this long in any case. */
   absoluteMs: 12 * 3_600_000,
-  /** Age of the last password check beyond which making and deleting a key asks again. */
+  /** Creating or deleting a key asks for the password again if it was last entered longer ago. */
   freshMs: 3_600_000,
 } as const;
 
@@ -36,7 +36,7 @@ type Stored = z.infer<typeof stored>;
 
 /** A signed-in browser. */
 export interface Session extends Stored {
-  /** Digest of the cookie: names a session and opens none. */
+  /** Digest of the cookie. It names a session but opens none. */
   id: string;
 }
 
@@ -106,7 +106,7 @@ export class SessionStore {
     const record = sessionKey(sessionId);
     const holder = (await readHash(redis, record)).get("ownerId") ?? ownerId;
     if (holder !== ownerId) return false;
-    // In this order: a session that still works must still be listed, so that it can be ended.
+    // In this order, because a session that still works must stay in the list from which it can be ended.
     await redis.command(["DEL", record]);
     return await redis.command(["ZREM", sessionsKey(ownerId), sessionId]) === 1;
   }
@@ -129,7 +129,7 @@ export class SessionStore {
     const { redis, now } = this.#deps;
     const fields = await readHash(redis, sessionKey(id));
     const session = stored.safeParse(Object.fromEntries(fields)).data;
-    // It has ended, or an earlier version of this service stored it in another form.
+    // It has ended, or an earlier version of this service stored it in a different form.
     if (session === undefined) return null;
     const nowMs = now();
     const isOver = nowMs - session.seenAtMs >= SESSION_LIMITS.idleMs ||
@@ -137,7 +137,7 @@ export class SessionStore {
     return isOver ? null : { id, ...session };
   }
 
-  /** Of a session that was ended meanwhile, what this leaves opens nothing and expires. */
+  /** If the session has been ended in the meantime, what this writes opens nothing and expires. */
   async #note(id: string, field: "seenAtMs" | "checkedAtMs"): Promise<void> {
     const { redis, now } = this.#deps;
     await redis.command(["HSET", sessionKey(id), field, String(now())]);

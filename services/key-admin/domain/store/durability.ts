@@ -3,14 +3,14 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { asFields, asList, asNumber } from "./reply.ts";
 
 /**
- * How a write survives loss of power:
+ * How a write survives a loss of power:
  * - `waitaof`: the server says when it is on disk (Redis >= 8);
  * - `always`: the server answers a write only after it is on disk;
- * - `none`: neither, or the server does not tell.
+ * - `none`: neither, or the server does not say.
  */
 export type Durability = "waitaof" | "always" | "none";
 
-/** The server did not confirm that a change is on disk, or on its replicas. The change may still hold. */
+/** The server has not confirmed that a change is on disk or on its replicas. The change may still hold. */
 export class NotDurable extends Error {
   override name = "NotDurable";
 }
@@ -23,7 +23,7 @@ const CONFIRM_MS = 3_000;
  */
 const TRUE_WAITAOF_MAJOR = 8;
 
-/** Finds out what the server offers. When it does not tell, nothing is promised. */
+/** Finds out what the server offers. If it does not say, nothing is promised. */
 export async function detectDurability(redis: RedisLink): Promise<Durability> {
   return (await askServer(redis)).durability;
 }

@@ -4,18 +4,18 @@
  *
  * | key | type | content |
  * | --- | --- | --- |
- * | `once:{owner}:<digest>` | string | id of the key that a form has made |
+ * | `once:{owner}:<digest>` | string | id of the key that a form created |
  * | `acct:{owner}` | hash | the owner's account, see `owners/account.ts` |
  * | `mail:<digest>` | string | owner id of an e-mail address |
  * | `owners` | zset | owner ids by creation time in ms |
  * | `sess:<digest>` | hash | a signed-in session, see `sign_in/sessions.ts` |
  * | `sessions:{owner}` | zset | the owner's sessions by start |
  * | `ticket:<kind>:<digest>` | string | a one-time token, see `one_time_tokens.ts`; `step`: a code of an authenticator app was used |
- * | `try:<digest>` | hash | tries of an account or a device; a rate of a network, of all, or of making keys, see `sign_in/attempts.ts` |
+ * | `try:<digest>` | hash | tries of an account or a device; a rate of a network, of all, or of creating keys, see `sign_in/attempts.ts` |
  * | `known:<digest>` | string | digest of the address that signed in from a device before |
  * | `oidc:<digest>` | string | owner of an OpenID Connect identity |
- * | `barrier` | string | nothing; written to wait for the disk and to test whether writing works |
- * | `owner:first` | string | owner of keys made before anybody signed up |
+ * | `barrier` | string | nothing; written to test whether writing works |
+ * | `owner:first` | string | owner of the keys created before anybody signed up |
  */
 
 export const onceKey = (ownerId: string, digest: string): string =>
