@@ -13,7 +13,7 @@ export const REQUEST_LIMITS = {
   bodyBytesMax: 20 * MIB,
   /** All bodies of an edge that are being read or wait for their admission, default of `BODIES_BYTES_MAX`. Beyond: 503. */
   bodiesBytesMax: 256 * MIB,
-  /** `Authorization` header. Our credential is 58 bytes; longer than this is not ours. Beyond: 401. */
+  /** `Authorization` header. Our credential has 58 bytes; a longer one is not ours. Beyond: 401. */
   authorizationBytesMax: 8 * KIB,
   /** Nested arrays and objects. JSON schemas in tools reach about 20. */
   depthMax: 64,
@@ -66,17 +66,17 @@ export const BODY_PIECES = {
   bytesMin: 512,
 } as const;
 
-/** What refused bodies of a key may cost, see `read_request.ts`. Beyond: 429. */
+/** CPU time that refused bodies of one key may cost, see `read_request.ts`. Beyond: 429. */
 export const REFUSED_BODIES = {
-  /** Of a core, all the time: a megabyte of hostile JSON costs the parser up to 29 ms. */
+  /** Long-term share of one core: a megabyte of hostile JSON costs the parser up to 29 ms. */
   shareOfCore: 1 / 40,
   /** At once. */
   burstMs: 50,
-  /** A request of a key that owes more waits for so long, and is refused where that was not enough. */
+  /** A request of a key that owes more waits up to this long, then is refused. */
   waitMs: 1_000,
   /** Reading a piece of a body that comes in too many. */
   pieceMs: 0.011,
-  /** Keys kept in mind; the longest unused is dropped. */
+  /** Keys remembered; the least recently used is dropped. */
   keysMax: 10_000,
 } as const;
 
@@ -84,17 +84,17 @@ export const REFUSED_BODIES = {
 export const SERVER_LIMITS = {
   /** Request line and headers. Beyond: 431. */
   headBytesMax: 32 * KIB,
-  /** They take longer: 408. */
+  /** Time to receive them. Beyond: 408. */
   headMs: 60_000,
-  /** A whole request, also one that was answered before its body was read. */
+  /** Time to receive a whole request, even one answered before its body was read. */
   requestMs: 120_000,
-  /** Late requests are looked for this often. */
+  /** How often overdue requests are looked for. */
   checkMs: 5_000,
-  /** A connection without a request. Longer than proxies keep theirs, so that these end it first. */
+  /** A connection without a request. Longer than proxies keep theirs, so that the proxy closes it first. */
   idleMs: 620_000,
-  /** A client that was told that its connection ends may send for so long what it had begun. */
+  /** How long a client may go on sending after it was told that its connection ends. */
   lingerMs: 2_000,
-  /** A client has this long to take the rest of a finished answer, and longer by what its bytes take at 16 KB/s. */
+  /** How long a client may take to read the rest of a finished answer, beside what its bytes take at 16 KB/s. */
   restMs: 60_000,
   restBytesPerMs: 16,
 } as const;
@@ -105,7 +105,7 @@ export const SSE_LIMITS = {
   keepAliveMs: 15_000,
   /** A stream without a first token is opened after this long, default of `STREAM_HEAD_SECONDS`. Many proxies cut a silent connection after 30 to 60 s. */
   headMs: 20_000,
-  /** A client that takes nothing for this long is cut off. */
+  /** A client that reads nothing for this long is cut off. */
   slowClientMs: 60_000,
 } as const;
 

@@ -12,10 +12,10 @@ import { type ChatRequest, countPrompt } from "./request.ts";
 /** The longest answer where the request does not say. */
 const OUTPUT_TOKENS = 32_768;
 export const FINGERPRINT = "simulator-2";
-/** Work after which the event loop has a turn. */
+/** How long it may work before it yields to the event loop. */
 const WORK_MS_MAX = 2;
 const BREAK_PAUSE_MS = 50;
-/** As good as for ever. */
+/** Practically forever. */
 const STALL_MS = 24 * 60 * 60 * 1_000;
 const GARBAGE = "data: <html>502 Bad Gateway</html>\n\n";
 
@@ -23,7 +23,7 @@ export interface CompletionOptions {
   request: ChatRequest;
   controls: Controls;
   pace: Pace;
-  /** Aborted when nobody wants the answer any more. */
+  /** Aborted when the client has gone. */
   signal: AbortSignal;
   now: MonotonicNow;
   random: Random;
@@ -42,7 +42,7 @@ interface Choice {
 export class Completion {
   /** Tokens made so far. */
   tokens = 0;
-  /** It broke as it was asked to. */
+  /** It failed on request. */
   isBroken = false;
   readonly #options: CompletionOptions;
   readonly #choices: Choice[] = [];
@@ -154,7 +154,7 @@ export class Completion {
       yield batch;
     }
     if (!isBreakDue()) return;
-    // So that what was said before is read before.
+    // The client reads what came before the fault first.
     await sleep(BREAK_PAUSE_MS, signal);
     this.isBroken = true;
     if (controls.break?.type === "cut") throw new Error("Cut on request");

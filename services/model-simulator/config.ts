@@ -14,12 +14,12 @@ export const SIMULATOR_VARIABLES = {
   ...listenVariables(DEFAULT_PORT),
   SIMULATOR_FIRST_TOKEN_MS: integer("milliseconds", { min: 0, max: 600_000 })
     .default(0).describe(
-      "The simulator waits this long before its first token",
+      "How long the simulator waits before its first token",
     ),
   SIMULATOR_TOKENS_PER_SECOND: decimal("tokens per second", {
     min: 0,
     max: 1_000_000,
-  }).default(0).describe("Pace of the simulator, 0 for as fast as it can"),
+  }).default(0).describe("Pace of the simulator, 0 for no limit"),
 };
 
 export type SimulatorConfig = ReturnType<typeof readConfig>;

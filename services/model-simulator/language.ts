@@ -55,12 +55,12 @@ export interface Sampled extends TokenLogprob {
 }
 
 const END_OF_PASSAGE = "\n";
-/** How much likelier the text goes on as it is written. */
+/** Bonus of the token that comes next in the passage. */
 const WRITTEN_BONUS = 4;
-/** The common words that may stand anywhere, so that no step is without a choice. */
+/** The common words that may follow any token, so that there is always a choice. */
 const COMMON_WORDS = 20;
 const COMMON_LOGIT = -4;
-/** A token that is given and not sampled is as good as certain. */
+/** A token that is given and not sampled is practically certain. */
 const GIVEN_LOGIT = 12;
 
 const CORPUS: readonly string[] = PASSAGES.flatMap((passage) => [

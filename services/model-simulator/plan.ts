@@ -71,7 +71,7 @@ export function planChoice(
   return { ...plan, given, tokensWanted: wantedLength(controls) };
 }
 
-/** An answer that is to break off does not end before. */
+/** The length of the text; an answer that is to break off does not end before. */
 function wantedLength({ exactTokens, break: fault }: Controls): number | null {
   return exactTokens ?? (fault ? fault.afterTokens + 1 : null);
 }
@@ -186,7 +186,7 @@ function fitting(room: number, make: (isSmall: boolean) => unknown): string[] {
   return tokens.length <= room ? tokens : tokenize(JSON.stringify(make(true)));
 }
 
-/** Chance for one choice: by the seed, or as it comes. Without a temperature there is none. */
+/** The randomness of one choice: from the seed if there is one. With temperature 0 it is always the same. */
 export function randomFor(
   request: ChatRequest,
   index: number,

@@ -20,16 +20,16 @@ export const DEFAULT_MODEL_ID = "neutral-3.7-plus";
 const DEADLINE_MAX_MS = 24 * 60 * 60 * 1000;
 const WEIGHT_MAX = 10_000;
 const UNIX_SECONDS_MAX = 2 ** 32 - 1;
-/** When nothing is said: 1 January 2026. Clients show it and sort by it. */
+/** The default: 1 January 2026. Clients show it and sort by it. */
 const CREATED_DEFAULT = 1_767_225_600;
 
-/** How long a backend may take when nothing is said, in milliseconds. */
+/** How long a backend may take by default, in milliseconds. */
 export const BACKEND_DEADLINE_DEFAULTS = {
   /** TCP and TLS within one region take under 100; a retry of a lost packet takes 1,000 to 3,000. */
   connect_ms: 5_000,
-  /** A long prompt on a busy server. */
+  /** Enough for a long prompt on a busy server. */
   first_token_ms: 60_000,
-  /** A model that thinks in silence, or a batch that was preempted. */
+  /** Enough for a model that thinks in silence, or a batch that was preempted. */
   between_tokens_ms: 30_000,
   /** What OpenAI's SDKs wait for by default. */
   total_ms: 600_000,

@@ -33,22 +33,24 @@ const baseUrl = () => variable(baseUrlSchema, { expects: BASE_URL_FORM });
 /** The variables of the model list. */
 export const CATALOG_VARIABLES = {
   MODELS_FILE: file().optional()
-    .describe("List of models and their backends; goes before UPSTREAM_*"),
+    .describe(
+      "List of models and their backends; takes precedence over UPSTREAM_*",
+    ),
   UPSTREAM_BASE_URL: baseUrl().optional()
     .describe("An OpenAI-compatible model server, up to and including /v1"),
   UPSTREAM_MODEL: text().default(DEFAULT_MODEL_ID)
     .describe("The model's name at UPSTREAM_BASE_URL"),
   UPSTREAM_DIALECT: choice(DIALECT_NAMES).default(DIALECT_DEFAULT)
-    .describe("What the server at UPSTREAM_BASE_URL wants to be sent"),
+    .describe("Dialect of the server at UPSTREAM_BASE_URL"),
   UPSTREAM_FIRST_TOKEN_SECONDS: integer("seconds", {
     min: 1,
     // The whole answer may not take longer.
     max: total_ms / MS_PER_SECOND,
   }).default(first_token_ms / MS_PER_SECOND).describe(
-    "How long a stream from UPSTREAM_BASE_URL may take to begin: more for a server that loads its model first",
+    "How long a stream from UPSTREAM_BASE_URL may take to begin; set it higher for a server that has to load its model first",
   ),
   MODEL_SIMULATOR_URL: baseUrl().optional().describe(
-    "The model simulator, up to and including /v1: used when neither MODELS_FILE nor UPSTREAM_BASE_URL is set",
+    "Base URL of the model simulator, up to and including /v1; used when neither MODELS_FILE nor UPSTREAM_BASE_URL is set",
   ),
 };
 

@@ -1,18 +1,18 @@
 /**
- * Whose address a request comes from: the peer's, or what proxies of the operator
- * say in `X-Forwarded-For`. What anybody else writes into that header is ignored.
+ * The address a request comes from: the peer's, or the one that the operator's
+ * proxies name in `X-Forwarded-For`. What anybody else writes there is ignored.
  */
 import { BlockList, isIP, isIPv4 } from "node:net";
 
-/** A chain is no longer than this; a header of 8 kB could hold a thousand addresses. */
+/** Hops looked at; a header of 8 kB could hold a thousand addresses. */
 const HOPS_MAX = 16;
 const IPV4_BITS = 32;
 const IPV6_BITS = 128;
 const IPV6_GROUPS = 8;
-/** A customer has all addresses of a /64. */
+/** A customer usually has all addresses of a /64. */
 const SITE_GROUPS = 4;
 
-/** An address, or all that begin with the same bits. */
+/** An address, or all addresses that begin with the same bits. */
 export interface Network {
   address: string;
   bits: number;
@@ -25,9 +25,10 @@ export type ClientAddress = (
 ) => string;
 
 /**
- * Believes the operator's proxies only (ASVS 4.1.3): reads the addresses of
- * `X-Forwarded-For` from the right as long as the one that wrote them is trusted;
- * the first that is not is the client. IPv4 in the form of IPv6 comes out as IPv4.
+ * Trusts only the operator's proxies (ASVS 4.1.3): reads the addresses in
+ * `X-Forwarded-For` from the right as long as each was written by a trusted proxy;
+ * the first address that is not a proxy is the client. An IPv4-mapped IPv6 address
+ * is returned as IPv4.
  */
 export function createClientAddress(
   trusted: readonly Network[],
@@ -41,7 +42,7 @@ export function createClientAddress(
     if (trusted.length === 0) return client;
     const hops = forwardedFor?.split(",").slice(-HOPS_MAX) ?? [];
     while (isIP(client) > 0 && proxies.check(client, familyOf(client))) {
-      // What is not an address is no proxy's word.
+      // A trusted proxy writes addresses only.
       const before = parseAddress(withoutPort(hops.pop() ?? ""));
       if (before === null) break;
       client = before;
@@ -51,8 +52,8 @@ export function createClientAddress(
 }
 
 /**
- * The name under which what an address does is counted: itself if it is IPv4, or
- * the /64 of an IPv6 address.
+ * The name under which an address is counted: an IPv4 address itself, or the /64
+ * of an IPv6 address.
  */
 export function siteOf(text: string): string {
   const address = parseAddress(text);
@@ -73,7 +74,7 @@ export function parseNetwork(text: string): Network | null {
   return bits > bitsMax ? null : { address, bits };
 }
 
-/** An address without its zone, IPv4 in the form of IPv6 as IPv4; null for what is none. */
+/** An address without its zone, IPv4-mapped IPv6 as IPv4; null if it is not an address. */
 function parseAddress(text: string): string | null {
   const address = text.replace(/%[\w.-]+$/, "");
   if (isIP(address) === 0) return null;

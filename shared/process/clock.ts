@@ -21,8 +21,8 @@ const TICK_LATE_MS = 200;
 
 /**
  * A clock that leaves out the time in which this process itself stood still: what
- * arrived meanwhile still waits in a socket, so it is nobody's silence. A process
- * whose every tick is late sees its deadlines stretched, never removed.
+ * arrived meanwhile still waits in a socket, so nobody was silent. If every tick is
+ * late, deadlines are stretched, never removed.
  */
 export class SteadyClock {
   readonly #now: MonotonicNow;
@@ -39,7 +39,7 @@ export class SteadyClock {
     return this.#steadyMs + Math.min(sinceTickMs, TICK_LATE_MS);
   }
 
-  /** To be called much more often than every 200 ms. Returns how long the process stood still. */
+  /** Must be called much more often than every 200 ms. Returns how long the process stood still. */
   tick(): number {
     const nowMs = this.#now();
     const pauseMs = nowMs - this.#tickedAtMs - TICK_LATE_MS;

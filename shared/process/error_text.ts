@@ -13,7 +13,7 @@ const PATH_CHARS_MAX = 200;
 /** Controls, separators of lines, and marks that reorder or hide text on a screen. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** A member name we are ready to repeat in `param`. Others are the caller's own. */
+/** A member name that may be repeated in `param`. Others are the caller's own. */
 const PLAIN_NAME = /^[A-Za-z_$][A-Za-z0-9_$-]{0,63}$/;
 
 /** One step of a path into a request: a member name or an array index. */

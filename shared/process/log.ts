@@ -23,7 +23,7 @@ export interface Log {
   info(event: string, fields?: LogFields): void;
   warn(event: string, fields?: LogFields): void;
   error(event: string, fields?: LogFields): void;
-  /** Written at any log level, as `info`: for events that the starter of the service waits for. */
+  /** Written at any log level, as `info`: for events that whoever started the service waits for. */
   notice(event: string, fields?: LogFields): void;
   /** A log whose lines all carry `fields`, for example a request id. */
   with(fields: LogFields): Log;
@@ -43,8 +43,8 @@ export interface LogOptions {
 /**
  * Makes a log that writes lines such as
  * `{"time":"2026-11-20T11:00:00.000Z","level":"info","service":"edge-auth","event":"ready"}`.
- * Text that looks like an API key is replaced, wherever it stands in the line,
- * as the last guard: callers must not pass one in the first place.
+ * Text that looks like an API key is replaced anywhere in the line, as a last line
+ * of defence: callers must not pass one in the first place.
  */
 export function createLog(options: LogOptions, base: LogFields = {}): Log {
   const emit = (level: LogLevel, event: string, fields?: LogFields) => {
@@ -74,7 +74,7 @@ export function createLog(options: LogOptions, base: LogFields = {}): Log {
   };
 }
 
-/** A log that drops everything: for commands that print their own words, and for tests. */
+/** A log that drops everything: for commands with output of their own, and for tests. */
 export const silentLog: Log = {
   debug() {},
   info() {},
@@ -84,7 +84,7 @@ export const silentLog: Log = {
   with: () => silentLog,
 };
 
-/** A duration as a line shows it: tenths of a millisecond are all that matters. */
+/** A duration rounded to tenths of a millisecond, as log lines show it. */
 export function roundMs(ms: number): number {
   return Math.round(ms * 10) / 10;
 }
@@ -100,7 +100,7 @@ export function describeError(error: unknown): LogFields {
   };
 }
 
-/** Characters buffered for a slow reader; beyond, lines are dropped and counted. */
+/** Characters buffered for a slow reader; further lines are dropped and counted. */
 const WAITING_CHARS_MAX = 4 * 1024 * 1024;
 
 /**

@@ -9,13 +9,13 @@ import { serve } from "./serve.ts";
 export interface OpsServerOptions {
   hostname: string;
   port: number;
-  /** What keeps the service from its work right now; empty: nothing, it is ready. */
+  /** Why the service is not ready; empty if it is. */
   notReady: () => string[];
-  /** Gets the metrics of the process too. */
+  /** Metrics of the service; those of the process are added. */
   registry: MetricRegistry;
 }
 
-/** The server as it runs. */
+/** A running server. */
 export interface OpsServer {
   readonly port: number;
   stop(): Promise<void>;

@@ -10,7 +10,7 @@ export const PROCESS_METRICS = {
   }),
   notReady: gauge("gateway_not_ready", {
     help:
-      "1 for each thing that keeps the service from its work: `bus`, `redis`, `stopping`.",
+      "1 for each reason why the service is not ready: `bus`, `redis`, `stopping`.",
     labels: ["reason"],
   }),
   startTime: gauge("gateway_start_time_seconds", {
@@ -40,7 +40,7 @@ export const BUS_METRICS = {
     labels: [],
   }),
   busPending: gauge("gateway_bus_pending_bytes", {
-    help: "Bytes published to NATS that still wait in the process.",
+    help: "Bytes published to NATS that are still in the process.",
     labels: [],
   }),
   busEvents: counter("gateway_bus_events_total", {
@@ -53,7 +53,7 @@ export const BUS_METRICS = {
 /** Of the connection to Redis. */
 export const REDIS_METRICS = {
   redisReady: gauge("gateway_redis_ready", {
-    help: "1 while Redis answers and does its work, else 0.",
+    help: "1 while Redis answers and works, else 0.",
     labels: [],
   }),
 } as const;
@@ -68,7 +68,7 @@ const BUS_EVENTS = [
   "error",
 ];
 
-/** Exports {@link PROCESS_METRICS}. Returns what stops looking at the event loop. */
+/** Exports {@link PROCESS_METRICS}. Returns a function that stops the measurement of the event loop. */
 export function observeProcess(
   registry: MetricRegistry,
   { now, startedAtMs, notReady }: {

@@ -1,7 +1,7 @@
 /**
- * An HTTP server that stops without cutting anybody off: it takes no new
- * connections, lets running responses end, and only then, after the grace time,
- * aborts what is left. `Deno.serve` alone waits without end on an open stream.
+ * An HTTP server that stops gracefully: it takes no new connections, lets running
+ * responses end, and aborts what is left after the grace period. `Deno.serve` alone
+ * would wait for an open stream forever.
  */
 
 /** A running server. */
@@ -9,13 +9,13 @@ export interface GracefulServer {
   readonly hostname: string;
   /** The port it got, also when it was asked for any. */
   readonly port: number;
-  /** Aborted when the grace time is over: streams end themselves on it. */
+  /** Aborted when the grace period is over; streams then end themselves. */
   readonly stopping: AbortSignal;
   /**
    * Stops taking connections and resolves when every response has ended.
-   * After `graceMs` what still runs is told through `stopping` and has
-   * `lastWordMs` to say so to its client. A client that does not even take that
-   * is cut off by the end of the process.
+   * After `graceMs` the responses still running are told through `stopping` and have
+   * `lastWordMs` to tell their clients. A client that does not read even that is cut
+   * off when the process ends.
    */
   stop(options: { graceMs: number; lastWordMs: number }): Promise<void>;
 }
@@ -28,7 +28,7 @@ export interface ServeOptions {
     request: Request,
     info: Deno.ServeHandlerInfo<Deno.NetAddr>,
   ) => Response | Promise<Response>;
-  /** Answers for a handler that threw, which is a fault of ours. */
+  /** Answers for a handler that threw. */
   onError: (error: unknown) => Response | Promise<Response>;
 }
 

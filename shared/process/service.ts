@@ -1,6 +1,6 @@
 /**
- * The life of a service process: configuration, start, ready, signal, drain, exit.
- * The same for all services, so that an operator learns it once.
+ * The life cycle of a service process: configuration, start, ready, signal, drain,
+ * exit. It is the same for all services.
  */
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
@@ -21,7 +21,7 @@ const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 export interface RunningService {
   /** What the `ready` line says: ports and ids. */
   ready: LogFields;
-  /** Finishes what is running and lets go of everything. */
+  /** Finishes running work and releases everything. */
   stop(): Promise<void>;
 }
 

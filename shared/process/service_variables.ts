@@ -31,12 +31,12 @@ export const SERVICE_VARIABLES = {
     .describe("The operator's port, which must never be public"),
   DRAIN_SECONDS: integer("seconds", { min: 0, max: DAY_SECONDS }).default(600)
     .describe(
-      "What is running when the service is told to stop may take this long",
+      "How long running work may take to finish once the service is told to stop",
     ),
 };
 
 const OWN_CERTIFICATE =
-  "PEM file of this service's own certificate, for mutual TLS";
+  "PEM file of the certificate of this service, for mutual TLS";
 
 /** Where NATS is and who connects. */
 export const NATS_VARIABLES = {
@@ -44,12 +44,12 @@ export const NATS_VARIABLES = {
     .describe("All servers of the NATS cluster; may hold user and password"),
   NATS_USER: text().optional().describe("This service's user at NATS"),
   NATS_PASSWORD: changingSecret().optional().describe(
-    "Password of NATS_USER; from a file it is read anew at each connection",
+    "Password of NATS_USER; if it is in a file, it is read again for each connection",
   ),
   NATS_NKEY_SEED: secret().optional()
-    .describe("Seed of an nkey, in place of user and password"),
+    .describe("Seed of an nkey, instead of user and password"),
   NATS_CA_FILE: path().optional().describe(
-    "PEM file of the authorities to trust; set at all, TLS is required",
+    "PEM file of the authorities to trust; if set, TLS is required",
   ),
   NATS_CERT_FILE: path().optional().describe(OWN_CERTIFICATE),
   NATS_KEY_FILE: path().optional()
@@ -62,7 +62,7 @@ export const REDIS_VARIABLES = {
     "redis://127.0.0.1:6379",
   )
     .describe(
-      "The Redis server; may hold user and password. With REDIS_SENTINELS its host does not count",
+      "The Redis server; may contain user and password. With REDIS_SENTINELS its host is ignored",
     ),
   REDIS_USERNAME: text().optional().describe("This service's user at Redis"),
   REDIS_PASSWORD: secret().optional().describe("Password of REDIS_USERNAME"),
@@ -75,10 +75,10 @@ export const REDIS_VARIABLES = {
     "host:port of each,",
     matching(/^([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}$/),
   ).default([]).describe(
-    "Redis Sentinels that know the master; the service follows it through a failover",
+    "Redis Sentinels that know the master; the service follows the master through a failover",
   ),
   REDIS_SENTINEL_NAME: text().default("gateway")
-    .describe("How the sentinels call the master"),
+    .describe("Name of the master at the sentinels"),
   REDIS_SENTINEL_USERNAME: text().optional()
     .describe("This service's user at the sentinels"),
   REDIS_SENTINEL_PASSWORD: secret().optional()
@@ -89,7 +89,7 @@ export const REDIS_VARIABLES = {
 export const PROXY_VARIABLES = {
   TRUSTED_PROXIES: list("IP addresses or networks (10.0.0.0/8)", parseNetwork)
     .default([]).describe(
-      "Addresses or networks of the proxies whose X-Forwarded-For names the client",
+      "Addresses or networks of the proxies whose X-Forwarded-For is trusted",
     ),
 };
 
@@ -180,7 +180,7 @@ export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
   };
 }
 
-/** Throws a {@link ConfigError} with those of the mistakes that were made. */
+/** Throws a {@link ConfigError} with the mistakes whose condition holds. */
 function refuse(mistakes: { readonly [text: string]: unknown }): void {
   const made = Object.keys(mistakes).filter((text) => mistakes[text]);
   if (made.length > 0) throw new ConfigError("the environment", made);

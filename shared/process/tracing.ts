@@ -16,7 +16,7 @@ import {
   TraceFlags,
 } from "@opentelemetry/api";
 
-/** What a span says of its work. Never a key, a prompt or an answer. */
+/** Attributes of a span. Never a key, a prompt or an answer. */
 export type WorkSpanAttributes = Readonly<Record<string, string | number>>;
 
 /** A piece of work that shows in a trace. */
@@ -32,7 +32,7 @@ export interface WorkSpan {
 export interface WorkSpanOptions {
   /** `consumer` and `producer` are the two ends of the bus. */
   kind: keyof typeof KINDS;
-  /** W3C trace context of what caused it. What runs in this turn, if that is traced, goes before. */
+  /** W3C trace context of what caused it. A span that is active already takes precedence. */
   parent: string | undefined;
   attributes: WorkSpanAttributes;
 }
@@ -45,7 +45,7 @@ const KINDS = {
 } as const;
 const SERVER_FAULT = 500;
 const HEX = 16;
-/** Version, trace id, parent id, flags; the later ones of newer versions are not ours to read. */
+/** Version, trace id, parent id, flags. */
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 /** Begins the span of a request that node:http took in; Deno makes those of its own server. */
