@@ -32,9 +32,14 @@ export interface JobOffer {
 /** A worker has this long to acknowledge a piece. */
 const PIECE_TIMEOUT_MS = 2_000;
 
+/** Encodes an offer. `large` is the body of an earlier one, which takes long to encode. */
 export function encodeOffer(
   { request, traceparent }: ChatJob,
-  { attempt, deadlineMs }: { attempt: number; deadlineMs: number },
+  { attempt, deadlineMs, large }: {
+    attempt: number;
+    deadlineMs: number;
+    large: Uint8Array | null;
+  },
 ): JobOffer {
   const envelope: JobMessage = {
     version: JOB_VERSION,
@@ -42,9 +47,13 @@ export function encodeOffer(
     deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
     ...(traceparent === undefined ? {} : { traceparent }),
   };
-  const message = encodeJob({ ...envelope, request });
-  if (message.length <= BUS_LIMITS.jobBytesMax) return { message, body: null };
-  const bytes = encodeRequest(request);
+  if (large === null) {
+    const message = encodeJob({ ...envelope, request });
+    if (message.length <= BUS_LIMITS.jobBytesMax) {
+      return { message, body: null };
+    }
+  }
+  const bytes = large ?? encodeRequest(request);
   const body = { bytes: bytes.length, pieces: pieceCount(bytes.length) };
   return { message: encodeJob({ ...envelope, body }), body: bytes };
 }

@@ -131,7 +131,7 @@ export class ChatRun {
   #offeredAtMs = 0;
   /** The job was sent to whoever listens. */
   #hasAskedAnybody = false;
-  /** What follows when a worker has taken the job. */
+  /** A large request, encoded: it follows when a worker has taken the job. */
   #body: Uint8Array | null = null;
   /** The worker counts it, or was offered it. */
   #hasSlot = false;
@@ -178,13 +178,15 @@ export class ChatRun {
     const workerId = workers.pick(model, this.#tried);
     // A known worker has no room: wait for it. No worker is known: ask whichever
     // listens, but only once, since the same one may refuse without end.
-    if (workerId === null) {
-      if (this.#hasAskedAnybody || workers.knows(model)) return false;
-      this.#hasAskedAnybody = true;
-    }
+    const mayAsk = !this.#hasAskedAnybody && !workers.knows(model);
+    if (workerId === null && !mayAsk) return false;
     const attempt = this.#attempt + 1;
-    const deadlineMs = this.#deadlineAtMs - now();
-    const { message, body } = encodeOffer(this.job, { attempt, deadlineMs });
+    const { message, body } = encodeOffer(this.job, {
+      attempt,
+      deadlineMs: this.#deadlineAtMs - now(),
+      large: this.#body,
+    });
+    this.#body = body;
     const subject = workerId === null
       ? chatAnySubject
       : chatJobSubject(workerId);
@@ -192,11 +194,11 @@ export class ChatRun {
     if (!publish(subject, message, reply)) return false;
     this.#state = "offered";
     this.#attempt = attempt;
-    this.#body = body;
     this.#naks += this.#receiver?.naks ?? 0;
     this.#offeredAtMs = now();
     this.#hasSlot = workerId !== null;
-    if (workerId !== null) {
+    if (workerId === null) this.#hasAskedAnybody = true;
+    else {
       workers.onSent(workerId);
       this.#tried.add(workerId);
     }
