@@ -3,21 +3,13 @@
  * service a process of its own, on free ports and in a directory of its own.
  */
 import { startProcess } from "./process.ts";
+import type { UpState } from "../../deploy/up/start.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { waitFor } from "./wait_for.ts";
 
-/** What the launcher says of a running cluster, see `.run/up.json`. */
-export interface ClusterState {
-  pid: number;
-  edge_url: string;
-  edge_urls: string[];
-  console_url: string;
-  setup_url: string | null;
+/** What the launcher says of a running cluster, with a first key. */
+export interface ClusterState extends UpState {
   api_key: string;
-  nats_url: string;
-  redis_url: string;
-  ops_urls: Record<string, string[]>;
-  pids: Record<string, number[]>;
 }
 
 export interface ClusterOptions {
