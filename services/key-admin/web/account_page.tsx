@@ -52,27 +52,17 @@ const endSession: Handler = async (c) => {
   return c.redirect("/account?done=session_ended", 303);
 };
 
-const endAllSessions: Handler = async (c) => {
-  const { deps, signedIn: { account } } = c.var;
+/** Ends this session, or all of them. */
+const signOut = (isEverywhere: boolean): Handler => async (c) => {
+  const { deps: { sessions }, signedIn: { account, session } } = c.var;
   readForm(c, {});
-  await note(c, "session.revoked");
-  await deps.sessions.endOthers(account.ownerId, null);
-  return leave(c);
-};
-
-const signOut: Handler = async (c) => {
-  const { deps, signedIn: { account, session } } = c.var;
-  readForm(c, {});
-  await note(c, "session.signed_out");
-  await deps.sessions.end(account.ownerId, session.id);
-  return leave(c);
-};
-
-function leave(c: ConsoleContext): Response {
+  await note(c, isEverywhere ? "session.revoked" : "session.signed_out");
+  if (isEverywhere) await sessions.endOthers(account.ownerId, null);
+  else await sessions.end(account.ownerId, session.id);
   writeCookie(c, "sid", null);
   c.header("clear-site-data", '"cache", "storage"');
   return c.redirect("/sign-in", 303);
-}
+};
 
 /** Checks the password again before a sensitive action. */
 const confirm: Handler = async (c) => {
@@ -88,8 +78,8 @@ export const accountRoutes = {
   "/account": { GET: (c: ConsoleContext) => showAccount(c) },
   "/account/password": { POST: changePassword },
   "/account/sessions/end": { POST: endSession },
-  "/account/sessions/end-all": { POST: endAllSessions },
-  "/sign-out": { POST: signOut },
+  "/account/sessions/end-all": { POST: signOut(true) },
+  "/sign-out": { POST: signOut(false) },
   "/confirm": {
     GET: (c: ConsoleContext) => showConfirm(c, c.req.query("next")),
     POST: confirm,

@@ -28,12 +28,16 @@ const listKeys: Handler = async (c) => {
   if (isKeyId(search) && await keys.get(session.ownerId, search) !== null) {
     return c.redirect(`/keys/${search}`, 302);
   }
-  const filter = filterOf(c.req.query("filter"));
+  const asked = c.req.query("filter");
+  const [filter] = FILTERS.find(([name]) => name === asked) ?? FILTERS[0];
   const after = c.req.query("after") ?? "";
   const nowMs = now();
   const page = await keys.list(session.ownerId, {
     ...{ filter, search, after, rows: PAGE_ROWS, day: usageDay(nowMs) },
   });
+  /** An address of the list with this search. */
+  const to = (filter: KeyFilter, after = "") =>
+    address("/keys", { filter: filter === "all" ? "" : filter, search, after });
   const isFirstKey = page.total === 0 && filter === "all";
   const create = <a class="button primary" href="/keys/new">Create key</a>;
   return await showPage(
@@ -60,9 +64,27 @@ const listKeys: Handler = async (c) => {
         )
         : (
           <>
-            <Toolbar filter={filter} search={search} />
+            <div class="row between">
+              <Tabs
+                label="Filter"
+                current={filter}
+                tabs={FILTERS.map(([name, label]) => [name, label, to(name)])}
+              />
+              <Search search={search} filter={filter} />
+            </div>
             <Rows page={page} nowMs={nowMs} />
-            <KeyPager {...{ page, after, filter, search }} />
+            <Pager
+              links={[
+                ["First", after && to(filter)],
+                [
+                  "Previous",
+                  page.previous === null ? null : to(filter, page.previous),
+                ],
+                ["Next", page.next && to(filter, page.next)],
+              ]}
+            >
+              {position(page)}
+            </Pager>
           </>
         )}
     </>,
@@ -78,56 +100,31 @@ const cleanSearch = (search: string): string =>
   search.trim().slice(0, 200)
     .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
 
-const FILTERS: readonly (readonly [KeyFilter, label: string])[] = [
+const FILTERS = [
   ["all", "All"],
   ["enabled", "Enabled"],
   ["disabled", "Disabled"],
   ["with_expiry", "With expiry"],
-];
+] as const;
 
-const filterOf = (value: string | undefined): KeyFilter =>
-  FILTERS.find(([name]) => name === value)?.[0] ?? "all";
-
-/** What narrows the list. */
-interface Narrowed {
-  filter: KeyFilter;
-  search: string;
-}
-
-/** An address of the list. */
-const listAddress = (
-  { filter, search }: Narrowed,
-  more: Record<string, string> = {},
-): string =>
-  address("/keys", { filter: filter === "all" ? "" : filter, search, ...more });
-
-const Toolbar = ({ filter, search }: Narrowed) => (
-  <div class="row between">
-    <Tabs
-      label="Filter"
-      current={filter}
-      tabs={FILTERS.map(([name, label]) => [
-        name,
-        label,
-        listAddress({ filter: name, search }),
-      ])}
+const Search = (
+  { search, filter }: { search: string; filter: KeyFilter },
+) => (
+  <form class="search" method="get" action="/keys" role="search">
+    <input type="hidden" name="filter" value={filter} />
+    <label class="hidden" for="search">Find keys</label>
+    <input
+      id="search"
+      name="search"
+      type="search"
+      value={search}
+      placeholder="Description or last 4 characters"
+      maxlength={100}
+      autocomplete="off"
+      data-key-search=""
     />
-    <form class="search" method="get" action="/keys" role="search">
-      {filter !== "all" && <input type="hidden" name="filter" value={filter} />}
-      <label class="hidden" for="search">Find keys</label>
-      <input
-        id="search"
-        name="search"
-        type="search"
-        value={search}
-        placeholder="Description or last 4 characters"
-        maxlength={100}
-        autocomplete="off"
-        data-key-search=""
-      />
-      <button type="submit">Find</button>
-    </form>
-  </div>
+    <button type="submit">Find</button>
+  </form>
 );
 
 function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
@@ -168,28 +165,10 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
   );
 }
 
-function KeyPager(
-  { page, after, ...narrowed }: Narrowed & { page: KeyPage; after: string },
-) {
-  const { previous, next, total, before, rows } = page;
-  if (after === "" && next === null) return null;
+/** `51–100 of 122` */
+function position({ rows, total, before }: KeyPage): string {
+  if (total === null || rows.length === 0) return "";
   const first = (before ?? 0) + 1;
-  return (
-    <Pager
-      links={[
-        ["First", after === "" ? null : listAddress(narrowed)],
-        [
-          "Previous",
-          previous === null ? null : listAddress(narrowed, { after: previous }),
-        ],
-        ["Next", next && listAddress(narrowed, { after: next })],
-      ]}
-    >
-      {total === null
-        ? `${rows.length} keys on this page`
-        : `${number(first)}–${number(first + rows.length - 1)} of ${
-          number(total)
-        }`}
-    </Pager>
-  );
+  const last = first + rows.length - 1;
+  return `${number(first)}–${number(last)} of ${number(total)}`;
 }

@@ -27,14 +27,9 @@ import { enter, findSignedIn, localPath, readCookie } from "./session.ts";
 /** Signing in with a password, and the links that lead to one. */
 
 const openSignIn: Handler = async (c) => {
-  const { owners, accounts } = c.var.deps;
   if (await findSignedIn(c) !== null) return c.redirect("/keys", 302);
-  const first = await accounts.read(await owners.first());
-  return showSignIn(c, {
-    email: "",
-    next: localPath(c.req.query("next")),
-    isSetUp: first !== null && first.passwordHash !== null,
-  });
+  const next = localPath(c.req.query("next"));
+  return await showSignIn(c, { email: "", next });
 };
 
 const trySignIn: Handler = async (c) => {
@@ -50,8 +45,8 @@ const trySignIn: Handler = async (c) => {
   if (result.ok) return await enter(c, result, next);
   const { waitMs } = result;
   if (waitMs > 0) c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
-  return showSignIn(c, {
-    ...{ email: form.email, next, isSetUp: true },
+  return await showSignIn(c, {
+    ...{ email: form.email, next },
     error: waitMs > 0
       ? waitText(waitMs)
       : "E-mail, password or code is not right.",
@@ -151,23 +146,22 @@ async function acceptLink(
 }
 
 /** One form for everything, so that it does not reveal which part was wrong. */
-function showSignIn(
+async function showSignIn(
   c: ConsoleContext,
-  { email, next, isSetUp, error, status }: {
+  { email, next, error, status }: {
     email: string;
     next: string;
-    /** False: nobody has an account yet. */
-    isSetUp: boolean;
     error?: string;
     status?: 401 | 429;
   },
-): Response | Promise<Response> {
-  const { oidc } = c.var.deps;
+): Promise<Response> {
+  const { oidc, owners, accounts } = c.var.deps;
+  const first = await accounts.read(await owners.first());
   return showCard(
     c,
     { title: "Sign in", ...status && { status } },
     <>
-      {!isSetUp && (
+      {!first?.passwordHash && (
         <p>
           Nobody has an account yet. The service prints a one-time set-up link
           when it starts, and the command <code>owners set-up</code>{" "}
