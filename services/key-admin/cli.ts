@@ -1,11 +1,21 @@
 import { wallNow } from "@gateway/shared/process/clock";
-import { ConfigError, EXIT_CONFIG } from "@gateway/shared/process/env";
+import {
+  ConfigError,
+  EXIT_CONFIG,
+  parseEnv,
+} from "@gateway/shared/process/env";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
+import {
+  busAccess,
+  NATS_VARIABLES,
+  REDIS_VARIABLES,
+  redisAccess,
+} from "@gateway/shared/process/service_variables";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import { z } from "zod";
 import { textOf } from "./cli/answer.ts";
-import { type Cluster, findCluster } from "./cli/cluster.ts";
 import {
   type Area,
   type CommandDeps,
@@ -19,6 +29,7 @@ import { OWNERS } from "./cli/owners.ts";
 import { BadCursor } from "./domain/keys/key_page.ts";
 import { KeyRefused } from "./domain/keys/key_store.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
+import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
 import { detectDurability, NotDurable } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
@@ -26,7 +37,23 @@ import { createStores } from "./domain/stores.ts";
 /** `deno task keys …` and `deno task owners …`: the console's stores without the console. */
 
 const CONNECT_MS = 2_000;
+/** The cluster that a command works on. */
+type Cluster = ReturnType<typeof findCluster>;
+
 const AREAS = new Map<string, Area>([["keys", KEYS], ["owners", OWNERS]]);
+
+const UP_FILE = ".run/up.json";
+const CLUSTER_VARIABLES = {
+  ...NATS_VARIABLES,
+  ...REDIS_VARIABLES,
+  ...LIMIT_VARIABLES,
+};
+
+const upFile = z.object({
+  redis_url: z.string(),
+  nats_url: z.string(),
+  console_url: z.string(),
+});
 
 async function run([name = "", ...args]: string[]): Promise<string> {
   const area = AREAS.get(name);
@@ -37,7 +64,7 @@ async function run([name = "", ...args]: string[]): Promise<string> {
     return helpOf(area);
   }
   const command = parseCommand(area, args);
-  const cluster = clusterHere();
+  const cluster = findCluster();
   const redis = await connect(cluster);
   try {
     if (await detectDurability(redis) === "none") {
@@ -53,8 +80,49 @@ async function run([name = "", ...args]: string[]): Promise<string> {
   }
 }
 
-const clusterHere = (): Cluster =>
-  findCluster(Deno.env.toObject(), Deno.readTextFileSync);
+/**
+ * Where the cluster is: the variables of the service, else what `deno task up`
+ * wrote. Throws a `ConfigError` for variables that do not fit together, and
+ * {@link CommandRefused} when nothing says where it is.
+ */
+function findCluster() {
+  const env = Deno.env.toObject();
+  const isTold = ["REDIS_URL", "REDIS_URL_FILE", "REDIS_SENTINELS"]
+    .some((name) => env[name]);
+  const up = isTold ? null : readUpFile();
+  const variables = up === null ? env : {
+    ...env,
+    REDIS_URL: up.redis_url,
+    NATS_URL: env.NATS_URL || up.nats_url,
+  };
+  const settings = parseEnv(
+    CLUSTER_VARIABLES,
+    variables,
+    Deno.readTextFileSync,
+  );
+  return {
+    redis: redisAccess(settings),
+    bus: busAccess(settings),
+    /** Origin of the console, for links. */
+    consoleUrl: env.PUBLIC_URL || (up?.console_url ?? "http://127.0.0.1:8081"),
+    defaultLimits: defaultLimitsOf(settings),
+    /** What to check when Redis does not answer. */
+    hint: up === null
+      ? "The address comes from REDIS_…: check host, port, user and password"
+      : `The address comes from ${UP_FILE}: is "deno task up" still running?`,
+  };
+}
+
+function readUpFile() {
+  try {
+    return upFile.parse(JSON.parse(Deno.readTextFileSync(UP_FILE)));
+  } catch (cause) {
+    throw new CommandRefused(
+      `No cluster is running here: start one with "npx -y deno task up", or set REDIS_URL`,
+      { cause },
+    );
+  }
+}
 
 function depsOf(
   { bus, consoleUrl, defaultLimits }: Cluster,

@@ -1,21 +1,8 @@
 import assert from "node:assert/strict";
-import { fileURLToPath } from "node:url";
 import { askPort } from "../../tests/support/local_server.ts";
-import { freePort, startRedis, until } from "./redis_fixture.ts";
+import { startService } from "../../tests/support/service_processes.ts";
+import { startRedis } from "./redis_fixture.ts";
 
-const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
-/** What the service may do, and no more. */
-const PERMISSIONS = [
-  "--no-prompt",
-  "--allow-net",
-  "--allow-env",
-  `--allow-read=${
-    fileURLToPath(new URL("../..", import.meta.url))
-  },/usr/bin/ldd`,
-  "--allow-ffi",
-];
-
-const FORM = "Content-Type: application/x-www-form-urlencoded";
 /** Methods that `fetch` does not send. */
 const METHODS: [line: string, status: number][] = [
   ["TRACE /sign-in", 405],
@@ -24,52 +11,21 @@ const METHODS: [line: string, status: number][] = [
   ["CONNECT console:443", 421],
 ];
 
-/** Starts the service and reads its log. */
-function startService(env: Record<string, string>) {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", "--no-check", ...PERMISSIONS, MAIN],
-    env,
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  const lines: Record<string, unknown>[] = [];
-  const reading = (async () => {
-    const text = child.stdout.pipeThrough(new TextDecoderStream());
-    let rest = "";
-    for await (const piece of text) {
-      const parts = (rest + piece).split("\n");
-      rest = parts.pop() ?? "";
-      lines.push(...parts.map((line) => JSON.parse(line)));
-    }
-  })();
-  return {
-    child,
-    lines,
-    event: (name: string) => lines.find(({ event }) => event === name),
-    ended: async () => {
-      const [{ code }, stderr] = await Promise.all([
-        child.status,
-        new Response(child.stderr).text(),
-        reading,
-      ]);
-      return { code, stderr };
-    },
-  };
-}
+/** The line of the log about an event. */
+const lineOf = (log: string, event: string): string =>
+  log.split("\n").find((line) => line.includes(`"event":"${event}"`)) ?? "";
 
 Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, says where it is and how to set it up, serves no more than the console, and stops on SIGTERM", async () => {
   await using redis = await startRedis();
-  const service = startService({
-    PORT: "0",
-    OPS_PORT: "0",
+  await using service = await startService("key-admin", {
     REDIS_URL: redis.url,
     PUBLIC_URL: "",
   });
-  await until(() => service.event("ready") !== undefined, 15_000);
-  const { port, opsPort, durability } = service.event("ready") ?? {};
+  const { url, process, ready: { port, opsPort, durability } } = service;
   assert.equal(durability, "always");
-  const link = String(service.event("setup_link")?.url);
-  assert.ok(link.startsWith(`http://127.0.0.1:${port}/link/`), link);
+  const setup = lineOf(process.output(), "setup_link");
+  const link = String(JSON.parse(setup).url);
+  assert.ok(link.startsWith(`${url}/link/`), link);
   const page = await fetch(link);
   assert.equal(page.status, 200);
   assert.match(await page.text(), /Set up the console/);
@@ -77,39 +33,38 @@ Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, says where it is and h
     const answer = await fetch(`http://127.0.0.1:${opsPort}/${path}`);
     assert.equal(answer.status, 200, path);
     await answer.body?.cancel();
-    const outside = await fetch(`http://127.0.0.1:${port}/${path}`);
+    const outside = await fetch(`${url}/${path}`);
     assert.equal(outside.status, 404, "not on the public port");
     await outside.body?.cancel();
   }
+  const headers = [
+    `Host: 127.0.0.1:${port}`,
+    ...["Connection: close", "Sec-Fetch-Site: same-origin"],
+    "Content-Type: application/x-www-form-urlencoded",
+    "Cookie: secret=1",
+  ].join("\r\n");
   for (const [line, status] of METHODS) {
-    const host = `Host: 127.0.0.1:${port}\r\nConnection: close\r\n`;
-    const from = `Sec-Fetch-Site: same-origin\r\n${FORM}\r\n`;
-    const answer = await askPort(
-      Number(port),
-      `${line} HTTP/1.1\r\n${host}${from}Cookie: secret=1\r\n\r\n`,
-    );
+    const request = `${line} HTTP/1.1\r\n${headers}\r\n\r\n`;
+    const answer = await askPort(Number(port), request);
     assert.match(answer, new RegExp(`^HTTP/1.1 ${status} `), line);
     assert.ok(!answer.includes("secret=1"), "nothing is echoed");
     if (status === 405) assert.match(answer, /^allow: GET, HEAD, POST\r$/im);
   }
-  service.child.kill("SIGTERM");
-  assert.equal((await service.ended()).code, 0);
-  const log = JSON.stringify(
-    service.lines.filter(({ event }) => event !== "setup_link"),
+  process.signal("SIGTERM");
+  assert.equal((await process.exited).code, 0);
+  const rest = process.output().replace(setup, "");
+  assert.ok(
+    !rest.includes(link.split("/link/")[1] ?? "?"),
+    "secret in the log",
   );
-  assert.ok(!log.includes(link.split("/link/")[1] ?? "?"), "secret in the log");
 });
 
 Deno.test("a redis that may lose changes is said loudly at the start", async () => {
   await using redis = await startRedis({ settings: ["--appendonly", "no"] });
-  const service = startService({
-    PORT: String(freePort()),
-    OPS_PORT: "0",
+  await using service = await startService("key-admin", {
     REDIS_URL: redis.url,
     PUBLIC_URL: "",
   });
-  await until(() => service.event("ready") !== undefined, 15_000);
-  assert.equal(service.event("not_durable")?.level, "error");
-  service.child.kill("SIGTERM");
-  await service.ended();
+  const line = lineOf(service.process.output(), "not_durable");
+  assert.equal(JSON.parse(line).level, "error");
 });
