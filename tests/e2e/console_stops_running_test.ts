@@ -5,11 +5,10 @@
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { connectRedis } from "../../services/key-admin/domain/store/redis.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
+import { askCluster, LONG, openStore } from "../support/cluster_keys.ts";
 import { openConsole } from "../support/console_client.ts";
 import { startRedisServer } from "../support/redis_fixture.ts";
 import { waitFor } from "../support/wait_for.ts";
@@ -25,30 +24,6 @@ const EDGES = 3;
 const RUNNING = 3;
 /** Counted from before the request to the console is sent. */
 const STOP_MS_MAX = 1_000;
-const REDIS_WAIT_MS = 5_000;
-
-/** A request that would run for 15 s. */
-function askForLong(
-  edgeUrl: string,
-  key: WatchedKey,
-  stream: boolean,
-): Promise<Response> {
-  return fetch(`${edgeUrl}/v1/chat/completions`, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${key.value}`,
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({
-      model: "neutral-3.7-plus",
-      stream,
-      messages: [{
-        role: "user",
-        content: "Tell [simulator: 300 tokens, 20 tokens per second]",
-      }],
-    }),
-  });
-}
 
 /** Tells how many requests of a key run, as the admission counts them. */
 async function counterOf(
@@ -68,23 +43,25 @@ interface Ended {
 
 /** Starts streams and whole answers on every edge; resolves when all of them run. */
 async function startRunning(
-  { state }: Cluster,
-  key: WatchedKey,
+  cluster: Cluster,
+  { value }: WatchedKey,
   running: () => Promise<number>,
 ): Promise<{ streams: Promise<Ended>[]; whole: Promise<Ended>[] }> {
-  const urls = state.edge_urls.flatMap((url) =>
-    Array.from({ length: RUNNING }, () => url)
-  );
+  const numbers = Array.from({ length: EDGES * RUNNING }, (_, n) => n % EDGES);
+  const askAll = (stream: boolean) =>
+    numbers.map((edge) =>
+      askCluster(cluster, value, edge, { ...LONG, stream })
+    );
   const ended = async (answered: Promise<Response>) => ({
     outcome: await outcomeOf(answered),
     atMs: performance.now(),
   });
-  const answers = urls.map((url) => askForLong(url, key, true));
+  const answers = askAll(true);
   const streams = answers.map(ended);
-  const whole = urls.map((url) => ended(askForLong(url, key, false)));
+  const whole = askAll(false).map(ended);
   // The head of a stream is not sent before its first token.
   await Promise.all(answers);
-  await waitFor(async () => await running() === 2 * urls.length, {
+  await waitFor(async () => await running() === 2 * numbers.length, {
     what: "every request to run",
   });
   return { streams, whole };
@@ -97,15 +74,11 @@ Deno.test("running requests end within a second of the click", async (t) => {
     edges: EDGES,
     env: { REDIS_URL: server.url },
   });
-  const redis = await connectRedis({
-    address: { url: server.url },
-    log: silentLog,
-    waitMs: REDIS_WAIT_MS,
-  });
+  await using opened = await openStore(cluster);
   const browser = await openConsole(cluster);
   const others = [watched(await browser.createKey("Somebody else's"))];
   const key = watched(await browser.createKey("Stopped"));
-  const running = await counterOf(redis, key);
+  const running = await counterOf(opened.redis, key);
   const stopLoad = startLoad(cluster, others);
   try {
     const changes = [
@@ -154,6 +127,5 @@ Deno.test("running requests end within a second of the click", async (t) => {
     });
   } finally {
     await stopLoad();
-    await redis.close();
   }
 });
