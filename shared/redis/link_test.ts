@@ -93,7 +93,8 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
     now: monotonicNow,
     random: Math.random,
   });
-  await assert.rejects(wrong.ready(200), (error) => {
+  await until(() => wrong.state === "offline", RECOVERY_MS);
+  await assert.rejects(wrong.ready(1), (error) => {
     assert.ok(error instanceof RedisUnavailableError);
     return /WRONGPASS/.test(String(error.cause));
   });
