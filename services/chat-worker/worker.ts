@@ -160,7 +160,7 @@ export class ChatWorker {
   }
 
   #followBus(now: number): void {
-    if (this.#flow.look() === "restored") {
+    if (this.#flow.look()) {
       // No edge could be heard meanwhile, so every silence starts over.
       for (const edge of this.#edgesHeardAtMs.keys()) this.#onHeard(edge);
       for (const { sender } of this.#jobs.values()) {

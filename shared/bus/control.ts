@@ -21,9 +21,6 @@ import { readU32, writeU32 } from "./frame.ts";
 const CONTROL_VERSION = 1;
 export const CONTROL_RECORD_BYTES = 25;
 
-/** Records of one message: 100 KiB, a tenth of what a default server takes. */
-export const CONTROL_RECORDS_MAX = 4_096;
-
 /** In the order of their codes on the wire. */
 export const CANCEL_REASONS = [
   "other",
@@ -63,8 +60,8 @@ const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
 /**
- * Collects records for one worker. `send` gets a message whenever one is full, and
- * the rest on `flush()`.
+ * Collects records for one worker until `flush()` sends them in one message. A default
+ * server takes 40,000 of them.
  */
 export class ControlBatch {
   readonly #send: (message: Uint8Array) => void;
@@ -90,9 +87,6 @@ export class ControlBatch {
       : record.sequence;
     writeU32(this.#buffer, start + 21, value);
     this.#length = start + CONTROL_RECORD_BYTES;
-    if (this.#length === 1 + CONTROL_RECORDS_MAX * CONTROL_RECORD_BYTES) {
-      this.flush();
-    }
   }
 
   /** Sends what has been collected, if anything. */

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import {
   CONTROL_PROBE,
   CONTROL_RECORD_BYTES,
-  CONTROL_RECORDS_MAX,
   ControlBatch,
   type ControlRecord,
   decodeControl,
@@ -66,19 +65,6 @@ Deno.test("ControlBatch sends nothing when there is nothing, and each record onc
   batch.add(ack(2, ID_B));
   batch.flush();
   assert.deepEqual(messages.map(decodeControl), [[ack(1)], [ack(2, ID_B)]]);
-});
-
-Deno.test("ControlBatch sends a full message by itself", () => {
-  const { batch, messages } = collector();
-  for (let i = 1; i < CONTROL_RECORDS_MAX; i++) batch.add(ack(i));
-  assert.equal(messages.length, 0);
-  batch.add(ack(CONTROL_RECORDS_MAX));
-  assert.equal(messages.length, 1);
-  batch.add(ack(CONTROL_RECORDS_MAX + 1));
-  batch.flush();
-  const records = messages.flatMap(decodeControl);
-  assert.equal(records.length, CONTROL_RECORDS_MAX + 1);
-  records.forEach((record, i) => assert.deepEqual(record, ack(i + 1)));
 });
 
 Deno.test("decodeControl() reads nothing in a message that is cut or of another version", () => {

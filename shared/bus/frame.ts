@@ -30,9 +30,6 @@ import { ApiError, ERROR_KINDS, type ErrorCode } from "../openai/error.ts";
 const FRAME_VERSION = 1;
 export const FRAME_HEADER_BYTES = 16;
 
-/** Largest value of the header's 32-bit numbers. */
-export const FRAME_NUMBER_MAX = 0xffff_ffff;
-
 /** What a frame says. */
 export const FrameType = {
   /** The job runs here. Payload: the worker's id. Implied by BEAT, and by DATA, END and ERR when the edge chose the worker. */

@@ -174,20 +174,18 @@ export class NoRespondersError extends Error {
   override readonly name = "NoRespondersError";
 }
 
-/** Tells what changed about the flow of a bus since the last look. */
+/** Follows outages of a bus, seen from whoever looks now and then. */
 export class FlowWatch {
   readonly #bus: Pick<BusLink, "flowingSinceMs">;
   readonly #now: MonotonicNow;
   #sinceMs: number | null;
   #lostAtMs: number | null;
-  #hasFlown: boolean;
 
   constructor(bus: Pick<BusLink, "flowingSinceMs">, now: MonotonicNow) {
     this.#bus = bus;
     this.#now = now;
     this.#sinceMs = bus.flowingSinceMs;
-    this.#hasFlown = this.#sinceMs !== null;
-    this.#lostAtMs = this.#hasFlown ? null : now();
+    this.#lostAtMs = this.#sinceMs === null ? now() : null;
   }
 
   /** How long the bus had been away at the last look; 0 while it flows. */
@@ -195,14 +193,12 @@ export class FlowWatch {
     return this.#lostAtMs === null ? 0 : this.#now() - this.#lostAtMs;
   }
 
-  look(): "lost" | "restored" | null {
+  /** Returns true when the bus was away since the last look, and is back. */
+  look(): boolean {
     const sinceMs = this.#bus.flowingSinceMs;
-    if (sinceMs === this.#sinceMs) return null;
+    if (sinceMs === this.#sinceMs) return false;
     this.#sinceMs = sinceMs;
     this.#lostAtMs = sinceMs === null ? this.#now() : null;
-    if (sinceMs === null) return "lost";
-    const isReturn = this.#hasFlown;
-    this.#hasFlown = true;
-    return isReturn ? "restored" : null;
+    return sinceMs !== null;
   }
 }

@@ -8,6 +8,7 @@ import {
   TimeoutError,
 } from "nats";
 import { SteadyClock } from "../process/clock.ts";
+import { settlesWithin } from "../process/serve.ts";
 import {
   type BusHandler,
   type BusLink,
@@ -237,16 +238,12 @@ class NatsLink implements BusLink {
       }
       const rounds = Math.floor((failures - 1) / this.#servers.length);
       const waitMs = Math.min(retryMaxMs, retryMs * 2 ** rounds);
-      await this.#pause(waitMs * (1 - random() / 2));
+      await settlesWithin(
+        this.#closing.promise,
+        waitMs * (1 - random() / 2),
+      );
     }
     this.#first.reject(unavailable("it was closed"));
-  }
-
-  async #pause(ms: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, ms);
-    await Promise.race([promise, this.#closing.promise]);
-    clearTimeout(timer);
   }
 
   /** Returns why the server could not be reached, or why it was left. */
@@ -343,18 +340,11 @@ class NatsLink implements BusLink {
   /** Gives a promise of the client a deadline, and an end when the connection is lost. */
   async #inTime(work: Promise<void>): Promise<void> {
     const { flushMs } = this.#timing;
-    const late = Promise.withResolvers<never>();
-    const timer = setTimeout(() => {
-      late.reject(new BusTimeoutError(`No answer within ${flushMs} ms`));
-    }, flushMs);
     const lost = this.#present().lost.promise.then((reason) => {
       throw unavailable(reason);
     });
-    try {
-      await Promise.race([work, late.promise, lost]);
-    } finally {
-      clearTimeout(timer);
-    }
+    if (await settlesWithin(Promise.race([work, lost]), flushMs)) return;
+    throw new BusTimeoutError(`No answer within ${flushMs} ms`);
   }
 
   /** Reads the events of the client until its end. */

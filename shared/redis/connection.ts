@@ -1,6 +1,7 @@
 /** One connection to Redis, which is made again whenever it is lost. */
 import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
+import { settlesWithin } from "../process/serve.ts";
 
 /** What Redis answers in protocol version 2: bulk and simple strings, integers, nil, arrays. */
 export type RedisReply = string | number | null | RedisReply[];
@@ -96,7 +97,7 @@ export function openConnection(options: ConnectionOptions) {
       current = null;
       if (isClosed) return;
       onDown(cause);
-      await pause(backoffMs(failures, random), closing.promise);
+      await settlesWithin(closing.promise, backoffMs(failures, random));
     }
   };
   const running = run();
@@ -166,13 +167,6 @@ function backoffMs(failures: number, random: () => number): number {
   return fullMs * (1 - random() / 2);
 }
 
-async function pause(ms: number, until: Promise<void>): Promise<void> {
-  const elapsed = Promise.withResolvers<void>();
-  const timer = setTimeout(elapsed.resolve, ms);
-  await Promise.race([elapsed.promise, until]);
-  clearTimeout(timer);
-}
-
 /** A client of the library, connected or not. */
 type Client = ReturnType<typeof makeClient>;
 
@@ -233,14 +227,10 @@ async function connectInTime<T>(
   client: Client,
   { timeoutMs, greet, leftovers }: ConnectOptions<T>,
 ): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () => late.reject(new Error(`Not connected after ${timeoutMs} ms`)),
-    timeoutMs,
-  );
   const connecting = client.connect().then(() => greet(client));
   try {
-    return await Promise.race([connecting, late.promise]);
+    if (await settlesWithin(connecting, timeoutMs)) return await connecting;
+    throw new Error(`Not connected after ${timeoutMs} ms`);
   } catch (error) {
     client.destroy();
     // Destroyed while TCP was connecting, the library finishes connecting and
@@ -251,8 +241,6 @@ async function connectInTime<T>(
     });
     leftovers.add(ended);
     throw error;
-  } finally {
-    clearTimeout(timer);
   }
 }
 

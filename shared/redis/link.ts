@@ -1,5 +1,6 @@
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
+import { settlesWithin } from "../process/serve.ts";
 import { type CallOptions, createCalls } from "./calls.ts";
 import {
   openConnection,
@@ -213,16 +214,9 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
       });
     },
     async ready(timeoutMs) {
-      const late = Promise.withResolvers<never>();
-      const timer = setTimeout(() => {
-        const detail = `not ready after ${timeoutMs} ms`;
-        late.reject(new RedisUnavailableError("offline", detail, downCause));
-      }, timeoutMs);
-      try {
-        await Promise.race([answered.promise, late.promise]);
-      } finally {
-        clearTimeout(timer);
-      }
+      if (await settlesWithin(answered.promise, timeoutMs)) return;
+      const detail = `not ready after ${timeoutMs} ms`;
+      throw new RedisUnavailableError("offline", detail, downCause);
     },
     async close() {
       if (state === "closed") return;

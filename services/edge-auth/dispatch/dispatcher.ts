@@ -278,7 +278,7 @@ export class ChatDispatcher {
   }
 
   #followBus(): void {
-    if (this.#flow.look() === "restored") {
+    if (this.#flow.look()) {
       this.workers.onBusRestored();
       this.#forEach((run) => run.onBusRestored());
       this.#offerWaiting();
