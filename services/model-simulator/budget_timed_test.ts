@@ -169,7 +169,7 @@ Deno.test("a client that leaves ends its answer within 100 ms", async () => {
     leaving.abort();
     await response.body?.cancel().catch(() => {});
     assert.equal(await request?.ended, "left");
-    const took = (request?.endedAtMs ?? Infinity) - leftAtMs;
+    const took = performance.now() - leftAtMs;
     assert.ok(took < 100, `${JSON.stringify(body)}: ${took} ms`);
   }
 });

@@ -1,5 +1,5 @@
 /** The one place of this service that reads the environment. */
-import { decimal, integer, parseEnv } from "@gateway/shared/process/env";
+import { integer, parseEnv } from "@gateway/shared/process/env";
 import {
   listenVariables,
   SERVICE_VARIABLES,
@@ -16,7 +16,7 @@ export const SIMULATOR_VARIABLES = {
     .default(0).describe(
       "How long the simulator waits before its first token",
     ),
-  SIMULATOR_TOKENS_PER_SECOND: decimal("tokens per second", {
+  SIMULATOR_TOKENS_PER_SECOND: integer("tokens per second", {
     min: 0,
     max: 1_000_000,
   }).default(0).describe("Pace of the simulator, 0 for no limit"),

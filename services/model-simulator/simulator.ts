@@ -14,19 +14,12 @@ export type Outcome = "complete" | "refused" | "broken" | "left";
 export class SeenRequest {
   /** Undefined while it runs. */
   outcome: Outcome | undefined;
-  /** `performance.now()` of the end, or null. */
-  endedAtMs: number | null = null;
   completion: Completion | null = null;
   readonly leaving = new AbortController();
   readonly #ended = Promise.withResolvers<Outcome>();
 
-  /** The first has the number 1. */
-  constructor(
-    readonly number: number,
-    readonly headers: Headers,
-    /** As it came. */
-    readonly body: string,
-  ) {}
+  /** `body` as it came. */
+  constructor(readonly body: string) {}
 
   /** Settles with the outcome. */
   get ended(): Promise<Outcome> {
@@ -42,7 +35,6 @@ export class SeenRequest {
   end(outcome: Outcome): void {
     if (this.outcome !== undefined) return;
     this.outcome = outcome;
-    this.endedAtMs = performance.now();
     this.#ended.resolve(outcome);
     this.leaving.abort();
   }
@@ -78,7 +70,6 @@ export class Simulator implements AsyncDisposable {
   readonly running = new Set<SeenRequest>();
   readonly #options: SimulatorOptions;
   readonly #server: GracefulServer;
-  #count = 0;
 
   constructor(options: SimulatorOptions = {}) {
     this.#options = options;
@@ -131,8 +122,7 @@ export class Simulator implements AsyncDisposable {
   }
 
   async #complete(request: Request): Promise<Response> {
-    const body = await readBody(request);
-    const run = new SeenRequest(this.#count += 1, request.headers, body);
+    const run = new SeenRequest(await readBody(request));
     this.running.add(run);
     void run.ended.then(() => this.running.delete(run));
     this.#options.onRequest?.(run);

@@ -70,14 +70,6 @@ export function integer(unit: string, bounds: Bounds): Variable<number> {
   return wholeNumber(bounds.min, bounds.max).register(ABOUT, { expects });
 }
 
-/** A number with a unit, such as a share from 0 to 1. */
-export function decimal(unit: string, bounds: Bounds): Variable<number> {
-  const { min, max = Number.MAX_VALUE } = bounds;
-  const expects = `a number of ${unit}${rangeOf(bounds)}`;
-  return z.string().regex(/^[+-]?(\d+\.?\d*|\.\d+)$/).transform(Number)
-    .pipe(z.number().min(min).max(max)).register(ABOUT, { expects });
-}
-
 function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
   return z.string().regex(/^[+-]?\d+$/).transform(Number)
     .pipe(z.int().min(min).max(max));

@@ -50,12 +50,6 @@ const KINDS: {
     refused: ["9007199254740992", "99999999999999999999999"],
   },
   {
-    kind: "a decimal number",
-    variable: env.decimal("shares", { min: 0, max: 1 }),
-    accepted: [["0", 0], ["0.25", 0.25], [".5", 0.5], ["1", 1]],
-    refused: ["-0.1", "1.1", ".", "1e-3", "half"],
-  },
-  {
     kind: "a choice",
     variable: env.choice(["debug", "info"]),
     accepted: [["debug", "debug"], ["info", "info"]],

@@ -38,53 +38,37 @@ export interface ServiceOptions<Config extends { logLevel: LogLevel }> {
  * mistakes, 1 for everything else.
  */
 export async function runService<Config extends { logLevel: LogLevel }>(
-  options: ServiceOptions<Config>,
+  { name, readConfig, start }: ServiceOptions<Config>,
 ): Promise<never> {
-  const signal = nextSignal();
-  const config = configOrExit(options);
+  const signal = firstSignal();
+  const config = configOrExit(readConfig);
   const writer = createLineWriter(Deno.stdout);
   const log = createLog({
-    service: options.name,
+    service: name,
     level: config.logLevel,
     now: wallNow,
     write: writer.write,
   });
-  const code = await live(options, config, log, signal);
+  let failure = "start_failed";
+  let code = EXIT_OK;
+  try {
+    const service = await start(config, log);
+    log.notice("ready", service.ready);
+    log.info("stopping", { signal: await signal });
+    failure = "stop_failed";
+    await service.stop();
+    log.info("stopped");
+  } catch (error) {
+    log.error(failure, { error });
+    code = EXIT_FAILED;
+  }
   await writer.flush();
   Deno.exit(code);
 }
 
-async function live<Config extends { logLevel: LogLevel }>(
-  options: ServiceOptions<Config>,
-  config: Config,
-  log: Log,
-  signal: Promise<string>,
-): Promise<number> {
-  let service: RunningService;
+function configOrExit<Config>(readConfig: () => Config): Config {
   try {
-    service = await options.start(config, log);
-  } catch (error) {
-    log.error("start_failed", { error });
-    return EXIT_FAILED;
-  }
-  log.notice("ready", service.ready);
-  log.info("stopping", { signal: await signal });
-  exitOnSignals();
-  try {
-    await service.stop();
-  } catch (error) {
-    log.error("stop_failed", { error });
-    return EXIT_FAILED;
-  }
-  log.info("stopped");
-  return EXIT_OK;
-}
-
-function configOrExit<Config extends { logLevel: LogLevel }>(
-  options: ServiceOptions<Config>,
-): Config {
-  try {
-    return options.readConfig();
+    return readConfig();
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     Deno.stderr.writeSync(new TextEncoder().encode(`${error.message}\n`));
@@ -92,18 +76,16 @@ function configOrExit<Config extends { logLevel: LogLevel }>(
   }
 }
 
-/** Resolves with the first signal that asks to stop. */
-function nextSignal(): Promise<string> {
-  return new Promise((resolve) => {
-    for (const name of SIGNALS) {
-      Deno.addSignalListener(name, () => resolve(name));
-    }
-  });
-}
-
-/** A second signal ends the process at once. */
-function exitOnSignals(): void {
+/** Resolves with the first signal that asks to stop; a second one ends the process at once. */
+function firstSignal(): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  let count = 0;
   for (const name of SIGNALS) {
-    Deno.addSignalListener(name, () => Deno.exit(EXIT_FAILED));
+    Deno.addSignalListener(name, () => {
+      count += 1;
+      if (count > 1) Deno.exit(EXIT_FAILED);
+      resolve(name);
+    });
   }
+  return promise;
 }

@@ -23,8 +23,6 @@ export interface LocalServer extends AsyncDisposable {
   signal(signal: Deno.Signal): void;
   /** SIGKILL, then waits until the process is gone. Data stays for `restart()`. */
   kill(): Promise<void>;
-  /** SIGTERM, then waits until the process is gone. Data stays for `restart()`. */
-  terminate(): Promise<void>;
   /** SIGSTOP, returns when it stands still: connections stay open, nobody answers. */
   stop(): Promise<void>;
   /** SIGCONT. */
@@ -147,10 +145,6 @@ function createHandle(
     outputChars: () => process.outputChars(),
     signal: (signal) => process.signal(signal),
     kill: () => process.kill(),
-    terminate: async () => {
-      process.signal("SIGTERM");
-      await process.exited;
-    },
     stop: async () => {
       process.signal("SIGSTOP");
       await waitFor(() => isStopped(process.pid), {
