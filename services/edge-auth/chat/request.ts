@@ -13,11 +13,7 @@ import {
   requireRules,
   tokensMaxOf,
 } from "./request_rules.ts";
-import {
-  wireModelSchema,
-  type WireRequest,
-  wireRequestSchema,
-} from "./request_schema.ts";
+import { type WireRequest, wireRequestSchema } from "./request_schema.ts";
 
 /** The models that are offered, by id. */
 type Models = ReadonlyMap<string, ModelAbilities>;
@@ -46,25 +42,21 @@ export function parseChatRequest(body: unknown, models: Models): ChatRequest {
         `${nameOfType(body)}.`,
     );
   }
-  const model = findModel(body, models);
   const checked = wireRequestSchema.safeParse(body);
-  if (!checked.success) throw requestFault(body, checked.error.issues);
+  const name = typeof body.model === "string" ? body.model : "";
+  const model = models.get(name);
+  const [issue] = checked.error?.issues ?? [];
+  // It comes first, because it decides what else is allowed.
+  if (model === undefined && issue?.path[0] !== "model") {
+    throw modelNotFound(name);
+  }
+  if (model === undefined || !checked.success) throw requestFault(body, issue);
   requireRules(body, checked.data, model);
   const request = toRequest(checked.data);
   const extra = passedFields(body, model.passFields);
   requireCleanJson({ ...request, ...extra });
   if (Object.keys(extra).length > 0) request.extra = extra;
   return request;
-}
-
-/** The model that the body names. It comes first because it decides what is allowed. */
-function findModel(body: Body, models: Models): ModelAbilities {
-  const name = Object.hasOwn(body, "model") ? body.model : undefined;
-  const model = typeof name === "string" ? models.get(name) : undefined;
-  if (model !== undefined) return model;
-  const checked = wireModelSchema.safeParse({ model: name });
-  if (!checked.success) throw requestFault(body, checked.error.issues);
-  throw modelNotFound(checked.data.model);
 }
 
 /** The 404 for a model that does not exist or that the key may not use. */
@@ -92,9 +84,7 @@ function toRequest(wire: WireRequest): ChatRequest {
   } = wire;
   const request: ChatRequest = {
     ...rest,
-    stream: rest.stream ?? false,
     include_usage: stream_options?.include_usage ?? false,
-    n: rest.n ?? 1,
   };
   const tokensMax = tokensMaxOf(wire);
   if (tokensMax !== null) request.max_tokens = tokensMax.value;

@@ -23,11 +23,11 @@ type Issue = z.core.$ZodIssue;
  */
 export function requestFault(
   body: unknown,
-  [first]: readonly Issue[],
+  issue: Issue | undefined,
 ): ApiError {
-  return first === undefined
+  return issue === undefined
     ? new ApiError("invalid_request", "The request body is not valid.")
-    : faultOf(body, first, []);
+    : faultOf(body, issue, []);
 }
 
 /** The same for an issue whose path begins at `base`. */

@@ -35,7 +35,7 @@ export function requireRules(
   requireAnsweredToolCalls(wire.messages);
   requireChosenTool(wire);
   requireModelBounds(wire, model);
-  if (wire.stream_options !== undefined && wire.stream !== true) {
+  if (wire.stream_options !== undefined && !wire.stream) {
     throw invalid(
       "stream_options",
       "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
@@ -160,7 +160,7 @@ function requireModelBounds(wire: WireRequest, model: ModelAbilities): void {
     const most = Math.min(outputTokensMax, contextTokensMax);
     requireAtMost(tokens.field, tokens.value, most);
   }
-  requireAtMost("n", wire.n ?? 1, choicesMax);
+  requireAtMost("n", wire.n, choicesMax);
 }
 
 function requireAtMost(param: string, value: number, most: number): void {

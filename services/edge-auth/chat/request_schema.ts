@@ -198,24 +198,20 @@ const stop = z.union(
   { error: "a string or an array of strings" },
 );
 const penalty = decimal(LIMITS.penaltyMin, LIMITS.penaltyMax).exactOptional();
-const model = nameText.max(LIMITS.modelCharsMax);
 const messages = listOf(
   nullable(wireMessage).transform(toMessage),
   { min: 1, max: LIMITS.messagesMax },
 );
 
-/** Checks only the name of the model. */
-export const wireModelSchema = z.object({ model });
-
 const wireRequest = z.object({
-  model,
+  model: nameText.max(LIMITS.modelCharsMax),
   messages,
   tools: listOf(tool, { max: LIMITS.toolsMax }).exactOptional(),
   tool_choice: toolChoice.exactOptional(),
   parallel_tool_calls: z.boolean().exactOptional(),
   max_completion_tokens: integer(1, INTEGER_MAX).exactOptional(),
   max_tokens: integer(1, INTEGER_MAX).exactOptional(),
-  n: integer(1, LIMITS.nMax).exactOptional(),
+  n: integer(1, LIMITS.nMax).default(1),
   temperature: decimal(LIMITS.temperatureMin, LIMITS.temperatureMax)
     .exactOptional(),
   top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional(),
@@ -229,7 +225,7 @@ const wireRequest = z.object({
   response_format: responseFormat.exactOptional(),
   enable_thinking: z.boolean().exactOptional(),
   thinking_budget: integer(1, INTEGER_MAX).exactOptional(),
-  stream: z.boolean().exactOptional(),
+  stream: z.boolean().default(false),
   stream_options: nullable(
     z.object({ include_usage: z.boolean().exactOptional() }),
   ).exactOptional(),

@@ -1,19 +1,6 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { ApiError } from "@gateway/shared/openai/error";
 
-/** Limits how many unknown keys are looked up per second for a client address. */
-export interface UnknownKeyLimit {
-  /**
-   * Looks a key up, unless the address has used up its share of look-ups that find
-   * nothing (null): then throws `rate_limit_exceeded`. Look-ups that find a key do
-   * not count, but only as many as the share run at once; the others wait.
-   */
-  run<T>(
-    key: { address: string; hash: string },
-    look: () => Promise<T | null>,
-  ): Promise<T | null>;
-}
-
 interface Address {
   /** How many look-ups may still find nothing. */
   left: number;
@@ -34,9 +21,10 @@ const ENTRIES_MAX = 10_000;
  */
 const KEPT_FOR_RETRIES = 1 / 4;
 
+/** Limits how many unknown keys are looked up per second for a client address. */
 export function createUnknownKeyLimit(
   { perSecond, now }: { perSecond: number; now: MonotonicNow },
-): UnknownKeyLimit {
+) {
   const addresses = new Map<string, Address>();
   const refused = new Map<string, true>();
 
@@ -57,7 +45,15 @@ export function createUnknownKeyLimit(
   };
 
   return {
-    async run({ address: name, hash }, look) {
+    /**
+     * Looks a key up, unless the address has used up its share of look-ups that find
+     * nothing (null): then throws `rate_limit_exceeded`. Look-ups that find a key do
+     * not count, but only as many as the share run at once; the others wait.
+     */
+    async run<T>(
+      { address: name, hash }: { address: string; hash: string },
+      look: () => Promise<T | null>,
+    ): Promise<T | null> {
       const kept = refused.has(hash)
         ? 0
         : Math.floor(perSecond * KEPT_FOR_RETRIES);
