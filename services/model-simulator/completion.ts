@@ -7,8 +7,10 @@ import type { Controls, Pace } from "./controls.ts";
 import { failureEvent } from "./errors.ts";
 import type { Random } from "./language.ts";
 import { checkSchemas, planChoice, randomFor } from "./plan.ts";
-import { type ChatRequest, countPrompt } from "./request.ts";
+import { type ChatRequest, countPrompt, RequestError } from "./request.ts";
 
+/** The longest prompt. */
+const CONTEXT_TOKENS = 200_000;
 /** The longest answer where the request does not say. */
 const OUTPUT_TOKENS = 32_768;
 export const FINGERPRINT = "simulator-2";
@@ -55,6 +57,13 @@ export class Completion {
     const { request, controls, pace, random, created } = options;
     this.#options = options;
     this.#promptTokens = countPrompt(request);
+    if (this.#promptTokens > CONTEXT_TOKENS) {
+      throw new RequestError(
+        `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +
+          `However, your messages have ${this.#promptTokens} tokens.`,
+        { param: "messages", code: "context_length_exceeded" },
+      );
+    }
     this.#pace = { ...pace, ...controls.pace };
     const id = `chatcmpl-${randomId(random)}`;
     this.#head = { id, created, model: request.model };
