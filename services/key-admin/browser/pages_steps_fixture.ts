@@ -99,7 +99,7 @@ async function account(page: Page, visit: Visit): Promise<void> {
   await press(page, "Sign out everywhere");
   await page.waitForURL("**/sign-in");
   await signIn(page, NEW_PASSWORD, "");
-  await says(page, "is not right");
+  await says(page, "is wrong");
   await signIn(page, NEW_PASSWORD, codeOf(secret, 1));
   await page.waitForURL("**/keys");
   await press(page, "Sign out");

@@ -190,7 +190,7 @@ async function accountRefused({ owner }: Stage): Promise<Page> {
   await owner.getByLabel("Current password").fill("not the password");
   await owner.getByLabel("New password").fill("some other long password");
   await press(owner, "Change password");
-  await owner.getByText("The password is not right").waitFor();
+  await owner.getByText("The password is wrong").waitFor();
   return owner;
 }
 
@@ -210,7 +210,7 @@ async function signInRefused({ stranger }: Stage): Promise<Page> {
   await stranger.getByLabel("E-mail").fill(EMAIL);
   await stranger.getByLabel("Password").fill("not the password");
   await press(stranger, "Sign in");
-  await stranger.getByText("is not right").waitFor();
+  await stranger.getByText("is wrong").waitFor();
   return stranger;
 }
 

@@ -99,7 +99,7 @@ export async function checkPassword(
   const result = await checkAgain(deps, account, given, from);
   if (result.ok) return null;
   return result.waitMs === 0
-    ? "The password is not right."
+    ? "The password is wrong."
     : waitText(result.waitMs);
 }
 
@@ -151,7 +151,10 @@ export async function showAccount(
     { title: "Account", section: "account", status },
     <>
       <Head title="Account" lead={account.email} />
-      <Topic title="Password" help="Use a long one that you use nowhere else.">
+      <Topic
+        title="Password"
+        help="Use a long password that you use nowhere else."
+      >
         <PostForm
           action="/account/password"
           error={errors.password}

@@ -43,13 +43,15 @@ export async function answerCreated(
   replaced?: string,
 ): Promise<Response> {
   const { deps: { redis, apiUrl }, signedIn: { session: { ownerId } } } = c.var;
-  if (!isSecret(nonce)) throw new Refused(400, "The form is not one of ours");
+  if (!isSecret(nonce)) {
+    throw new Refused(400, "This form did not come from the console");
+  }
   const waitMs = await takeRate(redis, `create ${ownerId}`, CREATION_RATE);
   if (waitMs > 0) {
     const seconds = String(Math.ceil(waitMs / 1_000));
     throw new Refused(
       429,
-      `You created many keys in the last minute. Try again in ${seconds} seconds`,
+      `You created too many keys in the last minute. Try again in ${seconds} seconds`,
       { headers: { "retry-after": seconds } },
     );
   }

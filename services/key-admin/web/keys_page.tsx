@@ -46,7 +46,7 @@ const listKeys: Handler = async (c) => {
     <>
       <Head
         title="API keys"
-        lead="A key lets one program use the models. Give each program its own key, so that you can disable it alone."
+        lead="A key lets a program use the models. Give each program its own key, so that you can disable one without the others."
       >
         {!isFirstKey && create}
       </Head>
@@ -134,8 +134,8 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
         <h2>No keys found</h2>
         <p>
           {page.next === null
-            ? "No key has all of these words in its description. Try fewer or shorter words."
-            : "No match among the keys searched so far. Next searches the others."}
+            ? "No key matches. Try fewer or shorter words, or another filter."
+            : "No match among the keys searched so far. Next searches the rest."}
         </p>
         <a class="button" href="/keys">Show all keys</a>
       </section>

@@ -63,7 +63,7 @@ const turnOn: Handler = async (c) => {
 };
 
 const WRONG_CODE =
-  "The code is not right. Codes change every 30 seconds. Check the clock of your device.";
+  "The code is wrong. Codes change every 30 seconds. Check the clock of your device.";
 
 const turnOff: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;

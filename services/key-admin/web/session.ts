@@ -104,7 +104,7 @@ async (c) =>
     ? await handler(c)
     : c.redirect(`/confirm?next=${encodeURIComponent(nextOf(c))}`, 303);
 
-/** Fewer failures are taken for typing mistakes. */
+/** Fewer failures count as typing mistakes. */
 const FAILURES_TOLD = 5;
 
 /** Sets the cookies of a new session and ends the browser's previous one (ASVS 7.2.4). */

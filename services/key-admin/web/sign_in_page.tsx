@@ -47,9 +47,7 @@ const trySignIn: Handler = async (c) => {
   if (waitMs > 0) c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
   return await showSignIn(c, {
     ...{ email: form.email, next },
-    error: waitMs > 0
-      ? waitText(waitMs)
-      : "E-mail, password or code is not right.",
+    error: waitMs > 0 ? waitText(waitMs) : "E-mail, password or code is wrong.",
     status: waitMs > 0 ? 429 : 401,
   });
 };
@@ -184,7 +182,7 @@ async function showSignIn(
         <Field
           id="code"
           label="Code"
-          help="Only with two-step sign-in: from your authenticator app, or one of your recovery codes."
+          help="If you use two-step sign-in: from your authenticator app, or a recovery code."
           autocomplete="one-time-code"
           spellcheck={false}
           maxlength={40}

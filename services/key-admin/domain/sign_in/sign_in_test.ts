@@ -391,7 +391,7 @@ Deno.test("ASVS 6.3.3, 7.5.1: two-step sign-in asks for the password, from setti
     password: "wrong",
   });
   assert.equal(wrong.status, 400);
-  assert.match(wrong.text, />The password is not right\.<\/p>/);
+  assert.match(wrong.text, />The password is wrong\.<\/p>/);
   assert.match(wrong.text, /id="off_password"/, "to try again");
   await client.post("/account/second-factor/off", { password: PASSWORD });
   assert.equal((await signIn(site.client("192.0.2.50"), ADA)).status, 303);
