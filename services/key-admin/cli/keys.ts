@@ -103,6 +103,8 @@ const COLUMNS = [
   ...["requests_today", "description"],
 ];
 
+const NO_KEYS = "No keys found. Create one: keys create --description TEXT";
+
 async function list(call: Call): Promise<Answer> {
   const { deps: { keys, now }, options } = call;
   const { search = "", state = "all", rows = PAGE_ROWS, after = "" } = options;
@@ -112,17 +114,13 @@ async function list(call: Call): Promise<Answer> {
     day: usageDay(nowMs),
   });
   const json = page.rows.map((row) => rowToJson(row, nowMs));
-  const isAll = search === "" && state === "all";
-  const none = isAll
-    ? `No keys yet. Make one: keys create --description "My first key"`
-    : "No matching keys.";
   const { next, total } = page;
   return {
     json: { keys: json, total, next },
     table: { rows: json, columns: COLUMNS },
     ...next !== null
       ? { note: `\nMore: --after "${next}"` }
-      : json.length === 0 && { note: none },
+      : json.length === 0 && { note: NO_KEYS },
   };
 }
 

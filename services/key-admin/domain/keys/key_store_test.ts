@@ -17,7 +17,7 @@ import {
   emptyLedger,
   findLost,
 } from "../../key_changes_fixture.ts";
-import { startRedis, type TestRedis, until } from "../../redis_fixture.ts";
+import { startRedis, until } from "../../redis_fixture.ts";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { asList, asText } from "../store/reply.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -44,13 +44,7 @@ const WRITERS = 8;
 const CHANGES_MIN = 20;
 const CHANGES_MS_MAX = 30_000;
 
-interface Setup extends AsyncDisposable {
-  server: TestRedis;
-  redis: RedisLink;
-  store: KeyStore;
-}
-
-async function setup(): Promise<Setup> {
+async function setup() {
   const server = await startRedis();
   const redis = await server.connect();
   const writer = await server.connect();

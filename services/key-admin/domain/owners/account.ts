@@ -8,18 +8,25 @@ import type { StoreDeps } from "../store/redis.ts";
 import { readHash } from "../store/reply.ts";
 import { digest } from "../store/secret.ts";
 
-/** How an owner signs in. */
-export interface Account {
-  ownerId: string;
+const stored = z.object({
+  email: z.string().default(""),
+  created_at: z.coerce.number().default(0),
+  password: z.string().optional(),
+  totp: z.string().optional(),
+  recovery: z.string().default(""),
+}).transform(({ email, created_at, password, totp, recovery }) => ({
   /** Empty: the first owner before set-up. */
-  email: string;
-  createdAtMs: number;
+  email,
+  createdAtMs: created_at,
   /** argon2id string; null: cannot sign in with a password (yet). */
-  passwordHash: string | null;
+  passwordHash: password ?? null,
   /** Secret of the authenticator app; null: no second factor. */
-  totpSecret: string | null;
-  recoveryCodesLeft: number;
-}
+  totpSecret: totp ?? null,
+  recoveryCodesLeft: recovery.split(",").filter((code) => code !== "").length,
+}));
+
+/** How an owner signs in. */
+export type Account = z.infer<typeof stored> & { ownerId: string };
 
 const RECOVERY_CODES = 10;
 /** 119 random bits, so that a fast hash is enough (ASVS 6.5.2). */
@@ -56,13 +63,12 @@ export class AccountStore {
   async read(ownerId: string): Promise<Account | null> {
     const fields = await readHash(this.#deps.redis, accountKey(ownerId));
     if (fields.size === 0) return null;
-    return { ownerId, ...account.parse(Object.fromEntries(fields)) };
+    return { ownerId, ...stored.parse(Object.fromEntries(fields)) };
   }
 
   async setPassword(ownerId: string, passwordHash: string): Promise<void> {
-    await this.#write(
-      ["HSET", accountKey(ownerId), "password", passwordHash],
-    );
+    const command = ["HSET", accountKey(ownerId), "password", passwordHash];
+    await writeDurably(this.#deps.writer, command);
   }
 
   /** Switches the second factor on and returns the recovery codes, which are shown once. The code of `step` was used for this. */
@@ -73,7 +79,7 @@ export class AccountStore {
   ): Promise<string[]> {
     const codes = mintRecoveryCodes(this.#deps.randomBytes);
     await this.useTotpStep(ownerId, step);
-    await this.#write([
+    await writeDurably(this.#deps.writer, [
       ...["HSET", accountKey(ownerId), "totp", secret],
       ...["recovery", codes.map(recoveryDigest).join(",")],
     ]);
@@ -81,9 +87,8 @@ export class AccountStore {
   }
 
   async disableTotp(ownerId: string): Promise<void> {
-    await this.#write(
-      ["HDEL", accountKey(ownerId), "totp", "recovery"],
-    );
+    const command = ["HDEL", accountKey(ownerId), "totp", "recovery"];
+    await writeDurably(this.#deps.writer, command);
   }
 
   /** Marks a time step as used. False when it was used before. */
@@ -96,19 +101,12 @@ export class AccountStore {
   /** Marks a recovery code as used. False when the owner has no such code. */
   async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
     const { writer } = this.#deps;
-    const args = [recoveryDigest(code)];
-    const reply = await writer.evalScript(
-      RECOVERY_SCRIPT,
-      [accountKey(ownerId)],
-      args,
-    );
-    if (reply !== 1) return false;
+    const [keys, args] = [[accountKey(ownerId)], [recoveryDigest(code)]];
+    if (await writer.evalScript(RECOVERY_SCRIPT, keys, args) !== 1) {
+      return false;
+    }
     await confirmDurable(writer);
     return true;
-  }
-
-  #write(command: string[]): Promise<void> {
-    return writeDurably(this.#deps.writer, command);
   }
 }
 
@@ -123,17 +121,3 @@ function mintRecoveryCodes(randomBytes: RandomBytes): string[] {
 
 const recoveryDigest = (code: string): string =>
   digest(`recovery ${code.replace(/[^0-9A-Za-z]/g, "")}`);
-
-const account = z.object({
-  email: z.string().default(""),
-  created_at: z.coerce.number().default(0),
-  password: z.string().optional(),
-  totp: z.string().optional(),
-  recovery: z.string().default(""),
-}).transform(({ email, created_at, password, totp, recovery }) => ({
-  email,
-  createdAtMs: created_at,
-  passwordHash: password ?? null,
-  totpSecret: totp ?? null,
-  recoveryCodesLeft: recovery.split(",").filter((code) => code !== "").length,
-}));
