@@ -1,4 +1,4 @@
-// Promise: the edge's Redis user can look up, admit and settle. That it can do
+// Promise: the edge's Redis user can look up, admit, renew and settle. That it can do
 // nothing else is shown by `tests/deploy/store_privilege_test.ts`.
 
 import assert from "node:assert/strict";
@@ -12,77 +12,65 @@ import {
 } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
 import { until } from "../../../tests/support/redis_fixture.ts";
-import { Limiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limiter.ts";
 import { createKeyLookup, LOOKUP_SCRIPTS } from "../keys/key_lookup.ts";
+import { createLeaseKeeper } from "./leases.ts";
+import { Limiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limiter.ts";
 
-const PASSWORD = "correct-horse";
+const LIMITS = {
+  requestsPerMinute: 100,
+  tokensPerMinute: 10_000,
+  tokensPerDay: 10_000,
+  concurrency: 1,
+};
 
 Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   await using world = await startRedisWorld();
-  await world.command(
-    "ACL",
-    "SETUSER",
-    ...await aclRules("edge-auth", PASSWORD),
-  );
-  const limits = {
-    requestsPerMinute: 100,
-    tokensPerMinute: 10_000,
-    tokensPerDay: 10_000,
-    concurrency: 1,
-  };
-  const key = await world.addKey({
-    owner: `own_${"a".repeat(20)}`,
-    limits,
-    ownerLimits: limits,
-  });
+  const [username, password] = ["edge-auth", "correct-horse"];
+  const rules = await aclRules(username, password);
+  await world.command("ACL", "SETUSER", ...rules);
+  const owner = `own_${"a".repeat(20)}`;
+  const limits = { limits: LIMITS, ownerLimits: LIMITS };
+  const key = await world.addKey({ owner, ...limits });
   await world.command("SET", hashKey("h"), `${key.keyId}:${key.ownerId}`);
-  const scripts = [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS];
-  const link = createRedisLink({
-    address: {
-      url: world.redis.url,
-      username: "edge-auth",
-      password: PASSWORD,
-      clientName: "edge-1",
-    },
+  let skewMs = 0;
+  const clocks = {
     log: silentLog,
-    now: monotonicNow,
+    now: () => monotonicNow() + skewMs,
     random: Math.random,
-    scripts,
-    probe: LIMITER_PROBE,
     deadlineMs: 1_000,
-  });
-  await link.ready(5_000);
-  const needs = {
-    redis: link,
-    now: monotonicNow,
-    random: Math.random,
-    log: silentLog,
   };
-  const admission = new Limiter({ ...needs, deadlineMs: 1_000 });
-  const lookup = createKeyLookup({ ...needs, unknownPerSecond: 20 });
+  const redis = createRedisLink({
+    address: { url: world.redis.url, username, password, clientName: "edge-1" },
+    ...clocks,
+    scripts: [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS],
+    probe: LIMITER_PROBE,
+  });
+  await redis.ready(5_000);
+  const limiter = new Limiter({ redis, ...clocks });
+  const lookup = createKeyLookup({ redis, ...clocks, unknownPerSecond: 20 });
   assert.deepEqual(await lookup.find("h", ""), key);
   assert.equal(await lookup.find("nobody's", ""), null);
   assert.deepEqual(await lookup.check(key, "chat"), []);
-  const ask = { scope: "chat", model: "m", wantTokens: 100 };
-  const request = await admission.admit(key, { ...ask, scope: "chat" });
+  const ask = { scope: "chat", model: "m", wantTokens: 100 } as const;
+  const request = await limiter.admit(key, ask);
   assert.ok(request.isAdmitted);
   // The second one reaches the branch that counts leases.
-  assert.equal(
-    (await admission.admit(key, { ...ask, scope: "chat" })).isAdmitted,
-    false,
-  );
-  // A lost lease reaches the branches of renewal and of late settlement.
+  assert.equal((await limiter.admit(key, ask)).isAdmitted, false);
+  const keeper = createLeaseKeeper({ redis, ...clocks });
+  keeper.hold(request);
+  skewMs = 10_000;
+  assert.equal(await keeper.renew(), true);
+  // A lost lease reaches the branch of late settlement.
   await world.command("DEL", leaseKey(key));
-  admission.settle(request, {
+  const cost = {
     promptTokens: 1,
     completionTokens: 1,
     kind: "failed",
-  });
-  await until(() => admission.unsettled === 0, 2_000);
-  assert.equal((await readState(world, `lim:{${key.ownerId}}`))?.dayTokens, 2);
-  for (const script of scripts) {
-    assert.match(script.sha, /^[0-9a-f]{40}$/);
-  }
-  assert.equal(await admission.stop(1_000), 0);
-  await link.close();
+  } as const;
+  limiter.settle(request, cost);
+  await until(() => limiter.unsettled === 0, 2_000);
+  assert.equal((await readState(world, `lim:{${owner}}`))?.dayTokens, 2);
+  assert.equal(redis.state, "ready");
+  assert.equal(await limiter.stop(1_000), 0);
+  await redis.close();
 });
