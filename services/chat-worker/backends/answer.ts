@@ -104,7 +104,7 @@ export class Answer {
     const probabilities = logprobs === undefined
       ? "null"
       : JSON.stringify(logprobs);
-    this.#addChunk(choice.index, deltaJson(delta), probabilities);
+    this.#addChunk(choice.index, JSON.stringify(delta), probabilities);
   }
 
   /** Ends a choice. */
@@ -207,16 +207,6 @@ export class Answer {
     };
     return JSON.stringify(completion) + "\n";
   }
-}
-
-/** JSON of a delta. Nearly every token is text alone, so that case is faster. */
-function deltaJson(delta: ChunkDelta): string {
-  const { content, reasoning_content, refusal, tool_calls } = delta;
-  const isText = typeof content === "string" && refusal === undefined &&
-    reasoning_content === undefined && tool_calls === undefined;
-  return isText
-    ? `{"content":${JSON.stringify(content)}}`
-    : JSON.stringify(delta);
 }
 
 /** Adds a delta to a whole response. */

@@ -116,7 +116,7 @@ export class ChunkReader {
     // A whole response has `message` where a chunk has `delta`.
     const delta = this.#deltaOf(choice, said.delta ?? said.message);
     const logprobs = isJsonObject(said.logprobs) ? said.logprobs : undefined;
-    if (logprobs !== undefined || !isEmpty(delta)) {
+    if (logprobs !== undefined || Object.keys(delta).length > 0) {
       this.hasBegun = true;
       answer.addDelta(choice, delta, logprobs);
     }
@@ -178,11 +178,6 @@ export class ChunkReader {
 
 function isFinished({ finishReason }: Choice): boolean {
   return finishReason !== null;
-}
-
-function isEmpty(delta: ChunkDelta): boolean {
-  for (const _ in delta) return false;
-  return true;
 }
 
 /** `error: null` beside choices is no error: some servers always send it. */

@@ -6,80 +6,52 @@ import {
   type ErrorCode,
 } from "@gateway/shared/openai/error";
 
-/** What an attempt tells the circuit breaker. `ignored`: it says nothing about the server. */
-export type AttemptResult = "success" | "failure" | "ignored";
-
-/** What follows from a fault. */
-interface FaultRule {
-  /** What the caller is told unless there is something better to say. */
-  code: ErrorCode;
-  message: string;
-  /** What may help: nothing, another backend, the same one in a moment, or when it says so. */
-  remedy: "none" | "elsewhere" | "again" | "later";
-  /** What it tells the circuit breaker. */
-  result: AttemptResult;
-}
-
-function rule(
-  code: ErrorCode,
-  message: string,
-  remedy: FaultRule["remedy"],
-  result: AttemptResult = "failure",
-): FaultRule {
-  return { code, message: `The model server ${message}`, remedy, result };
-}
+/** What may help: nothing, another backend, the same one in a moment, or when it says so. */
+export type Remedy = "none" | "elsewhere" | "again" | "later";
 
 /**
- * A refused request proves that the server is healthy. A limit says nothing about its
- * health, and retrying at once would make it worse. After a timeout the client
- * has waited long enough for this server.
+ * What callers are told unless there is something better to say, and what may help.
+ * A limit says nothing about the health of a server, and retrying at once would make
+ * it worse. After a timeout the client has waited long enough for this server.
  */
-const RULES = {
-  /** Every backend would refuse this request. */
-  request: rule("invalid_request", "refused the request", "none", "success"),
+const FAULTS = {
+  /** Every backend would refuse this request; the server is healthy. */
+  request: ["invalid_request", "none", "refused the request"],
   /** The server refuses our credentials or account. */
-  credentials: rule(
+  credentials: [
     "upstream_error",
+    "elsewhere",
     "refused the gateway's credentials",
-    "elsewhere",
-  ),
+  ],
   /** The server does not have the model under the name we were told to use. */
-  unknown_model: rule(
-    "upstream_error",
-    "does not have this model",
-    "elsewhere",
-  ),
-  rate_limited: rule(
+  unknown_model: ["upstream_error", "elsewhere", "does not have this model"],
+  rate_limited: [
     "upstream_rate_limited",
+    "later",
     "is at its limit, try again later",
-    "later",
-    "ignored",
-  ),
+  ],
   /** The server is healthy but has no room. */
-  overloaded: rule(
-    "overloaded",
-    "is busy, try again later",
-    "later",
-    "ignored",
-  ),
+  overloaded: ["overloaded", "later", "is busy, try again later"],
   /** No connection, or it ended before an answer began. */
-  unreachable: rule("upstream_unreachable", "cannot be reached", "again"),
-  server_error: rule("upstream_error", "failed", "again"),
+  unreachable: ["upstream_unreachable", "again", "cannot be reached"],
+  server_error: ["upstream_error", "again", "failed"],
   /** Nothing came for too long. */
-  timeout: rule("upstream_timeout", "did not answer in time", "elsewhere"),
+  timeout: ["upstream_timeout", "elsewhere", "did not answer in time"],
   /** The whole attempt took too long: there is no time left for another. */
-  deadline: rule("upstream_timeout", "did not finish in time", "none"),
+  deadline: ["upstream_timeout", "none", "did not finish in time"],
   /** The answer ended before it was complete. */
-  truncated: rule("upstream_truncated", "ended its answer too early", "again"),
+  truncated: ["upstream_truncated", "again", "ended its answer too early"],
   /** The answer is not what the protocol allows. */
-  invalid: rule(
+  invalid: [
     "upstream_invalid",
-    "sent an answer that cannot be understood",
     "elsewhere",
-  ),
-} as const;
+    "sent an answer that cannot be understood",
+  ],
+} as const satisfies {
+  [fault: string]: readonly [ErrorCode, Remedy, message: string];
+};
 
-export type UpstreamFault = keyof typeof RULES;
+export type UpstreamFault = keyof typeof FAULTS;
 
 /** The wait that callers are told where the server gives none. */
 const RETRY_AFTER_MS = 1_000;
@@ -96,18 +68,22 @@ export interface UpstreamErrorOptions extends ApiErrorOptions {
 /** A failed attempt at a model server. `cause` is for the log and holds no credential. */
 export class UpstreamError extends ApiError {
   readonly fault: UpstreamFault;
-  readonly rule: FaultRule;
+  readonly remedy: Remedy;
   readonly usage: Usage | null;
 
   constructor(fault: UpstreamFault, options: UpstreamErrorOptions = {}) {
-    const { code, message, remedy } = RULES[fault];
+    const [code, remedy, message] = FAULTS[fault];
     const waits = remedy === "later" || fault === "unreachable";
-    super(options.code ?? code, options.message ?? message, {
-      ...(waits ? { retryAfterMs: RETRY_AFTER_MS } : {}),
-      ...options,
-    });
+    super(
+      options.code ?? code,
+      options.message ?? `The model server ${message}`,
+      {
+        ...(waits ? { retryAfterMs: RETRY_AFTER_MS } : {}),
+        ...options,
+      },
+    );
     this.fault = fault;
-    this.rule = RULES[fault];
+    this.remedy = remedy;
     this.usage = options.usage ?? null;
   }
 }

@@ -3,11 +3,7 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { Answer, type AnswerEnd, type CompletionCall } from "./answer.ts";
-import {
-  type AttemptResult,
-  UpstreamError,
-  type UpstreamFault,
-} from "./errors.ts";
+import { UpstreamError, type UpstreamFault } from "./errors.ts";
 
 /** Backends asked for one request. */
 const ATTEMPTS_MAX = 3;
@@ -133,7 +129,7 @@ export class BackendPool {
     }
     const [only, ...others] = failures;
     if (only === undefined) throw this.#unavailable();
-    const canRetry = others.length === 0 && only.error.rule.remedy === "again";
+    const canRetry = others.length === 0 && only.error.remedy === "again";
     if (canRetry && this.#retriesLeft >= 1) {
       this.#retriesLeft -= 1;
       // Jitter: callers that failed together must not come back together.
@@ -144,7 +140,7 @@ export class BackendPool {
       if (end !== null) return end;
     }
     // A limit tells the caller when to come back; otherwise the last error counts.
-    const limited = failures.find(({ error }) => error.rule.remedy === "later");
+    const limited = failures.find(({ error }) => error.remedy === "later");
     throw (limited ?? failures.at(-1) ?? only).error;
   }
 
@@ -189,12 +185,12 @@ export class BackendPool {
         report(isAborted ? "aborted" : "internal", error);
         throw error;
       }
-      const { remedy, result } = error.rule;
+      const { fault, remedy } = error;
       if (remedy === "later") {
         slot.limitedUntilMs = now() + (error.retryAfterMs ?? 0);
       }
-      permit.report(result);
-      report(error.fault, error);
+      permit.report(resultOf(error));
+      report(fault, error);
       if (answer.hasSent || remedy === "none") throw error;
       return error;
     }
@@ -242,6 +238,15 @@ const OPEN_MS_MAX = 30_000;
 
 /** `half-open`: one attempt is out, to see whether the backend has recovered. */
 export type BreakerState = "closed" | "open" | "half-open";
+
+/** `ignored`: it says nothing about the server. */
+export type AttemptResult = "success" | "failure" | "ignored";
+
+/** What an error tells the breaker: a refused request proves that the server is healthy. */
+function resultOf({ fault, remedy }: UpstreamError): AttemptResult {
+  if (fault === "request") return "success";
+  return remedy === "later" ? "ignored" : "failure";
+}
 
 /** The right to one attempt. */
 export interface Permit {

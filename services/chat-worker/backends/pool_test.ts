@@ -4,13 +4,10 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { ApiError } from "@gateway/shared/openai/error";
 import { seededRandom } from "../../../tests/support/seeded_random.ts";
 import { recordCall, requestWith, seen } from "./answer_fixture.ts";
-import {
-  type AttemptResult,
-  UpstreamError,
-  type UpstreamFault,
-} from "./errors.ts";
+import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import {
   type AttemptReport,
+  type AttemptResult,
   BackendPool,
   type BreakerState,
   CircuitBreaker,
