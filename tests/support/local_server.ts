@@ -58,84 +58,14 @@ export interface StartedServer {
 export async function startLocalServer(
   options: LocalServerOptions,
 ): Promise<LocalServer> {
+  await using starting = new AsyncDisposableStack();
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  const removeDirectory = () => Deno.remove(directory, { recursive: true });
-  try {
-    const { port, process } = await startOnSomePort(options, directory);
-    return createHandle(options, { port, process, directory, removeDirectory });
-  } catch (error) {
-    await removeDirectory();
-    throw error;
-  }
-}
-
-async function startOnSomePort(
-  options: LocalServerOptions,
-  directory: string,
-): Promise<{ port: number; process: RunningProcess }> {
-  for (let attempt = 1;; attempt++) {
-    const port = options.port ?? freePort();
-    try {
-      return { port, process: await startOn(port, options, directory) };
-    } catch (error) {
-      const mayTryAnother = options.port === undefined &&
-        attempt < PORT_ATTEMPTS && error instanceof Error &&
-        PORT_TAKEN.test(error.message);
-      if (!mayTryAnother) throw error;
-    }
-  }
-}
-
-async function startOn(
-  port: number,
-  options: LocalServerOptions,
-  directory: string,
-): Promise<RunningProcess> {
-  const process = startProcess({
-    command: options.command,
-    args: await options.args(port, directory),
-    ...(options.env === undefined ? {} : { env: options.env }),
-  });
-  const server = { port, directory, pid: process.pid };
-  const deadline = performance.now() + START_TIMEOUT_MS;
-  while (performance.now() < deadline && process.isRunning) {
-    if (await answers(options, server)) return process;
-    await sleep(POLL_INTERVAL_MS);
-  }
-  await process.kill();
-  throw new Error(
-    `Cannot start ${options.command} on port ${port}: ${process.output()}`,
-  );
-}
-
-async function answers(
-  options: LocalServerOptions,
-  server: StartedServer,
-): Promise<boolean> {
-  try {
-    return await options.isReady(server);
-  } catch (error) {
-    if (isConnectionError(error)) return false;
-    throw error;
-  }
-}
-
-function isConnectionError(error: unknown): boolean {
-  return error instanceof Deno.errors.ConnectionRefused ||
-    error instanceof Deno.errors.ConnectionReset;
-}
-
-function createHandle(
-  options: LocalServerOptions,
-  started: {
-    port: number;
-    process: RunningProcess;
-    directory: string;
-    removeDirectory: () => Promise<void>;
-  },
-): LocalServer {
-  const { port, directory } = started;
+  starting.defer(() => Deno.remove(directory, { recursive: true }));
+  const started = await startOnSomePort(options, directory);
+  const { port } = started;
   let { process } = started;
+  starting.defer(() => process.kill());
+  const running = starting.move();
   return {
     port,
     directory,
@@ -156,11 +86,54 @@ function createHandle(
       await process.kill();
       process = await startOn(port, options, directory);
     },
-    [Symbol.asyncDispose]: async () => {
-      await process.kill();
-      await started.removeDirectory();
-    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
+}
+
+async function startOnSomePort(
+  options: LocalServerOptions,
+  directory: string,
+): Promise<{ port: number; process: RunningProcess }> {
+  for (let attempt = 1;; attempt++) {
+    const port = options.port ?? freePort();
+    try {
+      return { port, process: await startOn(port, options, directory) };
+    } catch (error) {
+      const mayTryAnother = options.port === undefined &&
+        attempt < PORT_ATTEMPTS && PORT_TAKEN.test(String(error));
+      if (!mayTryAnother) throw error;
+    }
+  }
+}
+
+async function startOn(
+  port: number,
+  options: LocalServerOptions,
+  directory: string,
+): Promise<RunningProcess> {
+  const { command, env = {} } = options;
+  const args = await options.args(port, directory);
+  const process = startProcess({ command, args, env });
+  const server = { port, directory, pid: process.pid };
+  const isReady = () =>
+    options.isReady(server).catch((error) => {
+      if (isConnectionError(error)) return false;
+      throw error;
+    });
+  const deadline = performance.now() + START_TIMEOUT_MS;
+  while (performance.now() < deadline && process.isRunning) {
+    if (await isReady()) return process;
+    await sleep(POLL_INTERVAL_MS);
+  }
+  await process.kill();
+  throw new Error(
+    `Cannot start ${command} on port ${port}: ${process.output()}`,
+  );
+}
+
+function isConnectionError(error: unknown): boolean {
+  return error instanceof Deno.errors.ConnectionRefused ||
+    error instanceof Deno.errors.ConnectionReset;
 }
 
 /** The signal is sent at once, but threads may run on for a moment. */

@@ -4,6 +4,7 @@
  * holds both ends. Redis is left out, and every key admitted, unless a test brings
  * an admission of its own.
  */
+import assert from "node:assert/strict";
 import {
   ChatDispatcher,
   CONTROL_WAIT_MS,
@@ -46,7 +47,6 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
-import { DIALECTS } from "@gateway/shared/models/dialects";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { BodyBudget } from "../../services/edge-auth/http/read_body.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
@@ -273,29 +273,15 @@ export async function startMiniEdge(
   };
 }
 
-const BACKEND_WAIT_MS = 60_000;
-
 function backendOptions(
   server: MiniWorkerOptions["backend"],
 ): OpenAiBackendOptions {
+  const baseUrl = "baseUrl" in server ? server.baseUrl : "http://scripted/v1";
+  const model = catalogFromSimulator(baseUrl).get(DEFAULT_MODEL_ID);
+  const [config = assert.fail("no backend")] = model?.backends ?? [];
   return {
     publicModel: DEFAULT_MODEL_ID,
-    config: {
-      type: "openai",
-      name: "upstream",
-      baseUrl: "baseUrl" in server ? server.baseUrl : "http://scripted/v1",
-      model: "upstream-model",
-      weight: 1,
-      preference: 0,
-      headers: {},
-      dialect: DIALECTS.dashscope,
-      deadlines: {
-        connectMs: 5_000,
-        firstTokenMs: BACKEND_WAIT_MS,
-        betweenTokensMs: BACKEND_WAIT_MS,
-        totalMs: BACKEND_WAIT_MS,
-      },
-    },
+    config,
     apiKey: null,
     now: monotonicNow,
     wallNow,
