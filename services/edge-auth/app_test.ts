@@ -65,6 +65,7 @@ async function start() {
       check: () => Promise.resolve([]),
     },
     admission: {
+      checkRefused: () => Promise.resolve(),
       admitChat: () =>
         Promise.resolve({
           slotFreed: null,

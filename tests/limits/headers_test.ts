@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Limits } from "@gateway/shared/keys/record";
+import { rawExchange } from "../conformance/context.ts";
 import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
 import { pong, startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { text, usageOf } from "../support/scripted_backend.ts";
@@ -196,4 +197,22 @@ Deno.test("a key whose bodies were refused too often waits, others do not, and a
     assert.equal(await statusOf(cluster.ask(disabled)), 403);
   }
   assert.ok(owing.has(disabled.keyId), "its good bodies count as refused ones");
+});
+
+Deno.test("a key that was refused for a limit hears so before its next body is read, as long as that holds", async () => {
+  await using cluster = await startGatedCluster();
+  const key = await cluster.addKey({ limits: { requestsPerMinute: 1 } });
+  const { baseUrl } = cluster.edges[0]?.edge ?? {};
+  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await statusOf(cluster.ask(key)), 429);
+  const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
+    `Authorization: Bearer ${key.value}\r\nContent-Length: 5000000\r\n\r\n`;
+  const answer = await rawExchange(`${baseUrl}`, [head]);
+  assert.match(answer, /^HTTP\/1\.1 429 /);
+  assert.match(answer, /requests per minute/);
+  assert.match(answer, /^x-ratelimit-remaining-requests: 0\r$/im);
+  assert.equal(await cluster.leases(key), 0);
+  // A limit that was raised applies to the next request.
+  await cluster.world.setKey(key, { rpm: "600" });
+  assert.equal(await statusOf(cluster.ask(key)), 200);
 });

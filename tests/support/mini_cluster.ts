@@ -150,6 +150,7 @@ function admitAll(settlements: Settled[], admitted: Admitted[]): KeyParts {
       check: () => Promise.resolve([]),
     },
     admission: {
+      checkRefused: () => Promise.resolve(),
       admitChat: (_principal, request) => {
         const entry: Admitted = { request, settlements: [] };
         admitted.push(entry);

@@ -27,8 +27,6 @@ import {
 
 /** Redis usually frees a slot within a millisecond; a stalled Redis must not delay answers. */
 export const SLOT_HOLD_MS = 75;
-/** A key over its limit may ask again and again with bodies of an ordinary size. */
-const FREE_PARSE_MS = 1;
 
 export interface ChatCompletionsDependencies
   extends ReadChatRequestDependencies {
@@ -85,14 +83,18 @@ export async function chatCompletions(
   } catch (error) {
     lease?.release();
     // If the key goes on like this, its bodies are refused before they are parsed.
-    if (lease === null && error instanceof ApiError && error.status < 500) {
-      const freeMs = error.status === 429 ? FREE_PARSE_MS : 0;
-      const unpaidMs = read.parseMs - freeMs;
-      if (unpaidMs > 0) refusedBodies.charge(principal.keyId, unpaidMs);
+    if (lease === null && isForbidden(error)) {
+      refusedBodies.charge(principal.keyId, read.parseMs);
     }
     throw error;
   }
   await runAdmitted(call, read.request, lease, dependencies);
+}
+
+/** The key may not be used at all, whatever the request. */
+function isForbidden(error: unknown): boolean {
+  return error instanceof ApiError &&
+    (error.status === 401 || error.status === 403);
 }
 
 /** Starts the run, which settles itself at its end. Resolves when the answer has begun. */

@@ -11,7 +11,8 @@ import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "./request.ts";
 import type { KeyLookup } from "../keys/key_lookup.ts";
-import { remember } from "../keys/unknown_key_limit.ts";
+import { remember } from "../limits/bounded_map.ts";
+import type { Admission } from "../limits/admission.ts";
 import { tooManyBadBodies } from "../limits/refusal.ts";
 import { decodeJson } from "../http/json_body.ts";
 import { type BodyBudget, readBody } from "../http/read_body.ts";
@@ -20,6 +21,7 @@ import type { Exchange } from "../http/server.ts";
 export interface ReadChatRequestDependencies {
   catalog: Catalog;
   keys: Pick<KeyLookup, "check">;
+  admission: Pick<Admission, "checkRefused">;
   now: MonotonicNow;
   bodyBytesMax: number;
   bodyBudget: BodyBudget;
@@ -39,6 +41,7 @@ export async function readChatRequest(
 ): Promise<{ request: ChatRequest; parseMs: number } | null> {
   const { now, refusedBodies, catalog, deadlines } = dependencies;
   const { keyId } = principal;
+  await dependencies.admission.checkRefused(principal);
   try {
     await refusedBodies.wait(keyId, deadlines);
     const body = await readBody(exchange, {

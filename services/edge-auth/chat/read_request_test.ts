@@ -27,6 +27,7 @@ Deno.test("readChatRequest() makes a key wait for what its refused bodies took, 
         return Promise.resolve([]);
       },
     },
+    admission: { checkRefused: () => Promise.resolve() },
     now: monotonicNow,
     bodyBytesMax: 1_000_000,
     bodyBudget: new BodyBudget({ bodiesBytesMax: 1e6, bodyBytesMax: 1e6 }),

@@ -82,6 +82,12 @@ export function listOf<T extends z.ZodType>(
 }
 
 const textPart = z.object({ type: z.literal("text"), text: z.string() });
+/** A refusal in a history is text like any other. */
+const refusalPart = z.object({
+  type: z.literal("refusal"),
+  refusal: z.string(),
+})
+  .transform(({ refusal }) => ({ type: "text" as const, text: refusal }));
 const imagePart = z.object({
   type: z.literal("image_url"),
   image_url: nullable(z.object({
@@ -99,6 +105,10 @@ const parts = <T extends z.ZodType>(part: T) =>
 const textContent = z.union([
   z.string(),
   parts(z.discriminatedUnion("type", [textPart])),
+], CONTENT);
+const assistantContent = z.union([
+  z.string(),
+  parts(z.discriminatedUnion("type", [textPart, refusalPart])),
 ], CONTENT);
 const userContent = z.union([
   z.string(),
@@ -121,7 +131,7 @@ const wireMessage = z.discriminatedUnion("role", [
   z.object({ role: z.literal("user"), content: userContent, name }),
   z.object({
     role: z.literal("assistant"),
-    content: textContent.exactOptional(),
+    content: assistantContent.exactOptional(),
     name,
     refusal: z.string().exactOptional(),
     reasoning_content: z.string().exactOptional(),

@@ -106,6 +106,10 @@ const MESSAGES: [sent: Fields, kept?: Fields][] = [
   [{ role: "user", content: "" }],
   [{ role: "user", content: "a\u0000b😀" }],
   [{ role: "user", content: parts }, { role: "user", content: "one\ntwo" }],
+  [{ role: "assistant", content: [{ type: "refusal", refusal: "No." }] }, {
+    role: "assistant",
+    content: "No.",
+  }],
   [{ role: "user", content: [] }, { role: "user", content: "" }],
   [{ role: "user", content: [{ ...parts[0], cache_control: {} }], id: 1 }, {
     role: "user",

@@ -19,7 +19,8 @@ import {
   refusalError,
   storeIsEmpty,
 } from "../limits/refusal.ts";
-import { createUnknownKeyLimit, remember } from "./unknown_key_limit.ts";
+import { remember } from "../limits/bounded_map.ts";
+import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
 export interface KeyLookupOptions {
   redis: RedisLink;

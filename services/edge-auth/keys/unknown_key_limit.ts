@@ -1,3 +1,4 @@
+import { remember } from "../limits/bounded_map.ts";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { ApiError } from "@gateway/shared/openai/error";
 
@@ -81,19 +82,6 @@ export function createUnknownKeyLimit(
       }
     },
   };
-}
-
-/** Sets an entry and makes it the newest; drops the oldest beyond `sizeMax`. */
-export function remember<Value>(
-  map: Map<string, Value>,
-  name: string,
-  value: Value,
-  sizeMax: number,
-): void {
-  map.delete(name);
-  map.set(name, value);
-  const [oldest] = map.keys();
-  if (map.size > sizeMax && oldest !== undefined) map.delete(oldest);
 }
 
 function tooManyUnknownKeys(): ApiError {

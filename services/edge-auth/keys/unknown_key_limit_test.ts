@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
-import { createUnknownKeyLimit, remember } from "./unknown_key_limit.ts";
+import { remember } from "../limits/bounded_map.ts";
+import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
 const PER_SECOND = 20;
 const KEPT = 5;

@@ -5,6 +5,7 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/run.ts";
+import { remember } from "./bounded_map.ts";
 import { costOf, estimateTokens } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { type HeaderFields, rateLimitHeaders } from "./rate_limit_headers.ts";
@@ -27,6 +28,12 @@ export interface ChatLease {
 
 export interface Admission {
   /**
+   * Throws the refusal of a key that was just refused for a limit, for as long as
+   * that limit holds, so that its next body is not read. Redis is not asked about
+   * other keys.
+   */
+  checkRefused(principal: Principal): Promise<void>;
+  /**
    * Admits a chat request or throws the `ApiError` of its refusal. The tokens it
    * may cost are reserved until the lease is settled.
    */
@@ -44,7 +51,7 @@ export interface Decision {
 }
 
 export interface AdmissionOptions {
-  limiter: Pick<Limiter, "admit" | "settle">;
+  limiter: Pick<Limiter, "admit" | "look" | "settle">;
   catalog: Catalog;
   now: MonotonicNow;
   /** Told of a principal whose key does not exist any more. */
@@ -53,40 +60,66 @@ export interface AdmissionOptions {
   onDecision?: (decision: Decision) => void;
 }
 
+const REFUSED_KEYS_MAX = 10_000;
+
 export function createAdmission(options: AdmissionOptions): Admission {
   const { limiter, catalog, now, onUnknown, onDecision } = options;
+  /** Keys that were refused for a limit, and until when that limit may hold. */
+  const refusedUntilMs = new Map<string, number>();
+
+  /** Asks, and throws the refusal if there is one. */
+  const decide = async <T extends Admitted | null>(
+    principal: Principal,
+    ask: () => Promise<T | Refusal>,
+  ): Promise<T> => {
+    const startedAtMs = now();
+    const tell = (result: Decision["result"]) =>
+      onDecision?.({ result, durationMs: now() - startedAtMs });
+    const decision = await ask().catch((error) => {
+      tell(error instanceof ApiError ? "unavailable" : "failed");
+      throw error;
+    });
+    if (decision !== null) tell(decision);
+    if (decision === null || decision.isAdmitted) return decision;
+    const { keyId } = principal;
+    if (decision.reason === "unknown") onUnknown(principal);
+    if (decision.reason === "limited") {
+      const untilMs = now() + decision.waitMs;
+      remember(refusedUntilMs, keyId, untilMs, REFUSED_KEYS_MAX);
+    }
+    throw refusalError(decision);
+  };
+
   return {
+    async checkRefused(principal) {
+      const untilMs = refusedUntilMs.get(principal.keyId);
+      if (untilMs === undefined) return;
+      if (now() < untilMs) {
+        await decide(principal, () => limiter.look(principal, "chat"));
+      }
+      refusedUntilMs.delete(principal.keyId);
+    },
     async admitChat(principal, request) {
-      const startedAtMs = now();
-      const tell = (result: Decision["result"]) =>
-        onDecision?.({ result, durationMs: now() - startedAtMs });
       const { model } = request;
       const { outputTokensMax } = catalog.get(model) ?? {};
       const estimate = estimateTokens(request, outputTokensMax);
       const wantTokens = estimate.totalTokens;
       const ask = { scope: "chat", model, wantTokens } as const;
-      const decision = await limiter.admit(principal, ask).catch((error) => {
-        tell(error instanceof ApiError ? "unavailable" : "failed");
-        throw error;
-      });
-      tell(decision);
-      if (!decision.isAdmitted) {
-        if (decision.reason === "unknown") onUnknown(principal);
-        throw refusalError(decision);
-      }
-      const freed = decision.isSlotLimited
-        ? Promise.withResolvers<void>()
-        : null;
+      const lease = await decide(
+        principal,
+        () => limiter.admit(principal, ask),
+      );
+      const freed = lease.isSlotLimited ? Promise.withResolvers<void>() : null;
       return {
         slotFreed: freed?.promise ?? null,
-        headers: rateLimitHeaders(decision.rates),
+        headers: rateLimitHeaders(lease.rates),
         settle(outcome) {
-          limiter.settle(decision, costOf(outcome, estimate), freed?.resolve);
+          limiter.settle(lease, costOf(outcome, estimate), freed?.resolve);
         },
         release() {
           const nothing = { promptTokens: 0, completionTokens: 0 };
           const cost = { ...nothing, kind: "cancelled" } as const;
-          limiter.settle(decision, cost, freed?.resolve);
+          limiter.settle(lease, cost, freed?.resolve);
         },
       };
     },

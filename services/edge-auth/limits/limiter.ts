@@ -111,11 +111,33 @@ export class Limiter {
    * without an answer and never calls an unreachable key unknown.
    */
   async admit(principal: Principal, ask: Ask): Promise<Admitted | Refusal> {
-    const { scope, model, wantTokens: reservedTokens } = ask;
     const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
+    const decision = await this.#ask(principal, ask, id);
+    if (!decision.isAdmitted) return decision;
+    const reservedTokens = ask.wantTokens;
+    const admitted = { ...decision, id, principal, reservedTokens };
+    this.#leases.hold(admitted);
+    return admitted;
+  }
+
+  /** The refusal that the smallest request would get now, or null. Takes nothing, throws as `admit` does. */
+  async look(principal: Principal, scope: KeyScope): Promise<Refusal | null> {
+    const smallest = { scope, model: null, wantTokens: 1 };
+    const decision = await this.#ask(principal, smallest, "");
+    return decision.isAdmitted ? null : decision;
+  }
+
+  /** Without a lease id nothing is taken. */
+  async #ask(
+    principal: Principal,
+    { scope, model, wantTokens }: Ask,
+    id: string,
+  ): Promise<Grant | Refusal> {
     /** Undoes an admission whose answer came too late or was lost. */
-    const release = () =>
-      this.#settlements.add(releaseOf(principal, id, reservedTokens));
+    const release = () => {
+      if (id === "") return;
+      this.#settlements.add(releaseOf(principal, id, wantTokens));
+    };
     try {
       const reply = await this.#redis.evalScript(ADMIT, [
         limiterKey(principal),
@@ -127,7 +149,7 @@ export class Limiter {
         ownerLimitsKey(principal.ownerId),
         scope,
         model ?? "",
-        String(reservedTokens),
+        String(wantTokens),
         id,
       ], {
         deadlineMs: this.#deadlineMs,
@@ -135,11 +157,7 @@ export class Limiter {
           if (!Array.isArray(late) || late[0] === "ok") release();
         },
       });
-      const decision = parseReply(reply);
-      if (!decision.isAdmitted) return decision;
-      const admitted = { ...decision, id, principal, reservedTokens };
-      this.#leases.hold(admitted);
-      return admitted;
+      return parseReply(reply);
     } catch (error) {
       if (mayHaveAdmitted(error)) release();
       throw redisFailure(error);

@@ -33,7 +33,8 @@ local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
  * ARGV  1 record key          read only: not in KEYS, where EVALSHA demands write access
  *       2 owner limits key    read only
- *       3 scope   4 model, or empty   5 tokens to reserve   6 lease id
+ *       3 scope   4 model, or empty   5 tokens to reserve
+ *       6 lease id            empty: nothing is taken, only the decision is told
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
  *       {"empty"}     no such key, but no other either: the data is gone
@@ -174,8 +175,10 @@ local function reply(status, requests, tokens, ...)
   return {status, floor(now) + ${LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), ...}
 end
 if which then return reply('limited', 0, 0, which, math.ceil(wait)) end
-takeKey()
-if takeOwner then takeOwner() end
+if lease ~= '' then
+  takeKey()
+  if takeOwner then takeOwner() end
+end
 return reply('ok', 1, want, slots)
 `,
 );
