@@ -84,9 +84,6 @@ function requireVision(messages: Messages, model: ModelAbilities): void {
   }
 }
 
-/** How many unanswered calls an error names. */
-const NAMED_IDS_MAX = 8;
-
 /**
  * Checks tool histories both ways: every call of an assistant turn is answered by
  * a `tool` message before the next turn, and every `tool` message answers a
@@ -118,13 +115,11 @@ function requireAnsweredToolCalls(messages: Messages): void {
 }
 
 function unansweredCalls(index: number, open: ReadonlySet<string>): ApiError {
-  const ids = [...open].slice(0, NAMED_IDS_MAX).map((id) => clip(id));
-  const more = open.size > ids.length ? ", …" : "";
+  const [first = ""] = open;
   return invalid(
     `messages[${index}]`,
     "An assistant message with 'tool_calls' must be followed by tool messages " +
-      "responding to each 'tool_call_id'. The following tool_call_ids did not " +
-      `have response messages: ${ids.join(", ")}${more}`,
+      `responding to each 'tool_call_id', but '${clip(first)}' has none.`,
   );
 }
 

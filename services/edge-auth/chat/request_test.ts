@@ -505,7 +505,7 @@ Deno.test("parseChatRequest() refuses a million wrong elements as fast as one", 
   }
 });
 
-Deno.test("parseChatRequest() changes nothing in the body", () => {
+Deno.test("parseChatRequest() does not change the body", () => {
   const body = { ...ping, ...user(parts), tools: [weatherTool], stop: "x" };
   const before = structuredClone(body);
   parseChatRequest(body, catalog);

@@ -96,11 +96,8 @@ Deno.test("decodeJson() reads UTF-8 with and without a byte order mark", () => {
     ['{"a":1,"a":2}', { a: 2 }],
   ];
   for (const [text, value] of rows) assert.deepEqual(decode(text), value);
-});
-
-Deno.test("decodeJson() reads a view into a larger buffer", () => {
   const all = encoder.encode('xx{"a":"b"}yy');
-  assert.deepEqual(decodeJson(all.subarray(2, -2)), { a: "b" });
+  assert.deepEqual(decodeJson(all.subarray(2, -2)), { a: "b" }, "a view");
 });
 
 Deno.test("decodeJson() refuses what is not UTF-8", () => {

@@ -175,22 +175,6 @@ Deno.test("a client that takes nothing of the end of its answer is cut off", asy
   connection.close();
 });
 
-Deno.test("a port that is taken is refused", async () => {
-  const taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  await assert.rejects(
-    startServer({
-      hostname: "127.0.0.1",
-      port: taken.addr.port,
-      handler: () => Promise.resolve(),
-      onError: () => {},
-      deadlines: createDeadlines(monotonicNow),
-      now: monotonicNow,
-    }),
-    { code: "EADDRINUSE" },
-  );
-  taken.close();
-});
-
 Deno.test("stop() lets a running answer end, and waits for no idle connection", async () => {
   await using calls = await startCalls();
   const { server, next } = calls;
