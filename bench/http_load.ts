@@ -169,14 +169,12 @@ export async function runLoad(
 
 /** What paced streams came to. */
 export interface StreamLoadResult {
-  streams: number;
   /** Streams that did not end with `[DONE]`. */
   broken: number;
   /** Streams with a pause longer than the bound between two reads. */
   stalled: number;
   /** Longest pause of each stream, sorted. */
   pausesMs: number[];
-  seconds: number;
 }
 
 /** Opens `streams` streams, a few at a time, and watches for pauses. */
@@ -196,7 +194,6 @@ export async function runStreams(
     } tokens per second`,
     isStream: true,
   });
-  const startedAtMs = performance.now();
   let broken = 0;
   const pausesMs: number[] = [];
   await Promise.all(
@@ -216,11 +213,9 @@ export async function runStreams(
     }),
   );
   return {
-    streams: options.streams,
     broken,
     stalled: pausesMs.filter((pauseMs) => pauseMs > options.stallMs).length,
     pausesMs: pausesMs.sort((a, b) => a - b),
-    seconds: (performance.now() - startedAtMs) / 1_000,
   };
 }
 

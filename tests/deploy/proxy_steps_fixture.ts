@@ -5,7 +5,10 @@
  * from its own pages only. Run by `proxy_test.ts` in a process of its own.
  */
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
+import { text } from "node:stream/consumers";
 import { type BrowserContext, chromium, type Page } from "playwright-core";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { isWellFormedKey, mintKey } from "@gateway/shared/keys/key";
@@ -52,32 +55,27 @@ interface Answer {
   text: string;
 }
 
-function call({ proxy, httpsPort }: Rig, options: Call): Promise<Answer> {
-  const { host = "localhost", method = "GET", from = "127.0.0.1" } = options;
-  return new Promise((resolve, reject) => {
-    const sent = request({
-      host: PROXY_ADDRESS,
-      port: httpsPort,
-      servername: host,
-      ca: proxy.ca,
-      localAddress: from,
-      agent: false,
-      method,
-      path: options.path,
-      headers: { host: `${host}:${httpsPort}`, ...options.headers },
-    }, (response) => {
-      let text = "";
-      response.setEncoding("utf8");
-      response.on("data", (piece) => text += piece);
-      response.on("error", reject);
-      response.on("end", () => {
-        const { statusCode: status = 0, headers } = response;
-        resolve({ status, headers, text });
-      });
-    });
-    sent.on("error", reject);
-    sent.end(options.body);
+async function call(
+  { proxy, httpsPort }: Rig,
+  { host = "localhost", from = "127.0.0.1", headers, body, ...rest }: Call,
+): Promise<Answer> {
+  const sent = request({
+    ...rest,
+    host: PROXY_ADDRESS,
+    port: httpsPort,
+    servername: host,
+    ca: proxy.ca,
+    localAddress: from,
+    agent: false,
+    headers: { host: `${host}:${httpsPort}`, ...headers },
   });
+  sent.end(body);
+  const response: IncomingMessage = (await once(sent, "response"))[0];
+  return {
+    status: response.statusCode ?? 0,
+    headers: response.headers,
+    text: await text(response),
+  };
 }
 
 function ask(rig: Rig, key: string, more: Partial<Call> = {}): Promise<Answer> {
