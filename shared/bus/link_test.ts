@@ -126,7 +126,7 @@ Deno.test("request() that nobody answers ends at once, not at its timeout", asyn
   assert.ok(tookMs < 500, `took ${tookMs} ms`);
 });
 
-Deno.test("isNoResponders() recognizes the server's word on a reply subject of ours", async () => {
+Deno.test("isNoResponders() recognizes the server's notice on a reply subject", async () => {
   await using nats = await startNatsServer();
   await using test = await connectTestLink([nats.server]);
   const seen: [string, boolean][] = [];
@@ -175,7 +175,7 @@ Deno.test("drain() delivers what was published just before, then closes", async 
   await waitFor(() => count === 5_000, { what: "all messages" });
 });
 
-Deno.test("a closed link says so to everybody who uses it", async () => {
+Deno.test("every use of a closed link fails", async () => {
   await using nats = await startNatsServer();
   await using test = await connectTestLink([nats.server]);
   const { link } = test;
