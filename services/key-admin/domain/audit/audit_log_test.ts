@@ -30,20 +30,9 @@ function cellsOf(line: string): string[] {
 }
 
 const FORMULAS = [
-  ...[
-    "=1+1",
-    "+1",
-    "-1",
-    "@SUM(A1)",
-    "\tx",
-    "\rx",
-    "\0x",
-    "\n=1",
-    "|calc",
-    "%0",
-  ],
+  ...["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\0x", "\n=1", "|calc"],
   ...['=HYPERLINK("http://evil.test","x")', "=cmd|' /C calc'!A0", '"=1"'],
-  ...["＝1+1", "＋1", "－1", "＠SUM(A1)", "a\r\n=1", 'a",=1', "a;=1"],
+  ...["＝1+1", "＋1", "－1", "＠SUM(A1)", "a\r\n=1", 'a",=1', "a;=1", "%0"],
 ];
 
 Deno.test("ASVS 1.2.10: a cell that a spreadsheet would take for a formula is text", async (t) => {

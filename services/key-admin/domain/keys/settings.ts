@@ -14,23 +14,13 @@ import { z } from "zod";
  */
 
 /** What each limit counts, its largest value (exact in Lua, readable in a table), and how the names of its variables end. */
+const REQUESTS = { unit: "requests", max: 1_000_000 } as const;
+const TOKENS = { unit: "tokens", max: 1_000_000_000_000 } as const;
 const LIMITS = {
-  requestsPerMinute: {
-    ...{ unit: "requests", max: 1_000_000 },
-    variable: "REQUESTS_PER_MINUTE",
-  },
-  tokensPerMinute: {
-    ...{ unit: "tokens", max: 1_000_000_000_000 },
-    variable: "TOKENS_PER_MINUTE",
-  },
-  tokensPerDay: {
-    ...{ unit: "tokens", max: 1_000_000_000_000 },
-    variable: "TOKENS_PER_DAY",
-  },
-  concurrency: {
-    ...{ unit: "requests", max: 1_000_000 },
-    variable: "CONCURRENCY",
-  },
+  requestsPerMinute: { ...REQUESTS, variable: "REQUESTS_PER_MINUTE" },
+  tokensPerMinute: { ...TOKENS, variable: "TOKENS_PER_MINUTE" },
+  tokensPerDay: { ...TOKENS, variable: "TOKENS_PER_DAY" },
+  concurrency: { ...REQUESTS, variable: "CONCURRENCY" },
 } as const;
 type LimitName = keyof Limits;
 
