@@ -96,7 +96,7 @@ export class Answer {
     }));
   }
 
-  /** Adds to a choice. Without a usage yet, each call counts as one token. */
+  /** Adds to a choice. Until the end each call counts as one token. */
   addDelta(choice: Choice, delta: ChunkDelta, logprobs?: Logprobs): void {
     this.#begin(delta.tool_calls === undefined ? null : choice);
     this.#deltas += 1;
@@ -121,14 +121,11 @@ export class Answer {
   }
 
   /** Passes on what has come. Returns a promise as {@link CompletionCall.write} does. */
-  flush(): Promise<void> | undefined {
+  flush(tokens: number = this.#deltas): Promise<void> | undefined {
     const lines = this.#lines;
     this.#lines = "";
     if (lines !== "") this.hasSent = true;
-    return this.#call.write(
-      lines,
-      this.#usage?.completion_tokens ?? this.#deltas,
-    );
+    return this.#call.write(lines, tokens);
   }
 
   /** Passes on the last lines. Throws `upstream_truncated` when something is missing. */
@@ -144,7 +141,7 @@ export class Answer {
     else if (this.#request.include_usage) {
       this.#lines += `${this.#prefix}],"usage":${JSON.stringify(usage)}}\n`;
     }
-    this.flush();
+    this.flush(usage.completion_tokens);
     return { usage, finishReasons };
   }
 

@@ -206,15 +206,18 @@ for (const stream of [true, false]) {
     refuses();
   });
 
-  Deno.test(`flush() tells one token per delta until there is a usage (stream: ${stream})`, () => {
-    const { answer, call } = newAnswer({ stream });
-    answer.addDelta(first(answer), { content: "a" });
-    answer.addDelta(first(answer), { content: "b" });
-    answer.flush();
-    assert.equal(call.tokens, 2);
+  Deno.test(`flush() tells one token per delta, end() what was counted (stream: ${stream})`, () => {
+    const { answer, call } = newAnswer({ stream, n: 2 });
+    for (const choice of answer.choices) {
+      answer.addDelta(choice, { content: "a" });
+      answer.finish(choice, "stop");
+      // Of one choice, while the other is still being made.
+      answer.addUsage(USAGE);
+      answer.flush();
+      assert.equal(call.tokens, choice.index + 1);
+    }
     assert.equal(answer.hasSent, stream);
-    answer.addUsage(USAGE);
-    answer.flush();
-    assert.equal(call.tokens, 3);
+    answer.end();
+    assert.equal(call.tokens, 2 * USAGE.completion_tokens);
   });
 }
