@@ -53,14 +53,14 @@ async function listAndLog(page: Page, visit: Visit): Promise<void> {
   await page.getByRole("link", { name: FINDABLE }).waitFor();
 
   await follow(page, "Audit log");
-  await page.getByRole("rowheader", { name: "Created key" }).first().waitFor();
+  await page.getByRole("rowheader", { name: "Key created" }).first().waitFor();
   await follow(page, "Older");
   assert.equal(await rows.count(), 50);
   await follow(page, "Newest");
   await page.getByRole("navigation", { name: "Filter" })
     .getByRole("link", { name: "Account" }).click();
-  await page.getByRole("rowheader", { name: "Created account" }).waitFor();
-  assert.equal(await page.getByText("Created key").count(), 0);
+  await page.getByRole("rowheader", { name: "Account created" }).waitFor();
+  assert.equal(await page.getByText("Key created").count(), 0);
 }
 
 async function account(page: Page, visit: Visit): Promise<void> {

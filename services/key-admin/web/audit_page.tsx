@@ -11,6 +11,7 @@ import {
   address,
   type Column,
   Head,
+  labelOf,
   Pager,
   Table,
   Tabs,
@@ -116,29 +117,21 @@ function queryOf(c: ConsoleContext): Omit<AuditQuery, "rows"> {
   return { action: isKnown ? action : "", keyId: "", before };
 }
 
-/** Labels of actions. An unknown action is shown as is. */
+/** Actions whose names alone would not say what happened. */
 const LABELS: Readonly<Record<string, string>> = {
-  "key.created": "Created key",
-  "key.edited": "Edited key",
-  "key.disabled": "Disabled key",
-  "key.enabled": "Enabled key",
-  "key.deleted": "Deleted key",
-  "key.rotated": "Rotated key",
-  "key.stop_requested": "Stopped running requests",
-  "owner.invited": "Invited owner",
-  "owner.limits_changed": "Changed limits",
+  "key.stop_requested": "Running requests stopped",
   "session.signed_in": "Signed in",
-  "session.confirmed": "Confirmed the password",
+  "session.confirmed": "Password confirmed",
   "session.refused": "Sign-in refused",
   "session.signed_out": "Signed out",
-  "session.revoked": "Ended a session",
-  "account.created": "Created account",
-  "account.reset_link_made": "Created a password reset link",
-  "account.password_changed": "Changed password",
-  "account.second_factor_on": "Turned on two-step sign-in",
-  "account.second_factor_off": "Turned off two-step sign-in",
-  "account.recovery_code_used": "Used a recovery code",
+  "session.revoked": "Session ended",
+  "account.second_factor_on": "Two-step sign-in turned on",
+  "account.second_factor_off": "Two-step sign-in turned off",
 };
+
+/** `Key created` for `key.created` */
+const labelOfAction = (action: string): string =>
+  LABELS[action] ?? labelOf(action.replaceAll(/[._]/g, " "));
 
 const KEY_COLUMN: Column<AuditRow> = [
   "Key",
@@ -165,7 +158,7 @@ export const AuditTable = ({ rows, caption, isOfOneKey = false }: {
     columns={[
       ["What", ({ action, detail }) => (
         <>
-          {LABELS[action] ?? action}
+          {labelOfAction(action)}
           {detail && <bdi class="help">{detail}</bdi>}
         </>
       ), "head"],

@@ -230,7 +230,7 @@ export const PasswordField = ({ id = "password", ...input }: {
   />
 );
 
-/** `Tokens per day` for `tokensPerDay` */
+/** `Tokens per day` for `tokensPerDay` or `tokens per day` */
 export const labelOf = (name: string): string =>
   name[0]?.toUpperCase() + limitWords(name.slice(1), " ");
 
