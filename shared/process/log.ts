@@ -14,7 +14,7 @@ const RANK: Record<LogLevel, number> = {
 const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
 const REDACTED = "sk-[redacted]";
 
-/** Data of one event. Values must be JSON: no keys, no prompt text, no objects with secrets. */
+/** Data of one event: JSON values, or an error. No keys, no prompt text, no objects with secrets. */
 export type LogFields = Record<string, unknown>;
 
 /** Writes one JSON line per event. */
@@ -30,7 +30,7 @@ export interface Log {
 }
 
 /** Where lines go and which are written. */
-export interface LogOptions {
+interface LogOptions {
   /** Name of the service, in every line. */
   service: string;
   /** Lines below this level are dropped. */
@@ -51,17 +51,18 @@ export function createLog(options: LogOptions, base: LogFields = {}): Log {
     if (RANK[level] >= RANK[options.level]) write(level, event, fields);
   };
   const write = (level: LogLevel, event: string, fields?: LogFields) => {
-    const line = JSON.stringify(
-      {
-        time: new Date(options.now()).toISOString(),
-        level,
-        service: options.service,
-        event,
-        ...base,
-        ...fields,
-      },
-      (_key, value) => value instanceof Error ? describeError(value) : value,
-    );
+    const record: LogFields = {
+      time: new Date(options.now()).toISOString(),
+      level,
+      service: options.service,
+      event,
+      ...base,
+      ...fields,
+    };
+    for (const [name, value] of Object.entries(record)) {
+      if (value instanceof Error) record[name] = describeError(value);
+    }
+    const line = JSON.stringify(record);
     options.write(line.replace(SECRET_PATTERN, REDACTED));
   };
   return {
@@ -90,7 +91,7 @@ export function roundMs(ms: number): number {
 }
 
 /** An error as plain data, causes included, so that JSON does not turn it into `{}`. */
-export function describeError(error: unknown): LogFields {
+function describeError(error: unknown): LogFields {
   if (!(error instanceof Error)) return { message: String(error) };
   return {
     name: error.name,
@@ -107,7 +108,7 @@ const WAITING_CHARS_MAX = 4 * 1024 * 1024;
  * Log lines on their way to standard output. Lines of one event-loop turn go out
  * in one write: a write per line costs more than everything else about a log line.
  */
-export interface LineWriter {
+interface LineWriter {
   /** Takes one line without its line end. Never blocks, never throws. */
   write(line: string): void;
   /** Resolves when everything taken so far is out. */
