@@ -113,18 +113,3 @@ Deno.test("up fails with a clear message", async (t) => {
     });
   }
 });
-
-Deno.test("up says what is wrong with a Redis whose data is broken", async () => {
-  await using scratch = await makeScratch();
-  await Deno.mkdir(`${scratch.path}/data/redis/appendonlydir`, {
-    recursive: true,
-  });
-  await Deno.writeTextFile(
-    `${scratch.path}/data/redis/appendonlydir/appendonly.aof.manifest`,
-    "this is no manifest\n",
-  );
-  await using up = startLauncher(scratch);
-  assert.equal(await up.exitCode, 1);
-  assert.match(up.printed(), /redis does not start/);
-  assert.match(up.printed(), /AOF manifest/);
-});
