@@ -30,16 +30,15 @@ const MS_PER_SECOND = 1_000;
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
 
 /** An origin that passwords may be sent to: TLS, or this machine. */
+function isSafeOrigin(text: string): boolean {
+  const url = URL.parse(text);
+  if (url === null || url.href !== `${url.origin}/`) return false;
+  return url.protocol === "https:" ||
+    (url.protocol === "http:" && LOOPBACK.includes(url.hostname));
+}
+
 const PUBLIC_URL: Variable<URL> = variable(
-  z.string().refine((value) => URL.canParse(value))
-    .transform((value) => new URL(value))
-    .refine(({ pathname, search, username }) =>
-      pathname === "/" && search === "" && username === ""
-    )
-    .refine(({ protocol, hostname }) =>
-      protocol === "https:" ||
-      (protocol === "http:" && LOOPBACK.includes(hostname))
-    ),
+  z.string().refine(isSafeOrigin).transform((text) => new URL(text)),
   {
     expects:
       "an origin such as https://console.example.org (http:// on localhost only)",

@@ -72,6 +72,7 @@ Deno.test("configFrom() names every mistake at once, and no secret", async (t) =
     [{ KEY_CONCURRENCY: "-1" }, /KEY_CONCURRENCY/],
     [{ OWNER_REQUESTS_PER_MINUTE: "1000001" }, /OWNER_REQUESTS_PER_MINUTE/],
     [{ PUBLIC_URL: "https://console.example.org/path" }, /PUBLIC_URL/],
+    [{ PUBLIC_URL: "https://u@console.example.org/?q#f" }, /PUBLIC_URL/],
     [{ PUBLIC_URL: "ftp://localhost" }, /PUBLIC_URL/],
     [{ PUBLIC_URL: "console" }, /PUBLIC_URL/],
     [{ REDIS_URL: "http://x" }, /REDIS_URL/],
