@@ -86,7 +86,8 @@ class NatsLink implements BusLink {
   readonly #listeners: ((status: BusStatus) => void)[] = [];
   readonly #loggedAtMs = new Map<string, number>();
   readonly #first = Promise.withResolvers<void>();
-  readonly #closing = Promise.withResolvers<void>();
+  /** Ends the wait between two rounds of dialling. */
+  #retry = Promise.withResolvers<void>();
   readonly #running: Promise<void>;
   #isClosed = false;
   /** Of the present connection, or the one that is being made. */
@@ -207,7 +208,7 @@ class NatsLink implements BusLink {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#closing.resolve();
+    this.#retry.resolve();
     this.#connection?.lost.resolve("it was closed");
     this.#sockets?.destroy();
     await this.#running;
@@ -225,8 +226,8 @@ class NatsLink implements BusLink {
     let failures = 0;
     for (let turn = 0; !this.#isClosed; turn++) {
       const server = this.#servers[turn % this.#servers.length] ?? "";
-      const reason = await this.#connectTo(server);
-      reasons.set(server, reason);
+      reasons.set(server, await this.#connectTo(server));
+      if (this.#isClosed) break;
       const sinceMs = this.#flowingSinceMs;
       this.#flowingSinceMs = null;
       failures = sinceMs === null ? failures + 1 : 0;
@@ -238,10 +239,8 @@ class NatsLink implements BusLink {
       }
       const rounds = Math.floor((failures - 1) / this.#servers.length);
       const waitMs = Math.min(retryMaxMs, retryMs * 2 ** rounds);
-      await settlesWithin(
-        this.#closing.promise,
-        waitMs * (1 - random() / 2),
-      );
+      this.#retry = Promise.withResolvers<void>();
+      await settlesWithin(this.#retry.promise, waitMs * (1 - random() / 2));
     }
     this.#first.reject(unavailable("it was closed"));
   }

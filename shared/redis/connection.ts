@@ -71,7 +71,8 @@ const RECONSIDER_MS = 1_000;
  */
 export function openConnection(options: ConnectionOptions) {
   const { now, random, onUp, onDown } = options;
-  const closing = Promise.withResolvers<void>();
+  /** Ends the wait between two attempts. */
+  let retry = Promise.withResolvers<void>();
   /** Sockets that were given up and are not closed yet. */
   const leftovers = new Set<Promise<void>>();
   let current: { client: Client; url: string } | null = null;
@@ -97,7 +98,8 @@ export function openConnection(options: ConnectionOptions) {
       current = null;
       if (isClosed) return;
       onDown(cause);
-      await settlesWithin(closing.promise, backoffMs(failures, random));
+      retry = Promise.withResolvers<void>();
+      await settlesWithin(retry.promise, backoffMs(failures, random));
     }
   };
   const running = run();
@@ -132,7 +134,7 @@ export function openConnection(options: ConnectionOptions) {
     /** Closes the connection for good. Resolves when nothing of it is left. */
     async close(): Promise<void> {
       isClosed = true;
-      closing.resolve();
+      retry.resolve();
       lost.resolve(null);
       await running;
       await Promise.all(leftovers);
