@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import axe from "axe-core";
 import type { Page } from "playwright-core";
-import { browserTest, openWindow, type Visit } from "./site_fixture.ts";
+import { browserTest, openWindow, useKey, type Visit } from "./site_fixture.ts";
 import { storedKey } from "../console_fixture.ts";
 import { SCENES, setStage } from "./scenes_fixture.ts";
 
@@ -40,13 +40,23 @@ async function audit(page: Page, rule?: string): Promise<string[]> {
     .map(({ id, nodes }) => `${id} ${nodes[0]?.html}`);
 }
 
-/** A page, or a table in it, that has to be scrolled sideways. */
+/** A page, or a table in it, that has to be scrolled sideways, and numbers on two lines. */
 async function overflow(page: Page): Promise<string[]> {
   const pixels = await page.evaluate(
     `Math.max(...[document.documentElement, ...document.querySelectorAll(".table-box")]
       .map((box) => box.scrollWidth - box.clientWidth))`,
   );
-  return Number(pixels) > 0 ? [`${pixels}px too wide`] : [];
+  const broken = await page.evaluate(
+    `[...document.querySelectorAll(".tiles dd, td.num")].map((number) => {
+      const text = document.createRange();
+      text.selectNodeContents(number);
+      return text.getClientRects().length > 1 ? number.innerText : "";
+    }).join("")`,
+  );
+  return [
+    ...Number(pixels) > 0 ? [`${pixels}px too wide`] : [],
+    ...broken === "" ? [] : [`${broken} is broken`],
+  ];
 }
 
 async function inspect(page: Page, scene: string): Promise<void> {
@@ -99,6 +109,10 @@ browserTest(
       const description = word.repeat(200 / word.length);
       await storedKey(site, ownerId, { description });
     }
+    await useKey(site, { ownerId, keyId: key.id }, {
+      ...{ atMs: site.clock.nowMs, requests: 123_456_789, errors: 0 },
+      ...{ promptTokens: 123_456_789_012, completionTokens: 12_345_678_901 },
+    });
     const plain = await openWindow(visit, {
       javaScriptEnabled: false,
       storageState: await owner.context().storageState(),
