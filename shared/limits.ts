@@ -11,7 +11,7 @@ const MIB = 1024 * KIB;
 export const REQUEST_LIMITS = {
   /** Whole body, default of `BODY_BYTES_MAX`. 20 MiB carries a few large images. Beyond: 413. */
   bodyBytesMax: 20 * MIB,
-  /** All bodies of an edge that are being read or wait for their admission, default of `BODIES_BYTES_MAX`. Beyond: 503. */
+  /** All bodies that an edge is reading, default of `BODIES_BYTES_MAX`. Beyond: 503. */
   bodiesBytesMax: 256 * MIB,
   /** `Authorization` header. Our credential has 58 bytes; a longer one is not ours. Beyond: 401. */
   authorizationBytesMax: 8 * KIB,

@@ -18,6 +18,7 @@ import {
 import { modelNotFound } from "./chat/request.ts";
 import {
   internalError,
+  JSON_HEADERS,
   REQUEST_ID_HEADER,
   sendBytes,
   sendError,
@@ -57,10 +58,9 @@ export const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
   other: [],
 };
 
-/** The route of a path, with or without a slash at the end. */
 function routeOf(path: string): RouteName {
-  if (path === CHAT || path === `${CHAT}/`) return "chat";
-  if (path === MODELS || path === `${MODELS}/`) return "models";
+  if (path === CHAT) return "chat";
+  if (path === MODELS) return "models";
   return path.startsWith(`${MODELS}/`) ? "model" : "other";
 }
 
@@ -91,7 +91,8 @@ export function createApp(
     response.setHeader(REQUEST_ID_HEADER, publicRequestId(call.requestId));
     if (d.isDraining()) response.setHeader("connection", "close");
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
-      const headers = { "content-type": "text/plain; charset=utf-8" };
+      const type = "text/plain; charset=utf-8";
+      const headers = { ...JSON_HEADERS, "content-type": type };
       return sendBytes(response, new TextEncoder().encode("ok\n"), { headers });
     }
     let error: unknown;

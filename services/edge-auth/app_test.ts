@@ -138,6 +138,7 @@ Deno.test("load balancers are told that the edge answers, without a key, under a
       assert.equal(response.status, 200);
       assert.equal(await response.text(), method === "GET" ? "ok\n" : "");
       assert.equal(response.headers.get("content-length"), "3");
+      assert.equal(response.headers.get("cache-control"), "no-store");
       assert.match(response.headers.get("x-request-id") ?? "", /^req_/);
       assert.equal(response.headers.get("connection"), "keep-alive");
     }

@@ -104,7 +104,7 @@ function runAdmitted(
   lease: ChatLease,
   { dispatcher, now, ...d }: ChatCompletionsDependencies,
 ): Promise<void> {
-  const { requestId, principal, exchange: { response, socket } } = call;
+  const { requestId, principal, exchange: { response, onLeft } } = call;
   const options: AnswerOptions = {
     out: response,
     headers: {
@@ -128,8 +128,7 @@ function runAdmitted(
   const span = startChatSpan(call, request);
   const { traceparent } = span;
   // Whether it is queued, waits for its first token, streams or not.
-  const leave = () => run.cancel("client_gone");
-  socket.once("close", leave);
+  const takeBack = onLeft(() => run.cancel("client_gone"));
   const run = dispatcher.start(
     {
       requestId,
@@ -139,7 +138,7 @@ function runAdmitted(
     },
     answer,
     (outcome) => {
-      socket.off("close", leave);
+      takeBack();
       lease.settle(outcome);
       endChatSpan(span, outcome);
       const durationMs = now() - call.startedAtMs;

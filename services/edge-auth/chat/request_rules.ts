@@ -35,6 +35,12 @@ export function requireRules(
   requireAnsweredToolCalls(wire.messages);
   requireChosenTool(wire);
   requireModelBounds(wire, model);
+  if ((wire.top_logprobs ?? 0) > 0 && wire.logprobs !== true) {
+    throw invalid(
+      "top_logprobs",
+      "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
+    );
+  }
   if (wire.stream_options !== undefined && !wire.stream) {
     throw invalid(
       "stream_options",

@@ -85,7 +85,7 @@ const ACCEPTED: [fields: Fields, changes?: Partial<ChatRequest>][] = [
   }],
   [{ enable_thinking: true, thinking_budget: 100 }],
   [{ logprobs: true, top_logprobs: 3 }],
-  [{ logprobs: false, top_logprobs: 3 }, {}],
+  [{ logprobs: false, top_logprobs: 0 }, {}],
   [{ top_k: 20, chat_template_kwargs: { a: [1, "x", null] }, min_p: 1 }, {
     extra: { top_k: 20, chat_template_kwargs: { a: [1, "x", null] } },
   }],
@@ -378,6 +378,8 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     ["response_format.json_schema.name", format({ name: "a b" })],
     ["stream_options", { stream_options: {} }],
     ["stream_options", { stream: false, stream_options: {} }],
+    ["top_logprobs", { top_logprobs: 3 }],
+    ["top_logprobs", { logprobs: false, top_logprobs: 3 }],
     ["top_k", { top_k: Infinity }],
     ["chat_template_kwargs.a", { chat_template_kwargs: { a: "\ud800" } }],
   ],

@@ -22,7 +22,7 @@ import { startServerSpan } from "@gateway/shared/process/tracing";
 /** A request and the response to it. */
 export interface Exchange {
   readonly method: string;
-  /** Decoded, and without the query, which may hold secrets. */
+  /** Decoded, without a slash at its end, and without the query, which may hold secrets. */
   readonly path: string;
   /** The host that the request is for, in lower case. */
   readonly host: string;
@@ -31,6 +31,11 @@ export interface Exchange {
   readonly response: ServerResponse;
   /** The connection. It is destroyed and emits `close` as soon as the client leaves. */
   readonly socket: Socket;
+  /**
+   * Calls back when the client leaves, and reports what the callback throws: the
+   * process must not end because of it. Returns a function that takes it back.
+   */
+  onLeft(callback: () => void): () => void;
   /** Starts reading the body; a client that waits for `100 Continue` gets it. */
   openBody(): Readable;
 }
@@ -41,7 +46,7 @@ export interface ServerOptions {
   port: number;
   /** Answers the request. If it rejects, the connection is closed. */
   handler: (exchange: Exchange) => Promise<void>;
-  /** Called when a handler has rejected. */
+  /** Called when a handler has rejected, or a callback of `onLeft` has thrown. */
   onError: (error: unknown) => void;
   deadlines: Deadlines;
   now: MonotonicNow;
@@ -162,11 +167,23 @@ async function answer(
     if (awaitsContinue) response.writeContinue();
     return request;
   };
+  const { socket } = request;
+  const onLeft = (callback: () => void) => {
+    const leave = () => {
+      try {
+        callback();
+      } catch (error) {
+        onError(error);
+      }
+    };
+    socket.once("close", leave);
+    return () => void socket.off("close", leave);
+  };
   const span = startServerSpan(head.method, head.headers.get("traceparent"));
   response.once("close", () => span.end(response.statusCode));
   try {
-    const { socket } = request;
-    await span.run(() => handler({ ...head, response, socket, openBody }));
+    const exchange = { ...head, response, socket, onLeft, openBody };
+    await span.run(() => handler(exchange));
   } catch (error) {
     onError(error);
     response.destroy();
@@ -222,9 +239,12 @@ function headOf(request: IncomingMessage): Head | null {
   };
 }
 
-/** The path of a request target, decoded if possible. */
+/** The path of a request target, decoded if possible, without a slash at its end. */
 function pathOf(target: string): string {
-  const [path = ""] = target.split(/[?#]/, 1);
+  const [given = ""] = target.split(/[?#]/, 1);
+  const path = given.length > 1 && given.endsWith("/")
+    ? given.slice(0, -1)
+    : given;
   if (!path.includes("%")) return path;
   try {
     return decodeURIComponent(path);

@@ -212,6 +212,23 @@ Deno.test("a handler that rejects is reported, and its connection closed", async
   assert.deepEqual(started.errors, [fault]);
 });
 
+Deno.test("onLeft() reports a callback that throws, and calls the others", async () => {
+  await using calls = await startCalls();
+  const socket = await openSocket(calls.server.port);
+  socket.write(requestOf(10).join(""));
+  const { onLeft } = await calls.next();
+  const fault = new Error("a fault in a callback");
+  onLeft(() => {
+    throw fault;
+  });
+  onLeft(() => assert.fail("it was taken back"))();
+  const left = Promise.withResolvers<void>();
+  onLeft(left.resolve);
+  socket.destroy();
+  await left.promise;
+  assert.deepEqual(calls.errors, [fault]);
+});
+
 Deno.test("the head of a request arrives decoded, its repeated fields joined", async () => {
   const seen: unknown[] = [];
   await using started = await start(
@@ -222,7 +239,7 @@ Deno.test("the head of a request arrives decoded, its repeated fields joined", a
     },
   );
   const socket = await openSocket(started.server.port);
-  const targets = ["/a%20b?c#d", "http://Other.example/v1/x?y", "/%zz", "*"];
+  const targets = ["/a%20b?c#d", "http://Other.example/v1/x/?y", "/%zz", "*"];
   for (const [index, target] of targets.entries()) {
     socket.write(
       `OPTIONS ${target} HTTP/1.1\r\nHost: X\r\nX-A: 1\r\nx-a: 2\r\n\r\n`,
