@@ -34,7 +34,7 @@ import { detectDurability, NotDurable } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
 
-/** `deno task keys …` and `deno task owners …`: the console's stores without the console. */
+/** `deno task keys …` and `deno task owners …`: commands over the stores of the console. */
 
 const CONNECT_MS = 2_000;
 /** The cluster that a command works on. */
@@ -81,15 +81,15 @@ async function run([name = "", ...args]: string[]): Promise<string> {
 }
 
 /**
- * Where the cluster is: the variables of the service, else what `deno task up`
- * wrote. Throws a `ConfigError` for variables that do not fit together, and
- * {@link CommandRefused} when nothing says where it is.
+ * Finds the cluster: from the service's variables, else from the file that `deno
+ * task up` wrote. Throws a `ConfigError` for contradictory variables, and
+ * {@link CommandRefused} when neither is there.
  */
 function findCluster() {
   const env = Deno.env.toObject();
-  const isTold = ["REDIS_URL", "REDIS_URL_FILE", "REDIS_SENTINELS"]
+  const hasAddress = ["REDIS_URL", "REDIS_URL_FILE", "REDIS_SENTINELS"]
     .some((name) => env[name]);
-  const up = isTold ? null : readUpFile();
+  const up = hasAddress ? null : readUpFile();
   const variables = up === null ? env : {
     ...env,
     REDIS_URL: up.redis_url,
@@ -161,18 +161,18 @@ const EXIT_CODES = [
   [ConfigError, EXIT_CONFIG],
 ] as const;
 
-/** The exit code and the text for stderr. Throws what nobody expected. */
+/** The exit code and the text for stderr. Rethrows an unexpected error. */
 function describeFailure(error: unknown): { code: number; text: string } {
   if (!(error instanceof Error)) throw error;
   const { message } = error;
   if (isDenied(error)) {
-    return { code: 77, text: `The Redis user may not do that: ${message}` };
+    return { code: 77, text: `The Redis user lacks a permission: ${message}` };
   }
   const [, code] = EXIT_CODES.find(([kind]) => error instanceof kind) ?? [];
   if (code === undefined) throw error;
   const area = AREAS.has(Deno.args[0] ?? "") ? Deno.args[0] : "keys";
-  const more = error instanceof UsageError ? `\nMore: ${area} --help` : "";
-  return { code, text: message + more };
+  const help = error instanceof UsageError ? `\nHelp: ${area} --help` : "";
+  return { code, text: message + help };
 }
 
 function printError(text: string): void {

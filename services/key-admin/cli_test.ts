@@ -41,7 +41,7 @@ async function run(
   };
 }
 
-Deno.test("keys: redis away is 69, and its password is not printed", async () => {
+Deno.test("keys: exits with 69 without Redis and does not print its password", async () => {
   const url = `redis://user:s3cret@127.0.0.1:${freePort()}`;
   const outcome = await keys(url, "list");
   assert.equal(outcome.code, 69);
@@ -49,7 +49,7 @@ Deno.test("keys: redis away is 69, and its password is not printed", async () =>
   assert.ok(!outcome.err.includes("s3cret"));
 });
 
-Deno.test("keys: a cluster that is gone is told from one that never was", async () => {
+Deno.test("keys: distinguishes a stopped cluster from none at all", async () => {
   const folder = await Deno.makeTempDir();
   try {
     const never = await run({}, ["keys", "list"], folder);
@@ -70,7 +70,7 @@ Deno.test("keys: a cluster that is gone is told from one that never was", async 
   }
 });
 
-Deno.test("keys: a user in redis without the rights is told so with 77", async () => {
+Deno.test("keys: exits with 77 if the Redis user lacks permissions", async () => {
   await using server = await startRedis();
   const redis = await server.connect();
   const user = ["guest", "on", ">secret", "~*", "+@connection", "+config|get"];
@@ -78,13 +78,13 @@ Deno.test("keys: a user in redis without the rights is told so with 77", async (
   const url = server.url.replace("redis://", "redis://guest:secret@");
   const outcome = await keys(url, "list");
   assert.equal(outcome.code, 77, outcome.err);
-  assert.match(outcome.err, /may not do that: NOPERM/);
+  assert.match(outcome.err, /lacks a permission: NOPERM/);
   const stranger = await keys(url.replace("secret", "guess"), "list");
   assert.equal(stranger.code, 69);
   assert.match(stranger.err, /WRONGPASS/);
 });
 
-Deno.test("keys and owners are for scripts too: no terminal, one JSON object on stdout, all else on stderr", async (t) => {
+Deno.test("keys and owners work in scripts: no terminal, one JSON object on stdout, everything else on stderr", async (t) => {
   await using careless = await startRedis({ settings: ["--appendonly", "no"] });
   const rows: [
     args: string[],
@@ -95,8 +95,8 @@ Deno.test("keys and owners are for scripts too: no terminal, one JSON object on 
     [["keys", "create", "--description", "Ci", "--json"], {}, 0, /^Warning: /],
     [["owners", "set-up", "--json"], {}, 0, /^Warning: /],
     [["keys", "show", "key_x", "--json"], {}, 1, /key does not exist/],
-    [["keys", "list", "--bogus", "--json"], {}, 2, /bogus'\nMore: keys --help/],
-    [["keys", "list", "--after", "x", "--json"], {}, 2, /cursor is not one/],
+    [["keys", "list", "--bogus", "--json"], {}, 2, /bogus'\nHelp: keys --help/],
+    [["keys", "list", "--after", "x", "--json"], {}, 2, /cursor is invalid/],
     [["bogus"], {}, 2, /keys or owners/],
     [["keys", "list", "--json"], { REDIS_URL: "http://x" }, 78, /REDIS_URL/],
   ];

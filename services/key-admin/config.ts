@@ -29,7 +29,7 @@ const DEFAULT_PORT = 8081;
 const MS_PER_SECOND = 1_000;
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
 
-/** An origin that passwords may be sent to: TLS, or this machine. */
+/** Whether passwords may be sent to an origin: it has TLS, or is this machine. */
 function isSafeOrigin(text: string): boolean {
   const url = URL.parse(text);
   if (url === null || url.href !== `${url.origin}/`) return false;
@@ -68,7 +68,9 @@ export const CONSOLE_VARIABLES = {
     .describe("Name of the provider on the sign-in page"),
   ...LIMIT_VARIABLES,
   MODEL_SIMULATOR_URL: url(["http:", "https:"]).optional()
-    .describe("Base URL of the model simulator; the console shows a banner"),
+    .describe(
+      "Base URL of the model simulator; while it is used, the console shows a banner",
+    ),
 };
 
 /** The configuration in the units and shapes that the code uses. */
@@ -79,7 +81,7 @@ export function readConfig(): Config {
   return configFrom(Deno.env.toObject(), Deno.readTextFileSync);
 }
 
-/** The same from any environment. */
+/** Reads the configuration from any environment. */
 export function configFrom(
   variables: Env,
   readFile: (path: string) => string,
@@ -92,9 +94,9 @@ export function configFrom(
     ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },
     redis: redisAccess(env),
     bus: busAccess(env),
-    /** Null: the address it listens on. */
+    /** Null: the address that the console listens on. */
     publicUrl: env.PUBLIC_URL ?? null,
-    /** Without a slash at the end. */
+    /** Without a trailing slash. */
     apiUrl: env.API_URL.replace(/\/$/, ""),
     trustedProxies: env.TRUSTED_PROXIES,
     oidc: oidcOf(env),
@@ -108,7 +110,7 @@ export function configFrom(
 function oidcOf(env: ConfigOf<typeof CONSOLE_VARIABLES>): OidcConfig | null {
   const { OIDC_ISSUER, OIDC_CLIENT_ID = "", OIDC_CLIENT_SECRET = "" } = env;
   if (OIDC_ISSUER === undefined) return null;
-  // Without OIDC_ALLOWED everybody with an account at the provider could sign in.
+  // Without OIDC_ALLOWED anyone with an account at the provider could sign in.
   const missing = Object.entries({
     ...{ OIDC_CLIENT_ID, OIDC_CLIENT_SECRET },
     OIDC_ALLOWED: env.OIDC_ALLOWED,

@@ -12,7 +12,7 @@ Deno.test("configFrom() starts on this machine without any variable", () => {
   );
 });
 
-Deno.test("configFrom() takes what an operator sets", () => {
+Deno.test("configFrom() applies the operator's settings", () => {
   const config = configFrom({
     PORT: "0",
     PUBLIC_URL: "https://console.example.org/",
@@ -33,7 +33,7 @@ Deno.test("configFrom() takes what an operator sets", () => {
   assert.equal(config.oidc?.clientSecret, "s3cret");
 });
 
-Deno.test("configFrom() takes default limits, and knows none by itself", () => {
+Deno.test("configFrom() applies default limits and has none of its own", () => {
   const none = { key: UNLIMITED, owner: UNLIMITED };
   assert.deepEqual(configFrom({}, noFile).defaultLimits, none);
   const { defaultLimits } = configFrom({
@@ -51,7 +51,7 @@ Deno.test("configFrom() takes default limits, and knows none by itself", () => {
   assert.deepEqual(Object.values(owner), [1_000_000, 1_000_000_000_000, 0, 8]);
 });
 
-Deno.test("configFrom() takes the model simulator for used unless a model server is named", () => {
+Deno.test("configFrom() assumes the model simulator unless a model server is set", () => {
   const MODEL_SIMULATOR_URL = "http://127.0.0.1:8090/v1";
   const UPSTREAM_BASE_URL = "http://127.0.0.1:8000/v1";
   const rows: [variables: Record<string, string>, isSimulated: boolean][] = [
@@ -65,7 +65,7 @@ Deno.test("configFrom() takes the model simulator for used unless a model server
   }
 });
 
-Deno.test("configFrom() names every mistake at once, and no secret", async (t) => {
+Deno.test("configFrom() reports every mistake at once, without secrets", async (t) => {
   const cases: [variables: Record<string, string>, says: RegExp][] = [
     [{ PORT: "70000", LOG_LEVEL: "loud" }, /PORT[\s\S]*LOG_LEVEL/],
     [{ PUBLIC_URL: "http://console.example.org" }, /PUBLIC_URL/],

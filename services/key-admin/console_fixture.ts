@@ -19,21 +19,21 @@ import { readAssets } from "./web/server.ts";
 export const ORIGIN = "https://console.test";
 export const PASSWORD = "correct horse battery staple";
 
-/** A console on a real Redis, with a clock that tests turn and a hasher that takes no time. */
+/** A console on a real Redis, with a clock that tests set and a hasher that does no work. */
 export interface TestConsole extends AsyncDisposable {
   deps: ConsoleDeps;
   server: TestRedis;
   /** Wall time of the console in ms; tests add to it. */
   clock: { nowMs: number };
-  /** What was asked of the edges. `fails` makes the next ones fail. */
+  /** The stop notices to edges. `fails` makes the next ones fail. */
   stops: { sent: StopNotice[]; fails: boolean };
   hashing: { verified: number };
   logLines: string[];
-  /** Everything any client was answered. */
+  /** The texts of all responses. */
   answers: string[];
-  /** Every method and path the console has, as its code says: `POST /keys/:id/edit`. */
+  /** Every route of the console: `POST /keys/:id/edit`. */
   routes: string[];
-  /** Names and digests of all that is stored under names like this, rates apart. */
+  /** Names and digests of all Redis keys that match the pattern, except rates. */
   stored(pattern?: string): Promise<string[]>;
   /** A browser without cookies, from an address. */
   client(ip?: string): TestClient;
@@ -62,16 +62,16 @@ export interface TestClient {
 
 export type Form = Record<string, string | string[]>;
 
-/** What a test may want otherwise. */
+/** Differences from the default console. */
 export interface TestConsoleOptions {
   oidc?: OidcClient | null;
-  /** Of the server; it keeps every change without them. */
+  /** Of the Redis server; by default it keeps every change. */
   settings?: string[];
   hasher?: PasswordHasher;
-  /** Stands between the console and its connection for changes. */
+  /** Wraps the connection for changes. */
   writer?: (link: RedisLink) => RedisLink;
   defaultLimits?: DefaultLimits;
-  /** Who the console is in Redis, of `deploy/redis/users.acl`. */
+  /** The user in Redis, from `deploy/redis/users.acl`. */
   redisUser?: string;
   isSimulated?: boolean;
 }
@@ -126,7 +126,7 @@ export async function startConsole(
       const response = await app.fetch(request, { remoteIp: ip });
       const text = await response.text();
       answers.push(text);
-      // Only the answer that made a key has it, and nothing else ever.
+      // Only the response that creates a key contains it.
       if (response.status !== 201) {
         assertNoKeys(text, `an answer: ${request.url}`);
       }
@@ -159,7 +159,7 @@ export async function startConsole(
   };
 }
 
-/** Rates count refused requests too, which is what they are for. */
+/** Rates are left out: they deliberately count refused requests too. */
 const STORED_SCRIPT = defineScript(
   "test/stored",
   `
@@ -196,7 +196,7 @@ export function keyForm(description: string, more: Form = {}): Form {
   };
 }
 
-/** Makes a key through the pages and gives its id and value. */
+/** Creates a key through the pages and returns its id and value. */
 export async function makeKey(
   client: TestClient,
   description: string,
@@ -211,7 +211,7 @@ export async function makeKey(
   return { id, value };
 }
 
-/** Makes a key past the pages. */
+/** Creates a key without the pages. */
 export async function storedKey(
   { deps }: Pick<TestConsole, "deps">,
   ownerId: string,

@@ -26,7 +26,7 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const number = (value: number) => value.toLocaleString("en");
 const rate = ({ count, perMs }: Rate) =>
-  `${count} tries at once, then one every ${perMs / count / 1_000} seconds`;
+  `${count} attempts at once, then one every ${perMs / count / 1_000} seconds`;
 
 const { idleMs, absoluteMs, freshMs } = SESSION_LIMITS;
 const { free, waitMs, waitMsMax } = ACCOUNT_RULE;
@@ -39,10 +39,10 @@ const SENTENCES = [
   `and after ${absoluteMs / HOUR_MS} hours in any case`,
   "An hour after the password was last entered",
   `**An address** (for IPv6 a /64): ${rate(ADDRESS_RATE)}`,
-  `IPv6 /48 has ${SITE_RATE.count} tries and a /32 ${PROVIDER_RATE.count}`,
-  `first ${OWN_RATE.count} tries are its own`,
-  `the further tries of all together: ${rate(POOL_RATE)}`,
-  `more than ${number(TOTAL_RATE.count)} tries a minute`,
+  `IPv6 /48 has ${SITE_RATE.count} attempts and a /32 ${PROVIDER_RATE.count}`,
+  `first ${OWN_RATE.count} attempts of an address do not count`,
+  `The shared limit is ${rate(POOL_RATE)}`,
+  `at most ${number(TOTAL_RATE.count)} attempts a minute`,
   `${waitMs / 1_000} second at first, ${waitMsMax / MINUTE_MS} minutes at most`,
   `for ${LINK_SECONDS.set_up / 60} minutes`,
   `invitation (\`owners invite\`, ${LINK_SECONDS.invite / 3_600} hours)`,
@@ -55,7 +55,7 @@ const SENTENCES = [
   `at most ${number(KEY_LIMITS.keysPerOwnerMax)} keys`,
 ];
 
-Deno.test("ASVS 6.1.1, 6.1.2, 6.4.1, 7.1.1, API6: docs/console.md says what the code does about passwords, tries, sessions, links and the number of keys", async () => {
+Deno.test("ASVS 6.1.1, 6.1.2, 6.4.1, 7.1.1, API6: docs/console.md has the code's numbers for passwords, attempts, sessions, links and keys", async () => {
   const file = new URL("../../docs/console.md", import.meta.url);
   const text = (await Deno.readTextFile(file)).replaceAll(/\s+/g, " ");
   for (const sentence of SENTENCES) {

@@ -20,7 +20,7 @@ const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
 const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
 const GRACE_MS = 3_600_000;
 
-/** What may happen to a key in its life, in this order. */
+/** The lifecycle of a key, in this order. */
 const CHANGES = ["edit", "disable", "enable", "rotate", "delete"] as const;
 type Change = typeof CHANGES[number];
 
@@ -28,27 +28,27 @@ type Change = typeof CHANGES[number];
 export const CHANGE_KINDS = ["create", ...CHANGES] as const;
 type ChangeKind = typeof CHANGE_KINDS[number];
 
-/** A key as it has to be found from now on. */
+/** The acknowledged state of a key. */
 interface Known {
   key: KeyRecord;
   isDeleted: boolean;
-  /** What the audit log says of it, oldest first. */
+  /** Its entries in the audit log, oldest first. */
   actions: readonly AuditAction[];
 }
 
-/** What was acknowledged. A key with a change on its way is not in it: it may be found either way. */
+/** What was acknowledged. A key whose change is not yet acknowledged is left out: either state is right. */
 export interface Ledger {
   known: Map<string, Known>;
   counts: Record<ChangeKind, number>;
 }
 
-/** A ledger of nothing yet. */
+/** An empty ledger. */
 export const emptyLedger = (): Ledger => ({
   known: new Map(),
   counts: { create: 0, edit: 0, disable: 0, enable: 0, rotate: 0, delete: 0 },
 });
 
-/** Leads keys through lives of every length, until `isOver` or the server dies. */
+/** Takes keys through parts of their lifecycle until `isOver` or the server dies. */
 export async function changeKeys(
   store: KeyStore,
   ledger: Ledger,
@@ -61,7 +61,7 @@ export async function changeKeys(
       for (const kind of rest) key = await change(store, ledger, kind, key);
     }
   } catch (error) {
-    // The server was killed under this writer: what it had not acknowledged does not count.
+    // The server was killed: a change that it did not acknowledge does not count.
     if (error instanceof KeyRefused) throw error;
   }
 }
@@ -93,7 +93,7 @@ async function change(
   return note(ledger, after, [...actions, action]);
 }
 
-/** Makes the change. Gives the key as it is then and what the log says of it. */
+/** Makes the change. Returns the changed key and its entry in the log. */
 async function send(
   store: KeyStore,
   ledger: Ledger,
@@ -125,9 +125,9 @@ function note(
 }
 
 /**
- * What is not as it was acknowledged, in words: records, look-ups by hash, audit
- * entries. A look-up of a deleted key that is there again is `harmless`: it leads
- * to no record, and admission answers 401.
+ * Describes what differs from the acknowledged state: records, look-ups by hash,
+ * audit entries. A look-up of a deleted key that is back is `harmless`: it refers
+ * to no record, so admission answers 401.
  */
 export async function findLost(
   redis: RedisLink,
@@ -153,7 +153,7 @@ export async function findLost(
   return { lost, harmless };
 }
 
-/** What the audit log says of every key, oldest first. */
+/** The audit entries of every key, oldest first. */
 async function readAudit(redis: RedisLink): Promise<Map<string, string[]>> {
   const entries = await redis.command(["XRANGE", auditKey(OWNER), "-", "+"], {
     deadlineMs: 10_000,

@@ -31,7 +31,7 @@ import {
 /** The service: connections, console, ops port, drain. */
 
 const FIRST_CONNECT_MS = 30_000;
-/** A page takes a second or two, not minutes like the answer of a model. */
+/** A page takes a second or two, unlike the answer of a model. */
 const DRAIN_MS_MAX = 10_000;
 const LAST_WORD_MS = 500;
 
@@ -40,7 +40,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
   const registry = new MetricRegistry();
-  // The public address may need the port, which is not known before.
+  // The public URL may contain the port, which is known only once the server listens.
   const handler = Promise.withResolvers<ServeHandler>();
   const server = listen(config, log, handler.promise);
   const { defaultLimits } = config;
@@ -129,7 +129,7 @@ async function announceSetUp(deps: ConsoleDeps): Promise<void> {
   const secret = await links.make({ kind: "set_up", ownerId });
   log.notice("setup_link", {
     url: new URL(linkPath(secret), publicUrl).href,
-    meaning: "opens the console's set-up, once, within 15 minutes",
+    meaning: "sets up the console; works once, within 15 minutes",
   });
 }
 

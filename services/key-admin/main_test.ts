@@ -15,7 +15,7 @@ const METHODS: [line: string, status: number][] = [
 const lineOf = (log: string, event: string): string =>
   log.split("\n").find((line) => line.includes(`"event":"${event}"`)) ?? "";
 
-Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, says where it is and how to set it up, serves no more than the console, and stops on SIGTERM", async () => {
+Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, logs its address and the set-up link, serves only the console, and stops on SIGTERM", async () => {
   await using redis = await startRedis();
   await using service = await startService("key-admin", {
     REDIS_URL: redis.url,
@@ -59,7 +59,7 @@ Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, says where it is and h
   );
 });
 
-Deno.test("a redis that may lose changes is said loudly at the start", async () => {
+Deno.test("an error at the start says that Redis may lose changes", async () => {
   await using redis = await startRedis({ settings: ["--appendonly", "no"] });
   await using service = await startService("key-admin", {
     REDIS_URL: redis.url,

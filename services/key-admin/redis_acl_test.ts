@@ -1,5 +1,5 @@
-// Promise: with the rights that deploy/redis/users.acl gives the console's user, every
-// command works; that every route does is in web/routes_test.ts. What it may not do is in tests/deploy/store_privilege_test.ts.
+// Promise: every command works with the permissions that deploy/redis/users.acl gives the
+// console's user. web/routes_test.ts tests the routes, tests/deploy/store_privilege_test.ts what is denied.
 import assert from "node:assert/strict";
 import { textOf } from "./cli/answer.ts";
 import { parseCommand } from "./cli/command_line.ts";
@@ -10,7 +10,7 @@ import { startConsole, type TestConsole } from "./console_fixture.ts";
 const USER = "key-admin";
 const EMAIL = "ada@example.org";
 
-/** The words for people that a command answers with. */
+/** The text that a command prints. */
 async function run(
   { deps }: TestConsole,
   area: "keys" | "owners",
@@ -25,7 +25,7 @@ async function run(
   return textOf(answer);
 }
 
-Deno.test("every command works as the user it is deployed with", async (t) => {
+Deno.test("every command works as the deployed Redis user", async (t) => {
   await using site = await startConsole({ redisUser: USER });
   const made = await run(site, "keys", "create", "--description", "Ci");
   const id = /key_\w+/.exec(made)?.[0] ?? assert.fail(made);

@@ -12,11 +12,11 @@ export interface TestRedis extends AsyncDisposable {
   url: string;
   port: number;
   folder: string;
-  /** As this user of `deploy/redis/users.acl`, or as one who may do everything. */
+  /** As this user of `deploy/redis/users.acl`, or as one with all permissions. */
   connect(user?: string): Promise<RedisLink>;
-  /** SIGKILL, and waits until the process is gone. Connections made before are closed: they would only retry. */
+  /** SIGKILL, and waits until the process is gone. Earlier connections are closed: they would only retry. */
   kill(): Promise<void>;
-  /** Stops the process without ending it, as a frozen host does. */
+  /** Freezes the process (SIGSTOP). */
   freeze(): void;
   thaw(): void;
   /** Starts it again on the same port and data. */
@@ -34,7 +34,7 @@ const START_MS = 10_000;
 const USER_PASSWORD = "only-of-this-server";
 const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/** Starts a server that keeps every change, unless told otherwise; it ends with the `await using` block. */
+/** Starts a server, by default one that keeps every change. It ends with the `await using` block. */
 export async function startRedis(
   { settings = DURABLE, env = {} }: TestRedisOptions = {},
 ): Promise<TestRedis> {
@@ -61,7 +61,7 @@ export async function startRedis(
     ...{ url, port, folder: directory },
     connect,
     kill: async () => {
-      // First the server: a link that closes waits for the calls it has sent.
+      // The server first: a closing link waits for the calls it has sent.
       await server.kill();
       await closeAll();
     },

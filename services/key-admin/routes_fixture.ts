@@ -12,9 +12,9 @@ import {
 import { totpCode } from "./domain/sign_in/totp.ts";
 
 /**
- * A right request for every route of the console. The routes come from the
- * console itself, so that one that is added and forgotten here fails every test
- * that goes over all of them.
+ * A valid request for every route of the console. The routes come from the
+ * console itself, so every test that covers all of them fails for a route that
+ * is missing here.
  */
 
 /** A signed-in owner with a key. */
@@ -25,16 +25,16 @@ export interface RouteOwner {
   keyId: string;
 }
 
-/** A request that its owner may make. */
+/** A valid request of an owner. */
 export interface RouteRequest {
   path: string;
-  /** Null: it is a GET. */
+  /** Null: GET. */
   form: Form | null;
-  /** What it is answered. */
+  /** The status of its response. */
   status: number;
 }
 
-/** One route and how to use it rightly. */
+/** One route with a valid request. */
 export interface RouteCase {
   /** `POST /keys/:id/edit` */
   route: string;
@@ -43,7 +43,7 @@ export interface RouteCase {
   isPrivate: boolean;
   /** About one key, which the path names. */
   namesKey: boolean;
-  /** Prepares what a right request needs. */
+  /** Prepares a valid request. */
   request(site: TestConsole, owner: RouteOwner): Promise<RouteRequest>;
 }
 
@@ -59,7 +59,7 @@ const post = (path: string, form: Form, status = 303): RouteRequest => ({
   ...{ path, form, status },
 });
 const NEW_PASSWORD = "quite another phrase";
-/** The first version of a key that was only just made. */
+/** The version of a new key. */
 const version = "1";
 
 const PUBLIC: Record<string, Make> = {
@@ -146,7 +146,7 @@ export function routeCases({ routes }: TestConsole): RouteCase[] {
   assert.deepEqual(
     [...Object.keys(PUBLIC), ...Object.keys(PRIVATE)].sort(),
     [...routes].sort(),
-    "every route has a right request here",
+    "every route has a valid request here",
   );
   return routes.map((route) => ({
     route,
@@ -167,7 +167,7 @@ export const sendRequest = (
 ): Promise<Answer> =>
   form === null ? client.get(path) : client.post(path, form);
 
-/** The `n`th owner, signed in, with one key. Each comes from a network of his own. */
+/** The `n`th owner, signed in, with one key. Each has a network of their own. */
 export async function routeOwner(
   site: TestConsole,
   n: number,

@@ -8,7 +8,7 @@ const PATHS = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
 
-/** Without a window and without calls to its maker. */
+/** Without a window and without requests to its vendor. */
 export const CHROMIUM_ARGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -19,7 +19,7 @@ export const CHROMIUM_ARGS = [
   "--disable-sync",
 ];
 
-/** The system's browser: `CHROMIUM_PATH`, or where it usually is; null without one. */
+/** The system's browser: `CHROMIUM_PATH` or a usual path; null without one. */
 export function findChromium(): string | null {
   const given = Deno.env.get("CHROMIUM_PATH");
   return [given ?? "", ...PATHS].find(isFile) ?? null;
@@ -34,10 +34,9 @@ function isFile(path: string): boolean {
 }
 
 /**
- * Registers the tests of a file as one test, in a process of their own: the driver
- * of the browser needs rights that no other test gets. Without a browser, or what
- * else `isReady` stands for, that is said by name, so that the machine does not
- * look tested.
+ * Registers the tests of a file as one test in its own process: the browser's
+ * driver needs permissions that no other test gets. Without a browser, or if
+ * `isReady` is false, the name of the test says that nothing was tested.
  */
 export function testInBrowser(
   shows: string,

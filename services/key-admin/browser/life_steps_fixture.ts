@@ -18,7 +18,7 @@ import {
 /** What an owner does with keys, by clicking. Run by `life_test.ts`. */
 
 const WAIT_MS = 10_000;
-/** Of a click, from the corner of a button, px. */
+/** Distance of a click from the corner of a button, in px. */
 const INSET = 10;
 
 /** How many keys the owner has. */
@@ -91,7 +91,7 @@ async function wholeLife(
   await context.close();
 }
 
-/** Shown once: copied by a button, not left by mistake, not found by going back. */
+/** A value shown once: a button copies it, leaving the page needs a confirmation, going back does not show it. */
 async function shownOnce(visit: Visit): Promise<void> {
   const { page, context } = await signedIn(visit, "once@example.org");
   await context.grantPermissions(["clipboard-read", "clipboard-write"], {
@@ -116,18 +116,18 @@ async function shownOnce(visit: Visit): Promise<void> {
   await clicked;
   assert.equal(await page.locator("#value").innerText(), value);
   await page.getByLabel("I have stored it").check();
-  // A question now would be answered with "stay".
+  // A confirmation dialog would be answered with "stay".
   await follow(page, "Usage");
   await page.waitForURL("**/usage");
 
-  // Chromium does not have the page any more: it would have to send the form again.
+  // Chromium no longer has the page: it would have to send the form again.
   await assert.rejects(page.goBack(), /ERR_CACHE_MISS/);
   await page.waitForURL("chrome-error://**");
   assert.ok(!(await page.content()).includes(value));
   await context.close();
 }
 
-/** Lets forms for a key through and holds their answers back. */
+/** Delays the responses to forms that create a key. */
 async function slowAnswers(page: Page) {
   const answers = { made: 0, release: () => {} };
   const held = new Promise<void>((release) => answers.release = release);
@@ -137,7 +137,7 @@ async function slowAnswers(page: Page) {
     answers.made++;
     await held;
     await route.fulfill({ response })
-      .catch(() => {}); // Nobody waits for the first of two any more.
+      .catch(() => {}); // The page no longer waits for the first of two.
   });
   return answers;
 }
@@ -156,7 +156,7 @@ async function doubleClick(visit: Visit): Promise<void> {
     const button = page.getByRole("button", { name: "Create key" });
     await button.scrollIntoViewIfNeeded();
     const { x, y } = await button.boundingBox() ?? assert.fail("no button");
-    // By the mouse itself: a locator waits for what the first click began.
+    // A raw mouse click: a locator would wait for the effect of the first one.
     await page.mouse.click(x + INSET, y + INSET);
     await until(() => answers.made === 1, WAIT_MS);
     await page.mouse.click(x + INSET, y + INSET);
@@ -172,10 +172,10 @@ async function doubleClick(visit: Visit): Promise<void> {
   }
 }
 
-/** Below the time after which an idle session ends. */
+/** Less than the idle time of a session. */
 const STEP_MS = 25 * 60_000;
 
-/** A form that was opened in time and sent an hour later: nothing is deleted before the password. */
+/** A form that is sent an hour after it was opened deletes nothing before the password. */
 async function passwordAgain(visit: Visit): Promise<void> {
   const { site } = visit;
   const { page, context, ownerId } = await signedIn(visit, "hour@example.org");
@@ -205,11 +205,11 @@ async function passwordAgain(visit: Visit): Promise<void> {
 browserTest("keys in a browser", async (visit, t) => {
   const steps: [name: string, step: (visit: Visit) => Promise<void>][] = [
     ["the first owner signs up", firstOwner],
-    ["the whole life of a key", () => wholeLife(visit, true)],
+    ["the lifecycle of a key", () => wholeLife(visit, true)],
     ["the same without JavaScript", () => wholeLife(visit, false)],
     ["a value that is shown once", shownOnce],
-    ["a double click on Create makes one key", doubleClick],
-    ["after an hour the password is asked again", passwordAgain],
+    ["a double click on Create creates one key", doubleClick],
+    ["after an hour the password is asked for again", passwordAgain],
   ];
   for (const [name, step] of steps) await t.step(name, () => step(visit));
 });

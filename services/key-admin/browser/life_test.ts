@@ -1,6 +1,6 @@
 import { testInBrowser } from "./chromium_fixture.ts";
 
 testInBrowser(
-  "keys are made, changed and deleted in a browser",
+  "keys are created, changed and deleted in a browser",
   new URL("life_steps_fixture.ts", import.meta.url),
 );

@@ -6,8 +6,8 @@ import { storedKey } from "../console_fixture.ts";
 import { SCENES, setStage } from "./scenes_fixture.ts";
 
 /**
- * Every page in three looks: all rules of axe, nothing cut off, and pictures to
- * look at in the folder `CONSOLE_SCREENSHOTS`.
+ * Checks every page in three looks: all rules of axe, nothing cut off. Screenshots
+ * go to the folder `CONSOLE_SCREENSHOTS`.
  */
 
 const LOOKS = [
@@ -61,7 +61,7 @@ async function overflow(page: Page): Promise<string[]> {
 
 async function inspect(page: Page, scene: string): Promise<void> {
   const folder = Deno.env.get("CONSOLE_SCREENSHOTS");
-  // Evaluated by the debugger, so the page's own policy need not allow it.
+  // The debugger evaluates it, so the page's policy need not allow it.
   await page.evaluate(axe.source);
   for (const { name, colorScheme, width, ...look } of LOOKS) {
     await page.emulateMedia({ colorScheme });
@@ -84,7 +84,7 @@ browserTest(
       await t.step(scene, async () => {
         const page = await play(stage);
         await inspect(page, scene);
-        // Pages that show something once ask before they are left.
+        // Pages that show a value once ask for confirmation before they are left.
         const stored = page.getByLabel("I have stored");
         if (await stored.count() > 0) await stored.check();
       });
@@ -92,7 +92,7 @@ browserTest(
   },
 );
 
-/** Fonts by what they resolve to here, and one whose letters are wider than its figures. */
+/** Generic fonts, and one whose letters are wider than its figures. */
 const FONTS = [
   { font: "", spacing: "" },
   { font: "serif", spacing: "" },
@@ -102,7 +102,7 @@ const FONTS = [
 const FONT_WIDTHS = [360, 600, 720, 900, 1180, 1600];
 
 browserTest(
-  "tables hold with any font, with and without JavaScript",
+  "tables fit with any font, with and without JavaScript",
   async (visit: Visit) => {
     const { owner, ownerId, key, site } = await setStage(visit);
     for (const word of ["considerably ", "Donaudampfschifffahrt"]) {

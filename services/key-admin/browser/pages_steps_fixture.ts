@@ -14,7 +14,7 @@ import {
   type Visit,
 } from "./site_fixture.ts";
 
-/** What pages tell, to eyes, to keyboards and to browsers without JavaScript. Run by `pages_long_test.ts`. */
+/** Pages as seen, used by keyboard, and without JavaScript. Run by `pages_long_test.ts`. */
 
 const EMAIL = "plain@example.org";
 const NEW_PASSWORD = "another horse battery staple";
@@ -30,7 +30,7 @@ async function listAndLog(page: Page, visit: Visit): Promise<void> {
   for (let n = 0; n < KEYS; n++) {
     await storedKey(visit.site, ownerId, { description: `Number ${n}` });
   }
-  // Longer than the last characters of a key, by which keys are found too.
+  // Longer than the last characters of a key, which a search also matches.
   await storedKey(visit.site, ownerId, {
     ...{ description: FINDABLE, expiresAtMs: Date.now() + DAY_MS },
   });
@@ -64,7 +64,7 @@ async function listAndLog(page: Page, visit: Visit): Promise<void> {
 }
 
 async function account(page: Page, visit: Visit): Promise<void> {
-  /** The code of now. Each works once, so the next one is of the step after. */
+  /** The current code. Each works once, so the next call returns that of the next step. */
   const codeOf = (secret: string, later = 0) =>
     totpCode(
       secret,
@@ -77,7 +77,7 @@ async function account(page: Page, visit: Visit): Promise<void> {
   await page.goto("/account");
   await page.locator(".session").filter({ hasNotText: "This device" })
     .getByRole("button", { name: "Sign out" }).last().click();
-  await says(page, "The session is ended");
+  await says(page, "The session has ended");
   await other.page.goto("/keys");
   await other.page.waitForURL("**/sign-in?next=%2Fkeys");
 
@@ -173,7 +173,7 @@ async function counted(page: Page, path: string): Promise<string[]> {
 }
 
 async function usage(visit: Visit): Promise<void> {
-  // Half past: no hour ends while its numbers are compared.
+  // Half past the hour: no hour ends while its numbers are compared.
   const { clock, deps } = visit.site;
   clock.nowMs += HOUR_MS / 2 - deps.now() % HOUR_MS;
   const { page, context, ownerId } = await signedIn(visit, "use@example.org");
@@ -221,7 +221,7 @@ async function usage(visit: Visit): Promise<void> {
 
 const TABS_MAX = 40;
 
-/** Goes on with the Tab key until what has the focus is called so. */
+/** Presses Tab until the element with this name has the focus. */
 async function tabTo(page: Page, name: string): Promise<void> {
   const seen: string[] = [];
   for (let n = 0; n < TABS_MAX; n++) {
@@ -268,7 +268,7 @@ async function keyboardOnly(visit: Visit): Promise<void> {
 browserTest("pages in a browser", async (visit, t) => {
   const { page } = await signedIn(visit, EMAIL, { javaScriptEnabled: false });
   await t.step(
-    "password, two steps, sessions, without JavaScript",
+    "password, two-step sign-in and sessions, without JavaScript",
     () => account(page, visit),
   );
   await t.step(
@@ -278,7 +278,7 @@ browserTest("pages in a browser", async (visit, t) => {
   await t.step("times are in the reader's zone", () => zones(visit));
   await t.step("usage of a day and of a month", () => usage(visit));
   await t.step(
-    "a key's life with the keyboard only",
+    "a key's lifecycle with the keyboard only",
     () => keyboardOnly(visit),
   );
 });

@@ -14,7 +14,7 @@ import { PASSWORD, storedKey } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { totpCode } from "../domain/sign_in/totp.ts";
 
-/** Who looks at the console, and what there is to see. */
+/** The users of the console and its data. */
 export interface Stage {
   site: Site;
   /** An owner with keys in every state and a month of use. */
@@ -22,14 +22,14 @@ export interface Stage {
   ownerId: string;
   /** A key of the owner that is in use. */
   key: KeyRecord;
-  /** A key of the owner that never was. */
+  /** A key of the owner that was never used. */
   unused: KeyRecord;
-  /** An owner who has nothing yet. */
+  /** An owner without keys. */
   newcomer: Page;
   stranger: Page;
 }
 
-/** A page, or a state of one, and the way there. Gives the page that shows it. */
+/** A page, or a state of one, and how to reach it. Returns the page that shows it. */
 export type Scene = [name: string, play: (stage: Stage) => Promise<Page>];
 
 const EMAIL = "ada.lovelace@example.org";
@@ -50,7 +50,7 @@ const DESCRIPTIONS = [
   "Search indexer",
 ];
 
-/** Fills the console with what it is made for. */
+/** Fills the console with owners, keys and usage. */
 export async function setStage(visit: Visit): Promise<Stage> {
   const { site } = visit;
   const owner = await signedIn(visit, EMAIL);
@@ -158,7 +158,7 @@ export const SCENES: readonly Scene[] = [
 
 async function newWithErrors({ owner }: Stage): Promise<Page> {
   await owner.goto("/keys/new");
-  // Turned round by a bidirectional character, which only the server looks for.
+  // With a text direction mark, which only the server checks.
   await owner.getByLabel("Description").fill("gpj.\u202Eexe");
   await owner.getByLabel("Requests per minute").fill("999999999999");
   await owner.locator("#models").fill("no such; model");
@@ -229,14 +229,14 @@ async function link(
 
 async function resetRefused(stage: Stage): Promise<Page> {
   const page = await link(stage, "reset");
-  // Long enough for the browser, and known to everybody.
+  // Long enough for the browser, but easy to guess.
   await page.getByLabel("Password").fill("passwordpassword");
   await press(page, "Save and sign in");
   await page.getByRole("alert").waitFor();
   return page;
 }
 
-/** Redis stands still until the answer is there. */
+/** Redis is frozen until the response has arrived. */
 async function unavailable({ stranger, newcomer, site }: Stage): Promise<Page> {
   await stranger.close();
   site.redis.freeze();

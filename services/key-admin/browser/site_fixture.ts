@@ -29,20 +29,20 @@ import { createConsole } from "../web/app.tsx";
 import type { ConsoleDeps } from "../web/context.ts";
 
 /**
- * The console on a socket, and a browser in front of it. The steps files that use
- * this run in a process of their own, see `testInBrowser()`.
+ * The console as a server, and a browser that uses it. The steps files that import
+ * this run in their own process, see `testInBrowser()`.
  */
 export interface Site extends AsyncDisposable {
   origin: string;
   deps: ConsoleDeps;
   redis: TestRedis;
-  /** What was asked of the edges. */
+  /** The stop notices to edges. */
   stops: StopNotice[];
   /** Wall time of the console in ms; tests add to it. */
   clock: { nowMs: number };
 }
 
-/** The console of the other tests, with real passwords and a real socket. */
+/** The console of the other tests, with real password hashes and a real socket. */
 async function startSite(): Promise<Site> {
   const behind = await startConsole();
   const handler = Promise.withResolvers<ReturnType<typeof createConsole>>();
@@ -77,18 +77,18 @@ async function startSite(): Promise<Site> {
 export interface Visit {
   site: Site;
   browser: Browser;
-  /** What pages complained about: errors of scripts, broken content security policy. */
+  /** Errors of scripts and violations of the content security policy. */
   faults: string[];
 }
 
-/** Registers a test with a console of its own. Fails when a page complained. */
+/** Registers a test with its own console. Fails when a page reported an error. */
 export function browserTest(
   name: string,
   steps: (visit: Visit, t: Deno.TestContext) => Promise<void>,
 ): void {
   Deno.test({
     name,
-    // The driver keeps pipes and timers of its own until its process ends.
+    // The driver keeps pipes and timers until its process ends.
     sanitizeOps: false,
     sanitizeResources: false,
     fn: async (t) => {
@@ -108,7 +108,7 @@ export function browserTest(
   });
 }
 
-/** A window of its own, with nobody signed in. */
+/** A new window, signed out. */
 export async function openWindow(
   { browser, faults, site }: Visit,
   options: BrowserContextOptions = {},
@@ -121,14 +121,14 @@ export async function openWindow(
   context.setDefaultTimeout(20_000);
   context.on("weberror", (error) => faults.push(String(error.error())));
   context.on("console", (message) => {
-    // Pages that refuse something answer 4xx, and the browser says so.
+    // The browser reports the 4xx of refusals as an error.
     const isStatus = message.text().startsWith("Failed to load resource");
     if (message.type() === "error" && !isStatus) faults.push(message.text());
   });
   return { context, page: await context.newPage() };
 }
 
-/** A window in which an owner, new if need be, signs in by a link as people get it. */
+/** A window in which an owner, created if need be, signs in by an invitation link. */
 export async function signedIn(
   visit: Visit,
   email: string,
@@ -156,7 +156,7 @@ export const says = (page: Page, text: string): Promise<void> =>
 export const title = (page: Page, name: string): Promise<void> =>
   page.getByRole("heading", { name }).waitFor();
 
-/** Takes the value from the page that shows it once, and leaves the page. */
+/** Reads the value from the page that shows it once, and leaves the page. */
 export async function storeKey(page: Page): Promise<string> {
   const value = await page.locator("#value").innerText();
   assert.ok(isWellFormedKey(value), "the value is shown once");
@@ -167,7 +167,7 @@ export async function storeKey(page: Page): Promise<string> {
   return value;
 }
 
-/** What a key did within one hour. */
+/** The usage of a key within one hour. */
 export interface HourOfUse {
   atMs: number;
   requests: number;
@@ -176,7 +176,7 @@ export interface HourOfUse {
   completionTokens: number;
 }
 
-/** Counts as the settlement does: for the key, and for its owner. */
+/** Counts as a settlement does: for the key and for its owner. */
 export async function useKey(
   { deps }: Site,
   principal: Principal,

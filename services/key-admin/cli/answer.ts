@@ -4,12 +4,12 @@ import { isExpired } from "../domain/keys/key_record.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What a command answers: an object with `--json`, else the same as text. */
+/** The output of a command: an object with `--json`, otherwise the same as text. */
 export interface Answer {
   json: Fields;
-  /** The part that is shown as a table. */
+  /** The part that the text shows as a table. */
   table?: { rows: readonly Fields[]; columns: readonly string[] };
-  /** Printed last, for people. */
+  /** The end of the text. */
   note?: string;
 }
 
@@ -50,7 +50,7 @@ export const rowToJson = (row: KeyRow, nowMs: number) => ({
   tokens_today: row.tokensToday,
 });
 
-/** The answer for people: a table, or one line per member of the object. */
+/** The answer as text: a table, or one line per member of the object. */
 export function textOf({ json, table, note }: Answer): string {
   const cells = table === undefined
     ? Object.entries(json).map(([name, value]) => [name, cellOf(value)])

@@ -15,27 +15,27 @@ import { parseEmail } from "../domain/owners/directory.ts";
 import type { Stores } from "../domain/stores.ts";
 import type { Answer } from "./answer.ts";
 
-/** The command line was not understood. The message says what to do. */
+/** The command line is invalid. The message says how to correct it. */
 export class UsageError extends Error {
   override name = "UsageError";
 }
 
-/** The command was understood and cannot be done. */
+/** The command is valid but cannot be carried out. */
 export class CommandRefused extends Error {
   override name = "CommandRefused";
 }
 
-/** What commands work with. */
+/** What commands need. */
 export interface CommandDeps extends Stores {
   sendStop: SendStop;
-  /** Of a new key. */
+  /** The limits of a new key. */
   defaultLimits: Limits;
   /** Origin of the console, for links. */
   consoleUrl: string;
   now: WallNow;
 }
 
-/** What a command works on. */
+/** One invocation of a command. */
 export interface Call {
   deps: CommandDeps;
   options: Options;
@@ -46,7 +46,7 @@ export interface Call {
 /** One command. */
 export interface Command {
   help: string;
-  /** The word after its name. */
+  /** The argument after its name. */
   takes?: keyof typeof MISSING;
   options: readonly OptionName[];
   run(call: Call): Promise<Answer>;
@@ -60,11 +60,11 @@ export interface Area {
   notes: string;
 }
 
-/** Who acts on the command line, for the audit log. */
+/** The actor of every command, for the audit log. */
 export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 
 const MISSING = {
-  ID: "Which key? Give its id",
+  ID: "Give the id of the key",
   EMAIL: "Give the owner's e-mail address",
 } as const;
 
@@ -91,7 +91,7 @@ const { shape: limits } = limitsSchema;
 const OPTIONS = {
   owner: email.meta({
     title: "EMAIL",
-    description: "the owner of the keys, else the first owner",
+    description: "owner of the keys, by default the first one",
   }),
   description: settings.description
     .meta({ title: "TEXT", description: "what the key is for" }),
@@ -105,14 +105,14 @@ const OPTIONS = {
     .meta({ title: "N", description: "requests at the same time" }),
   expires: timeMs.meta({
     title: "TIME|never",
-    description: "such as 2027-01-31T12:00:00Z",
+    description: "expiry, such as 2027-01-31T12:00:00Z",
   }),
   models: list.pipe(settings.models)
     .meta({ title: "A,B", description: 'the models it may use, "" for all' }),
   scopes: list.pipe(settings.scopes)
     .meta({ title: "A,B", description: "chat, models, image, video, speech" }),
   search: z.string()
-    .meta({ title: "WORDS", description: "in the description" }),
+    .meta({ title: "WORDS", description: "words in the description" }),
   state: z.enum(
     ["all", "enabled", "disabled", "with_expiry"],
     "One of all, enabled, disabled, with_expiry",
@@ -122,7 +122,10 @@ const OPTIONS = {
     `A whole number from 1 to ${PAGE_ROWS_MAX}`,
   ).meta({ title: "N", description: `keys on a page (${PAGE_ROWS})` }),
   after: z.string()
-    .meta({ title: "CURSOR", description: "the next page, as printed" }),
+    .meta({
+      title: "CURSOR",
+      description: "continue at the cursor that list printed",
+    }),
   old: z.enum(graces, `One of ${graces.join(", ")}`).meta({
     title: graces.join("|"),
     description: "how long the old key keeps working (24h)",
@@ -149,11 +152,11 @@ const OPTION_OF_LIMIT = {
 /** The options that are limits, of a key or of an owner. */
 export const LIMIT_OPTIONS = Object.values(OPTION_OF_LIMIT);
 
-/** `before` with the limits that were given. */
+/** The limits that were given; the others as in `before`. */
 export const limitsFrom = (options: Options, before: Limits): Limits =>
   limitsOf((name) => options[OPTION_OF_LIMIT[name]] ?? before[name]);
 
-/** Nobody has this address. */
+/** The error for an address that no owner has. */
 export const noOwner = (email: string): CommandRefused =>
   new CommandRefused(
     `There is no owner ${email}: "owners list" shows all owners`,
@@ -165,7 +168,7 @@ export function parseCommand({ commands }: Area, args: readonly string[]) {
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (command === undefined) {
     throw new UsageError(
-      name === "" ? "Which command?" : `There is no command "${name}"`,
+      name === "" ? "Give a command" : `There is no command "${name}"`,
     );
   }
   const allowed: readonly string[] = ["json", ...command.options];
@@ -175,7 +178,9 @@ export function parseCommand({ commands }: Area, args: readonly string[]) {
   }
   const [extra] = command.takes === undefined ? words : words.slice(1);
   if (extra !== undefined) {
-    throw new UsageError(`Unexpected "${extra}": quote values with spaces`);
+    throw new UsageError(
+      `Unexpected "${extra}": quote values that contain spaces`,
+    );
   }
   const [given = ""] = words;
   const word = command.takes === "EMAIL" ? parseEmail(given) : given;
@@ -214,16 +219,17 @@ function split(args: readonly string[]) {
       allowPositionals: true,
     });
   } catch (error) {
-    const said = error instanceof Error ? error.message : String(error);
+    const message = error instanceof Error ? error.message : String(error);
     // The rest explains how to pass a word that begins with a dash.
-    const [unknown] = /^Unknown option '[^']*'/.exec(said) ?? [];
-    throw new UsageError(unknown ?? said, { cause: error });
+    const [unknown] = /^Unknown option '[^']*'/.exec(message) ?? [];
+    throw new UsageError(unknown ?? message, { cause: error });
   }
 }
 
 /** 69 and 77 are from sysexits.h. */
 export const EXIT_CODES_HELP =
-  `Exit codes: 0 done, 1 refused, 2 not understood, 69 Redis or its disk does not answer,
+  `Exit codes: 0 done, 1 refused, 2 invalid command line,
+69 no answer from Redis, or a change not confirmed to be on disk,
 77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 
 /** The text of `--help`. */

@@ -32,7 +32,7 @@ async function run({ deps }: TestConsole, ...[area, ...args]: string[]) {
 const create = (site: TestConsole, ...args: string[]) =>
   run(site, "keys", "create", "--description", "Ci", ...args);
 
-Deno.test("keys edit changes what is given and keeps the rest", async (t) => {
+Deno.test("keys edit changes the given settings and keeps the others", async (t) => {
   await using site = await startConsole();
   const { json: made } = await create(
     ...[site, "--scopes", "chat,models", "--models", "a,b", "--rpm", "60"],
@@ -67,7 +67,7 @@ Deno.test("keys edit changes what is given and keeps the rest", async (t) => {
   }
 });
 
-Deno.test("keys list tells what the console tells, in pages", async () => {
+Deno.test("keys list shows what the console shows, in pages", async () => {
   await using site = await startConsole();
   for (const name of ["One", "Two", "Three"]) {
     await create(site, "--description", name, "--expires", "2099-01-01");
@@ -90,7 +90,7 @@ Deno.test("keys list tells what the console tells, in pages", async () => {
   assert.deepEqual(seen, ["Three", "Two", "One"]);
 });
 
-Deno.test("ASVS 15.3.1: a key lives and dies on the command line, and only the command that makes it prints its value", async (t) => {
+Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and prints its value only on creation", async (t) => {
   await using site = await startConsole();
   const owner = ["--owner", "Ada@Example.org"];
   const made = await create(site, ...owner);
@@ -127,7 +127,7 @@ Deno.test("ASVS 15.3.1: a key lives and dies on the command line, and only the c
   assert.ok(text.includes(other.json.id) && !text.includes(id));
 });
 
-Deno.test("keys --stop-running says when nobody could be told", async () => {
+Deno.test("keys --stop-running reports that the notice was not sent", async () => {
   await using site = await startConsole();
   site.deps.sendStop = () => Promise.reject(new Error());
   const { json: { id } } = await create(site);
@@ -137,7 +137,7 @@ Deno.test("keys --stop-running says when nobody could be told", async () => {
   });
 });
 
-Deno.test("owners set-up, invite and reset print links, each as long as it makes sense", async () => {
+Deno.test("owners set-up, invite and reset print links, while they apply", async () => {
   await using site = await startConsole();
   const follow = async (path: string, email: string, password = PASSWORD) => {
     const client = site.client();
@@ -158,7 +158,7 @@ Deno.test("owners set-up, invite and reset print links, each as long as it makes
     ...[await link("reset", ADA), ADA, "quite another phrase"] as const,
   );
   const log = await fresh.get("/audit?action=account.");
-  assert.match(log.text, /Created a password reset link.*command line/s);
+  assert.match(log.text, /Password reset link created.*command line/s);
   assert.equal((await old.get("/keys")).status, 302, "its session is over");
   assert.equal((await signIn(site.client("192.0.2.9"), ADA)).status, 401);
 });
@@ -179,7 +179,7 @@ Deno.test("owners list, limits and sign-out", async () => {
   assert.equal((await client.get("/keys")).status, 302);
 });
 
-Deno.test("the operator's default limits are those of every new key and owner, and whoever names a limit has that one", async () => {
+Deno.test("every new key and owner gets the operator's default limits, unless a limit is given", async () => {
   const key: Limits = {
     ...{ requestsPerMinute: 600, tokensPerMinute: 100_000 },
     ...{ tokensPerDay: 0, concurrency: 10 },
@@ -217,7 +217,7 @@ Deno.test("mistakes are explained", async (t) => {
   await site.addOwner(ADA);
   const described = ["keys", "create", "--description", "a"];
   const usage: [args: string[], says: RegExp][] = [
-    [["keys"], /Which command/],
+    [["keys"], /Give a command/],
     [["keys", "frobnicate"], /no command "frobnicate"/],
     [["keys", "constructor"], /no command/],
     [["keys", "create"], /^--description: Say what/],
@@ -239,8 +239,8 @@ Deno.test("mistakes are explained", async (t) => {
     [["keys", "list", "--rows", "0"], /^--rows: .* from 1 to 200$/],
     [["keys", "list", "--rows", "201"], /^--rows: .* from 1 to 200$/],
     [["keys", "list", "--rows", "x"], /^--rows: .* from 1 to 200$/],
-    [["keys", "show"], /Which key/],
-    [["keys", "edit", "key_x"], /what to change/],
+    [["keys", "show"], /id of the key/],
+    [["keys", "edit", "key_x"], /Nothing to change/],
     [
       ["keys", "rotate", "key_x", "--old", "toString"],
       /^--old: One of now, 1h/,

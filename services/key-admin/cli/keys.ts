@@ -44,19 +44,19 @@ export const KEYS: Area = {
   title: "Manage API keys.",
   commands: {
     create: {
-      help: "make a key and print it",
+      help: "create a key and print it",
       options: ["owner", ...SETTING_OPTIONS],
       run: create,
     },
     list: {
-      help: "the newest keys",
+      help: "list keys, newest first",
       options: ["owner", "search", "state", "rows", "after"],
       run: list,
     },
-    show: onKey("one key", [], async (call, target) => {
+    show: onKey("show one key", [], async (call, target) => {
       return answer(call, await find(call, target));
     }),
-    edit: onKey("change what is given", SETTING_OPTIONS, edit),
+    edit: onKey("change the given settings", SETTING_OPTIONS, edit),
     disable: onKey("refuse its requests", ["stop-running"], (call, target) => {
       return end(call, target, "disable");
     }),
@@ -66,12 +66,12 @@ export const KEYS: Area = {
     delete: onKey("delete it for good", ["stop-running"], (call, target) => {
       return end(call, target, "delete");
     }),
-    rotate: onKey("replace it by a new key", ["old"], rotate),
+    rotate: onKey("replace it with a new key", ["old"], rotate),
   },
   notes:
-    `A new key has the limits that are given, else those of KEY_… in the environment.
+    `Limits of a new key that are not given come from KEY_… in the environment.
 "create" adds the owner if the address is new.
-Commands work on the cluster that "deno task up" runs, or on REDIS_URL.`,
+Commands work on the cluster that "deno task up" runs, or on the one at REDIS_URL.`,
 };
 
 async function create(call: Call): Promise<Answer> {
@@ -84,7 +84,7 @@ async function create(call: Call): Promise<Answer> {
     ...{ description, scopes: [...KEY_SCOPES], models: [] },
     ...{ limits: defaultLimits, expiresAtMs: null },
   });
-  // A new address is pointed out, since it may be misspelt.
+  // The output points out a new address, which may be misspelt.
   const isNew = owner !== undefined && await owners.find(owner) === null;
   const ownerId = isNew ? await owners.ensure(owner) : await findOwner(call);
   const invite = isNew
@@ -127,7 +127,7 @@ async function list(call: Call): Promise<Answer> {
 async function edit(call: Call, target: Target): Promise<Answer> {
   const { deps: { keys }, options } = call;
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
-    throw new UsageError("Say what to change, such as --rpm 60");
+    throw new UsageError("Nothing to change: give an option such as --rpm 60");
   }
   const before = await find(call, target);
   const settings = settingsFrom(call, before);
@@ -193,7 +193,7 @@ async function findOwner(
   return ownerId;
 }
 
-/** The settings of a key, with those of `before` for what is not given. */
+/** The settings that were given; the others as in `before`. */
 function settingsFrom(
   { options, deps: { now } }: Call,
   before: Pick<KeyRecord, keyof KeySettings>,

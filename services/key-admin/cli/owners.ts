@@ -16,7 +16,7 @@ import {
   type OptionName,
 } from "./command_line.ts";
 
-/** Owners that `list` shows. */
+/** The most owners that `list` shows. */
 const LISTED_MAX = 1_000;
 
 /** A command on an existing owner. */
@@ -42,18 +42,18 @@ export const OWNERS: Area = {
   title: "Manage the owners of API keys.",
   commands: {
     "set-up": {
-      help: "a new link to make the first owner (15 minutes)",
+      help: "print a link for the first owner (15 minutes)",
       options: [],
       run: setUp,
     },
     invite: {
-      help: "a link to make another owner (3 days)",
+      help: "print a link for another owner (3 days)",
       takes: "EMAIL",
       options: [],
       run: invite,
     },
     reset: onOwner(
-      "a link to choose a new password (1 hour)",
+      "print a link to choose a new password (1 hour)",
       [],
       async ({ deps }, { ownerId, email }) => {
         await log(deps, ownerId, "account.reset_link_made", "");
@@ -61,9 +61,9 @@ export const OWNERS: Area = {
         return await linkAnswer(deps, link, "1 hour");
       },
     ),
-    list: { help: "all owners", options: [], run: list },
+    list: { help: "list all owners", options: [], run: list },
     limits: onOwner(
-      "show or change the limits over all keys of an owner",
+      "show or change the limits on all keys of an owner",
       LIMIT_OPTIONS,
       limits,
     ),
@@ -78,10 +78,10 @@ export const OWNERS: Area = {
       },
     ),
   },
-  notes: "A link works once. Give it to nobody but the owner it is for.",
+  notes: "A link works once. Give it only to the owner it is for.",
 };
 
-/** For the first owner, until they can sign in. */
+/** Makes a link for the first owner, who cannot sign in yet. */
 async function setUp({ deps }: Call): Promise<Answer> {
   const ownerId = await deps.owners.first();
   const account = await deps.accounts.read(ownerId);
@@ -93,7 +93,7 @@ async function setUp({ deps }: Call): Promise<Answer> {
   return await linkAnswer(deps, { kind: "set_up", ownerId }, "15 minutes");
 }
 
-/** For an owner who cannot sign in yet; a new address is added. */
+/** Makes a link for an owner who cannot sign in yet, and the owner if the address is new. */
 async function invite({ deps, word: email }: Call): Promise<Answer> {
   const ownerId = await deps.owners.ensure(email);
   const account = await deps.accounts.read(ownerId);

@@ -122,7 +122,7 @@ function showConfirm(
     {
       title: "Confirm your password",
       lead:
-        "You last entered your password over an hour ago. Creating and deleting keys needs it again.",
+        "You last entered your password over an hour ago. Enter it again to create, rotate or delete keys.",
       status: error === undefined ? 200 : 400,
     },
     <PostForm
@@ -170,7 +170,7 @@ export async function showAccount(
       </Topic>
       <Topic
         title="Two-step sign-in"
-        help="With an authenticator app, a stolen password alone does not open your account."
+        help="With an authenticator app, a stolen password alone is not enough to sign in."
       >
         {account.totpSecret === null
           ? (
@@ -231,7 +231,7 @@ export async function showAccount(
   );
 }
 
-/** What it is about on the left, what can be done on the right. */
+/** A section with its explanation on the left and its controls on the right. */
 const Topic = (
   { title, help, children }: { title: string; help: string; children: Child },
 ) => (
@@ -247,7 +247,7 @@ const Topic = (
 const BROWSERS = ["Edg", "Firefox", "Chrome", "Safari"];
 const SYSTEMS = ["iPhone", "iPad", "Android", "Windows", "Mac OS X", "Linux"];
 
-/** `Firefox on Windows`, as far as the user agent tells. */
+/** `Firefox on Windows`, as far as the user agent shows. */
 function deviceName(userAgent: string): string {
   const find = (names: readonly string[]) =>
     names.find((name) => userAgent.includes(name));

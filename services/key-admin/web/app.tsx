@@ -75,7 +75,7 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
 const behindSignIn = (handler: Handler): Handler => async (c) =>
   await requireSession(c) ?? await handler(c);
 
-/** Adds routes, private ones unless told otherwise. Every other method of a path is answered 405 with `Allow` (ASVS 4.1.4). */
+/** Adds routes, private by default. Every other method of a path is answered 405 with `Allow` (ASVS 4.1.4). */
 export function addRoutes(
   app: Hono<ConsoleEnv>,
   routes: Routes,

@@ -117,7 +117,7 @@ function queryOf(c: ConsoleContext): Omit<AuditQuery, "rows"> {
   return { action: isKnown ? action : "", keyId: "", before };
 }
 
-/** Actions whose names alone would not say what happened. */
+/** Labels of actions whose names are not clear enough. */
 const LABELS: Readonly<Record<string, string>> = {
   "key.stop_requested": "Running requests stopped",
   "session.signed_in": "Signed in",
@@ -125,6 +125,7 @@ const LABELS: Readonly<Record<string, string>> = {
   "session.refused": "Sign-in refused",
   "session.signed_out": "Signed out",
   "session.revoked": "Session ended",
+  "account.reset_link_made": "Password reset link created",
   "account.second_factor_on": "Two-step sign-in turned on",
   "account.second_factor_off": "Two-step sign-in turned off",
 };

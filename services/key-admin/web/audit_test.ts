@@ -10,7 +10,7 @@ import {
 import type { AuditAction } from "../domain/audit/audit_log.ts";
 import { routeCases, routeOwner, sendRequest } from "../routes_fixture.ts";
 
-/** Guarantee: the audit log and the service's log record what an owner did and what was tried against the account. */
+/** Guarantee: the audit log and the service's log record what an owner did and attacks on the account. */
 
 /** What a valid request to each route adds to the owner's audit log. */
 const EVENTS: Record<string, AuditAction[]> = {
@@ -71,7 +71,7 @@ Deno.test("ASVS 16.3.1: every change and every sign-in is in the audit log, with
   }
 });
 
-Deno.test("ASVS 16.3.1: refused sign-ins and passwords are written down", async () => {
+Deno.test("ASVS 16.3.1: refused sign-ins and passwords are recorded", async () => {
   await using site = await startConsole();
   const { client, ownerId, email } = await routeOwner(site, 1);
   const before = (await entries(site, ownerId)).length;
@@ -89,7 +89,7 @@ Deno.test("ASVS 16.3.1: refused sign-ins and passwords are written down", async 
   assert.ok(!site.logLines.join().includes("a guess"));
 });
 
-Deno.test("ASVS 16.3.1: a change that is refused leaves nothing in the audit log", async () => {
+Deno.test("ASVS 16.3.1: a refused change leaves no audit entry", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const nonce = "n".repeat(43);
@@ -116,7 +116,7 @@ Deno.test("ASVS 16.3.1: a change that is refused leaves nothing in the audit log
   }
 });
 
-Deno.test("ASVS 16.3.2, 16.3.3: who is kept from something, and what guards stopped, is logged", async (t) => {
+Deno.test("ASVS 16.3.2, 16.3.3: denied access and requests that guards refused are logged", async (t) => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);
   const other = await routeOwner(site, 2);
@@ -140,7 +140,7 @@ Deno.test("ASVS 16.3.2, 16.3.3: who is kept from something, and what guards stop
     ["large", () => client.post("/sign-out", { a: "a".repeat(40_000) }), 413],
     ["another type", () => post("application/json", ORIGIN), 415],
     [
-      "a password beyond all bounds",
+      "a password that is too long",
       () => signIn(stranger, "a@example.org", { password: "x".repeat(129) }),
       400,
     ],
@@ -160,7 +160,7 @@ Deno.test("ASVS 16.3.2, 16.3.3: who is kept from something, and what guards stop
   }
 });
 
-Deno.test("ASVS 16.4.1: what somebody sends stays inside of its entry, in the log and in the audit log", async () => {
+Deno.test("ASVS 16.4.1: input cannot break out of its entry, in the log or in the audit log", async () => {
   await using site = await startConsole();
   const evil = 'x"}\r\n{"level":"info","event":"forged"}\u2028';
   const agent = "Mozilla \u0001 forged";
@@ -195,7 +195,7 @@ Deno.test("ASVS 16.4.1: what somebody sends stays inside of its entry, in the lo
 const detailsOf = (text: string): number[] =>
   [...text.matchAll(/entry (\d+)\./g)].map((match) => Number(match[1]));
 
-Deno.test("the audit log, as pages and as CSV, has what a filter lets through, newest first and without gaps", async (t) => {
+Deno.test("the audit log shows the entries that match a filter, newest first and without gaps, as pages and as CSV", async (t) => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);
   const actions = [

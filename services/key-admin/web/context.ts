@@ -58,7 +58,7 @@ export type Routes = Readonly<
   Record<string, { GET?: Handler; POST?: Handler }>
 >;
 
-/** Where a request came from, as the operator's proxies tell it. */
+/** Where a request came from, as the operator's proxies report it. */
 export const clientOf = (c: ConsoleContext) => ({
   ip: c.env.remoteIp,
   userAgent: c.req.header("user-agent") ?? "",

@@ -24,7 +24,7 @@ export function readForm<T extends Record<string, z.ZodType>>(
     Object.fromEntries(names.map((name) => [name, form.getAll(name)])),
   );
   if (parsed.success) return parsed.data;
-  // Nothing that was sent is repeated.
+  // The message repeats nothing that was sent.
   const [issue] = parsed.error.issues;
   throw new Refused(
     400,

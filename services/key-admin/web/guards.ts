@@ -4,7 +4,7 @@ import { createMiddleware } from "hono/factory";
 import { type ConsoleEnv, Refused } from "./context.ts";
 import { readCookie } from "./session.ts";
 
-/** What every request passes, in the order of `app.tsx`. */
+/** The middleware that every request passes, in the order of `app.tsx`. */
 
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -59,7 +59,7 @@ export const hostGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
   await next();
 });
 
-/** API keys are for the API (API5) and open nothing here, neither as a bearer credential nor as a cookie. */
+/** API keys are for the API (API5) and are refused here, both as a bearer credential and as a cookie. */
 export const noKeys = createMiddleware<ConsoleEnv>(async (c, next) => {
   const isKey = c.req.header("authorization") !== undefined ||
     isWellFormedKey(readCookie(c, "sid"));
@@ -68,9 +68,9 @@ export const noKeys = createMiddleware<ConsoleEnv>(async (c, next) => {
 });
 
 /**
- * Lets a change through only from our own pages (ASVS 3.5.1). Browsers say where
- * a request comes from in `Sec-Fetch-Site`, older ones in `Origin`; a request that
- * says neither is refused. Forms also carry the session's token.
+ * Lets a change through only from our own pages (ASVS 3.5.1). Browsers send the
+ * origin of a request in `Sec-Fetch-Site`, older ones in `Origin`; a request with
+ * neither is refused. Forms also carry the session's token.
  */
 export const crossSiteGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
   const site = c.req.header("sec-fetch-site");

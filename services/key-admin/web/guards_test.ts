@@ -8,7 +8,7 @@ import { formGuard } from "./forms.ts";
 
 const FORM_TYPE = "application/x-www-form-urlencoded";
 
-Deno.test("formGuard() waits no longer than its time for a form that stops coming", async () => {
+Deno.test("formGuard() stops waiting for a stalled form after its timeout", async () => {
   const app = new Hono<ConsoleEnv>();
   app.use(formGuard(20));
   app.onError((error, c) =>
@@ -58,7 +58,7 @@ const TYPES = [
   ...["application/json", "text/plain", "multipart/form-data; boundary=x", ""],
 ];
 
-Deno.test("ASVS 3.5.1, 3.5.2 (CSRF): on every route that changes something, what comes from elsewhere is refused and changes nothing", async (t) => {
+Deno.test("ASVS 3.5.1, 3.5.2 (CSRF): every route that changes something refuses cross-site requests and changes nothing", async (t) => {
   await using site = await startConsole();
   const posts = routeCases(site).filter(({ isPost }) => isPost);
   for (const [n, { route, isPrivate, request }] of posts.entries()) {
@@ -101,7 +101,7 @@ Deno.test("ASVS 3.5.1, 3.5.2 (CSRF): on every route that changes something, what
   }
 });
 
-Deno.test("ASVS 3.5.1: another owner's form token does not fit", async () => {
+Deno.test("ASVS 3.5.1: another owner's form token is refused", async () => {
   await using site = await startConsole();
   const ada = await routeOwner(site, 1);
   const bob = await routeOwner(site, 2);
@@ -157,7 +157,7 @@ Deno.test("ASVS 3.5.3, 4.1.4: nothing changes on GET, and other methods are 405"
   }
 });
 
-/** Guarantee: a form has exactly the fields of its page, each once and within its bounds, or nothing happens. */
+/** Guarantee: a form has exactly the fields of its page, each once and within its bounds, or it changes nothing. */
 
 /** What an attacker might try to set: members of keys, of accounts and of every object. */
 const EXTRAS = [
@@ -166,7 +166,7 @@ const EXTRAS = [
   ...["__proto__", "constructor", "prototype", "toString"],
 ];
 
-Deno.test("API3, ASVS 2.2.1, 2.2.2, 15.3.3 (mass assignment): on every route a field that its page does not have is 400 and changes nothing", async (t) => {
+Deno.test("API3, ASVS 2.2.1, 2.2.2, 15.3.3 (mass assignment): on every route an unknown field is 400 and changes nothing", async (t) => {
   await using site = await startConsole();
   const posts = routeCases(site).filter(({ isPost }) => isPost);
   for (const [n, { route, request }] of posts.entries()) {
@@ -194,7 +194,7 @@ Deno.test("API3, ASVS 2.2.1, 2.2.2, 15.3.3 (mass assignment): on every route a f
   }
 });
 
-Deno.test("ASVS 2.2.1: limits of a key are taken at their bounds and refused beyond", async (t) => {
+Deno.test("ASVS 2.2.1: limits of a key are accepted at their bounds and refused beyond", async (t) => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const nonce = hiddenField((await client.get("/keys/new")).text, "nonce");

@@ -100,7 +100,7 @@ const GraceFields = () => (
   </fieldset>
 );
 
-/** Makes a change and leads to a page that says so. Deleting needs a tick. */
+/** Makes a change and redirects to a page that confirms it. Deleting needs a ticked box. */
 const change =
   (what: "enable" | "disable" | "delete"): Handler => async (c) => {
     const key = await findKey(c);

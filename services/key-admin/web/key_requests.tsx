@@ -16,7 +16,7 @@ import { Copyable, ShownOnce } from "./parts.tsx";
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
-/** The key of the path, if it is the owner's; anybody else's does not exist (API1, ASVS 8.2.2). */
+/** The key of the path. Another owner's key does not exist (API1, ASVS 8.2.2). */
 export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
   const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
   const key = await keys.get(ownerId, c.req.param("id") ?? "");
@@ -34,7 +34,7 @@ export const targetOf = (
 /**
  * Creates a key once for each nonce and answers with the only page that shows its
  * full value. The page is not cached and cannot be loaded again. `replaced` says
- * what becomes of the old key of a rotation.
+ * what happens to the old key of a rotation.
  */
 export async function answerCreated(
   c: ConsoleContext,

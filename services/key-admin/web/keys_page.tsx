@@ -46,7 +46,7 @@ const listKeys: Handler = async (c) => {
     <>
       <Head
         title="API keys"
-        lead="A key lets a program use the models. Give each program its own key, so that you can disable one without the others."
+        lead="A key lets a program use the models. Give each program its own key, so that you can disable one without affecting the others."
       >
         {!isFirstKey && create}
       </Head>

@@ -12,7 +12,7 @@ import { parse } from "./key_form.tsx";
 const ADA = "ada@example.org";
 const VALUE = /sk-Cg[0-9A-Za-z]{46}/;
 
-Deno.test("ASVS 16.2.5, API3: a key's full value is in the answer that made it, and nowhere afterwards, nor is its hash", async () => {
+Deno.test("ASVS 16.2.5, API3: a key's full value is only in the response that created it, and its hash in none", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
   const { id, value } = await makeKey(owner, "Billing");
@@ -35,14 +35,14 @@ Deno.test("ASVS 16.2.5, API3: a key's full value is in the answer that made it, 
 
 const NOW_MS = Date.UTC(2026, 10, 20, 12);
 
-/** The form of a key without its lists of one. */
+/** The form of a key, with single values instead of lists of one. */
 const valuesOf = (more: Partial<Parameters<typeof parse>[0]>) => ({
   ...{ description: "A key", scopes: ["chat"], models: "", expires: "" },
   ...{ requestsPerMinute: "", tokensPerMinute: "", tokensPerDay: "" },
   ...{ concurrency: "", ...more },
 });
 
-Deno.test("parse() names the mistakes of a key's form by field", async (t) => {
+Deno.test("parse() reports the mistakes in a key's form by field", async (t) => {
   const cases: [
     field: keyof Parameters<typeof parse>[0],
     says: RegExp,
@@ -99,7 +99,7 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
   assert.equal(settings?.limits.concurrency, 0);
   assert.deepEqual(settings?.models, ["small-1", "large-1"]);
   assert.equal(settings?.expiresAtMs, Date.UTC(2026, 10, 20, 23, 59, 59));
-  // The day that a key has is not a change, whatever the hour, and even if it is over.
+  // The day that a key has already is no change, whatever the hour, even in the past.
   for (const keptMs of [NOW_MS - 1, NOW_MS - 86_400_000]) {
     const expires = new Date(keptMs).toISOString().slice(0, 10);
     const kept = parse(valuesOf({ expires }), NOW_MS, keptMs).settings;
@@ -107,7 +107,7 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
   }
 });
 
-Deno.test("a form that comes back goes on at its first mistake", async () => {
+Deno.test("a refused form has the focus at its first mistake", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
   const nonce = hiddenField((await owner.get("/keys/new")).text, "nonce");
@@ -160,7 +160,7 @@ Deno.test("ASVS 1.2.10: no cell of the CSV can become a formula", async () => {
   }
 });
 
-Deno.test("editing changes what was changed, and of two tabs the second is told", async () => {
+Deno.test("editing changes the given settings, and the second of two tabs gets an error", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const edit = (description: string) =>
@@ -184,7 +184,7 @@ Deno.test("editing changes what was changed, and of two tabs the second is told"
   assert.equal(key?.limits.requestsPerMinute, 60);
 });
 
-Deno.test("a rotation sent twice makes one key, and deleting needs a confirmation", async () => {
+Deno.test("a rotation sent twice creates one key, and deleting needs a confirmation", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
   const { id, value } = await makeKey(owner, "Billing");
@@ -220,7 +220,7 @@ Deno.test("when running requests cannot be stopped, the page says so and the key
   assert.equal(key?.state, "disabled");
 });
 
-Deno.test("a pasted key is searched by its end only", async () => {
+Deno.test("the search uses only the end of a pasted key", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
   const ownerId = await site.addOwner(ADA);
@@ -243,7 +243,7 @@ Deno.test("a cursor that did not come from a page is 400", async () => {
   assert.equal((await owner.get("/audit?before=0-1")).status, 200);
 });
 
-Deno.test("the console says when the model simulator answers, and when Redis may lose changes", async () => {
+Deno.test("the console warns while the model simulator answers, and while Redis may lose changes", async () => {
   await using site = await startConsole({
     isSimulated: true,
     settings: ["--appendonly", "no"],

@@ -7,7 +7,7 @@ import { Banner, FormToken, PostForm } from "./parts.tsx";
 
 /** The layout around every page. */
 
-/** Notices after a change. The address carries their name, never their text. */
+/** Notices after a change. The URL contains their name, never their text. */
 const NOTICES: Readonly<Record<string, string>> = {
   enabled: "The key is enabled.",
   disabled: "The key is disabled. Requests with it are refused from now on.",
@@ -18,8 +18,8 @@ const NOTICES: Readonly<Record<string, string>> = {
   password: "Your password is changed.",
   factor_off: "Two-step sign-in is off.",
   failed_tries:
-    "Somebody failed to sign in to your account several times before you did. The audit log says when and from where.",
-  session_ended: "The session is ended.",
+    "Several attempts to sign in to your account failed before this one. The audit log shows when and from where.",
+  session_ended: "The session has ended.",
 };
 
 const NOT_DURABLE =
@@ -43,7 +43,7 @@ interface PageOptions {
   headers?: Readonly<Record<string, string>>;
 }
 
-/** Answers with a page behind the sign-in: navigation, notices, content. */
+/** Answers with a page for signed-in owners: navigation, notices, content. */
 export async function showPage(
   c: ConsoleContext,
   { section, ...options }: PageOptions & { section: Section },

@@ -30,7 +30,7 @@ const begin: Handler = async (c) => {
       deps.log.warn("oidc_unavailable", { error: cause });
       throw refusal(
         503,
-        `${provider.name} does not answer as expected, so nobody can sign in with it now. Try again in a moment`,
+        `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`,
         cause,
       );
     });

@@ -11,11 +11,11 @@ import {
 import { until } from "../redis_fixture.ts";
 import { routeOwner } from "../routes_fixture.ts";
 
-/** Guarantee: when the store fails, or cannot say that a change is on disk, nothing is acknowledged and nobody gets in. */
+/** Guarantee: when Redis fails, or cannot confirm that a change is on disk, nothing is acknowledged and no access is granted. */
 
 const VALUE = /sk-Cg[0-9A-Za-z]{46}/;
 
-Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: redis away is 503 without details, and the console comes back", async () => {
+Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: without Redis the console answers 503 without details, and recovers", async () => {
   await using site = await startConsole();
   const { client, email } = await routeOwner(site, 1);
   await client.formToken();

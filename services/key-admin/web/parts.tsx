@@ -36,7 +36,7 @@ export const Tabs = ({ label, tabs, current }: {
   </nav>
 );
 
-/** A column of a table. `head` is what names a row, `num` holds numbers. */
+/** A column of a table. `head` names the row, `num` holds numbers. */
 export type Column<T> = readonly [
   label: string,
   cell: (row: T) => Child,
@@ -99,7 +99,7 @@ export function address(path: string, query: Record<string, string>): string {
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
 }
 
-/** Something to notice; bad news is announced at once. */
+/** A notice. Screen readers announce warnings and errors at once. */
 export const Banner = ({ look, children }: {
   look: "good" | "bad" | "warn";
   children: Child;
@@ -119,7 +119,7 @@ export const Copyable = (
   </div>
 );
 
-/** A page that shows something once. The script warns before it is left, and forgets it. */
+/** A page that shows something once. The script warns before the page is left, and clears the value. */
 export const ShownOnce = ({ title, lead, label, value, next, children }: {
   title: string;
   lead: Child;
@@ -142,7 +142,7 @@ export const ShownOnce = ({ title, lead, label, value, next, children }: {
   </section>
 );
 
-/** The session's token, for the forms of a page; empty where nobody is signed in. */
+/** The session's token, for the forms of a page; empty without a session. */
 export const FormToken = createContext("");
 
 /** A form of this session with its buttons. The script prevents sending it twice. */
@@ -213,7 +213,7 @@ export const Box = (
   </label>
 );
 
-/** The password that the owner has. */
+/** The current password. */
 export const PasswordField = ({ id = "password", ...input }: {
   label?: string;
   id?: string;
@@ -271,5 +271,5 @@ export function Moment({ ms, nowMs }: { ms: number | null; nowMs: number }) {
   return <Time ms={ms} as={ms - nowMs < SOON_MS ? "relative" : "day"} />;
 }
 
-/** An end within this time is shown as a distance. */
+/** A time before now or within this period is shown relative to now. */
 const SOON_MS = 7 * 86_400_000;

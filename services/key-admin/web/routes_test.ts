@@ -56,7 +56,7 @@ function checkHeaders({ headers }: Answer, isFile = false): void {
 }
 
 Deno.test("ASVS 1.3.2, 3.4.1-3.4.6, 4.1.1, 14.3.2, API8: every route answers with the security headers, a charset and no-store, and without inline scripts, styles or event handlers", async (t) => {
-  // As the user the console is deployed with, whose rights have to suffice.
+  // As the deployed Redis user, whose permissions have to suffice.
   await using site = await startConsole({ redisUser: "key-admin" });
   for (const [n, { route, request }] of routeCases(site).entries()) {
     await t.step(route, async () => {
@@ -74,7 +74,7 @@ Deno.test("ASVS 1.3.2, 3.4.1-3.4.6, 4.1.1, 14.3.2, API8: every route answers wit
   }
 });
 
-Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.5.1: so does every status, errors included", async (t) => {
+Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.5.1: every status has these headers, errors included", async (t) => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const post = (type: string) =>
@@ -124,7 +124,7 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.5.1: so does every status, errors
   }
 });
 
-Deno.test("ASVS 1.3.2, 3.6.1: no script builds code; the console's files are its own, and browsers keep them under names of their content", async () => {
+Deno.test("ASVS 1.3.2, 3.6.1: no script evaluates code, and the console serves its own files under names of their content", async () => {
   await using site = await startConsole();
   const page = await site.client().get("/sign-in");
   const links = [...page.text.matchAll(/(?:href|src)="([^"]+)"/g)]
@@ -161,7 +161,7 @@ Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding
   });
 });
 
-Deno.test("a Host that cannot be read is 400, with every header and a line in the log", async (t) => {
+Deno.test("a malformed Host is 400, with all headers and a log line", async (t) => {
   await using site = await startConsole();
   const server = serve({
     hostname: "127.0.0.1",
@@ -233,13 +233,13 @@ Deno.test("ASVS 2.4.1, API6: an owner makes ten keys at once, by creating or rot
   await makeKey(other, "Others are not held up");
 });
 
-/** Guarantee: nobody sees or changes what is another owner's, or gets in without a session. */
+/** Guarantee: no access without a session, nor to what belongs to another owner. */
 
 /** Everything stored about one owner. */
 const storedOf = (site: TestConsole, { ownerId }: RouteOwner) =>
   site.stored(`*${ownerId}*`);
 
-Deno.test("API1, API2, API5, ASVS 7.2.2, 8.2.1, 8.2.2, 8.4.1, 14.2.1: on no route does another owner, a stranger or a data-plane key see or change what is an owner's", async (t) => {
+Deno.test("API1, API2, API5, ASVS 7.2.2, 8.2.1, 8.2.2, 8.4.1, 14.2.1: on no route can another owner, a stranger or an API key see or change what belongs to an owner", async (t) => {
   await using site = await startConsole();
   const ada = await routeOwner(site, 1);
   const bob = await routeOwner(site, 2);
@@ -264,7 +264,7 @@ Deno.test("API1, API2, API5, ASVS 7.2.2, 8.2.1, 8.2.2, 8.4.1, 14.2.1: on no rout
       }
       const headers = { cookie: `__Host-sid=${value}` };
       refuse(401, await site.client().send(hers.path, { method, headers }));
-      // A secret in the address opens nothing and is not passed on: proxies log it.
+      // A secret in the URL grants nothing and is not passed on, since proxies log URLs.
       const secrets = ["", `?api_key=${value}`, `?__Host-sid=${session}`];
       for (const query of isPrivate ? secrets : []) {
         const path = hers.path + query;
@@ -280,7 +280,7 @@ Deno.test("API1, API2, API5, ASVS 7.2.2, 8.2.1, 8.2.2, 8.4.1, 14.2.1: on no rout
   assert.ok(!site.logLines.join("\n").includes(session));
 });
 
-Deno.test("API1: lists, usage and audit log of one owner hold nothing of another", async (t) => {
+Deno.test("API1: lists, usage and audit log of an owner contain nothing of another", async (t) => {
   await using site = await startConsole();
   const ada = await routeOwner(site, 1);
   const bob = await routeOwner(site, 2);

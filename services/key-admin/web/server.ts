@@ -5,17 +5,17 @@ import { counter, type MetricRegistry } from "@gateway/shared/process/metrics";
 import type { Hono } from "hono";
 import type { ConsoleEnv } from "./context.ts";
 
-/** The console behind a socket: its files, its metrics, a log line per request. */
+/** The console as an HTTP server: its files, its metrics, a log line per request. */
 
 /** The metrics that only key-admin has. */
 export const CONSOLE_METRICS = {
   responses: counter("gateway_console_responses_total", {
-    help: "Answers of the console by class of status: `2xx` to `5xx`.",
+    help: "Responses of the console by status class: `2xx` to `5xx`.",
     labels: ["class"],
   }),
 } as const;
 
-/** Returns a function that counts answers by status. */
+/** Returns a function that counts responses by status. */
 export function createResponseCounter(
   registry: MetricRegistry,
 ): (status: number) => void {
@@ -31,7 +31,7 @@ export type ServeHandler = (
   info: Deno.ServeHandlerInfo<Deno.NetAddr>,
 ) => Promise<Response>;
 
-/** Finds the client's address, counts the answer and logs the request. */
+/** Finds the client's address, counts the response and logs the request. */
 export function createHandler(
   app: Hono<ConsoleEnv>,
   { clientAddress, log, count }: {

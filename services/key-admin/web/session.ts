@@ -50,7 +50,7 @@ export const writeCookie = (
     maxAge: value === null ? 0 : COOKIES[name],
   });
 
-/** Lets only signed-in owners through; others are sent to the sign-in page and come back. */
+/** Lets only signed-in owners through; others are redirected to sign in, and then back. */
 export async function requireSession(
   c: ConsoleContext,
 ): Promise<Response | null> {
@@ -73,7 +73,7 @@ export async function requireSession(
   return null;
 }
 
-/** Compares digests, so that the time says nothing about the token. */
+/** Compares digests, so that the time reveals nothing about the token. */
 const isSame = (given: string, wanted: string): boolean =>
   timingSafeEqual(Buffer.from(digest(given)), Buffer.from(digest(wanted)));
 
@@ -94,7 +94,7 @@ export function isFresh(c: ConsoleContext): boolean {
   return c.var.deps.now() - checkedAtMs < SESSION_LIMITS.freshMs;
 }
 
-/** Asks for the password first if it was entered long ago, and goes on at `nextOf`. */
+/** Asks for the password first if it was entered long ago, and then continues at `nextOf`. */
 export const behindPassword = (
   handler: Handler,
   nextOf = (c: ConsoleContext): string => c.req.path,
@@ -105,7 +105,7 @@ async (c) =>
     : c.redirect(`/confirm?next=${encodeURIComponent(nextOf(c))}`, 303);
 
 /** Fewer failures count as typing mistakes. */
-const FAILURES_TOLD = 5;
+const FAILURES_REPORTED = 5;
 
 /** Sets the cookies of a new session and ends the browser's previous one (ASVS 7.2.4). */
 export async function enter(
@@ -119,9 +119,11 @@ export async function enter(
   }
   writeCookie(c, "sid", cookie);
   writeCookie(c, "device", device);
-  // Tell the owner that somebody else may be trying (ASVS 6.3.5).
-  const told = failedBefore < FAILURES_TOLD ? next : "/keys?done=failed_tries";
-  return c.redirect(told, 303);
+  // Warn the owner of possible guessing (ASVS 6.3.5).
+  const target = failedBefore < FAILURES_REPORTED
+    ? next
+    : "/keys?done=failed_tries";
+  return c.redirect(target, 303);
 }
 
 const LOCAL_PATH = /^\/(?![/\\])[A-Za-z0-9_\-/.?=&%:]{0,200}$/;

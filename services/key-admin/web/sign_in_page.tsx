@@ -52,13 +52,13 @@ const trySignIn: Handler = async (c) => {
   });
 };
 
-/** Says when the next try is possible. */
+/** Says when the next attempt is possible. */
 export function waitText(waitMs: number): string {
   const seconds = Math.ceil(waitMs / 1_000);
   const time = seconds < 100
     ? `${seconds} seconds`
     : `${Math.ceil(seconds / 60)} minutes`;
-  return `Too many tries. Try again in ${time}.`;
+  return `Too many attempts. Try again in ${time}.`;
 }
 
 const openLink: Handler = async (c) => {
@@ -161,7 +161,7 @@ async function showSignIn(
     <>
       {!first?.passwordHash && (
         <p>
-          Nobody has an account yet. The service prints a one-time set-up link
+          There are no accounts yet. The service prints a one-time set-up link
           when it starts, and the command <code>owners set-up</code>{" "}
           prints a new one.
         </p>
@@ -199,7 +199,7 @@ const LINK_TEXTS: Record<
   set_up: {
     title: "Set up the console",
     lead:
-      "You are the first owner. Keys that were created before now are yours.",
+      "You are the first owner. Keys that were created before now belong to you.",
     submit: "Create account",
   },
   invite: {

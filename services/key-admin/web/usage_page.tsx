@@ -148,7 +148,7 @@ const SHORT = new Intl.NumberFormat("en-US", {
   maximumFractionDigits: 1,
 });
 
-/** Of the drawing, in its own units. The y axis points down. */
+/** Dimensions of the drawing in its own units. The y axis points down. */
 const WIDTH = 720;
 const HEIGHT = 210;
 const LEFT = 48;

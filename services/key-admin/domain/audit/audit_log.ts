@@ -9,10 +9,10 @@ export const AUDIT_ENTRIES_MAX = 500_000;
 const BATCH = 500;
 /** Entries scanned for one page. With a filter that matches rarely, the page is short and has a cursor. */
 const SCAN_MAX = 5_000;
-/** Redis refuses a range that ends before 0-0. */
+/** Not 0-0: Redis refuses a range that ends before it. */
 const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
 
-/** What can happen, as `thing.happened`. Lists are filtered by the part before the dot. */
+/** Actions, as `thing.happened`. Lists are filtered by the part before the dot. */
 export type AuditAction =
   | `key.${"created" | "edited" | "disabled" | "enabled" | "deleted"}`
   | `key.${"rotated" | "stop_requested"}`
@@ -40,7 +40,7 @@ const stored = z.object({
   key: text,
   hint: text,
   description: text,
-  /** What changed, for people: `requests per minute 0 → 60`. */
+  /** What changed, as text: `requests per minute 0 → 60`. */
   detail: text,
 }).transform(({ key, ...fields }) => ({ ...fields, keyId: key }));
 type Fields = z.output<typeof stored>;
@@ -76,7 +76,7 @@ export interface AuditPage {
 /** Whether text has the form of a cursor. */
 export const isAuditCursor = (text: string): boolean => STREAM_ID.test(text);
 
-/** The fields of an entry, flat as XADD wants them. Empty ones are left out. */
+/** The fields of an entry, flat as XADD takes them. Empty ones are left out. */
 export const encodeAudit = ({ keyId, ...entry }: AuditEntry): string[] =>
   Object.entries({ ...entry, key: keyId })
     .flatMap(([field, value]) => value ? [field, value] : []);
@@ -131,7 +131,7 @@ function decode(reply: unknown): AuditRow {
   return { id, timeMs: Number(id.split("-")[0]), ...fields };
 }
 
-/** How the CSV file begins. Without the byte order mark, spreadsheets mistake UTF-8 for an older encoding. */
+/** The first line of the CSV file. Without the byte order mark, spreadsheets mistake UTF-8 for an older encoding. */
 export const CSV_HEAD: string = "\uFEFF" +
   line("time,action,by,ip,key_id,key,description,detail".split(","));
 
@@ -147,7 +147,7 @@ function line(cells: string[]): string {
   return cells.map(cell).join(",") + "\r\n";
 }
 
-/** A cell that every spreadsheet takes for text: `=1+1` becomes `"'=1+1"` (ASVS 1.2.10). */
+/** A cell that every spreadsheet treats as text: `=1+1` becomes `"'=1+1"` (ASVS 1.2.10). */
 function cell(text: string): string {
   const inert = /^[=+\-@\t\r\n\0|%＝＋－＠]/.test(text) ? `'${text}` : text;
   return /[",\r\n']/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;

@@ -35,7 +35,7 @@ const FORMULAS = [
   ...["＝1+1", "＋1", "－1", "＠SUM(A1)", "a\r\n=1", 'a",=1', "a;=1", "%0"],
 ];
 
-Deno.test("ASVS 1.2.10: a cell that a spreadsheet would take for a formula is text", async (t) => {
+Deno.test("ASVS 1.2.10: a cell that looks like a formula is text", async (t) => {
   for (const text of FORMULAS) {
     await t.step(JSON.stringify(text), () => {
       for (const field of ["by", "description", "detail"] as const) {
@@ -57,7 +57,7 @@ Deno.test("csvLine() leaves harmless text as it is", () => {
   );
 });
 
-Deno.test("the file says that it is UTF-8, so that no spreadsheet has to guess", () => {
+Deno.test("the CSV file has a byte order mark", () => {
   const bytes = new TextEncoder().encode(CSV_HEAD);
   assert.deepEqual([...bytes.slice(0, 3)], [0xEF, 0xBB, 0xBF]);
 });

@@ -14,7 +14,7 @@ import { readLastUse } from "./usage.ts";
 /** Rows of a page unless the caller asks for fewer. */
 export const PAGE_ROWS = 50;
 export const PAGE_ROWS_MAX = 200;
-/** Keys that a search examines before it returns what it has, and how many it reads at a time. */
+/** How many keys a search examines for one page, and how many it reads at a time. */
 const SCAN_MAX = 10_000;
 const BATCH = 500;
 /** Creation time in ms and id of a key. */
@@ -61,7 +61,8 @@ export interface KeyPage {
 /** A cursor that did not come from a page. */
 export class BadCursor extends Error {
   override name = "BadCursor";
-  override message = "The cursor is not one that an earlier page gave";
+  override message =
+    "The cursor is invalid: use one that an earlier page returned";
 }
 
 interface Listed {
@@ -153,7 +154,7 @@ async function readKeys(
   return listed.flat();
 }
 
-/** The form in which texts are compared: `"Café"` is found in both Unicode forms and in any case. */
+/** The form in which text is compared: `"Café"` is found in both Unicode forms and in any case. */
 const normal = (text: string): string => text.normalize("NFKC").toLowerCase();
 
 function isWanted(

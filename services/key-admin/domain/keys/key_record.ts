@@ -12,7 +12,7 @@ export function isExpired(key: KeyRecord, nowMs: number): boolean {
   return key.expiresAtMs !== null && key.expiresAtMs <= nowMs;
 }
 
-/** The given members as fields of `key:{owner}:<key id>`, flat as HSET wants them. */
+/** The given members as fields of `key:{owner}:<key id>`, flat as HSET takes them. */
 export function encodeKey(key: Partial<KeyRecord>): string[] {
   const values: Record<string, unknown> = {
     ...key,
@@ -67,7 +67,7 @@ export function decodeLimits(fields: ReadonlyMap<string, string>): Limits {
 export const describeChange = (before: KeyRecord, after: KeyRecord): string =>
   differences(settingTexts(before), settingTexts(after));
 
-/** The same of the limits of an owner. */
+/** The same for the limits of an owner. */
 export const describeLimits = (before: Limits, after: Limits): string =>
   differences(limitTexts(before), limitTexts(after));
 

@@ -59,16 +59,16 @@ export interface CreateKeyInput {
   once?: string;
 }
 
-/** The key to change, the version the caller saw, and who asks. */
+/** The key to change, the version the caller saw, and the actor. */
 export interface Target {
   ownerId: string;
   keyId: string;
-  /** Null: whatever the version is. Concurrent changes of other fields are kept. */
+  /** Null: any version. Concurrent changes of other fields are kept. */
   version: number | null;
   actor: Actor;
 }
 
-/** Why nothing was changed, for the person who asked. */
+/** Why nothing was changed, as users read it. */
 const REFUSALS = {
   not_found:
     "This key does not exist. If it was deleted, the audit log says when and by whom",
@@ -104,16 +104,16 @@ export interface CreatedKey {
 interface KeyChange {
   how: "create" | "update" | "delete";
   action: AuditAction;
-  /** As the audit log names it. */
+  /** The key as the audit log shows it. */
   key: KeyRecord;
   detail?: string;
-  /** What is written; nothing for a deletion. */
+  /** The fields to write; absent for a deletion. */
   fields?: string[];
   /** The version that the stored key must have; null: any. */
   version: number | null;
 }
 
-/** Whose keys are changed, and by whom. */
+/** The owner of the keys, and who changes them. */
 interface Origin {
   ownerId: string;
   actor: Actor;
@@ -165,21 +165,21 @@ return 'done'
 
 /**
  * The lifecycle of API keys. Each change is one atomic script over the owner's
- * slot and is acknowledged only when it is on disk, as far as the server offers
+ * slot and is acknowledged only when it is on disk, if the server can confirm
  * that (`store/durability.ts`).
  *
- * The lookup `hash:<sha256>` lies in another slot, so it cannot be part of that
+ * The lookup `hash:<sha256>` is in another slot, so it cannot be part of that
  * script. The writes are ordered so that a crash between them leaves nothing
  * usable and loses nothing:
  * - Creating a key writes the lookup first. A crash then leaves a lookup of a
- *   record that does not exist: admission answers 401, and nobody has seen the
- *   value.
+ *   record that does not exist: admission answers 401, and the
+ *   value was never shown.
  * - Deleting a key deletes the record first. From then on admission finds no
  *   record, whatever the lookup (or an edge's memory of it) says. Key ids are
- *   never reused, so a lookup that is left behind leads nowhere.
+ *   never reused, so a lookup that is left behind is harmless.
  *
- * A change throws {@link KeyRefused} when it is refused, else it gives the key as
- * it is afterwards; a deleted one as it was before.
+ * A refused change throws {@link KeyRefused}; any other returns the changed key,
+ * or the deleted key as it was.
  */
 export class KeyStore {
   readonly #deps: Omit<StoreDeps, "now">;
@@ -259,7 +259,7 @@ export class KeyStore {
     if (key === null) throw new KeyRefused("not_found");
     const change = { how: "delete", action: "key.deleted" } as const;
     await this.#commit(target, [{ ...change, key, version }]);
-    // Only tidies up: without the record the lookup leads nowhere.
+    // Only cleans up: without the record the lookup is useless.
     await this.#deps.writer.command(["DEL", hashKey(key.hash)]);
     return key;
   }
@@ -276,7 +276,7 @@ export class KeyStore {
     return { ...change.key, version: before.version + 1 };
   }
 
-  /** Creates a key and changes the one that it replaces. */
+  /** Creates a key, and changes the one that it replaces if any. */
   async #make(
     origin: Origin,
     settings: Pick<KeyRecord, keyof KeySettings>,
@@ -315,7 +315,7 @@ export class KeyStore {
     return { key, value };
   }
 
-  /** Makes all of the changes or none. Resolves when they are on disk. */
+  /** Applies all of the changes or none. Resolves when they are on disk. */
   async #commit(
     { ownerId, actor, once }: Origin,
     changes: readonly KeyChange[],
@@ -358,7 +358,7 @@ function updateOf(
   return { how: "update", action, key, detail, fields, version };
 }
 
-/** The clock that decides about expiry. */
+/** The clock that expiry is checked by. */
 async function redisTimeMs(redis: RedisLink): Promise<number> {
   const [seconds, micros] = asList(await redis.command(["TIME"])).map(asNumber);
   return (seconds ?? 0) * 1_000 + Math.floor((micros ?? 0) / 1_000);

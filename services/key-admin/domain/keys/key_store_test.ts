@@ -39,7 +39,7 @@ const PAGE = {
   rows: 50,
   day: "20261120",
 } as const;
-/** At the moment the server is killed: so many at once, after so many of each kind. */
+/** When the server is killed: this many writers at once, after this many changes of each kind. */
 const WRITERS = 8;
 const CHANGES_MIN = 20;
 const CHANGES_MS_MAX = 30_000;
@@ -63,7 +63,7 @@ const create = (store: KeyStore, settings = SETTINGS, ownerId = OWNER) =>
 const isFulfilled = ({ status }: PromiseSettledResult<unknown>) =>
   status === "fulfilled";
 
-/** Every one of the changes is refused for this reason. */
+/** Asserts that every change is refused for this reason. */
 async function refuses(reason: string, ...changes: (() => Promise<unknown>)[]) {
   for (const change of changes) {
     await assert.rejects(change(), { name: "KeyRefused", reason });
@@ -77,7 +77,7 @@ const at = (keyId: string, version: number | null = null, ownerId = OWNER) => ({
   actor: ACTOR,
 });
 
-/** Gives the owner this many keys, as far as their number goes: without records. */
+/** Gives the owner this many keys, without records: only their number matters. */
 async function pretendKeys(redis: RedisLink, count: number): Promise<void> {
   const atOnce = 2_000;
   for (let from = 0; from < count; from += atOnce) {
@@ -136,7 +136,7 @@ Deno.test("the lifecycle: enabled, disabled, enabled, deleted", async () => {
   assert.ok(!audit.includes(key.hash) && !audit.includes(value));
 });
 
-Deno.test("ASVS 2.3.3: a change on an old version is refused and changes nothing", async () => {
+Deno.test("ASVS 2.3.3: a change to an old version is refused and changes nothing", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   await t.store.disable(at(key.id, 1));
@@ -152,7 +152,7 @@ Deno.test("ASVS 2.3.3: a change on an old version is refused and changes nothing
   assert.deepEqual([now?.state, now?.version], ["disabled", 2]);
 });
 
-Deno.test("ASVS 2.3.4: of two tabs that change the same version one wins", async () => {
+Deno.test("ASVS 2.3.4: one of two concurrent changes to the same version wins", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   const edits = Array.from(
@@ -164,7 +164,7 @@ Deno.test("ASVS 2.3.4: of two tabs that change the same version one wins", async
   assert.equal((await t.store.get(OWNER, key.id))?.version, 2);
 });
 
-Deno.test("changes without a version all hold", async () => {
+Deno.test("concurrent changes without a version all take effect", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   await Promise.all([
@@ -196,7 +196,7 @@ Deno.test("API1: another owner's key does not exist", async () => {
   assert.deepEqual(await t.store.get(OWNER, key.id), key);
 });
 
-Deno.test("ASVS 1.2.4: a key id of another form is not found, and reaches no key name", async () => {
+Deno.test("ASVS 1.2.4: a malformed key id is not found and gets into no Redis key", async () => {
   await using t = await setup();
   await create(t.store);
   for (const keyId of ["", "*", "key_}:{x", `key_${"a".repeat(20)}\n`]) {
@@ -204,7 +204,7 @@ Deno.test("ASVS 1.2.4: a key id of another form is not found, and reaches no key
   }
 });
 
-Deno.test("the same form nonce makes one key", async () => {
+Deno.test("a form nonce creates one key", async () => {
   await using t = await setup();
   const order = { ownerId: OWNER, settings: SETTINGS, actor: ACTOR };
   const results = await Promise.allSettled(
@@ -242,7 +242,7 @@ Deno.test("API6: an owner has at most 100,000 keys", async () => {
   await create(t.store);
 });
 
-Deno.test("rotation gives a key with the same settings and ends the old one, never later than it would have ended", async (test) => {
+Deno.test("rotation creates a key with the same settings and never extends the old one", async (test) => {
   await using t = await setup();
   for (const [grace, graceMs] of Object.entries(ROTATION_GRACES_MS)) {
     for (const leftMs of [null, 60_000]) {
@@ -304,7 +304,7 @@ Deno.test("pages go forward, backward and to the end without gaps, whatever is d
   assert.deepEqual((await list(cursors[1] ?? "")).ids, ids.slice(5, 10));
 });
 
-Deno.test("keys are found by words, state and the end of their value", async (test) => {
+Deno.test("a list finds keys by words, state and the end of their value", async (test) => {
   await using t = await setup();
   const named = async (
     description: string,
@@ -348,7 +348,7 @@ Deno.test("keys are found by words, state and the end of their value", async (te
   assert.equal(gone.rows.length, 0);
 });
 
-Deno.test("a search looks at a bounded number of keys, and goes on from there", async () => {
+Deno.test("a search examines a bounded number of keys, and the next page continues", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   await t.redis.command(["ZADD", keysKey(OWNER), "0", key.id]);
@@ -405,7 +405,7 @@ Deno.test("promise 8: every kind of acknowledged change survives kill -9", async
   });
 });
 
-Deno.test("a change that was lost is noticed", async () => {
+Deno.test("the test detects a lost change", async () => {
   await using t = await setup();
   const ledger = emptyLedger();
   const isOver = () => ledger.counts.delete > 0;

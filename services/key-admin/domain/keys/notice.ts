@@ -16,7 +16,7 @@ export interface StopNotice {
 /** Resolves when the server has the notice; rejects after about a second otherwise. */
 export type SendStop = (notice: StopNotice) => Promise<void>;
 
-/** A page waits for this, and requests are promised to stop within 1 s. */
+/** A page waits for this, and running requests have to stop within 1 s. */
 const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
 
 /**

@@ -8,8 +8,8 @@ const NOTICE = {
   ownerId: "own_AAAAAAAAAAAAAAAAAAAA",
 };
 
-// That it arrives is in `tests/e2e/console_stops_running_test.ts`.
-Deno.test("a sender learns within two seconds that nobody was told", async () => {
+// `tests/e2e/console_stops_running_test.ts` shows that the notice arrives.
+Deno.test("a sender fails within two seconds if the notice was not sent", async () => {
   const send = createStopSender(
     { servers: [`nats://127.0.0.1:${freePort()}`] },
     silentLog,

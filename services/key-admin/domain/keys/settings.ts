@@ -8,9 +8,9 @@ import { type ConfigOf, integer } from "@gateway/shared/process/env";
 import { z } from "zod";
 
 /**
- * What an owner may choose about a key. The same rules hold for the console's
- * forms and for the command line; everything else of a key is made by the
- * system. Strict: an unknown member such as `ownerId` is an error (ASVS 15.3.3).
+ * The settings of a key that an owner chooses; the system sets the rest. The same
+ * rules apply to the console's forms and the command line. Strict: an unknown
+ * member such as `ownerId` is an error (ASVS 15.3.3).
  */
 
 /** What each limit counts, its largest value (exact in Lua, readable in a table), and how the names of its variables end. */
@@ -87,7 +87,7 @@ export const limitsSchema = z.strictObject(limitsOf((name) => {
     .max(max, `At most ${max.toLocaleString("en")}`);
 }));
 
-/** Everything an owner chooses, complete. */
+/** Everything that an owner chooses. */
 export const settingsSchema = z.strictObject({
   description,
   scopes,

@@ -41,7 +41,7 @@ export class OwnerDirectory {
     this.#deps = deps;
   }
 
-  /** The owner of an address (as {@link parseEmail} gives it), or null. */
+  /** The owner of an address (as {@link parseEmail} returns it), or null. */
   async find(email: string): Promise<string | null> {
     return await readText(this.#deps.redis, mailKey(digest(email)));
   }
@@ -53,7 +53,7 @@ export class OwnerDirectory {
   }
 
   /**
-   * The owner of the keys created before anybody signed up. Whoever uses the set-up
+   * The owner of the keys created before the set-up. The person who uses the set-up
    * link becomes this owner and finds those keys in the console.
    */
   async first(): Promise<string> {
@@ -61,7 +61,7 @@ export class OwnerDirectory {
       await this.#make(firstOwnerKey, "");
   }
 
-  /** Gives the owner without an address its address. False when the address belongs to somebody else. */
+  /** Gives the owner without an address its address. False when it belongs to another owner. */
   async claim(ownerId: string, email: string): Promise<boolean> {
     const { writer } = this.#deps;
     const pointer = mailKey(digest(email));
@@ -93,9 +93,9 @@ export class OwnerDirectory {
   }
 
   /**
-   * The pointer to the owner is written last and only once: of two calls at the
-   * same time one wins, and a crash before it leaves an account that nothing
-   * leads to.
+   * The pointer to the owner is written last and only once: one of several calls
+   * at the same time wins, and a crash before it leaves an account that nothing
+   * refers to.
    */
   async #make(pointer: string, email: string): Promise<string> {
     const { writer, randomBytes, now, defaultLimits } = this.#deps;

@@ -15,18 +15,18 @@ export interface Attempt {
   device: string;
 }
 
-/** Free tries of an account, and the wait after the next one, which doubles. */
+/** Attempts on an account without a wait, and the first wait, which then doubles. */
 export const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
-/** Tries of an IPv4 address or IPv6 /64: so many at once, then spread evenly over the time. */
+/** Attempts from an IPv4 address or IPv6 /64. */
 export const ADDRESS_RATE: Rate = { count: 20, perMs: 600_000 };
 /** The same for larger IPv6 networks, whose holders have very many /64s. */
 export const SITE_RATE: Rate = { count: 40, perMs: 600_000 };
 export const PROVIDER_RATE: Rate = { count: 80, perMs: 600_000 };
-/** The tries of an address that others cannot use up. Further ones count towards {@link POOL_RATE}. */
+/** Attempts of an address that others cannot use up. Further ones count towards {@link POOL_RATE}. */
 export const OWN_RATE: Rate = { count: 3, perMs: 600_000 };
-/** What all addresses share beyond these. */
+/** Further attempts, shared by all addresses. */
 export const POOL_RATE: Rate = { count: 100, perMs: 60_000 };
-/** All tries together, to bound the work of hashing. It takes 300 addresses or a dozen IPv6 /32 networks to use it up. */
+/** All attempts together, to bound the work of hashing. It takes 300 addresses or a dozen IPv6 /32 networks to use it up. */
 export const TOTAL_RATE: Rate = { count: 1_000, perMs: 60_000 };
 const FORGET_SECONDS = 24 * 3_600;
 /** A device is remembered this long after a sign-in from it. */
@@ -66,11 +66,11 @@ return 0
 );
 
 /**
- * Slows guessing down without ever locking an account: after a few free tries
+ * Slows guessing down without ever locking an account: after a few free attempts
  * each further one has to wait twice as long as the one before, up to 15 minutes
- * (ASVS 6.1.1, 6.3.1). A try counts before its password is checked, so that a
- * thousand at once are not all free. Gives the milliseconds to wait; 0 when the
- * try may go on.
+ * (ASVS 6.1.1, 6.3.1). An attempt counts before its password is checked, so that a
+ * thousand at once are not all free. Returns the milliseconds to wait, 0 when the
+ * attempt may proceed.
  *
  * A browser that the account signed in with before has its own count, and does not
  * share the rates that strangers use up, so they cannot lock the owner out.
@@ -87,18 +87,18 @@ export async function takeAttempt(
   return asNumber(await redis.evalScript(DELAY_SCRIPT, [name], rule));
 }
 
-/** Resets the count after a success, and gives the number of failures before it. */
+/** Resets the count after a success and returns the number of failures before it. */
 export async function forgetFailures(
   redis: RedisLink,
   attempt: Attempt,
 ): Promise<number> {
   const { name } = await countOf(redis, attempt);
-  const tries = asTextOrNull(await redis.command(["HGET", name, "failed"]));
+  const failed = asTextOrNull(await redis.command(["HGET", name, "failed"]));
   await redis.command(["DEL", name]);
-  return Math.max(0, Number(tries ?? "1") - 1);
+  return Math.max(0, Number(failed ?? "1") - 1);
 }
 
-/** Where tries are counted: for the account, or for a device that it signed in from. */
+/** Where attempts are counted: for the account, or for a device that it signed in from. */
 async function countOf(redis: RedisLink, { email, device }: Attempt) {
   const isKnownDevice = isSecret(device) &&
     await redis.command(["GET", knownDeviceKey(digest(device))]) ===
@@ -107,7 +107,7 @@ async function countOf(redis: RedisLink, { email, device }: Attempt) {
   return { name: attemptsKey(digest(scope)), isKnownDevice };
 }
 
-/** Remembers that the address signed in from a device, and gives the value of its cookie. */
+/** Remembers that the account signed in from a device and returns the value of its cookie. */
 export async function rememberDevice(
   redis: RedisLink,
   randomBytes: RandomBytes,
@@ -121,7 +121,7 @@ export async function rememberDevice(
   return device;
 }
 
-/** Nothing that a few strangers can use up bounds the own tries of an address. */
+/** No limit that a few other addresses can use up applies to the first attempts of an address. */
 async function takeRates(redis: RedisLink, ip: string): Promise<number> {
   const address = siteOf(ip);
   const networks: [name: string, rate: Rate][] = [[address, ADDRESS_RATE]];
@@ -144,7 +144,7 @@ export interface Rate {
   perMs: number;
 }
 
-/** Takes one from the rate of this name. Gives the milliseconds to wait, 0 when one was taken. */
+/** Takes one from the rate of this name. Returns the milliseconds to wait, 0 when one was taken. */
 export async function takeRate(
   redis: RedisLink,
   name: string,

@@ -23,7 +23,7 @@ Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a
       ip: `198.51.100.${tries}`,
     });
     waits.push(Math.round(waitMs / 1_000));
-    // Time passes: what is remembered is the count, so the pause may be taken away.
+    // Skips the wait: the count alone decides the next one.
     for (const name of asTexts(await redis.command(["KEYS", "try:*"]))) {
       await redis.command(["HDEL", name, "until"]);
     }
@@ -32,10 +32,10 @@ Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a
   assert.equal(Math.max(...waits), 900, "never more than 15 minutes");
   assert.equal(await forgetFailures(redis, attempt), 16);
   assert.equal(await takeAttempt(redis, attempt), 0);
-  assert.equal(await takeAttempt(redis, attempt), 0, "free tries again");
+  assert.equal(await takeAttempt(redis, attempt), 0, "free attempts again");
 });
 
-Deno.test("ASVS 2.4.1: takeRate() lets the count through at once, and then one at a time", async () => {
+Deno.test("ASVS 2.4.1: takeRate() allows the count at once, and then one at a time", async () => {
   await using server = await startRedis();
   const redis = await server.connect();
   const everyMs = 30_000;
@@ -51,7 +51,7 @@ Deno.test("ASVS 2.4.1: takeRate() lets the count through at once, and then one a
   const before = await paid();
   await take();
   assert.equal(await paid(), before, "a refusal takes nothing");
-  // Time passes: what was taken is paid off earlier.
+  // As if time had passed.
   const earlier = String(Number(before) - everyMs);
   await redis.command(["HSET", await key(), "paid", earlier]);
   assert.equal(await take(), 0);
@@ -61,7 +61,7 @@ Deno.test("ASVS 2.4.1: takeRate() lets the count through at once, and then one a
 const TRIES = 3_000;
 const AT_ONCE = 250;
 
-/** Asks for that many tries, some at once; gives how many may go on. */
+/** Makes that many attempts, some at once; returns how many may proceed. */
 async function allowed(
   redis: RedisLink,
   attempt: (n: number) => Attempt,
@@ -79,7 +79,7 @@ async function allowed(
   return count;
 }
 
-Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, API2, API4: of thousands of tries few are checked, and the owner's own device and somebody from elsewhere can sign in", async (t) => {
+Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, API2, API4: of thousands of attempts few are checked, while the owner's device and a new address can sign in", async (t) => {
   await using server = await startRedis({ settings: ["--appendonly", "no"] });
   const redis = await server.connect();
   const email = "ada@example.org";

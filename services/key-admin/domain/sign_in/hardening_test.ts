@@ -9,7 +9,7 @@ import { asTexts } from "../store/reply.ts";
 import { SessionStore } from "./sessions.ts";
 import { totpCode } from "./totp.ts";
 
-/** Guarantee: nobody gets in by trying, by looking at the clock, by a default or by saying again what somebody else said. */
+/** Guarantee: no access by guessing, by timing, by default passwords or by replaying a code. */
 
 const ADA = "ada@example.org";
 const OWNER = "own_aaaaaaaaaaaaaaaaaaaa";
@@ -39,7 +39,7 @@ Deno.test("ASVS 6.3.2: there is no account before the set-up, and none with a de
   }
 });
 
-Deno.test("ASVS 6.5.1: of many who come with the same code at the same time one gets in", async () => {
+Deno.test("ASVS 6.5.1: the same code sent many times at once works once", async () => {
   await using site = await startConsole();
   const ownerId = await site.addOwner(ADA);
   const secret = "GEZDGNBVGY3TQOJQ";
@@ -76,7 +76,7 @@ Deno.test("ASVS 6.5.1: of many who come with the same code at the same time one 
   }
 });
 
-Deno.test("ASVS 6.5.2: recovery codes have 119 random bits, so a fast digest keeps them", async () => {
+Deno.test("ASVS 6.5.2: recovery codes have 119 random bits, so a fast digest is enough", async () => {
   await using site = await startConsole();
   const ownerId = await site.addOwner(ADA);
   const codes = await site.deps.accounts.enableTotp(ownerId, "GEZDGNBV", 0);
@@ -117,7 +117,7 @@ Deno.test("ASVS 6.2.6, 6.2.7: password fields are masked, and managers may fill 
       for (const field of fields) {
         assert.match(field, / type="password"/);
         assert.match(field, / autocomplete="(current|new)-password"/);
-        // A bound in the page would cut a pasted password without a word.
+        // A bound in the page would silently truncate a pasted password.
         assert.ok(!/maxlength|onpaste|readonly/.test(field), field);
       }
     });
@@ -126,7 +126,7 @@ Deno.test("ASVS 6.2.6, 6.2.7: password fields are masked, and managers may fill 
   assert.ok(file !== undefined && !/["']paste["']/.test(file.body));
 });
 
-Deno.test("ASVS 7.4.1: a session whose end broke off is over, or can be ended again", async () => {
+Deno.test("ASVS 7.4.1: a session whose deletion was interrupted is over or can be ended again", async () => {
   await using server = await startRedis();
   const link = await server.connect();
   let breaksAt = "";

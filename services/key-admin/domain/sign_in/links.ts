@@ -23,7 +23,7 @@ export type Link = z.infer<typeof linkSchema>;
 /** Opening a link only peeks, since mail scanners follow links. Sending its form uses it up. */
 export type LinkStore = OneTimeTokens<Link>;
 
-/** How long a link is good. A set-up link goes no further than the terminal that shows it. */
+/** How long a link works. A set-up link is meant for the person at the terminal. */
 export const LINK_SECONDS: Readonly<Record<Link["kind"], number>> = {
   set_up: 15 * 60,
   invite: 72 * 3_600,

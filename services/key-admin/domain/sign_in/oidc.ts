@@ -31,7 +31,7 @@ export interface OidcClient {
   finish(returned: URL, flow: string): Promise<OidcIdentity>;
 }
 
-/** The provider knows this person, but they may not sign in here. */
+/** The provider authenticated this person, but they may not sign in here. */
 export class NotAllowed extends Error {
   override name = "NotAllowed";
 }
@@ -44,13 +44,13 @@ const FLOW = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})$/;
 export function createOidcClient(
   { issuer, clientId, clientSecret, allowed, name }: OidcConfig,
 ): OidcClient {
-  // Without TLS only on this machine, for tests and development.
+  // HTTP is allowed on this machine only, for tests and development.
   const isLocal = issuer.protocol === "http:" &&
     ["localhost", "127.0.0.1"].includes(issuer.hostname);
   const options = {
     timeout: TIMEOUT_SECONDS,
     execute: [
-      // The library trusts TLS alone otherwise and leaves signatures unchecked.
+      // Without it the library relies on TLS and leaves signatures unchecked.
       oidc.enableNonRepudiationChecks,
       ...(isLocal ? [oidc.allowInsecureRequests] : []),
     ],
@@ -63,7 +63,7 @@ export function createOidcClient(
     try {
       return await discovered;
     } catch (error) {
-      discovered = null; // The provider may be back for the next try.
+      discovered = null; // The next sign-in asks the provider again.
       throw error;
     }
   };
@@ -84,7 +84,9 @@ export function createOidcClient(
     },
     finish: async (returned, flow) => {
       const [, verifier, state, nonce] = FLOW.exec(flow) ?? [];
-      if (!verifier || !state || !nonce) throw new Error("Not a flow of ours");
+      if (!verifier || !state || !nonce) {
+        throw new Error("The flow cookie is malformed");
+      }
       const tokens = await oidc.authorizationCodeGrant(
         await provider(),
         returned,
@@ -96,7 +98,9 @@ export function createOidcClient(
         },
       );
       const claims = tokens.claims();
-      if (claims === undefined) throw new NotAllowed("No identity was given");
+      if (claims === undefined) {
+        throw new NotAllowed("The provider returned no identity");
+      }
       return identityOf(claims, allowed);
     },
   };

@@ -1,17 +1,17 @@
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
 
-/** An OpenID Connect provider on 127.0.0.1 that says what a test wants it to say. */
+/** An OpenID Connect provider on 127.0.0.1 whose answers a test sets. */
 export interface TestProvider extends AsyncDisposable {
   issuer: string;
-  /** Claims of the next identity token, over the right ones. */
+  /** Claims that override those of the next identity token. */
   claims: Record<string, unknown>;
-  /** Whether the code verifier fitted the challenge at the last exchange. */
+  /** Whether the code verifier matched the challenge in the last exchange. */
   verifierFitted: boolean | null;
-  /** Takes what the browser was sent with, gives what it comes back with. */
+  /** Takes the URL that the browser is sent to and returns the one that it comes back to. */
   authorize(url: URL): URL;
-  /** Signs with a key that is not the provider's. */
+  /** Signs with another key than the provider's. */
   forges: boolean;
-  /** Answers everything with nothing. */
+  /** Answers every request with an empty object. */
   isBroken: boolean;
 }
 

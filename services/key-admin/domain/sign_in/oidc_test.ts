@@ -58,7 +58,7 @@ Deno.test("ASVS 10.1.2, 10.2.1, API7: code flow with PKCE, state and nonce signs
   assert.match((await client.get("/account")).text, /ada@example\.org/);
 });
 
-Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject name a person, not the address", async () => {
+Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject identify a person, not the address", async () => {
   await using provider = startProvider();
   await using site = await startConsole({ oidc: createClient(provider) });
   const ada = site.client();
@@ -75,7 +75,7 @@ Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject name a person, not the address
   assert.ok(!(await other.get("/keys")).text.includes("Adas key"));
 });
 
-Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: whatever does not fit signs nobody in", async (t) => {
+Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the sign-in", async (t) => {
   await using provider = startProvider();
   await using site = await startConsole({ oidc: createClient(provider) });
   const past = Math.floor(Date.now() / 1_000) - 3_600;
@@ -138,13 +138,13 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: whatever does not fit si
       assert.equal((await client.get(pathOf(back))).status, 400, forged);
     }
   });
-  await t.step("another browser's way back (login CSRF)", async () => {
+  await t.step("another browser's callback (login CSRF)", async () => {
     const attacker = site.client();
     const back = provider.authorize(await begin(attacker));
     const victim = site.client();
     assert.equal((await victim.get(pathOf(back))).status, 400);
   });
-  await t.step("the same way back twice", async () => {
+  await t.step("the same callback twice", async () => {
     const client = site.client();
     const back = provider.authorize(await begin(client));
     assert.equal((await client.get(pathOf(back))).status, 303);
@@ -152,14 +152,14 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: whatever does not fit si
   });
 });
 
-Deno.test("OIDC: without a provider its pages are not there", async () => {
+Deno.test("OIDC: without a provider its pages do not exist", async () => {
   await using site = await startConsole();
   for (const path of ["/sign-in/oidc", "/sign-in/oidc/callback?code=x"]) {
     assert.equal((await site.client().get(path)).status, 404);
   }
 });
 
-Deno.test("a provider that is out of order is said to be, and is used again when it is not", async () => {
+Deno.test("a failing provider is reported, and used again when it recovers", async () => {
   await using provider = startProvider();
   await using site = await startConsole({ oidc: createClient(provider) });
   provider.isBroken = true;

@@ -4,7 +4,7 @@ import { adjacencyGraphs, dictionary } from "@zxcvbn-ts/language-common";
 
 /**
  * Passwords as argon2id (ASVS 11.4.2, OWASP's first choice): 19 MiB, 2 passes,
- * 1 lane, about 25 ms. The parameters stand in the stored string.
+ * 1 lane, about 25 ms. The stored string contains the parameters.
  */
 const PARAMETERS = {
   /** argon2id; the library's enumeration exists only for the compiler. */
@@ -20,7 +20,7 @@ export const PASSWORD_CHARS_MAX = 128;
 
 /** Passwords that take fewer guesses than 10 to this power are refused: zxcvbn's best score. */
 export const GUESSES_LOG10_MIN = 10;
-/** Estimating takes up to 30 ms for so many characters, and 150 ms for the longest password. */
+/** Estimating takes up to 30 ms for this many characters, and 150 ms for the longest password. */
 export const EXAMINED_CHARS_MAX = 40;
 
 /**
@@ -42,7 +42,7 @@ export interface PasswordHasher {
   verify(stored: string | null, password: string): Promise<boolean>;
 }
 
-/** Each hash takes a core. More at once would starve everything else on a small machine. */
+/** Each hash uses a whole core. More at once would starve everything else on a small machine. */
 const AT_ONCE_MAX = 4;
 
 /** The hasher of the service. Makes one hash at the start, for accounts that do not exist. */

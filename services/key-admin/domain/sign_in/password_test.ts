@@ -11,7 +11,7 @@ import {
 
 const context = { email: "ada.lovelace@example.org" };
 
-/** A phrase of exactly so many characters that nobody guesses. */
+/** A phrase of this many characters that is hard to guess. */
 const phrase = (chars: number): string =>
   "tulip orbit cargo velvet mango quartz ".repeat(8).slice(0, chars);
 
@@ -38,7 +38,7 @@ Deno.test("ASVS 6.2.1, 6.2.9: a password has 12 to 128 characters, as people cou
   }
 });
 
-Deno.test("ASVS 6.2.5: any characters will do", async (t) => {
+Deno.test("ASVS 6.2.5: any characters are allowed", async (t) => {
   const passwords = [
     ...["correct horse battery staple", "jxkvnqpwzrtbm", "JXKVNQPWZRTBM"],
     ...["mein langes passwort für morgen", "密码要够长才行所以我写了很多字"],
@@ -52,7 +52,7 @@ Deno.test("ASVS 6.2.5: any characters will do", async (t) => {
   }
 });
 
-Deno.test("ASVS 6.1.2, 6.2.4: what is guessed first is refused, words of the product and of the owner's address too", async (t) => {
+Deno.test("ASVS 6.1.2, 6.2.4: likely guesses are refused, including words of the product and of the owner's address", async (t) => {
   const passwords = [
     ...["password1234", "P@ssw0rd!2024", "passwordpassword", "adminadmin123"],
     ...["123456789012", "qwertyuiop12", "1qaz2wsx3edc", "aaaaaaaaaaaa"],
@@ -68,11 +68,11 @@ Deno.test("ASVS 6.1.2, 6.2.4: what is guessed first is refused, words of the pro
 
 const COMMON = dictionary["passwords-common"];
 const WORDS = dictionary["diceware-common"];
-/** Every so many of a list, which are enough to try. */
+/** A sample of a list. */
 const every = <T>(step: number, list: readonly T[]): T[] =>
   list.filter((_, at) => at % step === 0);
 
-/** How short passwords are made longer where twelve characters are needed. */
+/** How people lengthen short passwords to twelve characters. */
 const decorated = (word: string): string[] => [
   ...[word + word, `${word}${word}1`, `${word}12345678`, `${word}2024!!`],
   ...[`${word}@2025`, `${word}.1987.`, `!!!${word}2026`, `${word}qwerty`],
@@ -81,7 +81,7 @@ const decorated = (word: string): string[] => [
   word.toUpperCase() + "!!!!!!",
 ];
 
-Deno.test("ASVS 6.2.4: the most used passwords of twelve characters and more are refused, and what is made from them", async (t) => {
+Deno.test("ASVS 6.2.4: the most common passwords of twelve or more characters and their variants are refused", async (t) => {
   const words = every(4, [...CONTEXT_WORDS, "lovelace"]);
   const first = COMMON.slice(0, 7);
   const rows: [name: string, candidates: string[]][] = [
@@ -105,7 +105,7 @@ Deno.test("ASVS 6.2.4: the most used passwords of twelve characters and more are
   }
 });
 
-Deno.test("phrases of four words and what chance makes are not guessable", () => {
+Deno.test("phrases of four words and random passwords are accepted", () => {
   const random = seededRandom(20_261_120);
   const word = () => WORDS[Math.floor(random() * WORDS.length)] ?? "";
   for (let n = 0; n < 50; n++) {
@@ -120,13 +120,13 @@ Deno.test("phrases of four words and what chance makes are not guessable", () =>
   }
 });
 
-Deno.test("only the first 40 characters of a password are judged, which bounds the work", () => {
+Deno.test("only the first 40 characters of a password are estimated, which bounds the work", () => {
   const weak = "password".repeat(6).slice(0, EXAMINED_CHARS_MAX);
   assert.match(passwordProblem(`${weak}${phrase(80)}`, context) ?? "", /guess/);
   assert.equal(passwordProblem(`${phrase(40)}${weak}`, context), null);
 });
 
-Deno.test("ASVS 6.2.8, 6.3.8, 11.4.2: argon2id with 19 MiB, 2 passes, 1 lane verifies the whole password as it was typed, and opens nothing without an account", async () => {
+Deno.test("ASVS 6.2.8, 6.3.8, 11.4.2: argon2id with 19 MiB, 2 passes, 1 lane verifies the whole password exactly as typed, and none without an account", async () => {
   const hasher = await createPasswordHasher();
   const stored = await hasher.hash(phrase(128));
   assert.match(stored, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);

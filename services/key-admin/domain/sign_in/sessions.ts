@@ -36,7 +36,7 @@ type Stored = z.infer<typeof stored>;
 
 /** A signed-in browser. */
 export interface Session extends Stored {
-  /** Digest of the cookie. It names a session but opens none. */
+  /** Digest of the cookie. It identifies a session but does not authenticate. */
   id: string;
 }
 
@@ -53,7 +53,7 @@ export class SessionStore {
     this.#deps = deps;
   }
 
-  /** Starts a session and gives the value of its cookie. */
+  /** Starts a session and returns the value of its cookie. */
   async start(ownerId: string, { ip, userAgent }: Client): Promise<string> {
     const { redis, randomBytes, now } = this.#deps;
     const cookie = mintSecret(randomBytes);
@@ -111,7 +111,7 @@ export class SessionStore {
     return await redis.command(["ZREM", sessionsKey(ownerId), sessionId]) === 1;
   }
 
-  /** Ends all sessions of the owner but one, and says how many. */
+  /** Ends all sessions of the owner but one and returns how many. */
   async endOthers(ownerId: string, sessionId: string | null): Promise<number> {
     const ids = await this.#ids(ownerId);
     const others = ids.filter((id) => id !== sessionId);
@@ -137,7 +137,7 @@ export class SessionStore {
     return isOver ? null : { id, ...session };
   }
 
-  /** If the session has been ended in the meantime, what this writes opens nothing and expires. */
+  /** If the session has been ended in the meantime, what this writes is no valid session and expires. */
   async #note(id: string, field: "seenAtMs" | "checkedAtMs"): Promise<void> {
     const { redis, now } = this.#deps;
     await redis.command(["HSET", sessionKey(id), field, String(now())]);

@@ -10,7 +10,7 @@ import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
 import { totpStep } from "./totp.ts";
 
-/** What somebody typed, and from where. */
+/** What was typed, and from where. */
 export interface Credentials {
   email: string;
   password: string;
@@ -21,13 +21,13 @@ export interface Credentials {
   device: string;
 }
 
-/** Nobody was signed in. The reason is not given on purpose. */
+/** The sign-in was refused. It deliberately has no reason. */
 interface NotAdmitted {
   ok: false;
   waitMs: number;
 }
 
-/** The cookies of a new session, and how many tries had failed before it. */
+/** The cookies of a new session, and how many attempts had failed before it. */
 export interface Admitted {
   ok: true;
   cookie: string;
@@ -35,7 +35,7 @@ export interface Admitted {
   failedBefore: number;
 }
 
-/** What signing in works with. */
+/** What signing in needs. */
 export interface SignInDeps {
   redis: RedisLink;
   owners: OwnerDirectory;
@@ -48,7 +48,7 @@ export interface SignInDeps {
   log: Log;
 }
 
-/** Tries to sign somebody in. An unknown address, a wrong password and a wrong code look the same and take the same work. */
+/** Tries to sign an owner in. An unknown address, a wrong password and a wrong code look the same and take the same work. */
 export async function signIn(
   deps: SignInDeps,
   credentials: Credentials,
@@ -86,18 +86,20 @@ export async function admit(
   failedBefore: number,
 ): Promise<Admitted> {
   const cookie = await sessions.start(ownerId, client);
-  const tries = failedBefore === 1 ? "try" : "tries";
+  const attempts = failedBefore === 1 ? "attempt" : "attempts";
   await audit.add(ownerId, {
     action: "session.signed_in",
     by: email,
     ip: client.ip,
-    detail: failedBefore === 0 ? "" : `after ${failedBefore} failed ${tries}`,
+    detail: failedBefore === 0
+      ? ""
+      : `after ${failedBefore} failed ${attempts}`,
   });
   const device = await rememberDevice(redis, randomBytes, email);
   return { ok: true, cookie, device, failedBefore };
 }
 
-/** Checks the password again within a session. Counts as a try and is in the audit log. */
+/** Checks the password again within a session. Counts as an attempt and is in the audit log. */
 export async function checkAgain(
   deps: Pick<SignInDeps, "redis" | "hasher" | "audit">,
   account: Account,

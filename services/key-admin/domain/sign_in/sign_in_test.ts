@@ -28,7 +28,7 @@ async function isIn(client: TestClient): Promise<boolean> {
 const codeNow = (site: TestConsole, secret: string) =>
   totpCode(secret, Math.floor(site.clock.nowMs / 30_000));
 
-Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in gives a new cookie of 256 random bits, which cannot be read, planted or sent elsewhere", async () => {
+Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in sets a new cookie of 256 random bits, which cannot be read by scripts, planted or sent elsewhere", async () => {
   await using site = await startConsole();
   await site.addOwner(ADA);
   const client = site.client();
@@ -55,7 +55,7 @@ Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in gives a new cookie of 256
   }
 });
 
-Deno.test("ASVS 7.3.1, 7.3.2: a session ends at its bounds to the millisecond", async (t) => {
+Deno.test("ASVS 7.3.1, 7.3.2: a session ends exactly at its bounds", async (t) => {
   const busy = 20 * MINUTE_MS;
   const { idleMs, absoluteMs } = SESSION_LIMITS;
   const cases: [name: string, stepMs: number, lastMs: number, isIn: boolean][] =
@@ -129,7 +129,7 @@ Deno.test("ASVS 6.2.2, 6.2.3, 7.4.3: a new password needs the old one and ends t
   assert.equal((await signIn(site.client(), ADA)).status, 401);
 });
 
-Deno.test("ASVS 7.5.3: an hour after the password, making, rotating and deleting keys asks for it again", async (t) => {
+Deno.test("ASVS 7.5.3: an hour after the password was entered, creating, rotating and deleting keys asks for it again", async (t) => {
   await using site = await startConsole();
   const client = await site.signedIn(ADA);
   const ownerId = await site.addOwner(ADA);
@@ -166,7 +166,7 @@ Deno.test("ASVS 7.5.3: an hour after the password, making, rotating and deleting
       );
     });
   }
-  await t.step("switching off does not wait for a password", async () => {
+  await t.step("disabling a key asks for no password", async () => {
     assert.equal((await client.get(`/keys/${id}/ask/disable`)).status, 200);
   });
   assert.deepEqual(await site.stored(`*{${ownerId}}*`), before);
@@ -244,7 +244,7 @@ Deno.test("ASVS 6.2.9: a password of 129 characters is refused before any work, 
   }
 });
 
-Deno.test("ASVS 6.3.5: after five failed tries the owner is told at once", async () => {
+Deno.test("ASVS 6.3.5: after five failed attempts the owner is warned at once", async () => {
   await using site = await startConsole();
   await site.addOwner(ADA);
   const client = site.client();
@@ -258,15 +258,15 @@ Deno.test("ASVS 6.3.5: after five failed tries the owner is told at once", async
   const answer = await signIn(client, ADA);
   assert.equal(answer.headers.get("location"), "/keys?done=failed_tries");
   const page = await client.get("/keys?done=failed_tries");
-  assert.match(page.text, /failed to sign in to your account/);
+  assert.match(page.text, /attempts to sign in to your account failed/);
   const audit = await client.get("/audit?action=session.");
   assert.match(
     audit.text,
-    /Sign-in refused[\s\S]*after 5 failed tries|after 5 failed tries[\s\S]*Sign-in refused/,
+    /Sign-in refused[\s\S]*after 5 failed attempts|after 5 failed attempts[\s\S]*Sign-in refused/,
   );
 });
 
-Deno.test("before the set-up the sign-in page says how to begin", async () => {
+Deno.test("before the set-up, the sign-in page explains how to begin", async () => {
   await using site = await startConsole();
   assert.match((await site.client().get("/sign-in")).text, /owners set-up/);
   const ownerId = await site.deps.owners.first();
@@ -276,7 +276,7 @@ Deno.test("before the set-up the sign-in page says how to begin", async () => {
   assert.ok(!page.text.includes("owners set-up"));
 });
 
-Deno.test("ASVS 6.4.1: the set-up link makes the first owner once, who finds the earlier keys", async () => {
+Deno.test("ASVS 6.4.1: the set-up link works once, and the first owner finds the earlier keys", async () => {
   await using site = await startConsole();
   const ownerId = await site.deps.owners.first();
   const links = await Promise.all(
@@ -306,7 +306,7 @@ Deno.test("ASVS 6.4.1: the set-up link makes the first owner once, who finds the
   assert.equal((await signIn(site.client(), ADA)).status, 303);
 });
 
-Deno.test("of those who use a link at the same time one gets in", async () => {
+Deno.test("a link used twice at the same time admits one", async () => {
   await using site = await startConsole();
   const ownerId = await site.deps.owners.ensure(ADA);
   const invite = { kind: "invite", ownerId, email: ADA } as const;
@@ -318,7 +318,7 @@ Deno.test("of those who use a link at the same time one gets in", async () => {
   assert.equal(answers.filter(({ status }) => status === 303).length, 1);
 });
 
-Deno.test("ASVS 6.4.1, 11.5.1: a set-up link has 256 random bits and is good for 15 minutes", async () => {
+Deno.test("ASVS 6.4.1, 11.5.1: a set-up link has 256 random bits and works for 15 minutes", async () => {
   await using site = await startConsole();
   const ownerId = await site.deps.owners.first();
   const make = () => site.deps.links.make({ kind: "set_up", ownerId });
@@ -339,7 +339,7 @@ Deno.test("ASVS 6.4.1, 11.5.1: a set-up link has 256 random bits and is good for
   assert.equal((await site.client().post(path, form)).status, 404);
 });
 
-Deno.test("an invitation cannot change the address, a reset does not get around the second factor", async () => {
+Deno.test("an invitation cannot change the address, and a reset does not bypass the second factor", async () => {
   await using site = await startConsole();
   const ownerId = await site.addOwner(ADA);
   await site.deps.accounts.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ", 0);
@@ -397,7 +397,7 @@ Deno.test("ASVS 6.3.3, 7.5.1: two-step sign-in asks for the password, from setti
   assert.equal((await signIn(site.client("192.0.2.50"), ADA)).status, 303);
 });
 
-Deno.test("ASVS 7.2.2: nothing but digests of secrets is stored, and a digest opens nothing", async () => {
+Deno.test("ASVS 7.2.2: only digests of secrets are stored, and a digest grants no access", async () => {
   await using site = await startConsole();
   const client = await site.signedIn(ADA);
   const email = "new@example.org";

@@ -5,7 +5,7 @@ import { mintTotpSecret, totpCode, totpStep, totpUri } from "./totp.ts";
 /** "12345678901234567890" in base32: the secret of RFC 6238, appendix B. */
 const SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
 
-Deno.test("totpCode() gives the codes of RFC 6238, appendix B", async (t) => {
+Deno.test("totpCode() returns the codes of RFC 6238, appendix B", async (t) => {
   const vectors: [seconds: number, code: string][] = [
     [59, "287082"],
     [1_111_111_109, "081804"],
@@ -21,7 +21,7 @@ Deno.test("totpCode() gives the codes of RFC 6238, appendix B", async (t) => {
   }
 });
 
-Deno.test("totpStep() takes the step before, this one and the next", () => {
+Deno.test("totpStep() accepts the previous, the current and the next step", () => {
   const nowMs = 1_111_111_111_000;
   const current = Math.floor(nowMs / 30_000);
   for (const [off, isTaken] of [[-2, 0], [-1, 1], [0, 1], [1, 1], [2, 0]]) {

@@ -4,9 +4,9 @@ import { asFields, asList, asNumber } from "./reply.ts";
 
 /**
  * How a write survives a loss of power:
- * - `waitaof`: the server says when it is on disk (Redis >= 8);
+ * - `waitaof`: the server reports when it is on disk (Redis >= 8);
  * - `always`: the server answers a write only after it is on disk;
- * - `none`: neither, or the server does not say.
+ * - `none`: neither, or unknown.
  */
 export type Durability = "waitaof" | "always" | "none";
 
@@ -17,13 +17,13 @@ export class NotDurable extends Error {
 
 const CONFIRM_MS = 3_000;
 /**
- * The first Redis whose WAITAOF is believed. It exists since 7.2, but Redis 7.4 and
- * every Valkey up to 9.1 answer with `everysec` when a write has reached the file
- * and not yet the disk (redis/redis#13793).
+ * The first Redis whose WAITAOF can be trusted. The command exists since 7.2, but
+ * with `everysec` Redis 7.4 and every Valkey up to 9.1 answer it when a write has
+ * reached the file but not yet the disk (redis/redis#13793).
  */
-const TRUE_WAITAOF_MAJOR = 8;
+const WAITAOF_MAJOR_MIN = 8;
 
-/** Finds out what the server offers. If it does not say, nothing is promised. */
+/** Finds out what the server guarantees; `none` if it does not say. */
 export async function detectDurability(redis: RedisLink): Promise<Durability> {
   return (await askServer(redis)).durability;
 }
@@ -49,12 +49,12 @@ async function askServer(
   if (config.get("appendfsync") === "always") {
     return { durability: "always", replicas };
   }
-  // HELLO needs no right: `["server", "redis", "version", "8.0.2", …]`.
+  // HELLO needs no permission: `["server", "redis", "version", "8.0.2", …]`.
   const hello = asList(await redis.command(["HELLO"]));
   const after = (name: string) => hello[hello.indexOf(name) + 1];
-  const isTrue = after("server") === "redis" &&
-    Number.parseInt(String(after("version"))) >= TRUE_WAITAOF_MAJOR;
-  return { durability: isTrue ? "waitaof" : "none", replicas };
+  const isTrusted = after("server") === "redis" &&
+    Number.parseInt(String(after("version"))) >= WAITAOF_MAJOR_MIN;
+  return { durability: isTrusted ? "waitaof" : "none", replicas };
 }
 
 /** Writes, and resolves when the write is on disk. */
@@ -67,13 +67,13 @@ export async function writeDurably(
 }
 
 /**
- * Resolves when everything that was written over this connection before is on
- * disk, as far as the server offers it, and on as many replicas as the server's
- * `min-replicas-to-write` says. Must go over the same connection as the
- * write: WAITAOF and WAIT speak of the writes of their own connection.
+ * Resolves when all earlier writes of this connection are on disk, if the server
+ * can confirm that, and on as many replicas as its `min-replicas-to-write` says.
+ * Must use the connection of the write: WAITAOF and WAIT cover the writes of their
+ * own connection only.
  *
- * The server is asked each time: lifecycle changes are rare, and somebody may
- * have changed its settings.
+ * The server is asked each time: lifecycle changes are rare, and its settings may
+ * have changed.
  */
 export async function confirmDurable(redis: RedisLink): Promise<Durability> {
   const { durability, replicas } = await askServer(redis);

@@ -6,7 +6,7 @@ import { confirmDurable, detectDurability } from "./durability.ts";
 
 type Answers = Record<string, RedisReply | Error>;
 
-/** A server that answers from a table; no redis of 8 or later is at hand everywhere. */
+/** A server that answers from a table, since Redis 8 is not installed everywhere. */
 function fakeLink(answers: Answers) {
   const sent: string[] = [];
   const link: RedisLink = {
@@ -34,7 +34,7 @@ function hello(server: string, version: string): RedisReply {
   return ["server", server, "version", version, ...rest];
 }
 
-Deno.test("detectDurability() tells what the server promises, and believes WAITAOF only from Redis 8 on", async (t) => {
+Deno.test("detectDurability() reports what the server guarantees, and trusts WAITAOF only from Redis 8 on", async (t) => {
   const forbidden = new RedisReplyError("NOPERM", "NOPERM no permissions");
   const file = (server: string, version: string): Answers => ({
     CONFIG: EVERYSEC,
@@ -58,7 +58,7 @@ Deno.test("detectDurability() tells what the server promises, and believes WAITA
   }
 });
 
-Deno.test("confirmDurable() waits for the disk and compares what was reached", async () => {
+Deno.test("confirmDurable() waits for the disk and checks the answer", async () => {
   const answers = { CONFIG: EVERYSEC, HELLO: REDIS_8 };
   const good = fakeLink({ ...answers, WAITAOF: [1, 0] });
   assert.equal(await confirmDurable(good.link), "waitaof");
@@ -67,7 +67,7 @@ Deno.test("confirmDurable() waits for the disk and compares what was reached", a
   await assert.rejects(confirmDurable(late.link), { name: "NotDurable" });
 });
 
-Deno.test("confirmDurable() waits for as many replicas as the server wants", async (t) => {
+Deno.test("confirmDurable() waits for as many replicas as the server requires", async (t) => {
   const cases: [wanted: number, reached: number, isConfirmed: boolean][] = [
     [0, 0, true],
     [1, 0, false],

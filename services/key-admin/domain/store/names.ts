@@ -1,6 +1,6 @@
 /**
- * Redis keys that only this service uses, beside those of `keys/record.ts`.
- * Built from ids and digests the system made, never from text somebody sent.
+ * Redis keys that only this service uses, besides those of `keys/record.ts`.
+ * Built from generated ids and digests, never from a caller's text.
  *
  * | key | type | content |
  * | --- | --- | --- |
@@ -11,11 +11,11 @@
  * | `sess:<digest>` | hash | a signed-in session, see `sign_in/sessions.ts` |
  * | `sessions:{owner}` | zset | the owner's sessions by start |
  * | `ticket:<kind>:<digest>` | string | a one-time token, see `one_time_tokens.ts`; `step`: a code of an authenticator app was used |
- * | `try:<digest>` | hash | tries of an account or a device; a rate of a network, of all, or of creating keys, see `sign_in/attempts.ts` |
+ * | `try:<digest>` | hash | attempts on an account or from a device; a rate of a network, of all, or of creating keys, see `sign_in/attempts.ts` |
  * | `known:<digest>` | string | digest of the address that signed in from a device before |
  * | `oidc:<digest>` | string | owner of an OpenID Connect identity |
  * | `barrier` | string | nothing; written to test whether writing works |
- * | `owner:first` | string | owner of the keys created before anybody signed up |
+ * | `owner:first` | string | owner of the keys created before the set-up |
  */
 
 export const onceKey = (ownerId: string, digest: string): string =>

@@ -10,19 +10,19 @@ import { digest, isSecret, mintSecret } from "./secret.ts";
  * invitation, the set-up of a second factor. Only the secret's digest is stored.
  */
 export interface OneTimeTokens<T> {
-  /** Stores a value and gives its secret. */
+  /** Stores a value and returns its secret. */
   make(value: T): Promise<string>;
   /** The value of a secret, or null when it has expired, was used or never existed. */
   peek(secret: string): Promise<T | null>;
-  /** The same, once. Of two calls at the same time one gets the value. */
+  /** The same, once: only one of several calls at the same time gets the value. */
   use(secret: string): Promise<T | null>;
 }
 
-/** What makes one kind of tokens. */
+/** How tokens of one kind are stored. */
 export interface OneTimeTokenOptions<T> {
   redis: RedisLink;
   randomBytes: RandomBytes;
-  /** Part of the key's name, so that a token of one kind is none of another. */
+  /** Part of the key's name, so that a token is valid for its own kind only. */
   kind: "link" | "totp";
   schema: z.ZodType<T>;
   secondsOf: (value: T) => number;

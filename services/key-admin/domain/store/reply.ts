@@ -1,7 +1,7 @@
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 
-/** Reads untyped Redis replies, and throws when a reply has another form. */
+/** Reads untyped Redis replies, and throws when a reply has an unexpected type. */
 
 const text = z.string();
 const texts = z.array(text);
@@ -13,7 +13,7 @@ export const asText = (reply: unknown): string => text.parse(reply);
 export const asTextOrNull = (reply: unknown): string | null =>
   reply === null ? null : asText(reply);
 
-/** An integer, or decimal text as scripts and hashes give it. */
+/** An integer, or decimal text as scripts and hashes return it. */
 export const asNumber = (reply: unknown): number =>
   z.number().parse(typeof reply === "number" ? reply : Number(asText(reply)));
 
@@ -24,7 +24,7 @@ export const asList = (reply: unknown): unknown[] =>
 /** An array of bulk strings. */
 export const asTexts = (reply: unknown): string[] => texts.parse(reply);
 
-/** `[field, value, field, value]`, as HGETALL and streams give it. */
+/** `[field, value, field, value]`, as HGETALL and streams return it. */
 export function asFields(reply: unknown): Map<string, string> {
   const flat = asTexts(reply);
   const fields = new Map<string, string>();

@@ -1,16 +1,16 @@
-// What the pages do beyond plain links and forms. Everything works without it:
-// times are UTC then, and copying is done by hand.
+// Adds to plain links and forms. Everything works without this script: times are
+// then in UTC, and copying is done by hand.
 
 function each(selector, action) {
   for (const element of document.querySelectorAll(selector)) action(element);
 }
 
-// A page from the browser's memory may be out of date, or of an earlier session.
+// A page from the back/forward cache may be out of date or of an earlier session.
 addEventListener("pageshow", ({ persisted }) => {
   if (persisted) location.reload();
 });
 
-// Times in the reader's zone and, as the pages are English, in the reader's own English.
+// Times in the reader's zone and, as the pages are English, in the reader's variety of English.
 const locale = navigator.languages.find((tag) => /^en\b/i.test(tag)) ?? "en-GB";
 const day = { year: "numeric", month: "short", day: "numeric" };
 const minute = { hour: "numeric", minute: "2-digit", timeZoneName: "short" };
@@ -43,7 +43,7 @@ each("[data-time]", (element) => {
   element.textContent = textOf(time, as) + suffix;
 });
 
-// A second click while the first is on its way does nothing. The server counts a form once besides.
+// Ignores a second click while the first is on its way. The server also accepts each form only once.
 each("form[data-once]", (form) =>
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent === "yes") event.preventDefault();
@@ -79,7 +79,7 @@ each(
     }),
 );
 
-// Warns before a value that is shown once is left, and forgets it on the way out.
+// Warns before a value that is shown once is left, and clears it on leaving.
 each("[data-secret]", (page) => {
   const stored = page.querySelector("input[required]");
   addEventListener("beforeunload", (event) => {
