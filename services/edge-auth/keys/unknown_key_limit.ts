@@ -7,6 +7,8 @@ interface Address {
   left: number;
   filledAtMs: number;
   running: number;
+  /** Some wait, and newcomers behind them, until none is running. */
+  isFull: boolean;
   /** Resolves when none of its look-ups is running. */
   idle: PromiseWithResolvers<void>;
 }
@@ -35,6 +37,7 @@ export function createUnknownKeyLimit(
       left: perSecond,
       filledAtMs: nowMs,
       running: 0,
+      isFull: false,
       idle: Promise.withResolvers<void>(),
     };
     const passedMs = nowMs - address.filledAtMs;
@@ -59,11 +62,14 @@ export function createUnknownKeyLimit(
         ? 0
         : Math.floor(perSecond * KEPT_FOR_RETRIES);
       let address = find(name);
-      while (address.left - address.running < 1 + kept) {
+      while (
+        address.isFull || address.left - address.running < 1 + kept
+      ) {
         if (address.left < 1 + kept) {
           remember(refused, hash, true, ENTRIES_MAX);
           throw tooManyUnknownKeys();
         }
+        address.isFull = true;
         await address.idle.promise;
         address = find(name);
       }
@@ -76,6 +82,7 @@ export function createUnknownKeyLimit(
       } finally {
         address.running -= 1;
         if (address.running === 0) {
+          address.isFull = false;
           address.idle.resolve();
           address.idle = Promise.withResolvers<void>();
         }

@@ -63,6 +63,28 @@ Deno.test("a key that exists is found by its second try behind an address that g
   assert.equal(await ask("good", true), "found");
 });
 
+Deno.test("a look-up that waits is not overtaken by those that come later", async () => {
+  const limit = createUnknownKeyLimit({ perSecond: PER_SECOND, now: () => 0 });
+  const started: string[] = [];
+  const running: PromiseWithResolvers<string>[] = [];
+  let count = 0;
+  const start = (hash = `${count++}`) =>
+    void limit.run({ address: "a", hash }, () => {
+      started.push(hash);
+      const look = Promise.withResolvers<string>();
+      running.push(look);
+      return look.promise;
+    });
+  while (running.length < PER_SECOND - KEPT) start();
+  start("waits");
+  for (let ended = 0; ended < PER_SECOND; ended += 1) {
+    running.shift()?.resolve("found");
+    await new Promise((resolve) => setTimeout(resolve));
+    start();
+  }
+  assert.equal(started[PER_SECOND - KEPT], "waits");
+});
+
 Deno.test("a look-up that fails leaves room for the next", async () => {
   const limit = createUnknownKeyLimit({ perSecond: 1, now: () => 0 });
   const down = new Error("Redis is down");

@@ -133,6 +133,18 @@ Deno.test("an answer that is no answer is a fault, and what it may have admitted
   await t.limiter.stop(1_000);
 });
 
+Deno.test("a slot is given back even while Redis is out of memory", async () => {
+  await using world = await startRedisWorld();
+  const t = await stage(world);
+  const running = await t.admitted();
+  await world.command("CONFIG", "SET", "maxmemory", "1");
+  await t.assertUnavailable();
+  for (const request of running) t.limiter.settle(request, DONE);
+  await t.settled();
+  await t.noLeases();
+  await t.limiter.stop(1_000);
+});
+
 Deno.test("settlements made while Redis is frozen arrive once each", async () => {
   await using world = await startRedisWorld();
   const t = await stage(world);
