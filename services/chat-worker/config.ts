@@ -1,4 +1,4 @@
-/** The one place of this service that reads the environment. */
+/** The only file of this service that reads the environment. */
 import {
   ConfigError,
   type Env,
@@ -20,18 +20,20 @@ import {
 
 const MS_PER_SECOND = 1_000;
 
-/** Every variable of the worker. The keys of backends in `MODELS_FILE` have the names given there. */
+/** Every variable of the worker, except the backend keys that `MODELS_FILE` names. */
 export const WORKER_VARIABLES = {
   ...SERVICE_VARIABLES,
   ...NATS_VARIABLES,
   ...CATALOG_VARIABLES,
   [UPSTREAM_KEY_ENV]: secret().optional()
-    .describe("Sent to UPSTREAM_BASE_URL; nothing is sent if absent"),
+    .describe("API key for UPSTREAM_BASE_URL; if absent, none is sent"),
   SLOTS: integer("requests", { min: 1, max: 100_000 }).default(1_024)
-    .describe("Requests one worker runs at once; beyond it they go elsewhere"),
+    .describe(
+      "Requests that a worker runs at once; it rejects more, which other workers then run",
+    ),
 };
 
-/** What the worker was told, in the units and shapes its code uses. */
+/** The configuration of the worker, in the units and shapes that its code uses. */
 export type WorkerConfig = ReturnType<typeof readConfig>;
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */

@@ -1,4 +1,4 @@
-/** Makes the backends of every model: one pool each, with a log line per attempt. */
+/** Creates the backends of every model: one pool each, with a log line per attempt. */
 import { setTimeout } from "node:timers/promises";
 import { randomBase62 } from "@gateway/shared/keys/key";
 import type { ModelConfig } from "@gateway/shared/models/catalog";
@@ -11,7 +11,7 @@ import { type AttemptReport, BackendPool } from "./backends/pool.ts";
 import type { WorkerConfig } from "./config.ts";
 
 const CALL_ID_CHARS = 24;
-/** Outcomes that say nothing bad about the backend. */
+/** Outcomes that are not failures of the backend. */
 const QUIET_OUTCOMES: ReadonlySet<string> = new Set([
   "success",
   "aborted",
@@ -63,7 +63,7 @@ function logAttempt(log: Log, model: string, report: AttemptReport): void {
   else log.warn("backend_attempt_failed", { ...line, error: errorText(error) });
 }
 
-/** What went wrong at the model server, without our own stack trace, which would not help. */
+/** The error of a model server, without our own stack trace, which would not help. */
 function errorText(error: unknown): unknown {
   if (!(error instanceof UpstreamError)) return error;
   const { message, cause } = error;

@@ -1,26 +1,26 @@
 /**
- * Frames on their way to the bus. When many answers stream at once, their frames
- * wait a moment for each other, so that one write to the socket carries a dozen
- * tokens: system calls, here, in the bus and at the edge, are most of what a token
- * costs. A quiet worker sends at once.
+ * Batches frames for the bus. When many answers stream at once, their frames wait a
+ * moment for each other, so that one write to the socket carries a dozen tokens:
+ * system calls, here, in the bus and at the edge, are most of the cost of a token. An
+ * idle worker sends at once.
  *
- * Frames leave in the order in which they came, all in one turn of the event loop,
- * which is what makes the bus client write them together.
+ * Frames are published in order, all in one turn of the event loop, so that the bus
+ * client writes them together.
  */
 import { FrameType } from "@gateway/shared/bus/frame";
 
-/** How long a token may wait for others. A model makes one every 10 to 50 ms. */
+/** How long a token may wait for others. A model generates one every 10 to 50 ms. */
 export const FRAME_WAIT_MS = 1;
-/** With fewer answers than this there is rarely anything to wait for. */
+/** With fewer answers than this, waiting is rarely worthwhile. */
 export const BUSY_JOBS_MIN = 16;
 
 /** Offset of the type in a frame, see `shared/bus/frame.ts`. */
 const TYPE_OFFSET = 1;
 
 /**
- * Makes the function that sends a frame, now or in a moment. `publish` must not
- * throw; `scheduleSoon` runs a function within {@link FRAME_WAIT_MS}; `isBusy` says
- * whether enough answers run for waiting to pay off.
+ * Creates the function that sends a frame, now or in a moment. `publish` must not
+ * throw; `scheduleSoon` runs a function within {@link FRAME_WAIT_MS}; `isBusy` returns
+ * whether enough answers are running to make waiting worthwhile.
  */
 export function createFrameOutbox({ publish, scheduleSoon, isBusy }: {
   publish: (subject: string, frame: Uint8Array) => void;
@@ -35,7 +35,7 @@ export function createFrameOutbox({ publish, scheduleSoon, isBusy }: {
   };
   return (subject, frame) => {
     waiting.push([subject, frame]);
-    // Everything but tokens goes now.
+    // Everything but tokens is sent at once.
     const isToken = frame[TYPE_OFFSET] === FrameType.DATA;
     if (!isToken || !isBusy()) return flush();
     if (isScheduled) return;

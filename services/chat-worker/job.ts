@@ -1,7 +1,7 @@
 /**
- * A job that has a slot. Its request runs on a backend, and the answer goes to the
- * edge as frames through a sender that repeats lost ones. It ends in exactly one
- * way, which its report states.
+ * A job that has a slot. Its request runs on a backend, and the answer is sent to the
+ * edge as frames by a sender that repeats lost ones. It ends in exactly one way, which
+ * its report states.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import { encodeErr, encodeFrame, FrameType } from "@gateway/shared/bus/frame";
@@ -29,16 +29,16 @@ export interface JobOptions {
   edgeId: string;
   attempt: number;
   workerId: string;
-  /** Where its frames go. */
+  /** The subject for its frames. */
   reply: string;
   /** Absolute, on the monotonic clock. */
   deadlineAtMs: number;
   span: WorkSpan;
 }
 
-/** What became of a job, for the log, the metrics and the trace. */
+/** How a job ended, for the log, the metrics and the trace. */
 export interface JobReport {
-  /** `cancelled`: the edge wanted no more of it. */
+  /** `cancelled`: the edge no longer needed it. */
   outcome: "complete" | "failed" | "cancelled";
   /** Absent when its request never arrived. */
   model: string | undefined;
@@ -51,19 +51,19 @@ export interface JobReport {
   durationMs: number;
 }
 
-/** What all jobs of a worker have in common. */
+/** What all jobs of a worker share. */
 export interface JobHost {
   backends: Backends;
   now: MonotonicNow;
-  /** Leaves out the time in which this process stood still. */
+  /** Excludes the time in which this process was stalled. */
   steadyNow: MonotonicNow;
   wallNow: WallNow;
   log: Log;
   /** Sends a frame to an edge. Must not throw. */
   sendFrame(reply: string, frame: Uint8Array): void;
-  /** The backend is done: the slot is free. */
+  /** The backend has finished, so the slot is free. */
   onSlotFree(job: Job): void;
-  /** The edge has everything, or wants nothing: forget the job. */
+  /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
   onFinished(job: Job): void;
 }
 
@@ -72,16 +72,16 @@ const encoder = new TextEncoder();
 
 export class Job {
   readonly options: JobOptions;
-  /** Control records and the state of the bus go to it directly. */
+  /** The worker passes control records and the state of the bus to it directly. */
   readonly sender: StreamSender;
   readonly #host: JobHost;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
   /** The request, while its pieces arrive. */
   #body: { assembly: BodyAssembly; lastPieceAtMs: number } | null = null;
-  /** Resolves when the sender has room again. */
+  /** Resolves when the sender can accept data again. */
   #room: PromiseWithResolvers<void> | null = null;
-  /** A frame was sent, which tells the edge that the job was taken. */
+  /** A frame was sent, from which the edge knows that the job was accepted. */
   #hasSpoken = false;
   /** The edge no longer reads this stream. */
   #isCancelled = false;
@@ -105,16 +105,16 @@ export class Job {
         this.#hasSpoken = true;
         host.sendFrame(options.reply, frame);
       },
-      writable: () => this.#makeRoom(),
+      writable: () => this.#resume(),
       finished: (outcome, reason) => {
         if (outcome !== "acked") this.#onCancelled(reason);
-        this.#makeRoom();
+        this.#resume();
         host.onFinished(this);
       },
     });
   }
 
-  /** What became of it. Complete once its slot is free. */
+  /** How it ended. Final once its slot is free. */
   report(): JobReport {
     const isCancelled = this.#isCancelled;
     const ending = this.#errorCode === undefined ? "complete" : "failed";
@@ -130,39 +130,42 @@ export class Job {
     };
   }
 
-  /** Tells the edge that the job runs here. Done on the next tick when nothing else has. */
+  /** Accepts the job with a frame. Called on the next tick if no other frame was sent before. */
   accept(): void {
     this.#hasSpoken = true;
     this.sender.accept(this.#host.steadyNow());
   }
 
-  /** The request is still to come, in pieces. */
+  /** Accepts a job whose request will arrive in pieces. */
   expect(assembly: BodyAssembly): void {
     this.#body = { assembly, lastPieceAtMs: this.#host.now() };
     this.accept();
   }
 
-  /** Takes a piece. A piece that fits is acknowledged each time it comes. */
+  /** Adds a piece. A valid piece is acknowledged every time it arrives. */
   onPiece(piece: BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.attempt !== piece.attempt) return;
     body.lastPieceAtMs = this.#host.now();
     const added = body.assembly.add(piece);
     if (added === "invalid") {
-      return this.#refuse("worker_lost", "A part of the request was damaged.");
+      return this.#refuse(
+        "worker_lost",
+        "A part of the request was corrupted.",
+      );
     }
     acknowledge();
     if (added !== "complete") return;
     const request = decodeRequest(body.assembly.body);
     if (request === null) {
-      const message = "The request was damaged on its way.";
+      const message = "The request was corrupted in transit.";
       return this.#refuse("internal_error", message);
     }
     this.#body = null;
     void this.run(request);
   }
 
-  /** Asks the backend and sends what it answers. Never rejects. */
+  /** Calls the backend and sends its answer. Never rejects. */
   async run(request: ChatRequest): Promise<void> {
     const backend = this.#host.backends.get(request.model);
     if (backend === undefined) {
@@ -191,10 +194,10 @@ export class Job {
     this.#host.onSlotFree(this);
   }
 
-  /** Stops the backend and says why: the edge passes the error on. */
+  /** Stops the backend. The edge sends `error` to the client. */
   stop(error: ApiError): void {
     this.#abort.abort(error);
-    this.#makeRoom(); // The run may be waiting for a slow client.
+    this.#resume(); // The run may be waiting for a slow client.
   }
 
   onTick(nowMs: number): void {
@@ -211,7 +214,7 @@ export class Job {
     this.sender.onTick(this.#host.steadyNow());
   }
 
-  /** Ends a job whose backend was never asked. */
+  /** Ends a job whose backend was never called. */
   #refuse(
     code: "worker_lost" | "internal_error" | "no_worker",
     message: string,
@@ -236,7 +239,7 @@ export class Job {
     this.#tokens = completion_tokens;
   }
 
-  /** `isOurs`: this worker failed, not the request, so another one may do better. */
+  /** `isOurs`: this worker failed, not the request, so another worker may succeed. */
   #fail(
     error: ApiError,
     { isOurs, usage }: { isOurs: boolean; usage: Usage | null },
@@ -261,8 +264,8 @@ export class Job {
   }
 
   /**
-   * A single frame that is never repeated: an edge that cancelled no longer reads
-   * the answer, but charges for the tokens produced.
+   * Sends a single frame that is never repeated: an edge that has cancelled no longer
+   * reads the answer, but charges for the tokens generated.
    */
   #sendFinalFrame(error: ApiError): void {
     const { attempt, reply, workerId } = this.options;
@@ -278,12 +281,12 @@ export class Job {
   #onCancelled(reason: CancelReason | null): void {
     this.#isCancelled = true;
     this.#cancelReason = reason ?? undefined;
-    this.#abort.abort(new Error(`Cancelled: ${reason ?? "no edge was heard"}`));
-    // Its backend was never asked.
+    this.#abort.abort(new Error(`Cancelled: ${reason ?? "edge silent"}`));
+    // Its backend was never called.
     if (this.#body !== null) this.#refuse("worker_lost", cancelled().message);
   }
 
-  #makeRoom(): void {
+  #resume(): void {
     this.#room?.resolve();
     this.#room = null;
   }

@@ -17,7 +17,7 @@ import { FRAME_WAIT_MS } from "./frame_outbox.ts";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";
 import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
 
-/** After the grace time, jobs that still run have this long to report that they were stopped. */
+/** After the grace period, jobs that are still running have this long to report that they were stopped. */
 const LAST_WORD_MS = 1_000;
 
 await runService({ name: "chat-worker", readConfig, start });

@@ -1,4 +1,4 @@
-/** What the worker exports for Prometheus. A job is counted once, at its end. */
+/** The Prometheus metrics of the worker. A job is counted once, at its end. */
 import type { RejectReason } from "@gateway/shared/bus/frame";
 import type { MetricRegistry } from "@gateway/shared/process/metrics";
 import {
@@ -15,40 +15,40 @@ import type {
 } from "./backends/pool.ts";
 import type { JobReport } from "./job.ts";
 
-/** Every metric of the worker beside those that all services have. */
+/** Every metric of the worker except those that all services have. */
 export const WORKER_METRICS = {
   slots: gauge("gateway_worker_slots", {
-    help: "Jobs this worker runs at once at most.",
+    help: "The most jobs that this worker runs at once.",
     labels: [],
   }),
   inFlight: gauge("gateway_worker_in_flight", {
-    help: "Jobs that run now.",
+    help: "Jobs that are running.",
     labels: [],
   }),
   draining: gauge("gateway_worker_draining", {
-    help: "1 while the worker takes no more jobs because it leaves, else 0.",
+    help: "1 while the worker is draining and accepts no jobs, else 0.",
     labels: [],
   }),
   jobs: counter("gateway_jobs_total", {
     help:
-      "Jobs by how they ended: `complete`, `failed`, `cancelled`. `code` is the error code, empty without an error.",
+      "Jobs by outcome: `complete`, `failed`, `cancelled`. `code` is the error code, empty without an error.",
     labels: ["model", "outcome", "code"],
   }),
   jobSeconds: histogram("gateway_job_duration_seconds", {
-    help: "From the arrival of a job to the end of its backend's work.",
+    help: "Time from the arrival of a job until its backend has finished.",
     labels: ["model"],
     buckets: ANSWER_SECONDS,
   }),
   jobTokens: counter("gateway_job_tokens_total", {
-    help: "Completion tokens the backends produced, cut answers included.",
+    help: "Completion tokens that backends generated, including cut answers.",
     labels: ["model"],
   }),
   jobRejects: counter("gateway_job_rejects_total", {
-    help: "Jobs this worker did not take.",
+    help: "Jobs that this worker rejected.",
     labels: ["reason"],
   }),
   framesSent: counter("gateway_frames_sent_total", {
-    help: "Frames of finished answers sent to edges, repeats included.",
+    help: "Frames of finished answers sent to edges, including repeats.",
     labels: [],
   }),
   framesRepeated: counter("gateway_frames_repeated_total", {
@@ -57,27 +57,27 @@ export const WORKER_METRICS = {
   }),
   wakeUps: counter("gateway_wake_ups_total", {
     help:
-      "Times the process had slept so long that the jobs which had piled up were refused.",
+      "Times that the process was stalled for so long that it rejected the jobs that had piled up.",
     labels: [],
   }),
   attempts: counter("gateway_backend_attempts_total", {
     help:
-      "Requests to model servers by how they ended: `success`, `aborted` (nobody wanted more), or what was wrong.",
+      "Requests to model servers by outcome: `success`, `aborted` (the answer was no longer needed), or the fault.",
     labels: ["model", "backend", "outcome"],
   }),
   attemptSeconds: histogram("gateway_backend_duration_seconds", {
-    help: "From a request to a model server to the end of its answer.",
+    help: "Time from a request to a model server to the end of its answer.",
     labels: ["backend"],
     buckets: ANSWER_SECONDS,
   }),
   firstTokenSeconds: histogram("gateway_backend_first_token_seconds", {
-    help: "From a request to a model server to its first words.",
+    help: "Time from a request to a model server to its first token.",
     labels: ["backend"],
     buckets: ANSWER_SECONDS,
   }),
   breaker: gauge("gateway_backend_breaker", {
     help:
-      "Circuit breaker of a backend: 0 closed, 0.5 trying again, 1 open (it gets no requests).",
+      "Circuit breaker of a backend: 0 closed, 0.5 half-open (one request as a probe), 1 open (no requests).",
     labels: ["model", "backend"],
   }),
 } as const;
@@ -92,7 +92,7 @@ const BREAKER_VALUES: Record<BreakerState, number> = {
 /** Counts what the worker does. */
 export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;
 
-/** Makes the counters of {@link WORKER_METRICS}. */
+/** Creates the counters and histograms of {@link WORKER_METRICS}. */
 export function createWorkerMetrics(registry: MetricRegistry) {
   const table = WORKER_METRICS;
   const rejects = registry.counter(table.jobRejects);
@@ -106,23 +106,23 @@ export function createWorkerMetrics(registry: MetricRegistry) {
   const attemptSeconds = registry.histogram(table.attemptSeconds);
   const firstTokenSeconds = registry.histogram(table.firstTokenSeconds);
   return {
-    /** A job was not taken. */
+    /** A job was rejected. */
     rejected: (reason: RejectReason) => rejects.with(reason).add(),
-    /** The process noticed that it had slept. */
+    /** The process noticed that it had been stalled. */
     wokeUp: () => wakeUps.add(),
-    /** The backend is done with a job. */
+    /** The backend of a job has finished. */
     ended(report: JobReport): void {
       const { model = "", outcome, errorCode = "" } = report;
       jobs.with(model, outcome, errorCode).add();
       jobSeconds.with(model).observe(report.durationMs / MS_PER_SECOND);
       jobTokens.with(model).add(report.completionTokens);
     },
-    /** The edge has all of an answer, or wants none of it. */
+    /** The edge has the whole answer, or no longer needs it. */
     finished(sender: { framesSent: number; framesRepeated: number }): void {
       sent.add(sender.framesSent);
       repeated.add(sender.framesRepeated);
     },
-    /** A request to a model server is over. */
+    /** A request to a model server has ended. */
     attempted(model: string, report: AttemptReport): void {
       const { backend, outcome, durationMs, firstTokenMs } = report;
       attempts.with(model, backend, outcome).add();
@@ -133,7 +133,7 @@ export function createWorkerMetrics(registry: MetricRegistry) {
   };
 }
 
-/** What the gauges of the worker look at. */
+/** The state that the gauges of the worker read. */
 export interface WorkerState {
   worker: {
     readonly inFlight: number;
@@ -143,7 +143,7 @@ export interface WorkerState {
   backends: ReadonlyMap<string, Pick<BackendPool, "breakerStates">>;
 }
 
-/** Exports what stands in the worker's tables. */
+/** Exports the state of the worker as gauges. */
 export function observeWorker(
   registry: MetricRegistry,
   { worker, slots, backends }: WorkerState,

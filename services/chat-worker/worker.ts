@@ -1,7 +1,7 @@
 /**
- * Takes jobs from the bus, runs as many at once as it has slots, and passes their
- * answers on. Everything that arrives is handled at once or refused at once:
- * nothing waits here, because an edge knows better where else there is room.
+ * Receives jobs from the bus, runs as many at once as it has slots, and sends their
+ * answers. Every job is accepted or rejected at once: none waits here, because an
+ * edge knows better which other worker has a free slot.
  */
 import { decodeControl } from "@gateway/shared/bus/control";
 import {
@@ -49,7 +49,7 @@ import { BUSY_JOBS_MIN, createFrameOutbox } from "./frame_outbox.ts";
 import { type Backends, Job, type JobHost } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
-/** What the worker needs of the bus. */
+/** The part of the bus that the worker needs. */
 export type WorkerBus = Pick<
   BusLink,
   "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
@@ -67,13 +67,13 @@ export interface ChatWorkerDependencies {
   metrics: WorkerMetrics;
   /** Runs a function within `FRAME_WAIT_MS`. */
   scheduleSoon: (flush: () => void) => void;
-  /** Backends are stopped when the bus is away for this long. Default `DISPATCH_LIMITS.busLostMs`. */
+  /** Backends are stopped when the bus has been down for this long. Default `DISPATCH_LIMITS.busLostMs`. */
   busLostMs?: number;
 }
 
 /** How often {@link ChatWorker.tick} must be called. */
 export const WORKER_TICK_MS = 50;
-/** A full worker asks edges to stay away this long; its next beat says more. */
+/** A full worker asks edges to send nothing for this long, or until its next beat. */
 const FULL_RETRY_MS = 100;
 
 const EMPTY = new Uint8Array(0);
@@ -83,14 +83,14 @@ export class ChatWorker {
   /** By request id. A second attempt of a request replaces the first. */
   readonly #jobs = new Map<string, Job>();
   readonly #host: JobHost;
-  /** When each edge was last heard, by a beat or a job. */
-  readonly #edgesHeardAtMs = new Map<string, number>();
+  /** When each edge last sent a beat or a job. */
+  readonly #edgeSeenAtMs = new Map<string, number>();
   readonly #subscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
   #inFlight = 0;
   #isDraining = false;
-  /** Set until a flush shows that all jobs which piled up while the process slept have been read. */
+  /** Set until a flush proves that all jobs that piled up during a stall have been read. */
   #isWaking = false;
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
@@ -119,7 +119,7 @@ export class ChatWorker {
     return this.#inFlight;
   }
 
-  /** Jobs whose answer is not with its edge yet. */
+  /** Jobs whose answer the edge has not fully acknowledged. */
   get unfinished(): number {
     return this.#jobs.size;
   }
@@ -128,13 +128,14 @@ export class ChatWorker {
     return this.#isDraining;
   }
 
-  /** Starts to take jobs. Resolves when the bus knows of it. */
+  /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
   async start(): Promise<void> {
     const { bus, workerId } = this.#d;
     const onJob: BusHandler = (message) => this.#onJob(message);
     const onControl: BusHandler = (message) => this.#onControl(message);
     const onPiece: BusHandler = (message) => this.#onPiece(message);
-    const onBeat: BusHandler = (beat) => this.#onHeard(lastToken(beat.subject));
+    const onBeat: BusHandler = (beat) =>
+      this.#onEdgeSeen(lastToken(beat.subject));
     this.#subscriptions.push(
       bus.subscribe(chatJobSubject(workerId), onJob),
       bus.subscribe(chatAnySubject, onJob, { queue: CHAT_QUEUE }),
@@ -148,7 +149,7 @@ export class ChatWorker {
     this.#beat(this.#d.now());
   }
 
-  /** Lets time pass: beats, deadlines, repeats, lost edges. */
+  /** Advances time: beats, deadlines, repeats, lost edges. */
   tick(): void {
     const now = this.#d.now();
     this.#clock.tick();
@@ -161,8 +162,8 @@ export class ChatWorker {
 
   #followBus(now: number): void {
     if (this.#flow.look()) {
-      // No edge could be heard meanwhile, so every silence starts over.
-      for (const edge of this.#edgesHeardAtMs.keys()) this.#onHeard(edge);
+      // No edge could be received in the meantime, so every silence starts over.
+      for (const edge of this.#edgeSeenAtMs.keys()) this.#onEdgeSeen(edge);
       for (const { sender } of this.#jobs.values()) {
         sender.onReconnect(this.#clock.now());
       }
@@ -173,17 +174,17 @@ export class ChatWorker {
     const isBusGone = lostForMs > 0 && lostForMs >= busLostMs;
     if (lostForMs > 0 && !isBusGone) return;
     const oldestMs = this.#clock.now() - DISPATCH_LIMITS.edgeLostMs;
-    for (const [edge, heardAtMs] of this.#edgesHeardAtMs) {
-      if (isBusGone || heardAtMs <= oldestMs) this.#onEdgeLost(edge);
+    for (const [edge, seenAtMs] of this.#edgeSeenAtMs) {
+      if (isBusGone || seenAtMs <= oldestMs) this.#onEdgeLost(edge);
     }
   }
 
-  #onHeard(edge: string): void {
-    this.#edgesHeardAtMs.set(edge, this.#clock.now());
+  #onEdgeSeen(edge: string): void {
+    this.#edgeSeenAtMs.set(edge, this.#clock.now());
   }
 
   #onEdgeLost(edge: string): void {
-    this.#edgesHeardAtMs.delete(edge);
+    this.#edgeSeenAtMs.delete(edge);
     for (const { options, sender } of this.#jobs.values()) {
       if (options.edgeId === edge) {
         sender.cancel("edge_lost");
@@ -192,9 +193,9 @@ export class ChatWorker {
   }
 
   /**
-   * Takes no more jobs, lets the running ones finish, and after `graceMs` stops
-   * what is left. Resolves when every answer is with its edge, or `lastWordMs`
-   * after the grace time.
+   * Accepts no more jobs, lets the running ones finish, and after `graceMs` stops
+   * the rest. Resolves when every answer is acknowledged, or `lastWordMs` after the
+   * grace period.
    */
   async drain(options: { graceMs: number; lastWordMs: number }): Promise<void> {
     this.#isDraining = true;
@@ -205,7 +206,7 @@ export class ChatWorker {
       for (const job of this.#jobs.values()) job.stop(error);
       await this.#idleWithin(options.lastWordMs);
     }
-    // Not earlier: until now, jobs that still arrived were sent elsewhere.
+    // Not earlier: until now, jobs that still arrived were rejected as `draining`.
     await Promise.all(this.#subscriptions.map((s) => s.drain()));
   }
 
@@ -251,7 +252,7 @@ export class ChatWorker {
     received: JobMessage,
     target: { edgeId: string; requestId: string },
     reply: string,
-    mustIntroduce: boolean,
+    mustAccept: boolean,
   ): void {
     // May throw, so it comes before anything is counted.
     const assembly = received.body && new BodyAssembly(received.body.bytes);
@@ -273,20 +274,20 @@ export class ChatWorker {
       deadlineAtMs: this.#d.now() + received.deadlineMs,
       span,
     }, this.#host);
-    // An edge that sends a request again has given up on the attempt before.
+    // An edge that sends a request again has abandoned the previous attempt.
     const older = this.#jobs.get(target.requestId);
     older?.sender.cancel("not_accepted");
     this.#jobs.set(target.requestId, job);
     this.#inFlight += 1;
-    this.#onHeard(target.edgeId);
+    this.#onEdgeSeen(target.edgeId);
     if (assembly !== undefined) job.expect(assembly);
     if (received.request === undefined) return;
-    if (mustIntroduce) job.accept();
+    if (mustAccept) job.accept();
     void job.run(received.request);
   }
 
   #onControl({ data, reply = "" }: BusMessage): void {
-    this.#publish(reply, EMPTY); // To a probe: yes, alive.
+    this.#publish(reply, EMPTY); // Only a probe has a reply subject.
     const now = this.#clock.now();
     for (const record of decodeControl(data)) {
       this.#jobs.get(record.requestId)?.sender.onControl(record, now);
@@ -300,7 +301,7 @@ export class ChatWorker {
       ?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
 
-  /** Writes what became of a job to the metrics, the log and the trace. */
+  /** Reports how a job ended to the metrics, the log and the trace. */
   #onSlotFree(job: Job): void {
     this.#inFlight -= 1;
     const report = job.report();
@@ -320,7 +321,7 @@ export class ChatWorker {
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
       "gen_ai.usage.output_tokens": report.completionTokens,
     }, report.errorCode);
-    this.#tellIdle();
+    this.#checkIdle();
   }
 
   #onFinished(job: Job): void {
@@ -328,12 +329,12 @@ export class ChatWorker {
     const { requestId } = job.options;
     // A second attempt may already have replaced it.
     if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
-    this.#tellIdle();
+    this.#checkIdle();
   }
 
   /**
-   * Refuses the jobs that piled up while this process slept, which their edges have
-   * sent elsewhere by now. Once a flush returns, all of them have been read.
+   * Rejects the jobs that piled up while this process was stalled, which their edges
+   * have sent elsewhere by now. Once a flush returns, all of them have been read.
    */
   #wakeUp(): void {
     if (this.#isWaking) return;
@@ -372,14 +373,14 @@ export class ChatWorker {
     }
   }
 
-  /** Whether every job is done and its answer acknowledged, in time. */
+  /** Whether every job ended and was acknowledged in time. */
   #idleWithin(timeoutMs: number): Promise<boolean> {
     if (this.#jobs.size === 0) return Promise.resolve(true);
     const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
     return settlesWithin(idle, timeoutMs);
   }
 
-  #tellIdle(): void {
+  #checkIdle(): void {
     if (this.#jobs.size === 0) this.#onIdle?.();
   }
 }

@@ -33,24 +33,24 @@ import type { EdgeMetrics, RouteName } from "./metrics.ts";
 export interface AppDependencies extends ChatCompletionsDependencies {
   keys: Pick<KeyLookup, "remembered" | "find" | "check">;
   clientAddress: ClientAddress;
-  /** Host names of this service; empty: any. */
+  /** Host names of this service; if empty, any name is accepted. */
   allowedHosts: readonly string[];
-  /** Origins of web pages that may call it; empty: none. */
+  /** Origins of web pages that may call it; if empty, none may. */
   corsOrigins: readonly string[];
-  /** Whether this edge is about to stop: each connection then ends with its next response. */
+  /** Whether this edge is about to stop; each connection then closes after its next response. */
   isDraining: () => boolean;
   metrics: EdgeMetrics;
 }
 
-/** How much of a caller's path messages and the log show. */
+/** Characters of a request path that messages and the log show. */
 const PATH_CHARS_MAX = 200;
 
 const CHAT = "/v1/chat/completions";
 const MODELS = "/v1/models";
-/** For load balancers: says that this process answers. Not logged. */
+/** Liveness checks of load balancers. Not logged. */
 const HEALTH = ["/health", "/healthz"];
 
-/** The methods of each route. `OPTIONS` needs no key, since it says nothing else. */
+/** The methods of each route. `OPTIONS` needs no key: it reveals only these. */
 export const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
   chat: ["POST", "OPTIONS"],
   models: ["GET", "HEAD", "OPTIONS"],
@@ -64,7 +64,7 @@ function routeOf(path: string): RouteName {
   return path.startsWith(`${MODELS}/`) ? "model" : "other";
 }
 
-/** A request while it is answered. */
+/** A request that is being handled. */
 interface Call {
   readonly exchange: Exchange;
   readonly requestId: string;
@@ -119,7 +119,7 @@ async function answer(call: Call, d: AppDependencies): Promise<void> {
   if (path !== "/v1" && !path.startsWith("/v1/")) {
     throw notFound(exchange, "All paths begin with /v1.");
   }
-  // Without a key, nobody learns even which paths exist below `/v1`.
+  // A caller without a key cannot even find out which paths exist under `/v1`.
   const address = () => {
     const forwarded = headers.get("x-forwarded-for") ?? null;
     return siteOf(
@@ -140,7 +140,7 @@ async function answer(call: Call, d: AppDependencies): Promise<void> {
     if (route === "models") return sendJson(response, { object: "list", data });
     const id = path.slice(MODELS.length + 1);
     const model = data.find((model) => model.id === id);
-    // The same for a model that the key may not use.
+    // Also for a model that the key may not use.
     if (model === undefined) throw modelNotFound(id);
     return sendJson(response, model);
   }
@@ -182,7 +182,7 @@ function answerError(
   sendError(response, isOurs ? error : internalError(error));
 }
 
-/** Counts the request and logs it, unless it is a chat request that still runs. */
+/** Counts the request and logs it, unless it is a chat request that is still running. */
 function finish(
   { exchange, requestId, route, principal, ...call }: Call,
   error: unknown,
@@ -220,8 +220,8 @@ function methodNotAllowed(exchange: Exchange, allow: string): ApiError {
 }
 
 /**
- * 404 in OpenAI's words, with a hint: the usual cause is an SDK that calls another
- * API than chat completions, or a base URL without `/v1`.
+ * 404 in OpenAI's words, with a hint: the usual cause is an SDK that calls an API
+ * other than chat completions, or a base URL without `/v1`.
  */
 function notFound(exchange: Exchange, hint: string): ApiError {
   const url = `${exchange.method} ${shownPath(exchange)}`;

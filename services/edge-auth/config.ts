@@ -1,4 +1,4 @@
-/** The one place of this service that reads the environment. */
+/** The only file of this service that reads the environment. */
 import {
   integer,
   list,
@@ -44,7 +44,7 @@ export const EDGE_VARIABLES = {
     .describe("Largest request body; beyond it 413"),
   BODIES_BYTES_MAX: integer("bytes", { min: KIB, max: 64 * GIB })
     .default(REQUEST_LIMITS.bodiesBytesMax).describe(
-      "Request bodies that this edge holds at a time; beyond it the oldest gets 503. A key may hold a quarter; beyond it 429",
+      "Request bodies that this edge holds at a time; beyond it the oldest gets 503. Each key may hold a quarter; beyond it 429",
     ),
   QUEUE_MAX: integer("requests", { min: 0, max: 100_000 })
     .default(DISPATCH_LIMITS.queueMax).describe(
@@ -52,7 +52,7 @@ export const EDGE_VARIABLES = {
     ),
   REQUEST_TIMEOUT_SECONDS: integer("seconds", { min: 1, max: DAY_SECONDS })
     .default(600)
-    .describe("A request is over after this long, whatever it does"),
+    .describe("A request is ended after this long, in any state"),
   STREAM_HEAD_SECONDS: integer("seconds", { min: 0, max: DAY_SECONDS })
     .default(SSE_LIMITS.headMs / MS_PER_SECOND).describe(
       "A stream without a first token is opened with keep-alive comments after this long, so that no proxy cuts it; 0 = never. A later failure is an event of the stream instead of an HTTP error",
@@ -63,15 +63,15 @@ export const EDGE_VARIABLES = {
     ),
   ...PROXY_VARIABLES,
   READY_PORT: port().optional().describe(
-    "A port that is open only while this edge takes requests: a proxy that connects to it before it sends one loses none",
+    "A port that is open only while this edge accepts requests: a proxy that connects to it before forwarding each request loses none",
   ),
   DRAIN_LEAD_SECONDS: integer("seconds", { min: 0, max: 300 }).default(0)
     .describe(
-      "Told to stop, the edge says so (readiness, READY_PORT, Connection: close) and goes on taking requests for this long, until the last proxy has noticed",
+      "On SIGTERM the edge announces that it stops (readiness, READY_PORT, Connection: close) and keeps accepting requests for this long, until every proxy has noticed",
     ),
   ALLOWED_HOSTS: list("host names", matching(/^[\w.:[\]-]+$/)).default([])
     .describe(
-      "Names that clients call this service by, with or without port; others get 421",
+      "Host names of this service as clients use them, with or without port; requests for other hosts get 421",
     ),
   CORS_ORIGINS: list(
     "origins (https://app.example.org)",
@@ -80,7 +80,7 @@ export const EDGE_VARIABLES = {
     .describe("Origins of web pages that may call this service"),
 };
 
-/** What the edge was told, in the units and shapes its code uses. */
+/** The configuration of the edge, in the units and shapes that its code uses. */
 export type EdgeConfig = ReturnType<typeof readConfig>;
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
@@ -97,7 +97,7 @@ export function readConfig() {
     ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },
     bus: busAccess(env),
     redis: { ...redisAccess(env), clientName: "edge-auth" },
-    // Which models there are is the edge's business, their keys are not.
+    // The edge needs the list of models, but not the keys of their backends.
     catalog: catalogOf(env, false),
     bodyBytesMax: env.BODY_BYTES_MAX,
     bodiesBytesMax: env.BODIES_BYTES_MAX,

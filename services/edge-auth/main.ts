@@ -1,4 +1,4 @@
-/** Wires the public door: Redis, bus, dispatcher, HTTP. */
+/** Wires the public API: Redis, bus, dispatcher, HTTP. */
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
@@ -27,13 +27,13 @@ import { createKeyLookup, LOOKUP_SCRIPTS } from "./keys/key_lookup.ts";
 import { createAdmission } from "./limits/admission.ts";
 import { Limiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limits/limiter.ts";
 
-/** After the grace time, streams have this long to end with an error frame. */
+/** After the grace period, streams have this long to end with an error event. */
 const LAST_WORD_MS = 1_000;
-/** The stores may be started after the services. */
+/** Redis may be started after the services. */
 const START_MS = 30_000;
-/** Workers then have this long to say what cancelled requests cost. */
+/** Workers then have this long to report the cost of cancelled requests. */
 const RUNS_END_MS = 1_500;
-/** Redis has this long to take what is not settled yet. */
+/** Remaining settlements must reach Redis within this time. */
 const SETTLE_MS = 3_000;
 
 await runService({ name: "edge-auth", readConfig, start });
@@ -82,7 +82,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const stopBeating = await dispatcher.join(bus);
 
   const deadlines = createDeadlines(monotonicNow);
-  // The stores are there: whoever connects to its port may send requests.
+  // Redis and NATS are available, so the ready port may be opened.
   const drain = createDrain({ hostname: config.hostname, ...config.drain });
   const server = await startServer({
     hostname: config.hostname,

@@ -20,22 +20,22 @@ const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 export const EDGE_METRICS = {
   requests: counter("gateway_requests_total", {
     help:
-      "HTTP requests by the status they were answered with. `route`: `chat`, `models`, `model`, `other`. 499: the client left first.",
+      "HTTP requests by status. `route`: `chat`, `models`, `model`, `other`. 499: the client disconnected first.",
     labels: ["route", "status"],
   }),
   requestSeconds: histogram("gateway_request_duration_seconds", {
-    help: "From the arrival of a request to the end of its answer.",
+    help: "Time from the arrival of a request to the end of its answer.",
     labels: ["route"],
     buckets: ANSWER_SECONDS,
   }),
   runs: counter("gateway_chat_runs_total", {
     help:
-      "Admitted chat requests by how they ended: `complete`, `failed`, `cancelled`. `code` is the error code, empty without an error.",
+      "Admitted chat requests by outcome: `complete`, `failed`, `cancelled`. `code` is the error code, empty without an error.",
     labels: ["model", "outcome", "code"],
   }),
   firstToken: histogram("gateway_time_to_first_token_seconds", {
     help:
-      "From the arrival of a streamed chat request to the first bytes of its answer.",
+      "Time from the arrival of a streamed chat request to the first bytes of its answer.",
     labels: ["model"],
     buckets: ANSWER_SECONDS,
   }),
@@ -46,25 +46,24 @@ export const EDGE_METRICS = {
     buckets: TOKEN_GAP_SECONDS,
   }),
   tokens: counter("gateway_tokens_total", {
-    help:
-      "Tokens of chat requests, `prompt` and `completion`, as they are settled.",
+    help: "Tokens of chat requests that have ended, `prompt` and `completion`.",
     labels: ["model", "kind"],
   }),
   dispatchWait: histogram("gateway_dispatch_wait_seconds", {
-    help: "From admission until a worker had taken the request.",
+    help: "Time from admission until a worker accepted the request.",
     labels: [],
     buckets: INTERNAL_SECONDS,
   }),
   rejects: counter("gateway_rejects_total", {
-    help: "Workers that did not take a request they were offered.",
+    help: "Requests that a worker was offered and rejected.",
     labels: ["reason"],
   }),
   retries: counter("gateway_retries_total", {
-    help: "Attempts lost before the first byte and made again elsewhere.",
+    help: "Attempts lost before the first byte and repeated on another worker.",
     labels: [],
   }),
   naks: counter("gateway_naks_total", {
-    help: "Times that frames of an answer were asked for again.",
+    help: "Requests to a worker to send frames of an answer again.",
     labels: [],
   }),
   cancels: counter("gateway_cancels_total", {
@@ -73,7 +72,7 @@ export const EDGE_METRICS = {
   }),
   admissions: counter("gateway_admissions_total", {
     help:
-      "Decisions on chat requests: `admitted`, `refused`, `unavailable` (no answer of Redis), `failed` (a fault, such as a corrupt record).",
+      "Decisions on chat requests: `admitted`, `refused`, `unavailable` (no answer from Redis), `failed` (a fault, such as a corrupt record).",
     labels: ["result"],
   }),
   refusals: counter("gateway_refusals_total", {
@@ -88,7 +87,7 @@ export const EDGE_METRICS = {
   }),
   running: gauge("gateway_chats", {
     help:
-      "Chat requests that are not over: `waiting` for a worker, or `running`.",
+      "Chat requests that have not ended: `waiting` for a worker, or `running`.",
     labels: ["state"],
   }),
   leases: gauge("gateway_leases", {
@@ -96,15 +95,16 @@ export const EDGE_METRICS = {
     labels: [],
   }),
   unsettled: gauge("gateway_unsettled", {
-    help: "Requests that are over and whose cost has not reached Redis yet.",
+    help: "Requests that have ended but whose cost has not reached Redis yet.",
     labels: [],
   }),
   workers: gauge("gateway_known_workers", {
-    help: "Workers this edge hears.",
+    help: "Workers whose beats this edge receives.",
     labels: [],
   }),
   slots: gauge("gateway_known_slots", {
-    help: "Slots of the workers this edge hears: `used` and `free`.",
+    help:
+      "Slots of the workers whose beats this edge receives: `used`, `free`.",
     labels: ["state"],
   }),
 } as const;
@@ -112,7 +112,7 @@ export const EDGE_METRICS = {
 /** The names of the routes in metrics. */
 export type RouteName = "chat" | "models" | "model" | "other";
 
-/** What the gauges of the edge look at. */
+/** The state that the gauges of the edge read. */
 export interface EdgeState {
   dispatcher: { readonly running: number; readonly waiting: number };
   limiter: { readonly running: number; readonly unsettled: number };
@@ -123,14 +123,14 @@ export interface EdgeState {
 
 const MS_PER_SECOND = 1_000;
 const NO_CODE = "";
-/** A rate needs a zero to rise from, so known labels are exported from the start. */
+/** Known labels are exported as 0 from the start, because a rate needs an initial value. */
 const RESULTS = ["admitted", "refused", "unavailable", "failed"];
 const REJECTS: readonly RejectReason[] = ["full", "draining", "stale"];
 
 /** Counts what the edge does. */
 export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
 
-/** Makes the counters of {@link EDGE_METRICS}. */
+/** Creates the counters and histograms of {@link EDGE_METRICS}. */
 export function createEdgeMetrics(registry: MetricRegistry) {
   const requests = registry.counter(EDGE_METRICS.requests);
   const requestSeconds = registry.histogram(EDGE_METRICS.requestSeconds);
@@ -155,12 +155,12 @@ export function createEdgeMetrics(registry: MetricRegistry) {
   const ended = (route: RouteName, durationMs: number): void =>
     requestSeconds.with(route).observe(durationMs / MS_PER_SECOND);
   return {
-    /** A request was answered, at least with its head. */
+    /** The head of an answer was sent. */
     answered: (route: RouteName, status: number): void =>
       requests.with(route, String(status)).add(),
     /** An answer has ended. */
     ended,
-    /** A chat request that was admitted is over. */
+    /** An admitted chat request has ended. */
     ran({ request, outcome, durationMs }: EndedRun): void {
       ended("chat", durationMs);
       const { model } = request;

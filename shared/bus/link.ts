@@ -86,7 +86,7 @@ export interface BusLink {
   readonly flowingSinceMs: number | null;
 
   /** When the last message of any kind arrived. */
-  readonly heardAtMs: number;
+  readonly receivedAtMs: number;
 
   /** Whether it is connected, the backlog is small, and no subject was refused. */
   readonly isReady: boolean;

@@ -95,7 +95,7 @@ class NatsLink implements BusLink {
   #connection: Connection | null = null;
   #lostAtMs: number | null = null;
   #flowingSinceMs: number | null = null;
-  #heardAtMs = -Infinity;
+  #receivedAtMs = -Infinity;
   /** The same on the steady clock. */
   #heardSteadyMs = -Infinity;
 
@@ -130,8 +130,8 @@ class NatsLink implements BusLink {
     return this.isConnected ? this.#flowingSinceMs : null;
   }
 
-  get heardAtMs(): number {
-    return this.#heardAtMs;
+  get receivedAtMs(): number {
+    return this.#receivedAtMs;
   }
 
   get isReady(): boolean {
@@ -294,16 +294,16 @@ class NatsLink implements BusLink {
   }
 
   #heard(): void {
-    this.#heardAtMs = this.#options.now();
+    this.#receivedAtMs = this.#options.now();
     this.#heardSteadyMs = this.#clock.now();
     if (this.#flowingSinceMs !== null || this.#connection === null) return;
-    this.#flowingSinceMs = this.#heardAtMs;
+    this.#flowingSinceMs = this.#receivedAtMs;
     const { server } = this.#connection;
     if (this.#lostAtMs === null) {
       this.#options.log.info("bus_connected", { server });
       return this.#first.resolve();
     }
-    const outageMs = this.#heardAtMs - this.#lostAtMs;
+    const outageMs = this.#receivedAtMs - this.#lostAtMs;
     this.#options.log.info("bus_reconnected", { server, outageMs });
     this.#tell("reconnected");
   }

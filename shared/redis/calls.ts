@@ -44,7 +44,7 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
   const idle = Promise.withResolvers<void>();
   let isClosing = false;
   let patientCalls = 0;
-  let heardAtMs = now();
+  let receivedAtMs = now();
   /** Last answer to a call that was still awaited. Late ones prove nothing to those behind. */
   let answeredAtMs = -Infinity;
 
@@ -86,16 +86,16 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
         onAnswer(error);
       };
       send(args).then((reply) => {
-        heardAtMs = now();
+        receivedAtMs = now();
         if (isAbandoned) return onAbandoned?.(reply);
-        answeredAtMs = heardAtMs;
+        answeredAtMs = receivedAtMs;
         settle(null);
         resolve(reply);
       }, (cause) => {
         const error = classifyRedisError(cause);
         const isLost = error instanceof RedisUnavailableError &&
           error.mayHaveRun;
-        if (!isLost) heardAtMs = now();
+        if (!isLost) receivedAtMs = now();
         if (isAbandoned) return isLost ? onAbandoned?.(null) : undefined;
         settle(error);
         reject(error);
@@ -105,9 +105,9 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
   return {
     make,
     /** How long the server has been silent; 0 while a call runs that expects it to be. */
-    silentForMs: () => patientCalls > 0 ? 0 : now() - heardAtMs,
+    silentForMs: () => patientCalls > 0 ? 0 : now() - receivedAtMs,
     /** Notes that the server has answered outside a call. */
-    heard: () => void (heardAtMs = now()),
+    received: () => void (receivedAtMs = now()),
     /** Resolves when no call is awaited, and stops the clock. */
     async close() {
       isClosing = true;

@@ -116,7 +116,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     connectTimeoutMs: CONNECT_TIMEOUT_MS,
     greeting: [["PING"], ...scripts.map(loadLine)],
     onUp() {
-      calls.heard();
+      calls.received();
       silentCalls = 0;
       probe();
     },

@@ -55,7 +55,8 @@ import { postChat } from "./chat_request.ts";
 
 /** How a request ended, as its edge settled it. */
 export interface Settled
-  extends Pick<RunOutcome, "usage" | "completionTokens" | "kind" | "isHeard"> {
+  extends
+    Pick<RunOutcome, "usage" | "completionTokens" | "kind" | "isEndReported"> {
   /** A worker took it. */
   hasRun: boolean;
   /** It was stopped before its end. */
@@ -161,12 +162,14 @@ function admitAll(settlements: Settled[], admitted: Admitted[]): KeyParts {
         return Promise.resolve({
           slotFreed: null,
           headers: {},
-          settle: ({ usage, completionTokens, kind, isHeard, ...outcome }) =>
+          settle: (
+            { usage, completionTokens, kind, isEndReported, ...outcome },
+          ) =>
             settled({
               usage,
               completionTokens,
               kind,
-              isHeard,
+              isEndReported,
               hasRun: outcome.dispatchMs !== null,
               isStopped: outcome.cancelReason !== null,
             }),
@@ -175,7 +178,7 @@ function admitAll(settlements: Settled[], admitted: Admitted[]): KeyParts {
               usage: null,
               completionTokens: 0,
               kind: "cancelled",
-              isHeard: false,
+              isEndReported: false,
               hasRun: false,
               isStopped: true,
             }),

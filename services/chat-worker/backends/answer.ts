@@ -1,7 +1,7 @@
 /**
- * The answer to one attempt, as the lines that an edge sends on: a chunk a line
- * for a stream, one line with the whole response for a call without `stream`. All
- * rules about the shape of an answer that SDKs depend on are here.
+ * The answer to one attempt, as the lines that an edge forwards: one chunk per line
+ * for a stream, one line with the whole response for a call without `stream`. This
+ * file has all rules about the shape of an answer that SDKs depend on.
  */
 import type {
   ChatCompletion,
@@ -17,19 +17,19 @@ import type {
 import { truncatedAnswer } from "./errors.ts";
 import type { ToolCallFragments } from "./tool_calls.ts";
 
-/** What running a completion needs beside the request. */
+/** What a completion needs in addition to the request. */
 export interface CompletionCall {
-  /** 32 hex digits, passed on to the model server as they are: llama-cpp-python takes only UUIDs. */
+  /** 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only UUIDs. */
   requestId: string;
   /** Unix seconds, the same for every attempt. */
   created: number;
-  /** Aborted when the answer is no longer wanted: the model server must hear of it within 100 ms. */
+  /** Aborted when the answer is no longer needed; the request to the model server must then end within 100 ms. */
   signal: AbortSignal;
   /** W3C trace context, passed on to the model server. */
   traceparent?: string;
   /**
-   * Takes lines, each ended by `\n`, or none, and the tokens made so far. Returns
-   * a promise when there is no more room, which resolves when there is.
+   * Accepts lines, each ended by `\n`, or none, and the tokens generated so far. If
+   * the buffer is full, returns a promise that resolves when there is space again.
    */
   write(lines: string, tokens: number): Promise<void> | undefined;
 }
@@ -48,22 +48,22 @@ type LogprobsInProgress = Logprobs & {
   refusal: unknown[] | null;
 };
 
-/** One of the `n` choices, as far as it has come. */
+/** The state of one of the `n` choices. */
 export interface Choice {
   readonly index: number;
-  /** The server has mentioned it. */
+  /** The server has sent something for it. */
   hasBegun: boolean;
   finishReason: FinishReason | null;
   /** Null until it calls a tool. */
   calls: ToolCallFragments | null;
-  /** Of a whole response; a stream keeps nothing. */
+  /** Filled for a whole response only; a stream keeps nothing. */
   message: ResponseMessage;
   logprobs: LogprobsInProgress | null;
 }
 
-/** Collects what a model says and passes it on as lines. */
+/** Collects the output of a model and passes it on as lines. */
 export class Answer {
-  /** Lines were passed on: from now on nothing may be repeated. */
+  /** Lines were passed on, so the attempt must not be repeated. */
   hasSent = false;
   /** Identifies the server's build and weights, if it has one. Must be set before the first delta. */
   fingerprint: string | null = null;
@@ -72,7 +72,7 @@ export class Answer {
   readonly #call: CompletionCall;
   readonly #onBegun: () => void;
   #lines = "";
-  /** Of every chunk. Empty until the first one. */
+  /** The start of every chunk. Empty until the first one. */
   #prefix = "";
   #deltas = 0;
   #usage: Usage | null = null;
@@ -96,7 +96,7 @@ export class Answer {
     }));
   }
 
-  /** Adds to a choice. Until the end each call counts as one token. */
+  /** Adds a delta to a choice. Each call counts as one token until the usage is known. */
   addDelta(choice: Choice, delta: ChunkDelta, logprobs?: Logprobs): void {
     this.#begin(delta.tool_calls === undefined ? null : choice);
     this.#deltas += 1;
@@ -115,12 +115,12 @@ export class Answer {
     this.#addChunk(choice.index, "{}", "null", `"${reason}"`);
   }
 
-  /** Adds what choices have cost, once for each request to a model server. */
+  /** Adds the usage of one request to a model server. */
   addUsage(usage: Usage): void {
     this.#usage = this.#usage === null ? usage : sum(this.#usage, usage);
   }
 
-  /** Passes on what has come. Returns a promise as {@link CompletionCall.write} does. */
+  /** Passes on what has been collected. Returns a promise as {@link CompletionCall.write} does. */
   flush(tokens: number = this.#deltas): Promise<void> | undefined {
     const lines = this.#lines;
     this.#lines = "";
@@ -146,9 +146,9 @@ export class Answer {
   }
 
   /**
-   * At the first delta or finish: the role chunk of every choice, in order. Some
-   * SDKs take an answer for complete once every choice seen so far has finished, so
-   * all appear at once. `calling` begins with a tool call.
+   * At the first delta or finish reason, adds the role chunk of every choice, in
+   * order. Some SDKs consider an answer complete once every choice seen so far has
+   * finished, so all appear at once. `calling` is the choice that starts with a tool call.
    */
   #begin(calling: Choice | null): void {
     if (this.#prefix !== "") return;
@@ -187,7 +187,7 @@ export class Answer {
       model: this.#request.model,
       choices: this.choices.map(
         ({ finishReason, message, logprobs }, index) => {
-          // Null content means "see the tool calls" (or the refusal); silence is an empty text.
+          // Content is null beside tool calls or a refusal; an answer without any text is "".
           const hasOther = message.tool_calls !== undefined ||
             message.refusal !== null;
           const content = message.content ?? (hasOther ? null : "");
@@ -256,7 +256,7 @@ function extended(list: unknown[] | null, more: unknown): unknown[] | null {
   return list;
 }
 
-/** Details are not summed: few servers that give one choice at a time have any. */
+/** Details are not summed: few servers that return one choice per request report any. */
 function sum(a: Usage, b: Usage): Usage {
   return {
     prompt_tokens: a.prompt_tokens + b.prompt_tokens,

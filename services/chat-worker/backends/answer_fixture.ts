@@ -1,8 +1,8 @@
-/** Requests for tests of the worker, and what a client sees of their answers. */
+/** Requests for tests of the worker, and readers for the answers to them. */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { CompletionCall } from "./answer.ts";
 
-/** A streamed request that wants to see the usage, but for `change`. */
+/** A streamed request with usage, except for `change`. */
 export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
   return {
     model: "neutral-3.7-plus",
@@ -17,7 +17,7 @@ export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
 /** A call that collects what is passed on. */
 export interface RecordedCall extends CompletionCall {
   lines: string;
-  /** As told last. */
+  /** The count of the last call of `write`. */
   tokens: number;
 }
 
@@ -39,16 +39,16 @@ export function recordCall(
   return call;
 }
 
-/** The lines as they are. */
+/** The lines, parsed. */
 export function parsed(lines: string): unknown[] {
   return lines.split("\n").slice(0, -1).map((line) => JSON.parse(line));
 }
 
 /**
- * What is in the chunks, one entry each, without those of roles: `"text"` for text
- * of the first choice and `"1:text"` for that of the next, `"[stop]"` for a finish
- * reason, the delta with its log probabilities for anything else, and `"3+2"` for
- * usage.
+ * The content of the chunks, one entry each, without the role chunks: `"text"` for
+ * text of the first choice and `"1:text"` for text of the second, `"[stop]"` for a
+ * finish reason, `"3+2"` for usage, and for anything else the delta with its log
+ * probabilities.
  */
 export function seen(lines: string): unknown[] {
   return lines.split("\n").slice(0, -1).flatMap((line): unknown[] => {

@@ -1,13 +1,13 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "./errors.ts";
 
-/** What an attempt at a model server may be waiting for. */
+/** What an attempt is waiting for from the model server. */
 export type Phase = "connect" | "firstToken" | "betweenTokens" | "afterFinish";
 
 /**
- * Ends one attempt when its signal aborts or a deadline passes, by closing
- * whatever the attempt is waiting on. One timer serves all deadlines: moving a
- * deadline ahead, which happens for every token, only writes a number.
+ * Ends one attempt when its signal aborts or a deadline passes, by closing the
+ * connection that the attempt waits for. All deadlines share one timer: extending a
+ * deadline, which happens for every token, only writes a number.
  */
 export class AttemptDeadlines {
   readonly #now: MonotonicNow;
@@ -21,7 +21,7 @@ export class AttemptDeadlines {
   #end: { reason: unknown } | null = null;
   #close: () => void = () => {};
 
-  /** Starts the attempt, which has `totalMs` in all. */
+  /** Starts the attempt, which may take `totalMs` in total. */
   constructor(now: MonotonicNow, signal: AbortSignal, totalMs: number) {
     this.#now = now;
     this.#signal = signal;
@@ -33,19 +33,19 @@ export class AttemptDeadlines {
     }
   }
 
-  /** From now on, `phase` must be over within `ms`; replaces the phase before. */
+  /** Starts `phase`, which must end within `ms`, and replaces the previous phase. */
   arm(phase: Phase, ms: number): void {
     this.#phase = phase;
     this.#phaseAt = this.#now() + ms;
     if (this.#end === null) this.#schedule();
   }
 
-  /** Suspends the phase while nobody reads. Only the total bound runs on. */
+  /** Suspends the phase while the response is not read. The total deadline remains. */
   rest(): void {
     this.#phaseAt = Infinity;
   }
 
-  /** Has `close` called once when the attempt ends, or at once if it has ended. Replaces the function before. */
+  /** Sets the function that is called once when the attempt ends, or at once if it has ended. */
   onEnd(close: () => void): void {
     this.#close = close;
     if (this.#end !== null) close();
@@ -53,12 +53,12 @@ export class AttemptDeadlines {
 
   /** Throws the signal's reason or an `upstream_timeout` if the attempt is over. */
   throwIfEnded(): void {
-    // A stream without a pause may delay the timer.
+    // A stream that never pauses may delay the timer.
     if (this.#now() >= this.#totalAt) this.#onTimer();
     if (this.#end !== null) throw this.#end.reason;
   }
 
-  /** Stops the timer and lets the signal go. Must be called. */
+  /** Stops the timer and removes the listener of the signal. Must be called. */
   dispose(): void {
     clearTimeout(this.#timer);
     this.#timerAt = -Infinity;

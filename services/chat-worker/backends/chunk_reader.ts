@@ -1,4 +1,4 @@
-/** Reads what a model server says, chunk by chunk or in one piece, into an answer. */
+/** Reads the response of a model server, chunk by chunk or as a whole, into an answer. */
 import type {
   ChatRequest,
   ChunkDelta,
@@ -15,22 +15,22 @@ import { frameError } from "./refusal.ts";
 import { ToolCallFragments } from "./tool_calls.ts";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
-/** Characters kept of an answer, to estimate its tokens where the server counts none. */
+/** Characters of an answer kept to estimate its tokens if the server reports no usage. */
 const SAMPLE_CHARS_MAX = 64 * 1024;
 
 export interface ChunkReaderOptions {
   request: ChatRequest;
   answer: Answer;
-  /** Which choice of the answer is the first one of this server's. */
+  /** The index in the answer of this response's first choice. */
   firstChoice: number;
-  /** An id for a tool call whose server gave none. */
+  /** Creates an id for a tool call without one. */
   newToolCallId: () => string;
   redact: Redact;
 }
 
-/** Reads one response and removes what would break a client: see the cases in its test. */
+/** Reads one response and removes what would break a client; the tests list the cases. */
 export class ChunkReader {
-  /** The model has said something. */
+  /** The model has sent content or a finish reason. */
   hasBegun = false;
   readonly #options: ChunkReaderOptions;
   readonly #choices: readonly Choice[];
@@ -46,15 +46,15 @@ export class ChunkReader {
     this.#choices = answer.choices.slice(firstChoice, firstChoice + request.n);
   }
 
-  /** Every choice has its finish reason. */
+  /** Whether every choice has its finish reason. */
   get isFinished(): boolean {
     return this.#choices.every(isFinished);
   }
 
   /**
-   * Takes one `data` payload, or a whole response body. `eventName` is that of the
-   * event stream, `""` if there is none. Throws `upstream_invalid` for what is not
-   * a chunk, and the error that an error frame stands for.
+   * Reads the `data` of one event, or a whole response body. `eventName` is the name
+   * of the event, or `""`. Throws `upstream_invalid` for anything that is not a chunk,
+   * and the error that an error chunk reports.
    */
   take(payload: string, eventName: string): void {
     const { answer, redact } = this.#options;
@@ -67,7 +67,7 @@ export class ChunkReader {
     if (FINGERPRINT.test(fingerprint) && redact(fingerprint) === fingerprint) {
       answer.fingerprint ??= fingerprint;
     }
-    // Servers that report progress repeat the usage: the last one is the sum.
+    // Servers that report progress repeat the usage; the last one is the total.
     this.#usage = parseUsage(chunk.usage) ?? this.#usage;
     const list = chunk.choices ?? [];
     if (!Array.isArray(list)) throw invalidAnswer("Choices are not an array");
@@ -75,28 +75,28 @@ export class ChunkReader {
   }
 
   /**
-   * The response is over: adds its usage, or throws `upstream_truncated`. Where the
-   * server said itself that this is all (`isWhole`), and choices that were asked
-   * for never began beside others that are finished, it gives no more: a fault of
-   * the request, with the usage of what it made.
+   * Called at the end of the response: adds its usage, or throws `upstream_truncated`.
+   * If the server declared the response complete (`isWhole`), finished some of the
+   * requested choices and never started the others, it does not support that many:
+   * this is a fault of the request, reported with the usage of the choices it made.
    */
   end(isWhole: boolean): void {
-    const asked = this.#choices.length;
+    const requested = this.#choices.length;
     const given = this.#choices.filter(isFinished).length;
-    if (given === asked) {
+    if (given === requested) {
       return this.#options.answer.addUsage(this.#countedUsage());
     }
     const isCut = this.#choices.some((each) =>
       each.hasBegun && !isFinished(each)
     );
     if (!isWhole || given === 0 || isCut) {
-      throw truncatedAnswer(`${given} of ${asked} choices are finished`);
+      throw truncatedAnswer(`${given} of ${requested} choices are finished`);
     }
     const choices = given === 1 ? "one choice" : `${given} choices`;
     throw new UpstreamError("request", {
       code: "unsupported_value",
       message:
-        `The server of this model gives ${choices} per request, but 'n' asks for ${asked}.`,
+        `The server of this model returns ${choices} per request, but 'n' is ${requested}.`,
       param: "n",
       usage: this.#countedUsage(),
     });
@@ -110,7 +110,7 @@ export class ChunkReader {
       throw invalidAnswer(`Choice outside 0..${this.#choices.length - 1}`);
     }
     choice.hasBegun = true;
-    // A repeat of what is finished; clients take nothing more of it.
+    // Clients ignore anything that follows the finish reason of a choice.
     if (isFinished(choice)) return;
     const { answer } = this.#options;
     // A whole response has `message` where a chunk has `delta`.
@@ -156,7 +156,7 @@ export class ChunkReader {
     if (this.#sample.length < SAMPLE_CHARS_MAX) this.#sample += text;
   }
 
-  /** What the server counted; one that counts nothing although it said something does not count. */
+  /** The server's usage, or an estimate if there is none or if it is 0 in spite of an answer. */
   #countedUsage(): Usage {
     const usage = this.#usage;
     if (usage !== null && (usage.completion_tokens > 0 || this.#pieces === 0)) {
@@ -180,7 +180,7 @@ function isFinished({ finishReason }: Choice): boolean {
   return finishReason !== null;
 }
 
-/** `error: null` beside choices is no error: some servers always send it. */
+/** `error: null` is not an error: some servers always send it. */
 function isErrorChunk(chunk: JsonObject): boolean {
   if (chunk.error !== undefined && chunk.error !== null) return true;
   return chunk.object === "error" ||
@@ -188,18 +188,18 @@ function isErrorChunk(chunk: JsonObject): boolean {
       typeof chunk.message === "string");
 }
 
-/** Content is text; some servers send parts, of which the text ones count. */
+/** Content is text; of a list of parts, which some servers send, the text parts count. */
 function contentOf(content: unknown): string {
   if (!Array.isArray(content)) return textOf(content);
   return content.filter(isJsonObject).map(({ text }) => textOf(text)).join("");
 }
 
-/** `function_call` is what tool calls were before they had a list. */
+/** `function_call` is the older form of `tool_calls`, for a single call. */
 function legacyCall(call: unknown): unknown {
   return isJsonObject(call) ? [{ index: 0, function: call }] : null;
 }
 
-/** The counts that a server sends, read strictly: null unless both are there and make sense. */
+/** The usage that a server reports, or null unless both counts are present and valid. */
 export function parseUsage(value: unknown): Usage | null {
   const prompt = countIn(value, "prompt_tokens");
   let completion = countIn(value, "completion_tokens");
@@ -209,7 +209,7 @@ export function parseUsage(value: unknown): Usage | null {
   const reasoning =
     countIn(value.completion_tokens_details, "reasoning_tokens") ??
       countIn(value, "reasoning_tokens");
-  // Some hosts count reasoning beside the completion and not in it; the total tells.
+  // Some servers do not include reasoning in the completion tokens; the total shows that.
   if (value.total_tokens === prompt + completion + (reasoning ?? 0)) {
     completion += reasoning ?? 0;
   }
@@ -229,7 +229,7 @@ export function parseUsage(value: unknown): Usage | null {
   return usage;
 }
 
-/** A member that is an integer from 0 which JSON carries exactly, or null. */
+/** A member that is a safe integer of 0 or more, or null. */
 function countIn(holder: unknown, name: string): number | null {
   const value = isJsonObject(holder) ? holder[name] : undefined;
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0
@@ -237,7 +237,7 @@ function countIn(holder: unknown, name: string): number | null {
     : null;
 }
 
-/** Words of servers in use for each of OpenAI's. Closed enums in SDKs allow no others. */
+/** The words of various servers for OpenAI's finish reasons, which are a closed enum in SDKs. */
 const REASONS: readonly [FinishReason, RegExp][] = [
   [
     "length",
@@ -249,13 +249,13 @@ const REASONS: readonly [FinishReason, RegExp][] = [
     /^(content_filter|safety|sensitive|refusal|recitation|prohibited_content|blocklist)$/,
   ],
 ];
-/** Words that say the answer is not complete. */
+/** Finish reasons of answers that are not complete. */
 const FAILURE =
   /^(abort|aborted|cancelled|error|network_error|insufficient_system_resource|malformed_function_call|timeout)$/;
 
 /**
  * The finish reason for a client. A plain stop after tool calls is `tool_calls`,
- * since agents loop on that word; an unknown word is a stop. Throws
+ * since agents depend on that word; an unknown word becomes `stop`. Throws
  * `upstream_truncated` for a reason that means failure.
  */
 function finishReasonOf(word: string, hasToolCalls: boolean): FinishReason {

@@ -591,7 +591,7 @@ for (const [fault, cases] of Object.entries(broken)) {
 
 Deno.test("a server that gives fewer choices and says that this is all blames 'n', with what it cost", () => {
   const message = (choices: string, n: number) =>
-    `The server of this model gives ${choices} per request, but 'n' asks for ${n}.`;
+    `The server of this model returns ${choices} per request, but 'n' is ${n}.`;
   const cases = [
     [2, [say("a"), ...end], message("one choice", 2), 2],
     [3, [say("a", "stop"), say("b", "stop", 2)], message("2 choices", 3), 2],

@@ -1,4 +1,4 @@
-/** What can go wrong with a model server, and what follows from it. */
+/** The faults of model servers, and how each is answered and remedied. */
 import type { Usage } from "@gateway/shared/openai/chat";
 import {
   ApiError,
@@ -6,13 +6,13 @@ import {
   type ErrorCode,
 } from "@gateway/shared/openai/error";
 
-/** What may help: nothing, another backend, the same one in a moment, or when it says so. */
+/** What may help: nothing, another backend, the same one in a moment, or the same one later. */
 export type Remedy = "none" | "elsewhere" | "again" | "later";
 
 /**
- * What callers are told unless there is something better to say, and what may help.
- * A limit says nothing about the health of a server, and retrying at once would make
- * it worse. After a timeout the client has waited long enough for this server.
+ * The default code and message for callers, and what may help. A rate limit does not
+ * mean that a server is unhealthy, and an immediate retry would make it worse. After
+ * a timeout the client has waited long enough for this server.
  */
 const FAULTS = {
   /** Every backend would refuse this request; the server is healthy. */
@@ -23,25 +23,25 @@ const FAULTS = {
     "elsewhere",
     "refused the gateway's credentials",
   ],
-  /** The server does not have the model under the name we were told to use. */
+  /** The server does not have a model of the configured name. */
   unknown_model: ["upstream_error", "elsewhere", "does not have this model"],
   rate_limited: [
     "upstream_rate_limited",
     "later",
-    "is at its limit, try again later",
+    "has reached its rate limit, try again later",
   ],
-  /** The server is healthy but has no room. */
+  /** The server is healthy but has no capacity. */
   overloaded: ["overloaded", "later", "is busy, try again later"],
   /** No connection, or it ended before an answer began. */
   unreachable: ["upstream_unreachable", "again", "cannot be reached"],
   server_error: ["upstream_error", "again", "failed"],
-  /** Nothing came for too long. */
+  /** The server sent nothing for too long. */
   timeout: ["upstream_timeout", "elsewhere", "did not answer in time"],
   /** The whole attempt took too long: there is no time left for another. */
   deadline: ["upstream_timeout", "none", "did not finish in time"],
   /** The answer ended before it was complete. */
   truncated: ["upstream_truncated", "again", "ended its answer too early"],
-  /** The answer is not what the protocol allows. */
+  /** The answer violates the protocol. */
   invalid: [
     "upstream_invalid",
     "elsewhere",
@@ -53,15 +53,15 @@ const FAULTS = {
 
 export type UpstreamFault = keyof typeof FAULTS;
 
-/** The wait that callers are told where the server gives none. */
+/** The `Retry-After` for callers if the server sends none. */
 const RETRY_AFTER_MS = 1_000;
 
-/** How an {@link UpstreamError} differs from its fault's usual answer. */
+/** Deviations of an {@link UpstreamError} from the defaults of its fault. */
 export interface UpstreamErrorOptions extends ApiErrorOptions {
   code?: ErrorCode;
-  /** For the caller: must have been sanitised. */
+  /** Shown to the caller, so it must have been redacted. */
   message?: string;
-  /** What the attempt has cost, where the server counted it. */
+  /** The usage of the attempt, if known. */
   usage?: Usage;
 }
 

@@ -1,8 +1,7 @@
 /**
- * An HTTP/1.1 client of one server, made for streams: a response is read only as
- * fast as its reader asks, through one buffer, and the end of the attempt closes
- * the connection at once. The clients of Deno and npm cost two to three times as
- * much CPU per read.
+ * An HTTP/1.1 client for one server, made for streams: a response is read only on
+ * demand, through one buffer, and the end of the attempt closes the connection at
+ * once. The clients of Deno and npm use two to three times as much CPU per read.
  */
 import type { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
@@ -13,13 +12,13 @@ import {
   type ResponseHead,
 } from "./http_framing.ts";
 
-/** Size of the read buffer of a connection, and with it the bound of a response head. */
+/** Size of a connection's read buffer, and therefore the largest response head. */
 const READ_BUFFER_BYTES = 16 * 1024;
 /** Idle connections kept for later requests. */
 const IDLE_CONNECTIONS_MAX = 256;
-/** Idle connections are closed after this long: under what load balancers allow, which is 60 s and more. */
+/** Idle connections are closed after this long: below the 60 s or more that load balancers allow. */
 const IDLE_MS = 30_000;
-/** What may follow the part of a body that mattered before the connection is given up. */
+/** The unread rest of a body that is still read in order to keep the connection. */
 const DRAIN_BYTES_MAX = 64 * 1024;
 const DRAIN_MS = 1_000;
 /** Interim responses skipped before the final one. */
@@ -29,12 +28,12 @@ const SWITCHING_PROTOCOLS = 101;
 /** A byte stream in both directions. `Deno.Conn` is one. */
 export type ByteConnection = Pick<Deno.Conn, "read" | "write" | "close">;
 
-/** Opens a connection to one place; rejects, with nothing left open, when the signal aborts. */
+/** Opens a connection to one server; if the signal aborts, rejects and leaves nothing open. */
 export type Connect = (signal: AbortSignal) => Promise<ByteConnection>;
 
 /**
- * Makes the function that connects to a model server. TCP_NODELAY is set before
- * the first byte: without it a small request behind an unacknowledged one waits
+ * Creates the function that connects to a model server. It sets TCP_NODELAY before
+ * the first byte: otherwise a small request after an unacknowledged one would wait
  * for the peer's delayed acknowledgement, about 40 ms.
  */
 export function createConnect(
@@ -59,7 +58,7 @@ export function createConnect(
       tcp.setNoDelay(true);
       tcp.setKeepAlive(true);
       if (!isTls) return tcp;
-      // A server that offers HTTP/2 too must not choose it.
+      // A server that also offers HTTP/2 must not select it.
       const alpnProtocols = ["http/1.1"];
       connection = await Deno.startTls(tcp, {
         hostname,
@@ -97,7 +96,7 @@ export class HttpConnection {
   #idleRead: Promise<number | null> | null = null;
   #idleTimer: ReturnType<typeof setTimeout> | undefined;
 
-  /** `onReusable` is called when a response was released and another request may follow. */
+  /** `onReusable` is called when a response was released and the connection can be reused. */
   constructor(raw: ByteConnection, onReusable: () => void) {
     this.#raw = raw;
     this.#onReusable = onReusable;
@@ -106,8 +105,8 @@ export class HttpConnection {
   /**
    * Sends a request, head and body in one piece, and resolves with the head of the
    * first response that is not interim. Rejects with the reason for the attempt's
-   * end, or `upstream_unreachable` when not a byte of an answer came,
-   * `upstream_truncated`, `upstream_invalid`.
+   * end, `upstream_unreachable` if no byte of an answer was received,
+   * `upstream_truncated` or `upstream_invalid`.
    */
   async exchange(
     request: Uint8Array,
@@ -151,13 +150,13 @@ export class HttpConnection {
   }
 
   /**
-   * Ends the exchange: keeps the connection if all of the body was read or, where
-   * the answer `isDone`, if the rest of it is short, else closes it.
+   * Ends the exchange: keeps the connection if all of the body was read or, if the
+   * answer `isDone`, the rest of the body is short; otherwise closes it.
    */
   async release(isDone: boolean): Promise<void> {
     if (isDone && this.#isKeepAlive && !this.#body.isComplete) {
       const giveUp = setTimeout(this.close, DRAIN_MS);
-      // If it fails, all that mattered has been read.
+      // A failure does not matter, because the answer is complete.
       await this.#drain().catch(() => {});
       clearTimeout(giveUp);
     }
@@ -169,19 +168,19 @@ export class HttpConnection {
   }
 
   /**
-   * Reads ahead while the connection is idle, so that its end is noticed when it
-   * happens and not by the next request. `onEnd` is called when the read ends,
-   * which becomes the first one of the next response, or after too long.
+   * Reads ahead while the connection is idle, so that its end is noticed at once and
+   * not by the next request. Calls `onEnd` when this read ends, which is also the
+   * first read of the next response, or when the idle timeout expires.
    */
   sleep(onEnd: () => void): void {
     this.#idleRead = this.#raw.read(this.#buffer);
     this.#idleRead.then(onEnd, onEnd);
     this.#idleTimer = setTimeout(onEnd, IDLE_MS);
-    // It must not keep the process alive.
+    // The timer must not keep the process alive.
     this.#idleTimer.unref();
   }
 
-  /** Closes at once. May be called again. */
+  /** Closes at once. May be called repeatedly. */
   close = (): void => {
     if (!this.isOpen) return;
     this.isOpen = false;
@@ -197,7 +196,7 @@ export class HttpConnection {
       }
       this.#isSent = true;
     } catch {
-      // The read that runs beside it learns of the loss, or of an early answer.
+      // The concurrent read reports the loss, or receives an early answer.
     }
   }
 
@@ -213,7 +212,7 @@ export class HttpConnection {
       if (this.#to === buffer.length) {
         throw invalidAnswer(`Response head over ${buffer.length} bytes`);
       }
-      // The blank line may have begun in what is there.
+      // The blank line may have begun in the bytes already read.
       searchFrom = Math.max(this.#from, this.#to - 3);
       const bytes = await this.#readSome(this.#to);
       if (bytes === null && this.#to === 0) {
@@ -245,15 +244,15 @@ export class HttpConnection {
   }
 }
 
-/** Keeps the connections to one server. */
+/** The connections to one server. */
 export class HttpClient {
   readonly #connect: Connect;
   readonly #connectMs: number;
-  /** Ready for a request, the last used at the end. */
+  /** Ready for a request; the most recently used is last. */
   readonly #idle: HttpConnection[] = [];
   #isClosed = false;
 
-  /** Connecting may take `connectMs`. */
+  /** `connectMs` is the deadline for connecting. */
   constructor(connect: Connect, connectMs: number) {
     this.#connect = connect;
     this.#connectMs = connectMs;
@@ -265,7 +264,7 @@ export class HttpClient {
   }
 
   /**
-   * A connection that the end of the attempt closes. Rejects with the reason for
+   * A connection that is closed when the attempt ends. Rejects with the reason for
    * that end, or `upstream_unreachable`.
    */
   async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
@@ -275,7 +274,7 @@ export class HttpClient {
     return connection;
   }
 
-  /** Closes what is idle. Running responses go on and are not kept afterwards. */
+  /** Closes the idle connections. Those in use are closed after their responses. */
   close(): void {
     this.#isClosed = true;
     for (const connection of this.#idle.splice(0)) connection.close();
@@ -306,7 +305,7 @@ export class HttpClient {
     connection.sleep(() => {
       const index = this.#idle.indexOf(connection);
       if (index < 0) return; // A request waits for these bytes.
-      // The server hung up, or sent something unasked, or nobody needs it.
+      // The server closed it or sent unexpected data, or it was idle for too long.
       this.#idle.splice(index, 1);
       connection.close();
     });

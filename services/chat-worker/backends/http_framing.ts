@@ -1,4 +1,4 @@
-/** HTTP/1.1 responses as RFC 9112 has them, reduced to what a client of a model server acts on. */
+/** HTTP/1.1 responses (RFC 9112), reduced to what a client of model servers needs. */
 import { invalidAnswer } from "./errors.ts";
 
 const LF = 0x0a;
@@ -10,7 +10,7 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: |$)/;
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const CONTENT_LENGTH = /^\d{1,15}$/;
 
-/** How a body ends: after so many bytes, with its last chunk, or with the connection. */
+/** How a body ends: after this many bytes, with its last chunk, or with the connection. */
 export type BodyFraming = number | "chunked" | "close";
 
 export interface ResponseHead {
@@ -29,7 +29,7 @@ export interface ResponseHead {
 
 /**
  * Index after the blank line that ends a head within `[from, to)`, or -1. When
- * more bytes arrive, go on from three before the former `to`.
+ * more bytes arrive, continue from three bytes before the previous `to`.
  */
 export function findHeadEnd(
   bytes: Uint8Array,
@@ -45,9 +45,9 @@ export function findHeadEnd(
 }
 
 /**
- * Reads a head, blank line included. A single LF may stand for CRLF (RFC 9112,
+ * Parses a head, including the blank line. A single LF may stand for CRLF (RFC 9112,
  * 2.2). Throws `upstream_invalid` for what RFC 9112 calls unrecoverable: two
- * lengths that differ, an unknown transfer coding, a folded or nameless header.
+ * different lengths, an unknown transfer coding, a folded header or one without a name.
  */
 export function parseResponseHead(text: string): ResponseHead {
   const [first = "", ...lines] = text.split(/\r?\n/);
@@ -64,7 +64,7 @@ export function parseResponseHead(text: string): ResponseHead {
     if (!HEADER_NAME.test(name)) throw invalidAnswer("Malformed header line");
     const value = line.slice(colon + 1).trim();
     const before = fields.get(name);
-    // Two lengths that differ become one that is malformed.
+    // Two different lengths become one that is malformed.
     const isRepeat = before === "" ||
       (name === "content-length" && before === value);
     const isNew = before === undefined || isRepeat;
@@ -73,7 +73,7 @@ export function parseResponseHead(text: string): ResponseHead {
   const status = Number(code);
   const field = (name: string) => fields.get(name)?.toLowerCase() ?? "";
   const connection = field("connection");
-  // A message with both may come from a broken proxy: use it, then hang up.
+  // A message with both may come from a broken proxy: use it, then close the connection.
   const isSuspect = fields.has("content-length") &&
     fields.has("transfer-encoding");
   return {
@@ -98,7 +98,7 @@ function framingOf(
   const coding = fields.get("transfer-encoding");
   if (coding?.toLowerCase() === "chunked") return "chunked";
   if (coding !== undefined) {
-    throw invalidAnswer("A transfer coding that was not asked for");
+    throw invalidAnswer("Unsupported transfer coding");
   }
   const length = fields.get("content-length");
   if (length === undefined) return "close";
@@ -106,14 +106,14 @@ function framingOf(
   throw invalidAnswer("Malformed content length");
 }
 
-/** A chunk up to 256 MiB: seven hexadecimal digits, far from the limits of a number. */
+/** A chunk of less than 256 MiB: seven hexadecimal digits. */
 const CHUNK_SIZE = /^([0-9a-f]{1,7})[ \t]*(;.*)?$/i;
-/** Chunk sizes with their extensions, and all trailers, which carry nothing we use. */
+/** Bounds chunk sizes with their extensions, and all trailers, none of which are used. */
 const FRAMING_CHARS_MAX = 16 * 1024;
 
 /**
- * Takes the framing of a response body off, in place and without copies where it
- * can. `5\r\nhello\r\n0\r\n\r\n` is `hello`: RFC 9112, section 7.1.
+ * Removes the framing of a response body, in place and without copies where possible.
+ * `5\r\nhello\r\n0\r\n\r\n` becomes `hello`: RFC 9112, section 7.1.
  */
 export class BodyDecoder {
   /** The body is complete: nothing more belongs to it. */
@@ -123,7 +123,7 @@ export class BodyDecoder {
   readonly #framing: BodyFraming;
   /** Payload bytes left in the body, or in the chunk. */
   #left: number;
-  /** The line of framing that is being read, and what it must be. */
+  /** The framing line that is being read, and its expected kind. */
   #line = "";
   #expects: "size" | "dataEnd" | "trailer" = "size";
   #trailerChars = 0;
@@ -134,14 +134,14 @@ export class BodyDecoder {
     this.isComplete = framing === 0;
   }
 
-  /** Whether the end of the connection is a proper end here. */
+  /** Whether the body may end here with the connection. */
   get mayEnd(): boolean {
     return this.isComplete || this.#framing === "close";
   }
 
   /**
    * Decodes `buffer[from, to)` and returns the payload in it as a view of the
-   * same memory, maybe empty. Overwrites framing bytes with payload. Throws
+   * same memory, which may be empty. Overwrites framing bytes with payload. Throws
    * `upstream_invalid` for a malformed chunk.
    */
   decode(buffer: Uint8Array, from: number, to: number): Uint8Array {
@@ -154,7 +154,7 @@ export class BodyDecoder {
         continue;
       }
       const taken = Math.min(this.#left, to - at);
-      // The first payload stays where it is; what follows moves up behind it.
+      // The first payload stays in place; the following ones are moved up to it.
       if (start === end) start = end = at;
       else buffer.copyWithin(end, at, at + taken);
       end += taken;
@@ -166,7 +166,7 @@ export class BodyDecoder {
     return buffer.subarray(start, end);
   }
 
-  /** Reads framing up to the end of a line, or of what is there; returns how far it got. */
+  /** Reads framing up to the end of a line or of the input; returns the new position. */
   #takeFraming(buffer: Uint8Array, from: number, to: number): number {
     let at = from;
     while (at < to && buffer[at] !== LF) {

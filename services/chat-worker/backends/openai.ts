@@ -1,4 +1,4 @@
-/** The one kind of backend: any server that speaks OpenAI's chat completions. */
+/** The only kind of backend: any server with OpenAI's chat completions API. */
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
@@ -25,29 +25,29 @@ import {
 import { SseParser } from "./sse_parser.ts";
 
 const KIB = 1024;
-/** A whole answer, whether it comes in one piece or as events. A million tokens fit. */
+/** The largest whole answer, sent as one body or as events. A million tokens fit. */
 const ANSWER_BYTES_MAX = 32 * KIB * KIB;
-/** The body of a refusal. What is longer is not quoted. */
+/** The largest body of an error response. A longer one is not quoted. */
 const REFUSAL_BYTES_MAX = 64 * KIB;
-/** After the last finish reason only usage and `[DONE]` are missing, which are not worth a long wait. */
+/** After the last finish reason only usage and `[DONE]` follow, which do not justify a long wait. */
 const AFTER_FINISH_MS = 5_000;
 const DONE = "[DONE]";
 
-/** What an {@link OpenAiBackend} needs. */
+/** Options of {@link OpenAiBackend}. */
 export interface OpenAiBackendOptions {
   config: BackendConfig;
-  /** The model's name among callers. */
+  /** The model's name for callers. */
   publicModel: string;
-  /** The value of `config.apiKeyEnv`; null: no credential is sent. */
+  /** The value of `config.apiKeyEnv`; if null, no credential is sent. */
   apiKey: string | null;
   now: MonotonicNow;
   /** For a `Retry-After` that is a date. */
   wallNow: WallNow;
-  /** An id for a tool call whose server gave none: `call_…`. */
+  /** Creates an id (`call_…`) for a tool call without one. */
   newToolCallId: () => string;
-  /** PEM certificates trusted beside the usual ones. */
+  /** PEM certificates trusted in addition to the usual ones. */
   caCerts?: string[];
-  /** Opens connections; absent: to `config.baseUrl`. */
+  /** Opens connections. Default: to `config.baseUrl`. */
   connect?: Connect;
 }
 
@@ -82,10 +82,10 @@ export class OpenAiBackend implements PoolBackend {
   }
 
   /**
-   * Puts what the server says into `answer`, all but its end. Where the server
-   * gives one choice per request, it is asked once for each, all at the same time;
-   * if one fails, all are stopped. With a seed each choice gets another one, or all
-   * would be the same.
+   * Reads the server's response into `answer`, but does not end it. If the server
+   * returns one choice per request, sends one request for each choice, all at the
+   * same time; if one fails, all are stopped. With a seed each choice gets a
+   * different one, because otherwise all would be the same.
    */
   async complete(
     request: ChatRequest,
@@ -141,7 +141,7 @@ export class OpenAiBackend implements PoolBackend {
         throw await this.#refusal(head, response, deadlines);
       }
       if (!/^(identity)?$/.test(head.contentEncoding)) {
-        throw invalidAnswer("A content coding that was not asked for");
+        throw invalidAnswer("Unsupported content coding");
       }
       const reader = new ChunkReader({
         request,
@@ -181,7 +181,7 @@ export class OpenAiBackend implements PoolBackend {
     try {
       text = await readText(response, REFUSAL_BYTES_MAX, () => {});
     } catch (error) {
-      // It was cut: the status says enough, and only an abort changes what to answer.
+      // The body was cut. The status is enough, so only an abort is passed on.
       if (!(error instanceof UpstreamError)) throw error;
     }
     return refusalError({
@@ -192,9 +192,9 @@ export class OpenAiBackend implements PoolBackend {
   }
 
   /**
-   * Reads an event stream to `[DONE]`, or to its end when a server leaves that
-   * out. Once every choice is finished a stream that breaks off is complete too:
-   * the client has all of its answer, and usage is estimated.
+   * Reads an event stream up to `[DONE]`, or to its end if the server omits that. A
+   * stream that breaks off after every choice has finished is complete, too: the
+   * client has the whole answer, and the usage is estimated.
    */
   async #readEvents(
     response: HttpConnection,
@@ -207,7 +207,7 @@ export class OpenAiBackend implements PoolBackend {
     let bytes = 0;
     let isProgress = false;
     let isDone = false;
-    /** The server has said that it is done, and has not just stopped. */
+    /** The server sent `[DONE]`, instead of only closing the stream. */
     let isWhole = false;
     const parser = new SseParser((data, name) => {
       if (isDone || data === "") return;
@@ -222,7 +222,7 @@ export class OpenAiBackend implements PoolBackend {
         return parser.push(piece);
       }
       const rest = parser.end();
-      // Without its blank line an event may be cut: then the end of the stream, not the event, is at fault.
+      // An event without its blank line may be cut. If so, report the end of the stream, not the event.
       if (rest.trim() === DONE) isWhole = true;
       else if (parseJson(rest) !== undefined) reader.take(rest, "");
       isDone = true;
@@ -233,7 +233,7 @@ export class OpenAiBackend implements PoolBackend {
         takePiece(await response.read());
       } catch (error) {
         if (!reader.isFinished || !isCut(error)) {
-          // Before anything was passed on, another backend may still answer.
+          // If nothing was passed on, another backend may still answer.
           if (answer.hasSent) void answer.flush();
           throw error;
         }
@@ -258,7 +258,7 @@ export class OpenAiBackend implements PoolBackend {
   }
 }
 
-/** Some servers answer a stream call whole, and the other way round; some name no type. */
+/** Some servers ignore `stream`, in either direction, and some send no content type. */
 function isEventStream(head: ResponseHead, isAskedFor: boolean): boolean {
   if (head.contentType === "text/event-stream") return true;
   if (head.contentType.endsWith("json")) return false;
@@ -295,7 +295,7 @@ function tooLong(): UpstreamError {
   return invalidAnswer(`Answer over ${ANSWER_BYTES_MAX} bytes`);
 }
 
-/** Whether an answer broke off or fell silent, as opposed to saying something wrong. */
+/** Whether an answer broke off or stalled, as opposed to being invalid. */
 function isCut(error: unknown): boolean {
   return error instanceof UpstreamError &&
     /^(truncated|timeout|deadline)$/.test(error.fault);

@@ -5,9 +5,9 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { Answer, type AnswerEnd, type CompletionCall } from "./answer.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 
-/** Backends asked for one request. */
+/** Backends tried for one request. */
 const ATTEMPTS_MAX = 3;
-/** The pause before the same backend is asked again: long enough for a proxy to restart, too short to be noticed. */
+/** The pause before the same backend is tried again: long enough for a proxy to restart, too short to be noticed. */
 const RETRY_DELAY_MS_MIN = 50;
 const RETRY_DELAY_MS_MAX = 150;
 /**
@@ -27,55 +27,55 @@ export interface PoolBackend {
     answer: Answer,
     call: CompletionCall,
   ): Promise<void>;
-  /** Closes idle connections. Running attempts go on. */
+  /** Closes idle connections. Running attempts continue. */
   close(): void;
 }
 
-/** One attempt, when it is over. */
+/** One attempt that has ended. */
 export interface AttemptReport {
   requestId: string;
   /** Name of the backend. */
   backend: string;
-  /** `internal`: an error of ours. */
+  /** `internal`: an error of this worker. */
   outcome: "success" | "aborted" | "internal" | UpstreamFault;
   /** From the request to the end of the answer, or to the failure. */
   durationMs: number;
-  /** From the request to the first token; null: there was none. */
+  /** From the request to the first token; null if there was none. */
   firstTokenMs: number | null;
-  /** For the log: what ended it, null for a success. */
+  /** For the log: the error that ended it; null for a success. */
   error: unknown;
 }
 
-/** What a {@link BackendPool} needs. */
+/** Options of {@link BackendPool}. */
 export interface BackendPoolOptions {
   /** At least one. */
   backends: readonly PoolBackend[];
   now: MonotonicNow;
   /** Uniform in [0, 1). */
   random: () => number;
-  /** Resolves after `ms`, or rejects with the signal's reason when that aborts first. */
+  /** Resolves after `ms`, or rejects with the signal's reason if it aborts first. */
   sleep: (ms: number, signal: AbortSignal) => Promise<void>;
   /** For metrics and logs. Must not throw. */
   onAttempt: (report: AttemptReport) => void;
 }
 
-/** A backend with what the pool knows of it. */
+/** A backend and its state in the pool. */
 interface Slot {
   backend: PoolBackend;
   breaker: CircuitBreaker;
-  /** It has said that it is at its limit until then. */
+  /** The end of the wait that it asked for when it was at its limit. */
   limitedUntilMs: number;
 }
 
 /**
- * The backends of one model. After a failure of which the client has seen nothing,
- * the next backend is asked or, if there is only one, the same one again after a
+ * The backends of one model. If an attempt fails before the client has received any of
+ * it, the next backend is tried or, if there is only one, the same one again after a
  * moment, within the retry budget. Once lines have been passed on, nothing is
- * repeated: what the client has is a prefix of one answer.
+ * repeated, so that the client receives a prefix of one answer.
  *
- * Circuit breakers keep requests away from backends that keep failing; when all of
- * them are open, the error is `service_unavailable`, at once. Backends that said
- * they are at their limit, or busy, are asked last until their wait is over.
+ * Circuit breakers keep requests away from backends that keep failing; if all of them
+ * are open, the request fails at once with `service_unavailable`. Backends that
+ * reported a rate limit or overload are tried last until their wait is over.
  */
 export class BackendPool {
   readonly #options: BackendPoolOptions;
@@ -91,7 +91,7 @@ export class BackendPool {
     }));
   }
 
-  /** By name of the backend, for metrics. */
+  /** By backend name, for metrics. */
   breakerStates(): ReadonlyMap<string, BreakerState> {
     return new Map(
       this.#slots.map((
@@ -132,22 +132,22 @@ export class BackendPool {
     const canRetry = others.length === 0 && only.error.remedy === "again";
     if (canRetry && this.#retriesLeft >= 1) {
       this.#retriesLeft -= 1;
-      // Jitter: callers that failed together must not come back together.
+      // Jitter: requests that failed together must not be retried together.
       const spreadMs = RETRY_DELAY_MS_MAX - RETRY_DELAY_MS_MIN;
       const { random, sleep } = this.#options;
       await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, call.signal);
       const end = await attempt(only.slot);
       if (end !== null) return end;
     }
-    // A limit tells the caller when to come back; otherwise the last error counts.
+    // The error of a limit says when to retry; otherwise the last error is returned.
     const limited = failures.find(({ error }) => error.remedy === "later");
     throw (limited ?? failures.at(-1) ?? only).error;
   }
 
   /**
-   * Asks a backend. Null: its breaker is open. Returns an error after which another
-   * attempt may help, and throws any other. The breaker is told at the end: an
-   * answer that breaks off is a failure.
+   * Tries a backend. Returns null if its breaker is open, and an error if another
+   * attempt may help; throws any other error. Reports to the breaker only at the end,
+   * because an answer that breaks off is a failure.
    */
   async #attempt(
     slot: Slot,
@@ -215,8 +215,8 @@ export class BackendPool {
 }
 
 /**
- * By preference, and among equals at random, so that each is first as often as its
- * weight says. Weights 3 and 1 are first in 75 % and 25 %.
+ * Orders by preference, and among equals at random in proportion to their weights:
+ * backends with the weights 3 and 1 are first in 75 % and 25 % of the cases.
  */
 export function orderByWeight<
   T extends { backend: { config: { preference: number; weight: number } } },
@@ -230,36 +230,36 @@ export function orderByWeight<
     .map(({ slot }) => slot);
 }
 
-/** Failures in a row that open the breaker. */
+/** Consecutive failures that open the breaker. */
 const FAILURES_MAX = 5;
-/** How long it stays open first; doubles with each probe that fails. */
+/** How long it stays open at first; doubles with each failed probe. */
 const OPEN_MS = 1_000;
 const OPEN_MS_MAX = 30_000;
 
-/** `half-open`: one attempt is out, to see whether the backend has recovered. */
+/** `half-open`: one attempt is running as a probe, to find out whether the backend has recovered. */
 export type BreakerState = "closed" | "open" | "half-open";
 
-/** `ignored`: it says nothing about the server. */
+/** `ignored`: the attempt shows nothing about the health of the server. */
 export type AttemptResult = "success" | "failure" | "ignored";
 
-/** What an error tells the breaker: a refused request proves that the server is healthy. */
+/** The result to report to the breaker. A refused request proves that the server is healthy. */
 function resultOf({ fault, remedy }: UpstreamError): AttemptResult {
   if (fault === "request") return "success";
   return remedy === "later" ? "ignored" : "failure";
 }
 
-/** The right to one attempt. */
+/** The permission for one attempt. */
 export interface Permit {
-  /** The first token has come: that settles a probe, however long the answer takes. */
+  /** The first token has arrived, which makes a probe a success, however long the answer takes. */
   begun(): void;
   /** Must be called once, at the end of the attempt. */
   report(result: AttemptResult): void;
 }
 
 /**
- * Keeps attempts away from a backend that fails. Closed, it lets all through.
- * After five failures in a row it is open and lets none through for a while; then
- * one goes as a probe, which closes it or opens it for twice as long.
+ * Keeps attempts away from a backend that fails. Closed, it permits all. After five
+ * consecutive failures it is open and permits none for a while, then one as a probe,
+ * which closes it or opens it for twice as long.
  */
 export class CircuitBreaker {
   state: BreakerState = "closed";
@@ -272,7 +272,7 @@ export class CircuitBreaker {
     this.#now = now;
   }
 
-  /** Milliseconds until an attempt may go. */
+  /** Milliseconds until an attempt is permitted. */
   get waitMs(): number {
     if (this.state === "closed") return 0;
     // How long the probe will take is unknown.
@@ -280,7 +280,7 @@ export class CircuitBreaker {
     return Math.max(0, this.#openUntilMs - this.#now());
   }
 
-  /** A permit, or null: not now. */
+  /** A permit, or null if attempts are not permitted now. */
   enter(): Permit | null {
     if (this.waitMs > 0) return null;
     let isProbe = this.state === "open";
@@ -292,7 +292,7 @@ export class CircuitBreaker {
       },
       report: (result) => {
         if (this.state === "closed") this.#count(result);
-        // Other attempts began before it opened and say nothing about the time since.
+        // Other attempts started before it opened and show nothing about the time since.
         else if (isProbe) this.#judgeProbe(result);
       },
     };

@@ -1,4 +1,4 @@
-/** Makes the text of a model server safe to show to callers. */
+/** Makes texts of model servers safe to show to callers. */
 export type Redact = (text: string) => string;
 
 /** Characters of a message that are passed on. */
@@ -10,36 +10,35 @@ const REDACTED = "[redacted]";
 const PATTERNS: readonly RegExp[] = [
   /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>]+/gi,
   /\bbearer\s+[^\s"',]+/gi,
-  // Keys by the looks of the usual prefixes, masked ones such as `sk-ab***yz` included.
+  // Keys with one of the usual prefixes, including masked ones such as `sk-ab***yz`.
   /\b(?:sk|pk|rk|gsk|xai|hf|nvapi)[-_][A-Za-z0-9_*.-]{4,}/g,
   /\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b/g,
-  // Paths of files, and places in source code.
+  // File paths, and positions in source code.
   /(?<![\w\])}.<])~?\/(?!v\d+\/)(?:[\w.@+-]+\/)+[\w.@+-]+/g,
   /(?<![\w\])}.<])\/[\w@+-]+(?:\.\w+)+/g,
   /\b[A-Za-z]:\\[^\s"'<>]+/g,
   /\b[\w./-]+\.(?:py|cpp|cc|cu|hpp|h|go|rs|js|mjs|ts|java)(?::\d+)+\b/g,
 ];
-/** Lines of stack traces of Python, JavaScript and Go, and the code that Python shows below. */
+/** Lines of stack traces of Python (with the code that it shows), JavaScript and Go. */
 const STACK =
   /Traceback \(most recent call last\):|^[ \t]*File "[^"\n]*", line \d+.*(\n[ \t]{4,}.*)?|^[ \t]+at .*$|^goroutine \d+.*$|^\t.*\.go:\d+.*$/gm;
-/** C0 and C1 controls: line ends would break logs and header-like contexts. */
+/** C0 and C1 controls: line ends would break logs and headers. */
 const CONTROLS = /\p{Cc}+/gu;
 
-/** What a server must not be able to send back to a caller. */
+/** What callers must not see in the texts of a server. */
 export interface RedactOptions {
   /** Credentials and header values. */
   secrets: readonly string[];
   baseUrl: URL;
-  /** The model's name at the server, and the one that callers know. */
+  /** The model's name at the server, and its name for callers. */
   model?: { theirs: string; ours: string };
 }
 
 /**
- * Makes a function that cleans a text: secrets, the server's address, URLs, network
- * addresses, file paths and bearer credentials become `[redacted]`, the model's
- * name at the server becomes ours, stack traces go, control characters become
- * blanks. Last of all it is cut to 500 characters, so that no part of a secret is
- * left over.
+ * Creates a function that redacts a text: secrets, the server's address, URLs, network
+ * addresses, file paths and bearer credentials become `[redacted]`, the model's name
+ * at the server becomes ours, stack traces are removed, control characters become
+ * spaces. Only then is it clipped to 500 characters, so that no partial secret remains.
  */
 export function createRedact(
   { secrets, baseUrl, model }: RedactOptions,

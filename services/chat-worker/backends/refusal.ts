@@ -1,8 +1,8 @@
 /**
- * Maps refusals of model servers to errors for callers. Callers see the server's
- * words only for a fault of their request, and only from a known error format: other
- * bodies are pages of machines that callers must not know about. A status alone does
- * not say enough, so messages are matched too; the test lists those of real servers.
+ * Maps error responses of model servers to errors for callers. Callers see the server's
+ * message only if their request is at fault, and only from a known error format: other
+ * bodies may reveal internal machines. The status alone is not sufficient, so messages
+ * are matched, too; the test lists those of real servers.
  */
 import type { WallNow } from "@gateway/shared/process/clock";
 import {
@@ -43,7 +43,7 @@ const PERMANENT = anyOf(
   "response_?format|json[ _]?schema|\\bgrammar\\b",
 );
 
-/** How many faults of one request the caller is told. */
+/** The number of faults of one request that are reported to the caller. */
 const TOLD_MAX = 3;
 
 /** `param` paths such as `messages[0].content`. */
@@ -60,7 +60,7 @@ function anyOf(...patterns: string[]): RegExp {
   return new RegExp(patterns.join("|"), "i");
 }
 
-/** What a server answered instead of a completion. */
+/** The error response of a server. */
 export interface Refusal {
   status: number;
   /** Parsed body or event data, or undefined when it was not JSON. */
@@ -69,8 +69,8 @@ export interface Refusal {
 }
 
 /**
- * What a status means by itself; any other means `server_error`. For `request` the
- * message is looked at too and passed on to the caller.
+ * The fault for each status; any other is a `server_error`. For `request` the message
+ * is examined, too, and passed on to the caller.
  */
 const FAULTS: ReadonlyMap<number, UpstreamFault> = new Map([
   ...[400, 404, 413, 422].map((status) => [status, "request"] as const),
@@ -89,7 +89,7 @@ export function refusalError(
   const code = textOf(error?.code);
   let fault = FAULTS.get(status) ?? "server_error";
   let cause = new Error(`Model server answered with status ${status}`);
-  // FastAPI's {"detail":"Not Found"} and pages speak of our path, not of the model.
+  // FastAPI's {"detail":"Not Found"} and HTML pages are about the path, not the model.
   const isPath = error === null ||
     (isJsonObject(body) && body.detail !== undefined);
   if (status === 404 && isPath) fault = "server_error";
@@ -99,8 +99,8 @@ export function refusalError(
     fault = "request";
   }
   if (fault === "request" && isUnknownModel(code, redact(message), status)) {
-    // The client asked for one of our models, so the operator configured a wrong
-    // name for this server. The log has that name, the client never sees it.
+    // The client requested one of our models, so the operator configured a wrong
+    // name for this server. Only the log shows that name.
     fault = "unknown_model";
     cause = new Error(`${cause.message}: ${redact(message)}`);
   }
@@ -126,7 +126,7 @@ function isUnknownModel(
     (status === 404 && UNKNOWN_MODEL.test(message));
 }
 
-/** Whether no attempt can succeed, although the status suggests it. */
+/** Whether no attempt can succeed, although the status suggests that one might. */
 function isPermanent(error: JsonObject): boolean {
   return PERMANENT.test(textOf(error.message)) || isContextLength(error);
 }
@@ -137,7 +137,7 @@ function isContextLength({ code, type, message }: JsonObject): boolean {
   );
 }
 
-/** What the caller is told of a fault of its request. */
+/** The message, `param` and code for a caller whose request is at fault. */
 function requestOptions(
   error: JsonObject,
   status: number,
@@ -164,9 +164,8 @@ function clean(value: unknown, form: RegExp, redact: Redact): string | null {
 }
 
 /**
- * The error of an `error` member, or of an `error` event, inside a stream or a
- * body that began with status 200. Its message is passed on, sanitised: there is
- * no status to go by.
+ * The error in an `error` member or event of a stream or body whose status was 200.
+ * Since there is no status to rely on, its redacted message is passed on.
  */
 export function frameError(data: unknown, redact: Redact): UpstreamError {
   const error = errorMemberOf(data) ?? (isJsonObject(data) ? data : {});
@@ -180,7 +179,7 @@ export function frameError(data: unknown, redact: Redact): UpstreamError {
   });
 }
 
-/** The wait in milliseconds that the headers ask for, clamped to 1..60 s; undefined if they ask for none. */
+/** The wait in milliseconds that the headers request, clamped to 1..60 s; undefined if they request none. */
 export function readRetryAfter(
   retryAfter: string | null,
   retryAfterMs: string | null,
@@ -198,7 +197,7 @@ export function readRetryAfter(
   return Math.min(Math.max(ms, RETRY_AFTER_MS_MIN), RETRY_AFTER_MS_MAX);
 }
 
-/** The object that holds `message`, in any of the shapes in use, or null. */
+/** The object with `message`, in any of the formats in use, or null. */
 function errorMemberOf(body: unknown): JsonObject | null {
   if (Array.isArray(body)) {
     return body.length === 1 ? errorMemberOf(body[0]) : null;
@@ -218,7 +217,7 @@ function hasMessage(error: JsonObject): boolean {
   return typeof error.message === "string";
 }
 
-/** The faults in a `detail` as FastAPI sends it, a text or a list, or `""`. */
+/** The faults in FastAPI's `detail`, which is a text or a list, or `""`. */
 function messageOfDetail(detail: unknown): string {
   if (!Array.isArray(detail)) return textOf(detail);
   return detail.filter(isJsonObject).slice(0, TOLD_MAX)
@@ -229,7 +228,7 @@ function messageOfDetail(detail: unknown): string {
     .join("; ");
 }
 
-/** The status that a kind of error stands for. */
+/** The HTTP status for each kind of error. */
 const KINDS: readonly [status: number, kind: RegExp][] = [
   [429, /rate_limit|ratelimit|throttl|too_many/],
   [503, /overloaded/],
@@ -240,13 +239,13 @@ const KINDS: readonly [status: number, kind: RegExp][] = [
   ],
 ];
 
-/** The HTTP status an error object names by number or by kind; 500 when it does not. */
+/** The HTTP status that an error object states as a number or implies by its kind; otherwise 500. */
 function statusOf(error: JsonObject): number {
-  const { code, status: named, status_code: spelt, http_status_code: http } =
+  const { code, status, status_code: statusCode, http_status_code: http } =
     error;
-  for (const value of [code, named, spelt, http]) {
-    const status = Number(value);
-    if (status >= 400 && status <= 599) return status;
+  for (const value of [code, status, statusCode, http]) {
+    const number = Number(value);
+    if (number >= 400 && number <= 599) return number;
   }
   const kind = `${textOf(error.type)} ${textOf(error.code)}`.toLowerCase();
   return KINDS.find(([, words]) => words.test(kind))?.[0] ?? 500;

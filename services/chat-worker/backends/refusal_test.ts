@@ -30,7 +30,7 @@ const TOO_LONG = request("Too long", "context_length_exceeded");
 const CREDENTIALS =
   "credentials 502 upstream_error: The model server refused the gateway's credentials";
 const LIMITED =
-  "rate_limited 429 rate_limit_exceeded: The model server is at its limit, try again later";
+  "rate_limited 429 rate_limit_exceeded: The model server has reached its rate limit, try again later";
 const BUSY =
   "overloaded 503 overloaded: The model server is busy, try again later";
 const UNKNOWN_MODEL =

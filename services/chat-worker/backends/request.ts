@@ -1,4 +1,4 @@
-/** The request to a model server: what it says in the dialect of the server, and its bytes. */
+/** Encodes requests to model servers: the body, in the server's dialect, and the HTTP request. */
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { Dialect } from "@gateway/shared/models/dialects";
 import type {
@@ -9,7 +9,7 @@ import type {
 import { isJsonObject, type JsonObject } from "./json.ts";
 import type { CompletionCall } from "./answer.ts";
 
-/** Fields that are sent under their own name when the client gave them. */
+/** Fields that are sent unchanged if the client sent them. */
 const SAME_FIELDS = [
   "temperature",
   "top_p",
@@ -27,10 +27,10 @@ const SAME_FIELDS = [
 
 /**
  * The body of a request to a model server, in the server's dialect. It contains only
- * fields that the client gave, since servers refuse what they do not know; `n` is left
- * out when it is 1. Fields that the model's configuration lets through come first, so
- * that they cannot replace known ones. Every stream asks for usage, whether the client
- * wants to see it or not.
+ * fields that the client sent, since servers refuse unknown fields; `n` is omitted if
+ * it is 1. Extra fields that the model's configuration permits come first, so that
+ * they cannot replace known ones. Every stream requests usage, even if the client did
+ * not.
  */
 export function encodeRequestBody(
   request: ChatRequest,
@@ -61,7 +61,7 @@ export function encodeRequestBody(
   return JSON.stringify(body);
 }
 
-/** A field under the name it has there, if it was given and has one; arguments of the chat template under `ours`. */
+/** Adds a field under the server's name for it, if both exist; `ours` is its name in `chat_template_kwargs`. */
 function put(
   body: JsonObject,
   field: string,
@@ -78,9 +78,9 @@ function put(
 }
 
 /**
- * A message as every server takes it: `""` for content that is null, `{}` for the
- * arguments of a call without any, the role `system` for a `developer` that the
- * server does not know.
+ * A message in the form that every server accepts: `""` for null content, `{}` for
+ * the arguments of a call without any, the role `system` instead of `developer` if
+ * the server does not support that role.
  */
 function spelledOut(message: ChatMessage, dialect: Dialect): ChatMessage {
   const { role, content, tool_calls: calls } = message;
@@ -104,16 +104,16 @@ const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
 const ID = /^[\w-]{1,128}$/;
 const encoder = new TextEncoder();
 
-/** Puts a request together, ready to be written. */
+/** Encodes a whole request, ready to be written. */
 export type EncodeRequest = (
   body: string,
   call: Pick<CompletionCall, "requestId" | "traceparent">,
 ) => Uint8Array;
 
 /**
- * Makes the function that encodes a request to `url`. All that does not change is
- * put together once; `headers` were checked with the models file. Throws an Error
- * that does not contain the key if the key cannot be sent.
+ * Creates the function that encodes a request to `url`. The constant part is built
+ * only once; `headers` were checked with the models file. If the key cannot be sent,
+ * throws an Error that does not contain it.
  */
 export function createRequestEncoder(
   url: URL,
@@ -141,7 +141,7 @@ export function createRequestEncoder(
     if (ID.test(requestId)) head += `x-request-id: ${requestId}\r\n`;
     if (ID.test(traceparent)) head += `traceparent: ${traceparent}\r\n`;
     head += "\r\n";
-    // A head is ASCII, one byte a character.
+    // The head is ASCII: one byte per character.
     const request = new Uint8Array(head.length + bodyBytes.length);
     encoder.encodeInto(head, request);
     request.set(bodyBytes, head.length);

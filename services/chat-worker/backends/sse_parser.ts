@@ -1,7 +1,7 @@
 /**
- * Server-sent events out of a byte stream, as the WHATWG HTML standard, section
- * 9.2.6, describes it. Beyond the standard, `error: …` is `data: …` of an event of
- * that name: llama.cpp's server ended broken answers that way until 2025.
+ * Parses server-sent events by the WHATWG HTML standard, section 9.2.6. Beyond the
+ * standard, `error: …` is the data of an event named `error`: llama.cpp's server ended
+ * broken answers that way until 2025.
  */
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { invalidAnswer } from "./errors.ts";
@@ -11,19 +11,18 @@ const LINE_END = /\r\n|\n|\r/;
 const FIELD = /^(data|event|error)(?:: ?|$)/;
 
 /**
- * An incremental parser: `data: {"a":1}\n\n` calls `onEvent('{"a":1}', "")`. Work
- * is linear in the number of bytes, however small the pieces are. After it has
- * thrown it must not be used again.
+ * An incremental parser: `data: {"a":1}\n\n` calls `onEvent('{"a":1}', "")`. It takes
+ * linear time, however small the pieces are. It must not be used after it has thrown.
  */
 export class SseParser {
   readonly #onEvent: (data: string, name: string) => void;
-  // Byte order marks inside the data belong to it; only one at the very beginning is dropped.
+  // Only a byte order mark at the very beginning is dropped; others belong to the data.
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   #isFirst = true;
-  /** The line that is not complete yet, in the pieces in which it came. */
+  /** The pieces of a line that is not complete yet. */
   #pieces: string[] = [];
   #chars = 0;
-  /** The last piece ended with CR: an LF that comes first belongs to it. */
+  /** The last piece ended with CR, so an LF at the start of the next one belongs to it. */
   #isAfterCr = false;
   #data: string | null = null;
   #name = "";
@@ -33,7 +32,7 @@ export class SseParser {
     this.#onEvent = onEvent;
   }
 
-  /** Takes the next bytes. Throws `upstream_invalid` when a line, or the data of an event, is too long. */
+  /** Parses the next bytes. Throws `upstream_invalid` if a line, or the data of an event, is too long. */
   push(bytes: Uint8Array): void {
     let text = this.#decoder.decode(bytes, { stream: true });
     if (text === "") return;
@@ -50,7 +49,7 @@ export class SseParser {
   }
 
   /**
-   * The data of an event that the stream ended without its blank line, or `""`. The standard drops it; whoever knows what it must look like may use it.
+   * Ends the stream and returns the data of a last event without its blank line, or `""`. The standard drops it, but a caller that can validate it may use it.
    */
   end(): string {
     this.#keep(this.#decoder.decode());

@@ -4,35 +4,35 @@ import { invalidAnswer } from "./errors.ts";
 import { isJsonObject, parseJson, textOf } from "./json.ts";
 
 interface Call {
-  /** Position in what we send. */
+  /** Index in the answer to the client. */
   index: number;
-  /** As the server gave it, `""` if it has not. */
+  /** The server's id, or `""` if it sent none. */
   id: string;
-  /** Empty until the server has said it: until then nothing is sent. */
+  /** Empty until the server has sent it; nothing is passed on before. */
   name: string;
-  /** Arguments that came before the name. */
+  /** Arguments that arrived before the name. */
   held: string;
   hasArguments: boolean;
 }
 
 const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
-/** A name is short: a server that sends this much before it is broken. */
+/** A server that sends this much before the name of a call is broken. */
 const HELD_CHARS_MAX = 64 * 1024;
 
 /**
- * Fragments of tool calls as servers send them, turned into what every SDK
- * takes: an index on each, id, type and name together in a call's first fragment
- * and never again, arguments as text.
+ * Converts fragments of tool calls as servers send them into what every SDK accepts:
+ * an index in each, id, type and name together in a call's first fragment and only
+ * there, arguments as text.
  */
 export class ToolCallFragments {
   readonly #newId: () => string;
   readonly #calls: Call[] = [];
-  /** The newest call at each index of the server's. */
+  /** The latest call at each index that the server uses. */
   readonly #byIndex = new Map<unknown, Call>();
   #sent = 0;
   #last: Call | undefined;
 
-  /** `newId` makes an id for a call that has none. */
+  /** `newId` creates an id for a call without one. */
   constructor(newId: () => string) {
     this.#newId = newId;
   }
@@ -42,16 +42,16 @@ export class ToolCallFragments {
     return this.#sent > 0;
   }
 
-  /** Takes the `tool_calls` of one delta and returns what is new in it. */
+  /** Reads the `tool_calls` of one delta and returns the fragments to pass on. */
   take(fragments: unknown): ToolCallDelta[] {
     if (!Array.isArray(fragments)) {
       throw invalidAnswer("Tool calls that are not an array");
     }
     return fragments.map((each) => this.#takeFragment(each))
-      .filter((news) => news !== null);
+      .filter((delta) => delta !== null);
   }
 
-  /** The choice is finished: throws `upstream_invalid` if a call never got its name. */
+  /** Called when the choice has finished: throws `upstream_invalid` if a call has no name. */
   end(): void {
     if (this.#calls.length !== this.#sent) {
       throw invalidAnswer("Tool call without a name");
@@ -102,10 +102,10 @@ export class ToolCallFragments {
     }
     if (known === undefined) return this.#open(index, id);
     if (known.name === "" || name === "") return known;
-    // A name where one was said already begins a call if the server numbers
-    // none, or numbers all alike, or all of its arguments come again; else it is
-    // a repeat. A new id alone proves nothing: some servers make one up per
-    // fragment.
+    // A second name starts a new call if it comes with a new id. Without an id, it does
+    // if the server sends no indices, if the name differs, or if complete arguments
+    // follow others; otherwise it is a repeat. A new id without a name proves nothing:
+    // some servers generate one per fragment.
     const isNext = id === ""
       ? index === null || name !== known.name ||
         (known.hasArguments && isJsonObject(parseJson(text)))
@@ -124,7 +124,7 @@ export class ToolCallFragments {
   }
 }
 
-/** Arguments must be JSON text; some servers send the object itself. */
+/** Arguments should be JSON text, but some servers send the object itself. */
 function argumentsText(value: unknown): string {
   if (value === undefined || value === null) return "";
   return typeof value === "string" ? value : JSON.stringify(value);

@@ -1,8 +1,8 @@
 /**
- * The two ways an answer reaches a client: as an event stream while it is made, or
- * as one body when it is complete. Both take what the dispatcher delivers. `begun`
- * resolves once the head has been sent or the client has left; it rejects if the
- * request fails before that, when an HTTP error can still be sent.
+ * The two ways an answer reaches a client: as an event stream while it is generated,
+ * or as one body when it is complete. Both are sinks of the dispatcher. `begun`
+ * resolves once the head has been sent or the client has disconnected; it rejects if
+ * the request fails before that, when an HTTP error can still be sent.
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { Buffer } from "node:buffer";
@@ -26,15 +26,15 @@ export interface AnswerOptions {
   /** Headers of the 200. */
   headers: HeaderFields;
   now: MonotonicNow;
-  /** A stream whose first line has not come is opened after this long; 0: never. */
+  /** A stream is opened after this long even without a first line; 0: never. */
   headMs: number;
   /** The client's socket has taken everything up to this frame: the worker may send more. */
   onDelivered: (sequence: number) => void;
-  /** A line exceeds the limit: the answer cannot go on. */
+  /** A line exceeds the limit: the answer cannot continue. */
   onOverlongLine: () => void;
   /** The client has stopped reading. */
   onAbandoned: (reason: "slow_client") => void;
-  /** Calls back when the end of the answer may be sent. */
+  /** Calls `end` when the end of the answer may be sent. */
   hold: (end: () => void) => void;
 }
 
@@ -43,9 +43,9 @@ const DONE = encoder.encode("data: [DONE]\n\n");
 const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
 
 /**
- * An answer as server-sent events. The 200 is held until the first line, or for
- * `headMs`, since proxies cut silent connections. A stream that was opened early
- * holds only keep-alive comments, so another worker may still start the answer.
+ * An answer as server-sent events. The 200 is held back until the first line, but at
+ * most for `headMs`, since proxies cut silent connections. A stream opened early has
+ * only keep-alive comments, so another worker may still start the answer.
  */
 export class StreamAnswer implements AnswerSink {
   readonly begun: Promise<void>;
@@ -54,7 +54,7 @@ export class StreamAnswer implements AnswerSink {
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
   /** The head has been sent. */
   #isOpen = false;
-  /** The last frame that waits for the client, or 0 if the socket has taken all. */
+  /** The last frame that waits for the client, or 0 if the socket has taken everything. */
   #queuedSequence = 0;
   #lastSentAtMs: number;
   #hasStarted = false;
@@ -83,7 +83,7 @@ export class StreamAnswer implements AnswerSink {
     } else if (this.#blockedSinceMs !== null) {
       this.#queuedSequence = sequence;
     } else {
-      // Part of a line cannot go out before the rest of it has come.
+      // Part of a line cannot be sent before the rest has arrived.
       this.#options.onDelivered(sequence);
     }
   }
@@ -134,7 +134,7 @@ export class StreamAnswer implements AnswerSink {
     else this.#blockedSinceMs ??= this.#lastSentAtMs;
   }
 
-  /** The head goes out with the first bytes. */
+  /** Sends the head, together with the first bytes. */
   #open(): void {
     const { out, headers } = this.#options;
     this.#isOpen = true;
@@ -150,14 +150,14 @@ export class StreamAnswer implements AnswerSink {
     this.#options.out.end(last);
   }
 
-  /** Breaks the answer off: nobody reads it. */
+  /** Aborts the answer, because the client does not read it. */
   #cut(): void {
     this.#isOver = true;
     abandon(this.#options.out);
     this.#beginning.resolve();
   }
 
-  /** The socket takes more, so what was queued counts as delivered. */
+  /** The socket accepts data again, so what was queued counts as delivered. */
   #onDrained(): void {
     this.#blockedSinceMs = null;
     if (this.#queuedSequence === 0) return;
@@ -217,16 +217,16 @@ const OK = 200;
 /** nginx's "client closed request". */
 const CLIENT_CLOSED_REQUEST = 499;
 
-/** Drops an answer whose client has left. The status is for metrics and the log. */
+/** Drops an answer whose client has disconnected. The status is for metrics and the log. */
 export function abandon(out: AnswerOutput): void {
   if (!out.headersSent) out.statusCode = CLIENT_CLOSED_REQUEST;
   out.destroy();
 }
 
 /**
- * Holds the end of an answer until its slot is free, for at most `holdMs`. A client
- * with one slot that sends its next request as soon as it has read the end must not
- * be refused because of the last one, on this edge or another.
+ * Holds back the end of an answer until its slot is free, for at most `holdMs`. A
+ * client with one slot that sends its next request as soon as it has read the end
+ * must not be refused because of the previous one, on this edge or another.
  */
 export function holdUntil(
   slotFreed: Promise<void>,

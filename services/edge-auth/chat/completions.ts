@@ -1,6 +1,6 @@
 /**
- * `POST /v1/chat/completions`: checks the request, has it admitted, runs it, and
- * settles what it cost, however it ended.
+ * `POST /v1/chat/completions`: checks, admits and runs the request, and settles its
+ * cost, however it ended.
  */
 import type { Principal } from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
@@ -34,7 +34,7 @@ export interface ChatCompletionsDependencies
   dispatcher: Pick<ChatDispatcher, "start" | "isStoppedSince">;
   metrics: { ran(run: EndedRun): void };
   log: Log;
-  /** A stream whose first token has not come is opened after this long; 0: never. */
+  /** A stream is opened after this long even without a first token; 0: never. */
   streamHeadMs: number;
 }
 
@@ -53,12 +53,12 @@ export interface ChatCall {
   readonly requestId: string;
   readonly startedAtMs: number;
   readonly principal: Principal;
-  /** Set when it runs: then it is counted and logged at the end of the run. */
+  /** Set once it runs: it is then counted and logged at the end of the run. */
   hasRun: boolean;
 }
 
 /**
- * Answers one request. Resolves when the answer has begun or the client has left.
+ * Answers one request. Resolves when the answer has begun or the client has disconnected.
  * Rejects with an `ApiError` only if nothing has been sent.
  */
 export async function chatCompletions(
@@ -82,7 +82,7 @@ export async function chatCompletions(
     }
   } catch (error) {
     lease?.release();
-    // If the key goes on like this, its bodies are refused before they are parsed.
+    // If this key keeps sending requests, their bodies are refused before they are parsed.
     if (lease === null && isForbidden(error)) {
       refusedBodies.charge(principal.keyId, read.parseMs);
     }
@@ -91,13 +91,13 @@ export async function chatCompletions(
   await runAdmitted(call, read.request, lease, dependencies);
 }
 
-/** The key may not be used at all, whatever the request. */
+/** Whether the error refuses the key itself rather than this request. */
 function isForbidden(error: unknown): boolean {
   return error instanceof ApiError &&
     (error.status === 401 || error.status === 403);
 }
 
-/** Starts the run, which settles itself at its end. Resolves when the answer has begun. */
+/** Starts the run, which is settled at its end. Resolves when the answer has begun. */
 function runAdmitted(
   call: ChatCall,
   request: ChatRequest,
@@ -127,7 +127,7 @@ function runAdmitted(
   call.hasRun = true;
   const span = startChatSpan(call, request);
   const { traceparent } = span;
-  // Whether it is queued, waits for its first token, streams or not.
+  // In every state: queued, waiting for the first token, streaming or not.
   const takeBack = onLeft(() => run.cancel("client_gone"));
   const run = dispatcher.start(
     {

@@ -1,6 +1,6 @@
 /**
- * Reads, parses and checks the body of a chat request. A refused body costs its key
- * no quota, but it costs this process time, which is limited per key.
+ * Reads, parses and checks the body of a chat request. A refused body does not count
+ * against a key's limits, but it costs this process time, which is limited per key.
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
@@ -30,9 +30,9 @@ export interface ReadChatRequestDependencies {
 }
 
 /**
- * Returns the request and how long parsing took; null if the client has left. Rejects
- * with an `ApiError` for an invalid request. A key that may not make it at all gets
- * that error first.
+ * Returns the request and how long parsing took; null if the client has disconnected.
+ * Rejects with an `ApiError` for an invalid request; if the key may not make chat
+ * requests at all, with the error for that instead.
  */
 export async function readChatRequest(
   exchange: Pick<Exchange, "headers" | "openBody">,
@@ -76,18 +76,18 @@ const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
 
 /**
  * Limits the time that the refused bodies of a key may take: a fortieth of a core,
- * and 50 ms at once. An occasional bad body stays below that.
+ * with bursts of 50 ms. An occasional bad body stays below that.
  */
 export class RefusedBodies {
   readonly #now: MonotonicNow;
-  /** When each key will have paid off what it has spent. */
+  /** When the time that each key has spent will be paid off. */
   readonly #paidAtMs = new Map<string, number>();
 
   constructor(now: MonotonicNow) {
     this.#now = now;
   }
 
-  /** A body of the key was refused after this much work. */
+  /** Charges a key for a body that was refused after `tookMs` of work. */
   charge(keyId: string, tookMs: number): void {
     const paidAtMs = this.#now() + this.#owedMs(keyId) + tookMs / shareOfCore;
     remember(this.#paidAtMs, keyId, paidAtMs, keysMax);
@@ -99,7 +99,7 @@ export class RefusedBodies {
     if (waitMs > 0) throw tooManyBadBodies(waitMs, { connection: "close" });
   }
 
-  /** The same after a delay, which slows down a client that retries at once. */
+  /** As `require`, but after a delay, which slows down a client that retries at once. */
   async wait(keyId: string, deadlines: Deadlines): Promise<void> {
     const waitMs = Math.min(this.#waitMs(keyId), REFUSED_BODIES.waitMs);
     if (waitMs === 0) return;

@@ -46,7 +46,7 @@ export function parseChatRequest(body: unknown, models: Models): ChatRequest {
   const name = typeof body.model === "string" ? body.model : "";
   const model = models.get(name);
   const [issue] = checked.error?.issues ?? [];
-  // It comes first, because it decides what else is allowed.
+  // The model comes first, because it decides what else is allowed.
   if (model === undefined && issue?.path[0] !== "model") {
     throw modelNotFound(name);
   }
@@ -94,7 +94,7 @@ function toRequest(wire: WireRequest): ChatRequest {
     request.logprobs = true;
     if (top_logprobs !== undefined) request.top_logprobs = top_logprobs;
   }
-  // Without tools the other two have no effect, and model servers refuse them.
+  // Without tools these two have no effect, and model servers refuse them.
   if (tools.length > 0) {
     request.tools = tools;
     if (tool_choice !== undefined) request.tool_choice = tool_choice;

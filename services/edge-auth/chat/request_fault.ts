@@ -19,7 +19,7 @@ type Issue = z.core.$ZodIssue;
 /**
  * Turns the first issue that zod found in a request into an error with OpenAI's
  * code and `param` path. Looks the offending value up again in `body`. The message
- * shows numbers and the values of enumerations, cut short, and no other text.
+ * shows numbers and (clipped) the values of enumerations, but no other text.
  */
 export function requestFault(
   body: unknown,
@@ -113,7 +113,7 @@ function bounds(
       expected: `at ${isSmall ? "least" : "most"} ${bound} ${units}`,
     };
   }
-  // By the field, not by the value: for a decimal field, 200 is a decimal too large.
+  // The field decides, not the value: for a decimal field, 200 is too large a decimal.
   const isInteger = issue.origin === "int" || issue.message === INTEGER;
   const kind = isInteger ? "integer" : "decimal";
   const sign = isSmall ? (issue.inclusive === false ? ">" : ">=") : "<=";
@@ -123,7 +123,7 @@ function bounds(
   };
 }
 
-/** What a message may say about a value. */
+/** The description of a value that is safe to show in a message. */
 function shown(value: unknown): string {
   if (typeof value === "number") return String(value);
   if (typeof value === "string" || Array.isArray(value)) {

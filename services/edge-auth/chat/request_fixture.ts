@@ -1,4 +1,4 @@
-/** What the tests of requests share. */
+/** Shared by the tests of requests. */
 import type { ModelAbilities } from "./request_rules.ts";
 
 const base: ModelAbilities = {
@@ -9,7 +9,7 @@ const base: ModelAbilities = {
   passFields: ["top_k", "chat_template_kwargs"],
 };
 
-/** A text model, one that sees, one that gives one choice, and one whose backend decides everything. */
+/** A text model, one with vision, one limited to a single choice, and one without any bounds. */
 export const catalog: ReadonlyMap<string, ModelAbilities> = new Map([
   [base.id, base],
   ["seer", { ...base, id: "seer", vision: true }],
@@ -17,7 +17,7 @@ export const catalog: ReadonlyMap<string, ModelAbilities> = new Map([
   ["plain", { id: "plain", vision: true, passFields: [] }],
 ]);
 
-/** The smallest good request. */
+/** The smallest valid request. */
 export const ping: { [name: string]: unknown } = {
   model: "neutral-3.7-plus",
   messages: [{ role: "user", content: "ping" }],

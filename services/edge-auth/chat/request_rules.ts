@@ -23,7 +23,7 @@ type Messages = WireRequest["messages"];
 
 /**
  * The rules that a schema cannot express, between the parts of a request and between
- * a request and its model. Throws an {@link ApiError} for the first broken one.
+ * a request and its model. Throws an {@link ApiError} for the first violation.
  */
 export function requireRules(
   body: { readonly [name: string]: unknown },
@@ -199,7 +199,7 @@ export function requireCleanJson(value: unknown): void {
   throw invalid(param, message);
 }
 
-/** The path of the first such value; null if there is none. */
+/** The path of the first value that is not clean; null if there is none. */
 function uncleanPath(value: unknown, depth: number): PathStep[] | null {
   if (typeof value === "string") return value.isWellFormed() ? null : [];
   if (typeof value === "number") return Number.isFinite(value) ? null : [];

@@ -15,7 +15,7 @@ import { isJsonObject } from "@gateway/shared/process/error_text";
 const NO_CONTROLS = /^\P{Cc}*$/u;
 const IDENTIFIER = /^[a-zA-Z0-9_-]+$/;
 const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
-/** Marks the bounds of an integer, which zod does not tell from those of other numbers. */
+/** Marks the bounds of an integer, which zod does not distinguish from those of other numbers. */
 export const INTEGER = "an integer";
 /**
  * Joins the text parts of a message. Model servers that take only strings join them
@@ -32,11 +32,11 @@ const identifier = (charsMax: number) =>
   z.string().min(1).max(charsMax).regex(IDENTIFIER, {
     error: `a string that matches '${IDENTIFIER.source}'`,
   });
-/** JSON's `1.0` is an integer too: JavaScript cannot tell. */
+/** JSON's `1.0` is an integer too: JavaScript cannot tell the two apart. */
 const integer = (min: number, max: number) =>
   z.int().min(min, { error: INTEGER }).max(max, { error: INTEGER });
 const decimal = (min: number, max: number) => z.number().min(min).max(max);
-/** A JSON Schema, which is not looked into. */
+/** A JSON Schema, whose content is not checked. */
 const anyObject = z.record(z.string(), z.unknown());
 
 /** Treats null members of an object as absent: SDKs of typed languages send them. */
@@ -82,7 +82,7 @@ export function listOf<T extends z.ZodType>(
 }
 
 const textPart = z.object({ type: z.literal("text"), text: z.string() });
-/** A refusal in a history is text like any other. */
+/** A refusal in a message history counts as text. */
 const refusalPart = z.object({
   type: z.literal("refusal"),
   refusal: z.string(),
@@ -241,7 +241,7 @@ const wireRequest = z.object({
   ).exactOptional(),
 });
 
-/** Checks one body. What comes out has no nulls and no unknown members. */
+/** Checks one body. The result has no nulls and no unknown members. */
 export const wireRequestSchema = nullable(wireRequest);
 
 /** A body of the right shape, before the rules between its parts are checked. */

@@ -14,7 +14,7 @@ export class LineAssembler {
   #pieces: Uint8Array[] = [];
   #pieceBytes = 0;
 
-  /** `lineBytesMax`: how long an unfinished line may become. */
+  /** `lineBytesMax`: the longest unfinished line allowed. */
   constructor(lineBytesMax: number) {
     this.#lineBytesMax = lineBytesMax;
   }
@@ -27,7 +27,7 @@ export class LineAssembler {
   /**
    * Adds bytes and returns the lines that are now whole, each with its `\n`. Returns
    * null if a line is too long; the stream is then unusable. The result may be a view
-   * of `payload`, of which nothing is kept.
+   * of `payload`; this object keeps only copies.
    */
   push(payload: Uint8Array): Uint8Array | null {
     const end = payload.lastIndexOf(NEWLINE) + 1;
@@ -47,7 +47,7 @@ export class LineAssembler {
 }
 
 const DATA = new TextEncoder().encode("data: ");
-/** `data: ` before a line and a second newline behind it. */
+/** `data: ` before a line and a second newline after it. */
 const FRAMING_BYTES = DATA.length + 1;
 
 /**

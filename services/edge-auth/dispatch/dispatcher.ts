@@ -1,6 +1,6 @@
 /**
  * The runs of an edge, and what they share: the table of workers, the queue, and
- * the messages that go out. Routes every frame to its run and advances time.
+ * the outgoing messages. Routes every frame to its run and drives their timers.
  */
 import { z } from "zod";
 import {
@@ -48,7 +48,7 @@ import { WorkerTable } from "./workers.ts";
 export interface ChatDispatcherOptions {
   bus: Pick<
     BusLink,
-    "isConnected" | "flowingSinceMs" | "heardAtMs" | "publish" | "request"
+    "isConnected" | "flowingSinceMs" | "receivedAtMs" | "publish" | "request"
   >;
   edgeId: string;
   now: MonotonicNow;
@@ -59,13 +59,13 @@ export interface ChatDispatcherOptions {
   log: Log;
   /** Requests that may wait for a slot. */
   queueMax: number;
-  /** A request is over after this long, whatever it does. */
+  /** A request is ended after this long, in any state. */
   requestTimeoutMs: number;
   /** Default `DISPATCH_LIMITS.busLostMs`. */
   busLostMs?: number;
 }
 
-/** What the receiver of an answer may do with its run. */
+/** The part of a run that the receiver of its answer may use. */
 export type StartedRun = Pick<ChatRun, "delivered" | "cancel">;
 
 /**
@@ -75,12 +75,12 @@ export type StartedRun = Pick<ChatRun, "delivered" | "cancel">;
 export const CONTROL_WAIT_MS = 2;
 const PROBE_TIMEOUT_MS = 300;
 const EMPTY = new Uint8Array(0);
-/** key-admin says that the running requests of a key are to be stopped. */
+/** The notice of key-admin to stop the running requests of a key. */
 const stopNoticeSchema = z.object({
   keyId: z.string(),
   action: z.literal("stop"),
 });
-/** Stopped keys that are remembered, for requests that are being admitted meanwhile. */
+/** Stopped keys that are remembered, for requests whose admission is in progress. */
 const STOPPED_KEYS_MAX = 1_000;
 
 export class ChatDispatcher {
@@ -114,13 +114,13 @@ export class ChatDispatcher {
       workers: this.workers,
       queue: this.#queue,
       publish: (...message) => this.#tryPublish(...message),
-      control: (workerId, record) => this.#tellWorker(workerId, record),
-      onRoom: () => this.#offerSoon(),
+      control: (workerId, record) => this.#addControl(workerId, record),
+      onSlotFreed: () => this.#offerSoon(),
       onWorkerMissing: (workerId) => this.#onMissing(workerId),
     };
   }
 
-  /** Runs that are not over. */
+  /** Runs that have not ended. */
   get running(): number {
     return this.#runs.size;
   }
@@ -130,12 +130,12 @@ export class ChatDispatcher {
     return this.#queue.length;
   }
 
-  /** Workers that control records are kept for. */
+  /** Workers for which control records are waiting. */
   get outboxes(): number {
     return this.#control.size;
   }
 
-  /** Begins a run. It tells `sink` its answer and `onEnded` its end, each exactly once. */
+  /** Starts a run. `sink` receives its answer; `onEnded` is called exactly once, at its end. */
   start(
     job: ChatJob,
     sink: AnswerSink,
@@ -156,7 +156,7 @@ export class ChatDispatcher {
     return run;
   }
 
-  /** Subscribes to the messages for this edge and starts its beats and ticks. Returns a function that stops these two. */
+  /** Subscribes to the messages for this edge and starts its beats and ticks. Returns a function that stops the beats and ticks. */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
     const { edgeId } = this.#d;
     bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
@@ -185,7 +185,7 @@ export class ChatDispatcher {
     };
   }
 
-  /** A message on a stream subject of this edge. `isNoResponders`: nobody took the job. */
+  /** A message on a stream subject of this edge. `isNoResponders`: the job had no subscriber. */
   onStreamMessage(
     subject: string,
     data: Uint8Array,
@@ -210,14 +210,14 @@ export class ChatDispatcher {
     }
   }
 
-  /** A message on a worker's beat subject. One of another version is no beat. */
+  /** A message on a worker's beat subject. Ignores one of another version. */
   onBeatMessage(subject: string, data: Uint8Array): void {
     const beat = decodeWorkerBeat(data);
     if (beat === null) return;
     if (this.workers.onBeat(lastToken(subject), beat)) this.#offerWaiting();
   }
 
-  /** Cancels every run. Clients that still wait get this error. */
+  /** Cancels every run. Clients that are still connected get this error. */
   cancelAll(reason: CancelReason, error: ApiError): void {
     this.#forEach((run) => run.cancel(reason, error));
   }
@@ -249,14 +249,14 @@ export class ChatDispatcher {
     this.#d.log.info("key_requests_stopped", { keyId, requests });
   }
 
-  /** Whether a key was stopped while Redis was being asked about a request of it. */
+  /** Whether the requests of a key were stopped at `sinceMs` or later. */
   isStoppedSince(keyId: string, sinceMs: number): boolean {
     return (this.#stoppedAtMs.get(keyId) ?? -Infinity) >= sinceMs;
   }
 
   /**
    * Whether every run ended in time. Await it before the limiter is stopped: a
-   * cancelled run waits a moment for its worker to say what it cost.
+   * cancelled run waits a moment for its worker to report the cost.
    */
   idleWithin(timeoutMs: number): Promise<boolean> {
     if (this.#runs.size === 0) return Promise.resolve(true);
@@ -269,7 +269,7 @@ export class ChatDispatcher {
     this.#clock.tick();
     const nowMs = this.#d.now();
     this.#followBus();
-    // The pause of a worker may be over.
+    // A worker's pause may have ended.
     this.#offerWaiting();
     for (const run of this.#queue.expire(nowMs)) {
       run.fail(this.#d.bus.isConnected ? overloaded() : busUnavailable());
@@ -286,7 +286,7 @@ export class ChatDispatcher {
     const { lostForMs } = this.#flow;
     const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#d;
     if (lostForMs >= busLostMs) this.#forEach((run) => run.onBusGivenUp());
-    // While the bus is away nobody can be heard: silence proves nothing.
+    // While the bus is down no worker can be received: silence proves nothing.
     if (lostForMs > 0) return;
     const { probe, lost } = this.workers.sweep();
     for (const workerId of lost) this.#onLost(workerId);
@@ -321,7 +321,7 @@ export class ChatDispatcher {
     this.#queue.offer((run) => run.offer());
   }
 
-  /** At the end of this turn, because the run that freed the slot is not done yet. */
+  /** At the end of this turn, because the run that freed the slot has not finished yet. */
   #offerSoon(): void {
     if (this.#queue.length === 0 || this.#isOfferDue) return;
     this.#isOfferDue = true;
@@ -331,13 +331,13 @@ export class ChatDispatcher {
     });
   }
 
-  #tellWorker(workerId: string, record: ControlRecord): void {
+  #addControl(workerId: string, record: ControlRecord): void {
     let batch = this.#control.get(workerId);
     if (batch === undefined) {
       if (this.#control.size === 0) {
         this.#d.scheduleSoon(() => {
           for (const each of this.#control.values()) each.flush();
-          // Nothing is kept for a worker that may never be heard of again.
+          // Nothing is kept for a worker that may be gone for good.
           this.#control.clear();
         });
       }
@@ -354,7 +354,7 @@ export class ChatDispatcher {
       this.#d.bus.publish(subject, payload, options);
       return true;
     } catch (error) {
-      // Acknowledgements are repeated, jobs wait: the bus itself logs its state.
+      // Acknowledgements are repeated and jobs wait; the bus link logs its own state.
       this.#d.log.debug("publish_failed", { subject, error });
       return false;
     }

@@ -1,4 +1,4 @@
-/** A dispatcher whose bus and clock the test holds, and workers that the test plays. */
+/** A dispatcher whose bus, clock and workers are controlled by the test. */
 import { decodeControl } from "@gateway/shared/bus/control";
 import {
   encodeAccept,
@@ -41,15 +41,15 @@ interface Header {
   tokens?: number;
 }
 
-/** `events` has what the dispatcher did, in order: see `take`. */
+/** `events` lists what the dispatcher did, in order; see `take`. */
 export function setup(options: { queueMax?: number } = {}) {
   const clock = { ms: 0 };
   const bus = {
     isConnected: true,
     flowingSinceMs: 0 as number | null,
-    /** Set: the bus has brought nothing since. */
+    /** If set, the bus has delivered nothing since. */
     silentSinceMs: null as number | null,
-    /** Who answers a request, and who is there and silent. */
+    /** Workers that answer requests, and workers that are connected but do not answer. */
     answers: new Set<string>(),
     listens: new Set<string>(),
   };
@@ -83,7 +83,7 @@ export function setup(options: { queueMax?: number } = {}) {
       get flowingSinceMs() {
         return bus.flowingSinceMs;
       },
-      get heardAtMs() {
+      get receivedAtMs() {
         return bus.silentSinceMs ?? clock.ms;
       },
       publish: (subject, payload, publishing) => {
@@ -152,7 +152,7 @@ export function setup(options: { queueMax?: number } = {}) {
     bus,
     dispatcher,
     outcomes,
-    /** What was done since the last call, control records last. */
+    /** The events since the last call, control records last. */
     async take(): Promise<string[]> {
       for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
       for (const flush of soon.splice(0)) flush();
@@ -160,7 +160,7 @@ export function setup(options: { queueMax?: number } = {}) {
     },
     /** Messages with control records so far. */
     controlMessages: () => messages,
-    /** `free` slots of as many. */
+    /** A beat with this many free slots. */
     beat: (worker: string, free = 1) =>
       dispatcher.onBeatMessage(
         workerBeatSubject(worker),
@@ -217,9 +217,9 @@ export function setup(options: { queueMax?: number } = {}) {
       const reject = { worker, reason, retryAfterMs };
       message(header.request ?? 1, attempt, encodeRejectFrame(attempt, reject));
     },
-    nobodyTook: (header: Header = {}) =>
+    noResponders: (header: Header = {}) =>
       message(header.request ?? 1, attemptOf(header), new Uint8Array()),
-    /** In small steps: one large step would look like a stall of our own. Questions are answered in between. */
+    /** In small steps, because one large step would look like a stall of this process. Probes are answered in between. */
     async tickTo(ms: number, onTick: () => void = () => {}): Promise<void> {
       while (clock.ms < ms) {
         clock.ms = Math.min(ms, clock.ms + STREAM_LIMITS.tickMs / 2);

@@ -45,7 +45,7 @@ Deno.test("a run that goes well", async () => {
   assert.partialDeepStrictEqual(t.outcomes.get(1), {
     usage: USAGE,
     completionTokens: 2,
-    isHeard: true,
+    isEndReported: true,
     offers: 1,
     workerId: "w1",
     error: null,
@@ -90,7 +90,7 @@ Deno.test("a worker that does not accept in time is passed over, and told; what 
     "offer w2 1.2",
     "cancel w1 1.1 not_accepted",
   ]);
-  t.nobodyTook({ attempt: 1 });
+  t.noResponders({ attempt: 1 });
   t.accept("w1", { attempt: 1 });
   t.accept("w2");
   t.data("a\n", 1);
@@ -156,7 +156,7 @@ Deno.test("an offer that found the bus down says nothing of its worker, and is n
 Deno.test("nobody listens: no worker, at once; where the chosen one is gone the next one gets it, or it waits", async () => {
   const t = setup();
   t.ask();
-  t.nobodyTook();
+  t.noResponders();
   assert.deepEqual(await t.take(), [
     "offer anybody 1.1",
     "error no_worker 1",
@@ -165,8 +165,8 @@ Deno.test("nobody listens: no worker, at once; where the chosen one is gone the 
   t.beat("w1");
   t.beat("w2");
   t.ask(2);
-  t.nobodyTook({ request: 2 });
-  t.nobodyTook({ request: 2 });
+  t.noResponders({ request: 2 });
+  t.noResponders({ request: 2 });
   const events = await t.take();
   assert.deepEqual(events.filter((event) => event !== "probe w1"), [
     "offer w1 2.1",
@@ -202,7 +202,7 @@ Deno.test("a lost attempt is repeated once, before the first byte", async () => 
     "cancel w1 1.1 worker_lost",
   ]);
   assert.equal(begun.outcomes.get(1)?.completionTokens, 7);
-  assert.equal(begun.outcomes.get(1)?.isHeard, false);
+  assert.equal(begun.outcomes.get(1)?.isEndReported, false);
 });
 
 Deno.test("a fault of the worker is repeated elsewhere, one of the backend is not", async () => {
@@ -218,7 +218,7 @@ Deno.test("a fault of the worker is repeated elsewhere, one of the backend is no
 });
 
 Deno.test("a cancelled run waits for the worker's last word on its cost, and not for long", async () => {
-  for (const isHeard of [true, false]) {
+  for (const isEndReported of [true, false]) {
     const t = setup();
     t.bus.listens.add("w1");
     t.beat("w1");
@@ -232,12 +232,12 @@ Deno.test("a cancelled run waits for the worker's last word on its cost, and not
     t.data("b\n", 2, { tokens: 4 });
     await t.tickTo(999);
     assert.equal(t.outcomes.size, 0);
-    if (isHeard) t.err(0, false, { tokens: 5 });
+    if (isEndReported) t.err(0, false, { tokens: 5 });
     await t.tickTo(1_000);
     assert.partialDeepStrictEqual(t.outcomes.get(1), {
       kind: "cancelled",
-      completionTokens: isHeard ? 5 : 3,
-      isHeard,
+      completionTokens: isEndReported ? 5 : 3,
+      isEndReported,
     });
   }
 });
@@ -275,7 +275,7 @@ Deno.test("a run that takes too long ends with an error for the client, and noth
   await t.take();
   run.cancel("client_gone");
   run.delivered(1);
-  t.nobodyTook({ request: 2 });
+  t.noResponders({ request: 2 });
   t.end(1, "w1", { request: 2 });
   await t.tickTo(2 * TIMEOUT_MS);
   assert.deepEqual(

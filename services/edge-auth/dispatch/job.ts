@@ -1,4 +1,4 @@
-/** Puts jobs on the bus: small ones in one message, large ones in acknowledged pieces. */
+/** Publishes jobs on the bus: small ones in one message, large ones in acknowledged pieces. */
 import {
   encodeJob,
   encodePiece,
@@ -12,7 +12,7 @@ import { chatBodySubject } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 
-/** A request that is to be run. */
+/** A request to be run. */
 export interface ChatJob {
   requestId: string;
   /** The key it belongs to. */
@@ -22,7 +22,7 @@ export interface ChatJob {
   traceparent?: string;
 }
 
-/** The message that offers a job, and the body that follows when a worker took it. */
+/** The message that offers a job, and the body that is sent after a worker has accepted it. */
 export interface JobOffer {
   message: Uint8Array;
   /** Null when the request is in the message. */
@@ -32,7 +32,7 @@ export interface JobOffer {
 /** A worker has this long to acknowledge a piece. */
 const PIECE_TIMEOUT_MS = 2_000;
 
-/** Encodes an offer. `large` is the body of an earlier one, which takes long to encode. */
+/** Encodes an offer. `large` is the body of an earlier offer: it is slow to encode. */
 export function encodeOffer(
   { request, traceparent }: ChatJob,
   { attempt, deadlineMs, large }: {
@@ -59,8 +59,8 @@ export function encodeOffer(
 }
 
 /**
- * Sends the pieces of a large request, some at once, each acknowledged, as long as
- * `isWanted`. Rejects when the worker does not take one.
+ * Sends the pieces of a large request, several at a time, each acknowledged, while
+ * `isWanted` returns true. Rejects if the worker does not acknowledge one.
  */
 export async function sendBody(
   bus: Pick<BusLink, "request">,

@@ -1,10 +1,10 @@
 /**
  * One chat request from its admission to its end: waiting for a slot, offered to a
- * worker, running there, perhaps once more elsewhere.
+ * worker, running there, perhaps repeated once on another.
  *
- * A lost attempt is repeated once as long as the client has not seen a byte. A run
- * that is cancelled stays for a moment: the final frame of its worker says how many
- * tokens it had made.
+ * A lost attempt is repeated once if the client has not received a byte. A cancelled
+ * run is kept for a moment: the final frame of its worker says how many tokens it had
+ * generated.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import {
@@ -38,36 +38,36 @@ import type { WorkerTable } from "./workers.ts";
 
 /** Receives an answer as it arrives. */
 export interface AnswerSink {
-  /** Part of the answer went to the client, so a second attempt would repeat it. */
+  /** Part of the answer was sent to the client, so the attempt cannot be repeated. */
   readonly hasStarted: boolean;
-  /** The next bytes of the answer, lines that may be cut anywhere. A view: copied if kept. */
+  /** The next bytes of the answer: lines, cut anywhere. A view, so copy what you keep. */
   onPayload(payload: Uint8Array, sequence: number): void;
   /** The answer is complete. */
   onEnd(): void;
   /** The answer ends with this error. */
   onError(error: ApiError): void;
-  /** The client is gone: nobody will read the response. */
+  /** The client has disconnected, so the answer is not needed. */
   onAbandoned(): void;
-  /** Another attempt starts: discard what came so far. Only while `hasStarted` is false. */
+  /** Another attempt starts: discard what was received. Only while `hasStarted` is false. */
   onRestart(): void;
-  /** Called regularly, for keep-alives and clients that stopped reading. */
+  /** Called at every tick, for keep-alives and to detect clients that stopped reading. */
   onTick(nowMs: number): void;
 }
 
 /** How a run ended, for the settlement of limits, the log and the metrics. */
 export interface RunOutcome {
   kind: "complete" | "failed" | "cancelled";
-  /** What the backend counted; null when it did not get that far. */
+  /** The backend's count; null if it sent none. */
   usage: Usage | null;
-  /** Completion tokens known to have been produced. */
+  /** Completion tokens known to have been generated. */
   completionTokens: number;
-  /** The worker reported the end; otherwise it may have produced more than is known. */
-  isHeard: boolean;
+  /** The worker reported the end; otherwise it may have generated more than is known. */
+  isEndReported: boolean;
   error: ApiError | null;
   workerId: string | null;
   /** Job messages sent. */
   offers: number;
-  /** From the start of the run to a worker's acceptance; null when none accepted. */
+  /** From the start of the run until a worker accepted it; null if none did. */
   dispatchMs: number | null;
   /** From the start of the run to the first bytes of the answer. */
   firstByteMs: number | null;
@@ -75,9 +75,9 @@ export interface RunOutcome {
   durationMs: number;
   /** Attempts that were lost and repeated on another worker. */
   repeats: number;
-  /** Why workers did not take it. */
+  /** Why workers rejected it. */
   rejects: readonly RejectReason[];
-  /** How often frames were asked for again. */
+  /** How often frames were requested again. */
   naks: number;
   /** Why it was stopped before its end, or null. */
   cancelReason: CancelReason | null;
@@ -87,31 +87,31 @@ export interface RunOutcome {
 export interface RunContext {
   bus: Pick<
     BusLink,
-    "isConnected" | "flowingSinceMs" | "heardAtMs" | "request"
+    "isConnected" | "flowingSinceMs" | "receivedAtMs" | "request"
   >;
   edgeId: string;
   now: MonotonicNow;
-  /** Leaves out the time in which this process stood still. */
+  /** Excludes the time in which this process was stalled. */
   steadyNow: MonotonicNow;
   log: Log;
   requestTimeoutMs: number;
   workers: WorkerTable;
   queue: WaitQueue<ChatRun>;
-  /** False when the bus does not take it now. */
+  /** False if the bus cannot send it now. */
   publish: (subject: string, payload: Uint8Array, reply: string) => boolean;
   control: SendControl;
-  /** A slot may be free for a run that waits. */
-  onRoom: () => void;
+  /** A slot may have become free for a waiting run. */
+  onSlotFreed: () => void;
   onWorkerMissing: (workerId: string) => void;
 }
 
-/** A worker has this long to say how much a cancelled request cost. */
+/** A worker has this long to report how much a cancelled request cost. */
 const FINAL_FRAME_MS = 1_000;
-/** A worker that did not answer gets no jobs for this long, unless it beats. */
+/** A worker that did not answer gets no jobs for this long, or until its next beat. */
 const UNRESPONSIVE_MS = 1_000;
-/** The same after a refusal that names no time. */
+/** The same after a rejection without `retryAfterMs`. */
 const REFUSED_MS = 100;
-/** What clients are told to wait: workers become free, or are started, all the time. */
+/** The `Retry-After` for clients: workers become free, or are started, all the time. */
 const RETRY_MS = 1_000;
 
 export class ChatRun {
@@ -121,7 +121,7 @@ export class ChatRun {
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #startedAtMs: number;
   #state: "waiting" | "offered" | "running" | "cancelling" | "over" = "waiting";
-  /** When it last began to look for a worker. */
+  /** When it last started looking for a worker. */
   #searchingSinceMs: number;
   /** Workers that were offered the job since it last waited. */
   readonly #tried = new Set<string>();
@@ -129,21 +129,21 @@ export class ChatRun {
   #lostAttempts = 0;
   #receiver: StreamReceiver | null = null;
   #offeredAtMs = 0;
-  /** The job was sent to whoever listens. */
-  #hasAskedAnybody = false;
-  /** A large request, encoded: it follows when a worker has taken the job. */
+  /** The job was sent to the queue group of all workers. */
+  #hasAskedGroup = false;
+  /** A large request, encoded: it is sent when a worker has accepted the job. */
   #body: Uint8Array | null = null;
-  /** The worker counts it, or was offered it. */
+  /** It holds a slot of the worker, or was offered one. */
   #hasSlot = false;
   #finalFrameByMs = 0;
   #cancelled: { reason: CancelReason; error: ApiError | null } | null = null;
   readonly #rejects: RejectReason[] = [];
-  /** Of earlier attempts. */
+  /** Counts those of earlier attempts. */
   #naks = 0;
   #dispatchMs: number | null = null;
   #firstByteMs: number | null = null;
 
-  /** A run that looks for a worker as soon as it is told to `start`. `onOver` is told its end once. */
+  /** The run looks for a worker when `start` is called. `onOver` is called once, at its end. */
   constructor(context: RunContext, run: {
     job: ChatJob;
     sink: AnswerSink;
@@ -157,29 +157,29 @@ export class ChatRun {
     this.#searchingSinceMs = this.#startedAtMs;
   }
 
-  /** The worker that runs it or was asked to; null while any may take it. */
+  /** The worker that runs it or was offered it; null while any may accept it. */
   get workerId(): string | null {
     return this.#receiver?.workerId ?? null;
   }
 
-  /** Looks for a worker, behind the requests that already wait for the model. */
+  /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
     const { queue, workers } = this.#d;
     const { model } = this.job.request;
-    if (queue.hasWaiting(model) && workers.knows(model)) this.#wait();
+    if (queue.hasWaiting(model) && workers.hasWorkerFor(model)) this.#wait();
     else this.#search();
   }
 
-  /** Sends the job to a worker that has not been tried yet. False when none has room. */
+  /** Sends the job to a worker that has not been tried yet. False if none has a free slot. */
   offer(): boolean {
     const { bus, workers, edgeId, publish, now, steadyNow } = this.#d;
     if (!bus.isConnected) return false;
     const { requestId, request: { model } } = this.job;
     const workerId = workers.pick(model, this.#tried);
-    // A known worker has no room: wait for it. No worker is known: ask whichever
-    // listens, but only once, since the same one may refuse without end.
-    const mayAsk = !this.#hasAskedAnybody && !workers.knows(model);
-    if (workerId === null && !mayAsk) return false;
+    // If all known workers are full, wait for one. If none is known, offer the job to
+    // the queue group, but only once, since the same worker may reject it every time.
+    const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
+    if (workerId === null && !mayAskGroup) return false;
     const attempt = this.#attempt + 1;
     const { message, body } = encodeOffer(this.job, {
       attempt,
@@ -197,7 +197,7 @@ export class ChatRun {
     this.#naks += this.#receiver?.naks ?? 0;
     this.#offeredAtMs = now();
     this.#hasSlot = workerId !== null;
-    if (workerId === null) this.#hasAskedAnybody = true;
+    if (workerId === null) this.#hasAskedGroup = true;
     else {
       workers.onSent(workerId);
       this.#tried.add(workerId);
@@ -217,14 +217,14 @@ export class ChatRun {
     const event = receiver.onFrame(frame, this.#d.steadyNow());
     if (event.type === "stray") return false;
     if (receiver.isAccepted && this.#state === "offered") this.#onAccepted();
-    // Outside the numbered stream: the worker may have taken this edge for dead.
+    // An unnumbered error: the worker may have concluded that this edge is dead.
     if (frame.type === FrameType.ERR && frame.sequence === 0) {
-      this.#loseAttempt("The worker that ran the request gave it up.");
+      this.#loseAttempt("The worker that ran the request abandoned it.");
     } else this.#onEvent(event);
     return true;
   }
 
-  /** The bus reports that nobody listens where the job of this attempt was sent. */
+  /** The bus reports that the job of this attempt had no subscriber. */
   onNoResponders(attempt: number): void {
     if (this.#state !== "offered" || attempt !== this.#attempt) return;
     const { workerId } = this;
@@ -236,18 +236,18 @@ export class ChatRun {
     this.#searchElsewhere();
   }
 
-  /** The worker is known to be gone. */
+  /** The worker is known to be lost. */
   onWorkerLost(): void {
     if (this.#state === "cancelling") this.#finish("cancelled");
     else this.#loseAttempt("The worker that ran the request was lost.");
   }
 
-  /** The bus was away and is back. */
+  /** The bus works again after an outage. */
   onBusRestored(): void {
     this.#receiver?.onReconnect(this.#d.steadyNow());
   }
 
-  /** The bus is away for too long. */
+  /** The bus has been down for too long. */
   onBusGivenUp(): void {
     if (this.#state === "cancelling") this.#finish("cancelled");
     else this.fail(busUnavailable());
@@ -270,10 +270,10 @@ export class ChatRun {
       );
       return this.cancel("deadline", error);
     }
-    // A worker that has not answered yet has time while nothing at all is heard.
+    // A worker does not have to answer while the bus delivers nothing at all.
     const { bus } = this.#d;
     const hasTime = this.#state === "offered" && bus.isConnected &&
-      bus.heardAtMs < this.#offeredAtMs;
+      bus.receivedAtMs < this.#offeredAtMs;
     if (!hasTime && this.#receiver !== null) {
       this.#onEvent(this.#receiver.onTick(this.#d.steadyNow()));
     }
@@ -281,8 +281,8 @@ export class ChatRun {
   }
 
   /**
-   * Stops the work, wherever it stands. With an `error` the client is still there
-   * and gets it. Harmless when the run is over.
+   * Stops the run in any state. An `error` is sent to the client, which must still be
+   * connected. Does nothing when the run is over.
    */
   cancel(reason: CancelReason, error: ApiError | null = null): void {
     if (this.#state === "over" || this.#state === "cancelling") return;
@@ -296,7 +296,7 @@ export class ChatRun {
     if (isWaiting) this.#finish("cancelled");
   }
 
-  /** Ends it with an error that no worker has told. */
+  /** Ends it with an error that does not come from a worker. */
   fail(error: ApiError): void {
     if (this.#state === "over") return;
     this.#sink.onError(error);
@@ -323,7 +323,7 @@ export class ChatRun {
   }
 
   #searchElsewhere(): void {
-    // After so many refusals the beats we know are old: wait for newer ones.
+    // After so many rejections the known beats are outdated: wait for newer ones.
     if (this.#tried.size >= DISPATCH_LIMITS.workersTriedMax) this.#wait();
     else this.#search();
   }
@@ -363,20 +363,25 @@ export class ChatRun {
         return this.#onRejected(event.reject);
       case "ended":
         this.#sink.onEnd();
-        return this.#finish("complete", { usage: event.usage, isHeard: true });
+        return this.#finish("complete", {
+          usage: event.usage,
+          isEndReported: true,
+        });
       case "failed":
         return this.#onFailed(event.failure);
       case "lost":
         return event.reason === "not_accepted"
           ? this.#onUnanswered()
-          : this.#loseAttempt("The worker that ran the request fell silent.");
+          : this.#loseAttempt(
+            "The worker that ran the request stopped responding.",
+          );
       case "violated":
         this.#d.log.error("stream_violation", {
           requestId: publicRequestId(this.job.requestId),
           workerId: this.workerId,
           violation: event.violation,
         });
-        return this.#loseAttempt("The worker that ran the request misbehaved.");
+        return this.#loseAttempt("The worker violated the stream protocol.");
     }
   }
 
@@ -392,10 +397,10 @@ export class ChatRun {
   #onFailed({ error, retryable, usage }: Failure): void {
     if (retryable && this.#mayRepeat()) return this.#repeat(error.message);
     this.#sink.onError(error);
-    this.#finish("failed", { usage, error, isHeard: true });
+    this.#finish("failed", { usage, error, isEndReported: true });
   }
 
-  /** The worker gave no sign of the job. It may have started it anyway, or crashed on it. */
+  /** The worker did not answer the offer. It may have started the job anyway, or crashed on it. */
   #onUnanswered(): void {
     const { workerId } = this;
     const { bus, workers } = this.#d;
@@ -403,9 +408,9 @@ export class ChatRun {
     if (workerId !== null) workers.pause(workerId, UNRESPONSIVE_MS);
     const { flowingSinceMs } = bus;
     // The bus may have lost the offer, which says nothing about the worker.
-    const wasAway = flowingSinceMs === null ||
+    const wasBusDown = flowingSinceMs === null ||
       flowingSinceMs > this.#offeredAtMs;
-    if (wasAway) return this.#wait();
+    if (wasBusDown) return this.#wait();
     if (!this.#mayRepeat()) return this.fail(overloaded());
     this.#noteRepeat("The worker did not answer the offer.");
     this.#searchElsewhere();
@@ -440,25 +445,25 @@ export class ChatRun {
     });
   }
 
-  /** The attempt is over at its worker: the slot it had there, or was offered, is free. */
+  /** Frees the slot that the attempt held at its worker, or was offered. */
   #leave(): void {
     const { workerId } = this;
     if (!this.#hasSlot || workerId === null) return;
     this.#hasSlot = false;
     this.#d.workers.onEnded(workerId);
-    this.#d.onRoom();
+    this.#d.onSlotFreed();
   }
 
-  /** Takes the final frame of a cancelled run, which says what it cost. */
+  /** Handles the final frame of a cancelled run, which reports its cost. */
   #onFinalFrame(frame: Frame): boolean {
     if (frame.attempt !== this.#attempt) return false;
-    // It never ran: nothing to count.
+    // It never ran, so there is nothing to count.
     if (frame.type === FrameType.REJECT) {
       this.#finish("cancelled");
       return true;
     }
     this.#dispatchMs ??= this.#sinceStartMs();
-    // Not the end: the worker has not received the cancel, or was not known yet.
+    // Not the end: the cancel has not reached the worker, or the worker was not known yet.
     if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
       return false;
     }
@@ -466,31 +471,31 @@ export class ChatRun {
     if (frame.sequence > 0) {
       answerStrayFrame(this.job.requestId, frame, this.#d.control);
     }
-    this.#finish("cancelled", { tokens: frame.tokens, isHeard: true });
+    this.#finish("cancelled", { tokens: frame.tokens, isEndReported: true });
     return true;
   }
 
   #finish(
     kind: RunOutcome["kind"],
-    { usage = null, tokens = 0, isHeard = false, error = null }: {
+    { usage = null, tokens = 0, isEndReported = false, error = null }: {
       usage?: Usage | null;
       tokens?: number;
-      isHeard?: boolean;
+      isEndReported?: boolean;
       error?: ApiError | null;
     } = {},
   ): void {
     this.#leave();
     this.#state = "over";
     const receiver = this.#receiver;
-    const told = error ?? this.#cancelled?.error ?? null;
+    const sentError = error ?? this.#cancelled?.error ?? null;
     this.#onOver({
       // A client that is still there and got an error did not cancel anything.
-      kind: kind === "cancelled" && told !== null ? "failed" : kind,
+      kind: kind === "cancelled" && sentError !== null ? "failed" : kind,
       usage,
       completionTokens: usage?.completion_tokens ??
         Math.max(tokens, receiver?.tokens ?? 0),
-      isHeard,
-      error: told,
+      isEndReported,
+      error: sentError,
       workerId: this.workerId,
       offers: this.#attempt,
       dispatchMs: this.#dispatchMs,
@@ -508,7 +513,7 @@ export class ChatRun {
   }
 }
 
-/** No worker had room for too long. */
+/** No worker had a free slot in time. */
 export const overloaded = (): ApiError =>
   tryAgain("overloaded", "All workers are busy.");
 
@@ -516,7 +521,7 @@ export const overloaded = (): ApiError =>
 const noWorker = (): ApiError =>
   tryAgain("no_worker", "No worker is available at the moment.");
 
-/** No worker can be asked. */
+/** The bus is down, so no worker can be reached. */
 export const busUnavailable = (): ApiError =>
   tryAgain("bus_unavailable", "The service is temporarily unavailable.");
 

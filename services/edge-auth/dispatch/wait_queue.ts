@@ -1,7 +1,6 @@
 /**
- * First come, first served: requests that wait for a free slot. Bounded in length
- * and in time, so that overload is answered with an honest 503 instead of a retry
- * lottery. Pure.
+ * Requests that wait for a free slot: first come, first served. Bounded in length and
+ * in time, so that overload is answered with 503. Pure.
  */
 interface Waiting<T> {
   item: T;
@@ -24,12 +23,12 @@ export class WaitQueue<T> {
     return this.#waiting.length;
   }
 
-  /** Whether anybody waits for this model. */
+  /** Whether any item waits for this model. */
   hasWaiting(model: string): boolean {
     return this.#waiting.some((waiting) => waiting.model === model);
   }
 
-  /** Adds an item that has waited since `sinceMs`, before those that came later. False when the queue is full. */
+  /** Adds an item that has waited since `sinceMs`, ahead of those that came later. False if the queue is full. */
   push(item: T, model: string, sinceMs: number): boolean {
     if (this.#waiting.length >= this.#lengthMax) return false;
     const before = this.#waiting.findLastIndex((each) =>
@@ -39,28 +38,28 @@ export class WaitQueue<T> {
     return true;
   }
 
-  /** Takes an item out, wherever it stands. */
+  /** Removes an item from any position. */
   remove(item: T): void {
     const index = this.#waiting.findIndex((waiting) => waiting.item === item);
     if (index >= 0) this.#waiting.splice(index, 1);
   }
 
   /**
-   * Offers the items, the oldest first, to `take`. What it refuses to one it would
-   * refuse to all behind it that wait for the same model: these are not asked.
+   * Offers the items to `take`, the oldest first, and removes those that it accepts.
+   * If it refuses one, later items for the same model are not offered.
    */
   offer(take: (item: T) => boolean): void {
     const refused = new Set<string>();
     for (const waiting of [...this.#waiting]) {
       const { item, model } = waiting;
-      // It may have left meanwhile.
+      // It may have been removed in the meantime.
       if (refused.has(model) || !this.#waiting.includes(waiting)) continue;
       if (take(item)) this.remove(item);
       else refused.add(model);
     }
   }
 
-  /** Takes out and returns the items that have waited too long. */
+  /** Removes and returns the items that have waited too long. */
   expire(nowMs: number): T[] {
     const oldestMs = nowMs - this.#waitMsMax;
     const next = this.#waiting.findIndex(({ sinceMs }) => sinceMs > oldestMs);

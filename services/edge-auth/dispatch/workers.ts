@@ -1,48 +1,48 @@
 /**
- * Which workers live and how full they are, from their beats, and which are gone.
+ * The workers that are alive and how busy they are, according to their beats.
  *
- * Workers are picked by the power of two choices: of two drawn at random the one
- * with more free slots. That keeps its tail short even with beats some seconds
- * old, where "always the emptiest" sends everybody to the same worker.
+ * Workers are picked by the power of two choices: of two drawn at random, the one
+ * with more free slots. That keeps queues short even if beats are seconds old, when
+ * "always the least busy" would send every job to the same worker.
  *
  * A worker that is silent for {@link DISPATCH_LIMITS.workerLostMs} is lost, with all
- * its jobs. A killed process is found sooner: a worker that is silent for a moment is
- * asked whether it is alive, and the bus replies at once that nobody listens. When
- * it still does after {@link DISPATCH_LIMITS.workerMissingMs}, the worker is lost.
+ * its jobs. A killed process is detected sooner: a worker that is silent for a moment
+ * is probed, and the bus replies at once if it has no subscriber. If it still has none
+ * after {@link DISPATCH_LIMITS.workerMissingMs}, the worker is lost.
  *
- * Neither proves anything while the bus itself fails: the table is not asked then,
- * and is told when the bus is back.
+ * Neither proves anything during an outage of the bus: the dispatcher does not call
+ * `sweep` then, and calls `onBusRestored` afterwards.
  */
 import type { WorkerBeat } from "@gateway/shared/bus/job";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 
-/** What an edge knows of one worker. */
+/** The state of one worker as this edge knows it. */
 interface Worker {
   readonly id: string;
   slots: number;
   /** As of the last beat. */
   inFlight: number;
-  /** Jobs this edge sent since the last beat and has not seen end. */
+  /** Jobs that this edge sent since the last beat and that have not ended. */
   sentSinceBeat: number;
   draining: boolean;
   models: ReadonlySet<string>;
   beatAtMs: number;
   probedAtMs: number;
-  /** Gets no jobs until then, or its next beat. */
+  /** It gets no jobs until then, or until its next beat. */
   pausedUntilMs: number;
-  /** Since when the bus does not find it, or null. */
+  /** Since when it has had no subscriber on the bus, or null. */
   missingSinceMs: number | null;
 }
 
-/** A silent worker is asked this often. */
+/** A silent worker is probed this often. */
 const PROBE_EVERY_MS = 100;
 
 export class WorkerTable {
   readonly #workers = new Map<string, Worker>();
   readonly #now: MonotonicNow;
   readonly #random: () => number;
-  /** Until then, workers may be on their way back to the bus. */
+  /** Until then, workers may still be reconnecting to the bus. */
   #rejoinUntilMs = -Infinity;
 
   /** `random`: 0 ≤ x < 1. */
@@ -51,7 +51,7 @@ export class WorkerTable {
     this.#random = options.random;
   }
 
-  /** Takes in a beat. Returns whether a slot may have become free. */
+  /** Processes a beat. Returns whether a slot may have become free. */
   onBeat(id: string, beat: WorkerBeat): boolean {
     const { slots, inFlight, draining } = beat;
     this.#workers.set(id, {
@@ -82,14 +82,14 @@ export class WorkerTable {
     return isSecondEmptier ? second.id : first.id;
   }
 
-  /** Whether there is a worker, free or not, that runs this model and does not leave. */
-  knows(model: string): boolean {
+  /** Whether a worker, busy or not, runs this model and is not draining. */
+  hasWorkerFor(model: string): boolean {
     return this.#workers.values().some((worker) =>
       worker.models.has(model) && !worker.draining
     );
   }
 
-  /** Notes a job on its way, so that a burst between two beats spreads out. */
+  /** Counts a job that was sent, so that a burst between two beats is spread out. */
   onSent(id: string): void {
     const worker = this.#workers.get(id);
     if (worker !== undefined) worker.sentSinceBeat += 1;
@@ -104,13 +104,13 @@ export class WorkerTable {
     worker.pausedUntilMs = 0;
   }
 
-  /** Gives a worker that takes no jobs a pause, which its next beat ends. */
+  /** Sends no jobs to a worker for `ms`, or until its next beat. */
   pause(id: string, ms: number): void {
     const worker = this.#workers.get(id);
     if (worker !== undefined) worker.pausedUntilMs = this.#now() + ms;
   }
 
-  /** Notes that the bus finds nobody where this worker should be. True: it is lost. */
+  /** Notes that this worker has no subscriber on the bus. Returns true if it is lost. */
   onMissing(id: string): boolean {
     const worker = this.#workers.get(id);
     if (worker === undefined) return false;
@@ -125,13 +125,13 @@ export class WorkerTable {
     return this.#workers.delete(id);
   }
 
-  /** Notes that it answered a question. */
+  /** Notes that the worker answered a probe. */
   onAnswer(id: string): void {
     const worker = this.#workers.get(id);
     if (worker !== undefined) worker.missingSinceMs = null;
   }
 
-  /** The workers to ask whether they live, and those that are lost, which are forgotten. */
+  /** Returns the workers to probe and those that are lost, which are removed. */
   sweep(): { probe: string[]; lost: string[] } {
     const nowMs = this.#now();
     const probe: string[] = [];
@@ -151,7 +151,7 @@ export class WorkerTable {
     return { probe, lost };
   }
 
-  /** The bus was away and is back: every silence begins anew. */
+  /** The bus works again after an outage: every silence starts anew. */
   onBusRestored(): void {
     const nowMs = this.#now();
     this.#rejoinUntilMs = nowMs + DISPATCH_LIMITS.workerLostMs;
@@ -174,7 +174,7 @@ export class WorkerTable {
     return totals;
   }
 
-  /** Takes one of the candidates out at random. */
+  /** Removes and returns one of the candidates at random. */
   #draw(candidates: Worker[]): Worker | undefined {
     const index = Math.floor(this.#random() * candidates.length);
     return candidates.splice(index, 1)[0];

@@ -101,17 +101,17 @@ Deno.test("a silent worker is probed, then skipped, then lost; its silence begin
   assert.equal(pick(), "a");
   at(workerSkipMs);
   assert.equal(pick(), null);
-  assert.equal(table.knows(MODEL), true);
+  assert.equal(table.hasWorkerFor(MODEL), true);
   at(workerLostMs);
   assert.deepEqual(table.sweep(), { probe: [], lost: ["a"] });
   assert.deepEqual(table.sweep(), { probe: [], lost: [] });
-  assert.equal(table.knows(MODEL), false);
+  assert.equal(table.hasWorkerFor(MODEL), false);
 });
 
-Deno.test("knows() counts full workers but not those that leave", () => {
+Deno.test("hasWorkerFor() counts busy workers but not draining ones", () => {
   const { table, beat } = setup();
   beat("a", { inFlight: 10 });
-  assert.equal(table.knows(MODEL), true);
+  assert.equal(table.hasWorkerFor(MODEL), true);
   beat("a", { draining: true });
-  assert.equal(table.knows(MODEL), false);
+  assert.equal(table.hasWorkerFor(MODEL), false);
 });

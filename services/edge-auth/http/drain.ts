@@ -8,10 +8,10 @@ export interface DrainOptions {
 }
 
 /**
- * Tells proxies that this edge is about to stop, while it still takes requests, by
- * closing its ready port. That it can be connected to is all that counts; every
- * request to it is answered with 204. It is a port rather than a path because
- * proxies try another edge by themselves only when they cannot connect.
+ * Announces to proxies that this edge is about to stop, while it still accepts
+ * requests, by closing its ready port. Only the connection matters: every request to
+ * the port is answered with 204. It is a port rather than a path because proxies
+ * try another edge on their own only when they cannot connect.
  */
 export function createDrain({ hostname, readyPort, leadMs }: DrainOptions) {
   const server = readyPort === null ? null : serve({
@@ -25,11 +25,11 @@ export function createDrain({ hostname, readyPort, leadMs }: DrainOptions) {
     get hasBegun(): boolean {
       return hasBegun;
     },
-    /** Null if there is none. */
+    /** Null if there is no ready port. */
     readyPort: server?.port ?? null,
     /**
-     * Closes the ready port and resolves after the lead time. Until then requests
-     * still come, from proxies that have not noticed yet, and are served.
+     * Closes the ready port and resolves after the lead time. Until then, requests
+     * from proxies that have not noticed yet still arrive and are served.
      */
     async begin(): Promise<void> {
       hasBegun = true;

@@ -15,9 +15,9 @@ const { depthMax, topLevelKeysMax, membersMax, structureBytesMax } =
 
 /**
  * Refuses JSON that would be expensive to parse: too deep, too many members, or too
- * much of it outside of strings. A bomb of 500,000 levels is refused after 65
- * characters. Whether it is valid JSON is left to the parser. Throws an
- * {@link ApiError}, 400. A string is one step, however long it is.
+ * much of it outside of strings. 500,000 opening brackets are refused after 65
+ * characters. Does not check whether the JSON is valid. Throws an {@link ApiError},
+ * 400. A string counts as one character, however long it is.
  */
 export function guardJson(text: string): void {
   let depth = 0;
@@ -54,7 +54,7 @@ function tooComplex(): ApiError {
   );
 }
 
-/** Where the string that begins at `from` ends: the index of its quote, or the end of the text. */
+/** The index of the quote that closes the string starting at `from`, or the length of the text. */
 function endOfString(text: string, from: number): number {
   for (let at = from;;) {
     const quote = text.indexOf('"', at);
@@ -70,7 +70,7 @@ function endOfString(text: string, from: number): number {
 /**
  * Reads bytes as JSON: strictly UTF-8 (a byte order mark is skipped), guarded by
  * {@link guardJson}, then one JSON value. Throws an {@link ApiError}, 400, that
- * names the place of the fault and never the text around it.
+ * gives the position of the fault, but never the text around it.
  */
 export function decodeJson(bytes: Uint8Array): unknown {
   const text = decodeUtf8(bytes);

@@ -9,10 +9,10 @@ import type { Exchange } from "./server.ts";
 
 export interface ReadBodyOptions {
   keyId: string;
-  /** Beyond: 413. */
+  /** A larger body is refused with 413. */
   bytesMax: number;
   budget: BodyBudget;
-  /** One timer for all bodies. */
+  /** Shared by all bodies. */
   deadlines: Deadlines;
   now: MonotonicNow;
   /** Called with the number of pieces of a body that has too many. */
@@ -23,10 +23,10 @@ export interface ReadBodyOptions {
 }
 
 /**
- * Reads a request body; null if the client leaves before it is complete. Rejects
- * with an `ApiError`: 415 for a `Content-Type` other than JSON (none is fine) or a
- * `Content-Encoding`, 413 if it is too large, 408 if it stops or takes too long, 400
- * if it comes in too many small pieces, 429 or 503 if there is no room for it.
+ * Reads a request body; null if the client disconnects before it is complete. Rejects
+ * with an `ApiError`: 415 for a `Content-Type` other than JSON (it may be absent) or a
+ * `Content-Encoding`, 413 if it is too large, 408 if it stalls or takes too long, 400
+ * if it arrives in too many small pieces, 429 or 503 if a memory budget is used up.
  */
 export async function readBody(
   { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
@@ -95,7 +95,7 @@ function collect(
   });
 }
 
-/** `Content-Length`; 0 for a chunked body. The server refuses malformed ones. */
+/** `Content-Length`; 0 for a chunked body. `node:http` refuses malformed values. */
 function declaredLength(headers: Exchange["headers"]): number {
   return Number(headers.get("content-length") ?? 0);
 }
@@ -129,13 +129,13 @@ function isJsonType(value: string): boolean {
 /** A body that is being read. */
 export interface HeldBody {
   readonly keyId: string;
-  /** How much of it has come. */
+  /** How much of it has arrived. */
   bytes: number;
-  /** Called to end it when a newer body needs its room. */
+  /** Called to refuse it when a newer body needs its memory. */
   readonly refuse: (error: ApiError) => void;
 }
 
-/** A key's share of what the process may hold. */
+/** The share of `bodiesBytesMax` that one key may use. */
 const SHARE_OF_KEY = 1 / 4;
 
 /**
@@ -207,12 +207,12 @@ const TOO_SLOW: Reason = [
 ];
 const TOO_MANY_PIECES: Reason = [
   "invalid_request",
-  "The request body came in too many pieces. Send it with a " +
+  "The request body arrived in too many pieces. Send it with a " +
   "'Content-Length', or in larger chunks.",
 ];
 const KEY_IS_FULL: Reason = [
   "concurrency_limit_exceeded",
-  "Too many bytes of request bodies of this API key at the same time. " +
+  "This API key is sending too many bytes of request bodies at the same time. " +
   "Please try again in 1s.",
   RETRY_AFTER_MS,
 ];
@@ -229,7 +229,7 @@ function tooLarge(bytesMax: number): Reason {
   return ["request_too_large", message];
 }
 
-/** Closes the connection, or the rest of the body would be read as the next request. */
+/** Closes the connection, because the rest of the body would be read as the next request. */
 function refusal([code, message, retryAfterMs]: Reason): ApiError {
   return new ApiError(code, message, {
     headers: { connection: "close" },

@@ -8,7 +8,7 @@ export const REQUEST_ID_HEADER = "x-request-id";
 /** Names and values of headers. */
 export type HeaderFields = Readonly<Record<string, string>>;
 
-/** Headers of a JSON response. Nothing may store keys or answers. */
+/** Headers of a JSON response. No cache may store keys or answers. */
 export const JSON_HEADERS: HeaderFields = {
   "content-type": "application/json; charset=utf-8",
   "cache-control": "no-store",
@@ -28,8 +28,8 @@ const MS_PER_SECOND = 1000;
 const RETRY_AFTER_SECONDS_MIN = 1;
 
 /**
- * Sends a whole response. It states the length of its body itself: for HEAD, where
- * the body is left out, the server would send 0 (RFC 9110 section 8.6).
+ * Sends a whole response. Sets `Content-Length` itself because for HEAD, which has no
+ * body, the server would send 0 (RFC 9110 section 8.6).
  */
 export function sendBytes(
   response: ServerResponse,
@@ -75,7 +75,7 @@ export function errorHeaders(
   return headers;
 }
 
-/** What a caller learns of an internal error: nothing but that it happened. */
+/** The answer to an internal error, which reveals nothing about it. */
 export function internalError(cause: unknown): ApiError {
   return new ApiError(
     "internal_error",

@@ -1,7 +1,7 @@
 /**
- * The public HTTP/1.1 server. It uses `node:http`, which notices at once when a
- * client leaves, in every state of a request; `Deno.serve` (2.9.6) does not while a
- * handler is running. It does not speak HTTP/2 and ignores upgrade requests.
+ * The public HTTP/1.1 server. It uses `node:http`, which notices at once when a client
+ * disconnects, in every state of a request; `Deno.serve` (2.9.6) does not while a
+ * handler is running. It does not support HTTP/2 and ignores upgrade requests.
  */
 import {
   createServer,
@@ -29,7 +29,7 @@ export interface Exchange {
   /** By name in lower case; the values of a repeated field are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
   readonly response: ServerResponse;
-  /** The connection. It is destroyed and emits `close` as soon as the client leaves. */
+  /** The connection. It is destroyed and emits `close` as soon as the client disconnects. */
   readonly socket: Socket;
   /**
    * Calls back when the client leaves, and reports what the callback throws: the
@@ -83,9 +83,9 @@ export async function startServer(
   };
   server.on("connection", (socket: Socket) => {
     requests.set(socket, 0);
-    socket.setMaxListeners(0); // One for each request of a pipeline.
+    socket.setMaxListeners(0); // Each pipelined request adds one.
     socket.once("close", () => requests.delete(socket));
-    // A client that stops sending has left: no HTTP client half-closes and waits.
+    // A client that closes its side has left: no HTTP client half-closes and waits.
     socket.once("end", () => socket.destroy());
     // node:http calls this after the last response of a connection.
     socket.destroySoon = () => isClosing ? end(socket) : linger(socket);
@@ -151,7 +151,7 @@ async function answer(
   options: ServerOptions & { awaitsContinue: boolean },
 ): Promise<void> {
   const { awaitsContinue, handler, onError } = options;
-  // Code that waits for a client learns from the socket that it has left.
+  // Code that waits for a client is informed by the socket when it disconnects.
   response.on("error", () => {});
   request.on("error", () => {});
   watchRest(response, options);

@@ -4,7 +4,7 @@ import type { Exchange } from "./server.ts";
 
 /** How long a browser may remember the answer to a preflight request. */
 const MAX_AGE_SECONDS = 600;
-/** What a script may read beside the basic headers. */
+/** The headers that a script may read in addition to the basic ones. */
 const EXPOSED = "x-request-id, retry-after, retry-after-ms, x-should-retry, " +
   "x-ratelimit-limit-requests, " +
   "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, " +
@@ -14,8 +14,8 @@ const EXPOSED = "x-request-id, retry-after, retry-after-ms, x-should-retry, " +
 /**
  * Lets web pages of these origins call the API and read its answers, errors
  * included. Off by default: an API key is a server-side secret. The browser's own
- * credentials are not involved; the key is in `Authorization`, which no wildcard
- * covers, so the headers that were asked for are repeated.
+ * credentials are not involved; the key is in `Authorization`, which a wildcard does
+ * not cover, so the requested headers are echoed.
  */
 export function allowOrigins(
   origins: readonly string[],
@@ -30,20 +30,20 @@ export function allowOrigins(
     response.setHeader("access-control-expose-headers", EXPOSED);
     return;
   }
-  const asked = headers.get("access-control-request-headers") ?? "";
+  const requested = headers.get("access-control-request-headers") ?? "";
   response.setHeader(
     "access-control-allow-methods",
     "GET, HEAD, POST, OPTIONS",
   );
   response.setHeader("access-control-max-age", String(MAX_AGE_SECONDS));
-  if (asked !== "") {
-    response.setHeader("access-control-allow-headers", asked);
+  if (requested !== "") {
+    response.setHeader("access-control-allow-headers", requested);
   }
 }
 
 /**
- * Refuses requests for other hosts with 421, by the `Host` header and by the target
- * if that is a whole URL. An empty list allows every name; a name without a port
+ * Refuses requests for other hosts with 421. Checks the `Host` header, and the target
+ * if it is an absolute URL. An empty list allows every name; a name without a port
  * allows all ports.
  */
 export function requireHost(

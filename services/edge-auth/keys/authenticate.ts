@@ -1,4 +1,4 @@
-/** Authentication: from the `Authorization` header to the principal it speaks for. */
+/** Authentication: finds the principal that an `Authorization` header stands for. */
 import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
 import type { Principal } from "@gateway/shared/keys/record";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
@@ -18,9 +18,9 @@ export function bearerCredential(header: string | null): string | null {
 }
 
 /**
- * The principal of a request. Throws `unauthorized` for a credential that is
- * missing, malformed or unknown: the caller does not learn which. Redis is asked
- * only about a well-formed key that this edge does not remember.
+ * The principal of a request. Throws the same `unauthorized` for a credential that is
+ * missing, malformed or unknown. Queries Redis only for a well-formed key that this
+ * edge does not remember.
  */
 export async function authenticate(
   header: string | null,

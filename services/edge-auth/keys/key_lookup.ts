@@ -1,4 +1,4 @@
-/** Finds out whose key it is and what the key may do, without touching its limits. */
+/** Looks up the owner and the rights of a key, without touching its limits. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { isKeyId, isOwnerId } from "@gateway/shared/keys/key";
 import {
@@ -31,11 +31,11 @@ export interface KeyLookupOptions {
 }
 
 /**
- * Finds whose key it is and the name of the data set, atomically, so that no key
- * looks unknown because Redis has just lost its data.
+ * Reads the ids of a key and its owner and the name of the data set, atomically, so
+ * that no key looks unknown because Redis has just lost its data.
  *
  * ```
- * KEYS  none: read only, and in KEYS EVALSHA demands write access
+ * KEYS  none: the keys are only read, and EVALSHA requires write access to KEYS
  * ARGV  1 hash key
  *
  * reply {"<key id>:<owner id>" or nil, name of the store or nil}
@@ -49,15 +49,15 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
 );
 
 /**
- * Checks a key without changing anything, for requests that no limit applies to and
- * before errors that only a valid key may see.
+ * Checks a key without changing anything, for requests without limits and before
+ * errors that only the owner of a valid key may see.
  *
  * ```
- * KEYS  1 lim:{owner}:<key>, only to find the server in a cluster
+ * KEYS  1 lim:{owner}:<key>, only to route the call in a cluster
  * ARGV  1 record key   2 scope, or empty
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"}
- *       {"empty"}        no such key, but no other either: the data is gone
+ *       {"empty"}        Redis holds no keys at all: its data was lost
  *       {"ok", models}   comma-separated ids, empty: all
  * ```
  */
@@ -82,11 +82,11 @@ return {'ok', rec[4] or ''}
 export const LOOKUP_SCRIPTS: readonly RedisScript[] = [FIND, INSPECT];
 
 /**
- * Finds whose key a hash belongs to; `hash` is the SHA-256 of a key in base64url.
- * The answer never changes while the key exists, so it is remembered; the admission,
- * which asks Redis every time, notices a key that was disabled or deleted. Unknown
- * hashes are remembered as well, to withstand floods: nobody can have tried a random
- * key before it was created.
+ * Finds the principal of a hash, which is the SHA-256 of a key in base64url. The pair
+ * never changes while the key exists, so it is remembered; the admission, which calls
+ * Redis every time, detects a key that was disabled or deleted. Unknown hashes are
+ * remembered as well, to withstand floods: keys are random, so none can have been
+ * tried before it was created.
  */
 export type KeyLookup = ReturnType<typeof createKeyLookup>;
 
@@ -110,7 +110,7 @@ export function createKeyLookup({
     // A Redis that has lost its data looks like one that never held a key.
     if (name === null) {
       const meaning =
-        "Redis has no keys: none was ever created, or data was lost";
+        "Redis has no keys: none was ever created, or its data was lost";
       log.warn("key_store", { to: "missing", meaning });
     } else if (store !== undefined) {
       log.info("key_store", { to: store === null ? "present" : "replaced" });
@@ -124,12 +124,12 @@ export function createKeyLookup({
     redis.command(["GET", STORE_KEY]).then(
       (name) => sawStore(name === null ? null : String(name)),
       () => {
-        // The link logs what is wrong with Redis, and the next look is soon.
+        // The link logs the fault, and the next check follows soon.
       },
     );
   };
 
-  /** What is remembered of a hash: its principal, null for unknown, undefined for nothing. */
+  /** The remembered principal of a hash; null: unknown to Redis, undefined: not remembered. */
   const remembered = (hash: string): Principal | null | undefined => {
     const principal = known.get(hash);
     if (principal !== undefined) {
@@ -166,11 +166,11 @@ export function createKeyLookup({
     remembered,
     forget,
     /**
-     * The principal, or null if there is no such key. What is not remembered costs
-     * one read, which concurrent calls for the same hash share. Throws `ApiError`:
+     * The principal, or null if there is no such key. A hash that is not remembered
+     * costs one read, which concurrent calls share. Throws `ApiError`:
      * `service_unavailable` if Redis cannot answer or has lost its data (a key that
-     * cannot be read is not unknown), `rate_limit_exceeded` if the address has asked
-     * for too many unknown keys.
+     * cannot be read is not unknown), `rate_limit_exceeded` if the address has sent
+     * too many unknown keys.
      */
     find(hash: string, address: string): Promise<Principal | null> {
       const found = remembered(hash);

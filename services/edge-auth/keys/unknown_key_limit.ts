@@ -3,7 +3,7 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { ApiError } from "@gateway/shared/openai/error";
 
 interface Address {
-  /** How many look-ups may still find nothing. */
+  /** The number of unknown keys that may still be looked up. */
   left: number;
   filledAtMs: number;
   running: number;
@@ -18,9 +18,9 @@ const MS_PER_SECOND = 1_000;
 /** How many addresses and refused hashes are remembered. */
 const ENTRIES_MAX = 10_000;
 /**
- * The part of the share that is kept for keys that were refused before. A client
- * with a valid key tries again, somebody who guesses does not: so the key is found
- * even while others guess from the same address.
+ * The fraction of the limit reserved for keys that were refused before. A client with
+ * a valid key retries it, an attacker guesses another one: so the valid key is found
+ * even while keys are guessed from the same address.
  */
 const KEPT_FOR_RETRIES = 1 / 4;
 
@@ -50,9 +50,9 @@ export function createUnknownKeyLimit(
 
   return {
     /**
-     * Looks a key up, unless the address has used up its share of look-ups that find
-     * nothing (null): then throws `rate_limit_exceeded`. Look-ups that find a key do
-     * not count, but only as many as the share run at once; the others wait.
+     * Looks a key up, or throws `rate_limit_exceeded` if the address has used up its
+     * limit of unknown keys (`look` returned null). Look-ups that find a key do not
+     * count, but only as many as the limit run at once; the others wait.
      */
     async run<T>(
       { address: name, hash }: { address: string; hash: string },

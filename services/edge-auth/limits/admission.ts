@@ -15,21 +15,21 @@ import { type Refusal, refusalError } from "./refusal.ts";
 export interface ChatLease {
   /**
    * Resolves when the slot was freed, or the first attempt to free it failed.
-   * Null when no concurrency limit applies, so nobody waits for the slot.
+   * Null if no concurrency limit applies, so that no request can wait for the slot.
    */
   readonly slotFreed: Promise<void> | null;
   /** The `x-ratelimit-*` headers of the answer. */
   readonly headers: HeaderFields;
-  /** Charges what the run has cost. Does not block or throw. */
+  /** Charges the cost of the run. Does not block or throw. */
   settle(outcome: RunOutcome): void;
-  /** Gives everything back; no worker ran the request. */
+  /** Returns everything that was taken; no worker ran the request. */
   release(): void;
 }
 
 export interface Admission {
   /**
    * Throws the refusal of a key that was just refused for a limit, for as long as
-   * that limit holds, so that its next body is not read. Redis is not asked about
+   * that limit holds, so that its next body is not read. Does not call Redis for
    * other keys.
    */
   checkRefused(principal: Principal): Promise<void>;
@@ -54,7 +54,7 @@ export interface AdmissionOptions {
   limiter: Pick<Limiter, "admit" | "look" | "settle">;
   catalog: Catalog;
   now: MonotonicNow;
-  /** Told of a principal whose key does not exist any more. */
+  /** Called with a principal whose key no longer exists. */
   onUnknown: (principal: Principal) => void;
   /** Must not throw. */
   onDecision?: (decision: Decision) => void;
@@ -67,19 +67,19 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Keys that were refused for a limit, and until when that limit may hold. */
   const refusedUntilMs = new Map<string, number>();
 
-  /** Asks, and throws the refusal if there is one. */
+  /** Calls `ask`, and throws the refusal if there is one. */
   const decide = async <T extends Admitted | null>(
     principal: Principal,
     ask: () => Promise<T | Refusal>,
   ): Promise<T> => {
     const startedAtMs = now();
-    const tell = (result: Decision["result"]) =>
+    const report = (result: Decision["result"]) =>
       onDecision?.({ result, durationMs: now() - startedAtMs });
     const decision = await ask().catch((error) => {
-      tell(error instanceof ApiError ? "unavailable" : "failed");
+      report(error instanceof ApiError ? "unavailable" : "failed");
       throw error;
     });
-    if (decision !== null) tell(decision);
+    if (decision !== null) report(decision);
     if (decision === null || decision.isAdmitted) return decision;
     const { keyId } = principal;
     if (decision.reason === "unknown") onUnknown(principal);

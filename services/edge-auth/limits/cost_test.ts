@@ -15,16 +15,16 @@ const complete: ChargedRun = {
   kind: "complete",
   dispatchMs: 1,
   cancelReason: null,
-  isHeard: true,
+  isEndReported: true,
 };
 const failed: ChargedRun = { ...complete, kind: "failed" };
-const lost: ChargedRun = { ...failed, isHeard: false };
+const lost: ChargedRun = { ...failed, isEndReported: false };
 const left: ChargedRun = {
   ...complete,
   kind: "cancelled",
   cancelReason: "client_gone",
 };
-const unheard: ChargedRun = { ...left, isHeard: false };
+const unheard: ChargedRun = { ...left, isEndReported: false };
 const late: ChargedRun = { ...failed, cancelReason: "deadline" };
 /** What was reserved stays. */
 const RESERVED = [null, null] as const;
@@ -58,7 +58,11 @@ const ENDS: [
     [40, 3],
   ],
   ["time up before the first token", late, [40, 0]],
-  ["time up, the worker is silent", { ...late, isHeard: false }, RESERVED],
+  [
+    "time up, the worker is silent",
+    { ...late, isEndReported: false },
+    RESERVED,
+  ],
   ["no worker took it", { ...lost, dispatchMs: null }, [0, 0]],
   ["client left in the queue", { ...unheard, dispatchMs: null }, [0, 0]],
 ];
@@ -77,9 +81,15 @@ Deno.test("a request is free only where no token was made", () => {
     for (const usage of [null, USAGE, NO_USAGE]) {
       for (const completionTokens of [0, 1]) {
         for (const isStopped of flags) {
-          for (const isHeard of flags) {
+          for (const isEndReported of flags) {
             const end: ChargedRun = {
-              ...{ kind, usage, completionTokens, isHeard, dispatchMs: 1 },
+              ...{
+                kind,
+                usage,
+                completionTokens,
+                isEndReported,
+                dispatchMs: 1,
+              },
               cancelReason: isStopped ? "client_gone" : null,
             };
             const cost = costOf(end, ESTIMATE);

@@ -15,9 +15,9 @@ export interface Lease {
   readonly principal: Principal;
 }
 
-/** A third of a lease's life: two renewals may fail. */
+/** A third of a lease's lifetime, so two renewals may fail. */
 const RENEW_AFTER_MS = 10_000;
-/** Leases are looked through this often, and renewals that failed are repeated. */
+/** How often leases are checked and failed renewals are repeated. */
 const ROUND_MS = 1_000;
 const DEADLINE_MS = 1_000;
 /** Leases per call, so that no call blocks the server for long. */

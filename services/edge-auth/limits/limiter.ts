@@ -1,4 +1,4 @@
-/** Asks Redis whether a request is within the limits of its key and of its owner. */
+/** Checks in Redis whether a request is within the limits of its key and of its owner. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import {
@@ -38,11 +38,11 @@ export interface LimiterOptions {
   /** 0 ≤ x < 1: spreads retries. */
   random: () => number;
   log: Log;
-  /** How long Redis may be silent. Default 125 ms. */
+  /** How long Redis may take to answer. Default 125 ms. */
   deadlineMs?: number;
 }
 
-/** What a request asks for. */
+/** The scope, model and tokens that a request asks for. */
 export interface Ask {
   scope: KeyScope;
   /** A model id of the catalog, or null where none is involved. */
@@ -51,22 +51,22 @@ export interface Ask {
   wantTokens: number;
 }
 
-/** The request may run. Has to be settled exactly once when it has ended. */
+/** The request may run. It must be settled exactly once when it has ended. */
 export interface Admitted extends Lease {
   readonly isAdmitted: true;
   readonly reservedTokens: number;
-  /** When, as Unix ms by the server's clock. */
+  /** The time of the admission, in Unix ms by Redis' clock. */
   readonly atMs: number;
-  /** Where the limits stand with this request counted. */
+  /** The state of the limits, with this request counted. */
   readonly rates: Rates;
-  /** Key or owner may run only so many at once: others wait for this one's slot. */
+  /** A concurrency limit of the key or the owner applies. */
   readonly isSlotLimited: boolean;
 }
 
 /** The scripts to load when the link connects. */
 export const LIMITER_SCRIPTS: readonly RedisScript[] = [ADMIT, SETTLE, RENEW];
 
-/** The link's probe: a write that the edge's Redis user is allowed and that adds nothing. */
+/** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
 export const LIMITER_PROBE: readonly string[] = [
   "ZADD",
   ownerLeaseKey("probe"),
@@ -76,7 +76,7 @@ export const LIMITER_PROBE: readonly string[] = [
 ];
 
 /**
- * Checks keys and limits in Redis: the same answer on every edge. Call `start` to
+ * Checks keys and limits in Redis, so every edge decides the same. Call `start` to
  * have leases renewed.
  */
 export class Limiter {
@@ -84,7 +84,7 @@ export class Limiter {
   readonly #deadlineMs: number;
   readonly #leases: ReturnType<typeof createLeaseKeeper>;
   readonly #settlements: ReturnType<typeof createSettleQueue>;
-  // 128 random bits: leases of different processes must not meet.
+  // 128 random bits, so that the lease ids of different processes never collide.
   readonly #leasePrefix = newRequestId();
   #leaseCount = 0;
 
@@ -107,8 +107,8 @@ export class Limiter {
 
   /**
    * Decides one request: one round trip. Throws `ApiError` `service_unavailable`
-   * when Redis cannot answer or has lost its data, within 150 ms; never admits
-   * without an answer and never calls an unreachable key unknown.
+   * within 150 ms when Redis cannot answer or has lost its data; never admits
+   * without an answer and never treats a key that cannot be read as unknown.
    */
   async admit(principal: Principal, ask: Ask): Promise<Admitted | Refusal> {
     const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
@@ -120,20 +120,20 @@ export class Limiter {
     return admitted;
   }
 
-  /** The refusal that the smallest request would get now, or null. Takes nothing, throws as `admit` does. */
+  /** The refusal that the smallest request would get now, or null. Consumes nothing; throws as `admit` does. */
   async look(principal: Principal, scope: KeyScope): Promise<Refusal | null> {
     const smallest = { scope, model: null, wantTokens: 1 };
     const decision = await this.#ask(principal, smallest, "");
     return decision.isAdmitted ? null : decision;
   }
 
-  /** Without a lease id nothing is taken. */
+  /** Runs the admission script. With an empty `id` nothing is consumed. */
   async #ask(
     principal: Principal,
     { scope, model, wantTokens }: Ask,
     id: string,
   ): Promise<Grant | Refusal> {
-    /** Undoes an admission whose answer came too late or was lost. */
+    /** Undoes an admission whose reply arrived too late or was lost. */
     const release = () => {
       if (id === "") return;
       this.#settlements.add(releaseOf(principal, id, wantTokens));
@@ -167,7 +167,7 @@ export class Limiter {
   /**
    * Frees the slot, corrects the reservation to the actual use, counts usage.
    * Returns at once; delivery is retried until it succeeds. A second call does nothing.
-   * `onAttempted` is called after the first attempt, whatever came of it.
+   * `onAttempted` is called after the first attempt, successful or not.
    */
   settle(admitted: Admitted, cost: Cost, onAttempted?: () => void): void {
     if (!this.#leases.release(admitted.id)) return;
@@ -179,7 +179,7 @@ export class Limiter {
     this.#leases.start();
   }
 
-  /** Waits for settlements to be delivered, at most `timeoutMs`. Returns how many were not. */
+  /** Waits for settlements to be delivered, at most `timeoutMs`. Returns the number that were not. */
   async stop(timeoutMs: number): Promise<number> {
     await this.#leases.stop();
     return await this.#settlements.drain(timeoutMs);
@@ -187,18 +187,18 @@ export class Limiter {
 }
 
 /**
- * The connection broke under the call, or its answer is not one. At a deadline the
- * answer may still come, and is waited for.
+ * Whether a call that failed may still have admitted the request: the connection was
+ * lost, or the reply was invalid. After a deadline, `onAbandoned` gets the late reply.
  */
 function mayHaveAdmitted(error: unknown): boolean {
   if (!(error instanceof RedisUnavailableError)) return !isDenied(error);
   return error.reason === "connection_lost";
 }
 
-/** What the admission script grants. */
+/** An admission as the script replies it. */
 type Grant = Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited">;
 
-/** Reads a reply of the admission script. Throws when it is not one. */
+/** Parses a reply of the admission script. Throws if it is malformed. */
 function parseReply(reply: RedisReply): Grant | Refusal {
   const [status, ...fields] = Array.isArray(reply) ? reply : [];
   const unexpected = () =>

@@ -3,7 +3,7 @@ export interface Rate {
   /** Per minute. */
   limit: number;
   remaining: number;
-  /** Time until `remaining` is `limit` again without further requests. */
+  /** Time until `remaining` reaches `limit` again if there are no further requests. */
   resetMs: number;
 }
 
@@ -21,9 +21,9 @@ const MS_PER_MINUTE = 60 * MS_PER_SECOND;
 const MS_PER_HOUR = 60 * MS_PER_MINUTE;
 
 /**
- * Where the limits stand, for responses 200 and 429: OpenAI's six `x-ratelimit-*`
- * (https://platform.openai.com/docs/guides/rate-limits, 2026). A limit that is off
- * has no header.
+ * The state of the limits, for responses 200 and 429: OpenAI's six `x-ratelimit-*`
+ * (https://platform.openai.com/docs/guides/rate-limits, 2026). A limit that is not
+ * set has no header.
  *
  * With 600 requests per minute and one just made:
  *

@@ -2,7 +2,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { rateLimitHeaders, type Rates } from "./rate_limit_headers.ts";
 
-/** The four limits: the error of each, and what messages call it. */
+/** The four limits: the error code of each, and its name in messages. */
 const LIMITS = [
   ["requests", "rate_limit_exceeded", "requests per minute"],
   ["tokens", "token_limit_exceeded", "tokens per minute"],
@@ -13,8 +13,8 @@ export type LimitName = typeof LIMITS[number][0];
 export const LIMIT_NAMES = LIMITS.map(([name]) => name);
 
 /**
- * Why a key may not be used. `unknown`: no such key, as far as a caller may know.
- * `scope`, `model`: the key has no right to the endpoint or to the model.
+ * Why a key may not be used. `unknown`: it does not exist or was deleted. `scope`,
+ * `model`: the key has no right to the endpoint or to the model.
  */
 export const KEY_REFUSALS = [
   "unknown",
@@ -33,22 +33,22 @@ export type Refusal =
       reason: "limited";
       limit: LimitName;
       of: "key" | "owner";
-      /** The same request passes after this long, unless other requests come first. */
+      /** The same request is admitted after this long, unless others come first. */
       waitMs: number;
       rates: Rates;
     }
   );
 
-/** How long a caller is told to wait when its key could not be checked. */
+/** The `Retry-After` of a request whose key could not be checked. */
 const UNREACHABLE_RETRY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
 
-/** The one answer to every failed authentication. */
+/** The answer to every failed authentication. */
 export function unauthorized(): ApiError {
   return new ApiError("unauthorized", "unauthorized");
 }
 
-/** The answer to a key whose refused bodies took too much time; this one is not parsed. */
+/** The answer to a key whose refused bodies took too much time; the body is not parsed. */
 export function tooManyBadBodies(
   waitMs: number,
   headers: Readonly<Record<string, string>> = {},
@@ -61,7 +61,7 @@ export function tooManyBadBodies(
   );
 }
 
-/** The answer while Redis cannot tell whether a key is valid: never 401. */
+/** The answer while Redis cannot check whether a key is valid: never 401. */
 export function keysUnreachable(cause: unknown): ApiError {
   return new ApiError(
     "service_unavailable",
@@ -71,9 +71,9 @@ export function keysUnreachable(cause: unknown): ApiError {
 }
 
 /**
- * The error to throw for a failed Redis call: 503 where Redis cannot serve now.
- * Anything else, such as a corrupt record, is a fault that a retry does not cure:
- * it is passed on, logged, and answered with 500.
+ * The error to throw for a failed Redis call: 503 if Redis is unavailable. Anything
+ * else, such as a corrupt record, is a fault that a retry does not fix: it is
+ * rethrown, logged, and answered with 500.
  */
 export function redisFailure(cause: unknown): unknown {
   return cause instanceof RedisUnavailableError || isDenied(cause)
@@ -89,9 +89,9 @@ export function storeIsEmpty(): RedisUnavailableError {
 /**
  * The answer to a refused request: 401 for a key that does not exist or has
  * expired, 403 for a disabled key and for one without the right, 429 for a limit. The
- * message of a 429 says which limit, whose, and in how many seconds to try again;
- * some clients read that number from the text. Its headers say where the limits
- * stand, and how long to wait.
+ * message of a 429 names the limit, whose it is, and the seconds to wait, a number
+ * that some clients read from the text. Its headers give the state of the limits and
+ * the time to wait.
  */
 export function refusalError(refusal: Refusal): ApiError {
   switch (refusal.reason) {

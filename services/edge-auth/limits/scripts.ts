@@ -1,4 +1,4 @@
-/** The Lua scripts that admit, renew and settle. Only Redis' clock counts in them. */
+/** The Lua scripts that admit, renew and settle. They use only Redis' clock. */
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 import {
   LIMITER_EPOCH_MS,
@@ -7,12 +7,12 @@ import {
 } from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
 
-/** A lease ends by itself this long after it was taken or renewed: the longest a dead edge holds a slot. */
+/** A lease expires this long after it was taken or renewed, which bounds how long a dead edge holds a slot. */
 export const LEASE_MS = 30_000;
 
-/** The wait that is told when too many requests are running: nobody knows when one ends. */
+/** The reported wait when too many requests are running, since it is unknown when one will end. */
 const CONCURRENCY_WAIT_MS = 1_000;
-/** State outlives the longest budget, a day, by a day. */
+/** Twice the period of the longest budget, which is a day. */
 const STATE_TTL_MS = 48 * 3_600_000;
 /** An expired lease is kept this long so that its request can still be settled once. */
 const DEAD_LEASE_MS = 3_600_000;
@@ -31,42 +31,42 @@ local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
  *
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
- * ARGV  1 record key          read only: not in KEYS, where EVALSHA demands write access
+ * ARGV  1 record key          read only: not in KEYS, to which EVALSHA requires write access
  *       2 owner limits key    read only
  *       3 scope   4 model, or empty   5 tokens to reserve
- *       6 lease id            empty: nothing is taken, only the decision is told
+ *       6 lease id            empty: nothing is taken, the script only decides
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
- *       {"empty"}     no such key, but no other either: the data is gone
+ *       {"empty"}     Redis holds no keys at all: its data was lost
  *       {"ok" | "limited", now, rl, rr, rt, tl, tr, tt, ...}
  *         now         Unix ms of the server
  *         rl rr rt    requests per minute: limit (0: none), remaining, ms until full
  *         tl tr tt    tokens per minute, the same
- *       "ok"      … 1 when key or owner has a limit of concurrency, else 0
+ *       "ok"      … 1 if the key or the owner has a concurrency limit, else 0
  *       "limited" … which, wait
  *         which       "key" or "owner", a colon, "requests" "tokens" "day" "concurrency"
- *         wait        ms until the slowest of the violated limits lets this request pass
+ *         wait        ms until all of the violated limits admit this request
  * ```
  *
  * All or nothing: everything is checked before anything is taken, so a refusal
- * consumes nothing. Of key and owner, the tighter limit is reported.
+ * consumes nothing. The tighter limit of key and owner is reported.
  * Layout of the state: `shared/keys/limiter_state.ts`.
  *
  * - Requests: GCRA. The arrival time moves one interval (60000/rpm) per request
  *   and may be a minute ahead of now: `rpm` requests pass at once, then one per
- *   interval. With 600 per minute, the 601st of a burst is told to wait 100 ms.
- * - Tokens: the same with weights. A request for more than the bucket holds passes
- *   when the bucket is full; the rest is debt that later requests wait for.
- * - Day: a counter that starts anew at midnight UTC; here too a request larger
- *   than the whole budget passes while nothing of it is used.
+ *   interval. With 600 per minute, the 601st of a burst has to wait 100 ms.
+ * - Tokens: the same with weights. A request larger than the bucket is admitted when
+ *   the bucket is full; the rest is debt that later requests wait for.
+ * - Day: a counter that restarts at midnight UTC; again, a request larger than the
+ *   whole budget is admitted while none of it is used.
  * - Concurrency: leases by expiry time. An expired lease is not counted.
  *
- * A hundredth of an interval is forgiven, because sums of fractions are not exact.
+ * A hundredth of an interval is tolerated, because sums of fractions are not exact.
  *
- * Where the server's clock has gone back, times in the state move back with it, as
- * if no time had passed, and a lease that ends later than any may is made to end in
+ * If the server's clock has been set back, the times in the state are moved back with
+ * it, as if no time had passed, and leases that expire too late are set to expire in
  * 30 s. Refusals do this too: a key that is only refused would otherwise never
- * recover. Where the clock has gone forward, time has passed.
+ * recover. A clock that has been set forward counts as time that has passed.
  */
 export const ADMIT: RedisScript = defineScript(
   "admit",
@@ -102,7 +102,7 @@ local function refuse(limit, ms)
   if ms > wait then wait, which = ms, limit end
 end
 
--- Returns when the bucket is full again once this has been taken out of it.
+-- Returns when the bucket will be full again after this cost has been taken.
 local function bucket(limit, perMinute, fullAt, cost, at)
   if perMinute == 0 or cost == 0 then return fullAt end
   local each = 60000 / perMinute
@@ -116,7 +116,7 @@ local function bucket(limit, perMinute, fullAt, cost, at)
   return base + cost * each
 end
 
--- Checks one side. Returns what takes the request there.
+-- Checks the limits of the key or the owner. Returns the function that takes the request.
 local function check(who, limits, state, leases)
   local rpm, tpm, tpd, conc = whole(limits[1]), whole(limits[2]), whole(limits[3]), whole(limits[4])
   local last, req, tok, day, used = 0, 0, 0, today, 0
@@ -155,7 +155,7 @@ local function check(who, limits, state, leases)
     if leases then call('ZADD', leases, ends, lease) end
     if leases and (isFirst or running == 0) then call('PEXPIRE', leases, ${LEASES_TTL_MS}) end
     if not isFirst then return end
-    -- Once a minute is enough for the rest.
+    -- The rest is needed only once a minute.
     call('HSET', state, 'lu', floor(now) + ${LIMITER_EPOCH_MS})
     call('PEXPIRE', state, ${STATE_TTL_MS})
     if leases then call('ZREMRANGEBYSCORE', leases, '-inf', now - ${DEAD_LEASE_MS}) end
@@ -184,9 +184,9 @@ return reply('ok', 1, want, slots)
 );
 
 /**
- * Renews leases of running requests of one key. A lease that the server has lost
- * is taken again: its request still runs and must count. The owner's leases are
- * renewed whether or not the owner has a limit, and count once it gets one.
+ * Renews leases of running requests of one key. A lease that the server has lost is
+ * created again: its request still runs and must count. The owner's leases are renewed
+ * even if the owner has no limit, because they count once one is set.
  *
  * ```
  * KEYS  1 lease:{owner}:<key>   2 lease:{owner}
@@ -205,25 +205,24 @@ end
 );
 
 /**
- * Ends one admitted request: frees its lease, corrects what was reserved to what
- * was used, counts usage. Does so once, however often it is called: whoever
- * removes the lease does the work.
+ * Ends one admitted request: removes its lease, corrects the reservation to the actual
+ * use, counts usage. Idempotent: only the call that removes the lease does the rest.
  *
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
  *       5 use:{owner}:<key>:<yyyymmdd>   6 use:{owner}:<yyyymmdd>
- * ARGV  1 lease id   2 "1": does the work although the lease is lost
- *       3 tokens used less tokens reserved   4 requests to give back
- *       5 UTC day of the admission ("d" of the state), or empty: not known
+ * ARGV  1 lease id   2 "1": settle even though the lease is lost
+ *       3 tokens used minus tokens reserved   4 requests to return
+ *       5 UTC day of the admission ("d" of the state), or empty: unknown
  *       6 hour of the usage fields "00".."23", or empty: nothing is counted
  *       7 prompt tokens   8 completion tokens   9 errors
  *
- * reply 1 done, 0 there was no such lease
+ * reply 1 settled, 0 no such lease
  * ```
  *
- * The correction is made in the units of the last admission. A state that has
- * expired is not revived. Removing the lease comes first: a script that has
- * written may go on when memory is full.
+ * The correction uses the limits of the last admission. A state that has expired is
+ * not recreated. The lease is removed first, because a script that has already
+ * written may continue when memory is full.
  */
 export const SETTLE: RedisScript = defineScript(
   "settle",

@@ -28,11 +28,11 @@ export interface Settlement {
   readonly keys: readonly string[];
   /** The arguments from the third on. */
   readonly terms: readonly string[];
-  /** There may be no lease, and then there is nothing to do. */
+  /** The lease may not exist, in which case there is nothing to do. */
   readonly isRelease: boolean;
 }
 
-/** The settlement of a request that has ended. Both counts are whole numbers or null. */
+/** The settlement of a request that has ended. Both token counts are integers or null. */
 export function settlementOf(
   { id, principal, atMs, reservedTokens }: Admitted,
   { promptTokens, completionTokens, kind }: Cost,
@@ -56,7 +56,7 @@ export function settlementOf(
   };
 }
 
-/** Undoes an admission that may or may not have happened, the request it counted too. */
+/** Undoes an admission that may or may not have happened, including the request it counted. */
 export function releaseOf(
   principal: Principal,
   leaseId: string,
@@ -87,25 +87,25 @@ const DEADLINE_MS = 1_000;
 /** Redis must be usable again within 2 s of its return, and leases hold slots until settled. */
 const RETRY_MS = 500;
 const BATCH = 256;
-/** Half a kilobyte each. At 1,000 requests per second this is 50 s of outage. */
+/** Half a kilobyte each. At 1,000 requests per second, enough for an outage of 50 s. */
 const WAITING_MAX = 50_000;
-/** At shutdown, the end of the queue is looked for this often. */
+/** At shutdown, the queue is checked this often. */
 const POLL_MS = 10;
 
-/** A settlement on its way. */
+/** A settlement that is being delivered. */
 interface Pending {
   readonly settlement: Settlement;
   /** The server has lost the lease. */
   isLeaseLost: boolean;
   /** An attempt may have succeeded without a reply. */
   mayHaveRun: boolean;
-  /** Redis has refused it, and that was logged. */
+  /** Redis has refused it, and the refusal was logged. */
   isReported: boolean;
 }
 
 /**
- * Delivers settlements to Redis, each exactly once, however long Redis is away.
- * One whose lease Redis has lost is delivered at most once.
+ * Delivers settlements to Redis, each exactly once, however long Redis is unavailable.
+ * A settlement whose lease Redis has lost is delivered at most once.
  */
 export function createSettleQueue(
   { redis, now, random, log, waitingMax = WAITING_MAX }: {
@@ -113,7 +113,7 @@ export function createSettleQueue(
     now: MonotonicNow;
     random: () => number;
     log: Log;
-    /** Beyond this many undelivered ones, the oldest are given up. */
+    /** Beyond this many undelivered settlements, the oldest are dropped. */
     waitingMax?: number;
   },
 ) {
@@ -125,7 +125,7 @@ export function createSettleQueue(
   const lose = (count: number, reason: string) =>
     log.error("settle_lost", { count, reason });
 
-  /** One attempt. Returns false when it has to be retried. */
+  /** Makes one attempt. Returns false if it has to be retried. */
   const attempt = async (pending: Pending): Promise<boolean> => {
     const { leaseId, keys, terms, isRelease } = pending.settlement;
     try {
@@ -143,12 +143,12 @@ export function createSettleQueue(
         if (!pending.isReported) log.error("settle_failed", { leaseId, error });
         pending.isReported = true;
       }
-      // Without a lease nothing tells whether it has run.
+      // Without a lease it is impossible to find out whether it has run.
       const isGivenUp = pending.isLeaseLost && pending.mayHaveRun;
       if (isGivenUp) lose(1, "unanswered");
       return isGivenUp;
     }
-    // The first attempt found no lease, so nothing was done yet.
+    // The first attempt found no lease, so it changed nothing.
     log.warn("settle_late", { leaseId });
     pending.isLeaseLost = true;
     return await attempt(pending);
@@ -190,8 +190,8 @@ export function createSettleQueue(
       return running + waiting.length;
     },
     /**
-     * Queues one. It is sent in this turn of the event loop when Redis is available.
-     * `onAttempted` is called after the first attempt, whatever came of it.
+     * Queues a settlement, which is sent in this turn of the event loop if Redis is
+     * available. `onAttempted` is called after the first attempt, successful or not.
      */
     add(settlement: Settlement, onAttempted = () => {}): void {
       const state = {
@@ -201,7 +201,7 @@ export function createSettleQueue(
       };
       void send({ settlement, ...state }).then(onAttempted);
     },
-    /** Waits until all are delivered, at most `timeoutMs`, then stops. Returns how many were not. */
+    /** Waits until all are delivered, at most `timeoutMs`, then stops. Returns the number that were not. */
     async drain(timeoutMs: number): Promise<number> {
       const endsAtMs = now() + timeoutMs;
       const pending = () => running + waiting.length;
