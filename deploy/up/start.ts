@@ -12,7 +12,7 @@ import {
 } from "./services.ts";
 import { findGivenStore, natsStore, redisStore } from "./stores.ts";
 import type { ServiceEvent, Supervised } from "./supervise.ts";
-import type { Output } from "./terminal.ts";
+import { EXIT, type Output, UpError } from "./terminal.ts";
 
 /** The surroundings of the launcher, which tests replace. */
 export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
@@ -43,6 +43,8 @@ export interface UpState {
 }
 
 const LOOPBACK = "127.0.0.1";
+/** How long services may fail to reach a given NATS or Redis before they give up. */
+const GIVEN_STORE_MS = 5_000;
 const SIMULATOR_WARNING =
   "No model server is configured: the simulator answers with canned text. " +
   "Use UPSTREAM_BASE_URL or --models to serve a real model";
@@ -59,7 +61,7 @@ export async function startAll(
 ) {
   const { out, env, stopping } = deps;
   const { host } = options;
-  const { natsUrl, redisUrl, givenRedisUrl } = await startStores(
+  const { natsUrl, redisUrl, givenNatsUrl, givenRedisUrl } = await startStores(
     cluster,
     options,
     deps,
@@ -88,17 +90,28 @@ export async function startAll(
   );
   if (!hasModels) out.warn(SIMULATOR_WARNING);
 
+  const unreachable = Promise.withResolvers<never>();
+  unreachable.promise.catch(() => {});
   const start = (
     service: Exclude<ProgramName, "keys">,
     nth: number,
     variables: () => Record<string, string>,
     onEvent?: (event: ServiceEvent) => void,
-  ) =>
-    cluster.start({
+  ) => {
+    const unit = cluster.start({
       name: nth === 0 ? service : `${service}-${nth + 1}`,
       service,
       program: () => serviceProgram(context, service, variables()),
-    }, onEvent);
+    }, (event) => {
+      onEvent?.(event);
+      const problem = describeUnreachable(event, givenNatsUrl, givenRedisUrl);
+      if (problem === undefined) return;
+      setTimeout(() => {
+        if (!unit.ready) unreachable.reject(new UpError(problem, EXIT.config));
+      }, GIVEN_STORE_MS);
+    });
+    return unit;
+  };
 
   const create = ["keys", "create", "--description", "First key", "--json"];
   const keyCreated = provideFirstKey({
@@ -133,10 +146,11 @@ export async function startAll(
     return edge;
   });
   for (let i = 0; i < options.workers; i++) start("chat-worker", i, () => ({}));
-  const [madeKey] = await Promise.all([
+  const allReady = Promise.all([
     keyCreated,
     ...cluster.units.map(({ firstReady }) => firstReady),
   ]);
+  const [madeKey] = await Promise.race([allReady, unreachable.promise]);
   const firstEdgeUrl = httpUrl(host, edges[0]?.ready?.port ?? 0);
   const firstKey = await checkFirstKey(firstEdgeUrl, madeKey);
 
@@ -198,6 +212,23 @@ async function startStores(
   return {
     natsUrl: givenNatsUrl ?? urls[0] ?? "",
     redisUrl: givenRedisUrl ?? urls.at(-1) ?? "",
-    givenRedisUrl,
+    ...{ givenNatsUrl, givenRedisUrl },
   };
+}
+
+/** What to tell the operator if a service says that it cannot reach a given server. */
+function describeUnreachable(
+  { event, to, error, cause }: ServiceEvent,
+  natsUrl: string | undefined,
+  redisUrl: string | undefined,
+): string | undefined {
+  if (event === "bus_not_reached" && natsUrl !== undefined) {
+    return `Cannot use NATS at ${hideUserinfo(natsUrl)} (NATS_URL): ${error}`;
+  }
+  if (event === "redis_state" && to === "offline" && redisUrl !== undefined) {
+    return `Cannot use Redis at ${hideUserinfo(redisUrl)} (REDIS_URL): ${
+      Object(cause).message
+    }`;
+  }
+  return undefined;
 }

@@ -4,6 +4,7 @@ import type { UpOptions } from "./options.ts";
 import { findFreePorts } from "./ports.ts";
 import type { Unit } from "./supervise.ts";
 import { EXIT, UpError } from "./terminal.ts";
+import { within } from "./wait.ts";
 
 type Environment = Readonly<Record<string, string>>;
 
@@ -13,6 +14,7 @@ export interface Store extends Unit {
 }
 
 const LOOPBACK = "127.0.0.1";
+const ANSWER_MS = 1_000;
 
 /** The addresses of a server that the operator wants to be used, or `undefined`. */
 export async function findGivenStore(
@@ -67,7 +69,10 @@ export async function redisStore(
 ): Promise<Store> {
   const [port = 0] = findFreePorts(1);
   const cwd = `${dataDir}/redis`;
+  const portFile = `${cwd}/port`;
   await makePrivateDir(cwd);
+  await requireNoRedis(cwd, portFile);
+  await writePrivateFile(portFile, String(port));
   const args = [
     ...["--bind", LOOPBACK, "--port", String(port), "--daemonize", "no"],
     ...["--appendonly", "yes", "--appendfsync", "always", "--save", ""],
@@ -81,4 +86,28 @@ export async function redisStore(
     program: () => ({ file: path, args, env, cwd }),
     readyText: "Ready to accept connections",
   };
+}
+
+/**
+ * Throws an {@link UpError} if a Redis server of an earlier run still uses the
+ * directory: a second one would destroy the data. One is only left when the
+ * launcher and its watcher were both killed.
+ */
+async function requireNoRedis(dir: string, portFile: string): Promise<void> {
+  const port = Number(await Deno.readTextFile(portFile).catch(() => "0"));
+  const connection = await Deno.connect({ hostname: LOOPBACK, port })
+    .catch(() => undefined);
+  if (!connection) return;
+  const question = "CONFIG GET dir\r\nINFO server\r\nQUIT\r\n";
+  await connection.write(new TextEncoder().encode(question));
+  const reply = new Response(connection.readable).text().catch(() => "");
+  // A frozen server says nothing.
+  const answer = await within(reply, ANSWER_MS);
+  const isOurs = answer?.includes(`\r\n${await Deno.realPath(dir)}\r\n`);
+  if (isOurs === false) return;
+  const [, pid = "unknown"] = /process_id:(\d+)/.exec(answer ?? "") ?? [];
+  throw new UpError(
+    `A Redis server of an earlier run still uses ${dir} (port ${port}, pid ${pid})\n` +
+      `Stop it with: kill ${pid}`,
+  );
 }

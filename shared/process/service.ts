@@ -52,11 +52,14 @@ export async function runService<Config extends { logLevel: LogLevel }>(
   let failure = "start_failed";
   let code = EXIT_OK;
   try {
-    const service = await start(config, log);
-    log.notice("ready", service.ready);
-    log.info("stopping", { signal: await signal });
-    failure = "stop_failed";
-    await service.stop();
+    // A signal also ends a start that still waits for Redis or NATS.
+    const service = await Promise.race([start(config, log), signal]);
+    if (typeof service !== "string") {
+      log.notice("ready", service.ready);
+      log.info("stopping", { signal: await signal });
+      failure = "stop_failed";
+      await service.stop();
+    }
     log.info("stopped");
   } catch (error) {
     log.error(failure, { error });

@@ -14,6 +14,8 @@ import {
 const USER = "gateway";
 /** With letters that a URL would need to escape. */
 const PASSWORD = "p@ss/w%rd";
+/** Services themselves try for 30 s. */
+const SOON_MS = 20_000;
 
 type Env = Record<string, string>;
 
@@ -85,10 +87,21 @@ Deno.test("up uses stores of others, with passwords, over mutual TLS", async (t)
     await using cluster = await startCluster({ env: stores.env });
     assert.equal(await ask(cluster), 200);
   });
-  await t.step("and says which certificate is not there", async () => {
-    const env = { ...stores.env, REDIS_CERT_FILE: "/nowhere/client.pem" };
-    await assert.rejects(async () => {
-      await using _cluster = await startCluster({ env });
-    }, /REDIS_CERT_FILE=.*\/nowhere\/client\.pem/);
-  });
+  const { REDIS_CA_FILE: _, ...withoutCa } = stores.env;
+  const wrongUser = { ...stores.env, NATS_USER: "nobody" };
+  const noFile = { ...stores.env, REDIS_CERT_FILE: "/nowhere/client.pem" };
+  const mistakes: [name: string, env: Env, says: RegExp][] = [
+    ["a certificate file is missing", noFile, /REDIS_CERT_FILE=.*\/nowhere\//],
+    ["the authority is unknown", withoutCa, /REDIS_URL\): .*certificate/],
+    ["the user is refused", wrongUser, /NATS_URL\): .*Authorization/],
+  ];
+  for (const [name, env, says] of mistakes) {
+    await t.step(`and soon says that ${name}`, async () => {
+      const startedAtMs = performance.now();
+      await assert.rejects(async () => {
+        await using _cluster = await startCluster({ env });
+      }, says);
+      assert.ok(performance.now() - startedAtMs < SOON_MS);
+    });
+  }
 });

@@ -68,6 +68,32 @@ Deno.test("up stops when the npx above it is killed with -9", async () => {
   await untilEnded([state.pid, ...allPids(state)]);
 });
 
+Deno.test("up does not start on the data of a Redis that still runs", async () => {
+  await using scratch = await makeScratch();
+  await using up = startLauncher(scratch);
+  const state = await up.state();
+  const [redis] = state.pids.redis ?? [];
+  // The launcher and its watcher, before that can act.
+  up.signal("SIGSTOP");
+  const children = `/proc/${up.pid}/task/${up.pid}/children`;
+  for (const pid of (await Deno.readTextFile(children)).trim().split(" ")) {
+    if (!allPids(state).includes(Number(pid))) {
+      Deno.kill(Number(pid), "SIGKILL");
+    }
+  }
+  up.signal("SIGKILL");
+  await up.exitCode;
+  try {
+    await using next = startLauncher(scratch);
+    assert.equal(await next.exitCode, 1);
+    assert.match(next.printed(), new RegExp(`still uses.*kill ${redis}`, "s"));
+  } finally {
+    for (const pid of allPids(state)) Deno.kill(pid, "SIGKILL");
+  }
+  await using next = startLauncher(scratch);
+  await next.state();
+});
+
 Deno.test("up hurries at a second Ctrl-C", async () => {
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch, {
