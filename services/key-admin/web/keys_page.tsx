@@ -81,6 +81,7 @@ const listKeys: Handler = async (c) => {
                   page.previous === null ? null : to(filter, page.previous),
                 ],
                 ["Next", page.next && to(filter, page.next)],
+                ["Last", page.last === null ? null : to(filter, page.last)],
               ]}
             >
               {position(page)}

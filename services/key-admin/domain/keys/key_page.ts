@@ -1,13 +1,21 @@
 import { isKeyId } from "@gateway/shared/keys/key";
 import { USAGE_KINDS } from "@gateway/shared/keys/limiter_state";
 import {
+  KEY_FIELDS,
   type KeyRecord,
   keysKey,
   recordKey,
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { asNumber, asTexts, readHash } from "../store/reply.ts";
+import { defineScript } from "@gateway/shared/redis/script";
+import {
+  asFields,
+  asList,
+  asNumber,
+  asTexts,
+  readHash,
+} from "../store/reply.ts";
 import { decodeKey } from "./key_record.ts";
 import { readLastUse } from "./usage.ts";
 
@@ -53,10 +61,22 @@ export interface KeyPage {
   previous: string | null;
   /** The cursor of the next page; null at the end. */
   next: string | null;
+  /** The cursor of the last page; null on it, and with a search or filter. */
+  last: string | null;
   /** How many keys there are, and how many come before the first row; null with a search or filter, which does not count. */
   total: number | null;
   before: number | null;
 }
+
+/** KEYS: records. One call for all of them takes a fraction of one call for each. */
+const RECORDS_SCRIPT = defineScript(
+  "key-admin/records",
+  `
+local records = {}
+for i = 1, #KEYS do records[i] = redis.call('HGETALL', KEYS[i]) end
+return records
+`,
+);
 
 /** A cursor that did not come from a page. */
 export class BadCursor extends Error {
@@ -67,8 +87,9 @@ export class BadCursor extends Error {
 
 interface Listed {
   cursor: string;
-  /** Null: the key has just been deleted. */
-  key: KeyRecord | null;
+  keyId: string;
+  /** Of the record; none if the key has just been deleted. */
+  fields: ReadonlyMap<string, string>;
 }
 
 /**
@@ -94,21 +115,28 @@ export async function readPage(
   while (
     position < total && found.length < size && position < first + SCAN_MAX
   ) {
-    for (const listed of await readKeys(redis, ownerId, position, batch)) {
+    const read = await readKeys(redis, ownerId, position, batch);
+    // Keys were deleted in the meantime, so the list ends here.
+    if (read.length === 0) position = total;
+    for (const listed of read) {
       if (found.length === size) break;
       position++;
       cursor = listed.cursor;
-      const { key } = listed;
-      if (key && isWanted(key, filter, words)) found.push(key);
+      const { keyId, fields } = listed;
+      if (!isWanted(fields, filter, words)) continue;
+      found.push(decodeKey({ ownerId, keyId }, fields));
     }
   }
-  const back = isCounted && first > size
-    ? (await readKeys(redis, ownerId, first - size - 1, 1))[0]?.cursor
-    : "";
+  /** The cursor of the page that begins at a position. */
+  const cursorAt = async (start: number) =>
+    start <= 0
+      ? ""
+      : (await readKeys(redis, ownerId, start - 1, 1))[0]?.cursor ?? "";
   return {
     rows: await Promise.all(found.map((key) => readRow(redis, key, day))),
-    previous: isCounted && first > 0 ? back ?? "" : null,
+    previous: isCounted && first > 0 ? await cursorAt(first - size) : null,
     next: position < total ? cursor : null,
+    last: isCounted && position < total ? await cursorAt(total - size) : null,
     total: isCounted ? total : null,
     before: isCounted ? first : null,
   };
@@ -143,31 +171,33 @@ async function readKeys(
       ["ZREVRANGE", keysKey(ownerId), ...ends, "WITHSCORES"],
     ),
   );
-  const listed = await Promise.all(flat.map(async (keyId, at) => {
-    if (at % 2 === 1) return [];
-    const fields = await readHash(redis, recordKey({ ownerId, keyId }));
-    return [{
-      cursor: `${flat[at + 1]}-${keyId}`,
-      key: fields.size === 0 ? null : decodeKey({ ownerId, keyId }, fields),
-    }];
+  const ids = flat.filter((_, at) => at % 2 === 0);
+  if (ids.length === 0) return [];
+  const records = ids.map((keyId) => recordKey({ ownerId, keyId }));
+  const hashes = asList(await redis.evalScript(RECORDS_SCRIPT, records, []));
+  return ids.map((keyId, at) => ({
+    cursor: `${flat[2 * at + 1]}-${keyId}`,
+    keyId,
+    fields: asFields(hashes[at]),
   }));
-  return listed.flat();
 }
 
 /** The form in which text is compared: `"Café"` is found in both Unicode forms and in any case. */
 const normal = (text: string): string => text.normalize("NFKC").toLowerCase();
 
 function isWanted(
-  { state, expiresAtMs, description, hint }: KeyRecord,
+  fields: ReadonlyMap<string, string>,
   filter: KeyFilter,
   words: readonly string[],
 ): boolean {
-  const hasFilter = filter === "all" || filter === state ||
-    (filter === "with_expiry" && expiresAtMs !== null);
-  const text = normal(description);
-  const end = normal(hint.slice(-4));
-  return hasFilter &&
-    words.every((word) => text.includes(word) || word === end);
+  const of = (name: keyof typeof KEY_FIELDS) =>
+    fields.get(KEY_FIELDS[name]) ?? "";
+  const hasFilter = filter === "all" || filter === of("state") ||
+    (filter === "with_expiry" && of("expiresAtMs") !== "0");
+  if (fields.size === 0 || !hasFilter) return false;
+  const text = normal(of("description"));
+  const end = normal(of("hint").slice(-4));
+  return words.every((word) => text.includes(word) || word === end);
 }
 
 async function readRow(

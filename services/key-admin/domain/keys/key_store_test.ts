@@ -10,7 +10,7 @@ import {
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import { KeyStore, ROTATION_GRACES_MS } from "./key_store.ts";
-import type { KeyFilter } from "./key_page.ts";
+import { type KeyFilter, readPage } from "./key_page.ts";
 import type { KeySettings } from "./settings.ts";
 import {
   changeKeys,
@@ -298,8 +298,10 @@ Deno.test("pages go forward, backward and to the end without gaps, whatever is d
   }
   assert.deepEqual(seen, ids);
   assert.deepEqual(previous, [null, ...cursors.slice(0, -1)]);
+  const last = await list((await list("")).last ?? "");
+  assert.deepEqual([last.ids, last.before], [ids.slice(-5), 18]);
   const all = await list("", 23);
-  assert.deepEqual([all.previous, all.next], [null, null]);
+  assert.deepEqual([all.previous, all.next, all.last], [null, null, null]);
   await t.store.delete(at(ids[4] ?? ""));
   assert.deepEqual((await list(cursors[1] ?? "")).ids, ids.slice(5, 10));
 });
@@ -360,6 +362,19 @@ Deno.test("a search examines a bounded number of keys, and the next page continu
   const found = await t.store.list(OWNER, { ...query, after });
   assert.deepEqual(found.rows.map((row) => row.key.id), [key.id]);
   assert.equal(found.next, null);
+});
+
+Deno.test("a list ends where keys are deleted while it is read", async () => {
+  await using t = await setup();
+  const { key } = await create(t.store);
+  const redis: RedisLink = {
+    ...t.redis,
+    command: async (words, options) =>
+      words[0] === "ZCARD" ? 2 : await t.redis.command(words, options),
+  };
+  const page = await readPage(redis, OWNER, PAGE);
+  assert.deepEqual(page.rows.map((row) => row.key.id), [key.id]);
+  assert.equal(page.next, null);
 });
 
 Deno.test("a list shows today's counters", async () => {
