@@ -230,13 +230,16 @@ export function orderByWeight<
     .map(({ slot }) => slot);
 }
 
-/** Consecutive failures that open the breaker. */
-const FAILURES_MAX = 5;
+/** Consecutive failures that open the breaker, */
+const FAILURES_IN_A_ROW = 5;
+/** or failures among the last attempts. */
+const FAILURES_MAX = 10;
+const JUDGED_ATTEMPTS = 20;
 /** How long it stays open at first; doubles with each failed probe. */
 const OPEN_MS = 1_000;
 const OPEN_MS_MAX = 30_000;
 
-/** `half-open`: one attempt is running as a probe, to find out whether the backend has recovered. */
+/** `half-open`: attempts run as probes, one at a time, to find out whether the backend has recovered. */
 export type BreakerState = "closed" | "open" | "half-open";
 
 /** `ignored`: the attempt shows nothing about the health of the server. */
@@ -250,21 +253,25 @@ function resultOf({ fault, remedy }: UpstreamError): AttemptResult {
 
 /** The permission for one attempt. */
 export interface Permit {
-  /** The first token has arrived, which makes a probe a success, however long the answer takes. */
+  /** The first token has arrived: after a probe the next one may start, however long the answer takes. */
   begun(): void;
   /** Must be called once, at the end of the attempt. */
   report(result: AttemptResult): void;
 }
 
 /**
- * Keeps attempts away from a backend that fails. Closed, it permits all. After five
- * consecutive failures it is open and permits none for a while, then one as a probe,
- * which closes it or opens it for twice as long.
+ * Keeps attempts away from a backend that fails. Closed, it permits all. After too
+ * many failures it is open and permits none for a while, then probes, of which the
+ * first to end closes it or opens it for twice as long. The first token of a probe
+ * closes nothing, because an answer that has begun may still break off.
  */
 export class CircuitBreaker {
   state: BreakerState = "closed";
   readonly #now: MonotonicNow;
-  #failures = 0;
+  /** Whether each of the last attempts failed while it was closed, the newest last. */
+  #failures: boolean[] = [];
+  /** A probe has not brought its first token yet. */
+  #isProbing = false;
   #openMs = OPEN_MS;
   #openUntilMs = 0;
 
@@ -276,43 +283,47 @@ export class CircuitBreaker {
   get waitMs(): number {
     if (this.state === "closed") return 0;
     // How long the probe will take is unknown.
-    if (this.state === "half-open") return this.#openMs;
+    if (this.state === "half-open") return this.#isProbing ? this.#openMs : 0;
     return Math.max(0, this.#openUntilMs - this.#now());
   }
 
   /** A permit, or null if attempts are not permitted now. */
   enter(): Permit | null {
     if (this.waitMs > 0) return null;
-    let isProbe = this.state === "open";
-    if (isProbe) this.state = "half-open";
+    if (this.state === "open") this.state = "half-open";
+    const isProbe = this.state === "half-open";
+    this.#isProbing = isProbe;
     return {
       begun: () => {
-        if (isProbe) this.#judgeProbe("success");
-        isProbe = false;
+        if (isProbe) this.#isProbing = false;
       },
       report: (result) => {
-        if (this.state === "closed") this.#count(result);
-        // Other attempts started before it opened and show nothing about the time since.
-        else if (isProbe) this.#judgeProbe(result);
+        // Attempts that started before it opened show nothing about the time since.
+        if (this.state === "closed" && !isProbe) this.#count(result);
+        else if (this.state === "half-open" && isProbe) this.#judge(result);
       },
     };
   }
 
   #count(result: AttemptResult): void {
-    if (result === "success") this.#failures = 0;
-    else if (result === "failure") this.#failures += 1;
-    if (this.#failures >= FAILURES_MAX) this.#open(OPEN_MS);
+    if (result === "ignored") return;
+    const failures = [...this.#failures, result === "failure"];
+    this.#failures = failures.slice(-JUDGED_ATTEMPTS);
+    const inARow = failures.length - 1 - failures.lastIndexOf(false);
+    const inAll = this.#failures.filter(Boolean).length;
+    if (inARow >= FAILURES_IN_A_ROW || inAll >= FAILURES_MAX) {
+      this.#open(OPEN_MS);
+    }
   }
 
-  #judgeProbe(result: AttemptResult): void {
+  /** What the end of a probe means. */
+  #judge(result: AttemptResult): void {
+    this.#isProbing = false;
     if (result === "success") {
       this.state = "closed";
-      this.#failures = 0;
+      this.#failures = [];
     } else if (result === "failure") {
       this.#open(Math.min(this.#openMs * 2, OPEN_MS_MAX));
-    } else {
-      // The next attempt is the probe.
-      this.state = "open";
     }
   }
 

@@ -224,10 +224,19 @@ Deno.test("complete() leaves a backend alone whose answers break off, 19 of 20",
     { length: 40 },
     (_, i): Act => i % 20 === 19 ? "ok" : { after: "truncated" },
   );
-  const { pool, a } = rig(acts);
+  const { pool, a, wait } = rig(acts);
   for (let i = 0; i < 40; i++) await ask(pool);
   assert.equal(pool.breakerStates().get("a"), "open");
   assert.equal(a.calls, 5);
+  // The first token of a probe says nothing about the rest of its answer.
+  for (const openMs of [1_000, 2_000, 4_000]) {
+    wait(openMs - 1);
+    assert.ok((await ask(pool)).error);
+    wait(1);
+    assert.equal((await ask(pool)).text, "a1");
+    assert.equal(pool.breakerStates().get("a"), "open");
+  }
+  assert.equal(a.calls, 8);
 });
 
 Deno.test("complete() asks again within a budget only", async () => {
@@ -400,6 +409,12 @@ function repeat(result: AttemptResult, times: number): AttemptResult[] {
   return new Array<AttemptResult>(times).fill(result);
 }
 
+/** A failure before each success: never two in a row. */
+function alternate(pairs: number): AttemptResult[] {
+  return Array.from({ length: pairs }, () => ["failure", "success"] as const)
+    .flat();
+}
+
 const sequences: [results: AttemptResult[], state: BreakerState][] = [
   [[], "closed"],
   [repeat("failure", 4), "closed"],
@@ -407,9 +422,12 @@ const sequences: [results: AttemptResult[], state: BreakerState][] = [
   [[...repeat("failure", 4), "success", ...repeat("failure", 4)], "closed"],
   [[...repeat("failure", 4), ...repeat("ignored", 9), "failure"], "open"],
   [repeat("ignored", 1_000), "closed"],
+  [[...alternate(9), "failure"], "open"],
+  [["success", "success", "success", ...alternate(9)], "closed"],
+  [[...alternate(9), "success", "success", "failure"], "closed"],
 ];
 
-Deno.test("CircuitBreaker opens after five failures without a success in between", () => {
+Deno.test("CircuitBreaker opens after five failures in a row, or ten of twenty", () => {
   for (const [results, state] of sequences) {
     const { breaker, attempt } = breakerRig();
     for (const result of results) attempt(result);
@@ -457,7 +475,7 @@ Deno.test("CircuitBreaker sends another probe at once when one was given up", ()
   for (const result of repeat("failure", 5)) attempt(result);
   wait(1_000);
   attempt("ignored");
-  assert.equal(breaker.state, "open");
+  assert.equal(breaker.state, "half-open");
   attempt("success");
   assert.equal(breaker.state, "closed");
 });
@@ -477,15 +495,16 @@ Deno.test("CircuitBreaker is not moved by reports of attempts from before it ope
   assert.equal(breaker.state, "closed");
 });
 
-Deno.test("CircuitBreaker closes when a probe has begun, and counts how it ends", () => {
+Deno.test("CircuitBreaker tries the next once a probe has begun, and believes the first that ends", () => {
   const { breaker, wait, attempt } = breakerRig();
   for (const result of repeat("failure", 5)) attempt(result);
   wait(1_000);
-  const probe = breaker.enter();
+  const long = breaker.enter();
   assert.equal(breaker.enter(), null);
-  probe?.begun();
-  assert.equal(breaker.state, "closed");
-  for (const result of repeat("failure", 4)) attempt(result);
-  probe?.report("failure");
+  long?.begun();
+  attempt("failure");
+  assert.equal(breaker.state, "open");
+  assert.equal(breaker.waitMs, 2_000);
+  long?.report("success");
   assert.equal(breaker.state, "open");
 });
