@@ -4,6 +4,8 @@
  * costs nobody an unseen request.
  */
 import assert from "node:assert/strict";
+import { setTimeout as delay } from "node:timers/promises";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { askCluster } from "../support/cluster_keys.ts";
@@ -87,6 +89,8 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
       });
       const [victim] = cluster.state.pids["chat-worker"] ?? [];
       assert.ok(victim);
+      // Edges know how full each worker is once the last requests are in its beats.
+      await delay(2 * DISPATCH_LIMITS.workerBeatMs);
       let begun = 0;
       const answers = Array.from({ length: 60 }, (_, number) => {
         const body = slow(number);
