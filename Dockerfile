@@ -1,4 +1,4 @@
-# One image per service, each with its own code and packages only:
+# One image per service, with only its own code and packages:
 #   docker build --target edge-auth -t gateway/edge-auth .
 # The build fetches everything, by the lock file; a running container fetches nothing.
 ARG DENO_IMAGE=denoland/deno:debian-2.9.6

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Replaces the data of Redis by a copy that backup.sh made:
+# Replaces the data of Redis with a copy that backup.sh made:
 #   deploy/restore.sh redis-2026-11-20.rdb
 # Requests get 503 meanwhile. The previous data stays in the volume as
 # appendonlydir.before until the next restore.
@@ -7,7 +7,7 @@ set -eu
 file=${1:?Usage: deploy/restore.sh FILE}
 cd "$(dirname "$0")/.."
 case $file in /*) ;; *) file=${INIT_CWD:-$OLDPWD}/$file ;; esac
-[ -s "$file" ] || { echo "$file is not there, or empty" >&2; exit 1; }
+[ -s "$file" ] || { echo "$file is missing or empty" >&2; exit 1; }
 
 # With appendonly on, Redis ignores an RDB file and starts empty. So a temporary
 # server with appendonly off loads it and then writes the append-only files.
@@ -25,7 +25,7 @@ wait_for() {
   tries=0
   until eval "$1"; do
     tries=$((tries + 1))
-    [ "$tries" -lt 600 ] || { echo "Not within two minutes: $1" >&2; cat /tmp/log >&2; exit 1; }
+    [ "$tries" -lt 600 ] || { echo "Timed out after two minutes: $1" >&2; cat /tmp/log >&2; exit 1; }
     sleep 0.2
   done
 }
@@ -40,8 +40,8 @@ redis shutdown nosave || true
 wait
 rm restore.rdb
 '
-# All containers of Redis: one, or six with compose.cluster.yaml. These forget their
-# roles, so that the restored server is master and the others copy it.
+# All containers of Redis: one, or six with compose.cluster.yaml. Removing the files
+# that hold their roles makes the restored server the master that the others copy.
 stores=$(docker compose config --services | grep '^redis')
 # Names of services, one word each.
 # shellcheck disable=SC2086

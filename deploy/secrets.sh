@@ -5,7 +5,7 @@
 #   deploy/secrets.sh rotate redis-edge   add a new password; the old one stays valid
 #   deploy/secrets.sh retire              remove the old passwords
 #
-# NATS knows one password per user, so there the old one ends with the reload.
+# NATS has one password per user, so its old one becomes invalid with the reload.
 # SECRETS_DIR is their directory, by default deploy/secrets.
 set -eu
 umask 077
@@ -15,8 +15,8 @@ names="nats-edge nats-worker nats-admin redis-edge redis-admin redis-operator"
 # For compose.cluster.yaml only: replicas, sentinels, and services that ask these.
 names="$names redis-replica redis-sentinel redis-lookup"
 
-# Only the directory is closed to others: bind mounts show the files to users of
-# containers, who do not exist on this machine.
+# Only the directory is private: containers read the bind-mounted files as users
+# that do not exist on this machine.
 mkdir -p "$dir"
 chmod 700 "$dir"
 
@@ -29,7 +29,7 @@ sha256() {
     cut -d ' ' -f 1
 }
 
-# Written in place: a container that has the file mounted sees the change.
+# Writes in place, so that containers that mount the file see the change.
 write() { cat >"$1" && chmod 444 "$1"; }
 overwrite() { [ ! -e "$1" ] || chmod 644 "$1"; write "$1"; }
 
@@ -51,7 +51,7 @@ render() {
     printf 'NATS_WORKER_PASSWORD: "%s"\n' "$(cat "$(file_of nats-worker)")"
     printf 'NATS_ADMIN_PASSWORD: "%s"\n' "$(cat "$(file_of nats-admin)")"
   } | overwrite "$dir/nats_passwords.conf"
-  # Redis takes neither comments nor a user on several lines.
+  # Redis accepts neither comments nor a user on several lines.
   sed -e '/^#/d' -e ':join' -e '$!N' -e 's/\n  */ /' -e 't join' -e 'P' -e 'D' \
     "$here/redis/users.acl" \
     | sed -e "s/#@REDIS_EDGE_SHA256@/$(hashes_of redis-edge)/" \

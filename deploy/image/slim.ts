@@ -1,7 +1,7 @@
 /**
- * Leaves in `deno.json` and `deno.lock` of an image the packages that its programs
- * import: `slim.ts services/edge-auth/main.ts`. Without it every image would carry
- * those of the tests, a browser's driver among them, and of the other services.
+ * Reduces `deno.json` and `deno.lock` of an image to the packages that its programs
+ * import: `slim.ts services/edge-auth/main.ts`. Without it every image would contain
+ * those of the other services and of the tests, such as a browser's driver.
  */
 
 /** `npm:@redis/client@6.3.1` of `npm:/@redis/client@6.3.1/lib/x.js`. */

@@ -8,13 +8,13 @@ set -eu
 cd "$(dirname "$0")/../.."
 export DOCKER_BUILDKIT=0
 base=gateway-local/debian
-# Empty: the mirror that debootstrap itself would take.
+# Empty: the default mirror of debootstrap.
 mirror=${DEBIAN_MIRROR:-}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 if ! docker image inspect "$base" >/dev/null 2>&1; then
-  echo "Making $base from ${mirror:-Debian's packages}"
+  echo "Building $base from ${mirror:-Debian's packages}"
   debootstrap --variant=minbase \
     --include=ca-certificates,busybox,nats-server,redis-server,redis-tools,caddy \
     bookworm "$scratch/root" ${mirror:+"$mirror"} >"$scratch/log" 2>&1 ||
@@ -25,7 +25,7 @@ if ! docker image inspect "$base" >/dev/null 2>&1; then
 fi
 
 mkdir "$scratch/context"
-# Debian's Caddy is old. CADDY_BINARY names a newer one, for example of
+# Debian's Caddy is old. CADDY_BINARY names a newer one, for example from
 #   go install github.com/caddyserver/caddy/v2/cmd/caddy@v2.10.2
 caddy=${CADDY_BINARY:-}
 if [ -n "$caddy" ]; then cp "$caddy" "$scratch/context/caddy"; else : >"$scratch/context/caddy"; fi

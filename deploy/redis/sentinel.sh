@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts one of three Redis Sentinels: two of them agree that the master is gone, and
-# make the replica with the most data master. Further arguments go to the server.
+# Starts one of three Redis Sentinels. When two of them agree that the master is down,
+# they promote the replica with the most data. Further arguments go to the server.
 #
 # MASTER: "address port" of the first master.
 set -eu
@@ -10,8 +10,8 @@ secrets=${SECRETS_DIR:-/run/secrets}
 file=$data/sentinel.conf
 password() { cat "$secrets/$1_password"; }
 
-# What it has learnt is kept: who is master, the others, and its own id, without
-# which the others would count it twice.
+# Keeps what it has learnt: the master, the others, and its own id, without which
+# the others would count it twice.
 touch "$file"
 monitor=$(grep '^sentinel monitor ' "$file" || echo "sentinel monitor gateway $MASTER 2")
 learnt=$(grep -E '^sentinel (myid|(config|leader|current)-epoch|known-(replica|sentinel)) ' "$file" || true)

@@ -17,7 +17,7 @@ export interface ClusterDeps {
 }
 
 const STORES: readonly ServiceName[] = ["nats", "redis"];
-/** Edges first, so that no new request arrives; last what all others need. */
+/** Edges first, so that no new request arrives; NATS and Redis last, which all others need. */
 const STOP_ORDER: readonly (readonly ServiceName[])[] = [
   ["edge-auth"],
   ["chat-worker"],
@@ -35,7 +35,7 @@ const TEXT_CHARS_MAX = 300;
 
 /** All processes of one launcher. None outlives it, even if it is killed with -9. */
 export class Cluster {
-  /** In the order of starting. */
+  /** In the order in which they were started. */
   readonly units: Supervised[] = [];
   /** Whether the start is over. */
   isReady = false;
@@ -84,12 +84,13 @@ export class Cluster {
   #show(name: string, logged: ServiceEvent): void {
     const { time: _time, service: _service, level, event, ...data } = logged;
     // During a stop, services warn about those that have stopped before them.
-    const isNews = level === "error" || level === "warn" && !this.#isStopping;
+    const isRelevant = level === "error" ||
+      level === "warn" && !this.#isStopping;
     const isExpected = !this.isReady && EXPECTED_AT_START.includes(event);
     const kind = `${name} ${event}`;
     const nowMs = monotonicNow();
     const shownAtMs = this.#shownAtMs.get(kind) ?? -Infinity;
-    if (!isNews || isExpected || nowMs - shownAtMs < REPEAT_MS) return;
+    if (!isRelevant || isExpected || nowMs - shownAtMs < REPEAT_MS) return;
     this.#shownAtMs.set(kind, nowMs);
     const details = JSON.stringify(
       data,
@@ -101,8 +102,8 @@ export class Cluster {
 }
 
 /**
- * Ends the processes of the launcher when that is killed, see `watch.sh`. Each
- * process leads its own group. None may be left when the watcher is closed.
+ * Ends the processes of the launcher when the launcher is killed, see `watch.sh`.
+ * Each process leads its own group. All have ended when the watcher is closed.
  */
 function startWatcher(stateFile: string) {
   const script = fileURLToPath(new URL("watch.sh", import.meta.url));

@@ -36,10 +36,10 @@ export async function removeFile(path: string): Promise<void> {
 }
 
 /**
- * Makes a directory and locks it until the returned file is closed. Throws an
- * {@link UpError} when another launcher holds it. The lock is the kernel's and
- * ends with the process; the text of the file only serves the message. The file
- * is never removed: that would let two hold it.
+ * Creates a directory and locks it until the returned file is closed. Throws an
+ * {@link UpError} when another launcher holds it. The kernel holds the lock and
+ * releases it with the process; the text of the file is only for the message. The
+ * file is never removed: two launchers could then hold the lock.
  */
 export async function lockDir(dir: string): Promise<Deno.FsFile> {
   await makePrivateDir(dir);
@@ -60,13 +60,13 @@ export async function lockDir(dir: string): Promise<Deno.FsFile> {
   );
 }
 
-/** A log, mode 0600, that becomes `<path>.1` when it has grown to its bound. */
+/** A log, mode 0600, that is renamed to `<path>.1` when it reaches its bound. */
 export class LogFile {
   #file: Deno.FsFile | undefined;
   #bytes = 0;
   #hasFailed = false;
 
-  /** `onFailure` is told once when the log cannot be written. */
+  /** `onFailure` is called once when the log cannot be written. */
   constructor(
     readonly path: string,
     readonly onFailure: (message: string) => void,

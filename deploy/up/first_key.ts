@@ -3,7 +3,7 @@ import * as z from "zod";
 import { writePrivateFile } from "./files.ts";
 import type { Program } from "./supervise.ts";
 
-/** The key to show, or why there is none. */
+/** The key to show, or the reason why there is none. */
 export interface FirstKey {
   key?: string;
   /** The first model that the key may use, if that is known. */
@@ -14,7 +14,7 @@ export interface FirstKey {
 
 export interface FirstKeyDeps {
   dataDir: string;
-  /** Set if the Redis is not the launcher's own. */
+  /** Set if the launcher did not start this Redis. */
   givenRedisUrl: string | undefined;
   /** Creates a key and prints it as JSON. */
   create: Program;
@@ -46,7 +46,7 @@ export async function provideFirstKey(deps: FirstKeyDeps): Promise<FirstKey> {
   }
 }
 
-/** One file per Redis: a key of one means nothing to another. */
+/** One file per Redis: a key is valid in one only. */
 function keyFile({ dataDir, givenRedisUrl }: FirstKeyDeps): string {
   if (givenRedisUrl === undefined) return `${dataDir}/first_key.json`;
   const { host, pathname } = new URL(givenRedisUrl);
@@ -72,8 +72,8 @@ async function createKey({ create, stopping }: FirstKeyDeps): Promise<string> {
 }
 
 /**
- * Asks an edge what the key may use: the first model, for an example. A key that
- * is refused is not shown, and not replaced: somebody decided that.
+ * Asks an edge which models the key may use, for the example. A key that the edge
+ * refuses is not shown, and not replaced: an operator disabled or deleted it.
  */
 export async function checkFirstKey(
   edgeUrl: string,

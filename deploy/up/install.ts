@@ -31,8 +31,8 @@ export function programDirs(path = ""): string[] {
 }
 
 /**
- * Answers with the path of each wanted server program, and installs those that
- * are missing. Throws an {@link UpError} that says what to type when it cannot.
+ * Returns the path of each wanted server program, and installs missing ones. Throws
+ * an {@link UpError} with the commands to type when it cannot.
  */
 export async function ensureServers(
   wanted: readonly ServerName[],
@@ -54,14 +54,14 @@ async function findProgram(
   dirs: readonly string[],
 ): Promise<string | undefined> {
   for (const path of dirs.map((dir) => `${dir}/${name}`)) {
-    // Missing, or in a directory that we may not read.
+    // Missing, or in a directory that this user may not read.
     const info = await Deno.stat(path).catch(() => undefined);
     if (info?.isFile && ((info.mode ?? 0) & 0o111) !== 0) return path;
   }
   return undefined;
 }
 
-/** Installs with what asks no questions: apt-get as root or through sudo, else Homebrew. */
+/** Installs without questions: with apt-get as root or through sudo, else with Homebrew. */
 async function install(
   names: readonly ServerName[],
   deps: InstallDeps,
@@ -86,7 +86,7 @@ async function install(
   throw cannotInstall(names);
 }
 
-/** Runs a command that prints to our terminal. Returns whether it succeeded. */
+/** Runs a command with this terminal's output. Returns whether it succeeded. */
 async function run(
   [file = "", ...args]: string[],
   { stopping }: InstallDeps,
@@ -104,12 +104,12 @@ async function run(
 function cannotInstall(names: readonly ServerName[]): UpError {
   const brew = names.map((name) => BREW_NAMES[name]).join(" ");
   return new UpError(
-    `Cannot find ${names.join(" and ")}, nor install it from here. Type one of:
+    `Cannot find or install ${names.join(" and ")}. Type one of:
   sudo apt-get install ${
       names.join(" ")
     }      (Debian 12, Ubuntu 24.04 and later)
   brew install ${brew}      (macOS)
-or name servers that run elsewhere:
+or use servers that run elsewhere:
   NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 npx -y deno task up`,
   );
 }

@@ -1,4 +1,4 @@
-/** Finds or installs nats-server and redis-server, as `up` does: for a test run. */
+/** Finds or installs nats-server and redis-server for a test run, as `up` does. */
 import { ensureServers, programDirs } from "./install.ts";
 import { createOutput, UpError } from "./terminal.ts";
 

@@ -11,13 +11,13 @@ import { runUp } from "./up.ts";
 const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 
 /**
- * Runs the launcher as the process it is in: its arguments, environment, signals
- * and streams. Answers with the exit code. Tests give entry files of their own.
+ * Runs the launcher with the arguments, environment, signals and streams of this
+ * process. Returns the exit code. Tests pass their own entry files.
  */
 export async function runCli(
   scriptOf: (name: ProgramName) => string,
 ): Promise<number> {
-  // `deno task` runs in the root; it notes where the operator stood.
+  // `deno task` runs in the root and sets INIT_CWD to the operator's directory.
   const cwd = Deno.env.get("INIT_CWD") || Deno.cwd();
 
   const isAsked = (...names: string[]) =>

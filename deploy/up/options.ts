@@ -3,14 +3,14 @@ import { parseArgs } from "node:util";
 import { errorMessage } from "@gateway/shared/process/env";
 import { EXIT, UpError } from "./terminal.ts";
 
-/** What the operator asked for, see {@link USAGE}. Paths are absolute. */
+/** The options of the command, see {@link USAGE}. Paths are absolute. */
 export type UpOptions = ReturnType<typeof parseOptions>;
 
 /** Where relative paths and the default directories start. */
 export interface OptionBases {
   /** Root of the repository. */
   root: string;
-  /** Where the operator typed the command. */
+  /** The operator's working directory. */
   cwd: string;
 }
 
@@ -29,7 +29,7 @@ Usage: deno task up [options]
   --console-port P   port of the web console, 0 = any free port (8081)
   --host ADDRESS     address to listen on (127.0.0.1)
   --models FILE      list of models and their backends (MODELS_FILE)
-  --data-dir DIR     what must survive: keys, usage (.data)
+  --data-dir DIR     data that must survive: keys, usage (.data)
   --run-dir DIR      up.json and logs of this run (.run)
   --quiet, -q        print warnings and errors only
   --help, -h         print this
@@ -39,9 +39,9 @@ Environment:
                         NATS_USER, REDIS_CA_FILE and so on
   UPSTREAM_BASE_URL, UPSTREAM_API_KEY, UPSTREAM_MODEL,
   UPSTREAM_DIALECT, UPSTREAM_FIRST_TOKEN_SECONDS
-                        an OpenAI-compatible server to answer with; without one
-                        and without a list of models a simulator answers
-  LOG_LEVEL, SLOTS, DRAIN_SECONDS and all else the services read is passed on`;
+                        an OpenAI-compatible model server; without one and
+                        without a list of models, a simulator answers
+  LOG_LEVEL, SLOTS, DRAIN_SECONDS and all other variables of the services`;
 
 const text = (fallback: string) =>
   ({ type: "string", default: fallback }) as const;
@@ -60,7 +60,7 @@ const OPTIONS = {
 
 /**
  * Reads the command line: `["--workers", "3", "--port=0"]`. Throws an
- * {@link UpError} for words that are no options, and for all bad values at once.
+ * {@link UpError} for unknown options, and for all invalid values at once.
  */
 export function parseOptions(
   args: readonly string[],

@@ -4,16 +4,15 @@ import { UpError } from "./terminal.ts";
 const LOOPBACK = "127.0.0.1";
 /**
  * Below the range from which kernels pick ports for outgoing connections (32768
- * and up on Linux, 49152 and up on macOS), where any client may take one at any
- * moment.
+ * and up on Linux, 49152 and up on macOS), which any client may take at any time.
  */
 const FIRST_PORT = 12_000;
 const LAST_PORT = 32_000;
 const ATTEMPTS = 1_000;
 
 /**
- * Different TCP ports that nobody listens on now. Another process may take one
- * before the caller does.
+ * Different TCP ports that are free now. Another process may take one before the
+ * caller does.
  */
 export function findFreePorts(
   count: number,
@@ -36,7 +35,7 @@ export function findFreePorts(
   );
 }
 
-/** Throws an {@link UpError} that names the option when `port` cannot be listened on; 0 checks the address alone. */
+/** Throws an {@link UpError} that names the option when `port` is not available; 0 checks the address only. */
 export function requireFreePort(
   hostname: string,
   port: number,

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import type { Program, ServiceName } from "./supervise.ts";
 
-/** The services that are ours, and the command line that manages keys. */
+/** The gateway's own services, and the command line that manages keys. */
 export type ProgramName = Exclude<ServiceName, "nats" | "redis"> | "keys";
 
 type Environment = Readonly<Record<string, string>>;
@@ -11,7 +11,7 @@ export interface ProgramContext {
   root: string;
   /** The entry file of each program, absolute. Tests put stand-ins here. */
   scriptOf: (name: ProgramName) => string;
-  /** The launcher's own environment: what is not set here is passed on. */
+  /** The launcher's environment, which the programs inherit. */
   env: Environment;
   natsUrl: string;
   redisUrl: string;
@@ -19,7 +19,7 @@ export interface ProgramContext {
   simulatorUrl?: string;
 }
 
-/** Ctrl-C should not wait for a long answer as a rollout does. */
+/** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */
 const DRAIN_SECONDS = "10";
 /** How much longer a service may need to stop. */
 const STOP_MS = 5_000;
@@ -27,13 +27,13 @@ const STOP_MS = 5_000;
 /** Only workers call model servers. */
 const WORKER_ONLY = ["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"];
 
-/** Argon2 is native code, and reads `ldd` to find the build of it that fits. */
+/** Argon2 is native code and reads `ldd` to select its build. */
 const PASSWORD_HASHER = { readable: ["/usr/bin/ldd"], flags: ["--allow-ffi"] };
 
 /** Variables that name a file: passwords, certificates, the list of models. */
 const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
 
-/** Makes the paths in file variables absolute: the operator stands in `cwd`, services run elsewhere. */
+/** Makes the paths in file variables absolute: services run in another directory than `cwd`. */
 export function withAbsoluteFiles(
   env: Environment,
   cwd: string,
@@ -102,14 +102,14 @@ export function serviceProgram(
   };
 }
 
-/** The URL of a service that listens on `host`; one that listens on all addresses is called on loopback. */
+/** The URL of a service that listens on `host`; loopback if that is all addresses. */
 export function httpUrl(host: string, port: number): string {
   const isAny = host === "0.0.0.0" || host === "::";
   const name = isAny ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
   return `http://${name}:${port}`;
 }
 
-/** How long a service that was told to stop may take. */
+/** How long a service may take to stop. */
 export function stopGraceMs({ DRAIN_SECONDS: given }: Environment): number {
   const seconds = Number(given ?? DRAIN_SECONDS);
   return (seconds >= 0 ? seconds : 0) * 1_000 + STOP_MS;

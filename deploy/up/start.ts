@@ -14,7 +14,7 @@ import { findGivenStore, natsStore, redisStore } from "./stores.ts";
 import type { ServiceEvent, Supervised } from "./supervise.ts";
 import { EXIT, type Output, UpError } from "./terminal.ts";
 
-/** The surroundings of the launcher, which tests replace. */
+/** The environment of the launcher, which tests replace. */
 export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
   env: Readonly<Record<string, string>>;
   out: Output;
@@ -22,7 +22,7 @@ export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
   stopping: AbortSignal;
 }
 
-/** `.run/up.json`: everything needed to call the cluster and to look inside. */
+/** `.run/up.json`: everything needed to call the cluster and to inspect it. */
 export interface UpState {
   /** Pid of the launcher: SIGTERM to it stops everything. */
   pid: number;
@@ -32,13 +32,13 @@ export interface UpState {
   console_url: string;
   /** One-time link that creates the first owner; null when there is one. */
   setup_url: string | null;
-  /** Null when there is no first key that works. */
+  /** Null without a first key that works. */
   api_key: string | null;
   nats_url: string;
   redis_url: string;
   /** Health, readiness and metrics, by service. */
   ops_urls: { [service: string]: string[] };
-  /** By service; empty for a server that is not ours. */
+  /** By service; empty for a server that the launcher did not start. */
   pids: { [service: string]: number[] };
 }
 
@@ -50,9 +50,9 @@ const SIMULATOR_WARNING =
   "Use UPSTREAM_BASE_URL or --models to serve a real model";
 
 /**
- * Starts NATS and Redis, then all services and the first key at once. Resolves
- * when everything is ready, with what `up.json` says of it at any time; throws an
- * {@link UpError} when something does not start.
+ * Starts NATS and Redis, then all services at once, and creates the first key.
+ * Resolves when everything is ready, with a function that returns the content of
+ * `up.json`; throws an {@link UpError} when something does not start.
  */
 export async function startAll(
   cluster: Cluster,
@@ -67,7 +67,7 @@ export async function startAll(
     deps,
   );
   const ports = findFreePorts(3, host);
-  // Chosen here because the console shows both addresses.
+  // Chosen here because the console has to know both URLs.
   const edgePort = options.port || (ports[0] ?? 0);
   const consolePort = options.consolePort || (ports[1] ?? 0);
   const simulatorPort = ports[2] ?? 0;
@@ -150,9 +150,9 @@ export async function startAll(
     keyCreated,
     ...cluster.units.map(({ firstReady }) => firstReady),
   ]);
-  const [madeKey] = await Promise.race([allReady, unreachable.promise]);
+  const [createdKey] = await Promise.race([allReady, unreachable.promise]);
   const firstEdgeUrl = httpUrl(host, edges[0]?.ready?.port ?? 0);
-  const firstKey = await checkFirstKey(firstEdgeUrl, madeKey);
+  const firstKey = await checkFirstKey(firstEdgeUrl, createdKey);
 
   const describe = (): UpState => {
     const edgeUrls = edges.map(({ ready }) => httpUrl(host, ready?.port ?? 0));

@@ -1,16 +1,16 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { EXIT } from "./terminal.ts";
 
-/** Runners pass on a Ctrl-C that the terminal has sent us already. */
+/** Runners pass on a Ctrl-C that the terminal has already sent to this process. */
 const SAME_INTERRUPT_MS = 300;
 const LOOK_EVERY_MS = 500;
 
 type Environment = Readonly<Record<string, string>>;
 
 /**
- * Answers with a signal that aborts when the process is told to stop, or when one
- * of its runners has died. A later Ctrl-C exits at once, and the watcher ends the
- * rest; a second SIGTERM does not, since supervisors repeat theirs.
+ * Returns a signal that aborts when the process has to stop or one of its runners
+ * has died. A second Ctrl-C exits at once, and the watcher ends the other processes;
+ * a second SIGTERM does not, since supervisors repeat theirs.
  */
 export async function listenForStop(env: Environment): Promise<AbortSignal> {
   const stopping = new AbortController();
@@ -32,7 +32,7 @@ export async function listenForStop(env: Environment): Promise<AbortSignal> {
   return stopping.signal;
 }
 
-/** True under `nohup`: a new process inherits what is ignored. Must be asked before we listen. */
+/** True under `nohup`: child processes inherit ignored signals. Must run before any listener is added. */
 async function ignoresHangUp(): Promise<boolean> {
   const child = new Deno.Command("sleep", { args: ["0.1"] }).spawn();
   child.kill("SIGHUP");
@@ -40,11 +40,10 @@ async function ignoresHangUp(): Promise<boolean> {
 }
 
 /**
- * Watches the processes above the launcher that only exist to run it: `deno task`,
- * and `npx` with its shell, which tell of themselves in the environment. Killing
- * one of those with -9 reaches nobody else. Calls `onLost` once one of them has
- * died. The shell of a terminal is no runner: a cluster started in the background
- * may outlive it.
+ * Watches the parent processes that only exist to run the launcher: `deno task`,
+ * and `npx` with its shell, which set variables. Killing one of them with -9 sends
+ * the launcher no signal. Calls `onLost` once one of them has died. The shell of a
+ * terminal is no runner: a cluster in the background may outlive it.
  */
 async function watchRunners(
   { INIT_CWD, npm_lifecycle_event, npm_lifecycle_script }: Environment,
@@ -52,7 +51,7 @@ async function watchRunners(
 ): Promise<void> {
   if (!INIT_CWD) return;
   const parents = new Map([[Deno.pid, Deno.ppid]]);
-  // Only what runs below npx has its variable. Only Linux shows that of others.
+  // Only processes below npx have its variable. Only Linux shows other processes' variables.
   const mark = `\0npm_lifecycle_script=${npm_lifecycle_script}\0`;
   let pid = npm_lifecycle_event === "npx" ? Deno.ppid : 0;
   while (`\0${await readProc(pid, "environ")}`.includes(mark)) {
@@ -69,11 +68,11 @@ async function watchRunners(
   }, LOOK_EVERY_MS);
 }
 
-/** The parent that a process has now; NaN when it is gone. */
+/** The current parent of a process; NaN when the process has ended. */
 async function parentOf(pid: number): Promise<number> {
   if (pid === Deno.pid) return Deno.ppid;
   const stat = await readProc(pid, "stat");
-  // `123 (name) S 122 …`, where the name may hold anything.
+  // `123 (name) S 122 …`, where the name may contain anything.
   return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
 }
 

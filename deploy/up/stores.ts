@@ -8,7 +8,7 @@ import { within } from "./wait.ts";
 
 type Environment = Readonly<Record<string, string>>;
 
-/** A private server and where it answers. */
+/** A private server and its URL. */
 export interface Store extends Unit {
   url: string;
 }
@@ -16,12 +16,12 @@ export interface Store extends Unit {
 const LOOPBACK = "127.0.0.1";
 const ANSWER_MS = 1_000;
 
-/** The addresses of a server that the operator wants to be used, or `undefined`. */
+/** The URL of a server that the operator set, or `undefined`. */
 export async function findGivenStore(
   variable: "NATS_URL" | "REDIS_URL",
   env: Environment,
 ): Promise<string | undefined> {
-  // An empty variable is how many tools say "not set".
+  // Many tools set a variable to the empty string for "not set".
   if (env[variable]) return env[variable];
   const file = env[`${variable}_FILE`];
   if (!file) return undefined;
@@ -35,7 +35,7 @@ export async function findGivenStore(
   }
 }
 
-/** A NATS server of our own on a free loopback port. */
+/** A private NATS server on a free loopback port. */
 export async function natsStore(
   path: string,
   { runDir }: UpOptions,
@@ -43,7 +43,7 @@ export async function natsStore(
 ): Promise<Store> {
   const [port = 0] = findFreePorts(1);
   const configFile = `${runDir}/nats.conf`;
-  // By default a client that stops reading blocks those that write to it for 10 s.
+  // By default a client that stops reading blocks its senders for 10 s.
   await writePrivateFile(
     configFile,
     `host: ${LOOPBACK}\nport: ${port}\nmax_payload: 1MB\nwrite_deadline: "2s"\n`,
@@ -59,8 +59,8 @@ export async function natsStore(
 }
 
 /**
- * A Redis server of our own on a free loopback port. Key changes must survive
- * power loss, so every write is on disk before it is answered.
+ * A private Redis server on a free loopback port. Key changes must survive power
+ * loss, so every write is on disk before Redis acknowledges it.
  */
 export async function redisStore(
   path: string,

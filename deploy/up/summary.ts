@@ -3,9 +3,9 @@ import type { FirstKey } from "./first_key.ts";
 import type { UpState } from "./start.ts";
 
 const SETUP_MEANING =
-  "makes you its first owner: once, within 15 minutes (a new link: npx -y deno task owners set-up)";
+  "makes you its first owner; works once, for 15 minutes (for a new link: npx -y deno task owners set-up)";
 
-/** What the operator reads when the cluster is ready: addresses, key, and a curl line that streams. */
+/** The text printed when the cluster is ready: addresses, key, and a curl command that streams. */
 export function describeSummary(
   state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">,
   firstKey: FirstKey,

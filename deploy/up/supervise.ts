@@ -29,7 +29,7 @@ export interface Unit {
   service: ServiceName;
   /** Called for each start, so that a restart can reuse the port. */
   program(): Program;
-  /** Its output says this once it serves. Absent: it logs the event `ready`. */
+  /** Its output contains this once it serves. Absent: it logs the event `ready`. */
   readyText?: string;
 }
 
@@ -39,7 +39,7 @@ export type ServiceEvent = z.output<typeof EVENT>;
 export interface SuperviseDeps {
   /** Closed with the unit. */
   log: LogFile;
-  /** A process of this unit began or ended. */
+  /** A process of this unit started or ended. */
   onChange(): void;
   /** For the operator: the process died or is back. */
   warn(text: string): void;
@@ -55,11 +55,11 @@ const RESTART_MS_MIN = 200;
 const RESTART_MS_MAX = 10_000;
 /** After running this long, a process restarts without a longer pause. */
 const HEALTHY_MS = 30_000;
-/** A grandchild may keep the output open. */
+/** How long to wait for the output to end: a grandchild may keep it open. */
 const LAST_OUTPUT_MS = 500;
-/** Lines of its log that are shown when a unit does not start. */
+/** How many log lines are shown when a unit does not start. */
 const LAST_LINES = 20;
-/** The lines that matter here; all go to the log file. */
+/** The lines that the launcher reads; the log file gets all lines. */
 const EVENT_LINE = /"level":"(?:warn|error)"|"event":"(?:ready|setup_link)"/;
 const EVENT = z.looseObject({
   level: z.string(),
@@ -70,7 +70,7 @@ const EVENT = z.looseObject({
 
 /** Keeps a process running: restarts it when it dies, with growing pauses. */
 export class Supervised {
-  /** Resolves when it is ready for the first time; rejects with an {@link UpError} when it ends before. */
+  /** Resolves when the process is ready for the first time; rejects with an {@link UpError} when it ends before. */
   readonly firstReady: Promise<void>;
   /** The `ready` event of the last process that became ready. */
   ready: Pick<ServiceEvent, "port" | "opsPort"> | undefined;
@@ -83,18 +83,18 @@ export class Supervised {
   constructor(readonly unit: Unit, deps: SuperviseDeps) {
     this.#deps = deps;
     this.firstReady = this.#first.promise;
-    // It may fail when nobody waits for it any more.
+    // It may reject when no caller awaits it any more.
     this.firstReady.catch(() => {});
     // The callbacks need this object, so they begin after the constructor.
     this.#finished = Promise.resolve().then(() => this.#keepRunning());
   }
 
-  /** Of the running process, if there is one. */
+  /** The pid of the running process, if there is one. */
   get pid(): number | undefined {
     return this.#child?.pid;
   }
 
-  /** Stops it for good: SIGTERM, and SIGKILL after `graceMs`. */
+  /** Stops the process for good: SIGTERM, and SIGKILL after `graceMs`. */
   async stop(graceMs: number): Promise<void> {
     this.#stopping.abort();
     sendSignal(this.#child, "SIGTERM");
@@ -128,7 +128,7 @@ export class Supervised {
     this.#first.reject(new UpError(`${this.unit.name} was stopped`));
   }
 
-  /** Runs it until it ends. `how` completes a sentence that begins with its name. */
+  /** Runs the process until it ends. `how` completes a sentence that begins with the unit's name. */
   async #runOnce(): Promise<{ how: string; code: number }> {
     const { log, onChange, readyMs = READY_MS } = this.#deps;
     const child = spawn(this.unit.program());
@@ -159,7 +159,7 @@ export class Supervised {
     return { how, code };
   }
 
-  /** Handles a line of output. Returns whether it says that the process is ready. */
+  /** Handles a line of output. Returns whether it reports that the process is ready. */
   #readLine(line: string): boolean {
     const { unit: { name, readyText }, pid } = this;
     const { onEvent, warn } = this.#deps;
@@ -194,7 +194,7 @@ export class Supervised {
   }
 }
 
-/** Starts a process in a session of its own, so that Ctrl-C does not reach it. */
+/** Starts a process in its own session, so that Ctrl-C does not reach it. */
 function spawn({ file, args, env, cwd }: Program) {
   return new Deno.Command(file, {
     args: [...args],

@@ -1,20 +1,20 @@
-/** What the launcher tells the person at the terminal, and how it exits. */
+/** The launcher's output and exit codes. */
 
 /** Exit codes of the launcher. */
 export const EXIT = {
   ok: 0,
   failed: 1,
-  /** Bad options, as shells and most tools use it. */
+  /** Invalid options, as in shells and most tools. */
   usage: 2,
   /** A service found a mistake in its configuration (sysexits.h, EX_CONFIG). */
   config: 78,
-  /** Stopped in a hurry by a second Ctrl-C: 128 + SIGINT. */
+  /** Ended by a second Ctrl-C: 128 + SIGINT. */
   hurried: 130,
 } as const;
 
 /**
- * A failure whose message is written for the person at the terminal: it is
- * printed as it is, without a stack. Anything else that is thrown is a fault.
+ * A failure whose message is written for the operator: it is printed as it is,
+ * without a stack. Any other error is a fault.
  */
 export class UpError extends Error {
   constructor(message: string, readonly exitCode: number = EXIT.failed) {
@@ -22,7 +22,7 @@ export class UpError extends Error {
   }
 }
 
-/** Lines for the person at the terminal. */
+/** Prints lines for the operator. */
 export interface Output {
   /** Progress and results. Dropped with `--quiet`. */
   say(text: string): void;
@@ -36,7 +36,7 @@ export function createOutput(isQuiet: boolean): Output {
     try {
       to.writeSync(new TextEncoder().encode(`${text}\n`));
     } catch {
-      // The terminal is gone; its hang-up stops the cluster, not this.
+      // The terminal is gone. SIGHUP stops the cluster, not this error.
     }
   };
   return {

@@ -47,7 +47,7 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     out.say("Stopping");
     await cluster.stop(stopGraceMs(deps.env));
   });
-  // Nobody should find an address that is about to close.
+  // Clients should not find addresses that are about to close.
   cleanup.defer(() => removeFile(stateFile).catch(() => {}));
 
   const progress = setInterval(() => {

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Ends what `up` started once `up` itself is gone, even by kill -9. Only `up` holds
-# the other end of standard input, where each line names the process groups that
-# run now: "-123 -456". The file $1 says that `up` runs, which is then untrue.
+# Ends the processes of `up` when `up` itself has ended, even by kill -9. Only `up`
+# holds the other end of standard input, where each line lists the process groups
+# that run now: "-123 -456". Also removes the file $1, which says that `up` runs.
 trap '' INT TERM HUP
 groups=
 while read -r line; do groups=$line; done
