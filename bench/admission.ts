@@ -25,7 +25,7 @@ import {
 } from "../tests/support/admission_fixture.ts";
 import { until } from "../tests/support/redis_fixture.ts";
 
-/** Calls that travel together, and how many such batches are measured. */
+/** Calls of a batch, and how many batches are measured. */
 const BATCH = 32;
 const BATCHES = 400;
 const WARMUP_BATCHES = 50;
@@ -65,7 +65,7 @@ async function serverUs(
   return (usAfter - usBefore) / (callsAfter - callsBefore);
 }
 
-/** Tenth part and half: on a shared machine the fast batches are the undisturbed ones. */
+/** Tenth percentile and median: on a shared machine the fast batches are the undisturbed ones. */
 function spread(values: number[]): string {
   const sorted = values.toSorted((a, b) => a - b);
   const at = (share: number) => sorted[Math.floor(sorted.length * share)] ?? 0;

@@ -1,10 +1,10 @@
 /**
- * Measures this gateway beside another one, in the same run on the same machine,
- * with the same model server behind both: `deno task bench`.
+ * Measures this gateway and another one in the same run on the same machine, with
+ * the same model server behind both: `deno task bench`.
  *
- * Keys and limits are on here; the other one has neither. Everything shares the
- * machine's cores, the load generator too, so the ratio is what counts, and CPU
- * seconds per 1,000 requests, which no neighbour can change.
+ * This gateway checks keys and limits; the other one has neither. Everything shares
+ * the machine's cores, including the load generator, so only the ratio counts, and
+ * CPU seconds per 1,000 requests, which other processes do not affect.
  */
 import { parseArgs } from "node:util";
 import { startCluster } from "../tests/support/cluster.ts";
@@ -31,7 +31,7 @@ const USAGE = `Usage: deno task bench [options]
 
   --seconds N        length of a round (5)
   --rounds N         rounds of each kind, in turn (3)
-  --connections N    of the closed loop (32)
+  --connections N    connections of the closed loop (32)
   --streams A,B,C    how many paced streams at a time (100,300,500)
   --peer NAME        portkey or none (portkey)
 `;
@@ -52,7 +52,7 @@ const seconds = Number(options.seconds);
 const rounds = Number(options.rounds);
 const connections = Number(options.connections);
 
-/** A gateway under test, and all its processes. */
+/** A gateway under test with its processes. */
 interface Contender {
   target: Target;
   pids: () => number[];
@@ -100,7 +100,7 @@ async function startPeer(
   };
 }
 
-/** A parent may end with its child. */
+/** Ends a process, unless it has already ended with its child. */
 function endProcess(pid: number): void {
   try {
     Deno.kill(pid, "SIGTERM");

@@ -1,6 +1,6 @@
 /**
- * A load generator that costs little: plain sockets, keep-alive, answers that carry
- * a Content-Length or chunks. Counts what it got, checks every answer.
+ * A cheap load generator: plain sockets, keep-alive, responses with a Content-Length
+ * or chunks. Counts and checks every response.
  */
 
 /** One target of a comparison. */
@@ -12,10 +12,10 @@ export interface Target {
   model: string;
 }
 
-/** What a closed loop of `connections` over `seconds` came to. */
+/** The result of a closed loop of `connections` over `seconds`. */
 export interface LoadResult {
   requests: number;
-  /** Answers other than a complete 200. */
+  /** Responses other than a complete 200. */
   errors: number;
   seconds: number;
   /** Latencies in ms, sorted. */
@@ -25,7 +25,7 @@ export interface LoadResult {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** What is asked: of the model, and of the simulator that plays it. */
+/** The request, and the controls for the simulator in it. */
 interface Request {
   controls: string;
   isStream: boolean;
@@ -96,7 +96,7 @@ class Client {
     }
   }
 
-  /** Sends the request and reads a stream, telling the time of each read. */
+  /** Sends the request and reads a stream, reporting the time of each read. */
   async stream(
     bytes: Uint8Array,
     onRead: (nowMs: number) => void,
@@ -119,7 +119,7 @@ class Client {
   }
 }
 
-/** Where the first whole answer in `text` ends, or null. ASCII only, as our bodies are. */
+/** Where the first complete response in `text` ends, or null. ASCII only, like all bodies here. */
 function answerEnd(text: string): number | null {
   const headEnd = text.indexOf("\r\n\r\n");
   if (headEnd < 0) return null;
@@ -133,7 +133,7 @@ function answerEnd(text: string): number | null {
   return end < 0 ? null : end + 5;
 }
 
-/** Runs a closed loop: each connection sends its next request when it has its answer. */
+/** Runs a closed loop: each connection sends its next request after the previous response. */
 export async function runLoad(
   target: Target,
   options: { connections: number; seconds: number },
@@ -167,7 +167,7 @@ export async function runLoad(
   };
 }
 
-/** What paced streams came to. */
+/** The result of paced streams. */
 export interface StreamLoadResult {
   /** Streams that did not end with `[DONE]`. */
   broken: number;
@@ -225,7 +225,7 @@ export function percentile(sorted: readonly number[], share: number): number {
   return sorted[index] ?? NaN;
 }
 
-/** The middle of the numbers. */
+/** The median of the numbers. */
 export function median(values: readonly number[]): number {
   return percentile([...values].sort((a, b) => a - b), 0.5);
 }

@@ -1,6 +1,6 @@
 /*
- * Notes how much of an append-only file is certainly on disk: the size it had
- * when a flush began, written down when that flush has ended. Preloaded into
+ * Records how much of an append-only file is certainly on disk: its size when a
+ * flush began, written when that flush has ended. Preloaded into
  * redis-server by power_loss.ts, which cuts the file to that size afterwards.
  */
 #define _GNU_SOURCE

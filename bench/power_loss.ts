@@ -1,19 +1,19 @@
 /**
- * What a loss of power does to acknowledged key changes.
+ * Measures what a loss of power does to acknowledged key changes.
  *
  *     deno run --allow-all bench/power_loss.ts [seconds per mode, default 3]
  *
  * Runs the real key store against a private redis-server while a preloaded
- * library notes how much of the append-only file is flushed. Then the server is
+ * library records how much of the append-only file is flushed. Then the server is
  * killed, the file is cut to what was flushed, which is the worst that a loss of
  * power can do to a disk that honours flushes, and the server is started again.
  * Every key with an acknowledged change is looked up: record, look-up by hash,
  * audit entries; changes are of every kind.
  *
- * Says which promise the server makes (`waitaof`, `always`, `none`) and ends
+ * Prints which promise the server makes (`waitaof`, `always`, `none`) and exits
  * with 1 when a change was lost under a promise. Mode `everysec` promises nothing
- * before Redis 8: its losses show that this harness sees them.
- * Needs gcc. It cuts files; it does not test whether the disk tells the truth.
+ * before Redis 8: its losses show that this program detects them. Needs gcc. It
+ * does not test whether the disk honours flushes.
  */
 import { randomBytes } from "@gateway/shared/process/ids";
 import { KeyStore } from "../services/key-admin/domain/keys/key_store.ts";
@@ -30,7 +30,7 @@ import { detectDurability } from "../services/key-admin/domain/store/durability.
 
 const SECONDS = Number(Deno.args[0] ?? 3);
 const WRITERS = 32;
-/** Lost things that are named. */
+/** How many losses are printed. */
 const SHOWN = 10;
 
 /** Builds the library. Its path goes into LD_PRELOAD. */
@@ -44,7 +44,7 @@ async function buildLibrary(folder: string): Promise<string> {
   return library;
 }
 
-/** Cuts every append-only file to what was flushed. Gives the bytes that were lost. */
+/** Cuts every append-only file to what was flushed. Returns the number of bytes lost. */
 function cutToFlushed(folder: string): number {
   const files = `${folder}/appendonlydir`;
   let lost = 0;
@@ -109,7 +109,7 @@ async function openStore(redis: TestRedis) {
   return { link, keys: new KeyStore({ redis: link, writer, randomBytes }) };
 }
 
-/** What all of this says something about, and what not. */
+/** Prints what is tested and what is not. */
 async function introduce(): Promise<void> {
   const { stdout } = await new Deno.Command("redis-server", {
     args: ["--version"],
@@ -118,7 +118,7 @@ async function introduce(): Promise<void> {
   print(
     `${WRITERS} writers, ${SECONDS} s per mode. The server is killed with -9 while they\n` +
       "write, its append-only file cut to what fsync had confirmed, and read again.\n" +
-      "Not tried: a machine without power, and a disk that lies about its flushes.",
+      "Not tested: a machine that loses power, and a disk that does not honour flushes.",
   );
 }
 

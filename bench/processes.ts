@@ -1,6 +1,6 @@
 /**
- * What processes cost, from `/proc`: CPU seconds and resident memory. Linux only.
- * Read by `cat`, because Deno opens `/proc` only to programs that may do anything.
+ * CPU seconds and resident memory of processes, from `/proc`. Linux only. Uses `cat`,
+ * because Deno opens `/proc` only to programs with all permissions.
  */
 
 const TICKS_PER_SECOND = 100;
@@ -10,7 +10,7 @@ const KIB_PER_MIB = 1_024;
 export function cpuSeconds(pids: readonly number[]): number {
   let ticks = 0;
   for (const pid of pids) {
-    // Behind the name, user and system time are the 12th and 13th.
+    // After the name, user and system time are the 12th and 13th fields.
     const fields = fieldsOf(read(`/proc/${pid}/stat`));
     ticks += Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
   }
@@ -42,12 +42,12 @@ export function withDescendants(pids: readonly number[]): number[] {
   return [...all];
 }
 
-/** What stands behind the name, which may hold blanks, and its bracket. */
+/** The fields after the name, which may contain spaces, and its bracket. */
 function fieldsOf(stat: string): string[] {
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 }
 
-/** Files that match; one whose process has ended is left out. */
+/** The matching files, without those of processes that have ended. */
 function read(pattern: string): string {
   const { stdout } = new Deno.Command("sh", {
     args: ["-c", `cat ${pattern} 2>/dev/null`],

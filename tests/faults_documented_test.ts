@@ -1,8 +1,8 @@
-/** Guarantee: what docs/faults.md says of failures is shown by tests that exist. */
+/** Guarantee: existing tests show the failures of docs/faults.md. */
 import assert from "node:assert/strict";
 
 const ROOT = new URL("..", import.meta.url);
-/** `tests/a_test.ts`: part of a title; several are parted by semicolons. */
+/** `tests/a_test.ts`: part of a title; several are separated by semicolons. */
 const SHOWN = /`([^`]+_test\.ts)`: ([^;|]+)/g;
 
 const page = await Deno.readTextFile(new URL("docs/faults.md", ROOT));
@@ -19,7 +19,7 @@ Deno.test("docs/faults.md names tests that exist", async () => {
   assert.ok(named > 50, `only ${named}`);
 });
 
-Deno.test("docs/faults.md says of each failure what shows it", () => {
+Deno.test("docs/faults.md names a test for each failure", () => {
   const rows = page.split("\n").filter((line) => /^\| [a-z0-9]/.test(line));
   const bare = rows.filter((row) =>
     !row.includes("_test.ts`") && !row.includes("see below") &&

@@ -1,7 +1,6 @@
 /**
  * Guarantee: every row of ASVS 5.0 and of the OWASP API Security Top 10 (2023) that
- * applies has a test with its id in its name, and no test claims a row that nobody
- * has.
+ * applies has a test with its id in its name, and no test claims any other row.
  */
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -32,13 +31,12 @@ const EXEMPT: Readonly<Record<string, string>> = {
   "12.1.2":
     "the cipher suites are those of Caddy, Redis and nats-server; nothing here sets any",
   "12.1.3":
-    "certificates admit to the stores, where passwords tell the services apart",
+    "NATS and Redis check certificates, but identify the services by password",
   "12.1.4": "level 3, and about the operator's certificate",
   "12.1.5": "level 3, and about the operator's certificate",
-  "12.2.2":
-    "the certificate is the operator's: docs/operating.md says how to provide it",
+  "12.2.2": "the operator provides the certificate, see docs/operating.md",
   "12.3.3":
-    "services speak over NATS and Redis; between proxy and service is one machine's network",
+    "services communicate over NATS and Redis; proxy and services are on one machine's network",
   "12.3.5": "level 3; mutual TLS to the stores is available",
 };
 
@@ -75,7 +73,7 @@ function idsOf(item: string): string[] {
   );
 }
 
-/** The rows that the name of a test claims to show. */
+/** The rows that the name of a test claims. */
 function rowsIn(name: string): string[] {
   const asvs = [...name.matchAll(ASVS)].flatMap(([, list = ""]) =>
     list.split(", ").filter((item) => item !== "").flatMap(idsOf)
@@ -96,7 +94,7 @@ Deno.test("every row of ASVS and of the API Top 10 that applies has a test named
   assert.deepEqual(tested.filter((id) => id in EXEMPT), []);
 });
 
-Deno.test("rowsIn() reads ids out of a test's name", () => {
+Deno.test("rowsIn() reads the ids in a test's name", () => {
   assert.deepEqual(rowsIn("ASVS 3.3.1-3.3.3, 4.1.1: a, b"), [
     ...["3.3.1", "3.3.2", "3.3.3", "4.1.1"],
   ]);
@@ -104,13 +102,13 @@ Deno.test("rowsIn() reads ids out of a test's name", () => {
   assert.deepEqual(rowsIn("version 1.2.3 of an API"), []);
 });
 
-/** Where secrets are made, kept and compared; not the connections, which wait a random time between tries. */
+/** Where secrets are made, stored and compared; not the connections, which use random delays between attempts. */
 const SECRET_PLACES =
   /^(shared\/(keys|ids)|services\/key-admin\/(domain(?!\/(store\/redis|keys\/notice)\.ts)|web|cli))/;
 const CRYPTO_IMPORTS =
   /from "((?:node:crypto|[^"]*(?:argon|bcrypt|scrypt|jose|openid|oslo|sha|hmac)[^"]*))"/g;
 
-Deno.test("ASVS 11.2.1, 11.5.1: secrets are made and compared by the platform's functions and two libraries, none of ours", () => {
+Deno.test("ASVS 11.2.1, 11.5.1: secrets are made and compared only by the platform's functions and two libraries", () => {
   const code = FOLDERS.flatMap((folder) => sources(folder, /\.tsx?$/))
     .filter((path) => SECRET_PLACES.test(path))
     .filter((path) => !/_(test|fixture)\.tsx?$/.test(path));
@@ -132,7 +130,7 @@ Deno.test("ASVS 11.2.1, 11.5.1: secrets are made and compared by the platform's 
   ]);
 });
 
-Deno.test("ASVS 4.1.3, 15.3.4: no header of the runtime's own is believed about who asks, and no deployment switches that on", () => {
+Deno.test("ASVS 4.1.3, 15.3.4: no runtime feature takes the client's address from a header, and no deployment enables one", () => {
   const deployed = ["Dockerfile", "compose.yaml", ...sources("deploy", /./)];
   const running = ["services", "shared"]
     .flatMap((folder) => sources(folder, /\.tsx?$/));

@@ -1,6 +1,6 @@
 /**
- * Runs the tests: `deno task test` those that everybody runs, `deno task
- * test:long` the long ones. A file's name says how it runs:
+ * Runs the tests: `deno task test` the usual ones, `deno task test:long` the long
+ * ones. A file's name says how it runs:
  *
  * | name | runs |
  * | --- | --- |
@@ -8,8 +8,7 @@
  * | `*_timed_test.ts` | alone, afterwards: it measures time, or fills the machine; once more if it fails |
  * | `*_long_test.ts` | with `test:long` only |
  *
- * `LONG_SECONDS_MAX` bounds `test:long`; its last lines say which parts that left
- * out.
+ * `LONG_SECONDS_MAX` bounds `test:long`; its last lines name the parts left out.
  */
 import { resolve } from "node:path";
 
@@ -23,18 +22,18 @@ const INSTALL = [
   ...["run", "--allow-net", "--allow-env", "--allow-read", "--allow-write"],
   ...["--allow-run", "--allow-sys=uid", "deploy/up/install_servers.ts"],
 ];
-/** Most tests wait for a server more than they compute. */
+/** More than one, because most tests wait for a server more than they compute. */
 const JOBS_PER_CORE = 1.5;
-/** Begun first, so that nothing waits for them at the end. */
+/** Started first, so that the run does not wait for them at the end. */
 const SLOW = /browser|cli_test|many_keys|tests\/up|faults_|proxy_test/;
 const SOAK_MINUTES = "0.5";
-/** Exit code of the compose test where it cannot run. */
+/** Exit code of the compose test if it cannot run. */
 const CANNOT_RUN = 77;
 const TIME_IS_UP = -1;
 
 interface Part {
   name: string;
-  /** With less than this left it is not begun. */
+  /** The part is skipped if less time than this is left. */
   secondsMin: number;
   program: string;
   args: readonly string[];
@@ -80,7 +79,7 @@ async function testAll(): Promise<number> {
 
 /**
  * Other work on the machine may take the time that a file measures, so one that
- * fails is run again. What the first run said is shown, marked on every line.
+ * fails is run again. Each line of the first run's output is shown with a mark.
  */
 async function testAlone(files: readonly string[]): Promise<number> {
   let failure = 0;
@@ -91,14 +90,14 @@ async function testAlone(files: readonly string[]): Promise<number> {
       cwd: ROOT,
       stdin: "null",
     }).output();
-    const said = [first.stdout, first.stderr].map((bytes) =>
+    const output = [first.stdout, first.stderr].map((bytes) =>
       new TextDecoder().decode(bytes).trimEnd()
     ).join("\n");
     if (first.code === 0) {
-      await say(said);
+      await say(output);
       continue;
     }
-    await say(said.replaceAll(/^/gm, "first run | "));
+    await say(output.replaceAll(/^/gm, "first run | "));
     await say(`\n${file} failed and is run again`);
     failure = await run(Deno.execPath(), args) || failure;
   }
@@ -149,7 +148,7 @@ async function testLong(): Promise<number> {
   return failure;
 }
 
-/** Runs a program in the root; its output is ours. Answers with its exit code. */
+/** Runs a program in the root, with this process's output. Returns its exit code. */
 async function run(
   program: string,
   args: readonly string[],

@@ -1,6 +1,6 @@
 /**
- * The rules of ARCHITECTURE.md that a machine can check: who may import whom, and
- * who may touch the process. A rule that is not tested is a wish.
+ * The rules of ARCHITECTURE.md that a machine can check: what may import what, and
+ * what may touch the process.
  */
 import assert from "node:assert/strict";
 import { dirname, join, relative } from "node:path";
@@ -24,7 +24,7 @@ const PURE_ROOMS = [
 const PURE_IMPORTS = /^(zod|node:crypto|node:buffer|node:zlib)$/;
 const IMPURE_WORDS =
   /\b(Deno\.|setTimeout\(|setInterval\(|fetch\(|performance\.now\(|Date\.now\(|Math\.random\()/;
-/** The clock itself, and the process's own randomness, have to come from somewhere. */
+/** The files that provide the clock and the randomness themselves. */
 const SOURCES_OF_IMPURITY = [
   "shared/process/clock.ts",
   "shared/process/ids.ts",
@@ -58,7 +58,7 @@ function sourceFiles(folder: string): SourceFile[] {
   });
 }
 
-/** Where an import leads, as a path from the root, or the bare name. */
+/** The target of an import, as a path from the root, or the bare name. */
 function targetOf({ path }: SourceFile, specifier: string): string {
   const [, room, rest] = /^@gateway\/([^/]+)\/(.*)/.exec(specifier) ?? [];
   if (room !== undefined) {
@@ -79,7 +79,7 @@ const all = ["shared", "services", "tests", "bench", "deploy"]
 const production = all.filter(({ path }) => !TEST.test(path));
 const program = production.filter(({ path }) => !path.startsWith("deploy/"));
 
-/** Fails with each file that the rule finds something in. */
+/** Fails with each file that breaks the rule. */
 function forbid(
   files: readonly SourceFile[],
   rule: (file: SourceFile) => readonly string[],
@@ -134,7 +134,7 @@ const LIBRARY_ROOMS: Record<string, RegExp> = {
   hono: /^services\/key-admin\//,
 };
 
-Deno.test("a library is used in its room and nowhere else", () => {
+Deno.test("a library is used in its room only", () => {
   for (const [library, room] of Object.entries(LIBRARY_ROOMS)) {
     const users = production.filter(({ imports }) =>
       imports.some((name) => name === library || name.startsWith(`${library}/`))
@@ -143,7 +143,7 @@ Deno.test("a library is used in its room and nowhere else", () => {
   }
 });
 
-Deno.test("services and tests enter shared by its doors", () => {
+Deno.test("services and tests import only what shared exports", () => {
   forbid(
     all.filter(({ path }) => !path.startsWith("shared/")),
     (file) =>
@@ -174,7 +174,7 @@ Deno.test("only config.ts reads the environment of a service", () => {
   );
 });
 
-Deno.test("only main.ts and the life of a service touch the process", () => {
+Deno.test("only main.ts and the lifecycle of a service touch the process", () => {
   const free =
     /^services\/[^/]+\/(main|cli)\.ts$|^shared\/process\/serv(e|ice)\.ts$/;
   forbid(

@@ -1,7 +1,7 @@
 // Promise: the optional profiles of compose.yaml work: Grafana draws the dashboard from
-// what Prometheus collected, traces arrive, and a model on Ollama answers through the
-// gateway. Run by `deno task test:profiles`; its images come from a registry, or are
-// named in PROMETHEUS_IMAGE, OTEL_IMAGE, GRAFANA_IMAGE and OLLAMA_IMAGE.
+// Prometheus' data, traces arrive, and a model on Ollama answers through the gateway.
+// Run by `deno task test:profiles`; its images come from a registry or are named in
+// PROMETHEUS_IMAGE, OTEL_IMAGE, GRAFANA_IMAGE and OLLAMA_IMAGE.
 import assert from "node:assert/strict";
 import { findFreePorts } from "../up/ports.ts";
 import { Grafana, type Panel } from "./grafana.ts";
@@ -36,7 +36,7 @@ Deno.test("the profile observability", async (t) => {
     const grafana = new Grafana(`http://127.0.0.1:${port}`, password);
 
     await t.step(
-      "Grafana lets in who has the password, nobody else",
+      "Grafana accepts only its password",
       async () => {
         const stranger = new Grafana(`http://127.0.0.1:${port}`, "admin");
         assert.equal(await stranger.status("/api/org"), 401);
@@ -53,7 +53,7 @@ Deno.test("the profile observability", async (t) => {
       });
     });
 
-    await t.step("the dashboard is there, and each panel draws", async () => {
+    await t.step("the dashboard exists, and each panel has data", async () => {
       const shown = await grafana.dashboard();
       const file: { panels: Panel[] } = JSON.parse(
         await Deno.readTextFile(DASHBOARD),
@@ -98,7 +98,7 @@ Deno.test("the profile ollama", async (t) => {
   const made = await gateway(stack, "keys", "create", "--description", "test");
   const ollama = (...args: string[]) =>
     stack.compose("exec", "-T", "ollama", "ollama", ...args);
-  // An image for a place without a registry brings its model along.
+  // An image for a machine without a registry contains its model.
   if (!(await ollama("list")).includes(OLLAMA_MODEL)) {
     await ollama("pull", OLLAMA_MODEL);
   }
@@ -111,7 +111,7 @@ Deno.test("the profile ollama", async (t) => {
   const answers = async () => (await ask("whole")).status === 200;
   await until("the model to be loaded", answers);
 
-  await t.step("answers whole and as a stream, with usage", async () => {
+  await t.step("answers with and without streaming, with usage", async () => {
     const whole = await ask("whole");
     assert.equal(whole.status, 200, whole.text);
     const { usage, choices } = JSON.parse(whole.text);
@@ -127,7 +127,7 @@ Deno.test("the profile ollama", async (t) => {
   });
 
   await t.step(
-    "says so while it is away, and goes on when it is back",
+    "reports that it is unavailable, and works again when it is back",
     async () => {
       await stack.compose("stop", "--timeout", "1", "ollama");
       const refused = await ask("whole");

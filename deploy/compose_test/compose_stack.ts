@@ -1,6 +1,6 @@
-// Promise: `docker compose up` makes a cluster that streams, scales, survives the
-// loss of a container, and keeps its keys. Run by `deno task test:compose`; it needs
-// a Docker engine and the images, so it is no part of `deno task test`.
+// Promise: `docker compose up` starts a cluster that streams, scales, survives the
+// loss of a container, and keeps its keys. Run by `deno task test:compose`: it needs
+// a Docker engine and the images, so `deno task test` leaves it out.
 import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -18,19 +18,19 @@ import {
 
 const STREAMS = 8;
 const TOKENS_PER_SECOND = 40;
-/** Requests that deadlines are missed for while containers start on a busy machine. */
+/** Requests that may miss a deadline while containers start on a busy machine. */
 const LATE_MAX = 2 * STREAMS;
-/** Of some twenty events; a proxy that buffers hands them over in one or two. */
+/** Reads of some twenty events; from a proxy that buffers they come in one or two. */
 const READS_MIN = 6;
-/** Five times what an address may have looked up in a second. */
+/** Five times the look-ups that an address may cause in a second. */
 const GUESSES = 100;
 
-/** Status of a request with a key that nobody has. */
+/** The status of a request with an unknown key. */
 function unknownKeyStatus(stack: Stack): Promise<number> {
   return statusWith(stack, mintKey(randomBytes));
 }
 
-/** Requests while something is done, none of which may fail. */
+/** Runs requests during an action; none of them may fail. */
 async function underLoad(
   stack: Stack,
   key: string,
@@ -98,7 +98,7 @@ Deno.test("the compose stack", async (t) => {
   });
 
   await t.step(
-    "refuses what is too large, and closes what is too slow",
+    "refuses a body that is too large and closes a connection that is too slow",
     async () => {
       const response = await fetch(`${stack.url}/v1/chat/completions`, {
         client: stack.client,
@@ -122,7 +122,7 @@ Deno.test("the compose stack", async (t) => {
   );
 
   await t.step(
-    "shows the console, and nothing else, to the world",
+    "exposes only the console under its name",
     async () => {
       const { hostname, port } = new URL(stack.consoleUrl);
       const tcp = await Deno.connect({
@@ -150,22 +150,25 @@ Deno.test("the compose stack", async (t) => {
     },
   );
 
-  await t.step("gives a worker no way to Redis, and nobody root", async () => {
-    await assert.rejects(
-      stack.compose(
-        ...["exec", "-T", "chat-worker", "deno", "eval"],
-        "await Deno.connect({ hostname: 'redis', port: 6379 })",
-      ),
-      /resolve|lookup|Name or service/,
-    );
-    for (const service of SERVICES) {
-      const id = await stack.compose("exec", "-T", service, "id", "-u");
-      assert.notEqual(id, "0", service);
+  await t.step(
+    "gives a worker no route to Redis, and no service root",
+    async () => {
       await assert.rejects(
-        stack.compose("exec", "-T", service, "touch", "/etc/x"),
+        stack.compose(
+          ...["exec", "-T", "chat-worker", "deno", "eval"],
+          "await Deno.connect({ hostname: 'redis', port: 6379 })",
+        ),
+        /resolve|lookup|Name or service/,
       );
-    }
-  });
+      for (const service of SERVICES) {
+        const id = await stack.compose("exec", "-T", service, "id", "-u");
+        assert.notEqual(id, "0", service);
+        await assert.rejects(
+          stack.compose("exec", "-T", service, "touch", "/etc/x"),
+        );
+      }
+    },
+  );
 
   await t.step("counts unknown keys by client, not by proxy", async () => {
     const guesses = Array.from(
@@ -222,10 +225,10 @@ Deno.test("the compose stack", async (t) => {
       } finally {
         await load.stop();
       }
-      // What ran there is lost, and what was sent there while it died; what was
-      // refused can be tried again.
+      // Only requests that ran there, or were sent there while it died, are lost;
+      // refused ones can be retried.
       assert.ok(
-        load.failures.length <= 2 * STREAMS && load.dishonest.length === 0,
+        load.failures.length <= 2 * STREAMS && load.notRetryable.length === 0,
         await reportOf(stack, load),
       );
       await stack.docker("start", victim);
@@ -233,7 +236,7 @@ Deno.test("the compose stack", async (t) => {
   });
 
   await t.step(
-    "keeps keys over a stop, and over a restored backup",
+    "keeps keys across a stop and a restored backup",
     async () => {
       const file = await Deno.makeTempFile({ suffix: ".rdb" });
       await stack.script("backup.sh", file);

@@ -3,12 +3,12 @@
 const ANSWER_MS = 10_000;
 const DATA_SOURCE = "prometheus";
 const DASHBOARD = "gateway";
-/** What a panel shows at first. */
+/** The time range that a panel shows at first. */
 const RANGE = { from: "now-15m", to: "now" };
 const MAX_DATA_POINTS = 200;
 const INTERVAL_MS = 10_000;
 
-/** A panel of a dashboard, as its JSON has it. */
+/** A panel in the JSON of a dashboard. */
 export interface Panel {
   type: string;
   title: string;
@@ -19,7 +19,7 @@ interface Target {
   health: string;
 }
 
-/** Points of one answer: a list of columns a frame, the first of them times. */
+/** The points of a response: each frame is a list of columns, the first of them times. */
 interface QueryAnswer {
   results: Record<
     string,
@@ -27,7 +27,7 @@ interface QueryAnswer {
   >;
 }
 
-/** One user's view of a Grafana. Every method throws when it does not answer in time. */
+/** Grafana's API as one user. Every method throws when there is no response in time. */
 export class Grafana {
   readonly #url: string;
   readonly #authorization: string;
@@ -52,7 +52,7 @@ export class Grafana {
     return this.#json(`/api/datasources/uid/${DATA_SOURCE}/health`);
   }
 
-  /** What Prometheus collects from. */
+  /** The targets that Prometheus scrapes. */
   async targets(): Promise<Target[]> {
     const { data }: { data: { activeTargets: Target[] } } = await this.#json(
       `/api/datasources/proxy/uid/${DATA_SOURCE}/api/v1/targets?state=active`,

@@ -1,30 +1,30 @@
-/** Requests as a client of the stack sends them, one and many. */
+/** Sends requests as a client of the stack, one or many. */
 import type { Stack } from "./stack.ts";
 
 const MODEL = "neutral-3.7-plus";
 const REQUEST_MS = 30_000;
-/** Of an answer that failed, its end. */
+/** How much of the end of a failed response is shown. */
 const CHARS_SHOWN = 300;
-/** A client that is refused waits a little, as SDKs do. */
+/** A refused client waits a little, as SDKs do. */
 const RETRY_MS = 100;
 
-/** What is asked, in turn: a stream, one whole answer, and one with a large body. */
+/** The kinds of request, sent in turn: a stream, one JSON response, and one with a large body. */
 export const KINDS = ["stream", "whole", "large"] as const;
-/** 600 kB: still on its way when an edge goes, and in pieces on the bus. */
+/** 600 kB: still being sent when an edge stops, and in pieces on the bus. */
 const LARGE = "word ".repeat(120_000);
 const QUESTION = "Count from one to twenty.";
 
-/** How an answer came. */
+/** A response. */
 export interface Answer {
   status: number;
   text: string;
-  /** What the refusal says about trying again. */
+  /** The header `Retry-After`. */
   retryAfter: string | null;
   /** Milliseconds from the request to each read from the socket. */
   readsAtMs: number[];
 }
 
-/** Sends one chat request, with more fields if given, and reads the answer to its end. */
+/** Sends one chat request, with more fields if given, and reads the response to its end. */
 export async function send(
   stack: Stack,
   key: string,
@@ -65,7 +65,7 @@ export async function send(
   };
 }
 
-/** Whether all of the answer came. */
+/** Whether the response is complete. */
 function isComplete({ status, text }: Answer): boolean {
   if (status !== 200) return false;
   return text.startsWith("{")
@@ -73,33 +73,32 @@ function isComplete({ status, text }: Answer): boolean {
     : text.trimEnd().endsWith("data: [DONE]");
 }
 
-/** Whether an SDK tries again what got this answer, or its end got lost on the way. */
-function isHonest({ status, retryAfter }: Answer): boolean {
+/** Whether an SDK retries after this response, or the response is a 200 that was cut off. */
+function isRetryable({ status, retryAfter }: Answer): boolean {
   return status === 200 || (status >= 500 && retryAfter !== null);
 }
 
 /**
- * Whether an edge refused it because Redis or the workers missed their deadline, as on
- * a machine that starts containers and runs everything else at once. An SDK waits and
- * tries again.
+ * Whether an edge refused the request because Redis or the workers missed their
+ * deadline, as on a machine that also starts containers. An SDK waits and retries.
  */
 function isLate({ status, retryAfter, text }: Answer): boolean {
   return status === 503 && retryAfter !== null &&
     /cannot check API keys|"overloaded"/.test(text);
 }
 
-/** Requests that go on until they are told to stop. */
+/** Requests that continue until `stop()`. */
 export interface Load {
-  /** Requests answered completely. */
+  /** Requests with a complete response. */
   readonly complete: number;
-  /** Longest time in which not one request was answered completely. */
+  /** The longest time without a complete response. */
   readonly longestPauseMs: number;
-  /** Requests that Redis or the workers were too late for. Not among the failures. */
+  /** Requests for which Redis or the workers missed a deadline. Not among the failures. */
   readonly late: number;
-  /** What else went wrong, one line each. */
+  /** Other failures, one line each. */
   readonly failures: readonly string[];
-  /** Of these, refusals that an SDK would not try again. */
-  readonly dishonest: readonly string[];
+  /** Of these, refusals that an SDK would not retry. */
+  readonly notRetryable: readonly string[];
   /** Lets the running requests end. */
   stop(): Promise<void>;
 }
@@ -118,7 +117,7 @@ export function startLoad(stack: Stack, key: string, streams: number): Load {
     complete += 1;
   };
   const failures: string[] = [];
-  const dishonest: string[] = [];
+  const notRetryable: string[] = [];
   const one = async (first: number) => {
     for (let turn = first; !isStopping; turn++) {
       const kind = KINDS[turn % KINDS.length] ?? "stream";
@@ -135,11 +134,11 @@ export function startLoad(stack: Stack, key: string, streams: number): Load {
             text.slice(-CHARS_SHOWN)
           }`;
           failures.push(line);
-          if (!isHonest(answer)) dishonest.push(line);
+          if (!isRetryable(answer)) notRetryable.push(line);
           await pause(RETRY_MS);
         }
       } catch (error) {
-        // Cut off: a stream that had begun, or a body the edge had in part.
+        // Cut off: a stream that had begun, or a request that had arrived in part.
         failures.push(`${kind} ${error}`);
         await pause(RETRY_MS);
       }
@@ -159,7 +158,7 @@ export function startLoad(stack: Stack, key: string, streams: number): Load {
       return late;
     },
     failures,
-    dishonest,
+    notRetryable,
     stop: async () => {
       isStopping = true;
       await running;

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Runs a test of the compose stack where a Docker engine is, or can be started: builds
-# the images without a registry, tests, and ends what it started. Exit code 77 and a
-# reason when it cannot run here.
+# Runs a test of the compose stack if a Docker engine runs or can be started: builds
+# the images without a registry, tests, and stops what it started. If the test cannot
+# run here, prints the reason and exits with 77.
 #
 #   deploy/compose_test/run.sh              test:compose
 #   deploy/compose_test/run.sh redundant    test:redundant, of compose.cluster.yaml
 #   deploy/compose_test/run.sh profiles     test:profiles; needs a registry, or its images
 #
-# Compose v2 is taken from Go's module proxy where there is Go and no Compose:
-# Debian 12 has only version 1, which does not know these files.
+# Builds Compose v2 from Go's module proxy if there is Go but no Compose: Debian 12
+# has only version 1, which cannot read these files.
 set -eu
 cd "$(dirname "$0")/../.."
 COMPOSE_VERSION=v2.40.3
@@ -19,7 +19,7 @@ test=${1:-compose}
 
 left_out() { echo "Left out: $*"; exit 77; }
 
-# An engine that ended leaves a network namespace mounted, one that was killed all it had.
+# An engine that ended leaves a network namespace mounted; a killed one, all its mounts.
 unmount_below() {
   awk -v below="$1/" 'index($5, below) == 1 { print $5 }' /proc/self/mountinfo | sort -r |
     while read -r place; do umount "$place" || umount --lazy "$place"; done
@@ -29,9 +29,9 @@ engine=""
 scratch=$(mktemp -d)
 finish() {
   status=$?
-  # The answer is the test's, whatever becomes of the tidying.
+  # The exit code is that of the test, even if cleaning up fails.
   set +e
-  # The test ends its stack itself, unless it was ended before its time.
+  # The test stops its stack itself, unless it was interrupted.
   if [ -n "$(docker ps -aq --filter "label=com.docker.compose.project=$COMPOSE_TEST_PROJECT" 2>/dev/null)" ]; then
     docker compose -p "$COMPOSE_TEST_PROJECT" down --volumes --timeout 1 >/dev/null 2>&1
   fi
@@ -43,14 +43,14 @@ finish() {
 trap finish EXIT
 trap "exit 124" TERM INT
 
-# Makes `docker compose` be this program.
+# Makes `docker compose` run this program.
 use_compose() {
   mkdir -p "$scratch/docker/cli-plugins"
   ln -sf "$1" "$scratch/docker/cli-plugins/docker-compose"
   export DOCKER_CONFIG="$scratch/docker"
 }
 
-# Its module has exclusions, which `go install` does not take.
+# Its module has exclusions, which `go install` rejects.
 # shellcheck disable=SC2016
 BUILD_COMPOSE='
   dir=$(go mod download -json "github.com/docker/compose/v2@$1" | sed -n "s/^.*\"Dir\": \"\(.*\)\",*$/\1/p")
@@ -64,7 +64,7 @@ find_compose() {
   esac
   built=${XDG_CACHE_HOME:-$HOME/.cache}/gateway/docker-compose-$COMPOSE_VERSION
   if [ ! -x "$built" ]; then
-    command -v go >/dev/null || left_out "there is no docker compose (v2) here, and no Go to build it"
+    command -v go >/dev/null || left_out "docker compose (v2) is missing, and Go to build it"
     echo "Building docker compose $COMPOSE_VERSION"
     mkdir -p "$(dirname "$built")"
     timeout -k 5 "$COMPOSE_BUILD_SECONDS_MAX" sh -c "$BUILD_COMPOSE" - "$COMPOSE_VERSION" "$built" \
@@ -92,19 +92,19 @@ start_engine() {
   done
 }
 
-command -v docker >/dev/null || left_out "there is no docker client here"
-command -v deno >/dev/null || left_out "there is no deno on PATH to put into images"
+command -v docker >/dev/null || left_out "the docker client is missing"
+command -v deno >/dev/null || left_out "deno is not on PATH, so it cannot be copied into the images"
 start_engine
 find_compose
 docker image inspect gateway-local/debian >/dev/null 2>&1 ||
   { [ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null; } ||
-  left_out "base images cannot be made: debootstrap and root are needed"
+  left_out "the base images cannot be built: that needs debootstrap and root"
 
 deploy/local_images/build.sh >"$scratch/build.log" 2>&1 || {
   tail -n 20 "$scratch/build.log"
   docker image inspect gateway-local/debian >/dev/null 2>&1 ||
-    left_out "the base images cannot be made here"
-  echo "The images do not build"
+    left_out "the base images cannot be built here"
+  echo "The images cannot be built"
   exit 1
 }
 deno task "test:$test"

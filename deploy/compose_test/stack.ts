@@ -1,4 +1,4 @@
-/** The compose stack under test: a project of its own beside any other on this machine. */
+/** The compose stack under test, in its own compose project. */
 import { fileURLToPath } from "node:url";
 import { findFreePorts } from "../up/ports.ts";
 
@@ -8,7 +8,7 @@ const COMMAND_MS = 180_000;
 
 /** A running stack. */
 export interface Stack extends AsyncDisposable {
-  /** Name of the compose project, with which its networks begin. */
+  /** Name of the compose project, with which the names of its networks begin. */
   readonly project: string;
   /** `https://localhost:<port>` */
   readonly url: string;
@@ -20,24 +20,24 @@ export interface Stack extends AsyncDisposable {
   /** Runs `docker compose …` and returns what it printed. */
   compose(...args: string[]): Promise<string>;
   docker(...args: string[]): Promise<string>;
-  /** What a secret file holds, see `deploy/secrets.sh`. */
+  /** The content of a secret file, see `deploy/secrets.sh`. */
   secret(name: string): Promise<string>;
   /** Runs a script of `deploy/`. */
   script(name: string, ...args: string[]): Promise<string>;
-  /** Scales and waits until all that is asked for is healthy. */
+  /** Scales the services and waits until all containers are healthy. */
   scale(counts: { edges: number; workers: number }): Promise<void>;
   /** Ids of the running containers of a service. */
   containers(service: string): Promise<string[]>;
 }
 
 export interface StackOptions {
-  /** Laid over each other, of the repository's root. */
+  /** Compose files of the repository's root, merged in this order. */
   files?: string[];
   /** Settings of `compose.yaml` for this test. */
   env: Record<string, string>;
 }
 
-/** Starts everything. The images must be there, see `deploy/local_images/build.sh`. */
+/** Starts everything. The images must exist, see `deploy/local_images/build.sh`. */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const directory = await Deno.makeTempDir({ prefix: "gateway_compose_" });
   const [port = 0] = findFreePorts(1);

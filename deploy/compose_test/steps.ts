@@ -1,4 +1,4 @@
-/** What the tests do with a stack. */
+/** Steps that the tests of a stack share. */
 import type { Load } from "./load.ts";
 import type { Stack } from "./stack.ts";
 
@@ -6,7 +6,7 @@ const DEADLINE_MS = 60_000;
 const POLL_MS = 100;
 const REPORTED_MAX = 5;
 
-/** Looks at the condition until it holds. Throws, saying what was in vain, when it takes too long. */
+/** Waits until the condition holds. Throws with its name when that takes too long. */
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
@@ -26,7 +26,7 @@ export async function gateway(stack: Stack, ...args: string[]) {
   return JSON.parse(text);
 }
 
-/** Status of a request with this key, the body thrown away. */
+/** The status of a request with this key. */
 export async function statusWith(stack: Stack, key: string): Promise<number> {
   const response = await fetch(`${stack.url}/v1/models`, {
     client: stack.client,
@@ -36,18 +36,18 @@ export async function statusWith(stack: Stack, key: string): Promise<number> {
   return response.status;
 }
 
-/** What failed, and what the proxy says of it. */
+/** The failures, with the log of the proxy. */
 export async function reportOf(stack: Stack, load: Load): Promise<string> {
   const { failures } = load;
   return [
     `${failures.length} failed, ${load.late} late, ${load.complete} complete`,
-    ...load.dishonest.map((line) => `not to be tried again: ${line}`),
+    ...load.notRetryable.map((line) => `not retryable: ${line}`),
     ...failures.slice(0, REPORTED_MAX),
     await stack.compose("logs", "--tail", "5", "proxy"),
   ].join("\n");
 }
 
-/** Writes a line among those of the test. */
+/** Prints a line in the test's output. */
 export function say(line: string): void {
   Deno.stdout.writeSync(new TextEncoder().encode(`    ${line}\n`));
 }
@@ -67,7 +67,7 @@ export async function fromInside(stack: Stack, key: string): Promise<number> {
   return Number(status);
 }
 
-// The proxy knows itself by its public name only, which leads elsewhere in here.
+// The proxy serves its public name only, which resolves differently in this container.
 const PROGRAM = `
 const [authority, key] = Deno.args;
 const tcp = await Deno.connect({ hostname: "proxy", port: 8443 });

@@ -3,7 +3,7 @@ import { withConfiguration } from "./configuration.ts";
 
 const PAGE = new URL("../../docs/operating.md", import.meta.url);
 
-Deno.test("docs/operating.md shows the variables as they are (else: deno task docs)", async () => {
+Deno.test("docs/operating.md lists the current variables (else: deno task docs)", async () => {
   const page = await Deno.readTextFile(PAGE);
   assert.equal(page, withConfiguration(page));
 });

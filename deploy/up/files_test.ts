@@ -4,7 +4,7 @@ import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-Deno.test("LogFile keeps the bound and one predecessor", async (t) => {
+Deno.test("LogFile keeps within its bound and keeps one older file", async (t) => {
   const cases: [name: string, writes: string[], now: string, before: string][] =
     [
       ["below the bound", ["aaaa", "bbbb"], "aaaabbbb", ""],
@@ -29,7 +29,7 @@ Deno.test("LogFile keeps the bound and one predecessor", async (t) => {
   }
 });
 
-Deno.test("LogFile appends to what an earlier run wrote", async () => {
+Deno.test("LogFile appends to the log of an earlier run", async () => {
   await using scratch = await makeScratch();
   const path = `${scratch.path}/x.log`;
   for (const text of ["one ", "two"]) {
@@ -40,7 +40,7 @@ Deno.test("LogFile appends to what an earlier run wrote", async () => {
   assert.equal(await Deno.readTextFile(path), "one two");
 });
 
-Deno.test("LogFile reports once that it cannot write, and goes on", () => {
+Deno.test("LogFile reports once that it cannot write, and does not throw", () => {
   const failures: string[] = [];
   const log = new LogFile("/nowhere/x.log", (text) => failures.push(text));
   log.write(bytes("a"));

@@ -8,7 +8,7 @@ const CASES: {
   /** Programs of the machine and what their scripts do. */
   tools: { [name: string]: string };
   isRoot: boolean;
-  /** Words of the calls, without options; none when it may not install. */
+  /** The commands that were run, without options; none when it may not install. */
   calls: string[];
 }[] = [
   {
@@ -44,7 +44,7 @@ const CASES: {
   { name: "no tool", tools: {}, isRoot: true, calls: [] },
 ];
 
-Deno.test("ensureServers() installs with what asks no question", async (t) => {
+Deno.test("ensureServers() installs without asking questions", async (t) => {
   for (const { name, tools, isRoot, calls } of CASES) {
     await t.step(name, async () => {
       await using scratch = await makeScratch();
@@ -56,7 +56,7 @@ Deno.test("ensureServers() installs with what asks no question", async (t) => {
         fail: () => "exit 1",
         pass: () => `shift; exec "$@"`,
         install: (tool) => `${note(tool)}; ${install}`,
-        // As on a fresh machine: nothing is found before the lists are there.
+        // As on a fresh machine: no package is found before its list is downloaded.
         apt: (tool) =>
           `${
             note(tool)
@@ -80,7 +80,7 @@ Deno.test("ensureServers() installs with what asks no question", async (t) => {
         return await assert.rejects(ensured, (error: Error) => {
           assert.match(
             error.message,
-            /Cannot find nats-server and redis-server/,
+            /Cannot find or install nats-server and redis-server/,
           );
           assert.match(error.message, /sudo apt-get install nats-server redis/);
           assert.match(error.message, /brew install nats-server redis /);

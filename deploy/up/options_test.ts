@@ -32,7 +32,7 @@ const GOOD: [args: string[], change: Record<string, unknown>][] = [
   [["-q"], {}],
 ];
 
-Deno.test("parseOptions() reads what is there and fills in the rest", async (t) => {
+Deno.test("parseOptions() reads the given options and fills in the defaults", async (t) => {
   for (const [args, change] of GOOD) {
     await t.step(args.join(" "), () => {
       assert.deepEqual(parseOptions(args, BASES), { ...DEFAULTS, ...change });
@@ -54,7 +54,7 @@ const BAD: [args: string[], mistakes: RegExp[]][] = [
   [["--edges", "x", "--port", "y"], [/--edges must be/, /--port must be/]],
 ];
 
-Deno.test("parseOptions() names all bad values at once", async (t) => {
+Deno.test("parseOptions() reports all invalid values at once", async (t) => {
   for (const [args, mistakes] of BAD) {
     await t.step(args.join(" "), () => {
       assert.throws(() => parseOptions(args, BASES), (error) => {

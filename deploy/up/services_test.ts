@@ -30,7 +30,7 @@ function contextOf(env: Record<string, string>): ProgramContext {
 const readable = ({ args }: { args: readonly string[] }) =>
   args.filter((arg) => arg.startsWith("--allow-read"));
 
-Deno.test("a service may read the files its variables name, and no others", () => {
+Deno.test("a service may read only the files that its variables name", () => {
   const context = contextOf(ENV);
   const stores = ["/etc/pki/ca.pem", "/run/secrets/redis"];
   assert.deepEqual(readable(serviceProgram(context, "edge-auth")), [
@@ -41,7 +41,7 @@ Deno.test("a service may read the files its variables name, and no others", () =
   ]);
 });
 
-Deno.test("the secret of model servers goes to workers only", () => {
+Deno.test("only workers get the key of the model server", () => {
   const env = { ...ENV, UPSTREAM_API_KEY: "secret" };
   const edge = serviceProgram(contextOf(env), "edge-auth").env ?? {};
   assert.equal("UPSTREAM_API_KEY" in edge, false);
@@ -50,20 +50,20 @@ Deno.test("the secret of model servers goes to workers only", () => {
   assert.equal(worker.UPSTREAM_API_KEY, "secret");
 });
 
-Deno.test("an address from a file is passed on once, as it was read", () => {
+Deno.test("a URL from a file is passed on as a URL, not as a file", () => {
   const { env = {} } = serviceProgram(contextOf(ENV), "chat-worker");
   assert.equal(env.NATS_URL, "nats://nats");
   assert.equal("NATS_URL_FILE" in env, false);
 });
 
-Deno.test("a path with a comma cannot be listed, and does not become two", () => {
+Deno.test("a path with a comma is not split into two permissions", () => {
   const context = contextOf({ NATS_CA_FILE: "/etc/a,/etc/b" });
   assert.deepEqual(readable(serviceProgram(context, "chat-worker")), [
     "--allow-read",
   ]);
 });
 
-Deno.test("withAbsoluteFiles() starts where the operator stands", () => {
+Deno.test("withAbsoluteFiles() resolves paths in the operator's directory", () => {
   const env = { NATS_CA_FILE: "ca.pem", REDIS_CERT_FILE: "", NATS_URL: "x" };
   assert.deepEqual(withAbsoluteFiles(env, "/home/ada"), {
     NATS_CA_FILE: "/home/ada/ca.pem",
@@ -72,7 +72,7 @@ Deno.test("withAbsoluteFiles() starts where the operator stands", () => {
   });
 });
 
-Deno.test("httpUrl() gives an address that can be called", () => {
+Deno.test("httpUrl() returns a URL that can be called", () => {
   assert.equal(httpUrl("127.0.0.1", 1), "http://127.0.0.1:1");
   assert.equal(httpUrl("0.0.0.0", 1), "http://127.0.0.1:1");
   assert.equal(httpUrl("::", 1), "http://127.0.0.1:1");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describeSummary } from "./summary.ts";
 
-Deno.test("describeSummary() has a curl line that a shell reads as meant", async () => {
+Deno.test("describeSummary() prints a curl command that a shell reads correctly", async () => {
   const text = describeSummary(
     {
       edge_urls: ["http://127.0.0.1:8080", "http://127.0.0.1:40001"],

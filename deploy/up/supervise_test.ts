@@ -6,7 +6,7 @@ import { UpError } from "./terminal.ts";
 
 const GRACE_MS = 5_000;
 
-Deno.test("Supervised gives a start up that cannot succeed", async (t) => {
+Deno.test("Supervised does not retry a start that cannot succeed", async (t) => {
   const cases: [name: string, program: string[], says: RegExp, code: number][] =
     [
       [
@@ -36,7 +36,7 @@ Deno.test("Supervised gives a start up that cannot succeed", async (t) => {
   }
 });
 
-Deno.test("Supervised waits for the ready text, and stop() thaws a frozen process", async () => {
+Deno.test("Supervised waits for the ready text, and stop() ends a frozen process", async () => {
   await using under = await superviseScript(
     [
       "/bin/sh",

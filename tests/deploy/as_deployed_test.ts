@@ -1,7 +1,7 @@
-// Promise: under the users of deploy/, with and without TLS, the services work: a
-// key is made, a chat is answered through edge and worker, a key is stopped. Over
-// TLS a service believes only the authority it was given, and the stores let nobody
-// in whom that authority has not signed.
+// Promise: the services work as the users of deploy/, with and without TLS: a key is
+// created, a chat is answered through edge and worker, a key is stopped. With TLS a
+// service trusts only the given authority, and NATS and Redis refuse clients whose
+// certificate that authority has not signed.
 import assert from "node:assert/strict";
 import {
   type DeployedSecrets,
@@ -63,7 +63,7 @@ const MODES: [name: string, isTls: boolean][] = [
   ["passwords", false],
   ["passwords and mutual TLS", true],
 ];
-/** Larger than one message of the bus, so that it travels in pieces. */
+/** Larger than one message of the bus, so that it is sent in pieces. */
 const LARGE = "word ".repeat(112_000);
 
 for (const [name, isTls] of MODES) {
@@ -94,23 +94,26 @@ for (const [name, isTls] of MODES) {
       assert.equal(answer.status, 200, edge.process.output());
       assert.equal((await answer.json()).object, "chat.completion");
     });
-    await t.step("a large one too", async () => {
+    await t.step("a large chat is answered", async () => {
       const answer = await sendChat(edge.url, made.key, LARGE);
       assert.equal(answer.status, 200, await answer.text());
     });
-    await t.step("Redis, killed and started, has kept the key", async () => {
-      // While it loads its file, Redis acts as the user `default` and drops what
-      // that user may not do: it may do everything, and nobody may sign in as it.
-      await redis.server.restart();
-      assert.doesNotMatch(redis.server.output(), /CRITICAL|NOPERM/);
-      const answer = await waitFor(async () => {
-        const one = await sendChat(edge.url, made.key, "hello");
-        await one.body?.cancel();
-        return one.status === 503 ? undefined : one;
-      }, { what: "the edge to find Redis again", timeoutMs: START_MS });
-      assert.equal(answer.status, 200);
-    });
-    await t.step("a key that is stopped is refused", async () => {
+    await t.step(
+      "Redis keeps the key when it is killed and restarted",
+      async () => {
+        // Redis loads its file as the user `default` and skips commands that this user
+        // may not run. The user therefore may run all, and no client may sign in as it.
+        await redis.server.restart();
+        assert.doesNotMatch(redis.server.output(), /CRITICAL|NOPERM/);
+        const answer = await waitFor(async () => {
+          const one = await sendChat(edge.url, made.key, "hello");
+          await one.body?.cancel();
+          return one.status === 503 ? undefined : one;
+        }, { what: "the edge to find Redis again", timeoutMs: START_MS });
+        assert.equal(answer.status, 200);
+      },
+    );
+    await t.step("a stopped key is refused", async () => {
       await runKeys(env.admin, "disable", made.id, "--stop-running");
       const answer = await sendChat(edge.url, made.key, "hello");
       assert.equal(answer.status, 403);
@@ -137,7 +140,7 @@ for (const [name, isTls] of MODES) {
         );
       }
     }
-    await t.step("nobody was refused by NATS or Redis", () => {
+    await t.step("NATS and Redis refused no service", () => {
       const said = [edge, worker, admin].map(({ process }) => process.output());
       assert.doesNotMatch(said.join(""), /NOPERM|Permissions Violation/i);
     });

@@ -1,5 +1,5 @@
-// Promise: what deploy/nats/nats.conf lets a service's user do is what the service
-// does. Whoever steals the password of one service cannot speak for another.
+// Promise: deploy/nats/nats.conf lets a service's user do only what the service does.
+// With the stolen password of one service, an intruder cannot act as another.
 import assert from "node:assert/strict";
 import { PermissionViolationError } from "nats";
 import { connectTestLink, type TestLink } from "../support/bus_link.ts";
@@ -12,7 +12,7 @@ import { waitFor } from "../support/wait_for.ts";
 const NOTHING = new Uint8Array();
 type Operation = PermissionViolationError["operation"];
 
-/** Every kind of subject there is, and some that are nobody's. */
+/** Every kind of subject, and some that no service uses. */
 const SUBJECTS = [
   "gw.v1.chat.job.W1",
   "gw.v1.chat.any",
@@ -102,7 +102,7 @@ function refusals(test: TestLink, operation: Operation) {
   );
 }
 
-/** Waits for as many refusals as there should be, and a round trip more. */
+/** Waits for the expected number of refusals, and for one more round trip. */
 async function refusedOf(
   test: TestLink,
   operation: Operation,
@@ -143,7 +143,7 @@ Deno.test("ASVS 13.2.2: a user of the bus may do what its service does and nothi
     });
     if (name !== "chat-worker") continue;
     await t.step(
-      "the worker takes jobs of all only in the queue of the workers",
+      "the worker subscribes to the shared job subject only in the workers' queue group",
       async () => {
         const listen = (queue: string) =>
           test.link.subscribe("gw.v1.chat.any", () => {}, { queue });

@@ -1,5 +1,5 @@
-// Promise: an edge that is told to stop loses no request of a proxy that asks its
-// ready port first, however many come and however large they are.
+// Promise: an edge that is asked to stop loses no request of a proxy that checks its
+// ready port first, however many there are and however large.
 import assert from "node:assert/strict";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_fixture.ts";
@@ -11,23 +11,23 @@ import {
 import { waitFor } from "../support/wait_for.ts";
 
 const CLIENTS = 8;
-/** Longer than a starved client needs from its question to its request. */
+/** Longer than a client on a busy machine needs from its check to its request. */
 const LEAD_SECONDS = 3;
-/** A body of many packets is still on its way when the edge begins to go. */
+/** A body of many packets, which is still being sent when the edge begins to stop. */
 const LARGE = "word ".repeat(100_000);
 
-/** As the proxy does: a connection says yes, none says no. */
-async function takesRequests(port: number): Promise<boolean> {
+/** As the proxy does: the edge accepts requests if it accepts a connection. */
+async function acceptsRequests(port: number): Promise<boolean> {
   try {
     const response = await fetch(`http://127.0.0.1:${port}/`);
     await response.body?.cancel();
     return response.status === 204;
   } catch {
-    return false; // Refused, or closed while it was asked.
+    return false; // Refused, or closed during the check.
   }
 }
 
-Deno.test("an edge that is told to stop loses no request that it was asked about", async () => {
+Deno.test("an edge that is asked to stop loses no request after a positive check", async () => {
   await using nats = await startNatsServer();
   await using redis = await startRedisServer({
     args: ["--appendonly", "yes", "--appendfsync", "always"],
@@ -53,8 +53,8 @@ Deno.test("an edge that is told to stop loses no request that it was asked about
   let isTold = false;
   const failures: string[] = [];
   const askAndSend = async (content: string) => {
-    while (await takesRequests(readyPort)) {
-      // A connection of its own, as a proxy without kept connections makes.
+    while (await acceptsRequests(readyPort)) {
+      // A new connection, as from a proxy without keep-alive.
       using client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
       try {
         const answer = await sendChat(edge.url, key, content, { client });
@@ -78,7 +78,7 @@ Deno.test("an edge that is told to stop loses no request that it was asked about
   });
   edge.process.signal("SIGTERM");
   isTold = true;
-  await waitFor(async () => !(await takesRequests(readyPort)), {
+  await waitFor(async () => !(await acceptsRequests(readyPort)), {
     what: "the ready port to close",
   });
   const announced = await sendChat(edge.url, key, "hello");

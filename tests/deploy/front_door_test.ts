@@ -1,5 +1,5 @@
-// Promise: the front door of deploy/proxy speaks TLS to everybody, sends nobody from
-// one address to another, and keeps what is inside from being reached through it.
+// Promise: the proxy of deploy/proxy serves TLS only, does not redirect from HTTP to
+// HTTPS, and exposes nothing internal.
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 
@@ -7,7 +7,7 @@ const FILE = fileURLToPath(
   new URL("../../deploy/proxy/Caddyfile", import.meta.url),
 );
 
-/** Blocks of the file by their heads; a site's head is its addresses. */
+/** The blocks of the file by their headings, which are addresses for sites. */
 async function readBlocks(): Promise<Map<string, string>> {
   const text = (await Deno.readTextFile(FILE)).replace(/^\s*#.*$/gm, "");
   const blocks = new Map<string, string>();
@@ -19,7 +19,7 @@ async function readBlocks(): Promise<Map<string, string>> {
   return blocks;
 }
 
-Deno.test("ASVS 12.1.1, 12.2.1: every site that others reach is served over TLS, by no version older than 1.2", async () => {
+Deno.test("ASVS 12.1.1, 12.2.1: every public site is served over TLS 1.2 or later", async () => {
   const blocks = await readBlocks();
   const sites = [...blocks].filter(([head]) => !/^$|^\(/.test(head));
   const outside = sites.filter(([, body]) => !body.includes("bind 127.0.0.1"));
@@ -34,19 +34,19 @@ Deno.test("ASVS 12.1.1, 12.2.1: every site that others reach is served over TLS,
   const door = blocks.get("(door)") ?? "";
   assert.match(door, /^\s*tls \{\$TLS:internal\}$/m);
   assert.match(door, /Strict-Transport-Security "max-age=31536000/);
-  // The proxy's own bounds are 1.2 and 1.3; nothing here may widen them.
+  // The proxy's defaults are 1.2 and 1.3; the file must not change them.
   assert.ok(
     !/tls1\.[01]|insecure|protocols tls/.test([...blocks.values()].join()),
   );
 });
 
-Deno.test("ASVS 4.1.2: plain HTTP is not answered with a way to TLS, and the proxy has no door for its own administration", async () => {
+Deno.test("ASVS 4.1.2: plain HTTP is not redirected to HTTPS, and the proxy has no administration port", async () => {
   const options = (await readBlocks()).get("") ?? "";
   assert.match(options, /^\s*auto_https disable_redirects$/m);
   assert.match(options, /^\s*admin off$/m);
 });
 
-Deno.test("API4: slow heads, slow bodies and idle connections end at the front door", async () => {
+Deno.test("API4: the proxy closes slow and idle connections", async () => {
   const blocks = await readBlocks();
   const options = blocks.get("") ?? "";
   for (const bound of ["read_header 10s", "read_body 120s", "idle 60s"]) {

@@ -1,4 +1,4 @@
-// Promise: an image carries the packages that its service imports, no others.
+// Promise: an image contains the packages that its service imports, and no others.
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { startProcess } from "../support/process.ts";
@@ -20,7 +20,7 @@ function nameOf(specifier: string): string {
   return specifier.replace(/^npm:\/?/, "").replace(/@[\d.]+\/?$/, "");
 }
 
-/** What the build of an image copies, without tests and their fixtures. */
+/** The files that the build of an image copies, without tests and their fixtures. */
 async function copySources(target: string): Promise<void> {
   await using copy = startProcess({
     command: "cp",
@@ -32,7 +32,7 @@ async function copySources(target: string): Promise<void> {
 }
 
 for (const [service, needs, spares] of IMAGES) {
-  Deno.test(`the image of ${service} carries what it imports`, async () => {
+  Deno.test(`the image of ${service} contains only the packages it imports`, async () => {
     const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
     try {
       await copySources(directory);

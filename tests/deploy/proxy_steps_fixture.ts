@@ -1,8 +1,8 @@
 /**
- * Guarantee: behind `deploy/proxy/Caddyfile`, which ends TLS, the API streams, a
- * client is known by its own address and by no other that it claims, and the
- * console keeps what it promises to browsers: cookies for this host only, forms
- * from its own pages only. Run by `proxy_test.ts` in a process of its own.
+ * Guarantee: behind `deploy/proxy/Caddyfile`, which terminates TLS, the API streams,
+ * a client is identified by its own address and not by one that it claims, and the
+ * console protects browsers: cookies for its host only, forms from its own pages
+ * only. `proxy_test.ts` runs this in its own process.
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -38,7 +38,7 @@ interface Rig {
   consoleUrl: string;
 }
 
-/** A request past the browser: from an address of this machine, to one of the proxy's names. */
+/** A request without the browser: from an address of this machine, to one of the proxy's names. */
 interface Call {
   path: string;
   host?: string;
@@ -118,7 +118,7 @@ async function clientIsItsOwnAddress(rig: Rig): Promise<void> {
     { length: 5 * UNKNOWN_KEYS_PER_SECOND },
     (_, attempt) => guess("127.0.0.7", attempt),
   );
-  // Another client is not made to wait for the first one's guesses.
+  // Another client does not have to wait for the first one's guesses.
   assert.equal(await guess("127.0.0.8", 0), 401);
   const statuses = await Promise.all(guesses);
   assert.ok(statuses.includes(401) && statuses.includes(429), `${statuses}`);
@@ -154,7 +154,7 @@ async function foreignFormIsRefused(rig: Rig): Promise<void> {
       body: new URLSearchParams({ email: EMAIL, password: "wrong" }).toString(),
     });
   assert.equal((await post("https://evil.example")).status, 403);
-  // As the service itself is called: not what browsers see.
+  // The service's own name, not the one that browsers use.
   assert.equal((await post(rig.cluster.state.console_url)).status, 403);
   assert.notEqual((await post(rig.consoleUrl)).status, 403);
 }
@@ -163,7 +163,7 @@ async function nothingIsSmuggled(rig: Rig): Promise<void> {
   const { proxy, httpsPort, cluster } = rig;
   const key = cluster.state.api_key;
   await sendAmbiguous({ port: httpsPort, ca: proxy.ca, key });
-  // The edge writes down each path it is asked for, so this line comes last.
+  // The edge logs each requested path, so this line comes last.
   const path = "/v1/asked-for";
   assert.equal((await ask(rig, key, { path })).status, 404);
   const logs = await waitFor(async () => {
@@ -230,7 +230,7 @@ async function consoleInABrowser(rig: Rig): Promise<void> {
     args: CHROMIUM_ARGS,
   });
   try {
-    // The certificate is checked by every other call of this test.
+    // Every other call of this test checks the certificate.
     const context = await browser.newContext({ ignoreHTTPSErrors: true });
     const page = await context.newPage();
     const complaints: string[] = [];
@@ -273,10 +273,13 @@ Deno.test("behind the front proxy", async (t) => {
   const rig = { cluster, proxy, httpsPort, consoleUrl };
   await t.step("the API streams over TLS", () => apiStreams(rig));
   await t.step(
-    "a client is its own address, whatever it claims",
+    "a client is identified by its own address, whatever it claims",
     () => clientIsItsOwnAddress(rig),
   );
-  await t.step("for the console too", () => consoleKnowsTheClient(rig));
+  await t.step(
+    "the console identifies a client the same way",
+    () => consoleKnowsTheClient(rig),
+  );
   await t.step("a foreign form is refused", () => foreignFormIsRefused(rig));
   await t.step(
     "ASVS 4.2.1: no request hides in another",

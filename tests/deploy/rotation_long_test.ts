@@ -1,6 +1,6 @@
 /**
- * Promise: the steps of docs/operating.md to rotate passwords cost no request and
- * cut no stream short, and the old passwords hold no longer afterwards.
+ * Promise: rotating passwords by the steps of docs/operating.md fails no request and
+ * cuts off no stream, and the old passwords are void afterwards.
  */
 import assert from "node:assert/strict";
 import { connectBus } from "@gateway/shared/bus/link_nats";
@@ -26,24 +26,24 @@ import {
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const LANES = 6;
-/** Answers that must come after a step before the next one begins. */
+/** Requests that must succeed after a step before the next one begins. */
 const PROOF_ANSWERS = 30;
 const STEP_MS = 30_000;
-/** A request that is answered 503 is sent again, as SDKs do. */
+/** A request that gets 503 is retried, as SDKs do. */
 const ATTEMPTS_MAX = 5;
 const RETRY_MS = 500;
-/** An answer takes about half a second, so that each step finds some under way. */
+/** A response takes about half a second, so that some are running at each step. */
 const PACE: ServiceEnv = {
   SIMULATOR_FIRST_TOKEN_MS: "50",
   SIMULATOR_TOKENS_PER_SECOND: "60",
 };
 
 interface Load {
-  /** Where new requests go, as a proxy decides it. */
+  /** Where a proxy would send new requests. */
   url: string;
   readonly complete: number;
   readonly failures: readonly string[];
-  /** Failures, and what was repeated for another reason than a slow Redis. */
+  /** Failures, and retries for another reason than a slow Redis. */
   busTrouble(): string[];
   stop(): Promise<void>;
 }
@@ -125,7 +125,7 @@ function envOf(
   };
 }
 
-/** As the operator signs in: with the password of now. */
+/** Signs in as the operator, with the current password. */
 async function asOperator(
   { secrets, redis }: Stores,
   ...command: string[]
@@ -189,42 +189,51 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     );
   }
 
-  await t.step("nats-admin: the same, and the old one is refused", async () => {
-    const old = await secrets.read("nats_admin_password");
-    await secrets.run("rotate", "nats-admin");
-    await nats.reload(await deployedNatsConfig(secrets));
-    const { id } = await makeKey(stores);
-    await runKeys(envOf(stores, "admin"), "disable", id, "--stop-running");
-    await assert.rejects(
-      connectBus({
-        servers: [nats.server],
-        name: "intruder",
-        credentials: { user: "key-admin", password: old },
-        log: silentLog,
-        now: monotonicNow,
-        random: Math.random,
-        timing: { firstConnectMs: 0 },
-      }),
-      /Authorization Violation/,
-    );
-    assert.deepEqual(load.busTrouble(), []);
-  });
+  await t.step(
+    "nats-admin: the same, and the old password is refused",
+    async () => {
+      const old = await secrets.read("nats_admin_password");
+      await secrets.run("rotate", "nats-admin");
+      await nats.reload(await deployedNatsConfig(secrets));
+      const { id } = await makeKey(stores);
+      await runKeys(envOf(stores, "admin"), "disable", id, "--stop-running");
+      await assert.rejects(
+        connectBus({
+          servers: [nats.server],
+          name: "intruder",
+          credentials: { user: "key-admin", password: old },
+          log: silentLog,
+          now: monotonicNow,
+          random: Math.random,
+          timing: { firstConnectMs: 0 },
+        }),
+        /Authorization Violation/,
+      );
+      assert.deepEqual(load.busTrouble(), []);
+    },
+  );
 
-  // A Redis before 7.2 closes connections when it reads its users anew, so here a
-  // request may have to be repeated.
-  await t.step("redis-edge: two hold, then the new one only", async () => {
-    await secrets.run("rotate", "redis-edge");
-    await asOperator(stores, "ACL", "LOAD");
-    await moreAnswers(load);
-    assert.deepEqual(load.failures, []);
-    await using fresh = await startService("edge-auth", envOf(stores, "edge"));
-    load.url = fresh.url;
-    edge.process.signal("SIGTERM");
-    await edge.process.exited;
-    await secrets.run("retire");
-    await asOperator(stores, "ACL", "LOAD");
-    await moreAnswers(load);
-    await load.stop();
-    assert.deepEqual(load.failures, []);
-  });
+  // Redis before 7.2 closes connections when it reloads its users, so a request may
+  // have to be retried here.
+  await t.step(
+    "redis-edge: both passwords are valid, then only the new one",
+    async () => {
+      await secrets.run("rotate", "redis-edge");
+      await asOperator(stores, "ACL", "LOAD");
+      await moreAnswers(load);
+      assert.deepEqual(load.failures, []);
+      await using fresh = await startService(
+        "edge-auth",
+        envOf(stores, "edge"),
+      );
+      load.url = fresh.url;
+      edge.process.signal("SIGTERM");
+      await edge.process.exited;
+      await secrets.run("retire");
+      await asOperator(stores, "ACL", "LOAD");
+      await moreAnswers(load);
+      await load.stop();
+      assert.deepEqual(load.failures, []);
+    },
+  );
 });

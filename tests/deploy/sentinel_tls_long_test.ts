@@ -1,5 +1,5 @@
-// Promise: with Redis and Sentinel on TLS alone, between each other too, services
-// follow a lost master as without it, and believe only the authority they were given.
+// Promise: if Redis and Sentinel use only TLS, also among themselves, services still
+// follow a failover, and trust only the given authority.
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
@@ -46,7 +46,7 @@ async function killMaster(group: RedisGroup): Promise<void> {
   });
 }
 
-Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a lost master over mutual TLS", async (t) => {
+Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a failover over mutual TLS", async (t) => {
   await using authority = await createTestAuthority();
   await using another = await createTestAuthority();
   await using secrets = await makeSecrets();
@@ -81,7 +81,7 @@ Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a lost mast
     ["without TLS", { ...address, url: "redis://sentinels" }],
   ];
   for (const [name, wrong] of rows) {
-    await t.step(`a client ${name} is kept out`, () => assertKeptOut(wrong));
+    await t.step(`a client ${name} is refused`, () => assertKeptOut(wrong));
   }
 
   await t.step("the edge serves again, and keys can be changed", async () => {
@@ -93,7 +93,7 @@ Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a lost mast
   });
 });
 
-Deno.test("ASVS 12.3.1: a link follows a lost master over TLS without certificates of clients", async () => {
+Deno.test("ASVS 12.3.1: a link follows a failover over TLS without client certificates", async () => {
   await using authority = await createTestAuthority();
   await using secrets = await makeSecrets();
   await using group = await startRedisGroup({

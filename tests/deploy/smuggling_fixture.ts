@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readUntilQuiet } from "../conformance/context.ts";
 
-/** A door that ends TLS, and a key that it lets in. */
+/** A server that terminates TLS, and a valid key. */
 export interface Door {
   port: number;
   /** Its authority, PEM. */
@@ -10,16 +10,15 @@ export interface Door {
 }
 
 const QUIET_MS = 300;
-/** What no request asks for: whoever sees it has cut a body in two. */
+/** The path of the inner request. No server should see it as a request of its own. */
 export const SMUGGLED_PATH = "/v1/smuggled";
 
-/** Name, the headers that say how long the body is, and the body. */
+/** Name, the headers that determine the length of the body, and the body. */
 type Row = [name: string, framing: string, body: string];
 
 /**
- * Requests whose length can be read in more than one way (RFC 9112 sections 6.3 and
- * 11.2). Read as the RFC says, each either is refused or has the inner request in
- * its body.
+ * Requests of ambiguous length (RFC 9112 sections 6.3 and 11.2). By the RFC, each is
+ * either refused or contains the inner request in its body.
  */
 function ambiguous(inner: string): Row[] {
   const size = inner.length.toString(16);
@@ -67,7 +66,7 @@ async function exchange({ port, ca }: Door, sent: string): Promise<string> {
   for (let at = 0; at < bytes.length;) {
     at += await connection.write(bytes.subarray(at));
   }
-  // Awaited: `using` would close the connection under it.
+  // Awaited, because `using` would close the connection before it ends.
   return await readUntilQuiet(connection, QUIET_MS);
 }
 

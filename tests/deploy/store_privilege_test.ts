@@ -1,6 +1,6 @@
-// Promise: somebody who has the password of a service's Redis user can touch what
-// that service touches, in the way it does, and nothing else: every command that the
-// server knows is tried on every family of keys, directly and from a script.
+// Promise: the password of a service's Redis user allows what that service does and
+// nothing else: the test tries every command of the server on every family of keys,
+// directly and from a script.
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
@@ -23,7 +23,7 @@ import {
 
 const PASSWORD = "correct-horse";
 
-/** A key of each family there is, and some that nobody has. */
+/** A key of each family, and some that no service uses. */
 const KEYS = [
   "hash:h",
   "key:{own_a}:k",
@@ -50,7 +50,7 @@ const KEYS = [
   "other:d",
 ];
 
-/** Who may do what to which family: the whole of it. */
+/** The complete permissions: user, command, families of keys. */
 const MAY: Record<string, Record<string, string>> = {
   "edge-auth": {
     evalsha: "lim lease use",
@@ -96,7 +96,7 @@ const MAY: Record<string, Record<string, string>> = {
   health: {},
 };
 
-/** What nobody but an administrator of Redis itself, or Sentinel, may do. */
+/** Commands for administrators of Redis and Sentinel only. */
 const FOR_NOBODY = [
   ["KEYS", "*"],
   ["SCAN", "0"],
@@ -119,7 +119,7 @@ const FOR_NOBODY = [
   ["SET", "somebody:else", "x"],
 ];
 
-/** A command and where its keys stand. */
+/** A command and the positions of its keys. */
 interface KeyedCommand {
   words: string[];
   argsMin: number;
@@ -151,10 +151,10 @@ async function keyedCommands(world: RedisWorld): Promise<KeyedCommand[]> {
   return found;
 }
 
-/** A call with the key wherever the command takes one. What else it needs is "1". */
+/** A call with the key wherever the command takes one. All other arguments are "1". */
 function callOf(command: KeyedCommand, key: string): string[] {
   const { words, argsMin, firstKey, lastKey } = command;
-  // Where the number of keys is an argument: a name or none, "1", the key.
+  // If the number of keys is an argument: a name or none, "1", the key.
   if (firstKey === 0) return [...words, "1", "1", key, key, key, key];
   const call = [...words];
   const end = Math.max(argsMin, firstKey + 1, lastKey + 1);
@@ -201,7 +201,7 @@ function expected(user: string): string[] {
 }
 
 for (const user of Object.keys(MAY)) {
-  Deno.test(`ASVS 13.2.2: every command on every family of keys: what ${user} may do is the list`, async () => {
+  Deno.test(`ASVS 13.2.2: every command on every family of keys: ${user} may do exactly what is listed`, async () => {
     await using world = await startRedisWorld();
     await using ended = new AsyncDisposableStack();
     await world.command("ACL", "SETUSER", ...await aclRules(user, PASSWORD));
@@ -234,7 +234,7 @@ for (const user of Object.keys(MAY)) {
   });
 }
 
-Deno.test("ASVS 13.2.1, 13.2.3: without a user Redis only says that one is needed; the health user only pings", async () => {
+Deno.test("ASVS 13.2.1, 13.2.3: without a user Redis only asks for one; the health user can only ping", async () => {
   await using secrets = await makeSecrets();
   await using redis = await startDeployedRedis(secrets);
   const ask = async (...lines: string[]) => {

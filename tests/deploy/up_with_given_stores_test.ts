@@ -1,5 +1,5 @@
-// Promise: `deno task up` works with servers of others that want a password, know
-// their clients by certificate and are signed by an authority of their own.
+// Promise: `deno task up` works with given servers that require a password and a client
+// certificate, and whose certificate is signed by a private authority.
 import assert from "node:assert/strict";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { natsTls, redisTls } from "../support/deployed/deployed_stores.ts";
@@ -20,7 +20,7 @@ const SOON_MS = 20_000;
 type Env = Record<string, string>;
 
 interface GivenStores extends AsyncDisposable {
-  /** What an operator tells the launcher. */
+  /** The operator's environment. */
   env: Env;
 }
 
@@ -80,10 +80,10 @@ async function ask({ baseUrl, state }: Cluster): Promise<number> {
   return response.status;
 }
 
-Deno.test("up uses stores of others, with passwords, over mutual TLS", async (t) => {
+Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
   await using authority = await createTestAuthority();
   await using stores = await startGivenStores(authority);
-  await t.step("and makes a key and answers", async () => {
+  await t.step("creates a key and answers", async () => {
     await using cluster = await startCluster({ env: stores.env });
     assert.equal(await ask(cluster), 200);
   });
@@ -96,7 +96,7 @@ Deno.test("up uses stores of others, with passwords, over mutual TLS", async (t)
     ["the user is refused", wrongUser, /NATS_URL\): .*Authorization/],
   ];
   for (const [name, env, says] of mistakes) {
-    await t.step(`and soon says that ${name}`, async () => {
+    await t.step(`soon reports that ${name}`, async () => {
       const startedAtMs = performance.now();
       await assert.rejects(async () => {
         await using _cluster = await startCluster({ env });

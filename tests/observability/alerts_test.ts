@@ -1,6 +1,6 @@
 /**
- * Guarantee: Prometheus itself takes the alerts and its configuration, and each
- * alert fires when it should and not otherwise.
+ * Guarantee: Prometheus accepts the alerts and its configuration, and each alert
+ * fires when it should and not otherwise.
  */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
@@ -12,7 +12,7 @@ const FOLDER = fileURLToPath(
 );
 const CASES = "deploy/observability/alerts_test.yml";
 
-Deno.test("each alert is tried where it fires and where it must not", async () => {
+Deno.test("each alert has a case where it fires and one where it must not", async () => {
   const expectations = (await readText(CASES)).split(/alertname: /).slice(1)
     .map((text) => {
       const [name = ""] = /^\w+/.exec(text) ?? [];
@@ -39,8 +39,8 @@ if (await hasPromtool()) {
     });
   }
 } else {
-  // Said by name, so that a machine without Prometheus does not look tested.
-  Deno.test("alerts were NOT tried: no promtool on this machine", () => {
+  // The name says so, so that a run without Prometheus does not look complete.
+  Deno.test("alerts were NOT tested: no promtool on this machine", () => {
     assert.equal(Deno.env.get("CI"), undefined, "CI has to have promtool");
   });
 }

@@ -1,6 +1,6 @@
 /**
- * Guarantee: code, documentation, dashboard and alerts speak of the same metrics.
- * Whether a running cluster exports them is in `tests/e2e/observability_test.ts`.
+ * Guarantee: code, documentation, dashboard and alerts have the same metrics.
+ * `tests/e2e/observability_test.ts` tests that a running cluster exports them.
  */
 import assert from "node:assert/strict";
 import { allMetrics } from "./metric_tables.ts";
@@ -10,7 +10,7 @@ import { alerts, dashboardExpressions, readText } from "./files.ts";
 
 const METRICS = new Map(allMetrics().map((spec) => [spec.name, spec]));
 
-Deno.test("docs/metrics.md says what the code exports", async () => {
+Deno.test("docs/metrics.md lists what the code exports", async () => {
   assert.equal(
     await Deno.readTextFile(METRICS_PAGE),
     await metricsPage(),
@@ -18,7 +18,7 @@ Deno.test("docs/metrics.md says what the code exports", async () => {
   );
 });
 
-Deno.test("metrics are named by the rules, and each once", () => {
+Deno.test("metric names are unique and follow the conventions", () => {
   const specs = allMetrics();
   assert.equal(METRICS.size, specs.length);
   for (const { name, type, help, labels, ...rest } of specs) {
@@ -47,7 +47,7 @@ Deno.test("the dashboard shows every metric", async () => {
     (await dashboardExpressions()).flatMap(seriesIn)
       .map((series) => series.replace(/_bucket$/, "")),
   );
-  // Its words are on `/readyz` and in an alert.
+  // `/readyz` and an alert show its reasons.
   shown.add("gateway_not_ready");
   assert.deepEqual([...METRICS.keys()].filter((name) => !shown.has(name)), []);
 });
@@ -60,7 +60,7 @@ Deno.test("the alerts use only metrics and labels that exist", async () => {
   }
 });
 
-Deno.test("docs/alerts.md says of each alert what to do", async () => {
+Deno.test("docs/alerts.md says what to do about each alert", async () => {
   const page = await readText("docs/alerts.md");
   const sections = page.split(/^## /m).slice(1);
   assert.deepEqual(
@@ -70,7 +70,7 @@ Deno.test("docs/alerts.md says of each alert what to do", async () => {
   for (const section of sections) assert.match(section, /^- /m, section);
 });
 
-Deno.test("an alert's runbook is its section, and its severity is the page's", async () => {
+Deno.test("each alert links to its section, which has its severity", async () => {
   const page = await readText("docs/alerts.md");
   for (const { name, runbook, severity } of await alerts()) {
     assert.equal(runbook, `docs/alerts.md#${name.toLowerCase()}`);
@@ -78,7 +78,7 @@ Deno.test("an alert's runbook is its section, and its severity is the page's", a
   }
 });
 
-Deno.test("faultsOf() finds what is wrong with an expression", () => {
+Deno.test("faultsOf() finds the mistakes in an expression", () => {
   for (
     const [expression, fault] of [
       ["sum(rate(gateway_naks_total[5m]))", undefined],

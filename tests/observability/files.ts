@@ -25,7 +25,7 @@ export async function dashboardExpressions(): Promise<string[]> {
   );
 }
 
-/** Every alert. The file is plain enough to be read without a YAML parser. */
+/** Every alert. The file is simple enough to read without a YAML parser. */
 export async function alerts(): Promise<Alert[]> {
   const text = await readText("deploy/observability/alerts.yml");
   return text.split("- alert: ").slice(1).map((rule) => ({
@@ -36,7 +36,7 @@ export async function alerts(): Promise<Alert[]> {
   }));
 }
 
-/** The value of a name that stands alone on its line, as the formatter leaves it. */
+/** The value in a line `name: value`, as the formatter leaves it. */
 function scalar(rule: string, name: string): string {
   const value = new RegExp(`^ +${name}: (.*)$`, "m").exec(rule)?.[1] ?? "";
   if (value.startsWith("'")) return value.slice(1, -1).replaceAll("''", "'");

@@ -16,7 +16,7 @@ export type ServiceName =
   | "key-admin"
   | "model-simulator";
 
-/** A table and who exports it. */
+/** A table and the services that export it. */
 export interface ServiceMetrics {
   services: readonly ServiceName[];
   table: MetricTable;
@@ -36,7 +36,7 @@ export const METRIC_TABLES: readonly ServiceMetrics[] = [
   },
 ];
 
-/** What a service exports. */
+/** The metrics that a service exports. */
 export function metricsOf(service: ServiceName): MetricSpec[] {
   return METRIC_TABLES.filter(({ services }) => services.includes(service))
     .flatMap(({ table }) => Object.values(table));

@@ -1,4 +1,4 @@
-/** `docs/metrics.md`, made from the tables that the services export their metrics by. */
+/** `docs/metrics.md`, generated from the metric tables of the services. */
 import type { MetricSpec } from "@gateway/shared/process/metrics";
 import { METRIC_TABLES } from "./metric_tables.ts";
 
@@ -10,13 +10,13 @@ export const METRICS_PAGE: URL = new URL(
 
 const INTRODUCTION = `# Metrics
 
-Every service answers \`GET /metrics\` on its ops port (\`OPS_PORT\`) in the text
-format of Prometheus. This page is made from the code by \`deno task docs\`. A
-time is in seconds, and a request is counted when it is over. Labels never hold
-a key, an owner or anything a caller wrote; \`model\` and \`backend\` are names
-of the models file.
+Every service answers \`GET /metrics\` on its operations port (\`OPS_PORT\`) in
+the text format of Prometheus. \`deno task docs\` generates this page from the
+code. Times are in seconds, and a request is counted when it ends. Labels never
+contain a key, an owner or a caller's text; \`model\` and \`backend\` are names
+from the models file.
 
-What to do when one of them looks wrong: [alerts.md](alerts.md).
+For what to do when a metric looks wrong, see [alerts.md](alerts.md).
 
 `;
 
@@ -48,7 +48,7 @@ function row(spec: MetricSpec, services: readonly string[]): string {
   return `| ${cells.join(" | ")} |`;
 }
 
-/** What `deno fmt` makes of a text of this kind. */
+/** A text of this kind, formatted by `deno fmt`. */
 export async function formatted(
   text: string,
   kind: "md" | "json",

@@ -1,4 +1,4 @@
-/** Takes traces in as an OpenTelemetry collector does, and keeps their spans. */
+/** Receives traces as an OpenTelemetry collector does, and keeps their spans. */
 import { waitFor } from "../support/wait_for.ts";
 
 /** A span as it was sent. */
@@ -15,7 +15,7 @@ export interface ReceivedSpan {
 
 /** A receiver on a free port of 127.0.0.1. */
 export interface OtlpReceiver extends AsyncDisposable {
-  /** What a service must be told to send its traces here, soon. */
+  /** The variables with which a service soon sends its traces here. */
   readonly env: Record<string, string>;
   readonly spans: readonly ReceivedSpan[];
   /** Waits for a span of this trace with this name. */
@@ -27,7 +27,7 @@ interface Attribute {
   value: { stringValue?: string; intValue?: string };
 }
 
-/** The part of OTLP/JSON that is looked at. */
+/** The part of OTLP/JSON that tests read. */
 interface TraceExport {
   resourceSpans: {
     resource: { attributes: Attribute[] };

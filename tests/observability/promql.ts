@@ -1,12 +1,12 @@
-/** As much of PromQL as tells which metrics and labels an expression names. */
+/** The part of PromQL that shows which metrics and labels an expression names. */
 import type { MetricSpec } from "@gateway/shared/process/metrics";
 
 const HISTOGRAM_SERIES = /_(?:bucket|sum|count)$/;
-/** What Prometheus itself adds. */
+/** The labels that Prometheus itself adds. */
 const PROMETHEUS_METRICS: ReadonlySet<string> = new Set(["up"]);
 const PROMETHEUS_LABELS: readonly string[] = ["job", "instance"];
 
-/** What is wrong with the names in an expression; empty: nothing. */
+/** The mistakes in the names of an expression. */
 export function faultsOf(
   expression: string,
   metrics: ReadonlyMap<string, MetricSpec>,

@@ -1,4 +1,4 @@
-/** Writes what is made from the code: `deno task docs`. */
+/** Generates pages and a schema from the code: `deno task docs`. */
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { withConfiguration } from "../../deploy/docs/configuration.ts";
 import { formatted, METRICS_PAGE, metricsPage } from "./metrics_page.ts";

@@ -16,12 +16,12 @@ Deno.test("up refuses a second launcher in the same directory", async () => {
   assert.equal(await second.exitCode, 1);
   assert.match(second.printed(), /already running/);
   assert.match(second.printed(), new RegExp(`pid ${first.pid}\\b`));
-  // The refused one has touched nothing.
+  // The refused launcher has changed nothing.
   assert.deepEqual(await readState(scratch), state);
   assert.equal((await running(allPids(state))).length, allPids(state).length);
 });
 
-Deno.test("up shows warnings of services, and repeats once", async () => {
+Deno.test("up shows warnings of services, repeated ones once", async () => {
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch, {
     env: { STAND_IN_FAULT: "chat-worker:warns" },

@@ -12,14 +12,14 @@ import {
   untilEnded,
 } from "./stand_ins/launcher.ts";
 
-/** Promise: no orphan, whichever process of the chain is killed. */
+/** Promise: no process is left, whichever process of the chain is killed. */
 Deno.test("up leaves no process when the launcher is killed with -9", async () => {
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch, {
     env: { STAND_IN_FAULT: "edge-auth:deaf" },
   });
   const state = await up.state();
-  // A frozen process takes no signal but the last.
+  // A frozen process reacts to SIGKILL only.
   for (const pid of state.pids["chat-worker"] ?? []) Deno.kill(pid, "SIGSTOP");
   const started = performance.now();
   up.signal("SIGKILL");
@@ -57,7 +57,7 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
 
 Deno.test("up stops when the npx above it is killed with -9", async () => {
   await using scratch = await makeScratch();
-  // Like npx: a shell below it, and a variable that only those below it have.
+  // Like npx: a shell below it, and a variable that only its descendants have.
   const shell = `npm_lifecycle_event=npx npm_lifecycle_script=x INIT_CWD=/ ` +
     `sh -c '"$@"; :' sh "$@"; :`;
   await using up = startLauncher(scratch, {
@@ -94,7 +94,7 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   await next.state();
 });
 
-Deno.test("up hurries at a second Ctrl-C", async () => {
+Deno.test("up exits at once at a second Ctrl-C", async () => {
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch, {
     env: { STAND_IN_FAULT: "edge-auth:deaf" },
@@ -122,7 +122,7 @@ Deno.test("up outlives its terminal under nohup, and only then", async (t) => {
       up.signal("SIGHUP");
       if (!nohup) return assert.equal(await up.exitCode, 0);
       await until("a restart after the hang-up", async () => {
-        // The launcher proves that it lives by what it does.
+        // The launcher shows that it is alive by what it does.
         const [worker] = (await readState(scratch))?.pids["chat-worker"] ?? [];
         if (worker === undefined) return false;
         if (worker !== state.pids["chat-worker"]?.[0]) return true;

@@ -14,8 +14,8 @@ import {
 import { askRedis } from "./stand_ins/words.ts";
 import type { UpState } from "../../deploy/up/start.ts";
 
-/** Promise: one command gives an address and a key, and Ctrl-C leaves nothing. */
-Deno.test("up starts all, says where it is, and stops in order on SIGTERM", async () => {
+/** Promise: one command provides a URL and a key, and Ctrl-C leaves no process. */
+Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM", async () => {
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch, {
     args: [
@@ -79,7 +79,7 @@ Deno.test("up starts all, says where it is, and stops in order on SIGTERM", asyn
   ]);
 });
 
-Deno.test("up keeps data and first key over a restart, and says when the key was deleted", async (t) => {
+Deno.test("up keeps data and first key across a restart, and reports a deleted key", async (t) => {
   await using scratch = await makeScratch();
   let key: string | null = null;
   await t.step("first run", async () => {
@@ -110,7 +110,7 @@ Deno.test("up keeps data and first key over a restart, and says when the key was
   });
 });
 
-Deno.test("up starts a simulator, and says so, only when no model server is given", async () => {
+Deno.test("up starts a simulator, with a warning, only when no model server is given", async () => {
   await using scratch = await makeScratch();
   const simulatorOf = async (state: UpState) =>
     (await standInEnv(state.ops_urls["chat-worker"]?.[0])).MODEL_SIMULATOR_URL;
@@ -148,7 +148,7 @@ Deno.test("up stops while it starts", async () => {
   assert.deepEqual(await running(pids), []);
 });
 
-Deno.test("up uses servers that NATS_URL and REDIS_URL name, and leaves them alone", async () => {
+Deno.test("up uses the servers of NATS_URL and REDIS_URL, and does not stop them", async () => {
   await using others = await makeScratch();
   await using owner = startLauncher(others);
   const { nats_url, redis_url } = await owner.state();
@@ -192,7 +192,7 @@ Deno.test("up restarts a service that dies, on the same port", async () => {
   assert.equal(await askRedis(after.redis_url, "GET key_standin"), "enabled");
 });
 
-Deno.test("up tries again to write up.json, and stops in order meanwhile", async () => {
+Deno.test("up retries to write up.json, and can stop meanwhile", async () => {
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch);
   const before = await up.state();

@@ -1,4 +1,4 @@
-/** Starts the launcher with stand-ins as a process of its own, in a directory of its own. */
+/** Starts the launcher with stand-ins in its own process and directory. */
 import type { UpState } from "../../../deploy/up/start.ts";
 import { startProcess } from "../../support/process.ts";
 import { waitFor } from "../../support/wait_for.ts";
@@ -8,20 +8,20 @@ const DEADLINE_MS = 20_000;
 /** A launcher that runs, or ran. */
 export interface Launcher extends AsyncDisposable {
   pid: number;
-  /** All it printed so far. */
+  /** Its output so far. */
   printed(): string;
-  /** Waits for `up.json` and answers with its content. */
+  /** Waits for `up.json` and returns its content. */
   state(): Promise<UpState>;
   exitCode: Promise<number>;
   signal(name: Deno.Signal): void;
 }
 
-/** A scratch directory for one test: `data` and `run` lie in it. */
+/** A scratch directory for one test, with `data` and `run`. */
 export interface Scratch extends AsyncDisposable {
   path: string;
 }
 
-/** Makes a scratch directory that goes away with the test. */
+/** Creates a scratch directory that is removed with the test. */
 export async function makeScratch(): Promise<Scratch> {
   const path = await Deno.makeTempDir({ prefix: "gateway-up-" });
   return {
@@ -33,17 +33,17 @@ export async function makeScratch(): Promise<Scratch> {
 export interface LauncherOptions {
   args?: readonly string[] | undefined;
   env?: Readonly<Record<string, string>> | undefined;
-  /** Replaces the words that start the launcher, for example by `deno task up`. */
+  /** Replaces the command that starts the launcher, for example with `deno task up`. */
   command?: readonly string[];
   cwd?: string;
 }
 
-/** The words that start the launcher with stand-ins. */
+/** The command that starts the launcher with stand-ins. */
 export const LAUNCHER = [
   ...[Deno.execPath(), "run", "--allow-all", `${import.meta.dirname}/up.ts`],
 ];
 
-/** Starts it on free ports; it is stopped, and must leave nothing, when disposed of. */
+/** Starts the launcher on free ports. Disposing stops it and asserts that no process is left. */
 export function startLauncher(
   scratch: Scratch,
   { command = LAUNCHER, args, env, cwd = "/" }: LauncherOptions = {},
@@ -77,7 +77,7 @@ export function startLauncher(
   };
 }
 
-/** What `up.json` says now, if it is there. */
+/** The content of `up.json`, if it exists. */
 export async function readState(
   scratch: Scratch,
 ): Promise<UpState | undefined> {
@@ -91,7 +91,7 @@ export function allPids(state: UpState): number[] {
   return Object.values(state.pids).flat();
 }
 
-/** Waits until `look` answers with something other than undefined or false. */
+/** Waits until `look` returns something other than undefined or false. */
 export function until<T>(what: string, look: () => T | Promise<T>) {
   return waitFor(look, { what, timeoutMs: DEADLINE_MS, intervalMs: 20 });
 }
@@ -104,7 +104,7 @@ export async function untilEnded(pids: readonly number[]): Promise<void> {
   );
 }
 
-/** True while a process runs. One that ended but that nobody has asked about yet does not. */
+/** Whether a process runs. A zombie does not. */
 export async function isRunning(pid: number): Promise<boolean> {
   const isLinux = Deno.build.os === "linux";
   const { stdout } = await new Deno.Command(isLinux ? "cat" : "ps", {
@@ -121,20 +121,20 @@ export async function running(pids: readonly number[]): Promise<number[]> {
   return pids.filter((_, i) => are[i]);
 }
 
-/** The environment a stand-in runs with, by the address of its operations port. */
+/** The environment of a stand-in, from its operations port. */
 export async function standInEnv(
   url = "",
 ): Promise<{ [name: string]: string }> {
   return await (await fetch(url)).json();
 }
 
-/** The services in the order in which they were told to stop, by their logs. */
+/** The services in the order in which they were asked to stop, by their logs. */
 export async function stopOrder(scratch: Scratch): Promise<string[]> {
   const stops = await findInLogs(scratch, /"event":"stopped","at_ms":(\d+)/);
   return stops.sort((a, b) => a.value - b.value).map(({ service }) => service);
 }
 
-/** The pids of the stand-ins that have begun, by their logs. */
+/** The pids of the stand-ins that have started, by their logs. */
 export async function startedPids(scratch: Scratch): Promise<number[]> {
   const starts = await findInLogs(scratch, /"event":"starting","pid":(\d+)/);
   return starts.map(({ value }) => value);

@@ -1,6 +1,6 @@
 /**
- * A stand-in for every service: it keeps the launcher's contract (environment,
- * `ready` line, SIGTERM, exit codes) and nothing else. Its operations port shows
+ * A stand-in for every service: it implements the launcher's contract (environment,
+ * `ready` line, SIGTERM, exit codes) and nothing else. Its operations port returns
  * its environment.
  */
 import { askRedis, hasFault, logLine, writeError } from "./words.ts";
@@ -19,7 +19,7 @@ const options = { hostname: "127.0.0.1", onListen() {} };
 const server = Deno.serve(
   { ...options, port: Number(env.PORT ?? 0) },
   async () => {
-    // The edge knows the one key there may be.
+    // The edge accepts the one key, if there is one.
     const isUnknown = service === "edge-auth" &&
       await askRedis(env.REDIS_URL, "GET key_standin") !== "enabled";
     const body = { service, data: [{ id: "stand-in-1" }] };

@@ -1,4 +1,4 @@
-/** The launcher with stand-ins for the services, otherwise as it is. */
+/** The real launcher with stand-ins for the services. */
 import { runCli } from "../../../deploy/up/main.ts";
 
 const here = import.meta.dirname;

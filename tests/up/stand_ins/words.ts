@@ -1,4 +1,4 @@
-/** What the stand-ins say, and what the tests make them do. */
+/** The output of the stand-ins, and the faults that tests set. */
 
 /** Writes one log line as the services do. */
 export function logLine(fields: Record<string, unknown>): void {
@@ -11,12 +11,12 @@ export function writeError(text: string): void {
   Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
 }
 
-/** True when the test wants this fault of this service. */
+/** Whether the test set this fault for this service. */
 export function hasFault(service: string, fault: string): boolean {
   return Deno.env.get("STAND_IN_FAULT") === `${service}:${fault}`;
 }
 
-/** Sends one line, such as `GET kept`, to a Redis and answers with its reply without type or length. */
+/** Sends one line, such as `GET kept`, to a Redis and returns its reply without type or length. */
 export async function askRedis(url: unknown, line: string): Promise<string> {
   const { hostname, port } = new URL(String(url));
   using connection = await Deno.connect({ hostname, port: Number(port) });
