@@ -1,4 +1,4 @@
-/** A simulator of a test, and short ways to ask it. */
+/** A simulator for tests, with shorthands for requests. */
 import { chatCompletionSchema } from "../../tests/support/answer_schemas.ts";
 import { postChat } from "../../tests/support/chat_request.ts";
 import type { ChatCompletion } from "@gateway/shared/openai/chat";
@@ -12,13 +12,13 @@ export type Body = Record<string, unknown>;
 
 export interface Asked extends AsyncDisposable {
   readonly url: string;
-  /** Every completion that was asked for. */
+  /** Every completion request. */
   readonly seen: SeenRequest[];
   /** Posts a chat request; a `prompt` becomes its only message. */
   post(body: Body, init?: RequestInit): Promise<Response>;
-  /** A whole answer, of the form that the gateway promises. */
+  /** A whole answer, checked against the schema that the gateway promises. */
   ask(body?: Body): Promise<ChatCompletion>;
-  /** The first choice's text of a whole answer. */
+  /** The text of the first choice of a whole answer. */
   text(body?: Body): Promise<string>;
   /** The data lines of a stream. */
   stream(body?: Body): Promise<string[]>;

@@ -1,4 +1,4 @@
-/** One choice of an answer on its way, token by token. Pure. */
+/** Generates one choice of an answer, token by token. Pure. */
 import {
   type Random,
   type Sampled,
@@ -10,7 +10,7 @@ import type { ChatRequest } from "./request.ts";
 
 export type FinishReason = "stop" | "length" | "tool_calls";
 
-/** A fragment of a call, as the wire has it. */
+/** A fragment of a tool call, in the wire format. */
 export interface CallDelta {
   index: number;
   id?: string;
@@ -18,17 +18,17 @@ export interface CallDelta {
   function: { name?: string; arguments: string };
 }
 
-/** What one step adds; nothing of it while a stop text may have begun. */
+/** The output of one step; the content is empty while a stop sequence may have begun. */
 export interface Step {
   content?: string;
   reasoning?: string;
   call?: CallDelta;
   logprobs?: LogprobEntry[];
-  /** Says that this was the last step. */
+  /** Set in the last step. */
   finish?: FinishReason;
 }
 
-/** As in `logprobs.content[]`. */
+/** An element of `logprobs.content[]`. */
 export interface LogprobEntry extends TokenLogprob {
   bytes: number[];
   top_logprobs: { token: string; logprob: number; bytes: number[] }[];
@@ -36,12 +36,12 @@ export interface LogprobEntry extends TokenLogprob {
 
 export interface ChoiceOptions {
   random: Random;
-  /** Tokens of reasoning, content and calls together. */
+  /** The limit of reasoning, content and calls together. */
   tokensMax: number;
   newCallId: () => string;
 }
 
-/** A text without a wanted length ends with a sentence after this many tokens and up to as many more. */
+/** A text without a requested length ends with the first sentence after this many tokens to twice as many. */
 const TEXT_TOKENS = 40;
 const encoder = new TextEncoder();
 
@@ -61,7 +61,7 @@ export function* runChoice(
   else yield* runText(request, plan, { random, tokensMax: tokensMax - said });
 }
 
-/** They were chosen so that they fit. */
+/** The calls were planned so that they fit into the token limit. */
 function* runCalls(
   calls: readonly PlannedCall[],
   newCallId: () => string,
@@ -109,11 +109,11 @@ function* runText(
 
 interface Said {
   content: string;
-  /** Those that begin in the content. */
+  /** The tokens that begin in the content. */
   tokens: Sampled[];
 }
 
-/** Text that ends before the first of some texts, and holds back tokens that may begin one. */
+/** Text that ends before the first stop sequence, and holds back tokens that may begin one. */
 class StoppedText {
   isStopped = false;
   readonly #stops: readonly string[];
@@ -123,7 +123,7 @@ class StoppedText {
     this.#stops = stops;
   }
 
-  /** Adds a token and returns what can be said now. */
+  /** Adds a token and returns what can be sent now. */
   add(sampled: Sampled): Said {
     this.#held.push(sampled);
     if (this.#stops.length === 0) return this.rest();
@@ -141,12 +141,12 @@ class StoppedText {
     return this.#take((_, to) => to <= doubt);
   }
 
-  /** What was held back, when nothing comes any more. */
+  /** Returns what was held back, at the end of the text. */
   rest(): Said {
     return this.#take(() => true);
   }
 
-  /** The first tokens whose place in the held text is as wanted, and their text. */
+  /** Takes the leading tokens whose position in the held text satisfies `isWanted`, and their text. */
   #take(
     isWanted: (from: number, to: number) => boolean,
     text?: string,

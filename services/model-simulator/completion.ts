@@ -1,4 +1,4 @@
-/** One chat completion: its choices side by side, at their pace, as chunks or whole. */
+/** One chat completion: its choices in parallel, at their pace, as chunks or whole. */
 import { setTimeout } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { type LogprobEntry, runChoice } from "./choice.ts";
@@ -11,10 +11,10 @@ import { type ChatRequest, countPrompt, RequestError } from "./request.ts";
 
 /** The longest prompt. */
 const CONTEXT_TOKENS = 200_000;
-/** The longest answer where the request does not say. */
+/** The longest answer if the request sets no limit. */
 const OUTPUT_TOKENS = 32_768;
 export const FINGERPRINT = "simulator-2";
-/** How long it may work before it yields to the event loop. */
+/** The longest time it works before it yields to the event loop. */
 const WORK_MS_MAX = 2;
 const BREAK_PAUSE_MS = 50;
 /** Practically forever. */
@@ -25,7 +25,7 @@ export interface CompletionOptions {
   request: ChatRequest;
   controls: Controls;
   pace: Pace;
-  /** Aborted when the client has gone. */
+  /** Aborted when the client has disconnected. */
   signal: AbortSignal;
   now: MonotonicNow;
   random: Random;
@@ -42,9 +42,9 @@ interface Choice {
 }
 
 export class Completion {
-  /** Tokens made so far. */
+  /** Tokens generated so far. */
   tokens = 0;
-  /** It failed on request. */
+  /** It failed as requested. */
   isBroken = false;
   readonly #options: CompletionOptions;
   readonly #choices: Choice[] = [];
@@ -69,7 +69,7 @@ export class Completion {
     this.#head = { id, created, model: request.model };
   }
 
-  /** Rejects with a `RequestError` for what the simulator does not take. */
+  /** Rejects with a `RequestError` for a request that the simulator does not support. */
   static async start(options: CompletionOptions): Promise<Completion> {
     const completion = new Completion(options);
     checkSchemas(options.request);
@@ -98,13 +98,13 @@ export class Completion {
     this.#choices.push({ index, hasCalls, steps, ...state });
   }
 
-  /** Nothing is to be waited for. */
+  /** Whether the answer is generated without any wait. */
   get isInstant(): boolean {
     return this.#pace.firstTokenMs === 0 && this.#pace.tokensPerSecond === 0 &&
       this.#options.controls.break === undefined;
   }
 
-  /** The events of a stream, as they fall due, several in one text where they do at once. */
+  /** The events of a stream as they become due; events due together are yielded as one text. */
   async *stream(): AsyncGenerator<string> {
     const { request, controls } = this.#options;
     for await (const batch of this.#batches()) {
@@ -122,7 +122,7 @@ export class Completion {
     yield "data: [DONE]\n\n";
   }
 
-  /** The body of a whole answer, in one text. */
+  /** The body of a whole answer, as one text. */
   async *whole(): AsyncGenerator<string> {
     const { isUsageMissing } = this.#options.controls;
     const said: Step[][] = this.#choices.map(() => []);
@@ -138,7 +138,7 @@ export class Completion {
     });
   }
 
-  /** The steps of all choices, which advance together, until they end or the break that was asked for. */
+  /** The steps of all choices, which advance together, until they end or break as requested. */
   async *#batches(): AsyncGenerator<[Choice, Step][]> {
     const { controls, now, signal } = this.#options;
     const { firstTokenMs, tokensPerSecond } = this.#pace;
@@ -163,7 +163,7 @@ export class Completion {
       yield batch;
     }
     if (!isBreakDue()) return;
-    // The client reads what came before the fault first.
+    // Lets the client read what was sent before the fault.
     await sleep(BREAK_PAUSE_MS, signal);
     this.isBroken = true;
     if (controls.break?.type === "cut") throw new Error("Cut on request");
@@ -202,7 +202,7 @@ export class Completion {
     return chunks + this.#chunk(choice, {}, [], finish);
   }
 
-  /** Members that are undefined are not written. */
+  /** Members that are undefined are omitted from the JSON. */
   #chunk(
     { index }: Choice,
     delta: object,
@@ -240,7 +240,7 @@ export class Completion {
   }
 }
 
-/** The steps of a choice put together. */
+/** Combines the steps of a choice. */
 function wholeChoice(index: number, steps: readonly Step[]) {
   const joined = (part: "content" | "reasoning") =>
     steps.map((step) => step[part] ?? "").join("");
@@ -269,13 +269,13 @@ function wholeChoice(index: number, steps: readonly Step[]) {
   };
 }
 
-/** At least eight letters and digits, twice. */
+/** At least 16 letters and digits. */
 function randomId(random: Random): string {
   const part = () => random().toString(36).slice(2).padEnd(8, "0");
   return part() + part();
 }
 
-/** Waits, at least for one turn of the event loop. Rejects when the signal aborts. */
+/** Waits for at least one turn of the event loop. Rejects when the signal aborts. */
 export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return setTimeout(Math.max(0, ms), undefined, { signal });
 }

@@ -1,4 +1,4 @@
-/** The one place of this service that reads the environment. */
+/** The only file of this service that reads the environment. */
 import { integer, parseEnv } from "@gateway/shared/process/env";
 import {
   listenVariables,

@@ -1,21 +1,20 @@
 /**
- * What a request asks of the simulator itself: length, pace and faults, by phrases
- * in its last user message. They work through the whole gateway and with any SDK.
- * Pure.
+ * Instructions to the simulator itself (length, pace and faults), given as phrases in
+ * the last user message. They work through the whole gateway and with any SDK. Pure.
  */
 import { RequestError } from "./request.ts";
 
-/** When tokens come. */
+/** When tokens are sent. */
 export interface Pace {
   readonly firstTokenMs: number;
-  /** Of each choice. 0: as fast as it can. */
+  /** For each choice. 0: no limit. */
   readonly tokensPerSecond: number;
 }
 
-/** How an answer goes wrong after some tokens of each choice. */
+/** How an answer fails after some tokens of each choice. */
 export type Break = "fail" | "cut" | "stall" | "garbage";
 
-/** Absent: as usual. */
+/** A missing member means the default behaviour. */
 export interface Controls {
   /** The text of the answer has exactly this many tokens. */
   readonly exactTokens?: number;
@@ -59,9 +58,9 @@ const PHRASES: readonly Phrase[] = [
 ];
 
 /**
- * Reads `[simulator: 200 tokens]`, also several with commas between. Throws a
- * {@link RequestError} for an unknown phrase: a test whose fault is misspelled
- * would test nothing.
+ * Reads phrases such as `[simulator: 200 tokens]`, several of them separated by
+ * commas. Throws a {@link RequestError} for an unknown phrase: a test whose fault is
+ * misspelled would test nothing.
  */
 export function readControls(text: string): Controls {
   let controls: Controls = {};
@@ -78,7 +77,7 @@ export function withoutControls(text: string): string {
   return phrasesIn(text).rest.trim();
 }
 
-/** Of at most 16 brackets; one with more than 200 characters is not ours. */
+/** Brackets with more than 200 characters, and those after the first 16, are ordinary text. */
 const BRACKET = /\[simulator:([^\]]{0,200})\]/;
 const BRACKETS_MAX = 16;
 
@@ -103,7 +102,7 @@ function controlOf(phrase: string): Controls {
   }
   const known = PHRASES.map(([example]) => example).join("; ");
   throw new RequestError(
-    `Unknown simulator phrase '${words}'. Known are: ${known}.`,
+    `Unknown simulator phrase '${words}'. Known phrases: ${known}.`,
     { param: "messages" },
   );
 }

@@ -1,9 +1,9 @@
-/** Refusals and failures in the shapes that model servers give them. Pure. */
+/** Error responses in the formats of model servers. Pure. */
 import type { RequestError } from "./request.ts";
 
 type Kind = readonly [type: string, code: string | null, message: string];
 
-/** What servers in use say with each status. */
+/** What real servers send with each status. */
 const KINDS: ReadonlyMap<number, Kind> = new Map<number, Kind>([
   [401, ["invalid_request_error", "invalid_api_key", "Incorrect API key."]],
   [403, ["permission_error", "forbidden", "No access to this model."]],
@@ -16,7 +16,7 @@ const REFUSED: Kind = ["invalid_request_error", null, "Refused on request."];
 const FAILED: Kind = ["server_error", null, "Failed on request."];
 const RETRYABLE = [429, 503, 529];
 
-/** The failure that a phrase asked for. */
+/** The failure that a phrase requested. */
 export function failureResponse(status: number): Response {
   const kind = KINDS.get(status) ?? (status < 500 ? REFUSED : FAILED);
   const [type, code, message] = kind;
@@ -27,7 +27,7 @@ export function failureResponse(status: number): Response {
   });
 }
 
-/** The answer to a request that is wrong. */
+/** The answer to an invalid request. */
 export function refusalResponse(refusal: RequestError): Response {
   const { message, told: { status = 400, param = null, code = null } } =
     refusal;

@@ -1,7 +1,7 @@
 /**
- * Values for JSON schemas: OpenAI's strict subset is checked and met; for functions
- * that are not strict, what is outside of it is ignored. All work is bounded, since
- * schemas come from callers. Pure.
+ * Generates values for JSON schemas. Strict schemas must be within OpenAI's subset;
+ * in functions that are not strict, keywords outside of it are ignored. All work is
+ * bounded, since schemas come from callers. Pure.
  */
 import { type Random, someWords } from "./language.ts";
 import { RequestError } from "./request.ts";
@@ -18,19 +18,19 @@ const KEYWORDS: ReadonlySet<string> = new Set([
 const TYPES: ReadonlySet<unknown> = new Set([
   ...["string", "number", "integer", "boolean", "object", "array", "null"],
 ]);
-/** About what servers allow. A name below `properties` is two steps of the path. */
+/** About as much as real servers allow. A name below `properties` is two steps of the path. */
 const SCHEMA_DEPTH_MAX = 64;
 const SCHEMA_NODES_MAX = 2_000;
 const ENUM_VALUES_MAX = 1_000;
-/** Deeper in a value everything is as small as it may be. */
+/** Below this depth of a value, everything is as small as the schema allows. */
 const VALUE_DEPTH_SMALL = 5;
 const VALUE_DEPTH_MAX = 32;
-/** What one value may cost: a schema, or a member looked at, is 1, and so are two characters. */
+/** The most that one value may cost: 1 for a schema, for a member examined, and for two characters. */
 const VALUE_COST_MAX = 5_000;
 const CHARS_PER_COST = 2;
-/** An alternative without a value costs more, because it throws. */
+/** An alternative that has no value costs more, because it throws. */
 const FAILED_COST = 50;
-/** Characters of a text without a length. */
+/** Assumed characters of a text without a length. */
 const WORDS_CHARS = 40;
 const MORE_ITEMS_MAX = 2;
 const NUMBER_SPAN = 100;
@@ -48,9 +48,9 @@ const FORMATS: ReadonlyMap<unknown, string> = new Map([
   ["uri", "https://example.com/"],
 ]);
 
-/** How a schema is called in refusals, and how strictly it is meant. */
+/** The name of a schema in error messages, and whether it is strict. */
 export interface SchemaName {
-  /** As in `response_format`. */
+  /** For example `response_format`. */
   readonly param: string;
   readonly name: string;
   /** Every object must be closed, and all its properties required. */
@@ -91,7 +91,7 @@ export function checkSchema(root: Schema, called: SchemaName): void {
   }
 }
 
-/** What is wrong with a schema itself, not with those inside of it. */
+/** The fault of a schema itself, without those nested in it. */
 function faultOf(
   schema: unknown,
   root: Schema,
@@ -201,7 +201,7 @@ class ValueMaker {
     return values[Math.floor(this.#random() * values.length)];
   }
 
-  /** A value of the first alternative that has one. Deep down, what ends at once comes first. */
+  /** A value of the first alternative that has one. If it must be small, tries the simplest first. */
   #alternative(options: unknown[], depth: number, isSmall: boolean): unknown {
     this.#spend(options.length);
     const first = this.#oneOf(options);
@@ -248,7 +248,7 @@ class ValueMaker {
     return text.padEnd(min, " and so on").slice(0, max);
   }
 
-  /** Near the lower bound; for a step, the first multiples of it that are allowed. */
+  /** A number near the lower bound; with `multipleOf`, one of the first permitted multiples. */
   #number(schema: Schema, unit: 0 | 1): unknown {
     const step = numberOf(schema.multipleOf) ?? unit;
     const above = numberOf(schema.exclusiveMinimum) ?? -Infinity;
@@ -272,7 +272,7 @@ class ValueMaker {
   }
 }
 
-/** The type of the values to make: the first one named, or what the keywords speak of. */
+/** The type of the value to generate: the first one named, or the one that the keywords imply. */
 function typeOf(schema: Schema): unknown {
   const types = [schema.type ?? []].flat();
   const named = types.find((type) => type !== "null") ?? types[0];
@@ -284,18 +284,20 @@ function typeOf(schema: Schema): unknown {
 function lengthsOf(least: unknown, most: unknown) {
   const min = numberOf(least) ?? 0;
   const max = numberOf(most) ?? Infinity;
-  if (min > max) throw new NoValueError("its least length is above its most");
+  if (min > max) {
+    throw new NoValueError("its minimum length exceeds its maximum");
+  }
   return { min, max };
 }
 
-/** Alternatives without anything inside come before others. */
+/** Alternatives with nothing nested in them come before others. */
 function weightOf(option: unknown): number {
   const { type, $ref } = objectOf(option);
   if (type === "null") return 0;
   return $ref === undefined && type !== "object" ? 1 : 2;
 }
 
-/** What a reference within the schema leads to; undefined: nothing. */
+/** The target of a reference within the schema; undefined if there is none. */
 function resolve(root: Schema, reference: unknown): unknown {
   if (typeof reference !== "string" || !reference.startsWith("#")) {
     return undefined;

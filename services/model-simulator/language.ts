@@ -1,6 +1,6 @@
 /**
- * A very small language: the passages, and which word may follow which. Enough that
- * sampling parameters act on real alternatives, and no more. Pure.
+ * A minimal language model: the passages, and which word may follow which. Just enough
+ * for sampling parameters to act on real alternatives. Pure.
  */
 import { PASSAGES } from "./passages.ts";
 import type { ChatRequest } from "./request.ts";
@@ -30,12 +30,12 @@ export function hashText(text: string): number {
 
 const TOKEN = /\s?(?:\p{L}{1,16}|\p{N}{1,3}|[^\s\p{L}\p{N}])|\s/gu;
 
-/** Cuts a text into tokens: words, short numbers and signs, each with one blank before it. */
+/** Cuts a text into tokens: words, short numbers and signs, each with at most one space before it. */
 export function tokenize(text: string): string[] {
   return text.match(TOKEN) ?? [];
 }
 
-/** What may come next, how likely, and where in the corpus the text then goes on. */
+/** A possible next token, how likely it is, and where in the corpus the text may then continue. */
 interface Candidate {
   readonly token: string;
   readonly logit: number;
@@ -50,7 +50,7 @@ export interface TokenLogprob {
 
 /** The outcome of one step. */
 export interface Sampled extends TokenLogprob {
-  /** The most likely tokens, best first. Empty unless asked for. */
+  /** The most likely tokens, best first. Empty unless requested. */
   readonly top: readonly TokenLogprob[];
 }
 
@@ -60,7 +60,7 @@ const WRITTEN_BONUS = 4;
 /** The common words that may follow any token, so that there is always a choice. */
 const COMMON_WORDS = 20;
 const COMMON_LOGIT = -4;
-/** A token that is given and not sampled is practically certain. */
+/** A token that is given instead of sampled is practically certain. */
 const GIVEN_LOGIT = 12;
 
 const CORPUS: readonly string[] = PASSAGES.flatMap((passage) => [
@@ -76,7 +76,7 @@ const COMMON: readonly Candidate[] = [...PLACES]
   .sort(([, a], [, b]) => b.length - a.length)
   .slice(0, COMMON_WORDS)
   .map(([token, places]) => ({ token, places, logit: COMMON_LOGIT }));
-/** What may follow each token: what follows it somewhere, and the common words. */
+/** What may follow each token: what follows it anywhere in the corpus, and the common words. */
 const FOLLOWERS: ReadonlyMap<string, readonly Candidate[]> = new Map(
   [...PLACES].map(([token, places]) => [token, followersOf(places)]),
 );
@@ -90,7 +90,7 @@ function followersOf(places: readonly number[]): Candidate[] {
   return [...real, ...COMMON.filter(({ token }) => !next.has(token))];
 }
 
-/** A writer of one text: it knows where in the corpus it is and what it has said. */
+/** Writes one text: keeps its position in the corpus and the tokens written so far. */
 export class Writer {
   readonly #random: Random;
   readonly #request: ChatRequest;
@@ -106,7 +106,7 @@ export class Writer {
     this.#place = ENDS[subject % ENDS.length] ?? 0;
   }
 
-  /** Says a token that is given. */
+  /** Writes a given token. */
   given(token: string): Sampled {
     if (this.#topCount < 0) return this.#say(token, 0, []);
     const others = COMMON.filter((common) => common.token !== token);
@@ -114,7 +114,7 @@ export class Writer {
     return this.#explain(candidates, candidates.map(({ logit }) => logit), 0);
   }
 
-  /** Says the next token of the text. */
+  /** Writes the next token of the text. */
   next(): Sampled {
     const candidates = FOLLOWERS.get(tokenAt(this.#place)) ?? COMMON;
     const written = tokenAt(this.#place + 1);
@@ -142,7 +142,7 @@ export class Writer {
     return repeated - presence_penalty - frequency_penalty * said;
   }
 
-  /** The index of the token that temperature, `top_k`, `top_p` and `min_p` leave to chance. */
+  /** The index of a token sampled by temperature, `top_k`, `top_p` and `min_p`. */
   #choose(logits: readonly number[]): number {
     const { temperature, top_p, top_k, min_p } = this.#request;
     if (temperature === 0) return logits.indexOf(Math.max(...logits));
@@ -167,7 +167,7 @@ export class Writer {
     return order[0] ?? 0;
   }
 
-  /** Says a token, with the likelihood of it and of the best others. */
+  /** Writes a token, with its log probability and those of the most likely ones. */
   #explain(
     candidates: readonly Candidate[],
     logits: readonly number[],

@@ -1,4 +1,4 @@
-/** Wires the simulator: a model server for trying and testing, which is no model. */
+/** Wires the simulator: a model server for trials and tests, without a real model. */
 import type { Log } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
@@ -24,7 +24,7 @@ function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
   const notReady = () => isStopping ? ["stopping"] : [];
   const ops = serveOps({ ...config.ops, notReady, registry });
   log.warn("no_real_model", {
-    note: "Answers are canned text of a simulator. " +
+    note: "Answers are canned text from a simulator. " +
       "Set UPSTREAM_BASE_URL or MODELS_FILE for a real model.",
   });
   return Promise.resolve({

@@ -1,26 +1,26 @@
-/** What the simulator exports for Prometheus. A request is counted once, at its end. */
+/** The Prometheus metrics of the simulator. A request is counted once, at its end. */
 import type { MetricRegistry } from "@gateway/shared/process/metrics";
 import { counter, gauge } from "@gateway/shared/process/metrics";
 import type { SeenRequest, Simulator } from "./simulator.ts";
 
-/** Every metric of the simulator beside those that all services have. */
+/** Every metric of the simulator except those that all services have. */
 export const SIMULATOR_METRICS = {
   requests: counter("gateway_simulator_requests_total", {
     help:
-      "Chat completions by how they ended: `complete`, `refused`, `broken` (a fault on request), `left` (the client went away).",
+      "Chat completions by outcome: `complete`, `refused`, `broken` (a requested fault), `left` (the client disconnected).",
     labels: ["outcome"],
   }),
   tokens: counter("gateway_simulator_tokens_total", {
-    help: "Completion tokens made, cut answers included.",
+    help: "Completion tokens generated, including cut answers.",
     labels: [],
   }),
   running: gauge("gateway_simulator_running", {
-    help: "Chat completions that run now.",
+    help: "Chat completions that are running.",
     labels: [],
   }),
 } as const;
 
-/** Returns what counts a request. */
+/** Returns the function that counts a request. */
 export function createSimulatorMetrics(
   registry: MetricRegistry,
   simulator: () => Simulator,

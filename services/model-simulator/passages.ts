@@ -1,4 +1,4 @@
-/** What the simulator says after it has said what it is: plain prose, written for it. */
+/** The prose of the simulator's answers, after their opening sentences. Written for it. */
 export const PASSAGES: readonly string[] = [
   "A river begins as rain on a hill. The water finds the lowest way down, and " +
   "every stream that joins it makes the river wider. Near the sea the land is " +

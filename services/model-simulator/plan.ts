@@ -1,4 +1,4 @@
-/** What an answer will say: text of its own, a value for a schema, or calls of tools. Pure. */
+/** Plans the content of an answer: text, a value for a schema, or tool calls. Pure. */
 import { type Controls, withoutControls } from "./controls.ts";
 import { checkSchema, type SchemaName, valueFor } from "./json_schema.ts";
 import {
@@ -10,33 +10,33 @@ import {
 } from "./language.ts";
 import { type ChatRequest, textOf, type Tool } from "./request.ts";
 
-/** A call of a tool that one choice makes. */
+/** A tool call of one choice. */
 export interface PlannedCall {
   readonly name: string;
   readonly tokens: readonly string[];
 }
 
-/** What one choice says, in this order. */
+/** The content of one choice, in this order. */
 export interface Plan {
   readonly reasoning: readonly string[];
-  /** Said word by word; then, if `tokensWanted` is more, what the language adds. */
+  /** Written as is; if `tokensWanted` is larger, sampled text follows. */
   readonly given: readonly string[];
-  /** Tokens of the text; null: until the end of a sentence after a while. 0 for calls. */
+  /** Tokens of the text, 0 for calls; null: until the end of a sentence, see `TEXT_TOKENS`. */
   readonly tokensWanted: number | null;
   readonly calls: readonly PlannedCall[];
-  /** What varies from question to question, and not from seed to seed. */
+  /** Depends on the question but not on the seed. */
   readonly subject: number;
 }
 
 const QUOTE_CHARS = 80;
 const LOOK_CHARS = 2_000;
 const WORD_CHARS_MIN = 4;
-/** Of one choice. */
+/** Calls of one choice. */
 const CALLS_MAX = 4;
 
 /**
- * Plans one choice. Everything that it says fits into `tokensMax` where it can.
- * Throws a `RequestError` for a schema that the simulator does not take.
+ * Plans one choice, which fits into `tokensMax` if possible. Throws a `RequestError`
+ * for a schema that the simulator does not support.
  */
 export function planChoice(
   request: ChatRequest,
@@ -71,7 +71,7 @@ export function planChoice(
   return { ...plan, given, tokensWanted: wantedLength(controls) };
 }
 
-/** The length of the text; an answer that is to break off does not end before. */
+/** The length of the text; one that has to break off continues past that point. */
 function wantedLength({ exactTokens, break: fault }: Controls): number | null {
   return exactTokens ?? (fault ? fault.afterTokens + 1 : null);
 }
@@ -96,7 +96,7 @@ function schemaOfAnswer(
   return { param: "response_format", name, isStrict, schema };
 }
 
-/** Arguments are an object, whatever the schema says of its type. */
+/** Arguments are an object, whatever type the schema states. */
 function schemaOfTool({ function: tool }: Tool, index: number): NamedSchema {
   return {
     param: `tools[${index}].function.parameters`,
@@ -132,7 +132,7 @@ function isThinking(request: ChatRequest): boolean {
     (reasoning_effort !== undefined && reasoning_effort !== "none");
 }
 
-/** The tools that are to be called, as many as fit. */
+/** The tool calls to make, as many as fit. */
 function planCalls(
   request: ChatRequest,
   asked: string,
@@ -174,19 +174,19 @@ function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
   return messages.at(-1)?.role === "user" ? meant : [];
 }
 
-/** `getWeather_now` is about `get`, `weather` and `now`. */
+/** `getWeather_now` becomes `get`, `weather` and `now`. */
 function wordsOf(text: string): string[] {
   const spaced = text.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
   return spaced.split(/[^\p{L}\p{N}]+/u);
 }
 
-/** The tokens of a value that fits, or of the smallest one. */
+/** The tokens of a value if they fit, or of the smallest value. */
 function fitting(room: number, make: (isSmall: boolean) => unknown): string[] {
   const tokens = tokenize(JSON.stringify(make(false)));
   return tokens.length <= room ? tokens : tokenize(JSON.stringify(make(true)));
 }
 
-/** The randomness of one choice: from the seed if there is one. With temperature 0 it is always the same. */
+/** The random numbers of one choice: from the seed, if any, and always the same at temperature 0. */
 export function randomFor(
   request: ChatRequest,
   index: number,

@@ -1,7 +1,7 @@
-/** What a chat completion request may be, as a common model server takes it. Pure. */
+/** Parses chat completion requests as common model servers do. Pure. */
 import * as z from "zod";
 
-/** A refusal as a model server sends it. */
+/** The error of an invalid request. */
 export class RequestError extends Error {
   constructor(
     message: string,
@@ -11,7 +11,7 @@ export class RequestError extends Error {
   }
 }
 
-/** Absent and null are the same everywhere. */
+/** Null means absent in every field. */
 function maybe<T extends z.ZodType>(schema: T) {
   return schema.nullish().transform((value) => value ?? undefined);
 }
@@ -131,7 +131,7 @@ function checkToolChoice({ tools, tool_choice: choice }: ChatRequest): void {
     ? tools.some((tool) => tool.function.name === choice.function.name)
     : choice !== "required" || tools.length > 0;
   if (isKnown) return;
-  throw new RequestError("Tool choice names no function in 'tools'.", {
+  throw new RequestError("'tool_choice' does not name a function in 'tools'.", {
     param: "tool_choice",
   });
 }
@@ -155,7 +155,7 @@ export function textOf({ content }: ChatMessage): string {
 const CHARS_PER_TOKEN = 4;
 const MESSAGE_TOKENS = 4;
 
-/** A count of the prompt that rises with it: four characters are one token. */
+/** A rough count of the prompt tokens: four characters are one token. */
 export function countPrompt({ messages, tools }: ChatRequest): number {
   let count = (messages.length + tools.length) * MESSAGE_TOKENS;
   for (const message of messages) {

@@ -7,10 +7,10 @@ import { type Pace, readControls } from "./controls.ts";
 import { failureResponse, refusalResponse } from "./errors.ts";
 import { parseRequest, RequestError, textOf } from "./request.ts";
 
-/** `broken`: by a fault on request; `left`: the client went away before the end. */
+/** `broken`: by a requested fault; `left`: the client disconnected before the end. */
 export type Outcome = "complete" | "refused" | "broken" | "left";
 
-/** A chat completion that was asked for, as metrics and tests see it. */
+/** A chat completion request, as metrics and tests see it. */
 export class SeenRequest {
   /** Undefined while it runs. */
   outcome: Outcome | undefined;
@@ -18,7 +18,7 @@ export class SeenRequest {
   readonly leaving = new AbortController();
   readonly #ended = Promise.withResolvers<Outcome>();
 
-  /** `body` as it came. */
+  /** `body`: as received. */
   constructor(readonly body: string) {}
 
   /** Settles with the outcome. */
@@ -26,7 +26,7 @@ export class SeenRequest {
     return this.#ended.promise;
   }
 
-  /** Tokens made so far. */
+  /** Tokens generated so far. */
   get tokens(): number {
     return this.completion?.tokens ?? 0;
   }
@@ -42,14 +42,14 @@ export class SeenRequest {
 
 export interface SimulatorOptions {
   hostname?: string;
-  /** 0 or absent: any free one. */
+  /** 0 or absent: any free port. */
   port?: number;
   pace?: Partial<Pace>;
   /** Called with each request for a completion once its body is read. Must not throw. */
   onRequest?: (request: SeenRequest) => void;
 }
 
-/** The largest body: what the gateway takes, and some. */
+/** The largest body: somewhat more than the gateway accepts by default. */
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const LAST_WORD_MS = 1_000;
 const JSON_TYPE = { "content-type": "application/json" };
@@ -66,7 +66,7 @@ const MODEL = {
 
 /** A running simulator. Disposing of it ends every answer. */
 export class Simulator implements AsyncDisposable {
-  /** Answers on their way. */
+  /** Answers in progress. */
   readonly running = new Set<SeenRequest>();
   readonly #options: SimulatorOptions;
   readonly #server: GracefulServer;
@@ -93,7 +93,7 @@ export class Simulator implements AsyncDisposable {
     return `http://127.0.0.1:${this.port}/v1`;
   }
 
-  /** Takes no more requests, lets answers end for so long, then cuts them. */
+  /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
   async stop(graceMs: number): Promise<void> {
     this.#server.stopping.addEventListener("abort", () => {
       for (const run of this.running) run.end("left");
@@ -147,7 +147,7 @@ async function respond(
       { status: 404, param: "model", code: "model_not_found" },
     );
   }
-  // Phrases count in the last message of the user.
+  // Only phrases in the last user message count.
   const asked = request.messages.findLast(({ role }) => role === "user");
   const controls = asked === undefined ? {} : readControls(textOf(asked));
   if (controls.errorStatus !== undefined) {
@@ -181,8 +181,8 @@ async function respond(
 }
 
 /**
- * The pieces as they come. The head goes out at once: only then does the server see
- * a client leave.
+ * Sends the pieces as they are generated, and the head at once: only then does the
+ * server notice when the client disconnects.
  */
 function send(
   run: SeenRequest,
