@@ -1,30 +1,30 @@
 /**
- * Every bound of the product in one place: what it limits, why this number, who
- * sees it when it is exceeded. A value an operator may change is the *default* of
- * a variable in a service's `config.ts`; the rest are part of the contract.
+ * Every bound of the product in one place: what it limits, why it has this value, and
+ * what happens beyond it. A value that an operator may change is the *default* of a
+ * variable in a service's `config.ts`; the rest are part of the contract.
  */
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
-/** Bounds of what a caller may send. Beyond one: HTTP 400, unless said otherwise. */
+/** Bounds of requests. Beyond one: HTTP 400, unless stated otherwise. */
 export const REQUEST_LIMITS = {
-  /** Whole body, default of `BODY_BYTES_MAX`. 20 MiB carries a few large images. Beyond: 413. */
+  /** The whole body, default of `BODY_BYTES_MAX`. 20 MiB is enough for a few large images. Beyond: 413. */
   bodyBytesMax: 20 * MIB,
   /** All bodies that an edge is reading, default of `BODIES_BYTES_MAX`. Beyond: 503. */
   bodiesBytesMax: 256 * MIB,
-  /** `Authorization` header. Our credential has 58 bytes; a longer one is not ours. Beyond: 401. */
+  /** The `Authorization` header. Ours has 58 bytes. Beyond: 401. */
   authorizationBytesMax: 8 * KIB,
   /** Nested arrays and objects. JSON schemas in tools reach about 20. */
   depthMax: 64,
   /** Top-level members, known or not: a body with 100,000 distinct keys costs 19 ms to parse. */
   topLevelKeysMax: 64,
-  /** Members of all objects together. 4,096 messages with a tool call each have 37,000. */
+  /** Members of all objects in total. 4,096 messages with a tool call each have 37,000. */
   membersMax: 65_536,
   /**
-   * Bytes of a body that are not in strings: brackets, commas, numbers, white
-   * space. A megabyte of brackets costs the parser 17 ms, one of text or of an
-   * image costs 1 ms: this bounds what one body can cost, however large it may be.
+   * Bytes of a body that are not in strings: brackets, commas, numbers, whitespace.
+   * Parsing a megabyte of brackets takes 17 ms, one of text or of an image 1 ms, so
+   * this bounds the cost of one body, however large it is.
    */
   structureBytesMax: 2 * MIB,
   messagesMax: 4096,
@@ -46,7 +46,7 @@ export const REQUEST_LIMITS = {
   topLogprobsMax: 20,
 } as const;
 
-/** Deadlines of reading a request body. Beyond: 408 and the connection closed. */
+/** Deadlines for reading a request body. Beyond: 408, and the connection is closed. */
 export const BODY_DEADLINES = {
   /** No byte for this long. */
   progressMs: 15_000,
@@ -55,26 +55,25 @@ export const BODY_DEADLINES = {
 } as const;
 
 /**
- * How finely a request body may be cut on its way, by chunks of HTTP or packets of
- * the network. Reading a piece costs 11 us, however small it is. Beyond: 400, and it
- * counts as a bad body.
+ * How finely a request body may be divided, by HTTP chunks or network packets. Reading
+ * a piece costs 11 us, however small it is. Beyond: 400, and it counts as a bad body.
  */
 export const BODY_PIECES = {
-  /** A body of any size may come in this many. 45 ms, as much as its structure may cost the parser. */
+  /** Pieces that a body of any size may have: 45 ms, as much as parsing its structure may take. */
   free: 4_096,
-  /** Beyond those, one piece for so many bytes. Packets carry more than a thousand. */
+  /** Beyond those, one piece per this many bytes. Packets have more than a thousand. */
   bytesMin: 512,
 } as const;
 
-/** CPU time that refused bodies of one key may cost, see `read_request.ts`. Beyond: 429. */
+/** CPU time that the refused bodies of one key may take, see `read_request.ts`. Beyond: 429. */
 export const REFUSED_BODIES = {
-  /** Long-term share of one core: a megabyte of hostile JSON costs the parser up to 29 ms. */
+  /** Long-term share of one core: parsing a megabyte of hostile JSON takes up to 29 ms. */
   shareOfCore: 1 / 40,
-  /** At once. */
+  /** The largest burst. */
   burstMs: 50,
   /** A request of a key that owes more waits up to this long, then is refused. */
   waitMs: 1_000,
-  /** Reading a piece of a body that comes in too many. */
+  /** The time charged per piece of a body with too many pieces. */
   pieceMs: 0.011,
   /** Keys remembered; the least recently used is dropped. */
   keysMax: 10_000,
@@ -88,24 +87,24 @@ export const SERVER_LIMITS = {
   headMs: 60_000,
   /** Time to receive a whole request, even one answered before its body was read. */
   requestMs: 120_000,
-  /** How often overdue requests are looked for. */
+  /** How often the server checks for overdue requests. */
   checkMs: 5_000,
   /** A connection without a request. Longer than proxies keep theirs, so that the proxy closes it first. */
   idleMs: 620_000,
-  /** How long a client may go on sending after it was told that its connection ends. */
+  /** How long a client may continue to send after a response with `Connection: close`. */
   lingerMs: 2_000,
-  /** How long a client may take to read the rest of a finished answer, beside what its bytes take at 16 KB/s. */
+  /** How long a client may take to read the rest of a finished answer, in addition to its bytes at 16 KB/s. */
   restMs: 60_000,
   restBytesPerMs: 16,
 } as const;
 
-/** Server-sent events toward the client. */
+/** Server-sent events to the client. */
 export const SSE_LIMITS = {
-  /** Silence after which a `: keep-alive` comment is sent. Some hand-written clients choke on comments, so not sooner. */
+  /** Silence after which a `: keep-alive` comment is sent. Not sooner, because some hand-written clients fail on comments. */
   keepAliveMs: 15_000,
   /** A stream without a first token is opened after this long, default of `STREAM_HEAD_SECONDS`. Many proxies cut a silent connection after 30 to 60 s. */
   headMs: 20_000,
-  /** A client that reads nothing for this long is cut off. */
+  /** A client that reads nothing for this long is disconnected. */
   slowClientMs: 60_000,
 } as const;
 
@@ -113,86 +112,85 @@ export const SSE_LIMITS = {
 export const STREAM_LIMITS = {
   /** Unacknowledged bytes a worker keeps for replay; also the credit window. */
   windowBytes: 256 * KIB,
-  /** Payload of one DATA frame. A quarter of the window, well under a default server's 1 MB. */
+  /** Payload of one DATA frame: a quarter of the window, well below NATS' default limit of 1 MB. */
   framePayloadBytesMax: 64 * KIB,
   /** One line (one chunk) of a stream. */
   lineBytesMax: 1 * MIB,
   /** The edge acknowledges after this many delivered bytes or frames, whichever is first. */
   ackBytes: 64 * KIB,
   ackFrames: 32,
-  /** A worker with nothing to send says so this often, with its last sequence number. */
+  /** A worker with nothing to send sends a BEAT this often, with its last sequence number. */
   idleBeatMs: 1_000,
-  /** Silence after which the edge asks the worker for what it may have lost. */
+  /** Silence after which the edge requests frames that may be lost. */
   silenceProbeMs: 1_250,
-  /** No frame at all for this long, probes unanswered: the edge gives the stream up. Beats of the worker usually tell sooner. */
+  /** Without any frame for this long, the edge abandons the stream. Missing beats of the worker usually reveal the loss sooner. */
   silenceLostMs: 10_000,
-  /** At most one NAK per stream in this time, and one replay; doubled up to the maximum while a NAK changes nothing. */
+  /** At most one NAK per stream in this time, and one replay; doubled up to the maximum while NAKs have no effect. */
   nakIntervalMs: 50,
   nakIntervalMaxMs: 1_000,
-  /** Bytes sent again at once; the rest of a replay follows tick by tick, so that 1,000 streams do not flood a bus that just came back. */
+  /** Bytes sent again at once; the rest of a replay follows tick by tick, so that 1,000 streams do not flood a bus that has just recovered. */
   replayBytes: 64 * KIB,
-  /** An END that nobody acknowledges is sent again this often, and forgotten after `endForgetMs`. */
+  /** An END without an acknowledgement is repeated this often, until `endForgetMs`. */
   endRetryMs: 1_000,
-  /** A worker that hears nothing of the edge for this long gives the attempt up, ended or not. */
+  /** A worker that receives nothing from the edge for this long abandons the attempt, whether it has ended or not. */
   endForgetMs: 30_000,
-  /** Both ends look at their clocks this often. */
+  /** How often both ends check their deadlines. */
   tickMs: 50,
 } as const;
 
-/** The names of {@link STREAM_LIMITS}, so that a test can use other numbers. */
+/** The type of {@link STREAM_LIMITS}, for tests with other values. */
 export type StreamLimits = {
   readonly [Name in keyof typeof STREAM_LIMITS]: number;
 };
 
-/** Finding a worker and noticing that one is gone. */
+/** Finding workers and detecting lost ones. */
 export const DISPATCH_LIMITS = {
   workerBeatMs: 250,
   edgeBeatMs: 500,
   /** A worker without a beat for this long gets no new jobs. */
   workerSkipMs: 1_000,
-  /** A worker without a beat for this long is asked directly whether it lives. */
+  /** A worker without a beat for this long is probed. */
   workerProbeMs: 500,
-  /** A worker without a beat for this long is lost, and with it its streams. */
+  /** A worker without a beat for this long is lost, and so are its streams. */
   workerLostMs: 2_000,
   /**
-   * A worker that the bus does not find is asked again after this long, and lost
-   * when it is still not there: one that loses its connection, or its server of
-   * NATS, is back within some tens of milliseconds, and within 200 when two dials
-   * fail before (`retryMs` of the link).
+   * A worker without a subscription on the bus for this long is lost. One that loses
+   * its connection, or its NATS server, is back within some tens of milliseconds, and
+   * within 200 if two dials fail (`retryMs` of the link).
    */
   workerMissingMs: 250,
-  /** A worker cancels the work of an edge silent for this long. */
+  /** A worker cancels the jobs of an edge that is silent for this long. */
   edgeLostMs: 3_000,
-  /** Requests survive a bus that is away for this long. */
+  /** Requests survive an outage of the bus up to this long. */
   busLostMs: 10_000,
   /** A worker has this long to accept or reject a job. */
   acceptMs: 250,
   workersTriedMax: 3,
-  /** A request waits this long at most for a free slot, then 503 `overloaded`. */
+  /** A request waits at most this long for a free slot. Beyond: 503 `overloaded`. */
   queueWaitMs: 2_000,
   /** Waiting requests per edge, default of `QUEUE_MAX`. */
   queueMax: 256,
-  /** Attempts of one request that may be lost or stay without an answer, the first included. */
+  /** Attempts of one request that may be lost or unanswered, including the first. */
   attemptsMax: 2,
 } as const;
 
 /** Request bodies on the bus. */
 export const BUS_LIMITS = {
-  /** A job up to this size travels in one message; a default server takes 1 MB. */
+  /** A job up to this size is sent in one message; NATS' default limit is 1 MB. */
   jobBytesMax: 512 * KIB,
   /** Larger ones are cut into pieces of this size, this many unacknowledged at once. */
   pieceBytes: 256 * KIB,
   piecesInFlight: 4,
-  /** A worker waits this long for the next piece before it gives the job up. */
+  /** A worker waits this long for the next piece before it abandons the job. */
   pieceWaitMs: 5_000,
 } as const;
 
 /** API keys, see `keys/key.ts`. */
 export const KEY_LIMITS = {
   descriptionCharsMax: 100,
-  /** Why not a hundred: docs/console.md. Beyond: 409, and the command line says so. */
+  /** docs/console.md has the reason. Beyond: 409, or an error of the command line. */
   keysPerOwnerMax: 100_000,
-  /** Entries of hash -> key id that an edge remembers. 100 bytes each. */
+  /** Key hashes that an edge remembers with their principals. 100 bytes each. */
   lookupEntriesMax: 100_000,
   /** Unknown hashes an edge remembers, and for how long. */
   unknownEntriesMax: 10_000,
@@ -200,10 +198,10 @@ export const KEY_LIMITS = {
   /** Unknown keys that are looked up for a client address, default of `UNKNOWN_KEYS_PER_SECOND`. Beyond: 429. */
   unknownPerSecond: 20,
   /**
-   * Redis may be silent for this long before it counts as away: 503 is promised
-   * within 150 ms, and a sixth of that is left to a busy event loop.
+   * Redis may be silent for this long before it counts as down: 503 is promised
+   * within 150 ms, and a sixth of that is reserved for a busy event loop.
    */
   checkMs: 125,
-  /** An edge asks this often whether Redis still holds the data it held. */
+  /** How often an edge checks whether Redis still holds the same set of data. */
   storeWatchMs: 500,
 } as const;

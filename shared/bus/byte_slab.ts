@@ -1,5 +1,5 @@
 /**
- * Cuts many small arrays out of few large ones, because V8 allocates the memory of
+ * Cuts many small arrays from a few large ones, because V8 allocates the memory of
  * each array outside its heap, which costs six times as much as a piece of a slab.
  *
  * A slab lives as long as any piece of it, so one ByteSlab must serve pieces that
@@ -10,7 +10,7 @@ export class ByteSlab {
   #slab: Uint8Array<ArrayBuffer> = new Uint8Array(0);
   #used = 0;
 
-  /** The first slab has 512 bytes, each later one twice as many, up to `slabBytesMax`, so that short answers take little. */
+  /** The first slab has 512 bytes and each later one twice as many, up to `slabBytesMax`, so that short answers use little memory. */
   constructor(slabBytesMax: number = 8_192) {
     this.#slabBytesMax = slabBytesMax;
   }

@@ -1,16 +1,16 @@
 /**
- * What an edge tells a worker about the streams it receives from it: many records
- * of 25 bytes in one message, for however many streams. Numbers are big-endian.
+ * Control messages of an edge to a worker about the streams that it receives: many
+ * records of 25 bytes in one message, for any number of streams. Big-endian.
  *
  * ```
  * 0  u8   version        1
  * then for each record
  * 0  u8   type           1 ACK, 2 NAK, 3 CANCEL
  * 1  16   request id     the 32 hex characters as bytes
- * 17 u32  attempt        the attempt that is meant; a worker ignores any other
+ * 17 u32  attempt        the attempt; a worker ignores records for any other
  * 21 u32  value          ACK: the client has everything up to this number
  *                        NAK: send again from this number on
- *                        CANCEL: why, see CancelReason
+ *                        CANCEL: the reason, see CancelReason
  * ```
  *
  * A message without records is a probe: a worker answers it on its reply subject.
@@ -37,12 +37,12 @@ export const CANCEL_REASONS = [
 ] as const;
 
 /**
- * Why an edge cancels an attempt. `unknown_stream`: the edge does not know it (any
- * more). `other`: a reason that this version does not know.
+ * Why an edge cancels an attempt. `unknown_stream`: the edge does not (or no longer)
+ * know it. `other`: a reason that this version does not know.
  */
 export type CancelReason = typeof CANCEL_REASONS[number];
 
-/** What an edge tells a worker about one attempt. */
+/** What a record says about one attempt. */
 export type ControlAction =
   | { type: "ack" | "nak"; sequence: number }
   | { type: "cancel"; reason: CancelReason };
@@ -56,12 +56,12 @@ export type ControlRecord = ControlAction & {
 /** In the order of their codes, from 1. */
 const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 
-/** The message that asks a worker whether it lives. */
+/** The message that asks a worker whether it is alive. */
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
 /**
- * Collects records for one worker until `flush()` sends them in one message. A default
- * server takes 40,000 of them.
+ * Collects records for one worker until `flush()` sends them in one message. With the
+ * default limit of a NATS server, a message can have 40,000 of them.
  */
 export class ControlBatch {
   readonly #send: (message: Uint8Array) => void;
@@ -89,7 +89,7 @@ export class ControlBatch {
     this.#length = start + CONTROL_RECORD_BYTES;
   }
 
-  /** Sends what has been collected, if anything. */
+  /** Sends the collected records, if any. */
   flush(): void {
     if (this.isEmpty) return;
     const message = this.#buffer.slice(0, this.#length);
@@ -107,8 +107,8 @@ export class ControlBatch {
 }
 
 /**
- * The records of a message, in order. None of one that is cut or of another
- * version; a record of an unknown type is passed over.
+ * The records of a message, in order; none if it is truncated or of another version.
+ * Skips records of an unknown type.
  */
 export function decodeControl(message: Uint8Array): ControlRecord[] {
   const records: ControlRecord[] = [];

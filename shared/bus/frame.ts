@@ -7,21 +7,21 @@
  * 1  u8   type           see FrameType
  * 2  u16  flags          none defined: sent as 0, ignored
  * 4  u32  sequence       1, 2, 3 … over DATA, END and ERR; other types carry the last one sent
- * 8  u32  attempt        which try of the request this belongs to, from 1
- * 12 u32  tokens         completion tokens produced up to here
+ * 8  u32  attempt        which attempt of the request this belongs to, from 1
+ * 12 u32  tokens         completion tokens generated up to here
  * 16 …    payload
  * ```
  *
- * Every dispatch of a request has its own attempt number, a dispatch that was
- * rejected included: only it distinguishes a late frame from a current one.
+ * Every dispatch of a request has its own attempt number, even one that is rejected:
+ * only this number distinguishes a late frame from a current one.
  *
  * Concatenated in order, DATA payloads form one stream of lines, each ended by
  * `\n`. A line is one chunk of JSON, or, for a call without `stream`, the one
  * whole response. A frame may hold several lines or end in the middle of one.
  *
- * All other payloads are JSON with the worker's id in it, so that an edge can
- * answer such a frame even when it knows nothing of the request. Receivers do not
- * trust them: a malformed one parses to null.
+ * All other payloads are JSON with the worker's id, so that an edge can answer such a
+ * frame even if it does not know the request. Receivers do not trust them: a
+ * malformed one parses to null.
  */
 import { z } from "zod";
 import type { Usage } from "../openai/chat.ts";
@@ -30,7 +30,7 @@ import { ApiError, ERROR_KINDS, type ErrorCode } from "../openai/error.ts";
 const FRAME_VERSION = 1;
 export const FRAME_HEADER_BYTES = 16;
 
-/** What a frame says. */
+/** The types of frames. */
 export const FrameType = {
   /** The job runs here. Payload: the worker's id. Implied by BEAT, and by DATA, END and ERR when the edge chose the worker. */
   ACCEPT: 1,
@@ -42,7 +42,7 @@ export const FrameType = {
   END: 4,
   /** The answer will not be completed. Payload: {@link Failure}. */
   ERR: 5,
-  /** The job still runs; the header says how far it got. Payload: the worker's id. */
+  /** The job is still running; the header states its progress. Payload: the worker's id. */
   BEAT: 6,
 } as const;
 
@@ -62,7 +62,7 @@ export interface FrameHeader {
   tokens: number;
 }
 
-/** A frame as it was received. `payload` is a view into the message, not a copy. */
+/** A received frame. `payload` is a view into the message, not a copy. */
 export interface Frame extends FrameHeader {
   payload: Uint8Array;
 }
@@ -128,14 +128,14 @@ export function readU32(source: Uint8Array, offset: number): number {
     (source[offset + 3] ?? 0)) >>> 0;
 }
 
-/** Texts of an error are cut at these lengths so that an ERR always fits one frame. */
+/** The texts of an error are clipped to these lengths so that an ERR always fits one frame. */
 const MESSAGE_CHARS_MAX = 8_192;
 const NAME_CHARS_MAX = 512;
 
 const count = z.int().nonnegative();
 const durationMs = z.number().nonnegative();
 
-/** Every payload but DATA. Ids become part of subjects, so nothing but base62 passes. */
+/** Part of every payload but DATA. Ids become part of subjects, so they must be base62. */
 const workerSchema = z.object({
   worker: z.string().regex(/^[0-9A-Za-z]{1,64}$/),
 });
@@ -150,7 +150,7 @@ const usageSchema = z.object({
 });
 
 const rejectSchema = workerSchema.extend({
-  /** `stale`: it was stalled while the job waited. `other`: one that this version does not know. */
+  /** `stale`: it was stalled while the job waited. `other`: a reason that this version does not know. */
   reason: z.enum([
     "full",
     "draining",
@@ -159,28 +159,28 @@ const rejectSchema = workerSchema.extend({
     "unsupported_version",
     "other",
   ]).catch("other"),
-  /** When this worker expects to have room. */
+  /** When this worker expects to have a free slot. */
   retryAfterMs: durationMs.nullable(),
 });
 export type RejectPayload = z.infer<typeof rejectSchema>;
 /** Why a worker does not run a job. */
 export type RejectReason = RejectPayload["reason"];
 
-/** What the backend counted, or null when it counted nothing. */
+/** `usage`: the backend's count, or null if it sent none. */
 const endSchema = workerSchema.extend({ usage: usageSchema.nullable() });
 
-/** END, as the worker writes it. */
+/** The content of END, as the worker writes it. */
 export interface AnswerEnd {
-  /** What the backend counted, or null when it counted nothing. */
+  /** The backend's count, or null if it sent none. */
   usage: Usage | null;
   /** One for each choice, by its index. */
   finishReasons: readonly string[];
 }
 
-/** Why an attempt failed, and what it had used up. */
+/** Why an attempt failed, and its usage up to then. */
 export interface Failure {
   error: ApiError;
-  /** Whether another worker may try, as long as the client has not seen a byte. */
+  /** Whether another worker may try, if the client has not received a byte. */
   retryable: boolean;
   usage: Usage | null;
 }
@@ -213,7 +213,7 @@ export function encodeAccept(worker: string): Uint8Array {
   return encodeJson({ worker });
 }
 
-/** A whole REJECT frame: a rejected job never has a sender. */
+/** A whole REJECT frame, because a rejected job never has a sender. */
 export function encodeRejectFrame(
   attempt: number,
   reject: RejectPayload,
@@ -227,7 +227,7 @@ export function encodeEnd(worker: string, end: AnswerEnd): Uint8Array {
   return encodeJson({ worker, ...end });
 }
 
-/** Payload of ERR. Overlong texts are cut. */
+/** Payload of ERR. Texts that are too long are clipped. */
 export function encodeErr(
   worker: string,
   { error, retryable, usage }: Failure,
@@ -265,7 +265,7 @@ export function encodeJson(value: unknown): Uint8Array {
   return encoder.encode(JSON.stringify(value));
 }
 
-/** Null for what is not UTF-8, not JSON or not of this form. */
+/** Null for anything that is not UTF-8, not JSON or does not match the schema. */
 export function parseJson<T>(
   schema: z.ZodType<T>,
   bytes: Uint8Array,

@@ -2,8 +2,8 @@
  * A job: one chat request on its way from an edge to a worker. JSON, because it is
  * read once per request; everything that is read per token is binary (`frame.ts`).
  *
- * The reply subject of the message is where the frames go; its last two ids are
- * the edge and the request.
+ * Frames are sent to the reply subject of the message, which contains the ids of the
+ * edge and of the request.
  */
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
@@ -12,7 +12,7 @@ import { encodeJson, parseJson, readU32, writeU32 } from "./frame.ts";
 
 export const JOB_VERSION = 1;
 
-/** What the worker relies on before a backend reads it. */
+/** The fields that the worker itself relies on. */
 const reliedOn = z.object({
   model: z.string(),
   messages: z.array(z.unknown()),
@@ -26,12 +26,12 @@ const requestSchema = z.custom<ChatRequest>((value) =>
 
 const versionSchema = z.object({
   version: z.int(),
-  /** Which try of the request this is, from 1. */
+  /** Which attempt of the request this is, from 1. */
   attempt: z.int().min(1),
 });
 
 const jobSchema = versionSchema.extend({
-  /** The edge gives up this long after it sent the job. */
+  /** The edge ends the request this long after it sent the job. */
   deadlineMs: z.int().min(1),
   /** W3C trace context of the request. */
   traceparent: z.string().max(100).exactOptional(),
@@ -41,7 +41,7 @@ const jobSchema = versionSchema.extend({
   request: requestSchema.exactOptional(),
 });
 
-/** A job. Its request travels inside it or follows in pieces. */
+/** A job. Its request is part of it or follows in pieces. */
 export type JobMessage = z.infer<typeof jobSchema>;
 
 /** Bytes of a job. */
@@ -55,8 +55,8 @@ export function encodeRequest(request: ChatRequest): Uint8Array {
 }
 
 /**
- * Reads a job. The envelope is checked in full; the request only for what the
- * worker relies on, because edges have checked it and nobody else may publish
+ * Decodes a job. Checks all of the envelope, but only those fields of the request that
+ * the worker relies on, because edges have checked it and no other service may publish
  * here. Returns null for a malformed job, and only the attempt for one of another
  * version or piece size, which another worker may understand.
  */
@@ -74,7 +74,7 @@ export function decodeJob(
   return (body === undefined) === (request === undefined) ? null : job;
 }
 
-/** Reads a request that was assembled from pieces. Null when it is malformed. */
+/** Decodes a request that was assembled from pieces. Null if it is malformed. */
 export function decodeRequest(bytes: Uint8Array): ChatRequest | null {
   return parseJson(requestSchema, bytes);
 }
@@ -83,7 +83,7 @@ export function decodeRequest(bytes: Uint8Array): ChatRequest | null {
  * Pieces of a request that is too large for one message. Every piece is a NATS
  * request whose empty reply acknowledges it.
  *
- * 0  u32  attempt   which try of the request this belongs to
+ * 0  u32  attempt   which attempt of the request this belongs to
  * 4  u32  index     0, 1, 2 …
  * 8  …    bytes
  */
@@ -96,12 +96,12 @@ export interface BodyPiece {
   bytes: Uint8Array;
 }
 
-/** How many pieces a body of this size makes. */
+/** The number of pieces of a body of this size. */
 export function pieceCount(bodyBytes: number): number {
   return Math.ceil(bodyBytes / BUS_LIMITS.pieceBytes);
 }
 
-/** Message with piece `index` of `body`. */
+/** The message with piece `index` of `body`. */
 export function encodePiece(
   body: Uint8Array,
   attempt: number,
@@ -116,7 +116,7 @@ export function encodePiece(
   return message;
 }
 
-/** Reads a piece, or null when the message is too short to be one. */
+/** Decodes a piece. Null if the message is too short to be one. */
 export function decodePiece(message: Uint8Array): BodyPiece | null {
   if (message.length < PIECE_HEADER_BYTES) return null;
   return {
@@ -130,11 +130,11 @@ export function decodePiece(message: Uint8Array): BodyPiece | null {
 export type AddedPiece = "more" | "complete" | "invalid";
 
 /**
- * Assembles a body from its pieces, which may come in any order and more than once.
+ * Assembles a body from its pieces, which may arrive in any order and more than once.
  * Its memory is allocated once, for the announced size.
  */
 export class BodyAssembly {
-  /** The body, once `add` said it is complete. */
+  /** The body, once `add` has returned `complete`. */
   readonly body: Uint8Array;
   readonly #has: boolean[];
   #missing: number;
@@ -159,7 +159,7 @@ export class BodyAssembly {
 }
 
 /*
- * Beats tell edges which workers are alive and how full they are. Those of edges
+ * Beats show which workers are alive and how busy they are. Those of edges
  * have no payload.
  */
 export const BEAT_VERSION = 1;
@@ -169,13 +169,13 @@ const workerBeatSchema = z.object({
   /** Jobs it runs at once. */
   slots: z.int().min(0),
   inFlight: z.int().min(0),
-  /** It takes no new jobs and will exit. */
+  /** It accepts no new jobs and will exit. */
   draining: z.boolean(),
   /** Ids of the models it can run. */
   models: z.array(z.string()),
 });
 
-/** What a worker publishes every `workerBeatMs`. */
+/** The beat that a worker publishes every `workerBeatMs`. */
 export type WorkerBeat = z.infer<typeof workerBeatSchema>;
 
 export function encodeWorkerBeat(beat: WorkerBeat): Uint8Array {

@@ -1,37 +1,36 @@
 /**
- * What the connection to the bus promises. `link_nats.ts` wraps the NATS client,
- * because the bare client
+ * The interface of the connection to the bus. `link_nats.ts` implements it around the
+ * NATS client, because the bare client
  *
  * - stops reading, without an error, after a handler throws;
  * - silently drops what is published while it is disconnected;
  * - lets a request wait for its full timeout when the connection is lost;
- * - never leaves a server that stopped reading while there is something to send;
+ * - never leaves a server that has stopped reading while there is data to send;
  * - ends the process when a server refuses its TLS certificate.
  */
 import type { MonotonicNow } from "../process/clock.ts";
 
 /**
- * One message as it arrived. The fields are read lazily where that costs
- * something, so a handler pays only for what it looks at.
+ * One received message. Fields that are expensive to decode are decoded on access.
  *
  * `data` is a view of the piece of up to 64 KiB that was read from the socket. It
- * stays valid, but keeping it keeps the whole piece: copy what lives longer than
- * the handler.
+ * stays valid, but keeping it keeps the whole piece in memory: copy what is needed
+ * after the handler returns.
  */
 export interface BusMessage {
   readonly subject: string;
   readonly data: Uint8Array;
-  /** Where an answer is expected; absent or empty when none is. */
+  /** The subject for a reply; absent or empty if none is expected. */
   readonly reply?: string;
-  /** `code`: the status set by the server, 0 for ordinary messages. */
+  /** `code`: the status set by the server; 0 for ordinary messages. */
   readonly headers?: { readonly code: number };
 }
 
 const NO_RESPONDERS_CODE = 503;
 
 /**
- * Whether this is the server's notice that nobody subscribes to what was
- * published. It comes on the reply subject of the message, within a round trip.
+ * Whether this is the server's notice that a published message had no subscriber. It
+ * arrives on the reply subject of that message, within a round trip.
  */
 export function isNoResponders(message: BusMessage): boolean {
   return message.data.length === 0 &&
@@ -39,49 +38,49 @@ export function isNoResponders(message: BusMessage): boolean {
 }
 
 /**
- * Handles one message. What it throws is logged and goes no further. It must not
- * be async: messages are delivered one after another.
+ * Handles one message. Errors that it throws are logged. It must not be async:
+ * messages are delivered one after another.
  */
 export type BusHandler = (message: BusMessage) => void;
 
-/** A subscription. It outlives reconnects. */
+/** A subscription. It survives reconnects. */
 export interface BusSubscription {
   /**
-   * Tells the server to send nothing more, and resolves when everything sent
-   * before was handled, or the connection is lost.
+   * Unsubscribes at the server, and resolves when every message sent before has been
+   * handled, or the connection is lost.
    */
   drain(): Promise<void>;
-  /** Ends it at once; messages under way are dropped. */
+  /** Ends it at once; messages in flight are dropped. */
   unsubscribe(): void;
 }
 
 /**
- * What happens to the connection.
+ * An event of the connection.
  *
  * | type | meaning |
  * | --- | --- |
- * | `disconnected` | nothing can be sent; frames under way may be lost |
- * | `reconnected` | subscriptions are in force again |
+ * | `disconnected` | nothing can be sent; messages in flight may be lost |
+ * | `reconnected` | subscriptions are active again |
  * | `lame_duck` | the server is shutting down and will close the connection soon |
  * | `refused` | the server denies a subject: its permissions are wrong |
- * | `error` | anything else the server complains about |
+ * | `error` | any other error that the server reports |
  */
 export interface BusStatus {
   type: "disconnected" | "reconnected" | "lame_duck" | "refused" | "error";
-  /** What the server says, for the last two. */
+  /** The server's error, for the last two. */
   error?: Error;
 }
 
-/** A connection to the bus that is made again whenever it is lost, until it is closed. */
+/** A connection to the bus that is re-established whenever it is lost, until it is closed. */
 export interface BusLink {
-  /** Whether messages can be sent and arrive. */
+  /** Whether messages can be sent and received. */
   readonly isConnected: boolean;
 
   /**
-   * Since when the bus has carried messages, by the clock of the options; null
+   * Since when the bus has delivered messages, by the clock of the options; null
    * while it does not. The link sends itself a message every `echoMs`, and leaves a
    * server that delivers nothing for `silentMs`. A new time means that messages may
-   * have been lost. Needs the permission to publish to `<inboxPrefix>.*.echo`.
+   * have been lost. Needs permission to publish to `<inboxPrefix>.*.echo`.
    */
   readonly flowingSinceMs: number | null;
 
@@ -91,16 +90,16 @@ export interface BusLink {
   /** Whether it is connected, the backlog is small, and no subject was refused. */
   readonly isReady: boolean;
 
-  /** Bytes that were published and that the operating system has not taken yet. */
+  /** Published bytes that the operating system has not accepted yet. */
   readonly pendingBytes: number;
 
   /**
    * Sends a message. Messages of one connection arrive in order, at most once;
-   * those on the wire when a connection breaks are lost. `payload` must not change
-   * before the current turn of the event loop has ended. The server answers on
-   * `reply` when nobody subscribes, see {@link isNoResponders}.
+   * those in flight when a connection breaks are lost. `payload` must not change
+   * before the current turn of the event loop has ended. If there is no subscriber,
+   * the server answers on `reply`, see {@link isNoResponders}.
    *
-   * @throws BusUnavailableError while disconnected: nothing is kept for later.
+   * @throws BusUnavailableError while disconnected: nothing is queued.
    */
   publish(
     subject: string,
@@ -109,7 +108,7 @@ export interface BusLink {
   ): void;
 
   /**
-   * Calls `handler` for every message on a subject, which may hold the wildcards
+   * Calls `handler` for every message on a subject, which may contain the wildcards
    * `*` and `>`; with `queue`, each message goes to one member of that group. May
    * be called while disconnected.
    */
@@ -120,12 +119,12 @@ export interface BusLink {
   ): BusSubscription;
 
   /**
-   * Publishes a question and resolves with the first answer.
+   * Publishes a request and resolves with the first reply.
    *
-   * @throws NoRespondersError within a round trip when nobody subscribes.
+   * @throws NoRespondersError within a round trip if there is no subscriber.
    * @throws BusTimeoutError after `timeoutMs`.
    * @throws BusUnavailableError at once while disconnected, and as soon as the
-   * connection is lost. In the second case the question may have been acted on.
+   * connection is lost. In the second case the request may have been handled.
    */
   request(
     subject: string,
@@ -134,47 +133,47 @@ export interface BusLink {
   ): Promise<BusMessage>;
 
   /**
-   * Resolves when the server has taken all that was published before. This is the
-   * only back-pressure there is.
+   * Resolves when the server has received everything published before. This is the
+   * only back-pressure.
    *
    * @throws BusTimeoutError, BusUnavailableError
    */
   flush(): Promise<void>;
 
-  /** Calls `listener` for every change. It must not throw. */
+  /** Calls `listener` for every event. It must not throw. */
   onStatus(listener: (status: BusStatus) => void): void;
 
   /**
    * Shuts down in order: drains the remaining subscriptions, flushes, closes. To
-   * lose nothing, first drain the subscriptions that bring work and wait until the
-   * work is done; its answers can be published until then. Never rejects, and takes
+   * lose nothing, first drain the subscriptions that receive work and wait until the
+   * work is done; its results can be published until then. Never rejects, and takes
    * at most two flush deadlines.
    */
   drain(): Promise<void>;
 
-  /** Closes it at once. What was published and not flushed may be lost. */
+  /** Closes it at once. Messages that were not flushed may be lost. */
   close(): Promise<void>;
 }
 
 /**
- * Nothing can be sent or received now: the connection is down, was lost while an
- * answer was awaited, or is closed.
+ * Nothing can be sent or received: the connection is down, was lost while waiting for
+ * a reply, or is closed.
  */
 export class BusUnavailableError extends Error {
   override readonly name = "BusUnavailableError";
 }
 
-/** No answer in time. What was sent may have arrived and been acted on. */
+/** No reply in time. The request may still have been received and handled. */
 export class BusTimeoutError extends Error {
   override readonly name = "BusTimeoutError";
 }
 
-/** The server knows nobody who subscribes to the subject of a request. */
+/** The subject of a request has no subscriber. */
 export class NoRespondersError extends Error {
   override readonly name = "NoRespondersError";
 }
 
-/** Follows outages of a bus, seen from whoever looks now and then. */
+/** Detects outages of a bus for a caller that polls it. */
 export class FlowWatch {
   readonly #bus: Pick<BusLink, "flowingSinceMs">;
   readonly #now: MonotonicNow;
@@ -188,12 +187,12 @@ export class FlowWatch {
     this.#lostAtMs = this.#sinceMs === null ? now() : null;
   }
 
-  /** How long the bus had been away at the last look; 0 while it flows. */
+  /** How long the bus has been down, as of the last `look`; 0 while it works. */
   get lostForMs(): number {
     return this.#lostAtMs === null ? 0 : this.#now() - this.#lostAtMs;
   }
 
-  /** Returns true when the bus was away since the last look, and is back. */
+  /** Returns true if the bus works again after an outage since the last call. */
   look(): boolean {
     const sinceMs = this.#bus.flowingSinceMs;
     if (sinceMs === this.#sinceMs) return false;

@@ -15,23 +15,23 @@ import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import { BusUnavailableError } from "./link.ts";
 
-/** Who this connection is to the server. */
+/** The identity of this connection at the server. */
 export type BusCredentials =
-  /** A password that may change is asked for at each connection. */
+  /** A password given as a function is read for each connection, because it may change. */
   | { user: string; password: string | (() => string) }
-  /** The seed of an nkey user, `SU…`; the server knows only its public key. */
+  /** The seed of an nkey user, `SU…`; the server has only its public key. */
   | { nkeySeed: string };
 
-/** Paths of PEM files, read at each connection. Given at all, even empty, TLS is required. */
+/** Paths of PEM files, read for each connection. If it is set, even empty, TLS is required. */
 export interface BusTls {
-  /** Authorities that may sign the server's certificate; else the system's. */
+  /** Authorities that may sign the server's certificate. Default: the system's. */
   caFile?: string;
-  /** This client's own certificate and key, for a server that asks for one. */
+  /** The client's certificate and key, for a server that requires one. */
   certFile?: string;
   keyFile?: string;
 }
 
-/** Where the bus is and who connects. */
+/** The servers of the bus, and how to connect to them. */
 export interface BusOptions {
   /**
    * All servers of one cluster: `host:port`, `nats://host:port` or, where TLS is
@@ -39,15 +39,15 @@ export interface BusOptions {
    * for all of them.
    */
   servers: readonly string[];
-  /** Shown in the server's monitoring: service and instance. */
+  /** Service and instance, as shown by the server's monitoring. */
   name: string;
-  /** First tokens of reply subjects, for permissions per service. `_INBOX` if left out. */
+  /** First tokens of reply subjects, for permissions per service. Default: `_INBOX`. */
   inboxPrefix?: string;
   credentials?: BusCredentials;
   tls?: BusTls;
   log: Log;
   now: MonotonicNow;
-  /** From 0 up to, but not including, 1. Spreads reconnects. */
+  /** 0 ≤ x < 1. Spreads reconnects. */
   random: () => number;
   timing?: Partial<BusTiming>;
 }
@@ -56,37 +56,37 @@ export interface BusOptions {
 export interface BusTiming {
   /** Reaching one server: TCP, TLS, login, and the first message to itself. */
   dialMs: number;
-  /** When no server was reached, the next round begins after this, doubled each time up to the maximum. */
+  /** If no server was reached, the pause before the next round, doubled each time up to the maximum. */
   retryMs: number;
   retryMaxMs: number;
-  /** Within this `connectBus()` must have reached a server. */
+  /** `connectBus()` must have reached a server within this time. */
   firstConnectMs: number;
   flushMs: number;
-  /** The link sends itself a message this often, */
+  /** How often the link sends itself a message. */
   echoMs: number;
-  /** and leaves a server that has delivered nothing for this long. */
+  /** The link leaves a server that has delivered nothing for this long. */
   silentMs: number;
 }
 
 /** The timing of production. */
 export const BUS_TIMING: BusTiming = {
-  // A black-holed server must not hold up the dialling of the next one.
+  // A server that drops packets must not delay the connection to the next one.
   dialMs: 2_000,
-  // Two dials may fail before a worker that the bus does not find counts as lost.
+  // Two dials may fail before a worker without a subscription counts as lost.
   retryMs: 25,
-  // A server that comes back is used within a second, and fifty processes spread.
+  // A server that is back is used within a second, with fifty processes spread out.
   retryMaxMs: 500,
   // The services and the bus may be started in any order.
   firstConnectMs: 30_000,
   flushMs: 5_000,
   echoMs: 100,
-  // A frozen server, or a half-open connection, is left early enough that whoever
-  // was on it is heard again before others count it as lost: a worker after 2 s,
-  // an edge after 3.
+  // A frozen server, or a half-open connection, is left early enough for its clients
+  // to send beats again before they count as lost: a worker after 2 s, an edge
+  // after 3 s.
   silentMs: 1_200,
 };
 
-/** A server, and what its address says about how to connect to it. */
+/** A server, and how to connect to it according to its address. */
 export interface BusServer {
   /** `host:port` */
   address: string;
@@ -123,7 +123,7 @@ export function parseServer(text: string): BusServer {
 const DEFAULT_PORT = 4222;
 
 /**
- * Connects to one server, once. The connection is not made again when it is lost.
+ * Connects to one server, once, without reconnecting.
  *
  * @throws BusUnavailableError with the reason.
  */
@@ -139,7 +139,7 @@ export async function dial(
     timeout: timeoutMs,
     reconnect: false,
     ignoreClusterUpdates: true,
-    // Otherwise it builds a stack trace for every request.
+    // Otherwise the client creates a stack trace for every request.
     noAsyncTraces: true,
     sockets,
     ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
@@ -159,7 +159,7 @@ export async function dial(
       : error instanceof Error
       ? error.message
       : String(error);
-    // A server that refuses a certificate hangs up, and may not say why.
+    // A server that refuses a certificate closes the connection and may not say why.
     const hint = tls === undefined
       ? ""
       : " (it may require a client certificate that it trusts)";
@@ -178,21 +178,21 @@ function login(credentials: BusCredentials): ConnectionOptions {
 }
 
 /**
- * The sockets of one connection, TCP and perhaps TLS over it. The client removes
- * all listeners at moments while it dials or closes, and an error that nobody
- * listens to, say of a refused certificate, ends the process.
+ * The sockets of one connection: TCP and, if required, TLS over it. The client removes
+ * all listeners while it dials or closes, and an `error` event without a listener,
+ * for example for a refused certificate, would end the process.
  */
 export class SocketGuard {
   #sockets: Socket[] = [];
   #isDestroyed = false;
-  /** The first error: it says more than the client's timeouts. */
+  /** The first error, which is more informative than the client's timeouts. */
   error: Error | undefined;
 
   get isOpen(): boolean {
     return this.#sockets.at(-1)?.destroyed === false;
   }
 
-  /** Bytes that the operating system has not taken yet. */
+  /** Bytes that the operating system has not accepted yet. */
   get pendingBytes(): number {
     return this.#sockets.at(-1)?.writableLength ?? 0;
   }
@@ -213,7 +213,7 @@ export class SocketGuard {
   }
 }
 
-/** The socket below the client, kept by the {@link SocketGuard} among the options. */
+/** The client's transport; registers its sockets with the {@link SocketGuard} in the options. */
 class LinkTransport extends NodeTransport {
   override dial(
     { hostname, port }: { hostname: string; port: number },
@@ -228,7 +228,8 @@ class LinkTransport extends NodeTransport {
     try {
       return await super.peekInfo();
     } catch (error) {
-      throw error ?? new Error("the server hung up without a greeting");
+      throw error ??
+        new Error("the server closed the connection without an INFO");
     }
   }
 
@@ -247,7 +248,7 @@ class LinkTransport extends NodeTransport {
   }
 
   #guard(socket: Socket): void {
-    // The client hands its options down, ours among them.
+    // The client passes on all of its options, including ours.
     const { options } = this;
     if ("sockets" in options && options.sockets instanceof SocketGuard) {
       options.sockets.add(socket);
@@ -262,6 +263,6 @@ function opened<S extends Socket>(
   const { promise, resolve, reject } = Promise.withResolvers<S>();
   socket.once(event, () => resolve(socket));
   socket.once("error", reject);
-  socket.once("close", () => reject(new Error("the server hung up")));
+  socket.once("close", () => reject(new Error("the server closed it")));
   return promise;
 }

@@ -30,19 +30,19 @@ import {
 
 export { BUS_TIMING, type BusOptions } from "./link_dial.ts";
 
-/** With more bytes waiting to be sent than this, the link is not ready. */
+/** The link is not ready while more bytes than this wait to be sent. */
 const BACKLOG_BYTES_MAX = 8 * 1024 * 1024;
-/** A connection that held this long was a good one: the next dial starts without delay. */
+/** After a connection that lasted this long, the next dial starts without delay. */
 const STABLE_MS = 1_000;
-/** What repeats with every message or dial is logged once in this time. */
+/** Errors that may occur with every message or dial are logged at most once in this time. */
 const LOG_INTERVAL_MS = 1_000;
 const NO_BYTES = new Uint8Array();
 
 /**
  * Connects to the bus. Servers need not run yet: it tries for `firstConnectMs`.
  *
- * @throws TypeError at once when an address cannot be read.
- * @throws BusUnavailableError when no server was reached, with each one's reason.
+ * @throws TypeError at once if an address is malformed.
+ * @throws BusUnavailableError if no server was reached, with the reason for each.
  */
 export async function connectBus(options: BusOptions): Promise<BusLink> {
   const link = new NatsLink(options);
@@ -50,17 +50,17 @@ export async function connectBus(options: BusOptions): Promise<BusLink> {
   return link;
 }
 
-/** What a subscription needs to be made again on the next connection. */
+/** A subscription, with what is needed to renew it on the next connection. */
 interface Subscribed {
   subject: string;
   handler: BusHandler;
   queue: string | undefined;
-  /** On the present connection. */
+  /** The subscription on the current connection. */
   live: Subscription | null;
   isRefused: boolean;
 }
 
-/** The present connection. */
+/** The current connection. */
 interface Connection {
   client: NatsConnection;
   sockets: SocketGuard;
@@ -70,9 +70,9 @@ interface Connection {
 }
 
 /**
- * The one {@link BusLink}. It has one connection of the NATS client at a time, and
- * makes a new one when that is lost: the client's own reconnecting waits for ever
- * for a server that reads nothing.
+ * The only implementation of {@link BusLink}. It has one connection of the NATS client
+ * at a time, and makes a new one when that is lost: the client's own reconnect waits
+ * forever for a server that reads nothing.
  */
 class NatsLink implements BusLink {
   /** Resolves when the first connection works. */
@@ -90,7 +90,7 @@ class NatsLink implements BusLink {
   #retry = Promise.withResolvers<void>();
   readonly #running: Promise<void>;
   #isClosed = false;
-  /** Of the present connection, or the one that is being made. */
+  /** The sockets of the current connection, or of the one that is being made. */
   #sockets: SocketGuard | null = null;
   #connection: Connection | null = null;
   #lostAtMs: number | null = null;
@@ -122,7 +122,7 @@ class NatsLink implements BusLink {
   }
 
   get isConnected(): boolean {
-    // The client knows of a closed socket some turns before it says so.
+    // The client reports a closed socket only some turns of the event loop later.
     return this.#connection?.sockets.isOpen ?? false;
   }
 
@@ -187,7 +187,7 @@ class NatsLink implements BusLink {
         throw new BusTimeoutError(`${what}: no answer within ${timeout} ms`);
       }
       throw cause instanceof RequestError && cause.isNoResponders()
-        ? new NoRespondersError(`${what}: nobody subscribes to it`)
+        ? new NoRespondersError(`${what}: it has no subscriber`)
         : new BusUnavailableError(`${what}: ${cause}`, { cause });
     }
   }
@@ -245,7 +245,7 @@ class NatsLink implements BusLink {
     this.#first.reject(unavailable("it was closed"));
   }
 
-  /** Returns why the server could not be reached, or why it was left. */
+  /** Returns why the server could not be reached, or why the connection ended. */
   async #connectTo(server: string): Promise<string> {
     const sockets = new SocketGuard();
     this.#sockets = sockets;
@@ -336,7 +336,7 @@ class NatsLink implements BusLink {
     this.#options.log.warn("bus_drain_incomplete", { error, subject });
   }
 
-  /** Gives a promise of the client a deadline, and an end when the connection is lost. */
+  /** Awaits a promise of the client until a deadline or the loss of the connection. */
   async #inTime(work: Promise<void>): Promise<void> {
     const { flushMs } = this.#timing;
     const lost = this.#present().lost.promise.then((reason) => {
@@ -387,7 +387,7 @@ function unavailable(reason: string): BusUnavailableError {
   return new BusUnavailableError(`Cannot use the bus: ${reason}`);
 }
 
-/** In any order, so that the clients of a lost server spread over the others. */
+/** In random order, so that the clients of a lost server spread over the others. */
 function shuffle<T>(items: readonly T[], random: () => number): T[] {
   return items
     .map((item) => ({ item, rank: random() }))

@@ -1,21 +1,21 @@
 /**
  * The edge's end of one attempt's answer: delivers its frames in order and once,
- * acknowledges what the client took, asks for what was lost, and notices a worker
- * that does not accept the job or falls silent.
+ * acknowledges what the client has received, requests lost frames, and detects a
+ * worker that does not accept the job or falls silent.
  *
  * A pure state machine: events are method calls with their time, and each returns
- * its result. What it has to tell the worker goes out as control records. An
- * attempt ends with one of the events `rejected`, `ended`, `failed`, `lost` and
- * `violated`, or by `cancel()`; nothing follows.
+ * its result. Messages to the worker are sent as control records. An attempt ends
+ * with one of the events `rejected`, `ended`, `failed`, `lost` and `violated`, or by
+ * `cancel()`; nothing follows.
  *
- * Order. Frames after a gap are dropped and asked for again: a bus that keeps
- * order per connection only ever loses runs of frames, so keeping the few that
- * outran a NAK would buy little for the memory.
+ * Order. Frames after a gap are dropped and requested again: a bus that keeps the
+ * order per connection loses only runs of frames, so keeping the few that arrive
+ * before a NAK takes effect would not be worth the memory.
  *
- * Credit. An ACK says that the client's socket took everything up to a frame, so
- * a slow client stops the worker and not more than `windowBytes` wait at the edge.
- * Only END and ERR are acknowledged on arrival: nothing will be sent again after
- * them, and the worker need not live as long as the slowest client.
+ * Credit. An ACK means that the client's socket accepted everything up to a frame, so
+ * a slow client stops the worker and at most `windowBytes` wait at the edge. Only END
+ * and ERR are acknowledged on arrival: nothing is sent again after them, and the
+ * worker need not wait for the slowest client.
  */
 import {
   DISPATCH_LIMITS,
@@ -36,31 +36,31 @@ import {
   type RejectPayload,
 } from "./frame.ts";
 
-/** `not_accepted`: no sign of the job within `acceptMs`. `silent`: accepted, then nothing for `silenceLostMs`. */
+/** `not_accepted`: no frame of the job within `acceptMs`. `silent`: accepted, then nothing for `silenceLostMs`. */
 export type LostReason = "not_accepted" | "silent";
 
-/** `payload`: not what its type says. `window`: more bytes than credit. `worker`: two workers answer one attempt. */
+/** `payload`: it does not match its type. `window`: more bytes than credit. `worker`: two workers answer one attempt. */
 export type Violation = "payload" | "window" | "worker";
 
 /** The result of a frame or a tick. */
 export type StreamEvent =
   | { type: "nothing" }
-  /** A frame of another attempt, or after the end: to be answered by `answerStrayFrame`. */
+  /** A frame of another attempt, or after the end: answer it with `answerStrayFrame`. */
   | { type: "stray" }
   /**
-   * The next bytes of the answer, a view of the message: copy what is kept. To be
-   * reported by `delivered(sequence)` when the client's socket has taken them.
+   * The next bytes of the answer, a view of the message: copy what you keep. Call
+   * `delivered(sequence)` when the client's socket has accepted them.
    */
   | { type: "data"; payload: Uint8Array; sequence: number }
   /** The job does not run: try another worker. */
   | { type: "rejected"; reject: RejectPayload }
-  /** The answer is complete with what was delivered. */
+  /** The answer was delivered completely. */
   | { type: "ended"; usage: Usage | null }
-  /** The answer stays incomplete with what was delivered. */
+  /** The answer failed; what was delivered is incomplete. */
   | { type: "failed"; failure: Failure }
-  /** Nobody answers. */
+  /** The worker does not respond. */
   | { type: "lost"; reason: LostReason }
-  /** The worker breaks the protocol: a bug or another version. */
+  /** The worker violates the protocol: a bug or another version. */
   | { type: "violated"; violation: Violation };
 
 export type SendControl = (workerId: string, record: ControlRecord) => void;
@@ -69,7 +69,7 @@ export type SendControl = (workerId: string, record: ControlRecord) => void;
 export interface StreamReceiverOptions {
   requestId: string;
   attempt: number;
-  /** The worker the job was sent to, or null when any may take it. */
+  /** The worker the job was sent to, or null if any may accept it. */
   workerId: string | null;
   /** When the job was sent. */
   nowMs: number;
@@ -82,12 +82,11 @@ const NOTHING: StreamEvent = { type: "nothing" };
 const STRAY: StreamEvent = { type: "stray" };
 
 /**
- * The receiving end of one attempt. Made when the job is sent.
+ * The receiving end of one attempt. Created when the job is sent.
  *
- * Asking for lost frames is paced: at most once in `nakIntervalMs`, and ever less
- * often, down to once in `nakIntervalMaxMs`, while it changes nothing. As soon as
- * an answer arrives, frame after frame, it gets twice that interval from the latest
- * one.
+ * NAKs are paced: at most one in `nakIntervalMs`, and, while they have no effect,
+ * less and less often, down to one in `nakIntervalMaxMs`. While repeated frames keep
+ * arriving, the next NAK waits for twice `nakIntervalMs` after the latest frame.
  */
 export class StreamReceiver {
   readonly attempt: number;
@@ -100,18 +99,18 @@ export class StreamReceiver {
   #naks = 0;
   #frameMs: number;
   #probeMs: number;
-  /** The number of the frame that must come next, and the highest that is known to exist. */
+  /** The number of the next frame, and the highest number known to exist. */
   #expected = 1;
   #known = 0;
-  /** From when on frames may be asked for, and for how long not after that. */
+  /** The earliest time of the next NAK, and the pause after it. */
   #askMs = -Infinity;
   #askDelayMs: number;
-  /** Bytes of each frame that was delivered and that the client has not taken, headers included. */
+  /** Bytes of each delivered frame that the client has not received, including headers. */
   readonly #untaken: number[] = [];
   #untakenBytes = 0;
   #takenSequence = 0;
   #ackedSequence = 0;
-  /** Bytes that the client has taken since the last acknowledgement. */
+  /** Bytes that the client has received since the last acknowledgement. */
   #unackedBytes = 0;
 
   constructor(options: StreamReceiverOptions) {
@@ -124,12 +123,12 @@ export class StreamReceiver {
     this.#probeMs = options.nowMs;
   }
 
-  /** Who runs the job, or was asked to, or null. */
+  /** The worker that runs the job or was offered it, or null. */
   get workerId(): string | null {
     return this.#workerId;
   }
 
-  /** Whether the job runs at this worker. */
+  /** Whether the worker has accepted the job. */
   get isAccepted(): boolean {
     return this.#isAccepted;
   }
@@ -139,22 +138,22 @@ export class StreamReceiver {
     return this.#isOver;
   }
 
-  /** Completion tokens known to be produced: what a cut stream is settled with. */
+  /** Completion tokens known to have been generated: what a cut stream is charged for. */
   get tokens(): number {
     return this.#tokens;
   }
 
-  /** How often frames were asked for again. */
+  /** How often frames were requested again. */
   get naks(): number {
     return this.#naks;
   }
 
-  /** Bytes delivered that the client has not taken, frame headers included. */
+  /** Bytes delivered that the client has not received, including frame headers. */
   get undeliveredBytes(): number {
     return this.#untakenBytes;
   }
 
-  /** Takes a frame of this request. */
+  /** Processes a frame of this request. */
   onFrame(frame: Frame, nowMs: number): StreamEvent {
     if (this.#isOver || frame.attempt !== this.attempt) return STRAY;
     this.#frameMs = nowMs;
@@ -172,7 +171,7 @@ export class StreamReceiver {
     }
   }
 
-  /** The client's socket has taken everything up to and with this frame. */
+  /** The client's socket has accepted everything up to and including this frame. */
   delivered(sequence: number): void {
     const count = sequence - this.#takenSequence;
     if (this.#isOver || count <= 0) return;
@@ -190,14 +189,14 @@ export class StreamReceiver {
     if (isDue) this.#ack();
   }
 
-  /** Ends the attempt: the edge does not want the rest. */
+  /** Ends the attempt: the edge does not need the rest. */
   cancel(reason: CancelReason): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#tell({ type: "cancel", reason });
   }
 
-  /** The bus is back after an outage: asks at once for what may be lost. */
+  /** The bus works again after an outage: requests at once what may be lost. */
   onReconnect(nowMs: number): void {
     if (this.#isOver || !this.#isAccepted) return;
     this.#askMs = nowMs;
@@ -205,7 +204,7 @@ export class StreamReceiver {
     this.#probe(nowMs);
   }
 
-  /** To be called every `tickMs`. */
+  /** Must be called every `tickMs`. */
   onTick(nowMs: number): StreamEvent {
     if (this.#isOver) return NOTHING;
     if (!this.#isAccepted) {
@@ -229,13 +228,13 @@ export class StreamReceiver {
     this.#workerId ??= workerId;
     if (this.#workerId !== workerId) return this.#violate("worker");
     this.#isAccepted = true;
-    // Repeats an ACK that may be lost, and shows the worker that the edge is alive.
+    // Repeats an ACK that may have been lost, and shows that the edge is alive.
     if (frame.type === FrameType.BEAT) this.#ack();
     return this.#noteGap(frame.sequence, nowMs);
   }
 
   #onReject(frame: Frame): StreamEvent {
-    // An answer that has begun can only end by END or ERR.
+    // An answer that has begun can end only with END or ERR.
     if (this.#expected > 1) return NOTHING;
     const reject = parseReject(frame.payload);
     if (reject === null) return this.#violate("payload");
@@ -244,8 +243,8 @@ export class StreamReceiver {
   }
 
   #onNumbered(frame: Frame, nowMs: number): StreamEvent {
-    // Nothing can be asked or acknowledged before the worker is known: the next
-    // BEAT names it, and says how far the answer has got.
+    // Frames cannot be requested or acknowledged before the worker is known: the next
+    // BEAT names it, and states how far the answer has got.
     if (this.#workerId === null) return NOTHING;
     this.#isAccepted = true;
     const { type, payload, sequence } = frame;
@@ -265,7 +264,7 @@ export class StreamReceiver {
       : this.#violate("window");
   }
 
-  /** Takes an END or ERR. */
+  /** Processes an END or ERR. */
   #onEnd({ type, payload, sequence }: Frame): StreamEvent {
     const failure = type === FrameType.ERR ? parseErr(payload) : null;
     const end = type === FrameType.ERR ? failure : parseEnd(payload);
@@ -296,7 +295,7 @@ export class StreamReceiver {
     this.#ask(nowMs);
   }
 
-  /** Asks for what comes next, unless that was asked a moment ago. */
+  /** Sends a NAK for the next frame, unless one was sent a moment ago. */
   #ask(nowMs: number): void {
     if (nowMs < this.#askMs) return;
     this.#askMs = nowMs + this.#askDelayMs;
@@ -326,11 +325,11 @@ export class StreamReceiver {
 }
 
 /**
- * Answers a frame that no receiver took: its request has ended, its attempt is an
- * old one, or the edge never knew it. The end of such a stream is acknowledged
- * so that the worker forgets it; a stream that still runs is cancelled. DATA does
- * not name its worker and REJECT needs no answer: a worker that hears nothing sends
- * a BEAT within a second. Needs no memory of finished requests.
+ * Answers a frame without a receiver: its request has ended, its attempt is an old
+ * one, or the edge never knew it. Acknowledges the end of such a stream so that the
+ * worker forgets it; cancels a stream that is still running. Ignores DATA, which does
+ * not name its worker, and REJECT, which needs no answer: a worker that receives no
+ * answer sends a BEAT within a second. Needs no record of finished requests.
  */
 export function answerStrayFrame(
   requestId: string,

@@ -1,16 +1,16 @@
 /**
  * The worker's end of one attempt's answer: numbers its frames, keeps them until
- * the edge has acknowledged them, sends them again when asked.
+ * the edge has acknowledged them, and sends them again on request.
  *
- * A pure state machine. Events are method calls, each with the time it happened
- * at; actions are calls of {@link StreamSenderHandlers}, made before the method
- * returns. Handlers instead of a list of actions, because a list would be one more
- * allocation for every token; a test that wants a list pushes to one. Handlers
- * must not throw. Only `writable` and `finished` may call back into the sender.
+ * A pure state machine. Events are method calls, each with its time; actions are
+ * calls of {@link StreamSenderHandlers}, made before the method returns. It uses
+ * handlers instead of a list of actions, because a list would be one more allocation
+ * for every token. Handlers must not throw. Only `writable` and `finished` may call
+ * back into the sender.
  *
- * New frames go out at once as long as the window has room. A NAK moves the sender
- * back; it then catches up by `replayBytes` a tick, and new frames queue behind.
- * Frames sent while the bus is away are lost like any others.
+ * New frames are sent at once while the window has space. A NAK moves the sender
+ * back; it then catches up by `replayBytes` per tick, and new frames wait for that.
+ * Frames sent during an outage of the bus are lost like any others.
  */
 
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
@@ -29,18 +29,18 @@ import {
 } from "./frame.ts";
 
 /**
- * How an attempt left the worker. `acked`: the edge has all of it. `cancelled`:
- * the edge wants no more of it. `forgotten`: no edge was heard for `endForgetMs`.
+ * How an attempt ended. `acked`: the edge has all of it. `cancelled`: the edge no
+ * longer needs it. `forgotten`: the edge was silent for `endForgetMs`.
  */
 export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 
-/** What a {@link StreamSender} does. */
+/** The actions of a {@link StreamSender}. */
 export interface StreamSenderHandlers {
-  /** Publish this frame on the edge's stream subject. The bytes are never changed afterwards. */
+  /** Publishes this frame on the edge's stream subject. Its bytes never change afterwards. */
   sendFrame(frame: Uint8Array): void;
-  /** There is room again after `isWritable` was false. */
+  /** Called when `isWritable` is true again. */
   writable(): void;
-  /** Called once, at the end: stop the backend if it still runs and drop the sender. */
+  /** Called once, at the end: stops the backend if it is running, and drops the sender. */
   finished(outcome: SenderOutcome, reason: CancelReason | null): void;
 }
 
@@ -52,29 +52,29 @@ export interface StreamSenderOptions {
   limits?: StreamLimits;
 }
 
-/** The sending end of one attempt. Made when the worker takes the job. */
+/** The sending end of one attempt. Created when the worker accepts the job. */
 export class StreamSender {
   readonly #attempt: number;
   readonly #workerId: string;
   readonly #limits: StreamLimits;
   readonly #handlers: StreamSenderHandlers;
   readonly #slab = new ByteSlab();
-  /** Numbered frames that are not acknowledged, sent or not. */
+  /** Numbered frames that are not acknowledged, whether sent or not. */
   readonly #frames: Uint8Array[] = [];
   #bytes = 0;
   /** The number of the lowest frame kept. */
   #firstKept = 1;
-  /** The number of the next frame to go out. */
+  /** The number of the next frame to send. */
   #next = 1;
   #highestSent = 0;
-  /** Bytes of the frames that were sent and not acknowledged: at most the window, and one END or ERR. */
+  /** Bytes of the frames that were sent but not acknowledged: at most the window plus one END or ERR. */
   #windowBytes = 0;
   #framesSent = 0;
-  /** Completion tokens of everything written, sent or not. */
+  /** Completion tokens of everything written, whether sent or not. */
   #tokens = 0;
   #isEnded = false;
   #isFinished = false;
-  /** Whether the driver was told to stop and waits for `writable`. */
+  /** Whether the driver saw `isWritable` as false and waits for `writable`. */
   #isBlocked = false;
   #sentMs: number;
   #heardMs: number;
@@ -91,7 +91,7 @@ export class StreamSender {
     this.#beatMs = options.nowMs;
   }
 
-  /** Whether the driver should go on reading its backend. False after the end. */
+  /** Whether the driver should continue to read from its backend. False after the end. */
   get isWritable(): boolean {
     return !this.#isEnded && !this.#isFinished &&
       this.#bytes < this.#limits.windowBytes;
@@ -101,7 +101,7 @@ export class StreamSender {
     return this.#isFinished;
   }
 
-  /** Numbered frames sent so far, repeats included. */
+  /** Numbered frames sent so far, including repeats. */
   get framesSent(): number {
     return this.#framesSent;
   }
@@ -111,20 +111,21 @@ export class StreamSender {
     return this.#framesSent - this.#highestSent;
   }
 
-  /** Bytes kept here: less than the window, and what was written last. */
+  /** Bytes kept here: less than the window plus the last write. */
   get bufferedBytes(): number {
     return this.#bytes;
   }
 
-  /** Tells the edge that the job runs here. A lost ACCEPT is made good by the next BEAT. */
+  /** Reports that the job runs here. The next BEAT makes up for a lost ACCEPT. */
   accept(nowMs: number): void {
     if (!this.#isFinished) this.#sendUnnumbered(FrameType.ACCEPT, nowMs);
   }
 
   /**
-   * Sends the next bytes of the answer; `tokens` counts all completion tokens up
-   * to and with them. The bytes are copied. Nothing happens for no bytes, or once
-   * the attempt is over. Throws after the end, which is the driver's fault.
+   * Sends the next bytes of the answer; `tokens` counts all completion tokens up to
+   * and including them. The bytes are copied. Does nothing for an empty payload or
+   * once the attempt is over. Throws after `end` or `fail`, which is a bug of the
+   * caller.
    */
   write(payload: Uint8Array, tokens: number, nowMs: number): void {
     if (this.#isFinished || payload.length === 0) return;
@@ -132,7 +133,7 @@ export class StreamSender {
     const { framePayloadBytesMax } = this.#limits;
     for (let at = 0; at < payload.length; at += framePayloadBytesMax) {
       const end = at + framePayloadBytesMax;
-      // Its tokens count with its last byte.
+      // The tokens count once the last byte is written.
       if (end >= payload.length) this.#tokens = tokens;
       this.#append(FrameType.DATA, payload.subarray(at, end));
     }
@@ -145,12 +146,12 @@ export class StreamSender {
     this.#close(FrameType.END, encodeEnd(this.#workerId, end), tokens, nowMs);
   }
 
-  /** The answer stays incomplete. ERR follows everything written, and is repeated like END. */
+  /** The answer failed. ERR follows everything written, and is repeated like END. */
   fail(error: Failure, tokens: number, nowMs: number): void {
     this.#close(FrameType.ERR, encodeErr(this.#workerId, error), tokens, nowMs);
   }
 
-  /** Handles a record of the edge. One that names another attempt is ignored. */
+  /** Handles a record of the edge. Ignores one for another attempt. */
   onControl(record: ControlRecord, nowMs: number): void {
     if (record.attempt !== this.#attempt || this.#isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);
@@ -159,17 +160,17 @@ export class StreamSender {
     else this.#onNak(record.sequence, nowMs);
   }
 
-  /** The edge, or the worker itself, wants no more of this attempt. */
+  /** The edge, or the worker itself, ends this attempt. */
   cancel(reason: CancelReason): void {
     if (!this.#isFinished) this.#finish("cancelled", reason);
   }
 
-  /** The bus was away and is back: the BEAT tells the edge what it may have missed. */
+  /** The bus works again after an outage: the BEAT shows the edge what it may have missed. */
   onReconnect(nowMs: number): void {
     if (!this.#isFinished) this.#beat(nowMs);
   }
 
-  /** To be called every `tickMs`. */
+  /** Must be called every `tickMs`. */
   onTick(nowMs: number): void {
     if (this.#isFinished) return;
     const { endForgetMs, endRetryMs } = this.#limits;
@@ -185,7 +186,7 @@ export class StreamSender {
     }
   }
 
-  /** The client has everything up to `sequence`: these frames are dropped. */
+  /** The client has everything up to `sequence`, so these frames are dropped. */
   #onAck(sequence: number, nowMs: number): void {
     if (sequence > this.#highestSent) return;
     const acknowledged = Math.max(0, sequence - this.#firstKept + 1);
@@ -205,10 +206,10 @@ export class StreamSender {
     }
   }
 
-  /** The edge lacks `fromSequence` and what follows, or asks whether there is any. */
+  /** The edge requests `fromSequence` and what follows, if these frames exist. */
   #onNak(fromSequence: number, nowMs: number): void {
     const { nakIntervalMs } = this.#limits;
-    // Older than an acknowledgement that overtook it, or of something never sent.
+    // Older than an acknowledgement that overtook it, or for a frame never sent.
     if (fromSequence < this.#firstKept) return;
     if (fromSequence > this.#highestSent + 1) return;
     if (fromSequence > this.#highestSent) {
@@ -222,7 +223,7 @@ export class StreamSender {
     }
   }
 
-  /** Whether frames go out that were sent before. */
+  /** Whether frames are being sent again. */
   get #isReplaying(): boolean {
     return this.#next <= this.#highestSent;
   }
@@ -267,13 +268,13 @@ export class StreamSender {
     this.#bytes += frame.length;
   }
 
-  /** Sends what was never sent, as far as the window goes. */
+  /** Sends new frames, as far as the window permits. */
   #sendNew(nowMs: number): void {
     if (this.#isReplaying) return;
     for (;;) {
       const frame = this.#frames[this.#next - this.#firstKept];
       if (frame === undefined) return;
-      // END and ERR need no room: nothing follows them.
+      // END and ERR may exceed the window: nothing follows them.
       const isLast = this.#isEnded && this.#next === this.#lastKept;
       const windowBytes = this.#windowBytes + frame.length;
       if (windowBytes > this.#limits.windowBytes && !isLast) return;
@@ -295,8 +296,8 @@ export class StreamSender {
   }
 
   /**
-   * A BEAT says how far a silent stream has got. A busy stream also sends one when it
-   * hears nothing: the edge answers it, with a CANCEL if it no longer wants it.
+   * A BEAT states the progress of a silent stream. A busy stream also sends one when it
+   * receives nothing: the edge answers it, with a CANCEL if it no longer needs the job.
    */
   #isBeatDue(nowMs: number): boolean {
     const { idleBeatMs } = this.#limits;

@@ -1,6 +1,6 @@
 /**
- * Every NATS subject. Built only from ids that the system generated, never from a
- * caller's text: ids are base62, so they hold no dot, blank or wildcard.
+ * Every NATS subject. Subjects contain only ids that the system generated, never a
+ * caller's text: ids are base62, so they contain no dot, space or wildcard.
  */
 
 const PREFIX = "gw.v1";
@@ -12,7 +12,7 @@ export const CHAT_QUEUE = "chat-worker";
 export const chatJobSubject = (workerId: string): string =>
   `${PREFIX}.chat.job.${workerId}`;
 
-/** A job for any worker, when the edge knows none. */
+/** A job for any worker, used when the edge knows none. */
 export const chatAnySubject = `${PREFIX}.chat.any`;
 
 /** Pieces of one large body; the reply is the acknowledgement. */
@@ -27,7 +27,7 @@ export const chatBodyWildcard = (workerId: string): string =>
 export const chatControlSubject = (workerId: string): string =>
   `${PREFIX}.chat.ctl.${workerId}`;
 
-/** Frames of one attempt, and the server's notice that nobody subscribes to its job. */
+/** Frames of one attempt, and the server's notice that its job had no subscriber. */
 export const edgeStreamSubject = (
   edgeId: string,
   requestId: string,
@@ -37,7 +37,7 @@ export const edgeStreamSubject = (
 const EDGE_STREAM =
   /^gw\.v1\.edge\.([0-9A-Za-z]+)\.s\.([0-9a-f]{32})\.([0-9]{1,10})$/;
 
-/** What a stream subject names, or null for any other text. */
+/** The ids in a stream subject, or null for any other text. */
 export function parseEdgeStreamSubject(
   subject: string,
 ): { edgeId: string; requestId: string; attempt: number } | null {
@@ -46,7 +46,7 @@ export function parseEdgeStreamSubject(
   return { edgeId, requestId, attempt: Number(attempt) };
 }
 
-/** The one subscription of an edge. */
+/** The subscription of an edge to all of its streams. */
 export const edgeStreamWildcard = (edgeId: string): string =>
   `${PREFIX}.edge.${edgeId}.s.*.*`;
 

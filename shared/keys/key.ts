@@ -6,8 +6,8 @@ import type { RandomBytes } from "../process/ids.ts";
  * The form of an API key: `sk-Cg`, 40 random base62 characters, 6 base62
  * characters of CRC32 over everything before. 51 characters, 238 random bits.
  *
- * The checksum is no secret. It turns typos, cut-off copies and keys of other
- * vendors away without any I/O; who may pass is decided by the hash alone.
+ * The checksum is not secret. It rejects typos, truncated copies and keys of other
+ * vendors without any I/O; only the hash decides whether a key is valid.
  */
 
 /** Length of a full key value in characters (all ASCII, so also in bytes). */
@@ -61,7 +61,7 @@ export function hashKeyValue(value: string): string {
   return hash("sha256", value, "base64url");
 }
 
-/** What may be shown of a key later: `sk-Cg…x4Zq`. */
+/** The part of a key that may be shown later: `sk-Cg…x4Zq`. */
 export function keyHint(value: string): string {
   return `${PREFIX}…${value.slice(-HINT_TAIL_CHARS)}`;
 }

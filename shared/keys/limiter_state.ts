@@ -1,14 +1,14 @@
 /**
- * What the admission scripts keep beside a key's record, for everyone who reads
- * it: the console shows when a key was last used and what it has used. The key
- * names are in `record.ts`; the scripts that write are the edge's.
+ * The state that the edge's scripts keep next to a key's record. Other services read
+ * it: the console shows when a key was last used, and its usage. The names of the
+ * Redis keys are in `record.ts`.
  */
 
 /**
  * Fields of `lim:{owner}:<key id>` and `lim:{owner}`.
  *
  * The state is seven little-endian doubles, because one packed field takes a third
- * of the time of fields of text, and a double read back is the double written:
+ * of the time of text fields, and doubles are read back exactly:
  *
  * ```
  * 0  last admission           ms since LIMITER_EPOCH_MS, with fractions
@@ -28,26 +28,26 @@ export const LIMITER_FIELDS = {
 
 /**
  * 2025-01-01T00:00:00Z, a midnight, so that days counted from it are UTC days.
- * Counted from 1970, a double would have too few digits left for fast limits.
+ * Times since 1970 would leave a double too few digits for fast limits.
  */
 export const LIMITER_EPOCH_MS = 1_735_689_600_000;
 
 const DAY_MS = 86_400_000;
 
-/** What is counted per hour in `use:{owner}:<key id>:<yyyymmdd>` and `use:{owner}:<yyyymmdd>`. */
+/** The hourly counters in `use:{owner}:<key id>:<yyyymmdd>` and `use:{owner}:<yyyymmdd>`. */
 export const USAGE_KINDS = {
-  /** Requests that ended, well or not. */
+  /** Requests that ended, successful or not. */
   requests: "req",
   promptTokens: "in",
   completionTokens: "out",
-  /** Of the requests: those that failed. */
+  /** Those of the requests that failed. */
   errors: "err",
 } as const;
 
 /** A counter of {@link USAGE_KINDS}. */
 export type UsageKind = keyof typeof USAGE_KINDS;
 
-/** Days of hourly counters that are kept. */
+/** How many days hourly counters are kept. */
 export const USAGE_DAYS_KEPT = 40;
 
 /** Field of a usage hash: `usageField("09", "promptTokens")` is `09:in`. */
@@ -55,14 +55,14 @@ export function usageField(hour: string, kind: UsageKind): string {
   return `${hour}:${USAGE_KINDS[kind]}`;
 }
 
-/** The UTC day of a time as key names have it: `20261120`. */
+/** The UTC day of a time as in key names: `20261120`. */
 export function usageDay(unixMs: number): string {
   const date = new Date(unixMs);
   return String(date.getUTCFullYear()) + twoDigits(date.getUTCMonth() + 1) +
     twoDigits(date.getUTCDate());
 }
 
-/** The UTC hour of a time as usage fields have it: `09`. */
+/** The UTC hour of a time as in usage fields: `09`. */
 export function usageHour(unixMs: number): string {
   return twoDigits(new Date(unixMs).getUTCHours());
 }

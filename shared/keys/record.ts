@@ -1,7 +1,7 @@
 /**
- * What is stored of an API key, and how it lies in Redis. All keys of one owner
+ * The record of an API key, and its layout in Redis. All keys of one owner
  * share the hash tag `{owner}`, so that one script call can check a key and its
- * owner together. The full value of an API key is never here.
+ * owner together. The full value of an API key is never stored.
  *
  * | key | type | content |
  * | --- | --- | --- |
@@ -19,7 +19,7 @@
 /** A deleted key has no record, so there is no third state. */
 export type KeyState = "enabled" | "disabled";
 
-/** What a key may be used for. */
+/** The endpoints that a key may be used for. */
 export const KEY_SCOPES = [
   "chat",
   "models",
@@ -57,12 +57,12 @@ export interface KeyRecord {
   /** SHA-256 of the full value, base64url. */
   hash: string;
   scopes: readonly KeyScope[];
-  /** Model ids the key may use; empty: all. */
+  /** Model ids the key may use; if empty, all. */
   models: readonly string[];
   limits: Limits;
   createdAtMs: number;
   expiresAtMs: number | null;
-  /** Counts changes, from 1. A change names the version it was based on. */
+  /** Incremented by each change, from 1. A change states the version it is based on. */
   version: number;
 }
 
@@ -83,16 +83,16 @@ export const KEY_FIELDS = {
   concurrency: "conc",
 } as const;
 
-/** Who a key speaks for. This pair never changes while the key lives. */
+/** The key and owner of a request. This pair never changes while the key exists. */
 export interface Principal {
   keyId: string;
   ownerId: string;
 }
 
 /**
- * Written with the first key that is ever made, and never deleted: as long as it
- * is there, a key that is not there does not exist. Without it nobody can tell,
- * because Redis has lost its data or was never given any.
+ * Written with the first API key that is ever created, and never deleted: while it is
+ * present, an API key that is not found does not exist. Without it, that is unknown,
+ * because Redis has lost its data or never had any.
  */
 export const STORE_KEY = "store";
 export const hashKey = (sha256: string): string => `hash:${sha256}`;
@@ -110,6 +110,6 @@ export const auditKey = (ownerId: string): string => `audit:{${ownerId}}`;
 /** `day` is `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>
   `use:{${p.ownerId}}:${p.keyId}:${day}`;
-/** All keys of the owner together, also those deleted since. */
+/** All keys of the owner together, including those deleted since. */
 export const ownerUsageKey = (ownerId: string, day: string): string =>
   `use:{${ownerId}}:${day}`;

@@ -1,11 +1,11 @@
 /**
- * Which models the gateway offers and what each can do: the form of `models.json`.
+ * The models that the gateway offers and their abilities: the format of `models.json`.
  * Edges read it to answer `GET /v1/models` and to check requests; workers read it to
  * find the backends.
  *
- * Every member that nobody knows is a mistake, so that a misspelled bound does not
- * silently stay at its default. Descriptions go into `deploy/models.schema.json`,
- * which editors show while the file is written.
+ * An unknown member is a mistake, so that a misspelled bound does not silently keep
+ * its default. Descriptions become part of `deploy/models.schema.json`, which editors
+ * show while the file is written.
  */
 import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
@@ -16,11 +16,11 @@ import { dialectMembers, dialectOf } from "./dialects.ts";
 /** The model of the service specification. */
 export const DEFAULT_MODEL_ID = "neutral-3.7-plus";
 
-/** Longest deadline that makes sense: a day. */
+/** The longest deadline: a day. */
 const DEADLINE_MAX_MS = 24 * 60 * 60 * 1000;
 const WEIGHT_MAX = 10_000;
 const UNIX_SECONDS_MAX = 2 ** 32 - 1;
-/** The default: 1 January 2026. Clients show it and sort by it. */
+/** 1 January 2026. Clients show this time and sort by it. */
 const CREATED_DEFAULT = 1_767_225_600;
 
 /** How long a backend may take by default, in milliseconds. */
@@ -29,13 +29,13 @@ export const BACKEND_DEADLINE_DEFAULTS = {
   connect_ms: 5_000,
   /** Enough for a long prompt on a busy server. */
   first_token_ms: 60_000,
-  /** Enough for a model that thinks in silence, or a batch that was preempted. */
+  /** Enough for a model that thinks without output, or for a preempted batch. */
   between_tokens_ms: 30_000,
-  /** What OpenAI's SDKs wait for by default. */
+  /** The default timeout of OpenAI's SDKs. */
   total_ms: 600_000,
 } as const;
 
-/** Headers that belong to the connection or to what the worker itself sends. */
+/** Headers of the connection, and those that the worker itself sends. */
 const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   "accept",
   "accept-encoding",
@@ -57,12 +57,12 @@ const RESERVED_HEADERS: ReadonlySet<string> = new Set([
 
 const positive = z.int().min(1);
 
-/** What a base URL must be, as in "expected …". */
+/** The form of a base URL, as in "expected …". */
 export const BASE_URL_FORM =
   "a URL that begins with http:// or https://, without user, " +
   "password, query or fragment";
 
-/** The base URL of a model server: where it is, and nothing else. */
+/** The base URL of a model server, without credentials or parameters. */
 export const baseUrlSchema = z.string()
   .refine(isBaseUrl, { error: `expected ${BASE_URL_FORM}` })
   .transform((text) => text.replace(/\/+$/, ""))
@@ -93,7 +93,7 @@ const deadline = (name: keyof typeof BACKEND_DEADLINE_DEFAULTS) =>
 
 const deadlines = z.strictObject({
   connect_ms: deadline("connect_ms")
-    .describe("Connecting."),
+    .describe("The connection, including TLS."),
   first_token_ms: deadline("first_token_ms").describe(
     "From the connection to the first token of a stream.",
   ),
@@ -108,19 +108,19 @@ const deadlines = z.strictObject({
     totalMs: file.total_ms,
   }));
 
-/** Any server that speaks OpenAI's chat completions. More than one is tried in order of preference. */
+/** Any server with OpenAI's chat completions API. Several are tried in order of preference. */
 const backend = z.strictObject({
   type: z.literal("openai"),
   name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, {
     error: "expected 1 to 64 letters, digits, '.', '_' or '-'",
   }).optional().describe(
-    "Appears in logs and metrics, unique within the model. Default: its type and position, as in openai-1.",
+    "Name in logs and metrics, unique within the model. Default: its type and position, such as openai-1.",
   ),
   base_url: baseUrlSchema,
   api_key_env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {
     error: "expected the name of an environment variable, not its value",
   }).optional().describe(
-    "Environment variable of the worker that holds the key. Absent: no key is sent.",
+    "Environment variable of the worker that holds the API key. If absent, no key is sent.",
   ),
   model: z.string().min(1).regex(/^\P{Cc}*$/u, {
     error: "control characters are not allowed",
@@ -128,11 +128,13 @@ const backend = z.strictObject({
   weight: positive.max(WEIGHT_MAX).default(1)
     .describe("Share of requests among backends of the same preference."),
   preference: z.int().min(0).max(WEIGHT_MAX).default(0)
-    .describe("Lower is tried first; higher ones only when those fail."),
+    .describe(
+      "Backends with lower values are tried first, others only when those fail.",
+    ),
   headers,
   deadlines,
   ...dialectMembers,
-}).describe("Any server that speaks OpenAI's chat completions.");
+}).describe("Any server with OpenAI's chat completions API.");
 
 const passField = z.string().regex(
   /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_.-]{0,63}$/,
@@ -144,23 +146,25 @@ const model = z.strictObject({
   id: z.string().max(REQUEST_LIMITS.modelCharsMax)
     .regex(/^[A-Za-z0-9][A-Za-z0-9._:\/@+-]*$/, {
       error: "expected letters, digits, '.', '_', ':', '/', '@', '+' or '-'",
-    }).describe("What clients put in `model`."),
+    }).describe("The value of `model` in requests."),
   kind: z.literal("chat").default("chat"),
   owned_by: z.string().min(1).max(100).default("gateway")
     .describe("Shown by GET /v1/models."),
   created: z.int().min(0).max(UNIX_SECONDS_MAX).default(CREATED_DEFAULT)
     .describe("Unix seconds, shown by GET /v1/models."),
   context_tokens: positive.optional()
-    .describe("Prompt and answer together. Absent: the backend decides."),
+    .describe("Prompt and answer together. If absent, the backend decides."),
   output_tokens: positive.optional()
-    .describe("Upper bound of max_tokens. Absent: the backend decides."),
+    .describe("Upper bound of max_tokens. If absent, the backend decides."),
   choices: positive.max(REQUEST_LIMITS.nMax).optional()
-    .describe("Upper bound of n. Absent: the backend decides."),
+    .describe("Upper bound of n. If absent, the backend decides."),
   vision: z.boolean().default(false).describe("Image parts are accepted."),
   pass_fields: z.array(passField).max(64).default([]).describe(
-    "Request fields passed on untouched beside the known ones, as in top_k.",
+    "Additional request fields that are passed on unchanged, such as top_k.",
   ),
-  backends: z.array(backend).min(1).max(64).describe("Who runs the model."),
+  backends: z.array(backend).min(1).max(64).describe(
+    "The servers that run the model.",
+  ),
 }).transform((file) => ({
   id: file.id,
   kind: file.kind,
@@ -214,11 +218,11 @@ const file = z.strictObject({
 
 export type ModelConfig = z.output<typeof model>;
 export type BackendConfig = ModelConfig["backends"][number];
-/** Beyond one of them: `upstream_timeout`. */
+/** Exceeding one is answered with `upstream_timeout`. */
 export type BackendDeadlines = BackendConfig["deadlines"];
 /** The models by id, in the order of the file. */
 export type Catalog = ReadonlyMap<string, ModelConfig>;
-/** What `models.json` may contain. */
+/** The content of `models.json`. */
 export type CatalogFile = z.input<typeof file>;
 
 /** Position and value of each member whose `name` was seen before. */
@@ -232,7 +236,7 @@ function repeated<Name extends string>(
 }
 
 /**
- * Turns the parsed `models.json` into a catalog, defaults filled in. Throws a
+ * Converts the parsed `models.json` into a catalog with defaults. Throws a
  * {@link ConfigError} with all mistakes and their paths at once. The smallest file:
  *
  * ```json
@@ -254,7 +258,7 @@ export function parseCatalog(json: unknown): Catalog {
   return new Map(read.data.models.map((model) => [model.id, model]));
 }
 
-/** An issue in words for the operator, without the value, which may be a secret. */
+/** Describes an issue for the operator, without the value, which may be a secret. */
 function mistakesOf(issue: z.core.$ZodIssue): string[] {
   const where = formatPath(issue.path) || "the file";
   switch (issue.code) {

@@ -1,6 +1,6 @@
 /**
- * How an installation says which models it offers: a file, or the address of one
- * model server, or of the simulator. The same for every service that needs the list.
+ * The variables that define which models an installation offers: a file, or the URL
+ * of one model server or of the simulator. All services that need the list share them.
  */
 import {
   choice,
@@ -23,7 +23,7 @@ import {
 } from "./catalog.ts";
 import { DIALECT_DEFAULT, DIALECT_NAMES } from "./dialects.ts";
 
-/** Name of the variable that holds the key of the model server given by address. */
+/** The variable with the API key for `UPSTREAM_BASE_URL`. */
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
 
 const MS_PER_SECOND = 1_000;
@@ -44,10 +44,10 @@ export const CATALOG_VARIABLES = {
     .describe("Dialect of the server at UPSTREAM_BASE_URL"),
   UPSTREAM_FIRST_TOKEN_SECONDS: integer("seconds", {
     min: 1,
-    // The whole answer may not take longer.
+    // The whole answer must not take longer.
     max: total_ms / MS_PER_SECOND,
   }).default(first_token_ms / MS_PER_SECOND).describe(
-    "How long a stream from UPSTREAM_BASE_URL may take to begin; set it higher for a server that has to load its model first",
+    "How long UPSTREAM_BASE_URL may take to send the first token of a stream; set it higher for a server that has to load its model first",
   ),
   MODEL_SIMULATOR_URL: baseUrl().optional().describe(
     "Base URL of the model simulator, up to and including /v1; used when neither MODELS_FILE nor UPSTREAM_BASE_URL is set",
@@ -55,7 +55,7 @@ export const CATALOG_VARIABLES = {
 };
 
 /**
- * The catalog that these variables mean. Throws a {@link ConfigError} with every
+ * The catalog that these variables define. Throws a {@link ConfigError} with every
  * mistake in the file.
  */
 export function catalogOf(
@@ -66,7 +66,7 @@ export function catalogOf(
     return parseCatalog(parseJson(env.MODELS_FILE));
   }
   if (env.UPSTREAM_BASE_URL !== undefined) {
-    // What the model can do is left to the server to say.
+    // Its abilities are unknown, so the server decides what it accepts.
     return catalogOfOne({}, {
       name: "upstream",
       base_url: env.UPSTREAM_BASE_URL,
@@ -102,8 +102,8 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
 type ModelFile = CatalogFile["models"][number];
 
 /**
- * One model server, offered under the identifier of the service specification only:
- * the model's own name there is the operator's business.
+ * One model server, offered only under the model id of the service specification: its
+ * own name for the model stays internal.
  */
 function catalogOfOne(
   model: Partial<ModelFile>,
@@ -114,7 +114,7 @@ function catalogOfOne(
       models: [{
         id: DEFAULT_MODEL_ID,
         vision: true,
-        // Local servers understand these beyond OpenAI's; strict ones refuse them themselves.
+        // Local servers support these in addition to OpenAI's; strict ones refuse them.
         pass_fields: [
           "top_k",
           "min_p",

@@ -1,49 +1,49 @@
 /**
- * How model servers with OpenAI's chat completions differ in what they want to be
- * sent. A backend names its dialect, and may override single fields of it.
+ * How model servers with OpenAI's chat completions API differ in the requests that
+ * they accept. A backend names its dialect, and may override single fields of it.
  */
 import * as z from "zod";
 
-/** In the words of `models.json`. `none`: the server has no such field, so it is not sent. */
+/** The members in `models.json`. `none`: the server has no such field, so it is not sent. */
 const fields = z.object({
   max_tokens_field: z.enum(["max_tokens", "max_completion_tokens"])
-    .describe("Under which name max_tokens is sent."),
+    .describe("The name under which max_tokens is sent."),
   repetition_penalty_field: z.enum([
     "repetition_penalty",
     "repeat_penalty",
     "none",
-  ]).describe("Under which name repetition_penalty is sent."),
+  ]).describe("The name under which repetition_penalty is sent."),
   thinking_field: z.enum([
     "enable_thinking",
     "chat_template_kwargs",
     "reasoning_effort",
     "none",
   ]).describe(
-    "Where enable_thinking is sent: as it is, in chat_template_kwargs, or as reasoning_effort, medium or none.",
+    "How enable_thinking is sent: unchanged, in chat_template_kwargs, or as reasoning_effort (medium or none).",
   ),
   thinking_budget_field: z.enum([
     "thinking_budget",
     "chat_template_kwargs",
     "none",
   ]).describe(
-    "Where thinking_budget is sent: as it is, or in chat_template_kwargs.",
+    "How thinking_budget is sent: unchanged, or in chat_template_kwargs.",
   ),
   developer_role: z.boolean()
     .describe(
-      "The server knows the role developer; else it is sent as system.",
+      "Whether the server supports the role developer; if not, it is sent as system.",
     ),
   choices_per_request: z.enum(["many", "one"]).describe(
-    "one: n is not sent; the server is asked n times at once, and each time is paid for.",
+    "one: n is not sent; the server gets n requests in parallel, each with its own prompt tokens.",
   ),
   stream_usage: z.boolean().describe(
-    "The server takes stream_options.include_usage; else usage is estimated from the text.",
+    "Whether the server supports stream_options.include_usage; if not, usage is estimated from the text.",
   ),
 });
 
-/** What one server wants. */
+/** The dialect of one server. */
 export type Dialect = z.infer<typeof fields>;
 
-/** Names in this gateway's own API: those of the service specification. */
+/** The names of the service specification, which are those of this gateway's own API. */
 const DASHSCOPE: Dialect = {
   max_tokens_field: "max_tokens",
   repetition_penalty_field: "repetition_penalty",
@@ -78,7 +78,7 @@ export const DIALECTS = {
     thinking_budget_field: "none",
     choices_per_request: "one",
   },
-  // It refuses fields that it does not know; its reasoning models refuse max_tokens.
+  // OpenAI refuses unknown fields; its reasoning models refuse max_tokens.
   openai: {
     ...DASHSCOPE,
     max_tokens_field: "max_completion_tokens",
@@ -100,18 +100,18 @@ export const DIALECT_NAMES = [
   "openai",
 ] as const satisfies readonly DialectName[];
 
-/** What is spoken to a server of which nothing is said. */
+/** The dialect of a server without a `dialect`. */
 export const DIALECT_DEFAULT: DialectName = "dashscope";
 
 /** The members of a backend that choose its dialect. */
 export const dialectMembers = {
   dialect: z.enum(DIALECT_NAMES).default(DIALECT_DEFAULT).describe(
-    "What the server wants to be sent; the fields below override it one by one.",
+    "The request format of the server; the members below override it one by one.",
   ),
   ...fields.partial().shape,
 };
 
-/** The dialect that these members of a backend mean. */
+/** The dialect that these members of a backend define. */
 export function dialectOf(members: { dialect: DialectName }): Dialect {
   return fields.parse({ ...DIALECTS[members.dialect], ...members });
 }

@@ -1,12 +1,12 @@
 /**
- * The chat completion resource as it travels inside the gateway: a request that
- * has been checked and normalised, and the response and chunk shapes that every
- * OpenAI-style SDK decodes. Wire names stay as they are on the wire.
+ * The types of chat completions inside the gateway: a request that has been checked
+ * and normalised, and the response and chunk shapes that every OpenAI-style SDK
+ * decodes. Names are those of the wire format.
  */
 
 export type Role = "system" | "developer" | "user" | "assistant" | "tool";
 
-/** One part of a message whose content is an array. Text-only arrays are joined into a string before they get here. */
+/** One part of a message whose content is an array. The edge joins text-only arrays into a string. */
 export type ContentPart =
   | { type: "text"; text: string }
   | {
@@ -25,7 +25,7 @@ export interface ToolCall {
 
 export interface ChatMessage {
   role: Role;
-  /** Null only in an assistant turn that carries tool calls or a refusal. */
+  /** Null only in an assistant message with tool calls or a refusal. */
   content: string | ContentPart[] | null;
   name?: string;
   tool_calls?: ToolCall[];
@@ -67,15 +67,15 @@ export type ResponseFormat =
   };
 
 /**
- * A chat request after validation: nulls are gone, `stop` is an array, one of
- * `max_tokens` and `max_completion_tokens` is left (the smaller), fields nobody
- * named are dropped. This is what edges put on the bus.
+ * A chat request after validation, as edges publish it on the bus: without nulls and
+ * unknown fields, with `stop` as an array, and with the smaller of `max_tokens` and
+ * `max_completion_tokens` as `max_tokens`.
  */
 export interface ChatRequest {
   model: string;
   messages: ChatMessage[];
   stream: boolean;
-  /** `stream_options.include_usage`: the client wants the usage chunk. */
+  /** `stream_options.include_usage`: the client requested the usage chunk. */
   include_usage: boolean;
   n: number;
   temperature?: number;
@@ -94,7 +94,7 @@ export interface ChatRequest {
   thinking_budget?: number;
   logprobs?: boolean;
   top_logprobs?: number;
-  /** Top-level fields the model's configuration lets through to its backends as they are. */
+  /** Top-level fields that the model's configuration passes on to its backends unchanged. */
   extra?: { [key: string]: unknown };
 }
 
@@ -116,7 +116,7 @@ export interface ResponseMessage {
   tool_calls?: ToolCall[];
 }
 
-/** Log probabilities as the backend gave them; the gateway does not look inside. */
+/** Log probabilities as the backend sent them; the gateway does not interpret them. */
 export type Logprobs = { [key: string]: unknown };
 
 export interface ChatChoice {
@@ -146,7 +146,7 @@ export interface ToolCallDelta {
   function: { name?: string; arguments?: string };
 }
 
-/** What a chunk adds to a choice. Keys without news are absent, never null (except `content` beside a first role). */
+/** What a chunk adds to a choice. Unchanged members are absent, never null (except `content` next to the first role). */
 export interface ChunkDelta {
   role?: "assistant";
   content?: string | null;
@@ -170,7 +170,7 @@ export interface ChatCompletionChunk {
   model: string;
   system_fingerprint: string | null;
   choices: ChunkChoice[];
-  /** Only when the client asked for it: null in every chunk but the last. */
+  /** Present only if the client requested it: null in every chunk but the last. */
   usage?: Usage | null;
 }
 

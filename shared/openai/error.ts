@@ -1,18 +1,18 @@
 /**
- * The error contract: one table from code to HTTP status, type and whether trying
- * again can help, and the one class that carries such an error through the code.
- * Shapes: OpenAI's `{"error":{"message","type","param","code"}}`, except that an
- * authentication failure is exactly what the service specification prints.
+ * The error contract: one table from code to HTTP status, type and whether a retry can
+ * help, and the class for such errors. Bodies have OpenAI's shape
+ * `{"error":{"message","type","param","code"}}`, except for authentication failures,
+ * whose body is fixed by the service specification.
  */
 
-/** What is sent for a code. */
+/** The HTTP status and body members for a code. */
 export interface ErrorKind {
   status: number;
-  /** OpenAI's. */
+  /** OpenAI's error type. */
   type: string;
   /** Whether a client should repeat the call. */
   retryable: boolean;
-  /** The code on the wire, where several are told apart only inside. */
+  /** The code sent to clients, if it differs from the internal one. */
   wireCode?: string;
 }
 
@@ -38,14 +38,14 @@ const fault = (status: number, retryable = true): ErrorKind => ({
   retryable,
 });
 
-/** Every code the gateway itself answers with. */
+/** Every error code of the gateway itself. */
 export const ERROR_KINDS = {
   // Authentication: fixed by the specification, `type` is "error" and there is no `param`.
   unauthorized: auth(401),
   key_disabled: auth(403),
   forbidden: auth(403),
 
-  // The request is wrong.
+  // The request is invalid.
   invalid_json: invalid(400),
   invalid_type: invalid(400),
   invalid_value: invalid(400),
@@ -78,7 +78,7 @@ export const ERROR_KINDS = {
   concurrency_limit_exceeded: limited("requests"),
   upstream_rate_limited: limited("requests"),
 
-  // The service cannot do it now.
+  // The service failed or is unavailable.
   internal_error: fault(500),
   upstream_error: fault(502),
   upstream_unreachable: fault(502),
@@ -99,7 +99,7 @@ export const ERROR_KINDS = {
 /** A code of {@link ERROR_KINDS}. */
 export type ErrorCode = keyof typeof ERROR_KINDS;
 
-/** The `error` member of a response body or of an SSE error frame. */
+/** The body of an error response, or the data of an SSE error event. */
 export interface ErrorBody {
   error: {
     message: string;
@@ -109,12 +109,12 @@ export interface ErrorBody {
   };
 }
 
-/** The body of every authentication failure, field by field as the specification prints it. */
+/** The body of every authentication failure, exactly as in the specification. */
 export const UNAUTHORIZED_BODY: ErrorBody = {
   error: { code: "unauthorized", message: "unauthorized", type: "error" },
 };
 
-/** What an {@link ApiError} may carry beside its code and message. */
+/** Optional properties of an {@link ApiError}. */
 export interface ApiErrorOptions {
   /** Path of the offending request field, `messages[0].content`. */
   param?: string;
@@ -126,15 +126,15 @@ export interface ApiErrorOptions {
   wireCode?: string | null;
   /** Overrides the status of the table: a model server's own 4xx. */
   status?: number;
-  /** Further headers of the HTTP answer, such as where the limits stand. */
+  /** Further headers of the HTTP response, such as the state of the limits. */
   headers?: Readonly<Record<string, string>>;
-  /** What went wrong inside. For the log, never for the caller. */
+  /** The internal cause. For the log, never for the caller. */
   cause?: unknown;
 }
 
 /**
- * An answer other than success, meant for the caller: its message is sent as it
- * stands, so it names fields and limits and nothing of the inside.
+ * An error response for the caller: its message is sent unchanged, so it names fields
+ * and limits but no internals.
  */
 export class ApiError extends Error {
   override readonly name = "ApiError";
@@ -162,7 +162,7 @@ export class ApiError extends Error {
     this.headers = options.headers ?? {};
   }
 
-  /** The JSON body, also used inside an SSE error frame. */
+  /** The JSON body, also used as the data of an SSE error event. */
   toBody(): ErrorBody {
     if (this.code === "unauthorized" || this.code === "key_disabled") {
       return UNAUTHORIZED_BODY;

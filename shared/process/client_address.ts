@@ -1,10 +1,10 @@
 /**
- * The address a request comes from: the peer's, or the one that the operator's
- * proxies name in `X-Forwarded-For`. What anybody else writes there is ignored.
+ * The client address of a request: the peer's, or the one that the operator's proxies
+ * wrote into `X-Forwarded-For`. Entries from anyone else are ignored.
  */
 import { BlockList, isIP, isIPv4 } from "node:net";
 
-/** Hops looked at; a header of 8 kB could hold a thousand addresses. */
+/** Hops that are examined; a header of 8 kB could have a thousand addresses. */
 const HOPS_MAX = 16;
 const IPV4_BITS = 32;
 const IPV6_BITS = 128;
@@ -52,8 +52,8 @@ export function createClientAddress(
 }
 
 /**
- * The name under which an address is counted: an IPv4 address itself, or the /64
- * of an IPv6 address.
+ * The key under which the requests of an address are counted: an IPv4 address itself,
+ * or the /64 of an IPv6 address.
  */
 export function siteOf(text: string): string {
   const address = parseAddress(text);
@@ -91,7 +91,7 @@ function familyOf(address: string): "ipv4" | "ipv6" {
   return isIPv4(address) ? "ipv4" : "ipv6";
 }
 
-/** The eight groups of an IPv6 address, which `URL` writes in one form only. */
+/** The eight groups of an IPv6 address, in the form to which `URL` normalises it. */
 function groupsOf(address: string): number[] {
   const [head = "", tail = ""] = new URL(`http://[${address}]`).hostname
     .slice(1, -1).split("::");

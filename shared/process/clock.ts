@@ -1,10 +1,9 @@
 /**
- * Time as a dependency. Two clocks, because they answer different questions:
- * a deadline must not move when somebody sets the wall clock, and a timestamp
- * in a response must.
+ * Time as a dependency. There are two clocks because a deadline must not move when the
+ * wall clock is set, and a timestamp in a response must.
  */
 
-/** Milliseconds of a clock that only moves forward. Its zero means nothing. */
+/** Milliseconds of a clock that only moves forward, from an arbitrary zero. */
 export type MonotonicNow = () => number;
 
 /** Milliseconds since the Unix epoch. May jump when the host's clock is set. */
@@ -16,13 +15,13 @@ export const monotonicNow: MonotonicNow = () => performance.now();
 /** The host's wall clock, for timestamps that leave the process. */
 export const wallNow: WallNow = () => Date.now();
 
-/** A tick this late means that the process itself stood still. */
+/** A tick this late means that the process itself was stalled. */
 const TICK_LATE_MS = 200;
 
 /**
- * A clock that leaves out the time in which this process itself stood still: what
- * arrived meanwhile still waits in a socket, so nobody was silent. If every tick is
- * late, deadlines are stretched, never removed.
+ * A clock that excludes the time in which this process itself was stalled: data that
+ * arrived in the meantime still waits in a socket, so it proves no silence. If every
+ * tick is late, deadlines are stretched, never removed.
  */
 export class SteadyClock {
   readonly #now: MonotonicNow;
@@ -39,7 +38,7 @@ export class SteadyClock {
     return this.#steadyMs + Math.min(sinceTickMs, TICK_LATE_MS);
   }
 
-  /** Must be called much more often than every 200 ms. Returns how long the process stood still. */
+  /** Must be called much more often than every 200 ms. Returns how long the process was stalled. */
   tick(): number {
     const nowMs = this.#now();
     const pauseMs = nowMs - this.#tickedAtMs - TICK_LATE_MS;

@@ -1,6 +1,6 @@
 import type { MonotonicNow } from "./clock.ts";
 
-/** Something that must be finished at a certain time. */
+/** An item with a deadline. */
 export interface Timed {
   readonly expiresAtMs: number;
   /** Called once, at or shortly after `expiresAtMs`, unless it was removed before. Must not throw. */
@@ -10,32 +10,32 @@ export interface Timed {
 /** A set of deadlines behind a single timer. */
 export interface Deadlines {
   readonly size: number;
-  /** Its `expiresAtMs` may be moved later while it waits. */
+  /** Its `expiresAtMs` may be postponed while it waits. */
   add(item: Timed): void;
   remove(item: Timed): void;
-  /** Stops the timer and forgets everything. Nothing expires any more. */
+  /** Stops the timer and removes all items. Nothing expires any more. */
   close(): void;
 }
 
-/** The timer fires at least this often while anything waits, so that every stall is noticed. */
+/** The timer fires at least this often while any item waits, so that every stall is noticed. */
 const TICK_MS = 25;
 /** A timer later than this means that this process was stalled. */
 const STALL_MS = 10;
-/** A process that cannot keep up for this long has to give up, whatever the cause. */
+/** The longest extension of a deadline because of stalls. */
 const GRACE_MAX_MS = 1_000;
 
 /**
- * Watches many deadlines with one timer. A timer per call or request costs more
- * than the rest of it, and nearly all are cancelled: here adding and removing are
+ * Watches many deadlines with one timer. A timer for each call or request would cost
+ * more than the rest of it, and nearly all are cancelled: here adding and removing are
  * map operations.
  *
- * When the timer fires late, this process was stalled: answers may be waiting in the
+ * If the timer fires late, this process was stalled: answers may be waiting in the
  * socket's buffer, and calls may not have been written yet. A stall is therefore
- * added to the deadlines of all that were waiting, up to a second each. What is due
- * is checked twice, one turn of the event loop apart, so that sockets are read first.
+ * added to the deadlines of all waiting items, up to a second each. Due items are
+ * checked twice, one turn of the event loop apart, so that sockets are read first.
  */
 export function createDeadlines(now: MonotonicNow): Deadlines {
-  /** Each with the stalls that had been counted when it was added. */
+  /** Each with the value of `stalledMs` when it was added. */
   const items = new Map<Timed, number>();
   let stalledMs = 0;
   let timer: ReturnType<typeof setTimeout> | null = null;

@@ -5,11 +5,11 @@ import { clip } from "./error_text.ts";
 /** Exit status of a service whose configuration is wrong: EX_CONFIG of sysexits.h. */
 export const EXIT_CONFIG = 78;
 
-/** A configuration that cannot be used; `message` tells the operator all mistakes at once. */
+/** An invalid configuration; `message` lists all mistakes for the operator. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 
-  /** `subject` is what is wrong, as in "the environment". */
+  /** `subject` is where the mistakes are, as in "the environment". */
   constructor(subject: string, readonly mistakes: readonly string[]) {
     const count = mistakes.length === 1
       ? "1 mistake"
@@ -24,24 +24,24 @@ export class ConfigError extends Error {
 /** The environment as plain data. An empty value counts as absent. */
 export type Env = { readonly [name: string]: string | undefined };
 
-/** The schema of a variable's text, which is trimmed and not empty. */
+/** The schema of a variable's text, which is trimmed and never empty. */
 export type Variable<T> = z.ZodType<T, string | undefined>;
-/** Variables by name: each made below, with its meaning in `describe()`. */
+/** Variables by name, made by the functions below, with their meaning in `describe()`. */
 export type Variables = { readonly [name: string]: Variable<unknown> };
 /** The values of {@link Variables}. */
 export type ConfigOf<V extends Variables> = {
   readonly [Name in keyof V]: z.output<V[Name]>;
 };
 
-/** What is said of a variable beside its name and meaning. */
+/** Properties of a variable other than its name and meaning. */
 export interface About {
-  /** What a value must be, with unit and bounds, as in "expected …". */
+  /** The valid values, with unit and bounds, as in "expected …". */
   expects: string;
-  /** Never shown; may come from the file that `<name>_FILE` names. */
+  /** Its value is never shown and may be in the file that `<name>_FILE` names. */
   isSecret?: boolean;
   /** The value is a function that reads that file again. */
   isReread?: boolean;
-  /** The text is the path of a file, and the value is what is in it. */
+  /** The text is the path of a file, and the value is the content of that file. */
   isFile?: boolean;
 }
 
@@ -97,7 +97,7 @@ export function list<T>(
   });
 }
 
-/** A `parse` of {@link list} that takes the words of a form as they are. */
+/** A `parse` for {@link list} that accepts the words that match `form`, unchanged. */
 export function matching(form: RegExp): (word: string) => string | null {
   return (word) => form.test(word) ? word : null;
 }
@@ -111,14 +111,14 @@ function words<T>(parse: (word: string) => T | null) {
   });
 }
 
-/** An absolute URL, kept as it was written. The protocols are as in "https:". */
+/** An absolute URL, kept unchanged. The protocols are as in "https:". */
 export function url(protocols: readonly string[]): Variable<string> {
   const expects = `a URL that begins with ${prefixesOf(protocols)}`;
   return z.string().refine((text) => isUrl(text, protocols))
     .register(ABOUT, { expects });
 }
 
-/** One or more absolute URLs that may hold passwords, separated by commas. */
+/** One or more absolute URLs that may contain passwords, separated by commas. */
 export function secretUrls(
   protocols: readonly string[],
 ): Variable<readonly string[]> {
@@ -130,7 +130,7 @@ export function secretUrls(
     .register(ABOUT, { expects, isSecret: true });
 }
 
-/** The same variable, but never shown, and from a file if the operator wants. */
+/** The same variable as a secret: never shown, and optionally read from a file. */
 export function hidden<T>(shown: Variable<T>): Variable<T> {
   return variable(shown, { ...aboutOf(shown), isSecret: true });
 }
@@ -145,14 +145,15 @@ function prefixesOf(protocols: readonly string[]): string {
   return protocols.map((protocol) => `${protocol}//`).join(" or ");
 }
 
-/** Text that is never shown. */
+/** A text that is never shown. */
 export function secret(): Variable<string> {
   return variable(z.string(), { expects: "a secret text", isSecret: true });
 }
 
 /**
- * A secret that may be rotated. Its value is a function: from a file it is read again
- * at each call, and while the file cannot be read or is empty, the last value is used.
+ * A secret that may be rotated. Its value is a function that reads the file, if the
+ * secret is in one, at each call; while the file is unreadable or empty, it returns
+ * the last value.
  */
 export function changingSecret(): Variable<() => string> {
   return z.string().transform((text) => () => text).register(ABOUT, {
@@ -162,12 +163,12 @@ export function changingSecret(): Variable<() => string> {
   });
 }
 
-/** A path of a file or directory; whether it exists is not checked. */
+/** The path of a file or directory, which need not exist. */
 export function path(): Variable<string> {
   return z.string().regex(/^[^\0]+$/).register(ABOUT, { expects: "a path" });
 }
 
-/** A path of a file; the value is its content. */
+/** The path of a file; the value is its content. */
 export function file(): Variable<string> {
   return z.string().register(ABOUT, { expects: "a path", isFile: true });
 }
@@ -189,9 +190,9 @@ export function text(): Variable<string> {
  * const config = parseEnv(VARIABLES, Deno.env.toObject(), Deno.readTextFileSync);
  * ```
  *
- * A variable without `default()` or `optional()` is required. A secret may come from
+ * A variable without `default()` or `optional()` is required. A secret may be in
  * a file: `PEPPER_FILE` names it. Throws a {@link ConfigError} with all mistakes at
- * once; it shows the values given, but never those of secrets.
+ * once, which shows the values, but never those of secrets.
  */
 export function parseEnv<const V extends Variables>(
   variables: V,
@@ -216,7 +217,7 @@ export function parseEnv(
   return Object.freeze(config);
 }
 
-/** The value of one variable. Throws what to tell the operator when it cannot be used. */
+/** The value of one variable. Throws an Error with a message for the operator if it is invalid. */
 function readVariable(
   name: string,
   schema: Variable<unknown>,
@@ -262,7 +263,7 @@ function rereading(first: string, read: () => string): () => string {
     try {
       last = read() || last;
     } catch {
-      // The file is being replaced or is gone: keep the last value.
+      // The file is missing or being replaced: keep the last value.
     }
     return last;
   };
@@ -306,23 +307,23 @@ function aboutOf(schema: z.core.$ZodType): About {
   return about;
 }
 
-/** A value as error messages show it. */
+/** A value in the form for error messages. */
 function quoted(value: string): string {
   return JSON.stringify(clip(value, 100));
 }
 
-/** The message of anything that was thrown. */
+/** The message of any thrown value. */
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** A URL, or a text with some, without user and password: `redis://***@host`. */
+/** Hides user and password of the URLs in a text: `redis://***@host`. */
 export function hideUserinfo(text: string): string {
-  // To the last "@": a password may hold one, or a comma.
+  // Up to the last "@": a password may contain one, or a comma.
   return text.replaceAll(/\/\/[^/\s]*@/g, "//***@");
 }
 
-/** The object without the members that are undefined. */
+/** The object without its undefined members. */
 export function defined<T extends object>(
   members: T,
 ): { [K in keyof T]?: Exclude<T[K], undefined> };

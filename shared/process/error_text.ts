@@ -1,25 +1,24 @@
 /**
- * Words for error messages: how a value, a list and a field path are written in
- * a sentence that goes back to the caller. Whatever came from the caller is cut
- * short and stripped of everything that could disturb a terminal or a log.
+ * Formats values, lists and field paths for error messages to callers. Text from the
+ * caller is clipped and stripped of everything that could disturb a terminal or a log.
  */
 
-/** Caller text longer than this is cut in a message. */
+/** Longer text from the caller is clipped in a message. */
 const QUOTED_CHARS_MAX = 64;
 
-/** A `param` longer than this helps nobody. */
+/** A longer `param` would not be useful. */
 const PATH_CHARS_MAX = 200;
 
-/** Controls, separators of lines, and marks that reorder or hide text on a screen. */
+/** Control characters, line separators, and marks that reorder or hide text on a screen. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** A member name that may be repeated in `param`. Others are the caller's own. */
+/** A member name that may be part of `param`. */
 const PLAIN_NAME = /^[A-Za-z_$][A-Za-z0-9_$-]{0,63}$/;
 
 /** One step of a path into a request: a member name or an array index. */
 export type PathStep = PropertyKey;
 
-/** Caller text made fit for a message: one line, at most `charsMax` characters, valid Unicode. */
+/** Makes text from the caller safe for a message: one line, at most `charsMax` characters, valid Unicode. */
 export function clip(
   text: string,
   charsMax: number = QUOTED_CHARS_MAX,
@@ -32,9 +31,9 @@ export function clip(
 }
 
 /**
- * A path as OpenAI writes it: `["tools", 0, "function", "name"]` becomes
- * `tools[0].function.name`. It ends before the first name that only the caller
- * knows (a property in a JSON schema, say), so it is never caller text.
+ * A path in OpenAI's notation: `["tools", 0, "function", "name"]` becomes
+ * `tools[0].function.name`. It ends before the first name that is not a plain
+ * identifier.
  */
 export function formatPath(path: readonly PathStep[]): string {
   let text = "";
@@ -50,7 +49,7 @@ export function formatPath(path: readonly PathStep[]): string {
   return text;
 }
 
-/** The kind of a JSON value with its article, as in "but got an integer instead". */
+/** The type of a JSON value with its article, as in "but got an integer". */
 export function nameOfType(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
@@ -80,7 +79,7 @@ export function listOfValues(
   return `${quoted.join(", ")}, ${conjunction} ${last}`;
 }
 
-/** The value that `path` leads to, or undefined where it leads nowhere. Reads own members only. */
+/** The value at `path`, or undefined if there is none. Reads own members only. */
 export function valueAt(root: unknown, path: readonly PathStep[]): unknown {
   let value = root;
   for (const step of path) {

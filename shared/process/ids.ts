@@ -1,4 +1,4 @@
-/** Ids the system makes. All are safe in subjects, keys, headers and logs. */
+/** Ids that the system generates. All are safe in subjects, keys, headers and logs. */
 
 const REQUEST_ID_BYTES = 16;
 const INSTANCE_ID_BYTES = 9;
@@ -15,14 +15,14 @@ export function newRequestId(random: RandomBytes = randomBytes): string {
   return random(REQUEST_ID_BYTES).toHex();
 }
 
-/** The request id as callers, logs and traces see it, in OpenAI's form `req_<32 hex>`. Model servers get the bare id. */
+/** The request id for callers, logs and traces, in OpenAI's form `req_<32 hex>`. Model servers get the id without the prefix. */
 export function publicRequestId(requestId: string): string {
   return `req_${requestId}`;
 }
 
 /**
- * Id of a running process. New at every start, so that frames and beats of an
- * earlier life go nowhere.
+ * Id of a running process. New at every start, so that frames and beats of an earlier
+ * process are ignored.
  */
 export function newInstanceId(random: RandomBytes = randomBytes): string {
   return random(INSTANCE_ID_BYTES).toHex();

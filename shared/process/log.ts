@@ -10,11 +10,11 @@ const RANK: Record<LogLevel, number> = {
   error: 40,
 };
 
-/** Anything that looks like one of our keys, or the bearer credential of another vendor. */
+/** Matches our keys and those of other vendors. */
 const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
 const REDACTED = "sk-[redacted]";
 
-/** Data of one event: JSON values, or an error. No keys, no prompt text, no objects with secrets. */
+/** Data of one event: JSON values, or an error. Never keys, prompts or objects with secrets. */
 export type LogFields = Record<string, unknown>;
 
 /** Writes one JSON line per event. */
@@ -23,28 +23,28 @@ export interface Log {
   info(event: string, fields?: LogFields): void;
   warn(event: string, fields?: LogFields): void;
   error(event: string, fields?: LogFields): void;
-  /** Written at any log level, as `info`: for events that whoever started the service waits for. */
+  /** Written at any log level, as `info`: for events that supervisors wait for. */
   notice(event: string, fields?: LogFields): void;
   /** A log whose lines all carry `fields`, for example a request id. */
   with(fields: LogFields): Log;
 }
 
-/** Where lines go and which are written. */
+/** Options of a log. */
 interface LogOptions {
   /** Name of the service, in every line. */
   service: string;
   /** Lines below this level are dropped. */
   level: LogLevel;
   now: WallNow;
-  /** Receives one line without its line end. */
+  /** Writes one line, given without its line end. */
   write: (line: string) => void;
 }
 
 /**
  * Makes a log that writes lines such as
  * `{"time":"2026-11-20T11:00:00.000Z","level":"info","service":"edge-auth","event":"ready"}`.
- * Text that looks like an API key is replaced anywhere in the line, as a last line
- * of defence: callers must not pass one in the first place.
+ * Text that looks like an API key is redacted anywhere in the line, as a last line of
+ * defence: callers must not pass one in the first place.
  */
 export function createLog(options: LogOptions, base: LogFields = {}): Log {
   const emit = (level: LogLevel, event: string, fields?: LogFields) => {
@@ -105,17 +105,17 @@ function describeError(error: unknown): LogFields {
 const WAITING_CHARS_MAX = 4 * 1024 * 1024;
 
 /**
- * Log lines on their way to standard output. Lines of one event-loop turn go out
- * in one write: a write per line costs more than everything else about a log line.
+ * Writes log lines to standard output. Lines of one turn of the event loop are sent
+ * in one write: a write per line would cost more than everything else about it.
  */
 interface LineWriter {
-  /** Takes one line without its line end. Never blocks, never throws. */
+  /** Queues one line, given without its line end. Never blocks, never throws. */
   write(line: string): void;
-  /** Resolves when everything taken so far is out. */
+  /** Resolves when everything queued so far is written. */
   flush(): Promise<void>;
 }
 
-/** Where bytes go: `Deno.stdout` in a service. */
+/** The destination of the bytes: `Deno.stdout` in a service. */
 export interface ByteSink {
   write(bytes: Uint8Array): Promise<number>;
 }
@@ -132,7 +132,7 @@ export function createLineWriter(sink: ByteSink): LineWriter {
     }
   };
   const pump = async () => {
-    await Promise.resolve(); // Lets the turn's other lines join.
+    await Promise.resolve(); // Waits for the other lines of this turn.
     while (waiting !== "") {
       const text = waiting;
       waiting = "";

@@ -22,12 +22,12 @@ export const ANSWER_SECONDS: readonly number[] = [
   300,
 ];
 
-/** What every metric says of itself. */
+/** The description of a metric. */
 interface MetricInfo<Labels extends readonly string[]> {
   readonly help: string;
   /** Names whose values are few and known: never an id, a key or text from a caller. */
   readonly labels: Labels;
-  /** Of a histogram: upper bounds, rising. Beyond the last there is one more, without bound. */
+  /** Upper bounds of a histogram, in ascending order. One more bucket without a bound follows. */
   readonly buckets?: readonly number[];
 }
 
@@ -40,14 +40,14 @@ export interface MetricSpec<
   Labels extends readonly string[] = readonly string[],
 > extends MetricInfo<Labels> {
   readonly type: Type;
-  /** `gateway_…`, with the unit at the end, and `_total` when it only rises. */
+  /** `gateway_…`, ending in the unit, or in `_total` for a counter. */
   readonly name: string;
 }
 
-/** All metrics of one part of a service, by the name its code uses. */
+/** All metrics of one part of a service, by their names in code. */
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
-/** A number that only rises: `counter("gateway_naks_total", { help: "…", labels: [] })`. */
+/** A number that only increases: `counter("gateway_naks_total", { help: "…", labels: [] })`. */
 export function counter<const Labels extends readonly string[]>(
   name: string,
   info: MetricInfo<Labels>,
@@ -55,7 +55,7 @@ export function counter<const Labels extends readonly string[]>(
   return { type: "counter", name, ...info };
 }
 
-/** A number as it stands when somebody looks. */
+/** A number that is read when the metrics are scraped. */
 export function gauge<const Labels extends readonly string[]>(
   name: string,
   info: MetricInfo<Labels>,
@@ -63,7 +63,7 @@ export function gauge<const Labels extends readonly string[]>(
   return { type: "gauge", name, ...info };
 }
 
-/** How often a value was at most each of the bounds. */
+/** Counts the values up to each of the bounds. */
 export function histogram<const Labels extends readonly string[]>(
   name: string,
   info: MetricInfo<Labels> & { buckets: readonly number[] },
@@ -71,7 +71,7 @@ export function histogram<const Labels extends readonly string[]>(
   return { type: "histogram", name, ...info };
 }
 
-/** A value for each label of a metric, in the order of their names. */
+/** The values of a metric's labels, in the order of their names. */
 type LabelValues<Labels extends readonly string[]> = {
   readonly [Index in keyof Labels]: string;
 };
@@ -99,7 +99,7 @@ class HistogramCell {
   }
 
   observe(value: number): void {
-    // A dozen bounds at most: searching costs no more than a division would.
+    // With a dozen bounds, a linear search is fast enough.
     let index = 0;
     for (const bound of this.#bounds) {
       if (value <= bound) break;
@@ -125,10 +125,10 @@ class HistogramCell {
   }
 }
 
-/** Not in any label value, so that joined values stay apart. */
+/** Does not occur in label values, so that joined values stay distinct. */
 const SEPARATOR = "\u0000";
 
-/** A counter or histogram: a cell for each combination of label values, made when first named. */
+/** A counter or histogram: one cell for each combination of label values, created on first use. */
 class CellFamily<
   Labels extends readonly string[],
   Cell extends CounterCell | HistogramCell,
@@ -140,11 +140,11 @@ class CellFamily<
   constructor(spec: MetricSpec, create: () => Cell) {
     this.#spec = spec;
     this.#create = create;
-    // Without labels there is one cell, and zero is a value worth showing.
+    // Without labels there is one cell, which is exported even while it is zero.
     if (spec.labels.length === 0) this.#add("", []);
   }
 
-  /** The cell of these values, in the order of the names. Kept by those who use it often. */
+  /** The cell for these values, in the order of the label names. Callers may keep it. */
   with(...values: LabelValues<Labels>): Cell {
     const key = values.length === 1 ? values[0] ?? "" : values.join(SEPARATOR);
     return this.#cells.get(key)?.cell ?? this.#add(key, values);
@@ -166,7 +166,7 @@ class CellFamily<
 
 /** All metrics of a process. A name can be used once. */
 export class MetricRegistry {
-  /** What writes the samples of each metric, by its name. */
+  /** The function that writes the samples of each metric, by name. */
   readonly #metrics = new Map<
     string,
     { spec: MetricSpec; samples: () => string[] }
@@ -184,7 +184,7 @@ export class MetricRegistry {
     return this.#family(spec, () => new HistogramCell(spec.buckets ?? []));
   }
 
-  /** Asks for label values and numbers whenever somebody looks. `read` must not throw. */
+  /** Adds a gauge whose label values and numbers are read at each scrape. `read` must not throw. */
   gauge<Labels extends readonly string[]>(
     spec: MetricSpec<"gauge", Labels>,
     read: () => Iterable<readonly [LabelValues<Labels>, number]>,

@@ -9,7 +9,7 @@ import { serve } from "./serve.ts";
 export interface OpsServerOptions {
   hostname: string;
   port: number;
-  /** Why the service is not ready; empty if it is. */
+  /** The reasons why the service is not ready; empty if it is. */
   notReady: () => string[];
   /** Metrics of the service; those of the process are added. */
   registry: MetricRegistry;
@@ -26,7 +26,7 @@ const PROMETHEUS = {
   "content-type": "text/plain; version=0.0.4; charset=utf-8",
 };
 
-/** Serves `/healthz`, `/readyz` and `/metrics`. To be called when the process starts. */
+/** Serves `/healthz`, `/readyz` and `/metrics`. Call it when the process starts. */
 export function serveOps(options: OpsServerOptions): OpsServer {
   const { hostname, port, notReady, registry } = options;
   const stopObserving = observeProcess(registry, {

@@ -2,10 +2,10 @@
 import type { MonotonicNow } from "./clock.ts";
 import { counter, gauge, histogram, type MetricRegistry } from "./metrics.ts";
 
-/** Of the process itself. */
+/** Metrics of the process itself. */
 export const PROCESS_METRICS = {
   ready: gauge("gateway_ready", {
-    help: "1 while the service may get traffic, as `/readyz` says, else 0.",
+    help: "1 while the service is ready according to `/readyz`, else 0.",
     labels: [],
   }),
   notReady: gauge("gateway_not_ready", {
@@ -18,17 +18,17 @@ export const PROCESS_METRICS = {
     labels: [],
   }),
   memory: gauge("gateway_memory_bytes", {
-    help: "Memory of the process: `rss` is what the system sees.",
+    help: "Memory of the process. `rss`: as seen by the operating system.",
     labels: ["kind"],
   }),
   eventLoopLag: histogram("gateway_event_loop_lag_seconds", {
-    help: "How late a timer ran that is due every 50 ms.",
+    help: "Delay of a timer that is due every 50 ms.",
     labels: [],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
   }),
 } as const;
 
-/** Of the connection to NATS. */
+/** Metrics of the connection to NATS. */
 export const BUS_METRICS = {
   busConnected: gauge("gateway_bus_connected", {
     help: "1 while connected to NATS, else 0.",
@@ -36,24 +36,24 @@ export const BUS_METRICS = {
   }),
   busFlowing: gauge("gateway_bus_flowing", {
     help:
-      "1 while a message to the process itself comes back through NATS in time, else 0.",
+      "1 while messages of the process to itself through NATS arrive in time, else 0.",
     labels: [],
   }),
   busPending: gauge("gateway_bus_pending_bytes", {
-    help: "Bytes published to NATS that are still in the process.",
+    help: "Bytes published to NATS that have not left the process yet.",
     labels: [],
   }),
   busEvents: counter("gateway_bus_events_total", {
     help:
-      "What happened to the connection: `disconnected`, `reconnected`, `lame_duck`, `refused` (a permission is missing), `error`.",
+      "Events of the connection: `disconnected`, `reconnected`, `lame_duck`, `refused` (a permission is missing), `error`.",
     labels: ["event"],
   }),
 } as const;
 
-/** Of the connection to Redis. */
+/** Metrics of the connection to Redis. */
 export const REDIS_METRICS = {
   redisReady: gauge("gateway_redis_ready", {
-    help: "1 while Redis answers and works, else 0.",
+    help: "1 while Redis is available, else 0.",
     labels: [],
   }),
 } as const;
@@ -75,7 +75,7 @@ export function observeProcess(
     now: MonotonicNow;
     /** Unix time of the start in milliseconds. */
     startedAtMs: number;
-    /** As the ops server is told it. */
+    /** As in `OpsServerOptions`. */
     notReady: () => readonly string[];
   },
 ): () => void {

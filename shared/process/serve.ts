@@ -1,21 +1,21 @@
 /**
- * An HTTP server that stops gracefully: it takes no new connections, lets running
- * responses end, and aborts what is left after the grace period. `Deno.serve` alone
- * would wait for an open stream forever.
+ * An HTTP server that stops gracefully: it accepts no new connections, lets running
+ * responses end, and aborts the rest after the grace period. `Deno.serve` alone would
+ * wait for an open stream forever.
  */
 
 /** A running server. */
 export interface GracefulServer {
   readonly hostname: string;
-  /** The port it got, also when it was asked for any. */
+  /** The actual port, also if any free port was requested. */
   readonly port: number;
-  /** Aborted when the grace period is over; streams then end themselves. */
+  /** Aborted when the grace period is over; streams must then end. */
   readonly stopping: AbortSignal;
   /**
-   * Stops taking connections and resolves when every response has ended.
-   * After `graceMs` the responses still running are told through `stopping` and have
-   * `lastWordMs` to tell their clients. A client that does not read even that is cut
-   * off when the process ends.
+   * Stops accepting connections and resolves when every response has ended. After
+   * `graceMs`, `stopping` is aborted, and responses that are still running have
+   * `lastWordMs` to send their clients an error. A client that does not read that is
+   * disconnected when the process ends.
    */
   stop(options: { graceMs: number; lastWordMs: number }): Promise<void>;
 }
@@ -28,11 +28,11 @@ export interface ServeOptions {
     request: Request,
     info: Deno.ServeHandlerInfo<Deno.NetAddr>,
   ) => Response | Promise<Response>;
-  /** Answers for a handler that threw. */
+  /** Returns the response if the handler throws. */
   onError: (error: unknown) => Response | Promise<Response>;
 }
 
-/** Starts to listen. Throws `Deno.errors.AddrInUse` when the port is taken. */
+/** Starts listening. Throws `Deno.errors.AddrInUse` if the port is taken. */
 export function serve(options: ServeOptions): GracefulServer {
   const stopping = new AbortController();
   const server = Deno.serve({

@@ -1,6 +1,6 @@
 /**
- * The life cycle of a service process: configuration, start, ready, signal, drain,
- * exit. It is the same for all services.
+ * The life cycle of every service process: configuration, start, ready, signal, drain,
+ * exit.
  */
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
@@ -19,7 +19,7 @@ const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
 /** A service that has started. */
 export interface RunningService {
-  /** What the `ready` line says: ports and ids. */
+  /** The fields of the `ready` line: ports and ids. */
   ready: LogFields;
   /** Finishes running work and releases everything. */
   stop(): Promise<void>;
@@ -33,9 +33,9 @@ export interface ServiceOptions<Config extends { logLevel: LogLevel }> {
 }
 
 /**
- * Runs a service until it is told to stop. SIGTERM and SIGINT drain it; a second
- * one ends it at once. Ends the process: 0 after a drain, 78 for configuration
- * mistakes, 1 for everything else.
+ * Runs a service until SIGTERM or SIGINT, which drain it; a second signal ends it at
+ * once. Ends the process with status 0 after a drain, 78 for configuration mistakes,
+ * 1 for everything else.
  */
 export async function runService<Config extends { logLevel: LogLevel }>(
   { name, readConfig, start }: ServiceOptions<Config>,
@@ -79,7 +79,7 @@ function configOrExit<Config>(readConfig: () => Config): Config {
   }
 }
 
-/** Resolves with the first signal that asks to stop; a second one ends the process at once. */
+/** Resolves with the first signal to stop; a second one ends the process at once. */
 function firstSignal(): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   let count = 0;

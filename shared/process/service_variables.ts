@@ -1,4 +1,4 @@
-/** The variables that several services have. */
+/** The variables that several services share. */
 import { parseNetwork } from "./client_address.ts";
 import {
   changingSecret,
@@ -31,17 +31,17 @@ export const SERVICE_VARIABLES = {
     .describe("The operator's port, which must never be public"),
   DRAIN_SECONDS: integer("seconds", { min: 0, max: DAY_SECONDS }).default(600)
     .describe(
-      "How long running work may take to finish once the service is told to stop",
+      "How long running work may take to finish after SIGTERM",
     ),
 };
 
 const OWN_CERTIFICATE =
   "PEM file of the certificate of this service, for mutual TLS";
 
-/** Where NATS is and who connects. */
+/** The servers of NATS and the credentials for them. */
 export const NATS_VARIABLES = {
   NATS_URL: secretUrls(["nats:", "tls:"]).default(["nats://127.0.0.1:4222"])
-    .describe("All servers of the NATS cluster; may hold user and password"),
+    .describe("All servers of the NATS cluster; may contain user and password"),
   NATS_USER: text().optional().describe("This service's user at NATS"),
   NATS_PASSWORD: changingSecret().optional().describe(
     "Password of NATS_USER; if it is in a file, it is read again for each connection",
@@ -56,7 +56,7 @@ export const NATS_VARIABLES = {
     .describe("PEM file of the key of NATS_CERT_FILE"),
 };
 
-/** Where Redis is and who connects. */
+/** The Redis server and the credentials for it. */
 export const REDIS_VARIABLES = {
   REDIS_URL: hidden(url(["redis:", "rediss:"])).default(
     "redis://127.0.0.1:6379",
@@ -93,15 +93,15 @@ export const PROXY_VARIABLES = {
     ),
 };
 
-/** Where a service listens for its clients. */
+/** The address on which a service listens for clients. */
 export function listenVariables(defaultPort: number) {
   return {
     HOST: text().default("0.0.0.0").describe("Address to listen on"),
-    PORT: port().default(defaultPort).describe("Where clients connect"),
+    PORT: port().default(defaultPort).describe("Port for clients"),
   };
 }
 
-/** The part of the bus options that the operator decides. */
+/** The part of the bus options that the operator configures. */
 export interface BusAccess {
   servers: readonly string[];
   credentials?: { user: string; password: () => string } | { nkeySeed: string };
@@ -109,8 +109,8 @@ export interface BusAccess {
 }
 
 /**
- * First token of each service's reply subjects. The server's permissions name
- * them, see `deploy/nats/nats.conf`, so they are no option.
+ * First token of each service's reply subjects. They are fixed because the server's
+ * permissions name them, see `deploy/nats/nats.conf`.
  */
 export const INBOX_PREFIXES = {
   edge: "_INBOX_edge",
@@ -118,7 +118,7 @@ export const INBOX_PREFIXES = {
   admin: "_INBOX_admin",
 } as const;
 
-/** Throws a {@link ConfigError} when the variables contradict each other. */
+/** The bus options. Throws a {@link ConfigError} if the variables contradict each other. */
 export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>): BusAccess {
   const { NATS_USER: user, NATS_PASSWORD: password } = env;
   const { NATS_NKEY_SEED: nkeySeed } = env;
@@ -143,8 +143,8 @@ export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>): BusAccess {
 }
 
 /**
- * Where Redis is, as `RedisAddress` of the link takes it. Throws a
- * {@link ConfigError} when the variables contradict each other.
+ * The `RedisAddress` for the link. Throws a {@link ConfigError} if the variables
+ * contradict each other.
  */
 export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
   refuse({
@@ -180,7 +180,7 @@ export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
   };
 }
 
-/** Throws a {@link ConfigError} with the mistakes whose condition holds. */
+/** Throws a {@link ConfigError} with the mistakes whose condition is true. */
 function refuse(mistakes: { readonly [text: string]: unknown }): void {
   const made = Object.keys(mistakes).filter((text) => mistakes[text]);
   if (made.length > 0) throw new ConfigError("the environment", made);

@@ -1,8 +1,8 @@
 /**
- * Traces. Deno brings the SDK (`OTEL_DENO=true`); this makes a span for every HTTP
- * request of the edge and for the work behind it, across processes. Without `OTEL_DENO`
- * nothing is recorded, a span costs some hundred nanoseconds, and a trace that a
- * caller began is passed on as it came.
+ * Traces. Deno includes the SDK (`OTEL_DENO=true`); this file creates a span for every
+ * HTTP request of the edge and for the work it causes, across processes. Without
+ * `OTEL_DENO` nothing is recorded, a span costs a few hundred nanoseconds, and a
+ * caller's trace context is passed on unchanged.
  */
 import {
   type Context,
@@ -19,20 +19,20 @@ import {
 /** Attributes of a span. Never a key, a prompt or an answer. */
 export type WorkSpanAttributes = Readonly<Record<string, string | number>>;
 
-/** A piece of work that shows in a trace. */
+/** A piece of work in a trace. */
 export interface WorkSpan {
-  /** W3C trace context for work that is done because of this; absent outside of any trace. */
+  /** W3C trace context for work that this span causes; undefined outside of any trace. */
   readonly traceparent: string | undefined;
-  /** Runs work whose own spans belong to this one. */
+  /** Runs work whose spans become children of this one. */
   run<T>(work: () => T): T;
-  /** The work is over. With an `errorCode` it has failed. */
+  /** Ends the span. With an `errorCode` the work has failed. */
   end(attributes: WorkSpanAttributes, errorCode?: string): void;
 }
 
 export interface WorkSpanOptions {
   /** `consumer` and `producer` are the two ends of the bus. */
   kind: keyof typeof KINDS;
-  /** W3C trace context of what caused it. A span that is active already takes precedence. */
+  /** W3C trace context of the cause. A span that is already active takes precedence. */
   parent: string | undefined;
   attributes: WorkSpanAttributes;
 }
@@ -48,13 +48,13 @@ const HEX = 16;
 /** Version, trace id, parent id, flags. */
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/** Begins the span of a request that node:http took in; Deno makes those of its own server. */
+/** Starts the span of a request to a `node:http` server; Deno creates those of `Deno.serve`. */
 export function startServerSpan(method: string, parent: string | undefined) {
   const attributes = { "http.request.method": method };
   const span = startWorkSpan(method, { kind: "server", parent, attributes });
   return {
     run: span.run,
-    /** The response has gone out, or its client has left. */
+    /** The response was sent, or its client has disconnected. */
     end: (status: number) =>
       span.end(
         { "http.response.status_code": status },
@@ -63,7 +63,7 @@ export function startServerSpan(method: string, parent: string | undefined) {
   };
 }
 
-/** Begins a span. */
+/** Starts a span. */
 export function startWorkSpan(
   name: string,
   { kind, parent, attributes }: WorkSpanOptions,
@@ -94,7 +94,7 @@ function contextOf(parent: string | undefined): Context {
     : trace.setSpanContext(ROOT_CONTEXT, remote);
 }
 
-/** The span a `traceparent` names, or null when it names none. */
+/** The span that a `traceparent` names, or null if it is malformed. */
 export function parseTraceparent(text: string): SpanContext | null {
   const [, traceId = "", spanId = "", flags = ""] = TRACEPARENT.exec(text) ??
     [];
@@ -107,7 +107,7 @@ export function parseTraceparent(text: string): SpanContext | null {
   return isSpanContextValid(remote) ? remote : null;
 }
 
-/** The `traceparent` of a span, or undefined when it belongs to no trace. */
+/** The `traceparent` of a span, or undefined if it belongs to no trace. */
 export function formatTraceparent(span: SpanContext): string | undefined {
   if (!isSpanContextValid(span)) return undefined;
   const flags = span.traceFlags.toString(HEX).padStart(2, "0");

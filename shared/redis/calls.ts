@@ -10,34 +10,34 @@ import {
 /** Options of one call. */
 export interface CallOptions {
   /**
-   * How long the server may be silent before the call is given up. Default: the
-   * link's. While it answers other calls in time, this one waits its turn behind
-   * them, up to five times as long.
+   * How long the server may be silent before the call is abandoned. Default: the
+   * link's. While it answers other calls in time, this call waits its turn, up to
+   * five times as long.
    */
   deadlineMs?: number;
   /**
-   * Called once for a call that was given up at its deadline: with the late answer,
-   * or with null when the connection broke before it. Not called when the server refused the call.
+   * Called once for a call that was abandoned at its deadline: with the late reply, or
+   * with null if the connection was lost before. Not called if the server refused the call.
    */
   onAbandoned?: (reply: RedisReply | null) => void;
 }
 
-/** A call with a longer deadline expects the server to be silent, as WAITAOF is. */
+/** A call with a longer deadline may block the server, as WAITAOF does. */
 const PATIENT_MS = 1_000;
 /**
- * A burst is answered in order, and on a busy machine its tail takes longer than
- * the deadline. Refusing it would turn load into an outage: as long as answers
- * come in time, the tail waits, up to this many deadlines.
+ * A burst is answered in order, and on a busy machine its last calls take longer than
+ * the deadline. Refusing them would turn load into an outage: while replies arrive in
+ * time, these calls wait for up to this many deadlines.
  */
 const QUEUED_DEADLINES_MAX = 5;
 
-/** Gives every call a deadline, and passes late answers to callers that gave up. */
+/** Gives every call a deadline, and passes late replies to `onAbandoned`. */
 export function createCalls({ now, send, onAnswer, onSilence }: {
   now: MonotonicNow;
   send: (args: readonly string[]) => Promise<RedisReply>;
-  /** A call was answered, refused, or lost with its connection, in time. */
+  /** A call was answered, refused, or lost with its connection, before its deadline. */
   onAnswer: (error: RedisUnavailableError | RedisReplyError | null) => void;
-  /** A call was given up. */
+  /** A call was abandoned. */
   onSilence: () => void;
 }) {
   const deadlines = createDeadlines(now);
@@ -45,7 +45,7 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
   let isClosing = false;
   let patientCalls = 0;
   let receivedAtMs = now();
-  /** Last answer to a call that was still awaited. Late ones prove nothing to those behind. */
+  /** The last reply within a deadline. Late replies do not extend the deadlines of later calls. */
   let answeredAtMs = -Infinity;
 
   const ended = (isPatient: boolean) => {
@@ -104,11 +104,11 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
 
   return {
     make,
-    /** How long the server has been silent; 0 while a call runs that expects it to be. */
+    /** How long the server has been silent; 0 during a call that may block it. */
     silentForMs: () => patientCalls > 0 ? 0 : now() - receivedAtMs,
-    /** Notes that the server has answered outside a call. */
+    /** Notes that the server has answered outside of a call. */
     received: () => void (receivedAtMs = now()),
-    /** Resolves when no call is awaited, and stops the clock. */
+    /** Resolves when no call is pending, and stops the timer. */
     async close() {
       isClosing = true;
       if (deadlines.size > 0) await idle.promise;

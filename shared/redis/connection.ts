@@ -1,20 +1,20 @@
-/** One connection to Redis, which is made again whenever it is lost. */
+/** One connection to Redis, which is re-established whenever it is lost. */
 import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
 import { settlesWithin } from "../process/serve.ts";
 
-/** What Redis answers in protocol version 2: bulk and simple strings, integers, nil, arrays. */
+/** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
 export type RedisReply = string | number | null | RedisReply[];
 
-/** Where one server is and the credentials for it. */
+/** The address of one server and the credentials for it. */
 export interface ServerAddress {
   /** `redis://host:port/db`, or `rediss:` for TLS. A user and password in it are used. */
   url: string;
   username?: string;
   password?: string;
-  /** PEM text of the authority to trust with `rediss:`; absent: the system's. */
+  /** PEM text of the authority to trust with `rediss:`. Default: the system's. */
   tlsCa?: string;
-  /** PEM text of this client's own certificate and key, for a server that asks for one. */
+  /** PEM text of the client's certificate and key, for a server that requires one. */
   tlsCert?: string;
   tlsKey?: string;
   /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
@@ -32,11 +32,11 @@ export interface SentinelGroup {
   password?: string;
 }
 
-/** Where Redis is and the credentials for it. */
+/** The address of Redis and the credentials for it. */
 export interface RedisAddress extends ServerAddress {
   /**
-   * Asked for the master with every attempt to connect. The host of `url` does
-   * not count then; its protocol, user and database do.
+   * If set, they are asked for the master with every attempt to connect. The host of
+   * `url` is then ignored, but not its protocol, user and database.
    */
   sentinels?: SentinelGroup;
 }
@@ -46,7 +46,7 @@ export interface ConnectionOptions {
   now: MonotonicNow;
   /** 0 ≤ x < 1, for the jitter between attempts. */
   random: () => number;
-  /** Time for TCP, TLS, sign-in and the greeting together, and as much for asking sentinels. */
+  /** Time for TCP, TLS, sign-in and the greeting in total, and the same again for the sentinels. */
   connectTimeoutMs: number;
   /** Commands that must work before the connection counts as up. At least one: a frozen server accepts connections. */
   greeting: readonly (readonly string[])[];
@@ -57,23 +57,23 @@ export interface ConnectionOptions {
 }
 
 const BACKOFF_FIRST_MS = 25;
-/** Short enough that a restarted server is found again well within a second. */
+/** Short enough to reconnect to a restarted server well within a second. */
 const BACKOFF_MAX_MS = 500;
-/** A connection that held this long was a good one: the next attempt starts without delay. */
+/** After a connection that lasted this long, the back-off starts anew. */
 const STABLE_MS = 1_000;
-/** An established connection asks the sentinels no more often than this. */
+/** An established connection asks the sentinels at most once in this time. */
 const RECONSIDER_MS = 1_000;
 
 /**
- * Keeps one connection to Redis. The client library's own reconnecting is off: a
- * fresh client per attempt makes every attempt the same, lets `close` end a wait,
- * and bounds the sign-in, which the library leaves without a deadline.
+ * Keeps one connection to Redis. The client library's own reconnect is disabled: with
+ * a new client per attempt, all attempts are alike, `close` can end a wait, and the
+ * sign-in has a deadline, which the library does not set.
  */
 export function openConnection(options: ConnectionOptions) {
   const { now, random, onUp, onDown } = options;
   /** Ends the wait between two attempts. */
   let retry = Promise.withResolvers<void>();
-  /** Sockets that were given up and are not closed yet. */
+  /** Sockets that were abandoned but are not closed yet. */
   const leftovers = new Set<Promise<void>>();
   let current: { client: Client; url: string } | null = null;
   let lost = Promise.withResolvers<unknown>();
@@ -108,16 +108,16 @@ export function openConnection(options: ConnectionOptions) {
     get isUp(): boolean {
       return current !== null && current.client.isReady;
     },
-    /** Sends a command behind those already sent. Only while `isUp`; rejects when the connection breaks. */
+    /** Sends a command after those already sent. Only while `isUp`; rejects if the connection is lost. */
     send(args: readonly string[]): Promise<RedisReply> {
       if (current === null) return Promise.reject(new Error("Not connected"));
       return current.client.sendCommand<RedisReply>(args);
     },
-    /** Closes the present connection, fails what waits on it, and connects again. */
+    /** Closes the current connection, fails the calls that wait on it, and connects again. */
     drop(cause: unknown): void {
       if (current !== null) lost.resolve(cause);
     },
-    /** Asks the sentinels, where there are any, and drops the connection when they name another server. Once a second at most. */
+    /** Asks the sentinels, if any, and drops the connection if they name another server. At most once a second. */
     reconsider(): void {
       if (options.address.sentinels === undefined || current === null) return;
       if (now() - askedAtMs < RECONSIDER_MS) return;
@@ -127,11 +127,11 @@ export function openConnection(options: ConnectionOptions) {
         if (current?.url !== url || master.url === url) return;
         lost.resolve(new Error("The sentinels name another master"));
       }, () => {
-        // No sentinel names another one: stay.
+        // No sentinel answered: keep the connection.
       }).finally(() => leftovers.delete(asking));
       leftovers.add(asking);
     },
-    /** Closes the connection for good. Resolves when nothing of it is left. */
+    /** Closes the connection for good. Resolves when all of its sockets are closed. */
     async close(): Promise<void> {
       isClosed = true;
       retry.resolve();
@@ -172,17 +172,17 @@ function backoffMs(failures: number, random: () => number): number {
 /** A client of the library, connected or not. */
 type Client = ReturnType<typeof makeClient>;
 
-/** How one client is connected. */
+/** Options of {@link connectInTime}. */
 interface ConnectOptions<T> {
-  /** Time for TCP, TLS, sign-in and the greeting together. */
+  /** Time for TCP, TLS, sign-in and the greeting in total. */
   timeoutMs: number;
   /** The first commands. A frozen server accepts connections, but answers nothing. */
   greet: (client: Client) => Promise<T>;
-  /** Attempts that were given up and still hold a socket; each removes itself. */
+  /** Abandoned attempts that still hold a socket; each removes itself. */
   leftovers: Set<Promise<void>>;
 }
 
-/** Makes a client that does not connect by itself. `onLost` is told every error of its socket. */
+/** Creates a client that does not connect by itself. `onLost` is called with every error of its socket. */
 function makeClient(
   address: ServerAddress,
   connectTimeoutMs: number,
@@ -202,8 +202,8 @@ function makeClient(
     disableOfflineQueue: true,
     disableClientInfo: true,
     maintNotifications: "disabled",
-    // The library's time-out ends when a command is written, so it does not help
-    // against a frozen server, and it costs an AbortSignal per command.
+    // The library's timeout ends when a command is written, so it is useless against a
+    // frozen server, and it costs an AbortSignal per command.
     commandOptions: { timeout: 0 },
   });
   client.on("error", onLost);
@@ -214,9 +214,9 @@ function tlsOf({ url, tlsCa, tlsCert, tlsKey }: ServerAddress) {
   if (!url.startsWith("rediss:")) return {};
   return {
     tls: true as const,
-    // Never aborted: it makes node listen for errors of the socket from the start.
-    // With TLS 1.3 a server refuses a certificate after it has connected, in a
-    // moment when the library does not listen, and that would end the process.
+    // Never aborted. It makes Node listen for errors of the socket from the start: with
+    // TLS 1.3 a server refuses a certificate only after the handshake, when the library
+    // has no listener yet, and the error would end the process.
     signal: new AbortController().signal,
     ...(tlsCa === undefined ? {} : { ca: tlsCa }),
     ...(tlsCert === undefined ? {} : { cert: tlsCert }),
@@ -224,7 +224,7 @@ function tlsOf({ url, tlsCa, tlsCert, tlsKey }: ServerAddress) {
   };
 }
 
-/** Connects and greets, and returns what the greeting brought. Rejects after `timeoutMs`; the client is destroyed then. */
+/** Connects, and returns the result of `greet`. If it fails or takes more than `timeoutMs`, destroys the client and rejects. */
 async function connectInTime<T>(
   client: Client,
   { timeoutMs, greet, leftovers }: ConnectOptions<T>,
@@ -235,8 +235,8 @@ async function connectInTime<T>(
     throw new Error(`Not connected after ${timeoutMs} ms`);
   } catch (error) {
     client.destroy();
-    // Destroyed while TCP was connecting, the library finishes connecting and
-    // leaves the socket open: it has to be destroyed once more.
+    // If destroyed while TCP is connecting, the library still connects and leaves the
+    // socket open, so the client has to be destroyed once more.
     const ended = connecting.then(() => {}, () => {}).then(() => {
       client.destroy();
       leftovers.delete(ended);
@@ -247,12 +247,12 @@ async function connectInTime<T>(
 }
 
 /**
- * Returns the address of the master. All sentinels are asked at once, and the answer
- * of a majority is used as soon as there is one, so that a lost sentinel costs no time
- * and one that was partitioned with an old master is not followed. Without a majority,
- * the most frequent answer is used. During a failover that may still be the old master,
- * so the caller checks with {@link assertMaster} and asks again. Rejects when no
- * sentinel knows the master.
+ * Returns the address of the master. Asks all sentinels at once and uses the answer of
+ * a majority as soon as there is one, so that a lost sentinel costs no time and one
+ * that was partitioned with an old master is not followed. Without a majority, uses
+ * the most frequent answer. During a failover that may still be the old master, so the
+ * caller checks with {@link assertMaster} and asks again. Rejects if no sentinel knows
+ * the master.
  */
 export async function findMaster(
   { address, connectTimeoutMs: timeoutMs }: Pick<
@@ -272,7 +272,7 @@ export async function findMaster(
         ...(password === undefined ? {} : { password }),
       },
       timeoutMs,
-      () => {}, // A lost connection fails the question that is on its way.
+      () => {}, // A lost connection fails the pending command.
     );
     const question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name ?? ""];
     const reply = await connectInTime<RedisReply>(client, {
@@ -287,7 +287,7 @@ export async function findMaster(
     const { sentinels: _, ...server } = address;
     return { ...server, url: await agreed(answers) };
   } catch (cause) {
-    const detail = `no sentinel of ${servers.length} names it`;
+    const detail = `none of ${servers.length} sentinels names it`;
     throw new Error(`Cannot find the master "${name}": ${detail}`, { cause });
   }
 }
@@ -321,10 +321,12 @@ function masterUrl(url: string, reply: RedisReply, server: string): string {
   return master.href;
 }
 
-/** Throws unless the answer to `ROLE` is a master's. */
+/** Throws unless the reply to `ROLE` is that of a master. */
 export function assertMaster(role: RedisReply): void {
   const [word] = Array.isArray(role) ? role : [role];
   if (word !== "master") {
-    throw new Error(`The server that was named as master says "${word}"`);
+    throw new Error(
+      `The server that was named as master has the role "${word}"`,
+    );
   }
 }

@@ -5,14 +5,14 @@ import { ErrorReply } from "redis";
  *
  * | reason | meaning | may have been executed |
  * | --- | --- | --- |
- * | `offline` | not connected, nothing was sent | no |
+ * | `offline` | not connected; nothing was sent | no |
  * | `circuit_open` | connected, but it has stopped answering; nothing was sent | no |
  * | `closed` | this process has closed the link | no |
- * | `deadline` | sent, no answer in time | yes |
- * | `connection_lost` | sent, and the connection broke before the answer | yes |
- * | `read_only` | it is a replica: a failover is under way | no |
- * | `refused` | it answers that it cannot do its work now | no |
- * | `empty` | it holds none of our data; reported by the caller that looked | no |
+ * | `deadline` | sent, but no reply in time | yes |
+ * | `connection_lost` | sent, but the connection was lost before the reply | yes |
+ * | `read_only` | it is a replica: a failover is in progress | no |
+ * | `refused` | it replied that it cannot execute commands now | no |
+ * | `empty` | it holds none of our data; set by the caller that checked | no |
  */
 export type UnavailableReason =
   | "offline"
@@ -24,16 +24,16 @@ export type UnavailableReason =
   | "refused"
   | "empty";
 
-/** First words of error replies that mean "not now". */
+/** Codes of error replies that mean "not now". */
 const NOT_NOW: ReadonlyMap<string, UnavailableReason> = new Map([
   ["READONLY", "read_only"],
   ["MASTERDOWN", "read_only"],
   ["LOADING", "refused"],
   ["OOM", "refused"],
-  // It cannot write its disk, or has too few replicas.
+  // It cannot write to its disk, or has too few replicas.
   ["MISCONF", "refused"],
   ["NOREPLICAS", "refused"],
-  // A script runs for too long.
+  // A script has been running for too long.
   ["BUSY", "refused"],
   ["CLUSTERDOWN", "refused"],
   ["TRYAGAIN", "refused"],
@@ -43,7 +43,7 @@ const NOT_NOW: ReadonlyMap<string, UnavailableReason> = new Map([
 export class RedisUnavailableError extends Error {
   override readonly name = "RedisUnavailableError";
   readonly reason: UnavailableReason;
-  /** False: the call certainly changed nothing. True: nobody knows. */
+  /** False: the call certainly changed nothing. True: it is unknown. */
   readonly mayHaveRun: boolean;
 
   constructor(reason: UnavailableReason, detail: string, cause?: unknown) {
@@ -56,7 +56,7 @@ export class RedisUnavailableError extends Error {
   }
 }
 
-/** Redis answered with an error that trying again will not cure: a mistake in the call, the rights or the data. */
+/** Redis replied with an error that a retry does not fix: a mistake in the call, the permissions or the data. */
 export class RedisReplyError extends Error {
   override readonly name = "RedisReplyError";
   /** First word of the reply: `NOPERM`, `WRONGTYPE`, `ERR`. */
@@ -69,14 +69,14 @@ export class RedisReplyError extends Error {
 }
 
 /**
- * Sorts what the client library threw into the two classes above. An error
- * reply keeps its code; everything else means that the connection is gone.
+ * Converts an error of the client library into one of the two classes above. An error
+ * reply keeps its code; everything else means that the connection was lost.
  */
 export function classifyRedisError(
   error: unknown,
 ): RedisUnavailableError | RedisReplyError {
   if (!(error instanceof ErrorReply)) {
-    const detail = "connection lost before the answer";
+    const detail = "connection lost before the reply";
     return new RedisUnavailableError("connection_lost", detail, error);
   }
   const [code = ""] = error.message.split(" ", 1);
@@ -86,11 +86,11 @@ export function classifyRedisError(
     : new RedisUnavailableError(reason, error.message, error);
 }
 
-/** True when this user may not do that, or is no longer known. */
+/** Whether this user lacks the permission, or no longer exists. */
 export function isDenied(error: unknown): boolean {
   if (!(error instanceof RedisReplyError)) return false;
   if (error.code === "NOPERM" || error.code === "NOAUTH") return true;
-  // Where a script's command is denied, Redis 7.0 and 8 each word it differently.
+  // Redis 7.0 and 8 have different messages for a denied command in a script.
   return /^ERR (The user executing the script can't |ACL failure in script: )/
     .test(error.message);
 }

@@ -13,30 +13,30 @@ import type { RedisScript } from "./script.ts";
 export type { CallOptions } from "./calls.ts";
 export type { RedisAddress, RedisReply } from "./connection.ts";
 
-/** What a link needs. */
+/** Options of {@link createRedisLink}. */
 export interface RedisLinkOptions {
   address: RedisAddress;
   log: Log;
   now: MonotonicNow;
   /** 0 ≤ x < 1, for the jitter between attempts to connect. */
   random: () => number;
-  /** Deadline of a call that names none. Default 100 ms. */
+  /** The default deadline of calls. Default 100 ms. */
   deadlineMs?: number;
-  /** Loaded with every connection, so that the first burst does not find them missing. */
+  /** Loaded with every connection, so that they are not missing in the first burst. */
   scripts?: readonly RedisScript[];
   /**
-   * A command that succeeds only where the server can do its work, such as a write:
-   * the link is `ready` when it does. Default: `PING`, which replicas and full
-   * servers answer as well.
+   * A command that succeeds only if the server is fully usable, such as a write: the
+   * link is `ready` when it succeeds. Default: `PING`, which replicas and servers
+   * without memory answer as well.
    */
   probe?: readonly string[];
 }
 
 /**
- * `connecting` until the first answer, then `ready`; `refusing` while the server
- * answers that it cannot do its work; `stalled` when it has stopped answering;
+ * `connecting` until the first reply, then `ready`; `refusing` while the server
+ * replies that it cannot execute commands; `stalled` when it has stopped answering;
  * `offline` while there is no connection, or only one to a replica; `closed` at
- * the end. Each change is one line of the log, `redis_state`, with its reason.
+ * the end. Each change is logged as `redis_state`, with its reason.
  */
 export type RedisLinkState =
   | "connecting"
@@ -47,22 +47,22 @@ export type RedisLinkState =
   | "closed";
 
 /**
- * The only way this product talks to Redis. Every call ends in time, with an
- * answer, a {@link RedisUnavailableError} or a `RedisReplyError`: within its
- * deadline when the server does not answer, at once when that is already known.
- * The server is found again without a restart, within a second of its return.
- * Calls made in one turn of the event loop are sent in one write.
+ * The connection to Redis of every service. Every call ends in time, with a reply, a
+ * {@link RedisUnavailableError} or a `RedisReplyError`: within its deadline if the
+ * server does not answer, at once if that is already known. It reconnects without a
+ * restart of the service, within a second after the server is back. Calls made in one
+ * turn of the event loop are sent in one write.
  */
 export interface RedisLink {
   readonly state: RedisLinkState;
-  /** Resolves when the server has answered, be it with refusals; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is why the last attempt failed. */
+  /** Resolves when the server has replied, even with an error; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is the error of the last attempt. */
   ready(timeoutMs: number): Promise<void>;
   /**
    * Runs any command: `command(["GET", "a"])`. A blocking one (WAITAOF, BLPOP) delays
-   * the calls behind it, so it needs a link of its own and a longer deadline.
+   * the calls after it, so it needs a link of its own and a longer deadline.
    */
   command(args: readonly string[], options?: CallOptions): Promise<RedisReply>;
-  /** Runs a script by its hash, and loads it first where the server does not know it. */
+  /** Runs a script by its hash, and loads it first if the server does not have it. */
   evalScript(
     script: RedisScript,
     keys: readonly string[],
@@ -74,18 +74,18 @@ export interface RedisLink {
 }
 
 const DEADLINE_MS = 100;
-/** TCP, TLS, sign-in, PING and the loading of scripts. */
+/** For TCP, TLS, sign-in, PING and loading the scripts. */
 const CONNECT_TIMEOUT_MS = 1_000;
 /**
- * So many silent calls in a row open the circuit; the first answer closes it. In a
- * row, because a busy server that misses one deadline in ten thousand is not away.
+ * The circuit opens after this many consecutive calls without a reply, and closes with
+ * the first reply. A busy server that misses one deadline in ten thousand is not down.
  */
 const SILENT_CALLS_MAX = 5;
-/** While anything is wrong, the server is asked this often whether it is back. */
+/** How often the server is probed while the link is not ready. */
 const PROBE_EVERY_MS = 200;
 /**
- * An idle connection is probed after this long, and one without an answer replaced.
- * A socket time-out cannot do this: writing to a frozen server counts as activity.
+ * An idle connection is probed after this long, and replaced if there is no reply. A
+ * socket timeout cannot do this: writing to a frozen server counts as activity.
  */
 const SILENT_MS = 1_000;
 
@@ -134,7 +134,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
       if (reason === "connection_lost") return;
       const wasOpen = isCircuitOpen();
       silentCalls = 0;
-      // The address, or a sentinel, may name the new master by now.
+      // By now the address may lead to the new master, or the sentinels may name it.
       if (reason === "read_only") connection.drop(error);
       else if (reason !== null || wasOpen) probe();
     },
@@ -148,11 +148,11 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   });
   const isCircuitOpen = () => silentCalls >= SILENT_CALLS_MAX;
 
-  /** Asks the server to show whether it does its work. */
+  /** Checks whether the server is usable. */
   const probe = () => {
     if (isProbing || !connection.isUp) return;
     isProbing = true;
-    // A server that is back may be slow at first; one that was slow must be fast.
+    // A server that is just back may be slow at first; one that stalled must be fast.
     const isSuspected = state === "ready" || isCircuitOpen();
     const deadlineMs = isSuspected ? PROBE_EVERY_MS : SILENT_MS;
     calls.make(probeLine, { deadlineMs }).then(
@@ -169,7 +169,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   };
   const heartbeat = setInterval(() => {
     if (state !== "ready" || calls.silentForMs() >= SILENT_MS) probe();
-    // A master that is cut off from its replicas refuses writes, but stays a master.
+    // A master that has lost its replicas refuses writes, but still claims to be the master.
     if (state === "refusing") connection.reconsider();
   }, PROBE_EVERY_MS);
 
@@ -228,7 +228,7 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
   };
 }
 
-/** What the result of a call says about the server; null when it does its work. */
+/** Why the server is unavailable according to a call's result; null if it is not. */
 function unavailableReason(error: unknown) {
   if (error instanceof RedisUnavailableError) return error.reason;
   return isDenied(error) ? "denied" : null;

@@ -4,13 +4,13 @@ import { textTokensLikely, textTokensMost } from "./text_tokens.ts";
 /** How the parts of a prompt are estimated. */
 interface Estimate {
   textTokens: (text: string) => number;
-  /** The data URL of an image says nothing about its tokens. */
+  /** A constant, because the URL of an image does not show its tokens. */
   tokensPerImage: number;
 }
 
-/** Every image in high detail. */
+/** Assumes that every image has high detail. */
 const MOST: Estimate = { textTokens: textTokensMost, tokensPerImage: 1_500 };
-/** Images of usual size. */
+/** Assumes images of the usual size. */
 const LIKELY: Estimate = {
   textTokens: textTokensLikely,
   tokensPerImage: 1_000,
@@ -27,7 +27,7 @@ export function promptTokensMost(request: ChatRequest): number {
   return promptTokens(request, MOST);
 }
 
-/** The tokens that it likely has, for model servers that do not say. */
+/** The likely number of tokens, for model servers that report no usage. */
 export function promptTokensLikely(request: ChatRequest): number {
   return promptTokens(request, LIKELY);
 }

@@ -1,12 +1,11 @@
 /**
- * Estimates the tokens of a text without a tokenizer: none fits all the models of a
+ * Estimates the tokens of a text without a tokenizer: none fits all models of a
  * gateway, and a real one costs five to ten times as much. Each character counts by
  * its kind: lower-case letters little; digits, marks and capitals, which make up
- * base64 and the like, much. A third of the bytes would be less than half of what
- * base64 has.
+ * base64, much. A third of the bytes would be less than half of the tokens of base64.
  */
 
-/** Tokens of a character at most. A space goes with the word behind it. */
+/** The most tokens of one character. A space is part of the following word. */
 const LOWER = 0.32;
 const SPACE = 0.3;
 const LINE = 0.6;
@@ -14,41 +13,41 @@ const CAPITAL = 1.05;
 const DIGIT = 0.9;
 const MARK = 0.8;
 const CONTROL = 1.25;
-/** The same character again, as in an indent or a ruled line. */
+/** A repeated character, as in an indent or a ruled line. */
 const REPEATED = 1 / 8;
 
 const COSTS = costsOfCharacters();
 
-/** A text up to this length is scanned as a whole; of a longer one, evenly spread slices are. */
+/** A text up to this length is scanned completely; of a longer one, only evenly spread slices. */
 const SCANNED_CHARS_MAX = 32_768;
 const SLICE_CHARS = 1_024;
 const SLICES = SCANNED_CHARS_MAX / SLICE_CHARS;
 
 /**
- * What a text likely has, as a share of the most that it may have: right for English,
+ * The ratio of the likely tokens of a text to the most it may have: right for English,
  * French, code and Chinese. For Russian, Hindi or Thai, older tokenizers need twice
  * as many tokens as newer ones; the estimate lies between the two.
  */
 const LIKELY_SHARE = 5 / 8;
 
 /**
- * The most tokens that a text may have, rounded up: 1.6 times as many as OpenAI's
- * tokenizers find in English, 1 to 2.5 times in most else, but 0.6 times in random
- * lower-case letters. For reservations, which should not be too small.
+ * The most tokens that a text may have, rounded up: 1.6 times the count of OpenAI's
+ * tokenizers for English, 1 to 2.5 times for most other texts, but 0.6 times for
+ * random lower-case letters. For reservations, which should not be too small.
  */
 export function textTokensMost(text: string): number {
   return Math.ceil(tokensOf(text));
 }
 
 /**
- * The tokens that a text likely has, rounded up: 0.7 to 1.3 times as many as OpenAI's
- * tokenizers find, up to 2 in a few scripts. For usage that nobody counted.
+ * The likely tokens of a text, rounded up: 0.7 to 1.3 times the count of OpenAI's
+ * tokenizers, up to 2 times for a few scripts. For answers without usage.
  */
 export function textTokensLikely(text: string): number {
   return Math.ceil(tokensOf(text) * LIKELY_SHARE);
 }
 
-/** Beyond 32 Ki characters, the scanned slices stand for the whole. */
+/** Beyond 32 Ki characters, the result is extrapolated from the scanned slices. */
 function tokensOf(text: string): number {
   if (text.length <= SCANNED_CHARS_MAX) return scan(text, 0, text.length);
   let tokens = 0;
@@ -71,9 +70,9 @@ function scan(text: string, from: number, to: number): number {
   return tokens;
 }
 
-/** By UTF-16 unit: ASCII by its kind, the others by their page. */
+/** By UTF-16 unit: ASCII by its kind, the others by their block. */
 function costsOfCharacters(): Float32Array {
-  /** Symbols, Indic scripts, and halves of what lies beyond, such as emoji. */
+  /** Symbols, Indic scripts, and surrogates, as in emoji. */
   const costs = new Float32Array(0x1_0000).fill(2);
   /** Latin with marks, Greek, Hebrew, Arabic. */
   costs.fill(1.25, 0x0080, 0x0800);
