@@ -216,7 +216,7 @@ async function startStores(
   };
 }
 
-/** What to tell the operator if a service says that it cannot reach a given server. */
+/** The error to show if a service reports that it cannot use a given server. */
 function describeUnreachable(
   { event, to, error, cause }: ServiceEvent,
   natsUrl: string | undefined,

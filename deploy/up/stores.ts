@@ -101,7 +101,7 @@ async function requireNoRedis(dir: string, portFile: string): Promise<void> {
   const question = "CONFIG GET dir\r\nINFO server\r\nQUIT\r\n";
   await connection.write(new TextEncoder().encode(question));
   const reply = new Response(connection.readable).text().catch(() => "");
-  // A frozen server says nothing.
+  // A frozen server does not answer.
   const answer = await within(reply, ANSWER_MS);
   const isOurs = answer?.includes(`\r\n${await Deno.realPath(dir)}\r\n`);
   if (isOurs === false) return;

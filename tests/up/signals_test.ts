@@ -73,7 +73,7 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   await using up = startLauncher(scratch);
   const state = await up.state();
   const [redis] = state.pids.redis ?? [];
-  // The launcher and its watcher, before that can act.
+  // The launcher and its watcher, before the watcher can react.
   up.signal("SIGSTOP");
   const children = `/proc/${up.pid}/task/${up.pid}/children`;
   for (const pid of (await Deno.readTextFile(children)).trim().split(" ")) {
