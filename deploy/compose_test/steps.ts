@@ -13,7 +13,7 @@ export async function until(
 ): Promise<void> {
   const endMs = performance.now() + DEADLINE_MS;
   while (!(await condition())) {
-    if (performance.now() > endMs) throw new Error(`In vain: ${what}`);
+    if (performance.now() > endMs) throw new Error(`Timed out: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
 }

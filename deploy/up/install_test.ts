@@ -30,7 +30,7 @@ const CASES: {
     calls: ["brew install nats-server redis"],
   },
   {
-    name: "user whose sudo wants a password",
+    name: "user whose sudo needs a password",
     tools: { "apt-get": "install", sudo: "fail" },
     isRoot: false,
     calls: [],

@@ -46,7 +46,7 @@ export function withAbsoluteFiles(
   );
 }
 
-/** A service with variables of its own, such as `{ PORT: "0" }`. */
+/** A service with its own variables, such as `{ PORT: "0" }`. */
 export function serviceProgram(
   context: ProgramContext,
   name: ProgramName,

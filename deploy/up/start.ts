@@ -18,7 +18,7 @@ import { EXIT, type Output, UpError } from "./terminal.ts";
 export interface UpDeps extends Pick<ProgramContext, "root" | "scriptOf"> {
   env: Readonly<Record<string, string>>;
   out: Output;
-  /** Aborts when the launcher is told to stop. */
+  /** Aborts when the launcher has to stop. */
   stopping: AbortSignal;
 }
 
@@ -43,7 +43,7 @@ export interface UpState {
 }
 
 const LOOPBACK = "127.0.0.1";
-/** How long services may fail to reach a given NATS or Redis before they give up. */
+/** How long services may fail to reach a given NATS or Redis before the start fails. */
 const GIVEN_STORE_MS = 5_000;
 const SIMULATOR_WARNING =
   "No model server is configured: the simulator answers with canned text. " +
@@ -67,7 +67,7 @@ export async function startAll(
     deps,
   );
   const ports = findFreePorts(3, host);
-  // Chosen here because the console has to know both URLs.
+  // Chosen here because the console needs both URLs.
   const edgePort = options.port || (ports[0] ?? 0);
   const consolePort = options.consolePort || (ports[1] ?? 0);
   const simulatorPort = ports[2] ?? 0;

@@ -166,7 +166,7 @@ Deno.test("ASVS 13.2.2: a user of the bus may do what its service does and nothi
   ] as const;
   for (const [name, credentials] of strangers) {
     await t.step(
-      `ASVS 13.2.1, 13.2.3: nobody enters the bus with ${name}`,
+      `ASVS 13.2.1, 13.2.3: NATS refuses a client with ${name}`,
       async () => {
         await assert.rejects(
           connectTestLink([nats.server], {

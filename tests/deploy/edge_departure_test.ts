@@ -88,5 +88,5 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
 
   assert.deepEqual(failures, []);
   assert.equal(code, 0, edge.process.output());
-  assert.ok(completeLate > 0, "nothing ran when the edge was told to stop");
+  assert.ok(completeLate > 0, "nothing ran when the edge was asked to stop");
 });

@@ -39,9 +39,9 @@ const FOREIGN: [name: string, headers: Record<string, string>][] = [
   ["no Origin, no Sec-Fetch-Site", {}],
   ["Origin: null", { origin: "null" }],
   ["another origin", { origin: "https://evil.test" }],
-  ["our name on http", { origin: `http://${NAME}` }],
-  ["our name on another port", { origin: `${ORIGIN}:8443` }],
-  ["a name that begins like ours", { origin: `${ORIGIN}.evil.test` }],
+  ["our host over http", { origin: `http://${NAME}` }],
+  ["our host on another port", { origin: `${ORIGIN}:8443` }],
+  ["a host that begins like ours", { origin: `${ORIGIN}.evil.test` }],
   ["Sec-Fetch-Site: cross-site", { "sec-fetch-site": "cross-site" }],
   ["Sec-Fetch-Site: same-site", { "sec-fetch-site": "same-site" }],
   ["Sec-Fetch-Site: none", { "sec-fetch-site": "none" }],
@@ -96,7 +96,11 @@ Deno.test("ASVS 3.5.1, 3.5.2 (CSRF): every route that changes something refuses 
       }
       assert.deepEqual(await site.stored(), before);
       assert.equal(await ask(OURS, body(token)), status, "our own form");
-      assert.notDeepEqual(await site.stored(), before, "and it does change");
+      assert.notDeepEqual(
+        await site.stored(),
+        before,
+        "a valid form changes something",
+      );
     });
   }
 });

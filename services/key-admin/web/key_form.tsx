@@ -31,7 +31,7 @@ const fields = z.object(FIELDS);
 type Values = z.infer<typeof fields>;
 type Field = keyof Values;
 
-/** The form as it is shown. */
+/** The state of the form. */
 interface FormState {
   values: Values;
   /** What is wrong, by field. */

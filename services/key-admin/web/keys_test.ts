@@ -208,7 +208,7 @@ Deno.test("a rotation sent twice creates one key, and deleting needs a confirmat
   assert.equal((await owner.get(`/keys/${id}`)).status, 404);
 });
 
-Deno.test("when running requests cannot be stopped, the page says so and the key is disabled", async () => {
+Deno.test("when running requests cannot be stopped, the page reports it and the key is disabled", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   site.stops.fails = true;

@@ -34,7 +34,7 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: without Redis the console answers 503 wi
   }
   const [page, form] = answers;
   assert.match(form?.text ?? "", /may or may not have been made/);
-  assert.ok(!page?.text.includes("may or may not"), "reading does nothing");
+  assert.ok(!page?.text.includes("may or may not"), "reading changes nothing");
   site.server.thaw();
   await until(async () => (await client.get("/keys")).status === 200, 5_000);
 });
@@ -88,7 +88,7 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
       disk.fails = false;
       assert.equal(answer.status, 503, answer.text);
       assert.match(answer.text, /not confirmed to be on disk/);
-      assert.ok(!VALUE.test(answer.text), "no key that may be lost is shown");
+      assert.ok(!VALUE.test(answer.text), "an unconfirmed key is not shown");
       assert.equal(answer.headers.get("location"), null);
     });
   }
@@ -104,7 +104,7 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
     const answer = await signIn(browser, email, { password, code });
     disk.fails = false;
     assert.equal(answer.status, 503);
-    assert.deepEqual(answer.headers.getSetCookie(), [], "nobody is in");
+    assert.deepEqual(answer.headers.getSetCookie(), [], "no cookie is set");
     await site.deps.accounts.disableTotp(ownerId);
   });
   await t.step("a session needs no disk", async () => {

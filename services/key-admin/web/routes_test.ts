@@ -131,7 +131,10 @@ Deno.test("ASVS 1.3.2, 3.6.1: no script evaluates code, and the console serves i
     .map((match) => match[1] ?? "");
   const paths = links.filter((link) => link.startsWith("/assets/"));
   assert.equal(new Set(paths).size, 3);
-  assert.ok(links.every((link) => /^\/(?!\/)/.test(link)), "nobody else's");
+  assert.ok(
+    links.every((link) => /^\/(?!\/)/.test(link)),
+    "links to other sites",
+  );
   for (const path of paths) {
     const file = await site.client().get(path);
     assert.equal(file.status, 200);

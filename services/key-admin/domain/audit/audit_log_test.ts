@@ -25,7 +25,7 @@ function cellsOf(line: string): string[] {
       return "";
     },
   );
-  assert.equal(rest, "", "nothing beside the cells");
+  assert.equal(rest, "", "nothing but the cells");
   return cells;
 }
 

@@ -7,7 +7,7 @@ import {
   INBOX_PREFIXES,
 } from "@gateway/shared/process/service_variables";
 
-/** Tells every edge to end the running requests of a key. */
+/** Makes every edge end the running requests of a key. */
 export interface StopNotice {
   keyId: string;
   ownerId: string;

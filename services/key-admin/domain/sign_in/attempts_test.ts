@@ -114,7 +114,7 @@ Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, API2, API4: of thousands of attempts few ar
       }));
       const seconds = (performance.now() - startMs) / 1_000;
       assert.ok(count <= Math.ceil(most(seconds)), `${count} in ${seconds} s`);
-      assert.equal(await takeAttempt(redis, own), 0, "the own device");
+      assert.equal(await takeAttempt(redis, own), 0, "the owner's device");
       await forgetFailures(redis, own);
       const elsewhere = name === "everywhere"
         ? []

@@ -89,11 +89,15 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
     ["10.5.4: another audience", { aud: "another-client" }, 400],
     ["over", { iat: past - 60, exp: past }, 400],
     ["no subject", { sub: undefined }, 400],
-    ["address not proved", { email_verified: false }, 403],
+    ["address not verified", { email_verified: false }, 403],
     ["no address", { email: undefined }, 403],
     ["address not allowed", { email: "eve@example.org" }, 403],
-    ["a domain that ends alike", { email: "eve@notcorp.test" }, 403],
-    ["a domain as the name", { email: "@corp.test@evil.test" }, 403],
+    ["a domain with the same ending", { email: "eve@notcorp.test" }, 403],
+    [
+      "an allowed domain before the last @",
+      { email: "@corp.test@evil.test" },
+      403,
+    ],
   ];
   for (const [name, wrong, status] of claims) {
     await t.step(name, async () => {

@@ -28,7 +28,11 @@ Deno.test("ASVS 6.2.1, 6.2.9: a password has 12 to 128 characters, as people cou
     ["128 emoji", [..."🔑🐎🔋📎🌊🎈🚲🌵"].join("").repeat(16), true],
     ["11 and an accent", "jxkvnqpwzre\u0301", false],
     ["12 and an accent", "jxkvnqpwzrte\u0301", true],
-    ["one that stands for 18", `jxkvnqpwzrtb${"\ufdfa".repeat(7)}`, false],
+    [
+      "one character that normalises to 18",
+      `jxkvnqpwzrtb${"\ufdfa".repeat(7)}`,
+      false,
+    ],
   ];
   for (const [name, password, isFine] of cases) {
     await t.step(name, () => {
@@ -87,10 +91,13 @@ Deno.test("ASVS 6.2.4: the most common passwords of twelve or more characters an
   const rows: [name: string, candidates: string[]][] = [
     ["the list", every(10, COMMON)],
     [
-      "its first, decorated",
+      "its first entries, decorated",
       every(20, COMMON.slice(0, 300)).flatMap(decorated),
     ],
-    ["two of its first", first.flatMap((a) => first.map((b) => `${a}-${b}`))],
+    [
+      "two of its first entries",
+      first.flatMap((a) => first.map((b) => `${a}-${b}`)),
+    ],
     ["words of the product and the owner", words.flatMap(decorated)],
   ];
   for (const [name, candidates] of rows) {

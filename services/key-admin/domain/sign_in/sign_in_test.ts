@@ -219,13 +219,13 @@ Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1: guessing one account is slowed down, not lo
   }
   assert.deepEqual(statuses, [401, 401, 401, 401, 401, 429, 429]);
   const right = await signIn(site.client("198.51.100.99"), ADA);
-  assert.equal(right.status, 429, "the right password has to wait too");
+  assert.equal(right.status, 429, "the right password has to wait, too");
   assert.ok(Number(right.headers.get("retry-after")) >= 1);
   known.cookies.delete(SESSION);
   assert.equal(
     (await signIn(known, ADA)).status,
     303,
-    "the owner's own device is not held up",
+    "the owner's own device does not have to wait",
   );
 });
 
@@ -285,7 +285,11 @@ Deno.test("ASVS 6.4.1: the set-up link works once, and the first owner finds the
   const client = site.client();
   const path = `/link/${links[0]}`;
   assert.equal((await client.get(path)).status, 200);
-  assert.equal((await client.get(path)).status, 200, "looking uses nothing up");
+  assert.equal(
+    (await client.get(path)).status,
+    200,
+    "opening a link does not use it up",
+  );
   const weak = await client.post(path, {
     email: ADA,
     new_password: "password1234",
@@ -302,7 +306,7 @@ Deno.test("ASVS 6.4.1: the set-up link works once, and the first owner finds the
     email: "eve@example.org",
     new_password: PASSWORD,
   });
-  assert.equal(takeover.status, 404, "the second link is of no use");
+  assert.equal(takeover.status, 404, "the second link is void");
   assert.equal((await signIn(site.client(), ADA)).status, 303);
 });
 
