@@ -19,6 +19,9 @@
  * 5  requests per minute      the limits that fields 1 and 2 were written under;
  * 6  tokens per minute        0: none
  * ```
+ *
+ * States of earlier versions lack the last two and are admitted by as they are, so
+ * that limits hold while edges are upgraded.
  */
 export const LIMITER_FIELDS = {
   state: "s",

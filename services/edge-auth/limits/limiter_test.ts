@@ -209,6 +209,26 @@ test("the day's budget: a larger request passes while it is whole, and it starts
   assert.equal(await readState(t.world, limiterKey(late.principal)), null);
 });
 
+test("the state of an earlier version still limits, and a broken one is a fault", async (t) => {
+  const key = await t.world.addKey({
+    limits: { requestsPerMinute: 1, tokensPerDay: 100 },
+  });
+  await t.admitted(key);
+  const cut = async (bytes: number) => {
+    const script = "local s = redis.call('HGET', KEYS[1], 's')\n" +
+      "redis.call('HSET', KEYS[1], 's', string.sub(s, 1, ARGV[1]))";
+    const size = String(bytes);
+    await t.world.command("EVAL", script, "1", limiterKey(key), size);
+  };
+  await cut(6 * 8);
+  assert.equal((await t.limited(key)).which, "key:day");
+  await t.world.setKey(key, { tpd: "0" });
+  assert.equal((await t.limited(key)).which, "key:requests");
+  await cut(4 * 8);
+  await assert.rejects(t.edge.admit(key, ASK), /too short/);
+  await until(() => t.edge.unsettled === 0, 1_000);
+});
+
 test("rates show the tighter of key and owner, this request counted", async (t) => {
   const key = await t.world.addKey({
     limits: { requestsPerMinute: 600, tokensPerMinute: 1_000 },

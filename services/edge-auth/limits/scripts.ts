@@ -124,7 +124,7 @@ local function check(who, limits, state, leases)
     return struct.pack('<ddddddd', at, req, tok, day, used, rpm, tpm)
   end
   local s = call('HGET', state, 's')
-  if s and #s == 56 then last, req, tok, day, used = struct.unpack('<ddddd', s) end
+  if s then last, req, tok, day, used = struct.unpack('<ddddd', s) end
   if last > now then
     req, tok = req - (last - now), tok - (last - now)
     call('HSET', state, 's', save(now))
