@@ -78,7 +78,7 @@ const MAY: Record<string, Record<string, string>> = {
     pexpire: "try",
     del: "hash key own acct sess try",
     hget: "key acct try lim",
-    hmget: "try",
+    hmget: "key try",
     hgetall: "key own acct sess use",
     hset: "key own acct sess try",
     hdel: "acct",

@@ -4,15 +4,16 @@ import {
   KEY_FIELDS,
   type KeyRecord,
   keysKey,
+  type Principal,
   recordKey,
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import {
-  asFields,
   asList,
   asNumber,
+  asTextOrNull,
   asTexts,
   readHash,
 } from "../store/reply.ts";
@@ -68,12 +69,20 @@ export interface KeyPage {
   before: number | null;
 }
 
-/** KEYS: records. One call for all of them takes a fraction of one call for each. */
-const RECORDS_SCRIPT = defineScript(
-  "key-admin/records",
+/** What a search or filter examines of a record. */
+const EXAMINED = [
+  KEY_FIELDS.state,
+  KEY_FIELDS.description,
+  KEY_FIELDS.hint,
+  KEY_FIELDS.expiresAtMs,
+];
+
+/** KEYS: records. ARGV: fields. Reads these of all records in one call. */
+const EXAMINE_SCRIPT = defineScript(
+  "key-admin/examine",
   `
 local records = {}
-for i = 1, #KEYS do records[i] = redis.call('HGETALL', KEYS[i]) end
+for i = 1, #KEYS do records[i] = redis.call('HMGET', KEYS[i], unpack(ARGV)) end
 return records
 `,
 );
@@ -88,8 +97,8 @@ export class BadCursor extends Error {
 interface Listed {
   cursor: string;
   keyId: string;
-  /** Of the record; none if the key has just been deleted. */
-  fields: ReadonlyMap<string, string>;
+  /** The {@link EXAMINED} fields; null if the key has just been deleted. */
+  fields: (string | null)[];
 }
 
 /**
@@ -110,7 +119,7 @@ export async function readPage(
   /** Positions in the list: 0 is the newest key. */
   const first = await positionAfter(redis, list, after);
   let position = first;
-  const found: KeyRecord[] = [];
+  const found: string[] = [];
   let cursor = "";
   while (
     position < total && found.length < size && position < first + SCAN_MAX
@@ -122,9 +131,7 @@ export async function readPage(
       if (found.length === size) break;
       position++;
       cursor = listed.cursor;
-      const { keyId, fields } = listed;
-      if (!isWanted(fields, filter, words)) continue;
-      found.push(decodeKey({ ownerId, keyId }, fields));
+      if (isWanted(listed, filter, words)) found.push(listed.keyId);
     }
   }
   /** The cursor of the page that begins at a position. */
@@ -132,8 +139,11 @@ export async function readPage(
     start <= 0
       ? ""
       : (await readKeys(redis, ownerId, start - 1, 1))[0]?.cursor ?? "";
+  const read = await Promise.all(
+    found.map((keyId) => readRow(redis, { ownerId, keyId }, day)),
+  );
   return {
-    rows: await Promise.all(found.map((key) => readRow(redis, key, day))),
+    rows: read.filter((row) => row !== null),
     previous: isCounted && first > 0 ? await cursorAt(first - size) : null,
     next: position < total ? cursor : null,
     last: isCounted && position < total ? await cursorAt(total - size) : null,
@@ -174,11 +184,13 @@ async function readKeys(
   const ids = flat.filter((_, at) => at % 2 === 0);
   if (ids.length === 0) return [];
   const records = ids.map((keyId) => recordKey({ ownerId, keyId }));
-  const hashes = asList(await redis.evalScript(RECORDS_SCRIPT, records, []));
+  const examined = asList(
+    await redis.evalScript(EXAMINE_SCRIPT, records, EXAMINED),
+  );
   return ids.map((keyId, at) => ({
     cursor: `${flat[2 * at + 1]}-${keyId}`,
     keyId,
-    fields: asFields(hashes[at]),
+    fields: asList(examined[at]).map(asTextOrNull),
   }));
 }
 
@@ -186,37 +198,38 @@ async function readKeys(
 const normal = (text: string): string => text.normalize("NFKC").toLowerCase();
 
 function isWanted(
-  fields: ReadonlyMap<string, string>,
+  { fields: [state, description, hint, expiry] }: Listed,
   filter: KeyFilter,
   words: readonly string[],
 ): boolean {
-  const of = (name: keyof typeof KEY_FIELDS) =>
-    fields.get(KEY_FIELDS[name]) ?? "";
-  const hasFilter = filter === "all" || filter === of("state") ||
-    (filter === "with_expiry" && of("expiresAtMs") !== "0");
-  if (fields.size === 0 || !hasFilter) return false;
-  const text = normal(of("description"));
-  const end = normal(of("hint").slice(-4));
-  return words.every((word) => text.includes(word) || word === end);
+  const hasFilter = filter === "all" || filter === state ||
+    (filter === "with_expiry" && expiry !== "0");
+  return state !== null && hasFilter &&
+    words.every((word) =>
+      normal(description ?? "").includes(word) ||
+      word === normal(hint?.slice(-4) ?? "")
+    );
 }
 
+/** Null if the key has just been deleted. */
 async function readRow(
   redis: RedisLink,
-  key: KeyRecord,
+  principal: Principal,
   day: string,
-): Promise<KeyRow> {
-  const principal = { ownerId: key.ownerId, keyId: key.id };
-  const [usage, lastUsedAtMs] = await Promise.all([
+): Promise<KeyRow | null> {
+  const [fields, usage] = await Promise.all([
+    readHash(redis, recordKey(principal)),
     readHash(redis, usageKey(principal, day)),
-    readLastUse(redis, key),
   ]);
+  if (fields.size === 0) return null;
+  const key = decodeKey(principal, fields);
   const today = (...kinds: string[]) =>
     [...usage]
       .filter(([field]) => kinds.includes(field.split(":")[1] ?? ""))
       .reduce((sum, [, value]) => sum + asNumber(value), 0);
   return {
     key,
-    lastUsedAtMs,
+    lastUsedAtMs: await readLastUse(redis, key),
     requestsToday: today(USAGE_KINDS.requests),
     tokensToday: today(USAGE_KINDS.promptTokens, USAGE_KINDS.completionTokens),
   };
