@@ -41,10 +41,10 @@ export const EDGE_VARIABLES = {
   ...CATALOG_VARIABLES,
   BODY_BYTES_MAX: integer("bytes", { min: KIB, max: GIB / 4 })
     .default(REQUEST_LIMITS.bodyBytesMax)
-    .describe("Largest request body; beyond it 413"),
+    .describe("Largest request body; a larger one gets 413"),
   BODIES_BYTES_MAX: integer("bytes", { min: KIB, max: 64 * GIB })
     .default(REQUEST_LIMITS.bodiesBytesMax).describe(
-      "Request bodies that this edge holds at a time; beyond it the oldest gets 503. Each key may hold a quarter; beyond it 429",
+      "Request bodies that this edge holds at a time; beyond that the oldest gets 503. Each key may hold a quarter; beyond that it gets 429",
     ),
   QUEUE_MAX: integer("requests", { min: 0, max: 100_000 })
     .default(DISPATCH_LIMITS.queueMax).describe(
@@ -59,7 +59,7 @@ export const EDGE_VARIABLES = {
     ),
   UNKNOWN_KEYS_PER_SECOND: integer("keys", { min: 1, max: 1_000_000 })
     .default(KEY_LIMITS.unknownPerSecond).describe(
-      "Unknown keys that an edge looks up for one client address, per second; beyond it 429",
+      "Unknown keys that an edge looks up for one client address, per second; beyond that 429",
     ),
   ...PROXY_VARIABLES,
   READY_PORT: port().optional().describe(

@@ -28,7 +28,7 @@ import {
   type ServeHandler,
 } from "./web/server.ts";
 
-/** The service: connections, console, ops port, drain. */
+/** The service: connections, console, operations port, drain. */
 
 const FIRST_CONNECT_MS = 30_000;
 /** A page takes a second or two, unlike the answer of a model. */

@@ -21,14 +21,14 @@ import {
 
 const DAY_SECONDS = 86_400;
 
-/** The operator's port, logging and shutdown. */
+/** The operations port, logging and shutdown. */
 export const SERVICE_VARIABLES = {
   LOG_LEVEL: choice(["debug", "info", "warn", "error"]).default("info")
     .describe("Lines below this level are not written"),
   OPS_HOST: text().default("127.0.0.1")
-    .describe("Address of the operator's port: health, readiness, metrics"),
+    .describe("Address of the operations port: health, readiness, metrics"),
   OPS_PORT: port().default(0)
-    .describe("The operator's port, which must never be public"),
+    .describe("Operations port, which must never be public"),
   DRAIN_SECONDS: integer("seconds", { min: 0, max: DAY_SECONDS }).default(600)
     .describe(
       "How long running work may take to finish after SIGTERM",
@@ -42,7 +42,7 @@ const OWN_CERTIFICATE =
 export const NATS_VARIABLES = {
   NATS_URL: secretUrls(["nats:", "tls:"]).default(["nats://127.0.0.1:4222"])
     .describe("All servers of the NATS cluster; may contain user and password"),
-  NATS_USER: text().optional().describe("This service's user at NATS"),
+  NATS_USER: text().optional().describe("NATS user of this service"),
   NATS_PASSWORD: changingSecret().optional().describe(
     "Password of NATS_USER; if it is in a file, it is read again for each connection",
   ),
@@ -64,7 +64,7 @@ export const REDIS_VARIABLES = {
     .describe(
       "The Redis server; may contain user and password. With REDIS_SENTINELS its host is ignored",
     ),
-  REDIS_USERNAME: text().optional().describe("This service's user at Redis"),
+  REDIS_USERNAME: text().optional().describe("Redis user of this service"),
   REDIS_PASSWORD: secret().optional().describe("Password of REDIS_USERNAME"),
   REDIS_CA_FILE: file().optional()
     .describe("PEM file of the authorities to trust with rediss://"),
@@ -75,12 +75,12 @@ export const REDIS_VARIABLES = {
     "host:port of each,",
     matching(/^([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}$/),
   ).default([]).describe(
-    "Redis Sentinels that know the master; the service follows the master through a failover",
+    "Redis Sentinels; the service follows the master through a failover",
   ),
   REDIS_SENTINEL_NAME: text().default("gateway")
     .describe("Name of the master at the sentinels"),
   REDIS_SENTINEL_USERNAME: text().optional()
-    .describe("This service's user at the sentinels"),
+    .describe("Sentinel user of this service"),
   REDIS_SENTINEL_PASSWORD: secret().optional()
     .describe("Password of REDIS_SENTINEL_USERNAME"),
 };

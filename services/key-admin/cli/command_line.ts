@@ -91,7 +91,7 @@ const { shape: limits } = limitsSchema;
 const OPTIONS = {
   owner: email.meta({
     title: "EMAIL",
-    description: "owner of the keys, by default the first one",
+    description: "owner of the keys, by default the first owner",
   }),
   description: settings.description
     .meta({ title: "TEXT", description: "what the key is for" }),
@@ -108,11 +108,17 @@ const OPTIONS = {
     description: "expiry, such as 2027-01-31T12:00:00Z",
   }),
   models: list.pipe(settings.models)
-    .meta({ title: "A,B", description: 'the models it may use, "" for all' }),
+    .meta({
+      title: "A,B",
+      description: 'models that the key may use, "" for all',
+    }),
   scopes: list.pipe(settings.scopes)
     .meta({ title: "A,B", description: "chat, models, image, video, speech" }),
   search: z.string()
-    .meta({ title: "WORDS", description: "words in the description" }),
+    .meta({
+      title: "WORDS",
+      description: "words in the description, or the last 4 characters",
+    }),
   state: z.enum(
     ["all", "enabled", "disabled", "with_expiry"],
     "One of all, enabled, disabled, with_expiry",
