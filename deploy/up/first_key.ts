@@ -53,7 +53,7 @@ function keyFile({ dataDir, givenRedisUrl }: FirstKeyDeps): string {
   return `${dataDir}/first_key.${encodeURIComponent(host + pathname)}.json`;
 }
 
-/** What `keys create` prints. It contains the key, so it is not logged. */
+/** The output of `keys create`. It contains the key, so it is not logged. */
 async function createKey({ create, stopping }: FirstKeyDeps): Promise<string> {
   const { code, stdout, stderr } = await new Deno.Command(create.file, {
     args: [...create.args],

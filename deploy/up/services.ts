@@ -6,7 +6,7 @@ export type ProgramName = Exclude<ServiceName, "nats" | "redis"> | "keys";
 
 type Environment = Readonly<Record<string, string>>;
 
-/** What the programs of one cluster share. */
+/** The settings that all programs of a cluster share. */
 export interface ProgramContext {
   root: string;
   /** The entry file of each program, absolute. Tests put stand-ins here. */

@@ -14,7 +14,7 @@ export type ServiceName =
   | "nats"
   | "redis";
 
-/** What to run. The environment is complete: nothing is inherited. */
+/** A command to run. The environment is complete: nothing is inherited. */
 export interface Program {
   file: string;
   args: readonly string[];

@@ -106,7 +106,7 @@ function findCluster() {
     /** Origin of the console, for links. */
     consoleUrl: env.PUBLIC_URL || (up?.console_url ?? "http://127.0.0.1:8081"),
     defaultLimits: defaultLimitsOf(settings),
-    /** What to check when Redis does not answer. */
+    /** A hint for when Redis does not answer. */
     hint: up === null
       ? "The address comes from REDIS_…: check host, port, user and password"
       : `The address comes from ${UP_FILE}: is "deno task up" still running?`,

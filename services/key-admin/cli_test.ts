@@ -8,7 +8,7 @@ interface Outcome {
   code: number;
   out: string;
   err: string;
-  /** What `--json` printed; empty for other output. */
+  /** The output of `--json`; empty for other output. */
   json: Record<string, unknown>;
 }
 

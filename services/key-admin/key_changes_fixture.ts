@@ -36,7 +36,7 @@ interface Known {
   actions: readonly AuditAction[];
 }
 
-/** What was acknowledged. A key whose change is not yet acknowledged is left out: either state is right. */
+/** The acknowledged changes. A key whose change is not yet acknowledged is left out: either state is right. */
 export interface Ledger {
   known: Map<string, Known>;
   counts: Record<ChangeKind, number>;

@@ -15,7 +15,7 @@ import {
   type Visit,
 } from "./site_fixture.ts";
 
-/** What an owner does with keys, by clicking. Run by `life_test.ts`. */
+/** The lifecycle of keys in the browser. Run by `life_test.ts`. */
 
 const WAIT_MS = 10_000;
 /** Distance of a click from the corner of a button, in px. */

@@ -25,7 +25,7 @@ export class CommandRefused extends Error {
   override name = "CommandRefused";
 }
 
-/** What commands need. */
+/** Dependencies of commands. */
 export interface CommandDeps extends Stores {
   sendStop: SendStop;
   /** The limits of a new key. */

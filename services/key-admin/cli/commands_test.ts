@@ -15,7 +15,7 @@ import { OWNERS } from "./owners.ts";
 
 const ADA = "ada@example.org";
 
-/** Runs a command and gives what it prints with `--json` and without. */
+/** Runs a command and returns its output with and without `--json`. */
 async function run({ deps }: TestConsole, ...[area, ...args]: string[]) {
   const command = parseCommand(area === "keys" ? KEYS : OWNERS, args);
   const answer = await command.run({

@@ -86,7 +86,7 @@ export const accountRoutes = {
   },
 };
 
-/** What is wrong with the current password, or null. An account without a password must have signed in recently. */
+/** The problem with the current password, or null. An account without a password must have signed in recently. */
 export async function checkPassword(
   c: ConsoleContext,
   given: string,

@@ -12,7 +12,7 @@ import { routeCases, routeOwner, sendRequest } from "../routes_fixture.ts";
 
 /** Guarantee: the audit log and the service's log record what an owner did and attacks on the account. */
 
-/** What a valid request to each route adds to the owner's audit log. */
+/** The audit entries that a valid request to each route adds. */
 const EVENTS: Record<string, AuditAction[]> = {
   "POST /sign-in": ["session.signed_in"],
   "POST /link/:secret": ["account.created", "session.signed_in"],

@@ -36,7 +36,7 @@ export interface SignedIn {
   account: Account;
 }
 
-/** What a request carries through the middleware. */
+/** The context of a request in the middleware and the handlers. */
 export interface ConsoleEnv {
   Bindings: { remoteIp: string };
   Variables: {

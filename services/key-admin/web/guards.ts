@@ -30,7 +30,7 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
     "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
 
-/** Gives the request an id and every answer its headers. Pages are never cached (ASVS 14.3.2). */
+/** Assigns the request an id and adds headers to every response. Pages are never cached (ASVS 14.3.2). */
 export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
   const requestId = newRequestId();
   c.set("requestId", requestId);

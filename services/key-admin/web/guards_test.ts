@@ -163,7 +163,7 @@ Deno.test("ASVS 3.5.3, 4.1.4: nothing changes on GET, and other methods are 405"
 
 /** Guarantee: a form has exactly the fields of its page, each once and within its bounds, or it changes nothing. */
 
-/** What an attacker might try to set: members of keys, of accounts and of every object. */
+/** Fields that an attacker might try to set: members of keys, of accounts and of every object. */
 const EXTRAS = [
   ...["own", "owner", "ownerId", "owner_id", "st", "state", "kid", "id"],
   ...["hash", "hint", "ver", "createdAtMs", "limits", "is_admin", "role"],

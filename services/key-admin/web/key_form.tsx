@@ -34,7 +34,7 @@ type Field = keyof Values;
 /** The state of the form. */
 interface FormState {
   values: Values;
-  /** What is wrong, by field. */
+  /** Error messages by field. */
   errors?: ReadonlyMap<string, string>;
   /** The key that is edited; null for a new one. */
   key: KeyRecord | null;

@@ -123,7 +123,7 @@ export const Copyable = (
 export const ShownOnce = ({ title, lead, label, value, next, children }: {
   title: string;
   lead: Child;
-  /** What is shown. */
+  /** The name of the value. */
   label: string;
   value: string;
   /** Where "Done" leads. */
@@ -150,7 +150,7 @@ export function PostForm(
   { action, hidden = {}, error, submit, look = "primary", cancel, children }: {
     action: string;
     hidden?: Readonly<Record<string, string | number>>;
-    /** What is wrong with the form as a whole. */
+    /** The error of the form as a whole. */
     error?: string | null | undefined;
     /** Label of the button that sends the form. */
     submit: string;

@@ -9,7 +9,7 @@ import { Field, PasswordField, PostForm, ShownOnce } from "./parts.tsx";
 
 /** Turning two-step sign-in on and off. */
 
-/** What the authenticator app shows beside the address. */
+/** The name that the authenticator app shows beside the address. */
 const ISSUER = "Gateway";
 /** The white frame around a QR code. */
 const QUIET_MODULES = 4;

@@ -25,7 +25,7 @@ export function createResponseCounter(
   return (status) => responses.with(`${Math.floor(status / 100)}xx`).add();
 }
 
-/** What `Deno.serve` calls. */
+/** The handler that `Deno.serve` calls. */
 export type ServeHandler = (
   request: Request,
   info: Deno.ServeHandlerInfo<Deno.NetAddr>,

@@ -214,7 +214,7 @@ const LINK_TEXTS: Record<
   },
 };
 
-/** What a set-up, invitation or reset link opens. */
+/** The page of a set-up, invitation or reset link. */
 function showLink(
   c: ConsoleContext,
   { kind }: Link,

@@ -40,7 +40,7 @@ const stored = z.object({
   key: text,
   hint: text,
   description: text,
-  /** What changed, as text: `requests per minute 0 → 60`. */
+  /** The changes as text: `requests per minute 0 → 60`. */
   detail: text,
 }).transform(({ key, ...fields }) => ({ ...fields, keyId: key }));
 type Fields = z.output<typeof stored>;

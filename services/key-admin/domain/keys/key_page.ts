@@ -69,7 +69,7 @@ export interface KeyPage {
   before: number | null;
 }
 
-/** What a search or filter examines of a record. */
+/** The members of a record that a search or filter examines. */
 const EXAMINED = [
   KEY_FIELDS.state,
   KEY_FIELDS.description,

@@ -63,7 +63,7 @@ export function decodeLimits(fields: ReadonlyMap<string, string>): Limits {
   return limitsOf((name) => whole.parse(fields.get(KEY_FIELDS[name]) ?? 0));
 }
 
-/** What differs, for the audit log: `description "a" → "b", tokens per day 0 → 5000`. */
+/** The differences, for the audit log: `description "a" → "b", tokens per day 0 → 5000`. */
 export const describeChange = (before: KeyRecord, after: KeyRecord): string =>
   differences(settingTexts(before), settingTexts(after));
 

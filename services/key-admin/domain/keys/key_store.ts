@@ -50,7 +50,7 @@ export const ROTATION_GRACES_MS: Readonly<Record<string, number>> = {
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
 
-/** What a new key is created from. */
+/** The input for a new key. */
 export interface CreateKeyInput {
   ownerId: string;
   settings: KeySettings;

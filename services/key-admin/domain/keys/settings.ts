@@ -13,7 +13,7 @@ import { z } from "zod";
  * member such as `ownerId` is an error (ASVS 15.3.3).
  */
 
-/** What each limit counts, its largest value (exact in Lua, readable in a table), and how the names of its variables end. */
+/** The unit of each limit, its largest value (exact in Lua, readable in a table), and the ending of its variables' names. */
 const REQUESTS = { unit: "requests", max: 1_000_000 } as const;
 const TOKENS = { unit: "tokens", max: 1_000_000_000_000 } as const;
 const LIMITS = {

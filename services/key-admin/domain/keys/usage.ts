@@ -18,7 +18,7 @@ import { asNumber, readHash } from "../store/reply.ts";
  * hour of the UTC day: fields `09:req`, `09:in`, `09:out`, `09:err`.
  */
 
-/** What is counted. */
+/** The counters. */
 export interface Counts {
   requests: number;
   /** Requests that ended in an error of the gateway or the backend. */

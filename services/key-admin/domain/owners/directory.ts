@@ -25,7 +25,7 @@ export function parseEmail(text: string): string | null {
   return email.length <= EMAIL_CHARS_MAX && EMAIL.test(email) ? email : null;
 }
 
-/** What the directory needs. */
+/** Dependencies of the directory. */
 export interface OwnerDirectoryDeps extends StoreDeps {
   defaultLimits: Pick<DefaultLimits, "owner">;
 }
@@ -61,7 +61,7 @@ export class OwnerDirectory {
       await this.#make(firstOwnerKey, "");
   }
 
-  /** Gives the owner without an address its address. False when it belongs to another owner. */
+  /** Sets the address of an owner who has none. False when it belongs to another owner. */
   async claim(ownerId: string, email: string): Promise<boolean> {
     const { writer } = this.#deps;
     const pointer = mailKey(digest(email));

@@ -17,7 +17,7 @@ const linkSchema = z.discriminatedUnion("kind", [
   }),
 ]);
 
-/** What a link is for. */
+/** The purpose of a link. */
 export type Link = z.infer<typeof linkSchema>;
 
 /** Opening a link only peeks, since mail scanners follow links. Sending its form uses it up. */

@@ -66,7 +66,7 @@ const normal = (password: string): string => password.normalize("NFKC");
 export const passwordChars = (password: string): number =>
   [...normal(password)].length;
 
-/** What is wrong with a new password, or null: only its length and how guessable it is (ASVS 6.2). */
+/** The problem with a new password, or null. Only its length and how guessable it is count (ASVS 6.2). */
 export function passwordProblem(
   password: string,
   context: { email: string },

@@ -10,7 +10,7 @@ import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
 import { totpStep } from "./totp.ts";
 
-/** What was typed, and from where. */
+/** The input of the sign-in form, and its origin. */
 export interface Credentials {
   email: string;
   password: string;
@@ -35,7 +35,7 @@ export interface Admitted {
   failedBefore: number;
 }
 
-/** What signing in needs. */
+/** Dependencies of signing in. */
 export interface SignInDeps {
   redis: RedisLink;
   owners: OwnerDirectory;

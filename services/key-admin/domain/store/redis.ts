@@ -10,7 +10,7 @@ import { barrierKey } from "./names.ts";
 /** Longer than at an edge, since people rather than programs wait. */
 const DEADLINE_MS = 2_000;
 
-/** What the stores need. */
+/** Dependencies of the stores. */
 export interface StoreDeps {
   redis: RedisLink;
   /** A separate connection, since waiting for the disk blocks everything behind it. */
