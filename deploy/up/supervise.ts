@@ -57,7 +57,7 @@ const RESTART_MS_MAX = 10_000;
 const HEALTHY_MS = 30_000;
 /** How long to wait for the output to end: a grandchild may keep it open. */
 const LAST_OUTPUT_MS = 500;
-/** How many log lines are shown when a unit does not start. */
+/** How many lines of output are shown when a unit does not start. */
 const LAST_LINES = 20;
 /** The lines that the launcher reads; the log file gets all lines. */
 const EVENT_LINE = /"level":"(?:warn|error)"|"event":"(?:ready|setup_link)"/;
@@ -78,6 +78,8 @@ export class Supervised {
   readonly #first = Promise.withResolvers<void>();
   readonly #stopping = new AbortController();
   readonly #finished: Promise<void>;
+  /** The last lines that were printed before it was ready. */
+  #lastLines: string[] = [];
   #child: Deno.ChildProcess | undefined;
 
   constructor(readonly unit: Unit, deps: SuperviseDeps) {
@@ -117,7 +119,7 @@ export class Supervised {
         code: EXIT.failed,
       }));
       if (signal.aborted) break;
-      if (!this.ready) return await this.#giveUp(how, code);
+      if (!this.ready) return this.#giveUp(how, code);
       if (monotonicNow() - startedAtMs >= HEALTHY_MS) pauseMs = RESTART_MS_MIN;
       this.#deps.warn(
         `${this.unit.name} ${how}; restarting it in ${pauseMs / 1_000} s`,
@@ -140,6 +142,9 @@ export class Supervised {
       sendSignal(child, "SIGKILL");
     }, readyMs);
     const onLine = (line: string) => {
+      if (!this.ready) {
+        this.#lastLines = [...this.#lastLines, line].slice(-LAST_LINES);
+      }
       if (this.#readLine(line)) clearTimeout(timer);
     };
     const copied = Promise.all([
@@ -175,10 +180,7 @@ export class Supervised {
     return isReady;
   }
 
-  async #giveUp(how: string, code: number): Promise<void> {
-    const { path } = this.#deps.log;
-    const text = await Deno.readTextFile(path).catch(() => "");
-    const lines = text.trim().split("\n").slice(-LAST_LINES);
+  #giveUp(how: string, code: number): void {
     const isConfig = code === EXIT.config;
     const message = [
       `${this.unit.name} ${
@@ -186,8 +188,8 @@ export class Supervised {
           ? "found a mistake in its configuration"
           : `does not start: it ${how}`
       }`,
-      ...lines.map((line) => `  ${line}`),
-      `Its log: ${path}`,
+      ...this.#lastLines.map((line) => `  ${line}`),
+      `Its log: ${this.#deps.log.path}`,
     ].join("\n");
     const exitCode = isConfig ? EXIT.config : EXIT.failed;
     this.#first.reject(new UpError(message, exitCode));
@@ -239,6 +241,7 @@ async function copyLines(
     rest = lines.pop() ?? "";
     lines.forEach(onLine);
   }
+  if (rest !== "") onLine(rest);
 }
 
 /** The event of a log line; `undefined` if the line is something else. */
