@@ -138,7 +138,7 @@ function showConfirm(
   );
 }
 
-/** The account page, with what is wrong with one of its forms. */
+/** The account page, with the errors of its forms. */
 export async function showAccount(
   c: ConsoleContext,
   errors: { password?: string; secondFactor?: string } = {},

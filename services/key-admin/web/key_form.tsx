@@ -113,7 +113,7 @@ function valuesOf(
   };
 }
 
-/** Settings, or what is wrong by field. `keptMs` is the end that the key has. */
+/** Settings, or errors by field. `keptMs` is the current expiry of the key. */
 export function parse(
   { description, scopes, models, expires, ...limits }: Values,
   nowMs: number,

@@ -103,7 +103,7 @@ interface Listed {
 
 /**
  * Reads one page with a bounded amount of work. A search or filter examines keys
- * one by one; if few match, the page is short and `next` continues from there.
+ * in batches; if few match, the page is short and `next` continues from there.
  */
 export async function readPage(
   redis: RedisLink,
