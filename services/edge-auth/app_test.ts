@@ -35,7 +35,7 @@ const LOOKUP_MS = 400;
 const HOST = "127.0.0.1";
 
 /** An app whose parts move the clock. */
-async function start() {
+async function start(models: readonly string[] = []) {
   let nowMs = 0;
   const now = () => nowMs;
   const log = createRecordingLog();
@@ -62,7 +62,7 @@ async function start() {
         nowMs += LOOKUP_MS;
         return Promise.resolve({ keyId: "key_a", ownerId: "own_a" });
       },
-      check: () => Promise.resolve([]),
+      check: () => Promise.resolve(models),
     },
     admission: {
       checkRefused: () => Promise.resolve(),
@@ -148,4 +148,22 @@ Deno.test("load balancers are told that the edge answers, without a key, under a
   const response = await edge.ask("/health");
   assert.equal(response.headers.get("connection"), "close");
   await response.body?.cancel();
+});
+
+Deno.test("a key is shown the models that it may use, and no others", async () => {
+  const rows: [models: string[], listed: string[], status: number][] = [
+    [[], [DEFAULT_MODEL_ID], 200],
+    [[DEFAULT_MODEL_ID], [DEFAULT_MODEL_ID], 200],
+    [["another-model"], [], 404],
+  ];
+  for (const [models, listed, status] of rows) {
+    await using edge = await start(models);
+    const headers = { authorization: `Bearer ${mintKey(randomBytes)}` };
+    const get = (path: string) => edge.ask(path, { headers }, "localhost");
+    const { data } = await (await get("/v1/models")).json();
+    assert.deepEqual(data.map(({ id }: { id: string }) => id), listed);
+    const response = await get(`/v1/models/${DEFAULT_MODEL_ID}`);
+    assert.equal(response.status, status);
+    await response.body?.cancel();
+  }
 });
