@@ -130,7 +130,7 @@ Deno.test("the duration of a request begins with its arrival, before its key is 
   );
 });
 
-Deno.test("load balancers are told that the edge answers, without a key, under any name, and nothing else", async () => {
+Deno.test("the health check of load balancers needs no key, accepts any host and reveals nothing else", async () => {
   await using edge = await start();
   for (const path of ["/health", "/healthz"]) {
     for (const method of ["GET", "HEAD"]) {

@@ -5,7 +5,7 @@ import { EDGE_VARIABLES } from "./config.ts";
 const read = (env: Record<string, string>) =>
   parseEnv(EDGE_VARIABLES, env, () => assert.fail("reads no file"));
 
-Deno.test("by default nobody is trusted, every host is served and no page may call", () => {
+Deno.test("by default no proxy is trusted, every host is served and no web page may call", () => {
   const config = read({});
   assert.deepEqual(config.TRUSTED_PROXIES, []);
   assert.deepEqual(config.ALLOWED_HOSTS, []);
@@ -13,7 +13,7 @@ Deno.test("by default nobody is trusted, every host is served and no page may ca
   assert.equal(config.UNKNOWN_KEYS_PER_SECOND, 20);
 });
 
-Deno.test("lists of the door are taken apart", () => {
+Deno.test("lists are split into their elements", () => {
   const config = read({
     TRUSTED_PROXIES: "10.0.0.0/8, fd00::/8,192.0.2.1",
     ALLOWED_HOSTS: "api.example.org,localhost:8080, [::1]:8080",

@@ -95,7 +95,7 @@ Deno.test("time between tokens is known only of whole streams of two tokens or m
   }
 });
 
-Deno.test("what went wrong on the way is counted", () => {
+Deno.test("faults during a run are counted", () => {
   const t = setup();
   t.run({
     kind: "failed",
@@ -121,7 +121,7 @@ Deno.test("what went wrong on the way is counted", () => {
   ]);
 });
 
-Deno.test("every decision is counted, refusals by limit and by whose it is", () => {
+Deno.test("every decision is counted, refusals by limit and by key or owner", () => {
   const t = setup();
   const admitted: Admitted = {
     isAdmitted: true,

@@ -121,14 +121,14 @@ export async function authenticationCases(
       assert.match(answer, /^HTTP\/1.1 401 /);
     }
   });
-  await t.step("A8 a key in the query is no key", async () => {
+  await t.step("A8 a key in the query is not accepted", async () => {
     const response = await fetch(`${url}?api_key=${key}`, {
       method: "POST",
       body: JSON.stringify(M1),
     });
     await assertUnauthorized(response, "query");
   });
-  await t.step("A9 without a key nobody learns what exists", async () => {
+  await t.step("A9 without a key no path is revealed", async () => {
     await assertUnauthorized(await ask({}, "{"), "malformed JSON");
     const base = cluster.baseUrl();
     await assertUnauthorized(await fetch(`${base}/nope`), "unknown path");

@@ -1,4 +1,4 @@
-/** What the conformance cases share: a running cluster and short ways to call it. */
+/** Shared by the conformance cases: a running cluster and shorthands to call it. */
 import assert from "node:assert/strict";
 import type { ChatCompletionChunk } from "@gateway/shared/openai/chat";
 import { chatCompletionChunkSchema } from "../support/answer_schemas.ts";
@@ -20,7 +20,7 @@ export const UNAUTHORIZED = {
 /** A decoded chunk, or the error event in its place. */
 export type Chunk = ChatCompletionChunk & { error?: unknown };
 
-/** What a stream came to. */
+/** The result of a stream. */
 export interface StreamResult {
   response: Response;
   lines: string[];

@@ -100,7 +100,7 @@ export async function routingCases(
     assert.match(doubled, /^HTTP\/1.1 404 /);
     assert.match(doubled, /"error"/);
   });
-  await t.step("G57 an unknown URL is told what there is", async () => {
+  await t.step("G57 an unknown URL gets a hint", async () => {
     const lost = await call("/responses", { method: "POST" });
     assert.equal(
       (await lost.json()).error.message,

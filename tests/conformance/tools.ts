@@ -100,7 +100,7 @@ export async function toolCases(
     });
     assert.ok(choice.message.content);
   });
-  await t.step("D43 histories that do not add up: 400", async () => {
+  await t.step("D43 inconsistent histories: 400", async () => {
     await assertError(
       await chat({ messages: [QUESTION, ANSWERED] }),
       { status: 400 },

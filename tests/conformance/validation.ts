@@ -1,4 +1,4 @@
-/** Cases E: what is refused, and how it is said. */
+/** Cases E: what is refused, and with which error. */
 import assert from "node:assert/strict";
 import {
   assertError,
@@ -128,7 +128,7 @@ export async function validationCases(
       "object",
     );
   });
-  await t.step("E50 bodies that are no request", async () => {
+  await t.step("E50 bodies that are not a request", async () => {
     const bodies: BodyInit[] = [
       "{",
       "",

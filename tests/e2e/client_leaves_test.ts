@@ -27,7 +27,7 @@ import { scriptedBackend, text } from "../support/scripted_backend.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const CANCEL_MS = 100;
-/** The machine of a test run may be busy for a moment: one of so many must do. */
+/** The machine may be busy for a moment, so one of this many attempts must succeed. */
 const TRIES = 3;
 
 const STATES = [
@@ -104,7 +104,7 @@ function withPrompts(way: Way): [Way, string][] {
   return PROMPTS.map((prompt) => [way, prompt]);
 }
 
-/** How long the model server was kept after its client had left. */
+/** How long the model server's request lasted after its client had left. */
 async function leaveOnce(
   edge: MiniEdge,
   server: FakeModelServer,

@@ -1,7 +1,7 @@
 /**
  * Guarantee: several edges and workers are one service. Every answer is complete
  * and belongs to its request, and a worker that dies or is replaced under load
- * costs nobody an unseen request.
+ * causes no failure of a request without a byte sent.
  */
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
@@ -74,7 +74,7 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
   );
 
   await t.step(
-    "a worker killed under load costs only what was half said",
+    "a worker killed under load fails only streams that had begun",
     async () => {
       const slow = (number: number) => ({
         model: "neutral-3.7-plus",

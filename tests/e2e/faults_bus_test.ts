@@ -1,6 +1,6 @@
 /**
- * Guarantee: whatever happens to the bus, running answers go on where they were
- * or end with one error, and nobody is taken for dead because the bus was.
+ * Guarantee: whatever happens to the bus, running answers continue where they were or
+ * end with one error, and no edge or worker is considered dead because of the bus.
  */
 import assert from "node:assert/strict";
 import { ask, outcomeOf } from "../support/chat_outcome.ts";
@@ -16,7 +16,7 @@ import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { answerOf, tokenBackend } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
-Deno.test("a bus that stands still: answers pause, nobody is taken for dead", async () => {
+Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", async () => {
   await using nats = await startNatsServer();
   const servers = [nats.server];
   await using edge = await startMiniEdge({ servers });
@@ -48,7 +48,7 @@ Deno.test("a bus that stands still: answers pause, nobody is taken for dead", as
   await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
 });
 
-Deno.test("a worker that finds the bus again later than its edge keeps its streams", async () => {
+Deno.test("a worker that reconnects to the bus later than its edge keeps its streams", async () => {
   await using nats = await startNatsServer();
   await using proxy = startTcpProxy(nats.port);
   await using edge = await startMiniEdge({ servers: [nats.server] });

@@ -1,5 +1,5 @@
 /**
- * Guarantee: an edge that loses the bus, floods or is flooded harms nobody else,
+ * Guarantee: an edge that loses the bus, floods or is flooded harms no other edge,
  * and its own requests end in time.
  */
 import assert from "node:assert/strict";
@@ -37,7 +37,7 @@ import { seededRandom } from "../support/seeded_random.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
-Deno.test("the bus away for too long: every request ends, and all is well when it is back", async () => {
+Deno.test("the bus down for too long: every request ends, and new ones succeed when it is back", async () => {
   await using nats = await startNatsServer();
   const servers = [nats.server];
   const busLostMs = 1_000;
@@ -217,7 +217,7 @@ Deno.test("garbage on every subject harms nothing", async () => {
   assert.equal((await next).kind, "complete");
 });
 
-Deno.test("a client that reads nothing stops its backend, and nobody else", async () => {
+Deno.test("a client that reads nothing stops its own backend and no other", async () => {
   await using nats = await startNatsServer();
   const servers = [nats.server];
   await using edge = await startMiniEdge({ servers });

@@ -70,7 +70,7 @@ Deno.test("processes that fail", async (t) => {
   });
 
   await t.step(
-    "a worker frozen for longer: one error, and it stops when it wakes",
+    "a worker frozen for longer: one error, and it stops its backend when it wakes",
     async () => {
       const { answer, upstream } = await begin(0);
       const worker = pidOf(cluster, "chat-worker");
@@ -105,7 +105,7 @@ Deno.test("processes that fail", async (t) => {
   );
 
   await t.step(
-    "a frozen edge slows nobody else, and goes on when it wakes",
+    "a frozen edge slows no other edge, and continues when it wakes",
     async () => {
       const { answer } = await begin(1);
       const edge = pidOf(cluster, "edge-auth", 1);
@@ -127,7 +127,7 @@ Deno.test("processes that fail", async (t) => {
   );
 
   await t.step(
-    "an edge told to stop: open streams end with an error of their own",
+    "a stopping edge: open streams end with their own error",
     async () => {
       // A key for one request at once: free again only when that one is settled.
       const created = await cluster.keys(

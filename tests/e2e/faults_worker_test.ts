@@ -1,6 +1,6 @@
 /**
- * Guarantee: what becomes of a worker costs a client nothing it has not seen, and
- * one honest error otherwise, in time.
+ * Guarantee: if a worker fails, a client that has received nothing does not notice;
+ * any other gets one error, in time.
  */
 import assert from "node:assert/strict";
 import {
@@ -311,7 +311,7 @@ Deno.test("a worker of another version: another one, else 503 in two seconds wit
   }
 });
 
-Deno.test("the whole process stands still for two seconds: a pause, nothing else", async () => {
+Deno.test("the whole process is stalled for two seconds: a pause, nothing else", async () => {
   await using nats = await startNatsServer();
   const servers = [nats.server];
   await using edge = await startMiniEdge({ servers });

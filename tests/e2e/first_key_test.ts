@@ -1,5 +1,5 @@
-// Promise: a new stack is ready before anybody has made a key, so that it can be
-// started and waited for; it lets nobody in, and the first key works at once.
+// Promise: a new stack is ready before the first key exists, so that scripts can wait
+// for it; it admits no request, and the first key works at once.
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";

@@ -1,6 +1,6 @@
 /**
- * Guarantee: a service that is cut off from the bus says so where a load balancer
- * looks, in time, and again when it is back; nobody has to start it anew.
+ * Guarantee: a service that is cut off from the bus fails its readiness check in time,
+ * and passes it again when it is reconnected, without a restart.
  */
 import assert from "node:assert/strict";
 import { startNatsServer } from "../support/nats_server.ts";

@@ -1,6 +1,6 @@
 /**
- * Guarantee: what goes wrong is not multiplied. A request that kills its worker
- * does not go through all of them: it is offered to two at most, wherever they die.
+ * Guarantee: failures are not multiplied. A request that kills its worker is offered
+ * to two workers at most, whenever they die.
  */
 import assert from "node:assert/strict";
 import { edgeStreamWildcard } from "@gateway/shared/bus/subjects";
@@ -32,7 +32,7 @@ const deaths: {
     code: "worker_lost",
   },
   {
-    when: "before anybody hears that it was",
+    when: "before its acceptance is received",
     isAccepted: false,
     code: "overloaded",
   },

@@ -1,7 +1,7 @@
 /**
- * Guarantee: what the console shows of a key and of all keys is exactly what its
- * clients were told, added up: requests, tokens in and out, errors. It has come from
- * the worker over the edges' settlements, and nothing is counted twice or left out.
+ * Guarantee: the usage that the console shows for a key and for all keys is exactly the
+ * sum of what its clients received: requests, tokens in and out, errors. Nothing is
+ * counted twice or left out between the worker, the edge and Redis.
  */
 import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";

@@ -1,6 +1,6 @@
 /**
- * Guarantee: hostile bodies are refused with a reason, cost the limits nothing, and
- * do not slow down anybody else.
+ * Guarantee: hostile bodies are refused with a reason, do not count against limits, and
+ * do not slow down other callers.
  */
 import assert from "node:assert/strict";
 import process from "node:process";

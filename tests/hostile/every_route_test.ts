@@ -1,6 +1,6 @@
 /**
- * Guarantee: what holds at the public door holds on every path of it, those that
- * are added later included: the routes come from the door itself.
+ * Guarantee: the rules of the public API hold on every path, including those that are
+ * added later: the routes are read from the code.
  */
 import assert from "node:assert/strict";
 import { SessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";

@@ -1,6 +1,6 @@
 /**
- * Guarantee: what happens while Redis is being asked about a request is not lost:
- * neither that its client has left, nor that its key was stopped.
+ * Guarantee: two events during the admission of a request are not lost: that its
+ * client has left, and that its key was stopped.
  */
 import assert from "node:assert/strict";
 import { keyChangedSubject } from "@gateway/shared/bus/subjects";

@@ -113,7 +113,7 @@ async function press(cluster: Cluster, value: string) {
   return { passed, unanswered, slowestMs };
 }
 
-/** Clients on the edges that live, who want more slots than there are. */
+/** Clients on the living edges that need more slots than there are. */
 function startSlotClients(cluster: Cluster, value: string) {
   const statuses: number[] = [];
   let isOver = false;

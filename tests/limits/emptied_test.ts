@@ -1,7 +1,7 @@
 /**
- * Guarantee: a Redis that answers and has lost its data makes no key unknown. All
- * edges say 503 as long as it is empty, never 401 and never 429, and serve within
- * two seconds of the data's return, by themselves.
+ * Guarantee: a Redis that answers but has lost its data makes no key unknown. All
+ * edges answer 503 while it is empty, never 401 and never 429, and serve again within
+ * two seconds after the data is back, without a restart.
  */
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -30,7 +30,7 @@ interface Keys {
   wrong: TestKey;
 }
 
-/** A good-looking key that nobody made. */
+/** A well-formed key that does not exist. */
 function nobodysKey(): TestKey {
   return { keyId: "", ownerId: "", value: mintKey(randomBytes) };
 }
@@ -151,7 +151,7 @@ Deno.test("other data in place of the old: what was unknown there is asked for a
   assert.equal(await statusOf(cluster.ask(wrong)), 200);
 });
 
-Deno.test("a Redis in which no key was ever made says 503, and 401 from the first key on", async () => {
+Deno.test("a Redis in which no key was ever created means 503, and 401 after the first key", async () => {
   await using cluster = await startGatedCluster({ isNamed: false });
   assert.equal(await statusOf(cluster.ask(nobodysKey())), 503);
   await assertSaid(cluster, ["missing"]);

@@ -1,7 +1,6 @@
 /**
- * Guarantee: every answer that a limit had a say in tells where the limits stand
- * and, if it is a refusal, how long to wait. That the waits are right:
- * `waits_timed_test.ts`.
+ * Guarantee: every answer to which limits apply states their values and, if it is a
+ * refusal, how long to wait. That the waits are right: `waits_timed_test.ts`.
  */
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
@@ -172,7 +171,7 @@ Deno.test("limits over HTTP", async (t) => {
   );
 });
 
-Deno.test("a key whose bodies were refused too often waits, others do not, and a disabled one hears that first", async () => {
+Deno.test("a key whose bodies were refused too often waits, others do not, and a disabled one gets 403 first", async () => {
   const owing = new Set<string>();
   /** Takes every refused body for one that took 125 ms. */
   class DearBodies extends RefusedBodies {
@@ -199,7 +198,7 @@ Deno.test("a key whose bodies were refused too often waits, others do not, and a
   assert.ok(owing.has(disabled.keyId), "its good bodies count as refused ones");
 });
 
-Deno.test("a key that was refused for a limit hears so before its next body is read, as long as that holds", async () => {
+Deno.test("a key that was refused for a limit is refused before its next body is read, while the limit holds", async () => {
   await using cluster = await startGatedCluster();
   const key = await cluster.addKey({ limits: { requestsPerMinute: 1 } });
   const { baseUrl } = cluster.edges[0]?.edge ?? {};

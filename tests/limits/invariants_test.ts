@@ -1,6 +1,6 @@
 /**
- * Guarantee: what the limits promise, one by one, with four edges that know
- * nothing of each other and whose clocks are hours apart.
+ * Guarantee: the promises of the limits, one by one, with four edges that share
+ * nothing but Redis and whose clocks are hours apart.
  */
 import assert from "node:assert/strict";
 import type {
@@ -148,7 +148,7 @@ Deno.test("invariants of the limits", async (t) => {
     }
   });
 
-  await t.step("a leaked lease heals when its life is over", async () => {
+  await t.step("a leaked lease is free again when it expires", async () => {
     const key = await world.addKey({ limits: { concurrency: 3 } });
     const takenAtMs = await world.time();
     for (let count = 0; count < 3; count += 1) {
@@ -323,7 +323,7 @@ Deno.test("each limit admits exactly what it says, and a refusal for it consumes
   }
 });
 
-Deno.test("limits when the ground moves", async (t) => {
+Deno.test("limits while Redis fails or its clock jumps", async (t) => {
   await using stage = await startStage();
   const { world, fleet } = stage;
 

@@ -1,6 +1,6 @@
 /**
- * Guarantee: without Redis nobody is let in and nobody's key is called wrong: 503
- * at once, and service again within two seconds of Redis' return, by itself.
+ * Guarantee: without Redis no request is admitted and no key is called invalid: 503
+ * at once, and service again within two seconds after Redis is back, without a restart.
  */
 import assert from "node:assert/strict";
 import { hashKey } from "@gateway/shared/keys/record";
@@ -124,7 +124,7 @@ const OUTAGES: {
   },
 ];
 
-Deno.test("ASVS 16.5.2, 16.5.3: Redis away, in every way it can be: 503, never a refusal of the key", async (t) => {
+Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, never a refusal of the key", async (t) => {
   await using cluster = await startGatedCluster();
   const { world, proxy } = cluster;
   const key = await cluster.addKey({ limits: { concurrency: 100 } });

@@ -1,6 +1,6 @@
 /**
  * Guarantee: a client with one slot may send its next request as soon as it has
- * the end of the last answer, to any edge, and is never told that it still runs.
+ * the end of the last answer, to any edge, and is never refused because of that.
  */
 import assert from "node:assert/strict";
 import { SLOT_HOLD_MS } from "../../services/edge-auth/chat/completions.ts";

@@ -1,7 +1,7 @@
 /**
- * Guarantee: the waits that a caller is told are right. Who waits exactly as long
- * as one of the headers says is let in at the first try, on any edge, beside twenty
- * others who use up limits of their own.
+ * Guarantee: the waits in responses are right. A caller that waits exactly as long as
+ * one of the headers says is admitted at the first try, on any edge, next to twenty
+ * others that use up limits of their own.
  */
 import assert from "node:assert/strict";
 import {
@@ -41,7 +41,7 @@ const HOLD = {
   messages: [{ role: "user", content: "hold" }],
 };
 
-/** How a caller reads his wait. */
+/** How a caller reads the wait. */
 const WAYS = {
   "retry-after-ms": (headers: Headers) => numberIn(headers, "retry-after-ms"),
   "retry-after": (headers: Headers) => numberIn(headers, "retry-after") * 1_000,
@@ -245,7 +245,7 @@ function startOthers(cluster: GatedCluster, count: number): AsyncDisposable {
   };
 }
 
-Deno.test("a caller that waits as told is let in, beside twenty others", async () => {
+Deno.test("a caller that waits as long as the header says is admitted, next to twenty others", async () => {
   await using cluster = await startGatedCluster({
     edges: EDGES,
     onCall(call) {

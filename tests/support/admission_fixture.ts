@@ -19,7 +19,7 @@ import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
 import { type RedisFixture, startRedis } from "./redis_fixture.ts";
 
-/** What a test may say of a key; the rest is: enabled, chat and models, all models, no limits. */
+/** Properties of a key for a test. Defaults: enabled, chat and models, all models, no limits. */
 export interface KeyOptions {
   limits?: Partial<Limits>;
   ownerLimits?: Partial<Limits>;
@@ -123,7 +123,7 @@ export async function startRedisWorld(
   };
 }
 
-/** Scripts that the server has run: everything an edge asks for a request is one. */
+/** Scripts that the server has run: an admission is one. */
 export async function scriptCalls(world: RedisWorld): Promise<number> {
   const stats = String(await world.command("INFO", "commandstats"));
   return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);

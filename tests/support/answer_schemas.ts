@@ -15,9 +15,9 @@ import type {
 import type { ErrorBody } from "@gateway/shared/openai/error";
 
 /**
- * What the gateway may answer, as zod schemas for tests and clients. They are
- * stricter than any one SDK: a member that only some SDK chokes on is refused
- * here. Which SDK needs what: the comments at each rule.
+ * The valid answers of the gateway, as zod schemas for tests and clients. They are
+ * stricter than any one SDK: a member that breaks any SDK is refused. The comments at
+ * each rule say what SDKs need it.
  */
 
 /** One SDK decodes timestamps as unsigned 32-bit: no fractions, no milliseconds. */

@@ -4,7 +4,7 @@ import { chat, type MiniEdge } from "./mini_cluster.ts";
 
 /** The end of a request as its client sees it. */
 export interface ChatOutcome {
-  /** `broken`: the connection ended without a word, or the client left. */
+  /** `broken`: the connection ended without an error event, or the client left. */
   kind: "complete" | "http_error" | "sse_error" | "broken";
   status: number | null;
   /** Of all choices, with `|` between them. */

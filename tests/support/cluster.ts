@@ -7,7 +7,7 @@ import type { UpState } from "../../deploy/up/start.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { waitFor } from "./wait_for.ts";
 
-/** What the launcher says of a running cluster, with a first key. */
+/** The launcher's description of a running cluster, with a first key. */
 export interface ClusterState extends UpState {
   api_key: string;
 }

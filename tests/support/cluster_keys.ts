@@ -36,10 +36,10 @@ export function askCluster(
   }, { signal: signal ?? null });
 }
 
-/** A store of keys and what it stands on. */
+/** A store of keys and its connection. */
 export interface OpenedStore extends AsyncDisposable {
   store: KeyStore;
-  /** A link that may do everything. */
+  /** A link with all permissions. */
   redis: RedisLink;
 }
 

@@ -1,7 +1,7 @@
 /**
- * A model server for tests, on raw TCP so that it can misbehave: every byte it
- * sends, and every pause, is in the script of the test. It records what it was
- * asked and when its clients left.
+ * A model server for tests, on raw TCP so that it can misbehave: every byte that it
+ * sends, and every pause, is in the script of the test. It records its requests and
+ * when its clients left.
  */
 import { waitFor } from "./wait_for.ts";
 
@@ -12,9 +12,9 @@ export type Step =
   | { pauseMs: number }
   /** Goes on when the promise settles. */
   | { until: Promise<unknown> }
-  /** Does nothing until the client hangs up. */
+  /** Does nothing until the client closes the connection. */
   | { stall: true }
-  /** Hangs up. */
+  /** Closes the connection. */
   | { close: true };
 
 /** What the server does for a request. */
@@ -53,7 +53,7 @@ export class FakeRequest {
     }));
   }
 
-  /** Settles when the client hangs up before the script is over; never otherwise. */
+  /** Settles when the client closes the connection before the script is over; never otherwise. */
   get left(): Promise<void> {
     return this.#left.promise;
   }

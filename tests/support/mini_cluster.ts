@@ -1,8 +1,8 @@
 /**
- * Edges and workers in this process, joined by a real nats-server: everything
- * between the HTTP door and the backend runs as in production, while the test
- * holds both ends. Redis is left out, and every key admitted, unless a test brings
- * an admission of its own.
+ * Edges and workers in this process, connected by a real nats-server: everything
+ * between the HTTP server and the backend runs as in production, while the test
+ * controls both ends. There is no Redis, and every key is admitted, unless a test
+ * provides its own admission.
  */
 import assert from "node:assert/strict";
 import {
@@ -57,7 +57,7 @@ import { postChat } from "./chat_request.ts";
 export interface Settled
   extends
     Pick<RunOutcome, "usage" | "completionTokens" | "kind" | "isEndReported"> {
-  /** A worker took it. */
+  /** A worker accepted it. */
   hasRun: boolean;
   /** It was stopped before its end. */
   isStopped: boolean;
@@ -72,7 +72,7 @@ export interface Admitted {
   settlements: Settled[];
 }
 
-/** The specified model. Edges only look at what it can do, so nobody is at that address. */
+/** The model of the specification. Edges read only its abilities, so no server is at that address. */
 export const TEST_CATALOG: Catalog = catalogFromSimulator(
   "http://127.0.0.1:9/v1",
 );

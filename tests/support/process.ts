@@ -15,7 +15,7 @@ export interface RunningProcess extends AsyncDisposable {
   readonly isRunning: boolean;
   /** Settles when the process has ended and all of its output was read. */
   readonly exited: Promise<Deno.CommandStatus>;
-  /** Standard output and standard error as they came, the last 64 Ki characters. */
+  /** Standard output and standard error in order, the last 64 Ki characters. */
   output(): string;
   /** How many characters have come so far, also those that were dropped. */
   outputChars(): number;

@@ -20,7 +20,7 @@ export interface ModelServer {
 export interface ScriptedCall {
   /** As the worker sent it. */
   readonly request: ChatRequest;
-  /** When the gateway hung up; null while it has not. */
+  /** When the gateway closed the connection; null while it is open. */
   readonly abortedAtMs: number | null;
   /** Sends these chunks in one packet. */
   say(...chunks: unknown[]): void;

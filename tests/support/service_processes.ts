@@ -1,4 +1,4 @@
-/** Single services as processes, told everything by their environment. */
+/** Single services as processes, configured by their environment. */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { Simulator } from "../../services/model-simulator/simulator.ts";
@@ -12,12 +12,12 @@ const START_MS = 30_000;
 /** Variables of one service. */
 export type ServiceEnv = Record<string, string>;
 
-/** A service that has said that it is ready. */
+/** A service that is ready. */
 export interface RunningServiceProcess extends AsyncDisposable {
   readonly process: RunningProcess;
   /** `http://127.0.0.1:<port>` */
   readonly url: string;
-  /** What its `ready` line said: ports and ids. */
+  /** The fields of its `ready` line: ports and ids. */
   readonly ready: Record<string, unknown>;
 }
 

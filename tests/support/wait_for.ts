@@ -1,6 +1,6 @@
 /** How long to wait, how often to look, and what to say when it was in vain. */
 export interface WaitOptions {
-  /** What is waited for, as it shall read in the error: "the worker to leave the table". */
+  /** The expected event, for the error message: "the worker to leave the table". */
   what: string | (() => string);
   /** Generous by default: a slow machine must not fail a correct program. */
   timeoutMs?: number;

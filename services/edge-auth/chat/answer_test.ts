@@ -97,7 +97,7 @@ Deno.test("StreamAnswer fails as an HTTP error before the first line, and by an 
   assert.equal(await out.read(), `data: {"a":1}\n\n${FAILURE_EVENT}`);
 });
 
-Deno.test("both answers forget what a lost attempt had sent", async () => {
+Deno.test("both answers discard what a lost attempt has sent", async () => {
   for (const Answer of [StreamAnswer, WholeAnswer]) {
     const { out, options } = setup();
     const answer = new Answer(options);
@@ -110,7 +110,7 @@ Deno.test("both answers forget what a lost attempt had sent", async () => {
   }
 });
 
-Deno.test("StreamAnswer gives credit only for what the client takes, a cut line behind that included", async () => {
+Deno.test("StreamAnswer gives credit only for what the client has received, including a cut line after that", async () => {
   const { answer, out, told } = setup();
   const line = bytes(`${"x".repeat(40_000)}\n`);
   answer.onPayload(line, 1);
@@ -167,7 +167,7 @@ Deno.test("StreamAnswer opens a stream without a first line with keep-alives; an
   await assert.rejects(answer.begun, FAILURE, "0: the 200 is held for ever");
 });
 
-Deno.test("StreamAnswer cuts off a client that takes nothing", () => {
+Deno.test("StreamAnswer disconnects a client that reads nothing", () => {
   const { answer, clock, told, out } = setup();
   answer.onPayload(bytes(`${"x".repeat(100_000)}\n`), 1);
   clock.ms = SSE_LIMITS.slowClientMs - 1;
@@ -187,7 +187,7 @@ Deno.test("StreamAnswer refuses a line that is too long", () => {
   assert.equal(told.overlong, 1);
 });
 
-Deno.test("an answer that nobody waits for ends without its end", async () => {
+Deno.test("an answer whose client has left is cut", async () => {
   for (const Answer of [StreamAnswer, WholeAnswer]) {
     const { out, options } = setup();
     const answer = new Answer(options);
@@ -221,7 +221,7 @@ Deno.test("WholeAnswer joins its parts, cut anywhere, and keeps no view of them"
   assert.equal(answer.hasStarted, false);
 });
 
-Deno.test("the end of an answer, an error too, waits until its slot is free, all before it does not", async () => {
+Deno.test("only the end of an answer, or its error, waits until its slot is free", async () => {
   for (const kind of ["end", "error"]) {
     const freed = Promise.withResolvers<void>();
     const { answer, out } = setup({ hold: holdUntil(freed.promise, 60_000) });
@@ -237,7 +237,7 @@ Deno.test("the end of an answer, an error too, waits until its slot is free, all
   }
 });
 
-Deno.test("the end of an answer is said in time when its slot is not given back", async () => {
+Deno.test("the end of an answer is sent in time even if its slot is not freed", async () => {
   const never = new Promise<void>(() => {});
   const { out, options } = setup({ hold: holdUntil(never, 20) });
   const answer = new WholeAnswer(options);

@@ -128,7 +128,7 @@ function runAdmitted(
   const span = startChatSpan(call, request);
   const { traceparent } = span;
   // In every state: queued, waiting for the first token, streaming or not.
-  const takeBack = onLeft(() => run.cancel("client_gone"));
+  const removeCallback = onLeft(() => run.cancel("client_gone"));
   const run = dispatcher.start(
     {
       requestId,
@@ -138,7 +138,7 @@ function runAdmitted(
     },
     answer,
     (outcome) => {
-      takeBack();
+      removeCallback();
       lease.settle(outcome);
       endChatSpan(span, outcome);
       const durationMs = now() - call.startedAtMs;

@@ -8,10 +8,10 @@ import { readChatRequest, RefusedBodies } from "./read_request.ts";
 
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
 
-Deno.test("readChatRequest() makes a key wait for what its refused bodies took, and whoever may not be here hears that first", async () => {
+Deno.test("readChatRequest() makes a key wait for the time of its refused bodies, but a forbidden key gets its own error first", async () => {
   const checked: unknown[] = [];
   const charged: number[] = [];
-  /** Takes what a body cost for ten times as much. */
+  /** Charges ten times the cost of a body. */
   class DearBodies extends RefusedBodies {
     override charge(keyId: string, tookMs: number): void {
       charged.push(tookMs);

@@ -65,7 +65,7 @@ function randomJson(random: () => number, depth: number): unknown {
   );
 }
 
-Deno.test("parseChatRequest() throws nothing but an ApiError with a good body", () => {
+Deno.test("parseChatRequest() throws only ApiErrors, with a valid body", () => {
   const random = randomOf(7);
   let accepted = 0;
   for (let round = 0; round < ROUNDS; round++) {
@@ -92,7 +92,7 @@ Deno.test("parseChatRequest() throws nothing but an ApiError with a good body", 
   assert.ok(accepted < ROUNDS, `accepted ${accepted}`);
 });
 
-Deno.test("parseChatRequest() answers the depth of a bomb that came past the guard", () => {
+Deno.test("parseChatRequest() refuses nesting that the guard has not seen", () => {
   let deep: unknown = 1;
   for (let level = 0; level < 100_000; level++) deep = [deep];
   for (

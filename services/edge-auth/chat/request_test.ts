@@ -7,7 +7,7 @@ import { parseChatRequest } from "./request.ts";
 
 type Fields = { [name: string]: unknown };
 
-/** What {@link ping} alone becomes. */
+/** The result of parsing {@link ping}. */
 const PONG: ChatRequest = {
   model: "neutral-3.7-plus",
   messages: [{ role: "user", content: "ping" }],
@@ -152,7 +152,7 @@ Deno.test("parseChatRequest() accepts messages and tool histories", () => {
   );
 });
 
-Deno.test("parseChatRequest() accepts images where the model takes them", () => {
+Deno.test("parseChatRequest() accepts images for a model with vision", () => {
   const content = [
     { type: "text", text: "what is this?" },
     { type: "image_url", image_url: { url: "data:image/png;base64,AA==" } },
@@ -196,7 +196,7 @@ const NUMBERS: [
   ["top_logprobs", [0, 20], [[-1, INT_BELOW], [21, INT_ABOVE], ...INTEGERS]],
   ["thinking_budget", [1, SAFE], [[0, INT_BELOW], ...INTEGERS]],
 ];
-/** What no number field takes. `Infinity` is what JSON's `1e400` parses to. */
+/** Refused by every number field. JSON's `1e400` parses to `Infinity`. */
 const NO_NUMBERS = ["1", "hot", true, [1], {}, Infinity];
 
 for (const [field, accepted, refused] of NUMBERS) {
@@ -214,7 +214,7 @@ for (const [field, accepted, refused] of NUMBERS) {
   });
 }
 
-Deno.test("parseChatRequest() asks of a model only what it can do", () => {
+Deno.test("parseChatRequest() enforces the bounds of the model", () => {
   assert.equal(parse({ model: "plain", max_tokens: 1e7 }).max_tokens, 1e7);
   parse({ model: "single", n: 1 });
   const { code, param } = refusalOf({ ...ping, model: "single", n: 2 });
@@ -442,7 +442,7 @@ for (const [code, rows] of Object.entries(REFUSED)) {
   });
 }
 
-Deno.test("parseChatRequest() says what was expected, and what it got where that is not private", () => {
+Deno.test("parseChatRequest() reports what was expected, and the value if it is not private", () => {
   const rows: [Fields, message: string][] = [
     [
       { temperature: 200 },
@@ -514,7 +514,7 @@ Deno.test("parseChatRequest() does not change the body", () => {
   assert.deepEqual(body, before);
 });
 
-Deno.test("ASVS 15.3.6: parseChatRequest() lets nobody reach a prototype", () => {
+Deno.test("ASVS 15.3.6: parseChatRequest() gives no access to a prototype", () => {
   const body: unknown = JSON.parse(`{
     "model": "neutral-3.7-plus",
     "__proto__": { "stream": true, "polluted": 1 },

@@ -29,7 +29,7 @@ Deno.test("LineAssembler returns a payload of whole lines without a copy", () =>
   assert.equal(new LineAssembler(100).push(payload), payload);
 });
 
-Deno.test("LineAssembler refuses a line that goes on beyond its bound", () => {
+Deno.test("LineAssembler refuses a line that exceeds its bound", () => {
   const rows: [pieces: string[], isRefused: boolean][] = [
     [["a\n123", "45678", "\nb"], false],
     [["1234567\n1234567\n12345678"], false],

@@ -1,8 +1,8 @@
 /**
  * Guarantee: a run ends exactly once, in time, whatever its workers do; a lost
- * attempt is repeated once, and never after the client has seen a byte. Requests
- * reach workers in the order in which they came, as soon as there is room. A
- * worker that is gone is found in time, and none while the bus is the one that fails.
+ * attempt is repeated once, and never after the client has received a byte. Requests
+ * reach workers in the order of their arrival, as soon as there is a free slot. A lost
+ * worker is detected in time, but not while the bus itself fails.
  */
 import assert from "node:assert/strict";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
@@ -16,7 +16,7 @@ const {
   workerMissingMs,
   workerProbeMs,
 } = DISPATCH_LIMITS;
-/** What is due is seen at a tick. */
+/** Deadlines are checked at each tick. */
 const TICKS_MS = 150;
 
 /** A request that runs at the first of these workers. */
@@ -29,7 +29,7 @@ async function running(...workers: string[]): Promise<Stage> {
   return t;
 }
 
-Deno.test("a run that goes well", async () => {
+Deno.test("a run that completes", async () => {
   const t = setup();
   t.beat("w1");
   t.ask();
@@ -52,7 +52,7 @@ Deno.test("a run that goes well", async () => {
   });
 });
 
-Deno.test("a rejected run looks elsewhere, and waits for newer beats after three or when nobody is left", async () => {
+Deno.test("a rejected run tries other workers, and waits for newer beats after three rejections or if none is left", async () => {
   for (const count of [2, 3, 4]) {
     const t = setup();
     const workers = ["w1", "w2", "w3", "w4"].slice(0, count);
@@ -67,7 +67,7 @@ Deno.test("a rejected run looks elsewhere, and waits for newer beats after three
   }
 });
 
-Deno.test("a run that anybody refused waits instead of asking anybody again", async () => {
+Deno.test("a run that the queue group rejected waits instead of asking the group again", async () => {
   for (const isSilent of [true, false]) {
     const t = setup();
     t.ask();
@@ -78,7 +78,7 @@ Deno.test("a run that anybody refused waits instead of asking anybody again", as
   }
 });
 
-Deno.test("a worker that does not accept in time is passed over, and told; what it says later belongs to nobody", async () => {
+Deno.test("a worker that does not accept in time is cancelled and skipped; its later frames are stray", async () => {
   const t = setup();
   t.beat("w1");
   t.beat("w2");
@@ -133,7 +133,7 @@ Deno.test("a run whose workers fall silent is not offered to a third", async () 
   }
 });
 
-Deno.test("an offer that found the bus down says nothing of its worker, and is not given up while the bus brings nothing", async () => {
+Deno.test("an unanswered offer during an outage of the bus is not held against its worker, and waits while the bus is silent", async () => {
   const t = setup();
   t.beat("w1");
   t.ask();
@@ -153,7 +153,7 @@ Deno.test("an offer that found the bus down says nothing of its worker, and is n
   assert.equal(t.outcomes.size, 0);
 });
 
-Deno.test("nobody listens: no worker, at once; where the chosen one is gone the next one gets it, or it waits", async () => {
+Deno.test("without a subscriber: no_worker at once; if the chosen worker is missing, the next one gets the job, or it waits", async () => {
   const t = setup();
   t.ask();
   t.noResponders();
@@ -217,7 +217,7 @@ Deno.test("a fault of the worker is repeated elsewhere, one of the backend is no
   ]);
 });
 
-Deno.test("a cancelled run waits for the worker's last word on its cost, and not for long", async () => {
+Deno.test("a cancelled run waits for the worker's final frame, but not for long", async () => {
   for (const isEndReported of [true, false]) {
     const t = setup();
     t.bus.listens.add("w1");
@@ -242,7 +242,7 @@ Deno.test("a cancelled run waits for the worker's last word on its cost, and not
   }
 });
 
-Deno.test("a cancelled run that no worker took ends at once and has not run", async () => {
+Deno.test("a cancelled run that no worker accepted ends at once and costs nothing", async () => {
   const t = setup();
   t.beat("w1");
   t.ask().cancel("client_gone");
@@ -304,7 +304,7 @@ Deno.test("a waiting request is offered when the pause of a full worker ends, wi
   }
 });
 
-Deno.test("a newcomer does not overtake a request that waits", async () => {
+Deno.test("a new request does not overtake one that waits", async () => {
   const t = setup();
   t.beat("w1", 0);
   t.ask(1);
@@ -316,7 +316,7 @@ Deno.test("a newcomer does not overtake a request that waits", async () => {
   assert.deepEqual(await t.take(), ["offer w1 1.1"]);
 });
 
-Deno.test("a request that waits too long, or finds the queue full, is told that all workers are busy", async () => {
+Deno.test("a request that waits too long, or finds the queue full, fails because all workers are busy", async () => {
   const t = setup({ queueMax: 1 });
   t.beat("w1", 0);
   t.ask(1);
@@ -328,7 +328,7 @@ Deno.test("a request that waits too long, or finds the queue full, is told that 
   assert.equal(t.outcomes.get(1)?.error?.code, "overloaded");
 });
 
-Deno.test("a silent worker is asked, and lost when nobody listens for long enough", async () => {
+Deno.test("a silent worker is probed, and lost if it has no subscriber for long enough", async () => {
   const t = await running("w1");
   await t.tickTo(workerProbeMs - 1);
   assert.deepEqual(await t.take(), []);
@@ -342,7 +342,7 @@ Deno.test("a silent worker is asked, and lost when nobody listens for long enoug
   assert.ok((await t.take()).includes("restart 1"));
 });
 
-Deno.test("a worker that is back in a moment is not lost; one that is there and says nothing is, by its silence", async () => {
+Deno.test("a worker that is back in a moment is not lost; one that is subscribed but silent is", async () => {
   const back = await running("w1");
   back.dispatcher.workers.onMissing("w1");
   await back.tickTo(workerMissingMs / 2);
@@ -360,7 +360,7 @@ Deno.test("a worker that is back in a moment is not lost; one that is there and 
   assert.ok((await frozen.take()).includes("restart 1"));
 });
 
-Deno.test("no worker is lost while the bus does not flow, and a worker may come back to it later than the edge", async () => {
+Deno.test("no worker is lost during an outage of the bus, and a worker may reconnect later than the edge", async () => {
   const t = await running("w1");
   await t.tickTo(100);
   t.bus.flowingSinceMs = null;
@@ -374,7 +374,7 @@ Deno.test("no worker is lost while the bus does not flow, and a worker may come 
   assert.ok((await t.take()).includes("restart 1"), "lost, and repeated");
 });
 
-Deno.test("runs end when the bus is away for too long", async () => {
+Deno.test("runs end when the bus is down for too long", async () => {
   const t = await running("w1");
   await t.tickTo(100);
   t.bus.flowingSinceMs = null;
@@ -384,7 +384,7 @@ Deno.test("runs end when the bus is away for too long", async () => {
   assert.equal(t.outcomes.get(1)?.error?.code, "bus_unavailable");
 });
 
-Deno.test("a notice stops the requests of its key and no others; what is asked after it is for the admission to decide", async () => {
+Deno.test("a notice stops the requests of its key and no others; later requests are decided by the admission", async () => {
   const t = setup();
   for (const request of [1, 2]) {
     t.beat(`w${request}`);
@@ -411,7 +411,7 @@ Deno.test("a notice stops the requests of its key and no others; what is asked a
   assert.equal(t.dispatcher.isStoppedSince("key_2", 4), false);
 });
 
-Deno.test("a large request follows in pieces when a worker took it, and goes to another when they are not taken", async () => {
+Deno.test("a large request follows in pieces after a worker accepted it, and moves to another if they are not acknowledged", async () => {
   const t = setup();
   t.beat("w1");
   t.beat("w2");
@@ -426,7 +426,7 @@ Deno.test("a large request follows in pieces when a worker took it, and goes to 
   assert.deepEqual(await t.take(), ["piece w2", "piece w2", "piece w2"]);
 });
 
-Deno.test("control records for one worker travel together, and nothing is kept for it", async () => {
+Deno.test("control records for one worker are sent together, and nothing is kept for it", async () => {
   const t = setup();
   t.beat("w1", 3);
   t.beat("w2", 0);
@@ -440,7 +440,7 @@ Deno.test("control records for one worker travel together, and nothing is kept f
   assert.equal(t.dispatcher.outboxes, 0);
 });
 
-Deno.test("beats that cannot be read are no beats", () => {
+Deno.test("malformed beats are ignored", () => {
   const { dispatcher } = setup();
   for (const text of ["", "{", '{"version":99}']) {
     dispatcher.onBeatMessage("x.w2", new TextEncoder().encode(text));

@@ -23,7 +23,7 @@ Deno.test("push() refuses beyond the bound", () => {
   assert.equal(queue.push("c", "m", 0), true);
 });
 
-Deno.test("offer() asks in order of arrival, nobody behind one of the same model that is not taken, and nobody who left", () => {
+Deno.test("offer() goes in order of arrival, and skips items after a refused one of the same model and items that were removed", () => {
   const queue = setup();
   for (const item of "abcd") queue.push(item, "m", item.charCodeAt(0));
   queue.push("x", "full", 0);
@@ -44,7 +44,7 @@ Deno.test("offer() asks in order of arrival, nobody behind one of the same model
   assert.equal(queue.length, 0);
 });
 
-Deno.test("expire() gives out what waited exactly the bound since it began to wait, and no sooner", () => {
+Deno.test("expire() returns items that have waited for exactly the bound, and no sooner", () => {
   const queue = setup();
   queue.push("b", "m", 1);
   queue.push("a", "m", 0);

@@ -25,7 +25,7 @@ function setup() {
   return { clock, table, beat, pick };
 }
 
-Deno.test("pick() passes over workers that cannot take the job", () => {
+Deno.test("pick() skips workers that cannot accept the job", () => {
   const cases: Change[] = [
     { inFlight: 10 },
     { draining: true },
@@ -43,7 +43,7 @@ Deno.test("pick() passes over workers that cannot take the job", () => {
   }
 });
 
-Deno.test("pick() takes the emptier of two, and counts jobs sent since the last beat", () => {
+Deno.test("pick() prefers the less busy of two, and counts jobs sent since the last beat", () => {
   const { table, beat, pick } = setup();
   beat("busy", { inFlight: 9 });
   beat("idle", { inFlight: 1 });
@@ -71,7 +71,7 @@ Deno.test("a burst between two beats spreads over all workers", () => {
   }
 });
 
-Deno.test("pick() skips a worker that said it is full, until its beat or the time it named", () => {
+Deno.test("pick() skips a worker that rejected a job as full, until its next beat or the time it stated", () => {
   const { clock, table, beat, pick } = setup();
   beat("a");
   table.pause("a", 200);
@@ -84,7 +84,7 @@ Deno.test("pick() skips a worker that said it is full, until its beat or the tim
   assert.equal(pick(), "a");
 });
 
-Deno.test("a silent worker is probed, then skipped, then lost; its silence begins anew when the bus was away", () => {
+Deno.test("a silent worker is probed, then skipped, then lost; its silence starts anew after an outage of the bus", () => {
   const { clock, table, beat, pick } = setup();
   const { workerProbeMs, workerSkipMs, workerLostMs } = DISPATCH_LIMITS;
   beat("a");

@@ -32,7 +32,7 @@ Deno.test("guardJson() refuses what is too deep, has too many members or too muc
     `{"a":${keys(65_535)}}`,
     `[${keys(100)}]`,
     withDigits(2 * MIB - 8),
-    // What is no JSON is left to the parser.
+    // Invalid JSON is left to the parser.
     ...["", "{", "]]]]", '"', '"\\', "{:}", "\ufeff{}"],
   ];
   for (const text of accepted) guardJson(text);
@@ -77,7 +77,7 @@ Deno.test("guardJson() counts no brackets and colons inside strings", () => {
   }
 });
 
-Deno.test("guardJson() refuses bombs at once", () => {
+Deno.test("guardJson() refuses deep nesting at once", () => {
   const bombs = ["[".repeat(500_000), '{"a":'.repeat(100_000), keys(100_000)];
   const start = performance.now();
   for (const bomb of bombs) refusalOf(() => guardJson(bomb));

@@ -107,7 +107,7 @@ Deno.test("readBody() refuses by type and encoding with 415", async () => {
   }
 });
 
-Deno.test("readBody() refuses what is too large, by its length or while it comes", async () => {
+Deno.test("readBody() refuses a body that is too large, by its length or while it arrives", async () => {
   const t = setup();
   for (const length of [`${BYTES_MAX + 1}`, "10000000000000000000"]) {
     const { text } = t.read({ "content-length": length });
@@ -143,7 +143,7 @@ Deno.test("readBody() refuses a body in too many pieces, more of them where it i
   assert.equal(t.tooManyPieces.length, 1);
 });
 
-Deno.test("readBody() gives up on a body that stops or trickles, and waits for one that makes progress", async () => {
+Deno.test("readBody() times out on a body that stalls or trickles, and waits for one that makes progress", async () => {
   const t = setup();
   const stopped = t.read();
   stopped.body.write("x");
@@ -163,7 +163,7 @@ Deno.test("readBody() gives up on a body that stops or trickles, and waits for o
   t.assertIdle();
 });
 
-Deno.test("readBody() tells when the client has left", async () => {
+Deno.test("readBody() returns null when the client has left", async () => {
   for (const sent of ["", "x"]) {
     const t = setup();
     const { body, text } = t.read({ "content-length": "2" });
@@ -175,7 +175,7 @@ Deno.test("readBody() tells when the client has left", async () => {
   }
 });
 
-Deno.test("bodies of a key beyond its share are refused, and nobody else's", async () => {
+Deno.test("only bodies of the key that exceeds its share are refused", async () => {
   const t = setup(new BodyBudget({ bodiesBytesMax: 100, bodyBytesMax: 60 }));
   const [first, second, other] = [t.read(), t.read(), t.read({}, "key_b")];
   for (const { body } of [first, second]) body.write("x".repeat(30));
@@ -191,7 +191,7 @@ Deno.test("bodies of a key beyond its share are refused, and nobody else's", asy
   t.assertIdle();
 });
 
-Deno.test("where there is no room the oldest body is refused", async () => {
+Deno.test("if the budget is used up, the oldest body is refused", async () => {
   const t = setup(new BodyBudget({ bodiesBytesMax: 100, bodyBytesMax: 60 }));
   const [slow, next, newest] = ["a", "b", "c"].map((key) => t.read({}, key));
   assert.ok(slow && next && newest);

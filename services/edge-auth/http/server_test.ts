@@ -1,6 +1,6 @@
 /**
- * Guarantee: the server knows within 100 ms that a client has left, whatever it had
- * sent and however, and waits for nobody who takes nothing.
+ * Guarantee: the server notices within 100 ms that a client has left, whatever it had
+ * sent and however it leaves, and does not wait for a client that reads nothing.
  */
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
@@ -159,7 +159,7 @@ Deno.test("a body that is not read does not hold up the next request of the conn
   socket.destroy();
 });
 
-Deno.test("a client that takes nothing of the end of its answer is cut off", async () => {
+Deno.test("a client that does not read the end of its answer is disconnected", async () => {
   const ended = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();
   await using started = await start(({ response, socket }) => {
@@ -193,7 +193,7 @@ Deno.test("stop() lets a running answer end, and waits for no idle connection", 
   idle.destroy();
 });
 
-Deno.test("stop() cuts what ignores the end of the grace time", async () => {
+Deno.test("stop() cuts responses that ignore the end of the grace period", async () => {
   await using calls = await startCalls();
   const { server, next } = calls;
   const socket = await openSocket(server.port);

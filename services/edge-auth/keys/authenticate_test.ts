@@ -41,7 +41,7 @@ Deno.test("bearerCredential() refuses everything that is not exactly one of our 
   }
 });
 
-Deno.test("authenticate() asks only for the hash of a well-formed key it does not remember, and answers unknown and malformed alike", async () => {
+Deno.test("authenticate() looks up only the hash of a well-formed key that is not remembered, and treats unknown and malformed keys alike", async () => {
   const [unknown, known] = [mintKey(randomBytes), mintKey(randomBytes)];
   const memory = new Map([[hashKeyValue(known), PRINCIPAL]]);
   const asked: string[] = [];

@@ -88,7 +88,7 @@ Deno.test("find() remembers unknown hashes for 30 s", async () => {
   assert.equal(counted.reads, 2);
 });
 
-Deno.test("find() says 503 without Redis for what it does not remember, and asks again after", async () => {
+Deno.test("find() throws 503 without Redis for a key that is not remembered, and reads it again afterwards", async () => {
   await using world = await startNamedStore();
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
   const { lookup } = lookupOver(await world.open());
@@ -99,7 +99,7 @@ Deno.test("find() says 503 without Redis for what it does not remember, and asks
   assert.equal(lookup.remembered("b"), undefined, "an outage is not an answer");
 });
 
-Deno.test("without the store's name no key is unknown: 503, and nothing is remembered of it", async () => {
+Deno.test("without the store's name no key is unknown: 503, and nothing is remembered", async () => {
   await using world = await startNamedStore();
   const { lookup, log } = lookupOver(world.link);
   await world.command("FLUSHALL");
@@ -116,7 +116,7 @@ Deno.test("without the store's name no key is unknown: 503, and nothing is remem
   );
 });
 
-Deno.test("other data in Redis make it ask again for what was unknown, and for nothing else", async () => {
+Deno.test("another set of data in Redis makes it look up unknown keys again, but no others", async () => {
   await using world = await startNamedStore();
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
   const { lookup } = lookupOver(world.link);
@@ -128,7 +128,7 @@ Deno.test("other data in Redis make it ask again for what was unknown, and for n
   assert.equal(lookup.remembered("b"), undefined);
 });
 
-Deno.test("find() does not believe an entry that is no pair of ids", async () => {
+Deno.test("find() rejects an entry that is not a pair of ids", async () => {
   await using world = await startNamedStore();
   const { lookup } = lookupOver(world.link);
   for (const value of ["", "key_a:own_b", `${KEY_ID}:${OWNER_ID}:x`]) {

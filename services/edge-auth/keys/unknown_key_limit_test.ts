@@ -52,7 +52,7 @@ Deno.test("look-ups that find a key do not count, however many there are at once
   assert.deepEqual([...answers], ["found"]);
 });
 
-Deno.test("a key that exists is found by its second try behind an address that guesses without end", async () => {
+Deno.test("an existing key is found at its second try from an address that keeps guessing", async () => {
   const { clock, ask, guess } = setup();
   await guess(100);
   assert.equal(await ask("good", true), "refused");
@@ -94,7 +94,7 @@ Deno.test("a look-up that fails leaves room for the next", async () => {
   }
 });
 
-Deno.test("remember() drops what was not set for longest", () => {
+Deno.test("remember() drops the entry that was set least recently", () => {
   const map = new Map<string, number>();
   for (const name of ["a", "b", "a", "c", "d"]) remember(map, name, 1, 3);
   assert.deepEqual([...map.keys()], ["a", "c", "d"]);

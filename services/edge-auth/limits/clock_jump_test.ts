@@ -1,6 +1,6 @@
-// Promise: a jump of Redis' clock gives nobody more than one burst, and keeps nobody
-// out for longer than documented. A server's clock cannot be set by a test; what the
-// scripts know of time is what is stored, so all that is moved the other way instead.
+// Promise: a jump of Redis' clock admits at most one burst, and blocks no key for longer
+// than documented. A test cannot set a server's clock; the scripts compare it with the
+// stored times, so the test moves all of these the other way instead.
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import {

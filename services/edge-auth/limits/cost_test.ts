@@ -1,5 +1,5 @@
-// Promise: what nobody counted is never free. A backend that does not count, or a
-// client that always leaves early, has the same limits as everybody else.
+// Promise: an unknown cost is never free. A backend that reports no usage, or a client
+// that always leaves early, does not escape the limits.
 import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
@@ -75,7 +75,7 @@ Deno.test("costOf() by how a request ended", () => {
   }
 });
 
-Deno.test("a request is free only where no token was made", () => {
+Deno.test("a request is free only if no token was generated", () => {
   const flags = [true, false];
   for (const kind of ["complete", "failed", "cancelled"] as const) {
     for (const usage of [null, USAGE, NO_USAGE]) {

@@ -1,5 +1,5 @@
 // Promise: what was reserved or used while Redis could not answer is neither lost nor
-// counted twice. What callers hear meanwhile: `tests/limits/outage_test.ts`.
+// counted twice. What callers get meanwhile: `tests/limits/outage_test.ts`.
 
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
@@ -111,7 +111,7 @@ Deno.test("a connection cut under an admission: its lease is undone on the next 
   await t.limiter.stop(1_000);
 });
 
-Deno.test("an answer that is no answer is a fault, and what it may have admitted is given back", async () => {
+Deno.test("a malformed reply is a fault, and what it may have admitted is returned", async () => {
   await using world = await startRedisWorld();
   const link = await world.open();
   const redis: RedisLink = {
@@ -179,7 +179,7 @@ Deno.test("settlements made while Redis is down are delivered after its restart,
   await t.noLeases();
 });
 
-Deno.test("stop() says how many settlements it could not deliver", async () => {
+Deno.test("stop() returns how many settlements it could not deliver", async () => {
   await using world = await startRedisWorld();
   const lost: unknown[] = [];
   const error: Log["error"] = (event, fields) => lost.push([event, fields]);

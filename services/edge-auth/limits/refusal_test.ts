@@ -35,7 +35,7 @@ Deno.test("refusalError() by reason", () => {
   }
 });
 
-Deno.test("refusalError() says which limit, whose, and how long to wait", () => {
+Deno.test("refusalError() names the limit, whose it is, and how long to wait", () => {
   const error = refusalError(limited("tokens", 45_175));
   assert.equal(
     error.message,
@@ -64,7 +64,7 @@ Deno.test("goDuration()", () => {
   for (const [ms, text] of table) assert.equal(goDuration(ms), text);
 });
 
-Deno.test("rateLimitHeaders() sends OpenAI's six, and is silent about limits that are off", () => {
+Deno.test("rateLimitHeaders() returns OpenAI's six, without limits that are not set", () => {
   const requests = { limit: 600, remaining: 599, resetMs: 100 };
   const tokens = { limit: 150_000, remaining: 149_984, resetMs: 360_000 };
   const ofRequests = {

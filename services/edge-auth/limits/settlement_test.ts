@@ -30,14 +30,14 @@ function createQueue(redis: RedisLink, waitingMax = 10) {
   return { errors, queue };
 }
 
-Deno.test("settlementOf() corrects to what was used, and keeps the reservation where that is not known", () => {
+Deno.test("settlementOf() corrects to the actual use, or keeps the reservation if that is unknown", () => {
   assert.equal(settlement("a", 27).terms[0], "-70");
   assert.equal(settlement("a", 97).terms[0], "0");
   assert.equal(settlement("a", 107).terms[0], "10");
   assert.equal(settlement("a", null).terms[0], "0");
 });
 
-Deno.test("the queue is bounded: beyond it the oldest are given up, and the log says so", async () => {
+Deno.test("the queue is bounded: beyond it the oldest are dropped and logged", async () => {
   const link = createRedisLink({
     address: { url: `redis://127.0.0.1:${freePort()}` },
     log: silentLog,
@@ -69,7 +69,7 @@ Deno.test("a settlement that Redis refuses is tried again until it is not, and l
   assert.equal(await queue.drain(100), 0);
 });
 
-Deno.test("the same settlement delivered by two edges works once", async () => {
+Deno.test("the same settlement delivered by two edges takes effect once", async () => {
   await using world = await startRedisWorld();
   await world.command("ZADD", LEASES, "1", "a");
   // A first attempt that may have run says that a lease which is gone is no loss.
@@ -95,7 +95,7 @@ Deno.test("the same settlement delivered by two edges works once", async () => {
   assert.equal(used, "3");
 });
 
-Deno.test("a settlement whose lease Redis has lost is counted all the same, once", async () => {
+Deno.test("a settlement whose lease Redis has lost is still counted, once", async () => {
   await using world = await startRedisWorld();
   let calls = 0;
   const { queue, errors } = createQueue({

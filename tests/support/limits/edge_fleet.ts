@@ -1,7 +1,7 @@
 /**
- * Edges reduced to what limits are made of: an admission with its own connection
- * to Redis and its own idea of the time. They can be killed and started again
- * within milliseconds, so that a property can be tried in hundreds of runs.
+ * Edges reduced to their limits: an admission with its own connection to Redis and
+ * its own clock. They can be killed and restarted within milliseconds, so that a
+ * property can be tried in hundreds of runs.
  */
 import {
   type Admitted,
@@ -43,7 +43,7 @@ export interface Fleet extends AsyncDisposable {
   replace(place: number): Promise<number>;
   /** All settlements of living edges have reached Redis. */
   readonly isSettled: boolean;
-  /** Requests so far of which nobody knows whether they were counted. */
+  /** Requests so far that may or may not have been counted. */
   readonly unsure: number;
 }
 

@@ -34,7 +34,7 @@ export interface PressureOptions {
 /** What the clients saw. Times are Redis' clock and what was let pass beside it. */
 export interface Pressed {
   readonly admitted: Admission[];
-  /** Requests of which nobody knows whether they were counted. */
+  /** Requests that may or may not have been counted. */
   unsure: number;
   /** Settlements that were lost with their edge: the reservation stays charged. */
   lost: number;
@@ -53,7 +53,7 @@ export interface Admission {
 export const CLIENTS_PER_EDGE = 3;
 
 const PRESS_MS = 40;
-/** A limit that nothing uses up is none. */
+/** A limit that is never reached tests nothing. */
 const ROUND_MAX_MS = 15_000;
 const RETRY_MS = 10;
 const READY_MS = 5_000;

@@ -1,4 +1,4 @@
-/** What Redis itself says that it did, in the order in which it did it. */
+/** The commands of Redis' scripts, in order, according to MONITOR. */
 import { waitFor } from "../wait_for.ts";
 
 /** One command that a script ran. */
