@@ -24,7 +24,7 @@ Deno.test("readControls() reads phrases, several in one bracket or in many", () 
   );
 });
 
-Deno.test("docs/operating.md has phrases that there are", async () => {
+Deno.test("the phrases in docs/operating.md exist", async () => {
   const page = new URL("../../docs/operating.md", import.meta.url);
   const table = (await Deno.readTextFile(page)).split("| phrase")[1] ?? "";
   const phrases = [...(table.split("\n\n")[0] ?? "").matchAll(/`([^`]+)`/g)]
@@ -79,7 +79,7 @@ Deno.test("a stream breaks where it was asked to", async () => {
   assert.ok(cut.tokens <= 4);
 });
 
-Deno.test("a whole answer fails, is cut or is no JSON when asked to", async () => {
+Deno.test("a whole answer fails, is cut or is invalid JSON when requested", async () => {
   await using simulator = startAsked();
   const post = (phrase: string) =>
     simulator.post({ prompt: `[simulator: ${phrase} after 4 tokens]` });

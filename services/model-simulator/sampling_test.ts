@@ -29,7 +29,7 @@ Deno.test("each sampling field has an effect", async () => {
   }
 });
 
-Deno.test("temperature 0, top_p 0 and top_k 1 say the likeliest, whatever the seed", async () => {
+Deno.test("temperature 0, top_p 0 and top_k 1 choose the likeliest token, whatever the seed", async () => {
   await using simulator = startAsked();
   const texts = await Promise.all([
     simulator.text({ ...LONG, temperature: 0 }),
@@ -95,7 +95,7 @@ Deno.test("an answer ends before a stop text, also one that spans tokens", async
   assert.equal(await simulator.text({ ...body, stop: "model simply" }), whole);
 });
 
-Deno.test("logprobs tell each token of the text, best first", async () => {
+Deno.test("logprobs list each token of the text, and alternatives best first", async () => {
   await using simulator = startAsked();
   const body = {
     ...LONG,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { startAsked } from "./ask_fixture.ts";
 
-Deno.test("an answer says first that it is the simulator, and what it was asked", async () => {
+Deno.test("an answer begins by naming the simulator and quoting the question", async () => {
   await using simulator = startAsked();
   const prompt = "What is the capital of France?";
   const { choices, system_fingerprint } = await simulator.ask({ prompt });
@@ -12,7 +12,7 @@ Deno.test("an answer says first that it is the simulator, and what it was asked"
   assert.match(String(system_fingerprint), /^simulator/);
 });
 
-Deno.test("a stream says what the whole answer says, in chunks of one answer", async () => {
+Deno.test("a stream has the content of the whole answer, in chunks of one answer", async () => {
   await using simulator = startAsked();
   const body = { seed: 7, n: 2, enable_thinking: true };
   const lines = await simulator.stream({

@@ -67,7 +67,7 @@ Deno.test("ControlBatch sends nothing when there is nothing, and each record onc
   assert.deepEqual(messages.map(decodeControl), [[ack(1)], [ack(2, ID_B)]]);
 });
 
-Deno.test("decodeControl() reads nothing in a message that is cut or of another version", () => {
+Deno.test("decodeControl() returns no records of a message that is truncated or of another version", () => {
   const good = encode(ack(1));
   const table = [
     new Uint8Array(0),
@@ -80,7 +80,7 @@ Deno.test("decodeControl() reads nothing in a message that is cut or of another 
   for (const message of table) assert.deepEqual(decodeControl(message), []);
 });
 
-Deno.test("decodeControl() passes over types, and reads reasons as other, that it does not know", () => {
+Deno.test("decodeControl() skips unknown types, and reads unknown reasons as other", () => {
   const message = encode(ack(1), ack(2), ack(3));
   const records = decodeControl(message.with(1 + CONTROL_RECORD_BYTES, 9));
   assert.deepEqual(records, [ack(1), ack(3)]);

@@ -35,7 +35,7 @@ for (
   });
 }
 
-Deno.test("add() takes a piece twice once", () => {
+Deno.test("add() counts a repeated piece once", () => {
   const body = bodyOf(PIECE + 1);
   const assembly = new BodyAssembly(body.length);
   const first = decodePiece(encodePiece(body, 1, 0));

@@ -16,7 +16,7 @@ const ONCE = { firstConnectMs: 0, dialMs: 1_000 };
 const passwords = (password: string) =>
   `authorization { users: [ { user: edge, password: "${password}" } ] }`;
 
-Deno.test("a user with the right password is let in, others learn why not", async () => {
+Deno.test("a user with the right password can connect, others get the reason", async () => {
   await using nats = await startNatsServer({ config: passwords("right") });
   await using test = await connectTestLink([nats.server], {
     credentials: { user: "edge", password: "right" },
@@ -52,7 +52,7 @@ Deno.test("refused logins end as errors of connectBus(), never of the process", 
   }
 });
 
-Deno.test("an nkey user is let in with the seed, another seed is not", async () => {
+Deno.test("an nkey user can connect with its seed, but not with another", async () => {
   const user = nkeys.createUser();
   const seed = (pair: typeof user) => new TextDecoder().decode(pair.getSeed());
   await using nats = await startNatsServer({
@@ -71,7 +71,7 @@ Deno.test("an nkey user is let in with the seed, another seed is not", async () 
   );
 });
 
-Deno.test("a link asks for its password at each login, and tries until one is right", async () => {
+Deno.test("a link reads its password for each login, and tries until it is right", async () => {
   await using nats = await startNatsServer({ config: passwords("one") });
   let password = "one";
   await using test = await connectTestLink([nats.server], {
@@ -97,7 +97,7 @@ const EDGE = {
   inboxPrefix: "_INBOX_edge",
 };
 
-Deno.test("a denied publish is told and logged, and the connection lives", async () => {
+Deno.test("a denied publish is reported and logged, and the connection survives", async () => {
   await using nats = await startNatsServer({ config: EDGE_PERMISSIONS });
   await using test = await connectTestLink([nats.server], EDGE);
   test.link.publish("forbidden.one", NOTHING);
@@ -115,7 +115,7 @@ Deno.test("a denied publish is told and logged, and the connection lives", async
   await isReady(test.link);
 });
 
-Deno.test("a denied subscription is told, and the link is not ready with it", async () => {
+Deno.test("a denied subscription is reported, and makes the link not ready", async () => {
   await using nats = await startNatsServer({ config: EDGE_PERMISSIONS });
   await using test = await connectTestLink([nats.server], EDGE);
   await isReady(test.link);
@@ -126,7 +126,7 @@ Deno.test("a denied subscription is told, and the link is not ready with it", as
   await isReady(test.link);
 });
 
-Deno.test("connectBus() gives up where a link may not reach itself", async () => {
+Deno.test("connectBus() fails if a link may not publish to itself", async () => {
   const config = EDGE_PERMISSIONS.replace(`, "_INBOX_edge.*.echo"`, "");
   await using nats = await startNatsServer({ config });
   await assert.rejects(

@@ -99,7 +99,7 @@ for (const [name, words, reason] of IMPOSTORS) {
   });
 }
 
-Deno.test("connectBus() passes over a server that hangs, which stays in the pool", async () => {
+Deno.test("connectBus() skips a server that hangs, which stays in the pool", async () => {
   await using hanging = await startNatsServer();
   await using nats = await startNatsServer();
   await hanging.stop();
@@ -112,7 +112,7 @@ Deno.test("connectBus() passes over a server that hangs, which stays in the pool
   assert.equal((await test.reconnected()).server, hanging.server);
 });
 
-Deno.test("connectBus() hangs up on a server that says nothing", async () => {
+Deno.test("connectBus() closes the connection to a server that sends nothing", async () => {
   await using nats = await startNatsServer();
   await using proxy = startTcpProxy(nats.port);
   proxy.set({ blackHole: "down" });

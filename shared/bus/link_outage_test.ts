@@ -82,7 +82,7 @@ Deno.test("flush() has a deadline of its own", async () => {
   await assert.rejects(test.link.flush(), /No answer within 30 ms/);
 });
 
-Deno.test("a server that reads nothing is left although there is much to send", async () => {
+Deno.test("a server that reads nothing is left in spite of a backlog", async () => {
   await using first = await startNatsServer();
   await using second = await startNatsServer();
   await using test = await connectTestLink([first.server, second.server], {
@@ -134,7 +134,7 @@ Deno.test("a server that retires is announced, and left without a lost message",
   assert.equal((await test.reconnected()).server, second.server);
 });
 
-Deno.test("drain() and close() end in time while the bus is away", async () => {
+Deno.test("drain() and close() end in time during an outage", async () => {
   await using nats = await startNatsServer();
   await using drained = await connectTestLink([nats.server]);
   await using closed = await connectTestLink([nats.server]);

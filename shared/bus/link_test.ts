@@ -109,7 +109,7 @@ Deno.test("request() resolves with the answer to this very question", async () =
   assert.deepEqual(answers, numbers.map((number) => number * 2));
 });
 
-Deno.test("request() that nobody answers ends at once, not at its timeout", async () => {
+Deno.test("request() without a subscriber fails at once, not at its timeout", async () => {
   await using nats = await startNatsServer();
   await using test = await connectTestLink([nats.server]);
   await assert.rejects(
@@ -149,7 +149,7 @@ Deno.test("request() ends with BusTimeoutError when the answer does not come", a
   );
 });
 
-Deno.test("a bus flows on while the event loop stands still", async () => {
+Deno.test("a stalled event loop does not count as an outage of the bus", async () => {
   await using nats = await startNatsServer();
   await using test = await connectTestLink([nats.server], {
     timing: { silentMs: 400 },

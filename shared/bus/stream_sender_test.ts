@@ -126,7 +126,7 @@ Deno.test("a long replay goes on tick by tick, and new frames queue behind it", 
   assert.deepEqual(did(), ["DATA 8"], "caught up");
 });
 
-Deno.test("a NAK for what comes next is a probe and answered by a BEAT", () => {
+Deno.test("a NAK for the next frame is a probe and answered by a BEAT", () => {
   const { did, write, nak } = start();
   write(10, 1, 1);
   did();
@@ -138,7 +138,7 @@ Deno.test("a NAK for what comes next is a probe and answered by a BEAT", () => {
   assert.deepEqual(did(), ["BEAT 1"]);
 });
 
-Deno.test("records that make no sense change nothing", () => {
+Deno.test("invalid records change nothing", () => {
   const { sender, did, write, ack, nak, cancel } = start();
   for (let i = 1; i <= 4; i++) write(10, i, i);
   ack(2, 5);
@@ -179,7 +179,7 @@ Deno.test("an idle sender beats with its last sequence number and tokens", () =>
   assert.equal(sender.isFinished, false);
 });
 
-Deno.test("a busy sender beats once a second as long as it hears nothing", () => {
+Deno.test("a busy sender beats once a second while it receives nothing", () => {
   const { sender, did, write, ack } = start();
   for (let at = 0; at < 3_000; at += tickMs) {
     write(1, at, at);
@@ -196,7 +196,7 @@ Deno.test("a busy sender beats once a second as long as it hears nothing", () =>
   assert.equal(later.length, 0);
 });
 
-Deno.test("a stopped stream beats too, and tells the tokens that wait", () => {
+Deno.test("a blocked stream beats, too, and reports the tokens that wait", () => {
   const { did, write, tick, tokens } = start({
     windowBytes: 100,
     framePayloadBytesMax: 84,

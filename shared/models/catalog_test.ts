@@ -250,7 +250,7 @@ Deno.test("deploy/models.example.json is a good file", async () => {
   assert.ok(catalog.has(DEFAULT_MODEL_ID));
 });
 
-Deno.test("deploy/models.schema.json is what the code says (else: deno task docs)", async () => {
+Deno.test("deploy/models.schema.json matches the code (else: deno task docs)", async () => {
   assert.deepEqual(await readJson("models.schema.json"), catalogJsonSchema());
 });
 

@@ -49,7 +49,7 @@ const CHAINS: [string, string | null, string][] = [
   ["10.1.2.3", `${"1.1.1.1, ".repeat(2_000)}198.51.100.7`, "198.51.100.7"],
 ];
 
-Deno.test("ASVS 4.1.3, 15.3.4: what trusted proxies say is believed, and nothing before it", () => {
+Deno.test("ASVS 4.1.3, 15.3.4: entries of trusted proxies are used, and none before them", () => {
   const addressOf = createClientAddress(PROXIES);
   for (const [peer, forwardedFor, client] of CHAINS) {
     assert.equal(

@@ -56,7 +56,7 @@ Deno.test("close() stops what has not expired", async () => {
   assert.deepEqual(log, []);
 });
 
-Deno.test("after a stall of this process, answers that are there come before deadlines", async () => {
+Deno.test("after a stall of this process, waiting answers are handled before deadlines", async () => {
   const deadlines = createDeadlines(monotonicNow);
   const log: string[] = [];
   const timed = item(20, log, "expired");
@@ -73,7 +73,7 @@ Deno.test("after a stall of this process, answers that are there come before dea
   deadlines.close();
 });
 
-Deno.test("a stall of this process long before a deadline is given back as well", async () => {
+Deno.test("a stall of this process long before a deadline extends it as well", async () => {
   const deadlines = createDeadlines(monotonicNow);
   const addedAtMs = monotonicNow();
   let expiredAtMs = 0;
@@ -88,7 +88,7 @@ Deno.test("a stall of this process long before a deadline is given back as well"
   deadlines.close();
 });
 
-Deno.test("a process that is late again and again gives more time, up to a second", async () => {
+Deno.test("repeated stalls extend deadlines by a second at most", async () => {
   const deadlines = createDeadlines(monotonicNow);
   const log: string[] = [];
   const startedAtMs = monotonicNow();

@@ -206,7 +206,7 @@ for (const stream of [true, false]) {
     refuses();
   });
 
-  Deno.test(`flush() tells one token per delta, end() what was counted (stream: ${stream})`, () => {
+  Deno.test(`flush() reports one token per delta, end() the usage (stream: ${stream})`, () => {
     const { answer, call } = newAnswer({ stream, n: 2 });
     for (const choice of answer.choices) {
       answer.addDelta(choice, { content: "a" });

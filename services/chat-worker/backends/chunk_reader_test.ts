@@ -1,4 +1,4 @@
-/** What servers in use send, and what a client sees of it. Each case was met in the wild. */
+/** What real servers send, and what a client receives. Each case was seen in the wild. */
 import assert from "node:assert/strict";
 import type { Usage } from "@gateway/shared/openai/chat";
 import { promptTokensLikely } from "@gateway/shared/tokens/prompt_tokens";
@@ -589,7 +589,7 @@ for (const [fault, cases] of Object.entries(broken)) {
   }
 }
 
-Deno.test("a server that gives fewer choices and says that this is all blames 'n', with what it cost", () => {
+Deno.test("fewer choices in a complete response are a fault of 'n', with their usage", () => {
   const message = (choices: string, n: number) =>
     `The server of this model returns ${choices} per request, but 'n' is ${n}.`;
   const cases = [
@@ -619,7 +619,7 @@ Deno.test("an error event throws, whatever it holds, and is redacted", () => {
   }
 });
 
-Deno.test("a reader says when an answer has begun and when it is finished", () => {
+Deno.test("a reader knows when an answer has begun and when it is finished", () => {
   const { reader } = newReader();
   const states = [
     choiceChunk({ role: "assistant", content: "" }),
@@ -632,7 +632,7 @@ Deno.test("a reader says when an answer has begun and when it is finished", () =
   assert.deepEqual(states, [[false, false], [true, false], [true, true]]);
 });
 
-Deno.test("a fingerprint is passed on unless it holds a secret or is none", () => {
+Deno.test("a fingerprint is passed on unless it is malformed or contains a secret", () => {
   const fingerprints = [
     ["fp_44709d6fcb", "fp_44709d6fcb"],
     [null, null],

@@ -301,7 +301,7 @@ Deno.test("send() takes an answer that comes before the request is out", async (
   conn.close();
 });
 
-Deno.test("send() gives up a server that stops taking the request", async () => {
+Deno.test("send() times out on a server that stops reading the request", async () => {
   using listener = Deno.listen(ANY_PORT);
   const accepted = listener.accept();
   const client = clientOf(listener.addr.port);
@@ -317,7 +317,7 @@ Deno.test("send() gives up connecting after connectMs, or when aborted", async (
   const { port } = listener.addr;
   const connect = createConnect(new URL(`http://127.0.0.1:${port}`));
   const client = new HttpClient(connect, 100);
-  // Nobody accepts: after a few, the kernel ignores who knocks.
+  // No process accepts connections: after a few, the kernel ignores more.
   const held: ByteConnection[] = [];
   for (let isFull = false; !isFull;) {
     const signal = AbortSignal.timeout(100);
@@ -418,7 +418,7 @@ for (const isTls of [false, true]) {
   });
 }
 
-Deno.test("createConnect() refuses a certificate that nobody vouches for, or that another host owns", async () => {
+Deno.test("createConnect() refuses a certificate of an unknown authority or for another host", async () => {
   for (const [host, isTrusted] of [["localhost", false], ["else.test", true]]) {
     const tls = await makeSelfSigned(String(host));
     await using server = startServer(tls);

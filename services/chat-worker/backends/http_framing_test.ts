@@ -75,7 +75,7 @@ function isInvalid(error: unknown): boolean {
   return error instanceof UpstreamError && error.fault === "invalid";
 }
 
-Deno.test("parseResponseHead() refuses what cannot be understood", () => {
+Deno.test("parseResponseHead() refuses malformed heads", () => {
   const malformed = [
     "\r\n\r\n",
     "ICY 200 OK\r\n\r\n",

@@ -153,7 +153,7 @@ const payloads = [
   usageChunk(1, 3),
 ];
 
-Deno.test("complete() asks the model server as configured", async () => {
+Deno.test("complete() sends requests as configured", async () => {
   await using r = rig(chatReply({ words }));
   await complete(r.backend, chat(true, { temperature: 0.5 }));
   const asked = await r.server.request(1);
@@ -277,7 +277,7 @@ for (const [name, reply] of wholeStreams) {
   });
 }
 
-Deno.test("complete() takes a whole answer and a stream, whatever was asked for", async () => {
+Deno.test("complete() accepts a whole answer and a stream, whichever was requested", async () => {
   const answerWhole = chatReply({ words });
   await using r = rig((request) =>
     request.number < 3
@@ -325,7 +325,7 @@ const begun: Step[] = [
   chunk(event(hello)),
   { pauseMs: 20 },
 ];
-/** What a caller is told of a fault. */
+/** The error that a caller gets for a fault. */
 const STATUS: Partial<Record<UpstreamFault, number>> = {
   request: 400,
   rate_limited: 429,
@@ -558,7 +558,7 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
   assert.equal(failure.retryAfterMs, 1_000);
 });
 
-Deno.test("complete() tells how long a limited or busy server wants to wait", async () => {
+Deno.test("complete() reports the wait that a limited or busy server requests", async () => {
   for (const status of [429, 503, 529]) {
     await using r = rig(() =>
       jsonResponse({}, { status, headers: { "retry-after": "7" } })
@@ -590,7 +590,7 @@ for (const stream of [true, false]) {
   });
 }
 
-Deno.test("complete() ends every choice asked for side by side when one fails", async () => {
+Deno.test("complete() ends all parallel requests for choices when one fails", async () => {
   await using r = rig(
     (request) =>
       request.number === 2
@@ -721,7 +721,7 @@ const moments: [
 
 for (const [name, reply, more = {}] of moments) {
   const { stream = true, isTls, tokens = 0 } = more;
-  Deno.test(`complete() hangs up when it is aborted ${name}`, async () => {
+  Deno.test(`complete() closes the connection when it is aborted ${name}`, async () => {
     await using r = rig(
       () => reply,
       isTls ? { tls: await makeSelfSigned("localhost") } : {},
@@ -745,7 +745,7 @@ for (const [name, reply, more = {}] of moments) {
   });
 }
 
-Deno.test("complete() asks nobody when it is aborted before", async () => {
+Deno.test("complete() sends no request when it is aborted before", async () => {
   await using r = rig(chatReply({ words }));
   const call = recordCall(AbortSignal.abort(new Error("Client left")));
   const { error } = await complete(r.backend, chat(true), call);

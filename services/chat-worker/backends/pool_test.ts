@@ -213,13 +213,13 @@ for (const [name, acts, text, outcomes] of first) {
   });
 }
 
-Deno.test("complete() asks at most three backends", async () => {
+Deno.test("complete() tries at most three backends", async () => {
   const r = rig(...new Array<Act[]>(4).fill(["server_error"]));
   await ask(r.pool);
   assert.deepEqual(r.backends.map((b) => b.calls), [1, 1, 1, 0]);
 });
 
-Deno.test("complete() leaves a backend alone whose answers break off, 19 of 20", async () => {
+Deno.test("complete() avoids a backend whose answers break off, 19 of 20", async () => {
   const acts = Array.from(
     { length: 40 },
     (_, i): Act => i % 20 === 19 ? "ok" : { after: "truncated" },
@@ -239,7 +239,7 @@ Deno.test("complete() leaves a backend alone whose answers break off, 19 of 20",
   assert.equal(a.calls, 8);
 });
 
-Deno.test("complete() asks again within a budget only", async () => {
+Deno.test("complete() retries only within a budget", async () => {
   // Every second request fails once: the breaker stays closed, the budget does not.
   const r = rig(
     Array.from({ length: 40 }, (_, i) => i % 3 === 0 ? "server_error" : "ok"),
@@ -253,7 +253,7 @@ Deno.test("complete() asks again within a budget only", async () => {
   assert.ok(failed > 0);
 });
 
-Deno.test("complete() leaves a failing backend alone and comes back to it", async () => {
+Deno.test("complete() avoids a failing backend and later returns to it", async () => {
   const r = rig([...new Array<Act>(5).fill("unreachable"), "ok"], ["ok"]);
   for (let i = 0; i < 8; i++) assert.equal((await ask(r.pool)).error, null);
   assert.equal(r.a.calls, 5);
@@ -266,7 +266,7 @@ Deno.test("complete() leaves a failing backend alone and comes back to it", asyn
   assert.equal(r.pool.breakerStates().get("a"), "closed");
 });
 
-Deno.test("complete() answers 503 at once when every backend is left alone", async () => {
+Deno.test("complete() answers 503 at once when every breaker is open", async () => {
   const r = rig(["credentials"]);
   for (let i = 0; i < 5; i++) await ask(r.pool);
   const { error } = await ask(r.pool);
@@ -277,7 +277,7 @@ Deno.test("complete() answers 503 at once when every backend is left alone", asy
 });
 
 for (const fault of ["rate_limited", "overloaded"] as const) {
-  Deno.test(`complete() asks a limited backend last until its wait is over: ${fault}`, async () => {
+  Deno.test(`complete() tries a limited backend last until its wait is over: ${fault}`, async () => {
     const limit = new UpstreamError(fault, { retryAfterMs: 7_000 });
     const r = rig([limit, "ok"], ["ok"]);
     assert.equal((await ask(r.pool)).text, "b1 b2");
@@ -306,7 +306,7 @@ for (const { fault, calls } of harmless) {
   });
 }
 
-Deno.test("complete() takes no abort for a failure", async () => {
+Deno.test("complete() does not count an abort as a failure", async () => {
   const r = rig(["hang"]);
   for (let i = 0; i < 10; i++) {
     const controller = new AbortController();
@@ -321,7 +321,7 @@ Deno.test("complete() takes no abort for a failure", async () => {
   );
 });
 
-Deno.test("complete() asks nobody when it is aborted before", async () => {
+Deno.test("complete() tries no backend when it is aborted before", async () => {
   const r = rig(["ok"]);
   const gone = AbortSignal.abort(new Error("Client left"));
   assert.match(String((await ask(r.pool, gone)).error), /Client left/);
@@ -436,7 +436,7 @@ Deno.test("CircuitBreaker opens after five failures in a row, or ten of twenty",
   }
 });
 
-Deno.test("CircuitBreaker lets one probe through when its time is over", () => {
+Deno.test("CircuitBreaker permits one probe after its open time", () => {
   const { breaker, attempt, wait } = breakerRig();
   for (const result of repeat("failure", 5)) attempt(result);
   assert.equal(breaker.waitMs, 1_000);
@@ -470,7 +470,7 @@ Deno.test("CircuitBreaker stays open twice as long with each probe that fails, u
   assert.equal(breaker.waitMs, 1_000);
 });
 
-Deno.test("CircuitBreaker sends another probe at once when one was given up", () => {
+Deno.test("CircuitBreaker permits another probe at once when one was aborted", () => {
   const { breaker, attempt, wait } = breakerRig();
   for (const result of repeat("failure", 5)) attempt(result);
   wait(1_000);
@@ -480,7 +480,7 @@ Deno.test("CircuitBreaker sends another probe at once when one was given up", ()
   assert.equal(breaker.state, "closed");
 });
 
-Deno.test("CircuitBreaker is not moved by reports of attempts from before it opened", () => {
+Deno.test("CircuitBreaker ignores reports of attempts that started before it opened", () => {
   const { breaker, attempt, wait } = breakerRig();
   const early = [breaker.enter(), breaker.enter()];
   for (const result of repeat("failure", 5)) attempt(result);

@@ -1,4 +1,4 @@
-/** What servers in use answer instead of a completion, and what callers are told. */
+/** Error responses of real servers, and the errors that callers get. */
 import assert from "node:assert/strict";
 import type { UpstreamError } from "./errors.ts";
 import { createRedact } from "./redact.ts";
@@ -211,7 +211,7 @@ const OTHERS = [
   "Invalid input: messages",
 ];
 
-Deno.test("a prompt that is too long is told by its code", () => {
+Deno.test("a prompt that is too long has its own code", () => {
   const toldOf = (message: string) =>
     told(refusalError({ status: 400, body: openAi({ message }) }, clean));
   for (const message of CONTEXT_TOO_LONG) {
@@ -341,7 +341,7 @@ for (const [text, expected] of texts) {
     assert.equal(redact(text), expected));
 }
 
-Deno.test("API10: redact() cuts at 500 characters, and leaves no part of a secret there", () => {
+Deno.test("API10: redact() clips at 500 characters, and leaves no part of a secret there", () => {
   for (const chars of [499, 500, 501, 100_000]) {
     const text = redact("x".repeat(chars));
     assert.equal(text.length, Math.min(chars, 500));
@@ -351,7 +351,7 @@ Deno.test("API10: redact() cuts at 500 characters, and leaves no part of a secre
   assert.ok(!text.includes(HOSTED_KEY.slice(0, 4)), text);
 });
 
-Deno.test("redact() tells the caller's name of the model, not the server's", () => {
+Deno.test("redact() replaces the server's name of the model by the caller's", () => {
   const redactName = createRedact({
     secrets: [],
     baseUrl: new URL("http://ollama:11434/v1"),

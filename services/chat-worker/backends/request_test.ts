@@ -169,7 +169,7 @@ for (const name of DIALECT_NAMES) {
   });
 }
 
-Deno.test("encodeRequestBody() asks for no usage where the server does not take that", () => {
+Deno.test("encodeRequestBody() requests no usage if the server does not support that", () => {
   const text = encodeRequestBody({ ...plain, stream: true }, {
     model: "m",
     dialect: { ...DIALECTS.vllm, stream_usage: false },

@@ -22,7 +22,7 @@ import { startServerSpan } from "@gateway/shared/process/tracing";
 /** A request and the response to it. */
 export interface Exchange {
   readonly method: string;
-  /** Decoded, without a slash at its end, and without the query, which may hold secrets. */
+  /** Decoded, without a trailing slash and the query, which may contain secrets. */
   readonly path: string;
   /** The host that the request is for, in lower case. */
   readonly host: string;
@@ -32,8 +32,8 @@ export interface Exchange {
   /** The connection. It is destroyed and emits `close` as soon as the client disconnects. */
   readonly socket: Socket;
   /**
-   * Calls back when the client leaves, and reports what the callback throws: the
-   * process must not end because of it. Returns a function that takes it back.
+   * Calls back when the client disconnects, and reports an error of the callback,
+   * which must not end the process. Returns a function that removes the callback.
    */
   onLeft(callback: () => void): () => void;
   /** Starts reading the body; a client that waits for `100 Continue` gets it. */
@@ -239,7 +239,7 @@ function headOf(request: IncomingMessage): Head | null {
   };
 }
 
-/** The path of a request target, decoded if possible, without a slash at its end. */
+/** The path of a request target, decoded if possible, without a trailing slash. */
 function pathOf(target: string): string {
   const [given = ""] = target.split(/[?#]/, 1);
   const path = given.length > 1 && given.endsWith("/")

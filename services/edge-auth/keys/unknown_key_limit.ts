@@ -7,7 +7,7 @@ interface Address {
   left: number;
   filledAtMs: number;
   running: number;
-  /** Some wait, and newcomers behind them, until none is running. */
+  /** Some look-ups wait, and later ones after them, until none is running. */
   isFull: boolean;
   /** Resolves when none of its look-ups is running. */
   idle: PromiseWithResolvers<void>;
