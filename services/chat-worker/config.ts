@@ -28,9 +28,7 @@ export const WORKER_VARIABLES = {
   [UPSTREAM_KEY_ENV]: secret().optional()
     .describe("API key for UPSTREAM_BASE_URL; if absent, none is sent"),
   SLOTS: integer("requests", { min: 1, max: 100_000 }).default(1_024)
-    .describe(
-      "Requests that a worker runs at once; it rejects more, which other workers then run",
-    ),
+    .describe("Requests that a worker runs at once; it rejects further ones"),
 };
 
 /** The configuration of the worker, in the units and shapes that its code uses. */

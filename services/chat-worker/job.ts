@@ -149,10 +149,7 @@ export class Job {
     body.lastPieceAtMs = this.#host.now();
     const added = body.assembly.add(piece);
     if (added === "invalid") {
-      return this.#refuse(
-        "worker_lost",
-        "A part of the request was corrupted.",
-      );
+      return this.#refuse("worker_lost", "Part of the request was corrupted.");
     }
     acknowledge();
     if (added !== "complete") return;

@@ -19,7 +19,7 @@ const OUTCOME: RunOutcome = {
   kind: "complete",
   usage: null,
   completionTokens: 0,
-  isEndReported: true,
+  isFinal: true,
   error: null,
   workerId: "w",
   offers: 1,

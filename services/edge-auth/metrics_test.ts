@@ -13,7 +13,7 @@ const COMPLETE: RunOutcome = {
   kind: "complete",
   usage: { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 },
   completionTokens: 5,
-  isEndReported: true,
+  isFinal: true,
   error: null,
   workerId: "w1",
   offers: 1,

@@ -228,8 +228,7 @@ class LinkTransport extends NodeTransport {
     try {
       return await super.peekInfo();
     } catch (error) {
-      throw error ??
-        new Error("the server closed the connection without an INFO");
+      throw error ?? new Error("the server closed it without an INFO");
     }
   }
 

@@ -78,7 +78,7 @@ Deno.test("connectBus() gives up at its deadline, with a reason for each server"
 const IMPOSTORS: [string, string, RegExp][] = [
   ["an HTTP server", "HTTP/1.1 400 Bad Request\r\n\r\n", /unexpected response/],
   ["a greeting without JSON", "INFO hello\r\n", /JSON/],
-  ["a server that hangs up", "INF", /closed the connection without an INFO/],
+  ["a server that hangs up", "INF", /closed it without an INFO/],
 ];
 
 for (const [name, words, reason] of IMPOSTORS) {

@@ -128,9 +128,7 @@ const backend = z.strictObject({
   weight: positive.max(WEIGHT_MAX).default(1)
     .describe("Share of requests among backends of the same preference."),
   preference: z.int().min(0).max(WEIGHT_MAX).default(0)
-    .describe(
-      "Backends with lower values are tried first, others only when those fail.",
-    ),
+    .describe("Lower values are tried first, higher ones only if those fail."),
   headers,
   deadlines,
   ...dialectMembers,
@@ -162,9 +160,7 @@ const model = z.strictObject({
   pass_fields: z.array(passField).max(64).default([]).describe(
     "Additional request fields that are passed on unchanged, such as top_k.",
   ),
-  backends: z.array(backend).min(1).max(64).describe(
-    "The servers that run the model.",
-  ),
+  backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
 }).transform((file) => ({
   id: file.id,
   kind: file.kind,

@@ -325,8 +325,6 @@ function masterUrl(url: string, reply: RedisReply, server: string): string {
 export function assertMaster(role: RedisReply): void {
   const [word] = Array.isArray(role) ? role : [role];
   if (word !== "master") {
-    throw new Error(
-      `The server that was named as master has the role "${word}"`,
-    );
+    throw new Error(`The server named as master has the role "${word}"`);
   }
 }

@@ -68,7 +68,7 @@ Deno.test("a streamed answer arrives whole, in order, ended by [DONE]", async ()
     kind: "complete",
     hasRun: true,
     isStopped: false,
-    isEndReported: true,
+    isFinal: true,
   }]);
 });
 

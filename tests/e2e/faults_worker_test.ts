@@ -86,7 +86,7 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
     kind: "failed",
     hasRun: true,
     isStopped: false,
-    isEndReported: false,
+    isFinal: false,
   }]);
   await waitFor(() => edge.dispatcher.outboxes === 0, { what: "the outbox" });
 });

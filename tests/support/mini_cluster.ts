@@ -55,8 +55,7 @@ import { postChat } from "./chat_request.ts";
 
 /** How a request ended, as its edge settled it. */
 export interface Settled
-  extends
-    Pick<RunOutcome, "usage" | "completionTokens" | "kind" | "isEndReported"> {
+  extends Pick<RunOutcome, "usage" | "completionTokens" | "kind" | "isFinal"> {
   /** A worker accepted it. */
   hasRun: boolean;
   /** It was stopped before its end. */
@@ -162,14 +161,12 @@ function admitAll(settlements: Settled[], admitted: Admitted[]): KeyParts {
         return Promise.resolve({
           slotFreed: null,
           headers: {},
-          settle: (
-            { usage, completionTokens, kind, isEndReported, ...outcome },
-          ) =>
+          settle: ({ usage, completionTokens, kind, isFinal, ...outcome }) =>
             settled({
               usage,
               completionTokens,
               kind,
-              isEndReported,
+              isFinal,
               hasRun: outcome.dispatchMs !== null,
               isStopped: outcome.cancelReason !== null,
             }),
@@ -178,7 +175,7 @@ function admitAll(settlements: Settled[], admitted: Admitted[]): KeyParts {
               usage: null,
               completionTokens: 0,
               kind: "cancelled",
-              isEndReported: false,
+              isFinal: false,
               hasRun: false,
               isStopped: true,
             }),

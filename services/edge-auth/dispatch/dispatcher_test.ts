@@ -45,7 +45,7 @@ Deno.test("a run that completes", async () => {
   assert.partialDeepStrictEqual(t.outcomes.get(1), {
     usage: USAGE,
     completionTokens: 2,
-    isEndReported: true,
+    isFinal: true,
     offers: 1,
     workerId: "w1",
     error: null,
@@ -202,7 +202,7 @@ Deno.test("a lost attempt is repeated once, before the first byte", async () => 
     "cancel w1 1.1 worker_lost",
   ]);
   assert.equal(begun.outcomes.get(1)?.completionTokens, 7);
-  assert.equal(begun.outcomes.get(1)?.isEndReported, false);
+  assert.equal(begun.outcomes.get(1)?.isFinal, false);
 });
 
 Deno.test("a fault of the worker is repeated elsewhere, one of the backend is not", async () => {
@@ -218,7 +218,7 @@ Deno.test("a fault of the worker is repeated elsewhere, one of the backend is no
 });
 
 Deno.test("a cancelled run waits for the worker's final frame, but not for long", async () => {
-  for (const isEndReported of [true, false]) {
+  for (const isFinal of [true, false]) {
     const t = setup();
     t.bus.listens.add("w1");
     t.beat("w1");
@@ -232,12 +232,12 @@ Deno.test("a cancelled run waits for the worker's final frame, but not for long"
     t.data("b\n", 2, { tokens: 4 });
     await t.tickTo(999);
     assert.equal(t.outcomes.size, 0);
-    if (isEndReported) t.err(0, false, { tokens: 5 });
+    if (isFinal) t.err(0, false, { tokens: 5 });
     await t.tickTo(1_000);
     assert.partialDeepStrictEqual(t.outcomes.get(1), {
       kind: "cancelled",
-      completionTokens: isEndReported ? 5 : 3,
-      isEndReported,
+      completionTokens: isFinal ? 5 : 3,
+      isFinal,
     });
   }
 });

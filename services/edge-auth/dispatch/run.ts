@@ -61,8 +61,8 @@ export interface RunOutcome {
   usage: Usage | null;
   /** Completion tokens known to have been generated. */
   completionTokens: number;
-  /** The worker reported the end; otherwise it may have generated more than is known. */
-  isEndReported: boolean;
+  /** The worker reported the end, so its counts are final; otherwise it may have generated more. */
+  isFinal: boolean;
   error: ApiError | null;
   workerId: string | null;
   /** Job messages sent. */
@@ -363,18 +363,13 @@ export class ChatRun {
         return this.#onRejected(event.reject);
       case "ended":
         this.#sink.onEnd();
-        return this.#finish("complete", {
-          usage: event.usage,
-          isEndReported: true,
-        });
+        return this.#finish("complete", { usage: event.usage, isFinal: true });
       case "failed":
         return this.#onFailed(event.failure);
       case "lost":
         return event.reason === "not_accepted"
           ? this.#onUnanswered()
-          : this.#loseAttempt(
-            "The worker that ran the request stopped responding.",
-          );
+          : this.#loseAttempt("The worker of the request stopped responding.");
       case "violated":
         this.#d.log.error("stream_violation", {
           requestId: publicRequestId(this.job.requestId),
@@ -397,7 +392,7 @@ export class ChatRun {
   #onFailed({ error, retryable, usage }: Failure): void {
     if (retryable && this.#mayRepeat()) return this.#repeat(error.message);
     this.#sink.onError(error);
-    this.#finish("failed", { usage, error, isEndReported: true });
+    this.#finish("failed", { usage, error, isFinal: true });
   }
 
   /** The worker did not answer the offer. It may have started the job anyway, or crashed on it. */
@@ -471,16 +466,16 @@ export class ChatRun {
     if (frame.sequence > 0) {
       answerStrayFrame(this.job.requestId, frame, this.#d.control);
     }
-    this.#finish("cancelled", { tokens: frame.tokens, isEndReported: true });
+    this.#finish("cancelled", { tokens: frame.tokens, isFinal: true });
     return true;
   }
 
   #finish(
     kind: RunOutcome["kind"],
-    { usage = null, tokens = 0, isEndReported = false, error = null }: {
+    { usage = null, tokens = 0, isFinal = false, error = null }: {
       usage?: Usage | null;
       tokens?: number;
-      isEndReported?: boolean;
+      isFinal?: boolean;
       error?: ApiError | null;
     } = {},
   ): void {
@@ -494,7 +489,7 @@ export class ChatRun {
       usage,
       completionTokens: usage?.completion_tokens ??
         Math.max(tokens, receiver?.tokens ?? 0),
-      isEndReported,
+      isFinal,
       error: sentError,
       workerId: this.workerId,
       offers: this.#attempt,

@@ -53,7 +53,7 @@ export type ChargedRun = Pick<
   | "kind"
   | "usage"
   | "completionTokens"
-  | "isEndReported"
+  | "isFinal"
   | "dispatchMs"
   | "cancelReason"
 >;
@@ -73,7 +73,7 @@ export type ChargedRun = Pick<
  * | stopped, and its worker did not report the tokens | the reservation |
  */
 export function costOf(run: ChargedRun, estimate: TokenEstimate): Cost {
-  const { kind, usage, completionTokens, cancelReason, isEndReported } = run;
+  const { kind, usage, completionTokens, cancelReason, isFinal } = run;
   const cost = (prompt: number | null, completion: number | null): Cost => ({
     promptTokens: prompt,
     completionTokens: completion,
@@ -87,7 +87,7 @@ export function costOf(run: ChargedRun, estimate: TokenEstimate): Cost {
   if (completionTokens === 0) {
     if (kind === "complete") return cost(null, null);
     if (cancelReason === null) return cost(0, 0);
-    if (!isEndReported) return cost(null, null);
+    if (!isFinal) return cost(null, null);
   }
   return cost(estimate.promptTokens, completionTokens);
 }

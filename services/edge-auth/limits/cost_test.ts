@@ -15,16 +15,16 @@ const complete: ChargedRun = {
   kind: "complete",
   dispatchMs: 1,
   cancelReason: null,
-  isEndReported: true,
+  isFinal: true,
 };
 const failed: ChargedRun = { ...complete, kind: "failed" };
-const lost: ChargedRun = { ...failed, isEndReported: false };
+const lost: ChargedRun = { ...failed, isFinal: false };
 const left: ChargedRun = {
   ...complete,
   kind: "cancelled",
   cancelReason: "client_gone",
 };
-const unheard: ChargedRun = { ...left, isEndReported: false };
+const unheard: ChargedRun = { ...left, isFinal: false };
 const late: ChargedRun = { ...failed, cancelReason: "deadline" };
 /** What was reserved stays. */
 const RESERVED = [null, null] as const;
@@ -58,11 +58,7 @@ const ENDS: [
     [40, 3],
   ],
   ["time up before the first token", late, [40, 0]],
-  [
-    "time up, the worker is silent",
-    { ...late, isEndReported: false },
-    RESERVED,
-  ],
+  ["time up, the worker is silent", { ...late, isFinal: false }, RESERVED],
   ["no worker took it", { ...lost, dispatchMs: null }, [0, 0]],
   ["client left in the queue", { ...unheard, dispatchMs: null }, [0, 0]],
 ];
@@ -81,15 +77,9 @@ Deno.test("a request is free only if no token was generated", () => {
     for (const usage of [null, USAGE, NO_USAGE]) {
       for (const completionTokens of [0, 1]) {
         for (const isStopped of flags) {
-          for (const isEndReported of flags) {
+          for (const isFinal of flags) {
             const end: ChargedRun = {
-              ...{
-                kind,
-                usage,
-                completionTokens,
-                isEndReported,
-                dispatchMs: 1,
-              },
+              ...{ kind, usage, completionTokens, isFinal, dispatchMs: 1 },
               cancelReason: isStopped ? "client_gone" : null,
             };
             const cost = costOf(end, ESTIMATE);
