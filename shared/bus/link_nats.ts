@@ -97,7 +97,7 @@ class NatsLink implements BusLink {
   #flowingSinceMs: number | null = null;
   #receivedAtMs = -Infinity;
   /** The same on the steady clock. */
-  #heardSteadyMs = -Infinity;
+  #receivedSteadyMs = -Infinity;
 
   constructor(options: BusOptions) {
     const servers = options.servers.map(parseServer);
@@ -260,13 +260,13 @@ class NatsLink implements BusLink {
     }
     const lost = Promise.withResolvers<string>();
     this.#connection = { client, sockets, server, lost };
-    this.#heardSteadyMs = this.#clock.now();
+    this.#receivedSteadyMs = this.#clock.now();
     void client.closed().then(() => lost.resolve("it was cut"));
     const reading = this.#read(client.status());
-    client.subscribe(this.#echo, { callback: () => this.#heard() });
+    client.subscribe(this.#echo, { callback: () => this.#onMessage() });
     for (const one of this.#subscribed) this.#open(one, client);
-    const timer = setInterval(() => this.#sayEcho(), this.#timing.echoMs);
-    this.#sayEcho();
+    const timer = setInterval(() => this.#sendEcho(), this.#timing.echoMs);
+    this.#sendEcho();
     const reason = await lost.promise;
     clearInterval(timer);
     this.#connection = null;
@@ -276,16 +276,16 @@ class NatsLink implements BusLink {
     }
     if (this.#flowingSinceMs !== null) {
       this.#lostAtMs = this.#options.now();
-      this.#tell("disconnected");
+      this.#emit("disconnected");
     }
     await client.close();
     await reading;
     return `Cannot stay with the bus at "${server}": ${reason}`;
   }
 
-  #sayEcho(): void {
+  #sendEcho(): void {
     this.#clock.tick();
-    const silenceMs = this.#clock.now() - this.#heardSteadyMs;
+    const silenceMs = this.#clock.now() - this.#receivedSteadyMs;
     if (silenceMs >= this.#timing.silentMs) {
       this.#connection?.lost.resolve(
         `a message to "${this.#echo}" did not come back`,
@@ -293,9 +293,9 @@ class NatsLink implements BusLink {
     } else if (this.isConnected) this.publish(this.#echo, NO_BYTES);
   }
 
-  #heard(): void {
+  #onMessage(): void {
     this.#receivedAtMs = this.#options.now();
-    this.#heardSteadyMs = this.#clock.now();
+    this.#receivedSteadyMs = this.#clock.now();
     if (this.#flowingSinceMs !== null || this.#connection === null) return;
     this.#flowingSinceMs = this.#receivedAtMs;
     const { server } = this.#connection;
@@ -305,7 +305,7 @@ class NatsLink implements BusLink {
     }
     const outageMs = this.#receivedAtMs - this.#lostAtMs;
     this.#options.log.info("bus_reconnected", { server, outageMs });
-    this.#tell("reconnected");
+    this.#emit("reconnected");
   }
 
   /** Subscribes on a connection. A handler that throws would end its read loop. */
@@ -316,7 +316,7 @@ class NatsLink implements BusLink {
       ...(queue === undefined ? {} : { queue }),
       callback: (refused, message) => {
         if (refused !== null) return void (one.isRefused = true);
-        this.#heard();
+        this.#onMessage();
         try {
           one.handler(message);
         } catch (error) {
@@ -352,17 +352,17 @@ class NatsLink implements BusLink {
     for await (const event of events) {
       if (event.type === "ldm") {
         log.info("bus_lame_duck", { server: event.server });
-        this.#tell("lame_duck");
+        this.#emit("lame_duck");
       } else if (event.type === "error") {
         const { error } = event;
         this.#logSometimes("bus_complaint", { error });
         const isRefusal = error instanceof PermissionViolationError;
-        this.#tell(isRefusal ? "refused" : "error", error);
+        this.#emit(isRefusal ? "refused" : "error", error);
       }
     }
   }
 
-  #tell(type: BusStatus["type"], error?: Error): void {
+  #emit(type: BusStatus["type"], error?: Error): void {
     const status = error === undefined ? { type } : { type, error };
     for (const listener of this.#listeners) listener(status);
   }

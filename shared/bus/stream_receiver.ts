@@ -193,7 +193,7 @@ export class StreamReceiver {
   cancel(reason: CancelReason): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#tell({ type: "cancel", reason });
+    this.#send({ type: "cancel", reason });
   }
 
   /** The bus works again after an outage: requests at once what may be lost. */
@@ -271,7 +271,7 @@ export class StreamReceiver {
     if (end === null) return this.#violate("payload");
     if (end.worker !== this.#workerId) return this.#violate("worker");
     this.#isOver = true;
-    this.#tell({ type: "ack", sequence });
+    this.#send({ type: "ack", sequence });
     return failure === null
       ? { type: "ended", usage: end.usage }
       : { type: "failed", failure };
@@ -280,7 +280,7 @@ export class StreamReceiver {
   #ack(): void {
     this.#unackedBytes = 0;
     this.#ackedSequence = this.#takenSequence;
-    this.#tell({ type: "ack", sequence: this.#ackedSequence });
+    this.#send({ type: "ack", sequence: this.#ackedSequence });
   }
 
   /** Frames up to `sequence` exist. */
@@ -304,7 +304,7 @@ export class StreamReceiver {
       this.#limits.nakIntervalMaxMs,
     );
     this.#naks += 1;
-    this.#tell({ type: "nak", sequence: this.#expected });
+    this.#send({ type: "nak", sequence: this.#expected });
   }
 
   #lose(reason: LostReason, cancel: CancelReason): StreamEvent {
@@ -317,7 +317,7 @@ export class StreamReceiver {
     return { type: "violated", violation };
   }
 
-  #tell(action: ControlAction): void {
+  #send(action: ControlAction): void {
     const { control, requestId } = this.#options;
     if (this.#workerId === null) return;
     control(this.#workerId, { ...action, requestId, attempt: this.attempt });

@@ -1,6 +1,6 @@
 /**
- * Guarantee: a cluster of NATS servers that loses one, however it goes, costs a
- * pause: streams go on at the other, and requests find their way there.
+ * Guarantee: the loss of one server of a NATS cluster, for whatever reason, causes
+ * only a pause: streams and requests continue at the other server.
  */
 import assert from "node:assert/strict";
 import { BUS_TIMING } from "@gateway/shared/bus/link_nats";
@@ -93,7 +93,7 @@ Deno.test("one server of a cluster killed: streams go on at the other", async ()
   });
 });
 
-Deno.test("one server of a cluster retired, as an upgrade does: nobody notices", async () => {
+Deno.test("one server of a cluster retired, as in an upgrade: no request is affected", async () => {
   await using pair = await startPair();
   const { outcome } = await beginStream(pair, 1);
   let hasMoved = false;

@@ -1,7 +1,7 @@
 /**
- * Guarantee: where there is another worker, one that is killed or frozen costs a
- * request whose first byte is not out nothing but a moment, and no second call of
- * the model server for an answer that somebody else has given.
+ * Guarantee: if there is another worker, a killed or frozen one only delays a request
+ * without a byte sent, and does not call the model server for an answer that another
+ * worker has already given.
  */
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";

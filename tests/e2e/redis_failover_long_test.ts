@@ -1,5 +1,5 @@
-// Promise: when the Redis master dies, edges, the console and the command line go on
-// with a replica, without a restart: what was acknowledged of a key still holds, and
+// Promise: when the Redis master dies, edges, the console and the command line continue
+// with a replica, without a restart: acknowledged changes of keys still hold, and
 // limits are exceeded by no more than what was not yet replicated.
 import assert from "node:assert/strict";
 import {

@@ -1,5 +1,5 @@
 // Promise: when two parts of a Redis group are lost at once, requests are served or get
-// 503 with a reason in the log; what is there again is used without a restart of a
+// 503 with a reason in the log; a part that is back is used without a restart of a
 // service, and no acknowledged change of a key is lost.
 import assert from "node:assert/strict";
 import { statusOf } from "../support/service_processes.ts";

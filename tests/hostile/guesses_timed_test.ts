@@ -1,6 +1,6 @@
 /**
- * Guarantee: who guesses keys learns nothing and costs next to nothing. Inputs 15
- * and 16 of the project's list of bad inputs.
+ * Guarantee: guessing keys reveals nothing and costs next to nothing. Inputs 15 and 16
+ * of the project's list of bad inputs.
  */
 import assert from "node:assert/strict";
 import {

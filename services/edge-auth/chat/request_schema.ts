@@ -19,7 +19,7 @@ const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
 export const INTEGER = "an integer";
 /**
  * Joins the text parts of a message. Model servers that take only strings join them
- * with a line end too, so it makes no difference who does.
+ * with a line end, too, so the result is the same.
  */
 const PART_SEPARATOR = "\n";
 
