@@ -75,17 +75,17 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   const [redis] = state.pids.redis ?? [];
   // The launcher and its watcher, before the watcher can react.
   up.signal("SIGSTOP");
-  const children = `/proc/${up.pid}/task/${up.pid}/children`;
-  for (const pid of (await Deno.readTextFile(children)).trim().split(" ")) {
-    if (!allPids(state).includes(Number(pid))) {
-      Deno.kill(Number(pid), "SIGKILL");
-    }
+  for (const pid of await childrenOf(up.pid)) {
+    if (!allPids(state).includes(pid)) Deno.kill(pid, "SIGKILL");
   }
   up.signal("SIGKILL");
   await up.exitCode;
   try {
     await using next = startLauncher(scratch);
-    assert.equal(await next.exitCode, 1);
+    let code: number | undefined;
+    const ended = next.exitCode.then((value) => code = value);
+    assert.equal(await until("the refusal", () => code), 1);
+    await ended;
     assert.match(next.printed(), new RegExp(`still uses.*kill ${redis}`, "s"));
   } finally {
     for (const pid of allPids(state)) Deno.kill(pid, "SIGKILL");
@@ -93,6 +93,19 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   await using next = startLauncher(scratch);
   await next.state();
 });
+
+/** `/proc/<pid>/task/<pid>/children` may miss some while others end. */
+async function childrenOf(parent: number): Promise<number[]> {
+  const children: number[] = [];
+  for await (const { name } of Deno.readDir("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    const stat = await Deno.readTextFile(`/proc/${name}/stat`).catch(() => "");
+    // After the name in parentheses: the state, then the parent.
+    const [, ppid] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    if (Number(ppid) === parent) children.push(Number(name));
+  }
+  return children;
+}
 
 Deno.test("up exits at once at a second Ctrl-C", async () => {
   await using scratch = await makeScratch();
