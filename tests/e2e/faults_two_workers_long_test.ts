@@ -86,6 +86,8 @@ Deno.test("processes that fail while others can do their work", async (t) => {
   await t.step(
     "a worker killed before a first token: its requests begin elsewhere, once more each",
     async () => {
+      // A worker that has just woken up is not known to have room before it beats.
+      await sleep(2 * DISPATCH_LIMITS.workerBeatMs);
       const before = server.requests.length;
       const proceed = Promise.withResolvers<void>();
       server.reply = async function* (request) {
@@ -102,12 +104,15 @@ Deno.test("processes that fail while others can do their work", async (t) => {
       const lost = () => first.filter(({ leftAtMs }) => leftAtMs !== null);
       const isRepeated = () =>
         server.requests.length === before + REQUESTS + lost().length;
-      await waitFor(() => lost().length > 0 && isRepeated(), {
-        what: () => `${lost().length} calls to be made again`,
-      });
-      const tookMs = performance.now() - killedAtMs;
-      assert.ok(tookMs < REPEATED_MS + NOISE_MS, `took ${tookMs} ms`);
-      proceed.resolve();
+      try {
+        await waitFor(() => lost().length > 0 && isRepeated(), {
+          what: () => `${lost().length} calls to be made again`,
+        });
+        const tookMs = performance.now() - killedAtMs;
+        assert.ok(tookMs < REPEATED_MS + NOISE_MS, `took ${tookMs} ms`);
+      } finally {
+        proceed.resolve();
+      }
       await allAreComplete(answers);
       assert.ok(isRepeated(), `${server.requests.length - before} calls`);
       server.reply = answersHello;
