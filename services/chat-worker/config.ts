@@ -55,7 +55,7 @@ export function readConfig() {
 /** The keys that the catalog names. A name without a value is a configuration error. */
 function keysOf(catalog: Catalog, env: Env): ReadonlyMap<string, string> {
   const backends = [...catalog.values()].flatMap(({ backends }) => backends);
-  const names = backends.map(({ apiKeyEnv }) => apiKeyEnv)
+  const names = backends.map(({ api_key_env }) => api_key_env)
     .filter((name) => name !== undefined);
   const keys = new Map(names.map((name) => [name, env[name]?.trim() ?? ""]));
   const missing = [...keys.keys()].filter((name) => keys.get(name) === "");

@@ -30,7 +30,7 @@ export function createBackends(
         new OpenAiBackend({
           config,
           publicModel: id,
-          apiKey: backendKeys.get(config.apiKeyEnv ?? "") ?? null,
+          apiKey: backendKeys.get(config.api_key_env ?? "") ?? null,
           now: monotonicNow,
           wallNow,
           newToolCallId: () =>

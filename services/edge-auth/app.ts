@@ -158,11 +158,11 @@ function modelObjects(
   const models = [...catalog.values()].filter(({ id }) =>
     allowed.length === 0 || allowed.includes(id)
   );
-  return models.map(({ id, created, ownedBy }) => ({
+  return models.map(({ id, created, owned_by }) => ({
     id,
     object: "model",
     created,
-    owned_by: ownedBy,
+    owned_by,
   }));
 }
 

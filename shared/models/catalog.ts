@@ -9,7 +9,7 @@
  */
 import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
-import { ConfigError, defined } from "../process/env.ts";
+import { ConfigError } from "../process/env.ts";
 import { clip, formatPath } from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
 
@@ -100,13 +100,7 @@ const deadlines = z.strictObject({
   between_tokens_ms: deadline("between_tokens_ms")
     .describe("Between two tokens."),
   total_ms: deadline("total_ms").describe("The whole answer."),
-}).prefault({}).describe("How long the server may take, in milliseconds.")
-  .transform((file) => ({
-    connectMs: file.connect_ms,
-    firstTokenMs: file.first_token_ms,
-    betweenTokensMs: file.between_tokens_ms,
-    totalMs: file.total_ms,
-  }));
+}).prefault({}).describe("How long the server may take, in milliseconds.");
 
 /** Any server with OpenAI's chat completions API. Several are tried in order of preference. */
 const backend = z.strictObject({
@@ -161,33 +155,16 @@ const model = z.strictObject({
     "Additional request fields that are passed on unchanged, such as top_k.",
   ),
   backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
-}).transform((file) => ({
-  id: file.id,
-  kind: file.kind,
-  ownedBy: file.owned_by,
-  created: file.created,
-  ...defined({
-    contextTokensMax: file.context_tokens,
-    outputTokensMax: file.output_tokens,
-    choicesMax: file.choices,
-  }),
-  vision: file.vision,
-  passFields: [...new Set(file.pass_fields)],
-  backends: file.backends.map((backend, index) => ({
-    type: backend.type,
+}).transform((model) => ({
+  ...model,
+  backends: model.backends.map((backend, index) => ({
+    ...backend,
     name: backend.name ?? `${backend.type}-${index + 1}`,
-    baseUrl: backend.base_url,
-    ...defined({ apiKeyEnv: backend.api_key_env }),
-    model: backend.model,
-    weight: backend.weight,
-    preference: backend.preference,
-    headers: backend.headers,
-    deadlines: backend.deadlines,
     dialect: dialectOf(backend),
   })),
 })).superRefine((model, context) => {
-  const { contextTokensMax = Infinity, outputTokensMax = 0 } = model;
-  if (outputTokensMax > contextTokensMax) {
+  const { context_tokens = Infinity, output_tokens = 0 } = model;
+  if (output_tokens > context_tokens) {
     const message = "larger than context_tokens";
     context.addIssue({ code: "custom", message, path: ["output_tokens"] });
   }

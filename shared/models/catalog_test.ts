@@ -25,32 +25,26 @@ function mistakesOf(act: () => Catalog): readonly string[] {
 
 Deno.test("parseCatalog() fills in the defaults", () => {
   const catalog = parseCatalog({
-    models: [
-      minimal,
-      { id: "s", backends: [openai, openai] },
-    ],
+    models: [minimal, { id: "s", backends: [openai, openai] }],
   });
-  assert.deepEqual([...catalog.keys()], ["m", "s"]);
   assert.deepEqual(catalog.get("m"), {
     id: "m",
     kind: "chat",
-    ownedBy: "gateway",
+    owned_by: "gateway",
     created: 1_767_225_600,
     vision: false,
-    passFields: [],
+    pass_fields: [],
     backends: [{
-      type: "openai",
+      ...openai,
       name: "openai-1",
-      baseUrl: "http://a/v1",
-      model: "m",
       weight: 1,
       preference: 0,
       headers: {},
       deadlines: {
-        connectMs: 5_000,
-        firstTokenMs: 60_000,
-        betweenTokensMs: 30_000,
-        totalMs: 600_000,
+        connect_ms: 5_000,
+        first_token_ms: 60_000,
+        between_tokens_ms: 30_000,
+        total_ms: 600_000,
       },
       dialect: DIALECTS.dashscope,
     }],
@@ -58,62 +52,41 @@ Deno.test("parseCatalog() fills in the defaults", () => {
   assert.equal(catalog.get("s")?.backends[1]?.name, "openai-2");
 });
 
-Deno.test("parseCatalog() keeps what is said", () => {
+Deno.test("parseCatalog() keeps what is given, and overrides members of a dialect", () => {
+  const dialect = { repetition_penalty_field: "none" } as const;
+  const given = {
+    ...openai,
+    name: "a.b",
+    api_key_env: "KEY",
+    headers: { "X-Team": "a b" },
+  };
+  const model = {
+    id: "org/model:7b@2+x",
+    context_tokens: 10,
+    output_tokens: 10,
+    choices: 1,
+    vision: true,
+    pass_fields: ["top_k", "min_p"],
+  };
   const catalog = parseCatalog({
     models: [{
-      id: "org/model:7b@2+x",
-      owned_by: "us",
-      created: 7,
-      context_tokens: 10,
-      output_tokens: 10,
-      choices: 1,
-      vision: true,
-      pass_fields: ["top_k", "min_p", "top_k"],
+      ...model,
       backends: [{
-        ...openai,
-        name: "a.b",
+        ...given,
         base_url: "https://a.b:8443/x/v1//",
-        api_key_env: "KEY",
-        weight: 3,
-        preference: 2,
-        headers: { "X-Team": "a b" },
         deadlines: { total_ms: 1 },
         dialect: "llama.cpp",
-        repetition_penalty_field: "none",
-        choices_per_request: "many",
+        ...dialect,
       }],
     }],
   });
-  assert.deepEqual(catalog.get("org/model:7b@2+x"), {
-    id: "org/model:7b@2+x",
-    kind: "chat",
-    ownedBy: "us",
-    created: 7,
-    contextTokensMax: 10,
-    outputTokensMax: 10,
-    choicesMax: 1,
-    vision: true,
-    passFields: ["top_k", "min_p"],
+  assert.partialDeepStrictEqual(catalog.get(model.id), {
+    ...model,
     backends: [{
-      type: "openai",
-      name: "a.b",
-      baseUrl: "https://a.b:8443/x/v1",
-      apiKeyEnv: "KEY",
-      model: "m",
-      weight: 3,
-      preference: 2,
-      headers: { "X-Team": "a b" },
-      deadlines: {
-        connectMs: 5_000,
-        firstTokenMs: 60_000,
-        betweenTokensMs: 30_000,
-        totalMs: 1,
-      },
-      dialect: {
-        ...DIALECTS["llama.cpp"],
-        repetition_penalty_field: "none",
-        choices_per_request: "many",
-      },
+      ...given,
+      base_url: "https://a.b:8443/x/v1",
+      deadlines: { connect_ms: 5_000, total_ms: 1 },
+      dialect: { ...DIALECTS["llama.cpp"], ...dialect },
     }],
   });
 });
@@ -128,7 +101,6 @@ const WRONG: [file: unknown, mistake: string][] = [
   [[], "the file: expected object"],
   [{}, "models: missing"],
   [{ models: [] }, "models: Too small"],
-  [{ models: [7] }, "models[0]: expected object, received number"],
   [{ models: [minimal], modles: [] }, "the file: unknown member 'modles'"],
   [{ models: [minimal, minimal] }, "models[1].id: another model is called 'm'"],
 ];
@@ -143,10 +115,8 @@ const WRONG_MODEL: [fields: object, mistake: string][] = [
   ]),
   [{ id: "m".repeat(201) }, ".id: Too big"],
   [{ kind: "image" }, '.kind: expected "chat"'],
-  [{ context_tokens: 0 }, ".context_tokens: Too small"],
   [{ context_tokens: 1.5 }, ".context_tokens: expected int"],
   [{ context_tokens: 5, output_tokens: 6 }, ".output_tokens: larger than cont"],
-  [{ choices: 0 }, ".choices: Too small"],
   [{ choices: 9 }, ".choices: Too big"],
   [{ vision: "yes" }, ".vision: expected boolean"],
   [{ visoin: true }, ": unknown member 'visoin'"],
@@ -155,7 +125,6 @@ const WRONG_MODEL: [fields: object, mistake: string][] = [
     ".pass_fields[0]: expected the name of a request field",
   ]),
   [{ backends: [] }, ".backends: Too small"],
-  [{ backends: undefined }, ".backends: missing"],
   [{ backends: [NAME, NAME] }, ".backends[1].name: another backend of this m"],
   [
     { backends: [{ ...openai, name: "openai-2" }, openai] },
@@ -166,8 +135,6 @@ const WRONG_MODEL: [fields: object, mistake: string][] = [
 /** Fields of a backend, and the mistake in it. */
 const WRONG_BACKEND: [fields: object, mistake: string][] = [
   [{ type: "anthropic" }, '.type: expected "openai"'],
-  [{ type: undefined }, ".type: missing"],
-  [{ base_url: undefined }, ".base_url: missing"],
   ...["a", "ftp://a", "http://user:pw@a", "http://a/v1?x=1", "http://a/v1#x"]
     .map((base_url): [object, string] => [
       { base_url },
@@ -176,7 +143,6 @@ const WRONG_BACKEND: [fields: object, mistake: string][] = [
   [{ api_key_env: "sk-abc" }, ".api_key_env: expected the name of an environ"],
   [{ model: "" }, ".model: Too small"],
   [{ weight: 0 }, ".weight: Too small"],
-  [{ weight: 1.5 }, ".weight: expected int"],
   [{ preference: -1 }, ".preference: Too small"],
   [{ name: "a b" }, ".name: expected 1 to 64 letters"],
   [{ headers: { "a b": "x" } }, ".headers: expected the name of a header"],
@@ -185,8 +151,6 @@ const WRONG_BACKEND: [fields: object, mistake: string][] = [
     { headers: { Authorization: "x" } },
     ".headers.Authorization: the gateway sets this header itself",
   ],
-  [{ headers: { a: 1 } }, ".headers.a: expected string"],
-  [{ deadlines: { connect_ms: 0 } }, ".deadlines.connect_ms: Too small"],
   [{ deadlines: { total_ms: 86_400_001 } }, ".deadlines.total_ms: Too big"],
   [{ deadlines: { connect: 5 } }, ".deadlines: unknown member 'connect'"],
 ];

@@ -24,9 +24,9 @@ function upstream(env: Env, hasKey = false): BackendConfig | undefined {
 Deno.test("catalogOf() offers a model server under the gateway's name only", () => {
   const plain = upstream(SIMULATOR);
   assert.equal(plain?.model, DEFAULT_MODEL_ID);
-  assert.equal(plain.baseUrl, BASE_URL);
-  assert.equal(plain.apiKeyEnv, undefined);
-  assert.equal(plain.deadlines.firstTokenMs, 60_000);
+  assert.equal(plain.base_url, BASE_URL);
+  assert.equal(plain.api_key_env, undefined);
+  assert.equal(plain.deadlines.first_token_ms, 60_000);
   const told = upstream({
     UPSTREAM_BASE_URL: `${BASE_URL}/`,
     UPSTREAM_MODEL: "qwen3:8b",
@@ -34,19 +34,19 @@ Deno.test("catalogOf() offers a model server under the gateway's name only", () 
     UPSTREAM_FIRST_TOKEN_SECONDS: "300",
   }, true);
   assert.equal(told?.model, "qwen3:8b");
-  assert.equal(told.baseUrl, BASE_URL);
-  assert.equal(told.apiKeyEnv, "UPSTREAM_API_KEY");
+  assert.equal(told.base_url, BASE_URL);
+  assert.equal(told.api_key_env, "UPSTREAM_API_KEY");
   assert.deepEqual(told.dialect, DIALECTS.ollama);
-  assert.equal(told.deadlines.firstTokenMs, 300_000);
+  assert.equal(told.deadlines.first_token_ms, 300_000);
 });
 
 Deno.test("catalogOf() takes the simulator when no model server is given", () => {
   const model = modelOf(SIMULATOR);
-  assert.equal(model?.ownedBy, "simulator");
+  assert.equal(model?.owned_by, "simulator");
   assert.equal(model.vision, true);
-  assert.equal(model.contextTokensMax, 200_000);
-  assert.equal(model.outputTokensMax, 32_768);
-  assert.equal(model.backends[0]?.baseUrl, "http://simulator:8090/v1");
+  assert.equal(model.context_tokens, 200_000);
+  assert.equal(model.output_tokens, 32_768);
+  assert.equal(model.backends[0]?.base_url, "http://simulator:8090/v1");
 });
 
 const WRONG: [env: Env, message: RegExp][] = [

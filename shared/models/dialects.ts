@@ -60,8 +60,20 @@ const VLLM: Dialect = {
   thinking_budget_field: "chat_template_kwargs",
 };
 
+/** The names of the dialects, in the order of the table in docs/operating.md. */
+export const DIALECT_NAMES = [
+  "dashscope",
+  "vllm",
+  "sglang",
+  "llama.cpp",
+  "ollama",
+  "openai",
+] as const;
+
+export type DialectName = typeof DIALECT_NAMES[number];
+
 /** The dialects of servers in use. Source: their documentation, November 2026. */
-export const DIALECTS = {
+export const DIALECTS: { readonly [Name in DialectName]: Dialect } = {
   dashscope: DASHSCOPE,
   vllm: VLLM,
   sglang: VLLM,
@@ -87,18 +99,7 @@ export const DIALECTS = {
     thinking_budget_field: "none",
     developer_role: true,
   },
-} as const satisfies { [name: string]: Dialect };
-
-export type DialectName = keyof typeof DIALECTS;
-
-export const DIALECT_NAMES = [
-  "dashscope",
-  "vllm",
-  "sglang",
-  "llama.cpp",
-  "ollama",
-  "openai",
-] as const satisfies readonly DialectName[];
+};
 
 /** The dialect of a server without a `dialect`. */
 export const DIALECT_DEFAULT: DialectName = "dashscope";

@@ -38,7 +38,7 @@ export interface OpenAiBackendOptions {
   config: BackendConfig;
   /** The model's name for callers. */
   publicModel: string;
-  /** The value of `config.apiKeyEnv`; if null, no credential is sent. */
+  /** The value of `config.api_key_env`; if null, no credential is sent. */
   apiKey: string | null;
   now: MonotonicNow;
   /** For a `Retry-After` that is a date. */
@@ -47,7 +47,7 @@ export interface OpenAiBackendOptions {
   newToolCallId: () => string;
   /** PEM certificates trusted in addition to the usual ones. */
   caCerts?: string[];
-  /** Opens connections. Default: to `config.baseUrl`. */
+  /** Opens connections. Default: to `config.base_url`. */
   connect?: Connect;
 }
 
@@ -66,12 +66,12 @@ export class OpenAiBackend implements PoolBackend {
   /** Throws an Error if the configuration cannot be used. */
   constructor(options: OpenAiBackendOptions) {
     const { config, apiKey, caCerts } = options;
-    const url = new URL(`${config.baseUrl}/chat/completions`);
+    const url = new URL(`${config.base_url}/chat/completions`);
     this.config = config;
     this.#options = options;
     this.#client = new HttpClient(
       options.connect ?? createConnect(url, caCerts),
-      config.deadlines.connectMs,
+      config.deadlines.connect_ms,
     );
     this.#encodeRequest = createRequestEncoder(url, apiKey, config.headers);
     this.#redact = createRedact({
@@ -123,7 +123,7 @@ export class OpenAiBackend implements PoolBackend {
   ): Promise<void> {
     const { now, newToolCallId } = this.#options;
     const { config } = this;
-    const { totalMs } = config.deadlines;
+    const { total_ms: totalMs } = config.deadlines;
     const deadlines = new AttemptDeadlines(now, call.signal, totalMs);
     let response: HttpConnection | null = null;
     let isDone = false;
@@ -131,7 +131,7 @@ export class OpenAiBackend implements PoolBackend {
       deadlines.throwIfEnded();
       response = await this.#client.connection(deadlines);
       if (!request.stream) deadlines.rest();
-      else deadlines.arm("firstToken", config.deadlines.firstTokenMs);
+      else deadlines.arm("firstToken", config.deadlines.first_token_ms);
       const body = encodeRequestBody(request, config);
       const head = await response.exchange(
         this.#encodeRequest(body, call),
@@ -155,7 +155,7 @@ export class OpenAiBackend implements PoolBackend {
         const bytesMax = request.stream ? Infinity : ANSWER_BYTES_MAX;
         await this.#readEvents(response, reader, answer, deadlines, bytesMax);
       } else {
-        const { betweenTokensMs } = config.deadlines;
+        const { between_tokens_ms: betweenTokensMs } = config.deadlines;
         const arm = () => deadlines.arm("betweenTokens", betweenTokensMs);
         const text = await readText(response, ANSWER_BYTES_MAX, arm);
         if (text === null) throw tooLong();
@@ -176,7 +176,7 @@ export class OpenAiBackend implements PoolBackend {
   ): Promise<UpstreamError> {
     const { wallNow } = this.#options;
     const waitMs = readRetryAfter(retryAfter, retryAfterMs, wallNow);
-    deadlines.arm("betweenTokens", this.config.deadlines.connectMs);
+    deadlines.arm("betweenTokens", this.config.deadlines.connect_ms);
     let text: string | null = null;
     try {
       text = await readText(response, REFUSAL_BYTES_MAX, () => {});
@@ -203,7 +203,7 @@ export class OpenAiBackend implements PoolBackend {
     deadlines: AttemptDeadlines,
     bytesMax: number,
   ): Promise<void> {
-    const { betweenTokensMs } = this.config.deadlines;
+    const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
     let bytes = 0;
     let isProgress = false;
     let isDone = false;

@@ -58,17 +58,17 @@ function optionsFor(
     config: {
       type: "openai",
       name: "fake",
-      baseUrl,
+      base_url: baseUrl,
       model: "upstream-model",
       weight: 1,
       preference: 0,
       headers: { "x-team": HEADER_SECRET },
       dialect: DIALECTS[dialect],
       deadlines: {
-        connectMs: 2_000,
-        firstTokenMs: 5_000,
-        betweenTokensMs: 5_000,
-        totalMs: 10_000,
+        connect_ms: 2_000,
+        first_token_ms: 5_000,
+        between_tokens_ms: 5_000,
+        total_ms: 10_000,
         ...deadlines,
       },
     },
@@ -418,7 +418,7 @@ const failures: {
       send: "HTTP/1.1 503 Busy\r\ncontent-length: 5\r\n\r\n",
     }, {
       stall: true,
-    }], { deadlines: { connectMs: 50 } }],
+    }], { deadlines: { connect_ms: 50 } }],
   ],
   invalid: [
     ["a page instead of an answer", [
@@ -475,15 +475,15 @@ const failures: {
     }, { close: true }], { stream: false }],
   ],
   timeout: [
-    ["no answer", [{ stall: true }], { deadlines: { firstTokenMs: 50 } }],
+    ["no answer", [{ stall: true }], { deadlines: { first_token_ms: 50 } }],
     ["no content after the head", [streamHead(), chunk(": ping\n\n"), {
       stall: true,
-    }], { deadlines: { firstTokenMs: 50 } }],
+    }], { deadlines: { first_token_ms: 50 } }],
     ["no content after the role", [
       streamHead(),
       chunk(event(choiceChunk({ role: "assistant", content: "" }))),
       { stall: true },
-    ], { deadlines: { firstTokenMs: 50, betweenTokensMs: 5_000 } }],
+    ], { deadlines: { first_token_ms: 50, between_tokens_ms: 5_000 } }],
     ["nothing but comments after the first words", [
       streamHead(),
       chunk(event(hello)),
@@ -491,11 +491,14 @@ const failures: {
         { length: 50 },
         () => [{ pauseMs: 10 }, chunk(": ping\n\n")],
       ).flat(),
-    ], { deadlines: { betweenTokensMs: 100 }, text: "Hello" }],
+    ], { deadlines: { between_tokens_ms: 100 }, text: "Hello" }],
     ["a whole answer that stops coming", [{
       send:
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{",
-    }, { stall: true }], { stream: false, deadlines: { betweenTokensMs: 50 } }],
+    }, { stall: true }], {
+      stream: false,
+      deadlines: { between_tokens_ms: 50 },
+    }],
   ],
   deadline: [
     [
@@ -507,11 +510,11 @@ const failures: {
           yield chunk(event(choiceChunk({ content: "" })));
         }
       }(),
-      { deadlines: { totalMs: 150 } },
+      { deadlines: { total_ms: 150 } },
     ],
     ["no whole answer", [{ stall: true }], {
       stream: false,
-      deadlines: { totalMs: 50, firstTokenMs: 5 },
+      deadlines: { total_ms: 50, first_token_ms: 5 },
     }],
   ],
 };
@@ -679,7 +682,7 @@ for (const [name, steps] of silentEnds) {
     const finished = chunk(event(choiceChunk({}, "stop")));
     await using r = rig(
       () => [...begun, finished, { pauseMs: 20 }, ...steps],
-      { deadlines: { betweenTokensMs: 100 } },
+      { deadlines: { between_tokens_ms: 100 } },
     );
     const { seen, error } = await complete(r.backend, chat(true));
     assert.equal(error, null);
@@ -761,7 +764,7 @@ Deno.test("complete() does not read ahead of its reader, and no deadline but the
     }
     yield chunk(event(choiceChunk({}, "stop")));
     yield lastChunk;
-  }, { deadlines: { betweenTokensMs: 400 } });
+  }, { deadlines: { between_tokens_ms: 400 } });
   const room = Promise.withResolvers<void>();
   const call = recordCall();
   const { write } = call;

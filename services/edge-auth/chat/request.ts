@@ -53,7 +53,7 @@ export function parseChatRequest(body: unknown, models: Models): ChatRequest {
   if (model === undefined || !checked.success) throw requestFault(body, issue);
   requireRules(body, checked.data, model);
   const request = toRequest(checked.data);
-  const extra = passedFields(body, model.passFields);
+  const extra = passedFields(body, model.pass_fields);
   requireCleanJson({ ...request, ...extra });
   if (Object.keys(extra).length > 0) request.extra = extra;
   return request;

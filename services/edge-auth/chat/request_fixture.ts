@@ -3,18 +3,18 @@ import type { ModelAbilities } from "./request_rules.ts";
 
 const base: ModelAbilities = {
   id: "neutral-3.7-plus",
-  contextTokensMax: 131_072,
-  outputTokensMax: 32_768,
+  context_tokens: 131_072,
+  output_tokens: 32_768,
   vision: false,
-  passFields: ["top_k", "chat_template_kwargs"],
+  pass_fields: ["top_k", "chat_template_kwargs"],
 };
 
 /** A text model, one with vision, one limited to a single choice, and one without any bounds. */
 export const catalog: ReadonlyMap<string, ModelAbilities> = new Map([
   [base.id, base],
   ["seer", { ...base, id: "seer", vision: true }],
-  ["single", { ...base, id: "single", choicesMax: 1 }],
-  ["plain", { id: "plain", vision: true, passFields: [] }],
+  ["single", { ...base, id: "single", choices: 1 }],
+  ["plain", { id: "plain", vision: true, pass_fields: [] }],
 ]);
 
 /** The smallest valid request. */

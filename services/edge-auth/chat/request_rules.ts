@@ -13,10 +13,10 @@ export type ModelAbilities = Pick<
   ModelConfig,
   | "id"
   | "vision"
-  | "passFields"
-  | "contextTokensMax"
-  | "outputTokensMax"
-  | "choicesMax"
+  | "pass_fields"
+  | "context_tokens"
+  | "output_tokens"
+  | "choices"
 >;
 
 type Messages = WireRequest["messages"];
@@ -63,11 +63,11 @@ const UNSUPPORTED = [
 /** Refuses fields that would change the answer and are not supported. */
 function requireSupportedFields(
   body: { readonly [name: string]: unknown },
-  { passFields }: ModelAbilities,
+  { pass_fields: passed }: ModelAbilities,
 ): void {
   for (const [name, instead] of UNSUPPORTED) {
     const value = body[name] ?? null;
-    if (value === null || passFields.includes(name)) continue;
+    if (value === null || passed.includes(name)) continue;
     if (name === "modalities" && String(value) === "text") continue;
     const message = `Unsupported parameter: '${name}'. ${instead}`;
     throw fieldError("unsupported_parameter", name, message);
@@ -152,16 +152,16 @@ function requireChosenTool({ tool_choice, tools = [] }: WireRequest): void {
 /** The length of the answer and the number of choices must be within the model's bounds. */
 function requireModelBounds(wire: WireRequest, model: ModelAbilities): void {
   const {
-    outputTokensMax = Infinity,
-    contextTokensMax = Infinity,
-    choicesMax = Infinity,
+    output_tokens: outputTokens = Infinity,
+    context_tokens: contextTokens = Infinity,
+    choices = Infinity,
   } = model;
   const tokens = tokensMaxOf(wire);
   if (tokens !== null) {
-    const most = Math.min(outputTokensMax, contextTokensMax);
+    const most = Math.min(outputTokens, contextTokens);
     requireAtMost(tokens.field, tokens.value, most);
   }
-  requireAtMost("n", wire.n, choicesMax);
+  requireAtMost("n", wire.n, choices);
 }
 
 function requireAtMost(param: string, value: number, most: number): void {

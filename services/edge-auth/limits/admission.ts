@@ -101,8 +101,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
     },
     async admitChat(principal, request) {
       const { model } = request;
-      const { outputTokensMax } = catalog.get(model) ?? {};
-      const estimate = estimateTokens(request, outputTokensMax);
+      const { output_tokens: outputTokens } = catalog.get(model) ?? {};
+      const estimate = estimateTokens(request, outputTokens);
       const wantTokens = estimate.totalTokens;
       const ask = { scope: "chat", model, wantTokens } as const;
       const lease = await decide(
