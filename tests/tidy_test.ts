@@ -13,7 +13,6 @@ const PURE_ROOMS = [
   /^shared\/openai\//,
   /^shared\/keys\//,
   /^shared\/models\//,
-  /^shared\/tokens\//,
   /^shared\/limits\.ts$/,
   /^shared\/process\/(clock|ids|env|error_text)\.ts$/,
   /^shared\/bus\/(?!link|probe)/,

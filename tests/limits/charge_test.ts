@@ -16,7 +16,7 @@ import { waitFor } from "../support/wait_for.ts";
 
 const PER_DAY = 1_000_000;
 /** Of the message "ping". */
-const PROMPT_TOKENS = 6;
+const PROMPT_TOKENS = 5;
 const MAX_TOKENS = 16;
 
 interface Case {

@@ -5,8 +5,7 @@ import type {
   FinishReason,
   Usage,
 } from "@gateway/shared/openai/chat";
-import { promptTokensLikely } from "@gateway/shared/tokens/prompt_tokens";
-import { textTokensLikely } from "@gateway/shared/tokens/text_tokens";
+import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import type { Answer, Choice } from "./answer.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
 import { isJsonObject, type JsonObject, parseJson, textOf } from "./json.ts";
@@ -15,8 +14,6 @@ import { frameError } from "./refusal.ts";
 import { ToolCallFragments } from "./tool_calls.ts";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
-/** Characters of an answer kept to estimate its tokens if the server reports no usage. */
-const SAMPLE_CHARS_MAX = 64 * 1024;
 
 export interface ChunkReaderOptions {
   request: ChatRequest;
@@ -37,8 +34,8 @@ export class ChunkReader {
   #usage: Usage | null = null;
   /** Pieces of text received; most servers send one token in each. */
   #pieces = 0;
-  #sample = "";
-  #chars = 0;
+  /** The tokens of that text, by estimate. */
+  #estimate = 0;
 
   constructor(options: ChunkReaderOptions) {
     this.#options = options;
@@ -152,8 +149,7 @@ export class ChunkReader {
   #count(text: string): void {
     if (text === "") return;
     this.#pieces += 1;
-    this.#chars += text.length;
-    if (this.#sample.length < SAMPLE_CHARS_MAX) this.#sample += text;
+    this.#estimate += textTokens(text);
   }
 
   /** The server's usage, or an estimate if there is none or if it is 0 in spite of an answer. */
@@ -162,12 +158,8 @@ export class ChunkReader {
     if (usage !== null && (usage.completion_tokens > 0 || this.#pieces === 0)) {
       return usage;
     }
-    const prompt = promptTokensLikely(this.#options.request);
-    const share = this.#chars / Math.max(1, this.#sample.length);
-    const completion = Math.max(
-      Math.ceil(textTokensLikely(this.#sample) * share),
-      this.#pieces,
-    );
+    const prompt = promptTokens(this.#options.request);
+    const completion = Math.max(Math.ceil(this.#estimate), this.#pieces);
     return {
       prompt_tokens: prompt,
       completion_tokens: completion,

@@ -1,8 +1,7 @@
 /** What real servers send, and what a client receives. Each case was seen in the wild. */
 import assert from "node:assert/strict";
 import type { Usage } from "@gateway/shared/openai/chat";
-import { promptTokensLikely } from "@gateway/shared/tokens/prompt_tokens";
-import { textTokensLikely } from "@gateway/shared/tokens/text_tokens";
+import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import {
   choiceChunk,
   usageChunk,
@@ -12,7 +11,7 @@ import { recordCall, requestWith, seen } from "./answer_fixture.ts";
 import { ChunkReader, parseUsage } from "./chunk_reader.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 
-const PROMPT = promptTokensLikely(requestWith());
+const PROMPT = promptTokens(requestWith());
 const SENTENCE =
   "All of it comes in one piece, as from a server that does not stream.";
 const HATE = { hate: { filtered: false } };
@@ -290,7 +289,7 @@ const answers: [
   [
     "no usage, by estimate: what a long piece looks like",
     [say(SENTENCE), stop],
-    [SENTENCE, "[stop]", `${PROMPT}+${textTokensLikely(SENTENCE)}`],
+    [SENTENCE, "[stop]", `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`],
   ],
   [
     "usage that cannot be, by estimate",

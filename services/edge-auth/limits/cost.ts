@@ -1,11 +1,11 @@
 /** The estimated cost of a request before it runs, and its actual cost afterwards. */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { promptTokensMost } from "@gateway/shared/tokens/prompt_tokens";
+import { promptTokens } from "@gateway/shared/openai/tokens";
 import type { RunOutcome } from "../dispatch/run.ts";
 
 /**
- * How many tokens a request may cost, estimated before it runs. The estimate errs
- * high; the difference is returned when the actual usage is known.
+ * How many tokens a request may cost, estimated before it runs. The difference is
+ * settled when the actual usage is known.
  */
 export interface TokenEstimate {
   promptTokens: number;
@@ -23,14 +23,17 @@ export function estimateTokens(
   request: ChatRequest,
   outputTokensMax = Infinity,
 ): TokenEstimate {
-  const promptTokens = promptTokensMost(request);
   const outputTokens = Math.min(
     request.max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinkingTokens(request),
     outputTokensMax,
   );
   const completionTokens = outputTokens * request.n;
-  const totalTokens = promptTokens + completionTokens;
-  return { promptTokens, completionTokens, totalTokens };
+  const prompt = promptTokens(request);
+  return {
+    promptTokens: prompt,
+    completionTokens,
+    totalTokens: prompt + completionTokens,
+  };
 }
 
 /** Thinking counts as output, and is added where `max_tokens` does not cover both. */

@@ -1,0 +1,62 @@
+/**
+ * Estimates the tokens of a request without a tokenizer, since none fits all models of
+ * a gateway: one token for every four bytes of UTF-8. That is 0.8 to 1.2 times what
+ * OpenAI's tokenizers find in prose and code, 0.6 to 1 times in Chinese, Japanese and
+ * Korean, and as little as 0.4 times in tables of numbers and base64. Used only to
+ * reserve tokens before the actual usage is known, and for model servers that do not
+ * report it.
+ */
+import { Buffer } from "node:buffer";
+import type { ChatMessage, ChatRequest } from "./chat.ts";
+
+const BYTES_PER_TOKEN = 4;
+/** For the role of a message and its separators. */
+const TOKENS_PER_MESSAGE = 4;
+/** An image of the usual size: its URL does not show its tokens. */
+const TOKENS_PER_IMAGE = 1_000;
+
+/** The tokens that a text is likely to have, not rounded: "hello" has 1.25. */
+export function textTokens(text: string): number {
+  return Buffer.byteLength(text) / BYTES_PER_TOKEN;
+}
+
+/**
+ * The tokens that the prompt of a request is likely to have: messages with their tool
+ * calls and images, tools, the schema of the answer, rounded up. Example: one message
+ * "hello" has 6.
+ */
+export function promptTokens(
+  { messages, tools, response_format: format }: ChatRequest,
+): number {
+  const schema = format?.type === "json_schema"
+    ? format.json_schema
+    : undefined;
+  return Math.ceil(
+    sum(messages.map(messageTokens)) + jsonTokens(tools) + jsonTokens(schema),
+  );
+}
+
+function messageTokens(
+  { content, tool_calls, ...message }: ChatMessage,
+): number {
+  const { name = "", reasoning_content = "", refusal = "" } = message;
+  const texts = [name, reasoning_content, refusal];
+  let images = 0;
+  if (typeof content === "string") texts.push(content);
+  else {
+    for (const part of content ?? []) {
+      if (part.type === "text") texts.push(part.text);
+      else images += 1;
+    }
+  }
+  return TOKENS_PER_MESSAGE + sum(texts.map(textTokens)) +
+    images * TOKENS_PER_IMAGE + jsonTokens(tool_calls);
+}
+
+function jsonTokens(value: unknown): number {
+  return value === undefined ? 0 : textTokens(JSON.stringify(value));
+}
+
+function sum(counts: number[]): number {
+  return counts.reduce((total, count) => total + count, 0);
+}
