@@ -122,11 +122,9 @@ const PRIVATE: Record<string, Make> = {
   "GET /account/second-factor": () => get("/account/second-factor"),
   "POST /account/second-factor": async (site, { client }) => {
     const page = await client.get("/account/second-factor");
-    const ticket = hiddenField(page.text, "ticket");
     const secret = /secret=([A-Z2-7]{32})/.exec(page.text)?.[1] ?? "";
     const code = totpCode(secret, Math.floor(site.clock.nowMs / 30_000));
-    const form = { ticket, code, password: PASSWORD };
-    return post("/account/second-factor", form, 200);
+    return post("/account/second-factor", { code, password: PASSWORD }, 200);
   },
   "POST /account/second-factor/off": () =>
     post("/account/second-factor/off", { password: PASSWORD }),

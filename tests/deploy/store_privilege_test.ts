@@ -69,7 +69,7 @@ const MAY: Record<string, Record<string, string>> = {
     expire: "use",
   },
   "key-admin": {
-    evalsha: "keys audit once key acct try",
+    evalsha: "keys audit once key try",
     get: "mail owner ticket known oidc",
     getdel: "ticket",
     exists: "once",
@@ -77,7 +77,7 @@ const MAY: Record<string, Record<string, string>> = {
     expire: "sess sessions try",
     pexpire: "try",
     del: "hash key own acct sess try",
-    hget: "key acct try lim",
+    hget: "key try lim",
     hmget: "key try",
     hgetall: "key own acct sess use",
     hset: "key own acct sess try",

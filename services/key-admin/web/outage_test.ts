@@ -96,7 +96,6 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
     const [code = ""] = await site.deps.accounts.enableTotp(
       ownerId,
       "GEZDGNBVGY3TQOJQ",
-      0,
     );
     disk.fails = true;
     const browser = site.client("192.0.2.77");

@@ -2,8 +2,8 @@ import { raw } from "hono/html";
 import { renderSVG } from "uqr";
 import { mintTotpSecret, totpStep, totpUri } from "../domain/sign_in/totp.ts";
 import { checkPassword, note, showAccount } from "./account_page.tsx";
-import { type ConsoleContext, type Handler, Refused } from "./context.ts";
-import { passwordText, readForm, secretText, text } from "./forms.ts";
+import type { ConsoleContext, Handler } from "./context.ts";
+import { passwordText, readForm, text } from "./forms.ts";
 import { showPage } from "./layout.tsx";
 import { Field, PasswordField, PostForm, ShownOnce } from "./parts.tsx";
 
@@ -15,39 +15,32 @@ const ISSUER = "Gateway";
 const QUIET_MODULES = 4;
 
 const setUp: Handler = async (c) => {
-  const { deps, signedIn: { account } } = c.var;
+  const { deps, signedIn: { account, session } } = c.var;
   if (account.passwordHash === null || account.totpSecret !== null) {
     return c.redirect("/account", 302);
   }
   const secret = mintTotpSecret(deps.randomBytes);
-  const { ownerId } = account;
-  const ticket = await deps.totpSetups.make({ ownerId, secret });
-  return await showSetUp(c, { secret, ticket });
+  await deps.sessions.offerTotp(session.id, secret);
+  return await showSetUp(c, secret);
 };
 
 const turnOn: Handler = async (c) => {
-  const { deps, signedIn: { account: { ownerId } } } = c.var;
-  const { ticket, ...form } = readForm(c, {
-    ticket: secretText,
-    code: text(10),
-    password: passwordText,
-  });
-  const setup = await deps.totpSetups.peek(ticket);
-  if (setup === null || setup.ownerId !== ownerId) {
-    throw new Refused(409, "This page has expired. Start again", {
-      back: "/account/second-factor",
-    });
+  const { deps, signedIn: { account, session } } = c.var;
+  const form = readForm(c, { code: text(10), password: passwordText });
+  const { ownerId, totpSecret: secret } = session;
+  if (secret === "" || account.totpSecret !== null) {
+    return c.redirect("/account", 303);
   }
-  const { secret } = setup;
   const step = totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
   const error = await checkPassword(c, form.password);
   if (error !== null || step === null) {
-    return await showSetUp(c, { secret, ticket, error: error ?? WRONG_CODE });
+    return await showSetUp(c, secret, error ?? WRONG_CODE);
   }
-  if (await deps.totpSetups.use(ticket) === null) {
+  // A form that is sent twice gets one set of recovery codes.
+  if (!await deps.accounts.useTotpStep(ownerId, step)) {
     return c.redirect("/account", 303);
   }
-  const codes = await deps.accounts.enableTotp(ownerId, secret, step);
+  const codes = await deps.accounts.enableTotp(ownerId, secret);
   await note(c, "account.second_factor_on");
   return await showPage(
     c,
@@ -83,11 +76,8 @@ export const secondFactorRoutes = {
 /** Shows the secret for the app and asks for a code as proof. */
 function showSetUp(
   c: ConsoleContext,
-  { secret, ticket, error }: {
-    secret: string;
-    ticket: string;
-    error?: string;
-  },
+  secret: string,
+  error?: string,
 ): Promise<Response> {
   const uri = totpUri(secret, c.var.signedIn.account.email, ISSUER);
   const title = "Two-step sign-in";
@@ -112,7 +102,6 @@ function showSetUp(
       </p>
       <PostForm
         action="/account/second-factor"
-        hidden={{ ticket }}
         error={error}
         submit="Turn on"
         cancel="/account"

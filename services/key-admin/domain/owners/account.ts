@@ -1,9 +1,8 @@
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { randomBase62 } from "@gateway/shared/keys/key";
-import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import { confirmDurable, writeDurably } from "../store/durability.ts";
-import { accountKey, ticketKey } from "../store/names.ts";
+import { accountKey, usedStepKey } from "../store/names.ts";
 import type { StoreDeps } from "../store/redis.ts";
 import { readHash } from "../store/reply.ts";
 import { digest } from "../store/secret.ts";
@@ -11,45 +10,31 @@ import { digest } from "../store/secret.ts";
 const stored = z.object({
   email: z.string().default(""),
   created_at: z.coerce.number().default(0),
-  password: z.string().optional(),
-  totp: z.string().optional(),
-  recovery: z.string().default(""),
-}).transform(({ email, created_at, password, totp, recovery }) => ({
-  /** Empty: the first owner before set-up. */
-  email,
-  createdAtMs: created_at,
-  /** argon2id string; null: cannot sign in with a password (yet). */
-  passwordHash: password ?? null,
-  /** Secret of the authenticator app; null: no second factor. */
-  totpSecret: totp ?? null,
-  recoveryCodesLeft: recovery.split(",").filter((code) => code !== "").length,
-}));
+  password: z.string().nullable().default(null),
+  totp: z.string().nullable().default(null),
+});
 
 /** How an owner signs in. */
-export type Account = z.infer<typeof stored> & { ownerId: string };
+export interface Account {
+  ownerId: string;
+  /** Empty: the first owner before set-up. */
+  email: string;
+  createdAtMs: number;
+  /** argon2id string; null: cannot sign in with a password (yet). */
+  passwordHash: string | null;
+  /** Secret of the authenticator app; null: no second factor. */
+  totpSecret: string | null;
+  recoveryCodesLeft: number;
+}
 
+/** Each recovery code is a field of its own, so that removing it also uses it up. */
+const RECOVERY_FIELD = "recovery:";
 const RECOVERY_CODES = 10;
 /** 119 random bits, so that a fast hash is enough (ASVS 6.5.2). */
 const RECOVERY_CHARS = 20;
 
 /** A code is accepted for three steps of 30 s. */
 const STEP_SECONDS = 120;
-
-/**
- * KEYS: 1 the account. ARGV: 1 the digest of a code.
- * Removes it from the list of codes, whose items are joined by commas.
- */
-const RECOVERY_SCRIPT = defineScript(
-  "key-admin/recovery",
-  `
-local codes = redis.call('HGET', KEYS[1], 'recovery') or ''
-local first, last = string.find(codes, ARGV[1], 1, true)
-if not first then return 0 end
-codes = string.sub(codes, 1, first - 1) .. string.sub(codes, last + 2)
-redis.call('HSET', KEYS[1], 'recovery', codes)
-return 1
-`,
-);
 
 /** How owners sign in: accounts in Redis, durable like keys. */
 export class AccountStore {
@@ -63,7 +48,14 @@ export class AccountStore {
   async read(ownerId: string): Promise<Account | null> {
     const fields = await readHash(this.#deps.redis, accountKey(ownerId));
     if (fields.size === 0) return null;
-    return { ownerId, ...stored.parse(Object.fromEntries(fields)) };
+    const { email, created_at, password, totp } = stored.parse(
+      Object.fromEntries(fields),
+    );
+    return {
+      ...{ ownerId, email, createdAtMs: created_at },
+      ...{ passwordHash: password, totpSecret: totp },
+      recoveryCodesLeft: recoveryFields(fields).length,
+    };
   }
 
   async setPassword(ownerId: string, passwordHash: string): Promise<void> {
@@ -71,29 +63,27 @@ export class AccountStore {
     await writeDurably(this.#deps.writer, command);
   }
 
-  /** Switches the second factor on and returns the recovery codes, which are shown once. The code of `step` was used for this. */
-  async enableTotp(
-    ownerId: string,
-    secret: string,
-    step: number,
-  ): Promise<string[]> {
+  /** Switches the second factor on and returns the recovery codes, which are shown once. */
+  async enableTotp(ownerId: string, secret: string): Promise<string[]> {
     const codes = mintRecoveryCodes(this.#deps.randomBytes);
-    await this.useTotpStep(ownerId, step);
-    await writeDurably(this.#deps.writer, [
-      ...["HSET", accountKey(ownerId), "totp", secret],
-      ...["recovery", codes.map(recoveryDigest).join(",")],
-    ]);
+    const fields = codes.flatMap((code) => [recoveryField(code), "1"]);
+    await writeDurably(
+      this.#deps.writer,
+      ["HSET", accountKey(ownerId), "totp", secret, ...fields],
+    );
     return codes;
   }
 
   async disableTotp(ownerId: string): Promise<void> {
-    const command = ["HDEL", accountKey(ownerId), "totp", "recovery"];
-    await writeDurably(this.#deps.writer, command);
+    const { redis, writer } = this.#deps;
+    const account = accountKey(ownerId);
+    const codes = recoveryFields(await readHash(redis, account));
+    await writeDurably(writer, ["HDEL", account, "totp", ...codes]);
   }
 
   /** Marks a time step as used. False when it was used before. */
   async useTotpStep(ownerId: string, step: number): Promise<boolean> {
-    const mark = ticketKey("step", digest(`${ownerId} ${step}`));
+    const mark = usedStepKey(digest(`${ownerId} ${step}`));
     const command = ["SET", mark, "1", "NX", "EX", String(STEP_SECONDS)];
     return await this.#deps.writer.command(command) !== null;
   }
@@ -101,10 +91,8 @@ export class AccountStore {
   /** Marks a recovery code as used. False when the owner has no such code. */
   async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
     const { writer } = this.#deps;
-    const [keys, args] = [[accountKey(ownerId)], [recoveryDigest(code)]];
-    if (await writer.evalScript(RECOVERY_SCRIPT, keys, args) !== 1) {
-      return false;
-    }
+    const command = ["HDEL", accountKey(ownerId), recoveryField(code)];
+    if (await writer.command(command) !== 1) return false;
     await confirmDurable(writer);
     return true;
   }
@@ -119,5 +107,8 @@ function mintRecoveryCodes(randomBytes: RandomBytes): string[] {
   );
 }
 
-const recoveryDigest = (code: string): string =>
-  digest(`recovery ${code.replace(/[^0-9A-Za-z]/g, "")}`);
+const recoveryField = (code: string): string =>
+  RECOVERY_FIELD + digest(`recovery ${code.replace(/[^0-9A-Za-z]/g, "")}`);
+
+const recoveryFields = (account: ReadonlyMap<string, string>): string[] =>
+  [...account.keys()].filter((field) => field.startsWith(RECOVERY_FIELD));

@@ -1,6 +1,8 @@
 import { z } from "zod";
-import { createTokens, type OneTimeTokens } from "../store/one_time_tokens.ts";
+import { linkKey } from "../store/names.ts";
 import type { StoreDeps } from "../store/redis.ts";
+import { asTextOrNull } from "../store/reply.ts";
+import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /**
  * What a link lets its holder do, once:
@@ -20,9 +22,6 @@ const linkSchema = z.discriminatedUnion("kind", [
 /** The purpose of a link. */
 export type Link = z.infer<typeof linkSchema>;
 
-/** Opening a link only peeks, since mail scanners follow links. Sending its form uses it up. */
-export type LinkStore = OneTimeTokens<Link>;
-
 /** How long a link works. A set-up link is meant for the person at the terminal. */
 export const LINK_SECONDS: Readonly<Record<Link["kind"], number>> = {
   set_up: 15 * 60,
@@ -30,14 +29,42 @@ export const LINK_SECONDS: Readonly<Record<Link["kind"], number>> = {
   reset: 3_600,
 };
 
-/** The links on Redis. */
-export const createLinks = (
-  { redis, randomBytes }: Pick<StoreDeps, "redis" | "randomBytes">,
-): LinkStore =>
-  createTokens({
-    ...{ redis, randomBytes, kind: "link", schema: linkSchema },
-    secondsOf: ({ kind }) => LINK_SECONDS[kind],
-  });
+/** The links that work now. Only the digest of a link's secret is stored. */
+export class LinkStore {
+  readonly #deps: Pick<StoreDeps, "redis" | "randomBytes">;
+
+  constructor(deps: Pick<StoreDeps, "redis" | "randomBytes">) {
+    this.#deps = deps;
+  }
+
+  /** Stores a link and returns its secret. */
+  async make(link: Link): Promise<string> {
+    const { redis, randomBytes } = this.#deps;
+    const secret = mintSecret(randomBytes);
+    const seconds = String(LINK_SECONDS[link.kind]);
+    const key = linkKey(digest(secret));
+    await redis.command(["SET", key, JSON.stringify(link), "EX", seconds]);
+    return secret;
+  }
+
+  /** The link of a secret; null when it has expired, was used or never existed. Does not use it up, since mail scanners follow links. */
+  peek(secret: string): Promise<Link | null> {
+    return this.#get("GET", secret);
+  }
+
+  /** The same, once: only one of several calls at the same time gets the link. */
+  use(secret: string): Promise<Link | null> {
+    return this.#get("GETDEL", secret);
+  }
+
+  async #get(command: "GET" | "GETDEL", secret: string): Promise<Link | null> {
+    if (!isSecret(secret)) return null;
+    const reply = asTextOrNull(
+      await this.#deps.redis.command([command, linkKey(digest(secret))]),
+    );
+    return reply === null ? null : linkSchema.parse(JSON.parse(reply));
+  }
+}
 
 /** Where a browser opens a link. */
 export const linkPath = (secret: string): string => `/link/${secret}`;

@@ -31,6 +31,8 @@ const stored = z.object({
   checkedAtMs: z.coerce.number(),
   ip: z.string(),
   userAgent: z.string(),
+  /** A second factor that is being set up; empty: none. */
+  totpSecret: z.string().default(""),
 });
 type Stored = z.infer<typeof stored>;
 
@@ -67,6 +69,7 @@ export class SessionStore {
       checkedAtMs: nowText,
       ip,
       userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX),
+      totpSecret: "",
     };
     const [record, list] = [sessionKey(id), sessionsKey(ownerId)];
     await redis.command(["HSET", record, ...Object.entries(session).flat()]);
@@ -82,14 +85,19 @@ export class SessionStore {
     const session = await this.#read(digest(cookie));
     if (session === null) return null;
     if (this.#deps.now() - session.seenAtMs >= SEEN_EVERY_MS) {
-      await this.#note(session.id, "seenAtMs");
+      await this.#note(session.id, { seenAtMs: this.#deps.now() });
     }
     return session;
   }
 
   /** The password was entered again. */
   async markChecked(sessionId: string): Promise<void> {
-    await this.#note(sessionId, "checkedAtMs");
+    await this.#note(sessionId, { checkedAtMs: this.#deps.now() });
+  }
+
+  /** The owner was shown the secret of a second factor. */
+  async offerTotp(sessionId: string, totpSecret: string): Promise<void> {
+    await this.#note(sessionId, { totpSecret });
   }
 
   /** The sessions of an owner that have not ended, most recently used first. */
@@ -138,9 +146,10 @@ export class SessionStore {
   }
 
   /** If the session has been ended in the meantime, what this writes is no valid session and expires. */
-  async #note(id: string, field: "seenAtMs" | "checkedAtMs"): Promise<void> {
-    const { redis, now } = this.#deps;
-    await redis.command(["HSET", sessionKey(id), field, String(now())]);
+  async #note(id: string, changed: Partial<Stored>): Promise<void> {
+    const { redis } = this.#deps;
+    const fields = Object.entries(changed).flat().map(String);
+    await redis.command(["HSET", sessionKey(id), ...fields]);
     await redis.command(["EXPIRE", sessionKey(id), LIFE_SECONDS]);
   }
 }

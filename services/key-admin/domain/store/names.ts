@@ -10,7 +10,8 @@
  * | `owners` | zset | owner ids by creation time in ms |
  * | `sess:<digest>` | hash | a signed-in session, see `sign_in/sessions.ts` |
  * | `sessions:{owner}` | zset | the owner's sessions by start |
- * | `ticket:<kind>:<digest>` | string | a one-time token, see `one_time_tokens.ts`; `step`: a code of an authenticator app was used |
+ * | `ticket:link:<digest>` | string | the purpose of a one-time link, see `sign_in/links.ts` |
+ * | `ticket:step:<digest>` | string | a code of an authenticator app was used |
  * | `try:<digest>` | hash | attempts on an account or from a device; a rate of a network, of all, or of creating keys, see `sign_in/attempts.ts` |
  * | `known:<digest>` | string | digest of the address that signed in from a device before |
  * | `oidc:<digest>` | string | owner of an OpenID Connect identity |
@@ -27,8 +28,8 @@ export const firstOwnerKey = "owner:first";
 export const barrierKey = "barrier";
 export const sessionKey = (digest: string): string => `sess:${digest}`;
 export const sessionsKey = (ownerId: string): string => `sessions:{${ownerId}}`;
-export const ticketKey = (kind: string, digest: string): string =>
-  `ticket:${kind}:${digest}`;
+export const linkKey = (digest: string): string => `ticket:link:${digest}`;
+export const usedStepKey = (digest: string): string => `ticket:step:${digest}`;
 export const attemptsKey = (digest: string): string => `try:${digest}`;
 export const knownDeviceKey = (digest: string): string => `known:${digest}`;
 export const identityKey = (digest: string): string => `oidc:${digest}`;
