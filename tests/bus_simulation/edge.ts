@@ -230,6 +230,7 @@ export class Request {
     this.#edge.close(this);
     if (this.record === null) return;
     this.record.unwantedSinceMs = scheduler.nowMs;
+    this.record.isWorkerKnown = this.receiver?.workerId !== null;
     assert(
       scheduler.nowMs <= this.record.settleByMs,
       `${this.record.name}: settled too late`,
@@ -248,6 +249,7 @@ export class Request {
       saidTokens: 0,
       hasSaidEnd: false,
       unwantedSinceMs: null,
+      isWorkerKnown: true,
       settleByMs: Math.max(scheduler.nowMs, profile.quietMs) +
         script.durationMs + stops * (this.#clientMs + 100) + SETTLE_MS,
     };

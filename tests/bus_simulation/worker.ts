@@ -234,8 +234,10 @@ class Run {
     );
     const isEdgeAlive = !this.job.edge.process.isDead;
     if (record.unwantedSinceMs !== null && isEdgeAlive) {
-      const wasQuiet = record.unwantedSinceMs >= profile.quietMs ||
-        profile.weather === "calm";
+      // An edge that lost the ACCEPT of any worker cannot cancel before the next BEAT.
+      const wasQuiet = record.isWorkerKnown &&
+        (record.unwantedSinceMs >= profile.quietMs ||
+          profile.weather === "calm");
       const fromMs = Math.max(record.unwantedSinceMs, profile.quietMs);
       const atOnceMs = 100 + 3 * profile.link.delayMsMax;
       assert(

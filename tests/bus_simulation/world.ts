@@ -18,6 +18,8 @@ export interface AttemptRecord {
   settleByMs: number;
   /** Since when the edge wants no more of it, or null. */
   unwantedSinceMs: number | null;
+  /** Whether the edge knew then which worker to tell. */
+  isWorkerKnown: boolean;
 }
 
 /** What the parts of a simulated run share. */
