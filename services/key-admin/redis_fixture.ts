@@ -1,11 +1,11 @@
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { aclRules } from "../../tests/support/deployed/acl_users.ts";
-import { startRedisServer } from "../../tests/support/redis_fixture.ts";
-import { waitFor } from "../../tests/support/wait_for.ts";
+import { startRedisServer } from "../../tests/support/redis_server.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 
 export { freePort } from "../../tests/support/local_server.ts";
+export { until } from "../../tests/support/wait_for.ts";
 
 /** A private redis-server with the service's own connections to it. */
 export interface TestRedis extends AsyncDisposable {
@@ -66,19 +66,11 @@ export async function startRedis(
       await closeAll();
     },
     freeze: () => server.signal("SIGSTOP"),
-    thaw: () => server.cont(),
+    thaw: () => server.thaw(),
     restart: () => server.restart(),
     [Symbol.asyncDispose]: async () => {
       await closeAll();
       await server[Symbol.asyncDispose]();
     },
   };
-}
-
-/** Resolves when `condition` holds; fails loudly when it does not in time. */
-export async function until(
-  condition: () => boolean | Promise<boolean>,
-  timeoutMs: number,
-): Promise<void> {
-  await waitFor(condition, { what: () => `${condition}`, timeoutMs });
 }

@@ -59,7 +59,7 @@ Deno.test("connectBus() waits for a server that is started after it", async () =
 
 Deno.test("connectBus() gives up at its deadline, with a reason for each server", async () => {
   await using frozen = await startNatsServer();
-  await frozen.stop();
+  await frozen.freeze();
   const refused = `127.0.0.1:${freePort()}`;
   await assert.rejects(
     connectTestLink([refused, frozen.server], { timing: ONCE }),
@@ -102,12 +102,12 @@ for (const [name, words, reason] of IMPOSTORS) {
 Deno.test("connectBus() skips a server that hangs, which stays in the pool", async () => {
   await using hanging = await startNatsServer();
   await using nats = await startNatsServer();
-  await hanging.stop();
+  await hanging.freeze();
   await using test = await connectTestLink([hanging.server, nats.server], {
     timing: { dialMs: 100 },
   });
   await isReady(test.link);
-  hanging.cont();
+  hanging.thaw();
   await nats.kill();
   assert.equal((await test.reconnected()).server, hanging.server);
 });

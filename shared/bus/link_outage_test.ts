@@ -58,7 +58,7 @@ Deno.test("a frozen server is found, waits end, and the link returns when it tha
   const { link } = test;
   link.subscribe("silent", () => {});
   await link.flush();
-  await nats.stop();
+  await nats.freeze();
   const outcomes = await Promise.allSettled([
     link.request("silent", NOTHING, { timeoutMs: 60_000 }),
     link.flush(),
@@ -68,7 +68,7 @@ Deno.test("a frozen server is found, waits end, and the link returns when it tha
     assert.ok(outcome.reason instanceof BusUnavailableError);
   }
   assert.equal(link.isConnected, false);
-  nats.cont();
+  nats.thaw();
   await test.reconnected();
   await isReady(link);
 });
@@ -78,7 +78,7 @@ Deno.test("flush() has a deadline of its own", async () => {
   await using test = await connectTestLink([nats.server], {
     timing: { flushMs: 30 },
   });
-  await nats.stop();
+  await nats.freeze();
   await assert.rejects(test.link.flush(), /No answer within 30 ms/);
 });
 
@@ -93,7 +93,7 @@ Deno.test("a server that reads nothing is left in spite of a backlog", async () 
   link.subscribe("s", (message) => seen.push(text(message.data)));
   await link.flush();
 
-  await first.stop();
+  await first.freeze();
   fillBacklog(link);
   assert.equal(link.isReady, false, "not ready with such a backlog");
   assert.equal((await test.reconnected()).server, second.server);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { delay, until } from "../../tests/support/redis_fixture.ts";
+import { sleep, until } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "./clock.ts";
 import { createDeadlines } from "./deadlines.ts";
 
@@ -52,7 +52,7 @@ Deno.test("close() stops what has not expired", async () => {
   const log: string[] = [];
   deadlines.add(item(5, log, "never"));
   deadlines.close();
-  await delay(20);
+  await sleep(20);
   assert.deepEqual(log, []);
 });
 
@@ -66,7 +66,7 @@ Deno.test("after a stall of this process, waiting answers are handled before dea
   port1.postMessage("answer");
   const endsAtMs = monotonicNow() + 60;
   while (monotonicNow() < endsAtMs);
-  await delay(20);
+  await sleep(20);
   port1.close();
   port2.close();
   assert.deepEqual(log, []);
@@ -99,7 +99,7 @@ Deno.test("repeated stalls extend deadlines by a second at most", async () => {
     // Longer than any time that is given, or a timer in between may be punctual.
     const endsAtMs = monotonicNow() + 150;
     while (monotonicNow() < endsAtMs);
-    await delay(0);
+    await sleep(0);
   }
   const tookMs = monotonicNow() - startedAtMs;
   assert.ok(tookMs > 1_000, `${tookMs} ms`);

@@ -4,13 +4,12 @@
 
 import assert from "node:assert/strict";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
+import { freePort } from "../../tests/support/local_server.ts";
 import {
-  delay,
-  freePort,
-  type RedisFixture,
-  startRedis,
-  until,
-} from "../../tests/support/redis_fixture.ts";
+  type RedisServer,
+  startRedisServer,
+} from "../../tests/support/redis_server.ts";
+import { sleep, until } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "../process/clock.ts";
 import { silentLog } from "../process/log.ts";
 import { createRedisLink, type RedisLink } from "./link.ts";
@@ -26,12 +25,12 @@ const CALL_EVERY_MS = 20;
 const PASSWORD = "secret";
 const USER = ["worker", "on", `>${PASSWORD}`, "~*", "&*", "+@all"];
 /** Reads its data slowly, and says so meanwhile. */
-const CONFIG = [
-  `user ${USER.join(" ")}`,
-  "key-load-delay 100000",
-  "loading-process-events-interval-bytes 1024",
-  "rdbcompression no",
-];
+const CONFIG = `
+user ${USER.join(" ")}
+key-load-delay 100000
+loading-process-events-interval-bytes 1024
+rdbcompression no
+`;
 const WORK = defineScript(
   "work",
   `redis.call('ZADD', KEYS[1], 1, 'a')
@@ -39,7 +38,7 @@ const WORK = defineScript(
 );
 
 interface World {
-  redis: RedisFixture;
+  redis: RedisServer;
   /** As an administrator of the server. */
   admin: (...args: string[]) => Promise<unknown>;
   directory: string;
@@ -60,12 +59,12 @@ const ROWS: Row[] = [
     name: "killed",
     said: ["offline", /closed|reset|ECONNREFUSED/i],
     spoil: ({ redis }) => redis.kill(),
-    mend: ({ redis }) => redis.start(),
+    mend: ({ redis }) => redis.restart(),
   },
   {
     name: "frozen",
     said: ["stalled", /^$/],
-    spoil: ({ redis }) => Promise.resolve(redis.freeze()),
+    spoil: ({ redis }) => redis.freeze(),
     mend: ({ redis }) => Promise.resolve(redis.thaw()),
   },
   {
@@ -115,7 +114,7 @@ const ROWS: Row[] = [
       for (let at = 0; at < 10; at += 1) await admin("SET", `k${at}`, value);
       await admin("SAVE");
       await redis.kill();
-      restart = redis.start();
+      restart = redis.restart();
     },
     mend: () => restart,
   },
@@ -146,7 +145,7 @@ Deno.test("each change of state is one line, with its reason", async (t) => {
 });
 
 async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
-  await using redis = await startRedis(CONFIG);
+  await using redis = await startRedisServer({ config: CONFIG });
   await using world = await openWorld(redis);
   const log = createRecordingLog();
   const link = createRedisLink({
@@ -168,13 +167,13 @@ async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
   while (monotonicNow() < badUntilMs) {
     const calls = Array.from({ length: CALLS_AT_ONCE }, () => works(link));
     for (const isGood of await Promise.all(calls)) failed += isGood ? 0 : 1;
-    await delay(CALL_EVERY_MS);
+    await sleep(CALL_EVERY_MS);
   }
   assert.ok(failed > CALLS_AT_ONCE, `${failed} calls failed`);
   await mend(world);
   await until(async () => await works(link), RECOVERY_MS);
   await until(() => link.state === "ready", RECOVERY_MS);
-  await delay(STAYS_MS);
+  await sleep(STAYS_MS);
 
   const lines = log.lines.filter(({ event }) => event === "redis_state");
   const [state, why] = said;
@@ -193,7 +192,7 @@ async function works(link: RedisLink): Promise<boolean> {
 }
 
 async function openWorld(
-  redis: RedisFixture,
+  redis: RedisServer,
 ): Promise<World & AsyncDisposable> {
   const link = createRedisLink({
     address: { url: redis.url },

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { SCHEDULING_ALLOWANCE_MS } from "../../tests/support/wait_for.ts";
+import { freePort } from "../../tests/support/local_server.ts";
+import { startRedisServer } from "../../tests/support/redis_server.ts";
 import {
-  freePort,
-  startRedis,
+  SCHEDULING_ALLOWANCE_MS,
   until,
-} from "../../tests/support/redis_fixture.ts";
+} from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "../process/clock.ts";
 import { type Log, silentLog } from "../process/log.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
@@ -65,7 +65,7 @@ const INCREMENT = defineScript(
 );
 
 Deno.test("link carries commands, replies of each type, and error replies", async () => {
-  await using redis = await startRedis();
+  await using redis = await startRedisServer();
   const link = await openReady(redis.url);
   assert.equal(await link.command(["SET", "a", "1"]), "OK");
   assert.equal(await link.command(["INCR", "a"]), 2);
@@ -81,10 +81,9 @@ Deno.test("link carries commands, replies of each type, and error replies", asyn
 });
 
 Deno.test("link signs in with user and password, and says why it cannot", async () => {
-  await using redis = await startRedis([
-    "user default off",
-    "user edge on >secret ~* +@all",
-  ]);
+  await using redis = await startRedisServer({
+    config: "user default off\nuser edge on >secret ~* +@all\n",
+  });
   const events: unknown[] = [];
   const log = { ...silentLog, warn: (...line: unknown[]) => events.push(line) };
   const wrong = createRedisLink({
@@ -125,7 +124,7 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
 });
 
 Deno.test("evalScript() loads an unknown script, and again after the cache was flushed", async () => {
-  await using redis = await startRedis();
+  await using redis = await startRedisServer();
   const loads: unknown[] = [];
   const log = { ...silentLog };
   log.info = (event) => {
@@ -145,7 +144,7 @@ Deno.test("evalScript() loads an unknown script, and again after the cache was f
 });
 
 Deno.test("scripts named at the start are there from the first call, also after a restart", async () => {
-  await using redis = await startRedis();
+  await using redis = await startRedisServer();
   const events: string[] = [];
   const log = { ...silentLog };
   log.info = (event) => void events.push(event);
@@ -159,7 +158,7 @@ Deno.test("scripts named at the start are there from the first call, also after 
   await link.ready(RECOVERY_MS);
   assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
   await redis.kill();
-  await redis.start();
+  await redis.restart();
   await answersAgain(link);
   assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
   assert.ok(!events.includes("redis_script_load"), events.join());
@@ -167,9 +166,9 @@ Deno.test("scripts named at the start are there from the first call, also after 
 });
 
 Deno.test("a frozen server costs one deadline, then nothing, and is found again", async () => {
-  await using redis = await startRedis();
+  await using redis = await startRedisServer();
   const link = await openReady(redis.url);
-  redis.freeze();
+  await redis.freeze();
   const first = await Promise.all(
     Array.from({ length: 20 }, () => timed(link.command(["INCR", "n"]))),
   );
@@ -188,9 +187,9 @@ Deno.test("a frozen server costs one deadline, then nothing, and is found again"
 });
 
 Deno.test("a server frozen for long is disconnected, and found again when it wakes", async () => {
-  await using redis = await startRedis();
+  await using redis = await startRedisServer();
   const link = await openReady(redis.url);
-  redis.freeze();
+  await redis.freeze();
   await until(() => link.state === "offline", 3_000);
   assert.equal((await timed(link.command(["PING"]))).reason, "offline");
   redis.thaw();
@@ -199,10 +198,10 @@ Deno.test("a server frozen for long is disconnected, and found again when it wak
 });
 
 Deno.test("a late answer reaches the caller that gave the call up", async () => {
-  await using redis = await startRedis();
+  await using redis = await startRedisServer();
   const link = await openReady(redis.url);
   const late: (RedisReply | null)[] = [];
-  redis.freeze();
+  await redis.freeze();
   const result = await timed(
     link.command(["INCR", "n"], { onAbandoned: (reply) => late.push(reply) }),
   );
@@ -220,24 +219,24 @@ Deno.test("a late answer reaches the caller that gave the call up", async () => 
  * for those.
  */
 const BUSY = ["DEBUG", "SLEEP", "0.04".padEnd(40_000, "0")];
-const ALLOW_BUSY = ["enable-debug-command yes"];
+const ALLOW_BUSY = "enable-debug-command yes";
 
 Deno.test("the tail of a burst waits while the server answers, and no longer", async () => {
-  await using redis = await startRedis(ALLOW_BUSY);
+  await using redis = await startRedisServer({ config: ALLOW_BUSY });
   const link = await openReady(redis.url);
   const burst = await Promise.all(
     Array.from({ length: 6 }, () => timed(link.command(BUSY))),
   );
   assert.deepEqual(burst.map((each) => each.reason), Array(6).fill("answered"));
   assert.ok((burst.at(-1)?.tookMs ?? 0) > 2 * DEADLINE_MS);
-  redis.freeze();
+  await redis.freeze();
   assertWithinBudget(await timed(link.command(["PING"])));
   redis.thaw();
   await link.close();
 });
 
 Deno.test("a blocking call with a long deadline is not taken for an outage", async () => {
-  await using redis = await startRedis();
+  await using redis = await startRedisServer();
   const link = await openReady(redis.url);
   const reply = await link.command(["BLPOP", "empty", "1.2"], {
     deadlineMs: 3_000,
@@ -257,7 +256,7 @@ Deno.test("a link to nowhere says so, and close() leaves nothing behind", async 
 });
 
 Deno.test("close() lets running calls end", async () => {
-  await using redis = await startRedis();
+  await using redis = await startRedisServer();
   const link = await openReady(redis.url);
   const running = link.command(["INCR", "n"]);
   const closing = link.close();

@@ -71,14 +71,14 @@ Deno.test("a link behind sentinels leaves a frozen master for the new one, and s
     const said = await Promise.all(group.servers.map(ask));
     return said.every((text) => text.includes("before"));
   }, { what: "the replicas to have it" });
-  await old.stop();
+  await old.freeze();
   await writesAgain(link);
   await waitFor(async () => (await group.master()).port !== old.port, {
     what: "every sentinel to name another master",
   });
   assert.equal(await link.command(["HGET", "lim:test", "kept"]), "before");
   await link.command(["HSET", "lim:test", "kept", "after"]);
-  old.cont();
+  old.thaw();
   await waitFor(() => isReplica(old), {
     what: "the old master to be a replica",
     timeoutMs: 2 * FAILOVER_MS,

@@ -2,7 +2,7 @@
 // ready port first, however many there are and however large.
 import assert from "node:assert/strict";
 import { startNatsServer } from "../support/nats_server.ts";
-import { startRedisServer } from "../support/redis_fixture.ts";
+import { startRedisServer } from "../support/redis_server.ts";
 import {
   runKeys,
   sendChat,

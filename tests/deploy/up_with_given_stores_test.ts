@@ -5,7 +5,7 @@ import { type Cluster, startCluster } from "../support/cluster.ts";
 import { natsTls, redisTls } from "../support/deployed/deployed_stores.ts";
 import { freePort } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import { startRedisServer } from "../support/redis_fixture.ts";
+import { startRedisServer } from "../support/redis_server.ts";
 import {
   createTestAuthority,
   type TestAuthority,

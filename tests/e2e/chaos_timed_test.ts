@@ -93,9 +93,9 @@ Deno.test("300 requests among faults end each in one way and leave nothing behin
       if (fault === "bus") await nats.restart();
       else if (fault === "cut") living[0]?.proxy.cut();
       else if (fault === "pause") {
-        await nats.stop();
+        await nats.freeze();
         await sleep(300);
-        nats.cont();
+        nats.thaw();
       } else {
         await living.shift()?.worker.kill();
         living.push(await start());

@@ -10,7 +10,7 @@ import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { askCluster, LONG, openStore } from "../support/cluster_keys.ts";
 import { openConsole } from "../support/console_client.ts";
-import { startRedisServer } from "../support/redis_fixture.ts";
+import { startRedisServer } from "../support/redis_server.ts";
 import { waitFor } from "../support/wait_for.ts";
 import {
   changeWatched,

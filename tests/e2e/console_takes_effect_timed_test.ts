@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { type ConsoleClient, openConsole } from "../support/console_client.ts";
-import { startRedisServer } from "../support/redis_fixture.ts";
+import { startRedisServer } from "../support/redis_server.ts";
 import {
   changeWatched,
   type Question,

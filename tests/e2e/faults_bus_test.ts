@@ -26,13 +26,13 @@ Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", a
   const call = await waitFor(() => backend.calls[0], { what: "the call" });
   call.say(text("before "));
   const answer = outcomeOf(Promise.resolve(await answered));
-  await nats.stop();
+  await nats.freeze();
   call.say(text("during "));
   const newcomer = ask(edge, {});
   // Longer than it takes to miss a worker (2 s) and an edge (3 s).
   await sleep(3_500);
   assert.equal(call.abortedAtMs, null, "the worker gave its edge up");
-  nats.cont();
+  nats.thaw();
   assert.partialDeepStrictEqual(await newcomer, {
     kind: "http_error",
     status: 503,

@@ -120,7 +120,7 @@ for (const whose of ["edge", "worker"] as const) {
     const { outcome } = await beginStream(pair, 1);
     const frozenAtMs = performance.now();
     const frozen = pair.serverOf[whose];
-    await frozen.stop();
+    await frozen.freeze();
     try {
       const meanwhile = askFew(pair, 2);
       assert.partialDeepStrictEqual(await outcome, {
@@ -131,7 +131,7 @@ for (const whose of ["edge", "worker"] as const) {
       assert.ok(pausedMs < FOUND_MS + NOISE_MS, `paused for ${pausedMs} ms`);
       assert.equal((await meanwhile).kind, "complete");
     } finally {
-      frozen.cont();
+      frozen.thaw();
     }
   });
 }

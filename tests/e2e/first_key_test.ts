@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { startNatsServer } from "../support/nats_server.ts";
-import { startRedisServer } from "../support/redis_fixture.ts";
+import { startRedisServer } from "../support/redis_server.ts";
 import {
   runKeys,
   sendChat,

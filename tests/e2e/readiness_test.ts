@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { startNatsServer } from "../support/nats_server.ts";
-import { startRedisServer } from "../support/redis_fixture.ts";
+import { startRedisServer } from "../support/redis_server.ts";
 import {
   type RunningServiceProcess,
   startService,

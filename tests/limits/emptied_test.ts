@@ -121,13 +121,13 @@ Deno.test("data lost by a running server and by a restart: 503 until it is back"
   assert.equal(await statusOf(cluster.ask(keys.wrong)), 503);
   await world.redis.kill();
   await Deno.remove(file);
-  await world.redis.start();
+  await world.redis.restart();
   await world.link.ready(RECOVERY_MS);
   await assertUnavailable(cluster, keys);
   await assertSaid(cluster, ["missing"]);
   await world.redis.kill();
   await Deno.writeFile(file, data);
-  await world.redis.start();
+  await world.redis.restart();
   await assertRecovers(cluster, keys);
   await assertSaid(cluster, ["missing", "present"]);
   for (const edge of cluster.edges) {

@@ -16,7 +16,7 @@ import {
   statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
-import { startRedis } from "../support/redis_fixture.ts";
+import { startRedisServer } from "../support/redis_server.ts";
 import { text } from "../support/scripted_backend.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
@@ -44,8 +44,8 @@ async function startReplica({ world }: GatedCluster): Promise<Replica> {
   const wire = started.use(startTcpProxy(world.redis.port));
   // Copies begin at once, not after waiting for further replicas.
   await world.command("CONFIG", "SET", "repl-diskless-sync-delay", "0");
-  const config = [`replicaof 127.0.0.1 ${wire.port}`];
-  const { url, port } = started.use(await startRedis(config));
+  const config = `replicaof 127.0.0.1 ${wire.port}`;
+  const { url, port } = started.use(await startRedisServer({ config }));
   const link = await world.open(url);
   const command = (...args: string[]) => link.command(args);
   const info = async () => String(await command("INFO", "replication"));

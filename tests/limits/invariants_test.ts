@@ -351,7 +351,7 @@ Deno.test("limits while Redis fails or its clock jumps", async (t) => {
     async () => {
       const limits = { ...WIDE, concurrency: 40 };
       const key = await world.addKey({ limits, ownerLimits: limits });
-      world.redis.freeze();
+      await world.redis.freeze();
       const unanswered = Array.from(
         { length: 20 },
         (_, index) => fleet.at(index % fleet.size).ask(key, 100),
@@ -397,7 +397,7 @@ Deno.test("limits while Redis fails or its clock jumps", async (t) => {
       const before = await exhaust(stage, key);
       await world.redis.kill();
       await assertAllUnanswered(stage, key);
-      await world.redis.start();
+      await world.redis.restart();
       await answersAgain(stage, key);
       const after = await fleet.at(3).ask(key);
       assert.ok(after?.isAdmitted === false && after.reason === "limited");

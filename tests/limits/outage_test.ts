@@ -119,7 +119,7 @@ const OUTAGES: {
       await world.command("SAVE");
       await world.redis.kill();
     },
-    end: ({ world }) => world.redis.start(),
+    end: ({ world }) => world.redis.restart(),
     states: ["ready>offline", "offline>ready"],
   },
 ];
@@ -186,7 +186,7 @@ Deno.test("requests that run when Redis goes and comes back end well and are set
   await waitFor(() => cluster.backend.calls.length === answers.length, {
     what: "all to run",
   });
-  cluster.world.redis.freeze();
+  await cluster.world.redis.freeze();
   for (const call of cluster.backend.calls) {
     call.say(text("pong"));
     call.end();

@@ -131,7 +131,7 @@ for (const stream of [false, true]) {
       await call();
       await cluster.world.redis.kill();
       await call();
-      await cluster.world.redis.start();
+      await cluster.world.redis.restart();
       await call();
       assert.deepEqual(
         await Promise.all(said),

@@ -17,7 +17,7 @@ import {
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
-import { type RedisFixture, startRedis } from "./redis_fixture.ts";
+import { type RedisServer, startRedisServer } from "./redis_server.ts";
 
 /** Properties of a key for a test. Defaults: enabled, chat and models, all models, no limits. */
 export interface KeyOptions {
@@ -32,7 +32,7 @@ export interface KeyOptions {
 
 /** A redis-server with keys in it and links to it. */
 export interface RedisWorld extends AsyncDisposable {
-  readonly redis: RedisFixture;
+  readonly redis: RedisServer;
   /** The test's own link, with a long deadline. */
   readonly link: RedisLink;
   /** Opens a further link, as another process would. */
@@ -49,12 +49,15 @@ export const STORE_NAME = `sto_${"s".repeat(20)}`;
 
 export async function startRedisWorld(
   options: {
+    /** Lines of a redis.conf. */
     config?: string[];
     log?: Log;
     scripts?: readonly RedisScript[];
   } = {},
 ): Promise<RedisWorld> {
-  const redis = await startRedis(options.config ?? []);
+  const redis = await startRedisServer({
+    config: options.config?.join("\n") ?? "",
+  });
   const links: RedisLink[] = [];
   const open = async (url = redis.url) => {
     const link = createRedisLink({

@@ -24,9 +24,9 @@ export interface LocalServer extends AsyncDisposable {
   /** SIGKILL, then waits until the process is gone. Data stays for `restart()`. */
   kill(): Promise<void>;
   /** SIGSTOP, returns when it stands still: connections stay open, nobody answers. */
-  stop(): Promise<void>;
+  freeze(): Promise<void>;
   /** SIGCONT. */
-  cont(): void;
+  thaw(): void;
   /** Kills the process if it runs, and starts it on the same port with the same data. */
   restart(): Promise<void>;
 }
@@ -75,13 +75,13 @@ export async function startLocalServer(
     outputChars: () => process.outputChars(),
     signal: (signal) => process.signal(signal),
     kill: () => process.kill(),
-    stop: async () => {
+    freeze: async () => {
       process.signal("SIGSTOP");
       await waitFor(() => isStopped(process.pid), {
         what: `${options.command} to stand still`,
       });
     },
-    cont: () => process.signal("SIGCONT"),
+    thaw: () => process.signal("SIGCONT"),
     restart: async () => {
       await process.kill();
       process = await startOn(port, options, directory);

@@ -35,6 +35,14 @@ export async function waitFor<T>(
   }
 }
 
+/** {@link waitFor} whose message is the text of the condition. */
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  timeoutMs: number,
+): Promise<void> {
+  await waitFor(condition, { what: () => `${condition}`, timeoutMs });
+}
+
 function holds<T>(value: T): value is Exclude<T, false | undefined | null> {
   return value !== false && value !== undefined && value !== null;
 }

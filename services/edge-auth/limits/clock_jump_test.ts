@@ -21,7 +21,7 @@ import {
   writeState,
 } from "../../../tests/support/admission_fixture.ts";
 import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
-import { until } from "../../../tests/support/redis_fixture.ts";
+import { until } from "../../../tests/support/wait_for.ts";
 import { createLeaseKeeper } from "./leases.ts";
 import { type Admitted, type Ask, type Limiter } from "./limiter.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";

@@ -18,7 +18,7 @@ import {
   startRedisWorld,
   usageCounted,
 } from "../../../tests/support/admission_fixture.ts";
-import { delay, until } from "../../../tests/support/redis_fixture.ts";
+import { sleep, until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { type Admitted, Limiter } from "./limiter.ts";
 
@@ -151,10 +151,10 @@ Deno.test("settlements made while Redis is frozen arrive once each", async () =>
   const running = await t.admitted(50);
   for (const first of running.slice(0, 1)) t.limiter.settle(first, DONE);
   await t.settled();
-  world.redis.freeze();
+  await world.redis.freeze();
   for (const request of running) t.limiter.settle(request, DONE);
   // Longer than a settlement's deadline: each is sent again, uncertain of the first.
-  await delay(1_300);
+  await sleep(1_300);
   assert.equal(t.limiter.unsettled, 49);
   world.redis.thaw();
   await t.settled(3_000);
@@ -172,7 +172,7 @@ Deno.test("settlements made while Redis is down are delivered after its restart,
   await world.redis.kill();
   for (const request of running) t.limiter.settle(request, DONE);
   const stopping = t.limiter.stop(5_000);
-  await world.redis.start();
+  await world.redis.restart();
   assert.equal(await stopping, 0);
   await world.link.ready(RECOVERY_MS);
   assert.equal(await t.used(), 10);

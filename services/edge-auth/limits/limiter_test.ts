@@ -21,7 +21,7 @@ import {
   startRedisWorld,
   writeState,
 } from "../../../tests/support/admission_fixture.ts";
-import { until } from "../../../tests/support/redis_fixture.ts";
+import { until } from "../../../tests/support/wait_for.ts";
 import type { Admitted, Ask, Cost, Limiter, Refusal } from "./limiter.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 import { LEASE_MS } from "./scripts.ts";

@@ -11,7 +11,7 @@ import {
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
-import { until } from "../../../tests/support/redis_fixture.ts";
+import { until } from "../../../tests/support/wait_for.ts";
 import { createKeyLookup, LOOKUP_SCRIPTS } from "../keys/key_lookup.ts";
 import { createLeaseKeeper } from "./leases.ts";
 import { Limiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limiter.ts";

@@ -4,7 +4,8 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
-import { freePort, until } from "../../../tests/support/redis_fixture.ts";
+import { freePort } from "../../../tests/support/local_server.ts";
+import { until } from "../../../tests/support/wait_for.ts";
 import { createSettleQueue, settlementOf } from "./settlement.ts";
 
 const AT_MS = Date.UTC(2026, 0, 1, 10);

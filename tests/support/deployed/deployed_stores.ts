@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { freePort } from "../local_server.ts";
 import { type NatsServer, startNatsServer } from "../nats_server.ts";
 import { startProcess } from "../process.ts";
-import { type RedisServer, startRedisServer } from "../redis_fixture.ts";
+import { type RedisServer, startRedisServer } from "../redis_server.ts";
 import type { TestAuthority } from "./test_authority.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../../deploy", import.meta.url));

@@ -140,7 +140,7 @@ export async function disturb(
       return 0;
     case "redis is killed":
       await world.redis.kill();
-      await world.redis.start();
+      await world.redis.restart();
       return 0;
   }
 }

@@ -1,48 +1,4 @@
-import { waitFor } from "./wait_for.ts";
 import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
-
-export { freePort } from "./local_server.ts";
-
-/** A private redis-server on a free port of 127.0.0.1, its data in a temporary directory. */
-export interface RedisFixture extends AsyncDisposable {
-  readonly port: number;
-  readonly url: string;
-  /** Stops the process without ending it, as a frozen host does. */
-  freeze(): void;
-  thaw(): void;
-  /** Ends it at once, as a crash does. */
-  kill(): Promise<void>;
-  /** Starts it again on the same port and directory. */
-  start(): Promise<void>;
-}
-
-/** Starts a server; `config` are lines of a redis.conf: `["maxmemory 10mb"]`. */
-export async function startRedis(
-  config: readonly string[] = [],
-): Promise<RedisFixture> {
-  const server = await startRedisServer({ config: `${config.join("\n")}\n` });
-  return {
-    port: server.port,
-    url: server.url,
-    freeze: () => server.signal("SIGSTOP"),
-    thaw: () => server.cont(),
-    kill: () => server.kill(),
-    start: () => server.restart(),
-    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
-  };
-}
-
-/** Resolves when `holds` does; rejects after `timeoutMs`. */
-export async function until(
-  holds: () => boolean | Promise<boolean>,
-  timeoutMs: number,
-): Promise<void> {
-  await waitFor(holds, { what: () => `${holds}`, timeoutMs });
-}
-
-export function delay(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
 
 /** What differs from a server in memory on a free port. */
 export interface RedisServerOptions {
