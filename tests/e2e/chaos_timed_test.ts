@@ -8,17 +8,15 @@ import { ask, type ChatOutcome } from "../support/chat_outcome.ts";
 import {
   type MiniEdge,
   type MiniWorker,
-  startMiniEdge,
-  startMiniWorker,
+  startMiniCluster,
 } from "../support/mini_cluster.ts";
-import { startNatsServer } from "../support/nats_server.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import {
   answerOf,
   type TokenBackend,
   tokenBackend,
 } from "../support/scripted_backend.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
+import type { TcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const SEED = 1;
@@ -50,18 +48,16 @@ interface Living {
 
 Deno.test("300 requests among faults end each in one way and leave nothing behind", async () => {
   const random = seededRandom(SEED);
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edgeA = await startMiniEdge({ servers });
-  await using edgeB = await startMiniEdge({ servers });
-  const edges = [edgeA, edgeB];
-  await using stack = new AsyncDisposableStack();
+  await using cluster = await startMiniCluster();
+  const { nats, edge: edgeA } = cluster;
+  const edges = [edgeA, await cluster.addEdge()];
   const start = async (): Promise<Living> => {
     const backend = tokenBackend({ tokenMs: 4 });
-    const proxy = stack.use(startTcpProxy(nats.port));
-    const worker = stack.use(
-      await startMiniWorker({ servers: [proxy.server], backend, slots: 40 }),
-    );
+    const proxy = cluster.addProxy();
+    const worker = await cluster.addWorker(backend, {
+      servers: [proxy.server],
+      slots: 40,
+    });
     return { proxy, worker, backend };
   };
   const living = [await start(), await start(), await start()];

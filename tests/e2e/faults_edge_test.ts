@@ -1,6 +1,7 @@
 /**
- * Guarantee: an edge that loses the bus, floods or is flooded harms no other edge,
- * and its own requests end in time.
+ * Guarantee: while the bus is frozen or away, running answers pause or end with one
+ * error, and no process counts as dead because of it. An edge that loses the bus,
+ * or is flooded, harms no other edge, and its own requests end in time.
  */
 import assert from "node:assert/strict";
 import {
@@ -11,16 +12,18 @@ import {
   edgeStreamSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
-import { encodeAccept } from "@gateway/shared/bus/frame";
-import { encodeFrame, FrameType } from "@gateway/shared/bus/frame";
+import {
+  encodeAccept,
+  encodeFrame,
+  FrameType,
+} from "@gateway/shared/bus/frame";
 import { ask, outcomeOf } from "../support/chat_outcome.ts";
 import {
   chat,
-  startMiniEdge,
-  startMiniWorker,
+  type MiniEdge,
+  startMiniCluster,
   TEST_KEY,
 } from "../support/mini_cluster.ts";
-import { startNatsServer } from "../support/nats_server.ts";
 import { event } from "../support/model_answers.ts";
 import {
   answerOf,
@@ -34,16 +37,47 @@ import {
   usageOf,
 } from "../support/scripted_backend.ts";
 import { seededRandom } from "../support/seeded_random.ts";
-import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
+const BUS_UNAVAILABLE = {
+  kind: "http_error",
+  status: 503,
+  errorCode: "bus_unavailable",
+  retryAfter: "1",
+};
+
+Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", async () => {
+  await using cluster = await startMiniCluster();
+  const { edge, nats } = cluster;
+  const backend = scriptedBackend();
+  const { worker } = await cluster.addWorker(backend);
+  const answered = chat(edge, { stream: true });
+  const call = await waitFor(() => backend.calls[0], { what: "the call" });
+  call.say(text("before "));
+  const answer = outcomeOf(Promise.resolve(await answered));
+  await nats.freeze();
+  call.say(text("during "));
+  const newcomer = ask(edge, {});
+  // Longer than it takes to miss a worker (2 s) and an edge (3 s).
+  await sleep(3_500);
+  assert.equal(call.abortedAtMs, null, "the worker gave its edge up");
+  nats.thaw();
+  assert.partialDeepStrictEqual(await newcomer, BUS_UNAVAILABLE);
+  call.say(text("after"));
+  call.end(usageOf(3));
+  assert.partialDeepStrictEqual(await answer, {
+    kind: "complete",
+    content: "before during after",
+  });
+  await waitFor(() => worker.inFlight === 0, { what: "the slot" });
+});
+
 Deno.test("the bus down for too long: every request ends, and new ones succeed when it is back", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
   const busLostMs = 1_000;
-  await using edge = await startMiniEdge({ servers, busLostMs });
+  await using cluster = await startMiniCluster({ busLostMs });
+  const { edge, nats } = cluster;
   const backend = scriptedBackend((call) => call.say(text("a")));
-  await using worker = await startMiniWorker({ servers, backend, busLostMs });
+  const worker = await cluster.addWorker(backend, { busLostMs });
   const answered = await chat(edge, { stream: true });
   const whole = ask(edge, {});
   await waitFor(() => backend.calls.length === 2, { what: "both calls" });
@@ -55,16 +89,11 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
     content: "a",
   });
   for (const refused of [await whole, await newcomer]) {
-    assert.partialDeepStrictEqual(refused, {
-      kind: "http_error",
-      status: 503,
-      errorCode: "bus_unavailable",
-      retryAfter: "1",
-    });
+    assert.partialDeepStrictEqual(refused, BUS_UNAVAILABLE);
   }
   await waitFor(() => worker.worker.inFlight === 0, { what: "free slots" });
   assert.equal(worker.worker.unfinished, 0);
-  assert.equal(edge.settlements.length, 3);
+  assert.equal(edge.settlements().length, 3);
   await nats.restart();
   await waitFor(() => edge.link.isConnected && worker.link.isConnected, {
     what: "the bus",
@@ -76,11 +105,10 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
 });
 
 Deno.test("a request whose time is over ends wherever it stands", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers, requestTimeoutMs: 500 });
+  await using cluster = await startMiniCluster({ requestTimeoutMs: 500 });
+  const { edge } = cluster;
   const backend = scriptedBackend((call) => call.say(text("a")));
-  await using worker = await startMiniWorker({ servers, backend, slots: 2 });
+  const { worker } = await cluster.addWorker(backend, { slots: 2 });
   const streamed = ask(edge, { stream: true });
   const whole = ask(edge, {});
   await waitFor(() => backend.calls.length === 2, { what: "both calls" });
@@ -103,25 +131,22 @@ Deno.test("a request whose time is over ends wherever it stands", async () => {
   });
   const tookMs = performance.now() - startedAtMs;
   assert.ok(tookMs < 2_000, `took ${tookMs} ms`);
-  await waitFor(() => worker.worker.inFlight === 0, { what: "free slots" });
+  await waitFor(() => worker.inFlight === 0, { what: "free slots" });
   await waitFor(() => edge.dispatcher.running === 0, { what: "no runs" });
   for (const { abortedAtMs } of backend.calls) assert.ok(abortedAtMs !== null);
-  assert.equal(edge.settlements.length, 3);
+  assert.equal(edge.settlements().length, 3);
 });
 
 Deno.test("one edge cut off from the bus: its streams end, others never notice", async () => {
-  await using nats = await startNatsServer();
-  await using proxy = startTcpProxy(nats.port);
-  await using lost = await startMiniEdge({
+  await using cluster = await startMiniCluster();
+  const { edge } = cluster;
+  const proxy = cluster.addProxy();
+  const lost = await cluster.addEdge({
     servers: [proxy.server],
     busLostMs: 1_000,
   });
-  await using edge = await startMiniEdge({ servers: [nats.server] });
   const backend = tokenBackend({ tokenMs: 20 });
-  await using worker = await startMiniWorker({
-    servers: [nats.server],
-    backend,
-  });
+  const { worker } = await cluster.addWorker(backend);
   const cut = ask(lost, { stream: true, seed: 1, max_tokens: 1_000 });
   const whole = ask(edge, { stream: true, seed: 2, max_tokens: 150 });
   await waitFor(() => backend.running === 2, { what: "both calls" });
@@ -137,23 +162,20 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
     kind: "complete",
     content: answerOf(2, 150),
   });
-  await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
+  await waitFor(() => worker.inFlight === 0, { what: "the slot" });
   const tookMs = performance.now() - lostAtMs;
   assert.ok(tookMs < 5_000, `the backend of a lost edge ran ${tookMs} ms`);
 });
 
 Deno.test("thirty processes come back to a restarted bus, and serve within a second", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using stack = new AsyncDisposableStack();
+  await using cluster = await startMiniCluster();
+  const edges: MiniEdge[] = [cluster.edge];
+  while (edges.length < 5) edges.push(await cluster.addEdge());
   const backend = scriptedBackend(hello);
-  const edges = await Promise.all(Array.from({ length: 5 }, async () => {
-    return stack.use(await startMiniEdge({ servers }));
-  }));
-  await Promise.all(Array.from({ length: 25 }, async () => {
-    stack.use(await startMiniWorker({ servers, backend }));
-  }));
-  await nats.restart();
+  await Promise.all(
+    Array.from({ length: 25 }, () => cluster.addWorker(backend)),
+  );
+  await cluster.nats.restart();
   const backAtMs = performance.now();
   const answers = await Promise.all(edges.map((edge) => ask(edge, {})));
   const tookMs = performance.now() - backAtMs;
@@ -162,11 +184,10 @@ Deno.test("thirty processes come back to a restarted bus, and serve within a sec
 });
 
 Deno.test("garbage on every subject harms nothing", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
+  await using cluster = await startMiniCluster();
+  const { edge } = cluster;
   const backend = scriptedBackend();
-  await using worker = await startMiniWorker({ servers, backend });
+  const worker = await cluster.addWorker(backend);
   const answered = chat(edge, { stream: true });
   const call = await waitFor(() => backend.calls[0], { what: "the call" });
   call.say(text("a"));
@@ -218,27 +239,23 @@ Deno.test("garbage on every subject harms nothing", async () => {
 });
 
 Deno.test("a client that reads nothing stops its own backend and no other", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
+  await using cluster = await startMiniCluster();
+  const { edge } = cluster;
   let said = 0;
   const chunk = "x".repeat(4_000);
-  await using worker = await startMiniWorker({
-    servers,
-    backend: {
-      connect: connectTo(async function* ({ seed }) {
-        yield STREAM_HEAD;
-        if (seed !== 1) {
-          yield [text("Hello"), ...finishes(1, usageOf(1))].map(event).join("");
-        } else {
-          while (true) {
-            await sleep(0);
-            said += chunk.length;
-            yield event(text(chunk));
-          }
+  const { worker } = await cluster.addWorker({
+    connect: connectTo(async function* ({ seed }) {
+      yield STREAM_HEAD;
+      if (seed !== 1) {
+        yield [text("Hello"), ...finishes(1, usageOf(1))].map(event).join("");
+      } else {
+        while (true) {
+          await sleep(0);
+          said += chunk.length;
+          yield event(text(chunk));
         }
-      }),
-    },
+      }
+    }),
   });
   const { hostname, port } = new URL(edge.baseUrl);
   const reader = await Deno.connect({ hostname, port: Number(port) });
@@ -268,7 +285,7 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
   const tookMs = performance.now() - startedAtMs;
   assert.ok(tookMs < 2_000, `others took ${tookMs} ms`);
   reader.close();
-  await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
+  await waitFor(() => worker.inFlight === 0, { what: "the slot" });
   // Its final frame is on the way to the edge.
   await waitFor(() => edge.dispatcher.running === 0, {
     what: "the end of the run at the edge",

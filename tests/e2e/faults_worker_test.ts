@@ -3,56 +3,26 @@
  * any other gets one error, in time.
  */
 import assert from "node:assert/strict";
-import {
-  encodeRejectFrame,
-  FRAME_HEADER_BYTES,
-  FrameType,
-} from "@gateway/shared/bus/frame";
-import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/job";
-import type { BusLink } from "@gateway/shared/bus/link";
-import { monotonicNow } from "@gateway/shared/process/clock";
-import { connectBus } from "@gateway/shared/bus/link_nats";
-import {
-  chatBodyWildcard,
-  chatControlSubject,
-  chatJobSubject,
-  workerBeatSubject,
-} from "@gateway/shared/bus/subjects";
-import { silentLog } from "@gateway/shared/process/log";
-import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import { edgeStreamWildcard } from "@gateway/shared/bus/subjects";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ask, outcomeOf } from "../support/chat_outcome.ts";
+import { chat, startMiniCluster } from "../support/mini_cluster.ts";
 import {
-  chat,
-  startMiniEdge,
-  startMiniWorker,
-} from "../support/mini_cluster.ts";
-import { startNatsServer } from "../support/nats_server.ts";
-import {
+  answerOf,
   hello,
   scriptedBackend,
   text,
+  tokenBackend,
   usageOf,
 } from "../support/scripted_backend.ts";
-import { seededRandom } from "../support/seeded_random.ts";
-import { startTcpProxy } from "../support/tcp_proxy.ts";
-import { answerOf, tokenBackend } from "../support/scripted_backend.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
-/** Offset of the type in a frame, see `shared/bus/frame.ts`. */
-const TYPE_OFFSET = 1;
-
 Deno.test("a worker that died unnoticed: its requests run elsewhere within half a second", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
-  const doomed = await startMiniWorker({ servers, backend: scriptedBackend() });
-  await using _worker = await startMiniWorker({
-    servers,
-    backend: scriptedBackend(hello),
-  });
-  await waitFor(() => edge.workers.totals().workers === 2, {
-    what: "both workers",
-  });
+  await using cluster = await startMiniCluster();
+  const { edge } = cluster;
+  const doomed = await cluster.addWorker(scriptedBackend());
+  await cluster.addWorker(scriptedBackend(hello));
+  await cluster.knows(2);
   await doomed.kill();
   const startedAtMs = performance.now();
   const answers = await Promise.all(
@@ -64,11 +34,10 @@ Deno.test("a worker that died unnoticed: its requests run elsewhere within half 
 });
 
 Deno.test("a worker killed mid-stream: one error within a second, settled with what came", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
+  await using cluster = await startMiniCluster();
+  const { edge } = cluster;
   const backend = scriptedBackend((call) => call.say(text("a"), text("b")));
-  const doomed = await startMiniWorker({ servers, backend });
+  const doomed = await cluster.addWorker(backend);
   const answered = await chat(edge, { stream: true });
   const killedAtMs = performance.now();
   await doomed.kill();
@@ -80,31 +49,24 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
     content: "ab",
   });
   assert.ok(tookMs < 1_000, `took ${tookMs} ms`);
-  assert.deepEqual(edge.settlements, [{
+  const [settled, ...more] = edge.settlements();
+  assert.partialDeepStrictEqual(settled, {
     usage: null,
     completionTokens: 2,
     kind: "failed",
-    hasRun: true,
-    isStopped: false,
+    cancelReason: null,
     isFinal: false,
-  }]);
+  });
+  assert.deepEqual(more, []);
   await waitFor(() => edge.dispatcher.outboxes === 0, { what: "the outbox" });
 });
 
 Deno.test("a stream opened with keep-alives before its first token: another worker may still answer", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({
-    servers,
-    door: { streamHeadMs: 50 },
-  });
-  const doomed = await startMiniWorker({ servers, backend: scriptedBackend() });
-  const answered = await chat(edge, { stream: true });
+  await using cluster = await startMiniCluster({ door: { streamHeadMs: 50 } });
+  const doomed = await cluster.addWorker(scriptedBackend());
+  const answered = await chat(cluster.edge, { stream: true });
   assert.equal(answered.status, 200);
-  await using _worker = await startMiniWorker({
-    servers,
-    backend: scriptedBackend(hello),
-  });
+  await cluster.addWorker(scriptedBackend(hello));
   await doomed.kill();
   assert.partialDeepStrictEqual(await outcomeOf(Promise.resolve(answered)), {
     kind: "complete",
@@ -112,17 +74,61 @@ Deno.test("a stream opened with keep-alives before its first token: another work
   });
 });
 
+const { attemptsMax } = DISPATCH_LIMITS;
+const DEADLY_SEED = 13;
+
+for (
+  const { when, isAccepted, code } of [
+    { when: "after it was accepted", isAccepted: true, code: "worker_lost" },
+    {
+      when: "before its acceptance is received",
+      isAccepted: false,
+      code: "overloaded",
+    },
+  ]
+) {
+  Deno.test(`a request that kills its worker ${when} kills ${attemptsMax}, then fails, and others are served`, async () => {
+    await using cluster = await startMiniCluster();
+    const { edge } = cluster;
+    const killed: Promise<void>[] = [];
+    let onFrame = () => {};
+    edge.link.subscribe(edgeStreamWildcard(edge.id), () => onFrame());
+    const workers = 2 * attemptsMax;
+    for (let count = 0; count < workers; count += 1) {
+      const worker = await cluster.addWorker(scriptedBackend((call) => {
+        const die = () => {
+          onFrame = () => {};
+          killed.push(worker.kill());
+        };
+        if (call.request.seed !== DEADLY_SEED) hello(call);
+        else if (isAccepted) onFrame = die;
+        else die();
+      }));
+    }
+    await cluster.knows(workers);
+    assert.partialDeepStrictEqual(await ask(edge, { seed: DEADLY_SEED }), {
+      kind: "http_error",
+      errorCode: code,
+    });
+    assert.equal(killed.length, attemptsMax);
+    await Promise.all(killed);
+    for (let seed = 0; seed < 10; seed += 1) {
+      assert.equal((await ask(edge, { seed })).kind, "complete");
+    }
+    assert.equal(killed.length, attemptsMax);
+    assert.equal(edge.settlements().length, 11);
+  });
+}
+
 Deno.test("a worker cut off from the bus: its streams end, and it stops its backends", async () => {
-  await using nats = await startNatsServer();
-  await using proxy = startTcpProxy(nats.port);
-  await using edge = await startMiniEdge({ servers: [nats.server] });
+  await using cluster = await startMiniCluster();
+  const proxy = cluster.addProxy();
   const backend = scriptedBackend((call) => call.say(text("a")));
-  await using worker = await startMiniWorker({
+  const { worker } = await cluster.addWorker(backend, {
     servers: [proxy.server],
-    backend,
     busLostMs: 1_000,
   });
-  const answered = chat(edge, { stream: true });
+  const answered = chat(cluster.edge, { stream: true });
   await answered; // The 200 comes with the first byte: from now on nothing is repeated.
   const call = await waitFor(() => backend.calls[0], { what: "the call" });
   proxy.set({ refuse: true });
@@ -132,20 +138,17 @@ Deno.test("a worker cut off from the bus: its streams end, and it stops its back
     errorCode: "worker_lost",
   });
   await waitFor(() => call.abortedAtMs, { what: "the abort" });
-  await waitFor(() => worker.worker.inFlight === 0, { what: "the slot" });
-  assert.equal(worker.worker.unfinished, 0);
+  await waitFor(() => worker.inFlight === 0, { what: "the slot" });
+  assert.equal(worker.unfinished, 0);
 });
 
 for (const failedDials of [0, 1, 2]) {
   Deno.test(`a cut connection of the only worker, back after ${failedDials} failed dials: streams go on, requests wait`, async () => {
-    await using nats = await startNatsServer();
-    await using proxy = startTcpProxy(nats.port);
-    await using edge = await startMiniEdge({ servers: [nats.server] });
+    await using cluster = await startMiniCluster();
+    const { edge } = cluster;
+    const proxy = cluster.addProxy();
     const backend = tokenBackend({ tokenMs: 10 });
-    await using _worker = await startMiniWorker({
-      servers: [proxy.server],
-      backend,
-    });
+    await cluster.addWorker(backend, { servers: [proxy.server] });
     const running = ask(edge, { stream: true, seed: 1, max_tokens: 100 });
     // A connection that was made a moment ago is not dialled again at once.
     await waitFor(() => (backend.produced.get(1) ?? 0) > 20, {
@@ -173,149 +176,35 @@ for (const failedDials of [0, 1, 2]) {
   });
 }
 
-Deno.test("lost, doubled and reordered frames change nothing that a client sees", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
-  const random = seededRandom(3);
-  const isFrame = (subject: string) => subject.startsWith("gw.v1.edge.");
-  const tamper = (publish: BusLink["publish"]): BusLink["publish"] => {
-    let held: (() => void) | undefined;
-    return (subject, payload, options) => {
-      const send = () => publish(subject, payload.slice(), options);
-      if (!isFrame(subject) || payload.length < FRAME_HEADER_BYTES) {
-        return send();
-      }
-      const dice = random();
-      // An offer is given up when two ACCEPT frames are lost: repeats_test.ts.
-      const mayBeLost = payload[TYPE_OFFSET] !== FrameType.ACCEPT;
-      if (dice < 0.1 && mayBeLost) return;
-      if (dice < 0.2) send(); // Twice.
-      if (dice < 0.3 && held === undefined) {
-        held = send; // After the next one.
-        return;
-      }
-      send();
-      held?.();
-      held = undefined;
-    };
-  };
-  const backend = tokenBackend({ tokenMs: 3 });
-  await using worker = await startMiniWorker({ servers, backend, tamper });
-  const answers = await Promise.all(
-    Array.from(
-      { length: 20 },
-      (_, seed) => ask(edge, { seed, max_tokens: 60, stream: seed % 2 === 0 }),
-    ),
-  );
-  for (const [seed, answer] of answers.entries()) {
-    assert.partialDeepStrictEqual(answer, {
-      kind: "complete",
-      content: answerOf(seed, 60),
-    });
+Deno.test("a worker that drains finishes its streams and gets no new ones", async () => {
+  await using cluster = await startMiniCluster();
+  const { edge } = cluster;
+  const backend = scriptedBackend();
+  const leaving = await cluster.addWorker(backend);
+  const answered = chat(edge, { stream: true });
+  const call = await waitFor(() => backend.calls[0], { what: "the call" });
+  call.say(text("a"));
+  await answered;
+  await cluster.addWorker(scriptedBackend(hello));
+  const drained = leaving.worker.drain({ graceMs: 10_000, lastWordMs: 100 });
+  for (let count = 0; count < 10; count += 1) {
+    assert.equal((await ask(edge, {})).kind, "complete");
   }
-  await waitFor(() => worker.worker.unfinished === 0, { what: "every END" });
-});
-
-Deno.test("a request in pieces whose worker dies meanwhile is sent again to another", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
-  const deaf = await startMiniWorker({
-    servers,
-    backend: scriptedBackend(),
-    tamper: (publish) => (subject, payload, options) => {
-      if (payload.length > 0) publish(subject, payload, options);
-    },
+  assert.equal(backend.calls.length, 1);
+  call.say(text("b"));
+  call.end(usageOf(2));
+  assert.partialDeepStrictEqual(await outcomeOf(answered), {
+    kind: "complete",
+    content: "ab",
   });
-  let pieces = 0;
-  edge.link.subscribe(chatBodyWildcard(deaf.id), () => pieces += 1);
-  await waitFor(() => edge.workers.totals().workers === 1, { what: "a beat" });
-  const content = "é".repeat(1_000_000);
-  const startedAtMs = performance.now();
-  const answer = ask(edge, { messages: [{ role: "user", content }] });
-  await waitFor(() => pieces > 0, { what: "a piece" });
-  const backend = scriptedBackend(hello);
-  await using _other = await startMiniWorker({ servers, backend });
-  await deaf.kill();
-  assert.equal((await answer).kind, "complete");
-  const tookMs = performance.now() - startedAtMs;
-  assert.ok(tookMs < 3_000, `took ${tookMs} ms`);
-  assert.equal(backend.calls[0]?.request.messages[0]?.content, content);
-  assert.equal(edge.settlements.length, 1);
-});
-
-Deno.test("a worker of another version: another one, else 503 in two seconds without a storm", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
-  const link = await connectBus({
-    servers,
-    name: "worker of tomorrow",
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
-  });
-  const id = "tomorrow";
-  let offers = 0;
-  link.subscribe(chatControlSubject(id), ({ reply }) => {
-    if (reply !== undefined) link.publish(reply, new Uint8Array(0));
-  });
-  link.subscribe(chatJobSubject(id), ({ reply, data }) => {
-    offers += 1;
-    const { attempt } = JSON.parse(new TextDecoder().decode(data));
-    const reject = {
-      worker: id,
-      reason: "unsupported_version" as const,
-      retryAfterMs: null,
-    };
-    link.publish(reply ?? "", encodeRejectFrame(attempt, reject));
-  });
-  const beat = encodeWorkerBeat({
-    version: BEAT_VERSION,
-    slots: 8,
-    inFlight: 0,
-    draining: false,
-    models: [DEFAULT_MODEL_ID],
-  });
-  const beats = setInterval(
-    () => link.publish(workerBeatSubject(id), beat),
-    250,
-  );
-  try {
-    await waitFor(() => edge.workers.totals().workers === 1, {
-      what: "a beat",
-    });
-    assert.partialDeepStrictEqual(await ask(edge, {}), {
-      kind: "http_error",
-      status: 503,
-      errorCode: "overloaded",
-      retryAfter: "1",
-    });
-    assert.ok(offers < 50, `${offers} offers`);
-    await using _worker = await startMiniWorker({
-      servers,
-      backend: scriptedBackend(hello),
-    });
-    await waitFor(() => edge.workers.totals().workers === 2, {
-      what: "both workers",
-    });
-    for (let number = 0; number < 10; number += 1) {
-      assert.equal((await ask(edge, {})).kind, "complete");
-    }
-  } finally {
-    clearInterval(beats);
-    await link.close();
-  }
+  await drained;
 });
 
 Deno.test("the whole process is stalled for two seconds: a pause, nothing else", async () => {
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using edge = await startMiniEdge({ servers });
+  await using cluster = await startMiniCluster();
   const backend = scriptedBackend((call) => call.say(text("a")));
-  await using _worker = await startMiniWorker({ servers, backend });
-  const answered = await chat(edge, { stream: true });
+  await cluster.addWorker(backend);
+  const answered = await chat(cluster.edge, { stream: true });
   const untilMs = performance.now() + 2_200;
   while (performance.now() < untilMs);
   const [call] = backend.calls;

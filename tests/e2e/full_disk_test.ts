@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { Simulator } from "../../services/model-simulator/simulator.ts";
 import { ask } from "../support/chat_outcome.ts";
 import { freePort } from "../support/local_server.ts";
-import { startMiniEdge } from "../support/mini_cluster.ts";
-import { startNatsServer } from "../support/nats_server.ts";
+import { startMiniCluster } from "../support/mini_cluster.ts";
 import { startServiceLoggingTo } from "../support/service_processes.ts";
 import { waitFor } from "../support/wait_for.ts";
 
@@ -13,8 +12,8 @@ const FULL = "/dev/full";
 const START_MS = 30_000;
 
 Deno.test("a worker whose log is on a full disk answers and drains as always", async () => {
-  await using nats = await startNatsServer();
-  await using edge = await startMiniEdge({ servers: [nats.server] });
+  await using cluster = await startMiniCluster();
+  const { edge, nats } = cluster;
   await using simulator = new Simulator();
   await using worker = startServiceLoggingTo(FULL, "chat-worker", {
     MODEL_SIMULATOR_URL: simulator.url,

@@ -13,13 +13,8 @@ import {
   type GatedCluster,
   startGatedCluster,
 } from "../support/gated_cluster.ts";
-import {
-  chat,
-  startMiniEdge,
-  startMiniWorker,
-} from "../support/mini_cluster.ts";
+import { chat, startMiniCluster } from "../support/mini_cluster.ts";
 import { chatReply } from "../support/model_answers.ts";
-import { startNatsServer } from "../support/nats_server.ts";
 
 /** A path and body for each route. One that the door has and this table has not fails the tests. */
 const REQUESTS: Record<string, { path: string; body?: object }> = {
@@ -181,20 +176,19 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   await using model = startFakeModelServer({
     reply: chatReply({ words: ["seen"] }),
   });
-  await using nats = await startNatsServer();
-  const servers = [nats.server];
-  await using _worker = await startMiniWorker({ servers, backend: model });
   const seeing = [...catalogFromSimulator("http://127.0.0.1:9/v1")].map((
     [id, entry],
   ) => [id, { ...entry, vision: true }] as const);
-  const catalog = new Map(seeing);
-  await using edge = await startMiniEdge({ servers, catalog });
+  await using cluster = await startMiniCluster({ catalog: new Map(seeing) });
+  await cluster.addWorker(model);
   const url = `http://127.0.0.1:${images.addr.port}/a.png`;
   const content = [
     { type: "text", text: `Read ${url}` },
     { type: "image_url", image_url: { url } },
   ];
-  const response = await chat(edge, { messages: [{ role: "user", content }] });
+  const response = await chat(cluster.edge, {
+    messages: [{ role: "user", content }],
+  });
   assert.equal(response.status, 200, await response.text());
   assert.match((await model.request(1)).body, new RegExp(url), "passed on");
   assert.equal(fetched, 0);

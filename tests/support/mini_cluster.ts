@@ -52,23 +52,18 @@ import { BodyBudget } from "../../services/edge-auth/http/read_body.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 import type { ModelServer } from "./scripted_backend.ts";
 import { postChat } from "./chat_request.ts";
-
-/** How a request ended, as its edge settled it. */
-export interface Settled
-  extends Pick<RunOutcome, "usage" | "completionTokens" | "kind" | "isFinal"> {
-  /** A worker accepted it. */
-  hasRun: boolean;
-  /** It was stopped before its end. */
-  isStopped: boolean;
-}
+import { type NatsServer, startNatsServer } from "./nats_server.ts";
+import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
+import { waitFor } from "./wait_for.ts";
 
 /** What the app asks about keys and limits. */
 export type KeyParts = Pick<AppDependencies, "keys" | "admission">;
 
-/** A request that an edge admitted, and all that was settled of it. */
+/** A request that an edge admitted. */
 export interface Admitted {
   request: ChatRequest;
-  settlements: Settled[];
+  /** How it ended, once for each settlement; null if it was released before it ran. */
+  settlements: (RunOutcome | null)[];
 }
 
 /** The model of the specification. Edges read only its abilities, so no server is at that address. */
@@ -88,10 +83,10 @@ export interface MiniEdge extends AsyncDisposable {
   readonly link: BusLink;
   readonly dispatcher: ChatDispatcher;
   readonly workers: WorkerTable;
-  /** What was settled, in order. */
-  readonly settlements: Settled[];
   /** What was admitted, in order. */
-  readonly admitted: Admitted[];
+  readonly admitted: readonly Admitted[];
+  /** All settlements. */
+  settlements(): (RunOutcome | null)[];
 }
 
 export interface MiniWorker extends AsyncDisposable {
@@ -125,8 +120,6 @@ export interface MiniWorkerOptions {
   models?: string[];
   slots?: number;
   busLostMs?: number;
-  /** Stands between the worker and the bus: loses, doubles and reorders what it publishes. */
-  tamper?: (publish: BusLink["publish"]) => BusLink["publish"];
   log?: Log;
 }
 
@@ -140,8 +133,8 @@ function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
   });
 }
 
-/** Admits everything and writes down what it cost. */
-function admitAll(settlements: Settled[], admitted: Admitted[]): KeyParts {
+/** Admits everything and writes down how it ended. */
+function admitAll(admitted: Admitted[]): KeyParts {
   const principal = { keyId: "key_test", ownerId: "own_test" };
   return {
     keys: {
@@ -152,33 +145,13 @@ function admitAll(settlements: Settled[], admitted: Admitted[]): KeyParts {
     admission: {
       checkRefused: () => Promise.resolve(),
       admitChat: (_principal, request) => {
-        const entry: Admitted = { request, settlements: [] };
-        admitted.push(entry);
-        const settled = (settlement: Settled) => {
-          settlements.push(settlement);
-          entry.settlements.push(settlement);
-        };
+        const settlements: Admitted["settlements"] = [];
+        admitted.push({ request, settlements });
         return Promise.resolve({
           slotFreed: null,
           headers: {},
-          settle: ({ usage, completionTokens, kind, isFinal, ...outcome }) =>
-            settled({
-              usage,
-              completionTokens,
-              kind,
-              isFinal,
-              hasRun: outcome.dispatchMs !== null,
-              isStopped: outcome.cancelReason !== null,
-            }),
-          release: () =>
-            settled({
-              usage: null,
-              completionTokens: 0,
-              kind: "cancelled",
-              isFinal: false,
-              hasRun: false,
-              isStopped: true,
-            }),
+          settle: (outcome) => settlements.push(outcome),
+          release: () => settlements.push(null),
         });
       },
     },
@@ -222,13 +195,12 @@ export async function startMiniEdge(
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });
-  const settlements: Settled[] = [];
   const admitted: Admitted[] = [];
   const deadlines = createDeadlines(monotonicNow);
   const leaveBus = await dispatcher.join(link);
   const app = createApp({
     catalog: options.catalog ?? TEST_CATALOG,
-    ...(options.keyParts ?? admitAll(settlements, admitted)),
+    ...(options.keyParts ?? admitAll(admitted)),
     dispatcher,
     now: monotonicNow,
     log,
@@ -262,8 +234,8 @@ export async function startMiniEdge(
     link,
     dispatcher,
     workers: dispatcher.workers,
-    settlements,
     admitted,
+    settlements: () => admitted.flatMap(({ settlements }) => settlements),
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 2_000, lastWordMs: 100 });
       deadlines.close();
@@ -299,22 +271,11 @@ export async function startMiniWorker(
   const log = options.log ?? silentLog;
   const link = await connect(options.servers, `worker ${id}`, log);
   const models = options.models ?? [DEFAULT_MODEL_ID];
-  const publish: BusLink["publish"] = (...message) => link.publish(...message);
   const soon = createTimers(FRAME_WAIT_MS);
   const killed = new AbortController();
   const backend = new OpenAiBackend(backendOptions(options.backend));
   const worker = new ChatWorker({
-    bus: {
-      get isConnected() {
-        return link.isConnected;
-      },
-      get flowingSinceMs() {
-        return link.flowingSinceMs;
-      },
-      publish: options.tamper?.(publish) ?? publish,
-      subscribe: (...subscription) => link.subscribe(...subscription),
-      flush: () => link.flush(),
-    },
+    bus: link,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     workerId: id,
     slots: options.slots ?? 64,
@@ -345,6 +306,47 @@ export async function startMiniWorker(
   return { id, link, worker, kill, [Symbol.asyncDispose]: kill };
 }
 
+/** A bus with an edge, to which a test adds workers and further edges. All of them end with it. */
+export interface MiniCluster extends AsyncDisposable {
+  readonly nats: NatsServer;
+  readonly edge: MiniEdge;
+  addEdge(options?: Partial<MiniEdgeOptions>): Promise<MiniEdge>;
+  addWorker(
+    backend: MiniWorkerOptions["backend"],
+    options?: Partial<MiniWorkerOptions>,
+  ): Promise<MiniWorker>;
+  /** Something between the bus and the one that connects to its `server`. */
+  addProxy(): TcpProxy;
+  /** Waits until the edge knows so many workers. */
+  knows(workers: number): Promise<void>;
+}
+
+/** Starts a nats-server and an edge. */
+export async function startMiniCluster(
+  edgeOptions: Partial<MiniEdgeOptions> = {},
+): Promise<MiniCluster> {
+  await using starting = new AsyncDisposableStack();
+  const nats = starting.use(await startNatsServer());
+  const servers = [nats.server];
+  const edge = starting.use(await startMiniEdge({ servers, ...edgeOptions }));
+  const running = starting.move();
+  return {
+    nats,
+    edge,
+    addEdge: async (options) =>
+      running.use(await startMiniEdge({ servers, ...options })),
+    addWorker: async (backend, options) =>
+      running.use(await startMiniWorker({ servers, backend, ...options })),
+    addProxy: () => running.use(startTcpProxy(nats.port)),
+    knows: async (workers) => {
+      await waitFor(() => edge.workers.totals().workers === workers, {
+        what: `${workers} workers`,
+      });
+    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
 /** Sends a chat request as a client does. */
 export function chat(
   edge: MiniEdge,
@@ -353,5 +355,3 @@ export function chat(
 ): Promise<Response> {
   return postChat(edge.baseUrl, TEST_KEY, body, init);
 }
-
-export type { RunOutcome };
