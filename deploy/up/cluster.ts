@@ -1,12 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { LogFile } from "./files.ts";
-import {
-  type ServiceEvent,
-  type ServiceName,
-  Supervised,
-  type Unit,
-} from "./supervise.ts";
+import { type ServiceEvent, Supervised, type Unit } from "./supervise.ts";
 import { type Output, UpError } from "./terminal.ts";
 
 export interface ClusterDeps {
@@ -16,17 +11,6 @@ export interface ClusterDeps {
   stateFile: string;
 }
 
-const STORES: readonly ServiceName[] = ["nats", "redis"];
-/** Edges first, so that no new request arrives; NATS and Redis last, which all others need. */
-const STOP_ORDER: readonly (readonly ServiceName[])[] = [
-  ["edge-auth"],
-  ["chat-worker"],
-  ["key-admin"],
-  ["model-simulator"],
-  STORES,
-];
-/** Redis writes its data on SIGTERM. */
-const STORE_GRACE_MS = 20_000;
 /** Expected while the launcher itself warns of the simulator and creates the first key. */
 const EXPECTED_AT_START = ["no_real_model", "key_store"];
 /** The same event of the same process is shown at most this often. */
@@ -39,6 +23,8 @@ export class Cluster {
   readonly units: Supervised[] = [];
   /** Whether the start is over. */
   isReady = false;
+  /** One-time link that creates the first owner; null when there is one. */
+  setupUrl: string | null = null;
   readonly #deps: ClusterDeps;
   readonly #watcher: ReturnType<typeof startWatcher>;
   readonly #shownAtMs = new Map<string, number>();
@@ -50,7 +36,7 @@ export class Cluster {
   }
 
   /** Starts a unit. Throws an {@link UpError} once the cluster is stopping. */
-  start(unit: Unit, onEvent = (_event: ServiceEvent) => {}): Supervised {
+  start(unit: Unit): Supervised {
     if (this.#isStopping) throw new UpError("The cluster is stopping");
     const { out, logsDir } = this.#deps;
     const supervised = new Supervised(unit, {
@@ -58,46 +44,45 @@ export class Cluster {
       warn: out.warn,
       onChange: () =>
         this.#watcher.watch(this.units.flatMap(({ pid }) => pid ?? [])),
-      onEvent: (event) => {
-        onEvent(event);
-        this.#show(unit.name, event);
-      },
+      onEvent: (event) => this.#onEvent(unit.name, event),
     });
     this.units.push(supervised);
     return supervised;
   }
 
-  /** Stops everything, edges first, with this much time for each service. */
+  /** Stops everything, the services that were started last first, each within this time. */
   async stop(graceMs: number): Promise<void> {
     this.#isStopping = true;
-    for (const services of STOP_ORDER) {
-      const group = this.units.filter(({ unit }) =>
-        services.includes(unit.service)
-      );
-      const ms = services === STORES ? STORE_GRACE_MS : graceMs;
-      await Promise.all(group.map((supervised) => supervised.stop(ms)));
+    const services = Map.groupBy(this.units, ({ unit }) => unit.service);
+    for (const group of [...services.values()].reverse()) {
+      await Promise.all(group.map((supervised) => supervised.stop(graceMs)));
     }
     await this.#watcher.close();
   }
 
   /** Shows a warning or an error: `chat-worker warn: redis_slow {"took_ms":250}`. */
-  #show(name: string, logged: ServiceEvent): void {
+  #onEvent(name: string, logged: ServiceEvent): void {
+    const { out } = this.#deps;
     const { time: _time, service: _service, level, event, ...data } = logged;
+    if (event === "setup_link") {
+      this.setupUrl = String(data.url);
+      if (!this.isReady) return;
+      return out.say(`Console link for the first owner: ${this.setupUrl}`);
+    }
     // During a stop, services warn about those that have stopped before them.
-    const isRelevant = level === "error" ||
-      level === "warn" && !this.#isStopping;
-    const isExpected = !this.isReady && EXPECTED_AT_START.includes(event);
-    const kind = `${name} ${event}`;
+    const isExpected = this.#isStopping
+      ? level === "warn"
+      : !this.isReady && EXPECTED_AT_START.includes(event);
+    const kind = `${name} ${level}: ${event}`;
     const nowMs = monotonicNow();
     const shownAtMs = this.#shownAtMs.get(kind) ?? -Infinity;
-    if (!isRelevant || isExpected || nowMs - shownAtMs < REPEAT_MS) return;
+    if (isExpected || nowMs - shownAtMs < REPEAT_MS) return;
     this.#shownAtMs.set(kind, nowMs);
     const details = JSON.stringify(
       data,
       (member, value) => member === "stack" ? undefined : value,
     );
-    const text = `${name} ${level}: ${event} ${details}`;
-    this.#deps.out.warn(text.slice(0, TEXT_CHARS_MAX));
+    out.warn(`${kind} ${details}`.slice(0, TEXT_CHARS_MAX));
   }
 }
 

@@ -25,7 +25,7 @@ export interface FirstKeyDeps {
 const ERROR_LINES = 5;
 const HOW_TO_CREATE =
   `create one with: npx -y deno task keys create --description "My key"`;
-const CREATED = z.object({ id: z.string(), key: z.string() });
+const CREATED = z.object({ key: z.string() });
 const CHECK_MS = 2_000;
 const MODELS = z.object({ data: z.array(z.object({ id: z.string() })) });
 
@@ -37,10 +37,10 @@ export async function provideFirstKey(deps: FirstKeyDeps): Promise<FirstKey> {
   const file = keyFile(deps);
   try {
     const kept = await Deno.readTextFile(file).catch(() => undefined);
-    if (kept !== undefined) return { key: CREATED.parse(JSON.parse(kept)).key };
-    const created = CREATED.parse(JSON.parse(await createKey(deps)));
-    await writePrivateFile(file, `${JSON.stringify(created)}\n`);
-    return { key: created.key };
+    const text = kept ?? await createKey(deps);
+    const { key } = CREATED.parse(JSON.parse(text));
+    if (kept === undefined) await writePrivateFile(file, text);
+    return { key };
   } catch (error) {
     return { note: `No key: ${errorMessage(error)}\n  ${HOW_TO_CREATE}` };
   }
@@ -55,11 +55,9 @@ function keyFile({ dataDir, givenRedisUrl }: FirstKeyDeps): string {
 
 /** The output of `keys create`. It contains the key, so it is not logged. */
 async function createKey({ create, stopping }: FirstKeyDeps): Promise<string> {
-  const { code, stdout, stderr } = await new Deno.Command(create.file, {
-    args: [...create.args],
-    env: { ...create.env },
-    clearEnv: true,
-    cwd: create.cwd,
+  const { file, args, env, cwd } = create;
+  const { code, stdout, stderr } = await new Deno.Command(file, {
+    ...{ args: [...args], env: { ...env }, clearEnv: true, cwd },
     stdin: "null",
     signal: stopping,
   }).output();
@@ -77,10 +75,10 @@ async function createKey({ create, stopping }: FirstKeyDeps): Promise<string> {
  */
 export async function checkFirstKey(
   edgeUrl: string,
-  made: FirstKey,
+  firstKey: FirstKey,
 ): Promise<FirstKey> {
-  const { key } = made;
-  if (key === undefined) return made;
+  const { key } = firstKey;
+  if (key === undefined) return firstKey;
   try {
     const response = await fetch(`${edgeUrl}/v1/models`, {
       headers: { authorization: `Bearer ${key}` },
@@ -93,6 +91,6 @@ export async function checkFirstKey(
     return { key, model: MODELS.parse(body).data[0]?.id };
   } catch {
     // Only the example needs the model.
-    return { key };
+    return firstKey;
   }
 }

@@ -10,7 +10,7 @@ export type ServerName = keyof typeof BREW_NAMES;
  */
 const USUAL_DIRS = [
   ...["/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"],
-  ...["/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin"],
+  ...["/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin"],
 ];
 const INSTALL_MS_MAX = 10 * 60_000;
 /** Includes how long to wait for another apt. */
@@ -37,16 +37,22 @@ export function programDirs(path = ""): string[] {
 export async function ensureServers(
   wanted: readonly ServerName[],
   deps: InstallDeps,
-): Promise<string[]> {
-  const find = () =>
-    Promise.all(wanted.map((name) => findProgram(name, deps.dirs)));
-  const isMissing = (_: unknown, i: number) => paths[i] === undefined;
-  let paths = await find();
-  const missing = wanted.filter(isMissing);
-  if (missing.length > 0) await install(missing, deps);
-  paths = await find();
-  if (wanted.some(isMissing)) throw cannotInstall(wanted.filter(isMissing));
-  return paths.flatMap((path) => path ?? []);
+): Promise<Map<ServerName, string>> {
+  const found = new Map<ServerName, string>();
+  const findMissing = async () => {
+    for (const name of wanted) {
+      const path = await findProgram(name, deps.dirs);
+      if (path !== undefined) found.set(name, path);
+    }
+    return wanted.filter((name) => !found.has(name));
+  };
+  let missing = await findMissing();
+  if (missing.length > 0) {
+    await install(missing, deps);
+    missing = await findMissing();
+  }
+  if (missing.length > 0) throw new UpError(describeMissing(missing));
+  return found;
 }
 
 async function findProgram(
@@ -61,7 +67,7 @@ async function findProgram(
   return undefined;
 }
 
-/** Installs without questions: with apt-get as root or through sudo, else with Homebrew. */
+/** Installs without questions, if it may: with apt-get as root or through sudo, else with Homebrew. */
 async function install(
   names: readonly ServerName[],
   deps: InstallDeps,
@@ -70,27 +76,28 @@ async function install(
   const [apt, sudo, brew] = await Promise.all(
     ["apt-get", "sudo", "brew"].map((name) => findProgram(name, dirs)),
   );
-  if (apt && (isRoot || sudo && await run([sudo, "-n", "true"], deps))) {
-    out.say(`Installing ${names.join(" and ")} with apt-get`);
-    const prefix = isRoot || !sudo ? [apt] : [sudo, "-n", apt];
-    const options = [...APT_QUIET, "--no-install-recommends"];
-    // The package lists of a fresh machine are empty.
-    await run([...prefix, "update", ...APT_QUIET], deps);
-    if (await run([...prefix, "install", ...options, ...names], deps)) return;
-    // Homebrew refuses to run as root.
-  } else if (brew && !isRoot) {
-    out.say(`Installing ${names.join(" and ")} with brew`);
-    const packages = names.map((name) => BREW_NAMES[name]);
-    if (await run([brew, "install", "--quiet", ...packages], deps)) return;
-  }
-  throw cannotInstall(names);
+  const asRoot = isRoot ? [] : [sudo, "-n"];
+  out.say(`Installing ${names.join(" and ")}`);
+  // The package lists of a fresh machine are empty.
+  await run([...asRoot, apt, "update", ...APT_QUIET], deps);
+  const options = ["--no-install-recommends", ...APT_QUIET];
+  const isInstalled = await run(
+    [...asRoot, apt, "install", ...options, ...names],
+    deps,
+  );
+  // Homebrew refuses to run as root.
+  if (isInstalled || isRoot) return;
+  const packages = names.map((name) => BREW_NAMES[name]);
+  await run([brew, "install", "--quiet", ...packages], deps);
 }
 
-/** Runs a command with this terminal's output. Returns whether it succeeded. */
+/** Runs a command with this terminal's output, if all its programs were found. Returns whether it succeeded. */
 async function run(
-  [file = "", ...args]: string[],
+  words: readonly (string | undefined)[],
   { stopping }: InstallDeps,
 ): Promise<boolean> {
+  if (words.includes(undefined)) return false;
+  const [file = "", ...args] = words.flatMap((word) => word ?? []);
   const timeUp = AbortSignal.timeout(INSTALL_MS_MAX);
   const { success } = await new Deno.Command(file, {
     args,
@@ -101,15 +108,13 @@ async function run(
   return success;
 }
 
-function cannotInstall(names: readonly ServerName[]): UpError {
+function describeMissing(names: readonly ServerName[]): string {
   const brew = names.map((name) => BREW_NAMES[name]).join(" ");
-  return new UpError(
-    `Cannot find or install ${names.join(" and ")}. Type one of:
+  return `Cannot find or install ${names.join(" and ")}. Type one of:
   sudo apt-get install ${
-      names.join(" ")
-    }      (Debian 12, Ubuntu 24.04 and later)
+    names.join(" ")
+  }      (Debian 12, Ubuntu 24.04 and later)
   brew install ${brew}      (macOS)
 or use servers that run elsewhere:
-  NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 npx -y deno task up`,
-  );
+  NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 npx -y deno task up`;
 }

@@ -2,8 +2,9 @@
  * `deno task up`: starts the whole gateway on this machine and stops it again.
  */
 import { resolve } from "node:path";
+import { ConfigError } from "@gateway/shared/process/env";
 import { parseOptions, USAGE } from "./options.ts";
-import { type ProgramName, withAbsoluteFiles } from "./services.ts";
+import type { ProgramName } from "./services.ts";
 import { listenForStop } from "./stop.ts";
 import { createOutput, EXIT, UpError } from "./terminal.ts";
 import { runUp } from "./up.ts";
@@ -20,25 +21,27 @@ export async function runCli(
   // `deno task` runs in the root and sets INIT_CWD to the operator's directory.
   const cwd = Deno.env.get("INIT_CWD") || Deno.cwd();
 
-  const isAsked = (...names: string[]) =>
-    Deno.args.some((arg) => names.includes(arg));
-  const isHelp = isAsked("--help", "-h");
-  const out = createOutput(isAsked("--quiet", "-q") && !isHelp);
+  let out = createOutput(false);
   try {
-    if (isHelp) {
+    const options = parseOptions(Deno.args, { root: ROOT, cwd });
+    if (options.isHelp) {
       out.say(USAGE);
       return EXIT.ok;
     }
-    const options = parseOptions(Deno.args, { root: ROOT, cwd });
+    out = createOutput(options.isQuiet);
     const models = options.models === "" ? {} : { MODELS_FILE: options.models };
-    const env = withAbsoluteFiles({ ...Deno.env.toObject(), ...models }, cwd);
+    const env = { ...Deno.env.toObject(), ...models };
     const stopping = await listenForStop(env);
-    await runUp(options, { root: ROOT, scriptOf, env, out, stopping });
+    await runUp(options, { root: ROOT, cwd, scriptOf, env, out, stopping });
     return EXIT.ok;
   } catch (error) {
     if (error instanceof UpError) {
       out.warn(error.message);
       return error.exitCode;
+    }
+    if (error instanceof ConfigError) {
+      out.warn(error.message);
+      return EXIT.config;
     }
     const fault = error instanceof Error ? error.stack : String(error);
     out.warn(`Fault in the launcher, please report it: ${fault}`);

@@ -90,6 +90,8 @@ export function parseOptions(
     dataDir: resolve(cwd, values["data-dir"] || `${root}/.data`),
     runDir: resolve(cwd, values["run-dir"] || `${root}/.run`),
     models: values.models,
+    isQuiet: values.quiet === true,
+    isHelp: values.help === true,
   };
   if (options.port !== 0 && options.port === options.consolePort) {
     mistakes.push(`--port and --console-port are both ${options.port}`);

@@ -13,6 +13,8 @@ const DEFAULTS = {
   dataDir: "/repo/.data",
   runDir: "/repo/.run",
   models: "",
+  isQuiet: false,
+  isHelp: false,
 };
 
 const GOOD: [args: string[], change: Record<string, unknown>][] = [
@@ -28,8 +30,8 @@ const GOOD: [args: string[], change: Record<string, unknown>][] = [
     runDir: "/r",
   }],
   [["--models", "../m.json"], { models: "../m.json" }],
-  [["--quiet"], {}],
-  [["-q"], {}],
+  [["--quiet"], { isQuiet: true }],
+  [["-qh"], { isQuiet: true, isHelp: true }],
 ];
 
 Deno.test("parseOptions() reads the given options and fills in the defaults", async (t) => {

@@ -1,7 +1,7 @@
 import { errorMessage } from "@gateway/shared/process/env";
 import { UpError } from "./terminal.ts";
 
-const LOOPBACK = "127.0.0.1";
+export const LOOPBACK = "127.0.0.1";
 /**
  * Below the range from which kernels pick ports for outgoing connections (32768
  * and up on Linux, 49152 and up on macOS), which any client may take at any time.
@@ -14,25 +14,28 @@ const ATTEMPTS = 1_000;
  * Different TCP ports that are free now. Another process may take one before the
  * caller does.
  */
-export function findFreePorts(
-  count: number,
-  hostname: string = LOOPBACK,
-): number[] {
+export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
   const ports = new Set<number>();
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const port = FIRST_PORT +
       Math.floor(Math.random() * (LAST_PORT - FIRST_PORT));
-    try {
-      Deno.listen({ hostname, port }).close();
-      ports.add(port);
-    } catch (error) {
-      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
-    }
+    if (isFreePort(port, hostname)) ports.add(port);
     if (ports.size === count) return [...ports];
   }
   throw new UpError(
     `Cannot find ${count} free ports between ${FIRST_PORT} and ${LAST_PORT}`,
   );
+}
+
+/** Whether no process listens on the port. Throws for an address that is not this machine's. */
+export function isFreePort(port: number, hostname = LOOPBACK): boolean {
+  try {
+    Deno.listen({ hostname, port }).close();
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse) return false;
+    throw error;
+  }
 }
 
 /** Throws an {@link UpError} that names the option when `port` is not available; 0 checks the address only. */
@@ -42,14 +45,14 @@ export function requireFreePort(
   option: string,
 ): void {
   try {
-    Deno.listen({ hostname, port }).close();
+    if (isFreePort(port, hostname)) return;
   } catch (error) {
+    const why = errorMessage(error);
     throw new UpError(
-      error instanceof Deno.errors.AddrInUse
-        ? `Port ${port} is in use: stop what listens there, or choose another with ${option} (0 = any free port)`
-        : `Cannot listen on ${hostname}:${port}, see ${option}: ${
-          errorMessage(error)
-        }`,
+      `Cannot listen on ${hostname}:${port}, see ${option}: ${why}`,
     );
   }
+  throw new UpError(
+    `Port ${port} is in use: stop what listens there, or choose another with ${option} (0 = any free port)`,
+  );
 }

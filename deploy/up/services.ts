@@ -1,5 +1,6 @@
-import { resolve } from "node:path";
-import type { Program, ServiceName } from "./supervise.ts";
+import type { UpOptions } from "./options.ts";
+import { findFreePorts, LOOPBACK } from "./ports.ts";
+import type { Program, ServiceName, Unit } from "./supervise.ts";
 
 /** The gateway's own services, and the command line that manages keys. */
 export type ProgramName = Exclude<ServiceName, "nats" | "redis"> | "keys";
@@ -9,14 +10,24 @@ type Environment = Readonly<Record<string, string>>;
 /** The settings that all programs of a cluster share. */
 export interface ProgramContext {
   root: string;
+  /** Where relative paths in the environment start. */
+  cwd: string;
   /** The entry file of each program, absolute. Tests put stand-ins here. */
   scriptOf: (name: ProgramName) => string;
   /** The launcher's environment, which the programs inherit. */
   env: Environment;
   natsUrl: string;
   redisUrl: string;
-  /** Base URL of the model simulator, where it is used. */
-  simulatorUrl?: string;
+}
+
+/** What to start, and where it will serve. */
+export interface ServicePlan {
+  /** In the order of their start. They need NATS and Redis, but not each other. */
+  units: Unit[];
+  edgeUrls: string[];
+  consoleUrl: string;
+  /** Whether no model server is configured. */
+  hasSimulator: boolean;
 }
 
 /** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */
@@ -33,27 +44,63 @@ const PASSWORD_HASHER = { readable: ["/usr/bin/ldd"], flags: ["--allow-ffi"] };
 /** Variables that name a file: passwords, certificates, the list of models. */
 const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
 
-/** Makes the paths in file variables absolute: services run in another directory than `cwd`. */
-export function withAbsoluteFiles(
-  env: Environment,
-  cwd: string,
-): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(env).map(([name, value]) => [
-      name,
-      FILE_VARIABLE.test(name) && value !== "" ? resolve(cwd, value) : value,
-    ]),
+/** Chooses all ports in advance: the services name each other's URLs, and keep their ports when restarted. */
+export function planServices(
+  { host, port, consolePort, edges, workers }: UpOptions,
+  context: ProgramContext,
+): ServicePlan {
+  const { env } = context;
+  const [simulatorPort = 0, freePort = 0, ...freePorts] = findFreePorts(
+    2 + edges,
+    host,
   );
+  const consoleUrl = httpUrl(host, consolePort || freePort);
+  const edgePorts = freePorts.map((free, nth) => nth === 0 && port || free);
+  const edgeUrls = edgePorts.map((each) => httpUrl(host, each));
+  const hasSimulator = !env.MODELS_FILE && !env.UPSTREAM_BASE_URL &&
+    !env.MODEL_SIMULATOR_URL;
+  const simulatorUrl = `${httpUrl(LOOPBACK, simulatorPort)}/v1`;
+  const shared = hasSimulator ? { MODEL_SIMULATOR_URL: simulatorUrl } : {};
+  const unit = (
+    service: Exclude<ProgramName, "keys">,
+    own: Environment,
+    nth = 0,
+  ): Unit => ({
+    name: nth === 0 ? service : `${service}-${nth + 1}`,
+    service,
+    program: serviceProgram(context, service, { ...shared, ...own }),
+  });
+  const simulator = unit("model-simulator", {
+    HOST: LOOPBACK,
+    PORT: String(simulatorPort),
+  });
+  const console = unit("key-admin", {
+    HOST: host,
+    PORT: String(consolePort || freePort),
+    PUBLIC_URL: env.PUBLIC_URL ?? consoleUrl,
+    API_URL: env.API_URL ?? `${edgeUrls[0]}/v1`,
+  });
+  const units = [
+    ...hasSimulator ? [simulator] : [],
+    console,
+    ...Array.from(
+      { length: workers },
+      (_, nth) => unit("chat-worker", {}, nth),
+    ),
+    ...edgePorts.map((each, nth) =>
+      unit("edge-auth", { HOST: host, PORT: String(each) }, nth)
+    ),
+  ];
+  return { units, edgeUrls, consoleUrl, hasSimulator };
 }
 
 /** A service with its own variables, such as `{ PORT: "0" }`. */
 export function serviceProgram(
-  context: ProgramContext,
+  { root, cwd, scriptOf, env: given, natsUrl, redisUrl }: ProgramContext,
   name: ProgramName,
   own: Environment = {},
   args: readonly string[] = [],
 ): Program {
-  const { root, scriptOf, natsUrl, redisUrl, simulatorUrl } = context;
   const isWorker = name === "chat-worker";
   const { readable, flags } = name === "key-admin"
     ? PASSWORD_HASHER
@@ -66,7 +113,7 @@ export function serviceProgram(
     HOST: _host,
     PORT: _port,
     ...inherited
-  } = context.env;
+  } = given;
   const env: Record<string, string> = {
     DRAIN_SECONDS,
     ...inherited,
@@ -74,7 +121,6 @@ export function serviceProgram(
     OPS_PORT: "0",
     NATS_URL: natsUrl,
     ...isWorker ? {} : { REDIS_URL: redisUrl },
-    ...simulatorUrl === undefined ? {} : { MODEL_SIMULATOR_URL: simulatorUrl },
     ...own,
   };
   if (!isWorker) { for (const secret of WORKER_ONLY) delete env[secret]; }
@@ -98,14 +144,14 @@ export function serviceProgram(
       ...args,
     ],
     env,
-    cwd: root,
+    cwd,
   };
 }
 
 /** The URL of a service that listens on `host`; loopback if that is all addresses. */
 export function httpUrl(host: string, port: number): string {
   const isAny = host === "0.0.0.0" || host === "::";
-  const name = isAny ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
+  const name = isAny ? LOOPBACK : host.includes(":") ? `[${host}]` : host;
   return `http://${name}:${port}`;
 }
 

@@ -1,10 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  httpUrl,
-  type ProgramContext,
-  serviceProgram,
-  withAbsoluteFiles,
-} from "./services.ts";
+import { httpUrl, type ProgramContext, serviceProgram } from "./services.ts";
 
 const ENV = {
   NATS_CA_FILE: "/etc/pki/ca.pem",
@@ -19,9 +14,9 @@ const OWN = ["/gateway/services", "/gateway/shared"];
 function contextOf(env: Record<string, string>): ProgramContext {
   return {
     root: "/gateway",
+    cwd: "/home/ada",
     scriptOf: (name) => name,
     env,
-
     natsUrl: "nats://nats",
     redisUrl: "redis://redis",
   };
@@ -61,15 +56,6 @@ Deno.test("a path with a comma is not split into two permissions", () => {
   assert.deepEqual(readable(serviceProgram(context, "chat-worker")), [
     "--allow-read",
   ]);
-});
-
-Deno.test("withAbsoluteFiles() resolves paths in the operator's directory", () => {
-  const env = { NATS_CA_FILE: "ca.pem", REDIS_CERT_FILE: "", NATS_URL: "x" };
-  assert.deepEqual(withAbsoluteFiles(env, "/home/ada"), {
-    NATS_CA_FILE: "/home/ada/ca.pem",
-    REDIS_CERT_FILE: "",
-    NATS_URL: "x",
-  });
 });
 
 Deno.test("httpUrl() returns a URL that can be called", () => {

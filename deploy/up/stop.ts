@@ -28,7 +28,13 @@ export async function listenForStop(env: Environment): Promise<AbortSignal> {
     if (isSecond) Deno.exit(EXIT.hurried);
     stop();
   });
-  await watchRunners(env, stop);
+  // Killing a runner with -9 sends the launcher no signal.
+  const runners = await runnersAbove(env);
+  const timer = setInterval(async () => {
+    if (await runnersAbove(env) === runners) return;
+    clearInterval(timer);
+    stop();
+  }, LOOK_EVERY_MS);
   return stopping.signal;
 }
 
@@ -40,40 +46,25 @@ async function ignoresHangUp(): Promise<boolean> {
 }
 
 /**
- * Watches the parent processes that only exist to run the launcher: `deno task`,
- * and `npx` with its shell, which set variables. Killing one of them with -9 sends
- * the launcher no signal. Calls `onLost` once one of them has died. The shell of a
- * terminal is no runner: a cluster in the background may outlive it.
+ * The pids of the parent processes that only exist to run the launcher: `deno task`,
+ * and `npx` with its shell, which set variables. The shell of a terminal is none: a
+ * cluster in the background may outlive it.
  */
-async function watchRunners(
+async function runnersAbove(
   { INIT_CWD, npm_lifecycle_event, npm_lifecycle_script }: Environment,
-  onLost: () => void,
-): Promise<void> {
-  if (!INIT_CWD) return;
-  const parents = new Map([[Deno.pid, Deno.ppid]]);
+): Promise<string> {
+  if (!INIT_CWD) return "";
+  const pids = [Deno.ppid];
   // Only processes below npx have its variable. Only Linux shows other processes' variables.
   const mark = `\0npm_lifecycle_script=${npm_lifecycle_script}\0`;
   let pid = npm_lifecycle_event === "npx" ? Deno.ppid : 0;
   while (`\0${await readProc(pid, "environ")}`.includes(mark)) {
-    const parent = await parentOf(pid);
-    parents.set(pid, parent);
-    pid = parent;
+    const stat = await readProc(pid, "stat");
+    // `123 (name) S 122 …`, where the name may contain anything.
+    pid = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+    pids.push(pid);
   }
-  const timer = setInterval(async () => {
-    for (const [pid, parent] of parents) {
-      if (await parentOf(pid) === parent) continue;
-      clearInterval(timer);
-      onLost();
-    }
-  }, LOOK_EVERY_MS);
-}
-
-/** The current parent of a process; NaN when the process has ended. */
-async function parentOf(pid: number): Promise<number> {
-  if (pid === Deno.pid) return Deno.ppid;
-  const stat = await readProc(pid, "stat");
-  // `123 (name) S 122 …`, where the name may contain anything.
-  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  return pids.join();
 }
 
 async function readProc(pid: number, file: string): Promise<string> {

@@ -1,6 +1,6 @@
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import type { FirstKey } from "./first_key.ts";
-import type { UpState } from "./start.ts";
+import type { UpState } from "./up.ts";
 
 const SETUP_MEANING =
   "makes you its first owner; works once, for 15 minutes (for a new link: npx -y deno task owners set-up)";

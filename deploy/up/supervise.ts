@@ -1,9 +1,10 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
+import { settlesWithin } from "@gateway/shared/process/serve";
 import * as z from "zod";
 import type { LogFile } from "./files.ts";
 import { EXIT, UpError } from "./terminal.ts";
-import { sleep, within } from "./wait.ts";
 
 /** Names of the services, also in `up.json`. */
 export type ServiceName =
@@ -27,8 +28,7 @@ export interface Unit {
   /** Unique, for example `chat-worker-2`. */
   name: string;
   service: ServiceName;
-  /** Called for each start, so that a restart can reuse the port. */
-  program(): Program;
+  program: Program;
   /** Its output contains this once it serves. Absent: it logs the event `ready`. */
   readyText?: string;
 }
@@ -45,12 +45,8 @@ export interface SuperviseDeps {
   warn(text: string): void;
   /** A warning, an error or a `setup_link`. */
   onEvent(event: ServiceEvent): void;
-  /** How long a start may take. */
-  readyMs?: number;
 }
 
-/** Redis may load a large file; a fresh machine downloads packages. */
-const READY_MS = 120_000;
 const RESTART_MS_MIN = 200;
 const RESTART_MS_MAX = 10_000;
 /** After running this long, a process restarts without a longer pause. */
@@ -64,7 +60,6 @@ const EVENT_LINE = /"level":"(?:warn|error)"|"event":"(?:ready|setup_link)"/;
 const EVENT = z.looseObject({
   level: z.string(),
   event: z.string(),
-  port: z.number().optional(),
   opsPort: z.number().optional(),
 });
 
@@ -72,8 +67,9 @@ const EVENT = z.looseObject({
 export class Supervised {
   /** Resolves when the process is ready for the first time; rejects with an {@link UpError} when it ends before. */
   readonly firstReady: Promise<void>;
-  /** The `ready` event of the last process that became ready. */
-  ready: Pick<ServiceEvent, "port" | "opsPort"> | undefined;
+  isReady = false;
+  /** Where the process serves its metrics, if it does. */
+  opsPort: number | undefined;
   readonly #deps: SuperviseDeps;
   readonly #first = Promise.withResolvers<void>();
   readonly #stopping = new AbortController();
@@ -102,7 +98,7 @@ export class Supervised {
     sendSignal(this.#child, "SIGTERM");
     // A stopped process handles SIGTERM only after SIGCONT.
     sendSignal(this.#child, "SIGCONT");
-    await within(this.#finished, graceMs);
+    await settlesWithin(this.#finished, graceMs);
     sendSignal(this.#child, "SIGKILL");
     await this.#finished;
     this.#deps.log.close();
@@ -110,6 +106,7 @@ export class Supervised {
 
   async #keepRunning(): Promise<void> {
     const { signal } = this.#stopping;
+    const { name } = this.unit;
     let pauseMs = RESTART_MS_MIN;
     while (!signal.aborted) {
       const startedAtMs = monotonicNow();
@@ -119,80 +116,59 @@ export class Supervised {
         code: EXIT.failed,
       }));
       if (signal.aborted) break;
-      if (!this.ready) return this.#giveUp(how, code);
+      if (!this.isReady) return this.#first.reject(this.#failure(how, code));
       if (monotonicNow() - startedAtMs >= HEALTHY_MS) pauseMs = RESTART_MS_MIN;
-      this.#deps.warn(
-        `${this.unit.name} ${how}; restarting it in ${pauseMs / 1_000} s`,
-      );
+      this.#deps.warn(`${name} ${how}; restarting it in ${pauseMs / 1_000} s`);
       await sleep(pauseMs, signal);
       pauseMs = Math.min(2 * pauseMs, RESTART_MS_MAX);
     }
-    this.#first.reject(new UpError(`${this.unit.name} was stopped`));
+    this.#first.reject(new UpError(`${name} was stopped`));
   }
 
   /** Runs the process until it ends. `how` completes a sentence that begins with the unit's name. */
   async #runOnce(): Promise<{ how: string; code: number }> {
-    const { log, onChange, readyMs = READY_MS } = this.#deps;
-    const child = spawn(this.unit.program());
+    const { log, onChange } = this.#deps;
+    const child = spawn(this.unit.program);
     this.#child = child;
     onChange();
-    let isLate = false;
-    const timer = setTimeout(() => {
-      isLate = true;
-      sendSignal(child, "SIGKILL");
-    }, readyMs);
-    const onLine = (line: string) => {
-      if (!this.ready) {
-        this.#lastLines = [...this.#lastLines, line].slice(-LAST_LINES);
-      }
-      if (this.#readLine(line)) clearTimeout(timer);
-    };
+    const onLine = (line: string) => this.#readLine(line);
     const copied = Promise.all([
       copyLines(child.stdout, log, onLine),
       copyLines(child.stderr, log, onLine),
     ]);
     const { code, signal } = await child.status;
-    await within(copied, LAST_OUTPUT_MS);
-    clearTimeout(timer);
+    await settlesWithin(copied, LAST_OUTPUT_MS);
     this.#child = undefined;
     onChange();
-    const how = isLate
-      ? `was not ready after ${readyMs / 1_000} s`
-      : signal
+    const how = signal
       ? `was ended by ${signal}`
       : `ended with exit code ${code}`;
     return { how, code };
   }
 
-  /** Handles a line of output. Returns whether it reports that the process is ready. */
-  #readLine(line: string): boolean {
+  #readLine(line: string): void {
     const { unit: { name, readyText }, pid } = this;
-    const { onEvent, warn } = this.#deps;
     const event = EVENT_LINE.test(line) ? parseEvent(line) : undefined;
     const isReady = readyText === undefined
       ? event?.event === "ready"
       : line.includes(readyText);
     if (isReady) {
-      if (this.ready) warn(`${name} is back (pid ${pid})`);
-      this.ready = event ?? {};
+      if (this.isReady) this.#deps.warn(`${name} is back (pid ${pid})`);
+      this.isReady = true;
+      this.opsPort = event?.opsPort;
       this.#first.resolve();
-    } else if (event) onEvent(event);
-    return isReady;
+    } else if (event) this.#deps.onEvent(event);
+    if (this.isReady) return;
+    this.#lastLines = [...this.#lastLines, line].slice(-LAST_LINES);
   }
 
-  #giveUp(how: string, code: number): void {
-    const isConfig = code === EXIT.config;
+  #failure(how: string, code: number): UpError {
     const message = [
-      `${this.unit.name} ${
-        isConfig
-          ? "found a mistake in its configuration"
-          : `does not start: it ${how}`
-      }`,
+      `${this.unit.name} does not start: it ${how}`,
       ...this.#lastLines.map((line) => `  ${line}`),
       `Its log: ${this.#deps.log.path}`,
     ].join("\n");
-    const exitCode = isConfig ? EXIT.config : EXIT.failed;
-    this.#first.reject(new UpError(message, exitCode));
+    return new UpError(message, code === EXIT.config ? code : EXIT.failed);
   }
 }
 
@@ -216,14 +192,9 @@ function sendSignal(
   name: Deno.Signal,
 ): void {
   try {
-    // A killed process cannot stop its children; it passes other signals on.
-    if (child && name === "SIGKILL") Deno.kill(-child.pid, name);
-    else child?.kill(name);
-  } catch (error) {
-    // Deno has two errors for a process that has ended.
-    const hasEnded = error instanceof TypeError ||
-      error instanceof Deno.errors.NotFound;
-    if (!hasEnded) throw error;
+    child?.kill(name);
+  } catch {
+    // It has ended.
   }
 }
 
@@ -251,4 +222,9 @@ function parseEvent(line: string): ServiceEvent | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Resolves after `ms`, or at once when `signal` aborts. Never rejects. */
+export function sleep(ms: number, signal: AbortSignal): Promise<undefined> {
+  return delay(ms, undefined, { signal }).catch(() => undefined);
 }

@@ -1,5 +1,5 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { errorMessage } from "@gateway/shared/process/env";
+import { errorMessage, hideUserinfo } from "@gateway/shared/process/env";
 import { Cluster } from "./cluster.ts";
 import {
   lockDir,
@@ -7,16 +7,55 @@ import {
   removeFile,
   writePrivateFile,
 } from "./files.ts";
+import { checkFirstKey, provideFirstKey } from "./first_key.ts";
+import { ensureServers, programDirs } from "./install.ts";
 import type { UpOptions } from "./options.ts";
-import { requireFreePort } from "./ports.ts";
-import { stopGraceMs } from "./services.ts";
-import { startAll, type UpDeps } from "./start.ts";
+import { LOOPBACK, requireFreePort } from "./ports.ts";
+import {
+  httpUrl,
+  planServices,
+  type ProgramContext,
+  serviceProgram,
+  stopGraceMs,
+} from "./services.ts";
+import { givenStores, natsStore, redisStore } from "./stores.ts";
 import { describeSummary } from "./summary.ts";
-import { sleep } from "./wait.ts";
+import { sleep } from "./supervise.ts";
+import type { Output } from "./terminal.ts";
+
+/** The environment of the launcher, which tests replace. */
+export interface UpDeps extends Omit<ProgramContext, "natsUrl" | "redisUrl"> {
+  out: Output;
+  /** Aborts when the launcher has to stop. */
+  stopping: AbortSignal;
+}
+
+/** `.run/up.json`: everything needed to call the cluster and to inspect it. */
+export interface UpState {
+  /** Pid of the launcher: SIGTERM to it stops everything. */
+  pid: number;
+  /** Of the first edge, without a path: `http://127.0.0.1:8080`. */
+  edge_url: string;
+  edge_urls: string[];
+  console_url: string;
+  /** One-time link that creates the first owner; null when there is one. */
+  setup_url: string | null;
+  /** Null without a first key that works. */
+  api_key: string | null;
+  nats_url: string;
+  redis_url: string;
+  /** Health, readiness and metrics, by service. */
+  ops_urls: { [service: string]: string[] };
+  /** By service; empty for a server that the launcher did not start. */
+  pids: { [service: string]: number[] };
+}
 
 /** How often `up.json` is updated, and retried after a full disk. */
 const SAVE_EVERY_MS = 250;
 const PROGRESS_EVERY_MS = 5_000;
+const SIMULATOR_WARNING =
+  "No model server is configured: the simulator answers with canned text. " +
+  "Use UPSTREAM_BASE_URL or --models to serve a real model";
 
 /**
  * Runs the cluster until it is asked to stop. Throws an {@link UpError} when
@@ -30,8 +69,7 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   const logsDir = `${runDir}/logs`;
   await using cleanup = new AsyncDisposableStack();
   for (const dir of new Set([options.dataDir, runDir])) {
-    const lock = await lockDir(dir);
-    cleanup.defer(() => lock.close());
+    cleanup.use(await lockDir(dir));
   }
   await removeFile(stateFile);
   await makePrivateDir(logsDir);
@@ -50,17 +88,16 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   // Clients should not find addresses that are about to close.
   cleanup.defer(() => removeFile(stateFile).catch(() => {}));
 
-  const progress = setInterval(() => {
-    const waiting = cluster.units.filter(({ ready }) => !ready);
+  let started: Awaited<typeof starting> | undefined;
+  while (!started) {
+    const pause = sleep(PROGRESS_EVERY_MS, stopping);
+    started = await Promise.race([starting, pause]);
+    if (stopping.aborted) return;
+    if (started) break;
+    const waiting = cluster.units.filter(({ isReady }) => !isReady);
     const names = waiting.map(({ unit }) => unit.name);
-    if (names.length > 0) out.say(`  still waiting for ${names.join(", ")}`);
-  }, PROGRESS_EVERY_MS);
-  const aborted = Promise.withResolvers<undefined>();
-  stopping.addEventListener("abort", () => aborted.resolve(undefined));
-  if (stopping.aborted) aborted.resolve(undefined);
-  const started = await Promise.race([starting, aborted.promise])
-    .finally(() => clearInterval(progress));
-  if (!started) return;
+    out.say(`  still waiting for ${names.join(", ")}`);
+  }
   cluster.isReady = true;
   const { firstKey, describe } = started;
 
@@ -86,4 +123,85 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     await sleep(SAVE_EVERY_MS, stopping);
     await save();
   }
+}
+
+/**
+ * Starts NATS and Redis, then all services at once, and creates the first key.
+ * Resolves when everything is ready, with a function that returns the content of
+ * `up.json`; throws an {@link UpError} when something does not start.
+ */
+async function startAll(cluster: Cluster, options: UpOptions, deps: UpDeps) {
+  const { out, stopping } = deps;
+  const { givenRedisUrl, ...urls } = await startStores(cluster, options, deps);
+  const context = { ...deps, ...urls };
+  const plan = planServices(options, context);
+  const { units, edgeUrls: [edgeUrl = ""] } = plan;
+  out.say(`Starting ${units.map(({ name }) => name).join(", ")}`);
+  if (plan.hasSimulator) out.warn(SIMULATOR_WARNING);
+  const create = ["keys", "create", "--description", "First key", "--json"];
+  const keyCreated = provideFirstKey({
+    dataDir: options.dataDir,
+    givenRedisUrl,
+    create: serviceProgram(context, "keys", {}, create),
+    stopping,
+  });
+  await Promise.all(units.map((unit) => cluster.start(unit).firstReady));
+  const firstKey = await checkFirstKey(edgeUrl, await keyCreated);
+
+  const describe = (): UpState => {
+    const pids: UpState["pids"] = { nats: [], redis: [] };
+    const opsUrls: UpState["ops_urls"] = {};
+    for (const { unit: { service }, pid, opsPort } of cluster.units) {
+      (pids[service] ??= []).push(...[pid ?? []].flat());
+      if (opsPort === undefined) continue;
+      (opsUrls[service] ??= []).push(httpUrl(LOOPBACK, opsPort));
+    }
+    return {
+      pid: Deno.pid,
+      edge_url: edgeUrl,
+      edge_urls: plan.edgeUrls,
+      console_url: plan.consoleUrl,
+      setup_url: cluster.setupUrl,
+      api_key: firstKey.key ?? null,
+      nats_url: urls.natsUrl,
+      redis_url: urls.redisUrl,
+      ops_urls: opsUrls,
+      pids,
+    };
+  };
+  return { firstKey, describe };
+}
+
+/** Starts a private server for each that `NATS_URL` and `REDIS_URL` do not name. */
+async function startStores(
+  cluster: Cluster,
+  options: UpOptions,
+  { env, out, stopping }: UpDeps,
+) {
+  const given = givenStores(env);
+  const stores = [
+    { program: "nats-server", given: given.NATS_URL, prepare: natsStore },
+    { program: "redis-server", given: given.REDIS_URL, prepare: redisStore },
+  ] as const;
+  const wanted = stores.filter(({ given }) => given === undefined)
+    .map(({ program }) => program);
+  const paths = await ensureServers(wanted, {
+    dirs: programDirs(env.PATH),
+    isRoot: Deno.uid() === 0,
+    out,
+    stopping,
+  });
+  const [natsUrl = "", redisUrl = ""] = await Promise.all(
+    stores.map(async ({ program, given, prepare }) => {
+      if (given !== undefined) {
+        out.say(`Using ${hideUserinfo(given)}`);
+        return given;
+      }
+      out.say(`Starting ${program}`);
+      const store = await prepare(paths.get(program) ?? "", options, env);
+      await cluster.start(store).firstReady;
+      return store.url;
+    }),
+  );
+  return { natsUrl, redisUrl, givenRedisUrl: given.REDIS_URL };
 }

@@ -3,7 +3,7 @@
  * service a process of its own, on free ports and in a directory of its own.
  */
 import { startProcess } from "./process.ts";
-import type { UpState } from "../../deploy/up/start.ts";
+import type { UpState } from "../../deploy/up/up.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { waitFor } from "./wait_for.ts";
 

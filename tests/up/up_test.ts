@@ -12,7 +12,7 @@ import {
   until,
 } from "./stand_ins/launcher.ts";
 import { askRedis } from "./stand_ins/words.ts";
-import type { UpState } from "../../deploy/up/start.ts";
+import type { UpState } from "../../deploy/up/up.ts";
 
 /** Promise: one command provides a URL and a key, and Ctrl-C leaves no process. */
 Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM", async () => {
