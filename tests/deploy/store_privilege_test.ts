@@ -77,7 +77,7 @@ const MAY: Record<string, Record<string, string>> = {
     expire: "sess sessions try",
     pexpire: "try",
     del: "hash key own acct sess try",
-    hget: "key try lim",
+    hget: "try lim",
     hmget: "key try",
     hgetall: "key own acct sess use",
     hset: "key own acct sess try",

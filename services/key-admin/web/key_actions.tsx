@@ -127,7 +127,7 @@ const rotateKey: Handler = async (c) => {
   return await answerCreated(
     c,
     form.nonce,
-    (once) => c.var.deps.keys.rotate(target, graceMs, once),
+    (once) => c.var.deps.keys.rotate({ ...target, once }, graceMs),
     `The old key ${key.hint} stops working ${label}.`,
   );
 };

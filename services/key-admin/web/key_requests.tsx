@@ -1,10 +1,6 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import {
-  type CreatedKey,
-  KeyRefused,
-  type Target,
-} from "../domain/keys/key_store.ts";
+import type { CreatedKey, Target } from "../domain/keys/key_store.ts";
 import { type Rate, takeRate } from "../domain/sign_in/attempts.ts";
 import { digest, isSecret } from "../domain/store/secret.ts";
 import { actorOf, type ConsoleContext, Refused } from "./context.ts";
@@ -19,9 +15,7 @@ export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 /** The key of the path. Another owner's key does not exist (API1, ASVS 8.2.2). */
 export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
   const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
-  const key = await keys.get(ownerId, c.req.param("id") ?? "");
-  if (key === null) throw new KeyRefused("not_found");
-  return key;
+  return await keys.find(ownerId, c.req.param("id") ?? "");
 }
 
 /** The key in the version that the page showed. */

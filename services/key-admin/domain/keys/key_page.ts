@@ -4,16 +4,15 @@ import {
   KEY_FIELDS,
   type KeyRecord,
   keysKey,
-  type Principal,
   recordKey,
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import {
+  asFields,
   asList,
   asNumber,
-  asTextOrNull,
   asTexts,
   readHash,
 } from "../store/reply.ts";
@@ -69,20 +68,12 @@ export interface KeyPage {
   before: number | null;
 }
 
-/** The members of a record that a search or filter examines. */
-const EXAMINED = [
-  KEY_FIELDS.state,
-  KEY_FIELDS.description,
-  KEY_FIELDS.hint,
-  KEY_FIELDS.expiresAtMs,
-];
-
-/** KEYS: records. ARGV: fields. Reads these of all records in one call. */
-const EXAMINE_SCRIPT = defineScript(
-  "key-admin/examine",
+/** KEYS: records. Reads all of them in one call. */
+const RECORDS_SCRIPT = defineScript(
+  "key-admin/records",
   `
 local records = {}
-for i = 1, #KEYS do records[i] = redis.call('HMGET', KEYS[i], unpack(ARGV)) end
+for i = 1, #KEYS do records[i] = redis.call('HGETALL', KEYS[i]) end
 return records
 `,
 );
@@ -97,8 +88,8 @@ export class BadCursor extends Error {
 interface Listed {
   cursor: string;
   keyId: string;
-  /** The {@link EXAMINED} fields; null if the key has just been deleted. */
-  fields: (string | null)[];
+  /** Of its record; none if the key has just been deleted. */
+  fields: ReadonlyMap<string, string>;
 }
 
 /**
@@ -119,7 +110,7 @@ export async function readPage(
   /** Positions in the list: 0 is the newest key. */
   const first = await positionAfter(redis, list, after);
   let position = first;
-  const found: string[] = [];
+  const found: Listed[] = [];
   let cursor = "";
   while (
     position < total && found.length < size && position < first + SCAN_MAX
@@ -131,7 +122,7 @@ export async function readPage(
       if (found.length === size) break;
       position++;
       cursor = listed.cursor;
-      if (isWanted(listed, filter, words)) found.push(listed.keyId);
+      if (isWanted(listed, filter, words)) found.push(listed);
     }
   }
   /** The cursor of the page that begins at a position. */
@@ -139,11 +130,12 @@ export async function readPage(
     start <= 0
       ? ""
       : (await readKeys(redis, ownerId, start - 1, 1))[0]?.cursor ?? "";
-  const read = await Promise.all(
-    found.map((keyId) => readRow(redis, { ownerId, keyId }, day)),
-  );
   return {
-    rows: read.filter((row) => row !== null),
+    rows: await Promise.all(
+      found.map(({ keyId, fields }) =>
+        readRow(redis, decodeKey({ ownerId, keyId }, fields), day)
+      ),
+    ),
     previous: isCounted && first > 0 ? await cursorAt(first - size) : null,
     next: position < total ? cursor : null,
     last: isCounted && position < total ? await cursorAt(total - size) : null,
@@ -184,13 +176,11 @@ async function readKeys(
   const ids = flat.filter((_, at) => at % 2 === 0);
   if (ids.length === 0) return [];
   const records = ids.map((keyId) => recordKey({ ownerId, keyId }));
-  const examined = asList(
-    await redis.evalScript(EXAMINE_SCRIPT, records, EXAMINED),
-  );
+  const found = asList(await redis.evalScript(RECORDS_SCRIPT, records, []));
   return ids.map((keyId, at) => ({
     cursor: `${flat[2 * at + 1]}-${keyId}`,
     keyId,
-    fields: asList(examined[at]).map(asTextOrNull),
+    fields: asFields(found[at]),
   }));
 }
 
@@ -198,31 +188,28 @@ async function readKeys(
 const normal = (text: string): string => text.normalize("NFKC").toLowerCase();
 
 function isWanted(
-  { fields: [state, description, hint, expiry] }: Listed,
+  { fields }: Listed,
   filter: KeyFilter,
   words: readonly string[],
 ): boolean {
+  const text = (field: string) => normal(fields.get(field) ?? "");
+  const state = fields.get(KEY_FIELDS.state);
   const hasFilter = filter === "all" || filter === state ||
-    (filter === "with_expiry" && expiry !== "0");
-  return state !== null && hasFilter &&
+    (filter === "with_expiry" && fields.get(KEY_FIELDS.expiresAtMs) !== "0");
+  return state !== undefined && hasFilter &&
     words.every((word) =>
-      normal(description ?? "").includes(word) ||
-      word === normal(hint?.slice(-4) ?? "")
+      text(KEY_FIELDS.description).includes(word) ||
+      text(KEY_FIELDS.hint).slice(-4) === word
     );
 }
 
-/** Null if the key has just been deleted. */
 async function readRow(
   redis: RedisLink,
-  principal: Principal,
+  key: KeyRecord,
   day: string,
-): Promise<KeyRow | null> {
-  const [fields, usage] = await Promise.all([
-    readHash(redis, recordKey(principal)),
-    readHash(redis, usageKey(principal, day)),
-  ]);
-  if (fields.size === 0) return null;
-  const key = decodeKey(principal, fields);
+): Promise<KeyRow> {
+  const { ownerId, id: keyId } = key;
+  const usage = await readHash(redis, usageKey({ ownerId, keyId }, day));
   const today = (...kinds: string[]) =>
     [...usage]
       .filter(([field]) => kinds.includes(field.split(":")[1] ?? ""))

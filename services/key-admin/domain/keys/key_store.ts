@@ -12,12 +12,10 @@ import {
   KEY_FIELDS,
   type KeyRecord,
   keysKey,
-  type KeyState,
   recordKey,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import {
@@ -29,14 +27,9 @@ import {
 import { confirmDurable } from "../store/durability.ts";
 import { onceKey } from "../store/names.ts";
 import type { StoreDeps } from "../store/redis.ts";
-import { asList, asNumber, readHash } from "../store/reply.ts";
+import { asTexts, readHash } from "../store/reply.ts";
 import { type KeyPage, type PageQuery, readPage } from "./key_page.ts";
-import {
-  decodeKey,
-  describeChange,
-  encodeKey,
-  isExpired,
-} from "./key_record.ts";
+import { decodeKey, describeChange, encodeKey } from "./key_record.ts";
 import type { KeySettings } from "./settings.ts";
 
 /** How long the old key works after a rotation. */
@@ -50,26 +43,33 @@ export const ROTATION_GRACES_MS: Readonly<Record<string, number>> = {
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
 
-/** The input for a new key. */
-export interface CreateKeyInput {
+/** The owner of the keys, and who changes them. */
+interface Origin {
   ownerId: string;
-  settings: KeySettings;
   actor: Actor;
-  /** Digest of the form's nonce. Each nonce creates at most one key. */
-  once?: string;
+  /** Digest of the form's nonce: a second change with the same one is refused. */
+  once?: string | undefined;
+}
+
+/** The input for a new key. */
+export interface CreateKeyInput extends Origin {
+  settings: KeySettings;
 }
 
 /** The key to change, the version the caller saw, and the actor. */
-export interface Target {
-  ownerId: string;
+export interface Target extends Origin {
   keyId: string;
   /** Null: any version. Concurrent changes of other fields are kept. */
   version: number | null;
-  actor: Actor;
 }
 
+const refusal = z.enum(
+  ["not_found", "changed", "too_many", "already_made", "not_rotatable"],
+);
+type Refusal = z.infer<typeof refusal>;
+
 /** Why nothing was changed, as users read it. */
-const REFUSALS = {
+const REFUSALS: Readonly<Record<Refusal, string>> = {
   not_found:
     "This key does not exist. If it was deleted, the audit log says when and by whom",
   changed: "The key was changed in the meantime. Check it and try again",
@@ -77,8 +77,7 @@ const REFUSALS = {
   already_made:
     "This key was already created: the form was sent twice. The first answer had the full value. If you did not store it, delete the key and create another one",
   not_rotatable: "Only an enabled key that has not expired can be rotated",
-} as const;
-type Refusal = keyof typeof REFUSALS;
+};
 
 /** A change was refused, and nothing was changed. */
 export class KeyRefused extends Error {
@@ -89,36 +88,23 @@ export class KeyRefused extends Error {
   }
 }
 
-const commitResult = z.enum([
-  "done",
-  ...["already_made", "not_found", "changed", "too_many"] as const,
-]);
-
 /** `value` is the full key value. It exists nowhere else. */
 export interface CreatedKey {
   key: KeyRecord;
   value: string;
 }
 
-/** One step of a commit; a rotation has two. */
+/** One step of a commit; a rotation retires one key and creates another. */
 interface KeyChange {
-  how: "create" | "update" | "delete";
+  how: "create" | "update" | "retire" | "delete";
   action: AuditAction;
   /** The key as the audit log shows it. */
   key: KeyRecord;
-  detail?: string;
-  /** The fields to write; absent for a deletion. */
-  fields?: string[];
+  detail: string;
+  /** The members to write. */
+  members: Partial<KeyRecord>;
   /** The version that the stored key must have; null: any. */
   version: number | null;
-}
-
-/** The owner of the keys, and who changes them. */
-interface Origin {
-  ownerId: string;
-  actor: Actor;
-  /** A second commit with the same digest changes nothing. */
-  once?: string | undefined;
 }
 
 /**
@@ -138,9 +124,12 @@ for i, change in ipairs(plan.changes) do
   if change.how == 'create' then
     if redis.call('ZCARD', KEYS[1]) >= plan.keysMax then return 'too_many' end
   else
-    local version = tonumber(redis.call('HGET', KEYS[3 + i], '${KEY_FIELDS.version}'))
+    local stored = redis.call('HMGET', KEYS[3 + i], '${KEY_FIELDS.version}', '${KEY_FIELDS.state}', '${KEY_FIELDS.expiresAtMs}')
+    local version, expiry = tonumber(stored[1]), tonumber(stored[3])
     if not version then return 'not_found' end
     if change.version > 0 and change.version ~= version then return 'changed' end
+    local isOver = expiry > 0 and expiry <= plan.nowMs
+    if change.how == 'retire' and (isOver or stored[2] ~= 'enabled') then return 'not_rotatable' end
     change.next = version + 1
   end
 end
@@ -158,7 +147,7 @@ for i, change in ipairs(plan.changes) do
   end
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', plan.auditMax, '*', unpack(change.audit))
 end
-if plan.once then redis.call('SET', KEYS[3], plan.changes[1].id, 'EX', plan.once) end
+if plan.once then redis.call('SET', KEYS[3], '1', 'EX', plan.once) end
 return 'done'
 `,
 );
@@ -196,43 +185,36 @@ export class KeyStore {
     return fields.size === 0 ? null : decodeKey(ids, fields);
   }
 
+  /** A key that must exist. */
+  async find(ownerId: string, keyId: string): Promise<KeyRecord> {
+    const key = await this.get(ownerId, keyId);
+    if (key === null) throw new KeyRefused("not_found");
+    return key;
+  }
+
   /** One page of an owner's keys. */
   list(ownerId: string, query: PageQuery): Promise<KeyPage> {
     return readPage(this.#deps.redis, ownerId, query);
   }
 
   /** Creates a key. */
-  async create(
-    { settings, ...origin }: CreateKeyInput,
-  ): Promise<CreatedKey> {
-    const nowMs = await redisTimeMs(this.#deps.redis);
+  async create({ settings, ...origin }: CreateKeyInput): Promise<CreatedKey> {
+    const nowMs = await this.#redisTimeMs();
     return await this.#make(origin, settings, nowMs);
   }
 
   /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
-  async rotate(
-    { ownerId, keyId, version, actor }: Target,
-    graceMs: number,
-    once?: string,
-  ): Promise<CreatedKey> {
-    const { redis } = this.#deps;
-    // When a form is sent twice, the first request has already changed the version that the second one names.
-    if (once && await redis.command(["EXISTS", onceKey(ownerId, once)]) === 1) {
-      throw new KeyRefused("already_made");
-    }
-    const nowMs = await redisTimeMs(redis);
-    const old = await this.get(ownerId, keyId);
-    if (old === null) throw new KeyRefused("not_found");
-    if (version !== null && version !== old.version) {
-      throw new KeyRefused("changed");
-    }
-    if (old.state !== "enabled" || isExpired(old, nowMs)) {
-      throw new KeyRefused("not_rotatable");
-    }
+  async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
+    const { ownerId, keyId, version } = target;
+    const nowMs = await this.#redisTimeMs();
+    const old = await this.find(ownerId, keyId);
     const endMs = nowMs + graceMs;
     const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
-    const retired = updateOf("key.rotated", old, { expiresAtMs }, old.version);
-    return await this.#make({ ownerId, actor, once }, old, nowMs, retired);
+    const retired = {
+      ...updateOf("key.rotated", old, { expiresAtMs }, version ?? old.version),
+      how: "retire",
+    } as const;
+    return await this.#make(target, old, nowMs, retired);
   }
 
   /** Replaces the settings that are given. */
@@ -254,24 +236,23 @@ export class KeyStore {
   }
 
   /** Deletes a key: its record first. */
-  async delete({ version, ...target }: Target): Promise<KeyRecord> {
-    const key = await this.get(target.ownerId, target.keyId);
-    if (key === null) throw new KeyRefused("not_found");
-    const change = { how: "delete", action: "key.deleted" } as const;
-    await this.#commit(target, [{ ...change, key, version }]);
+  async delete(target: Target): Promise<KeyRecord> {
+    const { ownerId, keyId, version } = target;
+    const key = await this.find(ownerId, keyId);
+    const change = updateOf("key.deleted", key, {}, version);
+    await this.#commit(target, [{ ...change, how: "delete" }]);
     // Only cleans up: without the record the lookup is useless.
     await this.#deps.writer.command(["DEL", hashKey(key.hash)]);
     return key;
   }
 
   async #update(
-    { version, ...target }: Target,
+    target: Target,
     action: AuditAction,
-    members: Partial<KeySettings & { state: KeyState }>,
+    members: Partial<KeyRecord>,
   ): Promise<KeyRecord> {
-    const before = await this.get(target.ownerId, target.keyId);
-    if (before === null) throw new KeyRefused("not_found");
-    const change = updateOf(action, before, members, version);
+    const before = await this.find(target.ownerId, target.keyId);
+    const change = updateOf(action, before, members, target.version);
     await this.#commit(target, [change]);
     return { ...change.key, version: before.version + 1 };
   }
@@ -285,12 +266,11 @@ export class KeyStore {
   ): Promise<CreatedKey> {
     const { writer, randomBytes } = this.#deps;
     const value = mintKey(randomBytes);
-    const { description, scopes, models, limits, expiresAtMs } = settings;
     const key: KeyRecord = {
+      ...settings,
       id: mintKeyId(randomBytes),
       ownerId: origin.ownerId,
       state: "enabled",
-      ...{ description, scopes, models, limits, expiresAtMs },
       hint: keyHint(value),
       hash: hashKeyValue(value),
       createdAtMs: nowMs,
@@ -301,13 +281,13 @@ export class KeyStore {
     await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
     await writer.command(["SET", lookup, `${key.id}:${key.ownerId}`]);
     const created: KeyChange = {
-      ...{ how: "create", action: "key.created", key, version: null },
-      fields: encodeKey(key),
+      ...{ how: "create", action: "key.created", key, members: key },
       detail: retired === undefined ? "" : `replaces ${retired.key.id}`,
+      version: null,
     };
     const changes = retired === undefined ? [created] : [created, retired];
     try {
-      await this.#commit(origin, changes);
+      await this.#commit(origin, changes, nowMs);
     } catch (error) {
       if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
       throw error;
@@ -319,16 +299,20 @@ export class KeyStore {
   async #commit(
     { ownerId, actor, once }: Origin,
     changes: readonly KeyChange[],
+    nowMs = 0,
   ): Promise<void> {
     const plan = {
-      changes: changes.map(({ how, action, key, detail, fields, version }) => ({
-        ...{ how, fields, id: key.id, version: version ?? 0 },
-        createdAtMs: String(key.createdAtMs),
-        audit: encodeAudit({
-          ...{ action, ...actor, keyId: key.id, detail: detail ?? "" },
-          ...{ hint: key.hint, description: key.description },
-        }),
-      })),
+      changes: changes.map(({ how, action, key, detail, members, version }) => {
+        const { id: keyId, hint, description } = key;
+        const about = { keyId, hint, description, detail };
+        return {
+          ...{ how, id: keyId, version: version ?? 0 },
+          createdAtMs: String(key.createdAtMs),
+          fields: encodeKey(members),
+          audit: encodeAudit({ action, ...actor, ...about }),
+        };
+      }),
+      nowMs,
       keysMax: KEY_LIMITS.keysPerOwnerMax,
       auditMax: AUDIT_ENTRIES_MAX,
       ...(once === undefined ? {} : { once: ONCE_SECONDS }),
@@ -338,28 +322,27 @@ export class KeyStore {
       ...[keysKey(ownerId), auditKey(ownerId), onceKey(ownerId, once ?? "")],
       ...changes.map(({ key: { id } }) => recordKey({ ownerId, keyId: id })),
     ];
-    const result = commitResult.parse(
-      await writer.evalScript(COMMIT_SCRIPT, keys, [JSON.stringify(plan)]),
-    );
-    if (result !== "done") throw new KeyRefused(result);
+    const args = [JSON.stringify(plan)];
+    const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
+    if (result !== "done") throw new KeyRefused(refusal.parse(result));
     await confirmDurable(writer);
+  }
+
+  /** The clock that expiry is checked by. */
+  async #redisTimeMs(): Promise<number> {
+    const time = asTexts(await this.#deps.redis.command(["TIME"]));
+    const [seconds = 0, micros = 0] = time.map(Number);
+    return seconds * 1_000 + Math.floor(micros / 1_000);
   }
 }
 
 function updateOf(
   action: AuditAction,
   before: KeyRecord,
-  members: Partial<KeySettings & { state: KeyState }>,
+  members: Partial<KeyRecord>,
   version: number | null,
 ): KeyChange {
   const key = { ...before, ...members };
   const detail = describeChange(before, key);
-  const fields = encodeKey(members);
-  return { how: "update", action, key, detail, fields, version };
-}
-
-/** The clock that expiry is checked by. */
-async function redisTimeMs(redis: RedisLink): Promise<number> {
-  const [seconds, micros] = asList(await redis.command(["TIME"])).map(asNumber);
-  return (seconds ?? 0) * 1_000 + Math.floor((micros ?? 0) / 1_000);
+  return { how: "update", action, key, detail, members, version };
 }

@@ -4,7 +4,7 @@
  *
  * | key | type | content |
  * | --- | --- | --- |
- * | `once:{owner}:<digest>` | string | id of the key that a form created |
+ * | `once:{owner}:<digest>` | string | a form was sent |
  * | `acct:{owner}` | hash | the owner's account, see `owners/account.ts` |
  * | `mail:<digest>` | string | owner id of an e-mail address |
  * | `owners` | zset | owner ids by creation time in ms |
