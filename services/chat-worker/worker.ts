@@ -18,11 +18,11 @@ import {
 } from "@gateway/shared/bus/job";
 import {
   type BusHandler,
-  type BusLink,
   type BusMessage,
   type BusSubscription,
   FlowWatch,
 } from "@gateway/shared/bus/link";
+import type { BusLink } from "@gateway/shared/bus/link_nats";
 import {
   CHAT_QUEUE,
   chatAnySubject,

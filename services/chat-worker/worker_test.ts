@@ -93,7 +93,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
       },
       subscribe: (subject, handler) => {
         handlers.set(subject, handler);
-        return { drain: () => Promise.resolve(), unsubscribe: () => {} };
+        return { drain: () => Promise.resolve() };
       },
       flush: () => new Promise<void>((resolve) => flushes.push(resolve)),
     },

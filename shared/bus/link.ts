@@ -1,6 +1,6 @@
 /**
- * The interface of the connection to the bus. `link_nats.ts` implements it around the
- * NATS client, because the bare client
+ * What passes over the connection to the bus, and how its use can fail. The connection
+ * is `BusLink` in `link_nats.ts`, because the bare NATS client
  *
  * - stops reading, without an error, after a handler throws;
  * - silently drops what is published while it is disconnected;
@@ -50,8 +50,6 @@ export interface BusSubscription {
    * handled, or the connection is lost.
    */
   drain(): Promise<void>;
-  /** Ends it at once; messages in flight are dropped. */
-  unsubscribe(): void;
 }
 
 /**
@@ -65,95 +63,15 @@ export interface BusSubscription {
  * | `refused` | the server denies a subject: its permissions are wrong |
  * | `error` | any other error that the server reports |
  */
-export interface BusStatus {
-  type: "disconnected" | "reconnected" | "lame_duck" | "refused" | "error";
-  /** The server's error, for the last two. */
-  error?: Error;
-}
+export type BusEvent =
+  | "disconnected"
+  | "reconnected"
+  | "lame_duck"
+  | "refused"
+  | "error";
 
-/** A connection to the bus that is re-established whenever it is lost, until it is closed. */
-export interface BusLink {
-  /** Whether messages can be sent and received. */
-  readonly isConnected: boolean;
-
-  /**
-   * Since when the bus has delivered messages, by the clock of the options; null
-   * while it does not. The link sends itself a message every `echoMs`, and leaves a
-   * server that delivers nothing for `silentMs`. A new time means that messages may
-   * have been lost. Needs permission to publish to `<inboxPrefix>.*.echo`.
-   */
-  readonly flowingSinceMs: number | null;
-
-  /** When the last message of any kind arrived. */
-  readonly receivedAtMs: number;
-
-  /** Whether it is connected, the backlog is small, and no subject was refused. */
-  readonly isReady: boolean;
-
-  /** Published bytes that the operating system has not accepted yet. */
-  readonly pendingBytes: number;
-
-  /**
-   * Sends a message. Messages of one connection arrive in order, at most once;
-   * those in flight when a connection breaks are lost. `payload` must not change
-   * before the current turn of the event loop has ended. If there is no subscriber,
-   * the server answers on `reply`, see {@link isNoResponders}.
-   *
-   * @throws BusUnavailableError while disconnected: nothing is queued.
-   */
-  publish(
-    subject: string,
-    payload: Uint8Array,
-    options?: { reply?: string },
-  ): void;
-
-  /**
-   * Calls `handler` for every message on a subject, which may contain the wildcards
-   * `*` and `>`; with `queue`, each message goes to one member of that group. May
-   * be called while disconnected.
-   */
-  subscribe(
-    subject: string,
-    handler: BusHandler,
-    options?: { queue?: string },
-  ): BusSubscription;
-
-  /**
-   * Publishes a request and resolves with the first reply.
-   *
-   * @throws NoRespondersError within a round trip if there is no subscriber.
-   * @throws BusTimeoutError after `timeoutMs`.
-   * @throws BusUnavailableError at once while disconnected, and as soon as the
-   * connection is lost. In the second case the request may have been handled.
-   */
-  request(
-    subject: string,
-    payload: Uint8Array,
-    options: { timeoutMs: number },
-  ): Promise<BusMessage>;
-
-  /**
-   * Resolves when the server has received everything published before. This is the
-   * only back-pressure.
-   *
-   * @throws BusTimeoutError, BusUnavailableError
-   */
-  flush(): Promise<void>;
-
-  /** Calls `listener` for every event. It must not throw. */
-  onStatus(listener: (status: BusStatus) => void): void;
-
-  /**
-   * Shuts down in order: drains the remaining subscriptions, flushes, closes. To
-   * lose nothing, first drain the subscriptions that receive work and wait until the
-   * work is done; its results can be published until then. Never rejects, and takes
-   * at most two flush deadlines.
-   */
-  drain(): Promise<void>;
-
-  /** Closes it at once. Messages that were not flushed may be lost. */
-  close(): Promise<void>;
-}
+/** Is told every event, and the server's error with the last two. Must not throw. */
+export type BusListener = (event: BusEvent, error?: Error) => void;
 
 /**
  * Nothing can be sent or received: the connection is down, was lost while waiting for
@@ -175,12 +93,15 @@ export class NoRespondersError extends Error {
 
 /** Detects outages of a bus for a caller that polls it. */
 export class FlowWatch {
-  readonly #bus: Pick<BusLink, "flowingSinceMs">;
+  readonly #bus: { readonly flowingSinceMs: number | null };
   readonly #now: MonotonicNow;
   #sinceMs: number | null;
   #lostAtMs: number | null;
 
-  constructor(bus: Pick<BusLink, "flowingSinceMs">, now: MonotonicNow) {
+  constructor(
+    bus: { readonly flowingSinceMs: number | null },
+    now: MonotonicNow,
+  ) {
     this.#bus = bus;
     this.#now = now;
     this.#sinceMs = bus.flowingSinceMs;

@@ -13,7 +13,9 @@ import {
 import { nodeResolveHost, NodeTransport } from "nats/lib/node_transport.js";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
-import { BusUnavailableError } from "./link.ts";
+import { errorMessage } from "../process/env.ts";
+import { settlesWithin } from "../process/serve.ts";
+import { BusTimeoutError, BusUnavailableError } from "./link.ts";
 
 /** The identity of this connection at the server. */
 export type BusCredentials =
@@ -86,41 +88,79 @@ export const BUS_TIMING: BusTiming = {
   silentMs: 1_200,
 };
 
-/** A server, and how to connect to it according to its address. */
-export interface BusServer {
-  /** `host:port` */
-  address: string;
-  isTls: boolean;
-  credentials: BusCredentials | undefined;
-}
+const DEFAULT_PORT = 4222;
 
 /**
- * Reads `host:port`, `nats://user:password@host:port` or `tls://host`.
+ * The servers as `host:port`, and what their addresses say about access to all of
+ * them, unless the options say it.
  *
  * @throws TypeError, without the text, which may hold a password.
  */
-export function parseServer(text: string): BusServer {
-  const link = text.includes("://") ? text : `nats://${text}`;
-  const url = URL.canParse(link) ? new URL(link) : null;
-  if (
-    url === null || url.hostname === "" ||
-    (url.protocol !== "nats:" && url.protocol !== "tls:")
-  ) {
-    throw new TypeError(
-      "Cannot connect to the bus: a server is written host:port, nats://host:port or tls://host:port",
-    );
-  }
-  return {
-    address: `${url.hostname}:${url.port || DEFAULT_PORT}`,
-    isTls: url.protocol === "tls:",
-    credentials: url.username === "" ? undefined : {
+export function readServers(
+  { servers, ...access }: Pick<BusOptions, "servers" | "credentials" | "tls">,
+): Pick<BusOptions, "credentials" | "tls"> & { addresses: string[] } {
+  const urls = servers.map((server) =>
+    URL.parse(server.includes("://") ? server : `nats://${server}`)
+  );
+  const addresses: string[] = [];
+  let { credentials, tls } = access;
+  for (const url of urls) {
+    const protocol = url?.protocol;
+    if (!url?.hostname || (protocol !== "nats:" && protocol !== "tls:")) {
+      throw new TypeError(
+        "Cannot connect to the bus: a server is written host:port, nats://host:port or tls://host:port",
+      );
+    }
+    addresses.push(`${url.hostname}:${url.port || DEFAULT_PORT}`);
+    if (protocol === "tls:") tls ??= {};
+    if (url.username === "") continue;
+    credentials ??= {
       user: decodeURIComponent(url.username),
       password: decodeURIComponent(url.password),
-    },
+    };
+  }
+  return {
+    addresses,
+    ...(credentials === undefined ? {} : { credentials }),
+    ...(tls === undefined ? {} : { tls }),
   };
 }
 
-const DEFAULT_PORT = 4222;
+/** A connection to one server, from its login until it is lost. */
+export class Connection {
+  readonly client: NatsConnection;
+  readonly server: string;
+  readonly #lost = Promise.withResolvers<string>();
+
+  constructor(client: NatsConnection, server: string) {
+    this.client = client;
+    this.server = server;
+    void client.closed().then(() => this.lose("it was cut"));
+  }
+
+  /** Resolves with the reason when it is lost. */
+  get lost(): Promise<string> {
+    return this.#lost.promise;
+  }
+
+  lose(reason: string): void {
+    this.#lost.resolve(reason);
+  }
+
+  /** Awaits a promise of the client until a deadline or the loss of the connection. */
+  async inTime(work: Promise<void>, timeoutMs: number): Promise<void> {
+    const lost = this.lost.then((reason) => {
+      throw unavailable(reason);
+    });
+    if (await settlesWithin(Promise.race([work, lost]), timeoutMs)) return;
+    throw new BusTimeoutError(`No answer within ${timeoutMs} ms`);
+  }
+}
+
+/** The error of a link that cannot be used. */
+export function unavailable(reason: string): BusUnavailableError {
+  return new BusUnavailableError(`Cannot use the bus: ${reason}`);
+}
 
 /**
  * Connects to one server, once, without reconnecting.
@@ -131,7 +171,7 @@ export async function dial(
   address: string,
   options: BusOptions,
   { timeoutMs, sockets }: { timeoutMs: number; sockets: SocketGuard },
-): Promise<NatsConnection> {
+): Promise<Connection> {
   const { name, inboxPrefix, credentials, tls } = options;
   const guarded: ConnectionOptions & { sockets: SocketGuard } = {
     servers: [address],
@@ -151,14 +191,12 @@ export async function dial(
     dnsResolveFn: nodeResolveHost,
   });
   try {
-    return await NatsConnectionImpl.connect(guarded);
+    return new Connection(await NatsConnectionImpl.connect(guarded), address);
   } catch (error) {
     sockets.destroy();
     const reason = error instanceof TimeoutError
       ? sockets.error?.message ?? `no answer within ${timeoutMs} ms`
-      : error instanceof Error
-      ? error.message
-      : String(error);
+      : errorMessage(error);
     // A server that refuses a certificate closes the connection and may not say why.
     const hint = tls === undefined
       ? ""

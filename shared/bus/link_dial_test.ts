@@ -5,24 +5,23 @@ import { startNatsServer } from "../../tests/support/nats_server.ts";
 import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { BusUnavailableError } from "./link.ts";
-import { parseServer } from "./link_dial.ts";
+import { readServers } from "./link_dial.ts";
 
 const ONCE = { firstConnectMs: 0, dialMs: 100 };
 
-const GOOD: [string, string][] = [
-  ["127.0.0.1:4333", "127.0.0.1:4333"],
-  ["nats.example", "nats.example:4222"],
-  ["nats://nats.example", "nats.example:4222"],
-  ["tls://nats.example:443", "nats.example:443"],
-  ["nats://[::1]:4333", "[::1]:4333"],
-  ["nats://user:secret@nats.example:4333", "nats.example:4333"],
-];
-
-for (const [server, address] of GOOD) {
-  Deno.test(`a server may be written ${server}`, () => {
-    assert.equal(parseServer(server).address, address);
-  });
-}
+Deno.test("a server may be written with a scheme, a port, credentials", () => {
+  const cases = [
+    ["127.0.0.1:4333", "127.0.0.1:4333"],
+    ["nats.example", "nats.example:4222"],
+    ["nats://nats.example", "nats.example:4222"],
+    ["tls://nats.example:443", "nats.example:443"],
+    ["nats://[::1]:4333", "[::1]:4333"],
+    ["nats://user:secret@nats.example:4333", "nats.example:4333"],
+  ] as const;
+  for (const [server, address] of cases) {
+    assert.deepEqual(readServers({ servers: [server] }).addresses, [address]);
+  }
+});
 
 const BAD = [
   "",
@@ -32,20 +31,24 @@ const BAD = [
   "nats://user:secret@nats.example:x",
 ];
 
-for (const server of BAD) {
-  Deno.test(`connectBus() refuses the server "${server}" at once`, async () => {
+Deno.test("connectBus() refuses a malformed server at once, without its text", async () => {
+  for (const server of BAD) {
     await assert.rejects(
       connectTestLink([server]),
       (error) =>
         error instanceof TypeError && !error.message.includes("secret"),
+      server,
     );
-  });
-}
+  }
+});
 
-Deno.test("an address may hold credentials and ask for TLS", () => {
-  const server = parseServer("tls://us%40er:se%3Acret@nats.example");
-  assert.deepEqual(server.credentials, { user: "us@er", password: "se:cret" });
-  assert.equal(server.isTls, true);
+Deno.test("an address may hold credentials and ask for TLS, for all servers", () => {
+  const servers = ["nats.example", "tls://us%40er:se%3Acret@nats2.example"];
+  assert.deepEqual(readServers({ servers }), {
+    addresses: ["nats.example:4222", "nats2.example:4222"],
+    credentials: { user: "us@er", password: "se:cret" },
+    tls: {},
+  });
 });
 
 Deno.test("connectBus() waits for a server that is started after it", async () => {

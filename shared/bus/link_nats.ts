@@ -8,12 +8,13 @@ import {
   TimeoutError,
 } from "nats";
 import { SteadyClock } from "../process/clock.ts";
+import { errorMessage } from "../process/env.ts";
 import { settlesWithin } from "../process/serve.ts";
 import {
+  type BusEvent,
   type BusHandler,
-  type BusLink,
+  type BusListener,
   type BusMessage,
-  type BusStatus,
   type BusSubscription,
   BusTimeoutError,
   BusUnavailableError,
@@ -23,9 +24,11 @@ import {
   BUS_TIMING,
   type BusOptions,
   type BusTiming,
+  Connection,
   dial,
-  parseServer,
+  readServers,
   SocketGuard,
+  unavailable,
 } from "./link_dial.ts";
 
 export { BUS_TIMING, type BusOptions } from "./link_dial.ts";
@@ -36,7 +39,6 @@ const BACKLOG_BYTES_MAX = 8 * 1024 * 1024;
 const STABLE_MS = 1_000;
 /** Errors that may occur with every message or dial are logged at most once in this time. */
 const LOG_INTERVAL_MS = 1_000;
-const NO_BYTES = new Uint8Array();
 
 /**
  * Connects to the bus. Servers need not run yet: it tries for `firstConnectMs`.
@@ -45,7 +47,7 @@ const NO_BYTES = new Uint8Array();
  * @throws BusUnavailableError if no server was reached, with the reason for each.
  */
 export async function connectBus(options: BusOptions): Promise<BusLink> {
-  const link = new NatsLink(options);
+  const link = new BusLink(options);
   await link.connected;
   return link;
 }
@@ -60,38 +62,28 @@ interface Subscribed {
   isRefused: boolean;
 }
 
-/** The current connection. */
-interface Connection {
-  client: NatsConnection;
-  sockets: SocketGuard;
-  server: string;
-  /** Resolves with the reason when it is lost. */
-  lost: PromiseWithResolvers<string>;
-}
-
 /**
- * The only implementation of {@link BusLink}. It has one connection of the NATS client
- * at a time, and makes a new one when that is lost: the client's own reconnect waits
- * forever for a server that reads nothing.
+ * A connection to the bus that is re-established whenever it is lost, until it is
+ * closed. It has one connection of the NATS client at a time, and makes a new one when
+ * that is lost: the client's own reconnect waits forever for a server that reads nothing.
  */
-class NatsLink implements BusLink {
-  /** Resolves when the first connection works. */
-  readonly connected: Promise<void>;
+export class BusLink {
   readonly #options: BusOptions;
   readonly #timing: BusTiming;
   readonly #servers: readonly string[];
   readonly #clock: SteadyClock;
   readonly #echo: string;
   readonly #subscribed = new Set<Subscribed>();
-  readonly #listeners: ((status: BusStatus) => void)[] = [];
+  readonly #listeners: BusListener[] = [];
   readonly #loggedAtMs = new Map<string, number>();
   readonly #first = Promise.withResolvers<void>();
-  /** Ends the wait between two rounds of dialling. */
-  #retry = Promise.withResolvers<void>();
+  /** Resolves when the first connection works. */
+  readonly connected: Promise<void> = this.#first.promise;
+  readonly #closing = Promise.withResolvers<void>();
   readonly #running: Promise<void>;
   #isClosed = false;
   /** The sockets of the current connection, or of the one that is being made. */
-  #sockets: SocketGuard | null = null;
+  #sockets = new SocketGuard();
   #connection: Connection | null = null;
   #lostAtMs: number | null = null;
   #flowingSinceMs: number | null = null;
@@ -100,50 +92,61 @@ class NatsLink implements BusLink {
   #receivedSteadyMs = -Infinity;
 
   constructor(options: BusOptions) {
-    const servers = options.servers.map(parseServer);
-    const credentials = options.credentials ??
-      servers.find((server) => server.credentials !== undefined)?.credentials;
-    const tls = options.tls ??
-      (servers.some(({ isTls }) => isTls) ? {} : undefined);
-    this.#options = {
-      ...options,
-      ...(credentials === undefined ? {} : { credentials }),
-      ...(tls === undefined ? {} : { tls }),
-    };
-    this.#timing = { ...BUS_TIMING, ...options.timing };
-    this.#servers = shuffle(
-      servers.map(({ address }) => address),
-      options.random,
+    const { inboxPrefix, now, random, timing } = options;
+    const { addresses, ...access } = readServers(options);
+    this.#options = { ...options, ...access };
+    this.#timing = { ...BUS_TIMING, ...timing };
+    // In random order, so that the clients of a lost server spread over the others.
+    const ranks = new Map(addresses.map((address) => [address, random()]));
+    this.#servers = addresses.toSorted((a, b) =>
+      (ranks.get(a) ?? 0) - (ranks.get(b) ?? 0)
     );
-    this.#clock = new SteadyClock(options.now);
-    this.#echo = `${createInbox(options.inboxPrefix)}.echo`;
-    this.connected = this.#first.promise;
+    this.#clock = new SteadyClock(now);
+    this.#echo = `${createInbox(inboxPrefix)}.echo`;
     this.#running = this.#run();
   }
 
+  /** Whether messages can be sent and received. */
   get isConnected(): boolean {
     // The client reports a closed socket only some turns of the event loop later.
-    return this.#connection?.sockets.isOpen ?? false;
+    return this.#connection !== null && this.#sockets.isOpen;
   }
 
+  /**
+   * Since when the bus has delivered messages, by the clock of the options; null
+   * while it does not. The link sends itself a message every `echoMs`, and leaves a
+   * server that delivers nothing for `silentMs`. A new time means that messages may
+   * have been lost. Needs permission to publish to `<inboxPrefix>.*.echo`.
+   */
   get flowingSinceMs(): number | null {
     return this.isConnected ? this.#flowingSinceMs : null;
   }
 
+  /** When the last message of any kind arrived. */
   get receivedAtMs(): number {
     return this.#receivedAtMs;
   }
 
+  /** Whether messages flow, the backlog is small, and no subject was refused. */
   get isReady(): boolean {
     return this.flowingSinceMs !== null &&
       this.pendingBytes <= BACKLOG_BYTES_MAX &&
       ![...this.#subscribed].some(({ isRefused }) => isRefused);
   }
 
+  /** Published bytes that the operating system has not accepted yet. */
   get pendingBytes(): number {
-    return this.#connection?.sockets.pendingBytes ?? 0;
+    return this.#sockets.pendingBytes;
   }
 
+  /**
+   * Sends a message. Messages of one connection arrive in order, at most once;
+   * those in flight when a connection breaks are lost. `payload` must not change
+   * before the current turn of the event loop has ended. If there is no subscriber,
+   * the server answers on `reply`, see `isNoResponders()`.
+   *
+   * @throws BusUnavailableError while disconnected: nothing is queued.
+   */
   publish(
     subject: string,
     payload: Uint8Array,
@@ -152,6 +155,11 @@ class NatsLink implements BusLink {
     this.#present().client.publish(subject, payload, options);
   }
 
+  /**
+   * Calls `handler` for every message on a subject, which may contain the wildcards
+   * `*` and `>`; with `queue`, each message goes to one member of that group. May
+   * be called while disconnected.
+   */
   subscribe(
     subject: string,
     handler: BusHandler,
@@ -166,13 +174,23 @@ class NatsLink implements BusLink {
     };
     this.#subscribed.add(one);
     if (this.#connection !== null) this.#open(one, this.#connection.client);
-    const unsubscribe = () => {
-      this.#subscribed.delete(one);
-      if (one.live?.isClosed() === false) one.live.unsubscribe();
+    return {
+      drain: async () => {
+        await this.#drain(one);
+        this.#subscribed.delete(one);
+        if (one.live?.isClosed() === false) one.live.unsubscribe();
+      },
     };
-    return { unsubscribe, drain: () => this.#drain(one).finally(unsubscribe) };
   }
 
+  /**
+   * Publishes a request and resolves with the first reply.
+   *
+   * @throws NoRespondersError within a round trip if there is no subscriber.
+   * @throws BusTimeoutError after `timeoutMs`.
+   * @throws BusUnavailableError at once while disconnected, and as soon as the
+   * connection is lost. In the second case the request may have been handled.
+   */
   async request(
     subject: string,
     payload: Uint8Array,
@@ -192,25 +210,42 @@ class NatsLink implements BusLink {
     }
   }
 
+  /**
+   * Resolves when the server has received everything published before. This is the
+   * only back-pressure.
+   *
+   * @throws BusTimeoutError, BusUnavailableError
+   */
   async flush(): Promise<void> {
-    await this.#inTime(this.#present().client.flush());
+    const connection = this.#present();
+    await connection.inTime(connection.client.flush(), this.#timing.flushMs);
   }
 
-  onStatus(listener: (status: BusStatus) => void): void {
+  /** Calls `listener` for every event. */
+  onEvent(listener: BusListener): void {
     this.#listeners.push(listener);
   }
 
+  /**
+   * Shuts down in order: drains the remaining subscriptions, flushes, closes. To
+   * lose nothing, first drain the subscriptions that receive work and wait until the
+   * work is done; its results can be published until then. Never rejects, and takes
+   * at most two flush deadlines.
+   */
   async drain(): Promise<void> {
     await Promise.all([...this.#subscribed].map((one) => this.#drain(one)));
-    await this.flush().catch((error) => this.#drainFailed(error));
+    const { log } = this.#options;
+    await this.flush()
+      .catch((error) => log.warn("bus_drain_incomplete", { error }));
     await this.close();
   }
 
+  /** Closes it at once. Messages that were not flushed may be lost. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#retry.resolve();
-    this.#connection?.lost.resolve("it was closed");
-    this.#sockets?.destroy();
+    this.#closing.resolve();
+    this.#connection?.lose("it was closed");
+    this.#sockets.destroy();
     await this.#running;
   }
 
@@ -239,8 +274,7 @@ class NatsLink implements BusLink {
       }
       const rounds = Math.floor((failures - 1) / this.#servers.length);
       const waitMs = Math.min(retryMaxMs, retryMs * 2 ** rounds);
-      this.#retry = Promise.withResolvers<void>();
-      await settlesWithin(this.#retry.promise, waitMs * (1 - random() / 2));
+      await settlesWithin(this.#closing.promise, waitMs * (1 - random() / 2));
     }
     this.#first.reject(unavailable("it was closed"));
   }
@@ -249,25 +283,24 @@ class NatsLink implements BusLink {
   async #connectTo(server: string): Promise<string> {
     const sockets = new SocketGuard();
     this.#sockets = sockets;
-    let client: NatsConnection;
+    let connection: Connection;
     try {
       const { dialMs: timeoutMs } = this.#timing;
-      client = await dial(server, this.#options, { timeoutMs, sockets });
+      connection = await dial(server, this.#options, { timeoutMs, sockets });
     } catch (error) {
-      const { message } = error instanceof Error ? error : new Error();
+      const message = errorMessage(error);
       this.#logSometimes("bus_not_reached", { server, error: message });
       return message;
     }
-    const lost = Promise.withResolvers<string>();
-    this.#connection = { client, sockets, server, lost };
+    const { client, lost } = connection;
+    this.#connection = connection;
     this.#receivedSteadyMs = this.#clock.now();
-    void client.closed().then(() => lost.resolve("it was cut"));
     const reading = this.#read(client.status());
     client.subscribe(this.#echo, { callback: () => this.#onMessage() });
     for (const one of this.#subscribed) this.#open(one, client);
     const timer = setInterval(() => this.#sendEcho(), this.#timing.echoMs);
     this.#sendEcho();
-    const reason = await lost.promise;
+    const reason = await lost;
     clearInterval(timer);
     this.#connection = null;
     sockets.destroy();
@@ -287,10 +320,8 @@ class NatsLink implements BusLink {
     this.#clock.tick();
     const silenceMs = this.#clock.now() - this.#receivedSteadyMs;
     if (silenceMs >= this.#timing.silentMs) {
-      this.#connection?.lost.resolve(
-        `a message to "${this.#echo}" did not come back`,
-      );
-    } else if (this.isConnected) this.publish(this.#echo, NO_BYTES);
+      this.#connection?.lose(`a message to "${this.#echo}" did not come back`);
+    } else if (this.isConnected) this.publish(this.#echo, new Uint8Array());
   }
 
   #onMessage(): void {
@@ -328,30 +359,16 @@ class NatsLink implements BusLink {
 
   async #drain({ live, subject }: Subscribed): Promise<void> {
     if (live === null || live.isClosed() || !this.isConnected) return;
-    await this.#inTime(live.drain())
-      .catch((error) => this.#drainFailed(error, subject));
-  }
-
-  #drainFailed(error: unknown, subject?: string): void {
-    this.#options.log.warn("bus_drain_incomplete", { error, subject });
-  }
-
-  /** Awaits a promise of the client until a deadline or the loss of the connection. */
-  async #inTime(work: Promise<void>): Promise<void> {
-    const { flushMs } = this.#timing;
-    const lost = this.#present().lost.promise.then((reason) => {
-      throw unavailable(reason);
-    });
-    if (await settlesWithin(Promise.race([work, lost]), flushMs)) return;
-    throw new BusTimeoutError(`No answer within ${flushMs} ms`);
+    const { log } = this.#options;
+    await this.#present().inTime(live.drain(), this.#timing.flushMs)
+      .catch((error) => log.warn("bus_drain_incomplete", { error, subject }));
   }
 
   /** Reads the events of the client until its end. */
   async #read(events: AsyncIterable<Status>): Promise<void> {
-    const { log } = this.#options;
     for await (const event of events) {
       if (event.type === "ldm") {
-        log.info("bus_lame_duck", { server: event.server });
+        this.#options.log.info("bus_lame_duck", { server: event.server });
         this.#emit("lame_duck");
       } else if (event.type === "error") {
         const { error } = event;
@@ -362,9 +379,8 @@ class NatsLink implements BusLink {
     }
   }
 
-  #emit(type: BusStatus["type"], error?: Error): void {
-    const status = error === undefined ? { type } : { type, error };
-    for (const listener of this.#listeners) listener(status);
+  #emit(event: BusEvent, error?: Error): void {
+    for (const listener of this.#listeners) listener(event, error);
   }
 
   #logSometimes(event: string, fields: Record<string, unknown>): void {
@@ -381,16 +397,4 @@ class NatsLink implements BusLink {
     }
     return this.#connection;
   }
-}
-
-function unavailable(reason: string): BusUnavailableError {
-  return new BusUnavailableError(`Cannot use the bus: ${reason}`);
-}
-
-/** In random order, so that the clients of a lost server spread over the others. */
-function shuffle<T>(items: readonly T[], random: () => number): T[] {
-  return items
-    .map((item) => ({ item, rank: random() }))
-    .sort((a, b) => a.rank - b.rank)
-    .map(({ item }) => item);
 }

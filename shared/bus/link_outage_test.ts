@@ -46,10 +46,7 @@ Deno.test("a killed server: everything fails at once, and works again when it is
   link.publish("later", bytes("new"));
   await waitFor(() => seen.length === 2, { what: "two messages" });
   assert.deepEqual(seen, ["again", "new"]);
-  assert.deepEqual(test.statuses.map((one) => one.type), [
-    "disconnected",
-    "reconnected",
-  ]);
+  assert.deepEqual(test.events, ["disconnected", "reconnected"]);
 });
 
 Deno.test("a frozen server is found, waits end, and the link returns when it thaws", async () => {
@@ -128,8 +125,8 @@ Deno.test("a server that retires is announced, and left without a lost message",
   await using second = await startNatsServer();
   await using test = await connectTestLink([first.server, second.server]);
   first.retire();
-  await waitFor(() => test.statuses.length > 0, { what: "the announcement" });
-  assert.equal(test.statuses[0]?.type, "lame_duck");
+  await waitFor(() => test.events.length > 0, { what: "the announcement" });
+  assert.equal(test.events[0], "lame_duck");
   assert.equal(test.link.isConnected, true);
   assert.equal((await test.reconnected()).server, second.server);
 });

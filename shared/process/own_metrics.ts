@@ -111,7 +111,7 @@ export function observeBus(
     readonly isConnected: boolean;
     readonly isReady: boolean;
     readonly pendingBytes: number;
-    onStatus(listener: (status: { type: string }) => void): unknown;
+    onEvent(listener: (event: string) => void): unknown;
   },
 ): void {
   const { busConnected, busFlowing, busPending, busEvents } = BUS_METRICS;
@@ -121,7 +121,7 @@ export function observeBus(
   const events = registry.counter(busEvents);
   // Without an initial zero, the first increment is invisible to rate().
   for (const event of BUS_EVENTS) events.with(event).add(0);
-  bus.onStatus(({ type }) => events.with(type).add());
+  bus.onEvent((event) => events.with(event).add());
 }
 
 /** Exports {@link REDIS_METRICS}. */

@@ -95,7 +95,7 @@ const USERS: User[] = [
 ];
 
 function refusals(test: TestLink, operation: Operation) {
-  return test.statuses.flatMap(({ error }) =>
+  return test.errors.flatMap((error) =>
     error instanceof PermissionViolationError && error.operation === operation
       ? [error.subject]
       : []

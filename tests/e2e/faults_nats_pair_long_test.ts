@@ -97,7 +97,7 @@ Deno.test("one server of a cluster retired, as in an upgrade: no request is affe
   await using pair = await startPair();
   const { outcome } = await beginStream(pair, 1);
   let hasMoved = false;
-  pair.edge.link.onStatus(({ type }) => hasMoved ||= type === "reconnected");
+  pair.edge.link.onEvent((event) => hasMoved ||= event === "reconnected");
   pair.serverOf.edge.retire();
   // Requests all the time, before, during and after the move.
   let seed = 2;

@@ -1,5 +1,9 @@
-import { type BusLink, type BusStatus } from "@gateway/shared/bus/link";
-import { type BusOptions, connectBus } from "@gateway/shared/bus/link_nats";
+import type { BusEvent } from "@gateway/shared/bus/link";
+import {
+  type BusLink,
+  type BusOptions,
+  connectBus,
+} from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
 import { waitFor } from "./wait_for.ts";
@@ -8,8 +12,10 @@ import { waitFor } from "./wait_for.ts";
 export interface TestLink extends AsyncDisposable {
   readonly link: BusLink;
   readonly log: RecordingLog;
-  /** Every status so far, oldest first. */
-  readonly statuses: BusStatus[];
+  /** Every event so far, oldest first. */
+  readonly events: BusEvent[];
+  /** Every error of the server so far. */
+  readonly errors: Error[];
   /** Waits until it is connected again, and returns what the log says of it. */
   reconnected(): Promise<{ server: unknown; outageMs: number }>;
 }
@@ -31,12 +37,17 @@ export async function connectTestLink(
     servers,
     log,
   });
-  const statuses: BusStatus[] = [];
-  link.onStatus((status) => statuses.push(status));
+  const events: BusEvent[] = [];
+  const errors: Error[] = [];
+  link.onEvent((event, error) => {
+    events.push(event);
+    if (error !== undefined) errors.push(error);
+  });
   return {
     link,
     log,
-    statuses,
+    events,
+    errors,
     async reconnected() {
       const { server, outageMs } = await waitFor(
         () => log.find("bus_reconnected"),

@@ -31,8 +31,7 @@ import {
   OpenAiBackend,
   type OpenAiBackendOptions,
 } from "../../services/chat-worker/backends/openai.ts";
-import { type BusLink } from "@gateway/shared/bus/link";
-import { connectBus } from "@gateway/shared/bus/link_nats";
+import { type BusLink, connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";

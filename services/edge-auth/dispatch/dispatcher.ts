@@ -12,11 +12,11 @@ import {
 import { decodeFrame } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
 import {
-  type BusLink,
   FlowWatch,
   isNoResponders,
   NoRespondersError,
 } from "@gateway/shared/bus/link";
+import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
   chatControlSubject,

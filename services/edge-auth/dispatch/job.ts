@@ -7,7 +7,7 @@ import {
   type JobMessage,
   pieceCount,
 } from "@gateway/shared/bus/job";
-import type { BusLink } from "@gateway/shared/bus/link";
+import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { chatBodySubject } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";

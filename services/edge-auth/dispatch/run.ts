@@ -14,7 +14,7 @@ import {
   type RejectPayload,
   type RejectReason,
 } from "@gateway/shared/bus/frame";
-import type { BusLink } from "@gateway/shared/bus/link";
+import type { BusLink } from "@gateway/shared/bus/link_nats";
 import {
   answerStrayFrame,
   type SendControl,
