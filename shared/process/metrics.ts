@@ -22,6 +22,8 @@ export const ANSWER_SECONDS: readonly number[] = [
   300,
 ];
 
+type MetricType = "counter" | "gauge" | "histogram";
+
 /** The description of a metric. */
 interface MetricInfo<Labels extends readonly string[]> {
   readonly help: string;
@@ -33,10 +35,7 @@ interface MetricInfo<Labels extends readonly string[]> {
 
 /** A row of a table of metrics. */
 export interface MetricSpec<
-  Type extends "counter" | "gauge" | "histogram" =
-    | "counter"
-    | "gauge"
-    | "histogram",
+  Type extends MetricType = MetricType,
   Labels extends readonly string[] = readonly string[],
 > extends MetricInfo<Labels> {
   readonly type: Type;
@@ -47,122 +46,74 @@ export interface MetricSpec<
 /** All metrics of one part of a service, by their names in code. */
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
+function row<Type extends MetricType>(type: Type) {
+  return <const Labels extends readonly string[]>(
+    name: string,
+    info: MetricInfo<Labels>,
+  ): MetricSpec<Type, Labels> => ({ type, name, ...info });
+}
+
 /** A number that only increases: `counter("gateway_naks_total", { help: "…", labels: [] })`. */
-export function counter<const Labels extends readonly string[]>(
-  name: string,
-  info: MetricInfo<Labels>,
-): MetricSpec<"counter", Labels> {
-  return { type: "counter", name, ...info };
-}
-
+export const counter = row("counter");
 /** A number that is read when the metrics are scraped. */
-export function gauge<const Labels extends readonly string[]>(
-  name: string,
-  info: MetricInfo<Labels>,
-): MetricSpec<"gauge", Labels> {
-  return { type: "gauge", name, ...info };
-}
-
+export const gauge = row("gauge");
 /** Counts the values up to each of the bounds. */
-export function histogram<const Labels extends readonly string[]>(
-  name: string,
-  info: MetricInfo<Labels> & { buckets: readonly number[] },
-): MetricSpec<"histogram", Labels> {
-  return { type: "histogram", name, ...info };
-}
+export const histogram = row("histogram");
 
 /** The values of a metric's labels, in the order of their names. */
 type LabelValues<Labels extends readonly string[]> = {
   readonly [Index in keyof Labels]: string;
 };
 
-class CounterCell {
-  #value = 0;
-
-  add(amount = 1): void {
-    this.#value += amount;
-  }
-
-  samples(name: string, labels: string): string[] {
-    return [sample(name, labels, this.#value)];
-  }
+/** Returns what counts for these values of the labels. Callers may keep it. */
+interface Family<Labels extends readonly string[], Cell> {
+  with(...values: LabelValues<Labels>): Cell;
 }
 
-class HistogramCell {
-  readonly #bounds: readonly number[];
-  readonly #counts: Float64Array;
+/** The number of a counter, or the numbers of a histogram, for one combination of label values. */
+class Cell {
+  readonly #labels: string;
+  readonly #bounds: readonly number[] | undefined;
+  readonly #counts: number[];
   #sum = 0;
 
-  constructor(bounds: readonly number[]) {
+  constructor(labels: string, bounds: readonly number[] | undefined) {
+    this.#labels = labels;
     this.#bounds = bounds;
-    this.#counts = new Float64Array(bounds.length + 1);
+    this.#counts = new Array<number>((bounds?.length ?? 0) + 1).fill(0);
+  }
+
+  add(amount = 1): void {
+    this.#sum += amount;
   }
 
   observe(value: number): void {
-    // With a dozen bounds, a linear search is fast enough.
-    let index = 0;
-    for (const bound of this.#bounds) {
-      if (value <= bound) break;
-      index += 1;
-    }
-    this.#counts[index] = (this.#counts[index] ?? 0) + 1;
+    const index = this.#bounds?.findIndex((bound) => value <= bound) ?? 0;
+    const bucket = index < 0 ? this.#counts.length - 1 : index;
+    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
     this.#sum += value;
   }
 
-  samples(name: string, labels: string): string[] {
-    const before = labels === "" ? "" : `${labels},`;
-    let total = 0;
-    const buckets = Array.from(this.#counts, (count, index) => {
-      const bound = this.#bounds[index] ?? "+Inf";
-      total += count;
-      return sample(`${name}_bucket`, `${before}le="${bound}"`, total);
+  samples(name: string): string[] {
+    const labels = this.#labels;
+    if (this.#bounds === undefined) return [sample(name, labels, this.#sum)];
+    let count = 0;
+    const buckets = [...this.#bounds, "+Inf"].map((bound, index) => {
+      count += this.#counts[index] ?? 0;
+      const le = `le="${bound}"`;
+      const all = labels === "" ? le : `${labels},${le}`;
+      return sample(`${name}_bucket`, all, count);
     });
     return [
       ...buckets,
       sample(`${name}_sum`, labels, this.#sum),
-      sample(`${name}_count`, labels, total),
+      sample(`${name}_count`, labels, count),
     ];
   }
 }
 
 /** Does not occur in label values, so that joined values stay distinct. */
 const SEPARATOR = "\u0000";
-
-/** A counter or histogram: one cell for each combination of label values, created on first use. */
-class CellFamily<
-  Labels extends readonly string[],
-  Cell extends CounterCell | HistogramCell,
-> {
-  readonly #spec: MetricSpec;
-  readonly #create: () => Cell;
-  readonly #cells = new Map<string, { labels: string; cell: Cell }>();
-
-  constructor(spec: MetricSpec, create: () => Cell) {
-    this.#spec = spec;
-    this.#create = create;
-    // Without labels there is one cell, which is exported even while it is zero.
-    if (spec.labels.length === 0) this.#add("", []);
-  }
-
-  /** The cell for these values, in the order of the label names. Callers may keep it. */
-  with(...values: LabelValues<Labels>): Cell {
-    const key = values.length === 1 ? values[0] ?? "" : values.join(SEPARATOR);
-    return this.#cells.get(key)?.cell ?? this.#add(key, values);
-  }
-
-  samples(): string[] {
-    return [...this.#cells.values()].flatMap(({ labels, cell }) =>
-      cell.samples(this.#spec.name, labels)
-    );
-  }
-
-  #add(key: string, values: readonly string[]): Cell {
-    const labels = labelText(this.#spec.labels, values);
-    const cell = this.#create();
-    this.#cells.set(key, { labels, cell });
-    return cell;
-  }
-}
 
 /** All metrics of a process. A name can be used once. */
 export class MetricRegistry {
@@ -174,14 +125,14 @@ export class MetricRegistry {
 
   counter<Labels extends readonly string[]>(
     spec: MetricSpec<"counter", Labels>,
-  ): CellFamily<Labels, CounterCell> {
-    return this.#family(spec, () => new CounterCell());
+  ): Family<Labels, Pick<Cell, "add">> {
+    return this.#family(spec);
   }
 
   histogram<Labels extends readonly string[]>(
     spec: MetricSpec<"histogram", Labels>,
-  ): CellFamily<Labels, HistogramCell> {
-    return this.#family(spec, () => new HistogramCell(spec.buckets ?? []));
+  ): Family<Labels, Pick<Cell, "observe">> {
+    return this.#family(spec);
   }
 
   /** Adds a gauge whose label values and numbers are read at each scrape. `read` must not throw. */
@@ -207,13 +158,24 @@ export class MetricRegistry {
     }).join("\n");
   }
 
-  #family<
-    Labels extends readonly string[],
-    Cell extends CounterCell | HistogramCell,
-  >(spec: MetricSpec, create: () => Cell): CellFamily<Labels, Cell> {
-    const family = new CellFamily<Labels, Cell>(spec, create);
-    this.#add(spec, () => family.samples());
-    return family;
+  #family(spec: MetricSpec): Family<readonly string[], Cell> {
+    const { name, labels, buckets } = spec;
+    const cells = new Map<string, Cell>();
+    const cellOf = (...values: readonly string[]): Cell => {
+      const key = values.join(SEPARATOR);
+      const known = cells.get(key);
+      if (known !== undefined) return known;
+      const cell = new Cell(labelText(labels, values), buckets);
+      cells.set(key, cell);
+      return cell;
+    };
+    // Without labels there is one cell, which is exported even while it is zero.
+    if (labels.length === 0) cellOf();
+    this.#add(
+      spec,
+      () => [...cells.values()].flatMap((cell) => cell.samples(name)),
+    );
+    return { with: cellOf };
   }
 
   #add(spec: MetricSpec, samples: () => string[]): void {

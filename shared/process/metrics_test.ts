@@ -84,20 +84,20 @@ Deno.test("MetricRegistry refuses a name twice", () => {
 
 Deno.test("observeBus() counts what happens to the bus, and shows how it stands", () => {
   const registry = new MetricRegistry();
-  const listeners: ((status: { type: string }) => void)[] = [];
+  const listeners: ((event: string) => void)[] = [];
   const bus = {
     isConnected: false,
     isReady: true,
     pendingBytes: 12,
-    onStatus(listener: (status: { type: string }) => void) {
+    onEvent(listener: (event: string) => void) {
       listeners.push(listener);
     },
   };
   observeBus(registry, bus);
   for (const listener of listeners) {
-    listener({ type: "lame_duck" });
-    listener({ type: "disconnected" });
-    listener({ type: "disconnected" });
+    listener("lame_duck");
+    listener("disconnected");
+    listener("disconnected");
   }
   const text = registry.text();
   assert.match(text, /^gateway_bus_connected 0$/m);
