@@ -34,7 +34,7 @@ const TOKENS = 60_000;
 const DEBT_MS = 400;
 const RESET_MS = 600;
 /** Four bytes of prompt and 16 tokens of answer, which are reserved and used. */
-const PING_TOKENS = 22;
+const PING_TOKENS = 21;
 const CLOCK_MS = 2;
 const HOLD = {
   stream: true,
