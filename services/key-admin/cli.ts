@@ -1,35 +1,22 @@
 import { wallNow } from "@gateway/shared/process/clock";
-import {
-  ConfigError,
-  EXIT_CONFIG,
-  parseEnv,
-} from "@gateway/shared/process/env";
+import { ConfigError, EXIT_CONFIG } from "@gateway/shared/process/env";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
-import {
-  busAccess,
-  NATS_VARIABLES,
-  REDIS_VARIABLES,
-  redisAccess,
-} from "@gateway/shared/process/service_variables";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { textOf } from "./cli/answer.ts";
 import {
-  type Area,
-  type CommandDeps,
   CommandRefused,
-  helpOf,
   parseCommand,
   UsageError,
 } from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
+import { configFrom } from "./config.ts";
 import { BadCursor } from "./domain/keys/key_page.ts";
 import { KeyRefused } from "./domain/keys/key_store.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
-import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
 import { detectDurability, NotDurable } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
@@ -37,35 +24,20 @@ import { createStores } from "./domain/stores.ts";
 /** `deno task keys …` and `deno task owners …`: commands over the stores of the console. */
 
 const CONNECT_MS = 2_000;
-/** The cluster that a command works on. */
-type Cluster = ReturnType<typeof findCluster>;
-
-const AREAS = new Map<string, Area>([["keys", KEYS], ["owners", OWNERS]]);
 
 const UP_FILE = ".run/up.json";
-const CLUSTER_VARIABLES = {
-  ...NATS_VARIABLES,
-  ...REDIS_VARIABLES,
-  ...LIMIT_VARIABLES,
-};
-
 const upFile = z.object({
   redis_url: z.string(),
   nats_url: z.string(),
   console_url: z.string(),
 });
 
-async function run([name = "", ...args]: string[]): Promise<string> {
-  const area = AREAS.get(name);
-  if (area === undefined) {
-    throw new UsageError("The first word must be keys or owners");
-  }
-  if (args[0] === "help" || args.includes("--help") || args.includes("-h")) {
-    return helpOf(area);
-  }
-  const command = parseCommand(area, args);
-  const cluster = findCluster();
-  const redis = await connect(cluster);
+async function run(args: string[]): Promise<string> {
+  const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
+  if (typeof command === "string") return command;
+  const { config, hint } = findCluster();
+  const { defaultLimits, bus, port } = config;
+  const redis = await connect(config.redis, hint);
   try {
     if (await detectDurability(redis) === "none") {
       printError(
@@ -73,7 +45,13 @@ async function run([name = "", ...args]: string[]): Promise<string> {
           "(set appendonly yes and appendfsync always)",
       );
     }
-    const answer = await command.run(depsOf(cluster, redis));
+    const deps = { randomBytes, now: wallNow, defaultLimits };
+    const answer = await command.run({
+      ...createStores({ redis, writer: redis, ...deps }),
+      ...deps,
+      sendStop: createStopSender(bus, silentLog),
+      publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${port}`),
+    });
     return command.isJson ? JSON.stringify(answer.json) : textOf(answer);
   } finally {
     await redis.close();
@@ -82,34 +60,29 @@ async function run([name = "", ...args]: string[]): Promise<string> {
 
 /**
  * Finds the cluster: from the service's variables, else from the file that `deno
- * task up` wrote. Throws a `ConfigError` for contradictory variables, and
- * {@link CommandRefused} when neither is there.
+ * task up` wrote. Throws a `ConfigError` for invalid variables, and
+ * {@link CommandRefused} when neither is there. The hint is for when Redis does not
+ * answer.
  */
 function findCluster() {
   const env = Deno.env.toObject();
-  const hasAddress = ["REDIS_URL", "REDIS_URL_FILE", "REDIS_SENTINELS"]
-    .some((name) => env[name]);
-  const up = hasAddress ? null : readUpFile();
-  const variables = up === null ? env : {
+  if (env.REDIS_URL || env.REDIS_URL_FILE || env.REDIS_SENTINELS) {
+    return {
+      config: configFrom(env, Deno.readTextFileSync),
+      hint:
+        "The address comes from REDIS_…: check host, port, user and password",
+    };
+  }
+  const up = readUpFile();
+  const variables = {
     ...env,
     REDIS_URL: up.redis_url,
-    NATS_URL: env.NATS_URL || up.nats_url,
+    NATS_URL: up.nats_url,
+    PUBLIC_URL: env.PUBLIC_URL || up.console_url,
   };
-  const settings = parseEnv(
-    CLUSTER_VARIABLES,
-    variables,
-    Deno.readTextFileSync,
-  );
   return {
-    redis: redisAccess(settings),
-    bus: busAccess(settings),
-    /** Origin of the console, for links. */
-    consoleUrl: env.PUBLIC_URL || (up?.console_url ?? "http://127.0.0.1:8081"),
-    defaultLimits: defaultLimitsOf(settings),
-    /** A hint for when Redis does not answer. */
-    hint: up === null
-      ? "The address comes from REDIS_…: check host, port, user and password"
-      : `The address comes from ${UP_FILE}: is "deno task up" still running?`,
+    config: configFrom(variables, Deno.readTextFileSync),
+    hint: `The address comes from ${UP_FILE}: is "deno task up" still running?`,
   };
 }
 
@@ -124,24 +97,12 @@ function readUpFile() {
   }
 }
 
-function depsOf(
-  { bus, consoleUrl, defaultLimits }: Cluster,
-  redis: RedisLink,
-): CommandDeps {
-  const now = wallNow;
-  const parts = { redis, writer: redis, randomBytes, now, defaultLimits };
-  return {
-    ...createStores(parts),
-    sendStop: createStopSender(bus, silentLog),
-    defaultLimits: defaultLimits.key,
-    ...{ consoleUrl, now },
-  };
-}
-
-async function connect({ redis, hint }: Cluster): Promise<RedisLink> {
-  const options = { address: redis, log: silentLog, waitMs: CONNECT_MS };
+async function connect(
+  address: RedisAddress,
+  hint: string,
+): Promise<RedisLink> {
   try {
-    return await connectRedis(options);
+    return await connectRedis({ address, log: silentLog, waitMs: CONNECT_MS });
   } catch (error) {
     if (!(error instanceof RedisUnavailableError)) throw error;
     const { cause, reason } = error;
@@ -150,7 +111,7 @@ async function connect({ redis, hint }: Cluster): Promise<RedisLink> {
   }
 }
 
-/** The exit codes of expected errors; see {@link EXIT_CODES_HELP}. */
+/** The exit codes of expected errors; see `EXIT_CODES_HELP`. */
 const EXIT_CODES = [
   [CommandRefused, 1],
   [KeyRefused, 1],
@@ -164,15 +125,13 @@ const EXIT_CODES = [
 /** The exit code and the text for stderr. Rethrows an unexpected error. */
 function describeFailure(error: unknown): { code: number; text: string } {
   if (!(error instanceof Error)) throw error;
-  const { message } = error;
+  const { message: text } = error;
   if (isDenied(error)) {
-    return { code: 77, text: `The Redis user lacks a permission: ${message}` };
+    return { code: 77, text: `The Redis user lacks a permission: ${text}` };
   }
   const [, code] = EXIT_CODES.find(([kind]) => error instanceof kind) ?? [];
   if (code === undefined) throw error;
-  const area = AREAS.has(Deno.args[0] ?? "") ? Deno.args[0] : "keys";
-  const help = error instanceof UsageError ? `\nHelp: ${area} --help` : "";
-  return { code, text: message + help };
+  return { code, text };
 }
 
 function printError(text: string): void {

@@ -1,11 +1,7 @@
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { PAGE_ROWS } from "../domain/keys/key_page.ts";
-import {
-  KeyRefused,
-  ROTATION_GRACES_MS,
-  type Target,
-} from "../domain/keys/key_store.ts";
+import { ROTATION_GRACES_MS, type Target } from "../domain/keys/key_store.ts";
 import type { KeySettings } from "../domain/keys/settings.ts";
 import { type Answer, rowToJson, toJson } from "./answer.ts";
 import {
@@ -14,9 +10,9 @@ import {
   type Command,
   COMMAND_LINE,
   CommandRefused,
+  findOwner,
   LIMIT_OPTIONS,
   limitsFrom,
-  noOwner,
   type OptionName,
   UsageError,
 } from "./command_line.ts";
@@ -26,16 +22,18 @@ const SETTING_OPTIONS: readonly OptionName[] = [
   ...LIMIT_OPTIONS,
 ];
 
-/** A command on one key. */
+/** A command on one key. The rest of its output, if any, follows the key. */
 const onKey = (
   help: string,
   options: readonly OptionName[],
-  run: (call: Call, target: Target) => Promise<Answer>,
+  run: (call: Call, target: Target) => Promise<KeyRecord | Answer>,
 ): Command => ({
-  ...{ help, takes: "ID", options: ["owner", ...options] },
+  ...{ help, takes: "id", options: ["owner", ...options] },
   run: async (call) => {
-    const ids = { ownerId: await findOwner(call), keyId: call.word };
-    return await run(call, { ...ids, version: null, actor: COMMAND_LINE });
+    const ids = { ownerId: await keyOwner(call), keyId: call.word };
+    const target = { ...ids, version: null, actor: COMMAND_LINE };
+    const result = await run(call, target);
+    return "json" in result ? result : { json: toJson(result, call.now()) };
   },
 });
 
@@ -53,19 +51,35 @@ export const KEYS: Area = {
       options: ["owner", "search", "state", "rows", "after"],
       run: list,
     },
-    show: onKey("show one key", [], async (call, target) => {
-      return answer(call, await find(call, target));
-    }),
+    show: onKey(
+      "show one key",
+      [],
+      ({ keys, word }, { ownerId }) => keys.find(ownerId, word),
+    ),
     edit: onKey("change the given settings", SETTING_OPTIONS, edit),
-    disable: onKey("refuse its requests", ["stop-running"], (call, target) => {
-      return end(call, target, "disable");
-    }),
-    enable: onKey("accept its requests again", [], async (call, target) => {
-      return answer(call, await call.deps.keys.enable(target));
-    }),
-    delete: onKey("delete it for good", ["stop-running"], (call, target) => {
-      return end(call, target, "delete");
-    }),
+    disable: onKey(
+      "refuse its requests",
+      ["stopRunning"],
+      async (call, target) => {
+        const key = await call.keys.disable(target);
+        await stopRunning(call, key, "disabled");
+        return key;
+      },
+    ),
+    enable: onKey(
+      "accept its requests again",
+      [],
+      ({ keys }, target) => keys.enable(target),
+    ),
+    delete: onKey(
+      "delete it for good",
+      ["stopRunning"],
+      async (call, target) => {
+        const key = await call.keys.delete(target);
+        await stopRunning(call, key, "deleted");
+        return { json: { ...toJson(key, call.now()), state: "deleted" } };
+      },
+    ),
     rotate: onKey("replace it with a new key", ["old"], rotate),
   },
   notes:
@@ -75,23 +89,23 @@ Commands work on the cluster that "deno task up" runs, or on the one at REDIS_UR
 };
 
 async function create(call: Call): Promise<Answer> {
-  const { deps: { keys, owners, now, defaultLimits }, options } = call;
+  const { keys, owners, now, defaultLimits, options } = call;
   const { owner, description } = options;
   if (description === undefined) {
     throw new UsageError("--description: Say what the key is for");
   }
   const settings = settingsFrom(call, {
     ...{ description, scopes: [...KEY_SCOPES], models: [] },
-    ...{ limits: defaultLimits, expiresAtMs: null },
+    ...{ limits: defaultLimits.key, expiresAtMs: null },
   });
   // The output points out a new address, which may be misspelt.
   const isNew = owner !== undefined && await owners.find(owner) === null;
-  const ownerId = isNew ? await owners.ensure(owner) : await findOwner(call);
+  const ownerId = isNew ? await owners.ensure(owner) : await keyOwner(call);
   const invite = isNew
     ? `\nThe owner ${owner} is new. To let them sign in: owners invite ${owner}`
     : "";
-  const order = { ownerId, settings, actor: COMMAND_LINE };
-  const { key, value } = await keys.create(order);
+  const input = { ownerId, settings, actor: COMMAND_LINE };
+  const { key, value } = await keys.create(input);
   return {
     json: { ...toJson(key, now()), key: value },
     note: `\nStore the key now: it is not shown again.${invite}`,
@@ -106,63 +120,57 @@ const COLUMNS = [
 const NO_KEYS = "No keys found. Create one: keys create --description TEXT";
 
 async function list(call: Call): Promise<Answer> {
-  const { deps: { keys, now }, options } = call;
-  const { search = "", state = "all", rows = PAGE_ROWS, after = "" } = options;
-  const nowMs = now();
-  const page = await keys.list(await findOwner(call), {
+  const { search = "", state = "all", rows = PAGE_ROWS, after = "" } =
+    call.options;
+  const nowMs = call.now();
+  const page = await call.keys.list(await keyOwner(call), {
     ...{ filter: state, search, rows, after },
     day: usageDay(nowMs),
   });
-  const json = page.rows.map((row) => rowToJson(row, nowMs));
   const { next, total } = page;
+  const keys = page.rows.map((row) => rowToJson(row, nowMs));
   return {
-    json: { keys: json, total, next },
-    table: { rows: json, columns: COLUMNS },
+    json: { keys, total, next },
+    table: { rows: keys, columns: COLUMNS },
     ...next !== null
       ? { note: `\nMore: --after "${next}"` }
-      : json.length === 0 && { note: NO_KEYS },
+      : keys.length === 0 && { note: NO_KEYS },
   };
 }
 
-async function edit(call: Call, target: Target): Promise<Answer> {
-  const { deps: { keys }, options } = call;
+async function edit(call: Call, target: Target): Promise<KeyRecord> {
+  const { keys, options } = call;
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
     throw new UsageError("Nothing to change: give an option such as --rpm 60");
   }
-  const before = await find(call, target);
-  const settings = settingsFrom(call, before);
+  const before = await keys.find(target.ownerId, target.keyId);
   const { version } = before;
-  return answer(call, await keys.edit({ ...target, version }, settings));
+  return await keys.edit({ ...target, version }, settingsFrom(call, before));
 }
 
-async function end(
-  { deps: { keys, sendStop, now }, options }: Call,
-  target: Target,
-  how: "disable" | "delete",
-): Promise<Answer> {
-  const { keyId, ownerId } = target;
-  const key = await keys[how](target);
-  const state = how === "delete" ? "deleted" : "disabled";
-  if (options["stop-running"]) {
-    await sendStop({ keyId, ownerId }).catch((cause) => {
-      throw new CommandRefused(
-        `${keyId} is ${state}, but its running requests could not be stopped: no answer from NATS`,
-        { cause },
-      );
-    });
-  }
-  return { json: { ...toJson(key, now()), state } };
+/** Stops the running requests of a key if asked to. */
+async function stopRunning(
+  { sendStop, options }: Call,
+  { id: keyId, ownerId }: KeyRecord,
+  state: "disabled" | "deleted",
+): Promise<void> {
+  if (!options.stopRunning) return;
+  await sendStop({ keyId, ownerId }).catch((cause) => {
+    throw new CommandRefused(
+      `${keyId} is ${state}, but its running requests could not be stopped: no answer from NATS`,
+      { cause },
+    );
+  });
 }
 
 async function rotate(
-  { deps: { keys, now }, options: { old = "24h" } }: Call,
+  { keys, now, options: { old = "24h" } }: Call,
   target: Target,
 ): Promise<Answer> {
-  const { keyId } = target;
   const graceMs = ROTATION_GRACES_MS[old] ?? 0;
   const { key, value } = await keys.rotate(target, graceMs);
   return {
-    json: { ...toJson(key, now()), key: value, replaces: keyId },
+    json: { ...toJson(key, now()), key: value, replaces: target.keyId },
     note: "\nStore the new key now: it is not shown again. " +
       (graceMs === 0
         ? "The old key no longer works."
@@ -170,32 +178,15 @@ async function rotate(
   };
 }
 
-async function find(
-  { deps: { keys } }: Call,
-  { ownerId, keyId }: Target,
-): Promise<KeyRecord> {
-  const key = await keys.get(ownerId, keyId);
-  if (key === null) throw new KeyRefused("not_found");
-  return key;
-}
-
-const answer = ({ deps: { now } }: Call, key: KeyRecord): Answer => ({
-  json: toJson(key, now()),
-});
-
 /** The owner that was named, or the first one. */
-async function findOwner(
-  { deps: { owners }, options: { owner } }: Call,
-): Promise<string> {
-  if (owner === undefined) return await owners.first();
-  const ownerId = await owners.find(owner);
-  if (ownerId === null) throw noOwner(owner);
-  return ownerId;
-}
+const keyOwner = (call: Call): Promise<string> =>
+  call.options.owner === undefined
+    ? call.owners.first()
+    : findOwner(call, call.options.owner);
 
 /** The settings that were given; the others as in `before`. */
 function settingsFrom(
-  { options, deps: { now } }: Call,
+  { options, now }: Call,
   before: Pick<KeyRecord, keyof KeySettings>,
 ): KeySettings {
   const { expires = before.expiresAtMs } = options;

@@ -8,11 +8,10 @@ import {
   type Call,
   type Command,
   COMMAND_LINE,
-  type CommandDeps,
   CommandRefused,
+  findOwner,
   LIMIT_OPTIONS,
   limitsFrom,
-  noOwner,
   type OptionName,
 } from "./command_line.ts";
 
@@ -22,17 +21,14 @@ const LISTED_MAX = 1_000;
 /** A command on an existing owner. */
 const onOwner = (
   help: string,
-  options: readonly OptionName[],
   run: (call: Call, account: Account) => Promise<Answer>,
+  options: readonly OptionName[] = [],
 ): Command => ({
-  help,
-  takes: "EMAIL",
-  options,
+  ...{ help, takes: "email", options },
   run: async (call) => {
-    const { deps: { owners, accounts }, word: email } = call;
-    const ownerId = await owners.find(email);
-    const account = ownerId === null ? null : await accounts.read(ownerId);
-    if (account === null) throw noOwner(email);
+    const ownerId = await findOwner(call, call.word);
+    const account = await call.accounts.read(ownerId);
+    if (account === null) throw new Error(`No account of owner ${ownerId}`);
     return await run(call, account);
   },
 });
@@ -48,31 +44,28 @@ export const OWNERS: Area = {
     },
     invite: {
       help: "print a link for another owner (3 days)",
-      takes: "EMAIL",
+      takes: "email",
       options: [],
       run: invite,
     },
     reset: onOwner(
       "print a link to choose a new password (1 hour)",
-      [],
-      async ({ deps }, { ownerId, email }) => {
-        await log(deps, ownerId, "account.reset_link_made", "");
-        const link = { kind: "reset", ownerId, email } as const;
-        return await linkAnswer(deps, link, "1 hour");
+      async (call, { ownerId, email }) => {
+        await log(call, ownerId, "account.reset_link_made", "");
+        return await linkAnswer(call, { kind: "reset", ownerId, email });
       },
     ),
     list: { help: "list all owners", options: [], run: list },
     limits: onOwner(
       "show or change the limits on all keys of an owner",
-      LIMIT_OPTIONS,
       limits,
+      LIMIT_OPTIONS,
     ),
     "sign-out": onOwner(
       "end all sessions of an owner",
-      [],
-      async ({ deps }, { ownerId, email }) => {
-        const ended = await deps.sessions.endOthers(ownerId, null);
-        await log(deps, ownerId, "session.revoked", "all");
+      async (call, { ownerId, email }) => {
+        const ended = await call.sessions.endOthers(ownerId, null);
+        await log(call, ownerId, "session.revoked", "all");
         const note = `${email} is signed out everywhere.`;
         return { json: { owner_id: ownerId, ended }, note };
       },
@@ -82,43 +75,45 @@ export const OWNERS: Area = {
 };
 
 /** Makes a link for the first owner, who cannot sign in yet. */
-async function setUp({ deps }: Call): Promise<Answer> {
-  const ownerId = await deps.owners.first();
-  const account = await deps.accounts.read(ownerId);
+async function setUp(call: Call): Promise<Answer> {
+  const ownerId = await call.owners.first();
+  const account = await call.accounts.read(ownerId);
   if (account?.passwordHash) {
     throw new CommandRefused(
       `The console is set up: its first owner is ${account.email}. "owners invite" adds others, "owners reset" replaces a forgotten password`,
     );
   }
-  return await linkAnswer(deps, { kind: "set_up", ownerId }, "15 minutes");
+  return await linkAnswer(call, { kind: "set_up", ownerId });
 }
 
 /** Makes a link for an owner who cannot sign in yet, and the owner if the address is new. */
-async function invite({ deps, word: email }: Call): Promise<Answer> {
-  const ownerId = await deps.owners.ensure(email);
-  const account = await deps.accounts.read(ownerId);
+async function invite(call: Call): Promise<Answer> {
+  const { owners, accounts, word: email } = call;
+  const ownerId = await owners.ensure(email);
+  const account = await accounts.read(ownerId);
   if (account?.passwordHash) {
     throw new CommandRefused(
       `${email} can sign in already; "owners reset" replaces a forgotten password`,
     );
   }
-  await log(deps, ownerId, "owner.invited", email);
-  return await linkAnswer(deps, { kind: "invite", ownerId, email }, "3 days");
+  await log(call, ownerId, "owner.invited", email);
+  return await linkAnswer(call, { kind: "invite", ownerId, email });
 }
 
+const LINK_TIMES = { set_up: "15 minutes", invite: "3 days", reset: "1 hour" };
+
 async function linkAnswer(
-  { links, consoleUrl }: CommandDeps,
+  { links, publicUrl }: Call,
   link: Link,
-  time: string,
 ): Promise<Answer> {
-  const url = new URL(linkPath(await links.make(link)), consoleUrl).href;
+  const url = new URL(linkPath(await links.make(link)), publicUrl).href;
   return {
     json: { owner_id: link.ownerId, url },
-    note: `\nThe link works once, within ${time}.`,
+    note: `\nThe link works once, within ${LINK_TIMES[link.kind]}.`,
   };
 }
 
-async function list({ deps: { owners, accounts } }: Call): Promise<Answer> {
+async function list({ owners, accounts }: Call): Promise<Answer> {
   const ids = await owners.list(LISTED_MAX);
   const found = await Promise.all(ids.map((id) => accounts.read(id)));
   const rows = found.filter((account) => account !== null).map((account) => ({
@@ -133,24 +128,23 @@ async function list({ deps: { owners, accounts } }: Call): Promise<Answer> {
 }
 
 async function limits(
-  { deps, options }: Call,
+  call: Call,
   { ownerId, email }: Account,
 ): Promise<Answer> {
-  const before = await deps.owners.limits(ownerId);
+  const { owners, options } = call;
+  const before = await owners.limits(ownerId);
   const after = limitsFrom(options, before);
   if (LIMIT_OPTIONS.some((name) => options[name] !== undefined)) {
-    await deps.owners.setLimits(ownerId, after);
+    await owners.setLimits(ownerId, after);
     const detail = describeLimits(before, after);
-    await log(deps, ownerId, "owner.limits_changed", detail);
+    await log(call, ownerId, "owner.limits_changed", detail);
   }
   return { json: { owner_id: ownerId, email, limits: limitsToJson(after) } };
 }
 
-async function log(
-  { audit }: CommandDeps,
+const log = (
+  { audit }: Call,
   ownerId: string,
   action: AuditAction,
   detail: string,
-): Promise<void> {
-  await audit.add(ownerId, { action, ...COMMAND_LINE, detail });
-}
+): Promise<void> => audit.add(ownerId, { action, ...COMMAND_LINE, detail });
