@@ -31,7 +31,7 @@ import type { KeyLookup } from "./keys/key_lookup.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 
 export interface AppDependencies extends ChatCompletionsDependencies {
-  keys: Pick<KeyLookup, "remembered" | "find" | "check">;
+  keys: Pick<KeyLookup, "remembered" | "find">;
   clientAddress: ClientAddress;
   /** Host names of this service; if empty, any name is accepted. */
   allowedHosts: readonly string[];
@@ -134,7 +134,10 @@ async function answer(call: Call, d: AppDependencies): Promise<void> {
     return await chatCompletions(chat, d);
   }
   const isRead = route !== "chat" && methods.includes(method);
-  const models = await d.keys.check(principal, isRead ? "models" : null);
+  const models = await d.admission.modelsOf(
+    principal,
+    isRead ? "models" : null,
+  );
   if (isRead) {
     const data = modelObjects(d.catalog, models);
     if (route === "models") return sendJson(response, { object: "list", data });

@@ -62,9 +62,9 @@ async function start(models: readonly string[] = []) {
         nowMs += LOOKUP_MS;
         return Promise.resolve({ keyId: "key_a", ownerId: "own_a" });
       },
-      check: () => Promise.resolve(models),
     },
     admission: {
+      modelsOf: () => Promise.resolve(models),
       checkRefused: () => Promise.resolve(),
       admitChat: () =>
         Promise.resolve({

@@ -23,9 +23,10 @@ import { createDrain } from "./http/drain.ts";
 import { BodyBudget } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
-import { createKeyLookup, LOOKUP_SCRIPTS } from "./keys/key_lookup.ts";
+import { createKeyLookup } from "./keys/key_lookup.ts";
 import { createAdmission } from "./limits/admission.ts";
-import { Limiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limits/limiter.ts";
+import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
+import { EDGE_SCRIPTS } from "./limits/scripts.ts";
 
 /** After the grace period, streams have this long to end with an error event. */
 const LAST_WORD_MS = 1_000;
@@ -44,7 +45,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const redis = createRedisLink({
     ...clocks,
     address: config.redis,
-    scripts: [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS],
+    scripts: EDGE_SCRIPTS,
     probe: LIMITER_PROBE,
   });
   const bus = await connectBus({

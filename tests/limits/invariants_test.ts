@@ -3,10 +3,8 @@
  * nothing but Redis and whose clocks are hours apart.
  */
 import assert from "node:assert/strict";
-import type {
-  Admitted,
-  Refusal,
-} from "../../services/edge-auth/limits/limiter.ts";
+import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
+import type { Refusal } from "../../services/edge-auth/limits/refusal.ts";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { SETTLE } from "../../services/edge-auth/limits/scripts.ts";
 import { settlementOf } from "../../services/edge-auth/limits/settlement.ts";
@@ -303,19 +301,19 @@ const WIDE: Limits = {
 Deno.test("each limit admits exactly what it says, and a refusal for it consumes nothing of the others", async () => {
   await using stage = await startStage();
   const { world, fleet } = stage;
-  for (const  of of["key", "owner"] as const) {
+  for (const side of ["key", "owner"] as const) {
     for (const [limits, passes, limit] of EXHAUST) {
       const tight = { ...WIDE, ...limits };
       const key = await world.addKey({
-        limits: of === "key" ? tight : WIDE,
-        ownerLimits: of === "owner" ? tight : WIDE,
+        limits: side === "key" ? tight : WIDE,
+        ownerLimits: side === "owner" ? tight : WIDE,
       });
       const ask = { count: passes, wantTokens: 100 };
       assert.equal((await askAtOnce(fleet, key, ask)).admitted.length, passes);
       const before = await fingerprint(world);
       const { refused } = await askAtOnce(fleet, key, { ...ask, count: 100 });
       for (const refusal of refused) {
-        assert.partialDeepStrictEqual(refusal, { limit, of });
+        assert.partialDeepStrictEqual(refusal, { limit, of: side });
       }
       assert.equal(refused.length, 100);
       assert.equal(await fingerprint(world), before);

@@ -5,14 +5,13 @@
 import {
   createKeyLookup,
   type KeyLookup,
-  LOOKUP_SCRIPTS,
 } from "../../services/edge-auth/keys/key_lookup.ts";
 import { createAdmission } from "../../services/edge-auth/limits/admission.ts";
 import {
   Limiter,
   LIMITER_PROBE,
-  LIMITER_SCRIPTS,
 } from "../../services/edge-auth/limits/limiter.ts";
+import { EDGE_SCRIPTS } from "../../services/edge-auth/limits/scripts.ts";
 import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { KEY_LIMITS } from "@gateway/shared/limits";
@@ -222,7 +221,7 @@ async function startEdge(
     log,
     now: monotonicNow,
     random: Math.random,
-    scripts: [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS],
+    scripts: EDGE_SCRIPTS,
     probe: LIMITER_PROBE,
   });
   started.defer(() => redis.close());

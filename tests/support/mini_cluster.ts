@@ -139,9 +139,9 @@ function admitAll(admitted: Admitted[]): KeyParts {
     keys: {
       remembered: () => principal,
       find: () => Promise.resolve(principal),
-      check: () => Promise.resolve([]),
     },
     admission: {
+      modelsOf: () => Promise.resolve([]),
       checkRefused: () => Promise.resolve(),
       admitChat: (_principal, request) => {
         const settlements: Admitted["settlements"] = [];

@@ -10,7 +10,6 @@ import { REFUSED_BODIES } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "./request.ts";
-import type { KeyLookup } from "../keys/key_lookup.ts";
 import { remember } from "../limits/bounded_map.ts";
 import type { Admission } from "../limits/admission.ts";
 import { tooManyBadBodies } from "../limits/refusal.ts";
@@ -20,8 +19,7 @@ import type { Exchange } from "../http/server.ts";
 
 export interface ReadChatRequestDependencies {
   catalog: Catalog;
-  keys: Pick<KeyLookup, "check">;
-  admission: Pick<Admission, "checkRefused">;
+  admission: Pick<Admission, "checkRefused" | "modelsOf">;
   now: MonotonicNow;
   bodyBytesMax: number;
   bodyBudget: BodyBudget;
@@ -66,7 +64,7 @@ export async function readChatRequest(
     }
   } catch (error) {
     if (error instanceof ApiError) {
-      await dependencies.keys.check(principal, "chat");
+      await dependencies.admission.modelsOf(principal, "chat");
     }
     throw error;
   }
@@ -96,7 +94,7 @@ export class RefusedBodies {
   /** Throws `rate_limit_exceeded` if no body of the key may be read now. */
   require(keyId: string): void {
     const waitMs = this.#waitMs(keyId);
-    if (waitMs > 0) throw tooManyBadBodies(waitMs, { connection: "close" });
+    if (waitMs > 0) throw tooManyBadBodies(waitMs);
   }
 
   /** As `require`, but after a delay, which slows down a client that retries at once. */

@@ -21,13 +21,13 @@ Deno.test("readChatRequest() makes a key wait for the time of its refused bodies
   const deadlines = createDeadlines(monotonicNow);
   const dependencies = {
     catalog: new Map(),
-    keys: {
-      check(principal: unknown) {
+    admission: {
+      checkRefused: () => Promise.resolve(),
+      modelsOf(principal: unknown) {
         checked.push(principal);
         return Promise.resolve([]);
       },
     },
-    admission: { checkRefused: () => Promise.resolve() },
     now: monotonicNow,
     bodyBytesMax: 1_000_000,
     bodyBudget: new BodyBudget({ bodiesBytesMax: 1e6, bodyBytesMax: 1e6 }),

@@ -1,25 +1,17 @@
-/** Looks up the owner and the rights of a key, without touching its limits. */
+/** Finds the key and the owner that a credential stands for. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { isKeyId, isOwnerId } from "@gateway/shared/keys/key";
 import {
   hashKey,
-  type KeyScope,
-  limiterKey,
   type Principal,
-  recordKey,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
-import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
-import {
-  keysUnreachable,
-  redisFailure,
-  refusalError,
-  storeIsEmpty,
-} from "../limits/refusal.ts";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { redisFailure, storeIsEmpty } from "../limits/refusal.ts";
 import { remember } from "../limits/bounded_map.ts";
+import { FIND } from "../limits/scripts.ts";
 import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
 export interface KeyLookupOptions {
@@ -29,57 +21,6 @@ export interface KeyLookupOptions {
   /** Unknown keys that are looked up for one client address, per second. */
   unknownPerSecond: number;
 }
-
-/**
- * Reads the ids of a key and its owner and the name of the data set, atomically, so
- * that no key looks unknown because Redis has just lost its data.
- *
- * ```
- * KEYS  none: the keys are only read, and EVALSHA requires write access to KEYS
- * ARGV  1 hash key
- *
- * reply {"<key id>:<owner id>" or nil, name of the store or nil}
- * ```
- */
-const FIND: RedisScript = defineScript(
-  "find",
-  `
-return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
-`,
-);
-
-/**
- * Checks a key without changing anything, for requests without limits and before
- * errors that only the owner of a valid key may see.
- *
- * ```
- * KEYS  1 lim:{owner}:<key>, only to route the call in a cluster
- * ARGV  1 record key   2 scope, or empty
- *
- * reply {"unknown"} {"expired"} {"disabled"} {"scope"}
- *       {"empty"}        Redis holds no keys at all: its data was lost
- *       {"ok", models}   comma-separated ids, empty: all
- * ```
- */
-const INSPECT: RedisScript = defineScript(
-  "inspect",
-  `
-local rec = redis.call('HMGET', ARGV[1], 'state', 'expires_at', 'scopes', 'models')
-if not rec[1] then return {redis.call('GET', '${STORE_KEY}') and 'unknown' or 'empty'} end
-local time = redis.call('TIME')
-local expires = tonumber(rec[2] or 0)
-if not (expires and expires >= 0) then error('corrupt expires_at in the record of a key') end
-if expires > 0 and expires <= time[1] * 1000 + time[2] / 1000 then return {'expired'} end
-if rec[1] ~= 'enabled' then return {'disabled'} end
-if ARGV[2] ~= '' and not string.find(',' .. (rec[3] or '') .. ',', ',' .. ARGV[2] .. ',', 1, true) then
-  return {'scope'}
-end
-return {'ok', rec[4] or ''}
-`,
-);
-
-/** The scripts to load when the link connects. */
-export const LOOKUP_SCRIPTS: readonly RedisScript[] = [FIND, INSPECT];
 
 /**
  * Finds the principal of a hash, which is the SHA-256 of a key in base64url. The pair
@@ -101,11 +42,11 @@ export function createKeyLookup({
   const reads = new Map<string, Promise<Principal | null>>();
   const limit = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
   /** Name of the data set in Redis when last seen; null: none, undefined: not seen yet. */
-  let store: string | null | undefined;
+  let store: unknown;
   let watch: ReturnType<typeof setInterval> | undefined;
 
   /** A different data set may contain keys that were unknown. */
-  const sawStore = (name: string | null) => {
+  const sawStore = (name: unknown) => {
     if (name === store) return;
     // A Redis that has lost its data looks like one that never held a key.
     if (name === null) {
@@ -121,12 +62,9 @@ export function createKeyLookup({
 
   const lookAtStore = () => {
     if (redis.state !== "ready") return;
-    redis.command(["GET", STORE_KEY]).then(
-      (name) => sawStore(name === null ? null : String(name)),
-      () => {
-        // The link logs the fault, and the next check follows soon.
-      },
-    );
+    redis.command(["GET", STORE_KEY]).then(sawStore, () => {
+      // The link logs the fault, and the next check follows soon.
+    });
   };
 
   /** The remembered principal of a hash; null: unknown to Redis, undefined: not remembered. */
@@ -141,30 +79,28 @@ export function createKeyLookup({
   };
 
   const read = async (hash: string): Promise<Principal | null> => {
-    const reply = await ask(redis, FIND, [], [hashKey(hash)]);
-    const [pair = null, name = null] = reply;
-    sawStore(name === null ? null : String(name));
-    if (pair === null) {
-      if (name === null) throw keysUnreachable(storeIsEmpty());
-      const untilMs = now() + KEY_LIMITS.unknownMs;
-      remember(unknownUntilMs, hash, untilMs, KEY_LIMITS.unknownEntriesMax);
-      return null;
-    }
-    const principal = parsePair(String(pair));
-    remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
-    return principal;
-  };
-
-  /** Forgets a principal whose key no longer exists. */
-  const forget = ({ keyId }: Principal): void => {
-    for (const [hash, principal] of known) {
-      if (principal.keyId === keyId) return void known.delete(hash);
+    try {
+      const { checkMs: deadlineMs } = KEY_LIMITS;
+      const args = [hashKey(hash)];
+      const reply = await redis.evalScript(FIND, [], args, { deadlineMs });
+      const [pair = null, name = null] = Array.isArray(reply) ? reply : [];
+      sawStore(name);
+      if (pair === null) {
+        if (name === null) throw storeIsEmpty();
+        const untilMs = now() + KEY_LIMITS.unknownMs;
+        remember(unknownUntilMs, hash, untilMs, KEY_LIMITS.unknownEntriesMax);
+        return null;
+      }
+      const principal = parsePair(String(pair));
+      remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
+      return principal;
+    } catch (cause) {
+      throw redisFailure(cause);
     }
   };
 
   return {
     remembered,
-    forget,
     /**
      * The principal, or null if there is no such key. A hash that is not remembered
      * costs one read, which concurrent calls share. Throws `ApiError`:
@@ -182,33 +118,10 @@ export function createKeyLookup({
       reads.set(hash, reading);
       return reading;
     },
-    /**
-     * The models the key may use; empty: all. Throws `unauthorized`,
-     * `key_disabled`, `service_unavailable`, or `forbidden` for a key without the
-     * scope (null: none is needed).
-     */
-    async check(
-      principal: Principal,
-      scope: KeyScope | null,
-    ): Promise<readonly string[]> {
-      const [status, models] = await ask(redis, INSPECT, [
-        limiterKey(principal),
-      ], [recordKey(principal), scope ?? ""]);
-      switch (status) {
-        case "ok":
-          return typeof models === "string" && models !== ""
-            ? models.split(",")
-            : [];
-        case "empty":
-          throw keysUnreachable(storeIsEmpty());
-        case "unknown":
-        case "expired":
-        case "disabled":
-        case "scope":
-          if (status === "unknown") forget(principal);
-          throw refusalError({ isAdmitted: false, reason: status });
-        default:
-          throw new Error(`Unexpected reply of the inspect script: ${status}`);
+    /** Forgets a principal whose key no longer exists. */
+    forget({ keyId }: Principal): void {
+      for (const [hash, principal] of known) {
+        if (principal.keyId === keyId) return void known.delete(hash);
       }
     },
     /** Starts watching which data set Redis holds. */
@@ -220,23 +133,6 @@ export function createKeyLookup({
       clearInterval(watch);
     },
   };
-}
-
-/** Calls a script whose reply is an array. */
-async function ask(
-  redis: RedisLink,
-  script: RedisScript,
-  keys: readonly string[],
-  args: readonly string[],
-): Promise<readonly RedisReply[]> {
-  try {
-    const reply = await redis.evalScript(script, keys, args, {
-      deadlineMs: KEY_LIMITS.checkMs,
-    });
-    return Array.isArray(reply) ? reply : [];
-  } catch (cause) {
-    throw redisFailure(cause);
-  }
 }
 
 /** `<key id>:<owner id>`. */

@@ -7,10 +7,8 @@ interface Address {
   left: number;
   filledAtMs: number;
   running: number;
-  /** Some look-ups wait, and later ones after them, until none is running. */
-  isFull: boolean;
-  /** Resolves when none of its look-ups is running. */
-  idle: PromiseWithResolvers<void>;
+  /** Set while look-ups wait, and later ones after them, until none is running. */
+  idle: PromiseWithResolvers<void> | null;
 }
 
 const RETRY_MS = 1_000;
@@ -37,8 +35,7 @@ export function createUnknownKeyLimit(
       left: perSecond,
       filledAtMs: nowMs,
       running: 0,
-      isFull: false,
-      idle: Promise.withResolvers<void>(),
+      idle: null,
     };
     const passedMs = nowMs - address.filledAtMs;
     const more = passedMs * perSecond / MS_PER_SECOND;
@@ -46,6 +43,13 @@ export function createUnknownKeyLimit(
     address.filledAtMs = nowMs;
     remember(addresses, name, address, ENTRIES_MAX);
     return address;
+  };
+
+  const ended = (address: Address): void => {
+    address.running -= 1;
+    if (address.running > 0) return;
+    address.idle?.resolve();
+    address.idle = null;
   };
 
   return {
@@ -63,13 +67,13 @@ export function createUnknownKeyLimit(
         : Math.floor(perSecond * KEPT_FOR_RETRIES);
       let address = find(name);
       while (
-        address.isFull || address.left - address.running < 1 + kept
+        address.idle !== null || address.left - address.running < 1 + kept
       ) {
         if (address.left < 1 + kept) {
           remember(refused, hash, true, ENTRIES_MAX);
           throw tooManyUnknownKeys();
         }
-        address.isFull = true;
+        address.idle ??= Promise.withResolvers<void>();
         await address.idle.promise;
         address = find(name);
       }
@@ -80,12 +84,7 @@ export function createUnknownKeyLimit(
         if (found === null) address.left -= 1;
         return found;
       } finally {
-        address.running -= 1;
-        if (address.running === 0) {
-          address.isFull = false;
-          address.idle.resolve();
-          address.idle = Promise.withResolvers<void>();
-        }
+        ended(address);
       }
     },
   };

@@ -1,14 +1,15 @@
 /** Admits chat requests: returns a lease or throws the HTTP error of the refusal. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import type { Principal } from "@gateway/shared/keys/record";
+import type { KeyScope, Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/run.ts";
+import type { HeaderFields } from "../http/responses.ts";
 import { remember } from "./bounded_map.ts";
-import { costOf, estimateTokens } from "./cost.ts";
+import { type Cost, costOf, estimateTokens } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
-import { type HeaderFields, rateLimitHeaders } from "./rate_limit_headers.ts";
+import { rateLimitHeaders } from "./rate_limit_headers.ts";
 import { type Refusal, refusalError } from "./refusal.ts";
 
 /** Held by an admitted request until it is settled or released. */
@@ -26,23 +27,6 @@ export interface ChatLease {
   release(): void;
 }
 
-export interface Admission {
-  /**
-   * Throws the refusal of a key that was just refused for a limit, for as long as
-   * that limit holds, so that its next body is not read. Does not call Redis for
-   * other keys.
-   */
-  checkRefused(principal: Principal): Promise<void>;
-  /**
-   * Admits a chat request or throws the `ApiError` of its refusal. The tokens it
-   * may cost are reserved until the lease is settled.
-   */
-  admitChat(
-    principal: Principal,
-    request: ChatRequest,
-  ): Promise<ChatLease>;
-}
-
 /** How the admission of one chat request ended, for metrics. */
 export interface Decision {
   /** `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt record. */
@@ -51,7 +35,7 @@ export interface Decision {
 }
 
 export interface AdmissionOptions {
-  limiter: Pick<Limiter, "admit" | "look" | "settle">;
+  limiter: Limiter;
   catalog: Catalog;
   now: MonotonicNow;
   /** Called with a principal whose key no longer exists. */
@@ -62,65 +46,99 @@ export interface AdmissionOptions {
 
 const REFUSED_KEYS_MAX = 10_000;
 
-export function createAdmission(options: AdmissionOptions): Admission {
+/** What the handlers of requests ask about keys and their limits. */
+export type Admission = ReturnType<typeof createAdmission>;
+
+export function createAdmission(options: AdmissionOptions) {
   const { limiter, catalog, now, onUnknown, onDecision } = options;
   /** Keys that were refused for a limit, and until when that limit may hold. */
   const refusedUntilMs = new Map<string, number>();
 
-  /** Calls `ask`, and throws the refusal if there is one. */
-  const decide = async <T extends Admitted | null>(
-    principal: Principal,
-    ask: () => Promise<T | Refusal>,
-  ): Promise<T> => {
+  /** Reports a decision. */
+  const timed = async <T extends Admitted | null>(
+    asking: Promise<T | Refusal>,
+  ): Promise<T | Refusal> => {
     const startedAtMs = now();
     const report = (result: Decision["result"]) =>
       onDecision?.({ result, durationMs: now() - startedAtMs });
-    const decision = await ask().catch((error) => {
+    try {
+      const decision = await asking;
+      if (decision !== null) report(decision);
+      return decision;
+    } catch (error) {
       report(error instanceof ApiError ? "unavailable" : "failed");
       throw error;
-    });
-    if (decision !== null) report(decision);
+    }
+  };
+
+  /** Throws a refusal. */
+  const granted = <T extends { isAdmitted: true } | null>(
+    principal: Principal,
+    decision: T | Refusal,
+  ): T => {
     if (decision === null || decision.isAdmitted) return decision;
-    const { keyId } = principal;
     if (decision.reason === "unknown") onUnknown(principal);
     if (decision.reason === "limited") {
       const untilMs = now() + decision.waitMs;
-      remember(refusedUntilMs, keyId, untilMs, REFUSED_KEYS_MAX);
+      remember(refusedUntilMs, principal.keyId, untilMs, REFUSED_KEYS_MAX);
     }
     throw refusalError(decision);
   };
 
   return {
-    async checkRefused(principal) {
+    /**
+     * Throws the refusal of a key that was just refused for a limit, for as long as
+     * that limit holds, so that its next body is not read. Does not call Redis for
+     * other keys.
+     */
+    async checkRefused(principal: Principal): Promise<void> {
       const untilMs = refusedUntilMs.get(principal.keyId);
       if (untilMs === undefined) return;
       if (now() < untilMs) {
-        await decide(principal, () => limiter.look(principal, "chat"));
+        granted(principal, await timed(limiter.look(principal, "chat")));
       }
       refusedUntilMs.delete(principal.keyId);
     },
-    async admitChat(principal, request) {
+    /**
+     * The models the key may use; empty: all. Throws `unauthorized`, `key_disabled`,
+     * `service_unavailable`, or `forbidden` for a key without the scope (null: none is
+     * needed). Consumes nothing.
+     */
+    async modelsOf(
+      principal: Principal,
+      scope: KeyScope | null,
+    ): Promise<readonly string[]> {
+      return granted(principal, await limiter.rightsOf(principal, scope))
+        .models;
+    },
+    /**
+     * Admits a chat request or throws the `ApiError` of its refusal. The tokens it
+     * may cost are reserved until the lease is settled.
+     */
+    async admitChat(
+      principal: Principal,
+      request: ChatRequest,
+    ): Promise<ChatLease> {
       const { model } = request;
       const { output_tokens: outputTokens } = catalog.get(model) ?? {};
       const estimate = estimateTokens(request, outputTokens);
       const wantTokens = estimate.totalTokens;
       const ask = { scope: "chat", model, wantTokens } as const;
-      const lease = await decide(
+      const admitted = granted(
         principal,
-        () => limiter.admit(principal, ask),
+        await timed(limiter.admit(principal, ask)),
       );
-      const freed = lease.isSlotLimited ? Promise.withResolvers<void>() : null;
+      const freed = admitted.isSlotLimited
+        ? Promise.withResolvers<void>()
+        : null;
+      const settle = (cost: Cost) =>
+        limiter.settle(admitted, cost, freed?.resolve);
       return {
         slotFreed: freed?.promise ?? null,
-        headers: rateLimitHeaders(lease.rates),
-        settle(outcome) {
-          limiter.settle(lease, costOf(outcome, estimate), freed?.resolve);
-        },
-        release() {
-          const nothing = { promptTokens: 0, completionTokens: 0 };
-          const cost = { ...nothing, kind: "cancelled" } as const;
-          limiter.settle(lease, cost, freed?.resolve);
-        },
+        headers: rateLimitHeaders(admitted.rates),
+        settle: (outcome) => settle(costOf(outcome, estimate)),
+        release: () =>
+          settle({ promptTokens: 0, completionTokens: 0, kind: "cancelled" }),
       };
     },
   };

@@ -1,4 +1,4 @@
-/** Checks in Redis whether a request is within the limits of its key and of its owner. */
+/** Checks in Redis whether a request is within the rights and limits of its key and of its owner. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import {
@@ -15,22 +15,18 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import type { RedisScript } from "@gateway/shared/redis/script";
 import type { Cost } from "./cost.ts";
 import { createLeaseKeeper, type Lease } from "./leases.ts";
 import type { Rate, Rates } from "./rate_limit_headers.ts";
 import {
-  KEY_REFUSALS,
-  LIMIT_NAMES,
+  isKeyRefusal,
+  isLimitName,
   redisFailure,
   type Refusal,
   storeIsEmpty,
 } from "./refusal.ts";
-import { ADMIT, RENEW, SETTLE } from "./scripts.ts";
-import { createSettleQueue, releaseOf, settlementOf } from "./settlement.ts";
-
-export type { Cost } from "./cost.ts";
-export type { Refusal } from "./refusal.ts";
+import { ADMIT } from "./scripts.ts";
+import { createSettleQueue, settlementOf } from "./settlement.ts";
 
 export interface LimiterOptions {
   redis: RedisLink;
@@ -63,8 +59,12 @@ export interface Admitted extends Lease {
   readonly isSlotLimited: boolean;
 }
 
-/** The scripts to load when the link connects. */
-export const LIMITER_SCRIPTS: readonly RedisScript[] = [ADMIT, SETTLE, RENEW];
+/** The key may be used. */
+export interface Rights {
+  readonly isAdmitted: true;
+  /** The models that it may use; empty: all. */
+  readonly models: readonly string[];
+}
 
 /** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
 export const LIMITER_PROBE: readonly string[] = [
@@ -76,8 +76,10 @@ export const LIMITER_PROBE: readonly string[] = [
 ];
 
 /**
- * Checks keys and limits in Redis, so every edge decides the same. Call `start` to
- * have leases renewed.
+ * Checks keys and limits in Redis, so every edge decides the same. Each check is one
+ * round trip. It throws `ApiError` `service_unavailable` within 150 ms when Redis cannot
+ * answer or has lost its data: it never admits without an answer and never treats a key
+ * that cannot be read as unknown. Call `start` to have leases renewed.
  */
 export class Limiter {
   readonly #redis: RedisLink;
@@ -105,61 +107,65 @@ export class Limiter {
     return this.#settlements.pending;
   }
 
-  /**
-   * Decides one request: one round trip. Throws `ApiError` `service_unavailable`
-   * within 150 ms when Redis cannot answer or has lost its data; never admits
-   * without an answer and never treats a key that cannot be read as unknown.
-   */
-  async admit(principal: Principal, ask: Ask): Promise<Admitted | Refusal> {
-    const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
-    const decision = await this.#ask(principal, ask, id);
-    if (!decision.isAdmitted) return decision;
-    const reservedTokens = ask.wantTokens;
-    const admitted = { ...decision, id, principal, reservedTokens };
-    this.#leases.hold(admitted);
-    return admitted;
-  }
-
-  /** The refusal that the smallest request would get now, or null. Consumes nothing; throws as `admit` does. */
-  async look(principal: Principal, scope: KeyScope): Promise<Refusal | null> {
-    const smallest = { scope, model: null, wantTokens: 1 };
-    const decision = await this.#ask(principal, smallest, "");
-    return decision.isAdmitted ? null : decision;
-  }
-
-  /** Runs the admission script. With an empty `id` nothing is consumed. */
-  async #ask(
+  /** Decides one request. */
+  async admit(
     principal: Principal,
     { scope, model, wantTokens }: Ask,
-    id: string,
-  ): Promise<Grant | Refusal> {
-    /** Undoes an admission whose reply arrived too late or was lost. */
-    const release = () => {
-      if (id === "") return;
-      this.#settlements.add(releaseOf(principal, id, wantTokens));
-    };
+  ): Promise<Admitted | Refusal> {
+    const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
+    const lease = { id, principal, reservedTokens: wantTokens };
+    /** Undoes an admission whose reply was malformed, late or lost. */
+    const release = () =>
+      this.#settlements.add(settlementOf({ ...lease, atMs: 0 }, null));
+    const args = [scope, model ?? "", String(wantTokens), id];
+    const grant = await this.#ask(principal, args, grantIn, release);
+    if (!grant.isAdmitted) return grant;
+    this.#leases.hold(lease);
+    return { ...grant, ...lease };
+  }
+
+  /** The refusal that the smallest request would get now, or null. Consumes nothing. */
+  async look(principal: Principal, scope: KeyScope): Promise<Refusal | null> {
+    const grant = await this.#ask(principal, [scope, "", "1", ""], grantIn);
+    return grant.isAdmitted ? null : grant;
+  }
+
+  /**
+   * Checks a key without its limits, for requests that have none and before errors
+   * that only the owner of a valid key may see. Consumes nothing.
+   */
+  rightsOf(
+    principal: Principal,
+    scope: KeyScope | null,
+  ): Promise<Rights | Refusal> {
+    return this.#ask(principal, [scope ?? "", "", "", ""], rightsIn);
+  }
+
+  /** Runs the admission script with its arguments from the third on. */
+  async #ask<T>(
+    principal: Principal,
+    terms: readonly string[],
+    parse: (reply: RedisReply) => T,
+    release?: () => void,
+  ): Promise<T | Refusal> {
+    const { ownerId } = principal;
+    const keys = [
+      limiterKey(principal),
+      leaseKey(principal),
+      ownerLimiterKey(ownerId),
+      ownerLeaseKey(ownerId),
+    ];
+    const args = [recordKey(principal), ownerLimitsKey(ownerId), ...terms];
     try {
-      const reply = await this.#redis.evalScript(ADMIT, [
-        limiterKey(principal),
-        leaseKey(principal),
-        ownerLimiterKey(principal.ownerId),
-        ownerLeaseKey(principal.ownerId),
-      ], [
-        recordKey(principal),
-        ownerLimitsKey(principal.ownerId),
-        scope,
-        model ?? "",
-        String(wantTokens),
-        id,
-      ], {
+      const reply = await this.#redis.evalScript(ADMIT, keys, args, {
         deadlineMs: this.#deadlineMs,
         onAbandoned(late) {
-          if (!Array.isArray(late) || late[0] === "ok") release();
+          if (!Array.isArray(late) || late[0] === "ok") release?.();
         },
       });
-      return parseReply(reply);
+      return keyRefusalIn(reply) ?? parse(reply);
     } catch (error) {
-      if (mayHaveAdmitted(error)) release();
+      if (mayHaveAdmitted(error)) release?.();
       throw redisFailure(error);
     }
   }
@@ -195,17 +201,27 @@ function mayHaveAdmitted(error: unknown): boolean {
   return error.reason === "connection_lost";
 }
 
-/** An admission as the script replies it. */
-type Grant = Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited">;
+/** Why the key may not be used, or null. */
+function keyRefusalIn(reply: RedisReply): Refusal | null {
+  const [status] = Array.isArray(reply) ? reply : [];
+  if (status === "empty") throw storeIsEmpty();
+  return isKeyRefusal(status) ? { isAdmitted: false, reason: status } : null;
+}
 
-/** Parses a reply of the admission script. Throws if it is malformed. */
-function parseReply(reply: RedisReply): Grant | Refusal {
+function rightsIn(reply: RedisReply): Rights {
+  const [status, models] = Array.isArray(reply) ? reply : [];
+  if (status !== "ok" || typeof models !== "string") throw malformed(reply);
+  return { isAdmitted: true, models: models === "" ? [] : models.split(",") };
+}
+
+/** The decision on the limits. */
+function grantIn(
+  reply: RedisReply,
+): Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited"> | Refusal {
   const [status, ...fields] = Array.isArray(reply) ? reply : [];
-  const unexpected = () =>
-    new Error(`Unexpected reply of the admission: ${JSON.stringify(reply)}`);
   const number = (index: number): number => {
     const value = fields[index];
-    if (typeof value !== "number") throw unexpected();
+    if (typeof value !== "number") throw malformed(reply);
     return value;
   };
   const rate = (index: number): Rate | null => {
@@ -213,18 +229,19 @@ function parseReply(reply: RedisReply): Grant | Refusal {
     const [remaining, resetMs] = [number(index + 1), number(index + 2)];
     return limit === 0 ? null : { limit, remaining, resetMs };
   };
-  if (status === "empty") throw storeIsEmpty();
-  const reason = KEY_REFUSALS.find((each) => each === status);
-  if (reason !== undefined) return { isAdmitted: false, reason };
   const rates = { requests: rate(1), tokens: rate(4) };
   if (status === "ok") {
     const isSlotLimited = number(7) === 1;
     return { isAdmitted: true, atMs: number(0), rates, isSlotLimited };
   }
-  const [of, name] = String(fields[7]).split(":");
-  const limit = LIMIT_NAMES.find((each) => each === name);
-  if (status !== "limited" || limit === undefined) throw unexpected();
-  if (of !== "key" && of !== "owner") throw unexpected();
+  const [of, limit] = String(fields[7]).split(":");
+  if (status !== "limited" || !isLimitName(limit)) throw malformed(reply);
+  if (of !== "key" && of !== "owner") throw malformed(reply);
   const waitMs = number(8);
   return { isAdmitted: false, reason: status, limit, of, waitMs, rates };
+}
+
+function malformed(reply: RedisReply): Error {
+  const text = JSON.stringify(reply);
+  return new Error(`Unexpected reply of the admission: ${text}`);
 }

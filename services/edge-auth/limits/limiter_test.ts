@@ -22,7 +22,9 @@ import {
   writeState,
 } from "../../../tests/support/admission_fixture.ts";
 import { until } from "../../../tests/support/wait_for.ts";
-import type { Admitted, Ask, Cost, Limiter, Refusal } from "./limiter.ts";
+import type { Cost } from "./cost.ts";
+import type { Admitted, Ask, Limiter } from "./limiter.ts";
+import type { Refusal } from "./refusal.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 import { LEASE_MS } from "./scripts.ts";
 

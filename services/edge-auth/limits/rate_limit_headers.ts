@@ -1,3 +1,6 @@
+/** The headers that state the limits of a key. */
+import type { HeaderFields } from "../http/responses.ts";
+
 /** The state of one limit. */
 export interface Rate {
   /** Per minute. */
@@ -12,9 +15,6 @@ export interface Rates {
   requests: Rate | null;
   tokens: Rate | null;
 }
-
-/** Header names and values, ready for a `Headers` object. */
-export type HeaderFields = { [name: string]: string };
 
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60 * MS_PER_SECOND;
@@ -34,7 +34,7 @@ const MS_PER_HOUR = 60 * MS_PER_MINUTE;
  * ```
  */
 export function rateLimitHeaders(rates: Rates): HeaderFields {
-  const fields: HeaderFields = {};
+  const fields: Record<string, string> = {};
   for (const unit of ["requests", "tokens"] as const) {
     const rate = rates[unit];
     if (rate === null) continue;

@@ -12,9 +12,10 @@ import {
 } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
 import { until } from "../../../tests/support/wait_for.ts";
-import { createKeyLookup, LOOKUP_SCRIPTS } from "../keys/key_lookup.ts";
+import { createKeyLookup } from "../keys/key_lookup.ts";
 import { createLeaseKeeper } from "./leases.ts";
-import { Limiter, LIMITER_PROBE, LIMITER_SCRIPTS } from "./limiter.ts";
+import { Limiter, LIMITER_PROBE } from "./limiter.ts";
+import { EDGE_SCRIPTS } from "./scripts.ts";
 
 const LIMITS = {
   requestsPerMinute: 100,
@@ -42,7 +43,7 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   const redis = createRedisLink({
     address: { url: world.redis.url, username, password, clientName: "edge-1" },
     ...clocks,
-    scripts: [...LIMITER_SCRIPTS, ...LOOKUP_SCRIPTS],
+    scripts: EDGE_SCRIPTS,
     probe: LIMITER_PROBE,
   });
   await redis.ready(5_000);
@@ -50,7 +51,8 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   const lookup = createKeyLookup({ redis, ...clocks, unknownPerSecond: 20 });
   assert.deepEqual(await lookup.find("h", ""), key);
   assert.equal(await lookup.find("nobody's", ""), null);
-  assert.deepEqual(await lookup.check(key, "chat"), []);
+  const rights = { isAdmitted: true, models: [] };
+  assert.deepEqual(await limiter.rightsOf(key, "chat"), rights);
   const ask = { scope: "chat", model: "m", wantTokens: 100 } as const;
   const request = await limiter.admit(key, ask);
   assert.ok(request.isAdmitted);

@@ -1,34 +1,41 @@
-import { ApiError } from "@gateway/shared/openai/error";
+/** Why a request may not run, and the HTTP errors that say so. */
+import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { rateLimitHeaders, type Rates } from "./rate_limit_headers.ts";
 
-/** The four limits: the error code of each, and its name in messages. */
-const LIMITS = [
-  ["requests", "rate_limit_exceeded", "requests per minute"],
-  ["tokens", "token_limit_exceeded", "tokens per minute"],
-  ["day", "daily_limit_exceeded", "tokens per day"],
-  ["concurrency", "concurrency_limit_exceeded", "requests at the same time"],
-] as const;
-export type LimitName = typeof LIMITS[number][0];
-export const LIMIT_NAMES = LIMITS.map(([name]) => name);
+type ErrorText = readonly [code: ErrorCode, text: string];
 
-/**
- * Why a key may not be used. `unknown`: it does not exist or was deleted. `scope`,
- * `model`: the key has no right to the endpoint or to the model.
- */
-export const KEY_REFUSALS = [
-  "unknown",
-  "expired",
-  "disabled",
-  "scope",
-  "model",
+/** Why a key may not be used: it was deleted or never existed, or lacks a right. */
+const KEY_ERRORS = {
+  unknown: ["unauthorized", "unauthorized"],
+  expired: ["unauthorized", "unauthorized"],
+  disabled: ["key_disabled", "unauthorized"],
+  scope: ["forbidden", "This API key has no right to this endpoint."],
+  model: ["forbidden", "This API key has no right to this model."],
+} as const satisfies Record<string, ErrorText>;
+
+/** The limits: the error code of each, and its name in messages. */
+const LIMIT_ERRORS = {
+  requests: ["rate_limit_exceeded", "requests per minute"],
+  tokens: ["token_limit_exceeded", "tokens per minute"],
+  day: ["daily_limit_exceeded", "tokens per day"],
+  concurrency: ["concurrency_limit_exceeded", "requests at the same time"],
+} as const satisfies Record<string, ErrorText>;
+
+export type KeyRefusal = keyof typeof KEY_ERRORS;
+export type LimitName = keyof typeof LIMIT_ERRORS;
+export const LIMIT_NAMES = [
+  "requests",
+  "tokens",
+  "day",
+  "concurrency",
 ] as const;
 
 /** Why a request may not run. Nothing was consumed. */
 export type Refusal =
   & { readonly isAdmitted: false }
   & (
-    | { reason: typeof KEY_REFUSALS[number] }
+    | { reason: KeyRefusal }
     | {
       reason: "limited";
       limit: LimitName;
@@ -43,42 +50,43 @@ export type Refusal =
 const UNREACHABLE_RETRY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
 
+export function isKeyRefusal(word: unknown): word is KeyRefusal {
+  return typeof word === "string" && Object.hasOwn(KEY_ERRORS, word);
+}
+
+export function isLimitName(word: string | undefined): word is LimitName {
+  return word !== undefined && Object.hasOwn(LIMIT_ERRORS, word);
+}
+
 /** The answer to every failed authentication. */
 export function unauthorized(): ApiError {
-  return new ApiError("unauthorized", "unauthorized");
+  return new ApiError(...KEY_ERRORS.unknown);
 }
 
 /** The answer to a key whose refused bodies took too much time; the body is not parsed. */
-export function tooManyBadBodies(
-  waitMs: number,
-  headers: Readonly<Record<string, string>> = {},
-): ApiError {
+export function tooManyBadBodies(waitMs: number): ApiError {
   return new ApiError(
     "rate_limit_exceeded",
     "Too many requests of this API key were refused. " +
       `Please try again in ${waitMs / MS_PER_SECOND}s.`,
-    { retryAfterMs: waitMs, headers },
+    { retryAfterMs: waitMs, headers: { connection: "close" } },
   );
 }
 
-/** The answer while Redis cannot check whether a key is valid: never 401. */
-export function keysUnreachable(cause: unknown): ApiError {
+/**
+ * The error to throw for a failed Redis call. If Redis is unavailable, the key cannot
+ * be checked: 503, never 401. Anything else, such as a corrupt record, is a fault that
+ * a retry does not fix: it is rethrown, logged, and answered with 500.
+ */
+export function redisFailure(cause: unknown): unknown {
+  if (!(cause instanceof RedisUnavailableError || isDenied(cause))) {
+    return cause;
+  }
   return new ApiError(
     "service_unavailable",
     "The service cannot check API keys at the moment. Please try again shortly.",
     { retryAfterMs: UNREACHABLE_RETRY_MS, cause },
   );
-}
-
-/**
- * The error to throw for a failed Redis call: 503 if Redis is unavailable. Anything
- * else, such as a corrupt record, is a fault that a retry does not fix: it is
- * rethrown, logged, and answered with 500.
- */
-export function redisFailure(cause: unknown): unknown {
-  return cause instanceof RedisUnavailableError || isDenied(cause)
-    ? keysUnreachable(cause)
-    : cause;
 }
 
 /** Redis answers but holds no data, so every key would look unknown. */
@@ -94,34 +102,19 @@ export function storeIsEmpty(): RedisUnavailableError {
  * the time to wait.
  */
 export function refusalError(refusal: Refusal): ApiError {
-  switch (refusal.reason) {
-    case "unknown":
-    case "expired":
-      return unauthorized();
-    case "disabled":
-      return new ApiError("key_disabled", "unauthorized");
-    case "scope":
-    case "model": {
-      const what = refusal.reason === "model" ? "model" : "endpoint";
-      return new ApiError(
-        "forbidden",
-        `This API key has no right to this ${what}.`,
-      );
-    }
-    case "limited": {
-      const [, code, name] =
-        LIMITS.find(([limit]) => limit === refusal.limit) ?? LIMITS[0];
-      const whose = refusal.of === "key" ? "this API key" : "your account";
-      const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
-      return new ApiError(
-        code,
-        `Limit of ${name} reached for ${whose}. ` +
-          `Please try again in ${seconds}s.`,
-        {
-          retryAfterMs: Math.max(1, refusal.waitMs),
-          headers: rateLimitHeaders(refusal.rates),
-        },
-      );
-    }
+  if (refusal.reason !== "limited") {
+    const [code, message] = KEY_ERRORS[refusal.reason];
+    return new ApiError(code, message);
   }
+  const [code, name] = LIMIT_ERRORS[refusal.limit];
+  const whose = refusal.of === "key" ? "this API key" : "your account";
+  const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
+  return new ApiError(
+    code,
+    `Limit of ${name} reached for ${whose}. Please try again in ${seconds}s.`,
+    {
+      retryAfterMs: Math.max(1, refusal.waitMs),
+      headers: rateLimitHeaders(refusal.rates),
+    },
+  );
 }

@@ -1,4 +1,4 @@
-/** The Lua scripts that admit, renew and settle. They use only Redis' clock. */
+/** The Lua scripts that find keys, admit, renew and settle. They use only Redis' clock. */
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 import {
   LIMITER_EPOCH_MS,
@@ -27,17 +27,37 @@ local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
 `;
 
 /**
+ * Reads the ids of a key and its owner and the name of the data set, atomically, so
+ * that no key looks unknown because Redis has just lost its data.
+ *
+ * ```
+ * KEYS  none: the keys are only read, and EVALSHA requires write access to KEYS
+ * ARGV  1 hash key
+ *
+ * reply {"<key id>:<owner id>" or nil, name of the store or nil}
+ * ```
+ */
+export const FIND: RedisScript = defineScript(
+  "find",
+  `
+return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
+`,
+);
+
+/**
  * Decides one request, in one step, for a key and its owner.
  *
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
  * ARGV  1 record key          read only: not in KEYS, to which EVALSHA requires write access
  *       2 owner limits key    read only
- *       3 scope   4 model, or empty   5 tokens to reserve
+ *       3 scope, or empty   4 model, or empty
+ *       5 tokens to reserve   empty: only the key and its rights are checked
  *       6 lease id            empty: nothing is taken, the script only decides
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
  *       {"empty"}     Redis holds no keys at all: its data was lost
+ *       {"ok", models} without tokens to reserve: comma-separated ids, empty: all
  *       {"ok" | "limited", now, rl, rr, rt, tl, tr, tt, ...}
  *         now         Unix ms of the server
  *         rl rr rt    requests per minute: limit (0: none), remaining, ms until full
@@ -87,9 +107,10 @@ end
 local expires = whole(rec[6])
 if expires > 0 and expires - ${LIMITER_EPOCH_MS} <= now then return {'expired'} end
 if rec[5] ~= 'enabled' then return {'disabled'} end
-if not lists(rec[7] or '', ARGV[3]) then return {'scope'} end
+if ARGV[3] ~= '' and not lists(rec[7] or '', ARGV[3]) then return {'scope'} end
 local models = rec[8] or ''
 if models ~= '' and ARGV[4] ~= '' and not lists(models, ARGV[4]) then return {'model'} end
+if ARGV[5] == '' then return {'ok', models} end
 
 local want = tonumber(ARGV[5])
 local lease = ARGV[6]
@@ -259,3 +280,11 @@ end
 return 1
 `,
 );
+
+/** The scripts to load when the link connects. */
+export const EDGE_SCRIPTS: readonly RedisScript[] = [
+  FIND,
+  ADMIT,
+  RENEW,
+  SETTLE,
+];

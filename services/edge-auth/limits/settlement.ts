@@ -15,7 +15,6 @@ import {
   ownerLeaseKey,
   ownerLimiterKey,
   ownerUsageKey,
-  type Principal,
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { Cost } from "./cost.ts";
@@ -32,55 +31,48 @@ export interface Settlement {
   readonly isRelease: boolean;
 }
 
-/** The settlement of a request that has ended. Both token counts are integers or null. */
+/**
+ * The settlement of a request that has ended. Both token counts are integers or null.
+ * Without a cost, it undoes an admission that may or may not have happened, including
+ * the request it counted.
+ */
 export function settlementOf(
-  { id, principal, atMs, reservedTokens }: Admitted,
-  { promptTokens, completionTokens, kind }: Cost,
+  { id, principal, atMs, reservedTokens }: SettledAdmission,
+  cost: Cost | null,
 ): Settlement {
+  const day = usageDay(atMs);
+  const { ownerId } = principal;
+  const { promptTokens = 0, completionTokens = 0, kind } = cost ?? {};
   const used = promptTokens === null || completionTokens === null
     ? reservedTokens
     : promptTokens + completionTokens;
   return {
     leaseId: id,
-    keys: settleKeys(principal, atMs),
+    keys: [
+      limiterKey(principal),
+      leaseKey(principal),
+      ownerLimiterKey(ownerId),
+      ownerLeaseKey(ownerId),
+      usageKey(principal, day),
+      ownerUsageKey(ownerId, day),
+    ],
     terms: [
       String(used - reservedTokens),
-      "0",
-      String(limiterDay(atMs)),
-      usageHour(atMs),
+      cost === null ? "1" : "0",
+      cost === null ? "" : String(limiterDay(atMs)),
+      cost === null ? "" : usageHour(atMs),
       String(promptTokens ?? 0),
       String(completionTokens ?? 0),
       kind === "failed" ? "1" : "0",
     ],
-    isRelease: false,
+    isRelease: cost === null,
   };
 }
 
-/** Undoes an admission that may or may not have happened, including the request it counted. */
-export function releaseOf(
-  principal: Principal,
-  leaseId: string,
-  reservedTokens: number,
-): Settlement {
-  return {
-    leaseId,
-    keys: settleKeys(principal, 0),
-    terms: [String(-reservedTokens), "1", "", "", "0", "0", "0"],
-    isRelease: true,
-  };
-}
-
-function settleKeys(principal: Principal, atMs: number): readonly string[] {
-  const day = usageDay(atMs);
-  return [
-    limiterKey(principal),
-    leaseKey(principal),
-    ownerLimiterKey(principal.ownerId),
-    ownerLeaseKey(principal.ownerId),
-    usageKey(principal, day),
-    ownerUsageKey(principal.ownerId, day),
-  ];
-}
+type SettledAdmission = Pick<
+  Admitted,
+  "id" | "principal" | "atMs" | "reservedTokens"
+>;
 
 /** A settlement is not urgent; a shorter deadline would only cause repeats. */
 const DEADLINE_MS = 1_000;
@@ -95,8 +87,6 @@ const POLL_MS = 10;
 /** A settlement that is being delivered. */
 interface Pending {
   readonly settlement: Settlement;
-  /** The server has lost the lease. */
-  isLeaseLost: boolean;
   /** An attempt may have succeeded without a reply. */
   mayHaveRun: boolean;
   /** Redis has refused it, and the refusal was logged. */
@@ -128,14 +118,18 @@ export function createSettleQueue(
   /** Makes one attempt. Returns false if it has to be retried. */
   const attempt = async (pending: Pending): Promise<boolean> => {
     const { leaseId, keys, terms, isRelease } = pending.settlement;
+    const settle = (withoutLease: "" | "1") =>
+      redis.evalScript(SETTLE, keys, [leaseId, withoutLease, ...terms], {
+        deadlineMs: DEADLINE_MS,
+      });
+    let isLeaseLost = false;
     try {
-      const done = await redis.evalScript(
-        SETTLE,
-        keys,
-        [leaseId, pending.isLeaseLost ? "1" : "", ...terms],
-        { deadlineMs: DEADLINE_MS },
-      );
-      if (done === 1 || isRelease || pending.mayHaveRun) return true;
+      const settled = await settle("");
+      isLeaseLost = settled === 0 && !isRelease && !pending.mayHaveRun;
+      if (!isLeaseLost) return true;
+      log.warn("settle_late", { leaseId });
+      await settle("1");
+      return true;
     } catch (error) {
       if (error instanceof RedisUnavailableError) {
         pending.mayHaveRun ||= error.mayHaveRun;
@@ -144,14 +138,10 @@ export function createSettleQueue(
         pending.isReported = true;
       }
       // Without a lease it is impossible to find out whether it has run.
-      const isGivenUp = pending.isLeaseLost && pending.mayHaveRun;
+      const isGivenUp = isLeaseLost && pending.mayHaveRun;
       if (isGivenUp) lose(1, "unanswered");
       return isGivenUp;
     }
-    // The first attempt found no lease, so it changed nothing.
-    log.warn("settle_late", { leaseId });
-    pending.isLeaseLost = true;
-    return await attempt(pending);
   };
 
   const send = async (pending: Pending): Promise<boolean> => {
@@ -184,27 +174,24 @@ export function createSettleQueue(
     retryLater();
   };
 
+  const pending = () => running + waiting.length;
+
   return {
     /** Settlements not confirmed yet. */
     get pending(): number {
-      return running + waiting.length;
+      return pending();
     },
     /**
      * Queues a settlement, which is sent in this turn of the event loop if Redis is
      * available. `onAttempted` is called after the first attempt, successful or not.
      */
     add(settlement: Settlement, onAttempted = () => {}): void {
-      const state = {
-        isLeaseLost: false,
-        mayHaveRun: false,
-        isReported: false,
-      };
-      void send({ settlement, ...state }).then(onAttempted);
+      const pending = { settlement, mayHaveRun: false, isReported: false };
+      void send(pending).then(onAttempted);
     },
     /** Waits until all are delivered, at most `timeoutMs`, then stops. Returns the number that were not. */
     async drain(timeoutMs: number): Promise<number> {
       const endsAtMs = now() + timeoutMs;
-      const pending = () => running + waiting.length;
       while (pending() > 0 && now() < endsAtMs) await delay(POLL_MS);
       isStopped = true;
       if (timer !== null) clearTimeout(timer);

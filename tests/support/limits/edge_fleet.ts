@@ -3,14 +3,14 @@
  * its own clock. They can be killed and restarted within milliseconds, so that a
  * property can be tried in hundreds of runs.
  */
+import type { Cost } from "../../../services/edge-auth/limits/cost.ts";
 import {
   type Admitted,
   type Ask,
-  type Cost,
   Limiter,
-  LIMITER_SCRIPTS,
-  type Refusal,
 } from "../../../services/edge-auth/limits/limiter.ts";
+import type { Refusal } from "../../../services/edge-auth/limits/refusal.ts";
+import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
@@ -113,7 +113,7 @@ async function startEdge(
     log: silentLog,
     now: monotonicNow,
     random,
-    scripts: LIMITER_SCRIPTS,
+    scripts: EDGE_SCRIPTS,
   });
   await redis.ready(READY_MS);
   const admission = new Limiter({
