@@ -44,15 +44,11 @@ const jobSchema = versionSchema.extend({
 /** A job. Its request is part of it or follows in pieces. */
 export type JobMessage = z.infer<typeof jobSchema>;
 
-/** Bytes of a job. */
-export function encodeJob(job: JobMessage): Uint8Array {
-  return encodeJson(job);
-}
+export const encodeJob = (job: JobMessage): Uint8Array => encodeJson(job);
 
 /** Bytes of a request, to be cut into pieces. */
-export function encodeRequest(request: ChatRequest): Uint8Array {
-  return encodeJson(request);
-}
+export const encodeRequest = (request: ChatRequest): Uint8Array =>
+  encodeJson(request);
 
 /**
  * Decodes a job. Checks all of the envelope, but only those fields of the request that
@@ -75,9 +71,8 @@ export function decodeJob(
 }
 
 /** Decodes a request that was assembled from pieces. Null if it is malformed. */
-export function decodeRequest(bytes: Uint8Array): ChatRequest | null {
-  return parseJson(requestSchema, bytes);
-}
+export const decodeRequest = (bytes: Uint8Array): ChatRequest | null =>
+  parseJson(requestSchema, bytes);
 
 /*
  * Pieces of a request that is too large for one message. Every piece is a NATS
@@ -126,9 +121,6 @@ export function decodePiece(message: Uint8Array): BodyPiece | null {
   };
 }
 
-/** The result of adding a piece. */
-export type AddedPiece = "more" | "complete" | "invalid";
-
 /**
  * Assembles a body from its pieces, which may arrive in any order and more than once.
  * Its memory is allocated once, for the announced size.
@@ -145,7 +137,7 @@ export class BodyAssembly {
     this.#has = new Array<boolean>(this.#missing).fill(false);
   }
 
-  add(piece: BodyPiece): AddedPiece {
+  add(piece: BodyPiece): "more" | "complete" | "invalid" {
     const start = piece.index * BUS_LIMITS.pieceBytes;
     const expected = Math.min(BUS_LIMITS.pieceBytes, this.body.length - start);
     if (piece.bytes.length !== expected) return "invalid";
@@ -178,11 +170,9 @@ const workerBeatSchema = z.object({
 /** The beat that a worker publishes every `workerBeatMs`. */
 export type WorkerBeat = z.infer<typeof workerBeatSchema>;
 
-export function encodeWorkerBeat(beat: WorkerBeat): Uint8Array {
-  return encodeJson(beat);
-}
+export const encodeWorkerBeat = (beat: WorkerBeat): Uint8Array =>
+  encodeJson(beat);
 
 /** Returns null for a beat that is malformed or of another version: such a worker is not used. */
-export function decodeWorkerBeat(bytes: Uint8Array): WorkerBeat | null {
-  return parseJson(workerBeatSchema, bytes);
-}
+export const decodeWorkerBeat = (bytes: Uint8Array): WorkerBeat | null =>
+  parseJson(workerBeatSchema, bytes);

@@ -74,16 +74,11 @@ export type BusEvent =
 export type BusListener = (event: BusEvent, error?: Error) => void;
 
 /**
- * Nothing can be sent or received: the connection is down, was lost while waiting for
- * a reply, or is closed.
+ * The connection is down or closed, or was lost while waiting for a reply, or there
+ * was no reply in time. A request may still have been received and handled.
  */
 export class BusUnavailableError extends Error {
   override readonly name = "BusUnavailableError";
-}
-
-/** No reply in time. The request may still have been received and handled. */
-export class BusTimeoutError extends Error {
-  override readonly name = "BusTimeoutError";
 }
 
 /** The subject of a request has no subscriber. */
@@ -95,7 +90,7 @@ export class NoRespondersError extends Error {
 export class FlowWatch {
   readonly #bus: { readonly flowingSinceMs: number | null };
   readonly #now: MonotonicNow;
-  #sinceMs: number | null;
+  #sinceMs: number | null = null;
   #lostAtMs: number | null;
 
   constructor(
@@ -104,8 +99,8 @@ export class FlowWatch {
   ) {
     this.#bus = bus;
     this.#now = now;
-    this.#sinceMs = bus.flowingSinceMs;
-    this.#lostAtMs = this.#sinceMs === null ? now() : null;
+    this.#lostAtMs = now();
+    this.look();
   }
 
   /** How long the bus has been down, as of the last `look`; 0 while it works. */

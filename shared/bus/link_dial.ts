@@ -15,7 +15,7 @@ import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import { errorMessage } from "../process/env.ts";
 import { settlesWithin } from "../process/serve.ts";
-import { BusTimeoutError, BusUnavailableError } from "./link.ts";
+import { BusUnavailableError } from "./link.ts";
 
 /** The identity of this connection at the server. */
 export type BusCredentials =
@@ -153,7 +153,7 @@ export class Connection {
       throw unavailable(reason);
     });
     if (await settlesWithin(Promise.race([work, lost]), timeoutMs)) return;
-    throw new BusTimeoutError(`No answer within ${timeoutMs} ms`);
+    throw unavailable(`no answer within ${timeoutMs} ms`);
   }
 }
 

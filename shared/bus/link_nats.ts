@@ -5,7 +5,6 @@ import {
   RequestError,
   type Status,
   type Subscription,
-  TimeoutError,
 } from "nats";
 import { SteadyClock } from "../process/clock.ts";
 import { errorMessage } from "../process/env.ts";
@@ -16,7 +15,6 @@ import {
   type BusListener,
   type BusMessage,
   type BusSubscription,
-  BusTimeoutError,
   BusUnavailableError,
   NoRespondersError,
 } from "./link.ts";
@@ -187,9 +185,8 @@ export class BusLink {
    * Publishes a request and resolves with the first reply.
    *
    * @throws NoRespondersError within a round trip if there is no subscriber.
-   * @throws BusTimeoutError after `timeoutMs`.
-   * @throws BusUnavailableError at once while disconnected, and as soon as the
-   * connection is lost. In the second case the request may have been handled.
+   * @throws BusUnavailableError at once while disconnected, as soon as the connection
+   * is lost, and after `timeoutMs`. In the latter cases it may have been handled.
    */
   async request(
     subject: string,
@@ -201,9 +198,6 @@ export class BusLink {
       return await client.request(subject, payload, { timeout });
     } catch (cause) {
       const what = `Cannot request "${subject}"`;
-      if (cause instanceof TimeoutError) {
-        throw new BusTimeoutError(`${what}: no answer within ${timeout} ms`);
-      }
       throw cause instanceof RequestError && cause.isNoResponders()
         ? new NoRespondersError(`${what}: it has no subscriber`)
         : new BusUnavailableError(`${what}: ${cause}`, { cause });
@@ -214,7 +208,7 @@ export class BusLink {
    * Resolves when the server has received everything published before. This is the
    * only back-pressure.
    *
-   * @throws BusTimeoutError, BusUnavailableError
+   * @throws BusUnavailableError
    */
   async flush(): Promise<void> {
     const connection = this.#present();

@@ -76,7 +76,7 @@ Deno.test("flush() has a deadline of its own", async () => {
     timing: { flushMs: 30 },
   });
   await nats.freeze();
-  await assert.rejects(test.link.flush(), /No answer within 30 ms/);
+  await assert.rejects(test.link.flush(), /no answer within 30 ms/);
 });
 
 Deno.test("a server that reads nothing is left in spite of a backlog", async () => {

@@ -11,6 +11,11 @@ const IPV6_BITS = 128;
 const IPV6_GROUPS = 8;
 /** A customer usually has all addresses of a /64. */
 const SITE_GROUPS = 4;
+/** IPv4-mapped IPv6, as every server and proxy writes it. */
+const MAPPED = /^::ffff:(?=[\d.]+$)/i;
+const ZONE = /%[\w.-]+$/;
+/** Some proxies add the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
+const WITH_PORT = /^(?:\[([^\]]*)\]|([\d.]+))(?::\d+)?$/;
 
 /** An address, or all addresses that begin with the same bits. */
 export interface Network {
@@ -43,7 +48,9 @@ export function createClientAddress(
     const hops = forwardedFor?.split(",").slice(-HOPS_MAX) ?? [];
     while (isIP(client) > 0 && proxies.check(client, familyOf(client))) {
       // A trusted proxy writes addresses only.
-      const before = parseAddress(withoutPort(hops.pop() ?? ""));
+      const hop = (hops.pop() ?? "").trim();
+      const [, ipv6, ipv4] = WITH_PORT.exec(hop) ?? [];
+      const before = parseAddress(ipv6 ?? ipv4 ?? hop);
       if (before === null) break;
       client = before;
     }
@@ -57,10 +64,15 @@ export function createClientAddress(
  */
 export function siteOf(text: string): string {
   const address = parseAddress(text);
-  if (address === null) return text;
-  if (isIPv4(address)) return address;
-  const site = groupsOf(address).slice(0, SITE_GROUPS)
-    .map((group) => group.toString(16).padStart(4, "0"));
+  if (address === null || isIPv4(address)) return address ?? text;
+  // `URL` writes an address in its shortest form.
+  const [head = "", tail = ""] = new URL(`http://[${address}]`).hostname
+    .slice(1, -1).split("::");
+  const before = head.split(":").filter(Boolean);
+  const after = tail.split(":").filter(Boolean);
+  const zeros = IPV6_GROUPS - before.length - after.length;
+  const site = [...before, ...Array<string>(zeros).fill("0"), ...after]
+    .slice(0, SITE_GROUPS).map((group) => group.padStart(4, "0"));
   return `${site.join("")}/64`;
 }
 
@@ -76,36 +88,10 @@ export function parseNetwork(text: string): Network | null {
 
 /** An address without its zone, IPv4-mapped IPv6 as IPv4; null if it is not an address. */
 function parseAddress(text: string): string | null {
-  const address = text.replace(/%[\w.-]+$/, "");
-  if (isIP(address) === 0) return null;
-  if (isIPv4(address)) return address;
-  const groups = groupsOf(address);
-  const [high = 0, low = 0] = groups.slice(-2);
-  const isMapped = groups[5] === 0xffff &&
-    groups.slice(0, 5).every((group) => group === 0);
-  if (!isMapped) return address;
-  return [high >> 8, high & 0xff, low >> 8, low & 0xff].join(".");
+  const address = text.replace(ZONE, "").replace(MAPPED, "");
+  return isIP(address) === 0 ? null : address;
 }
 
 function familyOf(address: string): "ipv4" | "ipv6" {
   return isIPv4(address) ? "ipv4" : "ipv6";
-}
-
-/** The eight groups of an IPv6 address, in the form to which `URL` normalises it. */
-function groupsOf(address: string): number[] {
-  const [head = "", tail = ""] = new URL(`http://[${address}]`).hostname
-    .slice(1, -1).split("::");
-  const numbers = (part: string) =>
-    part === "" ? [] : part.split(":").map((group) => parseInt(group, 16));
-  const [before, after] = [numbers(head), numbers(tail)];
-  const zeros = IPV6_GROUPS - before.length - after.length;
-  return [...before, ...Array<number>(zeros).fill(0), ...after];
-}
-
-/** Some proxies add the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
-function withoutPort(text: string): string {
-  const hop = text.trim();
-  const bracketed = /^\[([^\]]*)\](?::\d+)?$/.exec(hop)?.[1];
-  if (bracketed !== undefined) return bracketed;
-  return /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop;
 }

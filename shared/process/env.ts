@@ -55,19 +55,19 @@ export function variable<T>(schema: Variable<T>, about: About): Variable<T> {
 /** A TCP port. */
 export function port(): Variable<number> {
   const expects = "a port number from 0 to 65535, 0 for any free port";
-  return wholeNumber(0, 65_535).register(ABOUT, { expects });
+  return variable(wholeNumber(0, 65_535), { expects });
 }
 
-/** Bounds of a number, both included. */
-export interface Bounds {
-  min: number;
-  max?: number;
-}
-
-/** A whole number. The unit is plural: "milliseconds", "bytes", "requests". */
-export function integer(unit: string, bounds: Bounds): Variable<number> {
-  const expects = `a whole number of ${unit}${rangeOf(bounds)}`;
-  return wholeNumber(bounds.min, bounds.max).register(ABOUT, { expects });
+/** A whole number, bounds included. The unit is plural: "milliseconds", "bytes", "requests". */
+export function integer(
+  unit: string,
+  { min, max }: { min: number; max?: number },
+): Variable<number> {
+  const range = max === undefined
+    ? `, at least ${min}`
+    : ` from ${min} to ${max}`;
+  const expects = `a whole number of ${unit}${range}`;
+  return variable(wholeNumber(min, max), { expects });
 }
 
 function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
@@ -75,26 +75,25 @@ function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
     .pipe(z.int().min(min).max(max));
 }
 
-function rangeOf({ min, max }: Bounds): string {
-  return max === undefined ? `, at least ${min}` : ` from ${min} to ${max}`;
-}
-
 /** One of a few words. */
 export function choice<const T extends string>(
   values: readonly T[],
 ): Variable<T> {
-  const expects = `one of ${values.join(", ")}`;
-  return z.enum(values).register(ABOUT, { expects });
+  return variable(z.enum(values), { expects: `one of ${values.join(", ")}` });
 }
 
-/** Words separated by commas, each of which `parse` turns into a value, or null if it is wrong. */
+/** One or more words separated by commas, each of which `parse` turns into a value, or null if it is wrong. */
 export function list<T>(
   what: string,
   parse: (word: string) => T | null,
 ): Variable<readonly T[]> {
-  return words(parse).register(ABOUT, {
-    expects: `${what} separated by commas`,
+  const schema = z.string().transform((text, context): readonly T[] => {
+    const words = text.split(",").map((word) => word.trim()).filter(Boolean);
+    const values = words.map(parse).filter((value) => value !== null);
+    if (values.length < (words.length || 1)) context.addIssue("wrong word");
+    return Object.freeze(values);
   });
+  return variable(schema, { expects: `${what} separated by commas` });
 }
 
 /** A `parse` for {@link list} that accepts the words that match `form`, unchanged. */
@@ -102,32 +101,19 @@ export function matching(form: RegExp): (word: string) => string | null {
   return (word) => form.test(word) ? word : null;
 }
 
-function words<T>(parse: (word: string) => T | null) {
-  return z.string().transform((text, context): readonly T[] => {
-    const words = text.split(",").map((word) => word.trim()).filter(Boolean);
-    const values = words.map(parse).filter((value) => value !== null);
-    if (values.length < words.length) context.addIssue("wrong word");
-    return Object.freeze(values);
-  });
-}
-
 /** An absolute URL, kept unchanged. The protocols are as in "https:". */
 export function url(protocols: readonly string[]): Variable<string> {
+  const schema = z.string().refine((text) => isUrl(text, protocols));
   const expects = `a URL that begins with ${prefixesOf(protocols)}`;
-  return z.string().refine((text) => isUrl(text, protocols))
-    .register(ABOUT, { expects });
+  return variable(schema, { expects });
 }
 
 /** One or more absolute URLs that may contain passwords, separated by commas. */
 export function secretUrls(
   protocols: readonly string[],
 ): Variable<readonly string[]> {
-  const prefixes = prefixesOf(protocols);
-  const expects =
-    `one or more URLs that begin with ${prefixes}, separated by commas`;
-  return words((text) => isUrl(text, protocols) ? text : null)
-    .refine((urls) => urls.length > 0)
-    .register(ABOUT, { expects, isSecret: true });
+  const what = `one or more URLs that begin with ${prefixesOf(protocols)},`;
+  return hidden(list(what, (text) => isUrl(text, protocols) ? text : null));
 }
 
 /** The same variable as a secret: never shown, and optionally read from a file. */
@@ -156,27 +142,24 @@ export function secret(): Variable<string> {
  * the last value.
  */
 export function changingSecret(): Variable<() => string> {
-  return z.string().transform((text) => () => text).register(ABOUT, {
-    expects: "a secret text",
-    isSecret: true,
-    isReread: true,
-  });
+  const schema = z.string().transform((text) => () => text);
+  return variable(schema, { ...aboutOf(secret()), isReread: true });
 }
 
 /** The path of a file or directory, which need not exist. */
 export function path(): Variable<string> {
-  return z.string().regex(/^[^\0]+$/).register(ABOUT, { expects: "a path" });
+  return variable(z.string().regex(/^[^\0]+$/), { expects: "a path" });
 }
 
 /** The path of a file; the value is its content. */
 export function file(): Variable<string> {
-  return z.string().register(ABOUT, { expects: "a path", isFile: true });
+  return variable(z.string(), { expects: "a path", isFile: true });
 }
 
 /** Text of one line. */
 export function text(): Variable<string> {
-  const expects = "a text of one line";
-  return z.string().regex(/^\P{Cc}*$/u).register(ABOUT, { expects });
+  const schema = z.string().regex(/^\P{Cc}*$/u);
+  return variable(schema, { expects: "a text of one line" });
 }
 
 /**
@@ -205,7 +188,7 @@ export function parseEnv(
   readFile: (path: string) => string,
 ): { readonly [name: string]: unknown } {
   const mistakes: string[] = [];
-  const config: { [name: string]: unknown } = {};
+  const config: Record<string, unknown> = {};
   for (const [name, schema] of Object.entries(variables)) {
     try {
       config[name] = readVariable(name, schema, env, readFile);
@@ -228,33 +211,32 @@ function readVariable(
   const value = env[name]?.trim() ?? "";
   const fileName = isFile ? name : `${name}_FILE`;
   const path = isFile || isSecret ? env[fileName]?.trim() ?? "" : "";
-  const shownFile = `${fileName}=${quoted(path)}`;
+  let shown = value === ""
+    ? `${name} is missing`
+    : isSecret
+    ? `${name} (value not shown)`
+    : `${name}=${quoted(hideUserinfo(value))}`;
   let text = value;
   if (path !== "") {
     if (isSecret && value !== "") {
       throw new Error(`${name} and ${fileName} are both set`);
     }
+    shown = `${fileName}=${quoted(path)}`;
     try {
       text = readFile(path).trim();
     } catch (error) {
-      throw new Error(`${shownFile}\ncannot read it: ${errorMessage(error)}`);
+      throw new Error(`${shown}\ncannot read it: ${errorMessage(error)}`);
     }
-    if (text === "") throw new Error(`${shownFile}\nthe file is empty`);
+    if (text === "") throw new Error(`${shown}\nthe file is empty`);
+    shown += " (content not shown)";
   }
   const read = schema.safeParse(text === "" ? undefined : text);
-  if (read.success) {
-    return isReread && path !== ""
-      ? rereading(text, () => readFile(path).trim())
-      : read.data;
+  if (!read.success) {
+    throw new Error(`${shown}\nexpected ${expects} (${schema.description})`);
   }
-  const shown = text === ""
-    ? `${name} is missing`
-    : path !== ""
-    ? `${shownFile} (content not shown)`
-    : isSecret
-    ? `${name} (value not shown)`
-    : `${name}=${quoted(hideUserinfo(value))}`;
-  throw new Error(`${shown}\nexpected ${expects} (${schema.description})`);
+  return isReread && path !== ""
+    ? rereading(text, () => readFile(path).trim())
+    : read.data;
 }
 
 function rereading(first: string, read: () => string): () => string {

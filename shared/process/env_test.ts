@@ -58,8 +58,8 @@ const KINDS: {
   {
     kind: "a list",
     variable: env.list("words", WORD),
-    accepted: [["a", ["a"]], [" a , b,,c ", ["a", "b", "c"]], [",", []]],
-    refused: ["a b", "a,*"],
+    accepted: [["a", ["a"]], [" a , b,,c ", ["a", "b", "c"]]],
+    refused: ["a b", "a,*", ","],
   },
   {
     kind: "a URL",

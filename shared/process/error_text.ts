@@ -24,10 +24,8 @@ export function clip(
   charsMax: number = QUOTED_CHARS_MAX,
 ): string {
   const clean = text.slice(0, charsMax * 2).replace(UNPRINTABLE, "");
-  const short = clean.length <= charsMax
-    ? clean
-    : `${clean.slice(0, charsMax)}…`;
-  return short.toWellFormed();
+  const more = clean.length > charsMax ? "…" : "";
+  return `${clean.slice(0, charsMax)}${more}`.toWellFormed();
 }
 
 /**
@@ -53,30 +51,22 @@ export function formatPath(path: readonly PathStep[]): string {
 export function nameOfType(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
-  switch (typeof value) {
-    case "string":
-      return "a string";
-    case "boolean":
-      return "a boolean";
-    case "number":
-      return Number.isInteger(value) ? "an integer" : "a decimal number";
-    case "object":
-      return "an object";
-    default:
-      return "nothing";
-  }
+  if (Number.isInteger(value)) return "an integer";
+  return TYPE_NAMES[typeof value] ?? "nothing";
 }
 
-/** `'a'`, `'a' and 'b'`, `'a', 'b', and 'c'`. */
-export function listOfValues(
-  values: readonly unknown[],
-  conjunction: "and" | "or",
-): string {
-  const quoted = values.map((value) => `'${String(value)}'`);
-  const last = quoted.pop() ?? "";
-  if (quoted.length === 0) return last;
-  if (quoted.length === 1) return `${quoted[0]} ${conjunction} ${last}`;
-  return `${quoted.join(", ")}, ${conjunction} ${last}`;
+const TYPE_NAMES: { readonly [type: string]: string } = {
+  string: "a string",
+  boolean: "a boolean",
+  number: "a decimal number",
+  object: "an object",
+};
+
+const LIST_FORMAT = new Intl.ListFormat("en", { type: "disjunction" });
+
+/** `'a'`, `'a' or 'b'`, `'a', 'b', or 'c'`. */
+export function listOfValues(values: readonly unknown[]): string {
+  return LIST_FORMAT.format(values.map((value) => `'${String(value)}'`));
 }
 
 /** The value at `path`, or undefined if there is none. Reads own members only. */

@@ -93,44 +93,31 @@ export function roundMs(ms: number): number {
 /** An error as plain data, causes included, so that JSON does not turn it into `{}`. */
 function describeError(error: unknown): LogFields {
   if (!(error instanceof Error)) return { message: String(error) };
+  const { name, message, stack, cause } = error;
   return {
-    name: error.name,
-    message: error.message,
-    stack: error.stack,
-    ...(error.cause === undefined ? {} : { cause: describeError(error.cause) }),
+    ...{ name, message, stack },
+    ...(cause === undefined ? {} : { cause: describeError(cause) }),
   };
 }
 
 /** Characters buffered for a slow reader; further lines are dropped and counted. */
 const WAITING_CHARS_MAX = 4 * 1024 * 1024;
 
-/**
- * Writes log lines to standard output. Lines of one turn of the event loop are sent
- * in one write: a write per line would cost more than everything else about it.
- */
-interface LineWriter {
-  /** Queues one line, given without its line end. Never blocks, never throws. */
-  write(line: string): void;
-  /** Resolves when everything queued so far is written. */
-  flush(): Promise<void>;
-}
-
 /** The destination of the bytes: `Deno.stdout` in a service. */
 export interface ByteSink {
   write(bytes: Uint8Array): Promise<number>;
 }
 
-export function createLineWriter(sink: ByteSink): LineWriter {
+/**
+ * Writes log lines. Lines of one turn of the event loop are sent in one write: a
+ * write per line would cost more than everything else about it.
+ */
+export function createLineWriter(sink: ByteSink) {
   const encoder = new TextEncoder();
   let waiting = "";
   let dropped = 0;
   let writing: Promise<void> | null = null;
 
-  const writeAll = async (bytes: Uint8Array) => {
-    for (let offset = 0; offset < bytes.length;) {
-      offset += await sink.write(bytes.subarray(offset));
-    }
-  };
   const pump = async () => {
     await Promise.resolve(); // Waits for the other lines of this turn.
     while (waiting !== "") {
@@ -142,7 +129,10 @@ export function createLineWriter(sink: ByteSink): LineWriter {
         dropped = 0;
       }
       try {
-        await writeAll(encoder.encode(text));
+        const bytes = encoder.encode(text);
+        for (let offset = 0; offset < bytes.length;) {
+          offset += await sink.write(bytes.subarray(offset));
+        }
       } catch {
         // The reader is gone; logging must not end the service.
         waiting = "";
@@ -151,7 +141,8 @@ export function createLineWriter(sink: ByteSink): LineWriter {
     writing = null;
   };
   return {
-    write(line) {
+    /** Queues one line, given without its line end. Never blocks, never throws. */
+    write(line: string): void {
       if (waiting.length > WAITING_CHARS_MAX) {
         dropped += 1;
         return;
@@ -159,7 +150,8 @@ export function createLineWriter(sink: ByteSink): LineWriter {
       waiting += line + "\n";
       writing ??= pump();
     },
-    async flush() {
+    /** Resolves when everything queued so far is written. */
+    async flush(): Promise<void> {
       while (writing !== null) await writing;
     },
   };

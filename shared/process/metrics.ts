@@ -24,23 +24,19 @@ export const ANSWER_SECONDS: readonly number[] = [
 
 type MetricType = "counter" | "gauge" | "histogram";
 
-/** The description of a metric. */
-interface MetricInfo<Labels extends readonly string[]> {
+/** A row of a table of metrics. */
+export interface MetricSpec<
+  Type extends MetricType = MetricType,
+  Labels extends readonly string[] = readonly string[],
+> {
+  readonly type: Type;
+  /** `gateway_…`, ending in the unit, or in `_total` for a counter. */
+  readonly name: string;
   readonly help: string;
   /** Names whose values are few and known: never an id, a key or text from a caller. */
   readonly labels: Labels;
   /** Upper bounds of a histogram, in ascending order. One more bucket without a bound follows. */
   readonly buckets?: readonly number[];
-}
-
-/** A row of a table of metrics. */
-export interface MetricSpec<
-  Type extends MetricType = MetricType,
-  Labels extends readonly string[] = readonly string[],
-> extends MetricInfo<Labels> {
-  readonly type: Type;
-  /** `gateway_…`, ending in the unit, or in `_total` for a counter. */
-  readonly name: string;
 }
 
 /** All metrics of one part of a service, by their names in code. */
@@ -49,7 +45,7 @@ export type MetricTable = Readonly<Record<string, MetricSpec>>;
 function row<Type extends MetricType>(type: Type) {
   return <const Labels extends readonly string[]>(
     name: string,
-    info: MetricInfo<Labels>,
+    info: Omit<MetricSpec<Type, Labels>, "type" | "name">,
   ): MetricSpec<Type, Labels> => ({ type, name, ...info });
 }
 
@@ -117,11 +113,8 @@ const SEPARATOR = "\u0000";
 
 /** All metrics of a process. A name can be used once. */
 export class MetricRegistry {
-  /** The function that writes the samples of each metric, by name. */
-  readonly #metrics = new Map<
-    string,
-    { spec: MetricSpec; samples: () => string[] }
-  >();
+  /** Returns the samples of each metric. */
+  readonly #samples = new Map<MetricSpec, () => string[]>();
 
   counter<Labels extends readonly string[]>(
     spec: MetricSpec<"counter", Labels>,
@@ -135,23 +128,28 @@ export class MetricRegistry {
     return this.#family(spec);
   }
 
-  /** Adds a gauge whose label values and numbers are read at each scrape. `read` must not throw. */
+  /**
+   * Adds a gauge that is read at each scrape: a number, or a number for each
+   * combination of label values. `read` must not throw.
+   */
   gauge<Labels extends readonly string[]>(
     spec: MetricSpec<"gauge", Labels>,
-    read: () => Iterable<readonly [LabelValues<Labels>, number]>,
+    read: () => number | Iterable<readonly [LabelValues<Labels>, number]>,
   ): void {
-    this.#add(spec, () =>
-      Array.from(
-        read(),
-        ([values, value]) =>
-          sample(spec.name, labelText(spec.labels, values), value),
-      ));
+    const { name, labels } = spec;
+    this.#add(spec, () => {
+      const now = read();
+      if (typeof now === "number") return [sample(name, "", now)];
+      return Array.from(
+        now,
+        ([values, value]) => sample(name, labelText(labels, values), value),
+      );
+    });
   }
 
   /** The metrics in Prometheus' text format, version 0.0.4. */
   text(): string {
-    return Array.from(this.#metrics.values(), ({ spec, samples }) => {
-      const { name, type, help } = spec;
+    return Array.from(this.#samples, ([{ name, type, help }, samples]) => {
       const escaped = help.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
       const head = `# HELP ${name} ${escaped}\n# TYPE ${name} ${type}`;
       return [head, ...samples(), ""].join("\n");
@@ -179,10 +177,10 @@ export class MetricRegistry {
   }
 
   #add(spec: MetricSpec, samples: () => string[]): void {
-    if (this.#metrics.has(spec.name)) {
+    if (this.#samples.keys().some(({ name }) => name === spec.name)) {
       throw new Error(`The metric ${spec.name} exists already`);
     }
-    this.#metrics.set(spec.name, { spec, samples });
+    this.#samples.set(spec, samples);
   }
 }
 

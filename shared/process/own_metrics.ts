@@ -60,13 +60,9 @@ export const REDIS_METRICS = {
 
 const LAG_INTERVAL_MS = 50;
 const MS_PER_SECOND = 1_000;
-const BUS_EVENTS = [
-  "disconnected",
-  "reconnected",
-  "lame_duck",
-  "refused",
-  "error",
-];
+const BUS_EVENTS = "disconnected reconnected lame_duck refused error".split(
+  " ",
+);
 
 /** Exports {@link PROCESS_METRICS}. Returns a function that stops the measurement of the event loop. */
 export function observeProcess(
@@ -79,14 +75,14 @@ export function observeProcess(
     notReady: () => readonly string[];
   },
 ): () => void {
-  const { ready, startTime, memory, eventLoopLag } = PROCESS_METRICS;
-  registry.gauge(ready, () => [[[], Number(notReady().length === 0)]]);
+  const metrics = PROCESS_METRICS;
+  registry.gauge(metrics.ready, () => Number(notReady().length === 0));
   registry.gauge(
-    PROCESS_METRICS.notReady,
+    metrics.notReady,
     () => notReady().map((reason) => [[reason], 1] as const),
   );
-  registry.gauge(startTime, () => [[[], startedAtMs / MS_PER_SECOND]]);
-  registry.gauge(memory, () => {
+  registry.gauge(metrics.startTime, () => startedAtMs / MS_PER_SECOND);
+  registry.gauge(metrics.memory, () => {
     const { rss, heapUsed, external } = Deno.memoryUsage();
     return [
       [["rss"], rss],
@@ -94,7 +90,7 @@ export function observeProcess(
       [["external"], external],
     ];
   });
-  const lag = registry.histogram(eventLoopLag).with();
+  const lag = registry.histogram(metrics.eventLoopLag).with();
   let dueAtMs = now() + LAG_INTERVAL_MS;
   const timer = setInterval(() => {
     const nowMs = now();
@@ -115,9 +111,9 @@ export function observeBus(
   },
 ): void {
   const { busConnected, busFlowing, busPending, busEvents } = BUS_METRICS;
-  registry.gauge(busConnected, () => [[[], Number(bus.isConnected)]]);
-  registry.gauge(busFlowing, () => [[[], Number(bus.isReady)]]);
-  registry.gauge(busPending, () => [[[], bus.pendingBytes]]);
+  registry.gauge(busConnected, () => Number(bus.isConnected));
+  registry.gauge(busFlowing, () => Number(bus.isReady));
+  registry.gauge(busPending, () => bus.pendingBytes);
   const events = registry.counter(busEvents);
   // Without an initial zero, the first increment is invisible to rate().
   for (const event of BUS_EVENTS) events.with(event).add(0);
@@ -129,5 +125,5 @@ export function observeRedis(
   registry: MetricRegistry,
   isReady: () => boolean,
 ): void {
-  registry.gauge(REDIS_METRICS.redisReady, () => [[[], Number(isReady())]]);
+  registry.gauge(REDIS_METRICS.redisReady, () => Number(isReady()));
 }

@@ -101,13 +101,6 @@ export function listenVariables(defaultPort: number) {
   };
 }
 
-/** The part of the bus options that the operator configures. */
-export interface BusAccess {
-  servers: readonly string[];
-  credentials?: { user: string; password: () => string } | { nkeySeed: string };
-  tls?: { caFile?: string; certFile?: string; keyFile?: string };
-}
-
 /**
  * First token of each service's reply subjects. They are fixed because the server's
  * permissions name them, see `deploy/nats/nats.conf`.
@@ -118,8 +111,11 @@ export const INBOX_PREFIXES = {
   admin: "_INBOX_admin",
 } as const;
 
-/** The bus options. Throws a {@link ConfigError} if the variables contradict each other. */
-export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>): BusAccess {
+/** The part of the bus options that the operator configures. */
+export type BusAccess = ReturnType<typeof busAccess>;
+
+/** Throws a {@link ConfigError} if the variables contradict each other. */
+export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>) {
   const { NATS_USER: user, NATS_PASSWORD: password } = env;
   const { NATS_NKEY_SEED: nkeySeed } = env;
   refuse({

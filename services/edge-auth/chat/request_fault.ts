@@ -94,7 +94,7 @@ function nameOf(type: string): string {
 }
 
 function oneOf(supported: readonly unknown[], value: unknown): Description {
-  const expected = listOfValues(supported, "or");
+  const expected = listOfValues(supported);
   return typeof value === "string"
     ? { code: "invalid_value", expected, got: `'${clip(value)}'` }
     : { code: "invalid_type", expected };
