@@ -3,6 +3,13 @@ import assert from "node:assert/strict";
 import { chatCompletionSchema } from "../support/answer_schemas.ts";
 import { type Context, M1, MODEL } from "./context.ts";
 
+const NULLABLE = [
+  ...["stream", "stream_options", "temperature", "top_p", "max_tokens"],
+  ...["max_completion_tokens", "presence_penalty", "frequency_penalty"],
+  ...["repetition_penalty", "n", "seed", "stop", "tools", "tool_choice"],
+  ...["parallel_tool_calls", "response_format", "enable_thinking"],
+];
+
 export async function answerCases(
   t: Deno.TestContext,
   { chat, post, call }: Context,
@@ -17,24 +24,15 @@ export async function answerCases(
     assert.equal(response.status, 200, `${what}: ${await response.text()}`);
   };
 
-  await t.step("B11-B13 the shape of an answer", async () => {
-    const completion = await answer();
-    assert.equal(completion.object, "chat.completion");
-    assert.ok(Number.isInteger(completion.created));
-    assert.ok(Math.abs(Date.now() / 1000 - completion.created) < 300);
-    assert.equal(completion.model, MODEL);
-    assert.equal(completion.choices.length, 1);
-    const [choice] = completion.choices;
-    assert.equal(choice?.index, 0);
-    assert.equal(choice?.message.role, "assistant");
+  await t.step("B11-B13 what the schema does not say", async () => {
+    const { created, model, choices: [choice, ...more], usage } =
+      await answer();
+    assert.ok(Math.abs(Date.now() / 1000 - created) < 300);
+    assert.equal(model, MODEL);
+    assert.deepEqual(more, []);
     assert.ok(choice?.message.content);
-    assert.ok(["stop", "length"].includes(choice?.finish_reason ?? ""));
-    assert.equal(choice?.logprobs, null);
-    const { usage } = completion;
-    assert.equal(
-      usage.total_tokens,
-      usage.prompt_tokens + usage.completion_tokens,
-    );
+    assert.match(choice.finish_reason, /^(stop|length)$/);
+    assert.equal(choice.logprobs, null);
     assert.ok(usage.prompt_tokens >= 1);
   });
   await t.step("B14 every answer has an id of its own", async () => {
@@ -76,27 +74,7 @@ export async function answerCases(
         frequency_penalty: 0,
         zzz: 1,
       },
-      "nulls": Object.fromEntries(
-        [
-          "stream",
-          "stream_options",
-          "temperature",
-          "top_p",
-          "max_tokens",
-          "max_completion_tokens",
-          "presence_penalty",
-          "frequency_penalty",
-          "repetition_penalty",
-          "n",
-          "seed",
-          "stop",
-          "tools",
-          "tool_choice",
-          "parallel_tool_calls",
-          "response_format",
-          "enable_thinking",
-        ].map((name) => [name, null]),
-      ),
+      "nulls": Object.fromEntries(NULLABLE.map((name) => [name, null])),
       "max_completion_tokens": { max_completion_tokens: 3 },
     };
     for (const [what, change] of Object.entries(accepted)) {
@@ -107,25 +85,12 @@ export async function answerCases(
     const body = JSON.stringify({ ...M1, max_tokens: 3 });
     const bytes = new TextEncoder().encode(body);
     await isOk(await post(bytes, {}), "no content type");
-    await isOk(
-      await post(body, { "content-type": "Application/JSON; charset=utf-8" }),
-      "content type with charset",
-    );
-    await isOk(
-      await post(body, {
-        "content-type": "application/json",
-        accept: "text/html",
-      }),
-      "accept",
-    );
-    await isOk(
-      await call("/chat/completions/", {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body,
-      }),
-      "trailing slash",
-    );
+    const headers = { "content-type": "Application/JSON; charset=utf-8" };
+    await isOk(await post(body, headers), "content type with charset");
+    const accept = { ...headers, accept: "text/html" };
+    await isOk(await post(body, accept), "accept");
+    const slash = { method: "POST", headers, body };
+    await isOk(await call("/chat/completions/", slash), "trailing slash");
   });
   await t.step("B24 thinking only when asked for", async () => {
     const thinking = await answer({ enable_thinking: true });

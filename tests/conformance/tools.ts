@@ -26,6 +26,11 @@ const CALL = {
 const QUESTION = { role: "user", content: "What is the weather in Rome?" };
 const ASKED = { role: "assistant", content: null, tool_calls: [CALL] };
 const ANSWERED = { role: "tool", tool_call_id: "call_1", content: "sunny" };
+const REQUIRED = {
+  messages: [QUESTION],
+  tools: [WEATHER],
+  tool_choice: "required",
+};
 
 export async function toolCases(
   t: Deno.TestContext,
@@ -39,11 +44,7 @@ export async function toolCases(
   };
 
   await t.step("D39 tool_choice required calls a declared tool", async () => {
-    const choice = await choiceOf({
-      messages: [QUESTION],
-      tools: [WEATHER],
-      tool_choice: "required",
-    });
+    const choice = await choiceOf(REQUIRED);
     assert.equal(choice.finish_reason, "tool_calls");
     assert.equal(choice.message.content, null);
     const [call] = choice.message.tool_calls;
@@ -70,19 +71,9 @@ export async function toolCases(
     assert.ok(none.message.content);
   });
   await t.step("D41 streamed fragments: id, type and name once", async () => {
-    const { chunks } = await stream({
-      messages: [QUESTION],
-      tools: [WEATHER],
-      tool_choice: "required",
-    });
+    const { chunks } = await stream(REQUIRED);
     const choices = chunks.flatMap((chunk) => chunk.choices);
-    const fragments = choices.flatMap((choice) => {
-      const calls = choice.delta.tool_calls;
-      return Array.isArray(calls) ? calls : [];
-    });
-    assert.ok(
-      fragments.every((fragment) => Number.isInteger(fragment.index)),
-    );
+    const fragments = choices.flatMap(({ delta }) => delta.tool_calls ?? []);
     const firsts = fragments.filter((fragment) => "id" in fragment);
     assert.equal(firsts.length, 1);
     assert.equal(firsts[0], fragments[0]);
@@ -101,42 +92,27 @@ export async function toolCases(
     assert.ok(choice.message.content);
   });
   await t.step("D43 inconsistent histories: 400", async () => {
-    await assertError(
-      await chat({ messages: [QUESTION, ANSWERED] }),
-      { status: 400 },
-      "a result nobody asked for",
-    );
-    await assertError(
-      await chat({ messages: [QUESTION, ASKED, QUESTION] }),
-      { status: 400 },
-      "a call nobody answered",
-    );
+    const unasked = [QUESTION, ANSWERED];
+    const unanswered = [QUESTION, ASKED, QUESTION];
+    for (const messages of [unasked, unanswered]) {
+      await assertError(await chat({ messages }), { status: 400 });
+    }
   });
   await t.step("D44 bad tools: 400", async () => {
-    await assertError(
-      await chat({ tools: [tool("bad name!")] }),
-      { status: 400, code: "invalid_value", param: "tools[0].function.name" },
-      "bad name",
-    );
-    await assertError(
-      await chat({
-        tools: Array.from({ length: 129 }, (_, i) => tool(`f${i}`)),
-      }),
-      { status: 400, code: "array_above_max_length", param: "tools" },
-      "129 tools",
-    );
-    await assertError(
-      await chat({
-        tools: [WEATHER],
-        tool_choice: { type: "function", function: { name: "g" } },
-      }),
-      { status: 400 },
-      "undeclared function",
-    );
-    await assertError(
-      await chat({ tool_choice: "required" }),
-      { status: 400 },
-      "required without tools",
-    );
+    const many = Array.from({ length: 129 }, (_, i) => tool(`f${i}`));
+    const undeclared = { type: "function", function: { name: "g" } };
+    const rows: [change: object, code?: string, param?: string][] = [
+      [
+        { tools: [tool("bad name!")] },
+        "invalid_value",
+        "tools[0].function.name",
+      ],
+      [{ tools: many }, "array_above_max_length", "tools"],
+      [{ tools: [WEATHER], tool_choice: undeclared }],
+      [{ tool_choice: "required" }],
+    ];
+    for (const [change, code, param] of rows) {
+      await assertError(await chat(change), { status: 400, code, param });
+    }
   });
 }
