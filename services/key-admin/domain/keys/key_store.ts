@@ -94,17 +94,15 @@ export interface CreatedKey {
   value: string;
 }
 
-/** One step of a commit; a rotation retires one key and creates another. */
-interface KeyChange {
-  how: "create" | "update" | "retire" | "delete";
+/** One step of a change. A rotation has two: it retires one key and creates another. */
+interface Step {
   action: AuditAction;
-  /** The key as the audit log shows it. */
-  key: KeyRecord;
-  detail: string;
-  /** The members to write. */
-  members: Partial<KeyRecord>;
-  /** The version that the stored key must have; null: any. */
-  version: number | null;
+  keyId: string;
+  /** The version that the stored key must have; 0: any. */
+  version: number;
+  /** What is written to the record and to the audit log, as HSET and XADD take it. */
+  fields: string[];
+  audit: string[];
 }
 
 /**
@@ -112,40 +110,40 @@ interface KeyChange {
  * owner, which share a slot.
  *
  * KEYS: 1 `keys:{owner}`, 2 `audit:{owner}`, 3 the `once` key, then one record
- * per change.
- * ARGV: 1 the plan as JSON.
+ * per step.
+ * ARGV: 1 the plan as JSON, see `#commit`.
  */
 const COMMIT_SCRIPT = defineScript(
   "key-admin/commit",
   `
 local plan = cjson.decode(ARGV[1])
 if plan.once and redis.call('EXISTS', KEYS[3]) == 1 then return 'already_made' end
-for i, change in ipairs(plan.changes) do
-  if change.how == 'create' then
+for i, step in ipairs(plan.steps) do
+  if step.action == 'key.created' then
     if redis.call('ZCARD', KEYS[1]) >= plan.keysMax then return 'too_many' end
   else
     local stored = redis.call('HMGET', KEYS[3 + i], '${KEY_FIELDS.version}', '${KEY_FIELDS.state}', '${KEY_FIELDS.expiresAtMs}')
     local version, expiry = tonumber(stored[1]), tonumber(stored[3])
     if not version then return 'not_found' end
-    if change.version > 0 and change.version ~= version then return 'changed' end
-    local isOver = expiry > 0 and expiry <= plan.nowMs
-    if change.how == 'retire' and (isOver or stored[2] ~= 'enabled') then return 'not_rotatable' end
-    change.next = version + 1
+    if step.version > 0 and step.version ~= version then return 'changed' end
+    local isOver = expiry > 0 and expiry <= tonumber(plan.nowMs)
+    if step.action == 'key.rotated' and (isOver or stored[2] ~= 'enabled') then return 'not_rotatable' end
+    step.next = version + 1
   end
 end
-for i, change in ipairs(plan.changes) do
-  if change.how == 'delete' then
+for i, step in ipairs(plan.steps) do
+  if step.action == 'key.deleted' then
     redis.call('DEL', KEYS[3 + i])
-    redis.call('ZREM', KEYS[1], change.id)
+    redis.call('ZREM', KEYS[1], step.keyId)
   else
-    redis.call('HSET', KEYS[3 + i], unpack(change.fields))
-    if change.how == 'create' then
-      redis.call('ZADD', KEYS[1], change.createdAtMs, change.id)
+    redis.call('HSET', KEYS[3 + i], unpack(step.fields))
+    if step.action == 'key.created' then
+      redis.call('ZADD', KEYS[1], plan.nowMs, step.keyId)
     else
-      redis.call('HSET', KEYS[3 + i], '${KEY_FIELDS.version}', change.next)
+      redis.call('HSET', KEYS[3 + i], '${KEY_FIELDS.version}', step.next)
     end
   end
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', plan.auditMax, '*', unpack(change.audit))
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', plan.auditMax, '*', unpack(step.audit))
 end
 if plan.once then redis.call('SET', KEYS[3], '1', 'EX', plan.once) end
 return 'done'
@@ -199,29 +197,22 @@ export class KeyStore {
 
   /** Creates a key. */
   async create({ settings, ...origin }: CreateKeyInput): Promise<CreatedKey> {
-    const nowMs = await this.#redisTimeMs();
-    return await this.#make(origin, settings, nowMs);
+    return await this.#make(origin, settings, await this.#redisTimeMs());
   }
 
   /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
   async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
-    const { ownerId, keyId, version } = target;
     const nowMs = await this.#redisTimeMs();
-    const old = await this.find(ownerId, keyId);
+    const old = await this.find(target.ownerId, target.keyId);
     const endMs = nowMs + graceMs;
     const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
-    const retired = {
-      ...updateOf("key.rotated", old, { expiresAtMs }, version ?? old.version),
-      how: "retire",
-    } as const;
-    return await this.#make(target, old, nowMs, retired);
+    const seen = { ...target, version: target.version ?? old.version };
+    const retire = stepOf("key.rotated", seen, old, { expiresAtMs });
+    return await this.#make(target, old, nowMs, retire);
   }
 
   /** Replaces the settings that are given. */
-  edit(
-    target: Target,
-    settings: Partial<KeySettings>,
-  ): Promise<KeyRecord> {
+  edit(target: Target, settings: Partial<KeySettings>): Promise<KeyRecord> {
     return this.#update(target, "key.edited", settings);
   }
 
@@ -237,10 +228,8 @@ export class KeyStore {
 
   /** Deletes a key: its record first. */
   async delete(target: Target): Promise<KeyRecord> {
-    const { ownerId, keyId, version } = target;
-    const key = await this.find(ownerId, keyId);
-    const change = updateOf("key.deleted", key, {}, version);
-    await this.#commit(target, [{ ...change, how: "delete" }]);
+    const key = await this.find(target.ownerId, target.keyId);
+    await this.#commit(target, [stepOf("key.deleted", target, key, {})]);
     // Only cleans up: without the record the lookup is useless.
     await this.#deps.writer.command(["DEL", hashKey(key.hash)]);
     return key;
@@ -249,20 +238,19 @@ export class KeyStore {
   async #update(
     target: Target,
     action: AuditAction,
-    members: Partial<KeyRecord>,
+    changed: Partial<KeyRecord>,
   ): Promise<KeyRecord> {
     const before = await this.find(target.ownerId, target.keyId);
-    const change = updateOf(action, before, members, target.version);
-    await this.#commit(target, [change]);
-    return { ...change.key, version: before.version + 1 };
+    await this.#commit(target, [stepOf(action, target, before, changed)]);
+    return { ...before, ...changed, version: before.version + 1 };
   }
 
-  /** Creates a key, and changes the one that it replaces if any. */
+  /** Creates a key, and retires the one that it replaces if any. */
   async #make(
     origin: Origin,
     settings: Pick<KeyRecord, keyof KeySettings>,
     nowMs: number,
-    retired?: KeyChange,
+    retire?: Step,
   ): Promise<CreatedKey> {
     const { writer, randomBytes } = this.#deps;
     const value = mintKey(randomBytes);
@@ -280,14 +268,12 @@ export class KeyStore {
     // The very first key names the store: edges trust lookups only in a named store.
     await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
     await writer.command(["SET", lookup, `${key.id}:${key.ownerId}`]);
-    const created: KeyChange = {
-      ...{ how: "create", action: "key.created", key, members: key },
-      detail: retired === undefined ? "" : `replaces ${retired.key.id}`,
-      version: null,
-    };
-    const changes = retired === undefined ? [created] : [created, retired];
+    const detail = retire === undefined ? "" : `replaces ${retire.keyId}`;
+    const { actor } = origin;
+    const create = stepOf("key.created", { actor }, key, key, detail);
     try {
-      await this.#commit(origin, changes, nowMs);
+      const steps = retire === undefined ? [create] : [create, retire];
+      await this.#commit(origin, steps, nowMs);
     } catch (error) {
       if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
       throw error;
@@ -295,33 +281,23 @@ export class KeyStore {
     return { key, value };
   }
 
-  /** Applies all of the changes or none. Resolves when they are on disk. */
+  /** Takes all of the steps or none. Resolves when they are on disk. */
   async #commit(
-    { ownerId, actor, once }: Origin,
-    changes: readonly KeyChange[],
+    { ownerId, once }: Origin,
+    steps: readonly Step[],
     nowMs = 0,
   ): Promise<void> {
     const plan = {
-      changes: changes.map(({ how, action, key, detail, members, version }) => {
-        const { id: keyId, hint, description } = key;
-        const about = { keyId, hint, description, detail };
-        return {
-          ...{ how, id: keyId, version: version ?? 0 },
-          createdAtMs: String(key.createdAtMs),
-          fields: encodeKey(members),
-          audit: encodeAudit({ action, ...actor, ...about }),
-        };
-      }),
-      nowMs,
+      ...{ steps, nowMs: String(nowMs) },
       keysMax: KEY_LIMITS.keysPerOwnerMax,
       auditMax: AUDIT_ENTRIES_MAX,
-      ...(once === undefined ? {} : { once: ONCE_SECONDS }),
+      ...once === undefined ? {} : { once: ONCE_SECONDS },
     };
-    const { writer } = this.#deps;
     const keys = [
       ...[keysKey(ownerId), auditKey(ownerId), onceKey(ownerId, once ?? "")],
-      ...changes.map(({ key: { id } }) => recordKey({ ownerId, keyId: id })),
+      ...steps.map(({ keyId }) => recordKey({ ownerId, keyId })),
     ];
+    const { writer } = this.#deps;
     const args = [JSON.stringify(plan)];
     const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
     if (result !== "done") throw new KeyRefused(refusal.parse(result));
@@ -336,13 +312,19 @@ export class KeyStore {
   }
 }
 
-function updateOf(
+/** The step that changes these members of a key, with its entry in the audit log. */
+function stepOf(
   action: AuditAction,
+  { actor, version }: { actor: Actor; version?: number | null },
   before: KeyRecord,
-  members: Partial<KeyRecord>,
-  version: number | null,
-): KeyChange {
-  const key = { ...before, ...members };
-  const detail = describeChange(before, key);
-  return { how: "update", action, key, detail, members, version };
+  changed: Partial<KeyRecord>,
+  detail: string = describeChange(before, { ...before, ...changed }),
+): Step {
+  const { id: keyId, hint, description } = { ...before, ...changed };
+  const about = { keyId, hint, description, detail };
+  return {
+    ...{ action, keyId, version: version ?? 0 },
+    fields: encodeKey(changed),
+    audit: encodeAudit({ action, ...actor, ...about }),
+  };
 }
