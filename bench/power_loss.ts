@@ -16,7 +16,7 @@
  * does not test whether the disk honours flushes.
  */
 import { randomBytes } from "@gateway/shared/process/ids";
-import { KeyStore } from "../services/key-admin/domain/keys/key_store.ts";
+import { createKeyStore } from "../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,
   emptyLedger,
@@ -106,7 +106,7 @@ async function tryMode(fsync: string, library: string): Promise<boolean> {
 
 async function openStore(redis: TestRedis) {
   const [link, writer] = [await redis.connect(), await redis.connect()];
-  return { link, keys: new KeyStore({ redis: link, writer, randomBytes }) };
+  return { link, keys: createKeyStore({ redis: link, writer, randomBytes }) };
 }
 
 /** Prints what is tested and what is not. */

@@ -11,7 +11,7 @@ import type { DefaultLimits, KeySettings } from "./domain/keys/settings.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";
-import { asTexts } from "./domain/store/reply.ts";
+import { asTexts } from "./domain/store/redis.ts";
 import { createConsole } from "./web/app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 import { readAssets } from "./web/server.ts";

@@ -12,7 +12,7 @@ import {
   type KeyStore,
   type Target,
 } from "./domain/keys/key_store.ts";
-import { asFields, asList } from "./domain/store/reply.ts";
+import { asFields, asList } from "./domain/store/redis.ts";
 
 /** Changes of every kind, and whether what was acknowledged is still there. */
 
@@ -161,9 +161,9 @@ async function readAudit(redis: RedisLink): Promise<Map<string, string[]>> {
   const audited = new Map<string, string[]>();
   for (const entry of asList(entries)) {
     const fields = asFields(asList(entry)[1]);
-    const keyId = fields.get("key") ?? "";
+    const keyId = fields.key ?? "";
     const actions = audited.get(keyId) ?? [];
-    audited.set(keyId, [...actions, fields.get("action") ?? ""]);
+    audited.set(keyId, [...actions, fields.action ?? ""]);
   }
   return audited;
 }

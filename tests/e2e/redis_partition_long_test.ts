@@ -13,7 +13,10 @@ import {
   emptyLedger,
   type Ledger,
 } from "../../services/key-admin/key_changes_fixture.ts";
-import { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
+import {
+  createKeyStore,
+  type KeyStore,
+} from "../../services/key-admin/domain/keys/key_store.ts";
 import {
   admittedCount,
   servedStatus,
@@ -104,7 +107,7 @@ async function openStore(group: RedisGroup, servers: readonly string[]) {
   const [redis, writer] = [open(), open()];
   await Promise.all([redis.ready(FAILOVER_MS), writer.ready(FAILOVER_MS)]);
   return {
-    keys: new KeyStore({ redis, writer, randomBytes }),
+    keys: createKeyStore({ redis, writer, randomBytes }),
     async [Symbol.asyncDispose]() {
       await Promise.all([redis.close(), writer.close()]);
     },

@@ -3,7 +3,7 @@
  * added later: the routes are read from the code.
  */
 import assert from "node:assert/strict";
-import { SessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
+import { createSessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
@@ -82,7 +82,7 @@ Deno.test("what holds on every route of the API", async (t) => {
   await using cluster = await startGatedCluster();
   const key = await cluster.addKey();
   const bearer = { authorization: `Bearer ${key.value}` };
-  const sessions = new SessionStore({
+  const sessions = createSessionStore({
     redis: cluster.world.link,
     randomBytes,
     now: wallNow,

@@ -1,5 +1,8 @@
 /** Keys made in a running cluster, and requests with them. */
-import { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
+import {
+  createKeyStore,
+  type KeyStore,
+} from "../../services/key-admin/domain/keys/key_store.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
@@ -57,7 +60,7 @@ export async function openStore(cluster: Cluster): Promise<OpenedStore> {
     return link;
   };
   const [redis, writer] = [await open(), await open()];
-  const store = new KeyStore({ redis, writer, randomBytes });
+  const store = createKeyStore({ redis, writer, randomBytes });
   return {
     store,
     redis,

@@ -1,15 +1,7 @@
-import {
-  NotAllowed,
-  type OidcClient,
-  type OidcIdentity,
-} from "../domain/sign_in/oidc.ts";
+import { NotAllowed, type OidcClient } from "../domain/sign_in/oidc.ts";
 import { admit } from "../domain/sign_in/sign_in.ts";
-import { identityKey } from "../domain/store/names.ts";
-import { asTextOrNull } from "../domain/store/reply.ts";
-import { digest } from "../domain/store/secret.ts";
 import {
   clientOf,
-  type ConsoleContext,
   type ConsoleDeps,
   type Handler,
   Refused,
@@ -54,7 +46,9 @@ const finish: Handler = async (c) => {
       ? refusal(403, cause.message, cause)
       : refusal(400, `Signing in with ${provider.name} failed`, cause);
   });
-  const account = await accountOf(c, identity);
+  const ownerId = await deps.owners.ofIdentity(identity);
+  const account = await deps.accounts.read(ownerId);
+  if (account === null) throw new Error(`No account of owner ${ownerId}`);
   const admitted = await admit(deps, account, clientOf(c), 0);
   return await enter(c, admitted, "/keys");
 };
@@ -71,20 +65,3 @@ function providerOf({ oidc }: ConsoleDeps): OidcClient {
 
 const refusal = (status: 400 | 403 | 503, message: string, cause?: unknown) =>
   new Refused(status, message, { cause, back: "/sign-in" });
-
-/** The account of an identity: found by issuer and subject, by e-mail address only the first time (ASVS 6.8.1). */
-async function accountOf(
-  c: ConsoleContext,
-  { issuer, subject, email }: OidcIdentity,
-) {
-  const { redis, owners, accounts } = c.var.deps;
-  const pointer = identityKey(digest(JSON.stringify([issuer, subject])));
-  let ownerId = asTextOrNull(await redis.command(["GET", pointer]));
-  if (ownerId === null) {
-    ownerId = await owners.ensure(email);
-    await redis.command(["SET", pointer, ownerId, "NX"]);
-  }
-  const account = await accounts.read(ownerId);
-  if (account === null) throw new Error(`No account of owner ${ownerId}`);
-  return account;
-}

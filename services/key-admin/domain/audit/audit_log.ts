@@ -1,7 +1,7 @@
 import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
-import { asFields, asList, asText } from "../store/reply.ts";
+import { asFields, asList, asText } from "../store/redis.ts";
 
 /** About this many entries are kept per owner; the oldest are dropped. */
 export const AUDIT_ENTRIES_MAX = 500_000;
@@ -82,20 +82,16 @@ export const encodeAudit = ({ keyId, ...entry }: AuditEntry): string[] =>
     .flatMap(([field, value]) => value ? [field, value] : []);
 
 /** An owner's audit log: a stream that only grows, with times by the clock of Redis. */
-export class AuditLog {
-  readonly #redis: RedisLink;
+export type AuditLog = ReturnType<typeof createAuditLog>;
 
-  constructor(redis: RedisLink) {
-    this.#redis = redis;
-  }
-
+export const createAuditLog = (redis: RedisLink) => ({
   /** Adds an entry. Those about keys are written together with the key instead. */
   async add(ownerId: string, entry: AuditEntry): Promise<void> {
-    await this.#redis.command([
+    await redis.command([
       ...["XADD", auditKey(ownerId), "MAXLEN", "~"],
       ...[String(AUDIT_ENTRIES_MAX), "*", ...encodeAudit(entry)],
     ]);
-  }
+  },
 
   /** Reads one page in bounded time. */
   async read(
@@ -107,7 +103,7 @@ export class AuditLog {
     for (let scanned = 0; scanned < SCAN_MAX; scanned += BATCH) {
       const range = ["XREVRANGE", auditKey(ownerId), from, "-"];
       const reply = asList(
-        await this.#redis.command([...range, "COUNT", String(BATCH)]),
+        await redis.command([...range, "COUNT", String(BATCH)]),
       );
       for (const row of reply.map(decode)) {
         if (rows.length === rowsMax) {
@@ -121,13 +117,13 @@ export class AuditLog {
       if (reply.length < BATCH) return { rows, next: null };
     }
     return { rows, next: from.slice(1) };
-  }
-}
+  },
+});
 
 function decode(reply: unknown): AuditRow {
   const [idReply, flat] = asList(reply);
   const id = asText(idReply);
-  const fields = stored.parse(Object.fromEntries(asFields(flat)));
+  const fields = stored.parse(asFields(flat));
   return { id, timeMs: Number(id.split("-")[0]), ...fields };
 }
 

@@ -13,9 +13,9 @@ import {
   asFields,
   asList,
   asNumber,
-  asTexts,
+  type Fields,
   readHash,
-} from "../store/reply.ts";
+} from "../store/redis.ts";
 import { decodeKey } from "./key_record.ts";
 import { readLastUse } from "./usage.ts";
 
@@ -85,11 +85,11 @@ export class BadCursor extends Error {
     "The cursor is invalid: use one that an earlier page returned";
 }
 
+/** A key of the list. Its record has no fields if it has just been deleted. */
 interface Listed {
-  cursor: string;
   keyId: string;
-  /** Of its record; none if the key has just been deleted. */
-  fields: ReadonlyMap<string, string>;
+  cursor: string;
+  fields: Fields;
 }
 
 /**
@@ -104,26 +104,21 @@ export async function readPage(
   const words = normal(search).split(/\s+/).filter((word) => word !== "");
   const isCounted = words.length === 0 && filter === "all";
   const size = Math.max(1, Math.min(rows, PAGE_ROWS_MAX));
-  const batch = isCounted ? size : BATCH;
-  const list = keysKey(ownerId);
-  const total = asNumber(await redis.command(["ZCARD", list]));
-  /** Positions in the list: 0 is the newest key. */
-  const first = await positionAfter(redis, list, after);
-  let position = first;
+  const batch = isCounted ? size + 1 : BATCH;
+  const total = asNumber(await redis.command(["ZCARD", keysKey(ownerId)]));
+  const before = await positionAfter(redis, ownerId, after);
   const found: Listed[] = [];
+  let examined = 0;
   let cursor = "";
-  while (
-    position < total && found.length < size && position < first + SCAN_MAX
-  ) {
-    const read = await readKeys(redis, ownerId, position, batch);
-    // Keys were deleted in the meantime, so the list ends here.
-    if (read.length === 0) position = total;
-    for (const listed of read) {
-      if (found.length === size) break;
-      position++;
-      cursor = listed.cursor;
-      if (isWanted(listed, filter, words)) found.push(listed);
+  let next: string | null = null;
+  for await (const listed of keysFrom(redis, ownerId, before, batch)) {
+    if (found.length === size || examined === SCAN_MAX) {
+      next = cursor;
+      break;
     }
+    examined++;
+    cursor = listed.cursor;
+    if (isWanted(listed, filter, words)) found.push(listed);
   }
   /** The cursor of the page that begins at a position. */
   const cursorAt = async (start: number) =>
@@ -136,50 +131,59 @@ export async function readPage(
         readRow(redis, decodeKey({ ownerId, keyId }, fields), day)
       ),
     ),
-    previous: isCounted && first > 0 ? await cursorAt(first - size) : null,
-    next: position < total ? cursor : null,
-    last: isCounted && position < total ? await cursorAt(total - size) : null,
-    total: isCounted ? total : null,
-    before: isCounted ? first : null,
+    previous: isCounted && before > 0 ? await cursorAt(before - size) : null,
+    next,
+    last: isCounted && next !== null ? await cursorAt(total - size) : null,
+    ...isCounted ? { total, before } : { total: null, before: null },
   };
 }
 
-/** Where in the list the page after a cursor begins. */
+/** How many keys come before the page after a cursor. */
 async function positionAfter(
   redis: RedisLink,
-  list: string,
+  ownerId: string,
   cursor: string,
 ): Promise<number> {
   if (cursor === "") return 0;
   // Cursors come from URLs.
   const [, time = "", keyId = ""] = CURSOR.exec(cursor) ?? [];
   if (!isKeyId(keyId)) throw new BadCursor();
+  const list = keysKey(ownerId);
   const rank = await redis.command(["ZREVRANK", list, keyId]);
   if (rank !== null) return asNumber(rank) + 1;
   // The key has been deleted: the next older key has taken its place.
   return asNumber(await redis.command(["ZCOUNT", list, `(${time}`, "+inf"]));
 }
 
-/** Reads `count` keys from a position on. */
-async function readKeys(
+/** The keys of an owner from a position on, 0 being the newest, read in batches. */
+async function* keysFrom(
   redis: RedisLink,
   ownerId: string,
   position: number,
+  batch: number,
+): AsyncGenerator<Listed> {
+  for (let start = position;; start += batch) {
+    const read = await readKeys(redis, ownerId, start, batch);
+    yield* read;
+    if (read.length < batch) return;
+  }
+}
+
+async function readKeys(
+  redis: RedisLink,
+  ownerId: string,
+  start: number,
   count: number,
 ): Promise<Listed[]> {
-  const ends = [position, position + count - 1].map(String);
-  const flat = asTexts(
-    await redis.command(
-      ["ZREVRANGE", keysKey(ownerId), ...ends, "WITHSCORES"],
-    ),
-  );
-  const ids = flat.filter((_, at) => at % 2 === 0);
-  if (ids.length === 0) return [];
-  const records = ids.map((keyId) => recordKey({ ownerId, keyId }));
+  const ends = [start, start + count - 1].map(String);
+  const range = ["ZREVRANGE", keysKey(ownerId), ...ends, "WITHSCORES"];
+  const times = Object.entries(asFields(await redis.command(range)));
+  if (times.length === 0) return [];
+  const records = times.map(([keyId]) => recordKey({ ownerId, keyId }));
   const found = asList(await redis.evalScript(RECORDS_SCRIPT, records, []));
-  return ids.map((keyId, at) => ({
-    cursor: `${flat[2 * at + 1]}-${keyId}`,
+  return times.map(([keyId, time], at) => ({
     keyId,
+    cursor: `${time}-${keyId}`,
     fields: asFields(found[at]),
   }));
 }
@@ -192,10 +196,10 @@ function isWanted(
   filter: KeyFilter,
   words: readonly string[],
 ): boolean {
-  const text = (field: string) => normal(fields.get(field) ?? "");
-  const state = fields.get(KEY_FIELDS.state);
+  const text = (field: string) => normal(fields[field] ?? "");
+  const state = fields[KEY_FIELDS.state];
   const hasFilter = filter === "all" || filter === state ||
-    (filter === "with_expiry" && fields.get(KEY_FIELDS.expiresAtMs) !== "0");
+    (filter === "with_expiry" && fields[KEY_FIELDS.expiresAtMs] !== "0");
   return state !== undefined && hasFilter &&
     words.every((word) =>
       text(KEY_FIELDS.description).includes(word) ||
@@ -209,9 +213,9 @@ async function readRow(
   day: string,
 ): Promise<KeyRow> {
   const { ownerId, id: keyId } = key;
-  const usage = await readHash(redis, usageKey({ ownerId, keyId }, day));
+  const usage = await readHash(redis, usageKey({ ownerId, keyId }, day)) ?? {};
   const today = (...kinds: string[]) =>
-    [...usage]
+    Object.entries(usage)
       .filter(([field]) => kinds.includes(field.split(":")[1] ?? ""))
       .reduce((sum, [, value]) => sum + asNumber(value), 0);
   return {

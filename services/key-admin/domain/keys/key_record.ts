@@ -5,6 +5,7 @@ import {
   type Limits,
 } from "@gateway/shared/keys/record";
 import { z } from "zod";
+import type { Fields } from "../store/redis.ts";
 import { limitsOf, limitWords } from "./settings.ts";
 
 /** Whether a key has expired: every edge then refuses it, whatever its state. */
@@ -43,11 +44,9 @@ const keyFields = z.object({
 /** The record in the fields of a hash. Throws when it is damaged. */
 export function decodeKey(
   { keyId, ownerId }: { keyId: string; ownerId: string },
-  fields: ReadonlyMap<string, string>,
+  fields: Fields,
 ): KeyRecord {
-  const { created_at, expires_at, ...stored } = keyFields.parse(
-    Object.fromEntries(fields),
-  );
+  const { created_at, expires_at, ...stored } = keyFields.parse(fields);
   return {
     ...stored,
     id: keyId,
@@ -59,8 +58,8 @@ export function decodeKey(
 }
 
 /** The limits of a key or an owner. An owner without any has no hash, hence no fields. */
-export function decodeLimits(fields: ReadonlyMap<string, string>): Limits {
-  return limitsOf((name) => whole.parse(fields.get(KEY_FIELDS[name]) ?? 0));
+export function decodeLimits(fields: Fields): Limits {
+  return limitsOf((name) => whole.parse(fields[KEY_FIELDS[name]] ?? 0));
 }
 
 /** The differences, for the audit log: `description "a" → "b", tokens per day 0 → 5000`. */

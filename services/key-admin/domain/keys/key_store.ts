@@ -26,8 +26,7 @@ import {
 } from "../audit/audit_log.ts";
 import { confirmDurable } from "../store/durability.ts";
 import { onceKey } from "../store/names.ts";
-import type { StoreDeps } from "../store/redis.ts";
-import { asTexts, readHash } from "../store/reply.ts";
+import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { type KeyPage, type PageQuery, readPage } from "./key_page.ts";
 import { decodeKey, describeChange, encodeKey } from "./key_record.ts";
 import type { KeySettings } from "./settings.ts";
@@ -168,91 +167,40 @@ return 'done'
  * A refused change throws {@link KeyRefused}; any other returns the changed key,
  * or the deleted key as it was.
  */
-export class KeyStore {
-  readonly #deps: Omit<StoreDeps, "now">;
+export type KeyStore = ReturnType<typeof createKeyStore>;
 
-  constructor(deps: Omit<StoreDeps, "now">) {
-    this.#deps = deps;
-  }
-
-  /** Null when the owner has no such key. */
-  async get(ownerId: string, keyId: string): Promise<KeyRecord | null> {
-    if (!isKeyId(keyId)) return null;
-    const ids = { ownerId, keyId };
-    const fields = await readHash(this.#deps.redis, recordKey(ids));
-    return fields.size === 0 ? null : decodeKey(ids, fields);
-  }
-
-  /** A key that must exist. */
-  async find(ownerId: string, keyId: string): Promise<KeyRecord> {
-    const key = await this.get(ownerId, keyId);
-    if (key === null) throw new KeyRefused("not_found");
-    return key;
-  }
-
-  /** One page of an owner's keys. */
-  list(ownerId: string, query: PageQuery): Promise<KeyPage> {
-    return readPage(this.#deps.redis, ownerId, query);
-  }
-
-  /** Creates a key. */
-  async create({ settings, ...origin }: CreateKeyInput): Promise<CreatedKey> {
-    return await this.#make(origin, settings, await this.#redisTimeMs());
-  }
-
-  /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
-  async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
-    const nowMs = await this.#redisTimeMs();
-    const old = await this.find(target.ownerId, target.keyId);
-    const endMs = nowMs + graceMs;
-    const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
-    const seen = { ...target, version: target.version ?? old.version };
-    const retire = stepOf("key.rotated", seen, old, { expiresAtMs });
-    return await this.#make(target, old, nowMs, retire);
-  }
-
-  /** Replaces the settings that are given. */
-  edit(target: Target, settings: Partial<KeySettings>): Promise<KeyRecord> {
-    return this.#update(target, "key.edited", settings);
-  }
-
-  /** Refuses the key from the next request on. */
-  disable(target: Target): Promise<KeyRecord> {
-    return this.#update(target, "key.disabled", { state: "disabled" });
-  }
-
-  /** Accepts the key from the next request on. */
-  enable(target: Target): Promise<KeyRecord> {
-    return this.#update(target, "key.enabled", { state: "enabled" });
-  }
-
-  /** Deletes a key: its record first. */
-  async delete(target: Target): Promise<KeyRecord> {
-    const key = await this.find(target.ownerId, target.keyId);
-    await this.#commit(target, [stepOf("key.deleted", target, key, {})]);
-    // Only cleans up: without the record the lookup is useless.
-    await this.#deps.writer.command(["DEL", hashKey(key.hash)]);
-    return key;
-  }
-
-  async #update(
-    target: Target,
-    action: AuditAction,
-    changed: Partial<KeyRecord>,
-  ): Promise<KeyRecord> {
-    const before = await this.find(target.ownerId, target.keyId);
-    await this.#commit(target, [stepOf(action, target, before, changed)]);
-    return { ...before, ...changed, version: before.version + 1 };
+export function createKeyStore(
+  { redis, writer, randomBytes }: Omit<StoreDeps, "now">,
+) {
+  /** Takes all of the steps or none. Resolves when they are on disk. */
+  async function commit(
+    { ownerId, once }: Origin,
+    steps: readonly Step[],
+    nowMs = 0,
+  ): Promise<void> {
+    const plan = {
+      ...{ steps, nowMs: String(nowMs) },
+      keysMax: KEY_LIMITS.keysPerOwnerMax,
+      auditMax: AUDIT_ENTRIES_MAX,
+      ...once === undefined ? {} : { once: ONCE_SECONDS },
+    };
+    const keys = [
+      ...[keysKey(ownerId), auditKey(ownerId), onceKey(ownerId, once ?? "")],
+      ...steps.map(({ keyId }) => recordKey({ ownerId, keyId })),
+    ];
+    const args = [JSON.stringify(plan)];
+    const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
+    if (result !== "done") throw new KeyRefused(refusal.parse(result));
+    await confirmDurable(writer);
   }
 
   /** Creates a key, and retires the one that it replaces if any. */
-  async #make(
+  async function make(
     origin: Origin,
     settings: Pick<KeyRecord, keyof KeySettings>,
     nowMs: number,
     retire?: Step,
   ): Promise<CreatedKey> {
-    const { writer, randomBytes } = this.#deps;
     const value = mintKey(randomBytes);
     const key: KeyRecord = {
       ...settings,
@@ -273,7 +221,7 @@ export class KeyStore {
     const create = stepOf("key.created", { actor }, key, key, detail);
     try {
       const steps = retire === undefined ? [create] : [create, retire];
-      await this.#commit(origin, steps, nowMs);
+      await commit(origin, steps, nowMs);
     } catch (error) {
       if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
       throw error;
@@ -281,35 +229,81 @@ export class KeyStore {
     return { key, value };
   }
 
-  /** Takes all of the steps or none. Resolves when they are on disk. */
-  async #commit(
-    { ownerId, once }: Origin,
-    steps: readonly Step[],
-    nowMs = 0,
-  ): Promise<void> {
-    const plan = {
-      ...{ steps, nowMs: String(nowMs) },
-      keysMax: KEY_LIMITS.keysPerOwnerMax,
-      auditMax: AUDIT_ENTRIES_MAX,
-      ...once === undefined ? {} : { once: ONCE_SECONDS },
-    };
-    const keys = [
-      ...[keysKey(ownerId), auditKey(ownerId), onceKey(ownerId, once ?? "")],
-      ...steps.map(({ keyId }) => recordKey({ ownerId, keyId })),
-    ];
-    const { writer } = this.#deps;
-    const args = [JSON.stringify(plan)];
-    const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
-    if (result !== "done") throw new KeyRefused(refusal.parse(result));
-    await confirmDurable(writer);
+  async function update(
+    target: Target,
+    action: AuditAction,
+    changed: Partial<KeyRecord>,
+  ): Promise<KeyRecord> {
+    const before = await store.find(target.ownerId, target.keyId);
+    await commit(target, [stepOf(action, target, before, changed)]);
+    return { ...before, ...changed, version: before.version + 1 };
   }
 
   /** The clock that expiry is checked by. */
-  async #redisTimeMs(): Promise<number> {
-    const time = asTexts(await this.#deps.redis.command(["TIME"]));
+  async function redisTimeMs(): Promise<number> {
+    const time = asTexts(await redis.command(["TIME"]));
     const [seconds = 0, micros = 0] = time.map(Number);
     return seconds * 1_000 + Math.floor(micros / 1_000);
   }
+
+  const store = {
+    /** Null when the owner has no such key. */
+    async get(ownerId: string, keyId: string): Promise<KeyRecord | null> {
+      if (!isKeyId(keyId)) return null;
+      const ids = { ownerId, keyId };
+      const fields = await readHash(redis, recordKey(ids));
+      return fields === null ? null : decodeKey(ids, fields);
+    },
+
+    /** A key that must exist. */
+    async find(ownerId: string, keyId: string): Promise<KeyRecord> {
+      const key = await store.get(ownerId, keyId);
+      if (key === null) throw new KeyRefused("not_found");
+      return key;
+    },
+
+    /** One page of an owner's keys. */
+    list: (ownerId: string, query: PageQuery): Promise<KeyPage> =>
+      readPage(redis, ownerId, query),
+
+    /** Creates a key. */
+    create: async (
+      { settings, ...origin }: CreateKeyInput,
+    ): Promise<CreatedKey> => make(origin, settings, await redisTimeMs()),
+
+    /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
+    async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
+      const nowMs = await redisTimeMs();
+      const old = await store.find(target.ownerId, target.keyId);
+      const endMs = nowMs + graceMs;
+      const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
+      const seen = { ...target, version: target.version ?? old.version };
+      const retire = stepOf("key.rotated", seen, old, { expiresAtMs });
+      return await make(target, old, nowMs, retire);
+    },
+
+    /** Replaces the settings that are given. */
+    edit: (target: Target, settings: Partial<KeySettings>) =>
+      update(target, "key.edited", settings),
+
+    /** Refuses the key from the next request on. */
+    disable: (target: Target) =>
+      update(target, "key.disabled", { state: "disabled" }),
+
+    /** Accepts the key from the next request on. */
+    enable: (target: Target) =>
+      update(target, "key.enabled", { state: "enabled" }),
+
+    /** Deletes a key: its record first. */
+    async delete(target: Target): Promise<KeyRecord> {
+      const key = await store.find(target.ownerId, target.keyId);
+      await commit(target, [stepOf("key.deleted", target, key, {})]);
+      // Only cleans up: without the record the lookup is useless.
+      await writer.command(["DEL", hashKey(key.hash)]);
+      return key;
+    },
+  };
+  return store;
 }
 
 /** The step that changes these members of a key, with its entry in the audit log. */

@@ -9,7 +9,11 @@ import {
   STORE_KEY,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
-import { KeyStore, ROTATION_GRACES_MS } from "./key_store.ts";
+import {
+  createKeyStore,
+  type KeyStore,
+  ROTATION_GRACES_MS,
+} from "./key_store.ts";
 import { type KeyFilter, readPage } from "./key_page.ts";
 import type { KeySettings } from "./settings.ts";
 import {
@@ -19,7 +23,7 @@ import {
 } from "../../key_changes_fixture.ts";
 import { startRedis, until } from "../../redis_fixture.ts";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import { asList, asText } from "../store/reply.ts";
+import { asList, asText } from "../store/redis.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
 
 const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
@@ -48,7 +52,7 @@ async function setup() {
   const server = await startRedis();
   const redis = await server.connect();
   const writer = await server.connect();
-  const store = new KeyStore({ redis, writer, randomBytes });
+  const store = createKeyStore({ redis, writer, randomBytes });
   return {
     server,
     redis,
@@ -413,7 +417,7 @@ Deno.test("promise 8: every kind of acknowledged change survives kill -9", async
   await t.server.restart();
   const redis = await t.server.connect();
   const writer = await t.server.connect();
-  const store = new KeyStore({ redis, writer, randomBytes });
+  const store = createKeyStore({ redis, writer, randomBytes });
   assert.deepEqual(await findLost(redis, store, ledger), {
     lost: [],
     harmless: [],

@@ -11,7 +11,7 @@ import {
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { asNumber, readHash } from "../store/reply.ts";
+import { asNumber, readHash } from "../store/redis.ts";
 
 /**
  * Usage for charts, from the counters that the edges keep per key, per owner and
@@ -77,7 +77,8 @@ export async function readUsage(
     const key = keyId === null
       ? ownerUsageKey(ownerId, day)
       : usageKey({ ownerId, keyId }, day);
-    for (const [field, value] of await readHash(redis, key)) {
+    const counters = await readHash(redis, key) ?? {};
+    for (const [field, value] of Object.entries(counters)) {
       const [hour = "", kind = ""] = field.split(":");
       const count = COUNT_OF_KIND.get(kind);
       const bucket = bucketOf.get(isHourly ? `${day} ${hour}` : day);

@@ -3,8 +3,7 @@ import { randomBase62 } from "@gateway/shared/keys/key";
 import { z } from "zod";
 import { confirmDurable, writeDurably } from "../store/durability.ts";
 import { accountKey, usedStepKey } from "../store/names.ts";
-import type { StoreDeps } from "../store/redis.ts";
-import { readHash } from "../store/reply.ts";
+import { type Fields, readHash, type StoreDeps } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
 
 const stored = z.object({
@@ -37,65 +36,59 @@ const RECOVERY_CHARS = 20;
 const STEP_SECONDS = 120;
 
 /** How owners sign in: accounts in Redis, durable like keys. */
-export class AccountStore {
-  readonly #deps: Omit<StoreDeps, "now">;
+export type AccountStore = ReturnType<typeof createAccountStore>;
 
-  constructor(deps: Omit<StoreDeps, "now">) {
-    this.#deps = deps;
-  }
+export function createAccountStore(
+  { redis, writer, randomBytes }: Omit<StoreDeps, "now">,
+) {
+  return {
+    /** Null when there is no such owner. */
+    async read(ownerId: string): Promise<Account | null> {
+      const fields = await readHash(redis, accountKey(ownerId));
+      if (fields === null) return null;
+      const { email, created_at, password, totp } = stored.parse(fields);
+      return {
+        ...{ ownerId, email, createdAtMs: created_at },
+        ...{ passwordHash: password, totpSecret: totp },
+        recoveryCodesLeft: recoveryFields(fields).length,
+      };
+    },
 
-  /** Null when there is no such owner. */
-  async read(ownerId: string): Promise<Account | null> {
-    const fields = await readHash(this.#deps.redis, accountKey(ownerId));
-    if (fields.size === 0) return null;
-    const { email, created_at, password, totp } = stored.parse(
-      Object.fromEntries(fields),
-    );
-    return {
-      ...{ ownerId, email, createdAtMs: created_at },
-      ...{ passwordHash: password, totpSecret: totp },
-      recoveryCodesLeft: recoveryFields(fields).length,
-    };
-  }
+    async setPassword(ownerId: string, passwordHash: string): Promise<void> {
+      const command = ["HSET", accountKey(ownerId), "password", passwordHash];
+      await writeDurably(writer, command);
+    },
 
-  async setPassword(ownerId: string, passwordHash: string): Promise<void> {
-    const command = ["HSET", accountKey(ownerId), "password", passwordHash];
-    await writeDurably(this.#deps.writer, command);
-  }
+    /** Switches the second factor on and returns the recovery codes, which are shown once. */
+    async enableTotp(ownerId: string, secret: string): Promise<string[]> {
+      const codes = mintRecoveryCodes(randomBytes);
+      const fields = codes.flatMap((code) => [recoveryField(code), "1"]);
+      const command = ["HSET", accountKey(ownerId), "totp", secret, ...fields];
+      await writeDurably(writer, command);
+      return codes;
+    },
 
-  /** Switches the second factor on and returns the recovery codes, which are shown once. */
-  async enableTotp(ownerId: string, secret: string): Promise<string[]> {
-    const codes = mintRecoveryCodes(this.#deps.randomBytes);
-    const fields = codes.flatMap((code) => [recoveryField(code), "1"]);
-    await writeDurably(
-      this.#deps.writer,
-      ["HSET", accountKey(ownerId), "totp", secret, ...fields],
-    );
-    return codes;
-  }
+    async disableTotp(ownerId: string): Promise<void> {
+      const account = accountKey(ownerId);
+      const codes = recoveryFields(await readHash(redis, account) ?? {});
+      await writeDurably(writer, ["HDEL", account, "totp", ...codes]);
+    },
 
-  async disableTotp(ownerId: string): Promise<void> {
-    const { redis, writer } = this.#deps;
-    const account = accountKey(ownerId);
-    const codes = recoveryFields(await readHash(redis, account));
-    await writeDurably(writer, ["HDEL", account, "totp", ...codes]);
-  }
+    /** Marks a time step as used. False when it was used before. */
+    async useTotpStep(ownerId: string, step: number): Promise<boolean> {
+      const mark = usedStepKey(digest(`${ownerId} ${step}`));
+      const command = ["SET", mark, "1", "NX", "EX", String(STEP_SECONDS)];
+      return await writer.command(command) !== null;
+    },
 
-  /** Marks a time step as used. False when it was used before. */
-  async useTotpStep(ownerId: string, step: number): Promise<boolean> {
-    const mark = usedStepKey(digest(`${ownerId} ${step}`));
-    const command = ["SET", mark, "1", "NX", "EX", String(STEP_SECONDS)];
-    return await this.#deps.writer.command(command) !== null;
-  }
-
-  /** Marks a recovery code as used. False when the owner has no such code. */
-  async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
-    const { writer } = this.#deps;
-    const command = ["HDEL", accountKey(ownerId), recoveryField(code)];
-    if (await writer.command(command) !== 1) return false;
-    await confirmDurable(writer);
-    return true;
-  }
+    /** Uses a recovery code up. False when the owner has no such code. */
+    async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
+      const command = ["HDEL", accountKey(ownerId), recoveryField(code)];
+      if (await writer.command(command) !== 1) return false;
+      await confirmDurable(writer);
+      return true;
+    },
+  };
 }
 
 /** `x4ZqA-9bTr0-…` */
@@ -110,5 +103,5 @@ function mintRecoveryCodes(randomBytes: RandomBytes): string[] {
 const recoveryField = (code: string): string =>
   RECOVERY_FIELD + digest(`recovery ${code.replace(/[^0-9A-Za-z]/g, "")}`);
 
-const recoveryFields = (account: ReadonlyMap<string, string>): string[] =>
-  [...account.keys()].filter((field) => field.startsWith(RECOVERY_FIELD));
+const recoveryFields = (account: Fields): string[] =>
+  Object.keys(account).filter((field) => field.startsWith(RECOVERY_FIELD));

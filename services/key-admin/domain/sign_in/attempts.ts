@@ -3,7 +3,7 @@ import type { RandomBytes } from "@gateway/shared/process/ids";
 import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { attemptsKey, knownDeviceKey } from "../store/names.ts";
-import { asNumber, asTextOrNull } from "../store/reply.ts";
+import { asNumber, asTextOrNull } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /** An attempt to sign in. */

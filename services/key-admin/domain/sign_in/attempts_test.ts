@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { startRedis } from "../../redis_fixture.ts";
-import { asTexts } from "../store/reply.ts";
+import { asTexts } from "../store/redis.ts";
 import {
   type Attempt,
   forgetFailures,

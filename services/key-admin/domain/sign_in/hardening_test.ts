@@ -5,8 +5,8 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { signIn, startConsole } from "../../console_fixture.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { accountKey } from "../store/names.ts";
-import { asTexts } from "../store/reply.ts";
-import { SessionStore } from "./sessions.ts";
+import { asTexts } from "../store/redis.ts";
+import { createSessionStore } from "./sessions.ts";
 import { totpCode } from "./totp.ts";
 
 /** Guarantee: no access by guessing, by timing, by default passwords or by replaying a code. */
@@ -136,7 +136,7 @@ Deno.test("ASVS 7.4.1: a session whose deletion was interrupted is over or can b
         ? Promise.reject(new RedisUnavailableError("deadline", "no answer"))
         : link.command(args, options),
   };
-  const store = new SessionStore({ redis, randomBytes, now: Date.now });
+  const store = createSessionStore({ redis, randomBytes, now: Date.now });
   for (const command of ["DEL", "ZREM"]) {
     const cookie = await store.start(OWNER, { ip: "", userAgent: "" });
     const { id } = await store.find(cookie) ?? assert.fail("no session");

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { linkKey } from "../store/names.ts";
-import type { StoreDeps } from "../store/redis.ts";
-import { asTextOrNull } from "../store/reply.ts";
+import { asTextOrNull, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /**
@@ -30,40 +29,33 @@ export const LINK_SECONDS: Readonly<Record<Link["kind"], number>> = {
 };
 
 /** The links that work now. Only the digest of a link's secret is stored. */
-export class LinkStore {
-  readonly #deps: Pick<StoreDeps, "redis" | "randomBytes">;
+export type LinkStore = ReturnType<typeof createLinkStore>;
 
-  constructor(deps: Pick<StoreDeps, "redis" | "randomBytes">) {
-    this.#deps = deps;
-  }
-
-  /** Stores a link and returns its secret. */
-  async make(link: Link): Promise<string> {
-    const { redis, randomBytes } = this.#deps;
-    const secret = mintSecret(randomBytes);
-    const seconds = String(LINK_SECONDS[link.kind]);
-    const key = linkKey(digest(secret));
-    await redis.command(["SET", key, JSON.stringify(link), "EX", seconds]);
-    return secret;
-  }
-
-  /** The link of a secret; null when it has expired, was used or never existed. Does not use it up, since mail scanners follow links. */
-  peek(secret: string): Promise<Link | null> {
-    return this.#get("GET", secret);
-  }
-
-  /** The same, once: only one of several calls at the same time gets the link. */
-  use(secret: string): Promise<Link | null> {
-    return this.#get("GETDEL", secret);
-  }
-
-  async #get(command: "GET" | "GETDEL", secret: string): Promise<Link | null> {
+export function createLinkStore(
+  { redis, randomBytes }: Pick<StoreDeps, "redis" | "randomBytes">,
+) {
+  const get = async (command: "GET" | "GETDEL", secret: string) => {
     if (!isSecret(secret)) return null;
-    const reply = asTextOrNull(
-      await this.#deps.redis.command([command, linkKey(digest(secret))]),
-    );
-    return reply === null ? null : linkSchema.parse(JSON.parse(reply));
-  }
+    const reply = await redis.command([command, linkKey(digest(secret))]);
+    const text = asTextOrNull(reply);
+    return text === null ? null : linkSchema.parse(JSON.parse(text));
+  };
+  return {
+    /** Stores a link and returns its secret. */
+    async make(link: Link): Promise<string> {
+      const secret = mintSecret(randomBytes);
+      const seconds = String(LINK_SECONDS[link.kind]);
+      const key = linkKey(digest(secret));
+      await redis.command(["SET", key, JSON.stringify(link), "EX", seconds]);
+      return secret;
+    },
+
+    /** The link of a secret; null when it has expired, was used or never existed. Does not use it up, since mail scanners follow links. */
+    peek: (secret: string): Promise<Link | null> => get("GET", secret),
+
+    /** The same, once: only one of several calls at the same time gets the link. */
+    use: (secret: string): Promise<Link | null> => get("GETDEL", secret),
+  };
 }
 
 /** Where a browser opens a link. */

@@ -1,4 +1,5 @@
 import * as oidc from "openid-client";
+import type { Identity } from "../owners/directory.ts";
 
 /** An OpenID Connect provider, fixed by the operator (API7). */
 export interface OidcConfig {
@@ -11,13 +12,6 @@ export interface OidcConfig {
   name: string;
 }
 
-/** Issuer and subject together name a person; the address is proved by the provider and allowed by the operator. */
-export interface OidcIdentity {
-  issuer: string;
-  subject: string;
-  email: string;
-}
-
 /** Sign-in through the organisation's OpenID Connect provider: code flow with PKCE, state and nonce (ASVS 10.5). */
 export interface OidcClient {
   /** On the button: "Continue with …". */
@@ -28,7 +22,7 @@ export interface OidcClient {
     askAgain: boolean,
   ): Promise<{ url: URL; flow: string }>;
   /** Checks what the browser came back with. Throws on any mismatch. */
-  finish(returned: URL, flow: string): Promise<OidcIdentity>;
+  finish(returned: URL, flow: string): Promise<Identity>;
 }
 
 /** The provider authenticated this person, but they may not sign in here. */
@@ -109,7 +103,7 @@ export function createOidcClient(
 function identityOf(
   { iss, sub, email, email_verified }: oidc.IDToken,
   allowed: readonly string[],
-): OidcIdentity {
+): Identity {
   if (typeof email !== "string" || email_verified !== true) {
     throw new NotAllowed("The provider has not verified an e-mail address");
   }

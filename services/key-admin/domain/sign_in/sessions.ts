@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { sessionKey, sessionsKey } from "../store/names.ts";
-import type { StoreDeps } from "../store/redis.ts";
-import { asTexts, readHash } from "../store/reply.ts";
+import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /** Times of a session (ASVS 7.3.1, 7.3.2). */
@@ -48,108 +47,99 @@ export type Client = Pick<Session, "ip" | "userAgent">;
 const LIFE_SECONDS = String(SESSION_LIMITS.absoluteMs / 1_000);
 
 /** Who is signed in. Sessions need not survive a loss of power, and a cookie's value is never stored. */
-export class SessionStore {
-  readonly #deps: Omit<StoreDeps, "writer">;
+export type SessionStore = ReturnType<typeof createSessionStore>;
 
-  constructor(deps: Omit<StoreDeps, "writer">) {
-    this.#deps = deps;
-  }
+export function createSessionStore(
+  { redis, randomBytes, now }: Omit<StoreDeps, "writer">,
+) {
+  /** If the session has been ended in the meantime, what this writes is no valid session and expires. */
+  const write = async (id: string, fields: Partial<Stored>) => {
+    const flat = Object.entries(fields).flat().map(String);
+    await redis.command(["HSET", sessionKey(id), ...flat]);
+    await redis.command(["EXPIRE", sessionKey(id), LIFE_SECONDS]);
+  };
 
-  /** Starts a session and returns the value of its cookie. */
-  async start(ownerId: string, { ip, userAgent }: Client): Promise<string> {
-    const { redis, randomBytes, now } = this.#deps;
-    const cookie = mintSecret(randomBytes);
-    const id = digest(cookie);
-    const nowText = String(now());
-    const session: Record<keyof Stored, string> = {
-      ownerId,
-      formToken: mintSecret(randomBytes),
-      createdAtMs: nowText,
-      seenAtMs: nowText,
-      checkedAtMs: nowText,
-      ip,
-      userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX),
-      totpSecret: "",
-    };
-    const [record, list] = [sessionKey(id), sessionsKey(ownerId)];
-    await redis.command(["HSET", record, ...Object.entries(session).flat()]);
-    await redis.command(["EXPIRE", record, LIFE_SECONDS]);
-    await redis.command(["ZADD", list, nowText, id]);
-    await redis.command(["EXPIRE", list, LIFE_SECONDS]);
-    return cookie;
-  }
-
-  /** The session of a cookie if it has not ended; counts as a use of it. */
-  async find(cookie: string): Promise<Session | null> {
-    if (!isSecret(cookie)) return null;
-    const session = await this.#read(digest(cookie));
-    if (session === null) return null;
-    if (this.#deps.now() - session.seenAtMs >= SEEN_EVERY_MS) {
-      await this.#note(session.id, { seenAtMs: this.#deps.now() });
-    }
-    return session;
-  }
-
-  /** The password was entered again. */
-  async markChecked(sessionId: string): Promise<void> {
-    await this.#note(sessionId, { checkedAtMs: this.#deps.now() });
-  }
-
-  /** The owner was shown the secret of a second factor. */
-  async offerTotp(sessionId: string, totpSecret: string): Promise<void> {
-    await this.#note(sessionId, { totpSecret });
-  }
-
-  /** The sessions of an owner that have not ended, most recently used first. */
-  async list(ownerId: string): Promise<Session[]> {
-    const ids = (await this.#ids(ownerId)).slice(0, SESSIONS_SHOWN_MAX);
-    const sessions = await Promise.all(ids.map((id) => this.#read(id)));
-    return sessions.filter((session) => session !== null)
-      .sort((a, b) => b.seenAtMs - a.seenAtMs);
-  }
-
-  /** Ends one session of the owner. False when it is not the owner's. */
-  async end(ownerId: string, sessionId: string): Promise<boolean> {
-    const { redis } = this.#deps;
-    const record = sessionKey(sessionId);
-    const holder = (await readHash(redis, record)).get("ownerId") ?? ownerId;
-    if (holder !== ownerId) return false;
-    // In this order, because a session that still works must stay in the list from which it can be ended.
-    await redis.command(["DEL", record]);
-    return await redis.command(["ZREM", sessionsKey(ownerId), sessionId]) === 1;
-  }
-
-  /** Ends all sessions of the owner but one and returns how many. */
-  async endOthers(ownerId: string, sessionId: string | null): Promise<number> {
-    const ids = await this.#ids(ownerId);
-    const others = ids.filter((id) => id !== sessionId);
-    for (const id of others) await this.end(ownerId, id);
-    return others.length;
-  }
-
-  /** Newest first. */
-  async #ids(ownerId: string): Promise<string[]> {
-    const range = ["ZREVRANGE", sessionsKey(ownerId), "0", "-1"];
-    return asTexts(await this.#deps.redis.command(range));
-  }
-
-  async #read(id: string): Promise<Session | null> {
-    const { redis, now } = this.#deps;
+  const read = async (id: string): Promise<Session | null> => {
     const fields = await readHash(redis, sessionKey(id));
-    const session = stored.safeParse(Object.fromEntries(fields)).data;
+    const session = stored.safeParse(fields).data;
     // It has ended, or an earlier version of this service stored it in a different form.
     if (session === undefined) return null;
     const nowMs = now();
     const isOver = nowMs - session.seenAtMs >= SESSION_LIMITS.idleMs ||
       nowMs - session.createdAtMs >= SESSION_LIMITS.absoluteMs;
     return isOver ? null : { id, ...session };
-  }
+  };
 
-  /** If the session has been ended in the meantime, what this writes is no valid session and expires. */
-  async #note(id: string, changed: Partial<Stored>): Promise<void> {
-    const { redis } = this.#deps;
-    const fields = Object.entries(changed).flat().map(String);
-    await redis.command(["HSET", sessionKey(id), ...fields]);
-    await redis.command(["EXPIRE", sessionKey(id), LIFE_SECONDS]);
-  }
+  /** Newest first. */
+  const idsOf = async (ownerId: string): Promise<string[]> =>
+    asTexts(
+      await redis.command(["ZREVRANGE", sessionsKey(ownerId), "0", "-1"]),
+    );
+
+  const store = {
+    /** Starts a session and returns the value of its cookie. */
+    async start(ownerId: string, { ip, userAgent }: Client): Promise<string> {
+      const cookie = mintSecret(randomBytes);
+      const id = digest(cookie);
+      const nowMs = now();
+      await write(id, {
+        ...{ ownerId, formToken: mintSecret(randomBytes) },
+        ...{ createdAtMs: nowMs, seenAtMs: nowMs, checkedAtMs: nowMs },
+        ...{ ip, userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX) },
+      });
+      const list = sessionsKey(ownerId);
+      await redis.command(["ZADD", list, String(nowMs), id]);
+      await redis.command(["EXPIRE", list, LIFE_SECONDS]);
+      return cookie;
+    },
+
+    /** The session of a cookie if it has not ended; counts as a use of it. */
+    async find(cookie: string): Promise<Session | null> {
+      if (!isSecret(cookie)) return null;
+      const session = await read(digest(cookie));
+      if (session !== null && now() - session.seenAtMs >= SEEN_EVERY_MS) {
+        await write(session.id, { seenAtMs: now() });
+      }
+      return session;
+    },
+
+    /** The password was entered again. */
+    markChecked: (sessionId: string): Promise<void> =>
+      write(sessionId, { checkedAtMs: now() }),
+
+    /** The owner was shown the secret of a second factor. */
+    offerTotp: (sessionId: string, totpSecret: string): Promise<void> =>
+      write(sessionId, { totpSecret }),
+
+    /** The sessions of an owner that have not ended, most recently used first. */
+    async list(ownerId: string): Promise<Session[]> {
+      const ids = (await idsOf(ownerId)).slice(0, SESSIONS_SHOWN_MAX);
+      const sessions = await Promise.all(ids.map(read));
+      return sessions.filter((session) => session !== null)
+        .sort((a, b) => b.seenAtMs - a.seenAtMs);
+    },
+
+    /** Ends one session of the owner. False when it is not the owner's. */
+    async end(ownerId: string, sessionId: string): Promise<boolean> {
+      const record = sessionKey(sessionId);
+      const { ownerId: holder = ownerId } = await readHash(redis, record) ?? {};
+      if (holder !== ownerId) return false;
+      // In this order, because a session that still works must stay in the list from which it can be ended.
+      await redis.command(["DEL", record]);
+      const list = sessionsKey(ownerId);
+      return await redis.command(["ZREM", list, sessionId]) === 1;
+    },
+
+    /** Ends all sessions of the owner but one and returns how many. */
+    async endOthers(
+      ownerId: string,
+      sessionId: string | null,
+    ): Promise<number> {
+      const ids = await idsOf(ownerId);
+      const others = ids.filter((id) => id !== sessionId);
+      for (const id of others) await store.end(ownerId, id);
+      return others.length;
+    },
+  };
+  return store;
 }

@@ -11,7 +11,7 @@ import {
   type TestConsole,
 } from "../../console_fixture.ts";
 import { linkKey } from "../store/names.ts";
-import { asTexts } from "../store/reply.ts";
+import { asTexts } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
 import { SESSION_LIMITS } from "./sessions.ts";
 import { totpCode } from "./totp.ts";

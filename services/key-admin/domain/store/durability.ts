@@ -1,6 +1,6 @@
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { asFields, asList, asNumber } from "./reply.ts";
+import { asFields, asList, asNumber } from "./redis.ts";
 
 /**
  * How a write survives a loss of power:
@@ -42,11 +42,9 @@ async function askServer(
     ),
   );
   const config = asFields(replies.flatMap(asList));
-  const replicas = Number(config.get(replicasName) ?? 0);
-  if (config.get("appendonly") !== "yes") {
-    return { durability: "none", replicas };
-  }
-  if (config.get("appendfsync") === "always") {
+  const replicas = Number(config[replicasName] ?? 0);
+  if (config.appendonly !== "yes") return { durability: "none", replicas };
+  if (config.appendfsync === "always") {
     return { durability: "always", replicas };
   }
   // HELLO needs no permission: `["server", "redis", "version", "8.0.2", …]`.

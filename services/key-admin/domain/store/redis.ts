@@ -5,7 +5,10 @@ import {
   type RedisLink,
   type RedisLinkOptions,
 } from "@gateway/shared/redis/link";
+import { z } from "zod";
 import { barrierKey } from "./names.ts";
+
+/** The connection of the stores, and its untyped replies: each reader throws when a reply has an unexpected type. */
 
 /** Longer than at an edge, since people rather than programs wait. */
 const DEADLINE_MS = 2_000;
@@ -41,3 +44,50 @@ export async function connectRedis(
     throw cause;
   }
 }
+
+/** The fields of a hash or a stream entry. */
+export type Fields = Readonly<Record<string, string>>;
+
+const text = z.string();
+
+/** A bulk string. */
+export const asText = (reply: unknown): string => text.parse(reply);
+
+/** A bulk string, or null where Redis has nothing. */
+export const asTextOrNull = (reply: unknown): string | null =>
+  text.nullable().parse(reply);
+
+/** An integer, or decimal text as scripts and hashes return it. */
+export const asNumber = (reply: unknown): number =>
+  z.number().parse(typeof reply === "number" ? reply : Number(asText(reply)));
+
+/** An array of anything. */
+export const asList = (reply: unknown): unknown[] =>
+  z.array(z.unknown()).parse(reply);
+
+/** An array of bulk strings. */
+export const asTexts = (reply: unknown): string[] => z.array(text).parse(reply);
+
+/** `[field, value, field, value]`, as HGETALL and streams return it. */
+export function asFields(reply: unknown): Fields {
+  const flat = asTexts(reply);
+  const names = flat.filter((_, at) => at % 2 === 0);
+  return Object.fromEntries(
+    names.map((name, at) => [name, flat[2 * at + 1] ?? ""]),
+  );
+}
+
+/** The fields of a hash; null when there is no such key. */
+export async function readHash(
+  redis: RedisLink,
+  key: string,
+): Promise<Fields | null> {
+  const reply = asList(await redis.command(["HGETALL", key]));
+  return reply.length === 0 ? null : asFields(reply);
+}
+
+/** The text under a key, or null. */
+export const readText = async (
+  redis: RedisLink,
+  key: string,
+): Promise<string | null> => asTextOrNull(await redis.command(["GET", key]));
