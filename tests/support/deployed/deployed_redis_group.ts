@@ -20,7 +20,12 @@ const SENTINELS = 3;
 const REPLICAS = 2;
 const DOWN_AFTER_MS = 700;
 const FAILOVER_TIMEOUT_MS = 3_000;
-/** Sentinels find each other by what they publish every two seconds. */
+/**
+ * Sentinels find each other, and a master that is back, by what they publish every
+ * two seconds and ask the servers every ten. The others of their periods stay: a
+ * replica is promoted only if its last answer is not older than five pings.
+ */
+const PERIODS = "info-period 100 publish-period 100";
 const SETTLED_MS = 30_000;
 
 /** The servers, in the order they were started: the first began as master. */
@@ -82,6 +87,13 @@ export async function startRedisGroup(
         `FAILOVER_TIMEOUT_MS=${FAILOVER_TIMEOUT_MS}`,
       ]);
       sentinels.push(stack.use(sentinel));
+      const password = await secrets.read("redis_sentinel_password");
+      const said = await askPort(
+        sentinel.port,
+        `AUTH peer ${password}\r\nSENTINEL DEBUG ${PERIODS}\r\nPING\r\n`,
+        await clientOf(options.tls),
+      );
+      if (said !== "+OK\r\n+OK\r\n+PONG\r\n") throw new Error(said);
     }
     const group = await createGroup({
       ...{ servers, sentinels, stack, firstPort },
@@ -103,7 +115,9 @@ async function writeConfig(secrets: DeployedSecrets): Promise<string> {
     file,
     text
       .replace("/run/secrets/redis_users.acl", secrets.path("redis_users.acl"))
-      .replace(/^(dir|port) .*$/gm, ""),
+      .replace(/^(dir|port) .*$/gm, "")
+      // A master waits five seconds for more replicas before it sends its data.
+      .concat("\nrepl-diskless-sync-delay 0\n"),
   );
   return file;
 }
