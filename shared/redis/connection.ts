@@ -1,6 +1,7 @@
 /** One connection to Redis, which is re-established whenever it is lost. */
 import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
+import { defined } from "../process/env.ts";
 import { settlesWithin } from "../process/serve.ts";
 
 /** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
@@ -21,24 +22,22 @@ export interface ServerAddress {
   clientName?: string;
 }
 
-/** The sentinels that watch one master and its replicas. */
-export interface SentinelGroup {
-  /** The name of the master in the sentinels' configuration: `sentinel monitor <name> …`. */
-  name: string;
-  /** `host:port` of each. */
-  servers: readonly string[];
-  /** Credentials for the sentinels, which have users of their own. */
-  username?: string;
-  password?: string;
-}
-
 /** The address of Redis and the credentials for it. */
 export interface RedisAddress extends ServerAddress {
   /**
-   * If set, they are asked for the master with every attempt to connect. The host of
-   * `url` is then ignored, but not its protocol, user and database.
+   * The sentinels that watch the master and its replicas. If set, they are asked for
+   * the master with every attempt to connect. The host of `url` is then ignored, but
+   * not its protocol, user and database.
    */
-  sentinels?: SentinelGroup;
+  sentinels?: {
+    /** The name of the master in the sentinels' configuration: `sentinel monitor <name> …`. */
+    name: string;
+    /** `host:port` of each. */
+    servers: readonly string[];
+    /** Credentials for the sentinels, which have users of their own. */
+    username?: string;
+    password?: string;
+  };
 }
 
 export interface ConnectionOptions {
@@ -46,8 +45,6 @@ export interface ConnectionOptions {
   now: MonotonicNow;
   /** 0 ≤ x < 1, for the jitter between attempts. */
   random: () => number;
-  /** Time for TCP, TLS, sign-in and the greeting in total, and the same again for the sentinels. */
-  connectTimeoutMs: number;
   /** Commands that must work before the connection counts as up. At least one: a frozen server accepts connections. */
   greeting: readonly (readonly string[])[];
   /** Connected, signed in, and the greeting was answered. */
@@ -56,6 +53,8 @@ export interface ConnectionOptions {
   onDown: (cause: unknown) => void;
 }
 
+/** For TCP, TLS, sign-in and the greeting in total, and the same again for the sentinels. */
+const CONNECT_TIMEOUT_MS = 1_000;
 const BACKOFF_FIRST_MS = 25;
 /** Short enough to reconnect to a restarted server well within a second. */
 const BACKOFF_MAX_MS = 500;
@@ -69,23 +68,36 @@ const RECONSIDER_MS = 1_000;
  * a new client per attempt, all attempts are alike, `close` can end a wait, and the
  * sign-in has a deadline, which the library does not set.
  */
-export function openConnection(options: ConnectionOptions) {
-  const { now, random, onUp, onDown } = options;
+export function openConnection(
+  { address, now, random, greeting, onUp, onDown }: ConnectionOptions,
+) {
+  const dialer = new Dialer();
   /** Ends the wait between two attempts. */
   let retry = Promise.withResolvers<void>();
-  /** Sockets that were abandoned but are not closed yet. */
-  const leftovers = new Set<Promise<void>>();
   let current: { client: Client; url: string } | null = null;
   let lost = Promise.withResolvers<unknown>();
   let isClosed = false;
   let askedAtMs = -Infinity;
+  let asking = Promise.resolve();
+
+  /** One attempt, from finding the master to the answered greeting. */
+  const connect = async (onLost: (cause: unknown) => void) => {
+    const { sentinels, ...server } = address;
+    const url = sentinels ? await dialer.findMaster(address) : server.url;
+    const greet = async (client: Client) => {
+      if (sentinels) await requireMaster(client);
+      await Promise.all(greeting.map((args) => client.sendCommand(args)));
+    };
+    const { client } = await dialer.dial({ ...server, url }, greet, onLost);
+    return { client, url };
+  };
 
   const run = async () => {
     for (let failures = 0; !isClosed; failures += 1) {
       lost = Promise.withResolvers<unknown>();
       let cause: unknown;
       try {
-        current = await connect(options, lost.resolve, leftovers);
+        current = await connect(lost.resolve);
         const upAtMs = now();
         if (isClosed) lost.resolve(null);
         else onUp();
@@ -119,17 +131,16 @@ export function openConnection(options: ConnectionOptions) {
     },
     /** Asks the sentinels, if any, and drops the connection if they name another server. At most once a second. */
     reconsider(): void {
-      if (options.address.sentinels === undefined || current === null) return;
+      if (address.sentinels === undefined || current === null) return;
       if (now() - askedAtMs < RECONSIDER_MS) return;
       askedAtMs = now();
       const { url } = current;
-      const asking = findMaster(options, leftovers).then((master) => {
-        if (current?.url !== url || master.url === url) return;
+      asking = dialer.findMaster(address).then((master) => {
+        if (current?.url !== url || master === url) return;
         lost.resolve(new Error("The sentinels name another master"));
       }, () => {
         // No sentinel answered: keep the connection.
-      }).finally(() => leftovers.delete(asking));
-      leftovers.add(asking);
+      });
     },
     /** Closes the connection for good. Resolves when all of its sockets are closed. */
     async close(): Promise<void> {
@@ -137,30 +148,10 @@ export function openConnection(options: ConnectionOptions) {
       retry.resolve();
       lost.resolve(null);
       await running;
-      await Promise.all(leftovers);
+      await asking;
+      await dialer.closed();
     },
   };
-}
-
-/** One attempt, from finding the master to the answered greeting. */
-async function connect(
-  options: ConnectionOptions,
-  onLost: (cause: unknown) => void,
-  leftovers: Set<Promise<void>>,
-): Promise<{ client: Client; url: string }> {
-  const { address, greeting, connectTimeoutMs: timeoutMs } = options;
-  const hasSentinels = address.sentinels !== undefined;
-  const server = hasSentinels ? await findMaster(options, leftovers) : address;
-  const client = makeClient(server, timeoutMs, onLost);
-  await connectInTime(client, {
-    timeoutMs,
-    leftovers,
-    greet: async () => {
-      if (hasSentinels) assertMaster(await client.sendCommand(["ROLE"]));
-      await Promise.all(greeting.map((args) => client.sendCommand(args)));
-    },
-  });
-  return { client, url: server.url };
 }
 
 /** 25, 50, 100 … 500 ms, each shortened by up to half so that edges do not return in step. */
@@ -169,34 +160,93 @@ function backoffMs(failures: number, random: () => number): number {
   return fullMs * (1 - random() / 2);
 }
 
+/** Opens connections, and closes those whose opening failed. */
+export class Dialer {
+  /** Abandoned attempts that still hold a socket. */
+  readonly #leftovers = new Set<Promise<void>>();
+
+  /**
+   * Connects and sends the first commands: a frozen server accepts connections, but
+   * answers nothing. `onLost` is called with every error of the socket. If anything
+   * fails or takes too long, destroys the client and rejects.
+   */
+  async dial<T>(
+    server: ServerAddress,
+    greet: (client: Client) => Promise<T>,
+    onLost: (cause: unknown) => void,
+  ): Promise<{ client: Client; greeted: T }> {
+    const client = makeClient(server);
+    client.on("error", onLost);
+    const connecting = client.connect().then(() => greet(client));
+    try {
+      if (await settlesWithin(connecting, CONNECT_TIMEOUT_MS)) {
+        return { client, greeted: await connecting };
+      }
+      throw new Error(`Not connected after ${CONNECT_TIMEOUT_MS} ms`);
+    } catch (error) {
+      client.destroy();
+      // If destroyed while TCP is connecting, the library still connects and leaves the
+      // socket open, so the client has to be destroyed once more.
+      const ended = connecting.then(() => {}, () => {}).then(() => {
+        client.destroy();
+        this.#leftovers.delete(ended);
+      });
+      this.#leftovers.add(ended);
+      throw error;
+    }
+  }
+
+  /**
+   * Returns the address of the master. Asks all sentinels at once and uses the answer
+   * of a majority as soon as there is one, so that a lost sentinel costs no time and
+   * one that was partitioned with an old master is not followed. Without a majority,
+   * uses the most frequent answer. During a failover that may still be the old master,
+   * so the caller checks its role and asks again. Rejects if no sentinel knows the master.
+   */
+  async findMaster(
+    { sentinels, username: _user, password: _password, ...rest }: RedisAddress,
+  ): Promise<string> {
+    const { name = "", servers = [], ...login } = sentinels ?? {};
+    const question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
+    const answers = servers.map(async (server) => {
+      const url = `${new URL(rest.url).protocol}//${server}`;
+      const { client, greeted } = await this.dial(
+        { ...rest, ...login, url },
+        (client) => client.sendCommand<RedisReply>(question),
+        () => {}, // A lost connection fails the question.
+      );
+      client.destroy();
+      return masterUrl(rest.url, greeted, server);
+    });
+    try {
+      return await agreed(answers);
+    } catch (cause) {
+      const detail = `none of ${servers.length} sentinels names it`;
+      const text = `Cannot find the master "${name}": ${detail}`;
+      throw new Error(text, { cause });
+    }
+  }
+
+  /** Resolves when no socket is left of the attempts that were abandoned. */
+  async closed(): Promise<void> {
+    await Promise.all(this.#leftovers);
+  }
+}
+
 /** A client of the library, connected or not. */
 type Client = ReturnType<typeof makeClient>;
 
-/** Options of {@link connectInTime}. */
-interface ConnectOptions<T> {
-  /** Time for TCP, TLS, sign-in and the greeting in total. */
-  timeoutMs: number;
-  /** The first commands. A frozen server accepts connections, but answers nothing. */
-  greet: (client: Client) => Promise<T>;
-  /** Abandoned attempts that still hold a socket; each removes itself. */
-  leftovers: Set<Promise<void>>;
-}
-
-/** Creates a client that does not connect by itself. `onLost` is called with every error of its socket. */
+/** Creates a client that does not connect by itself. */
 function makeClient(
-  address: ServerAddress,
-  connectTimeoutMs: number,
-  onLost: (cause: unknown) => void,
+  { url, username, password, clientName, ...tls }: ServerAddress,
 ) {
-  const client = createClient({
-    url: address.url,
-    ...(address.username === undefined ? {} : { username: address.username }),
-    ...(address.password === undefined ? {} : { password: address.password }),
-    ...(address.clientName === undefined ? {} : { name: address.clientName }),
+  return createClient({
+    url,
+    ...defined({ username, password, name: clientName }),
     socket: {
-      connectTimeout: connectTimeoutMs,
+      connectTimeout: CONNECT_TIMEOUT_MS,
       reconnectStrategy: false,
-      ...tlsOf(address),
+      ...(url.startsWith("rediss:") ? tlsOptions(tls) : {}),
     },
     RESP: 2,
     disableOfflineQueue: true,
@@ -206,90 +256,22 @@ function makeClient(
     // frozen server, and it costs an AbortSignal per command.
     commandOptions: { timeout: 0 },
   });
-  client.on("error", onLost);
-  return client;
 }
 
-function tlsOf({ url, tlsCa, tlsCert, tlsKey }: ServerAddress) {
-  if (!url.startsWith("rediss:")) return {};
+function tlsOptions(
+  { tlsCa, tlsCert, tlsKey }: Pick<
+    ServerAddress,
+    "tlsCa" | "tlsCert" | "tlsKey"
+  >,
+) {
   return {
     tls: true as const,
     // Never aborted. It makes Node listen for errors of the socket from the start: with
     // TLS 1.3 a server refuses a certificate only after the handshake, when the library
     // has no listener yet, and the error would end the process.
     signal: new AbortController().signal,
-    ...(tlsCa === undefined ? {} : { ca: tlsCa }),
-    ...(tlsCert === undefined ? {} : { cert: tlsCert }),
-    ...(tlsKey === undefined ? {} : { key: tlsKey }),
+    ...defined({ ca: tlsCa, cert: tlsCert, key: tlsKey }),
   };
-}
-
-/** Connects, and returns the result of `greet`. If it fails or takes more than `timeoutMs`, destroys the client and rejects. */
-async function connectInTime<T>(
-  client: Client,
-  { timeoutMs, greet, leftovers }: ConnectOptions<T>,
-): Promise<T> {
-  const connecting = client.connect().then(() => greet(client));
-  try {
-    if (await settlesWithin(connecting, timeoutMs)) return await connecting;
-    throw new Error(`Not connected after ${timeoutMs} ms`);
-  } catch (error) {
-    client.destroy();
-    // If destroyed while TCP is connecting, the library still connects and leaves the
-    // socket open, so the client has to be destroyed once more.
-    const ended = connecting.then(() => {}, () => {}).then(() => {
-      client.destroy();
-      leftovers.delete(ended);
-    });
-    leftovers.add(ended);
-    throw error;
-  }
-}
-
-/**
- * Returns the address of the master. Asks all sentinels at once and uses the answer of
- * a majority as soon as there is one, so that a lost sentinel costs no time and one
- * that was partitioned with an old master is not followed. Without a majority, uses
- * the most frequent answer. During a failover that may still be the old master, so the
- * caller checks with {@link assertMaster} and asks again. Rejects if no sentinel knows
- * the master.
- */
-export async function findMaster(
-  { address, connectTimeoutMs: timeoutMs }: Pick<
-    ConnectionOptions,
-    "address" | "connectTimeoutMs"
-  >,
-  leftovers: Set<Promise<void>>,
-): Promise<ServerAddress> {
-  const { sentinels, username: _user, password: _password, ...rest } = address;
-  const { name, servers = [], username, password } = sentinels ?? {};
-  const answers = servers.map(async (server) => {
-    const client = makeClient(
-      {
-        ...rest,
-        url: `${new URL(address.url).protocol}//${server}`,
-        ...(username === undefined ? {} : { username }),
-        ...(password === undefined ? {} : { password }),
-      },
-      timeoutMs,
-      () => {}, // A lost connection fails the pending command.
-    );
-    const question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name ?? ""];
-    const reply = await connectInTime<RedisReply>(client, {
-      timeoutMs,
-      leftovers,
-      greet: () => client.sendCommand(question),
-    });
-    client.destroy();
-    return masterUrl(address.url, reply, server);
-  });
-  try {
-    const { sentinels: _, ...server } = address;
-    return { ...server, url: await agreed(answers) };
-  } catch (cause) {
-    const detail = `none of ${servers.length} sentinels names it`;
-    throw new Error(`Cannot find the master "${name}": ${detail}`, { cause });
-  }
 }
 
 /** The answer of a majority at once, otherwise the most frequent one when all have ended. */
@@ -321,10 +303,10 @@ function masterUrl(url: string, reply: RedisReply, server: string): string {
   return master.href;
 }
 
-/** Throws unless the reply to `ROLE` is that of a master. */
-export function assertMaster(role: RedisReply): void {
+/** Rejects unless the server has the role of a master. */
+async function requireMaster(client: Client): Promise<void> {
+  const role = await client.sendCommand<RedisReply>(["ROLE"]);
   const [word] = Array.isArray(role) ? role : [role];
-  if (word !== "master") {
-    throw new Error(`The server named as master has the role "${word}"`);
-  }
+  if (word === "master") return;
+  throw new Error(`The server named as master has the role "${word}"`);
 }

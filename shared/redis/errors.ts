@@ -47,10 +47,7 @@ export class RedisUnavailableError extends Error {
   readonly mayHaveRun: boolean;
 
   constructor(reason: UnavailableReason, detail: string, cause?: unknown) {
-    super(
-      `Cannot reach redis: ${detail}`,
-      cause === undefined ? undefined : { cause },
-    );
+    super(`Cannot reach redis: ${detail}`, { cause });
     this.reason = reason;
     this.mayHaveRun = reason === "deadline" || reason === "connection_lost";
   }
@@ -63,7 +60,7 @@ export class RedisReplyError extends Error {
   readonly code: string;
 
   constructor(code: string, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
+    super(message, { cause });
     this.code = code;
   }
 }

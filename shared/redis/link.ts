@@ -46,36 +46,7 @@ export type RedisLinkState =
   | "offline"
   | "closed";
 
-/**
- * The connection to Redis of every service. Every call ends in time, with a reply, a
- * {@link RedisUnavailableError} or a `RedisReplyError`: within its deadline if the
- * server does not answer, at once if that is already known. It reconnects without a
- * restart of the service, within a second after the server is back. Calls made in one
- * turn of the event loop are sent in one write.
- */
-export interface RedisLink {
-  readonly state: RedisLinkState;
-  /** Resolves when the server has replied, even with an error; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is the error of the last attempt. */
-  ready(timeoutMs: number): Promise<void>;
-  /**
-   * Runs any command: `command(["GET", "a"])`. A blocking one (WAITAOF, BLPOP) delays
-   * the calls after it, so it needs a link of its own and a longer deadline.
-   */
-  command(args: readonly string[], options?: CallOptions): Promise<RedisReply>;
-  /** Runs a script by its hash, and loads it first if the server does not have it. */
-  evalScript(
-    script: RedisScript,
-    keys: readonly string[],
-    args: readonly string[],
-    options?: CallOptions,
-  ): Promise<RedisReply>;
-  /** Waits for running calls, bounded by their deadlines, then closes the connection. */
-  close(): Promise<void>;
-}
-
 const DEADLINE_MS = 100;
-/** For TCP, TLS, sign-in, PING and loading the scripts. */
-const CONNECT_TIMEOUT_MS = 1_000;
 /**
  * The circuit opens after this many consecutive calls without a reply, and closes with
  * the first reply. A busy server that misses one deadline in ten thousand is not down.
@@ -89,8 +60,19 @@ const PROBE_EVERY_MS = 200;
  */
 const SILENT_MS = 1_000;
 
-/** Opens a link. It connects by itself, and reconnects until it is closed. */
-export function createRedisLink(options: RedisLinkOptions): RedisLink {
+/**
+ * The connection to Redis of every service. Every call ends in time, with a reply, a
+ * {@link RedisUnavailableError} or a `RedisReplyError`: within its deadline if the
+ * server does not answer, at once if that is already known. Calls made in one turn of
+ * the event loop are sent in one write.
+ */
+export type RedisLink = ReturnType<typeof createRedisLink>;
+
+/**
+ * Opens a link. It connects by itself, and reconnects until it is closed: within a
+ * second after the server is back.
+ */
+export function createRedisLink(options: RedisLinkOptions) {
   const { address, log, now, random, scripts = [] } = options;
   const probeLine = options.probe ?? ["PING"];
   const defaultDeadlineMs = options.deadlineMs ?? DEADLINE_MS;
@@ -113,7 +95,6 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     address,
     now,
     random,
-    connectTimeoutMs: CONNECT_TIMEOUT_MS,
     greeting: [["PING"], ...scripts.map(loadLine)],
     onUp() {
       calls.received();
@@ -187,20 +168,33 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
     return null;
   };
 
-  const command: RedisLink["command"] = (args, callOptions) => {
+  const command = (
+    args: readonly string[],
+    callOptions: CallOptions = {},
+  ): Promise<RedisReply> => {
     const refused = refusal();
     if (refused !== null) return Promise.reject(refused);
-    const deadlineMs = callOptions?.deadlineMs ?? defaultDeadlineMs;
-    return calls.make(args, { ...callOptions, deadlineMs });
+    return calls.make(args, { deadlineMs: defaultDeadlineMs, ...callOptions });
   };
 
   return {
     get state() {
       return state;
     },
+    /**
+     * Runs any command: `command(["GET", "a"])`. A blocking one (WAITAOF, BLPOP) delays
+     * the calls after it, so it needs a link of its own and a longer deadline.
+     */
     command,
-    evalScript(script, keys, args, callOptions) {
-      const endsAtMs = now() + (callOptions?.deadlineMs ?? defaultDeadlineMs);
+    /** Runs a script by its hash, and loads it first if the server does not have it. */
+    evalScript(
+      script: RedisScript,
+      keys: readonly string[],
+      args: readonly string[],
+      callOptions: CallOptions = {},
+    ): Promise<RedisReply> {
+      const { deadlineMs = defaultDeadlineMs } = callOptions;
+      const endsAtMs = now() + deadlineMs;
       const leftMs = () => Math.max(1, endsAtMs - now());
       const { length } = keys;
       const line = ["EVALSHA", script.sha, String(length), ...keys, ...args];
@@ -213,12 +207,14 @@ export function createRedisLink(options: RedisLinkOptions): RedisLink {
         return await command(line, { ...callOptions, deadlineMs: leftMs() });
       });
     },
-    async ready(timeoutMs) {
+    /** Resolves when the server has replied, even with an error; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is the error of the last attempt. */
+    async ready(timeoutMs: number): Promise<void> {
       if (await settlesWithin(answered.promise, timeoutMs)) return;
       const detail = `not ready after ${timeoutMs} ms`;
       throw new RedisUnavailableError("offline", detail, downCause);
     },
-    async close() {
+    /** Waits for running calls, bounded by their deadlines, then closes the connection. */
+    async close(): Promise<void> {
       if (state === "closed") return;
       enter("closed", {});
       clearInterval(heartbeat);

@@ -10,7 +10,7 @@ import { monotonicNow } from "../process/clock.ts";
 import { silentLog } from "../process/log.ts";
 import { RedisUnavailableError } from "./errors.ts";
 import { createRedisLink, type RedisAddress, type RedisLink } from "./link.ts";
-import { assertMaster, findMaster } from "./connection.ts";
+import { Dialer } from "./connection.ts";
 
 const DEADLINE_MS = 100;
 /** A late timer of a busy machine, and what a call waits behind others. */
@@ -112,15 +112,6 @@ function lyingSentinel(masterPort: number) {
   };
 }
 
-Deno.test("assertMaster() believes a master only", () => {
-  assertMaster(["master", 12, []]);
-  for (
-    const role of [["slave", "10.0.0.5", 6379], ["sentinel", []], [], null]
-  ) {
-    assert.throws(() => assertMaster(role), /has the role/);
-  }
-});
-
 Deno.test("findMaster() follows more than half of the sentinels, and without them most that answer", async (t) => {
   const [old, next, away] = [7001, 7002, 0];
   const cases: [named: number[], expected: number | null][] = [
@@ -136,14 +127,12 @@ Deno.test("findMaster() follows more than half of the sentinels, and without the
     await t.step(named.join(" "), async () => {
       using group = lyingSentinels(named);
       const sentinels = { name: "gateway", servers: group.servers };
-      const finding = findMaster({
-        address: { url: "redis://sentinels", sentinels },
-        connectTimeoutMs: CALL_MS_MAX,
-      }, new Set());
+      const address = { url: "redis://sentinels", sentinels };
+      const finding = new Dialer().findMaster(address);
       if (expected === null) {
         return await assert.rejects(finding, /none of 3 sentinels/);
       }
-      assert.equal((await finding).url, `redis://127.0.0.1:${expected}`);
+      assert.equal(await finding, `redis://127.0.0.1:${expected}`);
     });
   }
 });
