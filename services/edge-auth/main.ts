@@ -79,7 +79,6 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     onDecision: metrics.decided,
   });
   keys.start();
-  limiter.start();
   const stopBeating = await dispatcher.join(bus);
 
   const deadlines = createDeadlines(monotonicNow);

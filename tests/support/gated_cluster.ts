@@ -245,7 +245,6 @@ async function startEdge(
     },
   });
   keys.start();
-  limiter.start();
   started.defer(async () => {
     keys.stop();
     await limiter.stop(STOP_MS);

@@ -132,7 +132,7 @@ export function createAdmission(options: AdmissionOptions) {
         ? Promise.withResolvers<void>()
         : null;
       const settle = (cost: Cost) =>
-        limiter.settle(admitted, cost, freed?.resolve);
+        void limiter.settle(admitted, cost).then(freed?.resolve);
       return {
         slotFreed: freed?.promise ?? null,
         headers: rateLimitHeaders(admitted.rates),

@@ -21,8 +21,7 @@ import {
   writeState,
 } from "../../../tests/support/admission_fixture.ts";
 import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
-import { until } from "../../../tests/support/wait_for.ts";
-import { createLeaseKeeper } from "./leases.ts";
+import { createLeases } from "./leases.ts";
 import { type Admitted, type Ask, type Limiter } from "./limiter.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 import { LEASE_MS } from "./scripts.ts";
@@ -65,7 +64,7 @@ async function drain(admission: Limiter, key: Principal) {
 for (const side of ["key", "owner"] as const) {
   Deno.test(`the clock of Redis jumps under limits of the ${side}`, async (t) => {
     await using world = await startRedisWorld();
-    const admission = loneEdge(world.link);
+    await using admission = loneEdge(world.link);
     const addKey = (limits: Partial<Limits>) =>
       world.addKey(side === "key" ? { limits } : { ownerLimits: limits });
     const jump = (principal: Principal, ms: number) =>
@@ -111,7 +110,7 @@ for (const side of ["key", "owner"] as const) {
         const key = await addKey({ concurrency: 1 });
         assert.ok((await admission.admit(key, ASK)).isAdmitted);
         await jump(key, -HOUR_MS);
-        const living = loneEdge(world.link);
+        await using living = loneEdge(world.link);
         assert.equal((await drain(living, key)).count, 0);
         const name = side === "key"
           ? leaseKey(key)
@@ -140,13 +139,15 @@ for (const side of ["key", "owner"] as const) {
           await jump(key, ms);
           const now = () => monotonicNow() + skewMs;
           const redis = world.link;
-          const keeper = createLeaseKeeper({ redis, now, log: silentLog });
-          for (const request of running) keeper.hold(request);
+          const leases = createLeases({ redis, now, log: silentLog });
+          for (const request of running) leases.hold(request);
           skewMs += LEASE_MS;
-          assert.equal(await keeper.renew(), true);
+          assert.equal(await leases.renew(), true);
+          await leases.stop(0);
           assert.equal((await drain(admission, key)).count, 0);
-          for (const request of running) admission.settle(request, DONE);
-          await until(() => admission.unsettled === 0, 1_000);
+          await Promise.all(
+            running.map((request) => admission.settle(request, DONE)),
+          );
           for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
             assert.equal(await world.command("ZCARD", name), 0);
           }
@@ -158,7 +159,7 @@ for (const side of ["key", "owner"] as const) {
 
 Deno.test("clock of Redis, tokens per day: back over midnight, the budget of the day that had begun goes on", async () => {
   await using world = await startRedisWorld();
-  const admission = loneEdge(world.link);
+  await using admission = loneEdge(world.link);
   const key = await world.addKey({ limits: { tokensPerDay: 1_000 } });
   assert.ok((await admission.admit(key, ASK)).isAdmitted);
   const state = await readState(world, limiterKey(key)) ?? assert.fail();

@@ -1,4 +1,5 @@
-/** Keeps the leases of this edge's running requests alive. */
+/** The leases of this edge's requests in Redis, from their admission to their settlement. */
+import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import {
   leaseKey,
@@ -6,8 +7,10 @@ import {
   type Principal,
 } from "@gateway/shared/keys/record";
 import type { Log } from "@gateway/shared/process/log";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { RENEW } from "./scripts.ts";
+import { RENEW, SETTLE } from "./scripts.ts";
+import type { Settlement } from "./settlement.ts";
 
 /** A slot that a running request holds. */
 export interface Lease {
@@ -17,25 +20,57 @@ export interface Lease {
 
 /** A third of a lease's lifetime, so two renewals may fail. */
 const RENEW_AFTER_MS = 10_000;
-/** How often leases are checked and failed renewals are repeated. */
-const ROUND_MS = 1_000;
+/**
+ * How often leases are checked and failed calls are repeated. Redis must be usable
+ * again within 2 s of its return, and leases hold slots until settled.
+ */
+const ROUND_MS = 500;
+/** None of the calls is urgent; a shorter deadline would only cause repeats. */
 const DEADLINE_MS = 1_000;
-/** Leases per call, so that no call blocks the server for long. */
+/** Leases per call and settlements at once, so that nothing blocks the server for long. */
 const BATCH = 200;
+/** Half a kilobyte each. At 1,000 requests per second, enough for an outage of 50 s. */
+const UNSETTLED_MAX = 50_000;
+/** At shutdown, the settlements are checked this often. */
+const POLL_MS = 10;
 
 interface Held extends Lease {
   /** When it was taken or renewed. */
   renewedAtMs: number;
 }
 
-export function createLeaseKeeper({ redis, now, log }: {
-  redis: RedisLink;
-  now: MonotonicNow;
-  log: Log;
-}) {
+/** A settlement that Redis has not confirmed. */
+interface Unsettled {
+  readonly settlement: Settlement;
+  isBeingSent: boolean;
+  /** An attempt may have succeeded without a reply. */
+  mayHaveRun: boolean;
+  /** Redis has refused it, and the refusal was logged. */
+  isReported: boolean;
+}
+
+/**
+ * Renews the leases of running requests, and delivers settlements, each exactly once,
+ * however long Redis is unavailable. A settlement whose lease Redis has lost is
+ * delivered at most once.
+ */
+export function createLeases(
+  { redis, now, log, unsettledMax = UNSETTLED_MAX }: {
+    redis: RedisLink;
+    now: MonotonicNow;
+    log: Log;
+    /** Beyond this many settlements, the oldest are dropped. */
+    unsettledMax?: number;
+  },
+) {
   const held = new Map<string, Held>();
+  const unsettled = new Set<Unsettled>();
   let timer: ReturnType<typeof setInterval> | undefined;
-  let round: Promise<boolean> | null = null;
+  let round: Promise<unknown> | null = null;
+  let isStopped = false;
+
+  const lose = (count: number, reason: string) =>
+    log.error("settle_lost", { count, reason });
 
   const renewBatch = async (leases: readonly Held[]): Promise<void> => {
     const [first] = leases;
@@ -70,27 +105,111 @@ export function createLeaseKeeper({ redis, now, log }: {
     return false;
   };
 
+  /** Makes one attempt. Returns false if it has to be repeated. */
+  const attempt = async (ended: Unsettled): Promise<boolean> => {
+    const { leaseId, keys, terms, isRelease } = ended.settlement;
+    const settle = (withoutLease: "" | "1") =>
+      redis.evalScript(SETTLE, keys, [leaseId, withoutLease, ...terms], {
+        deadlineMs: DEADLINE_MS,
+      });
+    let isLeaseLost = false;
+    try {
+      const settled = await settle("");
+      isLeaseLost = settled === 0 && !isRelease && !ended.mayHaveRun;
+      if (!isLeaseLost) return true;
+      log.warn("settle_late", { leaseId });
+      await settle("1");
+      return true;
+    } catch (error) {
+      if (error instanceof RedisUnavailableError) {
+        ended.mayHaveRun ||= error.mayHaveRun;
+      } else {
+        if (!ended.isReported) log.error("settle_failed", { leaseId, error });
+        ended.isReported = true;
+      }
+      // Without a lease it is impossible to find out whether it has run.
+      const isGivenUp = isLeaseLost && ended.mayHaveRun;
+      if (isGivenUp) lose(1, "unanswered");
+      return isGivenUp;
+    }
+  };
+
+  const send = async (ended: Unsettled): Promise<boolean> => {
+    ended.isBeingSent = true;
+    const isSettled = await attempt(ended);
+    ended.isBeingSent = false;
+    // Repeated after the others, so that one that fails does not hold them up.
+    const wasKept = unsettled.delete(ended);
+    if (!isSettled && wasKept) unsettled.add(ended);
+    return isSettled;
+  };
+
+  /** Repeats what failed, until something fails again. */
+  const resend = async (): Promise<void> => {
+    while (redis.state !== "offline" && redis.state !== "stalled") {
+      const waiting = unsettled.values().filter((each) => !each.isBeingSent);
+      const sent = await Promise.all(waiting.take(BATCH).map(send));
+      if (sent.length === 0 || !sent.every(Boolean)) return;
+    }
+  };
+
+  /** Runs the timer while there is anything to do. */
+  const watch = () => {
+    if (isStopped) return;
+    timer ??= setInterval(() => {
+      if (held.size + unsettled.size === 0) {
+        clearInterval(timer);
+        timer = undefined;
+      }
+      round ??= Promise.all([renew(), resend()]).finally(() => round = null);
+    }, ROUND_MS);
+  };
+
   return {
-    get held(): number {
+    get running(): number {
       return held.size;
+    },
+    /** Settlements not confirmed yet. */
+    get unsettled(): number {
+      return unsettled.size;
     },
     hold({ id, principal }: Lease): void {
       held.set(id, { id, principal, renewedAtMs: now() });
+      watch();
     },
     /** Returns false when the request has already ended. */
     release: (id: string): boolean => held.delete(id),
     /** Renews all leases that are due. Returns false when that failed. */
     renew,
-    start(): void {
-      timer ??= setInterval(() => {
-        round ??= renew().finally(() => round = null);
-      }, ROUND_MS);
+    /**
+     * Sends a settlement, in this turn of the event loop if Redis is available.
+     * Resolves after the first attempt, successful or not.
+     */
+    async settle(settlement: Settlement): Promise<void> {
+      const ended = {
+        settlement,
+        isBeingSent: false,
+        mayHaveRun: false,
+        isReported: false,
+      };
+      unsettled.add(ended);
+      if (unsettled.size > unsettledMax) {
+        const dropped = [...unsettled.values().take(BATCH)];
+        for (const each of dropped) unsettled.delete(each);
+        lose(dropped.length, "full");
+      }
+      watch();
+      await send(ended);
     },
-    /** Stops renewing. Leases still held expire by themselves. */
-    async stop(): Promise<void> {
+    /** Waits until all is settled, at most `timeoutMs`, then stops. Returns how much was not. */
+    async stop(timeoutMs: number): Promise<number> {
+      const endsAtMs = now() + timeoutMs;
+      while (unsettled.size > 0 && now() < endsAtMs) await delay(POLL_MS);
+      isStopped = true;
       clearInterval(timer);
-      timer = undefined;
       await round;
+      if (unsettled.size > 0) lose(unsettled.size, "shutdown");
+      return unsettled.size;
     },
   };
 }

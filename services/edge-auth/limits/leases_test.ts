@@ -6,15 +6,19 @@ import {
   ownerLeaseKey,
   type Principal,
 } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/process/log";
-import type { RedisLink } from "@gateway/shared/redis/link";
+import { type Log, silentLog } from "@gateway/shared/process/log";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import {
   type RedisWorld,
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
+import { freePort } from "../../../tests/support/local_server.ts";
+import { until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
-import { createLeaseKeeper, type Lease } from "./leases.ts";
+import { createLeases, type Lease } from "./leases.ts";
 import { LEASE_MS, RENEW } from "./scripts.ts";
+import { settlementOf } from "./settlement.ts";
 
 const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
 const KEYS = 100;
@@ -24,11 +28,30 @@ const ONE_WAY_MS = 100;
 const READ_BYTES = 16 * 1024;
 const lease = (id: string): Lease => ({ id, principal: KEY });
 
-function createKeeper(redis: RedisLink) {
+/** Leases by a clock that the test moves on. */
+function startLeases(redis: RedisLink, unsettledMax?: number) {
   const clock = { skewMs: 0 };
-  const now = () => monotonicNow() + clock.skewMs;
-  return { clock, ...createLeaseKeeper({ redis, now, log: silentLog }) };
+  const errors: [event: string, fields: unknown][] = [];
+  const error: Log["error"] = (event, fields) => errors.push([event, fields]);
+  const leases = createLeases({
+    redis,
+    now: () => monotonicNow() + clock.skewMs,
+    log: { ...silentLog, error },
+    ...(unsettledMax === undefined ? {} : { unsettledMax }),
+  });
+  const stop = async () => void await leases.stop(0);
+  const parts = { leases, clock, errors };
+  return { ...parts, [Symbol.asyncDispose]: stop };
 }
+
+const settlement = (id: string) =>
+  settlementOf({
+    ...{ id, principal: KEY, reservedTokens: 100 },
+    atMs: Date.UTC(2026, 0, 1, 10),
+  }, { promptTokens: 2, completionTokens: 3, kind: "complete" });
+
+const countedTokens = (world: RedisWorld) =>
+  world.command("HGET", `use:{${KEY.ownerId}}:${KEY.keyId}:20260101`, "10:out");
 
 /** Script calls, reads and bytes that the server has seen. */
 async function traffic(world: RedisWorld) {
@@ -43,15 +66,16 @@ async function traffic(world: RedisWorld) {
 
 Deno.test("renewal extends leases after ten seconds, at key and owner, takes lost ones again, and leaves ended ones alone", async () => {
   await using world = await startRedisWorld();
-  const keeper = createKeeper(world.link);
+  await using started = startLeases(world.link);
+  const { leases, clock } = started;
   const names = [leaseKey(KEY), ownerLeaseKey(KEY.ownerId)];
   const soon = String(await world.time() - LIMITER_EPOCH_MS + 1_000);
   for (const id of ["old", "ended", "young"]) {
     for (const name of names) await world.command("ZADD", name, soon, id);
   }
-  for (const id of ["old", "ended", "lost"]) keeper.hold(lease(id));
-  keeper.clock.skewMs = 9_000;
-  keeper.hold(lease("young"));
+  for (const id of ["old", "ended", "lost"]) leases.hold(lease(id));
+  clock.skewMs = 9_000;
+  leases.hold(lease("young"));
   const renewed = async (name: string) => {
     const isNew = [];
     for (const id of ["old", "ended", "lost", "young"]) {
@@ -61,12 +85,12 @@ Deno.test("renewal extends leases after ten seconds, at key and owner, takes los
     }
     return isNew;
   };
-  assert.equal(keeper.release("ended"), true);
-  assert.equal(keeper.release("ended"), false);
-  assert.equal(await keeper.renew(), true);
+  assert.equal(leases.release("ended"), true);
+  assert.equal(leases.release("ended"), false);
+  assert.equal(await leases.renew(), true);
   for (const name of names) assert.deepEqual(await renewed(name), []);
-  keeper.clock.skewMs = 10_000;
-  assert.equal(await keeper.renew(), true);
+  clock.skewMs = 10_000;
+  assert.equal(await leases.renew(), true);
   for (const name of names) {
     assert.deepEqual(await renewed(name), ["old", "lost"]);
     assert.ok(Number(await world.command("PTTL", name)) > 3_600_000);
@@ -76,25 +100,27 @@ Deno.test("renewal extends leases after ten seconds, at key and owner, takes los
 Deno.test("all leases of an edge are renewed in one burst and one round trip", async () => {
   await using world = await startRedisWorld({ scripts: [RENEW] });
   await using proxy = startTcpProxy(world.redis.port);
-  const keeper = createKeeper(await world.open(`redis://${proxy.server}`));
+  const link = await world.open(`redis://${proxy.server}`);
+  await using started = startLeases(link);
+  const { leases, clock } = started;
   for (let key = 0; key < KEYS; key += 1) {
     const principal = { keyId: `key_${key}`, ownerId: `own_${key % 10}` };
     for (let number = 0; number < LEASES_EACH; number += 1) {
-      keeper.hold({ id: `${"e".repeat(16)}.${key}.${number}`, principal });
+      leases.hold({ id: `${"e".repeat(16)}.${key}.${number}`, principal });
     }
   }
   // The largest key takes several calls, in the same burst.
   for (let number = 0; number < 500; number += 1) {
-    keeper.hold(lease(`${"e".repeat(16)}.l.${number}`));
+    leases.hold(lease(`${"e".repeat(16)}.l.${number}`));
   }
-  keeper.clock.skewMs = 10_000;
+  clock.skewMs = 10_000;
   proxy.set({ delayMs: ONE_WAY_MS });
   const before = await traffic(world);
   const startedAtMs = performance.now();
-  assert.equal(await keeper.renew(), true);
+  assert.equal(await leases.renew(), true);
   const tookMs = performance.now() - startedAtMs;
   const after = await traffic(world);
-  assert.equal(await keeper.renew(), true);
+  assert.equal(await leases.renew(), true);
   assert.equal((await traffic(world)).calls, after.calls, "none is due again");
 
   assert.equal(after.calls - before.calls, KEYS + 3);
@@ -110,14 +136,65 @@ Deno.test("all leases of an edge are renewed in one burst and one round trip", a
   );
 });
 
-Deno.test("a renewal that fails is reported and repeated, and stop() ends the timer", async () => {
+Deno.test("a renewal that fails is reported and repeated", async () => {
   await using world = await startRedisWorld();
-  const keeper = createKeeper(await world.open());
-  keeper.start();
-  keeper.hold(lease("a"));
-  keeper.clock.skewMs = 10_000;
+  await using started = startLeases(await world.open());
+  const { leases, clock } = started;
+  leases.hold(lease("a"));
+  clock.skewMs = 10_000;
   await world.redis.kill();
-  assert.equal(await keeper.renew(), false);
-  assert.equal(await keeper.renew(), false);
-  await keeper.stop();
+  assert.equal(await leases.renew(), false);
+  assert.equal(await leases.renew(), false);
+});
+
+Deno.test("settlements are bounded: beyond it the oldest are dropped and logged", async () => {
+  const link = createRedisLink({
+    address: { url: `redis://127.0.0.1:${freePort()}` },
+    log: silentLog,
+    now: monotonicNow,
+    random: Math.random,
+  });
+  const { leases, errors } = startLeases(link, 300);
+  for (let at = 0; at <= 300; at += 1) void leases.settle(settlement(`${at}`));
+  assert.equal(await leases.stop(50), 101);
+  assert.deepEqual(errors, [
+    ["settle_lost", { count: 200, reason: "full" }],
+    ["settle_lost", { count: 101, reason: "shutdown" }],
+  ]);
+  await link.close();
+});
+
+Deno.test("a settlement that Redis refuses is repeated until it is not, and logged once", async () => {
+  await using world = await startRedisWorld();
+  const { leases, errors } = startLeases(world.link);
+  const name = leaseKey(KEY);
+  await world.command("SET", name, "not a set");
+  await leases.settle(settlement("a"));
+  await world.command("DEL", name);
+  await world.command("ZADD", name, "1", "a");
+  await until(() => leases.unsettled === 0, 3_000);
+  assert.deepEqual(errors.map(([event]) => event), ["settle_failed"]);
+  assert.equal(await countedTokens(world), "3");
+  assert.equal(await leases.stop(100), 0);
+});
+
+Deno.test("a settlement whose lease Redis has lost is still counted, once", async () => {
+  await using world = await startRedisWorld();
+  let calls = 0;
+  const { leases, errors } = startLeases({
+    ...world.link,
+    state: "ready",
+    evalScript: async (...call) => {
+      const reply = await world.link.evalScript(...call);
+      // The second attempt runs, and its answer is lost.
+      if (++calls !== 2) return reply;
+      throw new RedisUnavailableError("deadline", "for the test");
+    },
+  });
+  await leases.settle(settlement("a"));
+  assert.equal(await leases.stop(2_000), 0);
+  assert.equal(calls, 2);
+  const lost = [["settle_lost", { count: 1, reason: "unanswered" }]];
+  assert.deepEqual(errors, lost);
+  assert.equal(await countedTokens(world), "3");
 });

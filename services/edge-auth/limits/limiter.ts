@@ -16,7 +16,7 @@ import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import type { Cost } from "./cost.ts";
-import { createLeaseKeeper, type Lease } from "./leases.ts";
+import { createLeases, type Lease } from "./leases.ts";
 import type { Rate, Rates } from "./rate_limit_headers.ts";
 import {
   isKeyRefusal,
@@ -26,13 +26,11 @@ import {
   storeIsEmpty,
 } from "./refusal.ts";
 import { ADMIT } from "./scripts.ts";
-import { createSettleQueue, settlementOf } from "./settlement.ts";
+import { settlementOf } from "./settlement.ts";
 
 export interface LimiterOptions {
   redis: RedisLink;
   now: MonotonicNow;
-  /** 0 ≤ x < 1: spreads retries. */
-  random: () => number;
   log: Log;
   /** How long Redis may take to answer. Default 125 ms. */
   deadlineMs?: number;
@@ -79,13 +77,12 @@ export const LIMITER_PROBE: readonly string[] = [
  * Checks keys and limits in Redis, so every edge decides the same. Each check is one
  * round trip. It throws `ApiError` `service_unavailable` within 150 ms when Redis cannot
  * answer or has lost its data: it never admits without an answer and never treats a key
- * that cannot be read as unknown. Call `start` to have leases renewed.
+ * that cannot be read as unknown. Leases of running requests are renewed until `stop`.
  */
 export class Limiter {
   readonly #redis: RedisLink;
   readonly #deadlineMs: number;
-  readonly #leases: ReturnType<typeof createLeaseKeeper>;
-  readonly #settlements: ReturnType<typeof createSettleQueue>;
+  readonly #leases: ReturnType<typeof createLeases>;
   // 128 random bits, so that the lease ids of different processes never collide.
   readonly #leasePrefix = newRequestId();
   #leaseCount = 0;
@@ -93,18 +90,17 @@ export class Limiter {
   constructor(options: LimiterOptions) {
     this.#redis = options.redis;
     this.#deadlineMs = options.deadlineMs ?? KEY_LIMITS.checkMs;
-    this.#leases = createLeaseKeeper(options);
-    this.#settlements = createSettleQueue(options);
+    this.#leases = createLeases(options);
   }
 
   /** Requests that hold a lease. */
   get running(): number {
-    return this.#leases.held;
+    return this.#leases.running;
   }
 
   /** Settlements that Redis has not confirmed yet. */
   get unsettled(): number {
-    return this.#settlements.pending;
+    return this.#leases.unsettled;
   }
 
   /** Decides one request. */
@@ -116,7 +112,7 @@ export class Limiter {
     const lease = { id, principal, reservedTokens: wantTokens };
     /** Undoes an admission whose reply was malformed, late or lost. */
     const release = () =>
-      this.#settlements.add(settlementOf({ ...lease, atMs: 0 }, null));
+      void this.#leases.settle(settlementOf({ ...lease, atMs: 0 }, null));
     const args = [scope, model ?? "", String(wantTokens), id];
     const grant = await this.#ask(principal, args, grantIn, release);
     if (!grant.isAdmitted) return grant;
@@ -172,23 +168,17 @@ export class Limiter {
 
   /**
    * Frees the slot, corrects the reservation to the actual use, counts usage.
-   * Returns at once; delivery is retried until it succeeds. A second call does nothing.
-   * `onAttempted` is called after the first attempt, successful or not.
+   * Resolves after the first attempt, successful or not; delivery is retried until it
+   * succeeds. A second call does nothing.
    */
-  settle(admitted: Admitted, cost: Cost, onAttempted?: () => void): void {
+  async settle(admitted: Admitted, cost: Cost): Promise<void> {
     if (!this.#leases.release(admitted.id)) return;
-    this.#settlements.add(settlementOf(admitted, cost), onAttempted);
-  }
-
-  /** Starts renewing the leases of running requests. */
-  start(): void {
-    this.#leases.start();
+    await this.#leases.settle(settlementOf(admitted, cost));
   }
 
   /** Waits for settlements to be delivered, at most `timeoutMs`. Returns the number that were not. */
-  async stop(timeoutMs: number): Promise<number> {
-    await this.#leases.stop();
-    return await this.#settlements.drain(timeoutMs);
+  stop(timeoutMs: number): Promise<number> {
+    return this.#leases.stop(timeoutMs);
   }
 }
 

@@ -11,9 +11,8 @@ import {
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
-import { until } from "../../../tests/support/wait_for.ts";
 import { createKeyLookup } from "../keys/key_lookup.ts";
-import { createLeaseKeeper } from "./leases.ts";
+import { createLeases } from "./leases.ts";
 import { Limiter, LIMITER_PROBE } from "./limiter.ts";
 import { EDGE_SCRIPTS } from "./scripts.ts";
 
@@ -58,10 +57,11 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
   assert.ok(request.isAdmitted);
   // The second one reaches the branch that counts leases.
   assert.equal((await limiter.admit(key, ask)).isAdmitted, false);
-  const keeper = createLeaseKeeper({ redis, ...clocks });
-  keeper.hold(request);
+  const leases = createLeases({ redis, ...clocks });
+  leases.hold(request);
   skewMs = 10_000;
-  assert.equal(await keeper.renew(), true);
+  assert.equal(await leases.renew(), true);
+  await leases.stop(0);
   // A lost lease reaches the branch of late settlement.
   await world.command("DEL", leaseKey(key));
   const cost = {
@@ -69,8 +69,8 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     completionTokens: 1,
     kind: "failed",
   } as const;
-  limiter.settle(request, cost);
-  await until(() => limiter.unsettled === 0, 2_000);
+  await limiter.settle(request, cost);
+  assert.equal(limiter.unsettled, 0);
   assert.equal((await readState(world, `lim:{${owner}}`))?.dayTokens, 2);
   assert.equal(redis.state, "ready");
   assert.equal(await limiter.stop(1_000), 0);

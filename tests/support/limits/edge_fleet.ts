@@ -119,7 +119,6 @@ async function startEdge(
   const admission = new Limiter({
     redis,
     now: () => monotonicNow() + skewMs,
-    random: Math.random,
     log: silentLog,
     deadlineMs,
   });
