@@ -1,18 +1,24 @@
 /**
  * Guarantee (promise 3): what the console says of a key holds for the next request
- * on every edge, under load too.
+ * on every edge, under load too; and "also stop requests now running" ends every
+ * running request of the key within a second of the click, and nobody else's.
  */
 import assert from "node:assert/strict";
+import { hashKeyValue } from "@gateway/shared/keys/key";
+import { hashKey, leaseKey } from "@gateway/shared/keys/record";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
+import { askCluster, LONG, openStore } from "../support/cluster_keys.ts";
 import { type ConsoleClient, openConsole } from "../support/console_client.ts";
 import { startRedisServer } from "../support/redis_server.ts";
+import { waitFor } from "../support/wait_for.ts";
 import {
   changeWatched,
-  type Question,
+  createWatched,
   startLoad,
   STATUS_OF,
   statusOf,
-  watched,
   type WatchedKey,
 } from "./key_load_fixture.ts";
 
@@ -20,77 +26,107 @@ const EDGES = 3;
 /** Each is a disable and an enable, with every edge asked after both. */
 const ROUNDS = 200;
 /** Changed side by side: one key's changes must not wait for another's. */
-const KEYS = 8;
+const KEYS = 4;
+/** Of each kind on each edge. */
+const RUNNING = 3;
+/** Counted from before the request to the console is sent. */
+const STOP_MS_MAX = 1_000;
 
-/** Asks every edge at once. */
-function askEdges(
-  { state }: Cluster,
-  authorization: string,
-  question: Question = "chat",
-): Promise<number[]> {
-  return Promise.all(
-    state.edge_urls.map((url) => statusOf(url, authorization, question)),
+/** Tells how many requests of a key run, as the admission counts them. */
+async function countRunning(
+  redis: RedisLink,
+  { value }: WatchedKey,
+): Promise<number> {
+  const pair = await redis.command(["GET", hashKey(hashKeyValue(value))]);
+  const [keyId = "", ownerId = ""] = String(pair).split(":");
+  return Number(await redis.command(["ZCARD", leaseKey({ keyId, ownerId })]));
+}
+
+interface Ended {
+  outcome: ChatOutcome;
+  atMs: number;
+}
+
+/** Starts streams and whole answers on every edge; resolves when all of them run. */
+async function startRunning(
+  cluster: Cluster,
+  redis: RedisLink,
+  key: WatchedKey,
+): Promise<{ streams: Promise<Ended>[]; whole: Promise<Ended>[] }> {
+  const numbers = Array.from({ length: EDGES * RUNNING }, (_, n) => n % EDGES);
+  const askAll = (stream: boolean) =>
+    numbers.map((edge) =>
+      askCluster(cluster, key.value, edge, { ...LONG, stream })
+    );
+  const ended = async (answered: Promise<Response>) => ({
+    outcome: await outcomeOf(answered),
+    atMs: performance.now(),
+  });
+  const answers = askAll(true);
+  const streams = answers.map(ended);
+  const whole = askAll(false).map(ended);
+  // The head of a stream is not sent before its first token.
+  await Promise.all(answers);
+  await waitFor(
+    async () => await countRunning(redis, key) === 2 * numbers.length,
+    { what: "every request to run" },
   );
+  return { streams, whole };
 }
 
-interface Probes {
-  asked: number;
-  wrong: string[];
-}
-
-/** Changes a key and asks every edge for chat once the console has acknowledged it. */
+/** Changes a key, and notes what any edge answers wrongly once the console has acknowledged it. */
 async function changeAndAsk(
   cluster: Cluster,
   browser: ConsoleClient,
-  key: WatchedKey,
-  { what, round, probes, more = {} }: {
+  { key, what, wrong }: {
+    key: WatchedKey;
     what: keyof typeof STATUS_OF;
-    round: number;
-    probes: Probes;
-    more?: Record<string, string>;
+    wrong: string[];
   },
 ): Promise<void> {
-  await changeWatched(browser, key, what, more);
-  const statuses = await askEdges(cluster, `Bearer ${key.value}`);
+  await changeWatched(browser, key, what);
+  const statuses = await Promise.all(
+    cluster.state.edge_urls.map((_, edge) => statusOf(cluster, key, edge)),
+  );
   for (const [edge, status] of statuses.entries()) {
-    probes.asked++;
     if (status === STATUS_OF[what]) continue;
-    probes.wrong.push(`${what} ${round}: ${status} on edge ${edge}`);
+    wrong.push(
+      `${what}: ${status} on edge ${edge}, phase ${key.phases.length}`,
+    );
   }
 }
 
 Deno.test("the console takes effect on every edge", async (t) => {
   // Every single answer is judged here, and a Redis that waits 150 ms for its disk
   // is answered with 503, as promised: so this one has no disk to wait for.
-  await using redis = await startRedisServer();
+  await using server = await startRedisServer();
   await using cluster = await startCluster({
     edges: EDGES,
     // A deleted key is a wrong one: the load asks with it more often than a stranger may.
-    env: { UNKNOWN_KEYS_PER_SECOND: "1000000", REDIS_URL: redis.url },
+    env: { UNKNOWN_KEYS_PER_SECOND: "1000000", REDIS_URL: server.url },
   });
   const browser = await openConsole(cluster);
   const keys: WatchedKey[] = [];
   for (let n = 0; n < KEYS; n++) {
-    keys.push(watched(await browser.createKey(`Changed under load, ${n}`)));
+    keys.push(await createWatched(browser, `Changed under load, ${n}`));
   }
 
   await t.step(
     "200 times disabled and enabled under load: the next request is 403, or 200",
     async () => {
       const stopLoad = startLoad(cluster, keys);
-      const probes: Probes = { asked: 0, wrong: [] };
+      const wrong: string[] = [];
       let rounds = 0;
       await Promise.all(keys.map(async (key) => {
-        for (let round = rounds++; round < ROUNDS; round = rounds++) {
+        for (; rounds < ROUNDS; rounds++) {
           for (const what of ["disable", "enable"] as const) {
-            await changeAndAsk(cluster, browser, key, { what, round, probes });
+            await changeAndAsk(cluster, browser, { key, what, wrong });
           }
         }
       }));
-      const { counts, wrong } = await stopLoad();
-      assert.deepEqual(probes.wrong, []);
-      assert.equal(probes.asked, 2 * ROUNDS * EDGES);
-      assert.deepEqual(wrong, [], "and so is the load beside it");
+      const { counts, wrong: wrongInLoad } = await stopLoad();
+      assert.deepEqual(wrong, []);
+      assert.deepEqual(wrongInLoad, [], "and so is the load beside it");
       assert.deepEqual([...counts.keys()].toSorted(), [200, 403]);
       for (const [status, count] of counts) {
         assert.ok(count >= ROUNDS / 2, `${count} answers of ${status}`);
@@ -100,18 +136,52 @@ Deno.test("the console takes effect on every edge", async (t) => {
 
   await t.step("deleted under load: the next request is 401", async () => {
     const stopLoad = startLoad(cluster, keys);
-    const probes: Probes = { asked: 0, wrong: [] };
-    for (const [round, key] of keys.entries()) {
-      const more = { sure: "on" };
-      const what = "delete";
-      await changeAndAsk(cluster, browser, key, { what, round, probes, more });
+    const wrong: string[] = [];
+    for (const key of keys) {
+      await changeAndAsk(cluster, browser, { key, what: "delete", wrong });
     }
-    const { counts, wrong } = await stopLoad();
-    assert.deepEqual(probes.wrong, []);
-    assert.equal(probes.asked, KEYS * EDGES);
-    assert.deepEqual(wrong, []);
+    const { counts, wrong: wrongInLoad } = await stopLoad();
+    assert.deepEqual([...wrong, ...wrongInLoad], []);
     assert.deepEqual([...counts.keys()].toSorted(), [200, 401]);
   });
+
+  await t.step(
+    "running requests end within a second of the click",
+    async () => {
+      await using opened = await openStore(cluster);
+      const { redis } = opened;
+      const others = [await createWatched(browser, "Somebody else's")];
+      const key = await createWatched(browser, "Stopped");
+      const stopLoad = startLoad(cluster, others);
+      for (const what of ["disable", "delete"] as const) {
+        const { streams, whole } = await startRunning(cluster, redis, key);
+        const clickMs = performance.now();
+        const stop = { stop_running: "on" };
+        const { location } = await changeWatched(browser, key, what, stop);
+        assert.match(location, /done=stopping/);
+        // An error event, and no [DONE] after it: outcomeOf() refuses that.
+        const rows = [
+          [streams, { kind: "sse_error", status: 200 }],
+          [whole, { kind: "http_error", status: 403, content: "" }],
+        ] as const;
+        for (const [answers, expected] of rows) {
+          for (const { outcome, atMs } of await Promise.all(answers)) {
+            const errorCode = "key_revoked";
+            assert.partialDeepStrictEqual(outcome, { ...expected, errorCode });
+            assert.equal(outcome.content === "", answers === whole);
+            assert.ok(atMs - clickMs < STOP_MS_MAX, `${atMs - clickMs} ms`);
+          }
+        }
+        await waitFor(async () => await countRunning(redis, key) === 0, {
+          what: "their places to be given back",
+        });
+        if (what === "disable") await changeWatched(browser, key, "enable");
+      }
+      const { counts, wrong } = await stopLoad();
+      assert.deepEqual(wrong, [], "the load beside it noticed nothing");
+      assert.deepEqual([...counts.keys()], [200]);
+    },
+  );
 
   await t.step("ASVS 16.2.5: no key in any log", async () => {
     const form = /sk-Cg[0-9A-Za-z]{6}/;

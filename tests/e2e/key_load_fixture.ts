@@ -1,5 +1,6 @@
 /** Requests with keys that are changed meanwhile, and what each may be answered. */
 import type { Cluster } from "../support/cluster.ts";
+import { askCluster } from "../support/cluster_keys.ts";
 import type {
   ConsoleClient,
   ConsoleKey,
@@ -16,7 +17,11 @@ export interface WatchedKey extends ConsoleKey {
 export const STATUS_OF = { disable: 403, enable: 200, delete: 401 } as const;
 
 /** A new key, which is enabled. */
-export function watched(key: ConsoleKey): WatchedKey {
+export async function createWatched(
+  browser: ConsoleClient,
+  description: string,
+): Promise<WatchedKey> {
+  const key = await browser.createKey(description);
   return { ...key, phases: [[STATUS_OF.enable]] };
 }
 
@@ -29,36 +34,23 @@ export async function changeWatched(
 ): Promise<ConsolePage> {
   const before = key.phases.at(-1) ?? [];
   key.phases.push([...before, STATUS_OF[what]]);
-  const page = await browser.change(key, what, more);
+  const sure = what === "delete" ? { sure: "on" } : {};
+  const page = await browser.change(key, what, { ...sure, ...more });
   key.phases.push([STATUS_OF[what]]);
   return page;
 }
 
-/** What a request asks for: the list of models, or a completion of one token. */
-export type Question = "models" | "chat";
-
-const SHORT_CHAT = JSON.stringify({
-  model: "neutral-3.7-plus",
-  max_tokens: 1,
-  messages: [{
-    role: "user",
-    content: "Hi [simulator: first token 0 ms, 100000 tokens per second]",
-  }],
-});
-
 /** The status of one whole request, its body read so that the connection serves the next. */
 export async function statusOf(
-  edgeUrl: string,
-  authorization: string,
-  question: Question,
+  cluster: Cluster,
+  { value }: ConsoleKey,
+  edge: number,
+  question: "models" | "chat" = "chat",
 ): Promise<number> {
-  const headers = { authorization, "content-type": "application/json" };
-  const response = question === "models"
-    ? await fetch(`${edgeUrl}/v1/models`, { headers })
-    : await fetch(`${edgeUrl}/v1/chat/completions`, {
-      method: "POST",
-      headers,
-      body: SHORT_CHAT,
+  const response = question === "chat"
+    ? await askCluster(cluster, value, edge)
+    : await fetch(`${cluster.baseUrl(edge)}/models`, {
+      headers: { authorization: `Bearer ${value}` },
     });
   await response.arrayBuffer();
   return response.status;
@@ -74,20 +66,19 @@ export interface LoadReport {
 
 /** Keeps every edge busy with the keys in turn, chat and lists alternating, until it is told to stop. */
 export function startLoad(
-  { state }: Cluster,
+  cluster: Cluster,
   keys: readonly WatchedKey[],
 ): () => Promise<LoadReport> {
   const report: LoadReport = { counts: new Map(), wrong: [] };
   let isOver = false;
-  const loops = state.edge_urls.map(async (url, edge) => {
+  const loops = cluster.state.edge_urls.map(async (_, edge) => {
     for (let n = edge; !isOver; n++) {
       const key = keys[n % keys.length];
       if (key === undefined) throw new Error("A load needs keys");
-      const question = Math.floor(n / keys.length) % 2 === 0
-        ? "chat"
-        : "models";
+      const isChat = Math.floor(n / keys.length) % 2 === 0;
+      const question = isChat ? "chat" : "models";
       const since = key.phases.length - 1;
-      const status = await statusOf(url, `Bearer ${key.value}`, question);
+      const status = await statusOf(cluster, key, edge, question);
       report.counts.set(status, (report.counts.get(status) ?? 0) + 1);
       const right = key.phases.slice(since).flat();
       if (!right.includes(status)) {

@@ -8,7 +8,7 @@ const NOTICE = {
   ownerId: "own_AAAAAAAAAAAAAAAAAAAA",
 };
 
-// `tests/e2e/console_stops_running_test.ts` shows that the notice arrives.
+// `tests/e2e/console_takes_effect_timed_test.ts` shows that the notice arrives.
 Deno.test("a sender fails within two seconds if the notice was not sent", async () => {
   const send = createStopSender(
     { servers: [`nats://127.0.0.1:${freePort()}`] },
