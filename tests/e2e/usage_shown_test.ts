@@ -5,9 +5,15 @@
  */
 import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
+import { createKey } from "../conformance/context.ts";
+import { chatRequest } from "../support/chat_request.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { askCluster } from "../support/cluster_keys.ts";
-import { type ConsoleClient, openConsole } from "../support/console_client.ts";
+import {
+  type ConsoleClient,
+  matchIn,
+  openConsole,
+} from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const EDGES = 2;
@@ -15,50 +21,50 @@ const COMPLETE = 24;
 const FAILING = 4;
 const TOKENS_BEFORE_FAILURE = 5;
 
-interface Counted {
-  requests: number;
-  errors: number;
-  input: number;
-  output: number;
+/** Totals by their names on a page. */
+interface Usage {
+  "Requests": number;
+  "Errors": number;
+  "Input tokens": number;
+  "Output tokens": number;
 }
 
-const zero = (): Counted => ({ requests: 0, errors: 0, input: 0, output: 0 });
+const NONE: Usage = {
+  "Requests": 0,
+  "Errors": 0,
+  "Input tokens": 0,
+  "Output tokens": 0,
+};
 
-function sum(one: Counted, other: Counted): Counted {
-  return {
-    requests: one.requests + other.requests,
-    errors: one.errors + other.errors,
-    input: one.input + other.input,
-    output: one.output + other.output,
-  };
-}
+/** Each total of a page, or of several usages. */
+const totals = (total: (name: keyof Usage) => number): Usage => ({
+  "Requests": total("Requests"),
+  "Errors": total("Errors"),
+  "Input tokens": total("Input tokens"),
+  "Output tokens": total("Output tokens"),
+});
 
-/** The four totals of a page. */
-async function shown(browser: ConsoleClient, path: string): Promise<Counted> {
+const sum = (all: readonly Usage[]): Usage =>
+  totals((name) => all.reduce((total, usage) => total + usage[name], 0));
+
+async function shown(browser: ConsoleClient, path: string): Promise<Usage> {
   const { text } = await browser.get(path);
-  const total = (label: string) => {
-    const [, shown] =
-      new RegExp(`<dt>${label}</dt><dd>([\\d,]+)<`).exec(text) ??
-        assert.fail(`no ${label} on ${path}`);
-    return Number(shown?.replaceAll(",", ""));
-  };
-  return {
-    requests: total("Requests"),
-    errors: total("Errors"),
-    input: total("Input tokens"),
-    output: total("Output tokens"),
-  };
+  return totals((name) => {
+    const form = new RegExp(`<dt>${name}</dt><dd>([\\d,]+)<`);
+    return Number(matchIn(text, form).replaceAll(",", ""));
+  });
 }
 
-const says = (content: string) => [{ role: "user", content }];
+const simulates = (controls: string) => [
+  { role: "user" as const, content: `[simulator: ${controls}]` },
+];
 
 /** Requests that complete; what the model server counted is in the answers. */
-async function complete(cluster: Cluster, value: string): Promise<Counted> {
-  const told = zero();
-  await Promise.all(Array.from({ length: COMPLETE }, async (_, number) => {
+function complete(cluster: Cluster, value: string): Promise<Usage[]> {
+  return Promise.all(Array.from({ length: COMPLETE }, async (_, number) => {
     const stream = number % 2 === 0;
     const response = await askCluster(cluster, value, number % EDGES, {
-      messages: says(`[simulator: ${number + 1} tokens]`),
+      messages: simulates(`${number + 1} tokens`),
       max_tokens: 100,
       n: 1 + number % 3,
       stream,
@@ -66,91 +72,67 @@ async function complete(cluster: Cluster, value: string): Promise<Counted> {
     });
     const text = await response.text();
     assert.equal(response.status, 200, text);
-    const usage = stream
-      ? /"usage":(\{"prompt_tokens".*\})\}\n\ndata: \[DONE\]/.exec(text)?.[1]
-      : JSON.stringify(JSON.parse(text).usage);
-    const { prompt_tokens, completion_tokens } = JSON.parse(
-      usage ?? assert.fail(text),
-    );
-    told.requests += 1;
-    told.input += prompt_tokens;
-    told.output += completion_tokens;
+    const count = (of: string) =>
+      Number(matchIn(text, new RegExp(`"${of}_tokens":(\\d+)`)));
+    assert.ok(count("completion") > number);
+    return {
+      ...NONE,
+      "Requests": 1,
+      "Input tokens": count("prompt"),
+      "Output tokens": count("completion"),
+    };
   }));
-  assert.ok(told.output > COMPLETE);
-  return told;
 }
 
 /** Requests that fail: at once, which costs nothing, and in mid-stream. */
-async function fail(cluster: Cluster, value: string): Promise<Counted> {
-  const told = zero();
+async function fail(cluster: Cluster, value: string): Promise<Usage[]> {
+  const failed = { ...NONE, "Requests": 1, "Errors": 1 };
+  const messages = simulates(`fail after ${TOKENS_BEFORE_FAILURE} tokens`);
+  const { promptTokens } = estimateTokens(chatRequest({ messages }));
+  const usages: Usage[] = [];
   for (let number = 0; number < FAILING; number += 1) {
-    const response = await askCluster(cluster, value, number % EDGES, {
-      messages: says("[simulator: error 400]"),
+    const ask = async (body: object) =>
+      await (await askCluster(cluster, value, number % EDGES, body)).text();
+    assert.match(await ask({ messages: simulates("error 400") }), /^\{"error"/);
+    const body = { messages, max_tokens: 50, stream: true };
+    assert.match(await ask(body), /data: \{"error"/);
+    usages.push(failed, {
+      ...failed,
+      "Input tokens": promptTokens,
+      "Output tokens": TOKENS_BEFORE_FAILURE,
     });
-    await response.body?.cancel();
-    assert.ok(response.status >= 400, `${response.status}`);
-    told.requests += 1;
-    told.errors += 1;
   }
-  const content = `[simulator: fail after ${TOKENS_BEFORE_FAILURE} tokens]`;
-  const body = { messages: says(content), max_tokens: 50, stream: true };
-  const { promptTokens } = estimateTokens({
-    ...body,
-    messages: [{ role: "user", content }],
-    model: "neutral-3.7-plus",
-    include_usage: false,
-    n: 1,
-  });
-  for (let number = 0; number < FAILING; number += 1) {
-    const response = await askCluster(cluster, value, number % EDGES, body);
-    const text = await response.text();
-    assert.match(text, /data: \{"error"/);
-    told.requests += 1;
-    told.errors += 1;
-    told.input += promptTokens;
-    told.output += TOKENS_BEFORE_FAILURE;
-  }
-  return told;
+  return usages;
 }
 
 /** What is refused is nobody's usage. */
 async function refuse(cluster: Cluster, value: string): Promise<void> {
-  for (
-    const [body, status] of [
-      [{ max_tokens: -1 }, 400],
-      [{ model: "no-such-model" }, 404],
-    ] as const
-  ) {
-    const response = await askCluster(cluster, value, 0, body);
+  const rows: [key: string, body: object, status: number][] = [
+    [value, { max_tokens: -1 }, 400],
+    [value, { model: "no-such-model" }, 404],
+    [`${value}x`, {}, 401],
+  ];
+  for (const [key, body, status] of rows) {
+    const response = await askCluster(cluster, key, 0, body);
     await response.body?.cancel();
     assert.equal(response.status, status);
   }
-  const unknown = await askCluster(cluster, `${value}x`, 0);
-  await unknown.body?.cancel();
-  assert.equal(unknown.status, 401);
 }
 
 Deno.test("the console shows exactly what was used", async () => {
-  await using cluster = await startCluster({
-    edges: EDGES,
-    env: { SIMULATOR_TOKENS_PER_SECOND: "2000" },
-  });
+  await using cluster = await startCluster({ edges: EDGES });
   const browser = await openConsole(cluster);
-  const make = async (description: string) =>
-    JSON.parse(
-      await cluster.keys("create", `--description=${description}`, "--json"),
-    );
-  const [one, two] = [await make("one"), await make("two")];
-  const ofOne = sum(
-    await complete(cluster, one.key),
-    await fail(cluster, one.key),
-  );
-  const ofTwo = await complete(cluster, two.key);
+  const [one, two] = [await createKey(cluster), await createKey(cluster)];
+  const ofOne = sum([
+    ...await complete(cluster, one.key),
+    ...await fail(cluster, one.key),
+  ]);
+  const ofTwo = sum(await complete(cluster, two.key));
   await refuse(cluster, one.key);
-  const ofAll = sum(ofOne, ofTwo);
+  const ofAll = sum([ofOne, ofTwo]);
   await waitFor(
     async () =>
-      (await shown(browser, "/usage?range=24h")).requests >= ofAll.requests,
+      (await shown(browser, "/usage?range=24h")).Requests >= ofAll.Requests,
     { what: "all settlements" },
   );
   for (const range of ["24h", "30d"]) {
