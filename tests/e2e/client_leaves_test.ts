@@ -34,7 +34,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
   });
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
-  const { worker } = await cluster.addWorker(server, { slots: 1 });
+  await cluster.addWorker(server, { slots: 1 });
   const send = (content: string) => {
     const client = new AbortController();
     const stream = state !== "not streaming";
@@ -63,8 +63,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
           Math.min(...tookMs) >= CANCEL_MS && tookMs.length < TRIES
         );
         assert.ok(Math.min(...tookMs) < CANCEL_MS, `left after ${tookMs} ms`);
-        await waitFor(() => edge.dispatcher.running === 0, { what: "no runs" });
-        await waitFor(() => worker.inFlight === 0, { what: "the slot" });
+        await cluster.idle();
       }
     });
   }
@@ -84,7 +83,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
       });
     }
     holder.leave();
-    await waitFor(() => edge.dispatcher.running === 0, { what: "no runs" });
+    await cluster.idle();
     assert.equal(server.requests.length, calls + 1);
     assert.equal(edge.settlements().length, calls + PROMPTS.length + 1);
   });

@@ -17,9 +17,8 @@ import {
   encodeFrame,
   FrameType,
 } from "@gateway/shared/bus/frame";
-import { ask, outcomeOf } from "../support/chat_outcome.ts";
+import { ask, begin } from "../support/chat_outcome.ts";
 import {
-  chat,
   type MiniEdge,
   startMiniCluster,
   TEST_KEY,
@@ -50,11 +49,10 @@ Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", a
   await using cluster = await startMiniCluster();
   const { edge, nats } = cluster;
   const backend = scriptedBackend();
-  const { worker } = await cluster.addWorker(backend);
-  const answered = chat(edge, { stream: true });
-  const call = await waitFor(() => backend.calls[0], { what: "the call" });
+  await cluster.addWorker(backend);
+  const { answered, outcome, call } = await begin(edge, backend);
   call.say(text("before "));
-  const answer = outcomeOf(Promise.resolve(await answered));
+  await answered;
   await nats.freeze();
   call.say(text("during "));
   const newcomer = ask(edge, {});
@@ -65,11 +63,11 @@ Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", a
   assert.partialDeepStrictEqual(await newcomer, BUS_UNAVAILABLE);
   call.say(text("after"));
   call.end(usageOf(3));
-  assert.partialDeepStrictEqual(await answer, {
+  assert.partialDeepStrictEqual(await outcome, {
     kind: "complete",
     content: "before during after",
   });
-  await waitFor(() => worker.inFlight === 0, { what: "the slot" });
+  await cluster.idle();
 });
 
 Deno.test("the bus down for too long: every request ends, and new ones succeed when it is back", async () => {
@@ -78,61 +76,52 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
   const { edge, nats } = cluster;
   const backend = scriptedBackend((call) => call.say(text("a")));
   const worker = await cluster.addWorker(backend, { busLostMs });
-  const answered = await chat(edge, { stream: true });
-  const whole = ask(edge, {});
-  await waitFor(() => backend.calls.length === 2, { what: "both calls" });
+  const streamed = await begin(edge, backend);
+  await streamed.answered;
+  const whole = await begin(edge, backend, {});
   await nats.kill();
   const newcomer = ask(edge, {});
-  assert.partialDeepStrictEqual(await outcomeOf(Promise.resolve(answered)), {
+  assert.partialDeepStrictEqual(await streamed.outcome, {
     kind: "sse_error",
     errorCode: "bus_unavailable",
     content: "a",
   });
-  for (const refused of [await whole, await newcomer]) {
-    assert.partialDeepStrictEqual(refused, BUS_UNAVAILABLE);
+  for (const refused of [whole.outcome, newcomer]) {
+    assert.partialDeepStrictEqual(await refused, BUS_UNAVAILABLE);
   }
-  await waitFor(() => worker.worker.inFlight === 0, { what: "free slots" });
-  assert.equal(worker.worker.unfinished, 0);
+  await cluster.idle();
   assert.equal(edge.settlements().length, 3);
   await nats.restart();
   await waitFor(() => edge.link.isConnected && worker.link.isConnected, {
     what: "the bus",
   });
-  const again = ask(edge, {});
-  const call = await waitFor(() => backend.calls[2], { what: "the call" });
-  call.end();
-  assert.equal((await again).kind, "complete");
+  const again = await begin(edge, backend, {});
+  again.call.end();
+  assert.equal((await again.outcome).kind, "complete");
 });
 
 Deno.test("a request whose time is over ends wherever it stands", async () => {
   await using cluster = await startMiniCluster({ requestTimeoutMs: 500 });
   const { edge } = cluster;
   const backend = scriptedBackend((call) => call.say(text("a")));
-  const { worker } = await cluster.addWorker(backend, { slots: 2 });
-  const streamed = ask(edge, { stream: true });
-  const whole = ask(edge, {});
-  await waitFor(() => backend.calls.length === 2, { what: "both calls" });
+  await cluster.addWorker(backend, { slots: 2 });
+  const streamed = await begin(edge, backend);
+  const whole = await begin(edge, backend, {});
   const startedAtMs = performance.now();
   const queued = ask(edge, {});
-  assert.partialDeepStrictEqual(await streamed, {
+  const errorCode = "deadline_exceeded";
+  const late = { kind: "http_error", status: 504 };
+  assert.partialDeepStrictEqual(await streamed.outcome, {
     kind: "sse_error",
-    errorCode: "deadline_exceeded",
+    errorCode,
     content: "a",
   });
-  assert.partialDeepStrictEqual(await whole, {
-    kind: "http_error",
-    status: 504,
-    errorCode: "deadline_exceeded",
-  });
+  assert.partialDeepStrictEqual(await whole.outcome, { ...late, errorCode });
   // Its own time runs out, or a slot came free just before.
-  assert.partialDeepStrictEqual(await queued, {
-    kind: "http_error",
-    status: 504,
-  });
+  assert.partialDeepStrictEqual(await queued, late);
   const tookMs = performance.now() - startedAtMs;
   assert.ok(tookMs < 2_000, `took ${tookMs} ms`);
-  await waitFor(() => worker.inFlight === 0, { what: "free slots" });
-  await waitFor(() => edge.dispatcher.running === 0, { what: "no runs" });
+  await cluster.idle();
   for (const { abortedAtMs } of backend.calls) assert.ok(abortedAtMs !== null);
   assert.equal(edge.settlements().length, 3);
 });
@@ -146,7 +135,7 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
     busLostMs: 1_000,
   });
   const backend = tokenBackend({ tokenMs: 20 });
-  const { worker } = await cluster.addWorker(backend);
+  await cluster.addWorker(backend);
   const cut = ask(lost, { stream: true, seed: 1, max_tokens: 1_000 });
   const whole = ask(edge, { stream: true, seed: 2, max_tokens: 150 });
   await waitFor(() => backend.running === 2, { what: "both calls" });
@@ -162,7 +151,7 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
     kind: "complete",
     content: answerOf(2, 150),
   });
-  await waitFor(() => worker.inFlight === 0, { what: "the slot" });
+  await cluster.idle();
   const tookMs = performance.now() - lostAtMs;
   assert.ok(tookMs < 5_000, `the backend of a lost edge ran ${tookMs} ms`);
 });
@@ -188,10 +177,8 @@ Deno.test("garbage on every subject harms nothing", async () => {
   const { edge } = cluster;
   const backend = scriptedBackend();
   const worker = await cluster.addWorker(backend);
-  const answered = chat(edge, { stream: true });
-  const call = await waitFor(() => backend.calls[0], { what: "the call" });
+  const { outcome, call } = await begin(edge, backend);
   call.say(text("a"));
-  const answer = outcomeOf(answered);
   const random = seededRandom(5);
   const requestId = "0".repeat(32);
   const subjects = [
@@ -228,14 +215,14 @@ Deno.test("garbage on every subject harms nothing", async () => {
   await edge.link.flush();
   call.say(text("b"));
   call.end(usageOf(2));
-  assert.partialDeepStrictEqual(await answer, {
+  assert.partialDeepStrictEqual(await outcome, {
     kind: "complete",
     content: "ab",
   });
-  assert.equal(worker.worker.inFlight, 0);
-  const next = ask(edge, {});
-  (await waitFor(() => backend.calls[1], { what: "the next call" })).end();
-  assert.equal((await next).kind, "complete");
+  await cluster.idle();
+  const next = await begin(edge, backend, {});
+  next.call.end();
+  assert.equal((await next.outcome).kind, "complete");
 });
 
 Deno.test("a client that reads nothing stops its own backend and no other", async () => {
@@ -243,7 +230,7 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
   const { edge } = cluster;
   let said = 0;
   const chunk = "x".repeat(4_000);
-  const { worker } = await cluster.addWorker({
+  await cluster.addWorker({
     connect: connectTo(async function* ({ seed }) {
       yield STREAM_HEAD;
       if (seed !== 1) {
@@ -285,10 +272,5 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
   const tookMs = performance.now() - startedAtMs;
   assert.ok(tookMs < 2_000, `others took ${tookMs} ms`);
   reader.close();
-  await waitFor(() => worker.inFlight === 0, { what: "the slot" });
-  // Its final frame is on the way to the edge.
-  await waitFor(() => edge.dispatcher.running === 0, {
-    what: "the end of the run at the edge",
-    timeoutMs: 500,
-  });
+  await cluster.idle();
 });

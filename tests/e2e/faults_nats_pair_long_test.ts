@@ -53,7 +53,7 @@ async function startPair(): Promise<Pair> {
   const backend = tokenBackend({ tokenMs: 10 });
   const servers = [b.server, a.server];
   stack.use(await startMiniWorker({ servers, backend }));
-  await waitFor(() => edge.workers.totals().workers === 1, {
+  await waitFor(() => edge.dispatcher.workers.totals().workers === 1, {
     what: "the worker over the route",
   });
   const owned = stack.move();

@@ -21,7 +21,7 @@ Deno.test("a worker whose log is on a full disk answers and drains as always", a
     OPS_PORT: String(freePort()),
     LOG_LEVEL: "debug",
   });
-  await waitFor(() => edge.workers.totals().workers === 1, {
+  await waitFor(() => edge.dispatcher.workers.totals().workers === 1, {
     what: () => `the worker: ${worker.output()}`,
     timeoutMs: START_MS,
   });

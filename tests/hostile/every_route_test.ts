@@ -3,6 +3,7 @@
  * added later: the routes are read from the code.
  */
 import assert from "node:assert/strict";
+import { METHODS } from "../../services/edge-auth/app.ts";
 import { createSessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -46,8 +47,7 @@ async function askAll(
 ): Promise<Map<string, Response>> {
   const [edge] = edges;
   assert.ok(edge);
-  const { routes, baseUrl } = edge.edge;
-  assert.deepEqual([...routes].sort(), Object.keys(REQUESTS).sort());
+  const { baseUrl } = edge.edge;
   const answers = new Map<string, Response>();
   for (const [route, { path, body }] of Object.entries(REQUESTS)) {
     answers.set(
@@ -77,6 +77,14 @@ async function assertAll(
     assert.equal(response.status, status, `${route}: ${text}`);
   }
 }
+
+Deno.test("every route of the API has a request here", () => {
+  const routes = Object.entries(METHODS).flatMap(([route, methods]) =>
+    methods.filter((method) => method === "GET" || method === "POST")
+      .map((method) => `${method} ${route}`)
+  );
+  assert.deepEqual(routes.sort(), Object.keys(REQUESTS).sort());
+});
 
 Deno.test("what holds on every route of the API", async (t) => {
   await using cluster = await startGatedCluster();
@@ -179,7 +187,9 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   const seeing = [...catalogFromSimulator("http://127.0.0.1:9/v1")].map((
     [id, entry],
   ) => [id, { ...entry, vision: true }] as const);
-  await using cluster = await startMiniCluster({ catalog: new Map(seeing) });
+  await using cluster = await startMiniCluster({
+    door: { catalog: new Map(seeing) },
+  });
   await cluster.addWorker(model);
   const url = `http://127.0.0.1:${images.addr.port}/a.png`;
   const content = [

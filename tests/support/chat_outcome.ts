@@ -1,6 +1,8 @@
 /** What a client saw of a chat request, put together again. */
 import assert from "node:assert/strict";
 import { chat, type MiniEdge } from "./mini_cluster.ts";
+import type { ScriptedBackend, ScriptedCall } from "./scripted_backend.ts";
+import { waitFor } from "./wait_for.ts";
 
 /** The end of a request as its client sees it. */
 export interface ChatOutcome {
@@ -47,6 +49,27 @@ export function ask(
   init: { signal?: AbortSignal } = {},
 ): Promise<ChatOutcome> {
   return outcomeOf(chat(edge, body, init));
+}
+
+/** A request that is at the model server. */
+export interface Running {
+  /** Resolves with the first byte. */
+  answered: Promise<Response>;
+  outcome: Promise<ChatOutcome>;
+  call: ScriptedCall;
+}
+
+/** Sends a chat request, by default for a stream, and waits until it is at the model server. */
+export async function begin(
+  edge: MiniEdge,
+  backend: ScriptedBackend,
+  body: object = { stream: true },
+): Promise<Running> {
+  const number = backend.calls.length;
+  const answered = chat(edge, body);
+  const outcome = outcomeOf(answered);
+  const call = await waitFor(() => backend.calls[number], { what: "the call" });
+  return { answered, outcome, call };
 }
 
 async function readText(

@@ -12,14 +12,12 @@ import {
 import {
   type AppDependencies,
   createApp,
-  METHODS,
 } from "../../services/edge-auth/app.ts";
 import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/run.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
-import type { WorkerTable } from "../../services/edge-auth/dispatch/workers.ts";
 import {
   ChatWorker,
   WORKER_TICK_MS,
@@ -77,11 +75,8 @@ export interface MiniEdge extends AsyncDisposable {
   readonly id: string;
   /** `http://127.0.0.1:<port>/v1` */
   readonly baseUrl: string;
-  /** Every method and route of its API, as its code says: `POST chat`. */
-  readonly routes: readonly string[];
   readonly link: BusLink;
   readonly dispatcher: ChatDispatcher;
-  readonly workers: WorkerTable;
   /** What was admitted, in order. */
   readonly admitted: readonly Admitted[];
   /** All settlements. */
@@ -92,6 +87,7 @@ export interface MiniWorker extends AsyncDisposable {
   readonly id: string;
   readonly link: BusLink;
   readonly worker: ChatWorker;
+  readonly isRunning: boolean;
   /** Vanishes as a killed process does: the connection is gone, the jobs with it. */
   kill(): Promise<void>;
 }
@@ -99,14 +95,12 @@ export interface MiniWorker extends AsyncDisposable {
 /** Options of an edge. */
 export interface MiniEdgeOptions {
   servers: string[];
-  catalog?: Catalog;
-  queueMax?: number;
   requestTimeoutMs?: number;
   busLostMs?: number;
   log?: Log;
   /** The real one, for tests with Redis; every key is admitted if left out. */
   keyParts?: KeyParts;
-  /** What else of the door differs: client addresses, hosts, origins, bounds. */
+  /** What else of the door differs: models, client addresses, hosts, origins, bounds. */
   door?: Partial<AppDependencies>;
 }
 
@@ -115,11 +109,8 @@ export interface MiniWorkerOptions {
   servers: string[];
   /** The model server: at an address, or one of `scripted_backend.ts`. */
   backend: ModelServer | { readonly baseUrl: string };
-  /** Models it runs; the model of the specification if left out. */
-  models?: string[];
   slots?: number;
   busLostMs?: number;
-  log?: Log;
 }
 
 function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
@@ -190,7 +181,7 @@ export async function startMiniEdge(
     random: Math.random,
     scheduleSoon: soon.schedule,
     log,
-    queueMax: options.queueMax ?? DISPATCH_LIMITS.queueMax,
+    queueMax: DISPATCH_LIMITS.queueMax,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });
@@ -198,7 +189,7 @@ export async function startMiniEdge(
   const deadlines = createDeadlines(monotonicNow);
   const leaveBus = await dispatcher.join(link);
   const app = createApp({
-    catalog: options.catalog ?? TEST_CATALOG,
+    catalog: TEST_CATALOG,
     ...(options.keyParts ?? admitAll(admitted)),
     dispatcher,
     now: monotonicNow,
@@ -226,13 +217,8 @@ export async function startMiniEdge(
   return {
     id,
     baseUrl: `http://127.0.0.1:${server.port}/v1`,
-    routes: Object.entries(METHODS).flatMap(([route, methods]) =>
-      methods.filter((method) => method === "GET" || method === "POST")
-        .map((method) => `${method} ${route}`)
-    ),
     link,
     dispatcher,
-    workers: dispatcher.workers,
     admitted,
     settlements: () => admitted.flatMap(({ settlements }) => settlements),
     [Symbol.asyncDispose]: async () => {
@@ -267,9 +253,7 @@ export async function startMiniWorker(
   options: MiniWorkerOptions,
 ): Promise<MiniWorker> {
   const id = newInstanceId();
-  const log = options.log ?? silentLog;
-  const link = await connect(options.servers, `worker ${id}`, log);
-  const models = options.models ?? [DEFAULT_MODEL_ID];
+  const link = await connect(options.servers, `worker ${id}`, silentLog);
   const soon = createTimers(FRAME_WAIT_MS);
   const killed = new AbortController();
   const backend = new OpenAiBackend(backendOptions(options.backend));
@@ -278,7 +262,7 @@ export async function startMiniWorker(
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     workerId: id,
     slots: options.slots ?? 64,
-    backends: new Map(models.map((model) => [model, {
+    backends: new Map([[DEFAULT_MODEL_ID, {
       // One attempt: what a pool repeats is not what a test has said.
       async complete(request, call) {
         const signal = AbortSignal.any([call.signal, killed.signal]);
@@ -286,10 +270,10 @@ export async function startMiniWorker(
         await backend.complete(request, answer, { ...call, signal });
         return answer.end();
       },
-    }])),
+    }]]),
     now: monotonicNow,
     wallNow,
-    log,
+    log: silentLog,
     scheduleSoon: soon.schedule,
     metrics: createWorkerMetrics(new MetricRegistry()),
   });
@@ -302,7 +286,16 @@ export async function startMiniWorker(
     killed.abort(new Error("Killed"));
     backend.close();
   };
-  return { id, link, worker, kill, [Symbol.asyncDispose]: kill };
+  return {
+    id,
+    link,
+    worker,
+    get isRunning() {
+      return !killed.signal.aborted;
+    },
+    kill,
+    [Symbol.asyncDispose]: kill,
+  };
 }
 
 /** A bus with an edge, to which a test adds workers and further edges. All of them end with it. */
@@ -318,6 +311,8 @@ export interface MiniCluster extends AsyncDisposable {
   addProxy(): TcpProxy;
   /** Waits until the edge knows so many workers. */
   knows(workers: number): Promise<void>;
+  /** Waits until nothing runs or waits at its edges and living workers. */
+  idle(): Promise<void>;
 }
 
 /** Starts a nats-server and an edge. */
@@ -329,18 +324,37 @@ export async function startMiniCluster(
   const servers = [nats.server];
   const edge = starting.use(await startMiniEdge({ servers, ...edgeOptions }));
   const running = starting.move();
+  const edges = [edge];
+  const workers: MiniWorker[] = [];
   return {
     nats,
     edge,
-    addEdge: async (options) =>
-      running.use(await startMiniEdge({ servers, ...options })),
-    addWorker: async (backend, options) =>
-      running.use(await startMiniWorker({ servers, backend, ...options })),
+    addEdge: async (options) => {
+      const more = await startMiniEdge({ servers, ...options });
+      edges.push(running.use(more));
+      return more;
+    },
+    addWorker: async (backend, options) => {
+      const more = await startMiniWorker({ servers, backend, ...options });
+      workers.push(running.use(more));
+      return more;
+    },
     addProxy: () => running.use(startTcpProxy(nats.port)),
     knows: async (workers) => {
-      await waitFor(() => edge.workers.totals().workers === workers, {
+      const { workers: table } = edge.dispatcher;
+      await waitFor(() => table.totals().workers === workers, {
         what: `${workers} workers`,
       });
+    },
+    idle: async () => {
+      for (const { dispatcher } of edges) {
+        const isIdle = () => dispatcher.running + dispatcher.waiting === 0;
+        await waitFor(isIdle, { what: "no runs" });
+      }
+      for (const { worker } of workers.filter((each) => each.isRunning)) {
+        const isIdle = () => worker.inFlight + worker.unfinished === 0;
+        await waitFor(isIdle, { what: "no jobs" });
+      }
     },
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
