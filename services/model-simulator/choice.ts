@@ -1,4 +1,5 @@
 /** Generates one choice of an answer, token by token. Pure. */
+import type { ChunkDelta, FinishReason } from "@gateway/shared/openai/chat";
 import {
   type Random,
   type Sampled,
@@ -8,21 +9,9 @@ import {
 import type { Plan, PlannedCall } from "./plan.ts";
 import type { ChatRequest } from "./request.ts";
 
-export type FinishReason = "stop" | "length" | "tool_calls";
-
-/** A fragment of a tool call, in the wire format. */
-export interface CallDelta {
-  index: number;
-  id?: string;
-  type?: "function";
-  function: { name?: string; arguments: string };
-}
-
 /** The output of one step; the content is empty while a stop sequence may have begun. */
 export interface Step {
-  content?: string;
-  reasoning?: string;
-  call?: CallDelta;
+  delta: ChunkDelta;
   logprobs?: LogprobEntry[];
   /** Set in the last step. */
   finish?: FinishReason;
@@ -51,14 +40,14 @@ export function* runChoice(
   plan: Plan,
   { random, tokensMax, newCallId }: ChoiceOptions,
 ): Generator<Step> {
-  let said = 0;
-  for (const reasoning of plan.reasoning) {
-    said += 1;
-    if (said >= tokensMax) return yield { reasoning, finish: "length" };
-    yield { reasoning };
+  for (const [index, token] of plan.reasoning.entries()) {
+    const delta = { reasoning_content: token };
+    if (index + 1 >= tokensMax) return yield { delta, finish: "length" };
+    yield { delta };
   }
-  if (plan.calls.length > 0) yield* runCalls(plan.calls, newCallId);
-  else yield* runText(request, plan, { random, tokensMax: tokensMax - said });
+  if (plan.calls.length > 0) return yield* runCalls(plan.calls, newCallId);
+  const textMax = tokensMax - plan.reasoning.length;
+  yield* runText(request, plan, random, textMax);
 }
 
 /** The calls were planned so that they fit into the token limit. */
@@ -68,100 +57,84 @@ function* runCalls(
 ): Generator<Step> {
   for (const [index, { name, tokens }] of calls.entries()) {
     const head = { id: newCallId(), type: "function" } as const;
-    yield { call: { index, ...head, function: { name, arguments: "" } } };
+    const call = { index, ...head, function: { name, arguments: "" } };
+    yield { delta: { tool_calls: [call] } };
     for (const [at, token] of tokens.entries()) {
       const call = { index, function: { arguments: token } };
+      const delta = { tool_calls: [call] };
       const isLast = index === calls.length - 1 && at === tokens.length - 1;
-      yield isLast ? { call, finish: "tool_calls" } : { call };
+      yield isLast ? { delta, finish: "tool_calls" } : { delta };
     }
   }
 }
 
 function* runText(
   request: ChatRequest,
-  plan: Plan,
-  { random, tokensMax }: { random: Random; tokensMax: number },
+  { given, subject, tokensWanted }: Plan,
+  random: Random,
+  tokensMax: number,
 ): Generator<Step> {
-  const writer = new Writer(request, random, plan.subject);
+  const writer = new Writer(request, random, subject);
   const text = new StoppedText([request.stop ?? []].flat());
-  const sentenceAfter = TEXT_TOKENS + random() * TEXT_TOKENS;
-  const stepOf = ({ content, tokens }: Said): Step =>
-    request.logprobs ? { content, logprobs: tokens.map(entryOf) } : { content };
+  const sentenceAfter = given.length + TEXT_TOKENS * (1 + random());
   for (let said = 1;; said++) {
-    const given = plan.given[said - 1];
-    const sampled = given === undefined ? writer.next() : writer.given(given);
-    const now = text.add(sampled);
-    const isDone = plan.tokensWanted === null
-      ? said > plan.given.length + sentenceAfter && sampled.token === "."
-      : said >= plan.tokensWanted;
-    if (text.isStopped) return yield { ...stepOf(now), finish: "stop" };
-    if (!isDone && said < tokensMax) {
-      yield stepOf(now);
-      continue;
+    const known = given[said - 1];
+    const sampled = known === undefined ? writer.next() : writer.given(known);
+    const isDone = tokensWanted === null
+      ? said > sentenceAfter && sampled.token === "."
+      : said >= tokensWanted;
+    const isLast = isDone || said >= tokensMax;
+    const { content, tokens } = text.add(sampled, isLast);
+    const delta = { content };
+    const step = request.logprobs
+      ? { delta, logprobs: tokens.map(entryOf) }
+      : { delta };
+    if (isLast || text.isStopped) {
+      const isComplete = isDone || text.isStopped;
+      return yield { ...step, finish: isComplete ? "stop" : "length" };
     }
-    const rest = text.rest();
-    const content = now.content + rest.content;
-    const tokens = [...now.tokens, ...rest.tokens];
-    const finish = isDone ? "stop" : "length";
-    return yield { ...stepOf({ content, tokens }), finish };
+    yield step;
   }
 }
 
-interface Said {
-  content: string;
-  /** The tokens that begin in the content. */
-  tokens: Sampled[];
-}
-
-/** Text that ends before the first stop sequence, and holds back tokens that may begin one. */
+/** Text that ends before the first stop sequence, and holds back what may begin one. */
 class StoppedText {
   isStopped = false;
   readonly #stops: readonly string[];
-  #held: Sampled[] = [];
+  /** Not sent yet. */
+  #text = "";
+  /** Tokens that begin in it, and where. */
+  #tokens: { at: number; sampled: Sampled }[] = [];
 
   constructor(stops: readonly string[]) {
     this.#stops = stops;
   }
 
-  /** Adds a token and returns what can be sent now. */
-  add(sampled: Sampled): Said {
-    this.#held.push(sampled);
-    if (this.#stops.length === 0) return this.rest();
-    const text = this.#held.map(({ token }) => token).join("");
-    const found = this.#stops.map((stop) => text.indexOf(stop))
+  /** Adds a token. Returns the text that can be sent now, and the tokens that begin in it. */
+  add(sampled: Sampled, isLast: boolean) {
+    this.#tokens.push({ at: this.#text.length, sampled });
+    this.#text += sampled.token;
+    const end = this.#endOfSafeText(isLast);
+    const content = this.#text.slice(0, end);
+    const { sent = [], held = [] } = Object.groupBy(
+      this.#tokens,
+      ({ at }) => at < end ? "sent" : "held",
+    );
+    this.#text = this.#text.slice(end);
+    this.#tokens = held.map(({ at, sampled }) => ({ at: at - end, sampled }));
+    return { content, tokens: sent.map(({ sampled }) => sampled) };
+  }
+
+  #endOfSafeText(isLast: boolean): number {
+    const found = this.#stops.map((stop) => this.#text.indexOf(stop))
       .filter((at) => at >= 0);
-    if (found.length > 0) {
-      this.isStopped = true;
-      const end = Math.min(...found);
-      return this.#take((from) => from < end, text.slice(0, end));
-    }
-    let doubt = 0;
-    const isBegin = (stop: string) => stop.startsWith(text.slice(doubt));
-    while (!this.#stops.some(isBegin)) doubt += 1;
-    return this.#take((_, to) => to <= doubt);
-  }
-
-  /** Returns what was held back, at the end of the text. */
-  rest(): Said {
-    return this.#take(() => true);
-  }
-
-  /** Takes the leading tokens whose position in the held text satisfies `isWanted`, and their text. */
-  #take(
-    isWanted: (from: number, to: number) => boolean,
-    text?: string,
-  ): Said {
-    let count = 0;
-    let from = 0;
-    for (const { token } of this.#held) {
-      const to = from + token.length;
-      if (!isWanted(from, to)) break;
-      count += 1;
-      from = to;
-    }
-    const tokens = this.#held.splice(0, count);
-    const all = tokens.map(({ token }) => token).join("");
-    return { content: text ?? all, tokens };
+    this.isStopped = found.length > 0;
+    if (this.isStopped) return Math.min(...found);
+    if (isLast || this.#stops.length === 0) return this.#text.length;
+    let end = 0;
+    const mayBegin = (stop: string) => stop.startsWith(this.#text.slice(end));
+    while (!this.#stops.some(mayBegin)) end += 1;
+    return end;
   }
 }
 

@@ -1,19 +1,18 @@
 /** One chat completion: its choices in parallel, at their pace, as chunks or whole. */
 import { setTimeout } from "node:timers/promises";
-import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { type LogprobEntry, runChoice } from "./choice.ts";
-import type { FinishReason, Step } from "./choice.ts";
+import type { ChunkDelta } from "@gateway/shared/openai/chat";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { type LogprobEntry, runChoice, type Step } from "./choice.ts";
 import type { Controls, Pace } from "./controls.ts";
-import { failureEvent } from "./errors.ts";
-import type { Random } from "./language.ts";
+import { HttpError, requestedError } from "./errors.ts";
 import { checkSchemas, planChoice, randomFor } from "./plan.ts";
-import { type ChatRequest, countPrompt, RequestError } from "./request.ts";
+import { type ChatRequest, countPrompt } from "./request.ts";
 
 /** The longest prompt. */
 const CONTEXT_TOKENS = 200_000;
 /** The longest answer if the request sets no limit. */
 const OUTPUT_TOKENS = 32_768;
-export const FINGERPRINT = "simulator-2";
+const FINGERPRINT = "simulator-2";
 /** The longest time it works before it yields to the event loop. */
 const WORK_MS_MAX = 2;
 const BREAK_PAUSE_MS = 50;
@@ -27,10 +26,6 @@ export interface CompletionOptions {
   pace: Pace;
   /** Aborted when the client has disconnected. */
   signal: AbortSignal;
-  now: MonotonicNow;
-  random: Random;
-  /** Unix seconds. */
-  created: number;
 }
 
 interface Choice {
@@ -50,49 +45,46 @@ export class Completion {
   readonly #choices: Choice[] = [];
   readonly #head: { id: string; created: number; model: string };
   readonly #promptTokens: number;
-  readonly #pace: Pace;
   #reasoningTokens = 0;
 
   private constructor(options: CompletionOptions) {
-    const { request, controls, pace, random, created } = options;
+    const { request } = options;
     this.#options = options;
     this.#promptTokens = countPrompt(request);
     if (this.#promptTokens > CONTEXT_TOKENS) {
-      throw new RequestError(
+      throw new HttpError(
         `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +
           `However, your messages have ${this.#promptTokens} tokens.`,
         { param: "messages", code: "context_length_exceeded" },
       );
     }
-    this.#pace = { ...pace, ...controls.pace };
-    const id = `chatcmpl-${randomId(random)}`;
-    this.#head = { id, created, model: request.model };
+    this.#head = {
+      id: `chatcmpl-${randomId()}`,
+      created: Math.floor(wallNow() / 1_000),
+      model: request.model,
+    };
   }
 
-  /** Rejects with a `RequestError` for a request that the simulator does not support. */
+  /** Rejects with an `HttpError` for a request that the simulator does not support. */
   static async start(options: CompletionOptions): Promise<Completion> {
     const completion = new Completion(options);
     checkSchemas(options.request);
     for (let index = 0; index < options.request.n; index++) {
-      const startedAt = options.now();
+      // Planning may take some milliseconds, in which other answers would wait.
+      if (index > 0) await sleep(0, options.signal);
       completion.#addChoice(index);
-      const isLong = options.now() - startedAt > WORK_MS_MAX;
-      if (isLong) await sleep(0, options.signal);
     }
     return completion;
   }
 
   #addChoice(index: number): void {
-    const { request, controls, random } = this.#options;
+    const { request, controls } = this.#options;
     const tokensMax = request.max_completion_tokens ?? request.max_tokens ??
       OUTPUT_TOKENS;
-    const own = randomFor(request, index, random);
-    const plan = planChoice(request, controls, { random: own, tokensMax });
-    const steps = runChoice(request, plan, {
-      random: own,
-      tokensMax,
-      newCallId: () => `call_${randomId(random)}`,
-    });
+    const random = randomFor(request, index, Math.random());
+    const plan = planChoice(request, controls, { random, tokensMax });
+    const newCallId = () => `call_${randomId()}`;
+    const steps = runChoice(request, plan, { random, tokensMax, newCallId });
     const hasCalls = plan.calls.length > 0;
     const state = { isBegun: false, isOver: false };
     this.#choices.push({ index, hasCalls, steps, ...state });
@@ -100,8 +92,9 @@ export class Completion {
 
   /** Whether the answer is generated without any wait. */
   get isInstant(): boolean {
-    return this.#pace.firstTokenMs === 0 && this.#pace.tokensPerSecond === 0 &&
-      this.#options.controls.break === undefined;
+    const { controls, pace } = this.#options;
+    return pace.firstTokenMs === 0 && pace.tokensPerSecond === 0 &&
+      controls.break === undefined;
   }
 
   /** The events of a stream as they become due; events due together are yielded as one text. */
@@ -112,7 +105,9 @@ export class Completion {
       yield chunks.join("");
     }
     if (this.isBroken) {
-      yield controls.break?.type === "fail" ? failureEvent() : GARBAGE;
+      yield controls.break?.type === "fail"
+        ? `data: ${JSON.stringify(requestedError(500).body)}\n\n`
+        : GARBAGE;
       return;
     }
     const hasUsage = request.stream_options?.include_usage === true;
@@ -140,17 +135,17 @@ export class Completion {
 
   /** The steps of all choices, which advance together, until they end or break as requested. */
   async *#batches(): AsyncGenerator<[Choice, Step][]> {
-    const { controls, now, signal } = this.#options;
-    const { firstTokenMs, tokensPerSecond } = this.#pace;
+    const { controls, signal, pace } = this.#options;
+    const { firstTokenMs, tokensPerSecond } = pace;
     const stepMs = tokensPerSecond === 0 ? 0 : 1_000 / tokensPerSecond;
     const isRunning = () => this.#choices.some(({ isOver }) => !isOver);
     const isBreakDue = () => round === controls.break?.afterTokens;
-    let dueAt = now() + firstTokenMs;
+    let dueAt = monotonicNow() + firstTokenMs;
     let round = 0;
     while (isRunning() && !isBreakDue()) {
-      const waitMs = dueAt - now();
+      const waitMs = dueAt - monotonicNow();
       if (waitMs > 0 || round > 0) await sleep(waitMs, signal);
-      const startedAt = now();
+      const startedAt = monotonicNow();
       const batch: [Choice, Step][] = [];
       do {
         this.#advance(batch);
@@ -158,7 +153,7 @@ export class Completion {
         dueAt += stepMs;
       } while (
         isRunning() && !isBreakDue() && dueAt <= startedAt &&
-        now() - startedAt < WORK_MS_MAX
+        monotonicNow() - startedAt < WORK_MS_MAX
       );
       yield batch;
     }
@@ -174,46 +169,35 @@ export class Completion {
     for (const choice of this.#choices) {
       if (choice.isOver) continue;
       const { value, done } = choice.steps.next();
-      if (done === true) {
-        choice.isOver = true;
-        continue;
-      }
+      choice.isOver = done === true || value.finish !== undefined;
+      if (done === true) continue;
       this.tokens += 1;
-      if (value.reasoning !== undefined) this.#reasoningTokens += 1;
-      choice.isOver = value.finish !== undefined;
+      if (value.delta.reasoning_content) this.#reasoningTokens += 1;
       batch.push([choice, value]);
     }
   }
 
-  #chunks(choice: Choice, step: Step): string {
-    const { content, reasoning, call, logprobs, finish } = step;
+  #chunks(choice: Choice, { delta, logprobs = [], finish }: Step): string {
     let chunks = "";
     if (!choice.isBegun) {
       choice.isBegun = true;
-      const nothing = choice.hasCalls ? null : "";
-      chunks += this.#chunk(choice, { role: "assistant", content: nothing });
+      const content = choice.hasCalls ? null : "";
+      chunks += this.#chunk(choice, { role: "assistant", content });
     }
-    if (content || reasoning || call || logprobs?.length) {
-      const tool_calls = call && [call];
-      const delta = { content, reasoning_content: reasoning, tool_calls };
-      chunks += this.#chunk(choice, delta, logprobs);
+    if (Object.values(delta).some(Boolean) || logprobs.length > 0) {
+      chunks += this.#chunk(choice, delta, { logprobs: wireOf(logprobs) });
     }
-    if (finish === undefined) return chunks;
-    return chunks + this.#chunk(choice, {}, [], finish);
+    return finish === undefined
+      ? chunks
+      : chunks + this.#chunk(choice, {}, { finish_reason: finish });
   }
 
-  /** Members that are undefined are omitted from the JSON. */
-  #chunk(
-    { index }: Choice,
-    delta: object,
-    logprobs: LogprobEntry[] = [],
-    finish: FinishReason | null = null,
-  ): string {
+  #chunk({ index }: Choice, delta: ChunkDelta, more: object = {}): string {
     const hasUsage = this.#options.request.stream_options?.include_usage;
-    const content = logprobs.length > 0 ? { content: logprobs } : null;
-    const choice = { index, delta, logprobs: content, finish_reason: finish };
+    const choice = { index, delta, logprobs: null, finish_reason: null };
     return this.#event({
-      choices: [choice],
+      choices: [{ ...choice, ...more }],
+      // Undefined members are left out of the JSON.
       usage: hasUsage ? null : undefined,
     });
   }
@@ -240,11 +224,16 @@ export class Completion {
   }
 }
 
+function wireOf(content: readonly LogprobEntry[]) {
+  return content.length > 0 ? { content } : null;
+}
+
 /** Combines the steps of a choice. */
 function wholeChoice(index: number, steps: readonly Step[]) {
-  const joined = (part: "content" | "reasoning") =>
-    steps.map((step) => step[part] ?? "").join("");
-  const fragments = steps.flatMap(({ call }) => call ?? []);
+  const deltas = steps.map(({ delta }) => delta);
+  const joined = (name: "content" | "reasoning_content") =>
+    deltas.map((delta) => delta[name] ?? "").join("");
+  const fragments = deltas.flatMap(({ tool_calls = [] }) => tool_calls);
   const calls = [...Map.groupBy(fragments, (each) => each.index).values()]
     .map(([head, ...rest]) => ({
       id: head?.id,
@@ -254,24 +243,23 @@ function wholeChoice(index: number, steps: readonly Step[]) {
         arguments: rest.map((each) => each.function.arguments).join(""),
       },
     }));
-  const logprobs = steps.flatMap((step) => step.logprobs ?? []);
   return {
     index,
     message: {
       role: "assistant",
       content: calls.length > 0 ? null : joined("content"),
       refusal: null,
-      reasoning_content: joined("reasoning") || undefined,
+      reasoning_content: joined("reasoning_content") || undefined,
       tool_calls: calls.length > 0 ? calls : undefined,
     },
-    logprobs: logprobs.length > 0 ? { content: logprobs } : null,
+    logprobs: wireOf(steps.flatMap(({ logprobs = [] }) => logprobs)),
     finish_reason: steps.at(-1)?.finish ?? "stop",
   };
 }
 
 /** At least 16 letters and digits. */
-function randomId(random: Random): string {
-  const part = () => random().toString(36).slice(2).padEnd(8, "0");
+function randomId(): string {
+  const part = () => Math.random().toString(36).slice(2).padEnd(8, "0");
   return part() + part();
 }
 

@@ -2,7 +2,7 @@
  * Instructions to the simulator itself (length, pace and faults), given as phrases in
  * the last user message. They work through the whole gateway and with any SDK. Pure.
  */
-import { RequestError } from "./request.ts";
+import { HttpError } from "./errors.ts";
 
 /** When tokens are sent. */
 export interface Pace {
@@ -31,19 +31,15 @@ type Phrase = readonly [
   set: (number: number) => Controls,
 ];
 
-const breakPhrase = (type: Break): Phrase => [
-  `${type} after 5 tokens`,
-  new RegExp(`^${type} after (\\d{1,7}) tokens?$`),
-  (afterTokens) => ({ break: { type, afterTokens } }),
-];
-
+const BREAKS: readonly Break[] = ["fail", "cut", "stall", "garbage"];
 const PHRASES: readonly Phrase[] = [
   ["200 tokens", /^(\d{1,6}) tokens?$/, (exactTokens) => ({ exactTokens })],
   ["error 500", /^error ([45]\d\d)$/, (errorStatus) => ({ errorStatus })],
-  breakPhrase("fail"),
-  breakPhrase("cut"),
-  breakPhrase("stall"),
-  breakPhrase("garbage"),
+  ...BREAKS.map((type): Phrase => [
+    `${type} after 5 tokens`,
+    new RegExp(`^${type} after (\\d{1,7}) tokens?$`),
+    (afterTokens) => ({ break: { type, afterTokens } }),
+  ]),
   [
     "first token 2000 ms",
     /^first token (\d{1,7}) ms$/,
@@ -57,14 +53,20 @@ const PHRASES: readonly Phrase[] = [
   ["usage missing", /^usage missing$/, () => ({ isUsageMissing: true })],
 ];
 
+/** Longer brackets are ordinary text. */
+const BRACKET = /\[simulator:([^[\]]{0,200})\]/g;
+const BRACKETS_MAX = 16;
+
 /**
  * Reads phrases such as `[simulator: 200 tokens]`, several of them separated by
- * commas. Throws a {@link RequestError} for an unknown phrase: a test whose fault is
+ * commas. Throws an {@link HttpError} for an unknown phrase: a test whose fault is
  * misspelled would test nothing.
  */
 export function readControls(text: string): Controls {
+  const phrases = text.matchAll(BRACKET).take(BRACKETS_MAX)
+    .flatMap(([, inner = ""]) => inner.split(","));
   let controls: Controls = {};
-  for (const phrase of phrasesIn(text).phrases) {
+  for (const phrase of phrases) {
     const { pace, ...others } = controlOf(phrase);
     controls = { ...controls, ...others };
     if (pace) controls = { ...controls, pace: { ...controls.pace, ...pace } };
@@ -74,24 +76,7 @@ export function readControls(text: string): Controls {
 
 /** The text without its phrases. */
 export function withoutControls(text: string): string {
-  return phrasesIn(text).rest.trim();
-}
-
-/** Brackets with more than 200 characters, and those after the first 16, are ordinary text. */
-const BRACKET = /\[simulator:([^\]]{0,200})\]/;
-const BRACKETS_MAX = 16;
-
-function phrasesIn(text: string): { phrases: string[]; rest: string } {
-  const phrases: string[] = [];
-  let rest = text;
-  for (let count = 0; count < BRACKETS_MAX; count++) {
-    const found = BRACKET.exec(rest);
-    if (found === null) break;
-    phrases.push(...(found[1] ?? "").split(","));
-    rest = rest.slice(0, found.index) +
-      rest.slice(found.index + found[0].length);
-  }
-  return { phrases, rest };
+  return text.replace(BRACKET, "").trim();
 }
 
 function controlOf(phrase: string): Controls {
@@ -101,7 +86,7 @@ function controlOf(phrase: string): Controls {
     if (found !== null) return set(Number(found[1] ?? 0));
   }
   const known = PHRASES.map(([example]) => example).join("; ");
-  throw new RequestError(
+  throw new HttpError(
     `Unknown simulator phrase '${words}'. Known phrases: ${known}.`,
     { param: "messages" },
   );

@@ -1,5 +1,4 @@
-/** Error responses in the formats of model servers. Pure. */
-import type { RequestError } from "./request.ts";
+/** Error responses in the form of model servers. Pure. */
 
 type Kind = readonly [type: string, code: string | null, message: string];
 
@@ -12,32 +11,40 @@ const KINDS: ReadonlyMap<number, Kind> = new Map<number, Kind>([
   [503, ["server_error", "service_unavailable", "The server is overloaded."]],
   [529, ["overloaded_error", "overloaded_error", "Overloaded"]],
 ]);
-const REFUSED: Kind = ["invalid_request_error", null, "Refused on request."];
-const FAILED: Kind = ["server_error", null, "Failed on request."];
 const RETRYABLE = [429, 503, 529];
 
+interface ErrorDetails {
+  status?: number;
+  type?: string;
+  param?: string | null;
+  code?: string | null;
+}
+
+/** An error for the client: by default an invalid request. */
+export class HttpError extends Error {
+  readonly status: number;
+  readonly body: object;
+
+  constructor(message: string, details: ErrorDetails = {}) {
+    super(message);
+    const { type = "invalid_request_error", param = null, code = null } =
+      details;
+    this.status = details.status ?? 400;
+    this.body = { error: { message, type, param, code } };
+  }
+
+  toResponse(): Response {
+    const { status, body } = this;
+    const headers = RETRYABLE.includes(status) ? { "retry-after": "1" } : {};
+    return Response.json(body, { status, headers });
+  }
+}
+
 /** The failure that a phrase requested. */
-export function failureResponse(status: number): Response {
-  const kind = KINDS.get(status) ?? (status < 500 ? REFUSED : FAILED);
-  const [type, code, message] = kind;
-  const error = { message, type, param: null, code };
-  return Response.json({ error }, {
-    status,
-    headers: RETRYABLE.includes(status) ? { "retry-after": "1" } : {},
-  });
-}
-
-/** The answer to an invalid request. */
-export function refusalResponse(refusal: RequestError): Response {
-  const { message, told: { status = 400, param = null, code = null } } =
-    refusal;
-  const error = { message, type: "invalid_request_error", param, code };
-  return Response.json({ error }, { status });
-}
-
-/** The event of a stream that fails. */
-export function failureEvent(): string {
-  const [type, , message] = FAILED;
-  const error = { message, type, param: null, code: 500 };
-  return `data: ${JSON.stringify({ error })}\n\n`;
+export function requestedError(status: number): HttpError {
+  const [type, code, message] = KINDS.get(status) ??
+    (status < 500
+      ? ["invalid_request_error", null, "Refused on request."]
+      : ["server_error", null, "Failed on request."]);
+  return new HttpError(message, { status, type, code });
 }

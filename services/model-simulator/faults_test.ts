@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { startAsked } from "./ask_fixture.ts";
 import { readControls, withoutControls } from "./controls.ts";
-import { RequestError } from "./request.ts";
+import { HttpError } from "./errors.ts";
 
 Deno.test("readControls() reads phrases, several in one bracket or in many", () => {
   assert.deepEqual(
@@ -15,7 +15,7 @@ Deno.test("readControls() reads phrases, several in one bracket or in many", () 
   assert.deepEqual(readControls("[simulator 5 tokens] [other: 1]"), {});
   assert.throws(
     () => readControls("[simulator: 5 token pieces]"),
-    RequestError,
+    HttpError,
   );
   assert.equal(withoutControls("Hi [simulator: 1 token] there"), "Hi  there");
   assert.equal(

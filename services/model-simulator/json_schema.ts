@@ -3,10 +3,21 @@
  * in functions that are not strict, keywords outside of it are ignored. All work is
  * bounded, since schemas come from callers. Pure.
  */
+import { isJsonObject, valueAt } from "@gateway/shared/process/error_text";
+import { HttpError } from "./errors.ts";
 import { type Random, someWords } from "./language.ts";
-import { RequestError } from "./request.ts";
 
-type Schema = Record<string, unknown>;
+type Schema = { readonly [keyword: string]: unknown };
+
+/** A schema and its name in error messages. */
+export interface NamedSchema {
+  /** For example `response_format`. */
+  readonly param: string;
+  readonly name: string;
+  /** Every object must be closed, and all its properties required. */
+  readonly isStrict: boolean;
+  readonly schema: Schema;
+}
 
 const KEYWORDS: ReadonlySet<string> = new Set([
   ...["type", "properties", "required", "additionalProperties", "items"],
@@ -22,6 +33,7 @@ const TYPES: ReadonlySet<unknown> = new Set([
 const SCHEMA_DEPTH_MAX = 64;
 const SCHEMA_NODES_MAX = 2_000;
 const ENUM_VALUES_MAX = 1_000;
+const REFERENCE_CHARS_MAX = 1_000;
 /** Below this depth of a value, everything is as small as the schema allows. */
 const VALUE_DEPTH_SMALL = 5;
 const VALUE_DEPTH_MAX = 32;
@@ -48,46 +60,35 @@ const FORMATS: ReadonlyMap<unknown, string> = new Map([
   ["uri", "https://example.com/"],
 ]);
 
-/** The name of a schema in error messages, and whether it is strict. */
-export interface SchemaName {
-  /** For example `response_format`. */
-  readonly param: string;
-  readonly name: string;
-  /** Every object must be closed, and all its properties required. */
-  readonly isStrict: boolean;
-}
-
-function schemaError({ param, name }: SchemaName, why: string): RequestError {
+function schemaError({ param, name }: NamedSchema, why: string): HttpError {
   const message = `Invalid schema for ${param} '${name}': ${why}.`;
-  return new RequestError(message, { param, code: "invalid_json_schema" });
+  return new HttpError(message, { param, code: "invalid_json_schema" });
 }
 
-/** Throws a {@link RequestError} for a schema outside of the subset. */
-export function checkSchema(root: Schema, called: SchemaName): void {
+/** Throws an {@link HttpError} for a schema outside of the subset. */
+export function checkSchema(named: NamedSchema): void {
+  const { schema: root, isStrict } = named;
   let nodes = 0;
   const walk = (schema: unknown, path: readonly string[]) => {
     nodes += 1;
     const fault = nodes > SCHEMA_NODES_MAX || path.length > SCHEMA_DEPTH_MAX
       ? "the schema is too large"
-      : faultOf(schema, root, called.isStrict);
+      : faultOf(schema, root, isStrict);
     if (fault !== undefined) {
       const context = path.map((step) => `'${step}'`).join(", ");
-      throw schemaError(called, `In context=(${context}), ${fault}`);
+      throw schemaError(named, `In context=(${context}), ${fault}`);
     }
-    const { items, anyOf, ...groups } = objectOf(schema);
-    for (const group of ["properties", "$defs", "definitions"]) {
-      for (const [name, inner] of Object.entries(objectOf(groups[group]))) {
+    const { items, ...groups } = objectOf(schema);
+    for (const group of ["properties", "$defs", "definitions", "anyOf"]) {
+      for (const [name, inner] of membersOf(groups[group])) {
         walk(inner, [...path, group, name]);
       }
-    }
-    for (const [index, inner] of listOf(anyOf).entries()) {
-      walk(inner, [...path, "anyOf", String(index)]);
     }
     if (items !== undefined) walk(items, [...path, "items"]);
   };
   walk(root, []);
-  if (called.isStrict && root.type !== "object") {
-    throw schemaError(called, "the root must be of type 'object'");
+  if (isStrict && root.type !== "object") {
+    throw schemaError(named, "the root must be of type 'object'");
   }
 }
 
@@ -97,7 +98,7 @@ function faultOf(
   root: Schema,
   isStrict: boolean,
 ): string | undefined {
-  if (!isObject(schema)) return "a schema must be an object";
+  if (!isJsonObject(schema)) return "a schema must be an object";
   const unknown = Object.keys(schema).find((name) => !KEYWORDS.has(name));
   if (unknown !== undefined) {
     return `'${unknown.slice(0, 64)}' is not permitted`;
@@ -113,56 +114,43 @@ function faultOf(
     return "'additionalProperties' is required to be supplied and to be false";
   }
   const required = new Set(listOf(schema.required));
-  const missing = Object.keys(objectOf(schema.properties))
-    .find((name) => !required.has(name));
-  return missing === undefined
-    ? undefined
-    : "'required' is required to be supplied and to be an array including " +
-      `every key in properties. Missing '${missing.slice(0, 64)}'`;
+  const missing = membersOf(schema.properties)
+    .find(([name]) => !required.has(name));
+  return missing &&
+    "'required' is required to be supplied and to be an array including " +
+      `every key in properties. Missing '${missing[0].slice(0, 64)}'`;
 }
 
-/** Why no value was found. */
-class NoValueError extends Error {}
-
-/** How large a value should be. */
-export interface ValueOptions {
-  random: Random;
-  /** As small as the schema allows. */
-  isSmall: boolean;
-}
-
-/** A value that the schema allows. Throws a {@link RequestError} if none is found within bounds. */
+/**
+ * A value that the schema allows; `isSmall`: as small as it allows. Throws an
+ * {@link HttpError} if none is found within bounds.
+ */
 export function valueFor(
-  root: Schema,
-  called: SchemaName,
-  options: ValueOptions,
+  named: NamedSchema,
+  random: Random,
+  isSmall: boolean,
 ): unknown {
-  try {
-    return new ValueMaker(root, options).make(root, 0);
-  } catch (error) {
-    if (!(error instanceof NoValueError)) throw error;
-    throw schemaError(called, error.message);
-  }
+  return new ValueMaker(named, random, isSmall).make(named.schema, 0);
 }
 
 class ValueMaker {
-  readonly #root: Schema;
+  #cost = 0;
+  readonly #named: NamedSchema;
   readonly #random: Random;
   readonly #isSmall: boolean;
-  #cost = 0;
 
-  constructor(root: Schema, { random, isSmall }: ValueOptions) {
-    this.#root = root;
+  constructor(named: NamedSchema, random: Random, isSmall: boolean) {
+    this.#named = named;
     this.#random = random;
     this.#isSmall = isSmall;
   }
 
   make(value: unknown, depth: number): unknown {
     this.#spend(1);
-    if (depth > VALUE_DEPTH_MAX) throw new NoValueError("it never ends");
+    if (depth > VALUE_DEPTH_MAX) throw this.#noValue("it never ends");
     const schema = objectOf(value);
     if (schema.$ref !== undefined) {
-      return this.make(resolve(this.#root, schema.$ref), depth + 1);
+      return this.make(resolve(this.#named.schema, schema.$ref), depth + 1);
     }
     const fixed = "const" in schema
       ? schema.const
@@ -194,7 +182,7 @@ class ValueMaker {
 
   #spend(cost: number): void {
     this.#cost += cost;
-    if (this.#cost > VALUE_COST_MAX) throw new NoValueError("too large");
+    if (this.#cost > VALUE_COST_MAX) throw this.#noValue("too large");
   }
 
   #oneOf(values: unknown[]): unknown {
@@ -204,24 +192,23 @@ class ValueMaker {
   /** A value of the first alternative that has one. If it must be small, tries the simplest first. */
   #alternative(options: unknown[], depth: number, isSmall: boolean): unknown {
     this.#spend(options.length);
-    const first = this.#oneOf(options);
     const order = isSmall
       ? options.toSorted((a, b) => weightOf(a) - weightOf(b))
-      : [first, ...options];
+      : [this.#oneOf(options), ...options];
     for (const option of order) {
       try {
         return this.make(option, depth + 1);
       } catch (error) {
-        if (!(error instanceof NoValueError)) throw error;
+        if (!(error instanceof HttpError)) throw error;
         this.#spend(FAILED_COST);
       }
     }
-    throw new NoValueError("none of its alternatives has a value");
+    throw this.#noValue("none of its alternatives has a value");
   }
 
   #object(schema: Schema, depth: number, isSmall: boolean): unknown {
     const required = new Set(listOf(schema.required));
-    const properties = Object.entries(objectOf(schema.properties));
+    const properties = membersOf(schema.properties);
     this.#spend(required.size + properties.length);
     return Object.fromEntries(
       properties.filter(([name]) => required.has(name) || !isSmall)
@@ -230,7 +217,7 @@ class ValueMaker {
   }
 
   #array(schema: Schema, depth: number, isSmall: boolean): unknown {
-    const { min, max } = lengthsOf(schema.minItems, schema.maxItems);
+    const { min, max } = this.#boundsOf(schema.minItems ?? 0, schema.maxItems);
     this.#spend(min);
     const more = isSmall ? 0 : 1 + Math.floor(this.#random() * MORE_ITEMS_MAX);
     return Array.from(
@@ -240,7 +227,10 @@ class ValueMaker {
   }
 
   #string(schema: Schema): unknown {
-    const { min, max } = lengthsOf(schema.minLength, schema.maxLength);
+    const { min, max } = this.#boundsOf(
+      schema.minLength ?? 0,
+      schema.maxLength,
+    );
     this.#spend(Math.max(min, WORDS_CHARS) / CHARS_PER_COST);
     const known = FORMATS.get(schema.format);
     if (known !== undefined) return known;
@@ -250,25 +240,39 @@ class ValueMaker {
 
   /** A number near the lower bound; with `multipleOf`, one of the first permitted multiples. */
   #number(schema: Schema, unit: 0 | 1): unknown {
+    const { min, max } = this.#boundsOf(schema.minimum, schema.maximum);
+    const open = this.#boundsOf(
+      schema.exclusiveMinimum,
+      schema.exclusiveMaximum,
+    );
+    const least = Math.max(min, open.min);
+    const most = Math.min(max, open.max);
     const step = numberOf(schema.multipleOf) ?? unit;
-    const above = numberOf(schema.exclusiveMinimum) ?? -Infinity;
-    const below = numberOf(schema.exclusiveMaximum) ?? Infinity;
-    const least = Math.max(numberOf(schema.minimum) ?? -Infinity, above);
-    const most = Math.min(numberOf(schema.maximum) ?? Infinity, below);
     const from = least > -Infinity ? least : Math.min(1, most - step);
     const span = Math.min(most - from, NUMBER_SPAN);
     const wanted = from + span * this.#random();
-    const candidates = [wanted, from, from + step, from + span / 2]
+    const found = [wanted, from, from + step, from + span / 2]
       .map((near) =>
         step > 0
           ? Number((Math.ceil(near / step) * step).toPrecision(15))
           : near
+      )
+      .find((number) =>
+        number >= min && number <= max && number > open.min && number < open.max
       );
-    const found = candidates.find((number) =>
-      number >= least && number <= most && number !== above && number !== below
-    );
-    if (found === undefined) throw new NoValueError("no number is in bounds");
+    if (found === undefined) throw this.#noValue("no number is in bounds");
     return found;
+  }
+
+  #boundsOf(least: unknown, most: unknown) {
+    const min = numberOf(least) ?? -Infinity;
+    const max = numberOf(most) ?? Infinity;
+    if (min > max) throw this.#noValue("its minimum exceeds its maximum");
+    return { min, max };
+  }
+
+  #noValue(why: string): HttpError {
+    return schemaError(this.#named, why);
   }
 }
 
@@ -279,15 +283,6 @@ function typeOf(schema: Schema): unknown {
   if (named !== undefined) return named;
   if (schema.properties !== undefined) return "object";
   return schema.items === undefined ? "string" : "array";
-}
-
-function lengthsOf(least: unknown, most: unknown) {
-  const min = numberOf(least) ?? 0;
-  const max = numberOf(most) ?? Infinity;
-  if (min > max) {
-    throw new NoValueError("its minimum length exceeds its maximum");
-  }
-  return { min, max };
 }
 
 /** Alternatives with nothing nested in them come before others. */
@@ -302,21 +297,21 @@ function resolve(root: Schema, reference: unknown): unknown {
   if (typeof reference !== "string" || !reference.startsWith("#")) {
     return undefined;
   }
-  let at: unknown = root;
-  for (const step of reference.slice(1, 1_000).split("/").slice(1)) {
-    const name = step.replaceAll("~1", "/").replaceAll("~0", "~");
-    if (!isObject(at) || !Object.hasOwn(at, name)) return undefined;
-    at = at[name];
-  }
-  return at;
-}
-
-function isObject(value: unknown): value is Schema {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  const steps = reference.slice(1, REFERENCE_CHARS_MAX).split("/").slice(1);
+  return valueAt(
+    root,
+    steps.map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~")),
+  );
 }
 
 function objectOf(value: unknown): Schema {
-  return isObject(value) ? value : {};
+  return isJsonObject(value) ? value : {};
+}
+
+function membersOf(value: unknown): [name: string, member: unknown][] {
+  return typeof value === "object" && value !== null
+    ? Object.entries(value)
+    : [];
 }
 
 function listOf(value: unknown): unknown[] {

@@ -35,7 +35,7 @@ export function tokenize(text: string): string[] {
   return text.match(TOKEN) ?? [];
 }
 
-/** A possible next token, how likely it is, and where in the corpus the text may then continue. */
+/** A possible next token, and where in the corpus the text may then continue. */
 interface Candidate {
   readonly token: string;
   readonly logit: number;
@@ -92,26 +92,23 @@ function followersOf(places: readonly number[]): Candidate[] {
 
 /** Writes one text: keeps its position in the corpus and the tokens written so far. */
 export class Writer {
-  readonly #random: Random;
   readonly #request: ChatRequest;
-  readonly #topCount: number;
+  readonly #random: Random;
   readonly #said = new Map<string, number>();
   #place: number;
 
   /** `subject` chooses the passage to begin with. */
   constructor(request: ChatRequest, random: Random, subject: number) {
-    this.#random = random;
     this.#request = request;
-    this.#topCount = request.logprobs === true ? request.top_logprobs : -1;
+    this.#random = random;
     this.#place = ENDS[subject % ENDS.length] ?? 0;
   }
 
   /** Writes a given token. */
   given(token: string): Sampled {
-    if (this.#topCount < 0) return this.#say(token, 0, []);
     const others = COMMON.filter((common) => common.token !== token);
     const candidates = [{ token, logit: GIVEN_LOGIT, places: [] }, ...others];
-    return this.#explain(candidates, candidates.map(({ logit }) => logit), 0);
+    return this.#write(candidates, candidates.map(({ logit }) => logit), 0);
   }
 
   /** Writes the next token of the text. */
@@ -126,9 +123,7 @@ export class Writer {
     this.#place = token === written
       ? (this.#place + 1) % CORPUS.length
       : places[Math.floor(this.#random() * places.length)] ?? 0;
-    return this.#topCount < 0
-      ? this.#say(token, 0, [])
-      : this.#explain(candidates, logits, chosen);
+    return this.#write(candidates, logits, chosen);
   }
 
   #penalised(token: string, logit: number): number {
@@ -146,45 +141,40 @@ export class Writer {
   #choose(logits: readonly number[]): number {
     const { temperature, top_p, top_k, min_p } = this.#request;
     if (temperature === 0) return logits.indexOf(Math.max(...logits));
-    const shares = softmax(logits.map((logit) => logit / temperature));
-    const order = [...shares.keys()];
-    if (top_p < 1 || top_k > 0 || min_p > 0) {
-      order.sort((a, b) => (shares[b] ?? 0) - (shares[a] ?? 0));
-    }
-    const floor = min_p * (shares[order[0] ?? 0] ?? 0);
+    const ranked = softmax(logits.map((logit) => logit / temperature))
+      .map((share, index) => ({ share, index }));
+    const isCut = top_p < 1 || top_k > 0 || min_p > 0;
+    if (isCut) ranked.sort((a, b) => b.share - a.share);
+    const floor = min_p * (ranked[0]?.share ?? 0);
     let sum = 0;
-    let kept = 0;
-    for (; kept < order.length; kept++) {
-      const share = shares[order[kept] ?? 0] ?? 0;
-      if (kept > 0 && (sum >= top_p || kept === top_k || share < floor)) break;
-      sum += share;
-    }
+    const kept = ranked.filter(({ share }, rank) => {
+      const isKept = rank === 0 ||
+        sum < top_p && (top_k < 1 || rank < top_k) && share >= floor;
+      if (isKept) sum += share;
+      return isKept;
+    });
     let rest = this.#random() * sum;
-    for (const index of order.slice(0, kept)) {
-      rest -= shares[index] ?? 0;
-      if (rest < 0) return index;
-    }
-    return order[0] ?? 0;
+    const chosen = kept.find(({ share }) => (rest -= share) < 0);
+    return (chosen ?? ranked[0])?.index ?? 0;
   }
 
-  /** Writes a token, with its log probability and those of the most likely ones. */
-  #explain(
+  /** Writes a token, if requested with its log probability and the most likely ones. */
+  #write(
     candidates: readonly Candidate[],
     logits: readonly number[],
     chosen: number,
   ): Sampled {
+    const { logprobs: isWanted, top_logprobs: topCount } = this.#request;
+    const token = candidates[chosen]?.token ?? "";
+    this.#said.set(token, (this.#said.get(token) ?? 0) + 1);
+    if (isWanted !== true) return { token, logprob: 0, top: [] };
     const all = softmax(logits).map((share, index) => ({
       token: candidates[index]?.token ?? "",
       logprob: Math.log(share),
     }));
-    const { token = "", logprob = 0 } = all[chosen] ?? {};
     const top = all.toSorted((a, b) => b.logprob - a.logprob);
-    return this.#say(token, logprob, top.slice(0, this.#topCount));
-  }
-
-  #say(token: string, logprob: number, top: TokenLogprob[]): Sampled {
-    this.#said.set(token, (this.#said.get(token) ?? 0) + 1);
-    return { token, logprob, top };
+    const logprob = all[chosen]?.logprob ?? 0;
+    return { token, logprob, top: top.slice(0, topCount) };
   }
 }
 

@@ -14,12 +14,9 @@ await runService({ name: "model-simulator", readConfig, start });
 
 function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
   const registry = new MetricRegistry();
-  const onRequest = createSimulatorMetrics(registry, () => simulator);
-  const simulator = new Simulator({
-    ...config.listen,
-    pace: config.pace,
-    onRequest,
-  });
+  const onRequest = createSimulatorMetrics(registry, () => simulator.running);
+  const { listen, pace } = config;
+  const simulator = new Simulator({ ...listen, pace, onRequest });
   let isStopping = false;
   const notReady = () => isStopping ? ["stopping"] : [];
   const ops = serveOps({ ...config.ops, notReady, registry });

@@ -1,7 +1,7 @@
 /** The Prometheus metrics of the simulator. A request is counted once, at its end. */
 import type { MetricRegistry } from "@gateway/shared/process/metrics";
 import { counter, gauge } from "@gateway/shared/process/metrics";
-import type { SeenRequest, Simulator } from "./simulator.ts";
+import type { SeenRequest } from "./simulator.ts";
 
 /** Every metric of the simulator except those that all services have. */
 export const SIMULATOR_METRICS = {
@@ -23,17 +23,14 @@ export const SIMULATOR_METRICS = {
 /** Returns the function that counts a request. */
 export function createSimulatorMetrics(
   registry: MetricRegistry,
-  simulator: () => Simulator,
+  running: () => number,
 ): (request: SeenRequest) => void {
   const requests = registry.counter(SIMULATOR_METRICS.requests);
-  const tokens = registry.counter(SIMULATOR_METRICS.tokens);
-  registry.gauge(
-    SIMULATOR_METRICS.running,
-    () => [[[], simulator().running.size]],
-  );
+  const tokens = registry.counter(SIMULATOR_METRICS.tokens).with();
+  registry.gauge(SIMULATOR_METRICS.running, () => [[[], running()]]);
   return (request) =>
     void request.ended.then((outcome) => {
       requests.with(outcome).add();
-      tokens.with().add(request.tokens);
+      tokens.add(request.tokens);
     });
 }

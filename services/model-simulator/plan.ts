@@ -1,6 +1,6 @@
 /** Plans the content of an answer: text, a value for a schema, or tool calls. Pure. */
 import { type Controls, withoutControls } from "./controls.ts";
-import { checkSchema, type SchemaName, valueFor } from "./json_schema.ts";
+import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
 import {
   hashText,
   type Random,
@@ -35,7 +35,7 @@ const WORD_CHARS_MIN = 4;
 const CALLS_MAX = 4;
 
 /**
- * Plans one choice, which fits into `tokensMax` if possible. Throws a `RequestError`
+ * Plans one choice, which fits into `tokensMax` if possible. Throws an `HttpError`
  * for a schema that the simulator does not support.
  */
 export function planChoice(
@@ -61,31 +61,25 @@ export function planChoice(
   if (format !== "text") {
     const named = schemaOfAnswer(request);
     const given = fitting(room, (isSmall) => {
-      if (named) return valueFor(named.schema, named, { random, isSmall });
+      if (named) return valueFor(named, random, isSmall);
       const simulator = "This is the gateway's model simulator.";
       return isSmall ? {} : { simulator, asked: quote.slice(1, -1) };
     });
     return { ...plan, given, tokensWanted: given.length };
   }
   const given = tokenize(openingOf(request, quote));
-  return { ...plan, given, tokensWanted: wantedLength(controls) };
+  const { exactTokens, break: fault } = controls;
+  // A text that has to break off would continue past that point.
+  const tokensWanted = exactTokens ?? (fault ? fault.afterTokens + 1 : null);
+  return { ...plan, given, tokensWanted };
 }
 
-/** The length of the text; one that has to break off continues past that point. */
-function wantedLength({ exactTokens, break: fault }: Controls): number | null {
-  return exactTokens ?? (fault ? fault.afterTokens + 1 : null);
-}
-
-/** Throws a `RequestError` for a schema outside of the subset. */
+/** Throws an `HttpError` for a schema outside of the subset. */
 export function checkSchemas(request: ChatRequest): void {
   const tools = request.tools.map(schemaOfTool)
     .filter(({ isStrict }) => isStrict);
-  for (const named of [schemaOfAnswer(request) ?? [], tools].flat()) {
-    checkSchema(named.schema, named);
-  }
+  [schemaOfAnswer(request) ?? [], tools].flat().forEach(checkSchema);
 }
-
-type NamedSchema = SchemaName & { schema: Record<string, unknown> };
 
 function schemaOfAnswer(
   { response_format: format }: ChatRequest,
@@ -141,11 +135,11 @@ function planCalls(
   const calls: PlannedCall[] = [];
   let left = room;
   const callsMax = request.parallel_tool_calls === false ? 1 : CALLS_MAX;
-  for (const { schema, ...named } of wantedTools(request, asked)) {
+  for (const named of wantedTools(request, asked)) {
     if (calls.length === callsMax) break;
     const tokens = fitting(
       left - 1,
-      (isSmall) => valueFor(schema, named, { random, isSmall }),
+      (isSmall) => valueFor(named, random, isSmall),
     );
     if (tokens.length + 1 > left) continue;
     left -= tokens.length + 1;
@@ -186,15 +180,13 @@ function fitting(room: number, make: (isSmall: boolean) => unknown): string[] {
   return tokens.length <= room ? tokens : tokenize(JSON.stringify(make(true)));
 }
 
-/** The random numbers of one choice: from the seed, if any, and always the same at temperature 0. */
+/** The random numbers of one choice: from the seed of the request, if it has one, and always the same at temperature 0. */
 export function randomFor(
   request: ChatRequest,
   index: number,
-  random: Random,
+  otherSeed: number,
 ): Random {
-  const seed = request.seed ?? (request.temperature === 0 ? 0 : undefined);
-  const start = seed === undefined
-    ? Math.floor(random() * 2 ** 32)
-    : hashText(`${seed} ${hashText(questionOf(request))}`);
+  const seed = request.seed ?? (request.temperature === 0 ? 0 : otherSeed);
+  const start = hashText(`${seed} ${hashText(questionOf(request))}`);
   return seededRandom(start + Math.imul(index, 0x9e3779b1));
 }

@@ -1,15 +1,7 @@
 /** Parses chat completion requests as common model servers do. Pure. */
+import { formatPath } from "@gateway/shared/process/error_text";
 import * as z from "zod";
-
-/** The error of an invalid request. */
-export class RequestError extends Error {
-  constructor(
-    message: string,
-    readonly told: { status?: number; param?: string; code?: string } = {},
-  ) {
-    super(message);
-  }
-}
+import { HttpError } from "./errors.ts";
 
 /** Null means absent in every field. */
 function maybe<T extends z.ZodType>(schema: T) {
@@ -98,51 +90,39 @@ export type ChatRequest = z.infer<typeof chatRequest>;
 export type Tool = z.infer<typeof tool>;
 export type ChatMessage = z.infer<typeof message>;
 
-/** Reads the JSON of a request. Throws a {@link RequestError} that names the first mistake. */
+/** Reads the JSON of a request. Throws an {@link HttpError} that names the first mistake. */
 export function parseRequest(text: string): ChatRequest {
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
-    throw new RequestError("We could not parse the JSON body of your request.");
+    throw new HttpError("We could not parse the JSON body of your request.");
   }
-  const checked = chatRequest.safeParse(json);
-  if (!checked.success) throw mistakeOf(checked.error);
-  const request = checked.data;
+  const { data: request, error } = chatRequest.safeParse(json);
+  if (error) {
+    const [{ path = [], message = "" } = {}] = error.issues;
+    throw invalidField(formatPath(path) || "body", message);
+  }
   if (request.stream_options && request.stream !== true) {
-    throw onlyWith("stream_options", "stream");
+    throw invalidField("stream_options", "only allowed with 'stream'");
   }
   if (request.top_logprobs > 0 && request.logprobs !== true) {
-    throw onlyWith("top_logprobs", "logprobs");
+    throw invalidField("top_logprobs", "only allowed with 'logprobs'");
   }
-  checkToolChoice(request);
+  if (!isToolKnown(request)) {
+    throw invalidField("tool_choice", "not a function of 'tools'");
+  }
   return request;
 }
 
-function onlyWith(param: string, other: string): RequestError {
-  return new RequestError(
-    `The '${param}' parameter is only allowed when '${other}' is enabled.`,
-    { param },
-  );
+function invalidField(param: string, reason: string): HttpError {
+  return new HttpError(`Invalid value for '${param}': ${reason}.`, { param });
 }
 
-function checkToolChoice({ tools, tool_choice: choice }: ChatRequest): void {
-  const isKnown = typeof choice === "object"
+function isToolKnown({ tools, tool_choice: choice }: ChatRequest): boolean {
+  return typeof choice === "object"
     ? tools.some((tool) => tool.function.name === choice.function.name)
     : choice !== "required" || tools.length > 0;
-  if (isKnown) return;
-  throw new RequestError("'tool_choice' does not name a function in 'tools'.", {
-    param: "tool_choice",
-  });
-}
-
-function mistakeOf(error: z.ZodError): RequestError {
-  const [issue] = error.issues;
-  const param = z.core.toDotPath(issue?.path ?? []);
-  const reason = issue?.message ?? "invalid";
-  return param === ""
-    ? new RequestError(`Invalid request: ${reason}.`)
-    : new RequestError(`Invalid value for '${param}': ${reason}.`, { param });
 }
 
 /** The text of a message, its parts joined. */

@@ -1,11 +1,10 @@
 /** The simulator as an HTTP server: `/v1/chat/completions`, `/v1/models`, `/health`. */
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { type GracefulServer, serve } from "@gateway/shared/process/serve";
 import { Completion, sleep } from "./completion.ts";
 import { type Pace, readControls } from "./controls.ts";
-import { failureResponse, refusalResponse } from "./errors.ts";
-import { parseRequest, RequestError, textOf } from "./request.ts";
+import { HttpError, requestedError } from "./errors.ts";
+import { parseRequest, textOf } from "./request.ts";
 
 /** `broken`: by a requested fault; `left`: the client disconnected before the end. */
 export type Outcome = "complete" | "refused" | "broken" | "left";
@@ -66,8 +65,7 @@ const MODEL = {
 
 /** A running simulator. Disposing of it ends every answer. */
 export class Simulator implements AsyncDisposable {
-  /** Answers in progress. */
-  readonly running = new Set<SeenRequest>();
+  readonly #running = new Set<SeenRequest>();
   readonly #options: SimulatorOptions;
   readonly #server: GracefulServer;
 
@@ -78,10 +76,13 @@ export class Simulator implements AsyncDisposable {
       port: options.port ?? 0,
       handler: (request) => this.#answer(request),
       onError: (error) =>
-        error instanceof RequestError
-          ? refusalResponse(error)
-          : failureResponse(500),
+        (error instanceof HttpError ? error : requestedError(500)).toResponse(),
     });
+  }
+
+  /** Answers in progress. */
+  get running(): number {
+    return this.#running.size;
   }
 
   get port(): number {
@@ -96,7 +97,7 @@ export class Simulator implements AsyncDisposable {
   /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
   async stop(graceMs: number): Promise<void> {
     this.#server.stopping.addEventListener("abort", () => {
-      for (const run of this.running) run.end("left");
+      for (const run of this.#running) run.end("left");
     });
     await this.#server.stop({ graceMs, lastWordMs: LAST_WORD_MS });
   }
@@ -117,14 +118,14 @@ export class Simulator implements AsyncDisposable {
       case "GET /health":
         return Response.json({ status: "ok" });
       default:
-        throw new RequestError("Not Found", { status: 404 });
+        throw new HttpError("Not Found", { status: 404 });
     }
   }
 
   async #complete(request: Request): Promise<Response> {
     const run = new SeenRequest(await readBody(request));
-    this.running.add(run);
-    void run.ended.then(() => this.running.delete(run));
+    this.#running.add(run);
+    void run.ended.then(() => this.#running.delete(run));
     this.#options.onRequest?.(run);
     try {
       return await respond(run, this.#options.pace ?? {});
@@ -142,7 +143,7 @@ async function respond(
   const { signal } = run.leaving;
   const request = parseRequest(run.body);
   if (request.model !== MODEL.id) {
-    throw new RequestError(
+    throw new HttpError(
       `The model \`${request.model.slice(0, 200)}\` does not exist.`,
       { status: 404, param: "model", code: "model_not_found" },
     );
@@ -152,29 +153,23 @@ async function respond(
   const controls = asked === undefined ? {} : readControls(textOf(asked));
   if (controls.errorStatus !== undefined) {
     await sleep(controls.pace?.firstTokenMs ?? 0, signal);
-    run.end("refused");
-    return failureResponse(controls.errorStatus);
+    throw requestedError(controls.errorStatus);
   }
   const completion = await Completion.start({
     request,
     controls,
-    pace: { firstTokenMs: 0, tokensPerSecond: 0, ...pace },
+    pace: { firstTokenMs: 0, tokensPerSecond: 0, ...pace, ...controls.pace },
     signal,
-    now: monotonicNow,
-    random: Math.random,
-    created: Math.floor(wallNow() / 1_000),
   });
   run.completion = completion;
-  if (request.stream === true) {
-    return send(run, completion, completion.stream(), SSE_TYPE);
-  }
+  if (request.stream === true) return send(run, completion.stream(), SSE_TYPE);
   const pieces = completion.whole();
   if (controls.break?.type === "fail") {
     for await (const _ of pieces);
     run.end("broken");
-    return failureResponse(500);
+    throw requestedError(500);
   }
-  if (!completion.isInstant) return send(run, completion, pieces, JSON_TYPE);
+  if (!completion.isInstant) return send(run, pieces, JSON_TYPE);
   const { value } = await pieces.next();
   run.end("complete");
   return new Response(value, { headers: JSON_TYPE });
@@ -186,21 +181,21 @@ async function respond(
  */
 function send(
   run: SeenRequest,
-  completion: Completion,
   pieces: AsyncGenerator<string>,
   headers: Record<string, string>,
 ): Response {
   const encoder = new TextEncoder();
+  const isBroken = () => run.completion?.isBroken === true;
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
         const { value, done } = await pieces.next();
         if (done !== true) return controller.enqueue(encoder.encode(value));
       } catch (error) {
-        run.end(completion.isBroken ? "broken" : "left");
+        run.end(isBroken() ? "broken" : "left");
         throw error;
       }
-      run.end(completion.isBroken ? "broken" : "complete");
+      run.end(isBroken() ? "broken" : "complete");
       controller.close();
     },
     cancel: () => run.end("left"),
@@ -209,7 +204,8 @@ function send(
 }
 
 async function readBody(request: Request): Promise<string> {
-  const length = Number(request.headers.get("content-length") ?? Infinity);
-  if (length <= BODY_BYTES_MAX) return await request.text();
-  throw new RequestError("The request is too large.", { status: 413 });
+  const length = request.headers.get("content-length");
+  if (length === null) throw new HttpError("Length required", { status: 411 });
+  if (Number(length) <= BODY_BYTES_MAX) return await request.text();
+  throw new HttpError("The request is too large.", { status: 413 });
 }

@@ -48,7 +48,10 @@ Deno.test("the same body and seed get the same answer, from every process", asyn
   assert.deepEqual(await said(one, {}), await said(other, {}));
   assert.notDeepEqual(await said(one, {}), await said(one, { seed: 43 }));
   const unseeded = { seed: null };
-  assert.notDeepEqual(await said(one, unseeded), await said(one, unseeded));
+  const choices = await said(one, unseeded);
+  assert.notDeepEqual(choices, await said(one, unseeded));
+  const texts = choices.map(({ message }) => message.content);
+  assert.equal(new Set(texts).size, 3);
 });
 
 Deno.test("GET /v1/models and /health", async () => {
@@ -71,7 +74,8 @@ Deno.test("GET /v1/models and /health", async () => {
 
 Deno.test("a wrong request is refused as model servers do", async () => {
   await using simulator = startAsked();
-  const tool = { type: "function", function: { name: "f" } };
+  const tool = (name: string) => ({ type: "function", function: { name } });
+  const json_schema = { name: "x", schema: { pattern: "a+" } };
   const cases: [change: object, status: number, param: string | null][] = [
     [{ model: "gpt-9" }, 404, "model"],
     [{ messages: [] }, 400, "messages"],
@@ -86,15 +90,13 @@ Deno.test("a wrong request is refused as model servers do", async () => {
     [{ top_logprobs: 3 }, 400, "top_logprobs"],
     [{ stream_options: {} }, 400, "stream_options"],
     [{ tool_choice: "required" }, 400, "tool_choice"],
-    [
-      {
-        tools: [tool],
-        tool_choice: { type: "function", function: { name: "g" } },
-      },
-      400,
-      "tool_choice",
-    ],
+    [{ tools: [tool("f")], tool_choice: tool("g") }, 400, "tool_choice"],
     [{ response_format: { type: "xml" } }, 400, "response_format.type"],
+    [
+      { response_format: { type: "json_schema", json_schema } },
+      400,
+      "response_format",
+    ],
   ];
   for (const [change, status, param] of cases) {
     const response = await simulator.post({ ...change });
@@ -103,10 +105,16 @@ Deno.test("a wrong request is refused as model servers do", async () => {
     assert.equal(error.type, "invalid_request_error");
     assert.equal(error.param, param);
   }
-  const broken = await fetch(`${simulator.url}/chat/completions`, {
-    method: "POST",
-    body: "{",
-  });
-  assert.equal(broken.status, 400);
-  await broken.body?.cancel();
+  const bodies: [body: BodyInit, status: number][] = [
+    ["{", 400],
+    [new Uint8Array(33 * 1024 * 1024), 413],
+    // Sent in chunks, without a length.
+    [ReadableStream.from([new Uint8Array(1)]), 411],
+  ];
+  for (const [body, status] of bodies) {
+    const url = `${simulator.url}/chat/completions`;
+    const response = await fetch(url, { method: "POST", body });
+    await response.body?.cancel();
+    assert.equal(response.status, status);
+  }
 });
