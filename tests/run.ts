@@ -20,7 +20,7 @@ const DENO_TEST = [
 ];
 const INSTALL = [
   ...["run", "--allow-net", "--allow-env", "--allow-read", "--allow-write"],
-  ...["--allow-run", "--allow-sys=uid", "deploy/up/install_servers.ts"],
+  ...["--allow-run", "--allow-sys=uid", "tests/support/install_servers.ts"],
 ];
 /** More than one, because most tests wait for a server more than they compute. */
 const JOBS_PER_CORE = 1.5;

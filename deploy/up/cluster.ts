@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { LogFile } from "./files.ts";
+import { LOOPBACK } from "./ports.ts";
 import { type ServiceEvent, Supervised, type Unit } from "./supervise.ts";
 import { type Output, UpError } from "./terminal.ts";
 
@@ -19,13 +20,13 @@ const TEXT_CHARS_MAX = 300;
 
 /** All processes of one launcher. None outlives it, even if it is killed with -9. */
 export class Cluster {
-  /** In the order in which they were started. */
-  readonly units: Supervised[] = [];
   /** Whether the start is over. */
   isReady = false;
   /** One-time link that creates the first owner; null when there is one. */
   setupUrl: string | null = null;
   readonly #deps: ClusterDeps;
+  /** In the order in which they were started. */
+  readonly #units: Supervised[] = [];
   readonly #watcher: ReturnType<typeof startWatcher>;
   readonly #shownAtMs = new Map<string, number>();
   #isStopping = false;
@@ -43,17 +44,35 @@ export class Cluster {
       log: new LogFile(`${logsDir}/${unit.name}.log`, out.warn),
       warn: out.warn,
       onChange: () =>
-        this.#watcher.watch(this.units.flatMap(({ pid }) => pid ?? [])),
+        this.#watcher.watch(this.#units.flatMap(({ pid }) => pid ?? [])),
       onEvent: (event) => this.#onEvent(unit.name, event),
     });
-    this.units.push(supervised);
+    this.#units.push(supervised);
     return supervised;
+  }
+
+  /** The names of the units that are not ready. */
+  get waiting(): string {
+    return this.#units.filter(({ isReady }) => !isReady)
+      .map(({ unit }) => unit.name).join(", ");
+  }
+
+  /** Members of `up.json`: the processes, and where they can be inspected. */
+  describe() {
+    const pids: Record<string, number[]> = { nats: [], redis: [] };
+    const ops_urls: Record<string, string[]> = {};
+    for (const { unit: { service }, pid, opsPort } of this.#units) {
+      (pids[service] ??= []).push(...[pid ?? []].flat());
+      if (opsPort === undefined) continue;
+      (ops_urls[service] ??= []).push(`http://${LOOPBACK}:${opsPort}`);
+    }
+    return { pids, ops_urls };
   }
 
   /** Stops everything, the services that were started last first, each within this time. */
   async stop(graceMs: number): Promise<void> {
     this.#isStopping = true;
-    const services = Map.groupBy(this.units, ({ unit }) => unit.service);
+    const services = Map.groupBy(this.#units, ({ unit }) => unit.service);
     for (const group of [...services.values()].reverse()) {
       await Promise.all(group.map((supervised) => supervised.stop(graceMs)));
     }

@@ -76,7 +76,16 @@ export class LogFile {
   /** Appends. Never throws: a full disk must not stop a service. */
   write(bytes: Uint8Array): void {
     try {
-      this.#append(bytes);
+      this.#file ??= this.#open();
+      if (this.#bytes > 0 && this.#bytes + bytes.length > this.bytesMax) {
+        this.close();
+        Deno.renameSync(this.path, `${this.path}.1`);
+        this.#file = this.#open();
+      }
+      for (let at = 0; at < bytes.length;) {
+        at += this.#file.writeSync(bytes.subarray(at));
+      }
+      this.#bytes += bytes.length;
     } catch (error) {
       if (this.#hasFailed) return;
       this.#hasFailed = true;
@@ -87,19 +96,6 @@ export class LogFile {
   close(): void {
     this.#file?.close();
     this.#file = undefined;
-  }
-
-  #append(bytes: Uint8Array): void {
-    this.#file ??= this.#open();
-    if (this.#bytes > 0 && this.#bytes + bytes.length > this.bytesMax) {
-      this.close();
-      Deno.renameSync(this.path, `${this.path}.1`);
-      this.#file = this.#open();
-    }
-    for (let at = 0; at < bytes.length;) {
-      at += this.#file.writeSync(bytes.subarray(at));
-    }
-    this.#bytes += bytes.length;
   }
 
   #open(): Deno.FsFile {

@@ -37,7 +37,7 @@ export function programDirs(path = ""): string[] {
 export async function ensureServers(
   wanted: readonly ServerName[],
   deps: InstallDeps,
-): Promise<Map<ServerName, string>> {
+): Promise<ReadonlyMap<ServerName, string>> {
   const found = new Map<ServerName, string>();
   const findMissing = async () => {
     for (const name of wanted) {
@@ -46,12 +46,10 @@ export async function ensureServers(
     }
     return wanted.filter((name) => !found.has(name));
   };
-  let missing = await findMissing();
-  if (missing.length > 0) {
-    await install(missing, deps);
-    missing = await findMissing();
-  }
-  if (missing.length > 0) throw new UpError(describeMissing(missing));
+  const missing = await findMissing();
+  if (missing.length > 0) await install(missing, deps);
+  const stillMissing = await findMissing();
+  if (stillMissing.length > 0) throw new UpError(describeMissing(stillMissing));
   return found;
 }
 
@@ -80,11 +78,8 @@ async function install(
   out.say(`Installing ${names.join(" and ")}`);
   // The package lists of a fresh machine are empty.
   await run([...asRoot, apt, "update", ...APT_QUIET], deps);
-  const options = ["--no-install-recommends", ...APT_QUIET];
-  const isInstalled = await run(
-    [...asRoot, apt, "install", ...options, ...names],
-    deps,
-  );
+  const options = ["--no-install-recommends", ...APT_QUIET, ...names];
+  const isInstalled = await run([...asRoot, apt, "install", ...options], deps);
   // Homebrew refuses to run as root.
   if (isInstalled || isRoot) return;
   const packages = names.map((name) => BREW_NAMES[name]);
@@ -109,11 +104,10 @@ async function run(
 }
 
 function describeMissing(names: readonly ServerName[]): string {
+  const apt = names.join(" ");
   const brew = names.map((name) => BREW_NAMES[name]).join(" ");
   return `Cannot find or install ${names.join(" and ")}. Type one of:
-  sudo apt-get install ${
-    names.join(" ")
-  }      (Debian 12, Ubuntu 24.04 and later)
+  sudo apt-get install ${apt}      (Debian 12, Ubuntu 24.04 and later)
   brew install ${brew}      (macOS)
 or use servers that run elsewhere:
   NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 npx -y deno task up`;

@@ -35,13 +35,9 @@ export async function runCli(
     await runUp(options, { root: ROOT, cwd, scriptOf, env, out, stopping });
     return EXIT.ok;
   } catch (error) {
-    if (error instanceof UpError) {
+    if (error instanceof UpError || error instanceof ConfigError) {
       out.warn(error.message);
-      return error.exitCode;
-    }
-    if (error instanceof ConfigError) {
-      out.warn(error.message);
-      return EXIT.config;
+      return error instanceof UpError ? error.exitCode : EXIT.config;
     }
     const fault = error instanceof Error ? error.stack : String(error);
     out.warn(`Fault in the launcher, please report it: ${fault}`);

@@ -45,14 +45,11 @@ export function requireFreePort(
   option: string,
 ): void {
   try {
-    if (isFreePort(port, hostname)) return;
+    Deno.listen({ hostname, port }).close();
   } catch (error) {
-    const why = errorMessage(error);
     throw new UpError(
-      `Cannot listen on ${hostname}:${port}, see ${option}: ${why}`,
+      `Cannot listen on ${hostname}:${port}: ${errorMessage(error)}\n` +
+        `Choose another address with ${option} (port 0 = any free port)`,
     );
   }
-  throw new UpError(
-    `Port ${port} is in use: stop what listens there, or choose another with ${option} (0 = any free port)`,
-  );
 }

@@ -20,16 +20,6 @@ export interface ProgramContext {
   redisUrl: string;
 }
 
-/** What to start, and where it will serve. */
-export interface ServicePlan {
-  /** In the order of their start. They need NATS and Redis, but not each other. */
-  units: Unit[];
-  edgeUrls: string[];
-  consoleUrl: string;
-  /** Whether no model server is configured. */
-  hasSimulator: boolean;
-}
-
 /** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */
 const DRAIN_SECONDS = "10";
 /** How much longer a service may need to stop. */
@@ -38,58 +28,51 @@ const STOP_MS = 5_000;
 /** Only workers call model servers. */
 const WORKER_ONLY = ["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"];
 
-/** Argon2 is native code and reads `ldd` to select its build. */
-const PASSWORD_HASHER = { readable: ["/usr/bin/ldd"], flags: ["--allow-ffi"] };
-
 /** Variables that name a file: passwords, certificates, the list of models. */
 const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
 
-/** Chooses all ports in advance: the services name each other's URLs, and keep their ports when restarted. */
+/**
+ * The services to start, in the order of their start, and where they will serve. All
+ * ports are chosen in advance: the services name each other's URLs, and keep their
+ * ports when restarted. They need NATS and Redis, but not each other.
+ */
 export function planServices(
   { host, port, consolePort, edges, workers }: UpOptions,
   context: ProgramContext,
-): ServicePlan {
+) {
   const { env } = context;
   const [simulatorPort = 0, freePort = 0, ...freePorts] = findFreePorts(
     2 + edges,
     host,
   );
-  const consoleUrl = httpUrl(host, consolePort || freePort);
   const edgePorts = freePorts.map((free, nth) => nth === 0 && port || free);
   const edgeUrls = edgePorts.map((each) => httpUrl(host, each));
+  const consoleUrl = httpUrl(host, consolePort || freePort);
   const hasSimulator = !env.MODELS_FILE && !env.UPSTREAM_BASE_URL &&
     !env.MODEL_SIMULATOR_URL;
   const simulatorUrl = `${httpUrl(LOOPBACK, simulatorPort)}/v1`;
   const shared = hasSimulator ? { MODEL_SIMULATOR_URL: simulatorUrl } : {};
-  const unit = (
+  const unitsOf = (
     service: Exclude<ProgramName, "keys">,
-    own: Environment,
-    nth = 0,
-  ): Unit => ({
-    name: nth === 0 ? service : `${service}-${nth + 1}`,
-    service,
-    program: serviceProgram(context, service, { ...shared, ...own }),
-  });
-  const simulator = unit("model-simulator", {
-    HOST: LOOPBACK,
-    PORT: String(simulatorPort),
-  });
-  const console = unit("key-admin", {
-    HOST: host,
-    PORT: String(consolePort || freePort),
+    variables: readonly Environment[],
+  ): Unit[] =>
+    variables.map((own, nth) => ({
+      name: nth === 0 ? service : `${service}-${nth + 1}`,
+      service,
+      program: serviceProgram(context, service, { ...shared, ...own }),
+    }));
+  const at = (host: string, port: number) => ({ HOST: host, PORT: `${port}` });
+  const simulators = hasSimulator ? [at(LOOPBACK, simulatorPort)] : [];
+  const console = {
+    ...at(host, consolePort || freePort),
     PUBLIC_URL: env.PUBLIC_URL ?? consoleUrl,
     API_URL: env.API_URL ?? `${edgeUrls[0]}/v1`,
-  });
+  };
   const units = [
-    ...hasSimulator ? [simulator] : [],
-    console,
-    ...Array.from(
-      { length: workers },
-      (_, nth) => unit("chat-worker", {}, nth),
-    ),
-    ...edgePorts.map((each, nth) =>
-      unit("edge-auth", { HOST: host, PORT: String(each) }, nth)
-    ),
+    ...unitsOf("model-simulator", simulators),
+    ...unitsOf("key-admin", [console]),
+    ...unitsOf("chat-worker", Array(workers).fill({})),
+    ...unitsOf("edge-auth", edgePorts.map((each) => at(host, each))),
   ];
   return { units, edgeUrls, consoleUrl, hasSimulator };
 }
@@ -102,9 +85,7 @@ export function serviceProgram(
   args: readonly string[] = [],
 ): Program {
   const isWorker = name === "chat-worker";
-  const { readable, flags } = name === "key-admin"
-    ? PASSWORD_HASHER
-    : { readable: [], flags: [] };
+  const isConsole = name === "key-admin";
   // Each service gets its own values of these.
   const {
     NATS_URL_FILE: _nats,
@@ -128,7 +109,8 @@ export function serviceProgram(
   const paths = [
     `${root}/services`,
     `${root}/shared`,
-    ...readable,
+    // Argon2 is native code and reads `ldd` to select its build.
+    ...isConsole ? ["/usr/bin/ldd"] : [],
     ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))
       .flatMap((variable) => env[variable] || []),
   ];
@@ -139,7 +121,7 @@ export function serviceProgram(
     file: Deno.execPath(),
     args: [
       ...["run", "--no-prompt", "--allow-net", "--allow-env", read],
-      ...flags,
+      ...isConsole ? ["--allow-ffi"] : [],
       scriptOf(name),
       ...args,
     ],

@@ -16,7 +16,7 @@ export async function listenForStop(env: Environment): Promise<AbortSignal> {
   const stopping = new AbortController();
   let requestedAtMs = Infinity;
   const stop = () => {
-    if (!stopping.signal.aborted) requestedAtMs = monotonicNow();
+    requestedAtMs = Math.min(requestedAtMs, monotonicNow());
     stopping.abort();
   };
   const isHangUpIgnored = await ignoresHangUp();
@@ -55,13 +55,12 @@ async function runnersAbove(
 ): Promise<string> {
   if (!INIT_CWD) return "";
   const pids = [Deno.ppid];
+  if (npm_lifecycle_event !== "npx") return pids.join();
   // Only processes below npx have its variable. Only Linux shows other processes' variables.
   const mark = `\0npm_lifecycle_script=${npm_lifecycle_script}\0`;
-  let pid = npm_lifecycle_event === "npx" ? Deno.ppid : 0;
+  let pid = Deno.ppid;
   while (`\0${await readProc(pid, "environ")}`.includes(mark)) {
-    const stat = await readProc(pid, "stat");
-    // `123 (name) S 122 …`, where the name may contain anything.
-    pid = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+    pid = Number(/^PPid:\s*(\d+)/m.exec(await readProc(pid, "status"))?.[1]);
     pids.push(pid);
   }
   return pids.join();

@@ -15,9 +15,12 @@ export interface Store extends Unit {
 
 /** The addresses of servers that the operator set, or named a file for. Throws a `ConfigError` if one cannot be read. */
 export function givenStores(env: Environment) {
-  const address = secret().optional();
-  const variables = { NATS_URL: address, REDIS_URL: address };
-  return parseEnv(variables, env, Deno.readTextFileSync);
+  const url = secret().optional();
+  return parseEnv(
+    { NATS_URL: url, REDIS_URL: url },
+    env,
+    Deno.readTextFileSync,
+  );
 }
 
 /** A private NATS server on a free loopback port. */
@@ -78,7 +81,7 @@ export async function redisStore(
  * launcher and its watcher were both killed.
  */
 async function requireNoRedis(dir: string): Promise<void> {
-  const [pid, port] = await Promise.all(
+  const [pid = 0, port = 0] = await Promise.all(
     ["pid", "port"].map((name) =>
       Deno.readTextFile(`${dir}/${name}`).then(Number, () => 0)
     ),

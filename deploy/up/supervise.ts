@@ -65,8 +65,6 @@ const EVENT = z.looseObject({
 
 /** Keeps a process running: restarts it when it dies, with growing pauses. */
 export class Supervised {
-  /** Resolves when the process is ready for the first time; rejects with an {@link UpError} when it ends before. */
-  readonly firstReady: Promise<void>;
   isReady = false;
   /** Where the process serves its metrics, if it does. */
   opsPort: number | undefined;
@@ -80,11 +78,15 @@ export class Supervised {
 
   constructor(readonly unit: Unit, deps: SuperviseDeps) {
     this.#deps = deps;
-    this.firstReady = this.#first.promise;
     // It may reject when no caller awaits it any more.
     this.firstReady.catch(() => {});
     // The callbacks need this object, so they begin after the constructor.
     this.#finished = Promise.resolve().then(() => this.#keepRunning());
+  }
+
+  /** Resolves when the process is ready for the first time; rejects with an {@link UpError} when it ends before. */
+  get firstReady(): Promise<void> {
+    return this.#first.promise;
   }
 
   /** The pid of the running process, if there is one. */
@@ -95,13 +97,21 @@ export class Supervised {
   /** Stops the process for good: SIGTERM, and SIGKILL after `graceMs`. */
   async stop(graceMs: number): Promise<void> {
     this.#stopping.abort();
-    sendSignal(this.#child, "SIGTERM");
+    this.#signal("SIGTERM");
     // A stopped process handles SIGTERM only after SIGCONT.
-    sendSignal(this.#child, "SIGCONT");
+    this.#signal("SIGCONT");
     await settlesWithin(this.#finished, graceMs);
-    sendSignal(this.#child, "SIGKILL");
+    this.#signal("SIGKILL");
     await this.#finished;
     this.#deps.log.close();
+  }
+
+  #signal(name: Deno.Signal): void {
+    try {
+      this.#child?.kill(name);
+    } catch {
+      // It has ended.
+    }
   }
 
   async #keepRunning(): Promise<void> {
@@ -127,23 +137,33 @@ export class Supervised {
 
   /** Runs the process until it ends. `how` completes a sentence that begins with the unit's name. */
   async #runOnce(): Promise<{ how: string; code: number }> {
-    const { log, onChange } = this.#deps;
     const child = spawn(this.unit.program);
     this.#child = child;
-    onChange();
-    const onLine = (line: string) => this.#readLine(line);
-    const copied = Promise.all([
-      copyLines(child.stdout, log, onLine),
-      copyLines(child.stderr, log, onLine),
-    ]);
+    this.#deps.onChange();
+    const outputs = [child.stdout, child.stderr];
+    const copied = Promise.all(outputs.map((output) => this.#copy(output)));
     const { code, signal } = await child.status;
     await settlesWithin(copied, LAST_OUTPUT_MS);
     this.#child = undefined;
-    onChange();
+    this.#deps.onChange();
     const how = signal
       ? `was ended by ${signal}`
       : `ended with exit code ${code}`;
     return { how, code };
+  }
+
+  /** Copies an output to the log, and reads its lines. */
+  async #copy(output: ReadableStream<Uint8Array>): Promise<void> {
+    const decoder = new TextDecoder();
+    let rest = "";
+    for await (const bytes of output) {
+      this.#deps.log.write(bytes);
+      const text = rest + decoder.decode(bytes, { stream: true });
+      const lines = text.split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) this.#readLine(line);
+    }
+    if (rest !== "") this.#readLine(rest);
   }
 
   #readLine(line: string): void {
@@ -184,35 +204,6 @@ function spawn({ file, args, env, cwd }: Program) {
     stdout: "piped",
     stderr: "piped",
   }).spawn();
-}
-
-/** Sends a signal, unless the process has ended. */
-function sendSignal(
-  child: Deno.ChildProcess | undefined,
-  name: Deno.Signal,
-): void {
-  try {
-    child?.kill(name);
-  } catch {
-    // It has ended.
-  }
-}
-
-/** Copies an output to the log, and line by line to `onLine`. */
-async function copyLines(
-  output: ReadableStream<Uint8Array>,
-  log: LogFile,
-  onLine: (line: string) => void,
-): Promise<void> {
-  const decoder = new TextDecoder();
-  let rest = "";
-  for await (const bytes of output) {
-    log.write(bytes);
-    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
-    rest = lines.pop() ?? "";
-    lines.forEach(onLine);
-  }
-  if (rest !== "") onLine(rest);
 }
 
 /** The event of a log line; `undefined` if the line is something else. */

@@ -7,12 +7,11 @@ import {
   removeFile,
   writePrivateFile,
 } from "./files.ts";
-import { checkFirstKey, provideFirstKey } from "./first_key.ts";
+import { checkFirstKey, type FirstKey, provideFirstKey } from "./first_key.ts";
 import { ensureServers, programDirs } from "./install.ts";
 import type { UpOptions } from "./options.ts";
-import { LOOPBACK, requireFreePort } from "./ports.ts";
+import { requireFreePort } from "./ports.ts";
 import {
-  httpUrl,
   planServices,
   type ProgramContext,
   serviceProgram,
@@ -78,36 +77,33 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
 
   const cluster = new Cluster({ out, logsDir, stateFile });
   const starting = startAll(cluster, options, deps);
-  // An interrupted start ends before the locks are released; its error is
-  // expected.
-  cleanup.defer(() => starting.then(() => {}, () => {}));
   cleanup.defer(async () => {
+    // Clients should not find addresses that are about to close.
+    await removeFile(stateFile).catch(() => {});
     out.say("Stopping");
     await cluster.stop(stopGraceMs(deps.env));
+    // An interrupted start ends before the locks are released, with an error.
+    await starting.catch(() => {});
   });
-  // Clients should not find addresses that are about to close.
-  cleanup.defer(() => removeFile(stateFile).catch(() => {}));
 
-  let started: Awaited<typeof starting> | undefined;
-  while (!started) {
+  let started: Started | undefined;
+  while (started === undefined) {
     const pause = sleep(PROGRESS_EVERY_MS, stopping);
     started = await Promise.race([starting, pause]);
     if (stopping.aborted) return;
-    if (started) break;
-    const waiting = cluster.units.filter(({ isReady }) => !isReady);
-    const names = waiting.map(({ unit }) => unit.name);
-    out.say(`  still waiting for ${names.join(", ")}`);
+    if (started === undefined) {
+      out.say(`  still waiting for ${cluster.waiting}`);
+    }
   }
   cluster.isReady = true;
+  const seconds = (monotonicNow() - startedAtMs) / 1_000;
   const { firstKey, describe } = started;
-
   let saved = "";
   let hasFailed = false;
   const save = async () => {
     const text = `${JSON.stringify(describe(), null, 2)}\n`;
-    if (text === saved) return;
     try {
-      await writePrivateFile(stateFile, text);
+      if (text !== saved) await writePrivateFile(stateFile, text);
       saved = text;
       hasFailed = false;
     } catch (error) {
@@ -117,7 +113,6 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     }
   };
   await save();
-  const seconds = (monotonicNow() - startedAtMs) / 1_000;
   out.say(describeSummary(describe(), firstKey, { runDir, seconds }));
   while (!stopping.aborted) {
     await sleep(SAVE_EVERY_MS, stopping);
@@ -125,50 +120,49 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   }
 }
 
+/** What the launcher tells its operator once everything is ready. */
+interface Started {
+  firstKey: FirstKey;
+  /** The content of `up.json` as it is now. */
+  describe(): UpState;
+}
+
 /**
  * Starts NATS and Redis, then all services at once, and creates the first key.
- * Resolves when everything is ready, with a function that returns the content of
- * `up.json`; throws an {@link UpError} when something does not start.
+ * Throws an {@link UpError} when something does not start.
  */
-async function startAll(cluster: Cluster, options: UpOptions, deps: UpDeps) {
+async function startAll(
+  cluster: Cluster,
+  options: UpOptions,
+  deps: UpDeps,
+): Promise<Started> {
   const { out, stopping } = deps;
   const { givenRedisUrl, ...urls } = await startStores(cluster, options, deps);
   const context = { ...deps, ...urls };
   const plan = planServices(options, context);
-  const { units, edgeUrls: [edgeUrl = ""] } = plan;
-  out.say(`Starting ${units.map(({ name }) => name).join(", ")}`);
+  out.say(`Starting ${plan.units.map(({ name }) => name).join(", ")}`);
   if (plan.hasSimulator) out.warn(SIMULATOR_WARNING);
   const create = ["keys", "create", "--description", "First key", "--json"];
+  const [edgeUrl = ""] = plan.edgeUrls;
   const keyCreated = provideFirstKey({
     dataDir: options.dataDir,
     givenRedisUrl,
     create: serviceProgram(context, "keys", {}, create),
     stopping,
   });
-  await Promise.all(units.map((unit) => cluster.start(unit).firstReady));
+  await Promise.all(plan.units.map((unit) => cluster.start(unit).firstReady));
   const firstKey = await checkFirstKey(edgeUrl, await keyCreated);
-
-  const describe = (): UpState => {
-    const pids: UpState["pids"] = { nats: [], redis: [] };
-    const opsUrls: UpState["ops_urls"] = {};
-    for (const { unit: { service }, pid, opsPort } of cluster.units) {
-      (pids[service] ??= []).push(...[pid ?? []].flat());
-      if (opsPort === undefined) continue;
-      (opsUrls[service] ??= []).push(httpUrl(LOOPBACK, opsPort));
-    }
-    return {
-      pid: Deno.pid,
-      edge_url: edgeUrl,
-      edge_urls: plan.edgeUrls,
-      console_url: plan.consoleUrl,
-      setup_url: cluster.setupUrl,
-      api_key: firstKey.key ?? null,
-      nats_url: urls.natsUrl,
-      redis_url: urls.redisUrl,
-      ops_urls: opsUrls,
-      pids,
-    };
-  };
+  const describe = () => ({
+    pid: Deno.pid,
+    edge_url: edgeUrl,
+    edge_urls: plan.edgeUrls,
+    console_url: plan.consoleUrl,
+    setup_url: cluster.setupUrl,
+    api_key: firstKey.key ?? null,
+    nats_url: urls.natsUrl,
+    redis_url: urls.redisUrl,
+    ...cluster.describe(),
+  });
   return { firstKey, describe };
 }
 

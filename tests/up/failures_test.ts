@@ -59,7 +59,7 @@ Deno.test("up fails with a clear message", async (t) => {
       name: "busy port",
       args: ["--port", busy, "--console-port", "0"],
       code: 1,
-      says: [new RegExp(`Port ${busy} is in use`), /--port/],
+      says: [new RegExp(`listen on 127.0.0.1:${busy}: .*in use`), /--port/],
     },
     {
       name: "busy console port",
