@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";
-import type { CancelReason, ControlAction } from "./control.ts";
+import type { ControlAction } from "./control.ts";
 import { decodeFrame, FrameType, parseWorker } from "./frame.ts";
 import { StreamSender } from "./stream_sender.ts";
 
@@ -58,15 +58,13 @@ function start(limits: Partial<StreamLimits> = {}) {
     tell({ type: "ack", sequence }, nowMs, attempt);
   const nak = (sequence: number, nowMs: number, attempt?: number) =>
     tell({ type: "nak", sequence }, nowMs, attempt);
-  const cancel = (reason: CancelReason, attempt?: number) =>
-    tell({ type: "cancel", reason }, 0, attempt);
   /** Ticks until `untilMs`, from the tick after `fromMs`. */
   const tick = (fromMs: number, untilMs: number) => {
     for (let at = fromMs + tickMs; at <= untilMs; at += tickMs) {
       sender.onTick(at);
     }
   };
-  return { sender, did, write, tick, tokens, ack, nak, cancel };
+  return { sender, did, write, tick, tokens, tell, ack, nak };
 }
 
 Deno.test("a sender numbers its frames from 1 and finishes when END is acknowledged", () => {
@@ -102,18 +100,12 @@ Deno.test("the window stops the driver and an ACK lets it go on", () => {
   assert.equal(sender.isWritable, true);
 });
 
-Deno.test("a NAK sends again from the number it names", () => {
-  const { did, write, nak } = start();
-  for (let i = 1; i <= 4; i++) write(10, i, i);
-  did();
-  nak(3, 100);
-  assert.deepEqual(did(), ["DATA 3", "DATA 4"]);
-});
-
-Deno.test("a long replay goes on tick by tick, and new frames queue behind it", () => {
+Deno.test("a NAK sends again from the number it names; a long replay goes on tick by tick, and new frames queue behind it", () => {
   const { sender, did, write, ack, nak } = start({ replayBytes: 100 });
   for (let i = 1; i <= 6; i++) write(34, i, i);
   did();
+  nak(6, 10);
+  assert.deepEqual(did(), ["DATA 6"]);
   nak(1, 100);
   assert.deepEqual(did(), ["DATA 1", "DATA 2"]);
   write(34, 7, 101);
@@ -139,7 +131,7 @@ Deno.test("a NAK for the next frame is a probe and answered by a BEAT", () => {
 });
 
 Deno.test("invalid records change nothing", () => {
-  const { sender, did, write, ack, nak, cancel } = start();
+  const { sender, did, write, tell, ack, nak } = start();
   for (let i = 1; i <= 4; i++) write(10, i, i);
   ack(2, 5);
   did();
@@ -153,7 +145,10 @@ Deno.test("invalid records change nothing", () => {
     ["ACK of what was never sent", () => ack(5, 100)],
     ["ACK again", () => ack(2, 100)],
     ["ACK of 0", () => ack(0, 100)],
-    ["CANCEL of another attempt", () => cancel("client_gone", 2)],
+    [
+      "CANCEL of another attempt",
+      () => tell({ type: "cancel", reason: "client_gone" }, 0, ATTEMPT - 1),
+    ],
   ];
   for (const [name, event] of table) {
     const before = sender.bufferedBytes;
@@ -165,10 +160,11 @@ Deno.test("invalid records change nothing", () => {
   assert.deepEqual(did(), ["DATA 3", "DATA 4"], "still whole");
 });
 
-Deno.test("an idle sender beats with its last sequence number and tokens", () => {
-  const { sender, did, write, tick, tokens } = start();
-  write(10, 5, 0);
-  did();
+Deno.test("an idle or blocked sender beats with its last sequence number and all tokens, also those that wait", () => {
+  const { sender, did, write, tick, tokens } = start({ windowBytes: 100 });
+  write(84, 3, 0);
+  write(84, 5, 0);
+  assert.deepEqual(did(), ["DATA 1"]);
   tick(0, idleBeatMs - tickMs);
   assert.deepEqual(did(), []);
   tick(idleBeatMs - tickMs, idleBeatMs);
@@ -196,18 +192,6 @@ Deno.test("a busy sender beats once a second while it receives nothing", () => {
   assert.equal(later.length, 0);
 });
 
-Deno.test("a blocked stream beats, too, and reports the tokens that wait", () => {
-  const { did, write, tick, tokens } = start({
-    windowBytes: 100,
-    framePayloadBytesMax: 84,
-  });
-  write(84, 1, 0);
-  write(84, 2, 0);
-  tick(0, idleBeatMs);
-  assert.deepEqual(did(), ["DATA 1", "BEAT 1"]);
-  assert.equal(tokens.at(-1), 2);
-});
-
 Deno.test("END is repeated until it is acknowledged, and forgotten in the end", () => {
   const { sender, did, write, tick } = start();
   write(10, 1, 0);
@@ -232,12 +216,7 @@ Deno.test("write() and a second end() after the end are the driver's fault", () 
 });
 
 Deno.test("frames are cut at framePayloadBytesMax, and tokens count with the last piece", () => {
-  const table: [bytes: number, tokens: number[]][] = [
-    [39, [5]],
-    [40, [5]],
-    [41, [0, 5]],
-  ];
-  for (const [bytes, expected] of table) {
+  for (const [bytes, expected] of [[40, [5]], [41, [0, 5]]] as const) {
     const { write, tokens } = start({ framePayloadBytesMax: 40 });
     write(bytes, 5, 1);
     assert.deepEqual(tokens, expected, `${bytes}`);
