@@ -3,10 +3,12 @@
  * one of them has to remove something else.
  */
 import assert from "node:assert/strict";
-import { dirname, join, normalize } from "node:path/posix";
-
-const ROOT = new URL("..", import.meta.url).pathname;
-const TOP = ["bench", "deploy", "services", "shared", "tests"];
+import { dirname } from "node:path/posix";
+import {
+  readSources,
+  SOURCE_FOLDERS,
+  type SourceFile,
+} from "./support/source_files.ts";
 
 /** Lines of production code: [bound, target]. */
 const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
@@ -22,29 +24,10 @@ const TESTS: readonly [bound: number, target: number] = [42_000, 36_000];
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;
 
-interface SourceFile {
-  /** From the root. */
-  path: string;
-  text: string;
-}
-
 const TEST =
   /_test\.tsx?$|_fixture|_bench\.ts$|^tests\/|\/testing\/|^bench\/|compose_test|\/simulation\/|test_support/;
-const files = TOP.flatMap(readSources);
+const files = readSources(SOURCE_FOLDERS, /\.(tsx?|js|css|lua|sh)$/);
 const production = files.filter(({ path }) => !TEST.test(path));
-
-function readSources(folder: string): SourceFile[] {
-  return [...Deno.readDirSync(join(ROOT, folder))].flatMap((entry) => {
-    const path = `${folder}/${entry.name}`;
-    if (entry.isDirectory) {
-      return entry.name === "node_modules" ? [] : readSources(path);
-    }
-    const isSource = /\.(tsx?|js|css|lua|sh)$/.test(path);
-    return isSource
-      ? [{ path, text: Deno.readTextFileSync(join(ROOT, path)) }]
-      : [];
-  });
-}
 
 function linesOf(some: readonly SourceFile[]): number {
   return some.reduce((sum, { text }) => sum + text.split("\n").length - 1, 0);
@@ -82,45 +65,3 @@ Deno.test(`no folder has more than ${FILES_MAX} source files`, () => {
   const full = [...counts].filter(([, count]) => count > FILES_MAX);
   assert.deepEqual(full, []);
 });
-
-Deno.test("folders do not import each other in a cycle", () => {
-  const graph = importGraph();
-  const circles = [...graph.keys()].filter((folder) =>
-    reaches(graph, folder, folder)
-  );
-  assert.deepEqual(circles, []);
-});
-
-/** From each folder to those that its production code imports. */
-function importGraph(): Map<string, Set<string>> {
-  const graph = new Map<string, Set<string>>();
-  for (const { path, text } of production) {
-    const from = dirname(path);
-    const targets = graph.get(from) ?? new Set();
-    graph.set(from, targets);
-    for (const [, specifier = ""] of text.matchAll(/from\s+"([^"]+)"/g)) {
-      const target = specifier.startsWith(".")
-        ? normalize(join(from, specifier))
-        : specifier.replace("@gateway/shared/", "shared/");
-      if (target === specifier || dirname(target) === from) continue;
-      targets.add(dirname(target));
-    }
-  }
-  return graph;
-}
-
-function reaches(
-  graph: Map<string, Set<string>>,
-  from: string,
-  to: string,
-): boolean {
-  const seen = new Set<string>();
-  const left = [...graph.get(from) ?? []];
-  for (let folder = left.pop(); folder !== undefined; folder = left.pop()) {
-    if (folder === to) return true;
-    if (seen.has(folder)) continue;
-    seen.add(folder);
-    left.push(...graph.get(folder) ?? []);
-  }
-  return false;
-}

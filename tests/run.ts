@@ -11,9 +11,9 @@
  * `LONG_SECONDS_MAX` bounds `test:long`; its last lines name the parts left out.
  */
 import { resolve } from "node:path";
+import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 const ROOT = resolve(import.meta.dirname ?? ".", "..");
-const FOLDERS = ["bench", "deploy", "services", "shared", "tests"];
 const DENO_TEST = [
   ...["test", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
   ...["--allow-write", "--allow-run", "--allow-sys", "--allow-ffi"],
@@ -58,7 +58,7 @@ async function main(args: readonly string[]): Promise<number> {
 }
 
 async function testAll(): Promise<number> {
-  const files = await findTests();
+  const files = findTests();
   const alone = files.filter((file) => file.endsWith("_timed_test.ts"));
   const together = files.filter((file) => !/_(timed|long)_test\./.test(file))
     .sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
@@ -105,7 +105,7 @@ async function testAlone(files: readonly string[]): Promise<number> {
 }
 
 async function testLong(): Promise<number> {
-  const files = await findTests();
+  const files = findTests();
   const parts: Part[] = [{
     name: "the files *_long_test.ts",
     secondsMin: 90,
@@ -165,19 +165,9 @@ async function run(
   return signal?.aborted ? TIME_IS_UP : code;
 }
 
-async function findTests(): Promise<string[]> {
-  const found: string[] = [];
-  const walk = async (folder: string) => {
-    for await (
-      const { name, isDirectory } of Deno.readDir(`${ROOT}/${folder}`)
-    ) {
-      const path = `${folder}/${name}`;
-      if (isDirectory) await walk(path);
-      else if (/_test\.tsx?$/.test(name)) found.push(path);
-    }
-  };
-  for (const folder of FOLDERS) await walk(folder);
-  return found.sort();
+function findTests(): string[] {
+  return readSources(SOURCE_FOLDERS, /_test\.tsx?$/).map(({ path }) => path)
+    .sort();
 }
 
 async function say(line: string): Promise<void> {

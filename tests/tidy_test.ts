@@ -3,10 +3,12 @@
  * what may touch the process.
  */
 import assert from "node:assert/strict";
-import { dirname, join, relative } from "node:path";
-import { fileURLToPath } from "node:url";
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
+import { dirname, join } from "node:path/posix";
+import {
+  readSources,
+  SOURCE_FOLDERS,
+  type SourceFile,
+} from "./support/source_files.ts";
 
 /** Protocol and policy code: no Deno, no sockets, no timers, no stores. */
 const PURE_ROOMS = [
@@ -35,28 +37,6 @@ const IMPORT = /^(?:import|export)\b[\w\s{},*$]*?\bfrom\s*["']([^"']+)["']/gm;
 const BARE_IMPORT = /^import\s*["']([^"']+)["']/gm;
 const DYNAMIC_IMPORT = /\bimport\(\s*["']([^"']+)["']/g;
 
-interface SourceFile {
-  /** Relative to the root, with forward slashes. */
-  path: string;
-  text: string;
-  imports: string[];
-}
-
-function sourceFiles(folder: string): SourceFile[] {
-  return [...Deno.readDirSync(join(ROOT, folder))].flatMap((entry) => {
-    const path = `${folder}/${entry.name}`;
-    if (entry.isDirectory) {
-      return entry.name === "node_modules" ? [] : sourceFiles(path);
-    }
-    if (!/\.tsx?$/.test(path)) return [];
-    const text = Deno.readTextFileSync(join(ROOT, path));
-    const imports = [IMPORT, BARE_IMPORT, DYNAMIC_IMPORT].flatMap((form) =>
-      [...text.matchAll(form)].map((match) => match[1] ?? "")
-    );
-    return [{ path, text, imports }];
-  });
-}
-
 /** The target of an import, as a path from the root, or the bare name. */
 function targetOf({ path }: SourceFile, specifier: string): string {
   const [, room, rest] = /^@gateway\/([^/]+)\/(.*)/.exec(specifier) ?? [];
@@ -64,7 +44,7 @@ function targetOf({ path }: SourceFile, specifier: string): string {
     return `${room === "shared" ? room : `services/${room}`}/${rest}`;
   }
   if (!specifier.startsWith(".")) return specifier;
-  return relative(ROOT, join(ROOT, dirname(path), specifier));
+  return join(dirname(path), specifier);
 }
 
 /** Code without comments, so that words in prose do not count. */
@@ -73,8 +53,7 @@ function codeOf({ text }: SourceFile): string {
 }
 
 const TEST = /_(test|fixture)\.tsx?$|^(tests|bench)\//;
-const all = ["shared", "services", "tests", "bench", "deploy"]
-  .flatMap(sourceFiles);
+const all = readSources(SOURCE_FOLDERS, /\.tsx?$/);
 const production = all.filter(({ path }) => !TEST.test(path));
 const program = production.filter(({ path }) => !path.startsWith("deploy/"));
 
@@ -90,9 +69,14 @@ function forbid(
   );
 }
 
+/** What a file imports, as it is written. */
+const importsOf = ({ text }: SourceFile) =>
+  [IMPORT, BARE_IMPORT, DYNAMIC_IMPORT].flatMap((form) =>
+    [...text.matchAll(form)].map((match) => match[1] ?? "")
+  );
 /** Targets of a file's imports. */
 const targets = (file: SourceFile) =>
-  file.imports.map((specifier) => targetOf(file, specifier));
+  importsOf(file).map((specifier) => targetOf(file, specifier));
 
 Deno.test("services never import each other", () => {
   forbid(all.filter(({ path }) => path.startsWith("services/")), (file) => {
@@ -101,6 +85,26 @@ Deno.test("services never import each other", () => {
       target.startsWith("services/") && !target.startsWith(own)
     );
   });
+});
+
+Deno.test("folders do not import each other in a cycle", () => {
+  const reached = new Map<string, Set<string>>();
+  for (const file of production) {
+    const from = dirname(file.path);
+    const folders = reached.get(from) ?? new Set();
+    reached.set(from, folders);
+    for (const target of targets(file)) {
+      if (dirname(target) !== from) folders.add(dirname(target));
+    }
+  }
+  // A set grows while it is walked: in the end it has all that is reached.
+  for (const folders of reached.values()) {
+    for (const folder of folders) {
+      for (const next of reached.get(folder) ?? []) folders.add(next);
+    }
+  }
+  const circles = [...reached].filter(([from, to]) => to.has(from));
+  assert.deepEqual(circles.map(([folder]) => folder), []);
 });
 
 Deno.test("shared imports no service, and nothing that runs imports tests or bench", () => {
@@ -135,8 +139,10 @@ const LIBRARY_ROOMS: Record<string, RegExp> = {
 
 Deno.test("a library is used in its room only", () => {
   for (const [library, room] of Object.entries(LIBRARY_ROOMS)) {
-    const users = production.filter(({ imports }) =>
-      imports.some((name) => name === library || name.startsWith(`${library}/`))
+    const users = production.filter((file) =>
+      importsOf(file).some((name) =>
+        name === library || name.startsWith(`${library}/`)
+      )
     );
     forbid(users, ({ path }) => room.test(path) ? [] : [library]);
   }
@@ -146,7 +152,7 @@ Deno.test("services and tests import only what shared exports", () => {
   forbid(
     all.filter(({ path }) => !path.startsWith("shared/")),
     (file) =>
-      file.imports.filter((specifier) =>
+      importsOf(file).filter((specifier) =>
         specifier.startsWith(".") &&
         targetOf(file, specifier).startsWith("shared/")
       ),
@@ -156,7 +162,7 @@ Deno.test("services and tests import only what shared exports", () => {
 Deno.test("protocol and policy code is pure", () => {
   for (const room of PURE_ROOMS) {
     forbid(production.filter(({ path }) => room.test(path)), (file) => {
-      const imports = file.imports.filter((specifier) =>
+      const imports = importsOf(file).filter((specifier) =>
         !/^(\.|@gateway\/)/.test(specifier) && !PURE_IMPORTS.test(specifier)
       );
       if (SOURCES_OF_IMPURITY.includes(file.path)) return imports;
@@ -185,8 +191,7 @@ Deno.test("only main.ts and the lifecycle of a service touch the process", () =>
 Deno.test("packages come through the root import map only", () => {
   forbid(
     all,
-    ({ imports }) =>
-      imports.filter((specifier) => /^(npm|jsr|https?):/.test(specifier)),
+    (file) => importsOf(file).filter((name) => /^(npm|jsr|https?):/.test(name)),
   );
 });
 
