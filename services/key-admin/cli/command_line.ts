@@ -160,17 +160,13 @@ export async function findOwner({ owners }: Call, email: string) {
   );
 }
 
-/** A command with checked options. */
-export interface ParsedCommand {
-  isJson: boolean;
-  run(deps: CommandDeps): Promise<Answer>;
-}
-
 /** 69 and 77 are from sysexits.h. */
 export const EXIT_CODES_HELP =
   `Exit codes: 0 done, 1 refused, 2 invalid command line,
 69 no answer from Redis, or a change not confirmed to be on disk,
 77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
+
+type ParsedCommand = ReturnType<typeof checked>;
 
 /** Reads the arguments. Returns the text of a help page if they ask for one; throws {@link UsageError}. */
 export function parseCommand(
@@ -215,7 +211,7 @@ function checked(
   command: Command,
   given: string,
   values: Record<string, unknown>,
-): ParsedCommand {
+) {
   const { data: options, error } = optionsSchema.safeParse(values);
   if (options === undefined) {
     const mistakes = error.issues.map(({ path: [name], message }) =>
@@ -227,6 +223,6 @@ function checked(
   if (word === null) throw new UsageError(`Not an e-mail address: ${given}`);
   return {
     isJson: options.json === true,
-    run: (deps) => command.run({ ...deps, options, word }),
+    run: (deps: CommandDeps) => command.run({ ...deps, options, word }),
   };
 }

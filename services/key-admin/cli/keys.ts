@@ -57,29 +57,13 @@ export const KEYS: Area = {
       ({ keys, word }, { ownerId }) => keys.find(ownerId, word),
     ),
     edit: onKey("change the given settings", SETTING_OPTIONS, edit),
-    disable: onKey(
-      "refuse its requests",
-      ["stopRunning"],
-      async (call, target) => {
-        const key = await call.keys.disable(target);
-        await stopRunning(call, key, "disabled");
-        return key;
-      },
-    ),
+    disable: onKey("refuse its requests", ["stopRunning"], end("disable")),
     enable: onKey(
       "accept its requests again",
       [],
       ({ keys }, target) => keys.enable(target),
     ),
-    delete: onKey(
-      "delete it for good",
-      ["stopRunning"],
-      async (call, target) => {
-        const key = await call.keys.delete(target);
-        await stopRunning(call, key, "deleted");
-        return { json: { ...toJson(key, call.now()), state: "deleted" } };
-      },
-    ),
+    delete: onKey("delete it for good", ["stopRunning"], end("delete")),
     rotate: onKey("replace it with a new key", ["old"], rotate),
   },
   notes:
@@ -148,19 +132,22 @@ async function edit(call: Call, target: Target): Promise<KeyRecord> {
   return await keys.edit({ ...target, version }, settingsFrom(call, before));
 }
 
-/** Stops the running requests of a key if asked to. */
-async function stopRunning(
-  { sendStop, options }: Call,
-  { id: keyId, ownerId }: KeyRecord,
-  state: "disabled" | "deleted",
-): Promise<void> {
-  if (!options.stopRunning) return;
-  await sendStop({ keyId, ownerId }).catch((cause) => {
-    throw new CommandRefused(
-      `${keyId} is ${state}, but its running requests could not be stopped: no answer from NATS`,
-      { cause },
-    );
-  });
+/** Disables or deletes a key, and stops its running requests if asked to. */
+function end(how: "disable" | "delete") {
+  const state = how === "delete" ? "deleted" : "disabled";
+  return async (call: Call, target: Target): Promise<Answer> => {
+    const { keys, sendStop, options, now } = call;
+    const key = await keys[how](target);
+    if (options.stopRunning) {
+      await sendStop(target).catch((cause) => {
+        throw new CommandRefused(
+          `${key.id} is ${state}, but its running requests could not be stopped: no answer from NATS`,
+          { cause },
+        );
+      });
+    }
+    return { json: { ...toJson(key, now()), state } };
+  };
 }
 
 async function rotate(

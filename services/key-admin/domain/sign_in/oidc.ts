@@ -12,19 +12,6 @@ export interface OidcConfig {
   name: string;
 }
 
-/** Sign-in through the organisation's OpenID Connect provider: code flow with PKCE, state and nonce (ASVS 10.5). */
-export interface OidcClient {
-  /** On the button: "Continue with …". */
-  name: string;
-  /** The address of the provider's page, and what the browser keeps in a cookie until it comes back. */
-  begin(
-    redirectUri: URL,
-    askAgain: boolean,
-  ): Promise<{ url: URL; flow: string }>;
-  /** Checks what the browser came back with. Throws on any mismatch. */
-  finish(returned: URL, flow: string): Promise<Identity>;
-}
-
 /** The provider authenticated this person, but they may not sign in here. */
 export class NotAllowed extends Error {
   override name = "NotAllowed";
@@ -34,10 +21,13 @@ const TIMEOUT_SECONDS = 5;
 /** Code verifier, state and nonce: what only this browser can present together. */
 const FLOW = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})$/;
 
+/** Sign-in through the organisation's OpenID Connect provider: code flow with PKCE, state and nonce (ASVS 10.5). */
+export type OidcClient = ReturnType<typeof createOidcClient>;
+
 /** The client of one provider. Its metadata is fetched on first use and kept. */
 export function createOidcClient(
   { issuer, clientId, clientSecret, allowed, name }: OidcConfig,
-): OidcClient {
+) {
   // HTTP is allowed on this machine only, for tests and development.
   const isLocal = issuer.protocol === "http:" &&
     ["localhost", "127.0.0.1"].includes(issuer.hostname);
@@ -63,7 +53,8 @@ export function createOidcClient(
   };
   return {
     name,
-    begin: async (redirectUri, askAgain) => {
+    /** The address of the provider's page, and what the browser keeps in a cookie until it comes back. */
+    begin: async (redirectUri: URL, askAgain: boolean) => {
       const verifier = oidc.randomPKCECodeVerifier();
       const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];
       const url = oidc.buildAuthorizationUrl(await provider(), {
@@ -76,7 +67,8 @@ export function createOidcClient(
       });
       return { url, flow: [verifier, state, nonce].join(".") };
     },
-    finish: async (returned, flow) => {
+    /** Checks what the browser came back with. Throws on any mismatch. */
+    finish: async (returned: URL, flow: string): Promise<Identity> => {
       const [, verifier, state, nonce] = FLOW.exec(flow) ?? [];
       if (!verifier || !state || !nonce) {
         throw new Error("The flow cookie is malformed");

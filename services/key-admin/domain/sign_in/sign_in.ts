@@ -77,10 +77,7 @@ export async function signIn(
 
 /** Starts a session for an owner who has been authenticated. */
 export async function admit(
-  { redis, sessions, audit, randomBytes }: Pick<
-    SignInDeps,
-    "redis" | "sessions" | "audit" | "randomBytes"
-  >,
+  { redis, sessions, audit, randomBytes }: SignInDeps,
   { ownerId, email }: Account,
   client: Client,
   failedBefore: number,
@@ -101,24 +98,23 @@ export async function admit(
 
 /** Checks the password again within a session. Counts as an attempt and is in the audit log. */
 export async function checkAgain(
-  deps: Pick<SignInDeps, "redis" | "hasher" | "audit">,
+  { redis, hasher, audit }: SignInDeps,
   account: Account,
   password: string,
   from: { ip: string; device: string },
 ): Promise<{ ok: true } | NotAdmitted> {
-  const { email } = account;
+  const { ownerId, email, passwordHash } = account;
   const attempt = { email, ...from };
-  const waitMs = await takeAttempt(deps.redis, attempt);
+  const waitMs = await takeAttempt(redis, attempt);
   if (waitMs > 0) return { ok: false, waitMs };
-  const isRight = await deps.hasher.verify(account.passwordHash, password);
-  await deps.audit.add(account.ownerId, {
-    action: isRight ? "session.confirmed" : "session.refused",
-    by: email,
-    ip: from.ip,
+  const isRight = await hasher.verify(passwordHash, password);
+  await audit.add(ownerId, {
+    ...{ action: isRight ? "session.confirmed" : "session.refused" },
+    ...{ by: email, ip: from.ip },
     detail: isRight ? "" : "asked again within a session",
   });
   if (!isRight) return { ok: false, waitMs: 0 };
-  await forgetFailures(deps.redis, attempt);
+  await forgetFailures(redis, attempt);
   return { ok: true };
 }
 
