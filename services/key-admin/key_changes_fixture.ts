@@ -6,40 +6,34 @@ import {
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { AuditAction } from "./domain/audit/audit_log.ts";
-import {
-  KeyRefused,
-  type KeyStore,
-  type Target,
-} from "./domain/keys/key_store.ts";
+import { KeyRefused, type KeyStore } from "./domain/keys/key_store.ts";
 import { asFields, asList } from "./domain/store/redis.ts";
 
 /** Changes of every kind, and whether what was acknowledged is still there. */
 
 const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
 const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
+const SETTINGS = {
+  ...{ description: "A key", scopes: ["chat" as const], models: [] },
+  ...{ limits: UNLIMITED, expiresAtMs: null },
+};
 const GRACE_MS = 3_600_000;
 
-/** The lifecycle of a key, in this order. */
-const CHANGES = ["edit", "disable", "enable", "rotate", "delete"] as const;
-type Change = typeof CHANGES[number];
+/** The lifecycle of a key, in this order, and its entries in the audit log. */
+const CHANGES = [
+  ["edit", "key.edited"],
+  ["disable", "key.disabled"],
+  ["enable", "key.enabled"],
+  ["rotate", "key.rotated"],
+  ["delete", "key.deleted"],
+] as const;
+type Change = typeof CHANGES[number][0];
 
-/** Every kind of change to a key. */
-export const CHANGE_KINDS = ["create", ...CHANGES] as const;
-type ChangeKind = typeof CHANGE_KINDS[number];
-
-/** The acknowledged state of a key. */
-interface Known {
-  key: KeyRecord;
-  isDeleted: boolean;
-  /** Its entries in the audit log, oldest first. */
-  actions: readonly AuditAction[];
-}
-
-/** The acknowledged changes. A key whose change is not yet acknowledged is left out: either state is right. */
+/** The acknowledged changes. */
 export interface Ledger {
-  known: Map<string, Known>;
-  counts: Record<ChangeKind, number>;
+  /** The keys, with their entries in the audit log, oldest first. A key whose change is not yet acknowledged is left out: either state is right. */
+  known: Map<string, { key: KeyRecord; actions: readonly string[] }>;
+  counts: Record<Change | "create", number>;
 }
 
 /** An empty ledger. */
@@ -51,14 +45,27 @@ export const emptyLedger = (): Ledger => ({
 /** Takes keys through parts of their lifecycle until `isOver` or the server dies. */
 export async function changeKeys(
   store: KeyStore,
-  ledger: Ledger,
+  { known, counts }: Ledger,
   isOver: () => boolean,
 ): Promise<void> {
+  const note = (key: KeyRecord, actions: readonly string[]) =>
+    known.set(key.id, { key, actions });
+  const input = { ownerId: OWNER, settings: SETTINGS, actor: ACTOR };
   try {
     for (let length = 1; !isOver(); length++) {
-      let key = await create(store, ledger);
-      const rest = CHANGES.slice(0, length % CHANGE_KINDS.length);
-      for (const kind of rest) key = await change(store, ledger, kind, key);
+      let { key } = await store.create(input);
+      let actions = ["key.created"];
+      note(key, actions);
+      counts.create++;
+      for (const [kind, action] of CHANGES.slice(0, length % 6)) {
+        known.delete(key.id);
+        const { next, made } = await change(store, kind, key);
+        if (made !== undefined) note(made, ["key.created"]);
+        key = next;
+        actions = [...actions, action];
+        note(key, actions);
+        counts[kind]++;
+      }
     }
   } catch (error) {
     // The server was killed: a change that it did not acknowledge does not count.
@@ -66,62 +73,22 @@ export async function changeKeys(
   }
 }
 
-async function create(store: KeyStore, ledger: Ledger): Promise<Known> {
-  const made = await store.create({
-    ownerId: OWNER,
-    settings: {
-      ...{ description: "A key", scopes: ["chat"], models: [] },
-      ...{ limits: UNLIMITED, expiresAtMs: null },
-    },
-    actor: ACTOR,
-  });
-  ledger.counts.create++;
-  return note(ledger, made.key, ["key.created"]);
-}
-
+/** Makes the change. Returns the changed key, and the one that a rotation made. */
 async function change(
   store: KeyStore,
-  ledger: Ledger,
   kind: Change,
-  { key, actions }: Known,
-): Promise<Known> {
-  ledger.known.delete(key.id);
+  key: KeyRecord,
+): Promise<{ next: KeyRecord; made?: KeyRecord }> {
   const { id: keyId, version } = key;
   const target = { ownerId: OWNER, keyId, version, actor: ACTOR };
-  const [after, action] = await send(store, ledger, kind, key, target);
-  ledger.counts[kind]++;
-  return note(ledger, after, [...actions, action]);
-}
-
-/** Makes the change. Returns the changed key and its entry in the log. */
-async function send(
-  store: KeyStore,
-  ledger: Ledger,
-  kind: Change,
-  key: KeyRecord,
-  target: Target,
-): Promise<[after: KeyRecord, action: AuditAction]> {
-  if (kind === "rotate") {
-    const { key: next } = await store.rotate(target, GRACE_MS);
-    note(ledger, next, ["key.created"]);
-    const expiresAtMs = next.createdAtMs + GRACE_MS;
-    return [{ ...key, version: key.version + 1, expiresAtMs }, "key.rotated"];
-  }
   if (kind === "edit") {
-    const settings = { description: `Renamed ${key.version}` };
-    return [await store.edit(target, settings), "key.edited"];
+    const settings = { description: `Renamed ${version}` };
+    return { next: await store.edit(target, settings) };
   }
-  return [await store[kind](target), `key.${kind}d`];
-}
-
-function note(
-  { known }: Ledger,
-  key: KeyRecord,
-  actions: readonly AuditAction[],
-): Known {
-  const entry = { key, actions, isDeleted: actions.at(-1) === "key.deleted" };
-  known.set(key.id, entry);
-  return entry;
+  if (kind !== "rotate") return { next: await store[kind](target) };
+  const { key: made } = await store.rotate(target, GRACE_MS);
+  const expiresAtMs = made.createdAtMs + GRACE_MS;
+  return { next: { ...key, version: version + 1, expiresAtMs }, made };
 }
 
 /**
@@ -137,10 +104,12 @@ export async function findLost(
   const lost: string[] = [];
   const harmless: string[] = [];
   const audited = await readAudit(redis);
-  for (const [keyId, { key, isDeleted, actions }] of known) {
+  for (const [keyId, { key, actions }] of known) {
+    const isDeleted = actions.includes("key.deleted");
     const record = await store.get(OWNER, keyId);
-    const wanted = isDeleted ? null : key;
-    if (!isDeepStrictEqual(record, wanted)) lost.push(`record of ${keyId}`);
+    if (!isDeepStrictEqual(record, isDeleted ? null : key)) {
+      lost.push(`record of ${keyId}`);
+    }
     const owner = await redis.command(["GET", hashKey(key.hash)]);
     if (isDeleted && owner !== null) harmless.push(`look-up of ${keyId}`);
     if (!isDeleted && owner !== `${keyId}:${OWNER}`) {
@@ -160,10 +129,8 @@ async function readAudit(redis: RedisLink): Promise<Map<string, string[]>> {
   });
   const audited = new Map<string, string[]>();
   for (const entry of asList(entries)) {
-    const fields = asFields(asList(entry)[1]);
-    const keyId = fields.key ?? "";
-    const actions = audited.get(keyId) ?? [];
-    audited.set(keyId, [...actions, fields.action ?? ""]);
+    const { key = "", action = "" } = asFields(asList(entry)[1]);
+    audited.set(key, [...audited.get(key) ?? [], action]);
   }
   return audited;
 }
