@@ -183,6 +183,10 @@ export function signIn(
   return client.post("/sign-in", { email, password, code, next: "/keys" });
 }
 
+/** Whether the browser has a session. */
+export const isSignedIn = async (client: TestClient): Promise<boolean> =>
+  (await client.get("/keys")).status === 200;
+
 /** The form of a new key, as the page sends it. */
 export function keyForm(description: string, more: Form = {}): Form {
   return {

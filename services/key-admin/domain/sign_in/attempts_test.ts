@@ -8,7 +8,6 @@ import {
   forgetFailures,
   rememberDevice,
   takeAttempt,
-  takeRate,
 } from "./attempts.ts";
 
 Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a success", async () => {
@@ -33,29 +32,6 @@ Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a
   assert.equal(await forgetFailures(redis, attempt), 16);
   assert.equal(await takeAttempt(redis, attempt), 0);
   assert.equal(await takeAttempt(redis, attempt), 0, "free attempts again");
-});
-
-Deno.test("ASVS 2.4.1: takeRate() allows the count at once, and then one at a time", async () => {
-  await using server = await startRedis();
-  const redis = await server.connect();
-  const everyMs = 30_000;
-  const take = () => takeRate(redis, "n", { count: 3, perMs: 3 * everyMs });
-  const key = async () => {
-    const [name = ""] = asTexts(await redis.command(["KEYS", "try:*"]));
-    return name;
-  };
-  const paid = async () => await redis.command(["HGET", await key(), "paid"]);
-  assert.deepEqual([await take(), await take(), await take()], [0, 0, 0]);
-  const waitMs = await take();
-  assert.ok(waitMs > 0 && waitMs <= everyMs, `${waitMs}`);
-  const before = await paid();
-  await take();
-  assert.equal(await paid(), before, "a refusal takes nothing");
-  // As if time had passed.
-  const earlier = String(Number(before) - everyMs);
-  await redis.command(["HSET", await key(), "paid", earlier]);
-  assert.equal(await take(), 0);
-  assert.ok(await take() > everyMs / 2, "one, not two");
 });
 
 const TRIES = 3_000;

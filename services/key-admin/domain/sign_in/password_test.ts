@@ -56,20 +56,12 @@ Deno.test("ASVS 6.2.5: any characters are allowed", async (t) => {
   }
 });
 
-Deno.test("ASVS 6.1.2, 6.2.4: likely guesses are refused, including words of the product and of the owner's address", async (t) => {
-  const passwords = [
-    ...["password1234", "P@ssw0rd!2024", "passwordpassword", "adminadmin123"],
-    ...["123456789012", "qwertyuiop12", "1qaz2wsx3edc", "aaaaaaaaaaaa"],
-    ...["abcabcabcabc", "iloveyou2024!", "gatewayconsole", "ChangeMe12345"],
-    ...["lovelace-2024", "Ada.Lovelace1", "Gateway2026!!", "openai-apikey"],
-  ];
-  for (const password of passwords) {
-    await t.step(password, () => {
-      assert.match(passwordProblem(password, context) ?? "", /guess/);
-    });
-  }
-});
-
+const LIKELY = [
+  ...["password1234", "P@ssw0rd!2024", "passwordpassword", "adminadmin123"],
+  ...["123456789012", "qwertyuiop12", "1qaz2wsx3edc", "aaaaaaaaaaaa"],
+  ...["abcabcabcabc", "iloveyou2024!", "gatewayconsole", "ChangeMe12345"],
+  ...["lovelace-2024", "Ada.Lovelace1", "Gateway2026!!", "openai-apikey"],
+];
 const COMMON = dictionary["passwords-common"];
 const WORDS = dictionary["diceware-common"];
 /** A sample of a list. */
@@ -85,10 +77,11 @@ const decorated = (word: string): string[] => [
   word.toUpperCase() + "!!!!!!",
 ];
 
-Deno.test("ASVS 6.2.4: the most common passwords of twelve or more characters and their variants are refused", async (t) => {
+Deno.test("ASVS 6.1.2, 6.2.4: likely guesses are refused: common passwords, their variants, words of the product and of the owner's address", async (t) => {
   const words = every(4, [...CONTEXT_WORDS, "lovelace"]);
   const first = COMMON.slice(0, 7);
   const rows: [name: string, candidates: string[]][] = [
+    ["what people choose", LIKELY],
     ["the list", every(10, COMMON)],
     [
       "its first entries, decorated",

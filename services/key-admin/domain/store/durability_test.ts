@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import { startRedis } from "../../redis_fixture.ts";
 import { confirmDurable, detectDurability } from "./durability.ts";
 
 type Answers = Record<string, RedisReply | Error>;
@@ -83,20 +82,6 @@ Deno.test("confirmDurable() waits for as many replicas as the server requires", 
       else await assert.rejects(confirmDurable(link), { name: "NotDurable" });
       const waits = sent.filter((line) => line.startsWith("WAIT "));
       assert.deepEqual(waits, wanted === 0 ? [] : [`WAIT ${wanted} 3000`]);
-    });
-  }
-});
-
-Deno.test("a real server's settings are recognised", async (t) => {
-  const cases: [settings: string[], expected: RegExp][] = [
-    [["--appendonly", "yes", "--appendfsync", "always"], /^always$/],
-    [["--appendonly", "yes", "--appendfsync", "everysec"], /^(none|waitaof)$/],
-    [["--appendonly", "no"], /^none$/],
-  ];
-  for (const [settings, expected] of cases) {
-    await t.step(settings.join(" "), async () => {
-      await using server = await startRedis({ settings });
-      assert.match(await detectDurability(await server.connect()), expected);
     });
   }
 });

@@ -1,0 +1,239 @@
+import assert from "node:assert/strict";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import {
+  type Form,
+  hiddenField,
+  isSignedIn,
+  keyForm,
+  PASSWORD,
+  signIn,
+  startConsole,
+  storedKey,
+} from "../../console_fixture.ts";
+import { startRedis } from "../../redis_fixture.ts";
+import { asTexts } from "../store/redis.ts";
+import { createSessionStore, SESSION_LIMITS } from "./sessions.ts";
+
+const ADA = "ada@example.org";
+const OWNER = "own_aaaaaaaaaaaaaaaaaaaa";
+const MINUTE_MS = 60_000;
+const SESSION = "__Host-sid";
+
+Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in sets a new cookie of 256 random bits, which cannot be read by scripts, planted or sent elsewhere", async () => {
+  await using site = await startConsole();
+  await site.addOwner(ADA);
+  const client = site.client();
+  const planted = "A".repeat(43);
+  client.cookies.set(SESSION, planted);
+  const seen = new Set([planted]);
+  for (let n = 0; n < 10; n++) {
+    const answer = await signIn(client, ADA);
+    const line = answer.headers.getSetCookie()
+      .find((cookie) => cookie.startsWith(`${SESSION}=`)) ?? "";
+    assert.match(line, /^__Host-sid=[0-9A-Za-z]{43};/);
+    for (const part of ["Path=/", "HttpOnly", "Secure", "SameSite=Lax"]) {
+      assert.ok(line.includes(part), line);
+    }
+    assert.ok(!/domain=/i.test(line), line);
+    seen.add(client.cookies.get(SESSION) ?? "");
+  }
+  assert.equal(seen.size, 11);
+  assert.ok(43 * Math.log2(62) >= 256);
+  assert.equal(await isSignedIn(client), true);
+  for (const earlier of [...seen].slice(0, -1)) {
+    client.cookies.set(SESSION, earlier);
+    assert.equal(await isSignedIn(client), false, "ended by the next sign-in");
+  }
+});
+
+Deno.test("ASVS 7.3.1, 7.3.2: a session ends exactly at its bounds", async (t) => {
+  const busy = 20 * MINUTE_MS;
+  const { idleMs, absoluteMs } = SESSION_LIMITS;
+  const cases: [name: string, stepMs: number, lastMs: number, isIn: boolean][] =
+    [
+      ["idle 30 min - 1 ms", 0, idleMs - 1, true],
+      ["idle 30 min", 0, idleMs, false],
+      ["12 h - 1 ms", busy, absoluteMs - 1, true],
+      ["12 h", busy, absoluteMs, false],
+      ["12 h 1 min", busy, absoluteMs + MINUTE_MS, false],
+    ];
+  await using site = await startConsole();
+  for (const [n, [name, stepMs, lastMs, stays]] of cases.entries()) {
+    await t.step(name, async () => {
+      const client = await site.signedIn(`owner${n}@example.org`);
+      const startMs = site.clock.nowMs;
+      const busyMs = stepMs === 0 ? 0 : SESSION_LIMITS.absoluteMs;
+      for (let atMs = stepMs; atMs < busyMs; atMs += stepMs) {
+        site.clock.nowMs = startMs + atMs;
+        assert.equal(await isSignedIn(client), true, `${atMs}`);
+      }
+      site.clock.nowMs = startMs + lastMs;
+      assert.equal(await isSignedIn(client), stays);
+    });
+  }
+});
+
+Deno.test("ASVS 7.4.1: signing out ends the session on the server", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const cookie = client.cookies.get(SESSION) ?? "";
+  const answer = await client.post("/sign-out");
+  assert.equal(answer.status, 303);
+  assert.match(answer.headers.get("clear-site-data") ?? "", /cache/);
+  assert.equal(client.cookies.has(SESSION), false);
+  client.cookies.set(SESSION, cookie);
+  assert.equal(await isSignedIn(client), false);
+});
+
+Deno.test("ASVS 7.5.2: sessions are listed and can be ended, one or all", async () => {
+  await using site = await startConsole();
+  const here = await site.signedIn(ADA);
+  const there = await site.signedIn(ADA, "192.0.2.77");
+  const page = await here.get("/account");
+  assert.match(page.text, /This device.*192\.0\.2\.77/s, "this one first");
+  const session = hiddenField(page.text, "session");
+  const answer = await here.post("/account/sessions/end", { session });
+  assert.equal(answer.status, 303);
+  assert.deepEqual([await isSignedIn(here), await isSignedIn(there)], [
+    true,
+    false,
+  ]);
+
+  const again = await site.signedIn(ADA, "192.0.2.78");
+  await here.post("/account/sessions/end-all");
+  assert.deepEqual([await isSignedIn(here), await isSignedIn(again)], [
+    false,
+    false,
+  ]);
+});
+
+Deno.test("ASVS 6.2.2, 6.2.3, 7.4.3: a new password needs the old one and ends the other sessions", async () => {
+  await using site = await startConsole();
+  const here = await site.signedIn(ADA);
+  const there = await site.signedIn(ADA, "192.0.2.77");
+  const wrong = await here.post("/account/password", {
+    password: "not my password",
+    new_password: "a much better passphrase 7",
+  });
+  assert.equal(wrong.status, 400);
+  const answer = await here.post("/account/password", {
+    password: PASSWORD,
+    new_password: "a much better passphrase 7",
+    end_others: "on",
+  });
+  assert.equal(answer.status, 303);
+  assert.deepEqual([await isSignedIn(here), await isSignedIn(there)], [
+    true,
+    false,
+  ]);
+  assert.equal((await signIn(site.client(), ADA)).status, 401);
+});
+
+Deno.test("ASVS 7.5.3: an hour after the password was entered, creating, rotating and deleting keys asks for it again", async (t) => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const ownerId = await site.addOwner(ADA);
+  const { id } = await storedKey(site, ownerId);
+  const nonce = hiddenField((await client.get("/keys/new")).text, "nonce");
+  const rotation = { version: "1", old: "1h", nonce: "r".repeat(43) };
+  const requests: [path: string, form: Form | null, next: string][] = [
+    ["/keys/new", null, "/keys/new"],
+    ["/keys", keyForm("Late", { nonce }), "/keys/new"],
+    [`/keys/${id}/ask/rotate`, null, `/keys/${id}/ask/rotate`],
+    [`/keys/${id}/rotate`, rotation, `/keys/${id}/ask/rotate`],
+    [`/keys/${id}/ask/delete`, null, `/keys/${id}/ask/delete`],
+    [`/keys/${id}/delete`, {
+      version: "2",
+      sure: "on",
+    }, `/keys/${id}/ask/delete`],
+  ];
+  const ask = (path: string, form: Form | null) =>
+    form === null ? client.get(path) : client.post(path, form);
+  for (let minutes = 0; minutes < 60; minutes += 20) {
+    site.clock.nowMs += 20 * MINUTE_MS;
+    assert.equal(await isSignedIn(client), true);
+  }
+  site.clock.nowMs -= 1;
+  assert.equal((await client.get("/keys/new")).status, 200);
+  site.clock.nowMs += 1;
+  const before = await site.stored(`*{${ownerId}}*`);
+  for (const [path, form, next] of requests) {
+    await t.step(`${form === null ? "GET" : "POST"} ${path} asks`, async () => {
+      const answer = await ask(path, form);
+      assert.equal(
+        answer.headers.get("location"),
+        `/confirm?next=${encodeURIComponent(next)}`,
+      );
+    });
+  }
+  await t.step("disabling a key asks for no password", async () => {
+    assert.equal((await client.get(`/keys/${id}/ask/disable`)).status, 200);
+  });
+  assert.deepEqual(await site.stored(`*{${ownerId}}*`), before);
+  const next = "/keys/new";
+  const wrong = await client.post("/confirm", { password: "no", next });
+  assert.equal(wrong.status, 400);
+  const still = await client.get("/keys/new");
+  assert.match(still.headers.get("location") ?? "", /confirm/);
+  const right = await client.post("/confirm", { password: PASSWORD, next });
+  assert.equal(right.headers.get("location"), next);
+  for (const [path, form] of requests) {
+    await t.step(`${path} after it`, async () => {
+      const { status } = await ask(path, form);
+      assert.ok([200, 201, 303].includes(status), `${status}`);
+    });
+  }
+  assert.equal((await client.get(`/keys/${id}`)).status, 404, "deleted");
+});
+
+Deno.test("ASVS 6.5.2, 7.2.2: only digests of secrets are stored, and a digest grants no access", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const ownerId = await site.addOwner(ADA);
+  const { redis, accounts, links, sessions } = site.deps;
+  const link = await links.make({ kind: "reset", ownerId, email: ADA });
+  const codes = await accounts.enableTotp(ownerId, "GEZDGNBV");
+  const names = asTexts(await redis.command(["KEYS", "*"]));
+  const stored = (await Promise.all(
+    names.map(async (name) => `${name} ${await redis.command(["DUMP", name])}`),
+  )).join();
+  for (const secret of [...client.cookies.values(), link]) {
+    assert.ok(secret.length > 40 && !stored.includes(secret));
+  }
+  // 119 random bits each, so a fast digest is enough.
+  assert.equal(new Set(codes).size, 10);
+  for (const code of codes) {
+    assert.match(code, /^([0-9A-Za-z]{5}-){3}[0-9A-Za-z]{5}$/);
+    assert.ok(!stored.includes(code.replaceAll("-", "")));
+    assert.ok(!stored.includes(code));
+  }
+  const [session] = await sessions.list(ownerId);
+  client.cookies.set(SESSION, session?.id ?? assert.fail("no session"));
+  assert.equal(await isSignedIn(client), false);
+});
+
+Deno.test("ASVS 7.4.1: a session whose deletion was interrupted is over or can be ended again", async () => {
+  await using server = await startRedis();
+  const link = await server.connect();
+  let breaksAt = "";
+  const redis: RedisLink = {
+    ...link,
+    command: (args, options) =>
+      args[0] === breaksAt
+        ? Promise.reject(new RedisUnavailableError("deadline", "no answer"))
+        : link.command(args, options),
+  };
+  const store = createSessionStore({ redis, randomBytes, now: Date.now });
+  for (const command of ["DEL", "ZREM"]) {
+    const cookie = await store.start(OWNER, { ip: "", userAgent: "" });
+    const { id } = await store.find(cookie) ?? assert.fail("no session");
+    breaksAt = command;
+    await assert.rejects(store.end(OWNER, id), RedisUnavailableError);
+    breaksAt = "";
+    assert.equal(await store.end(OWNER, id), true, command);
+    assert.equal(await store.find(cookie), null, command);
+    assert.equal(await store.end(OWNER, id), false, command);
+  }
+});
