@@ -117,9 +117,10 @@ async function openStore(group: RedisGroup, servers: readonly string[]) {
 /** Keys whose last acknowledged change is not what the store has. */
 async function lostOf({ known }: Ledger, keys: KeyStore): Promise<string[]> {
   const lost: string[] = [];
-  for (const { key, isDeleted } of known.values()) {
+  for (const { key, actions } of known.values()) {
     const found = await keys.get(key.ownerId, key.id);
-    if (!isDeepStrictEqual(found, isDeleted ? null : key)) lost.push(key.id);
+    const wanted = actions.includes("key.deleted") ? null : key;
+    if (!isDeepStrictEqual(found, wanted)) lost.push(key.id);
   }
   return lost;
 }
