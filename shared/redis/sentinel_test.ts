@@ -60,7 +60,7 @@ async function isReplica(server: LocalServer): Promise<boolean> {
 Deno.test("a link behind sentinels leaves a frozen master for the new one, and stays there", async () => {
   await using secrets = await makeSecrets();
   await using group = await startRedisGroup({ secrets });
-  const link = open(await group.address("edge"));
+  const link = open(group.address("edge"));
   await link.ready(FAILOVER_MS);
   const old = await group.master();
   await link.command(["HSET", "lim:test", "kept", "before"]);

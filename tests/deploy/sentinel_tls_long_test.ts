@@ -65,7 +65,7 @@ Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a failover 
   );
   assert.equal(await servedStatus(edge.url, kept.key), 200);
 
-  const address = await group.address("edge");
+  const address = group.address("edge");
   const foreign = await clientTls(another);
   const rows: [name: string, address: RedisAddress][] = [
     ["without a certificate", withoutCertificate(address)],
@@ -100,7 +100,7 @@ Deno.test("ASVS 12.3.1: a link follows a failover over TLS without client certif
     secrets,
     tls: { authority, isMutual: false },
   });
-  const address = await group.address("edge");
+  const address = group.address("edge");
   assert.equal(address.tlsCert, undefined);
   const link = open(address);
   await link.ready(FAILOVER_MS);

@@ -15,6 +15,7 @@ import {
   type OtlpReceiver,
   startOtlpReceiver,
 } from "../observability/otlp_receiver.ts";
+import { postChat } from "../support/chat_request.ts";
 import { waitFor } from "../support/wait_for.ts";
 import { metricsOf, type ServiceName } from "../observability/metric_tables.ts";
 
@@ -32,35 +33,43 @@ interface Rig {
   traces: OtlpReceiver;
 }
 
+const traceparent = (traceId: string, flags: string) => ({
+  traceparent: `00-${traceId}-${CALLER_SPAN}-${flags}`,
+});
+
 async function ask(
   { cluster }: Rig,
-  options: { traceparent?: string; stream?: boolean } = {},
+  options: { headers?: Record<string, string>; stream?: boolean } = {},
 ): Promise<{ status: number; requestId: string }> {
-  const { traceparent, stream = true } = options;
-  const response = await fetch(`${cluster.baseUrl()}/chat/completions`, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${cluster.state.api_key}`,
-      "content-type": "application/json",
-      ...(traceparent === undefined ? {} : { traceparent }),
-    },
-    body: JSON.stringify({
-      model: "neutral-3.7-plus",
-      messages: [{ role: "user", content: "Count to three." }],
-      stream,
-    }),
+  const { headers = {}, stream = true } = options;
+  const { api_key: key } = cluster.state;
+  const response = await postChat(cluster.baseUrl(), key, { stream }, {
+    headers,
   });
   await response.text();
   const requestId = response.headers.get("x-request-id") ?? "";
   return { status: response.status, requestId };
 }
 
+/** The lines about a request, as soon as they have these events. */
+async function linesOf(
+  { cluster }: Rig,
+  requestId: string,
+  events: readonly string[],
+): Promise<Record<string, unknown>[]> {
+  return await waitFor(async () => {
+    const lines = (await cluster.logs()).split("\n")
+      .filter((line) => line.includes(requestId))
+      .map((line) => JSON.parse(line));
+    const isThere = (name: string) => lines.some(({ event }) => event === name);
+    return events.every(isThere) && lines;
+  }, { what: `the lines of the request: ${events}` });
+}
+
 async function tracedAcrossProcesses(rig: Rig): Promise<void> {
   const { model, traces } = rig;
   const traceId = newRequestId();
-  const { requestId } = await ask(rig, {
-    traceparent: `00-${traceId}-${CALLER_SPAN}-01`,
-  });
+  const { requestId } = await ask(rig, { headers: traceparent(traceId, "01") });
   const asked = model.requests.at(-1);
   const run = await traces.span(traceId, "chat");
   const job = await traces.span(traceId, "chat job");
@@ -86,41 +95,34 @@ async function tracedAcrossProcesses(rig: Rig): Promise<void> {
 async function notSampled(rig: Rig): Promise<void> {
   const { model, traces } = rig;
   const traceId = newRequestId();
-  await ask(rig, { traceparent: `00-${traceId}-${CALLER_SPAN}-00` });
+  await ask(rig, { headers: traceparent(traceId, "00") });
   const passedOn = model.requests.at(-1)?.headers.get("traceparent") ?? "";
   assert.match(passedOn, new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`));
   // A later trace has arrived, so this one will not.
   const later = newRequestId();
-  await ask(rig, { traceparent: `00-${later}-${CALLER_SPAN}-01` });
+  await ask(rig, { headers: traceparent(later, "01") });
   await traces.span(later, "chat");
   await traces.span(later, "chat job");
   assert.deepEqual(traces.spans.filter((s) => s.traceId === traceId), []);
 }
 
 async function oneIdFindsEverything(rig: Rig): Promise<void> {
-  const { cluster, model, traces } = rig;
+  const { model, traces } = rig;
   const before = model.requests.length;
   const traceId = newRequestId();
   model.reply = () =>
     jsonResponse({ error: { message: "no" } }, { status: 500 });
   const { requestId, status } = await ask(rig, {
-    traceparent: `00-${traceId}-${CALLER_SPAN}-01`,
+    headers: traceparent(traceId, "01"),
     stream: false,
   });
   model.reply = goodReply;
   assert.equal(status, 502);
-  const lines = await waitFor(async () => {
-    const found = (await cluster.logs()).split("\n")
-      .filter((line) => line.includes(requestId));
-    const isThere = (event: string) =>
-      found.some((line) => line.includes(`"event":"${event}"`));
-    return isThere("chat") && isThere("job") && found;
-  }, { what: "the lines of the request" });
-  const events = lines.map((line) => {
-    const { service, event, outcome } = JSON.parse(line);
-    return `${service} ${event} ${outcome}`;
-  }).sort();
-  assert.deepEqual([...new Set(events)], [
+  const lines = await linesOf(rig, requestId, ["chat", "job"]);
+  const said = lines.map(({ service, event, outcome }) =>
+    `${service} ${event} ${outcome}`
+  );
+  assert.deepEqual([...new Set(said)].sort(), [
     "chat-worker backend_attempt_failed server_error",
     "chat-worker job failed",
     "edge-auth chat failed",
@@ -133,25 +135,16 @@ async function oneIdFindsEverything(rig: Rig): Promise<void> {
   assert.equal(run.hasFailed, true);
 }
 
-async function refusalsNameTheirError({ cluster }: Rig): Promise<void> {
-  const response = await fetch(`${cluster.baseUrl()}/models`);
+async function refusalsNameTheirError(rig: Rig): Promise<void> {
+  const response = await fetch(`${rig.cluster.baseUrl()}/models`);
   await response.text();
   const requestId = response.headers.get("x-request-id") ?? "";
-  const line = await waitFor(
-    async () =>
-      (await cluster.logs()).split("\n").find((l) => l.includes(requestId)),
-    { what: "the line of the refusal" },
-  );
-  const { event, status, errorCode, path } = JSON.parse(line);
-  assert.deepEqual(
-    { event, status, errorCode, path },
-    {
-      event: "request",
-      status: 401,
-      errorCode: "unauthorized",
-      path: "/v1/models",
-    },
-  );
+  const [line] = await linesOf(rig, requestId, ["request"]);
+  assert.partialDeepStrictEqual(line, {
+    status: 401,
+    errorCode: "unauthorized",
+    path: "/v1/models",
+  });
 }
 
 async function everyMetricIsThere({ cluster }: Rig): Promise<void> {
@@ -163,31 +156,28 @@ async function everyMetricIsThere({ cluster }: Rig): Promise<void> {
       .map(({ name, type }) => `${name} ${type}`).sort();
     assert.deepEqual(exported, documented, service);
   }
-  const edge = await metricsText(cluster, "edge-auth");
-  assert.match(
-    edge,
-    /^gateway_requests_total\{route="chat",status="200"\} 3$/m,
-  );
-  assert.match(
-    edge,
-    /^gateway_requests_total\{route="chat",status="502"\} 1$/m,
-  );
-  assert.match(edge, /_total\{route="models",status="401"\} 1$/m);
-  assert.match(edge, /outcome="failed",code="upstream_error"\} 1$/m);
-  assert.match(edge, /^gateway_time_to_first_token_seconds_count\{.*\} 3$/m);
-  assert.match(edge, /^gateway_time_between_tokens_seconds_count\{.*\} 3$/m);
-  assert.match(edge, /^gateway_tokens_total\{.*kind="completion"\} [1-9]\d*$/m);
-  assert.match(edge, /^gateway_admissions_total\{result="admitted"\} 4$/m);
-  assert.match(edge, /^gateway_known_slots\{state="free"\} 1024$/m);
-  assert.match(edge, /^gateway_redis_ready 1$/m);
-  const worker = await metricsText(cluster, "chat-worker");
-  assert.match(worker, /^gateway_jobs_total\{.*outcome="complete".*\} 3$/m);
-  assert.match(worker, /^gateway_bus_flowing 1$/m);
-  assert.match(
-    worker,
-    /^gateway_backend_attempts_total\{.*outcome="server_error"\} [12]$/m,
-  );
-  for (const text of [edge, worker]) {
+  const expected: [ServiceName, RegExp[]][] = [
+    ["edge-auth", [
+      /^gateway_requests_total\{route="chat",status="200"\} 3$/m,
+      /^gateway_requests_total\{route="chat",status="502"\} 1$/m,
+      /_total\{route="models",status="401"\} 1$/m,
+      /outcome="failed",code="upstream_error"\} 1$/m,
+      /^gateway_time_to_first_token_seconds_count\{.*\} 3$/m,
+      /^gateway_time_between_tokens_seconds_count\{.*\} 3$/m,
+      /^gateway_tokens_total\{.*kind="completion"\} [1-9]\d*$/m,
+      /^gateway_admissions_total\{result="admitted"\} 4$/m,
+      /^gateway_known_slots\{state="free"\} 1024$/m,
+      /^gateway_redis_ready 1$/m,
+    ]],
+    ["chat-worker", [
+      /^gateway_jobs_total\{.*outcome="complete".*\} 3$/m,
+      /^gateway_bus_flowing 1$/m,
+      /^gateway_backend_attempts_total\{.*outcome="server_error"\} [12]$/m,
+    ]],
+  ];
+  for (const [service, forms] of expected) {
+    const text = await metricsText(cluster, service);
+    for (const form of forms) assert.match(text, form);
     assert.match(text, /^gateway_event_loop_lag_seconds_count [1-9]/m);
     assert.doesNotMatch(text, /sk-|NaN|undefined/);
   }

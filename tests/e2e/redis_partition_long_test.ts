@@ -94,7 +94,7 @@ async function startParted(secrets: DeployedSecrets) {
 
 /** The store of keys as key-admin has it that asks these sentinels. */
 async function openStore(group: RedisGroup, servers: readonly string[]) {
-  const { sentinels, ...address } = await group.address("admin");
+  const { sentinels, ...address } = group.address("admin");
   assert.ok(sentinels !== undefined);
   const open = () =>
     createRedisLink({

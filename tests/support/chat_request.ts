@@ -14,7 +14,7 @@ export function chatRequest(part: Partial<ChatRequest> = {}): ChatRequest {
   };
 }
 
-/** Sends a chat request as a client does; its only message is "ping" where `body` has none. */
+/** Sends a chat request as a client does; its only message is "ping" where `body` has none. Headers of `init` come on top. */
 export function postChat(
   baseUrl: string,
   key: string,
@@ -27,6 +27,7 @@ export function postChat(
     headers: {
       authorization: `Bearer ${key}`,
       "content-type": "application/json",
+      ...Object(init.headers),
     },
     body: JSON.stringify({
       model: DEFAULT_MODEL_ID,

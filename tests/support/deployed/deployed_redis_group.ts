@@ -4,6 +4,11 @@
  * which a silent master counts as gone are of this machine.
  */
 import { fileURLToPath } from "node:url";
+import { parseEnv } from "@gateway/shared/process/env";
+import {
+  REDIS_VARIABLES,
+  redisAccess,
+} from "@gateway/shared/process/service_variables";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import type { DeployedSecrets } from "./deployed_stores.ts";
 import {
@@ -32,14 +37,10 @@ const SETTLED_MS = 30_000;
 export interface RedisGroup extends AsyncDisposable {
   readonly servers: readonly LocalServer[];
   readonly sentinels: readonly LocalServer[];
-  /** `host:port` of every sentinel. */
-  readonly sentinelAddresses: readonly string[];
-  /** What one of the servers answers to lines of commands. */
-  ask(server: LocalServer, lines: string): Promise<string>;
   /** Variables of a service that is this user. */
   env(user: "edge" | "admin"): Record<string, string>;
   /** The same for a link. */
-  address(user: "edge" | "admin"): Promise<RedisAddress>;
+  address(user: "edge" | "admin"): RedisAddress;
   /** The server that all living sentinels name, which may be dead. */
   master(): Promise<LocalServer>;
   /** Resolves when the sentinels agree on a master that lives, has its replicas, and takes writes. */
@@ -180,7 +181,14 @@ async function createGroup(parts: GroupParts): Promise<RedisGroup> {
     String(server === servers[0] ? firstPort : server.port);
   const ask = ({ port }: LocalServer, lines: string) =>
     askPort(port, lines, client);
-  const sentinelAddresses = sentinels.map(({ port }) => `127.0.0.1:${port}`);
+  const env: RedisGroup["env"] = (user) => ({
+    ...tlsVariables(tls),
+    REDIS_SENTINELS: sentinels.map(({ port }) => `127.0.0.1:${port}`).join(),
+    REDIS_SENTINEL_USERNAME: "lookup",
+    REDIS_SENTINEL_PASSWORD_FILE: secrets.path("redis_lookup_password"),
+    REDIS_USERNAME: user === "edge" ? "edge-auth" : "key-admin",
+    REDIS_PASSWORD_FILE: secrets.path(`redis_${user}_password`),
+  });
   /** What every living sentinel says of the master. */
   const views = async () => {
     const password = await secrets.read("redis_sentinel_password");
@@ -201,38 +209,12 @@ async function createGroup(parts: GroupParts): Promise<RedisGroup> {
       ? servers.find((server) => knownAs(server) === port)
       : undefined;
   };
-  const role = (server: LocalServer) =>
-    ask(server, "AUTH health any\r\nROLE\r\nPING\r\n");
   return {
     servers,
     sentinels,
-    sentinelAddresses,
-    ask,
-    env: (user) => ({
-      ...tlsVariables(tls),
-      REDIS_SENTINELS: sentinelAddresses.join(","),
-      REDIS_SENTINEL_USERNAME: "lookup",
-      REDIS_SENTINEL_PASSWORD_FILE: secrets.path("redis_lookup_password"),
-      REDIS_USERNAME: user === "edge" ? "edge-auth" : "key-admin",
-      REDIS_PASSWORD_FILE: secrets.path(`redis_${user}_password`),
-    }),
-    address: async (user) => ({
-      url: `${tls === undefined ? "redis" : "rediss"}://sentinels`,
-      ...(client === undefined
-        ? {}
-        : { tlsCa: client.caCerts?.join("") ?? "" }),
-      ...(tls?.isMutual === true && client !== undefined
-        ? { tlsCert: client.cert, tlsKey: client.key }
-        : {}),
-      username: user === "edge" ? "edge-auth" : "key-admin",
-      password: await secrets.read(`redis_${user}_password`),
-      sentinels: {
-        name: "gateway",
-        servers: sentinelAddresses,
-        username: "lookup",
-        password: await secrets.read("redis_lookup_password"),
-      },
-    }),
+    env,
+    address: (user) =>
+      redisAccess(parseEnv(REDIS_VARIABLES, env(user), Deno.readTextFileSync)),
     master: () => waitFor(named, { what: "the sentinels to name one master" }),
     settled: async (replicas = REPLICAS) => {
       await waitFor(async () => {
@@ -247,7 +229,7 @@ async function createGroup(parts: GroupParts): Promise<RedisGroup> {
         const isComplete = new RegExp(
           `\\$6\\r\\nmaster\\r\\n:\\d+\\r\\n\\*${replicas}\\r\\n`,
         )
-          .test(await role(master));
+          .test(await ask(master, "AUTH health any\r\nROLE\r\nPING\r\n"));
         return isAgreed && isComplete;
       }, {
         what: "the group to settle",
