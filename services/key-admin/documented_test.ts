@@ -20,7 +20,7 @@ import {
   PASSWORD_CHARS_MIN,
 } from "./domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "./domain/sign_in/sessions.ts";
-import { CREATION_RATE } from "./web/key_requests.tsx";
+import { CREATION_RATE } from "./web/key_form.tsx";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;

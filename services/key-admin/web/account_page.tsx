@@ -18,7 +18,7 @@ import {
   secretText,
 } from "./forms.ts";
 import { showCard, showPage } from "./layout.tsx";
-import { Box, Head, PasswordField, PostForm, Time } from "./parts.tsx";
+import { Box, PasswordField, PostForm, Time } from "./parts.tsx";
 import { isFresh, localPath, readCookie, writeCookie } from "./session.ts";
 import { NewPasswordField, waitText } from "./sign_in_page.tsx";
 
@@ -148,9 +148,8 @@ export async function showAccount(
   const status = Object.keys(errors).length === 0 ? 200 : 400;
   return showPage(
     c,
-    { title: "Account", section: "account", status },
+    { title: "Account", section: "account", lead: account.email, status },
     <>
-      <Head title="Account" lead={account.email} />
       <Topic
         title="Password"
         help="Use a long password that you use nowhere else."
@@ -174,10 +173,10 @@ export async function showAccount(
       >
         {account.totpSecret === null
           ? (
-            <>
-              <p>Two-step sign-in is off.</p>
+            <p class="row between">
+              Two-step sign-in is off.
               <a class="button" href="/account/second-factor">Set up</a>
-            </>
+            </p>
           )
           : (
             <PostForm
@@ -207,7 +206,7 @@ export async function showAccount(
               {session.id === id && <span class="badge good">This device</span>}
               <p class="help">
                 {session.ip} · signed in{" "}
-                <Time ms={session.createdAtMs} as="minute" /> · last seen{" "}
+                <Time ms={session.createdAtMs} as="day" /> · last seen{" "}
                 <Time ms={session.seenAtMs} as="relative" />
               </p>
             </div>
@@ -236,10 +235,10 @@ const Topic = (
   { title, help, children }: { title: string; help: string; children: Child },
 ) => (
   <section class="card split">
-    <div>
+    <header>
       <h2>{title}</h2>
       <p class="help">{help}</p>
-    </div>
+    </header>
     <div>{children}</div>
   </section>
 );

@@ -16,7 +16,6 @@ import {
 } from "./context.ts";
 import { formGuard } from "./forms.ts";
 import { baseHeaders, crossSiteGuard, hostGuard, noKeys } from "./guards.ts";
-import { keyActionRoutes } from "./key_actions.tsx";
 import { keyFormRoutes } from "./key_form.tsx";
 import { keyRoutes } from "./key_page.tsx";
 import { keyListRoutes } from "./keys_page.tsx";
@@ -50,7 +49,6 @@ const ROUTES: Routes = {
   ...keyListRoutes,
   ...keyFormRoutes,
   ...keyRoutes,
-  ...keyActionRoutes,
   ...usageRoutes,
   ...auditRoutes,
   ...accountRoutes,

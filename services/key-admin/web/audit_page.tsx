@@ -10,7 +10,7 @@ import { showPage } from "./layout.tsx";
 import {
   address,
   type Column,
-  Head,
+  Empty,
   labelOf,
   Pager,
   Table,
@@ -38,16 +38,18 @@ const showAudit: Handler = async (c) => {
   const { rows, next } = await audit.read(session.ownerId, query);
   return showPage(
     c,
-    { title: "Audit log", section: "audit" },
-    <>
-      <Head
-        title="Audit log"
-        lead="Every change to your keys and every sign-in. Entries cannot be changed or deleted here."
-      >
+    {
+      title: "Audit log",
+      section: "audit",
+      lead:
+        "Every change to your keys and every sign-in. Entries cannot be changed or deleted here.",
+      actions: (
         <a class="button" href={address("/audit.csv", { action })}>
           Download CSV
         </a>
-      </Head>
+      ),
+    },
+    <>
       <Tabs
         label="Filter"
         current={action}
@@ -59,10 +61,11 @@ const showAudit: Handler = async (c) => {
       />
       {rows.length === 0
         ? (
-          <section class="card empty">
-            <h2>No entries</h2>
-            <p>Changes to your keys and your account appear here.</p>
-          </section>
+          <Empty title="No entries">
+            <p class="lead">
+              Changes to your keys and your account appear here.
+            </p>
+          </Empty>
         )
         : <AuditTable rows={rows} caption="Audit log, newest first" />}
       {(before ?? next) !== null && (
@@ -160,7 +163,7 @@ export const AuditTable = ({ rows, caption, isOfOneKey = false }: {
       ["What", ({ action, detail }) => (
         <>
           {labelOfAction(action)}
-          {detail && <bdi class="help">{detail}</bdi>}
+          {detail && <div class="help">{detail}</div>}
         </>
       ), "head"],
       ...isOfOneKey ? [] : [KEY_COLUMN],

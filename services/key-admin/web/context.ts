@@ -1,8 +1,10 @@
+import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
+import type { Target } from "../domain/keys/key_store.ts";
 import type { DefaultLimits } from "../domain/keys/settings.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { Account } from "../domain/owners/account.ts";
@@ -69,6 +71,19 @@ export const actorOf = (c: ConsoleContext) => ({
   by: c.var.signedIn.account.email,
   ip: c.env.remoteIp,
 });
+
+/** The key of the path. Another owner's key does not exist (API1, ASVS 8.2.2). */
+export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
+  const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
+  return await keys.find(ownerId, c.req.param("id") ?? "");
+}
+
+/** The key in the version that the page showed. */
+export const targetOf = (
+  c: ConsoleContext,
+  { ownerId, id }: KeyRecord,
+  version: number,
+): Target => ({ ownerId, keyId: id, version, actor: actorOf(c) });
 
 interface RefusedOptions extends ErrorOptions {
   headers?: Readonly<Record<string, string>>;

@@ -1,20 +1,31 @@
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { z } from "zod";
+import type { CreatedKey } from "../domain/keys/key_store.ts";
 import {
   type KeySettings,
   limitsOf,
   settingsSchema,
 } from "../domain/keys/settings.ts";
-import { mintSecret } from "../domain/store/secret.ts";
-import { actorOf, type ConsoleContext, type Handler } from "./context.ts";
+import { type Rate, takeRate } from "../domain/sign_in/attempts.ts";
+import { digest, isSecret, mintSecret } from "../domain/store/secret.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  findKey,
+  type Handler,
+  Refused,
+  targetOf,
+} from "./context.ts";
 import { list, readForm, secretText, text, version } from "./forms.ts";
-import { answerCreated, findKey, targetOf } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
-import { Box, Field, labelOf, PostForm } from "./parts.tsx";
+import { Box, Curl, Field, labelOf, PostForm, ShownOnce } from "./parts.tsx";
 import { behindPassword } from "./session.ts";
 
 /** Creating and editing a key. */
+
+/** A person creates a few keys in a row; a script uses the command line (API6). */
+export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
 /** Upper bounds for the raw text; `settingsSchema` validates it. */
 const CHARS_MAX = { limit: 20, models: 30_000 } as const;
@@ -71,6 +82,60 @@ const createKey: Handler = async (c) => {
 
 /** Answers the form for a new key, which is posted to the list. */
 export const postKey: Handler = behindPassword(createKey, () => "/keys/new");
+
+/**
+ * Creates a key once for each nonce and answers with the only page that shows its
+ * full value. The page is not cached and cannot be loaded again. `replaced` says
+ * what happens to the old key of a rotation.
+ */
+export async function answerCreated(
+  c: ConsoleContext,
+  nonce: string,
+  create: (once: string) => Promise<CreatedKey>,
+  replaced?: string,
+): Promise<Response> {
+  const { deps: { redis, apiUrl }, signedIn: { session: { ownerId } } } = c.var;
+  if (!isSecret(nonce)) {
+    throw new Refused(400, "This form did not come from the console");
+  }
+  const waitMs = await takeRate(redis, `create ${ownerId}`, CREATION_RATE);
+  if (waitMs > 0) {
+    const seconds = String(Math.ceil(waitMs / 1_000));
+    throw new Refused(
+      429,
+      `You created too many keys in the last minute. Try again in ${seconds} seconds`,
+      { headers: { "retry-after": seconds } },
+    );
+  }
+  const { key, value } = await create(digest(nonce));
+  return showPage(
+    c,
+    {
+      title: "Store your key now",
+      section: "keys",
+      lead: (
+        <>
+          This is the only time the full value of{" "}
+          <strong>
+            <bdi>{key.description}</bdi>
+          </strong>{" "}
+          is shown. If you lose it, you need a new key.
+        </>
+      ),
+      status: 201,
+      isCard: true,
+    },
+    <ShownOnce label="API key" value={value} next="/keys">
+      {replaced && <p>{replaced}</p>}
+      <h2>Try it</h2>
+      <p>
+        Set the environment variable <code>API_KEY</code>{" "}
+        of your server to the key. Keep the key out of code and browsers.
+      </p>
+      <Curl apiUrl={apiUrl} model={key.models[0]} />
+    </ShownOnce>,
+  );
+}
 
 const editForm: Handler = async (c) => {
   const key = await findKey(c);
@@ -163,67 +228,67 @@ function showForm(
   });
   return showPage(
     c,
-    { title, section: "keys", status: errors.size === 0 ? 200 : 400 },
-    <section class="card narrow">
-      <h1>{title}</h1>
-      <PostForm
-        action={key === null ? "/keys" : `${back}/edit`}
-        hidden={hidden}
-        submit={key === null ? "Create key" : "Save changes"}
-        cancel={back}
-      >
-        <Field
-          {...common("description")}
-          label="Description"
-          dir="auto"
-          maxlength={KEY_LIMITS.descriptionCharsMax * 2}
-          placeholder="Billing service, production"
-          required
-        />
-        <Field
-          {...common("expires")}
-          label="Expires"
-          help="At the end of the day in UTC. Leave empty for never."
-          type="date"
-        />
-        <fieldset class="field" aria-describedby="scopes-error">
-          <legend>Permissions</legend>
-          <div class="row">
-            {KEY_SCOPES.map((scope, at) => (
-              <Box
-                name="scopes"
-                value={scope}
-                checked={values.scopes.includes(scope)}
-                autofocus={at === 0 && focus === "scopes"}
-              >
-                {labelOf(scope)}
-              </Box>
-            ))}
-          </div>
-          <p class="help error" id="scopes-error">{errors.get("scopes")}</p>
-        </fieldset>
-        <fieldset class="field">
-          <legend>Limits</legend>
-          <div class="pair">
-            {Object.values(limitsOf((name) => (
-              <Field
-                {...common(name)}
-                label={labelOf(name)}
-                type="number"
-                min={0}
-                placeholder="No limit"
-              />
-            )))}
-          </div>
-        </fieldset>
-        <Field
-          {...common("models")}
-          label="Models"
-          help="Leave empty for all."
-          maxlength={CHARS_MAX.models}
-          placeholder="neutral-3.7-plus, small-1"
-        />
-      </PostForm>
-    </section>,
+    {
+      ...{ title, section: "keys", isCard: true },
+      status: errors.size === 0 ? 200 : 400,
+    },
+    <PostForm
+      action={key === null ? "/keys" : `${back}/edit`}
+      hidden={hidden}
+      submit={key === null ? "Create key" : "Save changes"}
+      cancel={back}
+    >
+      <Field
+        {...common("description")}
+        label="Description"
+        dir="auto"
+        maxlength={KEY_LIMITS.descriptionCharsMax * 2}
+        placeholder="Billing service, production"
+        required
+      />
+      <Field
+        {...common("expires")}
+        label="Expires"
+        help="At the end of the day in UTC. Leave empty for never."
+        type="date"
+      />
+      <fieldset class="field" aria-describedby="scopes-error">
+        <legend>Permissions</legend>
+        <div class="row">
+          {KEY_SCOPES.map((scope, at) => (
+            <Box
+              name="scopes"
+              value={scope}
+              checked={values.scopes.includes(scope)}
+              autofocus={at === 0 && focus === "scopes"}
+            >
+              {labelOf(scope)}
+            </Box>
+          ))}
+        </div>
+        <p class="help error" id="scopes-error">{errors.get("scopes")}</p>
+      </fieldset>
+      <fieldset class="field">
+        <legend>Limits</legend>
+        <div class="pair">
+          {Object.values(limitsOf((name) => (
+            <Field
+              {...common(name)}
+              label={labelOf(name)}
+              type="number"
+              min={0}
+              placeholder="No limit"
+            />
+          )))}
+        </div>
+      </fieldset>
+      <Field
+        {...common("models")}
+        label="Models"
+        help="Leave empty for all."
+        maxlength={CHARS_MAX.models}
+        placeholder="neutral-3.7-plus, small-1"
+      />
+    </PostForm>,
   );
 }

@@ -1,11 +1,22 @@
+import type { KeyRecord } from "@gateway/shared/keys/record";
 import { isExpired } from "../domain/keys/key_record.ts";
+import { ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
 import { readLastUse, readUsage } from "../domain/keys/usage.ts";
+import { mintSecret } from "../domain/store/secret.ts";
 import { AuditTable } from "./audit_page.tsx";
-import type { Handler } from "./context.ts";
-import { findKey } from "./key_requests.tsx";
+import {
+  actorOf,
+  type ConsoleContext,
+  findKey,
+  type Handler,
+  Refused,
+  targetOf,
+} from "./context.ts";
+import { box, readForm, secretText, text, ticked, version } from "./forms.ts";
+import { answerCreated } from "./key_form.tsx";
 import { showPage } from "./layout.tsx";
 import {
-  Head,
+  Box,
   labelOf,
   Moment,
   number,
@@ -13,7 +24,10 @@ import {
   Status,
   Time,
 } from "./parts.tsx";
+import { behindPassword } from "./session.ts";
 import { rangeOf, UsageView } from "./usage_page.tsx";
+
+/** One key: its page, and enabling, disabling, deleting and rotating it. */
 
 const HISTORY_ROWS = 10;
 
@@ -31,6 +45,9 @@ const showKey: Handler = async (c) => {
     }),
   ]);
   const isEnabled = key.state === "enabled";
+  const to = (label: string, page: string, look = "") => (
+    <a class={`button ${look}`} href={`/keys/${id}/${page}`}>{label}</a>
+  );
   const facts = {
     "Created": <Time ms={key.createdAtMs} as="minute" />,
     "Last used": <Moment ms={lastUsedAtMs} nowMs={nowMs} />,
@@ -47,35 +64,32 @@ const showKey: Handler = async (c) => {
   };
   return showPage(
     c,
-    { title: description, section: "keys" },
-    <>
-      <Head
-        title={<bdi>{description}</bdi>}
-        lead={
-          <>
-            <code class="hint">{key.hint}</code>{" "}
-            <Status keyRecord={key} nowMs={nowMs} />
-          </>
-        }
-      >
+    {
+      title: description,
+      section: "keys",
+      lead: (
+        <>
+          <code class="hint">{key.hint}</code>{" "}
+          <Status keyRecord={key} nowMs={nowMs} />
+        </>
+      ),
+      actions: (
         <div class="row">
-          <a class="button" href={`/keys/${id}/edit`}>Edit</a>
-          {isEnabled && !isExpired(key, nowMs) && (
-            <a class="button" href={`/keys/${id}/ask/rotate`}>Rotate</a>
+          {to("Edit", "edit")}
+          {isEnabled && !isExpired(key, nowMs) && to("Rotate", "ask/rotate")}
+          {isEnabled ? to("Disable", "ask/disable") : (
+            <PostForm
+              action={`/keys/${id}/enable`}
+              hidden={{ version }}
+              submit="Enable"
+              look=""
+            />
           )}
-          {isEnabled
-            ? <a class="button" href={`/keys/${id}/ask/disable`}>Disable</a>
-            : (
-              <PostForm
-                action={`/keys/${id}/enable`}
-                hidden={{ version }}
-                submit="Enable"
-                look=""
-              />
-            )}
-          <a class="button bad" href={`/keys/${id}/ask/delete`}>Delete</a>
+          {to("Delete", "ask/delete", "bad")}
         </div>
-      </Head>
+      ),
+    },
+    <>
       <dl class="card facts">
         {Object.entries(facts).map(([name, value]) => (
           <div>
@@ -96,4 +110,150 @@ const showKey: Handler = async (c) => {
   );
 };
 
-export const keyRoutes = { "/keys/:id": { GET: showKey } };
+const QUESTIONS = {
+  disable: {
+    title: "Disable this key?",
+    button: "Disable key",
+    lead:
+      "Every request with this key is refused as soon as you confirm. You can enable it again at any time.",
+  },
+  delete: {
+    title: "Delete this key?",
+    button: "Delete key",
+    lead:
+      "The key stops working at once and cannot be restored. Its entries in the audit log stay.",
+  },
+  rotate: {
+    title: "Rotate this key",
+    button: "Create the new key",
+    lead:
+      "You get a new key with the same settings. Put it into your program while the old key still works.",
+  },
+} as const;
+type Question = keyof typeof QUESTIONS;
+
+/** Asks before a change that affects running programs. */
+const ask = (question: Question): Handler => async (c) => {
+  const { redis, now, randomBytes } = c.var.deps;
+  const key = await findKey(c);
+  const { title, button, lead } = QUESTIONS[question];
+  const nonce = mintSecret(randomBytes);
+  const isRotation = question === "rotate";
+  return showPage(
+    c,
+    { title, section: "keys", lead, isCard: true },
+    <>
+      <p>
+        <strong>
+          <bdi>{key.description}</bdi>
+        </strong>{" "}
+        <code class="hint">{key.hint}</code>, last used:{" "}
+        <Moment ms={await readLastUse(redis, key)} nowMs={now()} />
+      </p>
+      <PostForm
+        action={`/keys/${key.id}/${question}`}
+        hidden={{ version: key.version, ...isRotation ? { nonce } : {} }}
+        submit={button}
+        look={isRotation ? "primary" : "primary bad"}
+        cancel={`/keys/${key.id}`}
+      >
+        {isRotation && <GraceFields />}
+        {question === "delete" && (
+          <Box name="sure" required>I understand that this is final</Box>
+        )}
+        {!isRotation && (
+          <Box name="stop_running">
+            Also stop requests that are running now
+          </Box>
+        )}
+      </PostForm>
+    </>,
+  );
+};
+
+/** When the old key stops working after a rotation. */
+const GRACES = [
+  ["now", "immediately"],
+  ["1h", "in 1 hour"],
+  ["24h", "in 24 hours"],
+  ["7d", "in 7 days"],
+] as const;
+
+const GraceFields = () => (
+  <fieldset class="field">
+    <legend>The old key stops working</legend>
+    <div class="row">
+      {GRACES.map(([value, label]) => (
+        <Box type="radio" name="old" value={value} checked={value === "24h"}>
+          {label}
+        </Box>
+      ))}
+    </div>
+  </fieldset>
+);
+
+/** Makes a change and redirects to a page that confirms it. Deleting needs a ticked box. */
+const change =
+  (what: "enable" | "disable" | "delete"): Handler => async (c) => {
+    const key = await findKey(c);
+    const form = readForm(c, {
+      ...{ version, stop_running: box },
+      ...what === "delete" ? { sure: ticked } : {},
+    });
+    const target = targetOf(c, key, form.version);
+    await c.var.deps.keys[what](target);
+    const done = form.stop_running ? await stopRunning(c, key) : `${what}d`;
+    const path = what === "delete" ? "/keys" : `/keys/${key.id}`;
+    return c.redirect(`${path}?done=${done}`, 303);
+  };
+
+const rotateKey: Handler = async (c) => {
+  const key = await findKey(c);
+  const form = readForm(c, { version, nonce: secretText, old: text(4) });
+  const [grace, label] = GRACES.find(([name]) => name === form.old) ?? [];
+  const graceMs = grace && ROTATION_GRACES_MS[grace];
+  if (graceMs === undefined) {
+    throw new Refused(400, "Choose when the old key stops working");
+  }
+  const target = targetOf(c, key, form.version);
+  return await answerCreated(
+    c,
+    form.nonce,
+    (once) => c.var.deps.keys.rotate({ ...target, once }, graceMs),
+    `The old key ${key.hint} stops working ${label}.`,
+  );
+};
+
+/** The page that asks before the change of this path. */
+const questionOf = (c: ConsoleContext): string =>
+  c.req.path.replace(/\w+$/, "ask/$&");
+
+/** Stops running requests. Returns the name of the notice to show. */
+async function stopRunning(
+  c: ConsoleContext,
+  { id, ownerId, hint, description }: KeyRecord,
+): Promise<"stopping" | "not_stopped"> {
+  const { sendStop, audit, log } = c.var.deps;
+  try {
+    await sendStop({ keyId: id, ownerId });
+  } catch (error) {
+    log.error("stop_notice_failed", { keyId: id, error });
+    return "not_stopped";
+  }
+  await audit.add(ownerId, {
+    ...{ action: "key.stop_requested", ...actorOf(c) },
+    ...{ keyId: id, hint, description },
+  });
+  return "stopping";
+}
+
+export const keyRoutes = {
+  "/keys/:id": { GET: showKey },
+  "/keys/:id/ask/disable": { GET: ask("disable") },
+  "/keys/:id/ask/delete": { GET: behindPassword(ask("delete")) },
+  "/keys/:id/ask/rotate": { GET: behindPassword(ask("rotate")) },
+  "/keys/:id/enable": { POST: change("enable") },
+  "/keys/:id/disable": { POST: change("disable") },
+  "/keys/:id/delete": { POST: behindPassword(change("delete"), questionOf) },
+  "/keys/:id/rotate": { POST: behindPassword(rotateKey, questionOf) },
+};

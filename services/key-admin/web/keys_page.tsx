@@ -7,11 +7,11 @@ import {
 } from "../domain/keys/key_page.ts";
 import type { Handler } from "./context.ts";
 import { postKey } from "./key_form.tsx";
-import { Curl } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import {
   address,
-  Head,
+  Curl,
+  Empty,
   Moment,
   number,
   Pager,
@@ -40,55 +40,52 @@ const listKeys: Handler = async (c) => {
     address("/keys", { filter: filter === "all" ? "" : filter, search, after });
   const isFirstKey = page.total === 0 && filter === "all";
   const create = <a class="button primary" href="/keys/new">Create key</a>;
+  /** A link to a page of the list; null if there is none. */
+  const link = (label: string, after: string | null) =>
+    [label, after === null ? null : to(filter, after)] as const;
   return await showPage(
     c,
-    { title: "API keys", section: "keys" },
-    <>
-      <Head
-        title="API keys"
-        lead="A key lets a program use the models. Give each program its own key, so that you can disable one without affecting the others."
-      >
-        {!isFirstKey && create}
-      </Head>
-      {isFirstKey
-        ? (
-          <section class="card empty">
-            <h2>Create your first key</h2>
-            <p>
-              You see its full value once, right after you create it. Store it
-              where your program can read it, then send a first request:
-            </p>
-            <Curl apiUrl={apiUrl} />
-            {create}
-          </section>
-        )
-        : (
-          <>
-            <div class="row between">
-              <Tabs
-                label="Filter"
-                current={filter}
-                tabs={FILTERS.map(([name, label]) => [name, label, to(name)])}
-              />
-              <Search search={search} filter={filter} />
-            </div>
-            <Rows page={page} nowMs={nowMs} />
-            <Pager
-              links={[
-                ["First", after && to(filter)],
-                [
-                  "Previous",
-                  page.previous === null ? null : to(filter, page.previous),
-                ],
-                ["Next", page.next && to(filter, page.next)],
-                ["Last", page.last === null ? null : to(filter, page.last)],
-              ]}
-            >
-              {position(page)}
-            </Pager>
-          </>
-        )}
-    </>,
+    {
+      title: "API keys",
+      section: "keys",
+      lead:
+        "A key lets a program use the models. Give each program its own key, so that you can disable one without affecting the others.",
+      actions: !isFirstKey && create,
+    },
+    isFirstKey
+      ? (
+        <Empty title="Create your first key">
+          <p class="lead">
+            You see its full value once, right after you create it. Store it
+            where your program can read it, then send a first request:
+          </p>
+          <Curl apiUrl={apiUrl} />
+          {create}
+        </Empty>
+      )
+      : (
+        <>
+          <div class="row between">
+            <Tabs
+              label="Filter"
+              current={filter}
+              tabs={FILTERS.map(([name, label]) => [name, label, to(name)])}
+            />
+            <Search search={search} filter={filter} />
+          </div>
+          <Rows page={page} nowMs={nowMs} />
+          <Pager
+            links={[
+              link("First", after === "" ? null : ""),
+              link("Previous", page.previous),
+              link("Next", page.next),
+              link("Last", page.last),
+            ]}
+          >
+            {position(page)}
+          </Pager>
+        </>
+      ),
   );
 };
 
@@ -111,7 +108,7 @@ const FILTERS = [
 const Search = (
   { search, filter }: { search: string; filter: KeyFilter },
 ) => (
-  <form class="search" method="get" action="/keys" role="search">
+  <form class="row search" method="get" action="/keys" role="search">
     <input type="hidden" name="filter" value={filter} />
     <label class="hidden" for="search">Find keys</label>
     <input
@@ -131,15 +128,14 @@ const Search = (
 function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
   if (page.rows.length === 0) {
     return (
-      <section class="card empty">
-        <h2>No keys found</h2>
-        <p>
+      <Empty title="No keys found">
+        <p class="lead">
           {page.next === null
             ? "No key matches. Try fewer or shorter words, or another filter."
             : "No match among the keys searched so far. Next searches the rest."}
         </p>
         <a class="button" href="/keys">Show all keys</a>
-      </section>
+      </Empty>
     );
   }
   return (
@@ -149,7 +145,7 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
       columns={[
         ["Key", ({ key }) => (
           <>
-            <a class="key-name" href={`/keys/${key.id}`}>
+            <a href={`/keys/${key.id}`}>
               <bdi>{key.description}</bdi>
             </a>{" "}
             <code class="hint">{key.hint}</code>

@@ -35,30 +35,38 @@ const SECTIONS = [
   ["audit", "Audit log"],
   ["account", "Account"],
 ] as const;
-type Section = typeof SECTIONS[number][0];
 
-interface PageOptions {
+interface Page {
   title: string;
+  lead?: Child;
   status?: ContentfulStatusCode;
   headers?: Readonly<Record<string, string>>;
+}
+
+interface ConsolePage extends Page {
+  section: typeof SECTIONS[number][0];
+  /** Links and buttons beside the title. */
+  actions?: Child;
+  /** A page with one task is a card. */
+  isCard?: boolean;
 }
 
 /** Answers with a page for signed-in owners: navigation, notices, content. */
 export async function showPage(
   c: ConsoleContext,
-  { section, ...options }: PageOptions & { section: Section },
+  { section, actions, isCard = false, ...page }: ConsolePage,
   content: Child,
 ): Promise<Response> {
   const { deps } = c.var;
   const done = c.req.query("done") ?? "";
   const warnings = [
-    ...done === "not_stopped" ? [NOT_STOPPED] : [],
-    ...await detectDurability(deps.redis) === "none" ? [NOT_DURABLE] : [],
-    ...deps.isSimulated ? [SIMULATED] : [],
+    done === "not_stopped" && NOT_STOPPED,
+    await detectDurability(deps.redis) === "none" && NOT_DURABLE,
+    deps.isSimulated && SIMULATED,
   ];
   return showDocument(
     c,
-    options,
+    page,
     <>
       <a class="skip" href="#content">Skip to the content</a>
       <header class="top row">
@@ -73,39 +81,41 @@ export async function showPage(
             </a>
           ))}
         </nav>
-        <PostForm
-          action="/sign-out"
-          submit="Sign out"
-          look="small"
-        />
+        <PostForm action="/sign-out" submit="Sign out" look="small" />
       </header>
       <main id="content" tabindex={-1}>
-        {warnings.map((text) => <Banner key={text} look="warn">{text}</Banner>)}
+        {warnings.map((text) =>
+          text && <Banner key={text} look="warn">{text}</Banner>
+        )}
         {Object.hasOwn(NOTICES, done) && (
           <Banner look="good">{NOTICES[done]}</Banner>
         )}
-        {content}
+        {isCard ? <Card {...page} look="narrow">{content}</Card> : (
+          <>
+            <div class="row between">
+              <Heading {...page} />
+              {actions}
+            </div>
+            {content}
+          </>
+        )}
       </main>
     </>,
   );
 }
 
-/** Answers with a narrow, centred page: sign-in, set-up, refusals. */
+/** Answers with a card alone: sign-in, set-up, refusals. */
 export const showCard = (
   c: ConsoleContext,
-  { lead, ...options }: PageOptions & { lead?: string },
+  page: Page,
   content: Child,
 ): Response | Promise<Response> =>
   showDocument(
     c,
-    options,
+    page,
     <main id="content" class="alone">
       <Brand icon={c.var.deps.assets.icon} />
-      <section class="card">
-        <h1>{options.title}</h1>
-        {lead && <p class="lead">{lead}</p>}
-        {content}
-      </section>
+      <Card {...page}>{content}</Card>
     </main>,
   );
 
@@ -115,9 +125,27 @@ const Brand = ({ icon }: { icon: string }) => (
   </a>
 );
 
+const Card = (
+  { look = "", children, ...page }: Page & { look?: string; children: Child },
+) => (
+  <section class={`card ${look}`}>
+    <Heading {...page} />
+    {children}
+  </section>
+);
+
+const Heading = ({ title, lead }: Page) => (
+  <div>
+    <h1>
+      <bdi>{title}</bdi>
+    </h1>
+    {lead && <p class="lead">{lead}</p>}
+  </div>
+);
+
 function showDocument(
   c: ConsoleContext,
-  { title, status = 200, headers = {} }: PageOptions,
+  { title, status = 200, headers = {} }: Page,
   content: Child,
 ): Response | Promise<Response> {
   const { assets } = c.var.deps;

@@ -1,25 +1,11 @@
 import { type Child, createContext, type JSX, useContext } from "hono/jsx";
 import type { KeyRecord } from "@gateway/shared/keys/record";
+import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { isExpired } from "../domain/keys/key_record.ts";
 import { limitWords } from "../domain/keys/settings.ts";
 import { FORM_TOKEN } from "./session.ts";
 
 /** Components that several pages share. */
-
-/** The top of a page: title, lead and actions. */
-export const Head = ({ title, lead, children }: {
-  title: Child;
-  lead: Child;
-  children?: Child;
-}) => (
-  <div class="head row between">
-    <div>
-      <h1>{title}</h1>
-      <p class="lead">{lead}</p>
-    </div>
-    {children}
-  </div>
-);
 
 /** Tabs that are links; the current one is marked. */
 export const Tabs = ({ label, tabs, current }: {
@@ -78,6 +64,16 @@ export const Table = <T,>({ caption, columns, rows }: {
   </div>
 );
 
+/** What a page says while it has nothing to show. */
+export const Empty = (
+  { title, children }: { title: string; children: Child },
+) => (
+  <section class="card empty">
+    <h2>{title}</h2>
+    {children}
+  </section>
+);
+
 /** Links to the neighbouring pages of a list, where there are any. */
 export const Pager = ({ children, links }: {
   children?: Child;
@@ -113,16 +109,29 @@ export const Banner = ({ look, children }: {
 export const Copyable = (
   { id, label, children }: { id: string; label: string; children: Child },
 ) => (
-  <div class="copyable">
+  <div class="row copyable">
     <pre id={id} tabindex={0} role="group" aria-label={label}>{children}</pre>
     <button type="button" data-copy={id} hidden>Copy</button>
   </div>
 );
 
-/** A page that shows something once. The script warns before the page is left, and clears the value. */
-export const ShownOnce = ({ title, lead, label, value, next, children }: {
-  title: string;
-  lead: Child;
+/** An example request. The key is in a variable to keep it out of the shell's history. */
+export const Curl = ({ apiUrl, model = DEFAULT_MODEL_ID }: {
+  apiUrl: string;
+  /** A model that the key may use. */
+  model?: string | undefined;
+}) => (
+  <Copyable id="curl" label="Example request">
+    {`curl ${apiUrl}/chat/completions \\
+  -H "Authorization: Bearer $API_KEY" \\
+  -H "Content-Type: application/json" \\
+  -d '{"model": "${model}",
+       "messages": [{"role": "user", "content": "Hello"}]}'`}
+  </Copyable>
+);
+
+/** A value that is shown once. The script warns before the page is left, and clears the value. */
+export const ShownOnce = ({ label, value, next, children }: {
   /** The name of the value. */
   label: string;
   value: string;
@@ -130,16 +139,14 @@ export const ShownOnce = ({ title, lead, label, value, next, children }: {
   next: string;
   children?: Child;
 }) => (
-  <section class="card narrow" data-secret="value">
-    <h1>{title}</h1>
-    <p class="lead">{lead}</p>
+  <form method="get" action={next} data-secret="value">
     <Copyable id="value" label={label}>{value}</Copyable>
     {children}
-    <form class="row between" method="get" action={next}>
+    <div class="row between">
       <Box required>I have stored it</Box>
       <button class="primary" type="submit">Done</button>
-    </form>
-  </section>
+    </div>
+  </form>
 );
 
 /** The session's token, for the forms of a page; empty without a session. */
@@ -169,9 +176,9 @@ export function PostForm(
       ))}
       {error && <Banner look="bad">{error}</Banner>}
       {children}
-      <div class="row end">
-        {cancel && <a class="button" href={cancel}>Cancel</a>}
+      <div class="row">
         <button class={look} type="submit">{submit}</button>
+        {cancel && <a class="button" href={cancel}>Cancel</a>}
       </div>
     </form>
   );
@@ -186,20 +193,18 @@ export function Field({ id, label, error, help, ...input }:
     error?: string | undefined;
     help?: string;
   }) {
-  const kind = error === undefined ? "help" : "error";
+  const [note, kind] = error ? [error, "error"] : [help, "help"];
   return (
     <div class="field">
       <label for={id}>{label}</label>
       <input
         id={id}
         name={id}
-        aria-invalid={error === undefined ? undefined : "true"}
-        aria-describedby={error ?? help ? `${id}-${kind}` : undefined}
+        aria-invalid={error && "true"}
+        aria-describedby={note && `${id}-${kind}`}
         {...input}
       />
-      {(error ?? help) && (
-        <p class={`help ${kind}`} id={`${id}-${kind}`}>{error ?? help}</p>
-      )}
+      {note && <p class={`help ${kind}`} id={`${id}-${kind}`}>{note}</p>}
     </div>
   );
 }

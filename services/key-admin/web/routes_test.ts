@@ -15,7 +15,7 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
 import { serve } from "@gateway/shared/process/serve";
 import { addRoutes, createConsole } from "./app.tsx";
-import { CREATION_RATE } from "./key_requests.tsx";
+import { CREATION_RATE } from "./key_form.tsx";
 import {
   routeCases,
   type RouteOwner,

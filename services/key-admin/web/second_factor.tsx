@@ -44,10 +44,14 @@ const turnOn: Handler = async (c) => {
   await note(c, "account.second_factor_on");
   return await showPage(
     c,
-    { title: "Recovery codes", section: "account" },
+    {
+      title: "Store your recovery codes",
+      section: "account",
+      lead:
+        "Two-step sign-in is on. If you lose the app, each of these codes lets you sign in once. They are shown only now.",
+      isCard: true,
+    },
     <ShownOnce
-      title="Store your recovery codes"
-      lead="Two-step sign-in is on. If you lose the app, each of these codes lets you sign in once. They are shown only now."
       label="Recovery codes"
       value={codes.join("\n")}
       next="/account"
@@ -80,12 +84,15 @@ function showSetUp(
   error?: string,
 ): Promise<Response> {
   const uri = totpUri(secret, c.var.signedIn.account.email, ISSUER);
-  const title = "Two-step sign-in";
   return showPage(
     c,
-    { title, section: "account", status: error === undefined ? 200 : 400 },
-    <section class="card narrow">
-      <h1>{title}</h1>
+    {
+      title: "Two-step sign-in",
+      section: "account",
+      status: error === undefined ? 200 : 400,
+      isCard: true,
+    },
+    <>
       <p>
         Scan this with an authenticator app, or{" "}
         <a href={uri}>open it on this device</a>.
@@ -119,6 +126,6 @@ function showSetUp(
         />
         <PasswordField label="Your password" />
       </PostForm>
-    </section>,
+    </>,
   );
 }

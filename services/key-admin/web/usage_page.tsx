@@ -5,11 +5,10 @@ import {
   type UsageRange,
 } from "../domain/keys/usage.ts";
 import type { ConsoleContext, Handler } from "./context.ts";
-import { Curl } from "./key_requests.tsx";
 import { showPage } from "./layout.tsx";
 import {
   type Column,
-  Head,
+  Empty,
   number,
   Table,
   Tabs,
@@ -19,19 +18,18 @@ import {
 
 /** Usage of all keys together. */
 const showUsage: Handler = async (c) => {
-  const { deps: { redis, now, apiUrl }, signedIn: { session } } = c.var;
+  const { deps: { redis, now }, signedIn: { session } } = c.var;
   const range = rangeOf(c);
   const usage = await readUsage(redis, session.ownerId, null, range, now());
   return showPage(
     c,
-    { title: "Usage", section: "usage" },
-    <>
-      <Head
-        title="Usage"
-        lead="All your keys together, including deleted ones. The page of a key shows its own numbers."
-      />
-      <UsageView usage={usage} base="/usage" apiUrl={apiUrl} />
-    </>,
+    {
+      title: "Usage",
+      section: "usage",
+      lead:
+        "All your keys together, including deleted ones. The page of a key shows its own numbers.",
+    },
+    <UsageView usage={usage} base="/usage" />,
   );
 };
 
@@ -78,10 +76,8 @@ const CHARTS: readonly [what: string, ...Series[]][] = [
   ],
 ];
 
-/** Totals, charts and a table. `base` is the address of the page; `apiUrl` adds an example to an empty one. */
-export function UsageView(
-  { usage, base, apiUrl }: { usage: Usage; base: string; apiUrl?: string },
-) {
+/** Totals, charts and a table. `base` is the address of the page. */
+export function UsageView({ usage, base }: { usage: Usage; base: string }) {
   const { total, range } = usage;
   return (
     <>
@@ -93,7 +89,7 @@ export function UsageView(
           ["30d", "Last 30 days", `${base}?range=30d`],
         ]}
       />
-      <dl class="tiles">
+      <dl class="row tiles">
         {COUNTS.map(([label, name]) => (
           <div class="card">
             <dt>{label}</dt>
@@ -103,11 +99,9 @@ export function UsageView(
       </dl>
       {total.requests === 0
         ? (
-          <section class="card empty">
-            <h2>No requests in the last {UNITS[range].range}</h2>
-            <p>Requests appear here within seconds.</p>
-            {apiUrl && <Curl apiUrl={apiUrl} />}
-          </section>
+          <Empty title={`No requests in the last ${UNITS[range].range}`}>
+            <p class="lead">Requests appear here within seconds.</p>
+          </Empty>
         )
         : (
           <>
