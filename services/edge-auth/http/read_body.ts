@@ -17,9 +17,6 @@ export interface ReadBodyOptions {
   now: MonotonicNow;
   /** Called with the number of pieces of a body that has too many. */
   onTooManyPieces: (pieces: number) => void;
-  /** Default {@link BODY_DEADLINES}. */
-  progressMs?: number;
-  totalMs?: number;
 }
 
 /**
@@ -32,26 +29,27 @@ export async function readBody(
   { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
   options: ReadBodyOptions,
 ): Promise<Uint8Array | null> {
-  const length = declaredLength(headers);
+  // 0 for a chunked body. `node:http` refuses malformed values.
+  const length = Number(headers.get("content-length") ?? 0);
   requireJson(headers);
-  if (length > options.bytesMax) throw refusal(tooLarge(options.bytesMax));
+  if (length > options.bytesMax) throw tooLarge(options.bytesMax);
   return await collect(openBody(), length, options);
 }
 
 function collect(
   body: Readable,
   length: number,
-  { keyId, bytesMax, budget, deadlines, now, onTooManyPieces, ...times }:
-    ReadBodyOptions,
+  options: ReadBodyOptions,
 ): Promise<Uint8Array | null> {
-  const { progressMs, totalMs } = { ...BODY_DEADLINES, ...times };
+  const { keyId, bytesMax, budget, deadlines, now } = options;
+  const { progressMs, totalMs } = BODY_DEADLINES;
   return new Promise((resolve, reject) => {
     const pieces: Uint8Array[] = [];
     let size = 0;
     const totalAtMs = now() + totalMs;
     const deadline = {
-      expiresAtMs: now() + Math.min(progressMs, totalMs),
-      expire: () => refuse(refusal(TOO_SLOW)),
+      expiresAtMs: now() + progressMs,
+      expire: () => refuse(tooSlow()),
     };
     const stop = () => {
       deadlines.remove(deadline);
@@ -67,10 +65,10 @@ function collect(
     const held: HeldBody = { keyId, bytes: 0, refuse };
     const onData = (piece: Uint8Array) => {
       size += piece.length;
-      if (size > bytesMax) return refuse(refusal(tooLarge(bytesMax)));
+      if (size > bytesMax) return refuse(tooLarge(bytesMax));
       if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
-        onTooManyPieces(pieces.length);
-        return refuse(refusal(TOO_MANY_PIECES));
+        options.onTooManyPieces(pieces.length);
+        return refuse(tooManyPieces());
       }
       deadline.expiresAtMs = Math.min(now() + progressMs, totalAtMs);
       if (piece.length === length) return void pieces.push(piece);
@@ -95,35 +93,26 @@ function collect(
   });
 }
 
-/** `Content-Length`; 0 for a chunked body. `node:http` refuses malformed values. */
-function declaredLength(headers: Exchange["headers"]): number {
-  return Number(headers.get("content-length") ?? 0);
-}
+const JSON_TYPE = /^(|application\/json|[^\s/]+\/[^\s/]+\+json)$/;
+const NO_ENCODING = /^(|identity)$/;
 
+/** Refuses types other than JSON, but not an absent one, and encoded bodies. */
 function requireJson(headers: Exchange["headers"]): void {
-  const type = headers.get("content-type") ?? "";
-  if (!isJsonType(type)) {
+  const [type = ""] = (headers.get("content-type") ?? "").split(";", 1);
+  if (!JSON_TYPE.test(type.trim().toLowerCase())) {
     throw new ApiError(
       "unsupported_media_type",
       "Unsupported 'Content-Type'. Send the body as JSON, with " +
         "'Content-Type: application/json'.",
     );
   }
-  const encoding = headers.get("content-encoding")?.trim().toLowerCase() ?? "";
-  if (encoding !== "" && encoding !== "identity") {
+  const encoding = headers.get("content-encoding") ?? "";
+  if (!NO_ENCODING.test(encoding.trim().toLowerCase())) {
     throw new ApiError(
       "unsupported_media_type",
       "Unsupported 'Content-Encoding'. Send the body without compression.",
     );
   }
-}
-
-/** `application/json`, any type that ends in `+json`, or none. */
-function isJsonType(value: string): boolean {
-  const [essence = ""] = value.split(";", 1);
-  const name = essence.trim().toLowerCase();
-  return name === "" || name === "application/json" ||
-    /^[^\s/]+\/[^\s/]+\+json$/.test(name);
 }
 
 /** A body that is being read. */
@@ -169,11 +158,11 @@ export class BodyBudget {
   /** Counts more bytes of a body. Returns the refusal if there is no room for them. */
   grow(body: HeldBody, bytes: number): ApiError | null {
     const ofKey = (this.#bytesByKey.get(body.keyId) ?? 0) + bytes;
-    if (ofKey > this.#keyBytesMax) return refusal(KEY_IS_FULL);
+    if (ofKey > this.#keyBytesMax) return keyIsFull();
     while (this.#bytes + bytes > this.#processBytesMax) {
       const [oldest = body] = this.#bodies;
-      if (oldest === body) return refusal(PROCESS_IS_FULL);
-      oldest.refuse(refusal(PROCESS_IS_FULL));
+      if (oldest === body) return processIsFull();
+      oldest.refuse(processIsFull());
     }
     this.#bodies.add(body);
     this.#resize(body, bytes);
@@ -194,45 +183,42 @@ export class BodyBudget {
   }
 }
 
-type Reason = readonly [
-  code: ErrorCode,
-  message: string,
-  retryAfterMs?: number,
-];
-
 const RETRY_AFTER_MS = 1_000;
-const TOO_SLOW: Reason = [
-  "request_timeout",
-  "The request body did not arrive in time.",
-];
-const TOO_MANY_PIECES: Reason = [
-  "invalid_request",
-  "The request body arrived in too many pieces. Send it with a " +
-  "'Content-Length', or in larger chunks.",
-];
-const KEY_IS_FULL: Reason = [
-  "concurrency_limit_exceeded",
-  "This API key is sending too many bytes of request bodies at the same time. " +
-  "Please try again in 1s.",
-  RETRY_AFTER_MS,
-];
-const PROCESS_IS_FULL: Reason = [
-  "overloaded",
-  "The service has no room for this request body at the moment. " +
-  "Please try again shortly.",
-  RETRY_AFTER_MS,
-];
 
-function tooLarge(bytesMax: number): Reason {
-  const message = "The request body is too large. " +
-    `The limit is ${bytesMax} bytes.`;
-  return ["request_too_large", message];
-}
+const tooSlow = () =>
+  refusal("request_timeout", "The request body did not arrive in time.");
+const tooLarge = (bytesMax: number) =>
+  refusal(
+    "request_too_large",
+    `The request body is too large. The limit is ${bytesMax} bytes.`,
+  );
+const tooManyPieces = () =>
+  refusal(
+    "invalid_request",
+    "The request body arrived in too many pieces. Send it with a " +
+      "'Content-Length', or in larger chunks.",
+  );
+const keyIsFull = () =>
+  refusal(
+    "concurrency_limit_exceeded",
+    "This API key is sending too many bytes of request bodies at the same " +
+      "time. Please try again in 1s.",
+    { retryAfterMs: RETRY_AFTER_MS },
+  );
+const processIsFull = () =>
+  refusal(
+    "overloaded",
+    "The service has no room for this request body at the moment. " +
+      "Please try again shortly.",
+    { retryAfterMs: RETRY_AFTER_MS },
+  );
 
 /** Closes the connection, because the rest of the body would be read as the next request. */
-function refusal([code, message, retryAfterMs]: Reason): ApiError {
-  return new ApiError(code, message, {
-    headers: { connection: "close" },
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-  });
+function refusal(
+  code: ErrorCode,
+  message: string,
+  options: { retryAfterMs?: number } = {},
+): ApiError {
+  const headers = { connection: "close" };
+  return new ApiError(code, message, { ...options, headers });
 }
