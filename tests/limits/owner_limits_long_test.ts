@@ -2,7 +2,7 @@
  * Guarantee: limits of an owner that were set on the command line hold for all keys
  * together, on every edge, each its own process. That an acknowledged change of
  * a key holds on all of them: `tests/e2e/console_takes_effect_timed_test.ts`. Under
- * pressure, and when an edge is killed: `edge_killed_test.ts`.
+ * pressure, and when an edge is killed: `services/edge-auth/limits/limiter_pressure_test.ts`.
  */
 import assert from "node:assert/strict";
 import { startCluster } from "../support/cluster.ts";

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { hashKey, STORE_KEY } from "@gateway/shared/keys/record";
-import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import {
   type RedisWorld,
@@ -45,15 +44,6 @@ async function startNamedStore(): Promise<RedisWorld> {
   return world;
 }
 
-async function assertUnavailable(finding: Promise<unknown>): Promise<void> {
-  await assert.rejects(
-    finding,
-    (error) =>
-      error instanceof ApiError && error.status === 503 &&
-      error.retryAfterMs === 1_000,
-  );
-}
-
 Deno.test("find() reads a hash once, however many ask at the same time or later", async () => {
   await using world = await startNamedStore();
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
@@ -86,46 +76,6 @@ Deno.test("find() remembers unknown hashes for 30 s", async () => {
   assert.equal(lookup.remembered("a"), undefined);
   await lookup.find("a", "");
   assert.equal(counted.reads, 2);
-});
-
-Deno.test("find() throws 503 without Redis for a key that is not remembered, and reads it again afterwards", async () => {
-  await using world = await startNamedStore();
-  await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
-  const { lookup } = lookupOver(await world.open());
-  await lookup.find("a", "");
-  await world.redis.kill();
-  assert.deepEqual(await lookup.find("a", ""), PRINCIPAL);
-  await assertUnavailable(lookup.find("b", ""));
-  assert.equal(lookup.remembered("b"), undefined, "an outage is not an answer");
-});
-
-Deno.test("without the store's name no key is unknown: 503, and nothing is remembered", async () => {
-  await using world = await startNamedStore();
-  const { lookup, log } = lookupOver(world.link);
-  await world.command("FLUSHALL");
-  await assertUnavailable(lookup.find("a", ""));
-  assert.equal(lookup.remembered("a"), undefined);
-  // A key that is there is one, whoever made it before stores had names.
-  await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
-  assert.deepEqual(await lookup.find("a", ""), PRINCIPAL);
-  await world.command("SET", STORE_KEY, "sto_b");
-  assert.equal(await lookup.find("b", ""), null);
-  assert.deepEqual(
-    log.lines.map(({ event, fields }) => [event, fields.to]),
-    [["key_store", "missing"], ["key_store", "present"]],
-  );
-});
-
-Deno.test("another set of data in Redis makes it look up unknown keys again, but no others", async () => {
-  await using world = await startNamedStore();
-  await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
-  const { lookup } = lookupOver(world.link);
-  await lookup.find("a", "");
-  await lookup.find("b", "");
-  await world.command("SET", STORE_KEY, "sto_b");
-  await lookup.find("c", "");
-  assert.deepEqual(lookup.remembered("a"), PRINCIPAL);
-  assert.equal(lookup.remembered("b"), undefined);
 });
 
 Deno.test("find() rejects an entry that is not a pair of ids", async () => {

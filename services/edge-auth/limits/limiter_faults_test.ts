@@ -165,15 +165,3 @@ Deno.test("settlements made while Redis is down are delivered after its restart,
   assert.equal(await t.used(), 10);
   await t.noLeases();
 });
-
-Deno.test("stop() returns how many settlements it could not deliver", async () => {
-  await using world = await startRedisWorld();
-  const lost: unknown[] = [];
-  const error: Log["error"] = (event, fields) => lost.push([event, fields]);
-  const t = await stage(world, { log: { ...silentLog, error } });
-  const running = await t.admitted();
-  await world.redis.kill();
-  for (const request of running) t.limiter.settle(request, DONE);
-  assert.equal(await t.limiter.stop(200), 1);
-  assert.deepEqual(lost, [["settle_lost", { count: 1, reason: "shutdown" }]]);
-});

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import {
-  LIMITER_EPOCH_MS,
   limiterDay,
   usageDay,
   usageHour,
@@ -25,8 +24,8 @@ import { until } from "../../../tests/support/wait_for.ts";
 import type { Cost } from "./cost.ts";
 import type { Admitted, Ask, Limiter } from "./limiter.ts";
 import type { Refusal } from "./refusal.ts";
+import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
-import { LEASE_MS } from "./scripts.ts";
 
 const ASK: Ask = {
   scope: "chat",
@@ -178,6 +177,30 @@ test("the longest wait of all violated limits is told", async (t) => {
   close(refusal.waitMs, 60_000, 2_000);
 });
 
+test("a request is admitted after the wait of its refusal, and a limit is full after its reset", async (t) => {
+  /** Each admits six requests at once, then one every ten seconds. */
+  const rows = [
+    ["requests", { requestsPerMinute: 6 }, 5],
+    ["tokens", { tokensPerMinute: 600 }, 500],
+  ] as const;
+  for (const side of ["limits", "ownerLimits"]) {
+    for (const [unit, limits, left] of rows) {
+      const principal = await t.world.addKey({ [side]: limits });
+      const pass = (ms: number) => letTimePass(t.world.link, { principal, ms });
+      for (let used = 0; used < 6; used += 1) await t.admitted(principal);
+      const { waitMs } = await t.limited(principal);
+      close(waitMs, 10_000, 1_000);
+      await pass(waitMs - 2_000);
+      await t.limited(principal);
+      await pass(2_000);
+      const { rates } = await t.admitted(principal);
+      await pass(rates[unit]?.resetMs ?? assert.fail());
+      const again = await t.admitted(principal);
+      assert.equal(again.rates[unit]?.remaining, left, `${side}, ${unit}`);
+    }
+  }
+});
+
 test("the day's budget: a larger request passes while it is whole, and it starts anew with the UTC day", async (t) => {
   const large = await t.world.addKey({ limits: { tokensPerDay: 500 } });
   await t.admitted(large, { wantTokens: 5_000 });
@@ -243,20 +266,6 @@ test("rates show the tighter of key and owner, this request counted", async (t) 
   assert.ok(refusal.reason === "limited");
   assert.equal(refusal.rates.requests?.remaining, 59);
   assert.equal(refusal.rates.tokens?.remaining, 900);
-});
-
-test("a slot is held by a lease of 30 s and free again when it is settled", async (t) => {
-  const limits = { concurrency: 1 };
-  const key = await t.world.addKey({ limits, ownerLimits: limits });
-  const leases = [leaseKey(key), ownerLeaseKey(key.ownerId)];
-  const first = await t.admitted(key);
-  for (const name of leases) {
-    const ends = Number(await t.world.command("ZSCORE", name, first.id));
-    close(ends + LIMITER_EPOCH_MS - first.atMs, LEASE_MS, 1);
-  }
-  assert.equal((await t.limited(key)).which, "key:concurrency");
-  await t.settle(first, DONE);
-  await t.admitted(key);
 });
 
 test("settle() corrects the reservation, counts usage, and does so once", async (t) => {
