@@ -3,9 +3,9 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { ApiError } from "@gateway/shared/openai/error";
 
 interface Address {
-  /** The number of unknown keys that may still be looked up. */
-  left: number;
-  filledAtMs: number;
+  /** When all of its limit may be used again. */
+  fullAtMs: number;
+  /** Look-ups that are running. */
   running: number;
   /** Set while look-ups wait, and later ones after them, until none is running. */
   idle: PromiseWithResolvers<void> | null;
@@ -26,24 +26,20 @@ const KEPT_FOR_RETRIES = 1 / 4;
 export function createUnknownKeyLimit(
   { perSecond, now }: { perSecond: number; now: MonotonicNow },
 ) {
+  const intervalMs = MS_PER_SECOND / perSecond;
   const addresses = new Map<string, Address>();
   const refused = new Map<string, true>();
 
   const find = (name: string): Address => {
-    const nowMs = now();
-    const address = addresses.get(name) ?? {
-      left: perSecond,
-      filledAtMs: nowMs,
-      running: 0,
-      idle: null,
-    };
-    const passedMs = nowMs - address.filledAtMs;
-    const more = passedMs * perSecond / MS_PER_SECOND;
-    address.left = Math.min(perSecond, address.left + more);
-    address.filledAtMs = nowMs;
+    const address = addresses.get(name) ??
+      { fullAtMs: 0, running: 0, idle: null };
     remember(addresses, name, address, ENTRIES_MAX);
     return address;
   };
+
+  /** The number of unknown keys that may still be looked up. */
+  const left = ({ fullAtMs }: Address): number =>
+    perSecond - Math.max(0, fullAtMs - now()) / intervalMs;
 
   const ended = (address: Address): void => {
     address.running -= 1;
@@ -67,9 +63,9 @@ export function createUnknownKeyLimit(
         : Math.floor(perSecond * KEPT_FOR_RETRIES);
       let address = find(name);
       while (
-        address.idle !== null || address.left - address.running < 1 + kept
+        address.idle !== null || left(address) - address.running < 1 + kept
       ) {
-        if (address.left < 1 + kept) {
+        if (left(address) < 1 + kept) {
           remember(refused, hash, true, ENTRIES_MAX);
           throw tooManyUnknownKeys();
         }
@@ -81,7 +77,9 @@ export function createUnknownKeyLimit(
       address.running += 1;
       try {
         const found = await look();
-        if (found === null) address.left -= 1;
+        if (found === null) {
+          address.fullAtMs = Math.max(now(), address.fullAtMs) + intervalMs;
+        }
         return found;
       } finally {
         ended(address);

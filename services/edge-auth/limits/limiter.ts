@@ -17,7 +17,7 @@ import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import type { Cost } from "./cost.ts";
 import { createLeases, type Lease } from "./leases.ts";
-import type { Rate, Rates } from "./rate_limit_headers.ts";
+import type { Rates } from "./rate_limit_headers.ts";
 import {
   isKeyRefusal,
   isLimitName,
@@ -209,26 +209,22 @@ function grantIn(
   reply: RedisReply,
 ): Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited"> | Refusal {
   const [status, ...fields] = Array.isArray(reply) ? reply : [];
-  const number = (index: number): number => {
-    const value = fields[index];
-    if (typeof value !== "number") throw malformed(reply);
-    return value;
-  };
-  const rate = (index: number): Rate | null => {
-    const limit = number(index);
-    const [remaining, resetMs] = [number(index + 1), number(index + 2)];
-    return limit === 0 ? null : { limit, remaining, resetMs };
-  };
-  const rates = { requests: rate(1), tokens: rate(4) };
+  const numbers = fields.filter((each) => typeof each === "number");
+  const [atMs = 0, rl = 0, rr = 0, rt = 0, tl = 0, tr = 0, tt = 0] = numbers;
+  const last = numbers[7];
+  if (last === undefined) throw malformed(reply);
+  const rates = { requests: rateOf(rl, rr, rt), tokens: rateOf(tl, tr, tt) };
   if (status === "ok") {
-    const isSlotLimited = number(7) === 1;
-    return { isAdmitted: true, atMs: number(0), rates, isSlotLimited };
+    return { isAdmitted: true, atMs, rates, isSlotLimited: last === 1 };
   }
   const [of, limit] = String(fields[7]).split(":");
-  if (status !== "limited" || !isLimitName(limit)) throw malformed(reply);
-  if (of !== "key" && of !== "owner") throw malformed(reply);
-  const waitMs = number(8);
-  return { isAdmitted: false, reason: status, limit, of, waitMs, rates };
+  const isKnown = isLimitName(limit) && (of === "key" || of === "owner");
+  if (status !== "limited" || !isKnown) throw malformed(reply);
+  return { isAdmitted: false, reason: status, limit, of, waitMs: last, rates };
+}
+
+function rateOf(limit: number, remaining: number, resetMs: number) {
+  return limit === 0 ? null : { limit, remaining, resetMs };
 }
 
 function malformed(reply: RedisReply): Error {
