@@ -181,7 +181,7 @@ export class Job {
         ...(traceparent === undefined ? {} : { traceparent }),
       });
       this.#setUsage(end.usage);
-      this.sender.end(end, this.#tokens, this.#host.steadyNow());
+      this.sender.end(end.usage, this.#tokens, this.#host.steadyNow());
     } catch (error) {
       const usage = error instanceof UpstreamError ? error.usage : null;
       if (usage !== null) this.#setUsage(usage);

@@ -38,7 +38,7 @@ export const FrameType = {
   REJECT: 2,
   /** Part of the answer. */
   DATA: 3,
-  /** The answer is complete. Payload: {@link AnswerEnd}. */
+  /** The answer is complete. Payload: the usage. */
   END: 4,
   /** The answer will not be completed. Payload: {@link Failure}. */
   ERR: 5,
@@ -169,14 +169,6 @@ export type RejectReason = RejectPayload["reason"];
 /** `usage`: the backend's count, or null if it sent none. */
 const endSchema = workerSchema.extend({ usage: usageSchema.nullable() });
 
-/** The content of END, as the worker writes it. */
-export interface AnswerEnd {
-  /** The backend's count, or null if it sent none. */
-  usage: Usage | null;
-  /** One for each choice, by its index. */
-  finishReasons: readonly string[];
-}
-
 /** Why an attempt failed, and its usage up to then. */
 export interface Failure {
   error: ApiError;
@@ -223,8 +215,8 @@ export function encodeRejectFrame(
 }
 
 /** Payload of END. */
-export function encodeEnd(worker: string, end: AnswerEnd): Uint8Array {
-  return encodeJson({ worker, ...end });
+export function encodeEnd(worker: string, usage: Usage | null): Uint8Array {
+  return encodeJson({ worker, usage });
 }
 
 /** Payload of ERR. Texts that are too long are clipped. */

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { ApiError } from "../openai/error.ts";
 import { STREAM_LIMITS } from "../limits.ts";
 import {
-  type AnswerEnd,
   decodeFrame,
   encodeEnd,
   encodeErr,
@@ -71,13 +70,13 @@ const FAILURE: Failure = {
 };
 
 Deno.test("END carries the usage", () => {
-  const table: AnswerEnd["usage"][] = [null, USAGE, {
+  const table = [null, USAGE, {
     ...USAGE,
     prompt_tokens_details: { cached_tokens: 1 },
     completion_tokens_details: { reasoning_tokens: 2 },
   }];
   for (const usage of table) {
-    const payload = encodeEnd("w1", { usage, finishReasons: ["stop"] });
+    const payload = encodeEnd("w1", usage);
     assert.deepEqual(parseEnd(payload), { worker: "w1", usage });
   }
 });
@@ -157,7 +156,7 @@ Deno.test("a payload that is not what it should be parses to null", () => {
 
 Deno.test("parseEnd() and parseErr() refuse numbers that cannot be", () => {
   const end = (usage: unknown) =>
-    bytesOf(JSON.stringify({ worker: "w1", usage, finishReasons: [] }));
+    bytesOf(JSON.stringify({ worker: "w1", usage }));
   assert.notEqual(parseEnd(end(USAGE)), null);
   assert.equal(parseEnd(end({ ...USAGE, total_tokens: -1 })), null);
   assert.equal(parseEnd(end({ ...USAGE, total_tokens: 1.5 })), null);

@@ -42,7 +42,7 @@ const frameOf = (
 const data = (sequence: number, bytes = 4) =>
   frameOf(FrameType.DATA, sequence, new Uint8Array(bytes));
 const end = (sequence: number, worker = "w1") => {
-  const payload = encodeEnd(worker, { usage: null, finishReasons: [] });
+  const payload = encodeEnd(worker, null);
   return frameOf(FrameType.END, sequence, payload);
 };
 const err = (sequence: number) => {

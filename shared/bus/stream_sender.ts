@@ -14,10 +14,10 @@
  */
 
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
+import type { Usage } from "../openai/chat.ts";
 import { ByteSlab } from "./byte_slab.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
 import {
-  type AnswerEnd,
   encodeAccept,
   encodeEnd,
   encodeErr,
@@ -141,9 +141,9 @@ export class StreamSender {
     if (!this.isWritable) this.#isBlocked = true;
   }
 
-  /** The answer is complete. END is repeated until it is acknowledged. */
-  end(end: AnswerEnd, tokens: number, nowMs: number): void {
-    this.#close(FrameType.END, encodeEnd(this.#workerId, end), tokens, nowMs);
+  /** The answer is complete; `usage` is the backend's count. END is repeated until it is acknowledged. */
+  end(usage: Usage | null, tokens: number, nowMs: number): void {
+    this.#close(FrameType.END, encodeEnd(this.#workerId, usage), tokens, nowMs);
   }
 
   /** The answer failed. ERR follows everything written, and is repeated like END. */

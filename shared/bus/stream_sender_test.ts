@@ -6,7 +6,6 @@ import { decodeFrame, FrameType, parseWorker } from "./frame.ts";
 import { StreamSender } from "./stream_sender.ts";
 
 const ATTEMPT = 3;
-const END = { usage: null, finishReasons: [] };
 const FAILURE = {
   error: new ApiError("upstream_error", "No"),
   retryable: true,
@@ -72,7 +71,7 @@ Deno.test("a sender numbers its frames from 1 and finishes when END is acknowled
   sender.accept(0);
   write(10, 1, 1);
   write(10, 2, 2);
-  sender.end(END, 2, 3);
+  sender.end(null, 2, 3);
   assert.deepEqual(did(), ["ACCEPT 0", "DATA 1", "DATA 2", "END 3"]);
   assert.deepEqual(tokens, [0, 1, 2, 2]);
   ack(2, 4);
@@ -195,7 +194,7 @@ Deno.test("a busy sender beats once a second while it receives nothing", () => {
 Deno.test("END is repeated until it is acknowledged, and forgotten in the end", () => {
   const { sender, did, write, tick } = start();
   write(10, 1, 0);
-  sender.end(END, 1, 0);
+  sender.end(null, 1, 0);
   did();
   tick(0, endForgetMs - tickMs);
   const repeats = did();
@@ -208,10 +207,10 @@ Deno.test("END is repeated until it is acknowledged, and forgotten in the end", 
 
 Deno.test("write() and a second end() after the end are the driver's fault", () => {
   const { sender, write } = start();
-  sender.end(END, 0, 0);
+  sender.end(null, 0, 0);
   assert.equal(sender.isWritable, false);
   assert.throws(() => write(1, 1, 1), /has ended/);
-  assert.throws(() => sender.end(END, 1, 1), /has ended/);
+  assert.throws(() => sender.end(null, 1, 1), /has ended/);
   assert.throws(() => sender.fail(FAILURE, 1, 1), /has ended/);
 });
 
@@ -247,7 +246,7 @@ Deno.test("a sender counts the frames it sent and those it sent again", () => {
   nak(2, 100);
   assert.deepEqual([sender.framesSent, sender.framesRepeated], [5, 2]);
   // An END nobody acknowledged is repeated.
-  sender.end(END, 3, 101);
+  sender.end(null, 3, 101);
   assert.deepEqual([sender.framesSent, sender.framesRepeated], [6, 2]);
   tick(101, 101 + endRetryMs + tickMs);
   assert.deepEqual([sender.framesSent, sender.framesRepeated], [7, 3]);

@@ -175,7 +175,7 @@ class Run {
         completion_tokens: tokens,
         total_tokens: tokens + 1,
       };
-      this.sender.end({ usage, finishReasons: ["stop"] }, tokens, nowMs);
+      this.sender.end(usage, tokens, nowMs);
       return;
     }
     const error = new ApiError("upstream_error", record.name);

@@ -198,7 +198,7 @@ export function setup(options: { queueMax?: number } = {}) {
     end: (sequence: number, worker = "w1", header: Header = {}) =>
       frame(
         FrameType.END,
-        encodeEnd(worker, { usage: USAGE, finishReasons: ["stop"] }),
+        encodeEnd(worker, USAGE),
         { ...header, sequence, tokens: 2 },
       ),
     err: (sequence: number, retryable: boolean, header: Header = {}) => {
