@@ -13,40 +13,31 @@ const WAIT = histogram("gateway_wait_seconds", {
   buckets: [0.1, 1],
 });
 const SLOTS = gauge("gateway_slots", { help: "Slots.", labels: ["state"] });
+const ALL = gauge("gateway_all", { help: "Slots.", labels: [] });
 const NAKS = counter("gateway_naks_total", { help: "Naks.", labels: [] });
 
 function samples(text: string): string[] {
   return text.split("\n").filter((line) => line !== "" && line[0] !== "#");
 }
 
-Deno.test("MetricRegistry writes counters by label values", () => {
+Deno.test("MetricRegistry counts by label values, keeps them apart and escapes them; a name is used once", () => {
   const registry = new MetricRegistry();
   const requests = registry.counter(REQUESTS);
-  requests.with("chat", "200").add();
-  requests.with("chat", "200").add(2);
-  requests.with("models", "401").add();
+  requests.with("a", "bc").add();
+  requests.with("a", "bc").add(2);
+  requests.with("ab", "c").add();
+  requests.with('a"b', "c\n\\").add();
+  registry.counter(NAKS);
   const expected = [
-    'gateway_requests_total{route="chat",status="200"} 3',
-    'gateway_requests_total{route="models",status="401"} 1',
+    'gateway_requests_total{route="a",status="bc"} 3',
+    'gateway_requests_total{route="ab",status="c"} 1',
+    String.raw`gateway_requests_total{route="a\"b",status="c\n\\"} 1`,
+    "gateway_naks_total 0",
   ];
   assert.deepEqual(samples(registry.text()), expected);
   // Looking twice must not count twice.
   assert.deepEqual(samples(registry.text()), expected);
-});
-
-Deno.test("MetricRegistry keeps label values apart and escapes them", () => {
-  const registry = new MetricRegistry();
-  const requests = registry.counter(REQUESTS);
-  requests.with("a", "bc").add();
-  requests.with("ab", "c").add();
-  requests.with('a"b', "c\n\\").add();
-  registry.counter(NAKS);
-  assert.deepEqual(samples(registry.text()), [
-    'gateway_requests_total{route="a",status="bc"} 1',
-    'gateway_requests_total{route="ab",status="c"} 1',
-    String.raw`gateway_requests_total{route="a\"b",status="c\n\\"} 1`,
-    "gateway_naks_total 0",
-  ]);
+  assert.throws(() => registry.counter(NAKS), /exists already/);
 });
 
 Deno.test("MetricRegistry writes a histogram with rising buckets, sum and count", () => {
@@ -68,18 +59,14 @@ Deno.test("MetricRegistry asks for gauges when somebody looks", () => {
   const registry = new MetricRegistry();
   let used = 1;
   registry.gauge(SLOTS, () => [[["used"], used], [["free"], 9 - used]]);
+  registry.gauge(ALL, () => 9);
   assert.deepEqual(samples(registry.text()), [
     'gateway_slots{state="used"} 1',
     'gateway_slots{state="free"} 8',
+    "gateway_all 9",
   ]);
   used = 4;
   assert.match(registry.text(), /\{state="used"\} 4/);
-});
-
-Deno.test("MetricRegistry refuses a name twice", () => {
-  const registry = new MetricRegistry();
-  registry.counter(NAKS);
-  assert.throws(() => registry.counter(NAKS), /exists already/);
 });
 
 Deno.test("observeBus() counts what happens to the bus, and shows how it stands", () => {

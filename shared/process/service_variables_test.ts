@@ -24,7 +24,7 @@ function redis(env: Env): ReturnType<typeof redisAccess> {
   return redisAccess(parseEnv(REDIS_VARIABLES, env, readFile));
 }
 
-Deno.test("busAccess() takes what the operator says, and nothing it does not", () => {
+Deno.test("busAccess() takes what the operator says, and a password that may change", () => {
   const servers = ["nats://nats:4222"];
   const cases: [env: Env, expected: Omit<BusAccess, "servers">][] = [
     [{}, {}],
@@ -38,24 +38,14 @@ Deno.test("busAccess() takes what the operator says, and nothing it does not", (
     const access = bus({ NATS_URL: "nats://nats:4222", ...env });
     assert.deepEqual(access, { servers, ...expected });
   }
+  const NATS_PASSWORD_FILE = "/run/password";
+  const { credentials } = bus({ NATS_USER: "edge", NATS_PASSWORD_FILE });
+  assert.ok(credentials !== undefined && "user" in credentials);
+  assert.equal(credentials.user, "edge");
+  assert.equal(credentials.password(), "from a file");
 });
 
-Deno.test("busAccess() asks for a password that may change", () => {
-  const cases: [Env, string][] = [
-    [{ NATS_PASSWORD: "given" }, "given"],
-    [{ NATS_PASSWORD_FILE: "/run/password" }, "from a file"],
-  ];
-  for (const [env, expected] of cases) {
-    const { credentials } = bus({ NATS_USER: "edge", ...env });
-    assert.ok(credentials !== undefined && "user" in credentials);
-    const { user, password } = credentials;
-    assert.equal(user, "edge");
-    assert.ok(typeof password === "function");
-    assert.equal(password(), expected);
-  }
-});
-
-Deno.test("redisAccess() takes what the operator says, certificates as text", () => {
+Deno.test("redisAccess() takes what the operator says, certificates as text, and sentinels", () => {
   assert.deepEqual(redis({ REDIS_URL: "redis://redis" }), {
     url: "redis://redis",
   });
@@ -77,9 +67,6 @@ Deno.test("redisAccess() takes what the operator says, certificates as text", ()
       tlsKey: "KEY",
     },
   );
-});
-
-Deno.test("redisAccess() takes sentinels and who asks them", () => {
   assert.deepEqual(
     redis({
       REDIS_URL: "redis://any",
