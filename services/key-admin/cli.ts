@@ -3,7 +3,6 @@ import { ConfigError, EXIT_CONFIG } from "@gateway/shared/process/env";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { textOf } from "./cli/answer.ts";
 import {
@@ -35,9 +34,9 @@ const upFile = z.object({
 async function run(args: string[]): Promise<string> {
   const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
   if (typeof command === "string") return command;
-  const { config, hint } = findCluster();
-  const { defaultLimits, bus, port } = config;
-  const redis = await connect(config.redis, hint);
+  const { redis: address, defaultLimits, bus, publicUrl, port } = findCluster();
+  const options = { address, log: silentLog, waitMs: CONNECT_MS };
+  const redis = await connectRedis(options);
   try {
     if (await detectDurability(redis) === "none") {
       printError(
@@ -50,7 +49,7 @@ async function run(args: string[]): Promise<string> {
       ...createStores({ redis, writer: redis, ...deps }),
       ...deps,
       sendStop: createStopSender(bus, silentLog),
-      publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${port}`),
+      publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
     });
     return command.isJson ? JSON.stringify(answer.json) : textOf(answer);
   } finally {
@@ -59,31 +58,19 @@ async function run(args: string[]): Promise<string> {
 }
 
 /**
- * Finds the cluster: from the service's variables, else from the file that `deno
+ * The configuration of the cluster: the service's variables, or the file that `deno
  * task up` wrote. Throws a `ConfigError` for invalid variables, and
- * {@link CommandRefused} when neither is there. The hint is for when Redis does not
- * answer.
+ * {@link CommandRefused} when neither is there.
  */
 function findCluster() {
   const env = Deno.env.toObject();
   if (env.REDIS_URL || env.REDIS_URL_FILE || env.REDIS_SENTINELS) {
-    return {
-      config: configFrom(env, Deno.readTextFileSync),
-      hint:
-        "The address comes from REDIS_…: check host, port, user and password",
-    };
+    return configFrom(env, Deno.readTextFileSync);
   }
-  const up = readUpFile();
-  const variables = {
-    ...env,
-    REDIS_URL: up.redis_url,
-    NATS_URL: up.nats_url,
-    PUBLIC_URL: env.PUBLIC_URL || up.console_url,
-  };
-  return {
-    config: configFrom(variables, Deno.readTextFileSync),
-    hint: `The address comes from ${UP_FILE}: is "deno task up" still running?`,
-  };
+  const { redis_url, nats_url, console_url } = readUpFile();
+  const found = { REDIS_URL: redis_url, NATS_URL: nats_url };
+  const variables = { PUBLIC_URL: console_url, ...env, ...found };
+  return configFrom(variables, Deno.readTextFileSync);
 }
 
 function readUpFile() {
@@ -97,30 +84,18 @@ function readUpFile() {
   }
 }
 
-async function connect(
-  address: RedisAddress,
-  hint: string,
-): Promise<RedisLink> {
-  try {
-    return await connectRedis({ address, log: silentLog, waitMs: CONNECT_MS });
-  } catch (error) {
-    if (!(error instanceof RedisUnavailableError)) throw error;
-    const { cause, reason } = error;
-    const why = cause instanceof Error ? cause.message : "no answer";
-    throw new RedisUnavailableError(reason, `${why}\n${hint}`, error);
-  }
-}
-
 /** The exit codes of expected errors; see `EXIT_CODES_HELP`. */
 const EXIT_CODES = [
   [CommandRefused, 1],
   [KeyRefused, 1],
   [UsageError, 2],
   [BadCursor, 2],
-  [RedisUnavailableError, 69],
   [NotDurable, 69],
   [ConfigError, EXIT_CONFIG],
 ] as const;
+
+const REDIS_HINT =
+  `Is "deno task up" still running in this folder? Or check REDIS_…: host, port, user and password`;
 
 /** The exit code and the text for stderr. Rethrows an unexpected error. */
 function describeFailure(error: unknown): { code: number; text: string } {
@@ -128,6 +103,10 @@ function describeFailure(error: unknown): { code: number; text: string } {
   const { message: text } = error;
   if (isDenied(error)) {
     return { code: 77, text: `The Redis user lacks a permission: ${text}` };
+  }
+  if (error instanceof RedisUnavailableError) {
+    const why = error.cause instanceof Error ? `: ${error.cause.message}` : "";
+    return { code: 69, text: `${text}${why}\n${REDIS_HINT}` };
   }
   const [, code] = EXIT_CODES.find(([kind]) => error instanceof kind) ?? [];
   if (code === undefined) throw error;

@@ -1,6 +1,5 @@
 import type { AuditAction } from "../domain/audit/audit_log.ts";
 import { describeLimits } from "../domain/keys/key_record.ts";
-import type { Account } from "../domain/owners/account.ts";
 import { type Link, linkPath } from "../domain/sign_in/links.ts";
 import { type Answer, limitsToJson } from "./answer.ts";
 import {
@@ -21,16 +20,11 @@ const LISTED_MAX = 1_000;
 /** A command on an existing owner. */
 const onOwner = (
   help: string,
-  run: (call: Call, account: Account) => Promise<Answer>,
+  run: (call: Call, ownerId: string) => Promise<Answer>,
   options: readonly OptionName[] = [],
 ): Command => ({
   ...{ help, takes: "email", options },
-  run: async (call) => {
-    const ownerId = await findOwner(call, call.word);
-    const account = await call.accounts.read(ownerId);
-    if (account === null) throw new Error(`No account of owner ${ownerId}`);
-    return await run(call, account);
-  },
+  run: async (call) => run(call, await findOwner(call, call.word)),
 });
 
 /** `owners …` */
@@ -50,9 +44,11 @@ export const OWNERS: Area = {
     },
     reset: onOwner(
       "print a link to choose a new password (1 hour)",
-      async (call, { ownerId, email }) => {
+      async (call, ownerId) => {
         await log(call, ownerId, "account.reset_link_made", "");
-        return await linkAnswer(call, { kind: "reset", ownerId, email });
+        return await linkAnswer(call, {
+          ...{ kind: "reset", ownerId, email: call.word },
+        });
       },
     ),
     list: { help: "list all owners", options: [], run: list },
@@ -63,10 +59,10 @@ export const OWNERS: Area = {
     ),
     "sign-out": onOwner(
       "end all sessions of an owner",
-      async (call, { ownerId, email }) => {
+      async (call, ownerId) => {
         const ended = await call.sessions.endOthers(ownerId, null);
         await log(call, ownerId, "session.revoked", "all");
-        const note = `${email} is signed out everywhere.`;
+        const note = `${call.word} is signed out everywhere.`;
         return { json: { owner_id: ownerId, ended }, note };
       },
     ),
@@ -127,11 +123,8 @@ async function list({ owners, accounts }: Call): Promise<Answer> {
   return { json: { owners: rows }, table: { rows, columns } };
 }
 
-async function limits(
-  call: Call,
-  { ownerId, email }: Account,
-): Promise<Answer> {
-  const { owners, options } = call;
+async function limits(call: Call, ownerId: string): Promise<Answer> {
+  const { owners, options, word: email } = call;
   const before = await owners.limits(ownerId);
   const after = limitsFrom(options, before);
   if (LIMIT_OPTIONS.some((name) => options[name] !== undefined)) {
