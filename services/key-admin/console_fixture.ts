@@ -134,7 +134,7 @@ export async function startConsole(
     });
   const addOwner = async (email: string) => {
     const ownerId = await deps.owners.ensure(email);
-    await deps.accounts.setPassword(ownerId, await deps.hasher.hash(PASSWORD));
+    await deps.owners.setPassword(ownerId, await deps.hasher.hash(PASSWORD));
     return ownerId;
   };
   return {

@@ -122,9 +122,9 @@ async function announceDurability({ log, redis }: ConsoleDeps) {
 
 /** While the first owner cannot sign in, every start prints a new set-up link. */
 async function announceSetUp(deps: ConsoleDeps): Promise<void> {
-  const { owners, accounts, links, log, publicUrl } = deps;
+  const { owners, links, log, publicUrl } = deps;
   const ownerId = await owners.first();
-  const account = await accounts.read(ownerId);
+  const account = await owners.read(ownerId);
   if (account?.passwordHash) return;
   const secret = await links.make({ kind: "set_up", ownerId });
   log.notice("setup_link", {

@@ -12,7 +12,7 @@ import {
   limitWords,
   settingsSchema,
 } from "../domain/keys/settings.ts";
-import { parseEmail } from "../domain/owners/directory.ts";
+import { parseEmail } from "../domain/owners/owner_store.ts";
 import type { Stores } from "../domain/stores.ts";
 import type { Answer } from "./answer.ts";
 

@@ -73,7 +73,7 @@ export const OWNERS: Area = {
 /** Makes a link for the first owner, who cannot sign in yet. */
 async function setUp(call: Call): Promise<Answer> {
   const ownerId = await call.owners.first();
-  const account = await call.accounts.read(ownerId);
+  const account = await call.owners.read(ownerId);
   if (account?.passwordHash) {
     throw new CommandRefused(
       `The console is set up: its first owner is ${account.email}. "owners invite" adds others, "owners reset" replaces a forgotten password`,
@@ -84,9 +84,9 @@ async function setUp(call: Call): Promise<Answer> {
 
 /** Makes a link for an owner who cannot sign in yet, and the owner if the address is new. */
 async function invite(call: Call): Promise<Answer> {
-  const { owners, accounts, word: email } = call;
+  const { owners, word: email } = call;
   const ownerId = await owners.ensure(email);
-  const account = await accounts.read(ownerId);
+  const account = await owners.read(ownerId);
   if (account?.passwordHash) {
     throw new CommandRefused(
       `${email} can sign in already; "owners reset" replaces a forgotten password`,
@@ -109,9 +109,9 @@ async function linkAnswer(
   };
 }
 
-async function list({ owners, accounts }: Call): Promise<Answer> {
+async function list({ owners }: Call): Promise<Answer> {
   const ids = await owners.list(LISTED_MAX);
-  const found = await Promise.all(ids.map((id) => accounts.read(id)));
+  const found = await Promise.all(ids.map((id) => owners.read(id)));
   const rows = found.filter((account) => account !== null).map((account) => ({
     id: account.ownerId,
     email: account.email,

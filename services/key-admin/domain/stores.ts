@@ -1,10 +1,6 @@
 import { createAuditLog } from "./audit/audit_log.ts";
 import { createKeyStore } from "./keys/key_store.ts";
-import { createAccountStore } from "./owners/account.ts";
-import {
-  createOwnerDirectory,
-  type OwnerDirectoryDeps,
-} from "./owners/directory.ts";
+import { createOwnerStore, type OwnerStoreDeps } from "./owners/owner_store.ts";
 import { createLinkStore } from "./sign_in/links.ts";
 import { createSessionStore } from "./sign_in/sessions.ts";
 
@@ -12,11 +8,10 @@ import { createSessionStore } from "./sign_in/sessions.ts";
 export type Stores = ReturnType<typeof createStores>;
 
 /** Creates the stores. */
-export const createStores = (deps: OwnerDirectoryDeps) => ({
+export const createStores = (deps: OwnerStoreDeps) => ({
   redis: deps.redis,
   keys: createKeyStore(deps),
-  owners: createOwnerDirectory(deps),
-  accounts: createAccountStore(deps),
+  owners: createOwnerStore(deps),
   sessions: createSessionStore(deps),
   links: createLinkStore(deps),
   audit: createAuditLog(deps.redis),

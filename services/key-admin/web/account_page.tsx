@@ -36,7 +36,7 @@ const changePassword: Handler = async (c) => {
   if (problem !== null) return await showAccount(c, { password: problem });
   const { ownerId } = account;
   const hash = await deps.hasher.hash(form.new_password);
-  await deps.accounts.setPassword(ownerId, hash);
+  await deps.owners.setPassword(ownerId, hash);
   if (form.end_others) await deps.sessions.endOthers(ownerId, session.id);
   await note(c, "account.password_changed");
   return c.redirect("/account?done=password", 303);

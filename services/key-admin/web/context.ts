@@ -7,7 +7,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { Target } from "../domain/keys/key_store.ts";
 import type { DefaultLimits } from "../domain/keys/settings.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
-import type { Account } from "../domain/owners/account.ts";
+import type { Account } from "../domain/owners/owner_store.ts";
 import type { OidcClient } from "../domain/sign_in/oidc.ts";
 import type { PasswordHasher } from "../domain/sign_in/password.ts";
 import type { Session } from "../domain/sign_in/sessions.ts";

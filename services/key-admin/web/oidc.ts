@@ -47,7 +47,7 @@ const finish: Handler = async (c) => {
       : refusal(400, `Signing in with ${provider.name} failed`, cause);
   });
   const ownerId = await deps.owners.ofIdentity(identity);
-  const account = await deps.accounts.read(ownerId);
+  const account = await deps.owners.read(ownerId);
   if (account === null) throw new Error(`No account of owner ${ownerId}`);
   const admitted = await admit(deps, account, clientOf(c), 0);
   return await enter(c, admitted, "/keys");

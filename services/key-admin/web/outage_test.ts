@@ -93,7 +93,7 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
     });
   }
   await t.step("a recovery code, which would be good again", async () => {
-    const [code = ""] = await site.deps.accounts.enableTotp(
+    const [code = ""] = await site.deps.owners.enableTotp(
       ownerId,
       "GEZDGNBVGY3TQOJQ",
     );
@@ -104,7 +104,7 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
     disk.fails = false;
     assert.equal(answer.status, 503);
     assert.deepEqual(answer.headers.getSetCookie(), [], "no cookie is set");
-    await site.deps.accounts.disableTotp(ownerId);
+    await site.deps.owners.disableTotp(ownerId);
   });
   await t.step("a session needs no disk", async () => {
     disk.fails = true;

@@ -318,7 +318,7 @@ Deno.test("API1: lists, usage and audit log of an owner contain nothing of anoth
     const answer = await bob.client.post("/account/second-factor", form);
     assert.equal(answer.headers.get("location"), "/account");
     assert.equal(
-      (await site.deps.accounts.read(bob.ownerId))?.totpSecret,
+      (await site.deps.owners.read(bob.ownerId))?.totpSecret,
       null,
     );
   });

@@ -37,10 +37,10 @@ const turnOn: Handler = async (c) => {
     return await showSetUp(c, secret, error ?? WRONG_CODE);
   }
   // A form that is sent twice gets one set of recovery codes.
-  if (!await deps.accounts.useTotpStep(ownerId, step)) {
+  if (!await deps.owners.useTotpStep(ownerId, step)) {
     return c.redirect("/account", 303);
   }
-  const codes = await deps.accounts.enableTotp(ownerId, secret);
+  const codes = await deps.owners.enableTotp(ownerId, secret);
   await note(c, "account.second_factor_on");
   return await showPage(
     c,
@@ -67,7 +67,7 @@ const turnOff: Handler = async (c) => {
   const form = readForm(c, { password: passwordText });
   const problem = await checkPassword(c, form.password);
   if (problem !== null) return await showAccount(c, { secondFactor: problem });
-  await deps.accounts.disableTotp(account.ownerId);
+  await deps.owners.disableTotp(account.ownerId);
   await note(c, "account.second_factor_off");
   return c.redirect("/account?done=factor_off", 303);
 };

@@ -81,10 +81,10 @@ const isSame = (given: string, wanted: string): boolean =>
 export async function findSignedIn(
   c: ConsoleContext,
 ): Promise<SignedIn | null> {
-  const { sessions, accounts } = c.var.deps;
+  const { sessions, owners } = c.var.deps;
   const session = await sessions.find(readCookie(c, "sid"));
   if (session === null) return null;
-  const account = await accounts.read(session.ownerId);
+  const account = await owners.read(session.ownerId);
   return account === null ? null : { session, account };
 }
 

@@ -1,5 +1,8 @@
-import type { Account } from "../domain/owners/account.ts";
-import { EMAIL_CHARS_MAX, parseEmail } from "../domain/owners/directory.ts";
+import {
+  type Account,
+  EMAIL_CHARS_MAX,
+  parseEmail,
+} from "../domain/owners/owner_store.ts";
 import { type Link, linkPath } from "../domain/sign_in/links.ts";
 import {
   PASSWORD_CHARS_MIN,
@@ -132,14 +135,14 @@ async function acceptLink(
   email: string,
   passwordHash: string,
 ): Promise<Account> {
-  const { links, owners, accounts } = c.var.deps;
+  const { links, owners } = c.var.deps;
   const link = await links.use(secretOf(c));
-  const before = link === null ? null : await accounts.read(link.ownerId);
+  const before = link === null ? null : await owners.read(link.ownerId);
   // There may be two set-up links; the second must not take over the account.
   const isOver = link === null || before === null ||
     (link.kind !== "reset" && before.passwordHash !== null);
   if (isOver || !(await owners.claim(link.ownerId, email))) throw linkOver();
-  await accounts.setPassword(link.ownerId, passwordHash);
+  await owners.setPassword(link.ownerId, passwordHash);
   return { ...before, email, passwordHash };
 }
 
@@ -153,8 +156,8 @@ async function showSignIn(
     status?: 401 | 429;
   },
 ): Promise<Response> {
-  const { oidc, owners, accounts } = c.var.deps;
-  const first = await accounts.read(await owners.first());
+  const { oidc, owners } = c.var.deps;
+  const first = await owners.read(await owners.first());
   return showCard(
     c,
     { title: "Sign in", ...status && { status } },

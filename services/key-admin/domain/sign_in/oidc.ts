@@ -1,5 +1,5 @@
 import * as oidc from "openid-client";
-import type { Identity } from "../owners/directory.ts";
+import type { Identity } from "../owners/owner_store.ts";
 
 /** An OpenID Connect provider, fixed by the operator (API7). */
 export interface OidcConfig {

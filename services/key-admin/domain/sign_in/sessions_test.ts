@@ -192,9 +192,9 @@ Deno.test("ASVS 6.5.2, 7.2.2: only digests of secrets are stored, and a digest g
   await using site = await startConsole();
   const client = await site.signedIn(ADA);
   const ownerId = await site.addOwner(ADA);
-  const { redis, accounts, links, sessions } = site.deps;
+  const { redis, owners, links, sessions } = site.deps;
   const link = await links.make({ kind: "reset", ownerId, email: ADA });
-  const codes = await accounts.enableTotp(ownerId, "GEZDGNBV");
+  const codes = await owners.enableTotp(ownerId, "GEZDGNBV");
   const names = asTexts(await redis.command(["KEYS", "*"]));
   const stored = (await Promise.all(
     names.map(async (name) => `${name} ${await redis.command(["DUMP", name])}`),

@@ -3,8 +3,11 @@ import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { AuditLog } from "../audit/audit_log.ts";
-import type { Account, AccountStore } from "../owners/account.ts";
-import { type OwnerDirectory, parseEmail } from "../owners/directory.ts";
+import {
+  type Account,
+  type OwnerStore,
+  parseEmail,
+} from "../owners/owner_store.ts";
 import { forgetFailures, rememberDevice, takeAttempt } from "./attempts.ts";
 import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
@@ -38,8 +41,7 @@ export interface Admitted {
 /** Dependencies of signing in. */
 export interface SignInDeps {
   redis: RedisLink;
-  owners: OwnerDirectory;
-  accounts: AccountStore;
+  owners: OwnerStore;
   sessions: SessionStore;
   hasher: PasswordHasher;
   audit: AuditLog;
@@ -53,14 +55,14 @@ export async function signIn(
   deps: SignInDeps,
   credentials: Credentials,
 ): Promise<Admitted | NotAdmitted> {
-  const { redis, owners, accounts, audit, log } = deps;
+  const { redis, owners, audit, log } = deps;
   const { client: { ip }, client, device, password } = credentials;
   const email = parseEmail(credentials.email) ?? "";
   const attempt = { email, ip, device };
   const waitMs = await takeAttempt(redis, attempt);
   if (waitMs > 0) return { ok: false, waitMs };
   const ownerId = email === "" ? null : await owners.find(email);
-  const account = ownerId === null ? null : await accounts.read(ownerId);
+  const account = ownerId === null ? null : await owners.read(ownerId);
   const stored = account?.passwordHash ?? null;
   const isRight = await deps.hasher.verify(stored, password);
   if (account && isRight && await checkCode(deps, account, credentials)) {
@@ -119,7 +121,7 @@ export async function checkAgain(
 }
 
 async function checkCode(
-  { accounts, audit, now }: SignInDeps,
+  { owners, audit, now }: SignInDeps,
   { ownerId, email, totpSecret }: Account,
   { code, client: { ip } }: Credentials,
 ): Promise<boolean> {
@@ -127,9 +129,9 @@ async function checkCode(
   const digits = code.replace(/\s/g, "");
   if (/^\d{6}$/.test(digits)) {
     const step = totpStep(totpSecret, digits, now());
-    return step !== null && await accounts.useTotpStep(ownerId, step);
+    return step !== null && await owners.useTotpStep(ownerId, step);
   }
-  if (!await accounts.useRecoveryCode(ownerId, code)) return false;
+  if (!await owners.useRecoveryCode(ownerId, code)) return false;
   const action = "account.recovery_code_used";
   await audit.add(ownerId, { action, by: email, ip });
   return true;

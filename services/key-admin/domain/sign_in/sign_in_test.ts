@@ -24,7 +24,7 @@ Deno.test("ASVS 6.3.8: unknown address, wrong password and wrong code look the s
   await using site = await startConsole();
   const ownerId = await site.addOwner(ADA);
   await site.addOwner("eve@example.org");
-  await site.deps.accounts.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ");
+  await site.deps.owners.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ");
   const answers = [
     await signIn(site.client("192.0.2.11"), "nobody@example.org"),
     await signIn(site.client("192.0.2.12"), "eve@example.org", {
@@ -168,7 +168,7 @@ Deno.test("ASVS 6.4.1, 11.5.1: a set-up link has 256 random bits and works for 1
 Deno.test("an invitation cannot change the address, and a reset does not bypass the second factor", async () => {
   await using site = await startConsole();
   const ownerId = await site.addOwner(ADA);
-  await site.deps.accounts.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ");
+  await site.deps.owners.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ");
   const secret = await site.deps.links.make({
     kind: "reset",
     ownerId,
@@ -264,7 +264,7 @@ Deno.test("ASVS 6.5.1: the same code sent many times at once works once", async 
   await using site = await startConsole();
   const ownerId = await site.addOwner(ADA);
   const secret = "GEZDGNBVGY3TQOJQ";
-  const [recovery = ""] = await site.deps.accounts.enableTotp(
+  const [recovery = ""] = await site.deps.owners.enableTotp(
     ownerId,
     secret,
   );

@@ -5,7 +5,7 @@
  * | key | type | content |
  * | --- | --- | --- |
  * | `once:{owner}:<digest>` | string | a form was sent |
- * | `acct:{owner}` | hash | the owner's account, see `owners/account.ts` |
+ * | `acct:{owner}` | hash | the owner's account, see `owners/owner_store.ts` |
  * | `mail:<digest>` | string | owner id of an e-mail address |
  * | `owners` | zset | owner ids by creation time in ms |
  * | `sess:<digest>` | hash | a signed-in session, see `sign_in/sessions.ts` |
