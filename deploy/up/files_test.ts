@@ -2,49 +2,40 @@ import assert from "node:assert/strict";
 import { LogFile } from "./files.ts";
 import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 
-const bytes = (text: string) => new TextEncoder().encode(text);
-
-Deno.test("LogFile keeps within its bound and keeps one older file", async (t) => {
-  const cases: [name: string, writes: string[], now: string, before: string][] =
-    [
-      ["below the bound", ["aaaa", "bbbb"], "aaaabbbb", ""],
-      ["at the bound", ["aaaa", "bbbb", "cc"], "aaaabbbbcc", ""],
-      ["above the bound", ["aaaa", "bbbb", "ccc"], "ccc", "aaaabbbb"],
-      ["one write above the bound", ["0123456789ab"], "0123456789ab", ""],
-      ["several turns", ["aaaaaaaa", "bbbbbbbb", "cccc"], "cccc", "bbbbbbbb"],
-    ];
-  for (const [name, writes, now, before] of cases) {
-    await t.step(name, async () => {
-      await using scratch = await makeScratch();
-      const path = `${scratch.path}/x.log`;
-      const log = new LogFile(path, assert.fail, 10);
-      for (const text of writes) log.write(bytes(text));
-      log.close();
-      assert.equal(await Deno.readTextFile(path), now);
-      if (before === "") {
-        await assert.rejects(Deno.stat(`${path}.1`), Deno.errors.NotFound);
-      } else assert.equal(await Deno.readTextFile(`${path}.1`), before);
-      assert.equal(((await Deno.stat(path)).mode ?? 0) & 0o777, 0o600);
-    });
-  }
-});
-
-Deno.test("LogFile appends to the log of an earlier run", async () => {
+/** Opens a log of at most 10 bytes anew for each list of writes. */
+async function logAfter(...runs: string[][]) {
   await using scratch = await makeScratch();
   const path = `${scratch.path}/x.log`;
-  for (const text of ["one ", "two"]) {
-    const log = new LogFile(path, assert.fail);
-    log.write(bytes(text));
+  for (const writes of runs) {
+    const log = new LogFile(path, assert.fail, 10);
+    for (const text of writes) log.write(new TextEncoder().encode(text));
     log.close();
   }
-  assert.equal(await Deno.readTextFile(path), "one two");
+  assert.equal(((await Deno.stat(path)).mode ?? 0) & 0o777, 0o600);
+  const before = await Deno.readTextFile(`${path}.1`).catch(() => null);
+  return [await Deno.readTextFile(path), before];
+}
+
+Deno.test("LogFile keeps within its bound and keeps one older file", async () => {
+  const cases: [runs: string[][], now: string, before: string | null][] = [
+    [[["aaaa", "bbbb", "cc"]], "aaaabbbbcc", null],
+    [[["aaaa", "bbbb", "ccc"]], "ccc", "aaaabbbb"],
+    [[["0123456789ab"]], "0123456789ab", null],
+    [[["aaaaaaaa", "bbbbbbbb", "cccc"]], "cccc", "bbbbbbbb"],
+    // An earlier run left a log.
+    [[["one "], ["two"]], "one two", null],
+    [[["one two "], ["three"]], "three", "one two "],
+  ];
+  for (const [runs, now, before] of cases) {
+    assert.deepEqual(await logAfter(...runs), [now, before]);
+  }
 });
 
 Deno.test("LogFile reports once that it cannot write, and does not throw", () => {
   const failures: string[] = [];
   const log = new LogFile("/nowhere/x.log", (text) => failures.push(text));
-  log.write(bytes("a"));
-  log.write(bytes("b"));
+  log.write(new Uint8Array(1));
+  log.write(new Uint8Array(1));
   assert.equal(failures.length, 1);
   assert.match(failures[0] ?? "", /Cannot write \/nowhere\/x\.log/);
 });

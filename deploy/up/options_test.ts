@@ -19,9 +19,7 @@ const DEFAULTS = {
 
 const GOOD: [args: string[], change: Record<string, unknown>][] = [
   [[], {}],
-  [["--workers", "1"], { workers: 1 }],
-  [["--workers=64"], { workers: 64 }],
-  [["--edges", "2", "--workers", "3"], { edges: 2, workers: 3 }],
+  [["--edges", "1", "--workers=64"], { edges: 1, workers: 64 }],
   [["--port", "0", "--console-port", "0"], { port: 0, consolePort: 0 }],
   [["--port", "65535"], { port: 65_535 }],
   [["--host", "0.0.0.0"], { host: "0.0.0.0" }],
@@ -34,11 +32,9 @@ const GOOD: [args: string[], change: Record<string, unknown>][] = [
   [["-qh"], { isQuiet: true, isHelp: true }],
 ];
 
-Deno.test("parseOptions() reads the given options and fills in the defaults", async (t) => {
+Deno.test("parseOptions() reads the given options and fills in the defaults", () => {
   for (const [args, change] of GOOD) {
-    await t.step(args.join(" "), () => {
-      assert.deepEqual(parseOptions(args, BASES), { ...DEFAULTS, ...change });
-    });
+    assert.deepEqual(parseOptions(args, BASES), { ...DEFAULTS, ...change });
   }
 });
 
@@ -56,15 +52,13 @@ const BAD: [args: string[], mistakes: RegExp[]][] = [
   [["--edges", "x", "--port", "y"], [/--edges must be/, /--port must be/]],
 ];
 
-Deno.test("parseOptions() reports all invalid values at once", async (t) => {
+Deno.test("parseOptions() reports all invalid values at once", () => {
   for (const [args, mistakes] of BAD) {
-    await t.step(args.join(" "), () => {
-      assert.throws(() => parseOptions(args, BASES), (error) => {
-        assert.ok(error instanceof UpError);
-        assert.equal(error.exitCode, 2);
-        for (const mistake of mistakes) assert.match(error.message, mistake);
-        return true;
-      });
+    assert.throws(() => parseOptions(args, BASES), (error) => {
+      assert.ok(error instanceof UpError);
+      assert.equal(error.exitCode, 2);
+      for (const mistake of mistakes) assert.match(error.message, mistake);
+      return true;
     });
   }
 });

@@ -36,31 +36,30 @@ Deno.test("a service may read only the files that its variables name", () => {
   ]);
 });
 
-Deno.test("only workers get the key of the model server", () => {
-  const env = { ...ENV, UPSTREAM_API_KEY: "secret" };
-  const edge = serviceProgram(contextOf(env), "edge-auth").env ?? {};
-  assert.equal("UPSTREAM_API_KEY" in edge, false);
-  assert.equal("UPSTREAM_API_KEY_FILE" in edge, false);
-  const worker = serviceProgram(contextOf(env), "chat-worker").env ?? {};
+Deno.test("only workers get the key of the model server, and URLs are passed on as URLs", () => {
+  const context = contextOf({ ...ENV, UPSTREAM_API_KEY: "secret" });
+  const { env: edge } = serviceProgram(context, "edge-auth");
+  const { env: worker } = serviceProgram(context, "chat-worker");
+  assert.deepEqual(
+    [edge.UPSTREAM_API_KEY, edge.UPSTREAM_API_KEY_FILE],
+    [undefined, undefined],
+  );
   assert.equal(worker.UPSTREAM_API_KEY, "secret");
-});
-
-Deno.test("a URL from a file is passed on as a URL, not as a file", () => {
-  const { env = {} } = serviceProgram(contextOf(ENV), "chat-worker");
-  assert.equal(env.NATS_URL, "nats://nats");
-  assert.equal("NATS_URL_FILE" in env, false);
+  assert.deepEqual(
+    [worker.NATS_URL, worker.NATS_URL_FILE],
+    ["nats://nats", undefined],
+  );
 });
 
 Deno.test("a path with a comma is not split into two permissions", () => {
   const context = contextOf({ NATS_CA_FILE: "/etc/a,/etc/b" });
-  assert.deepEqual(readable(serviceProgram(context, "chat-worker")), [
-    "--allow-read",
-  ]);
+  const program = serviceProgram(context, "chat-worker");
+  assert.deepEqual(readable(program), ["--allow-read"]);
 });
 
 Deno.test("httpUrl() returns a URL that can be called", () => {
-  assert.equal(httpUrl("127.0.0.1", 1), "http://127.0.0.1:1");
-  assert.equal(httpUrl("0.0.0.0", 1), "http://127.0.0.1:1");
-  assert.equal(httpUrl("::", 1), "http://127.0.0.1:1");
+  for (const host of ["127.0.0.1", "0.0.0.0", "::"]) {
+    assert.equal(httpUrl(host, 1), "http://127.0.0.1:1");
+  }
   assert.equal(httpUrl("::1", 1), "http://[::1]:1");
 });

@@ -38,7 +38,7 @@ interface Rig {
   consoleUrl: string;
 }
 
-/** A request without the browser: from an address of this machine, to one of the proxy's names. */
+/** A request without the browser, to one of the proxy's names. */
 interface Call {
   path: string;
   host?: string;
@@ -49,16 +49,10 @@ interface Call {
   body?: string;
 }
 
-interface Answer {
-  status: number;
-  headers: Readonly<Record<string, string | string[] | undefined>>;
-  text: string;
-}
-
 async function call(
   { proxy, httpsPort }: Rig,
   { host = "localhost", from = "127.0.0.1", headers, body, ...rest }: Call,
-): Promise<Answer> {
+) {
   const sent = request({
     ...rest,
     host: PROXY_ADDRESS,
@@ -71,14 +65,11 @@ async function call(
   });
   sent.end(body);
   const response: IncomingMessage = (await once(sent, "response"))[0];
-  return {
-    status: response.statusCode ?? 0,
-    headers: response.headers,
-    text: await text(response),
-  };
+  const { statusCode: status = 0 } = response;
+  return { status, headers: response.headers, text: await text(response) };
 }
 
-function ask(rig: Rig, key: string, more: Partial<Call> = {}): Promise<Answer> {
+function ask(rig: Rig, key: string, more: Partial<Call> = {}) {
   return call(rig, {
     path: "/v1/chat/completions",
     method: "POST",
@@ -96,17 +87,13 @@ function ask(rig: Rig, key: string, more: Partial<Call> = {}): Promise<Answer> {
   });
 }
 
-function assertHardened({ headers }: Answer): void {
-  assert.equal(headers["strict-transport-security"], HSTS);
-  assert.equal(headers.server, undefined);
-  assert.equal(headers.via, undefined);
-}
-
 async function apiStreams(rig: Rig): Promise<void> {
   const answer = await ask(rig, rig.cluster.state.api_key);
   assert.equal(answer.status, 200);
   assert.match(answer.text, /data: \[DONE\]\n\n$/);
-  assertHardened(answer);
+  const { server, via, ...headers } = answer.headers;
+  assert.equal(headers["strict-transport-security"], HSTS);
+  assert.deepEqual([server, via], [undefined, undefined]);
 }
 
 async function clientIsItsOwnAddress(rig: Rig): Promise<void> {
@@ -185,29 +172,13 @@ async function signUp(page: Page, { cluster }: Rig): Promise<void> {
   await page.waitForURL("**/keys");
 }
 
-async function signInAgain(page: Page): Promise<void> {
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await page.waitForURL("**/sign-in");
-  await page.getByLabel("E-mail").fill(EMAIL);
-  await page.getByLabel("Password").fill(PASSWORD);
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await page.waitForURL("**/keys");
-}
-
 async function assertCookies(context: BrowserContext): Promise<void> {
   const cookies = await context.cookies();
   assert.ok(cookies.some(({ name }) => name === "__Host-sid"));
   for (const { name, secure, httpOnly, domain, path } of cookies) {
-    assert.deepEqual(
-      { prefix: name.slice(0, 7), secure, httpOnly, domain, path },
-      {
-        prefix: "__Host-",
-        secure: true,
-        httpOnly: true,
-        domain: "console.localhost",
-        path: "/",
-      },
-    );
+    assert.match(name, /^__Host-/);
+    assert.ok(secure && httpOnly, name);
+    assert.deepEqual([domain, path], ["console.localhost", "/"], name);
   }
 }
 
@@ -217,9 +188,6 @@ async function createKey(page: Page): Promise<string> {
   await page.getByRole("button", { name: "Create key" }).click();
   const value = await page.locator("#value").innerText();
   assert.ok(isWellFormedKey(value));
-  await page.getByLabel("I have stored it").check();
-  await page.getByRole("button", { name: "Done" }).click();
-  await page.waitForURL(/\/keys\??$/);
   return value;
 }
 
@@ -238,14 +206,9 @@ async function consoleInABrowser(rig: Rig): Promise<void> {
       if (message.type() === "error") complaints.push(message.text());
     });
     await signUp(page, rig);
-    await signInAgain(page);
     await assertCookies(context);
     const key = await createKey(page);
     assert.equal((await ask(rig, key)).status, 200);
-    const folder = Deno.env.get("CONSOLE_SCREENSHOTS");
-    if (folder !== undefined) {
-      await page.screenshot({ path: `${folder}/behind_the_proxy.png` });
-    }
     assert.deepEqual(complaints, []);
   } finally {
     await browser.close();
@@ -271,19 +234,13 @@ Deno.test("behind the front proxy", async (t) => {
     consolePort: portOf(cluster.state.console_url),
   });
   const rig = { cluster, proxy, httpsPort, consoleUrl };
-  await t.step("the API streams over TLS", () => apiStreams(rig));
-  await t.step(
-    "a client is identified by its own address, whatever it claims",
-    () => clientIsItsOwnAddress(rig),
-  );
-  await t.step(
-    "the console identifies a client the same way",
-    () => consoleKnowsTheClient(rig),
-  );
-  await t.step("a foreign form is refused", () => foreignFormIsRefused(rig));
-  await t.step(
-    "ASVS 4.2.1: no request hides in another",
-    () => nothingIsSmuggled(rig),
-  );
-  await t.step("the console in a browser", () => consoleInABrowser(rig));
+  const steps: [name: string, step: (rig: Rig) => Promise<void>][] = [
+    ["the API streams over TLS", apiStreams],
+    ["a client is identified by its own address", clientIsItsOwnAddress],
+    ["the console identifies a client the same way", consoleKnowsTheClient],
+    ["a foreign form is refused", foreignFormIsRefused],
+    ["ASVS 4.2.1: no request hides in another", nothingIsSmuggled],
+    ["the console in a browser", consoleInABrowser],
+  ];
+  for (const [name, step] of steps) await t.step(name, () => step(rig));
 });

@@ -8,14 +8,13 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import {
+  deployedEnv,
   deployedNatsConfig,
-  type DeployedRedis,
-  type DeployedSecrets,
+  type DeployedStores,
   makeSecrets,
   startDeployedNats,
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
-import type { NatsServer } from "../support/nats_server.ts";
 import {
   runKeys,
   type RunningServiceProcess,
@@ -38,55 +37,54 @@ const PACE: ServiceEnv = {
   SIMULATOR_TOKENS_PER_SECOND: "60",
 };
 
-interface Load {
-  /** Where a proxy would send new requests. */
-  url: string;
-  readonly complete: number;
-  readonly failures: readonly string[];
-  /** Failures, and retries for another reason than a slow Redis. */
-  busTrouble(): string[];
-  stop(): Promise<void>;
-}
+/** Clients that repeat a request which gets 503, as SDKs do. */
+class Load {
+  complete = 0;
+  readonly failures: string[] = [];
+  readonly #repeated: string[] = [];
+  readonly #running: Promise<unknown>;
+  #isOver = false;
 
-function startLoad(url: string, key: string): Load {
-  const failures: string[] = [];
-  const repeated: string[] = [];
-  let complete = 0;
-  let isOver = false;
-  const load = {
-    url,
-    get complete() {
-      return complete;
-    },
-    failures,
-    busTrouble: () => [
-      ...failures,
-      ...repeated.filter((text) => !text.includes("service_unavailable")),
-    ],
-    stop: async () => {
-      isOver = true;
-      await running;
-    },
-  };
-  const ask = async () => {
+  /** `url`: where a proxy would send new requests. */
+  constructor(public url: string, key: string) {
+    this.#running = Promise.all(
+      Array.from({ length: LANES }, async () => {
+        while (!this.#isOver) {
+          await this.#ask(key).catch((error) =>
+            this.failures.push(String(error))
+          );
+        }
+      }),
+    );
+  }
+
+  async #ask(key: string): Promise<void> {
     for (let attempt = 1;; attempt++) {
-      const answer = await sendChat(load.url, key, "[simulator: 20 tokens]");
+      const answer = await sendChat(this.url, key, "[simulator: 20 tokens]");
       const text = await answer.text();
-      if (answer.status === 200) return complete++;
-      if (answer.status !== 503 || attempt === ATTEMPTS_MAX) {
-        return failures.push(`${answer.status} ${text}`);
+      if (answer.status === 200) {
+        this.complete += 1;
+        return;
       }
-      repeated.push(text);
+      if (answer.status !== 503 || attempt === ATTEMPTS_MAX) {
+        this.failures.push(`${answer.status} ${text}`);
+        return;
+      }
+      this.#repeated.push(text);
       await sleep(RETRY_MS);
     }
-  };
-  const lane = async () => {
-    while (!isOver) {
-      await ask().catch((error) => failures.push(String(error)));
-    }
-  };
-  const running = Promise.all(Array.from({ length: LANES }, lane));
-  return load;
+  }
+
+  /** Failures, and retries for another reason than a slow Redis. */
+  busTrouble(): string[] {
+    const slow = /service_unavailable/;
+    return this.failures.concat(this.#repeated.filter((x) => !slow.test(x)));
+  }
+
+  stop(): Promise<unknown> {
+    this.#isOver = true;
+    return this.#running;
+  }
 }
 
 async function moreAnswers(load: Load): Promise<void> {
@@ -97,37 +95,14 @@ async function moreAnswers(load: Load): Promise<void> {
   });
 }
 
-interface Stores {
-  secrets: DeployedSecrets;
-  nats: NatsServer;
-  redis: DeployedRedis;
-}
-
-function envOf(
-  { secrets, nats, redis }: Stores,
+const envOf = (
+  stores: DeployedStores,
   service: "edge" | "worker" | "admin",
-): ServiceEnv {
-  const users = {
-    edge: "edge-auth",
-    worker: "chat-worker",
-    admin: "key-admin",
-  };
-  return {
-    ...PACE,
-    NATS_URL: `nats://${nats.server}`,
-    NATS_USER: users[service],
-    NATS_PASSWORD_FILE: secrets.path(`nats_${service}_password`),
-    ...(service === "worker" ? {} : {
-      REDIS_URL: redis.url,
-      REDIS_USERNAME: users[service],
-      REDIS_PASSWORD_FILE: secrets.path(`redis_${service}_password`),
-    }),
-  };
-}
+) => ({ ...PACE, ...deployedEnv(stores, service) });
 
 /** Signs in as the operator, with the current password. */
 async function asOperator(
-  { secrets, redis }: Stores,
+  { secrets, redis }: DeployedStores,
   ...command: string[]
 ): Promise<void> {
   const link = createRedisLink({
@@ -145,7 +120,9 @@ async function asOperator(
   await link.close();
 }
 
-async function makeKey(stores: Stores): Promise<{ id: string; key: string }> {
+async function makeKey(
+  stores: DeployedStores,
+): Promise<{ id: string; key: string }> {
   const args = ["create", "--description", "test"];
   return JSON.parse(await runKeys(envOf(stores, "admin"), ...args));
 }
@@ -164,7 +141,7 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     envOf(stores, "worker"),
   );
   const { key } = await makeKey(stores);
-  const load = startLoad(edge.url, key);
+  const load = new Load(edge.url, key);
   await moreAnswers(load);
 
   for (

@@ -102,6 +102,38 @@ export async function startDeployedRedis(
   };
 }
 
+/** The stores of a deployment. */
+export interface DeployedStores {
+  secrets: DeployedSecrets;
+  nats: NatsServer;
+  redis: DeployedRedis;
+  /** With mutual TLS. */
+  authority?: TestAuthority | undefined;
+}
+
+/** How compose.yaml tells a service of the stores. */
+export function deployedEnv(
+  { secrets, nats, redis, authority }: DeployedStores,
+  service: "edge" | "worker" | "admin",
+): Record<string, string> {
+  const user = { edge: "edge-auth", worker: "chat-worker", admin: "key-admin" };
+  const env: Record<string, string> = { NATS_URL: `nats://${nats.server}` };
+  const signIn = (store: "NATS" | "REDIS", name: string) => {
+    env[`${store}_${name}`] = user[service];
+    const secret = `${store.toLowerCase()}_${service}_password`;
+    env[`${store}_PASSWORD_FILE`] = secrets.path(secret);
+    if (authority === undefined) return;
+    env[`${store}_CA_FILE`] = authority.caFile;
+    env[`${store}_CERT_FILE`] = authority.client.certFile;
+    env[`${store}_KEY_FILE`] = authority.client.keyFile;
+  };
+  signIn("NATS", "USER");
+  if (service === "worker") return env;
+  env.REDIS_URL = redis.url;
+  signIn("REDIS", "USERNAME");
+  return env;
+}
+
 /** Arguments of a server that takes clients on `port` over mutual TLS. */
 export function redisTls(
   authority: TestAuthority | undefined,
