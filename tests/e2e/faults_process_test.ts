@@ -1,14 +1,21 @@
 /**
  * Guarantee: processes that are killed, frozen or told to stop end what they ran
- * in the promised way and time, seen from the client and from the model server.
+ * in the promised way and time, seen from the client and from the model server. If
+ * there is another worker, the loss of one only delays a request without a byte
+ * sent, and the model server is not called for an answer that was already given.
  */
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { outcomeOf } from "../support/chat_outcome.ts";
+import { createKey } from "../conformance/context.ts";
+import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { pidOf, startCluster } from "../support/cluster.ts";
 import { askCluster } from "../support/cluster_keys.ts";
-import { startFakeModelServer } from "../support/fake_model_server.ts";
 import {
+  type Reply,
+  startFakeModelServer,
+} from "../support/fake_model_server.ts";
+import {
+  chatReply,
   choiceChunk,
   chunk,
   event,
@@ -20,49 +27,95 @@ import { sleep, waitFor } from "../support/wait_for.ts";
 
 /** What a busy machine may add to any promise. */
 const NOISE_MS = 1_500;
+const REQUESTS = 20;
+/** Longer than it takes to miss a worker. */
+const FROZEN_MS = DISPATCH_LIMITS.workerLostMs + 500;
+/** A lost worker is known in this time, and its requests are begun elsewhere. */
+const REPEATED_MS = 750;
+const HELLO = { kind: "complete", content: "Hello" };
+
+const answersHello = chatReply({ words: ["Hello"] });
 
 /** Lets the model server say the rest of its answers. */
 let proceed = Promise.withResolvers<void>();
 
+const answersInTwo: Reply = function* () {
+  yield streamHead();
+  yield chunk(event(choiceChunk({ role: "assistant", content: "one" })));
+  yield { until: proceed.promise };
+  yield chunk(event(choiceChunk({ content: " two" })));
+  yield chunk(event(choiceChunk({}, "stop")));
+  yield chunk(event(usageChunk(1, 2)));
+  yield chunk(event("[DONE]"));
+  yield lastChunk;
+};
+
+/** Holds processes still while something is done. */
+async function whileFrozen(
+  pids: readonly number[],
+  work: () => Promise<void>,
+): Promise<void> {
+  for (const pid of pids) Deno.kill(pid, "SIGSTOP");
+  try {
+    await work();
+  } finally {
+    for (const pid of pids) Deno.kill(pid, "SIGCONT");
+  }
+}
+
+function assertWithin(boundMs: number, sinceMs: number): void {
+  const tookMs = performance.now() - sinceMs;
+  assert.ok(tookMs < boundMs + NOISE_MS, `took ${tookMs} ms`);
+}
+
 Deno.test("processes that fail", async (t) => {
-  await using server = startFakeModelServer({
-    reply: function* () {
-      yield streamHead();
-      yield chunk(event(choiceChunk({ role: "assistant", content: "one" })));
-      yield { until: proceed.promise };
-      yield chunk(event(choiceChunk({ content: " two" })));
-      yield chunk(event(choiceChunk({}, "stop")));
-      yield chunk(event(usageChunk(1, 2)));
-      yield chunk(event("[DONE]"));
-      yield lastChunk;
-    },
-  });
+  await using server = startFakeModelServer({ reply: answersInTwo });
   await using cluster = await startCluster({
     edges: 2,
-    workers: 1,
+    workers: 2,
     env: { UPSTREAM_BASE_URL: server.baseUrl, DRAIN_SECONDS: "1" },
   });
+  const workers = () => [0, 1].map((at) => pidOf(cluster, "chat-worker", at));
   const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
-    askCluster(cluster, key, edge, body);
+    outcomeOf(askCluster(cluster, key, edge, body));
   /** A stream whose first token is there, and its request at the model server. */
-  const begin = async (edge: number, key?: string) => {
+  const begin = async (edge: number, key = cluster.state.api_key) => {
     proceed = Promise.withResolvers();
     const number = server.requests.length + 1;
-    const response = await ask(edge, { stream: true }, key);
+    const response = await askCluster(cluster, key, edge, { stream: true });
     assert.equal(response.status, 200);
     return {
       answer: outcomeOf(Promise.resolve(response)),
       upstream: await server.request(number),
     };
   };
+  const isLeft = ({ upstream }: Awaited<ReturnType<typeof begin>>) =>
+    waitFor(() => upstream.leftAtMs, {
+      what: "the call to be stopped",
+      timeoutMs: 10_000,
+    });
+  const completes = async (edge: number, key?: string) => {
+    const { answer } = await begin(edge, key);
+    proceed.resolve();
+    assert.equal((await answer).kind, "complete");
+  };
+  const askMany = () =>
+    Array.from(
+      { length: REQUESTS },
+      (_, number) => ask(0, { stream: number % 2 === 0 }),
+    );
+  const allSayHello = async (answers: Promise<ChatOutcome>[]) => {
+    for (const answer of answers) {
+      assert.partialDeepStrictEqual(await answer, HELLO);
+    }
+  };
 
   await t.step("a worker frozen for a second: a pause", async () => {
     const { answer } = await begin(0);
-    const worker = pidOf(cluster, "chat-worker");
-    Deno.kill(worker, "SIGSTOP");
-    proceed.resolve();
-    await sleep(1_000);
-    Deno.kill(worker, "SIGCONT");
+    await whileFrozen(workers(), async () => {
+      proceed.resolve();
+      await sleep(1_000);
+    });
     assert.partialDeepStrictEqual(await answer, {
       kind: "complete",
       content: "one two",
@@ -72,35 +125,24 @@ Deno.test("processes that fail", async (t) => {
   await t.step(
     "a worker frozen for longer: one error, and it stops its backend when it wakes",
     async () => {
-      const { answer, upstream } = await begin(0);
-      const worker = pidOf(cluster, "chat-worker");
+      const begun = await begin(0);
       const frozenAtMs = performance.now();
-      Deno.kill(worker, "SIGSTOP");
-      try {
-        assert.partialDeepStrictEqual(await answer, {
+      await whileFrozen(workers(), async () => {
+        assert.partialDeepStrictEqual(await begun.answer, {
           kind: "sse_error",
           errorCode: "worker_lost",
           content: "one",
         });
-        const tookMs = performance.now() - frozenAtMs;
-        assert.ok(
-          tookMs < DISPATCH_LIMITS.workerLostMs + NOISE_MS,
-          `took ${tookMs} ms`,
-        );
-        assert.equal(upstream.leftAtMs, null);
-        assert.partialDeepStrictEqual(
-          await outcomeOf(ask(0)),
-          { kind: "http_error", status: 503, retryAfter: "1" },
-        );
-      } finally {
-        Deno.kill(worker, "SIGCONT");
-      }
-      await waitFor(() => upstream.leftAtMs, {
-        what: "the call to be stopped",
+        assertWithin(DISPATCH_LIMITS.workerLostMs, frozenAtMs);
+        assert.equal(begun.upstream.leftAtMs, null);
+        assert.partialDeepStrictEqual(await ask(0), {
+          kind: "http_error",
+          status: 503,
+          retryAfter: "1",
+        });
       });
-      const next = await begin(0);
-      proceed.resolve();
-      assert.equal((await next.answer).kind, "complete");
+      await isLeft(begun);
+      await completes(0);
     },
   );
 
@@ -108,20 +150,14 @@ Deno.test("processes that fail", async (t) => {
     "a frozen edge slows no other edge, and continues when it wakes",
     async () => {
       const { answer } = await begin(1);
-      const edge = pidOf(cluster, "edge-auth", 1);
-      Deno.kill(edge, "SIGSTOP");
-      try {
+      await whileFrozen([pidOf(cluster, "edge-auth", 1)], async () => {
         proceed.resolve();
         const startedAtMs = performance.now();
-        for (let number = 0; number < 20; number += 1) {
-          const other = await outcomeOf(ask(0, { stream: true }));
-          assert.equal(other.kind, "complete");
+        for (let number = 0; number < REQUESTS; number += 1) {
+          assert.equal((await ask(0, { stream: true })).kind, "complete");
         }
-        const tookMs = performance.now() - startedAtMs;
-        assert.ok(tookMs < NOISE_MS, `20 requests took ${tookMs} ms`);
-      } finally {
-        Deno.kill(edge, "SIGCONT");
-      }
+        assertWithin(0, startedAtMs);
+      });
       assert.equal((await answer).kind, "complete");
     },
   );
@@ -130,19 +166,14 @@ Deno.test("processes that fail", async (t) => {
     "a stopping edge: open streams end with their own error",
     async () => {
       // A key for one request at once: free again only when that one is settled.
-      const created = await cluster.keys(
-        ..."create --description one --concurrency 1 --json".split(" "),
-      );
-      const { key } = JSON.parse(created);
-      const { answer, upstream } = await begin(1, key);
-      assert.equal((await outcomeOf(ask(0, {}, key))).status, 429);
+      const { key } = await createKey(cluster, "--concurrency=1");
+      const begun = await begin(1, key);
+      assert.equal((await ask(0, {}, key)).status, 429);
       const edge = pidOf(cluster, "edge-auth", 1);
-      const worker = pidOf(cluster, "chat-worker");
       // So that nobody says what the request had cost before the edge is done.
-      Deno.kill(worker, "SIGSTOP");
-      try {
+      await whileFrozen(workers(), async () => {
         Deno.kill(edge, "SIGTERM");
-        assert.partialDeepStrictEqual(await answer, {
+        assert.partialDeepStrictEqual(await begun.answer, {
           kind: "sse_error",
           errorCode: "server_shutdown",
           content: "one",
@@ -151,34 +182,81 @@ Deno.test("processes that fail", async (t) => {
           const pids = (await cluster.refresh()).pids["edge-auth"] ?? [];
           return pids.length === 2 && !pids.includes(edge);
         }, { what: "the edge to be replaced", timeoutMs: 15_000 });
-      } finally {
-        Deno.kill(worker, "SIGCONT");
-      }
-      await waitFor(() => upstream.leftAtMs, {
-        what: "the call to be stopped",
       });
-      const next = await begin(0, key);
-      proceed.resolve();
-      assert.equal((await next.answer).kind, "complete");
+      await isLeft(begun);
+      await completes(0, key);
+    },
+  );
+
+  server.reply = answersHello;
+
+  await t.step(
+    "a worker frozen while idle is passed over, and runs no old offer when it wakes",
+    async () => {
+      await allSayHello(askMany()); // Both workers are known, and warm.
+      const before = server.requests.length;
+      await whileFrozen([pidOf(cluster, "chat-worker")], async () => {
+        const frozenAtMs = performance.now();
+        await allSayHello(askMany());
+        assertWithin(DISPATCH_LIMITS.acceptMs, frozenAtMs);
+        // So long that what is in its socket is old whatever clock it looks at.
+        await sleep(FROZEN_MS);
+      });
+      await allSayHello(askMany());
+      assert.equal(server.requests.length, before + 2 * REQUESTS);
+    },
+  );
+
+  await t.step("key-admin frozen: keys go on working", () =>
+    whileFrozen(
+      [pidOf(cluster, "key-admin")],
+      () => allSayHello(askMany()),
+    ));
+
+  await t.step(
+    "a worker killed before a first token: its requests begin elsewhere, once more each",
+    async () => {
+      // A worker that has just woken up is not known to have room before it beats.
+      await sleep(2 * DISPATCH_LIMITS.workerBeatMs);
+      const before = server.requests.length;
+      proceed = Promise.withResolvers();
+      server.reply = async function* (request) {
+        yield { until: proceed.promise };
+        yield* answersHello(request);
+      };
+      const answers = askMany();
+      await waitFor(() => server.requests.length === before + REQUESTS, {
+        what: "every call",
+      });
+      const killedAtMs = performance.now();
+      Deno.kill(pidOf(cluster, "chat-worker"), "SIGKILL");
+      const first = server.requests.slice(before);
+      const lost = () => first.filter(({ leftAtMs }) => leftAtMs !== null);
+      const isRepeated = () =>
+        server.requests.length === before + REQUESTS + lost().length;
+      try {
+        await waitFor(() => lost().length > 0 && isRepeated(), {
+          what: () => `${lost().length} calls to be made again`,
+        });
+        assertWithin(REPEATED_MS, killedAtMs);
+      } finally {
+        proceed.resolve();
+      }
+      await allSayHello(answers);
+      assert.ok(isRepeated(), `${server.requests.length - before} calls`);
+      server.reply = answersInTwo;
     },
   );
 
   await t.step(
     "a killed edge: its calls are stopped in four seconds",
     async () => {
-      const { answer, upstream } = await begin(0);
+      const begun = await begin(0);
       const killedAtMs = performance.now();
       Deno.kill(pidOf(cluster, "edge-auth", 0), "SIGKILL");
-      assert.equal((await answer).kind, "broken");
-      const leftAtMs = await waitFor(() => upstream.leftAtMs, {
-        what: "the call to be stopped",
-        timeoutMs: 10_000,
-      });
-      const tookMs = leftAtMs - killedAtMs;
-      assert.ok(
-        tookMs < DISPATCH_LIMITS.edgeLostMs + 1_000 + NOISE_MS,
-        `took ${tookMs} ms`,
-      );
+      assert.equal((await begun.answer).kind, "broken");
+      await isLeft(begun);
+      assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, killedAtMs);
       proceed.resolve();
     },
   );
