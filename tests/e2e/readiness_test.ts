@@ -1,25 +1,33 @@
 /**
- * Guarantee: a service that is cut off from the bus fails its readiness check in time,
- * and passes it again when it is reconnected, without a restart.
+ * Guarantee: a new stack is ready before the first key exists, so that scripts can wait
+ * for it; it admits no request, and the first key works at once. A service that is cut
+ * off from the bus fails its readiness check in time, and passes it again when it is
+ * reconnected, without a restart.
  */
 import assert from "node:assert/strict";
+import { mintKey } from "@gateway/shared/keys/key";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
+  runKeys,
   type RunningServiceProcess,
   startService,
   startWithoutModels,
+  statusOf,
 } from "../support/service_processes.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 /** Finding the loss takes 1.2 s, a dial that waited for the network 2 s; the rest is for a busy machine. */
 const TOLD_MS = 6_000;
+/** Without it the command line warns, and what it prints is more than JSON. */
+const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /** What the operator's port says: the status, and what is missing. */
 async function readiness(
   service: RunningServiceProcess,
-  path: "readyz" | "healthz",
+  path: "readyz" | "healthz" = "readyz",
 ): Promise<string> {
   const url = `http://127.0.0.1:${service.ready.opsPort}/${path}`;
   const response = await fetch(url);
@@ -32,29 +40,45 @@ async function waitUntil(
 ): Promise<void> {
   let said = "";
   await waitFor(async () => {
-    said = await readiness(service, "readyz");
+    said = await readiness(service);
     return wanted.test(said);
   }, { what: () => `${wanted}, it says ${said}`, timeoutMs: TOLD_MS });
 }
 
-for (const name of ["edge-auth", "chat-worker"] as const) {
-  Deno.test(`${name} behind a network that swallows its packets to the bus is not ready, and ready again after`, async () => {
-    await using nats = await startNatsServer();
-    await using redis = await startRedisServer();
-    await using proxy = startTcpProxy(nats.port);
-    await using service = await startService(name, {
-      NATS_URL: `nats://${proxy.server}`,
-      REDIS_URL: `redis://127.0.0.1:${redis.port}`,
-    });
-    await waitUntil(service, /^200/);
-    proxy.set({ blackHole: "both" });
-    await waitUntil(service, /^503.*bus/s);
-    assert.match(await readiness(service, "healthz"), /^200/);
-    proxy.set({});
-    await waitUntil(service, /^200/);
-    assert.ok(service.process.isRunning);
+Deno.test("a new stack", async (t) => {
+  await using nats = await startNatsServer();
+  await using redis = await startRedisServer({ args: DURABLE });
+  await using proxy = startTcpProxy(nats.port);
+  const env = { NATS_URL: `nats://${proxy.server}`, REDIS_URL: redis.url };
+  await using worker = await startService("chat-worker", env);
+  await using edge = await startService("edge-auth", env);
+  const services = [edge, worker];
+
+  await t.step("is ready without a key, and the first one works", async () => {
+    assert.match(await readiness(edge), /^200/);
+    assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 503);
+    assert.match(await readiness(edge), /^200/);
+    const made = JSON.parse(
+      await runKeys(env, "create", "--description", "first"),
+    );
+    assert.equal(await statusOf(edge.url, made.key), 200);
+    assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 401);
   });
-}
+
+  await t.step("whose packets to the bus are lost is not ready", async () => {
+    for (const service of services) await waitUntil(service, /^200/);
+    proxy.set({ blackHole: "both" });
+    for (const service of services) {
+      await waitUntil(service, /^503.*bus/s);
+      assert.match(await readiness(service, "healthz"), /^200/);
+    }
+    proxy.set({});
+    for (const service of services) {
+      await waitUntil(service, /^200/);
+      assert.ok(service.process.isRunning);
+    }
+  });
+});
 
 for (const name of ["edge-auth", "chat-worker"] as const) {
   Deno.test(`${name} does not start without a model server, and says what is missing`, async () => {
