@@ -3,6 +3,8 @@
  * sends, and every pause, is in the script of the test. It records its requests and
  * when its clients left.
  */
+import { Buffer } from "node:buffer";
+import { close } from "./tcp_proxy.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** One thing the server does for a request, in order. */
@@ -93,6 +95,7 @@ export interface FakeModelServer extends AsyncDisposable {
 }
 
 const REQUEST_WAIT_MS = 5_000;
+const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
 
 /** Starts a server on a free port of 127.0.0.1. */
@@ -224,48 +227,22 @@ async function pause(ms: number, left: Promise<void>): Promise<void> {
 async function* requestsOf(
   conn: Deno.Conn,
 ): AsyncGenerator<{ head: string; body: string }> {
-  const text = (from: number, to: number) =>
-    new TextDecoder().decode(buffer.subarray(from, to));
-  let buffer = new Uint8Array(64 * 1024);
-  let filled = 0;
+  const buffer = new Uint8Array(64 * 1024);
+  let bytes = Buffer.alloc(0);
   for (;;) {
-    const headEnd = indexOfBlankLine(buffer.subarray(0, filled));
-    const head = headEnd < 0 ? "" : text(0, headEnd);
+    const blankLine = bytes.indexOf(BLANK_LINE);
+    const headEnd = blankLine + BLANK_LINE.length;
+    const head = blankLine < 0 ? "" : bytes.toString("utf8", 0, headEnd);
     const length = /^content-length: *(\d+)/im.exec(head)?.[1] ?? "0";
     const end = headEnd + Number(length);
-    if (headEnd >= 0 && filled >= end) {
-      yield { head, body: text(headEnd, end) };
-      buffer.copyWithin(0, end, filled);
-      filled -= end;
+    if (blankLine >= 0 && bytes.length >= end) {
+      yield { head, body: bytes.toString("utf8", headEnd, end) };
+      bytes = bytes.subarray(end);
       continue;
     }
-    if (filled === buffer.length) {
-      const grown = new Uint8Array(buffer.length * 2);
-      grown.set(buffer);
-      buffer = grown;
-    }
     // Whatever ends the connection, the client is gone.
-    const count = await conn.read(buffer.subarray(filled)).catch(() => null);
+    const count = await conn.read(buffer).catch(() => null);
     if (count === null) return;
-    filled += count;
-  }
-}
-
-/** Index after the first CRLF CRLF, or -1. */
-function indexOfBlankLine(bytes: Uint8Array): number {
-  for (let at = bytes.indexOf(13); at >= 0; at = bytes.indexOf(13, at + 1)) {
-    const isBlankLine = bytes[at + 1] === 10 && bytes[at + 2] === 13 &&
-      bytes[at + 3] === 10;
-    if (isBlankLine) return at + 4;
-  }
-  return -1;
-}
-
-/** Closes, whether or not the other side or the test has done so before. */
-function close(conn: Deno.Conn): void {
-  try {
-    conn.close();
-  } catch (error) {
-    if (!(error instanceof Deno.errors.BadResource)) throw error;
+    bytes = Buffer.concat([bytes, buffer.subarray(0, count)]);
   }
 }

@@ -148,10 +148,10 @@ export function startTcpProxy(
   };
 }
 
-/** A stream may have closed it before. */
-function close(side: Deno.TcpConn): void {
+/** Closes a connection, even if the other side, a stream or the test has done so before. */
+export function close(connection: Deno.Conn): void {
   try {
-    side.close();
+    connection.close();
   } catch (error) {
     if (!(error instanceof Deno.errors.BadResource)) throw error;
   }
