@@ -7,6 +7,7 @@
  * CPU seconds per 1,000 requests, which other processes do not affect.
  */
 import { parseArgs } from "node:util";
+import { createKey } from "../tests/conformance/context.ts";
 import { startCluster } from "../tests/support/cluster.ts";
 import { freePort } from "../tests/support/local_server.ts";
 import { startService } from "../tests/support/service_processes.ts";
@@ -25,7 +26,6 @@ const PEER_PACKAGE = "@portkey-ai/gateway@1.15.2";
 const STALL_MS = 200;
 const PACE_MS = 20;
 const TOKENS = 64;
-const MODEL = "neutral-3.7-plus";
 
 const USAGE = `Usage: deno task bench [options]
 
@@ -53,8 +53,7 @@ const rounds = Number(options.rounds);
 const connections = Number(options.connections);
 
 /** A gateway under test with its processes. */
-interface Contender {
-  target: Target;
+interface Contender extends Target {
   pids: () => number[];
 }
 
@@ -82,15 +81,12 @@ async function startPeer(
   });
   const pids = () => withDescendants([child.pid]);
   return {
-    target: {
-      name: "portkey",
-      baseUrl: `${root}/v1`,
-      model: MODEL,
-      headers: {
-        "authorization": "Bearer none",
-        "x-portkey-provider": "openai",
-        "x-portkey-custom-host": modelServer,
-      },
+    name: "portkey",
+    baseUrl: `${root}/v1`,
+    headers: {
+      "authorization": "Bearer none",
+      "x-portkey-provider": "openai",
+      "x-portkey-custom-host": modelServer,
     },
     pids,
     [Symbol.asyncDispose]: async () => {
@@ -110,14 +106,14 @@ function endProcess(pid: number): void {
 }
 
 /** Runs `measure` for each target in turn, and takes the median of each figure. */
-async function inTurn<T extends { target: Target }>(
+async function inTurn<T extends Target>(
   contenders: readonly T[],
   measure: (contender: T) => Promise<number[]>,
 ): Promise<Map<string, number[]>> {
   const all = new Map<string, number[][]>();
   for (let round = 0; round < rounds; round += 1) {
     for (const contender of contenders) {
-      const { name } = contender.target;
+      const { name } = contender;
       all.set(name, [...all.get(name) ?? [], await measure(contender)]);
     }
   }
@@ -131,14 +127,13 @@ async function measureThroughput(contenders: Contender[]): Promise<void> {
   print(
     `\n${connections} connections, no delay at the model server, ${rounds} rounds of ${seconds} s in turn`,
   );
-  const figures = await inTurn(contenders, async ({ target, pids }) => {
+  const figures = await inTurn(contenders, async (contender) => {
+    const { name, pids } = contender;
     const before = cpuSeconds(pids());
-    const result = await runLoad(target, { connections, seconds });
+    const result = await runLoad(contender, { connections, seconds });
     const used = cpuSeconds(pids()) - before;
-    if (result.errors > 0) {
-      throw new Error(`${target.name}: ${result.errors} wrong answers`);
-    }
-    const { requests } = result;
+    const { requests, errors } = result;
+    if (errors > 0) throw new Error(`${name}: ${errors} wrong answers`);
     return [requests / result.seconds, used / requests * 1_000];
   });
   for (const [name, [rate = NaN, cost = NaN]] of figures) {
@@ -157,8 +152,7 @@ async function measureLatency(
   print(
     `\n1 connection, ${rounds} rounds in turn: latency added to the model server's own`,
   );
-  const all = [{ target: direct }, ...contenders];
-  const figures = await inTurn(all, async ({ target }) => {
+  const figures = await inTurn([direct, ...contenders], async (target) => {
     const load = { connections: 1, seconds: seconds / 2 };
     const { latenciesMs } = await runLoad(target, load);
     return [0.5, 0.99].map((share) => percentile(latenciesMs, share));
@@ -178,18 +172,19 @@ async function measureStreams(contenders: Contender[]): Promise<void> {
     `\npaced streams, ${TOKENS} tokens at ${PACE_MS} ms, a pause over ${STALL_MS} ms is a stall`,
   );
   for (const streams of options.streams.split(",").map(Number)) {
-    for (const { target, pids } of contenders) {
+    for (const contender of contenders) {
+      const { name, pids } = contender;
       const before = cpuSeconds(pids());
-      const { stalled, broken, pausesMs } = await runStreams(target, {
+      const { broken, pausesMs } = await runStreams(contender, {
         streams,
         tokens: TOKENS,
         paceMs: PACE_MS,
-        stallMs: STALL_MS,
         spreadMs: TOKENS * PACE_MS / 2,
       });
       const used = cpuSeconds(pids()) - before;
+      const stalled = pausesMs.filter((pauseMs) => pauseMs > STALL_MS).length;
       print(
-        `  ${target.name.padEnd(9)} ${String(streams).padStart(5)} streams: ` +
+        `  ${name.padEnd(9)} ${String(streams).padStart(5)} streams: ` +
           `${stalled} stalled, ${broken} broken, ` +
           `longest pause p99 ${percentile(pausesMs, 0.99).toFixed(0)} ms, ` +
           `${(used / (streams * TOKENS) * 1e6).toFixed(0)} us CPU per token, ` +
@@ -200,8 +195,8 @@ async function measureStreams(contenders: Contender[]): Promise<void> {
 }
 
 function printMemory(when: string, contenders: Contender[]): void {
-  const each = contenders.map(({ target, pids }) =>
-    `${target.name} ${residentMib(pids()).toFixed(0)} MiB`
+  const each = contenders.map(({ name, pids }) =>
+    `${name} ${residentMib(pids()).toFixed(0)} MiB`
   );
   print(`resident memory, ${when}: ${each.join(", ")}`);
 }
@@ -214,36 +209,26 @@ async function main(): Promise<void> {
   await using cluster = await startCluster({
     env: { UPSTREAM_BASE_URL: modelUrl, LOG_LEVEL: "warn" },
   });
-  const created = JSON.parse(
-    await cluster.keys(
-      ...["create", "--description", "bench", "--json"],
-      ...["--rpm", "1000000", "--tpm", "1000000000"],
-      ...["--tokens-per-day", "1000000000000", "--concurrency", "100000"],
-    ),
+  const { key } = await createKey(
+    cluster,
+    ...["--rpm=1000000", "--tpm=1000000000", "--concurrency=100000"],
+    "--tokens-per-day=1000000000000",
   );
-  const headers = { authorization: `Bearer ${created.key}` };
   const ours: Contender = {
-    target: {
-      name: "gateway",
-      baseUrl: cluster.baseUrl(),
-      model: MODEL,
-      headers,
-    },
+    name: "gateway",
+    baseUrl: cluster.baseUrl(),
+    headers: { authorization: `Bearer ${key}` },
     pids: () => Object.values(cluster.state.pids).flat(),
   };
   await using peer = options.peer === "none" ? null : await startPeer(modelUrl);
   const contenders = peer === null ? [ours] : [ours, peer];
   printMemory("idle", contenders);
-  for (const { target } of contenders) {
-    await runLoad(target, { connections: 8, seconds: 2 });
+  for (const contender of contenders) {
+    await runLoad(contender, { connections: 8, seconds: 2 });
   }
   await measureThroughput(contenders);
-  await measureLatency(contenders, {
-    name: "direct",
-    baseUrl: modelUrl,
-    model: MODEL,
-    headers: {},
-  });
+  const direct = { name: "direct", baseUrl: modelUrl, headers: {} };
+  await measureLatency(contenders, direct);
   await measureStreams(contenders);
   printMemory("at the end", contenders);
 }
