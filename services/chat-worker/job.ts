@@ -6,9 +6,10 @@
 import type { CancelReason } from "@gateway/shared/bus/control";
 import { encodeErr, encodeFrame, FrameType } from "@gateway/shared/bus/frame";
 import {
-  type BodyAssembly,
+  BodyAssembly,
   type BodyPiece,
   decodeRequest,
+  type JobMessage,
 } from "@gateway/shared/bus/job";
 import { StreamSender } from "@gateway/shared/bus/stream_sender";
 import { BUS_LIMITS } from "@gateway/shared/limits";
@@ -16,27 +17,20 @@ import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
-import type { Log } from "@gateway/shared/process/log";
-import type { WorkSpan } from "@gateway/shared/process/tracing";
+import { type Log, roundMs } from "@gateway/shared/process/log";
+import { startWorkSpan, type WorkSpan } from "@gateway/shared/process/tracing";
 import { UpstreamError } from "./backends/errors.ts";
 import type { BackendPool } from "./backends/pool.ts";
 
-/** The backends of each model this worker runs, by its id. */
-export type Backends = ReadonlyMap<string, Pick<BackendPool, "complete">>;
-
 export interface JobOptions {
+  message: JobMessage;
   requestId: string;
   edgeId: string;
-  attempt: number;
-  workerId: string;
   /** The subject for its frames. */
   reply: string;
-  /** Absolute, on the monotonic clock. */
-  deadlineAtMs: number;
-  span: WorkSpan;
 }
 
-/** How a job ended, for the log, the metrics and the trace. */
+/** How a job ended, for the log and the metrics. */
 export interface JobReport {
   /** `cancelled`: the edge no longer needed it. */
   outcome: "complete" | "failed" | "cancelled";
@@ -53,7 +47,9 @@ export interface JobReport {
 
 /** What all jobs of a worker share. */
 export interface JobHost {
-  backends: Backends;
+  workerId: string;
+  /** The backends of each model this worker runs, by its id. */
+  backends: ReadonlyMap<string, Pick<BackendPool, "complete">>;
   now: MonotonicNow;
   /** Excludes the time in which this process was stalled. */
   steadyNow: MonotonicNow;
@@ -62,7 +58,7 @@ export interface JobHost {
   /** Sends a frame to an edge. Must not throw. */
   sendFrame(reply: string, frame: Uint8Array): void;
   /** The backend has finished, so the slot is free. */
-  onSlotFree(job: Job): void;
+  onSlotFree(report: JobReport): void;
   /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
   onFinished(job: Job): void;
 }
@@ -75,10 +71,12 @@ export class Job {
   /** The worker passes control records and the state of the bus to it directly. */
   readonly sender: StreamSender;
   readonly #host: JobHost;
+  readonly #span: WorkSpan;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
   /** The request, while its pieces arrive. */
-  #body: { assembly: BodyAssembly; lastPieceAtMs: number } | null = null;
+  #body: BodyAssembly | null;
+  #lastPieceAtMs: number;
   /** Resolves when the sender can accept data again. */
   #room: PromiseWithResolvers<void> | null = null;
   /** A frame was sent, from which the edge knows that the job was accepted. */
@@ -86,24 +84,37 @@ export class Job {
   /** The edge no longer reads this stream. */
   #isCancelled = false;
   #cancelReason: CancelReason | undefined;
-  #model: string | undefined;
   #firstByteMs: number | undefined;
   #tokens = 0;
   #promptTokens: number | undefined;
   #errorCode: string | undefined;
+  #model: string | undefined;
 
   constructor(options: JobOptions, host: JobHost) {
+    const { message, requestId, reply } = options;
+    const { body, attempt } = message;
+    const { workerId } = host;
+    this.#body = body === undefined ? null : new BodyAssembly(body.bytes);
     this.options = options;
     this.#host = host;
-    this.#startedAtMs = host.now();
+    this.#startedAtMs = this.#lastPieceAtMs = host.now();
+    this.#span = startWorkSpan("chat job", {
+      kind: "consumer",
+      parent: message.traceparent,
+      attributes: {
+        "gateway.request_id": publicRequestId(requestId),
+        "gateway.worker_id": workerId,
+        "gateway.attempt": attempt,
+      },
+    });
     this.sender = new StreamSender({
-      attempt: options.attempt,
-      workerId: options.workerId,
+      attempt,
+      workerId,
       nowMs: host.steadyNow(),
     }, {
       sendFrame: (frame) => {
         this.#hasSpoken = true;
-        host.sendFrame(options.reply, frame);
+        host.sendFrame(reply, frame);
       },
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
@@ -114,81 +125,35 @@ export class Job {
     });
   }
 
-  /** How it ended. Final once its slot is free. */
-  report(): JobReport {
-    const isCancelled = this.#isCancelled;
-    const ending = this.#errorCode === undefined ? "complete" : "failed";
-    return {
-      outcome: isCancelled ? "cancelled" : ending,
-      model: this.#model,
-      errorCode: isCancelled ? undefined : this.#errorCode,
-      cancelReason: this.#cancelReason,
-      promptTokens: this.#promptTokens,
-      completionTokens: this.#tokens,
-      firstByteMs: this.#firstByteMs,
-      durationMs: this.#host.now() - this.#startedAtMs,
-    };
-  }
-
-  /** Accepts the job with a frame. Called on the next tick if no other frame was sent before. */
-  accept(): void {
-    this.#hasSpoken = true;
-    this.sender.accept(this.#host.steadyNow());
-  }
-
-  /** Accepts a job whose request will arrive in pieces. */
-  expect(assembly: BodyAssembly): void {
-    this.#body = { assembly, lastPieceAtMs: this.#host.now() };
-    this.accept();
+  /**
+   * Runs the request, or waits for its pieces. `mustAccept`: the edge waits for a frame
+   * that accepts the job; otherwise the next tick accepts it, if no other frame was
+   * sent by then.
+   */
+  start(mustAccept: boolean): void {
+    if (mustAccept || this.#body !== null) this.#accept();
+    const { request } = this.options.message;
+    if (request !== undefined) void this.#run(request);
   }
 
   /** Adds a piece. A valid piece is acknowledged every time it arrives. */
   onPiece(piece: BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
-    if (body === null || this.options.attempt !== piece.attempt) return;
-    body.lastPieceAtMs = this.#host.now();
-    const added = body.assembly.add(piece);
+    if (body === null || this.options.message.attempt !== piece.attempt) return;
+    this.#lastPieceAtMs = this.#host.now();
+    const added = body.add(piece);
     if (added === "invalid") {
       return this.#refuse("worker_lost", "Part of the request was corrupted.");
     }
     acknowledge();
     if (added !== "complete") return;
-    const request = decodeRequest(body.assembly.body);
+    const request = decodeRequest(body.body);
     if (request === null) {
       const message = "The request was corrupted in transit.";
       return this.#refuse("internal_error", message);
     }
     this.#body = null;
-    void this.run(request);
-  }
-
-  /** Calls the backend and sends its answer. Never rejects. */
-  async run(request: ChatRequest): Promise<void> {
-    const backend = this.#host.backends.get(request.model);
-    if (backend === undefined) {
-      const message = "No worker runs this model at the moment.";
-      return this.#refuse("no_worker", message);
-    }
-    this.#model = request.model;
-    const { requestId, span: { traceparent } } = this.options;
-    const { signal } = this.#abort;
-    try {
-      const end = await backend.complete(request, {
-        requestId,
-        created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
-        signal,
-        write: (lines, tokens) => this.#write(lines, tokens),
-        ...(traceparent === undefined ? {} : { traceparent }),
-      });
-      this.#setUsage(end.usage);
-      this.sender.end(end.usage, this.#tokens, this.#host.steadyNow());
-    } catch (error) {
-      const usage = error instanceof UpstreamError ? error.usage : null;
-      if (usage !== null) this.#setUsage(usage);
-      const isOurs = signal.aborted || !(error instanceof ApiError);
-      this.#fail(this.#errorFor(error), { isOurs, usage });
-    }
-    this.#host.onSlotFree(this);
+    void this.#run(request);
   }
 
   /** Stops the backend. The edge sends `error` to the client. */
@@ -198,27 +163,47 @@ export class Job {
   }
 
   onTick(nowMs: number): void {
-    if (!this.#hasSpoken) this.accept();
-    if (nowMs >= this.options.deadlineAtMs) {
-      this.stop(
-        new ApiError("deadline_exceeded", "The request took too long."),
-      );
+    if (!this.#hasSpoken) this.#accept();
+    if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
+      const message = "The request took too long.";
+      this.stop(new ApiError("deadline_exceeded", message));
     }
-    const lastPieceAtMs = this.#body?.lastPieceAtMs ?? nowMs;
-    if (nowMs - lastPieceAtMs >= BUS_LIMITS.pieceWaitMs) {
+    const silentMs = nowMs - this.#lastPieceAtMs;
+    if (this.#body !== null && silentMs >= BUS_LIMITS.pieceWaitMs) {
       this.#refuse("worker_lost", "The request did not arrive in time.");
     }
     this.sender.onTick(this.#host.steadyNow());
   }
 
-  /** Ends a job whose backend was never called. */
-  #refuse(
-    code: "worker_lost" | "internal_error" | "no_worker",
-    message: string,
-  ): void {
-    this.#body = null;
-    this.#fail(new ApiError(code, message), { isOurs: true, usage: null });
-    this.#host.onSlotFree(this);
+  #accept(): void {
+    this.#hasSpoken = true;
+    this.sender.accept(this.#host.steadyNow());
+  }
+
+  /** Calls the backend and sends its answer. Never rejects. */
+  async #run(request: ChatRequest): Promise<void> {
+    const { requestId } = this.options;
+    const { traceparent } = this.#span;
+    const backend = this.#host.backends.get(request.model);
+    if (backend === undefined) {
+      const message = "No worker runs this model at the moment.";
+      return this.#refuse("no_worker", message);
+    }
+    this.#model = request.model;
+    try {
+      const end = await backend.complete(request, {
+        requestId,
+        created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
+        signal: this.#abort.signal,
+        write: (lines, tokens) => this.#write(lines, tokens),
+        ...(traceparent === undefined ? {} : { traceparent }),
+      });
+      this.#setUsage(end.usage);
+      this.sender.end(end.usage, this.#tokens, this.#host.steadyNow());
+      this.#freeSlot();
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   #write(lines: string, tokens: number): Promise<void> | undefined {
@@ -236,43 +221,84 @@ export class Job {
     this.#tokens = completion_tokens;
   }
 
-  /** `isOurs`: this worker failed, not the request, so another worker may succeed. */
-  #fail(
-    error: ApiError,
-    { isOurs, usage }: { isOurs: boolean; usage: Usage | null },
+  /** Ends a job whose backend was never called. */
+  #refuse(
+    code: "worker_lost" | "internal_error" | "no_worker",
+    message: string,
   ): void {
+    this.#body = null;
+    this.#fail(new ApiError(code, message));
+  }
+
+  /** Ends the job. Unless a model server is at fault, another worker may succeed. */
+  #fail(cause: unknown): void {
+    const { attempt } = this.options.message;
+    const usage = cause instanceof UpstreamError ? cause.usage : null;
+    if (usage !== null) this.#setUsage(usage);
+    const error = this.#errorFor(cause);
     this.#errorCode = error.code;
-    if (this.#isCancelled) return this.#sendFinalFrame(error);
-    const failure = { error, retryable: isOurs, usage };
-    this.sender.fail(failure, this.#tokens, this.#host.steadyNow());
+    if (this.#isCancelled) {
+      // A single frame that is never repeated: an edge that has cancelled no longer
+      // reads the answer, but charges for the tokens generated.
+      const failure = { error, retryable: false, usage: null };
+      const header = { type: FrameType.ERR, sequence: 0, attempt };
+      const frame = encodeFrame(
+        { ...header, tokens: this.#tokens },
+        encodeErr(this.#host.workerId, failure),
+      );
+      this.#host.sendFrame(this.options.reply, frame);
+    } else {
+      const retryable = !(error instanceof UpstreamError);
+      const failure = { error, retryable, usage };
+      this.sender.fail(failure, this.#tokens, this.#host.steadyNow());
+    }
+    this.#freeSlot();
   }
 
   /** The error to answer with. */
-  #errorFor(error: unknown): ApiError {
+  #errorFor(cause: unknown): ApiError {
     const { aborted, reason } = this.#abort.signal;
-    if (aborted) return reason instanceof ApiError ? reason : cancelled();
-    if (error instanceof ApiError) return error;
+    if (aborted && reason instanceof ApiError) return reason;
+    if (aborted) {
+      return new ApiError("worker_lost", "The request was cancelled.");
+    }
+    if (cause instanceof ApiError) return cause;
     const requestId = publicRequestId(this.options.requestId);
-    this.#host.log.error("job_fault", { requestId, error });
+    this.#host.log.error("job_fault", { requestId, error: cause });
     return new ApiError(
       "internal_error",
       "The server had an error while processing your request. Please try again.",
     );
   }
 
-  /**
-   * Sends a single frame that is never repeated: an edge that has cancelled no longer
-   * reads the answer, but charges for the tokens generated.
-   */
-  #sendFinalFrame(error: ApiError): void {
-    const { attempt, reply, workerId } = this.options;
-    this.#host.sendFrame(
-      reply,
-      encodeFrame(
-        { type: FrameType.ERR, sequence: 0, attempt, tokens: this.#tokens },
-        encodeErr(workerId, { error, retryable: false, usage: null }),
-      ),
-    );
+  /** Reports how the job ended to the log, the trace and the worker. */
+  #freeSlot(): void {
+    const { requestId, edgeId, message: { attempt } } = this.options;
+    const errorCode = this.#errorCode;
+    const ending = errorCode === undefined ? "complete" : "failed";
+    const report: JobReport = {
+      outcome: this.#isCancelled ? "cancelled" : ending,
+      model: this.#model,
+      errorCode: this.#isCancelled ? undefined : errorCode,
+      cancelReason: this.#cancelReason,
+      promptTokens: this.#promptTokens,
+      completionTokens: this.#tokens,
+      firstByteMs: this.#firstByteMs && roundMs(this.#firstByteMs),
+      durationMs: roundMs(this.#host.now() - this.#startedAtMs),
+    };
+    this.#host.log.info("job", {
+      requestId: publicRequestId(requestId),
+      edgeId,
+      attempt,
+      ...report,
+    });
+    this.#span.end({
+      "gateway.outcome": report.outcome,
+      "gen_ai.request.model": report.model ?? "",
+      "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
+      "gen_ai.usage.output_tokens": report.completionTokens,
+    }, report.errorCode);
+    this.#host.onSlotFree(report);
   }
 
   #onCancelled(reason: CancelReason | null): void {
@@ -280,15 +306,11 @@ export class Job {
     this.#cancelReason = reason ?? undefined;
     this.#abort.abort(new Error(`Cancelled: ${reason ?? "edge silent"}`));
     // Its backend was never called.
-    if (this.#body !== null) this.#refuse("worker_lost", cancelled().message);
+    if (this.#body !== null) this.#refuse("worker_lost", "Cancelled");
   }
 
   #resume(): void {
     this.#room?.resolve();
     this.#room = null;
   }
-}
-
-function cancelled(): ApiError {
-  return new ApiError("worker_lost", "The request was cancelled.");
 }

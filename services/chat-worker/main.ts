@@ -1,7 +1,9 @@
 /** Wires the worker: bus, backends, jobs. */
+import { setTimeout } from "node:timers/promises";
 import { connectBus } from "@gateway/shared/bus/link_nats";
+import type { ModelConfig } from "@gateway/shared/models/catalog";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
-import { newInstanceId } from "@gateway/shared/process/ids";
+import { newInstanceId, publicRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import { observeBus } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
@@ -11,14 +13,16 @@ import {
   runService,
 } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
-import { createBackends } from "./create_backends.ts";
+import { UpstreamError } from "./backends/errors.ts";
+import { OpenAiBackend } from "./backends/openai.ts";
+import { type AttemptReport, BackendPool } from "./backends/pool.ts";
 import { readConfig, type WorkerConfig } from "./config.ts";
-import { FRAME_WAIT_MS } from "./frame_outbox.ts";
-import { createWorkerMetrics, observeWorker } from "./metrics.ts";
-import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
-
-/** After the grace period, jobs that are still running have this long to report that they were stopped. */
-const LAST_WORD_MS = 1_000;
+import {
+  createWorkerMetrics,
+  observeWorker,
+  type WorkerMetrics,
+} from "./metrics.ts";
+import { ChatWorker, FRAME_WAIT_MS, WORKER_TICK_MS } from "./worker.ts";
 
 await runService({ name: "chat-worker", readConfig, start });
 
@@ -34,11 +38,7 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
   });
   const registry = new MetricRegistry();
   const metrics = createWorkerMetrics(registry);
-  const backends = createBackends({
-    ...config,
-    log,
-    onAttempt: metrics.attempted,
-  });
+  const backends = createBackends(config, log, metrics);
   const worker = new ChatWorker({
     bus,
     workerId,
@@ -47,7 +47,7 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     wallNow,
     log,
-    scheduleSoon: (flush) => void setTimeout(flush, FRAME_WAIT_MS),
+    scheduleSoon: (flush) => void setTimeout(FRAME_WAIT_MS).then(flush),
     metrics,
   });
   const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
@@ -64,14 +64,65 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
     ready: { workerId, opsPort: ops.port, slots: config.slots },
     stop: async () => {
       isStopping = true;
-      await worker.drain({
-        graceMs: config.drainMs,
-        lastWordMs: LAST_WORD_MS,
-      });
+      await worker.drain(config.drainMs);
       clearInterval(ticker);
       for (const backend of backends.values()) backend.close();
       await bus.drain();
       await ops.stop();
     },
   };
+}
+
+/** One pool for each model, by the model's id. */
+function createBackends(
+  { catalog, backendKeys }: WorkerConfig,
+  log: Log,
+  metrics: WorkerMetrics,
+): ReadonlyMap<string, BackendPool> {
+  const createPool = ({ id, backends }: ModelConfig) =>
+    new BackendPool({
+      backends: backends.map((config) =>
+        new OpenAiBackend({
+          config,
+          publicModel: id,
+          apiKey: backendKeys.get(config.api_key_env ?? "") ?? null,
+          now: monotonicNow,
+          wallNow,
+        })
+      ),
+      now: monotonicNow,
+      random: Math.random,
+      sleep: (ms, signal) => setTimeout(ms, undefined, { signal }),
+      onAttempt: (report) => {
+        metrics.attempted(id, report);
+        logAttempt(log, id, report);
+      },
+    });
+  return new Map(
+    [...catalog.values()].map((model) => [model.id, createPool(model)]),
+  );
+}
+
+function logAttempt(log: Log, model: string, report: AttemptReport): void {
+  const { requestId, backend, outcome, durationMs, error } = report;
+  const line = {
+    requestId: publicRequestId(requestId),
+    model,
+    backend,
+    outcome,
+    durationMs: Math.round(durationMs),
+  };
+  if (error === null || /^(aborted|request)$/.test(outcome)) {
+    log.debug("backend_attempt", line);
+  } else {log.warn("backend_attempt_failed", {
+      ...line,
+      error: errorText(error),
+    });}
+}
+
+/** The error of a model server, without our own stack trace, which would not help. */
+function errorText(error: unknown): unknown {
+  if (!(error instanceof UpstreamError)) return error;
+  const { message, cause } = error;
+  return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }

@@ -6,18 +6,17 @@
 import { decodeControl } from "@gateway/shared/bus/control";
 import {
   encodeRejectFrame,
+  FrameType,
   type RejectReason,
 } from "@gateway/shared/bus/frame";
 import {
   BEAT_VERSION,
-  BodyAssembly,
   decodeJob,
   decodePiece,
   encodeWorkerBeat,
   type JobMessage,
 } from "@gateway/shared/bus/job";
 import {
-  type BusHandler,
   type BusMessage,
   type BusSubscription,
   FlowWatch,
@@ -36,36 +35,22 @@ import {
 } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
-import {
-  type MonotonicNow,
-  SteadyClock,
-  type WallNow,
-} from "@gateway/shared/process/clock";
-import { publicRequestId } from "@gateway/shared/process/ids";
-import { type Log, roundMs } from "@gateway/shared/process/log";
+import { SteadyClock } from "@gateway/shared/process/clock";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import { startWorkSpan } from "@gateway/shared/process/tracing";
-import { BUSY_JOBS_MIN, createFrameOutbox } from "./frame_outbox.ts";
-import { type Backends, Job, type JobHost } from "./job.ts";
+import { Job, type JobHost, type JobOptions, type JobReport } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
-/** The part of the bus that the worker needs. */
-export type WorkerBus = Pick<
-  BusLink,
-  "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
->;
-
-export interface ChatWorkerDependencies {
-  bus: WorkerBus;
-  workerId: string;
+/** What a worker needs. `backends` has the models that it runs. */
+export interface ChatWorkerDependencies
+  extends Pick<JobHost, "workerId" | "backends" | "now" | "wallNow" | "log"> {
+  bus: Pick<
+    BusLink,
+    "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
+  >;
   /** Jobs that run at once. */
   slots: number;
-  backends: Backends;
-  now: MonotonicNow;
-  wallNow: WallNow;
-  log: Log;
   metrics: WorkerMetrics;
-  /** Runs a function within `FRAME_WAIT_MS`. */
+  /** Runs a function after {@link FRAME_WAIT_MS}. */
   scheduleSoon: (flush: () => void) => void;
   /** Backends are stopped when the bus has been down for this long. Default `DISPATCH_LIMITS.busLostMs`. */
   busLostMs?: number;
@@ -73,8 +58,16 @@ export interface ChatWorkerDependencies {
 
 /** How often {@link ChatWorker.tick} must be called. */
 export const WORKER_TICK_MS = 50;
+/** How long a token of a busy worker may wait for others. A model generates one every 10 to 50 ms. */
+export const FRAME_WAIT_MS = 1;
+/** With fewer jobs than this, waiting is rarely worthwhile. */
+export const BUSY_JOBS_MIN = 16;
 /** A full worker asks edges to send nothing for this long, or until its next beat. */
 const FULL_RETRY_MS = 100;
+/** After the grace period, jobs that are still running have this long to report that they were stopped. */
+const STOP_MS = 1_000;
+/** Offset of the type in a frame, see `shared/bus/frame.ts`. */
+const TYPE_OFFSET = 1;
 
 const EMPTY = new Uint8Array(0);
 
@@ -85,9 +78,12 @@ export class ChatWorker {
   readonly #host: JobHost;
   /** When each edge last sent a beat or a job. */
   readonly #edgeSeenAtMs = new Map<string, number>();
-  readonly #subscriptions: BusSubscription[] = [];
+  readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
+  /** Frames that will be published together in a moment. */
+  #waitingFrames: [subject: string, frame: Uint8Array][] = [];
+  #isFlushScheduled = false;
   #inFlight = 0;
   #isDraining = false;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
@@ -105,12 +101,8 @@ export class ChatWorker {
     this.#host = {
       ...dependencies,
       steadyNow: () => this.#clock.now(),
-      sendFrame: createFrameOutbox({
-        publish: (subject, frame) => this.#publish(subject, frame),
-        scheduleSoon: dependencies.scheduleSoon,
-        isBusy: () => this.#jobs.size >= BUSY_JOBS_MIN,
-      }),
-      onSlotFree: (job) => this.#onSlotFree(job),
+      sendFrame: (reply, frame) => this.#sendFrame(reply, frame),
+      onSlotFree: (report) => this.#onSlotFree(report),
       onFinished: (job) => this.#onFinished(job),
     };
   }
@@ -131,18 +123,17 @@ export class ChatWorker {
   /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
   async start(): Promise<void> {
     const { bus, workerId } = this.#d;
-    const onJob: BusHandler = (message) => this.#onJob(message);
-    const onControl: BusHandler = (message) => this.#onControl(message);
-    const onPiece: BusHandler = (message) => this.#onPiece(message);
-    const onBeat: BusHandler = (beat) =>
-      this.#onEdgeSeen(lastToken(beat.subject));
-    this.#subscriptions.push(
+    const onJob = (message: BusMessage) => this.#onJob(message);
+    this.#jobSubscriptions.push(
       bus.subscribe(chatJobSubject(workerId), onJob),
       bus.subscribe(chatAnySubject, onJob, { queue: CHAT_QUEUE }),
     );
-    bus.subscribe(chatControlSubject(workerId), onControl);
-    bus.subscribe(chatBodyWildcard(workerId), onPiece);
-    bus.subscribe(edgeBeatWildcard, onBeat);
+    bus.subscribe(chatControlSubject(workerId), (m) => this.#onControl(m));
+    bus.subscribe(chatBodyWildcard(workerId), (m) => this.#onPiece(m));
+    bus.subscribe(
+      edgeBeatWildcard,
+      ({ subject }) => this.#onEdgeSeen(lastToken(subject)),
+    );
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.#flow.look();
@@ -186,28 +177,26 @@ export class ChatWorker {
   #onEdgeLost(edge: string): void {
     this.#edgeSeenAtMs.delete(edge);
     for (const { options, sender } of this.#jobs.values()) {
-      if (options.edgeId === edge) {
-        sender.cancel("edge_lost");
-      }
+      if (options.edgeId === edge) sender.cancel("edge_lost");
     }
   }
 
   /**
-   * Accepts no more jobs, lets the running ones finish, and after `graceMs` stops
-   * the rest. Resolves when every answer is acknowledged, or `lastWordMs` after the
-   * grace period.
+   * Accepts no more jobs, lets the running ones finish, and stops the rest after
+   * `graceMs`. Resolves when every answer is acknowledged, at the latest
+   * {@link STOP_MS} after the grace period.
    */
-  async drain(options: { graceMs: number; lastWordMs: number }): Promise<void> {
+  async drain(graceMs: number): Promise<void> {
     this.#isDraining = true;
     this.#beat(this.#d.now());
-    if (!await this.#idleWithin(options.graceMs)) {
+    if (!await this.#isIdleWithin(graceMs)) {
       const message = "The server is shutting down.";
       const error = new ApiError("server_shutdown", message);
       for (const job of this.#jobs.values()) job.stop(error);
-      await this.#idleWithin(options.lastWordMs);
+      await this.#isIdleWithin(STOP_MS);
     }
     // Not earlier: until now, jobs that still arrived were rejected as `draining`.
-    await Promise.all(this.#subscriptions.map((s) => s.drain()));
+    await Promise.all(this.#jobSubscriptions.map((s) => s.drain()));
   }
 
   #onJob({ data, reply = "", subject }: BusMessage): void {
@@ -215,17 +204,18 @@ export class ChatWorker {
     if (target === null) {
       return this.#d.log.warn("job_without_reply", { reply });
     }
-    const job = decodeJob(data);
-    if (job === null) {
+    const message = decodeJob(data);
+    if (message === null) {
       return this.#d.log.warn("job_unreadable", { reply });
     }
-    if ("mismatchedAttempt" in job) {
-      const { mismatchedAttempt } = job;
+    if ("mismatchedAttempt" in message) {
+      const { mismatchedAttempt } = message;
       return this.#reject(reply, mismatchedAttempt, "unsupported_version");
     }
-    const reason = this.#refusal(job);
-    if (reason !== null) return this.#reject(reply, job.attempt, reason);
-    this.#take(job, target, reply, subject === chatAnySubject);
+    const reason = this.#refusal(message);
+    if (reason !== null) return this.#reject(reply, message.attempt, reason);
+    const mustAccept = subject === chatAnySubject;
+    this.#take({ ...target, message, reply }, mustAccept);
   }
 
   /** Why this job cannot run here now, or null. */
@@ -248,42 +238,15 @@ export class ChatWorker {
     this.#publish(reply, encodeRejectFrame(attempt, payload));
   }
 
-  #take(
-    received: JobMessage,
-    target: { edgeId: string; requestId: string },
-    reply: string,
-    mustAccept: boolean,
-  ): void {
+  #take(options: JobOptions, mustAccept: boolean): void {
     // May throw, so it comes before anything is counted.
-    const assembly = received.body && new BodyAssembly(received.body.bytes);
-    const { workerId } = this.#d;
-    const span = startWorkSpan("chat job", {
-      kind: "consumer",
-      parent: received.traceparent,
-      attributes: {
-        "gateway.request_id": publicRequestId(target.requestId),
-        "gateway.worker_id": workerId,
-        "gateway.attempt": received.attempt,
-      },
-    });
-    const job = new Job({
-      ...target,
-      attempt: received.attempt,
-      workerId,
-      reply,
-      deadlineAtMs: this.#d.now() + received.deadlineMs,
-      span,
-    }, this.#host);
+    const job = new Job(options, this.#host);
     // An edge that sends a request again has abandoned the previous attempt.
-    const older = this.#jobs.get(target.requestId);
-    older?.sender.cancel("not_accepted");
-    this.#jobs.set(target.requestId, job);
+    this.#jobs.get(options.requestId)?.sender.cancel("not_accepted");
+    this.#jobs.set(options.requestId, job);
     this.#inFlight += 1;
-    this.#onEdgeSeen(target.edgeId);
-    if (assembly !== undefined) job.expect(assembly);
-    if (received.request === undefined) return;
-    if (mustAccept) job.accept();
-    void job.run(received.request);
+    this.#onEdgeSeen(options.edgeId);
+    job.start(mustAccept);
   }
 
   #onControl({ data, reply = "" }: BusMessage): void {
@@ -301,26 +264,9 @@ export class ChatWorker {
       ?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
 
-  /** Reports how a job ended to the metrics, the log and the trace. */
-  #onSlotFree(job: Job): void {
+  #onSlotFree(report: JobReport): void {
     this.#inFlight -= 1;
-    const report = job.report();
-    const { requestId, edgeId, attempt, span } = job.options;
     this.#d.metrics.ended(report);
-    this.#d.log.info("job", {
-      requestId: publicRequestId(requestId),
-      edgeId,
-      attempt,
-      ...report,
-      firstByteMs: report.firstByteMs && roundMs(report.firstByteMs),
-      durationMs: roundMs(report.durationMs),
-    });
-    span.end({
-      "gateway.outcome": report.outcome,
-      "gen_ai.request.model": report.model ?? "",
-      "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
-      "gen_ai.usage.output_tokens": report.completionTokens,
-    }, report.errorCode);
     this.#checkIdle();
   }
 
@@ -363,6 +309,32 @@ export class ChatWorker {
     );
   }
 
+  /**
+   * Sends a frame. When many answers stream at once, their tokens wait a moment for
+   * each other, so that one write to the socket carries a dozen of them: system calls,
+   * here, in the bus and at the edge, are most of the cost of a token. Any other frame
+   * is sent at once, after those that wait.
+   */
+  #sendFrame(subject: string, frame: Uint8Array): void {
+    this.#waitingFrames.push([subject, frame]);
+    const isToken = frame[TYPE_OFFSET] === FrameType.DATA;
+    if (!isToken || this.#jobs.size < BUSY_JOBS_MIN) return this.#flushFrames();
+    if (this.#isFlushScheduled) return;
+    this.#isFlushScheduled = true;
+    this.#d.scheduleSoon(() => {
+      this.#isFlushScheduled = false;
+      this.#flushFrames();
+    });
+  }
+
+  /** All in one turn of the event loop, so that the bus client writes them together. */
+  #flushFrames(): void {
+    for (const [subject, frame] of this.#waitingFrames) {
+      this.#publish(subject, frame);
+    }
+    this.#waitingFrames = [];
+  }
+
   #publish(subject: string, payload: Uint8Array): void {
     if (!this.#d.bus.isConnected || subject === "") return;
     try {
@@ -374,7 +346,7 @@ export class ChatWorker {
   }
 
   /** Whether every job ended and was acknowledged in time. */
-  #idleWithin(timeoutMs: number): Promise<boolean> {
+  #isIdleWithin(timeoutMs: number): Promise<boolean> {
     if (this.#jobs.size === 0) return Promise.resolve(true);
     const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
     return settlesWithin(idle, timeoutMs);

@@ -24,7 +24,7 @@ import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { UpstreamError } from "./backends/errors.ts";
 import type { BackendPool } from "./backends/pool.ts";
 import { createWorkerMetrics } from "./metrics.ts";
-import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
+import { BUSY_JOBS_MIN, ChatWorker, WORKER_TICK_MS } from "./worker.ts";
 
 const WORKER = "w1";
 const EDGE = "e1";
@@ -67,6 +67,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
   const handlers = new Map<string, BusHandler>();
   const frames: { subject: string; type: number; payload: Uint8Array }[] = [];
   const flushes: (() => void)[] = [];
+  const soon: (() => void)[] = [];
   let flowingSinceMs: number | null = 0;
   const deliver = (subject: string, data: Uint8Array, reply?: string) => {
     for (const [pattern, handler] of handlers) {
@@ -102,7 +103,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
     backends: new Map([[MODEL, options.backend ?? silentBackend().backend]]),
     now: () => clock.ms,
     wallNow: () => 0,
-    scheduleSoon: (flush) => flush(),
+    scheduleSoon: (flush) => void soon.push(flush),
     metrics: createWorkerMetrics(new MetricRegistry()),
     log: silentLog,
   });
@@ -118,6 +119,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
   return {
     clock,
     frames,
+    soon,
     worker,
     endFlushes,
     deafen: (isDeaf: boolean) => flowingSinceMs = isDeaf ? null : clock.ms,
@@ -184,7 +186,7 @@ Deno.test("a worker refuses what it cannot run now, and says why", async () => {
   assert.equal(t.worker.inFlight, 1);
   t.control((batch) => batch.add(cancelOf(idOf(2), 1)));
   await turns();
-  const drained = t.worker.drain({ graceMs: 1_000, lastWordMs: 0 });
+  const drained = t.worker.drain(1_000);
   t.job(4);
   assert.equal(reasonsOf(t.frames).at(-1), "draining");
   await drained;
@@ -335,18 +337,18 @@ Deno.test("a job that must stop does so although its client takes nothing", asyn
   const t = await setup({ backend });
   t.job(1);
   await turns();
-  const drained = t.worker.drain({ graceMs: 0, lastWordMs: 0 });
-  await drained;
+  const drained = t.worker.drain(0);
   await turns();
   assert.equal(t.worker.inFlight, 0);
   // The client takes it all after all: the error is the end of it.
-  for (let sequence = 1; errorsOf(t.frames).length === 0; sequence += 1) {
+  for (let sequence = 1; t.worker.unfinished > 0; sequence += 1) {
     assert.ok(sequence < 100);
     t.control((batch) =>
       batch.add({ type: "ack", requestId: idOf(1), attempt: 1, sequence })
     );
   }
   assert.deepEqual(errorsOf(t.frames), ["server_shutdown"]);
+  await drained;
 });
 
 Deno.test("what a backend fails with is told, and what was at fault with us is not", async () => {
@@ -374,6 +376,36 @@ Deno.test("what a backend fails with is told, and what was at fault with us is n
     const { code, message } = failure?.error ?? {};
     assert.partialDeepStrictEqual({ ...failure, code, message }, told);
   }
+});
+
+Deno.test("tokens of a busy worker wait for each other, but for no other frame", async () => {
+  const writes: ((lines: string, tokens: number) => unknown)[] = [];
+  const backend: Backend = {
+    complete: (_request, { write, signal }) => {
+      writes.push(write);
+      return new Promise((_resolve, reject) => {
+        signal.addEventListener("abort", () => reject(new Error("stopped")));
+      });
+    },
+  };
+  const t = await setup({ slots: 100, backend });
+  const sent = () => t.frames.splice(0).map(({ type }) => type);
+  for (let id = 1; id < BUSY_JOBS_MIN; id += 1) t.job(id);
+  writes[0]?.("a\n", 1);
+  assert.deepEqual(sent(), [FrameType.DATA], "not busy yet");
+  t.job(BUSY_JOBS_MIN);
+  writes[0]?.("b\n", 2);
+  writes[1]?.("c\n", 1);
+  assert.deepEqual([sent(), t.soon.length], [[], 1]);
+  t.soon.shift()?.();
+  assert.deepEqual(sent(), [FrameType.DATA, FrameType.DATA]);
+  writes[0]?.("d\n", 3);
+  assert.equal(t.soon.length, 1, "scheduled again");
+  t.control((batch) => batch.add(cancelOf(idOf(2), 1)));
+  await turns();
+  assert.deepEqual(sent(), [FrameType.DATA, FrameType.ERR], "in order");
+  t.soon.shift()?.();
+  assert.deepEqual(sent(), [], "nothing twice");
 });
 
 Deno.test("a model server is given a request id that is a UUID", async () => {

@@ -15,7 +15,7 @@ import {
   answerOf,
   type TokenBackend,
   tokenBackend,
-} from "../support/scripted_backend.ts";
+} from "../support/scripted_model_server.ts";
 import type { TcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 

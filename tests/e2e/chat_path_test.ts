@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { ask } from "../support/chat_outcome.ts";
 import { startMiniCluster } from "../support/mini_cluster.ts";
-import { scriptedBackend, text } from "../support/scripted_backend.ts";
+import { scriptedBackend, text } from "../support/scripted_model_server.ts";
 
 /** An answer that waits for nothing and nobody. */
 const AT_ONCE_MS = 10;

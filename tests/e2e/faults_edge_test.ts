@@ -34,7 +34,7 @@ import {
   text,
   tokenBackend,
   usageOf,
-} from "../support/scripted_backend.ts";
+} from "../support/scripted_model_server.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 

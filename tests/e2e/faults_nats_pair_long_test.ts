@@ -16,7 +16,7 @@ import {
   answerOf,
   type TokenBackend,
   tokenBackend,
-} from "../support/scripted_backend.ts";
+} from "../support/scripted_model_server.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const TOKENS = 100;

@@ -14,7 +14,7 @@ import {
   text,
   tokenBackend,
   usageOf,
-} from "../support/scripted_backend.ts";
+} from "../support/scripted_model_server.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 Deno.test("a worker that died unnoticed: its requests run elsewhere within half a second", async () => {

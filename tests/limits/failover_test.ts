@@ -17,7 +17,7 @@ import {
   type TestKey,
 } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import { text } from "../support/scripted_backend.ts";
+import { text } from "../support/scripted_model_server.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 

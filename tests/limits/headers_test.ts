@@ -8,7 +8,7 @@ import type { Limits } from "@gateway/shared/keys/record";
 import { rawExchange } from "../conformance/context.ts";
 import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
 import { pong, startGatedCluster, statusOf } from "../support/gated_cluster.ts";
-import { text, usageOf } from "../support/scripted_backend.ts";
+import { text, usageOf } from "../support/scripted_model_server.ts";
 
 const GO_DURATION = /^(\d+ms|(\d+h)?(\d+m)?\d+(\.\d+)?s)$/;
 const MS_PER_DAY = 86_400_000;

@@ -28,7 +28,7 @@ import { seedsOr } from "../support/seeded_random.ts";
 import {
   type TokenBackend,
   tokenBackend,
-} from "../support/scripted_backend.ts";
+} from "../support/scripted_model_server.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const EDGES = 2;

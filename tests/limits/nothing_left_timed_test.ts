@@ -12,7 +12,7 @@ import {
   startGatedCluster,
   type TestKey,
 } from "../support/gated_cluster.ts";
-import { text } from "../support/scripted_backend.ts";
+import { text } from "../support/scripted_model_server.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const CLIENTS = 50;

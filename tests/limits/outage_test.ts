@@ -12,7 +12,7 @@ import {
   statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
-import { text } from "../support/scripted_backend.ts";
+import { text } from "../support/scripted_model_server.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,
   sleep,

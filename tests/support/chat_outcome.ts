@@ -1,7 +1,7 @@
 /** What a client saw of a chat request, put together again. */
 import assert from "node:assert/strict";
 import { chat, type MiniEdge } from "./mini_cluster.ts";
-import type { ScriptedBackend, ScriptedCall } from "./scripted_backend.ts";
+import type { ScriptedBackend, ScriptedCall } from "./scripted_model_server.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** The end of a request as its client sees it. */

@@ -47,7 +47,7 @@ import {
   type ScriptedCall,
   text,
   usageOf,
-} from "./scripted_backend.ts";
+} from "./scripted_model_server.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
 import { waitFor } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";

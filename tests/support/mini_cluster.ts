@@ -20,9 +20,9 @@ import type { RunOutcome } from "../../services/edge-auth/dispatch/run.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import {
   ChatWorker,
+  FRAME_WAIT_MS,
   WORKER_TICK_MS,
 } from "../../services/chat-worker/worker.ts";
-import { FRAME_WAIT_MS } from "../../services/chat-worker/frame_outbox.ts";
 import { createWorkerMetrics } from "../../services/chat-worker/metrics.ts";
 import { Answer } from "../../services/chat-worker/backends/answer.ts";
 import {
@@ -47,7 +47,7 @@ import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { BodyBudget } from "../../services/edge-auth/http/read_body.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
-import type { ModelServer } from "./scripted_backend.ts";
+import type { ModelServer } from "./scripted_model_server.ts";
 import { postChat } from "./chat_request.ts";
 import { type NatsServer, startNatsServer } from "./nats_server.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
@@ -107,7 +107,7 @@ export interface MiniEdgeOptions {
 /** Options of a worker. */
 export interface MiniWorkerOptions {
   servers: string[];
-  /** The model server: at an address, or one of `scripted_backend.ts`. */
+  /** The model server: at an address, or one of `scripted_model_server.ts`. */
   backend: ModelServer | { readonly baseUrl: string };
   slots?: number;
   busLostMs?: number;
@@ -243,7 +243,6 @@ function backendOptions(
     apiKey: null,
     now: monotonicNow,
     wallNow,
-    newToolCallId: () => "call_1",
     ...("connect" in server ? { connect: server.connect } : {}),
   };
 }

@@ -13,6 +13,8 @@ import type { Redact } from "./redact.ts";
 import { frameError } from "./refusal.ts";
 import { ToolCallFragments } from "./tool_calls.ts";
 
+/** Of a request id, in the id of a tool call: some servers accept no more than 40 characters in all. */
+const CALL_ID_CHARS = 24;
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 
 export interface ChunkReaderOptions {
@@ -20,8 +22,8 @@ export interface ChunkReaderOptions {
   answer: Answer;
   /** The index in the answer of this response's first choice. */
   firstChoice: number;
-  /** Creates an id for a tool call without one. */
-  newToolCallId: () => string;
+  /** For the ids of tool calls without one. */
+  requestId: string;
   redact: Redact;
 }
 
@@ -139,7 +141,9 @@ export class ChunkReader {
     if (refusal !== "") delta.refusal = refusal;
     for (const text of [content, reasoning, refusal]) this.#count(text);
     if (fragments === null) return delta;
-    choice.calls ??= new ToolCallFragments(this.#options.newToolCallId);
+    choice.calls ??= new ToolCallFragments(
+      `call_${this.#options.requestId.slice(0, CALL_ID_CHARS)}_${choice.index}`,
+    );
     const calls = choice.calls.take(fragments);
     if (calls.length > 0) delta.tool_calls = calls;
     for (const call of calls) this.#count(call.function.arguments ?? "");

@@ -20,12 +20,11 @@ function newReader(n = 1) {
   const request = requestWith({ n });
   const call = recordCall();
   const answer = new Answer(request, call);
-  let ids = 0;
   const reader = new ChunkReader({
     request,
     answer,
     firstChoice: 0,
-    newToolCallId: () => `new${++ids}`,
+    requestId: "r",
     redact: (text) => text.replaceAll("secret", "[redacted]"),
   });
   return { reader, answer, call };
@@ -429,7 +428,7 @@ const toolCalls: [name: string, given: unknown[][], expected: unknown[][]][] = [
       given(undefined, undefined, "f", "{}"),
       given(undefined, undefined, "f", "{}"),
     ]],
-    [[first(0, "new1", "f", "{}"), first(1, "new2", "f", "{}")]],
+    [[first(0, "call_r_0_0", "f", "{}"), first(1, "call_r_0_1", "f", "{}")]],
   ],
   [
     "whole calls of one function, all numbered 0, without id",
@@ -438,8 +437,11 @@ const toolCalls: [name: string, given: unknown[][], expected: unknown[][]][] = [
       [given(0, "", "f", "{}")],
     ],
     [
-      [first(0, "new1", "f", '{"x":1}'), first(1, "new2", "f", '{"x":2}')],
-      [first(2, "new3", "f", "{}")],
+      [
+        first(0, "call_r_0_0", "f", '{"x":1}'),
+        first(1, "call_r_0_1", "f", '{"x":2}'),
+      ],
+      [first(2, "call_r_0_2", "f", "{}")],
     ],
   ],
   [
@@ -449,7 +451,7 @@ const toolCalls: [name: string, given: unknown[][], expected: unknown[][]][] = [
       [given(0, undefined, "f", "1")],
       [given(0, undefined, "f", "}")],
     ],
-    [[first(0, "new1", "f", '{"x":')], [next(0, "1")], [next(0, "}")]],
+    [[first(0, "call_r_0_0", "f", '{"x":')], [next(0, "1")], [next(0, "}")]],
   ],
   [
     "indexes that begin at 1 and have gaps",
@@ -488,7 +490,7 @@ Deno.test("the older function_call is a tool call", () => {
     usageChunk(3, 2),
   ];
   assert.deepEqual(seen(read(chunks)), [
-    { tool_calls: [first(0, "new1", "f", "")] },
+    { tool_calls: [first(0, "call_r_0_0", "f", "")] },
     { tool_calls: [next(0, "{}")] },
     "[tool_calls]",
     "3+2",

@@ -14,7 +14,6 @@ import {
 } from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import { parseJson } from "./json.ts";
-import type { PoolBackend } from "./pool.ts";
 import { createRedact, type Redact } from "./redact.ts";
 import { readRetryAfter, refusalError } from "./refusal.ts";
 import {
@@ -43,8 +42,6 @@ export interface OpenAiBackendOptions {
   now: MonotonicNow;
   /** For a `Retry-After` that is a date. */
   wallNow: WallNow;
-  /** Creates an id (`call_…`) for a tool call without one. */
-  newToolCallId: () => string;
   /** PEM certificates trusted in addition to the usual ones. */
   caCerts?: string[];
   /** Opens connections. Default: to `config.base_url`. */
@@ -56,7 +53,7 @@ export interface OpenAiBackendOptions {
  * `UpstreamError`s, or the reason of the call's signal; no message contains the
  * key, the address or a header.
  */
-export class OpenAiBackend implements PoolBackend {
+export class OpenAiBackend {
   readonly config: BackendConfig;
   readonly #options: OpenAiBackendOptions;
   readonly #client: HttpClient;
@@ -111,6 +108,7 @@ export class OpenAiBackend implements PoolBackend {
     }
   }
 
+  /** Closes idle connections. Running attempts continue. */
   close(): void {
     this.#client.close();
   }
@@ -121,10 +119,13 @@ export class OpenAiBackend implements PoolBackend {
     answer: Answer,
     call: CompletionCall,
   ): Promise<void> {
-    const { now, newToolCallId } = this.#options;
     const { config } = this;
     const { total_ms: totalMs } = config.deadlines;
-    const deadlines = new AttemptDeadlines(now, call.signal, totalMs);
+    const deadlines = new AttemptDeadlines(
+      this.#options.now,
+      call.signal,
+      totalMs,
+    );
     let response: HttpConnection | null = null;
     let isDone = false;
     try {
@@ -147,7 +148,7 @@ export class OpenAiBackend implements PoolBackend {
         request,
         answer,
         firstChoice,
-        newToolCallId,
+        requestId: call.requestId,
         redact: this.#redact,
       });
       if (isEventStream(head, request.stream)) {

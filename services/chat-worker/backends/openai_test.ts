@@ -76,7 +76,6 @@ function optionsFor(
     apiKey: API_KEY,
     now: monotonicNow,
     wallNow,
-    newToolCallId: () => "call_new",
   };
 }
 

@@ -1,9 +1,9 @@
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { ApiError } from "@gateway/shared/openai/error";
 import { Answer, type AnswerEnd, type CompletionCall } from "./answer.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import type { OpenAiBackend } from "./openai.ts";
 
 /** Backends tried for one request. */
 const ATTEMPTS_MAX = 3;
@@ -19,17 +19,9 @@ const RETRIES_MAX = 5;
 const UNAVAILABLE_MS_MIN = 1_000;
 
 /** A backend of the pool. */
-export interface PoolBackend {
+export type PoolBackend = Pick<OpenAiBackend, "complete" | "close"> & {
   readonly config: Pick<BackendConfig, "name" | "preference" | "weight">;
-  /** Runs one attempt. Throws an `UpstreamError`, or the reason of the call's signal. */
-  complete(
-    request: ChatRequest,
-    answer: Answer,
-    call: CompletionCall,
-  ): Promise<void>;
-  /** Closes idle connections. Running attempts continue. */
-  close(): void;
-}
+};
 
 /** One attempt that has ended. */
 export interface AttemptReport {
@@ -53,7 +45,7 @@ export interface BackendPoolOptions {
   now: MonotonicNow;
   /** Uniform in [0, 1). */
   random: () => number;
-  /** Resolves after `ms`, or rejects with the signal's reason if it aborts first. */
+  /** Resolves after `ms`, or rejects if the signal aborts first. */
   sleep: (ms: number, signal: AbortSignal) => Promise<void>;
   /** For metrics and logs. Must not throw. */
   onAttempt: (report: AttemptReport) => void;
@@ -94,9 +86,7 @@ export class BackendPool {
   /** By backend name, for metrics. */
   breakerStates(): ReadonlyMap<string, BreakerState> {
     return new Map(
-      this.#slots.map((
-        { backend, breaker },
-      ) => [backend.config.name, breaker.state]),
+      this.#slots.map((slot) => [slot.backend.config.name, slot.breaker.state]),
     );
   }
 
@@ -105,7 +95,7 @@ export class BackendPool {
     for (const { backend } of this.#slots) backend.close();
   }
 
-  /** Runs a request until an answer is complete. Throws an `ApiError`, or the reason of the call's signal. */
+  /** Runs a request until an answer is complete. Throws an `UpstreamError`, or any error once the signal aborts. */
   async complete(
     request: ChatRequest,
     call: CompletionCall,
@@ -204,13 +194,13 @@ export class BackendPool {
     );
   }
 
-  #unavailable(): ApiError {
+  #unavailable(): UpstreamError {
     const waitMs = Math.min(...this.#slots.map((slot) => slot.breaker.waitMs));
-    return new ApiError(
-      "service_unavailable",
-      "No model server is available for this model at the moment",
-      { retryAfterMs: Math.max(UNAVAILABLE_MS_MIN, Math.ceil(waitMs)) },
-    );
+    return new UpstreamError("unreachable", {
+      code: "service_unavailable",
+      message: "No model server is available for this model at the moment",
+      retryAfterMs: Math.max(UNAVAILABLE_MS_MIN, Math.ceil(waitMs)),
+    });
   }
 }
 
@@ -230,11 +220,12 @@ export function orderByWeight<
     .map(({ slot }) => slot);
 }
 
-/** Consecutive failures that open the breaker, */
-const FAILURES_IN_A_ROW = 5;
-/** or failures among the last attempts. */
-const FAILURES_MAX = 10;
-const JUDGED_ATTEMPTS = 20;
+/**
+ * A failure adds 2 to the score of a backend, a success takes 1 away, and this score
+ * opens the breaker: five failures in a row do, and so does, sooner or later, a share
+ * of failures above one third.
+ */
+const SCORE_MAX = 10;
 /** How long it stays open at first; doubles with each failed probe. */
 const OPEN_MS = 1_000;
 const OPEN_MS_MAX = 30_000;
@@ -266,69 +257,64 @@ export interface Permit {
  * closes nothing, because an answer that has begun may still break off.
  */
 export class CircuitBreaker {
-  state: BreakerState = "closed";
   readonly #now: MonotonicNow;
-  /** Whether each of the last attempts failed while it was closed, the newest last. */
-  #failures: boolean[] = [];
+  /** Zero or more, while it is closed. */
+  #score = 0;
   /** A probe has not brought its first token yet. */
   #isProbing = false;
-  #openMs = OPEN_MS;
+  /** How long it stays open; 0 while it is closed. */
+  #openMs = 0;
   #openUntilMs = 0;
+  /** Counts how often it opened or closed: earlier attempts show nothing about the time since. */
+  #era = 0;
 
   constructor(now: MonotonicNow) {
     this.#now = now;
   }
 
+  get state(): BreakerState {
+    if (this.#openMs === 0) return "closed";
+    return this.#now() < this.#openUntilMs ? "open" : "half-open";
+  }
+
   /** Milliseconds until an attempt is permitted. */
   get waitMs(): number {
-    if (this.state === "closed") return 0;
     // How long the probe will take is unknown.
-    if (this.state === "half-open") return this.#isProbing ? this.#openMs : 0;
-    return Math.max(0, this.#openUntilMs - this.#now());
+    if (this.#isProbing) return this.#openMs;
+    return this.#openMs && Math.max(0, this.#openUntilMs - this.#now());
   }
 
   /** A permit, or null if attempts are not permitted now. */
   enter(): Permit | null {
     if (this.waitMs > 0) return null;
-    if (this.state === "open") this.state = "half-open";
-    const isProbe = this.state === "half-open";
-    this.#isProbing = isProbe;
+    const era = this.#era;
+    this.#isProbing = this.#openMs > 0;
     return {
       begun: () => {
-        if (isProbe) this.#isProbing = false;
+        if (era === this.#era) this.#isProbing = false;
       },
       report: (result) => {
-        // Attempts that started before it opened show nothing about the time since.
-        if (this.state === "closed" && !isProbe) this.#count(result);
-        else if (this.state === "half-open" && isProbe) this.#judge(result);
+        if (era === this.#era) this.#take(result);
       },
     };
   }
 
-  #count(result: AttemptResult): void {
-    if (result === "ignored") return;
-    const failures = [...this.#failures, result === "failure"];
-    this.#failures = failures.slice(-JUDGED_ATTEMPTS);
-    const inARow = failures.length - 1 - failures.lastIndexOf(false);
-    const inAll = this.#failures.filter(Boolean).length;
-    if (inARow >= FAILURES_IN_A_ROW || inAll >= FAILURES_MAX) {
-      this.#open(OPEN_MS);
-    }
-  }
-
-  /** What the end of a probe means. */
-  #judge(result: AttemptResult): void {
+  #take(result: AttemptResult): void {
     this.#isProbing = false;
-    if (result === "success") {
-      this.state = "closed";
-      this.#failures = [];
-    } else if (result === "failure") {
-      this.#open(Math.min(this.#openMs * 2, OPEN_MS_MAX));
+    if (result === "ignored") return;
+    const hasFailed = result === "failure";
+    if (this.#openMs > 0) {
+      this.#setOpen(hasFailed ? Math.min(this.#openMs * 2, OPEN_MS_MAX) : 0);
+      return;
     }
+    this.#score = Math.max(0, this.#score + (hasFailed ? 2 : -1));
+    if (this.#score >= SCORE_MAX) this.#setOpen(OPEN_MS);
   }
 
-  #open(ms: number): void {
-    this.state = "open";
+  /** Opens it for a time, or closes it with 0. */
+  #setOpen(ms: number): void {
+    this.#era += 1;
+    this.#score = 0;
     this.#openMs = ms;
     this.#openUntilMs = this.#now() + ms;
   }

@@ -25,16 +25,16 @@ const HELD_CHARS_MAX = 64 * 1024;
  * there, arguments as text.
  */
 export class ToolCallFragments {
-  readonly #newId: () => string;
+  readonly #idPrefix: string;
   readonly #calls: Call[] = [];
   /** The latest call at each index that the server uses. */
   readonly #byIndex = new Map<unknown, Call>();
   #sent = 0;
   #last: Call | undefined;
 
-  /** `newId` creates an id for a call without one. */
-  constructor(newId: () => string) {
-    this.#newId = newId;
+  /** A call without an id gets one that begins with `idPrefix`. */
+  constructor(idPrefix: string) {
+    this.#idPrefix = idPrefix;
   }
 
   /** Whether a call has been passed on. */
@@ -83,7 +83,7 @@ export class ToolCallFragments {
     if (name === "") return null;
     call.name = name;
     call.index = this.#sent++;
-    call.id ||= this.#newId();
+    call.id ||= `${this.#idPrefix}_${call.index}`;
     return {
       index: call.index,
       id: call.id,
