@@ -13,7 +13,8 @@ import {
 } from "@gateway/shared/bus/job";
 import { StreamSender } from "@gateway/shared/bus/stream_sender";
 import { BUS_LIMITS } from "@gateway/shared/limits";
-import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/completion";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";

@@ -1,7 +1,7 @@
 /** The routes of the public API, and what happens before and after each. */
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
-import type { ModelObject } from "@gateway/shared/openai/chat";
+import type { ModelObject } from "@gateway/shared/openai/completion";
 import { ApiError } from "@gateway/shared/openai/error";
 import {
   type ClientAddress,

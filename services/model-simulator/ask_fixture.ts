@@ -1,7 +1,7 @@
 /** A simulator for tests, with shorthands for requests. */
 import { chatCompletionSchema } from "../../tests/support/answer_schemas.ts";
 import { postChat } from "../../tests/support/chat_request.ts";
-import type { ChatCompletion } from "@gateway/shared/openai/chat";
+import type { ChatCompletion } from "@gateway/shared/openai/completion";
 import {
   type SeenRequest,
   Simulator,

@@ -1,5 +1,8 @@
 /** Generates one choice of an answer, token by token. Pure. */
-import type { ChunkDelta, FinishReason } from "@gateway/shared/openai/chat";
+import type {
+  ChunkDelta,
+  FinishReason,
+} from "@gateway/shared/openai/completion";
 import {
   type Random,
   type Sampled,

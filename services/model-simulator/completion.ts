@@ -1,6 +1,6 @@
 /** One chat completion: its choices in parallel, at their pace, as chunks or whole. */
 import { setTimeout } from "node:timers/promises";
-import type { ChunkDelta } from "@gateway/shared/openai/chat";
+import type { ChunkDelta } from "@gateway/shared/openai/completion";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { type LogprobEntry, runChoice, type Step } from "./choice.ts";
 import type { Controls, Pace } from "./controls.ts";

@@ -24,7 +24,7 @@
  * malformed one parses to null.
  */
 import { z } from "zod";
-import type { Usage } from "../openai/chat.ts";
+import type { Usage } from "../openai/completion.ts";
 import { ApiError, ERROR_KINDS, type ErrorCode } from "../openai/error.ts";
 
 const FRAME_VERSION = 1;

@@ -22,7 +22,7 @@ import {
   STREAM_LIMITS,
   type StreamLimits,
 } from "../limits.ts";
-import type { Usage } from "../openai/chat.ts";
+import type { Usage } from "../openai/completion.ts";
 import type { CancelReason, ControlAction, ControlRecord } from "./control.ts";
 import {
   type Failure,

@@ -1,6 +1,6 @@
 /** Shared by the conformance cases: a running cluster and shorthands to call it. */
 import assert from "node:assert/strict";
-import type { ChatCompletionChunk } from "@gateway/shared/openai/chat";
+import type { ChatCompletionChunk } from "@gateway/shared/openai/completion";
 import {
   chatCompletionChunkSchema,
   errorBodySchema,

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { ToolCall } from "@gateway/shared/openai/chat";
 import type {
   ChatChoice,
   ChatCompletion,
@@ -8,10 +9,9 @@ import type {
   Logprobs,
   ModelObject,
   ResponseMessage,
-  ToolCall,
   ToolCallDelta,
   Usage,
-} from "@gateway/shared/openai/chat";
+} from "@gateway/shared/openai/completion";
 import type { ErrorBody } from "@gateway/shared/openai/error";
 
 /**

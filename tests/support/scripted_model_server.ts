@@ -7,7 +7,8 @@ import type {
   ByteConnection,
   Connect,
 } from "../../services/chat-worker/backends/http_client.ts";
-import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/completion";
 import { choiceChunk, event, usageChunk } from "./model_answers.ts";
 import { sleep } from "./wait_for.ts";
 

@@ -3,17 +3,16 @@
  * for a stream, one line with the whole response for a call without `stream`. This
  * file has all rules about the shape of an answer that SDKs depend on.
  */
+import type { ChatRequest, ToolCall } from "@gateway/shared/openai/chat";
 import type {
   ChatCompletion,
-  ChatRequest,
   ChunkDelta,
   FinishReason,
   Logprobs,
   ResponseMessage,
-  ToolCall,
   ToolCallDelta,
   Usage,
-} from "@gateway/shared/openai/chat";
+} from "@gateway/shared/openai/completion";
 import { truncatedAnswer } from "./errors.ts";
 import type { ToolCallFragments } from "./tool_calls.ts";
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type {
-  ChatRequest,
   ChunkDelta,
   Logprobs,
   Usage,
-} from "@gateway/shared/openai/chat";
+} from "@gateway/shared/openai/completion";
 import { Answer, type Choice } from "./answer.ts";
 import { parsed, recordCall, requestWith } from "./answer_fixture.ts";
 

@@ -1,10 +1,10 @@
 /** Reads the response of a model server, chunk by chunk or as a whole, into an answer. */
+import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type {
-  ChatRequest,
   ChunkDelta,
   FinishReason,
   Usage,
-} from "@gateway/shared/openai/chat";
+} from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import type { Answer, Choice } from "./answer.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";

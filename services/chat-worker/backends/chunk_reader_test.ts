@@ -1,6 +1,6 @@
 /** What real servers send, and what a client receives. Each case was seen in the wild. */
 import assert from "node:assert/strict";
-import type { Usage } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import {
   choiceChunk,

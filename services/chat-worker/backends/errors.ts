@@ -1,5 +1,5 @@
 /** The faults of model servers, and how each is answered and remedied. */
-import type { Usage } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/completion";
 import {
   ApiError,
   type ApiErrorOptions,

@@ -1,5 +1,5 @@
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import type { ToolCallDelta } from "@gateway/shared/openai/chat";
+import type { ToolCallDelta } from "@gateway/shared/openai/completion";
 import { invalidAnswer } from "./errors.ts";
 import { isJsonObject, parseJson, textOf } from "./json.ts";
 

@@ -1,32 +1,38 @@
-import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { ApiError } from "@gateway/shared/openai/error";
+import {
+  type ChatRequest,
+  chatRequestSchema,
+} from "@gateway/shared/openai/chat";
+import { ApiError, fieldError } from "@gateway/shared/openai/error";
+import { requestFault } from "@gateway/shared/openai/request_fault";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
+import type { ModelConfig } from "@gateway/shared/models/catalog";
 import {
   clip,
+  formatPath,
   isJsonObject,
-  nameOfType,
+  type PathStep,
 } from "@gateway/shared/process/error_text";
-import { requestFault } from "./request_fault.ts";
-import {
-  type ModelAbilities,
-  requireCleanJson,
-  requireRules,
-  tokensMaxOf,
-} from "./request_rules.ts";
-import { type WireRequest, wireRequestSchema } from "./request_schema.ts";
+
+/** The abilities of a model that requests are checked against. */
+export type ModelAbilities = Pick<
+  ModelConfig,
+  | "id"
+  | "vision"
+  | "pass_fields"
+  | "context_tokens"
+  | "output_tokens"
+  | "choices"
+>;
 
 /** The models that are offered, by id. */
 type Models = ReadonlyMap<string, ModelAbilities>;
 
 type Body = { readonly [name: string]: unknown };
+type Messages = ChatRequest["messages"];
 
 /**
  * Checks the parsed body of `POST /v1/chat/completions` and converts it into the
- * form that travels inside the gateway.
- *
- * Accepts what OpenAI's SDKs send: null for any optional field, `stop` as a string
- * or array, content as a string or parts, `max_completion_tokens` (the smaller
- * bound wins), unknown fields. Does not change `body`.
+ * form that travels inside the gateway. Does not change `body`.
  *
  * Throws an {@link ApiError} for the first fault, in OpenAI's order: the model
  * (404 `model_not_found` if `models` does not have it), then the fields one by one
@@ -34,25 +40,21 @@ type Body = { readonly [name: string]: unknown };
  *
  * Source: OpenAI's API reference and observed answers, September 2026.
  */
-export function parseChatRequest(body: unknown, models: Models): ChatRequest {
-  if (!isJsonObject(body)) {
-    throw new ApiError(
-      "invalid_type",
-      "Invalid request body: expected an object, but got " +
-        `${nameOfType(body)}.`,
-    );
-  }
-  const checked = wireRequestSchema.safeParse(body);
-  const name = typeof body.model === "string" ? body.model : "";
-  const model = models.get(name);
-  const [issue] = checked.error?.issues ?? [];
+export function parseChatRequest(given: unknown, models: Models): ChatRequest {
+  const body: Body = isJsonObject(given) ? given : {};
+  const id = typeof body.model === "string" ? body.model : "";
+  const model = models.get(id);
+  const { data: request, error } = chatRequestSchema.safeParse(given);
   // The model comes first, because it decides what else is allowed.
-  if (model === undefined && issue?.path[0] !== "model") {
-    throw modelNotFound(name);
+  const [field = "model"] = error?.issues[0]?.path ?? ["messages"];
+  if (model === undefined && field !== "model") throw modelNotFound(id);
+  if (model === undefined || request === undefined) {
+    throw requestFault(given, error);
   }
-  if (model === undefined || !checked.success) throw requestFault(body, issue);
-  requireRules(body, checked.data, model);
-  const request = toRequest(checked.data);
+  requireSupportedFields(body, model);
+  requireVision(request.messages, model);
+  requireAnsweredToolCalls(request.messages);
+  requireModelBounds(request, body, model);
   const extra = passedFields(body, model.pass_fields);
   requireCleanJson({ ...request, ...extra });
   if (Object.keys(extra).length > 0) request.extra = extra;
@@ -68,50 +70,142 @@ export function modelNotFound(id: string): ApiError {
   );
 }
 
-/** Fills in defaults and leaves out fields without effect. */
-function toRequest(wire: WireRequest): ChatRequest {
-  const {
-    max_tokens: _older,
-    max_completion_tokens: _newer,
-    stream_options,
-    stop,
-    tools = [],
-    tool_choice,
-    parallel_tool_calls,
-    logprobs,
-    top_logprobs,
-    ...rest
-  } = wire;
-  const request: ChatRequest = {
-    ...rest,
-    include_usage: stream_options?.include_usage ?? false,
-  };
-  const tokensMax = tokensMaxOf(wire);
-  if (tokensMax !== null) request.max_tokens = tokensMax.value;
-  if (typeof stop === "string") request.stop = [stop];
-  else if (stop !== undefined && stop.length > 0) request.stop = stop;
-  if (logprobs === true) {
-    request.logprobs = true;
-    if (top_logprobs !== undefined) request.top_logprobs = top_logprobs;
-  }
-  // Without tools these two have no effect, and model servers refuse them.
-  if (tools.length > 0) {
-    request.tools = tools;
-    if (tool_choice !== undefined) request.tool_choice = tool_choice;
-    if (parallel_tool_calls !== undefined) {
-      request.parallel_tool_calls = parallel_tool_calls;
-    }
-  }
-  return request;
-}
-
 /** The fields that the model's configuration passes on unchanged. */
-function passedFields(
-  body: Body,
-  names: readonly string[],
-): { [name: string]: unknown } {
+function passedFields(body: Body, names: readonly string[]): Body {
   const passed = names.filter((name) =>
     Object.hasOwn(body, name) && (body[name] ?? null) !== null
   );
   return Object.fromEntries(passed.map((name) => [name, body[name]]));
+}
+
+function invalid(param: string, message: string): ApiError {
+  return fieldError("invalid_value", param, message);
+}
+
+const UNSUPPORTED = [
+  ["modalities", "Answers are always text. Leave it out, or use ['text']."],
+  ["audio", "Answers are always text."],
+  ["functions", "Use 'tools' instead."],
+  ["function_call", "Use 'tool_choice' instead."],
+] as const;
+
+/** Refuses fields that would change the answer and are not supported. */
+function requireSupportedFields(
+  body: Body,
+  { pass_fields: passed }: ModelAbilities,
+): void {
+  for (const [name, instead] of UNSUPPORTED) {
+    const value = body[name] ?? null;
+    if (value === null || passed.includes(name)) continue;
+    if (name === "modalities" && String(value) === "text") continue;
+    const message = `Unsupported parameter: '${name}'. ${instead}`;
+    throw fieldError("unsupported_parameter", name, message);
+  }
+}
+
+/** Refuses images if the model takes only text. */
+function requireVision(messages: Messages, model: ModelAbilities): void {
+  if (model.vision) return;
+  for (const [index, { content }] of messages.entries()) {
+    if (!Array.isArray(content)) continue;
+    const part = content.findIndex(({ type }) => type === "image_url");
+    if (part < 0) continue;
+    throw fieldError(
+      "unsupported_value",
+      `messages[${index}].content[${part}].type`,
+      `The model '${model.id}' does not accept images. ` +
+        "Supported content type is: 'text'.",
+    );
+  }
+}
+
+/**
+ * Checks tool histories both ways: every call of an assistant turn is answered by
+ * a `tool` message before the next turn, and every `tool` message answers a
+ * call of the assistant turn before it. Call ids may repeat in later turns.
+ */
+function requireAnsweredToolCalls(messages: Messages): void {
+  let asked: ReadonlySet<string> = new Set();
+  let open = new Set<string>();
+  let askedAt = 0;
+  for (const [index, message] of messages.entries()) {
+    if (message.role === "tool") {
+      const id = message.tool_call_id ?? "";
+      if (!asked.has(id)) {
+        throw invalid(
+          `messages[${index}]`,
+          "Messages with role 'tool' must respond to a preceding message with " +
+            "'tool_calls' that contains their 'tool_call_id'.",
+        );
+      }
+      open.delete(id);
+      continue;
+    }
+    if (open.size > 0) throw unansweredCalls(askedAt, open);
+    asked = new Set(message.tool_calls?.map(({ id }) => id));
+    open = new Set(asked);
+    askedAt = index;
+  }
+  if (open.size > 0) throw unansweredCalls(askedAt, open);
+}
+
+function unansweredCalls(index: number, open: ReadonlySet<string>): ApiError {
+  const [first = ""] = open;
+  return invalid(
+    `messages[${index}]`,
+    "An assistant message with 'tool_calls' must be followed by tool messages " +
+      `responding to each 'tool_call_id', but '${clip(first)}' has none.`,
+  );
+}
+
+/** The length of the answer and the number of choices must be within the model's bounds. */
+function requireModelBounds(
+  { max_tokens: tokens = 0, n }: ChatRequest,
+  body: Body,
+  { output_tokens = Infinity, context_tokens = Infinity, choices }:
+    ModelAbilities,
+): void {
+  const isNewer = tokens === body.max_completion_tokens;
+  const field = isNewer ? "max_completion_tokens" : "max_tokens";
+  requireAtMost(field, tokens, Math.min(output_tokens, context_tokens));
+  requireAtMost("n", n, choices ?? Infinity);
+}
+
+function requireAtMost(param: string, value: number, most: number): void {
+  if (value <= most) return;
+  throw fieldError(
+    "integer_above_max_value",
+    param,
+    `Invalid '${param}': expected a value <= ${most}, but got ${value}.`,
+  );
+}
+
+/**
+ * Refuses values that would change when they are written as JSON again, so that the
+ * model server gets what was checked: numbers too large for a double (they would
+ * become null), unpaired surrogates (they would become U+FFFD), and nesting beyond
+ * the limit (it would break recursive readers).
+ */
+function requireCleanJson(value: unknown): void {
+  const path = uncleanPath(value, 0);
+  if (path === null) return;
+  const param = formatPath(path);
+  const message =
+    `Invalid '${param}': expected valid Unicode, finite numbers ` +
+    `and at most ${REQUEST_LIMITS.depthMax} levels.`;
+  throw invalid(param, message);
+}
+
+/** The path of the first value that is not clean; null if there is none. */
+function uncleanPath(value: unknown, depth: number): PathStep[] | null {
+  if (typeof value === "string") return value.isWellFormed() ? null : [];
+  if (typeof value === "number") return Number.isFinite(value) ? null : [];
+  if (typeof value !== "object" || value === null) return null;
+  if (depth >= REQUEST_LIMITS.depthMax) return [];
+  const isList = Array.isArray(value);
+  for (const [name, member] of Object.entries(value)) {
+    const path = name.isWellFormed() ? uncleanPath(member, depth + 1) : [];
+    if (path !== null) return [isList ? Number(name) : name, ...path];
+  }
+  return null;
 }

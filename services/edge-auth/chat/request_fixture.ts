@@ -1,5 +1,5 @@
 /** Shared by the tests of requests. */
-import type { ModelAbilities } from "./request_rules.ts";
+import type { ModelAbilities } from "./request.ts";
 
 const base: ModelAbilities = {
   id: "neutral-3.7-plus",

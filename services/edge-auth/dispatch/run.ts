@@ -30,7 +30,7 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
-import type { Usage } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/completion";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { type ChatJob, encodeOffer, sendBody } from "./job.ts";
 import type { WaitQueue } from "./wait_queue.ts";

@@ -1,65 +1,46 @@
 import type * as z from "zod";
 import {
-  ApiError,
-  type ErrorCode,
-  fieldError,
-} from "@gateway/shared/openai/error";
-import {
   clip,
   formatPath,
   listOfValues,
   nameOfType,
-  type PathStep,
   valueAt,
-} from "@gateway/shared/process/error_text";
-import { INTEGER } from "./request_schema.ts";
+} from "../process/error_text.ts";
+import { INTEGER } from "./chat.ts";
+import { ApiError, type ErrorCode, fieldError } from "./error.ts";
 
 type Issue = z.core.$ZodIssue;
 
 /**
- * Turns the first issue that zod found in a request into an error with OpenAI's
- * code and `param` path. Looks the offending value up again in `body`. The message
- * shows numbers and (clipped) the values of enumerations, but no other text.
+ * The first issue that zod found in a request as an error with OpenAI's code and
+ * `param` path. Looks the offending value up again in `body`. The message shows
+ * numbers and (clipped) the values of enumerations, but no other text.
  */
 export function requestFault(
   body: unknown,
-  issue: Issue | undefined,
+  error: z.ZodError | undefined,
 ): ApiError {
-  return issue === undefined
-    ? new ApiError("invalid_request", "The request body is not valid.")
-    : faultOf(body, issue, []);
-}
-
-/** The same for an issue whose path begins at `base`. */
-function faultOf(
-  body: unknown,
-  issue: Issue,
-  base: readonly PathStep[],
-): ApiError {
-  const path = [...base, ...issue.path];
-  const value = valueAt(body, path);
+  const issue = error?.issues[0];
+  const path = issue?.path ?? [];
+  if (issue === undefined || path.length === 0) {
+    return new ApiError(
+      "invalid_type",
+      "Invalid request body: expected an object, but got " +
+        `${nameOfType(body)}.`,
+    );
+  }
   const param = formatPath(path);
+  const value = valueAt(body, path);
   if (value === undefined) {
     const message = `Missing required parameter: '${param}'.`;
     return fieldError("missing_required_parameter", param, message);
   }
-  if (issue.code === "invalid_union" && issue.discriminator === undefined) {
-    // Only the first issue of a branch counts: zod may go on to measure an array as
-    // if it were a string.
-    const inner = issue.errors.map(([first]) => first)
-      .find((first) => first !== undefined && !isOtherType(first, value));
-    if (inner !== undefined) return faultOf(body, inner, path);
+  if (issue.code === "custom") {
+    return fieldError("invalid_value", param, issue.message);
   }
   const { code, expected, got = shown(value) } = describe(issue, value);
   const message = `Invalid '${param}': expected ${expected}, but got ${got}.`;
   return fieldError(code, param, message);
-}
-
-/** Whether a branch of a union failed because the value has another type. */
-function isOtherType(issue: Issue, value: unknown): boolean {
-  if (issue.path.length > 0) return false;
-  return issue.code === "invalid_type" ||
-    (issue.code === "invalid_value" && typeof value !== "string");
 }
 
 interface Description {
@@ -76,9 +57,7 @@ function describe(issue: Issue, value: unknown): Description {
     case "invalid_value":
       return oneOf(issue.values, value);
     case "invalid_union":
-      return issue.discriminator !== undefined && "options" in issue
-        ? oneOf(issue.options ?? [], value)
-        : { code: "invalid_type", expected: issue.message };
+      return oneOf("options" in issue ? issue.options ?? [] : [], value);
     case "too_small":
     case "too_big":
       return bounds(issue);
