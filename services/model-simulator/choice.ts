@@ -78,7 +78,7 @@ function* runText(
   tokensMax: number,
 ): Generator<Step> {
   const writer = new Writer(request, random, subject);
-  const text = new StoppedText([request.stop ?? []].flat());
+  const text = new StoppedText(request.stop ?? []);
   const sentenceAfter = given.length + TEXT_TOKENS * (1 + random());
   for (let said = 1;; said++) {
     const known = given[said - 1];

@@ -79,7 +79,7 @@ export class Completion {
 
   #addChoice(index: number): void {
     const { request, controls } = this.#options;
-    const tokensMax = request.max_completion_tokens ?? request.max_tokens ??
+    const tokensMax = request.max_tokens ??
       OUTPUT_TOKENS;
     const random = randomFor(request, index, Math.random());
     const plan = planChoice(request, controls, { random, tokensMax });
@@ -110,7 +110,7 @@ export class Completion {
         : GARBAGE;
       return;
     }
-    const hasUsage = request.stream_options?.include_usage === true;
+    const hasUsage = request.include_usage;
     if (hasUsage && controls.isUsageMissing !== true) {
       yield this.#event({ choices: [], usage: this.#usage() });
     }
@@ -193,7 +193,7 @@ export class Completion {
   }
 
   #chunk({ index }: Choice, delta: ChunkDelta, more: object = {}): string {
-    const hasUsage = this.#options.request.stream_options?.include_usage;
+    const hasUsage = this.#options.request.include_usage;
     const choice = { index, delta, logprobs: null, finish_reason: null };
     return this.#event({
       choices: [{ ...choice, ...more }],

@@ -1,4 +1,5 @@
 /** Plans the content of an answer: text, a value for a schema, or tool calls. Pure. */
+import type { Tool } from "@gateway/shared/openai/chat";
 import { type Controls, withoutControls } from "./controls.ts";
 import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
 import {
@@ -8,7 +9,7 @@ import {
   someWords,
   tokenize,
 } from "./language.ts";
-import { type ChatRequest, textOf, type Tool } from "./request.ts";
+import { type ChatRequest, textOf } from "./request.ts";
 
 /** A tool call of one choice. */
 export interface PlannedCall {
@@ -45,7 +46,7 @@ export function planChoice(
 ): Plan {
   const asked = questionOf(request);
   const quote = quoteOf(asked);
-  const reasoning = isThinking(request)
+  const reasoning = request.isThinking
     ? tokenize(
       `The user says ${quote}. I am a simulator, so I do not know the answer. ` +
         `I will say what I am and go on with a passage about ${
@@ -118,12 +119,6 @@ function openingOf({ messages }: ChatRequest, quote: string): string {
     : "";
   return "I am the gateway's model simulator, not a real model. " +
     `You asked: ${quote}.${told} Here is a passage instead.\n\n`;
-}
-
-function isThinking(request: ChatRequest): boolean {
-  const { enable_thinking, chat_template_kwargs, reasoning_effort } = request;
-  return enable_thinking ?? chat_template_kwargs?.enable_thinking ??
-    (reasoning_effort !== undefined && reasoning_effort !== "none");
 }
 
 /** The tool calls to make, as many as fit. */

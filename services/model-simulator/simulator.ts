@@ -162,7 +162,7 @@ async function respond(
     signal,
   });
   run.completion = completion;
-  if (request.stream === true) return send(run, completion.stream(), SSE_TYPE);
+  if (request.stream) return send(run, completion.stream(), SSE_TYPE);
   const pieces = completion.whole();
   if (controls.break?.type === "fail") {
     for await (const _ of pieces);

@@ -90,7 +90,11 @@ Deno.test("a wrong request is refused as model servers do", async () => {
     [{ top_logprobs: 3 }, 400, "top_logprobs"],
     [{ stream_options: {} }, 400, "stream_options"],
     [{ tool_choice: "required" }, 400, "tool_choice"],
-    [{ tools: [tool("f")], tool_choice: tool("g") }, 400, "tool_choice"],
+    [
+      { tools: [tool("f")], tool_choice: tool("g") },
+      400,
+      "tool_choice.function.name",
+    ],
     [{ response_format: { type: "xml" } }, 400, "response_format.type"],
     [
       { response_format: { type: "json_schema", json_schema } },

@@ -14,7 +14,7 @@
  */
 
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
-import type { Usage } from "../openai/chat.ts";
+import type { Usage } from "../openai/completion.ts";
 import { ByteSlab } from "./byte_slab.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
 import {
