@@ -82,7 +82,7 @@ async function tryMode(fsync: string, library: string): Promise<boolean> {
   await new Promise((resolve) => setTimeout(resolve, SECONDS * 1_000));
   await redis.kill();
   await Promise.all(writers);
-  const cutBytes = cutToFlushed(redis.folder);
+  const cutBytes = cutToFlushed(redis.directory);
   await redis.restart();
   const after = await openStore(redis);
   const { lost, harmless } = await findLost(after.link, after.keys, ledger);

@@ -1,26 +1,19 @@
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { aclRules } from "../../tests/support/deployed/acl_users.ts";
-import { startRedisServer } from "../../tests/support/redis_server.ts";
+import {
+  type RedisServer,
+  startRedisServer,
+} from "../../tests/support/redis_server.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 
 export { freePort } from "../../tests/support/local_server.ts";
 export { until } from "../../tests/support/wait_for.ts";
 
-/** A private redis-server with the service's own connections to it. */
-export interface TestRedis extends AsyncDisposable {
-  url: string;
-  port: number;
-  folder: string;
+/** A private redis-server with the service's own connections to it. When it is killed they are closed: they would only retry. */
+export interface TestRedis extends RedisServer {
   /** As this user of `deploy/redis/users.acl`, or as one with all permissions. */
   connect(user?: string): Promise<RedisLink>;
-  /** SIGKILL, and waits until the process is gone. Earlier connections are closed: they would only retry. */
-  kill(): Promise<void>;
-  /** Freezes the process (SIGSTOP). */
-  freeze(): void;
-  thaw(): void;
-  /** Starts it again on the same port and data. */
-  restart(): Promise<void>;
 }
 
 export interface TestRedisOptions {
@@ -39,7 +32,7 @@ export async function startRedis(
   { settings = DURABLE, env = {} }: TestRedisOptions = {},
 ): Promise<TestRedis> {
   const server = await startRedisServer({ args: settings, env });
-  const { url, port, directory } = server;
+  const { url } = server;
   const connections: RedisLink[] = [];
   const closeAll = async () => {
     await Promise.all(connections.splice(0).map((link) => link.close()));
@@ -58,16 +51,13 @@ export async function startRedis(
     return await open({ url, username: user, password: USER_PASSWORD });
   };
   return {
-    ...{ url, port, folder: directory },
+    ...server,
     connect,
     kill: async () => {
       // The server first: a closing link waits for the calls it has sent.
       await server.kill();
       await closeAll();
     },
-    freeze: () => server.signal("SIGSTOP"),
-    thaw: () => server.thaw(),
-    restart: () => server.restart(),
     [Symbol.asyncDispose]: async () => {
       await closeAll();
       await server[Symbol.asyncDispose]();

@@ -243,7 +243,7 @@ async function resetRefused(stage: Stage): Promise<Page> {
 /** Redis is frozen until the response has arrived. */
 async function unavailable({ stranger, newcomer, site }: Stage): Promise<Page> {
   await stranger.close();
-  site.redis.freeze();
+  await site.redis.freeze();
   try {
     await newcomer.goto("/keys");
   } finally {

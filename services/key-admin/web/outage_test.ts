@@ -19,7 +19,7 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: without Redis the console answers 503 wi
   await using site = await startConsole();
   const { client, email } = await routeOwner(site, 1);
   await client.formToken();
-  site.server.freeze();
+  await site.server.freeze();
   const answers = await Promise.all([
     client.get("/keys?filter=disabled&search=a"),
     client.post("/sign-out"),

@@ -103,8 +103,7 @@ export async function readPage(
 ): Promise<KeyPage> {
   const words = normal(search).split(/\s+/).filter((word) => word !== "");
   const isCounted = words.length === 0 && filter === "all";
-  const size = Math.max(1, Math.min(rows, PAGE_ROWS_MAX));
-  const batch = isCounted ? size + 1 : BATCH;
+  const batch = isCounted ? rows + 1 : BATCH;
   const total = asNumber(await redis.command(["ZCARD", keysKey(ownerId)]));
   const before = await positionAfter(redis, ownerId, after);
   const found: Listed[] = [];
@@ -112,7 +111,7 @@ export async function readPage(
   let cursor = "";
   let next: string | null = null;
   for await (const listed of keysFrom(redis, ownerId, before, batch)) {
-    if (found.length === size || examined === SCAN_MAX) {
+    if (found.length === rows || examined === SCAN_MAX) {
       next = cursor;
       break;
     }
@@ -131,9 +130,9 @@ export async function readPage(
         readRow(redis, decodeKey({ ownerId, keyId }, fields), day)
       ),
     ),
-    previous: isCounted && before > 0 ? await cursorAt(before - size) : null,
+    previous: isCounted && before > 0 ? await cursorAt(before - rows) : null,
     next,
-    last: isCounted && next !== null ? await cursorAt(total - size) : null,
+    last: isCounted && next !== null ? await cursorAt(total - rows) : null,
     ...isCounted ? { total, before } : { total: null, before: null },
   };
 }

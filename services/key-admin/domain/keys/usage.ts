@@ -67,21 +67,18 @@ export async function readUsage(
   }));
   const total = { ...NOTHING };
   const isHourly = bucketMs === HOUR_MS;
-  const bucketOf = new Map(buckets.map((bucket) => {
-    const { startMs } = bucket;
-    const day = usageDay(startMs);
-    return [isHourly ? `${day} ${usageHour(startMs)}` : day, bucket];
-  }));
-  const days = new Set(buckets.map(({ startMs }) => usageDay(startMs)));
-  await Promise.all([...days].map(async (day) => {
+  const days = Map.groupBy(buckets, ({ startMs }) => usageDay(startMs));
+  await Promise.all([...days].map(async ([day, ofDay]) => {
     const key = keyId === null
       ? ownerUsageKey(ownerId, day)
       : usageKey({ ownerId, keyId }, day);
     const counters = await readHash(redis, key) ?? {};
     for (const [field, value] of Object.entries(counters)) {
-      const [hour = "", kind = ""] = field.split(":");
+      const [hour, kind = ""] = field.split(":");
       const count = COUNT_OF_KIND.get(kind);
-      const bucket = bucketOf.get(isHourly ? `${day} ${hour}` : day);
+      const bucket = ofDay.find(({ startMs }) =>
+        !isHourly || usageHour(startMs) === hour
+      );
       if (count === undefined || bucket === undefined) continue;
       bucket[count] += asNumber(value);
       total[count] += asNumber(value);
