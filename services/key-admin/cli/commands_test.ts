@@ -73,22 +73,24 @@ Deno.test("keys list shows what the console shows, in pages", async () => {
   for (const name of ["One", "Two", "Three"]) {
     await create(site, "--description", name, "--expires", "2099-01-01");
   }
-  const seen: unknown[] = [];
-  let cursor: string[] = [];
-  for (let pages = 0; pages < 3; pages++) {
-    const args = ["keys", "list", "--rows", "1", ...cursor];
-    const { json, text } = await run(site, ...args);
-    const [row] = Array.isArray(json.keys) ? json.keys : [];
-    seen.push(row.description);
-    assert.equal(json.total, 3);
-    assert.equal(row.last_used_at, null);
-    assert.equal(row.expires_at, "2099-01-01T00:00:00.000Z");
-    assert.deepEqual([row.requests_today, row.tokens_today], [0, 0]);
-    assert.match(text, /LAST USED AT/);
-    cursor = ["--after", String(json.next)];
-    assert.equal(json.next === null, pages === 2);
-  }
-  assert.deepEqual(seen, ["Three", "Two", "One"]);
+  const list = async (...args: string[]) => {
+    const { json, text } = await run(site, "keys", "list", "--rows=2", ...args);
+    const rows: Record<string, unknown>[] = Array.isArray(json.keys)
+      ? json.keys
+      : [];
+    return { json, text, rows };
+  };
+  const first = await list();
+  assert.deepEqual(first.rows.map((row) => row.description), ["Three", "Two"]);
+  assert.match(first.text, /LAST USED AT[\s\S]*More: --after/);
+  const last = await list("--after", String(first.json.next));
+  assert.deepEqual([last.json.total, last.json.next], [3, null]);
+  const { description, last_used_at, expires_at, ...row } = last.rows[0] ?? {};
+  assert.deepEqual(
+    [description, last_used_at, expires_at],
+    ["One", null, "2099-01-01T00:00:00.000Z"],
+  );
+  assert.deepEqual([row.requests_today, row.tokens_today], [0, 0]);
 });
 
 Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and prints its value only on creation", async (t) => {
@@ -186,15 +188,12 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
     ...{ tokensPerDay: 0, concurrency: 10 },
   };
   const owner: Limits = { ...key, requestsPerMinute: 6_000 };
-  await using site = await startConsole({
-    ...AS_DEPLOYED,
-    defaultLimits: { key, owner },
-  });
-  const { owners } = site.deps;
+  const defaultLimits = { key, owner };
+  await using site = await startConsole({ ...AS_DEPLOYED, defaultLimits });
+  const { owners, keys } = site.deps;
   const limitsOf = async (...args: string[]) => {
     const { json: { id } } = await create(site, "--owner", ADA, ...args);
-    const ownerId = await owners.find(ADA) ?? assert.fail("no owner");
-    return (await site.deps.keys.get(ownerId, id))?.limits;
+    return (await keys.find(await owners.ensure(ADA), id)).limits;
   };
   assert.deepEqual(await limitsOf(), key);
   assert.deepEqual(
@@ -223,7 +222,6 @@ Deno.test("mistakes are explained", async (t) => {
   const usage: [args: string[], says: RegExp][] = [
     [["keys"], /Commands:/],
     [["keys", "frobnicate"], /unknown command 'frobnicate'/],
-    [["keys", "constructor"], /unknown command/],
     [["keys", "--bogus"], /unknown option '--bogus'/],
     [["keys", "create"], /^--description: Say what/],
     [["keys", "create", "--description", "a\nb"], /Line breaks/],
@@ -231,8 +229,6 @@ Deno.test("mistakes are explained", async (t) => {
       [...described, "--rpm", "-1", "--owner", "me"],
       /^--owner: Not an e-mail.*\n--rpm: Must not be negative; 0 means/,
     ],
-    [[...described, "--rpm", "1.5"], /^--rpm: A whole number/],
-    [[...described, "--rpm"], /--rpm/],
     [[...described, "--scopes", "x,y"], /^--scopes: Scopes are [a-z, ]+$/],
     [
       [...described, "--tokens-per-day", "9".repeat(15)],
@@ -243,7 +239,6 @@ Deno.test("mistakes are explained", async (t) => {
     [[...described, "--expires", "2020"], /past/],
     [["keys", "create", "two", "words"], /too many arguments/],
     [["keys", "list", "--state", "odd"], /^--state: One of all, enabled/],
-    [["keys", "list", "--rows", "0"], /^--rows: .* from 1 to 200$/],
     [["keys", "list", "--rows", "201"], /^--rows: .* from 1 to 200$/],
     [["keys", "show"], /missing required argument 'id'/],
     [["keys", "edit", "key_x"], /Nothing to change/],
@@ -256,18 +251,12 @@ Deno.test("mistakes are explained", async (t) => {
     [["owners", "invite", ADA, "--rpm", "5"], /unknown option '--rpm'/],
     [["owners", "limits", ADA, "--rpm", "9999999"], /At most/],
   ];
-  const refused: typeof usage = [
-    [["keys", "list", "--owner", "no@example.org"], /no owner/],
-    [["owners", "reset", "no@example.org"], /no owner/],
-  ];
-  const missing: typeof usage = [
-    [["keys", "show", "key_x"], /does not exist/],
-    [["keys", "disable", "key_x"], /does not exist/],
-  ];
+  const noOwner = ["--owner", "no@example.org"];
   const rows = [
-    ...missing.map((row) => ["KeyRefused", ...row] as const),
     ...usage.map((row) => ["UsageError", ...row] as const),
-    ...refused.map((row) => ["CommandRefused", ...row] as const),
+    ["KeyRefused", ["keys", "disable", "key_x"], /does not exist/] as const,
+    ["CommandRefused", ["keys", "list", ...noOwner], /no owner/] as const,
+    ["CommandRefused", ["owners", "reset", "x@y.org"], /no owner/] as const,
   ];
   for (const [name, args, message] of rows) {
     await t.step(args.join(" "), async () => {
