@@ -25,7 +25,6 @@ import {
   encodeAudit,
 } from "../audit/audit_log.ts";
 import { confirmDurable } from "../store/durability.ts";
-import { onceKey } from "../store/names.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { type KeyPage, type PageQuery, readPage } from "./key_page.ts";
 import { decodeKey, describeChange, encodeKey } from "./key_record.ts";
@@ -41,6 +40,8 @@ export const ROTATION_GRACES_MS: Readonly<Record<string, number>> = {
 
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
+
+const onceKey = (ownerId: string, once: string) => `once:{${ownerId}}:${once}`;
 
 /** The owner of the keys, and who changes them. */
 interface Origin {

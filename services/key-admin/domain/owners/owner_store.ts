@@ -6,14 +6,6 @@ import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";
 import { confirmDurable, writeDurably } from "../store/durability.ts";
 import {
-  accountKey,
-  firstOwnerKey,
-  identityKey,
-  mailKey,
-  ownersKey,
-  usedStepKey,
-} from "../store/names.ts";
-import {
   asText,
   asTexts,
   type Fields,
@@ -22,6 +14,13 @@ import {
   type StoreDeps,
 } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
+
+const accountKey = (ownerId: string) => `acct:{${ownerId}}`;
+const mailKey = (email: string) => `mail:${digest(email)}`;
+const identityKey = (issuer: string, subject: string) =>
+  `oidc:${digest(JSON.stringify([issuer, subject]))}`;
+const ownersKey = "owners";
+const firstOwnerKey = "owner:first";
 
 /** RFC 5321, 4.5.3.1.3: a path of 256 octets, less its angle brackets. */
 export const EMAIL_CHARS_MAX = 254;
@@ -111,11 +110,11 @@ export function createOwnerStore(
   const store = {
     /** The owner of an address (as {@link parseEmail} returns it), or null. */
     find: (email: string): Promise<string | null> =>
-      readText(redis, mailKey(digest(email))),
+      readText(redis, mailKey(email)),
 
     /** The owner of an address, created if there is none. */
     ensure: async (email: string): Promise<string> =>
-      await store.find(email) ?? await make(mailKey(digest(email)), email),
+      await store.find(email) ?? await make(mailKey(email), email),
 
     /**
      * The owner of the keys created before the set-up. The person who uses the
@@ -128,7 +127,7 @@ export function createOwnerStore(
     async ofIdentity(
       { issuer, subject, email }: Identity,
     ): Promise<string> {
-      const pointer = identityKey(digest(JSON.stringify([issuer, subject])));
+      const pointer = identityKey(issuer, subject);
       const known = await readText(redis, pointer);
       if (known !== null) return known;
       const ownerId = await store.ensure(email);
@@ -170,7 +169,7 @@ export function createOwnerStore(
 
     /** Marks a time step as used. False when it was used before. */
     async useTotpStep(ownerId: string, step: number): Promise<boolean> {
-      const mark = usedStepKey(digest(`${ownerId} ${step}`));
+      const mark = `ticket:step:${digest(`${ownerId} ${step}`)}`;
       const command = ["SET", mark, "1", "NX", "EX", String(STEP_SECONDS)];
       return await writer.command(command) !== null;
     },
@@ -185,7 +184,7 @@ export function createOwnerStore(
 
     /** Sets the address of an owner who has none. False when it belongs to another owner. */
     async claim(ownerId: string, email: string): Promise<boolean> {
-      const pointer = mailKey(digest(email));
+      const pointer = mailKey(email);
       const set = await writer.command(["SET", pointer, ownerId, "NX"]);
       if (set === null && await readText(writer, pointer) !== ownerId) {
         return false;

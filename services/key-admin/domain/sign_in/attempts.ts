@@ -2,9 +2,11 @@ import { siteOf } from "@gateway/shared/process/client_address";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { attemptsKey, knownDeviceKey } from "../store/names.ts";
 import { asNumber, asTextOrNull } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
+
+const attemptsKey = (name: string) => `try:${digest(name)}`;
+const knownDeviceKey = (device: string) => `known:${digest(device)}`;
 
 /** An attempt to sign in. */
 export interface Attempt {
@@ -101,10 +103,10 @@ export async function forgetFailures(
 /** Where attempts are counted: for the account, or for a device that it signed in from. */
 async function countOf(redis: RedisLink, { email, device }: Attempt) {
   const isKnownDevice = isSecret(device) &&
-    await redis.command(["GET", knownDeviceKey(digest(device))]) ===
+    await redis.command(["GET", knownDeviceKey(device)]) ===
       digest(email);
   const scope = isKnownDevice ? `device ${device}` : `account ${email}`;
-  return { name: attemptsKey(digest(scope)), isKnownDevice };
+  return { name: attemptsKey(scope), isKnownDevice };
 }
 
 /** Remembers that the account signed in from a device and returns the value of its cookie. */
@@ -115,7 +117,7 @@ export async function rememberDevice(
 ): Promise<string> {
   const device = mintSecret(randomBytes);
   await redis.command([
-    ...["SET", knownDeviceKey(digest(device)), digest(email)],
+    ...["SET", knownDeviceKey(device), digest(email)],
     ...["EX", String(DEVICE_SECONDS)],
   ]);
   return device;
@@ -150,7 +152,7 @@ export async function takeRate(
   name: string,
   { count, perMs }: Rate,
 ): Promise<number> {
-  const keys = [attemptsKey(digest(name))];
+  const keys = [attemptsKey(name)];
   const rule = [String(count), String(perMs)];
   return asNumber(await redis.evalScript(RATE_SCRIPT, keys, rule));
 }

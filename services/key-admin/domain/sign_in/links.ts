@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { linkKey } from "../store/names.ts";
 import { asTextOrNull, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
@@ -28,6 +27,8 @@ export const LINK_SECONDS: Readonly<Record<Link["kind"], number>> = {
   reset: 3_600,
 };
 
+const linkKey = (secret: string) => `ticket:link:${digest(secret)}`;
+
 /** The links that work now. Only the digest of a link's secret is stored. */
 export type LinkStore = ReturnType<typeof createLinkStore>;
 
@@ -36,7 +37,7 @@ export function createLinkStore(
 ) {
   const get = async (command: "GET" | "GETDEL", secret: string) => {
     if (!isSecret(secret)) return null;
-    const reply = await redis.command([command, linkKey(digest(secret))]);
+    const reply = await redis.command([command, linkKey(secret)]);
     const text = asTextOrNull(reply);
     return text === null ? null : linkSchema.parse(JSON.parse(text));
   };
@@ -45,7 +46,7 @@ export function createLinkStore(
     async make(link: Link): Promise<string> {
       const secret = mintSecret(randomBytes);
       const seconds = String(LINK_SECONDS[link.kind]);
-      const key = linkKey(digest(secret));
+      const key = linkKey(secret);
       await redis.command(["SET", key, JSON.stringify(link), "EX", seconds]);
       return secret;
     },

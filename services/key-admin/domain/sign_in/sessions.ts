@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { sessionKey, sessionsKey } from "../store/names.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
@@ -44,6 +43,8 @@ export interface Session extends Stored {
 /** Where a request came from. */
 export type Client = Pick<Session, "ip" | "userAgent">;
 
+const sessionKey = (id: string) => `sess:${id}`;
+const sessionsKey = (ownerId: string) => `sessions:{${ownerId}}`;
 const LIFE_SECONDS = String(SESSION_LIMITS.absoluteMs / 1_000);
 
 /** Who is signed in. Sessions need not survive a loss of power, and a cookie's value is never stored. */

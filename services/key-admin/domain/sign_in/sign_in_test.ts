@@ -6,7 +6,6 @@ import {
   startConsole,
   type TestConsole,
 } from "../../console_fixture.ts";
-import { linkKey } from "../store/names.ts";
 import { asTexts } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
 import { totpCode } from "./totp.ts";
@@ -154,7 +153,7 @@ Deno.test("ASVS 6.4.1, 11.5.1: a set-up link has 256 random bits and works for 1
     ownerId: await owners.first(),
   });
   assert.match(secret, /^[0-9A-Za-z]{43}$/);
-  const name = linkKey(digest(secret));
+  const name = `ticket:link:${digest(secret)}`;
   assert.equal(await redis.command(["TTL", name]), 15 * 60);
   await redis.command(["DEL", name]);
   const form = { email: ADA, new_password: "short" };

@@ -6,7 +6,6 @@ import {
   type RedisLinkOptions,
 } from "@gateway/shared/redis/link";
 import { z } from "zod";
-import { barrierKey } from "./names.ts";
 
 /** The connection of the stores, and its untyped replies: each reader throws when a reply has an unexpected type. */
 
@@ -34,7 +33,7 @@ export async function connectRedis(
     now: monotonicNow,
     random: Math.random,
     deadlineMs: DEADLINE_MS,
-    probe: ["SET", barrierKey, "1", "EX", "60"],
+    probe: ["SET", "barrier", "1", "EX", "60"],
   });
   try {
     await link.ready(waitMs);
