@@ -31,7 +31,7 @@ import type { KeyLookup } from "./keys/key_lookup.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 
 export interface AppDependencies extends ChatCompletionsDependencies {
-  keys: Pick<KeyLookup, "remembered" | "find">;
+  keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
   /** Host names of this service; if empty, any name is accepted. */
   allowedHosts: readonly string[];

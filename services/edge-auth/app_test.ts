@@ -57,7 +57,6 @@ async function start(models: readonly string[] = []) {
     corsOrigins: [],
     isDraining: () => drain.hasBegun,
     keys: {
-      remembered: () => undefined,
       find() {
         nowMs += LOOKUP_MS;
         return Promise.resolve({ keyId: "key_a", ownerId: "own_a" });

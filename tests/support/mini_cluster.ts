@@ -127,10 +127,7 @@ function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
 function admitAll(admitted: Admitted[]): KeyParts {
   const principal = { keyId: "key_test", ownerId: "own_test" };
   return {
-    keys: {
-      remembered: () => principal,
-      find: () => Promise.resolve(principal),
-    },
+    keys: { find: () => Promise.resolve(principal) },
     admission: {
       modelsOf: () => Promise.resolve([]),
       checkRefused: () => Promise.resolve(),

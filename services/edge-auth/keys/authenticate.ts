@@ -19,21 +19,17 @@ export function bearerCredential(header: string | null): string | null {
 
 /**
  * The principal of a request. Throws the same `unauthorized` for a credential that is
- * missing, malformed or unknown. Queries Redis only for a well-formed key that this
- * edge does not remember.
+ * missing, malformed or unknown.
  */
 export async function authenticate(
   header: string | null,
   clientAddress: () => string,
-  lookup: Pick<KeyLookup, "remembered" | "find">,
+  lookup: Pick<KeyLookup, "find">,
 ): Promise<Principal> {
   const credential = bearerCredential(header);
   if (credential === null) throw unauthorized();
   const hash = hashKeyValue(credential);
-  let principal = lookup.remembered(hash);
-  if (principal === undefined) {
-    principal = await lookup.find(hash, clientAddress());
-  }
+  const principal = await lookup.find(hash, clientAddress);
   if (principal === null) throw unauthorized();
   return principal;
 }

@@ -108,12 +108,12 @@ export function createKeyLookup({
      * cannot be read is not unknown), `rate_limit_exceeded` if the address has sent
      * too many unknown keys.
      */
-    find(hash: string, address: string): Promise<Principal | null> {
+    find(hash: string, address: () => string): Promise<Principal | null> {
       const found = remembered(hash);
       if (found !== undefined) return Promise.resolve(found);
       const running = reads.get(hash);
       if (running !== undefined) return running;
-      const reading = limit.run({ address, hash }, () => read(hash))
+      const reading = limit.run({ address: address(), hash }, () => read(hash))
         .finally(() => reads.delete(hash));
       reads.set(hash, reading);
       return reading;

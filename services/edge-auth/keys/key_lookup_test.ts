@@ -10,6 +10,7 @@ import { createKeyLookup } from "./key_lookup.ts";
 
 const KEY_ID = `key_${"k".repeat(20)}`;
 const OWNER_ID = `own_${"o".repeat(20)}`;
+const ADDRESS = () => "192.0.2.1";
 const PRINCIPAL = { keyId: KEY_ID, ownerId: OWNER_ID };
 
 function lookupOver(redis: RedisLink) {
@@ -50,31 +51,31 @@ Deno.test("find() reads a hash once, however many ask at the same time or later"
   const { lookup, counted } = lookupOver(world.link);
   assert.equal(lookup.remembered("a"), undefined);
   const found = await Promise.all(
-    Array.from({ length: 100 }, () => lookup.find("a", "")),
+    Array.from({ length: 100 }, () => lookup.find("a", ADDRESS)),
   );
   assert.deepEqual(found, Array(100).fill(PRINCIPAL));
-  assert.deepEqual(await lookup.find("a", ""), PRINCIPAL);
+  assert.deepEqual(await lookup.find("a", ADDRESS), PRINCIPAL);
   assert.deepEqual(lookup.remembered("a"), PRINCIPAL);
   assert.equal(counted.reads, 1);
   const [principal] = found;
   assert.ok(principal);
   lookup.forget(principal);
   assert.equal(lookup.remembered("a"), undefined);
-  assert.deepEqual(await lookup.find("a", ""), PRINCIPAL);
+  assert.deepEqual(await lookup.find("a", ADDRESS), PRINCIPAL);
   assert.equal(counted.reads, 2);
 });
 
 Deno.test("find() remembers unknown hashes for 30 s", async () => {
   await using world = await startNamedStore();
   const { lookup, counted } = lookupOver(world.link);
-  assert.equal(await lookup.find("a", ""), null);
+  assert.equal(await lookup.find("a", ADDRESS), null);
   assert.equal(lookup.remembered("a"), null);
   counted.nowMs = 29_999;
-  assert.equal(await lookup.find("a", ""), null);
+  assert.equal(await lookup.find("a", ADDRESS), null);
   assert.equal(counted.reads, 1);
   counted.nowMs = 30_000;
   assert.equal(lookup.remembered("a"), undefined);
-  await lookup.find("a", "");
+  await lookup.find("a", ADDRESS);
   assert.equal(counted.reads, 2);
 });
 
@@ -83,6 +84,6 @@ Deno.test("find() rejects an entry that is not a pair of ids", async () => {
   const { lookup } = lookupOver(world.link);
   for (const value of ["", "key_a:own_b", `${KEY_ID}:${OWNER_ID}:x`]) {
     await world.command("SET", hashKey("a"), value);
-    await assert.rejects(lookup.find("a", ""), /Malformed/);
+    await assert.rejects(lookup.find("a", ADDRESS), /Malformed/);
   }
 });

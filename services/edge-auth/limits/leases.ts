@@ -42,7 +42,6 @@ interface Held extends Lease {
 /** A settlement that Redis has not confirmed. */
 interface Unsettled {
   readonly settlement: Settlement;
-  isBeingSent: boolean;
   /** An attempt may have succeeded without a reply. */
   mayHaveRun: boolean;
   /** Redis has refused it, and the refusal was logged. */
@@ -59,12 +58,14 @@ export function createLeases(
     redis: RedisLink;
     now: MonotonicNow;
     log: Log;
-    /** Beyond this many settlements, the oldest are dropped. */
+    /** Beyond this many that failed, the oldest are dropped. */
     unsettledMax?: number;
   },
 ) {
   const held = new Map<string, Held>();
-  const unsettled = new Set<Unsettled>();
+  /** Settlements that failed, to be repeated. */
+  const failed: Unsettled[] = [];
+  let sending = 0;
   let timer: ReturnType<typeof setInterval> | undefined;
   let round: Promise<unknown> | null = null;
   let isStopped = false;
@@ -135,29 +136,31 @@ export function createLeases(
   };
 
   const send = async (ended: Unsettled): Promise<boolean> => {
-    ended.isBeingSent = true;
+    sending += 1;
     const isSettled = await attempt(ended);
-    ended.isBeingSent = false;
-    // Repeated after the others, so that one that fails does not hold them up.
-    const wasKept = unsettled.delete(ended);
-    if (!isSettled && wasKept) unsettled.add(ended);
+    sending -= 1;
+    if (!isSettled) failed.push(ended);
+    if (failed.length > unsettledMax) {
+      lose(failed.splice(0, BATCH).length, "full");
+    }
     return isSettled;
   };
 
   /** Repeats what failed, until something fails again. */
   const resend = async (): Promise<void> => {
     while (redis.state !== "offline" && redis.state !== "stalled") {
-      const waiting = unsettled.values().filter((each) => !each.isBeingSent);
-      const sent = await Promise.all(waiting.take(BATCH).map(send));
-      if (sent.length === 0 || !sent.every(Boolean)) return;
+      const sent = await Promise.all(failed.splice(0, BATCH).map(send));
+      if (failed.length === 0 || !sent.every(Boolean)) return;
     }
   };
+
+  const countUnsettled = () => sending + failed.length;
 
   /** Runs the timer while there is anything to do. */
   const watch = () => {
     if (isStopped) return;
     timer ??= setInterval(() => {
-      if (held.size + unsettled.size === 0) {
+      if (held.size + countUnsettled() === 0) {
         clearInterval(timer);
         timer = undefined;
       }
@@ -171,7 +174,7 @@ export function createLeases(
     },
     /** Settlements not confirmed yet. */
     get unsettled(): number {
-      return unsettled.size;
+      return countUnsettled();
     },
     hold({ id, principal }: Lease): void {
       held.set(id, { id, principal, renewedAtMs: now() });
@@ -186,30 +189,19 @@ export function createLeases(
      * Resolves after the first attempt, successful or not.
      */
     async settle(settlement: Settlement): Promise<void> {
-      const ended = {
-        settlement,
-        isBeingSent: false,
-        mayHaveRun: false,
-        isReported: false,
-      };
-      unsettled.add(ended);
-      if (unsettled.size > unsettledMax) {
-        const dropped = [...unsettled.values().take(BATCH)];
-        for (const each of dropped) unsettled.delete(each);
-        lose(dropped.length, "full");
-      }
       watch();
-      await send(ended);
+      await send({ settlement, mayHaveRun: false, isReported: false });
     },
     /** Waits until all is settled, at most `timeoutMs`, then stops. Returns how much was not. */
     async stop(timeoutMs: number): Promise<number> {
       const endsAtMs = now() + timeoutMs;
-      while (unsettled.size > 0 && now() < endsAtMs) await delay(POLL_MS);
+      while (countUnsettled() > 0 && now() < endsAtMs) await delay(POLL_MS);
       isStopped = true;
       clearInterval(timer);
       await round;
-      if (unsettled.size > 0) lose(unsettled.size, "shutdown");
-      return unsettled.size;
+      const lost = countUnsettled();
+      if (lost > 0) lose(lost, "shutdown");
+      return lost;
     },
   };
 }

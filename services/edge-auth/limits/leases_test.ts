@@ -155,7 +155,9 @@ Deno.test("settlements are bounded: beyond it the oldest are dropped and logged"
     random: Math.random,
   });
   const { leases, errors } = startLeases(link, 300);
-  for (let at = 0; at <= 300; at += 1) void leases.settle(settlement(`${at}`));
+  await Promise.all(
+    Array.from({ length: 301 }, (_, at) => leases.settle(settlement(`${at}`))),
+  );
   assert.equal(await leases.stop(50), 101);
   assert.deepEqual(errors, [
     ["settle_lost", { count: 200, reason: "full" }],
