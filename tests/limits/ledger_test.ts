@@ -5,15 +5,12 @@
  * within one chunk for those that were cut.
  */
 import assert from "node:assert/strict";
-import { usageDay } from "@gateway/shared/keys/limiter_state";
-import {
-  limiterKey,
-  ownerLimiterKey,
-  usageKey,
-} from "@gateway/shared/keys/record";
+import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import {
   type LimiterState,
   readState,
+  type UsageCounted,
+  usageCounted,
   writeState,
 } from "../support/admission_fixture.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
@@ -49,8 +46,8 @@ type Fate = "completes" | "fails" | "leaves";
 interface Books {
   key: LimiterState;
   owner: LimiterState;
-  /** Of the key, by kind: `req`, `in`, `out`, `err`. */
-  usage: Map<string, number>;
+  /** Of the key. */
+  usage: UsageCounted;
 }
 
 async function readBooks(
@@ -60,14 +57,7 @@ async function readBooks(
   const ofKey = await readState(world, limiterKey(key));
   const ofOwner = await readState(world, ownerLimiterKey(key.ownerId));
   assert.ok(ofKey !== null && ofOwner !== null);
-  const day = usageDay(await world.time());
-  const fields = await world.command("HGETALL", usageKey(key, day));
-  assert.ok(Array.isArray(fields));
-  const usage = new Map<string, number>();
-  for (let at = 0; at < fields.length; at += 2) {
-    const kind = String(fields[at]).split(":")[1] ?? "";
-    usage.set(kind, (usage.get(kind) ?? 0) + Number(fields[at + 1]));
-  }
+  const usage = await usageCounted(world, key);
   return { key: ofKey, owner: ofOwner, usage };
 }
 
@@ -173,8 +163,8 @@ for (const seed of seedsOr([11])) {
       await runAll(cluster, { key, backend, fateOf, random });
       const after = await readBooks(cluster, key);
 
-      const spent = (kind: string) =>
-        (after.usage.get(kind) ?? 0) - (before.usage.get(kind) ?? 0);
+      const spent = (kind: keyof UsageCounted) =>
+        after.usage[kind] - before.usage[kind];
       const numbers = Array.from({ length: REQUESTS }, (_, number) => number);
       const made = numbers.reduce(
         (sum, number) => sum + (backend.produced.get(number) ?? 0),
@@ -186,15 +176,15 @@ for (const seed of seedsOr([11])) {
       );
       assert.ok(made > REQUESTS, `${made} tokens made`);
       // Who leaves at once may not have been let in at all.
-      assert.ok(spent("req") <= REQUESTS, `${spent("req")} requests`);
-      assert.ok(spent("req") >= REQUESTS - cut * leaving.length);
-      assert.ok(spent("req") >= backend.produced.size - 1);
-      assert.equal(spent("err"), failing.length);
-      const lacking = made - spent("out");
+      assert.ok(spent("requests") <= REQUESTS, `${spent("requests")} requests`);
+      assert.ok(spent("requests") >= REQUESTS - cut * leaving.length);
+      assert.ok(spent("requests") >= backend.produced.size - 1);
+      assert.equal(spent("errors"), failing.length);
+      const lacking = made - spent("completionTokens");
       assert.ok(lacking >= 0, `${-lacking} too many`);
       assert.ok(lacking <= cut * leaving.length, `${lacking} too few`);
 
-      const charged = spent("in") + spent("out");
+      const charged = spent("promptTokens") + spent("completionTokens");
       for (const side of ["key", "owner"] as const) {
         const perMinute = side === "key" ? KEY_TOKENS : OWNER_TOKENS;
         const day = after[side].dayTokens - before[side].dayTokens;
