@@ -13,8 +13,7 @@ import {
 import { nodeResolveHost, NodeTransport } from "nats/lib/node_transport.js";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
-import { errorMessage } from "../process/env.ts";
-import { settlesWithin } from "../process/serve.ts";
+import { defined, errorMessage } from "../process/env.ts";
 import { BusUnavailableError } from "./link.ts";
 
 /** The identity of this connection at the server. */
@@ -91,27 +90,24 @@ export const BUS_TIMING: BusTiming = {
 const DEFAULT_PORT = 4222;
 
 /**
- * The servers as `host:port`, and what their addresses say about access to all of
- * them, unless the options say it.
+ * Replaces the servers by `host:port` in random order, so that the clients of a lost
+ * one spread over the others, and adds what their addresses say about access to all.
  *
  * @throws TypeError, without the text, which may hold a password.
  */
-export function readServers(
-  { servers, ...access }: Pick<BusOptions, "servers" | "credentials" | "tls">,
-): Pick<BusOptions, "credentials" | "tls"> & { addresses: string[] } {
-  const urls = servers.map((server) =>
-    URL.parse(server.includes("://") ? server : `nats://${server}`)
-  );
-  const addresses: string[] = [];
-  let { credentials, tls } = access;
-  for (const url of urls) {
+export function readServers(options: BusOptions): BusOptions {
+  let { credentials, tls } = options;
+  const ranked: { address: string; rank: number }[] = [];
+  for (const server of options.servers) {
+    const url = URL.parse(server.includes("://") ? server : `nats://${server}`);
     const protocol = url?.protocol;
     if (!url?.hostname || (protocol !== "nats:" && protocol !== "tls:")) {
       throw new TypeError(
         "Cannot connect to the bus: a server is written host:port, nats://host:port or tls://host:port",
       );
     }
-    addresses.push(`${url.hostname}:${url.port || DEFAULT_PORT}`);
+    const address = `${url.hostname}:${url.port || DEFAULT_PORT}`;
+    ranked.push({ address, rank: options.random() });
     if (protocol === "tls:") tls ??= {};
     if (url.username === "") continue;
     credentials ??= {
@@ -119,47 +115,9 @@ export function readServers(
       password: decodeURIComponent(url.password),
     };
   }
-  return {
-    addresses,
-    ...(credentials === undefined ? {} : { credentials }),
-    ...(tls === undefined ? {} : { tls }),
-  };
-}
-
-/** A connection to one server, from its login until it is lost. */
-export class Connection {
-  readonly client: NatsConnection;
-  readonly server: string;
-  readonly #lost = Promise.withResolvers<string>();
-
-  constructor(client: NatsConnection, server: string) {
-    this.client = client;
-    this.server = server;
-    void client.closed().then(() => this.lose("it was cut"));
-  }
-
-  /** Resolves with the reason when it is lost. */
-  get lost(): Promise<string> {
-    return this.#lost.promise;
-  }
-
-  lose(reason: string): void {
-    this.#lost.resolve(reason);
-  }
-
-  /** Awaits a promise of the client until a deadline or the loss of the connection. */
-  async inTime(work: Promise<void>, timeoutMs: number): Promise<void> {
-    const lost = this.lost.then((reason) => {
-      throw unavailable(reason);
-    });
-    if (await settlesWithin(Promise.race([work, lost]), timeoutMs)) return;
-    throw unavailable(`no answer within ${timeoutMs} ms`);
-  }
-}
-
-/** The error of a link that cannot be used. */
-export function unavailable(reason: string): BusUnavailableError {
-  return new BusUnavailableError(`Cannot use the bus: ${reason}`);
+  const servers = ranked.sort((a, b) => a.rank - b.rank)
+    .map(({ address }) => address);
+  return { ...options, servers, ...defined({ credentials, tls }) };
 }
 
 /**
@@ -171,7 +129,7 @@ export async function dial(
   address: string,
   options: BusOptions,
   { timeoutMs, sockets }: { timeoutMs: number; sockets: SocketGuard },
-): Promise<Connection> {
+): Promise<NatsConnection> {
   const { name, inboxPrefix, credentials, tls } = options;
   const guarded: ConnectionOptions & { sockets: SocketGuard } = {
     servers: [address],
@@ -182,16 +140,18 @@ export async function dial(
     // Otherwise the client creates a stack trace for every request.
     noAsyncTraces: true,
     sockets,
-    ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
-    ...(tls === undefined ? {} : { tls: { ...tls } }),
-    ...(credentials === undefined ? {} : login(credentials)),
+    ...defined({
+      inboxPrefix,
+      tls: tls && { ...tls },
+      authenticator: credentials && authenticatorOf(credentials),
+    }),
   };
   setTransportFactory({
     factory: () => new LinkTransport(),
     dnsResolveFn: nodeResolveHost,
   });
   try {
-    return new Connection(await NatsConnectionImpl.connect(guarded), address);
+    return await NatsConnectionImpl.connect(guarded);
   } catch (error) {
     sockets.destroy();
     const reason = error instanceof TimeoutError
@@ -208,11 +168,10 @@ export async function dial(
   }
 }
 
-function login(credentials: BusCredentials): ConnectionOptions {
-  const authenticator = "nkeySeed" in credentials
+function authenticatorOf(credentials: BusCredentials) {
+  return "nkeySeed" in credentials
     ? nkeyAuthenticator(new TextEncoder().encode(credentials.nkeySeed))
     : usernamePasswordAuthenticator(credentials.user, credentials.password);
-  return { authenticator };
 }
 
 /**
@@ -276,9 +235,7 @@ class LinkTransport extends NodeTransport {
       socket: this.socket,
       servername: this.tlsName,
       rejectUnauthorized: true,
-      ...(ca === undefined ? {} : { ca }),
-      ...(cert === undefined ? {} : { cert }),
-      ...(key === undefined ? {} : { key }),
+      ...defined({ ca, cert, key }),
     });
     this.#guard(socket);
     return opened(socket, "secureConnect");

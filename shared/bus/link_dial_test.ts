@@ -4,6 +4,7 @@ import { freePort } from "../../tests/support/local_server.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
 import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
+import { silentLog } from "../process/log.ts";
 import { BusUnavailableError } from "./link.ts";
 import { readServers } from "./link_dial.ts";
 
@@ -17,8 +18,12 @@ Deno.test("a server may be written with a scheme and a port; its credentials and
     ["nats://[::1]:4333", "[::1]:4333"],
     ["tls://us%40er:se%3Acret@nats2.example:443", "nats2.example:443"],
   ] as const;
-  assert.deepEqual(readServers({ servers: cases.map(([server]) => server) }), {
-    addresses: cases.map(([, address]) => address),
+  const zero = () => 0;
+  const options = { name: "test", log: silentLog, now: zero, random: zero };
+  const servers = cases.map(([server]) => server);
+  assert.deepEqual(readServers({ ...options, servers }), {
+    ...options,
+    servers: cases.map(([, address]) => address),
     credentials: { user: "us@er", password: "se:cret" },
     tls: {},
   });

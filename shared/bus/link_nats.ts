@@ -22,11 +22,9 @@ import {
   BUS_TIMING,
   type BusOptions,
   type BusTiming,
-  Connection,
   dial,
   readServers,
   SocketGuard,
-  unavailable,
 } from "./link_dial.ts";
 
 export { BUS_TIMING, type BusOptions } from "./link_dial.ts";
@@ -54,10 +52,18 @@ export async function connectBus(options: BusOptions): Promise<BusLink> {
 interface Subscribed {
   subject: string;
   handler: BusHandler;
-  queue: string | undefined;
+  options: { queue?: string };
   /** The subscription on the current connection. */
   live: Subscription | null;
   isRefused: boolean;
+}
+
+/** A connection to one server, from its login until it is lost. */
+interface Connection {
+  client: NatsConnection;
+  server: string;
+  /** Resolves with the reason when it is lost. */
+  lost: PromiseWithResolvers<string>;
 }
 
 /**
@@ -68,7 +74,6 @@ interface Subscribed {
 export class BusLink {
   readonly #options: BusOptions;
   readonly #timing: BusTiming;
-  readonly #servers: readonly string[];
   readonly #clock: SteadyClock;
   readonly #echo: string;
   readonly #subscribed = new Set<Subscribed>();
@@ -90,17 +95,10 @@ export class BusLink {
   #receivedSteadyMs = -Infinity;
 
   constructor(options: BusOptions) {
-    const { inboxPrefix, now, random, timing } = options;
-    const { addresses, ...access } = readServers(options);
-    this.#options = { ...options, ...access };
-    this.#timing = { ...BUS_TIMING, ...timing };
-    // In random order, so that the clients of a lost server spread over the others.
-    const ranks = new Map(addresses.map((address) => [address, random()]));
-    this.#servers = addresses.toSorted((a, b) =>
-      (ranks.get(a) ?? 0) - (ranks.get(b) ?? 0)
-    );
-    this.#clock = new SteadyClock(now);
-    this.#echo = `${createInbox(inboxPrefix)}.echo`;
+    this.#options = readServers(options);
+    this.#timing = { ...BUS_TIMING, ...options.timing };
+    this.#clock = new SteadyClock(options.now);
+    this.#echo = `${createInbox(options.inboxPrefix)}.echo`;
     this.#running = this.#run();
   }
 
@@ -163,13 +161,8 @@ export class BusLink {
     handler: BusHandler,
     options: { queue?: string } = {},
   ): BusSubscription {
-    const one: Subscribed = {
-      subject,
-      handler,
-      queue: options.queue,
-      live: null,
-      isRefused: false,
-    };
+    const state = { live: null, isRefused: false };
+    const one: Subscribed = { subject, handler, options, ...state };
     this.#subscribed.add(one);
     if (this.#connection !== null) this.#open(one, this.#connection.client);
     return {
@@ -211,8 +204,7 @@ export class BusLink {
    * @throws BusUnavailableError
    */
   async flush(): Promise<void> {
-    const connection = this.#present();
-    await connection.inTime(connection.client.flush(), this.#timing.flushMs);
+    await this.#inTime(this.#present().client.flush());
   }
 
   /** Calls `listener` for every event. */
@@ -228,9 +220,9 @@ export class BusLink {
    */
   async drain(): Promise<void> {
     await Promise.all([...this.#subscribed].map((one) => this.#drain(one)));
-    const { log } = this.#options;
-    await this.flush()
-      .catch((error) => log.warn("bus_drain_incomplete", { error }));
+    await this.flush().catch((error) =>
+      this.#options.log.warn("bus_drain_incomplete", { error })
+    );
     await this.close();
   }
 
@@ -238,7 +230,7 @@ export class BusLink {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#closing.resolve();
-    this.#connection?.lose("it was closed");
+    this.#connection?.lost.resolve("it was closed");
     this.#sockets.destroy();
     await this.#running;
   }
@@ -248,25 +240,25 @@ export class BusLink {
    * round in which none could be reached, it waits.
    */
   async #run(): Promise<void> {
-    const { now, random } = this.#options;
+    const { servers, now, random } = this.#options;
     const { firstConnectMs, retryMs, retryMaxMs } = this.#timing;
     const giveUpAtMs = now() + firstConnectMs;
     const reasons = new Map<string, string>();
     let failures = 0;
     for (let turn = 0; !this.#isClosed; turn++) {
-      const server = this.#servers[turn % this.#servers.length] ?? "";
+      const server = servers[turn % servers.length] ?? "";
       reasons.set(server, await this.#connectTo(server));
       if (this.#isClosed) break;
       const sinceMs = this.#flowingSinceMs;
       this.#flowingSinceMs = null;
       failures = sinceMs === null ? failures + 1 : 0;
       const isStable = sinceMs !== null && now() - sinceMs >= STABLE_MS;
-      if (isStable || failures % this.#servers.length > 0) continue;
+      if (isStable || failures % servers.length > 0) continue;
       if (this.#lostAtMs === null && now() >= giveUpAtMs) {
         const all = [...reasons.values()].join("; ");
         return this.#first.reject(new BusUnavailableError(all));
       }
-      const rounds = Math.floor((failures - 1) / this.#servers.length);
+      const rounds = Math.floor((failures - 1) / servers.length);
       const waitMs = Math.min(retryMaxMs, retryMs * 2 ** rounds);
       await settlesWithin(this.#closing.promise, waitMs * (1 - random() / 2));
     }
@@ -277,24 +269,25 @@ export class BusLink {
   async #connectTo(server: string): Promise<string> {
     const sockets = new SocketGuard();
     this.#sockets = sockets;
-    let connection: Connection;
+    let client: NatsConnection;
     try {
       const { dialMs: timeoutMs } = this.#timing;
-      connection = await dial(server, this.#options, { timeoutMs, sockets });
+      client = await dial(server, this.#options, { timeoutMs, sockets });
     } catch (error) {
       const message = errorMessage(error);
       this.#logSometimes("bus_not_reached", { server, error: message });
       return message;
     }
-    const { client, lost } = connection;
-    this.#connection = connection;
+    const lost = Promise.withResolvers<string>();
+    this.#connection = { client, server, lost };
+    void client.closed().then(() => lost.resolve("it was cut"));
     this.#receivedSteadyMs = this.#clock.now();
     const reading = this.#read(client.status());
     client.subscribe(this.#echo, { callback: () => this.#onMessage() });
     for (const one of this.#subscribed) this.#open(one, client);
     const timer = setInterval(() => this.#sendEcho(), this.#timing.echoMs);
     this.#sendEcho();
-    const reason = await lost;
+    const reason = await lost.promise;
     clearInterval(timer);
     this.#connection = null;
     sockets.destroy();
@@ -314,7 +307,8 @@ export class BusLink {
     this.#clock.tick();
     const silenceMs = this.#clock.now() - this.#receivedSteadyMs;
     if (silenceMs >= this.#timing.silentMs) {
-      this.#connection?.lose(`a message to "${this.#echo}" did not come back`);
+      const reason = `a message to "${this.#echo}" did not come back`;
+      this.#connection?.lost.resolve(reason);
     } else if (this.isConnected) this.publish(this.#echo, new Uint8Array());
   }
 
@@ -335,10 +329,10 @@ export class BusLink {
 
   /** Subscribes on a connection. A handler that throws would end its read loop. */
   #open(one: Subscribed, client: NatsConnection): void {
-    const { subject, queue } = one;
+    const { subject, options } = one;
     one.isRefused = false;
     one.live = client.subscribe(subject, {
-      ...(queue === undefined ? {} : { queue }),
+      ...options,
       callback: (refused, message) => {
         if (refused !== null) return void (one.isRefused = true);
         this.#onMessage();
@@ -353,9 +347,19 @@ export class BusLink {
 
   async #drain({ live, subject }: Subscribed): Promise<void> {
     if (live === null || live.isClosed() || !this.isConnected) return;
-    const { log } = this.#options;
-    await this.#present().inTime(live.drain(), this.#timing.flushMs)
-      .catch((error) => log.warn("bus_drain_incomplete", { error, subject }));
+    await this.#inTime(live.drain()).catch((error) =>
+      this.#options.log.warn("bus_drain_incomplete", { error, subject })
+    );
+  }
+
+  /** Awaits a promise of the client until a deadline or the loss of its connection. */
+  async #inTime(work: Promise<void>): Promise<void> {
+    const { flushMs } = this.#timing;
+    const loss = this.#present().lost.promise.then((reason) => {
+      throw unavailable(reason);
+    });
+    if (await settlesWithin(Promise.race([work, loss]), flushMs)) return;
+    throw unavailable(`no answer within ${flushMs} ms`);
   }
 
   /** Reads the events of the client until its end. */
@@ -366,8 +370,8 @@ export class BusLink {
         this.#emit("lame_duck");
       } else if (event.type === "error") {
         const { error } = event;
-        this.#logSometimes("bus_complaint", { error });
         const isRefusal = error instanceof PermissionViolationError;
+        this.#logSometimes("bus_complaint", { error });
         this.#emit(isRefusal ? "refused" : "error", error);
       }
     }
@@ -386,9 +390,11 @@ export class BusLink {
   }
 
   #present(): Connection {
-    if (this.#connection === null || !this.isConnected) {
-      throw unavailable("it is not connected");
-    }
-    return this.#connection;
+    if (this.#connection !== null && this.isConnected) return this.#connection;
+    throw unavailable("it is not connected");
   }
+}
+
+function unavailable(reason: string): BusUnavailableError {
+  return new BusUnavailableError(`Cannot use the bus: ${reason}`);
 }

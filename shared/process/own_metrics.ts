@@ -1,5 +1,5 @@
 /** Metrics that every service has: its process, its bus, its Redis. */
-import type { MonotonicNow } from "./clock.ts";
+import { type MonotonicNow, monotonicNow, wallNow } from "./clock.ts";
 import { counter, gauge, histogram, type MetricRegistry } from "./metrics.ts";
 
 /** Metrics of the process itself. */
@@ -67,15 +67,11 @@ const BUS_EVENTS = "disconnected reconnected lame_duck refused error".split(
 /** Exports {@link PROCESS_METRICS}. Returns a function that stops the measurement of the event loop. */
 export function observeProcess(
   registry: MetricRegistry,
-  { now, startedAtMs, notReady }: {
-    now: MonotonicNow;
-    /** Unix time of the start in milliseconds. */
-    startedAtMs: number;
-    /** As in `OpsServerOptions`. */
-    notReady: () => readonly string[];
-  },
+  notReady: () => readonly string[],
+  now: MonotonicNow = monotonicNow,
 ): () => void {
   const metrics = PROCESS_METRICS;
+  const startedAtMs = wallNow();
   registry.gauge(metrics.ready, () => Number(notReady().length === 0));
   registry.gauge(
     metrics.notReady,

@@ -88,22 +88,16 @@ export function startWorkSpan(
 
 function contextOf(parent: string | undefined): Context {
   if (trace.getActiveSpan() !== undefined) return context.active();
-  const remote = parent === undefined ? null : parseTraceparent(parent);
-  return remote === null
-    ? ROOT_CONTEXT
-    : trace.setSpanContext(ROOT_CONTEXT, remote);
+  const remote = parseTraceparent(parent ?? "");
+  return remote ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
 }
 
 /** The span that a `traceparent` names, or null if it is malformed. */
 export function parseTraceparent(text: string): SpanContext | null {
   const [, traceId = "", spanId = "", flags = ""] = TRACEPARENT.exec(text) ??
     [];
-  const remote: SpanContext = {
-    traceId,
-    spanId,
-    traceFlags: parseInt(flags, HEX) & TraceFlags.SAMPLED,
-    isRemote: true,
-  };
+  const traceFlags = parseInt(flags, HEX) & TraceFlags.SAMPLED;
+  const remote = { traceId, spanId, traceFlags, isRemote: true };
   return isSpanContextValid(remote) ? remote : null;
 }
 
