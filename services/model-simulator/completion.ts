@@ -37,14 +37,14 @@ interface Choice {
 }
 
 export class Completion {
-  /** Tokens generated so far. */
-  tokens = 0;
   /** It failed as requested. */
   isBroken = false;
   readonly #options: CompletionOptions;
   readonly #choices: Choice[] = [];
   readonly #head: { id: string; created: number; model: string };
   readonly #promptTokens: number;
+  /** Generated so far. */
+  #tokens = 0;
   #reasoningTokens = 0;
 
   private constructor(options: CompletionOptions) {
@@ -171,7 +171,7 @@ export class Completion {
       const { value, done } = choice.steps.next();
       choice.isOver = done === true || value.finish !== undefined;
       if (done === true) continue;
-      this.tokens += 1;
+      this.#tokens += 1;
       if (value.delta.reasoning_content) this.#reasoningTokens += 1;
       batch.push([choice, value]);
     }
@@ -215,8 +215,8 @@ export class Completion {
   #usage() {
     return {
       prompt_tokens: this.#promptTokens,
-      completion_tokens: this.tokens,
-      total_tokens: this.#promptTokens + this.tokens,
+      completion_tokens: this.#tokens,
+      total_tokens: this.#promptTokens + this.#tokens,
       completion_tokens_details: this.#reasoningTokens === 0
         ? undefined
         : { reasoning_tokens: this.#reasoningTokens },

@@ -7,19 +7,20 @@ import {
   runService,
 } from "@gateway/shared/process/service";
 import { readConfig, type SimulatorConfig } from "./config.ts";
-import { createSimulatorMetrics } from "./metrics.ts";
 import { Simulator } from "./simulator.ts";
 
 await runService({ name: "model-simulator", readConfig, start });
 
 function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
-  const registry = new MetricRegistry();
-  const onRequest = createSimulatorMetrics(registry, () => simulator.running);
   const { listen, pace } = config;
-  const simulator = new Simulator({ ...listen, pace, onRequest });
+  const simulator = new Simulator({ ...listen, pace });
   let isStopping = false;
   const notReady = () => isStopping ? ["stopping"] : [];
-  const ops = serveOps({ ...config.ops, notReady, registry });
+  const ops = serveOps({
+    ...config.ops,
+    notReady,
+    registry: new MetricRegistry(),
+  });
   log.warn("no_real_model", {
     note: "Answers are canned text from a simulator. " +
       "Set UPSTREAM_BASE_URL or MODELS_FILE for a real model.",

@@ -9,11 +9,10 @@ import { parseRequest, textOf } from "./request.ts";
 /** `broken`: by a requested fault; `left`: the client disconnected before the end. */
 export type Outcome = "complete" | "refused" | "broken" | "left";
 
-/** A chat completion request, as metrics and tests see it. */
+/** A chat completion request, as tests see it. */
 export class SeenRequest {
   /** Undefined while it runs. */
   outcome: Outcome | undefined;
-  completion: Completion | null = null;
   readonly leaving = new AbortController();
   readonly #ended = Promise.withResolvers<Outcome>();
 
@@ -23,11 +22,6 @@ export class SeenRequest {
   /** Settles with the outcome. */
   get ended(): Promise<Outcome> {
     return this.#ended.promise;
-  }
-
-  /** Tokens generated so far. */
-  get tokens(): number {
-    return this.completion?.tokens ?? 0;
   }
 
   /** The first outcome counts. */
@@ -65,7 +59,6 @@ const MODEL = {
 
 /** A running simulator. Disposing of it ends every answer. */
 export class Simulator implements AsyncDisposable {
-  readonly #running = new Set<SeenRequest>();
   readonly #options: SimulatorOptions;
   readonly #server: GracefulServer;
 
@@ -80,11 +73,6 @@ export class Simulator implements AsyncDisposable {
     });
   }
 
-  /** Answers in progress. */
-  get running(): number {
-    return this.#running.size;
-  }
-
   get port(): number {
     return this.#server.port;
   }
@@ -96,9 +84,6 @@ export class Simulator implements AsyncDisposable {
 
   /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
   async stop(graceMs: number): Promise<void> {
-    this.#server.stopping.addEventListener("abort", () => {
-      for (const run of this.#running) run.end("left");
-    });
     await this.#server.stop({ graceMs, lastWordMs: LAST_WORD_MS });
   }
 
@@ -124,13 +109,14 @@ export class Simulator implements AsyncDisposable {
 
   async #complete(request: Request): Promise<Response> {
     const run = new SeenRequest(await readBody(request));
-    this.#running.add(run);
-    void run.ended.then(() => this.#running.delete(run));
+    const { signal } = run.leaving;
+    const cut = () => run.end("left");
+    this.#server.stopping.addEventListener("abort", cut, { signal });
     this.#options.onRequest?.(run);
     try {
       return await respond(run, this.#options.pace ?? {});
     } catch (error) {
-      run.end(run.leaving.signal.aborted ? "left" : "refused");
+      run.end(signal.aborted ? "left" : "refused");
       throw error;
     }
   }
@@ -161,15 +147,16 @@ async function respond(
     pace: { firstTokenMs: 0, tokensPerSecond: 0, ...pace, ...controls.pace },
     signal,
   });
-  run.completion = completion;
-  if (request.stream) return send(run, completion.stream(), SSE_TYPE);
+  if (request.stream) {
+    return send(run, completion, completion.stream(), SSE_TYPE);
+  }
   const pieces = completion.whole();
   if (controls.break?.type === "fail") {
     for await (const _ of pieces);
     run.end("broken");
     throw requestedError(500);
   }
-  if (!completion.isInstant) return send(run, pieces, JSON_TYPE);
+  if (!completion.isInstant) return send(run, completion, pieces, JSON_TYPE);
   const { value } = await pieces.next();
   run.end("complete");
   return new Response(value, { headers: JSON_TYPE });
@@ -181,21 +168,21 @@ async function respond(
  */
 function send(
   run: SeenRequest,
+  completion: Completion,
   pieces: AsyncGenerator<string>,
   headers: Record<string, string>,
 ): Response {
   const encoder = new TextEncoder();
-  const isBroken = () => run.completion?.isBroken === true;
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
         const { value, done } = await pieces.next();
         if (done !== true) return controller.enqueue(encoder.encode(value));
       } catch (error) {
-        run.end(isBroken() ? "broken" : "left");
+        run.end(completion.isBroken ? "broken" : "left");
         throw error;
       }
-      run.end(isBroken() ? "broken" : "complete");
+      run.end(completion.isBroken ? "broken" : "complete");
       controller.close();
     },
     cancel: () => run.end("left"),

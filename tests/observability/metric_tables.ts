@@ -8,7 +8,6 @@ import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
 import { WORKER_METRICS } from "../../services/chat-worker/metrics.ts";
 import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
-import { SIMULATOR_METRICS } from "../../services/model-simulator/metrics.ts";
 
 export type ServiceName =
   | "edge-auth"
@@ -27,7 +26,6 @@ export const METRIC_TABLES: readonly ServiceMetrics[] = [
   { services: ["edge-auth"], table: EDGE_METRICS },
   { services: ["chat-worker"], table: WORKER_METRICS },
   { services: ["key-admin"], table: CONSOLE_METRICS },
-  { services: ["model-simulator"], table: SIMULATOR_METRICS },
   { services: ["edge-auth", "chat-worker"], table: BUS_METRICS },
   { services: ["edge-auth", "key-admin"], table: REDIS_METRICS },
   {
