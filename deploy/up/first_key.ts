@@ -12,16 +12,6 @@ export interface FirstKey {
   note?: string;
 }
 
-export interface FirstKeyDeps {
-  dataDir: string;
-  /** Set if the launcher did not start this Redis. */
-  givenRedisUrl: string | undefined;
-  /** Creates a key and prints it as JSON. */
-  create: Program;
-  /** Ends the creation. */
-  stopping: AbortSignal;
-}
-
 const ERROR_LINES = 5;
 const HOW_TO_CREATE =
   `create one with: npx -y deno task keys create --description "My key"`;
@@ -29,15 +19,26 @@ const CREATED = z.object({ key: z.string() });
 const CHECK_MS = 2_000;
 const MODELS = z.object({ data: z.array(z.object({ id: z.string() })) });
 
+/** Where the key is kept: one file per Redis, because a key is valid in one only. */
+export function firstKeyFile(dataDir: string, givenRedisUrl?: string): string {
+  if (givenRedisUrl === undefined) return `${dataDir}/first_key.json`;
+  const { host, pathname } = new URL(givenRedisUrl);
+  return `${dataDir}/first_key.${encodeURIComponent(host + pathname)}.json`;
+}
+
 /**
- * Creates a key on the first run, and finds the same one on later runs. Never
- * rejects: a gateway without this key is still a gateway.
+ * Creates a key on the first run, with a program that prints it as JSON, and finds
+ * the same one on later runs. Never rejects: a gateway without this key is still a
+ * gateway.
  */
-export async function provideFirstKey(deps: FirstKeyDeps): Promise<FirstKey> {
-  const file = keyFile(deps);
+export async function provideFirstKey(
+  file: string,
+  create: Program,
+  stopping: AbortSignal,
+): Promise<FirstKey> {
   try {
     const kept = await Deno.readTextFile(file).catch(() => undefined);
-    const text = kept ?? await createKey(deps);
+    const text = kept ?? await createKey(create, stopping);
     const { key } = CREATED.parse(JSON.parse(text));
     if (kept === undefined) await writePrivateFile(file, text);
     return { key };
@@ -46,21 +47,19 @@ export async function provideFirstKey(deps: FirstKeyDeps): Promise<FirstKey> {
   }
 }
 
-/** One file per Redis: a key is valid in one only. */
-function keyFile({ dataDir, givenRedisUrl }: FirstKeyDeps): string {
-  if (givenRedisUrl === undefined) return `${dataDir}/first_key.json`;
-  const { host, pathname } = new URL(givenRedisUrl);
-  return `${dataDir}/first_key.${encodeURIComponent(host + pathname)}.json`;
-}
-
-/** The output of `keys create`. It contains the key, so it is not logged. */
-async function createKey({ create, stopping }: FirstKeyDeps): Promise<string> {
-  const { file, args, env, cwd } = create;
-  const { code, stdout, stderr } = await new Deno.Command(file, {
-    ...{ args: [...args], env: { ...env }, clearEnv: true, cwd },
+/** The output of the program. It contains the key, so it is not logged. */
+async function createKey(
+  { file, ...program }: Program,
+  signal: AbortSignal,
+): Promise<string> {
+  const options = {
+    ...program,
+    clearEnv: true,
     stdin: "null",
-    signal: stopping,
-  }).output();
+    signal,
+  } as const;
+  const { code, stdout, stderr } = await new Deno.Command(file, options)
+    .output();
   if (code === 0) return new TextDecoder().decode(stdout);
   const lines = new TextDecoder().decode(stderr).trim().split("\n");
   throw new Error(

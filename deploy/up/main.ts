@@ -1,15 +1,12 @@
 /**
  * `deno task up`: starts the whole gateway on this machine and stops it again.
  */
-import { resolve } from "node:path";
 import { ConfigError } from "@gateway/shared/process/env";
-import { parseOptions, USAGE } from "./options.ts";
+import { parseOptions, ROOT, USAGE } from "./options.ts";
 import type { ProgramName } from "./services.ts";
 import { listenForStop } from "./stop.ts";
 import { createOutput, EXIT, UpError } from "./terminal.ts";
 import { runUp } from "./up.ts";
-
-const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 
 /**
  * Runs the launcher with the arguments, environment, signals and streams of this
@@ -23,7 +20,7 @@ export async function runCli(
 
   let out = createOutput(false);
   try {
-    const options = parseOptions(Deno.args, { root: ROOT, cwd });
+    const options = parseOptions(Deno.args, cwd);
     if (options.isHelp) {
       out.say(USAGE);
       return EXIT.ok;
@@ -32,7 +29,7 @@ export async function runCli(
     const models = options.models === "" ? {} : { MODELS_FILE: options.models };
     const env = { ...Deno.env.toObject(), ...models };
     const stopping = await listenForStop(env);
-    await runUp(options, { root: ROOT, cwd, scriptOf, env, out, stopping });
+    await runUp(options, { cwd, scriptOf, env, out, stopping });
     return EXIT.ok;
   } catch (error) {
     if (error instanceof UpError || error instanceof ConfigError) {

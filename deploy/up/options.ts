@@ -6,13 +6,8 @@ import { EXIT, UpError } from "./terminal.ts";
 /** The options of the command, see {@link USAGE}. Paths are absolute. */
 export type UpOptions = ReturnType<typeof parseOptions>;
 
-/** Where relative paths and the default directories start. */
-export interface OptionBases {
-  /** Root of the repository. */
-  root: string;
-  /** The operator's working directory. */
-  cwd: string;
-}
+/** The root of the repository. */
+export const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 
 const INSTANCES = [1, 64] as const;
 const PORTS = [0, 65_535] as const;
@@ -59,13 +54,11 @@ const OPTIONS = {
 } as const;
 
 /**
- * Reads the command line: `["--workers", "3", "--port=0"]`. Throws an
- * {@link UpError} for unknown options, and for all invalid values at once.
+ * Reads the command line: `["--workers", "3", "--port=0"]`. Paths are relative to
+ * `cwd`. Throws an {@link UpError} for unknown options, and for all invalid values
+ * at once.
  */
-export function parseOptions(
-  args: readonly string[],
-  { root, cwd }: OptionBases,
-) {
+export function parseOptions(args: readonly string[], cwd: string) {
   const values = readWords(args);
   const mistakes: string[] = [];
   const number = (
@@ -87,8 +80,8 @@ export function parseOptions(
     host: values.host,
     port: number("port", PORTS),
     consolePort: number("console-port", PORTS),
-    dataDir: resolve(cwd, values["data-dir"] || `${root}/.data`),
-    runDir: resolve(cwd, values["run-dir"] || `${root}/.run`),
+    dataDir: resolve(cwd, values["data-dir"] || `${ROOT}/.data`),
+    runDir: resolve(cwd, values["run-dir"] || `${ROOT}/.run`),
     models: values.models,
     isQuiet: values.quiet === true,
     isHelp: values.help === true,

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
-import { parseOptions } from "./options.ts";
+import { parseOptions, ROOT } from "./options.ts";
 import { UpError } from "./terminal.ts";
-
-const BASES = { root: "/repo", cwd: "/home/ann" };
 
 const DEFAULTS = {
   workers: 1,
@@ -10,8 +8,8 @@ const DEFAULTS = {
   host: "127.0.0.1",
   port: 8080,
   consolePort: 8081,
-  dataDir: "/repo/.data",
-  runDir: "/repo/.run",
+  dataDir: `${ROOT}/.data`,
+  runDir: `${ROOT}/.run`,
   models: "",
   isQuiet: false,
   isHelp: false,
@@ -34,7 +32,10 @@ const GOOD: [args: string[], change: Record<string, unknown>][] = [
 
 Deno.test("parseOptions() reads the given options and fills in the defaults", () => {
   for (const [args, change] of GOOD) {
-    assert.deepEqual(parseOptions(args, BASES), { ...DEFAULTS, ...change });
+    assert.deepEqual(parseOptions(args, "/home/ann"), {
+      ...DEFAULTS,
+      ...change,
+    });
   }
 });
 
@@ -54,7 +55,7 @@ const BAD: [args: string[], mistakes: RegExp[]][] = [
 
 Deno.test("parseOptions() reports all invalid values at once", () => {
   for (const [args, mistakes] of BAD) {
-    assert.throws(() => parseOptions(args, BASES), (error) => {
+    assert.throws(() => parseOptions(args, "/home/ann"), (error) => {
       assert.ok(error instanceof UpError);
       assert.equal(error.exitCode, 2);
       for (const mistake of mistakes) assert.match(error.message, mistake);

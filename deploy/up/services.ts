@@ -1,4 +1,4 @@
-import type { UpOptions } from "./options.ts";
+import { ROOT, type UpOptions } from "./options.ts";
 import { findFreePorts, LOOPBACK } from "./ports.ts";
 import type { Program, ServiceName, Unit } from "./supervise.ts";
 
@@ -9,7 +9,6 @@ type Environment = Readonly<Record<string, string>>;
 
 /** The settings that all programs of a cluster share. */
 export interface ProgramContext {
-  root: string;
   /** Where relative paths in the environment start. */
   cwd: string;
   /** The entry file of each program, absolute. Tests put stand-ins here. */
@@ -79,7 +78,7 @@ export function planServices(
 
 /** A service with its own variables, such as `{ PORT: "0" }`. */
 export function serviceProgram(
-  { root, cwd, scriptOf, env: given, natsUrl, redisUrl }: ProgramContext,
+  { cwd, scriptOf, env: given, natsUrl, redisUrl }: ProgramContext,
   name: ProgramName,
   own: Environment = {},
   args: readonly string[] = [],
@@ -107,8 +106,8 @@ export function serviceProgram(
   if (!isWorker) { for (const secret of WORKER_ONLY) delete env[secret]; }
   // Not the data directory, which holds a key.
   const paths = [
-    `${root}/services`,
-    `${root}/shared`,
+    `${ROOT}/services`,
+    `${ROOT}/shared`,
     // Argon2 is native code and reads `ldd` to select its build.
     ...isConsole ? ["/usr/bin/ldd"] : [],
     ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))

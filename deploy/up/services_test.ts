@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { ROOT } from "./options.ts";
 import { httpUrl, type ProgramContext, serviceProgram } from "./services.ts";
 
 const ENV = {
@@ -9,11 +10,10 @@ const ENV = {
   OTHER_FILE: "/etc/shadow",
   NATS_URL_FILE: "/run/secrets/nats_url",
 };
-const OWN = ["/gateway/services", "/gateway/shared"];
+const OWN = [`${ROOT}/services`, `${ROOT}/shared`];
 
 function contextOf(env: Record<string, string>): ProgramContext {
   return {
-    root: "/gateway",
     cwd: "/home/ada",
     scriptOf: (name) => name,
     env,

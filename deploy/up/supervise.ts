@@ -18,8 +18,8 @@ export type ServiceName =
 /** A command to run. The environment is complete: nothing is inherited. */
 export interface Program {
   file: string;
-  args: readonly string[];
-  env: Readonly<Record<string, string>>;
+  args: string[];
+  env: Record<string, string>;
   cwd: string;
 }
 
@@ -193,12 +193,10 @@ export class Supervised {
 }
 
 /** Starts a process in its own session, so that Ctrl-C does not reach it. */
-function spawn({ file, args, env, cwd }: Program) {
+function spawn({ file, ...program }: Program) {
   return new Deno.Command(file, {
-    args: [...args],
-    env: { ...env },
+    ...program,
     clearEnv: true,
-    cwd,
     detached: true,
     stdin: "null",
     stdout: "piped",

@@ -7,7 +7,12 @@ import {
   removeFile,
   writePrivateFile,
 } from "./files.ts";
-import { checkFirstKey, type FirstKey, provideFirstKey } from "./first_key.ts";
+import {
+  checkFirstKey,
+  type FirstKey,
+  firstKeyFile,
+  provideFirstKey,
+} from "./first_key.ts";
 import { ensureServers, programDirs } from "./install.ts";
 import type { UpOptions } from "./options.ts";
 import { requireFreePort } from "./ports.ts";
@@ -144,12 +149,11 @@ async function startAll(
   if (plan.hasSimulator) out.warn(SIMULATOR_WARNING);
   const create = ["keys", "create", "--description", "First key", "--json"];
   const [edgeUrl = ""] = plan.edgeUrls;
-  const keyCreated = provideFirstKey({
-    dataDir: options.dataDir,
-    givenRedisUrl,
-    create: serviceProgram(context, "keys", {}, create),
+  const keyCreated = provideFirstKey(
+    firstKeyFile(options.dataDir, givenRedisUrl),
+    serviceProgram(context, "keys", {}, create),
     stopping,
-  });
+  );
   await Promise.all(plan.units.map((unit) => cluster.start(unit).firstReady));
   const firstKey = await checkFirstKey(edgeUrl, await keyCreated);
   const describe = () => ({
