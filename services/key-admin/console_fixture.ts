@@ -88,6 +88,7 @@ export async function startConsole(
   }: TestConsoleOptions = {},
 ): Promise<TestConsole> {
   const server = await startRedis(settings === undefined ? {} : { settings });
+  const administrator = await server.connect();
   const clock = { nowMs: Date.now() };
   const stops: TestConsole["stops"] = { sent: [], fails: false };
   const hashing = { verified: 0 };
@@ -143,7 +144,7 @@ export async function startConsole(
       .filter(({ method }) => method === "GET" || method === "POST")
       .map(({ method, path }) => `${method} ${path}`),
     stored: async (pattern = "*") =>
-      asTexts(await deps.redis.evalScript(STORED_SCRIPT, [], [pattern])),
+      asTexts(await administrator.evalScript(STORED_SCRIPT, [], [pattern])),
     ...{ client, addOwner },
     signedIn: async (email, ip) => {
       await addOwner(email);

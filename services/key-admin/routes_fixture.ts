@@ -9,6 +9,7 @@ import {
   type TestClient,
   type TestConsole,
 } from "./console_fixture.ts";
+import type { AuditAction } from "./domain/audit/audit_log.ts";
 import { totpCode } from "./domain/sign_in/totp.ts";
 
 /**
@@ -22,27 +23,27 @@ export interface RouteOwner {
   email: string;
   ownerId: string;
   client: TestClient;
+  ip: string;
   keyId: string;
 }
 
-/** A valid request of an owner. */
+/** A valid request of an owner, and what it leads to. */
 export interface RouteRequest {
   path: string;
   /** Null: GET. */
   form: Form | null;
-  /** The status of its response. */
   status: number;
+  /** Its entries in the audit log. */
+  events: readonly AuditAction[];
 }
 
 /** One route with a valid request. */
 export interface RouteCase {
-  /** `POST /keys/:id/edit` */
-  route: string;
+  /** `/keys/:id/edit` */
+  pattern: string;
   isPost: boolean;
   /** Only for signed-in owners. */
   isPrivate: boolean;
-  /** About one key, which the path names. */
-  namesKey: boolean;
   /** Prepares a valid request. */
   request(site: TestConsole, owner: RouteOwner): Promise<RouteRequest>;
 }
@@ -53,11 +54,18 @@ type Make = (
 ) => RouteRequest | Promise<RouteRequest>;
 
 const get = (path: string, status = 200): RouteRequest => ({
-  ...{ path, form: null, status },
+  ...{ path, form: null, status, events: [] },
 });
-const post = (path: string, form: Form, status = 303): RouteRequest => ({
-  ...{ path, form, status },
-});
+const post = (
+  path: string,
+  form: Form,
+  events: readonly AuditAction[],
+  status = 303,
+): RouteRequest => ({ path, form, status, events });
+/** A GET of a key's page. */
+const ofKey = (page = ""): Make => (_, { keyId }) =>
+  get(`/keys/${keyId}${page}`);
+
 const NEW_PASSWORD = "quite another phrase";
 /** The version of a new key. */
 const version = "1";
@@ -67,10 +75,15 @@ const PUBLIC: Record<string, Make> = {
   "GET /assets/:version/:name": ({ deps }) => get(deps.assets.stylesheet),
   "GET /sign-in": () => get("/sign-in", 302),
   "POST /sign-in": (_, { email }) =>
-    post("/sign-in", { email, password: PASSWORD, code: "", next: "/keys" }),
+    post("/sign-in", { email, password: PASSWORD, code: "", next: "/keys" }, [
+      "session.signed_in",
+    ]),
   "GET /link/:secret": async (site) => get(await invitation(site)),
   "POST /link/:secret": async (site) =>
-    post(await invitation(site), { email: "", new_password: PASSWORD }),
+    post(await invitation(site), { email: "", new_password: PASSWORD }, [
+      "account.created",
+      "session.signed_in",
+    ]),
   // There is no provider here; `sign_in/oidc_test.ts` has one.
   "GET /sign-in/oidc": () => get("/sign-in/oidc", 404),
   "GET /sign-in/oidc/callback": () => get("/sign-in/oidc/callback?code=x", 404),
@@ -80,35 +93,38 @@ const PRIVATE: Record<string, Make> = {
   "GET /keys": () => get("/keys"),
   "POST /keys": async (_, { client }) => {
     const page = await client.get("/keys/new");
-    const nonce = hiddenField(page.text, "nonce");
-    return post("/keys", keyForm("One more", { nonce }), 201);
+    const form = keyForm("One more", {
+      nonce: hiddenField(page.text, "nonce"),
+    });
+    return post("/keys", form, ["key.created"], 201);
   },
   "GET /keys/new": () => get("/keys/new"),
-  "GET /keys/:id": (_, { keyId }) => get(`/keys/${keyId}`),
-  "GET /keys/:id/edit": (_, { keyId }) => get(`/keys/${keyId}/edit`),
+  "GET /keys/:id": ofKey(),
+  "GET /keys/:id/edit": ofKey("/edit"),
   "POST /keys/:id/edit": (_, { keyId }) =>
-    post(`/keys/${keyId}/edit`, keyForm("Renamed", { version })),
-  "GET /keys/:id/ask/disable": (_, { keyId }) =>
-    get(`/keys/${keyId}/ask/disable`),
-  "GET /keys/:id/ask/delete": (_, { keyId }) =>
-    get(`/keys/${keyId}/ask/delete`),
-  "GET /keys/:id/ask/rotate": (_, { keyId }) =>
-    get(`/keys/${keyId}/ask/rotate`),
+    post(`/keys/${keyId}/edit`, keyForm("Renamed", { version }), [
+      "key.edited",
+    ]),
+  "GET /keys/:id/ask/disable": ofKey("/ask/disable"),
+  "GET /keys/:id/ask/delete": ofKey("/ask/delete"),
+  "GET /keys/:id/ask/rotate": ofKey("/ask/rotate"),
   "POST /keys/:id/enable": async ({ deps }, { ownerId, keyId }) => {
     const actor = { by: "test", ip: "" };
     await deps.keys.disable({ ownerId, keyId, version: null, actor });
-    return post(`/keys/${keyId}/enable`, { version: "2" });
+    return post(`/keys/${keyId}/enable`, { version: "2" }, ["key.enabled"]);
   },
   "POST /keys/:id/disable": (_, { keyId }) =>
-    post(`/keys/${keyId}/disable`, { version, stop_running: "on" }),
+    post(`/keys/${keyId}/disable`, { version, stop_running: "on" }, [
+      "key.disabled",
+      "key.stop_requested",
+    ]),
   "POST /keys/:id/delete": (_, { keyId }) =>
-    post(`/keys/${keyId}/delete`, { version, sure: "on" }),
-  "POST /keys/:id/rotate": (_, { keyId }) =>
-    post(
-      `/keys/${keyId}/rotate`,
-      { version, old: "now", nonce: "a".repeat(43) },
-      201,
-    ),
+    post(`/keys/${keyId}/delete`, { version, sure: "on" }, ["key.deleted"]),
+  "POST /keys/:id/rotate": (_, { keyId }) => {
+    const form = { version, old: "now", nonce: "a".repeat(43) };
+    const events = ["key.created", "key.rotated"] as const;
+    return post(`/keys/${keyId}/rotate`, form, events, 201);
+  },
   "GET /usage": () => get("/usage"),
   "GET /audit": () => get("/audit"),
   "GET /audit.csv": () => get("/audit.csv"),
@@ -118,52 +134,97 @@ const PRIVATE: Record<string, Make> = {
       password: PASSWORD,
       new_password: NEW_PASSWORD,
       end_others: "on",
-    }),
+    }, ["session.confirmed", "account.password_changed"]),
   "GET /account/second-factor": () => get("/account/second-factor"),
   "POST /account/second-factor": async (site, { client }) => {
     const page = await client.get("/account/second-factor");
     const secret = /secret=([A-Z2-7]{32})/.exec(page.text)?.[1] ?? "";
     const code = totpCode(secret, Math.floor(site.clock.nowMs / 30_000));
-    return post("/account/second-factor", { code, password: PASSWORD }, 200);
+    const events = ["session.confirmed", "account.second_factor_on"] as const;
+    const form = { code, password: PASSWORD };
+    return post("/account/second-factor", form, events, 200);
   },
   "POST /account/second-factor/off": () =>
-    post("/account/second-factor/off", { password: PASSWORD }),
+    post("/account/second-factor/off", { password: PASSWORD }, [
+      "session.confirmed",
+      "account.second_factor_off",
+    ]),
   "POST /account/sessions/end": async ({ deps }, { ownerId }) => {
     const [session] = await deps.sessions.list(ownerId);
-    return post("/account/sessions/end", { session: session?.id ?? "" });
+    const form = { session: session?.id ?? "" };
+    return post("/account/sessions/end", form, ["session.revoked"]);
   },
-  "POST /account/sessions/end-all": () => post("/account/sessions/end-all", {}),
+  "POST /account/sessions/end-all": () =>
+    post("/account/sessions/end-all", {}, ["session.revoked"]),
   "GET /confirm": () => get("/confirm"),
   "POST /confirm": () =>
-    post("/confirm", { password: PASSWORD, next: "/keys" }),
-  "POST /sign-out": () => post("/sign-out", {}),
+    post("/confirm", { password: PASSWORD, next: "/keys" }, [
+      "session.confirmed",
+    ]),
+  "POST /sign-out": () => post("/sign-out", {}, ["session.signed_out"]),
 };
 
 /** Every route of the console. Fails when one is not in the tables above. */
-export function routeCases({ routes }: TestConsole): RouteCase[] {
+export function routeCases({ routes }: TestConsole): [string, RouteCase][] {
+  const makers = { ...PUBLIC, ...PRIVATE };
   assert.deepEqual(
-    [...Object.keys(PUBLIC), ...Object.keys(PRIVATE)].sort(),
+    Object.keys(makers).sort(),
     [...routes].sort(),
     "every route has a valid request here",
   );
-  return routes.map((route) => ({
-    route,
-    isPost: route.startsWith("POST "),
-    isPrivate: Object.hasOwn(PRIVATE, route),
-    namesKey: route.includes("/keys/:id"),
-    request: async (site, owner) => {
-      const make = PUBLIC[route] ?? PRIVATE[route] ?? assert.fail(route);
-      return await make(site, owner);
-    },
-  }));
+  return Object.entries(makers).map(([route, make]) => {
+    const [method, pattern = ""] = route.split(" ");
+    return [route, {
+      ...{ pattern, isPost: method === "POST" },
+      isPrivate: Object.hasOwn(PRIVATE, route),
+      request: async (site, owner) => await make(site, owner),
+    }];
+  });
 }
 
 /** Sends a request as our own pages do. */
 export const sendRequest = (
   client: TestClient,
-  { path, form }: RouteRequest,
+  { path, form }: Pick<RouteRequest, "path" | "form">,
 ): Promise<Answer> =>
   form === null ? client.get(path) : client.post(path, form);
+
+/** The audit log of an owner, oldest first. */
+export async function entries({ deps }: TestConsole, ownerId: string) {
+  const query = { action: "", keyId: "", before: null, rows: 100 };
+  return (await deps.audit.read(ownerId, query)).rows.reverse();
+}
+
+/** The headers that keep a browser safe. */
+const HEADERS: [name: string, value: RegExp][] = [
+  ["content-security-policy", /default-src 'none'.*frame-ancestors 'none'/],
+  ["strict-transport-security", /max-age=31536000/],
+  ["x-content-type-options", /^nosniff$/],
+  ["x-frame-options", /^DENY$/],
+  ["referrer-policy", /^same-origin$/],
+  ["cross-origin-opener-policy", /^same-origin$/],
+  ["cross-origin-resource-policy", /^same-origin$/],
+  ["x-request-id", /^[0-9a-f]{32}$/],
+];
+
+/** Fails if an answer of the console lacks one of them. */
+export function checkHeaders({ headers }: Answer, isFile = false): void {
+  for (const [header, value] of HEADERS) {
+    assert.match(headers.get(header) ?? "", value, header);
+  }
+  const policy = headers.get("content-security-policy") ?? "";
+  assert.ok(!/unsafe-inline|unsafe-eval|\*/.test(policy), policy);
+  assert.match(
+    headers.get("cache-control") ?? "",
+    isFile ? /immutable/ : /^no-store$/,
+  );
+  for (const [header] of headers) {
+    assert.ok(!header.startsWith("access-control-"), header);
+  }
+  if (headers.has("content-type")) {
+    assert.match(headers.get("content-type") ?? "", /; charset=utf-8$/i);
+  }
+}
 
 /** The `n`th owner, signed in, with one key. Each has a network of their own. */
 export async function routeOwner(
@@ -171,12 +232,13 @@ export async function routeOwner(
   n: number,
 ): Promise<RouteOwner> {
   const email = `owner${n}@example.org`;
-  const client = await site.signedIn(email, `2001:db8:0:${n.toString(16)}::1`);
+  const ip = `2001:db8:0:${n.toString(16)}::1`;
+  const client = await site.signedIn(email, ip);
   const ownerId = await site.deps.owners.find(email) ?? assert.fail(email);
   const { id } = await storedKey(site, ownerId, {
     description: `Secret project ${n}`,
   });
-  return { email, ownerId, client, keyId: id };
+  return { email, ownerId, client, ip, keyId: id };
 }
 
 async function invitation({ deps }: TestConsole): Promise<string> {

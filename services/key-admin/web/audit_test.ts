@@ -5,71 +5,10 @@ import {
   ORIGIN,
   signIn,
   startConsole,
-  type TestConsole,
 } from "../console_fixture.ts";
-import type { AuditAction } from "../domain/audit/audit_log.ts";
-import { routeCases, routeOwner, sendRequest } from "../routes_fixture.ts";
+import { entries, routeOwner } from "../routes_fixture.ts";
 
 /** Guarantee: the audit log and the service's log record what an owner did and attacks on the account. */
-
-/** The audit entries that a valid request to each route adds. */
-const EVENTS: Record<string, AuditAction[]> = {
-  "POST /sign-in": ["session.signed_in"],
-  "POST /link/:secret": ["account.created", "session.signed_in"],
-  "POST /keys": ["key.created"],
-  "POST /keys/:id/edit": ["key.edited"],
-  "POST /keys/:id/enable": ["key.enabled"],
-  "POST /keys/:id/disable": ["key.disabled", "key.stop_requested"],
-  "POST /keys/:id/delete": ["key.deleted"],
-  "POST /keys/:id/rotate": ["key.created", "key.rotated"],
-  "POST /account/password": ["session.confirmed", "account.password_changed"],
-  "POST /account/second-factor": [
-    "session.confirmed",
-    "account.second_factor_on",
-  ],
-  "POST /account/second-factor/off": [
-    "session.confirmed",
-    "account.second_factor_off",
-  ],
-  "POST /account/sessions/end": ["session.revoked"],
-  "POST /account/sessions/end-all": ["session.revoked"],
-  "POST /confirm": ["session.confirmed"],
-  "POST /sign-out": ["session.signed_out"],
-};
-
-async function entries({ deps }: TestConsole, ownerId: string) {
-  const query = { action: "", keyId: "", before: null, rows: 100 };
-  return (await deps.audit.read(ownerId, query)).rows.reverse();
-}
-
-Deno.test("ASVS 16.3.1: every change and every sign-in is in the audit log, with who, when and from where", async (t) => {
-  await using site = await startConsole();
-  const posts = routeCases(site).filter(({ isPost }) => isPost);
-  assert.deepEqual(
-    posts.map(({ route }) => route).sort(),
-    Object.keys(EVENTS).sort(),
-  );
-  for (const [n, { route, request }] of posts.entries()) {
-    await t.step(route, async () => {
-      const owner = await routeOwner(site, n);
-      const right = await request(site, owner);
-      const ownerId = route === "POST /link/:secret"
-        ? await site.deps.owners.ensure("invited@example.org")
-        : owner.ownerId;
-      const before = (await entries(site, ownerId)).length;
-      const answer = await sendRequest(owner.client, right);
-      assert.equal(answer.status, right.status, answer.text);
-      const added = (await entries(site, ownerId)).slice(before);
-      assert.deepEqual(added.map(({ action }) => action), EVENTS[route]);
-      for (const { by, ip, timeMs, action, keyId, hint } of added) {
-        assert.match(by, /^(owner\d+|invited)@example\.org$/);
-        assert.equal(ip, `2001:db8:0:${n.toString(16)}::1`);
-        assert.ok(Math.abs(timeMs - Date.now()) < 60_000);
-        assert.equal(keyId !== "" && hint !== "", action.startsWith("key."));
-      }
-    });
-  }
-});
 
 Deno.test("ASVS 16.3.1: refused sign-ins and passwords are recorded", async () => {
   await using site = await startConsole();
@@ -89,7 +28,7 @@ Deno.test("ASVS 16.3.1: refused sign-ins and passwords are recorded", async () =
   assert.ok(!site.logLines.join().includes("a guess"));
 });
 
-Deno.test("ASVS 16.3.1: a refused change leaves no audit entry", async () => {
+Deno.test("ASVS 16.3.1: a refused change changes nothing and leaves no audit entry", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const nonce = "n".repeat(43);
@@ -106,14 +45,15 @@ Deno.test("ASVS 16.3.1: a refused change leaves no audit entry", async () => {
     ["/account/password", { new_password: "short" }],
     ["/account/sessions/end", { session: "x" }],
   ];
+  await client.formToken();
+  const before = await site.stored(`*${keyId}*`);
+  const earlier = (await entries(site, ownerId)).length;
   for (const [path, form] of refused) {
-    const before = await entries(site, ownerId);
-    const { status } = await client.post(path, form);
-    assert.ok(status >= 400, path);
-    const added = (await entries(site, ownerId)).slice(before.length);
-    const changes = added.filter(({ action }) => action !== "session.refused");
-    assert.deepEqual(changes, [], path);
+    assert.ok((await client.post(path, form)).status >= 400, path);
   }
+  assert.deepEqual(await site.stored(`*${keyId}*`), before);
+  const added = (await entries(site, ownerId)).slice(earlier);
+  assert.deepEqual(added.map(({ action }) => action), ["session.refused"]);
 });
 
 Deno.test("ASVS 16.3.2, 16.3.3: denied access and requests that guards refused are logged", async (t) => {
@@ -192,34 +132,32 @@ Deno.test("ASVS 16.4.1: input cannot break out of its entry, in the log or in th
   assert.equal(csv.text.trimEnd().split("\r\n").length, rows.length + 1);
 });
 
-const detailsOf = (text: string): number[] =>
-  [...text.matchAll(/entry (\d+)\./g)].map((match) => Number(match[1]));
-
 Deno.test("the audit log shows the entries that match a filter, newest first and without gaps, as pages and as CSV", async (t) => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);
   const actions = [
     ...["key.edited", "session.signed_in", "account.password_changed"] as const,
   ];
-  for (let n = 0; n < 120; n++) {
-    const action = actions[n % actions.length] ?? "key.edited";
+  const detailsOf = (text: string) =>
+    [...text.matchAll(/entry (\d+)\./g)].map(([, n]) => Number(n));
+  const all = Array.from({ length: 120 }, (_, n) => 119 - n);
+  for (const n of all.toReversed()) {
+    const action = actions[n % 3] ?? "key.edited";
     const entry = { action, by: "ada@example.org", ip: "" };
     await site.deps.audit.add(ownerId, { ...entry, detail: `entry ${n}.` });
   }
-  const all = Array.from({ length: 120 }, (_, n) => 119 - n);
-  const cases: [action: string, expected: number[]][] = [
+  const cases = [
     ["", all],
-    ["key.", all.filter((n) => n % 3 === 0)],
-    ["session.", all.filter((n) => n % 3 === 1)],
-    ["account.", all.filter((n) => n % 3 === 2)],
+    ...["key.", "session.", "account."].map((action, rest) =>
+      [action, all.filter((n) => n % 3 === rest)] as const
+    ),
     ["nonsense", all],
-  ];
+  ] as const;
   for (const [action, expected] of cases) {
     await t.step(action || "everything", async () => {
       const seen: number[] = [];
       let next: string | undefined = `/audit?action=${action}`;
-      for (let pages = 0; next !== undefined; pages++) {
-        assert.ok(pages < 10);
+      for (let pages = 0; next !== undefined && pages < 10; pages++) {
         const { text } = await client.get(next);
         const details = detailsOf(text);
         assert.ok(details.length <= 50);
@@ -228,15 +166,11 @@ Deno.test("the audit log shows the entries that match a filter, newest first and
           ?.replaceAll("&amp;", "&");
       }
       assert.deepEqual(seen, expected);
-      const { text } = await client.get(`/audit.csv?action=${action}`);
-      const [head, ...lines] = text.trimEnd().split("\r\n");
-      assert.match(
-        head ?? "",
-        /^time,action,by,ip,key_id,key,description,detail$/,
-      );
-      assert.deepEqual(detailsOf(text), expected);
-      const isLet = action === "nonsense" ? "" : action;
-      assert.ok(lines.every((line) => line.split(",")[1]?.startsWith(isLet)));
+      const csv = await client.get(`/audit.csv?action=${action}`);
+      assert.match(csv.text, /^\uFEFF?time,action,by,ip,key_id,key,/);
+      assert.deepEqual(detailsOf(csv.text), expected);
+      assert.match(csv.headers.get("content-type") ?? "", /^text\/csv; char/);
+      assert.match(csv.headers.get("content-disposition") ?? "", /attachment/);
     });
   }
 });

@@ -39,10 +39,10 @@ export const usageRoutes = { "/usage": { GET: showUsage } };
 export const rangeOf = (c: ConsoleContext): UsageRange =>
   c.req.query("range") === "30d" ? "30d" : "24h";
 
-/** How the buckets of a range are named. */
-const UNITS = {
-  "24h": { range: "24 hours", unit: "hour", time: "minute", labelEvery: 4 },
-  "30d": { range: "30 days", unit: "day (UTC)", time: "date", labelEvery: 5 },
+/** How the buckets of a range are named, and how many there are per label. */
+const RANGES = {
+  "24h": { name: "24 hours", unit: "hour", head: "Hour from", labelEvery: 4 },
+  "30d": { name: "30 days", unit: "day", head: "Day (UTC)", labelEvery: 5 },
 } as const;
 
 const COUNTS = [
@@ -59,73 +59,61 @@ type Series = readonly [
   of: (bucket: Bucket) => number,
 ];
 
-const CHARTS: readonly [what: string, ...Series[]][] = [
-  [
-    "Requests",
-    [
-      "Successful",
-      "var(--accent)",
-      (bucket) => Math.max(0, bucket.requests - bucket.errors),
-    ],
-    ["Errors", "var(--bad)", ({ errors }) => errors],
-  ],
-  [
-    "Tokens",
-    ["Input", "var(--accent-middle)", ({ inputTokens }) => inputTokens],
-    ["Output", "var(--accent)", ({ outputTokens }) => outputTokens],
-  ],
+const REQUESTS: readonly Series[] = [
+  ["Successful", "var(--accent)", (bucket) => bucket.requests - bucket.errors],
+  ["Errors", "var(--bad)", (bucket) => bucket.errors],
+];
+const TOKENS: readonly Series[] = [
+  ["Input", "var(--accent-middle)", (bucket) => bucket.inputTokens],
+  ["Output", "var(--accent)", (bucket) => bucket.outputTokens],
 ];
 
 /** Totals, charts and a table. `base` is the address of the page. */
-export function UsageView({ usage, base }: { usage: Usage; base: string }) {
-  const { total, range } = usage;
-  return (
-    <>
-      <Tabs
-        label="Time"
-        current={range}
-        tabs={[
-          ["24h", "Last 24 hours", `${base}?range=24h`],
-          ["30d", "Last 30 days", `${base}?range=30d`],
-        ]}
-      />
-      <dl class="row tiles">
-        {COUNTS.map(([label, name]) => (
-          <div class="card">
-            <dt>{label}</dt>
-            <dd>{number(total[name])}</dd>
-          </div>
-        ))}
-      </dl>
-      {total.requests === 0
-        ? (
-          <Empty title={`No requests in the last ${UNITS[range].range}`}>
-            <p class="lead">Requests appear here within seconds.</p>
-          </Empty>
-        )
-        : (
-          <>
-            {CHARTS.map(([what, ...series]) => (
-              <BarChart what={what} usage={usage} series={series} />
-            ))}
-            <UsageTable usage={usage} />
-          </>
-        )}
-    </>
-  );
-}
+export const UsageView = ({ usage, base }: { usage: Usage; base: string }) => (
+  <>
+    <Tabs
+      label="Time"
+      current={usage.range}
+      tabs={[
+        ["24h", "Last 24 hours", `${base}?range=24h`],
+        ["30d", "Last 30 days", `${base}?range=30d`],
+      ]}
+    />
+    <dl class="row tiles">
+      {COUNTS.map(([label, name]) => (
+        <div class="card">
+          <dt>{label}</dt>
+          <dd>{number(usage.total[name])}</dd>
+        </div>
+      ))}
+    </dl>
+    {usage.total.requests === 0
+      ? (
+        <Empty title={`No requests in the last ${RANGES[usage.range].name}`}>
+          <p class="lead">Requests appear here within seconds.</p>
+        </Empty>
+      )
+      : (
+        <>
+          <BarChart what="Requests" usage={usage} series={REQUESTS} />
+          <BarChart what="Tokens" usage={usage} series={TOKENS} />
+          <UsageTable usage={usage} />
+        </>
+      )}
+  </>
+);
 
 const UsageTable = ({ usage: { range, buckets } }: { usage: Usage }) => (
   <details>
     <summary>Show as a table</summary>
     <Table
-      caption={`Usage per ${UNITS[range].unit}, newest first`}
+      caption={`Usage per ${RANGES[range].unit}, newest first`}
       rows={buckets.toReversed()}
       columns={[
-        [range === "24h" ? "Hour from" : "Day (UTC)", ({ startMs }) =>
+        [RANGES[range].head, ({ startMs }) =>
           range === "24h"
             ? <Time ms={startMs} as="minute" />
-            : utcText(startMs).slice(0, 10), "head"],
+            : DAY.format(startMs), "head"],
         ...COUNTS.map(([label, name]): Column<Bucket> => [
           label,
           (bucket) =>
@@ -137,6 +125,11 @@ const UsageTable = ({ usage: { range, buckets } }: { usage: Usage }) => (
   </details>
 );
 
+const DAY = new Intl.DateTimeFormat("en", {
+  month: "short",
+  day: "numeric",
+  timeZone: "UTC",
+});
 const SHORT = new Intl.NumberFormat("en-US", {
   notation: "compact",
   maximumFractionDigits: 1,
@@ -148,6 +141,8 @@ const HEIGHT = 210;
 const LEFT = 48;
 const TOP = 8;
 const FLOOR = 180;
+/** Of the grid lines, as shares of the highest one. */
+const GRID = [0, 0.25, 0.5, 0.75, 1];
 
 /** A bar chart as SVG. The table below it has the same numbers for screen readers. */
 function BarChart({ what, usage: { buckets, range }, series }: {
@@ -155,19 +150,25 @@ function BarChart({ what, usage: { buckets, range }, series }: {
   usage: Usage;
   series: readonly Series[];
 }) {
-  const { unit, time, labelEvery } = UNITS[range];
+  const { unit, labelEvery } = RANGES[range];
   const title = `${what} per ${unit}`;
-  const top = niceTop(
-    Math.max(
-      ...buckets.map((bucket) =>
-        series.reduce((sum, [, , of]) => sum + of(bucket), 0)
-      ),
-    ),
-  );
+  const sumOf = (bucket: Bucket) =>
+    series.reduce((sum, [, , of]) => sum + of(bucket), 0);
+  const top = niceTop(Math.max(...buckets.map(sumOf)));
   const yOf = (value: number) => FLOOR - (FLOOR - TOP) * value / top;
   const step = (WIDTH - LEFT) / buckets.length;
+  /** An hour in the reader's zone, which the script knows, or a day. */
+  const timeOf = ({ startMs }: Bucket, as: "minute" | "hour", suffix = "") =>
+    range === "24h"
+      ? {
+        "data-time": new Date(startMs).toISOString(),
+        ...{ "data-as": as, "data-suffix": suffix },
+        children: `${utcText(startMs)} UTC${suffix}`,
+      }
+      : { children: DAY.format(startMs) + suffix };
+  const bar = { x: -0.33 * step, width: 0.66 * step, rx: 2 };
   return (
-    <figure class="card chart">
+    <figure class="card">
       <figcaption class="between">
         <strong>{title}</strong>
         <span class="row faint">
@@ -186,44 +187,34 @@ function BarChart({ what, usage: { buckets, range }, series }: {
         role="img"
         aria-label={`${title}; the same numbers are in the table below`}
       >
-        {[0, 0.25, 0.5, 0.75, 1].map((share) => (
-          <g class="axis">
-            <path d={`M${LEFT} ${yOf(share * top)}H${WIDTH}`} />
-            <text x={LEFT - 8} y={yOf(share * top) + 4} text-anchor="end">
+        {GRID.map((share) => (
+          <g class="axis" transform={`translate(0 ${yOf(share * top)})`}>
+            <path d={`M${LEFT} 0H${WIDTH}`} />
+            <text x={LEFT - 8} y={4} text-anchor="end">
               {SHORT.format(share * top)}
             </text>
           </g>
         ))}
         {buckets.map((bucket, at) => {
-          const moment = {
-            "data-time": new Date(bucket.startMs).toISOString(),
-          };
-          const x = LEFT + at * step;
+          const hasLabel = (buckets.length - 1 - at) % labelEvery === 0;
+          const counts = series.map(([label, , of]) =>
+            `${label} ${number(of(bucket))}`
+          );
           let sum = 0;
-          const suffix = `: ${
-            series.map(([label, , of]) => `${label} ${number(of(bucket))}`)
-              .join(", ")
-          }`;
           return (
-            <g>
-              <title {...moment} data-as={time} data-suffix={suffix}>
-                {utcText(bucket.startMs) + suffix}
-              </title>
+            <g transform={`translate(${LEFT + (at + 0.5) * step} 0)`}>
+              <title {...timeOf(bucket, "minute", `: ${counts.join(", ")}`)} />
               {series.map(([, fill, of]) => (
                 <rect
-                  {...{ fill, x: x + 0.17 * step, width: 0.66 * step, rx: 2 }}
-                  height={yOf(0) - yOf(of(bucket))}
+                  {...{ ...bar, fill, height: FLOOR - yOf(of(bucket)) }}
                   y={yOf(sum += of(bucket))}
                 />
               ))}
-              {(buckets.length - 1 - at) % labelEvery === 0 && (
+              {hasLabel && (
                 <text
-                  {...{ class: "axis", x: x + step / 2, y: HEIGHT - 6 }}
-                  {...{ ...moment, "text-anchor": "middle" }}
-                  data-as={range === "24h" ? "hour" : "date"}
-                >
-                  {utcText(bucket.startMs).slice(5, range === "24h" ? 16 : 10)}
-                </text>
+                  {...{ class: "axis", y: HEIGHT - 6, "text-anchor": "middle" }}
+                  {...timeOf(bucket, "hour")}
+                />
               )}
             </g>
           );

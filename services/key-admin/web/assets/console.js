@@ -18,8 +18,6 @@ const styles = {
   day,
   minute: { ...day, ...minute },
   hour: { hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
-  // Days of counters are UTC days, whatever the reader's zone is.
-  date: { month: "short", day: "numeric", timeZone: "UTC" },
 };
 const textOf = (time, style) =>
   style === "relative"
