@@ -22,7 +22,7 @@ const TOTP_STEP_MS = 30_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 /** More than a page of the list, and of the log. */
-const KEYS = 120;
+const KEYS = 60;
 const FINDABLE = "Seventyseven";
 
 async function listAndLog(page: Page, visit: Visit): Promise<void> {
@@ -38,28 +38,24 @@ async function listAndLog(page: Page, visit: Visit): Promise<void> {
   await page.goto("/keys");
   await says(page, `1–50 of ${KEYS + 1}`);
   await follow(page, "Next");
-  await says(page, `51–100 of ${KEYS + 1}`);
-  await follow(page, "Next");
-  await page.getByRole("link", { name: "Number 0" }).waitFor();
+  await says(page, `51–${KEYS + 1} of ${KEYS + 1}`);
   await follow(page, "Previous");
-  await says(page, `51–100 of ${KEYS + 1}`);
-  await follow(page, "First");
   await page.getByLabel("Find keys").fill(FINDABLE);
   await press(page, "Find");
+  await page.getByRole("link", { name: FINDABLE }).waitFor();
   assert.equal(await rows.count(), 1);
   await page.goto("/keys");
   await follow(page, "With expiry");
-  assert.equal(await rows.count(), 1);
   await page.getByRole("link", { name: FINDABLE }).waitFor();
+  assert.equal(await rows.count(), 1);
 
   await follow(page, "Audit log");
-  await page.getByRole("rowheader", { name: "Key created" }).first().waitFor();
   await follow(page, "Older");
-  assert.equal(await rows.count(), 50);
   await follow(page, "Newest");
+  await page.getByRole("rowheader", { name: "Key created" }).first().waitFor();
   await page.getByRole("navigation", { name: "Filter" })
     .getByRole("link", { name: "Account" }).click();
-  await page.getByRole("rowheader", { name: "Account created" }).waitFor();
+  await page.getByRole("rowheader", { name: "Password changed" }).waitFor();
   assert.equal(await page.getByText("Key created").count(), 0);
 }
 
@@ -133,26 +129,22 @@ async function zones(visit: Visit): Promise<void> {
     ["America/Los_Angeles", "en-US", "Jan 31, 2099", "en-US"],
     ["Europe/Berlin", "de-DE", "1 Feb 2099", "en-GB"],
   ] as const;
-  for (const [n, [timeZone, locale, ends, shownIn]] of cases.entries()) {
+  for (const [timezoneId, locale, ends, shownIn] of cases) {
     const { page, context, ownerId } = await signedIn(
       visit,
-      `zone-${n}@example.org`,
-      { timezoneId: timeZone, locale },
+      "zone@example.org",
+      { timezoneId, locale },
     );
     const key = await storedKey(visit.site, ownerId, { expiresAtMs: endMs });
     await page.goto(`/keys/${key.id}`);
     await says(page, ends);
+    const created = page.locator("time[data-as=minute]").first();
     const inZone = new Intl.DateTimeFormat(shownIn, {
       ...{ year: "numeric", month: "short", day: "numeric" },
       ...{ hour: "numeric", minute: "2-digit", timeZoneName: "short" },
-      timeZone,
+      timeZone: timezoneId,
     });
-    const times = page.locator("time[data-as=minute]");
-    for (const time of await times.all()) {
-      const ms = Date.parse(await time.getAttribute("datetime") ?? "");
-      assert.ok(Math.abs(ms - key.createdAtMs) < 1_000, "when it was made");
-      assert.equal(await time.textContent(), inZone.format(ms));
-    }
+    assert.equal(await created.textContent(), inZone.format(key.createdAtMs));
     await context.close();
   }
 }
@@ -161,13 +153,11 @@ async function zones(visit: Visit): Promise<void> {
 async function counted(page: Page, path: string): Promise<string[]> {
   await page.goto(path);
   const tiles = await page.locator(".tiles dd").allTextContents();
-  const sums = [0, 0, 0, 0];
-  for (const row of await page.locator("details tbody tr").all()) {
-    const cells = await row.locator("td").allTextContents();
-    cells.forEach((cell, at) => {
-      sums[at] = (sums[at] ?? 0) + Number(cell.replaceAll(",", ""));
-    });
-  }
+  const cells = await page.locator("details td").allTextContents();
+  const sums = tiles.map((_, column) =>
+    cells.filter((_, at) => at % tiles.length === column)
+      .reduce((sum, cell) => sum + Number(cell.replaceAll(",", "")), 0)
+  );
   assert.deepEqual(tiles, sums.map((sum) => sum.toLocaleString("en-US")));
   return tiles;
 }
@@ -187,35 +177,25 @@ async function usage(visit: Visit): Promise<void> {
   ] as const;
   for (const [keyId, agoMs, ...counts] of uses) {
     const [requests, errors, promptTokens, completionTokens] = counts;
-    await useKey(visit.site, { ownerId, keyId }, {
-      atMs: deps.now() - agoMs,
+    await useKey(visit.site, { ownerId, keyId }, deps.now() - agoMs, {
       ...{ requests, errors, promptTokens, completionTokens },
     });
   }
-  assert.deepEqual(
-    await counted(page, "/usage"),
-    ["1,334", "60", "1,235,567", "656,321"],
-  );
+  const day = ["1,334", "60", "1,235,567", "656,321"];
+  assert.deepEqual(await counted(page, "/usage"), day);
   const chart = page.getByRole("img", { name: /^Requests/ });
-  assert.equal(await chart.locator("title").count(), 24);
+  const titles = await chart.locator("title").allTextContents();
+  assert.equal(titles.length, 24);
+  assert.match(titles.at(-1) ?? "", /: Successful 1,178, Errors 56$/);
   assert.equal(await chart.locator('rect:not([height="0"])').count(), 4);
-  assert.match(
-    await chart.locator("title").last().textContent() ?? "",
-    /: Successful 1,178, Errors 56$/,
-  );
-  assert.deepEqual(
-    await counted(page, "/usage?range=30d"),
-    ["6,334", "100", "1,305,567", "736,321"],
-  );
+  const month = ["6,334", "100", "1,305,567", "736,321"];
+  assert.deepEqual(await counted(page, "/usage?range=30d"), month);
   assert.equal(await chart.locator("title").count(), 30);
   // A key's own page counts that key only.
   const [requests] = await counted(page, `/keys/${old.id}?range=30d`);
   assert.equal(requests, "5,000");
   await page.goto(`/keys/${old.id}`);
   await says(page, "No requests in the last 24 hours");
-  await page.goto("/keys");
-  const row = page.getByRole("row", { name: "Busy sk-" });
-  await row.getByRole("cell", { name: /^1,[23]34$/ }).waitFor();
   await context.close();
 }
 

@@ -1,18 +1,16 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import {
-  openWindow,
-  press,
-  signedIn,
-  type Site,
-  title,
-  useKey,
-  type Visit,
-} from "./site_fixture.ts";
 import { PASSWORD, storedKey } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { totpCode } from "../domain/sign_in/totp.ts";
+import {
+  openWindow,
+  signedIn,
+  type Site,
+  useKey,
+  type Visit,
+} from "./site_fixture.ts";
 
 /** The users of the console and its data. */
 export interface Stage {
@@ -39,205 +37,170 @@ const OTHER_DEVICE = {
 };
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
-const DAYS_OF_USE = 30;
 const TOTP_STEP_MS = 30_000;
+/** Hours ago: each of the last day, and one of each earlier day of a month. */
+const HOURS_OF_USE = [
+  ...Array.from({ length: 29 }, (_, days) => (29 - days) * 24),
+  ...Array.from({ length: 24 }, (_, hours) => 23 - hours),
+];
 const DESCRIPTIONS = [
   "Support assistant, production",
   "Nightly summaries of long meetings and everything that was said in them",
   "Staging",
   "数据分析服务",
   "Mobile backend 🔑",
-  "Search indexer",
 ];
 
 /** Fills the console with owners, keys and usage. */
 export async function setStage(visit: Visit): Promise<Stage> {
   const { site } = visit;
-  const owner = await signedIn(visit, EMAIL);
+  const { page: owner, ownerId } = await signedIn(visit, EMAIL);
   const newcomer = await signedIn(visit, "grace@example.org");
   const stranger = await openWindow(visit);
-  await site.deps.sessions.start(owner.ownerId, OTHER_DEVICE);
+  await site.deps.sessions.start(ownerId, OTHER_DEVICE);
   const keys: KeyRecord[] = [];
   for (const [n, description] of DESCRIPTIONS.entries()) {
-    keys.push(await makeFilledKey(site, owner.ownerId, n, description));
+    const limits = { tokensPerMinute: 0, concurrency: 0 };
+    keys.push(
+      await storedKey(site, ownerId, {
+        description,
+        models: n === 0 ? ["neutral-3.7-plus"] : [],
+        limits: {
+          ...{ ...limits, requestsPerMinute: n * 60 },
+          tokensPerDay: n * 100_000,
+        },
+        expiresAtMs: n === 1 ? Date.now() + DAY_MS : null,
+      }),
+    );
   }
-  const [key] = keys;
-  return {
-    site,
-    owner: owner.page,
-    ownerId: owner.ownerId,
-    key: key ?? assert.fail("no key"),
-    unused: await storedKey(site, owner.ownerId, {
-      description: "Not used yet",
-    }),
-    newcomer: newcomer.page,
-    stranger: stranger.page,
-  };
-}
-
-async function makeFilledKey(
-  site: Site,
-  ownerId: string,
-  n: number,
-  description: string,
-): Promise<KeyRecord> {
-  const key = await storedKey(site, ownerId, {
-    description,
-    models: n % 3 === 0 ? ["neutral-3.7-plus"] : [],
-    limits: {
-      requestsPerMinute: n * 60,
-      tokensPerMinute: 0,
-      tokensPerDay: n * 100_000,
-      concurrency: 0,
-    },
-    expiresAtMs: n % 4 === 1 ? Date.now() + n * DAY_MS : null,
-  });
-  const keyId = key.id;
-  const hours = Array.from({ length: DAYS_OF_USE * 24 }, (_, ago) => ago)
-    .filter((ago) => ago >= n && (ago < 48 || ago % 6 === 0));
-  const use = (ago: number) => {
-    const requests = Math.round(60 * (1 + Math.sin(ago / 4 + n)));
-    return useKey(site, { ownerId, keyId }, {
-      atMs: Date.now() - ago * HOUR_MS,
+  const [key = assert.fail(), , disabled = assert.fail()] = keys;
+  const actor = { by: EMAIL, ip: OTHER_DEVICE.ip };
+  const target = { ownerId, keyId: disabled.id, version: null, actor };
+  await site.deps.keys.disable(target);
+  for (const ago of HOURS_OF_USE) {
+    const requests = Math.round(60 * (1 + Math.sin(ago / 4)));
+    const used = { ownerId, keyId: key.id };
+    await useKey(site, used, Date.now() - ago * HOUR_MS, {
       ...{ requests, errors: Math.round(requests / 30) },
       ...{ promptTokens: requests * 812, completionTokens: requests * 344 },
     });
-  };
-  // Day by day: one hour at a time would take seconds, all at once the deadlines of
-  // Redis. The latest comes last, as the time of the last use.
-  const days = Map.groupBy(hours.reverse(), (ago) => Math.floor(ago / 24));
-  for (const day of days.values()) await Promise.all(day.map(use));
-  await use(n);
-  if (n % 5 === 2) {
-    const actor = { by: EMAIL, ip: "192.0.2.7" };
-    await site.deps.keys.disable({ ownerId, keyId, version: null, actor });
   }
-  return key;
+  return {
+    ...{ site, owner, ownerId, key },
+    unused: await storedKey(site, ownerId, { description: "Not used yet" }),
+    ...{ newcomer: newcomer.page, stranger: stranger.page },
+  };
 }
 
-const show = async (page: Page, path: string): Promise<Page> => {
-  await page.goto(path);
-  return page;
-};
+interface Play {
+  who?: "owner" | "newcomer" | "stranger";
+  /** Text by field. */
+  fill?: Readonly<Record<string, string>>;
+  /** A selector. */
+  click?: string;
+  /** What the page shows then. */
+  shows?: string;
+}
 
-/** A page of the owner by its path. */
-const at = (name: string, path: (stage: Stage) => string): Scene => [
-  name,
-  (stage) => show(stage.owner, path(stage)),
-];
+/** A page of the owner or of another user, and what this user does there. */
+const at = (
+  name: string,
+  path: string | ((stage: Stage) => string | Promise<string>),
+  { who = "owner", fill = {}, click, shows = "Gateway" }: Play = {},
+): Scene => [name, async (stage) => {
+  const page = stage[who];
+  await page.goto(typeof path === "string" ? path : await path(stage));
+  for (const [field, text] of Object.entries(fill)) {
+    await page.locator(`#${field}`).fill(text);
+  }
+  if (click !== undefined) await page.locator(click).click();
+  await page.getByText(shows).first().waitFor();
+  return page;
+}];
+
+/** A page of a key of the owner. */
+const ofKey = (name: string, page = "", which: "key" | "unused" = "key") =>
+  at(name, (stage) => `/keys/${stage[which].id}${page}`);
 
 /** Every page and every state of one, in an order in which each can be reached. */
 export const SCENES: readonly Scene[] = [
-  ["keys-empty", ({ newcomer }) => show(newcomer, "/keys")],
-  ["usage-empty", ({ newcomer }) => show(newcomer, "/usage")],
-  ["audit-empty", ({ newcomer }) => show(newcomer, "/audit?action=key.")],
-  at("keys", () => "/keys"),
-  at("keys-nothing", () => "/keys?search=zzz"),
-  at("new", () => "/keys/new"),
-  ["new-errors", newWithErrors],
-  ["once", once],
-  at("key", ({ key }) => `/keys/${key.id}`),
-  at("key-unused", ({ unused }) => `/keys/${unused.id}`),
-  at("edit", ({ key }) => `/keys/${key.id}/edit`),
-  at("ask-disable", ({ key }) => `/keys/${key.id}/ask/disable`),
-  at("ask-rotate", ({ key }) => `/keys/${key.id}/ask/rotate`),
-  at("ask-delete", ({ unused }) => `/keys/${unused.id}/ask/delete`),
-  at("usage", () => "/usage"),
-  at("usage-30d", () => "/usage?range=30d"),
-  ["usage-table", usageTable],
-  at("audit", () => "/audit"),
-  at("account", () => "/account"),
-  ["account-refused", accountRefused],
-  at("second-factor", () => "/account/second-factor"),
+  at("keys-empty", "/keys", { who: "newcomer" }),
+  at("usage-empty", "/usage", { who: "newcomer" }),
+  at("audit-empty", "/audit?action=key.", { who: "newcomer" }),
+  at("keys", "/keys"),
+  at("keys-nothing", "/keys?search=zzz"),
+  at("new", "/keys/new"),
+  at("new-errors", "/keys/new", {
+    fill: {
+      // With a text direction mark, which only the server checks.
+      description: "gpj.\u202Eexe",
+      requestsPerMinute: "999999999999",
+      models: "no such; model",
+    },
+    click: "main button",
+    shows: "At most 1,000,000",
+  }),
+  at("once", "/keys/new", {
+    fill: { description: "Shown once" },
+    click: "main button",
+    shows: "Store your key now",
+  }),
+  ofKey("key"),
+  ofKey("key-unused", "", "unused"),
+  ofKey("edit", "/edit"),
+  ofKey("ask-disable", "/ask/disable"),
+  ofKey("ask-rotate", "/ask/rotate"),
+  ofKey("ask-delete", "/ask/delete", "unused"),
+  at("usage-30d", "/usage?range=30d"),
+  at("usage", "/usage", { click: "summary", shows: "Hour from" }),
+  at("audit", "/audit"),
+  at("account", "/account"),
+  at("account-refused", "/account", {
+    fill: {
+      current_password: "not the password",
+      new_password: "some other long password",
+    },
+    click: "text=Change password",
+    shows: "The password is wrong",
+  }),
+  at("second-factor", "/account/second-factor"),
   ["recovery-codes", recoveryCodes],
-  at("account-two-step", () => "/account"),
-  at("confirm", () => "/confirm"),
-  at("not-found", () => "/nothing"),
-  ["sign-in", ({ stranger }) => show(stranger, "/sign-in")],
-  ["sign-in-refused", signInRefused],
-  ["set-up", (stage) => link(stage, "set_up")],
-  ["reset-refused", resetRefused],
+  at("account-two-step", "/account"),
+  at("confirm", "/confirm"),
+  at("not-found", "/nothing"),
+  at("sign-in", "/sign-in", { who: "stranger" }),
+  at("sign-in-refused", "/sign-in", {
+    who: "stranger",
+    fill: { email: EMAIL, password: "not the password" },
+    click: "main button",
+    shows: "is wrong",
+  }),
+  at("set-up", async ({ site: { deps: { links, owners } } }) => {
+    const ownerId = await owners.first();
+    return linkPath(await links.make({ kind: "set_up", ownerId }));
+  }, { who: "stranger" }),
+  at("reset-refused", async ({ ownerId, site: { deps: { links } } }) => {
+    const link = { kind: "reset", ownerId, email: EMAIL } as const;
+    return linkPath(await links.make(link));
+  }, {
+    who: "stranger",
+    // Long enough for the browser, but easy to guess.
+    fill: { new_password: "passwordpassword" },
+    click: "main button",
+    shows: "easy to guess",
+  }),
   ["unavailable", unavailable],
 ];
-
-async function newWithErrors({ owner }: Stage): Promise<Page> {
-  await owner.goto("/keys/new");
-  // With a text direction mark, which only the server checks.
-  await owner.getByLabel("Description").fill("gpj.\u202Eexe");
-  await owner.getByLabel("Requests per minute").fill("999999999999");
-  await owner.locator("#models").fill("no such; model");
-  for (const scope of await owner.getByRole("checkbox").all()) {
-    await scope.uncheck();
-  }
-  await press(owner, "Create key");
-  await owner.locator("[aria-invalid=true]").first().waitFor();
-  return owner;
-}
-
-async function once({ owner }: Stage): Promise<Page> {
-  await owner.goto("/keys/new");
-  await owner.getByLabel("Description").fill("Shown once");
-  await press(owner, "Create key");
-  await title(owner, "Store your key now");
-  return owner;
-}
-
-async function usageTable({ owner }: Stage): Promise<Page> {
-  await owner.goto("/usage");
-  await owner.getByText("Show as a table").click();
-  await owner.getByRole("table").waitFor();
-  return owner;
-}
-
-async function accountRefused({ owner }: Stage): Promise<Page> {
-  await owner.goto("/account");
-  await owner.getByLabel("Current password").fill("not the password");
-  await owner.getByLabel("New password").fill("some other long password");
-  await press(owner, "Change password");
-  await owner.getByText("The password is wrong").waitFor();
-  return owner;
-}
 
 async function recoveryCodes({ owner, site }: Stage): Promise<Page> {
   await owner.goto("/account/second-factor");
   const secret = await owner.locator("#secret").textContent() ?? "";
   const step = Math.floor(site.deps.now() / TOTP_STEP_MS);
-  await owner.getByLabel("Type the code").fill(totpCode(secret, step));
-  await owner.getByLabel("Your password").fill(PASSWORD);
-  await press(owner, "Turn on");
-  await title(owner, "Store your recovery codes");
+  await owner.locator("#code").fill(totpCode(secret, step));
+  await owner.locator("#password").fill(PASSWORD);
+  await owner.locator("main button").last().click();
+  await owner.getByText("Store your recovery codes").waitFor();
   return owner;
-}
-
-async function signInRefused({ stranger }: Stage): Promise<Page> {
-  await stranger.goto("/sign-in");
-  await stranger.getByLabel("E-mail").fill(EMAIL);
-  await stranger.getByLabel("Password").fill("not the password");
-  await press(stranger, "Sign in");
-  await stranger.getByText("is wrong").waitFor();
-  return stranger;
-}
-
-async function link(
-  { stranger, site, ownerId }: Stage,
-  kind: "set_up" | "reset",
-): Promise<Page> {
-  const { links, owners } = site.deps;
-  const secret = await links.make(
-    kind === "set_up"
-      ? { kind, ownerId: await owners.first() }
-      : { kind, ownerId, email: EMAIL },
-  );
-  return await show(stranger, linkPath(secret));
-}
-
-async function resetRefused(stage: Stage): Promise<Page> {
-  const page = await link(stage, "reset");
-  // Long enough for the browser, but easy to guess.
-  await page.getByLabel("Password").fill("passwordpassword");
-  await press(page, "Save and sign in");
-  await page.getByRole("alert").waitFor();
-  return page;
 }
 
 /** Redis is frozen until the response has arrived. */

@@ -11,6 +11,8 @@ import {
   LIMITER_FIELDS,
   usageDay,
   usageField,
+  usageHour,
+  type UsageKind,
 } from "@gateway/shared/keys/limiter_state";
 import {
   limiterKey,
@@ -23,7 +25,6 @@ import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
 import { PASSWORD, startConsole } from "../console_fixture.ts";
 import type { StopNotice } from "../domain/keys/notice.ts";
 import type { TestRedis } from "../redis_fixture.ts";
-import { linkPath } from "../domain/sign_in/links.ts";
 import { createPasswordHasher } from "../domain/sign_in/password.ts";
 import { createConsole } from "../web/app.tsx";
 import type { ConsoleDeps } from "../web/context.ts";
@@ -128,20 +129,22 @@ export async function openWindow(
   return { context, page: await context.newPage() };
 }
 
-/** A window in which an owner, created if need be, signs in by an invitation link. */
+/** A window of a signed-in owner, created if need be, at the list of keys. */
 export async function signedIn(
   visit: Visit,
   email: string,
   options: BrowserContextOptions = {},
 ): Promise<{ context: BrowserContext; page: Page; ownerId: string }> {
-  const { owners, links } = visit.site.deps;
-  const window = await openWindow(visit, options);
+  const { owners, accounts, sessions, hasher } = visit.site.deps;
   const ownerId = await owners.ensure(email);
-  const secret = await links.make({ kind: "invite", ownerId, email });
-  await window.page.goto(linkPath(secret));
-  await window.page.getByLabel("Password").fill(PASSWORD);
-  await window.page.getByRole("button", { name: "Create account" }).click();
-  await window.page.waitForURL("**/keys");
+  await accounts.setPassword(ownerId, await hasher.hash(PASSWORD));
+  const window = await openWindow(visit, options);
+  const userAgent = String(await window.page.evaluate("navigator.userAgent"));
+  const value = await sessions.start(ownerId, { ip: "127.0.0.1", userAgent });
+  await window.context.addCookies([
+    { name: "sid", value, url: visit.site.origin },
+  ]);
+  await window.page.goto("/keys");
   return { ...window, ownerId };
 }
 
@@ -167,42 +170,30 @@ export async function storeKey(page: Page): Promise<string> {
   return value;
 }
 
-/** The usage of a key within one hour. */
-export interface HourOfUse {
-  atMs: number;
-  requests: number;
-  errors: number;
-  promptTokens: number;
-  completionTokens: number;
-}
+const USAGE_KIND_NAMES = [
+  ...["requests", "errors", "promptTokens", "completionTokens"] as const,
+];
 
-/** Counts as a settlement does: for the key and for its owner. */
+/** Counts as a settlement does, in the hour of `atMs`: for the key and for its owner. */
 export async function useKey(
-  { deps }: Site,
+  { deps: { redis } }: Site,
   principal: Principal,
-  { atMs, ...counts }: HourOfUse,
+  atMs: number,
+  counts: Readonly<Record<UsageKind, number>>,
 ): Promise<void> {
-  const hour = new Date(atMs).toISOString().slice(11, 13);
   const day = usageDay(atMs);
-  const kinds = [
-    "requests",
-    "errors",
-    "promptTokens",
-    "completionTokens",
-  ] as const;
   const counters = [
     usageKey(principal, day),
     ownerUsageKey(principal.ownerId, day),
   ];
   await Promise.all(
     counters.flatMap((counter) =>
-      kinds.map((kind) =>
-        deps.redis.command(
-          ["HINCRBY", counter, usageField(hour, kind), String(counts[kind])],
-        )
-      )
+      USAGE_KIND_NAMES.map((kind) => {
+        const field = usageField(usageHour(atMs), kind);
+        return redis.command(["HINCRBY", counter, field, String(counts[kind])]);
+      })
     ),
   );
   const used = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
-  await deps.redis.command(["HSET", limiterKey(principal), ...used]);
+  await redis.command(["HSET", limiterKey(principal), ...used]);
 }
