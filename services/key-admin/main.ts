@@ -21,12 +21,7 @@ import { createStores } from "./domain/stores.ts";
 import { createConsole } from "./web/app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
-import {
-  createHandler,
-  createResponseCounter,
-  readAssets,
-  type ServeHandler,
-} from "./web/server.ts";
+import { createHandler, readAssets, type ServeHandler } from "./web/server.ts";
 
 /** The service: connections, console, operations port, drain. */
 
@@ -60,7 +55,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     createHandler(createConsole(deps), {
       clientAddress: createClientAddress(config.trustedProxies),
       log,
-      count: createResponseCounter(registry),
+      registry,
     }),
   );
   const notReady = () =>

@@ -135,9 +135,9 @@ export async function signedIn(
   email: string,
   options: BrowserContextOptions = {},
 ): Promise<{ context: BrowserContext; page: Page; ownerId: string }> {
-  const { owners, accounts, sessions, hasher } = visit.site.deps;
+  const { owners, sessions, hasher } = visit.site.deps;
   const ownerId = await owners.ensure(email);
-  await accounts.setPassword(ownerId, await hasher.hash(PASSWORD));
+  await owners.setPassword(ownerId, await hasher.hash(PASSWORD));
   const window = await openWindow(visit, options);
   const userAgent = String(await window.page.evaluate("navigator.userAgent"));
   const value = await sessions.start(ownerId, { ip: "127.0.0.1", userAgent });

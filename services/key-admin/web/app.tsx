@@ -1,5 +1,5 @@
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import { Hono } from "hono";
+import { Hono, type HonoRequest } from "hono";
 import { BadCursor } from "../domain/keys/key_page.ts";
 import { KeyRefused } from "../domain/keys/key_store.ts";
 import { NotDurable } from "../domain/store/durability.ts";
@@ -66,7 +66,11 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
   addRoutes(app, ROUTES);
   app.notFound((c) => refuse(c, new Refused(404, "This page does not exist")));
-  app.onError((error, c) => refuse(c, asRefused(error, c)));
+  app.onError((error, c) => {
+    const refused = asRefused(error, c.req);
+    logRefused(c, refused, error);
+    return refuse(c, refused);
+  });
   return app;
 }
 
@@ -91,46 +95,46 @@ export function addRoutes(
   }
 }
 
-/** Turns an error into a refusal and logs it (ASVS 16.3.2, 16.3.3). */
-function asRefused(error: unknown, c: ConsoleContext): Refused {
-  const { requestId, deps: { log } } = c.var;
-  const signedIn: SignedIn | undefined = c.get("signedIn");
-  const headers = { "retry-after": "1" };
+/** What an error means to the person who sent the request. */
+function asRefused(error: unknown, { method, path }: HonoRequest): Refused {
+  if (error instanceof Refused) return error;
   if (error instanceof KeyRefused) {
-    const isGone = error.reason === "not_found";
-    const [page = "/keys"] = /^\/keys\/key_\w+/.exec(c.req.path) ?? [];
-    const back = isGone ? "/keys" : page;
-    return asRefused(
-      new Refused(isGone ? 404 : 409, error.message, { back }),
-      c,
-    );
-  }
-  if (error instanceof Refused) {
-    const ownerId = signedIn?.session.ownerId ?? null;
-    log.warn("request_refused", { requestId, status: error.status, ownerId });
-    return error;
+    if (error.reason === "not_found") return new Refused(404, error.message);
+    const [back = "/keys"] = /^\/keys\/key_\w+/.exec(path) ?? [];
+    return new Refused(409, error.message, { back });
   }
   if (error instanceof BadCursor) {
     return new Refused(400, "This page of the list does not exist");
   }
-  if (error instanceof RedisUnavailableError) {
-    log.warn("redis_unavailable", { requestId, error });
-    // Does not suggest repeating a change that may have been made.
-    const message = c.req.method === "POST" && error.mayHaveRun
-      ? "The database did not answer in time. Your change may or may not have been made. Check before you try again"
-      : "The database does not answer. Try again in a moment";
-    return new Refused(503, message, { headers });
-  }
+  const headers = { "retry-after": "1" };
   if (error instanceof NotDurable) {
-    log.error("not_durable", { requestId, error });
     return new Refused(
       503,
       "The change was made but is not confirmed to be on disk. Check whether it is there",
       { headers },
     );
   }
-  log.error("request_failed", { requestId, error });
+  if (error instanceof RedisUnavailableError) {
+    // Does not suggest repeating a change that may have been made.
+    const message = method === "POST" && error.mayHaveRun
+      ? "The database did not answer in time. Your change may or may not have been made. Check before you try again"
+      : "The database does not answer. Try again in a moment";
+    return new Refused(503, message, { headers });
+  }
   return new Refused(500, "Something went wrong on our side");
+}
+
+/** Logs who was refused what (ASVS 16.3.2, 16.3.3), and failures with their cause. */
+function logRefused(
+  c: ConsoleContext,
+  { status }: Refused,
+  error: unknown,
+): void {
+  const { requestId, deps: { log } } = c.var;
+  const signedIn: SignedIn | undefined = c.get("signedIn");
+  const ownerId = signedIn?.session.ownerId ?? null;
+  if (status < 500) log.warn("request_refused", { requestId, status, ownerId });
+  else log.error("request_failed", { requestId, status, ownerId, error });
 }
 
 /** Shows why a request was refused, with a link to continue. */

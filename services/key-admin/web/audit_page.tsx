@@ -7,16 +7,7 @@ import {
 } from "../domain/audit/audit_log.ts";
 import { type ConsoleContext, type Handler, Refused } from "./context.ts";
 import { showPage } from "./layout.tsx";
-import {
-  address,
-  type Column,
-  Empty,
-  labelOf,
-  Pager,
-  Table,
-  Tabs,
-  Time,
-} from "./parts.tsx";
+import { address, Empty, labelOf, Pager, Table, Tabs, Time } from "./parts.tsx";
 
 /** Who did what, when and from where. */
 
@@ -137,25 +128,10 @@ const LABELS: Readonly<Record<string, string>> = {
 const labelOfAction = (action: string): string =>
   LABELS[action] ?? labelOf(action.replaceAll(/[._]/g, " "));
 
-const KEY_COLUMN: Column<AuditRow> = [
-  "Key",
-  (row) =>
-    row.keyId === "" ? "–" : (
-      <>
-        <a href={`/keys/${row.keyId}`}>
-          <bdi>{row.description}</bdi>
-        </a>{" "}
-        <code class="hint">{row.hint}</code>
-      </>
-    ),
-];
-
 /** Entries as a table. */
-export const AuditTable = ({ rows, caption, isOfOneKey = false }: {
-  rows: readonly AuditRow[];
-  caption: string;
-  isOfOneKey?: boolean;
-}) => (
+export const AuditTable = (
+  { rows, caption }: { rows: readonly AuditRow[]; caption: string },
+) => (
   <Table
     caption={caption}
     rows={rows}
@@ -166,7 +142,15 @@ export const AuditTable = ({ rows, caption, isOfOneKey = false }: {
           {detail && <div class="help">{detail}</div>}
         </>
       ), "head"],
-      ...isOfOneKey ? [] : [KEY_COLUMN],
+      ["Key", ({ keyId, description, hint }) =>
+        keyId === "" ? "–" : (
+          <>
+            <a href={`/keys/${keyId}`}>
+              <bdi>{description}</bdi>
+            </a>{" "}
+            <code class="hint">{hint}</code>
+          </>
+        )],
       ["When", (row) => <Time ms={row.timeMs} as="minute" />],
       ["Who", (row) => row.by],
       ["From", (row) => row.ip || "–"],

@@ -101,11 +101,7 @@ const showKey: Handler = async (c) => {
       <h2>Usage</h2>
       <UsageView usage={usage} base={`/keys/${id}`} />
       <h2>History</h2>
-      <AuditTable
-        rows={history.rows}
-        caption="What happened to this key"
-        isOfOneKey
-      />
+      <AuditTable rows={history.rows} caption="What happened to this key" />
     </>,
   );
 };

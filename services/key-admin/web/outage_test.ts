@@ -113,5 +113,7 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
     disk.fails = false;
     assert.equal(answer.status, 303);
   });
-  assert.ok(site.logLines.some((line) => line.includes(`"not_durable"`)));
+  const failed = site.logLines.filter((line) => line.includes("NotDurable"));
+  assert.ok(failed.every((line) => line.includes(`"request_failed"`)));
+  assert.equal(failed.length, changes.length + 1);
 });

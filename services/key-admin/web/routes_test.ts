@@ -12,6 +12,7 @@ import {
 import { totpCode } from "../domain/sign_in/totp.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serve } from "@gateway/shared/process/serve";
 import { createConsole } from "./app.tsx";
 import { CREATION_RATE } from "./key_form.tsx";
@@ -119,7 +120,7 @@ Deno.test("a malformed Host is 400, with all headers and a log line", async (t) 
     handler: createHandler(createConsole(site.deps), {
       clientAddress: createClientAddress([]),
       log: site.deps.log,
-      count: () => {},
+      registry: new MetricRegistry(),
     }),
     onError: (error) => new Response(String(error), { status: 599 }),
   });

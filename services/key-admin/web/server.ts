@@ -15,16 +15,6 @@ export const CONSOLE_METRICS = {
   }),
 } as const;
 
-/** Returns a function that counts responses by status. */
-export function createResponseCounter(
-  registry: MetricRegistry,
-): (status: number) => void {
-  const responses = registry.counter(CONSOLE_METRICS.responses);
-  // Start at zero, so that a rate can be computed.
-  for (const name of ["2xx", "3xx", "4xx", "5xx"]) responses.with(name).add(0);
-  return (status) => responses.with(`${Math.floor(status / 100)}xx`).add();
-}
-
 /** The handler that `Deno.serve` calls. */
 export type ServeHandler = (
   request: Request,
@@ -34,12 +24,15 @@ export type ServeHandler = (
 /** Finds the client's address, counts the response and logs the request. */
 export function createHandler(
   app: Hono<ConsoleEnv>,
-  { clientAddress, log, count }: {
+  { clientAddress, log, registry }: {
     clientAddress: ClientAddress;
     log: Log;
-    count: (status: number) => void;
+    registry: MetricRegistry;
   },
 ): ServeHandler {
+  const responses = registry.counter(CONSOLE_METRICS.responses);
+  // Start at zero, so that a rate can be computed.
+  for (const name of ["2xx", "3xx", "4xx", "5xx"]) responses.with(name).add(0);
   return async (request, info) => {
     const startMs = performance.now();
     const remoteIp = clientAddress(
@@ -47,7 +40,7 @@ export function createHandler(
       request.headers.get("x-forwarded-for"),
     );
     const response = await app.fetch(request, { remoteIp });
-    count(response.status);
+    responses.with(`${Math.floor(response.status / 100)}xx`).add();
     log.info("request", {
       requestId: response.headers.get("x-request-id"),
       method: request.method,
