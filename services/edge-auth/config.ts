@@ -108,10 +108,8 @@ export function readConfig() {
     trustedProxies: env.TRUSTED_PROXIES,
     allowedHosts: env.ALLOWED_HOSTS,
     corsOrigins: env.CORS_ORIGINS,
-    drain: {
-      readyPort: env.READY_PORT ?? null,
-      leadMs: env.DRAIN_LEAD_SECONDS * MS_PER_SECOND,
-    },
+    readyPort: env.READY_PORT,
+    drainLeadMs: env.DRAIN_LEAD_SECONDS * MS_PER_SECOND,
     drainMs: env.DRAIN_SECONDS * MS_PER_SECOND,
   };
 }

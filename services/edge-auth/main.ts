@@ -1,4 +1,5 @@
 /** Wires the public API: Redis, bus, dispatcher, HTTP. */
+import { setTimeout as delay } from "node:timers/promises";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
@@ -7,6 +8,7 @@ import type { Log } from "@gateway/shared/process/log";
 import { observeBus, observeRedis } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
+import { serve } from "@gateway/shared/process/serve";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import {
@@ -19,7 +21,6 @@ import { RefusedBodies } from "./chat/read_request.ts";
 import { ChatDispatcher, CONTROL_WAIT_MS } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import { createDrain } from "./http/drain.ts";
 import { BodyBudget } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
@@ -34,6 +35,7 @@ const LAST_WORD_MS = 1_000;
 const START_MS = 30_000;
 /** Workers then have this long to report the cost of cancelled requests. */
 const RUNS_END_MS = 1_500;
+const STOP_AT_ONCE = { graceMs: 0, lastWordMs: 0 };
 /** Remaining settlements must reach Redis within this time. */
 const SETTLE_MS = 3_000;
 
@@ -82,8 +84,9 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const stopBeating = await dispatcher.join(bus);
 
   const deadlines = createDeadlines(monotonicNow);
-  // Redis and NATS are available, so the ready port may be opened.
-  const drain = createDrain({ hostname: config.hostname, ...config.drain });
+  let isDraining = false;
+  // Redis and NATS are available, so proxies may send requests.
+  const readyServer = openReadyPort(config);
   const server = await startServer({
     hostname: config.hostname,
     port: config.port,
@@ -100,7 +103,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       bodyBudget: new BodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
-      isDraining: () => drain.hasBegun,
+      isDraining: () => isDraining,
     }),
     onError: (error) => log.error("request_fault", { error }),
   });
@@ -112,7 +115,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const notReady = () => [
     ...(bus.isReady ? [] : ["bus"]),
     ...(redis.state === "ready" ? [] : ["redis"]),
-    ...(drain.hasBegun ? ["stopping"] : []),
+    ...(isDraining ? ["stopping"] : []),
   ];
   const { workers } = dispatcher;
   observeEdge(registry, { dispatcher, limiter, workers });
@@ -123,16 +126,18 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     ready: {
       edgeId,
       port: server.port,
-      readyPort: drain.readyPort,
+      readyPort: readyServer?.port,
       opsPort: ops.port,
     },
     stop: async () => {
-      await drain.begin();
+      // Requests of proxies that have not noticed yet still arrive and are served.
+      isDraining = true;
+      await readyServer?.stop(STOP_AT_ONCE);
+      await delay(config.drainLeadMs);
       await server.stop({ graceMs: config.drainMs, lastWordMs: LAST_WORD_MS });
       await dispatcher.idleWithin(RUNS_END_MS);
       keys.stop();
-      const unsettled = await limiter.stop(SETTLE_MS);
-      if (unsettled > 0) log.error("settlements_lost", { count: unsettled });
+      await limiter.stop(SETTLE_MS);
       deadlines.close();
       stopBeating();
       await bus.drain();
@@ -140,4 +145,15 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       await ops.stop();
     },
   };
+}
+
+/**
+ * Announces to proxies whether this edge will go on accepting requests. Only the
+ * connection matters: every request is answered with 204. It is a port rather than a
+ * path because proxies try another edge on their own only when they cannot connect.
+ */
+function openReadyPort({ hostname, readyPort: port }: EdgeConfig) {
+  if (port === undefined) return undefined;
+  const answer = () => new Response(null, { status: 204 });
+  return serve({ hostname, port, handler: answer, onError: answer });
 }
