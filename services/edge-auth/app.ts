@@ -26,8 +26,7 @@ import {
 } from "./http/responses.ts";
 import type { Exchange } from "./http/server.ts";
 import { allowOrigins, requireHost } from "./http/sites.ts";
-import { authenticate } from "./keys/authenticate.ts";
-import type { KeyLookup } from "./keys/key_lookup.ts";
+import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 
 export interface AppDependencies extends ChatCompletionsDependencies {

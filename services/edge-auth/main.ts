@@ -24,7 +24,7 @@ import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { BodyBudget } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
-import { createKeyLookup } from "./keys/key_lookup.ts";
+import { createKeyLookup } from "./keys/authenticate.ts";
 import { createAdmission } from "./limits/admission.ts";
 import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";

@@ -5,7 +5,7 @@
 import {
   createKeyLookup,
   type KeyLookup,
-} from "../../services/edge-auth/keys/key_lookup.ts";
+} from "../../services/edge-auth/keys/authenticate.ts";
 import { createAdmission } from "../../services/edge-auth/limits/admission.ts";
 import {
   Limiter,

@@ -1,9 +1,23 @@
 /** Authentication: finds the principal that an `Authorization` header stands for. */
-import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
-import type { Principal } from "@gateway/shared/keys/record";
-import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import type { KeyLookup } from "./key_lookup.ts";
-import { unauthorized } from "../limits/refusal.ts";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import {
+  hashKeyValue,
+  isKeyId,
+  isOwnerId,
+  isWellFormedKey,
+} from "@gateway/shared/keys/key";
+import {
+  hashKey,
+  type Principal,
+  STORE_KEY,
+} from "@gateway/shared/keys/record";
+import { KEY_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
+import type { Log } from "@gateway/shared/process/log";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { redisFailure, storeIsEmpty, unauthorized } from "../limits/refusal.ts";
+import { remember } from "../limits/bounded_map.ts";
+import { FIND } from "../limits/scripts.ts";
+import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
 /** RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1). Anchored: two joined headers are no credential. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/=-]+) *$/i;
@@ -32,4 +46,134 @@ export async function authenticate(
   const principal = await lookup.find(hash, clientAddress);
   if (principal === null) throw unauthorized();
   return principal;
+}
+
+export interface KeyLookupOptions {
+  redis: RedisLink;
+  now: MonotonicNow;
+  log: Log;
+  /** Unknown keys that are looked up for one client address, per second. */
+  unknownPerSecond: number;
+}
+
+/**
+ * Finds the principal of a hash, which is the SHA-256 of a key in base64url. The pair
+ * never changes while the key exists, so it is remembered; the admission, which calls
+ * Redis every time, detects a key that was disabled or deleted. Unknown hashes are
+ * remembered as well, to withstand floods: keys are random, so none can have been
+ * tried before it was created.
+ */
+export type KeyLookup = ReturnType<typeof createKeyLookup>;
+
+export function createKeyLookup({
+  redis,
+  now,
+  log,
+  unknownPerSecond,
+}: KeyLookupOptions) {
+  const known = new Map<string, Principal>();
+  const unknownUntilMs = new Map<string, number>();
+  const reads = new Map<string, Promise<Principal | null>>();
+  const limit = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
+  /** Name of the data set in Redis when last seen; null: none, undefined: not seen yet. */
+  let store: unknown;
+  let watch: ReturnType<typeof setInterval> | undefined;
+
+  /** A different data set may contain keys that were unknown. */
+  const sawStore = (name: unknown) => {
+    if (name === store) return;
+    // A Redis that has lost its data looks like one that never held a key.
+    if (name === null) {
+      const meaning =
+        "Redis has no keys: none was ever created, or its data was lost";
+      log.warn("key_store", { to: "missing", meaning });
+    } else if (store !== undefined) {
+      log.info("key_store", { to: store === null ? "present" : "replaced" });
+    }
+    store = name;
+    unknownUntilMs.clear();
+  };
+
+  const lookAtStore = () => {
+    if (redis.state !== "ready") return;
+    redis.command(["GET", STORE_KEY]).then(sawStore, () => {
+      // The link logs the fault, and the next check follows soon.
+    });
+  };
+
+  /** The remembered principal of a hash; null: unknown to Redis, undefined: not remembered. */
+  const remembered = (hash: string): Principal | null | undefined => {
+    const principal = known.get(hash);
+    if (principal !== undefined) {
+      remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
+      return principal;
+    }
+    const isUnknown = now() < (unknownUntilMs.get(hash) ?? -Infinity);
+    return isUnknown ? null : undefined;
+  };
+
+  const read = async (hash: string): Promise<Principal | null> => {
+    try {
+      const { checkMs: deadlineMs } = KEY_LIMITS;
+      const args = [hashKey(hash)];
+      const reply = await redis.evalScript(FIND, [], args, { deadlineMs });
+      const [pair = null, name = null] = Array.isArray(reply) ? reply : [];
+      sawStore(name);
+      if (pair === null) {
+        if (name === null) throw storeIsEmpty();
+        const untilMs = now() + KEY_LIMITS.unknownMs;
+        remember(unknownUntilMs, hash, untilMs, KEY_LIMITS.unknownEntriesMax);
+        return null;
+      }
+      const principal = parsePair(String(pair));
+      remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
+      return principal;
+    } catch (cause) {
+      throw redisFailure(cause);
+    }
+  };
+
+  return {
+    remembered,
+    /**
+     * The principal, or null if there is no such key. A hash that is not remembered
+     * costs one read, which concurrent calls share. Throws `ApiError`:
+     * `service_unavailable` if Redis cannot answer or has lost its data (a key that
+     * cannot be read is not unknown), `rate_limit_exceeded` if the address has sent
+     * too many unknown keys.
+     */
+    find(hash: string, address: () => string): Promise<Principal | null> {
+      const found = remembered(hash);
+      if (found !== undefined) return Promise.resolve(found);
+      const running = reads.get(hash);
+      if (running !== undefined) return running;
+      const reading = limit.run({ address: address(), hash }, () => read(hash))
+        .finally(() => reads.delete(hash));
+      reads.set(hash, reading);
+      return reading;
+    },
+    /** Forgets a principal whose key no longer exists. */
+    forget({ keyId }: Principal): void {
+      for (const [hash, principal] of known) {
+        if (principal.keyId === keyId) return void known.delete(hash);
+      }
+    },
+    /** Starts watching which data set Redis holds. */
+    start(): void {
+      lookAtStore();
+      watch ??= setInterval(lookAtStore, KEY_LIMITS.storeWatchMs);
+    },
+    stop(): void {
+      clearInterval(watch);
+    },
+  };
+}
+
+/** `<key id>:<owner id>`. */
+function parsePair(pair: string): Principal {
+  const [keyId = "", ownerId = "", ...rest] = pair.split(":");
+  if (!isKeyId(keyId) || !isOwnerId(ownerId) || rest.length > 0) {
+    throw new Error("Malformed entry of a key hash in Redis");
+  }
+  return { keyId, ownerId };
 }

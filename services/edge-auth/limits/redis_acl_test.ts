@@ -11,7 +11,7 @@ import {
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
-import { createKeyLookup } from "../keys/key_lookup.ts";
+import { createKeyLookup } from "../keys/authenticate.ts";
 import { createLeases } from "./leases.ts";
 import { Limiter, LIMITER_PROBE } from "./limiter.ts";
 import { EDGE_SCRIPTS } from "./scripts.ts";
