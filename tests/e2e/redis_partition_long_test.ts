@@ -4,24 +4,13 @@
 // the new master; services behind the cut recover after it, without a restart.
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
-import { monotonicNow } from "@gateway/shared/process/clock";
-import { randomBytes } from "@gateway/shared/process/ids";
-import { silentLog } from "@gateway/shared/process/log";
-import { createRedisLink } from "@gateway/shared/redis/link";
+import type { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,
   emptyLedger,
   type Ledger,
 } from "../../services/key-admin/key_changes_fixture.ts";
-import {
-  createKeyStore,
-  type KeyStore,
-} from "../../services/key-admin/domain/keys/key_store.ts";
-import {
-  admittedCount,
-  servedStatus,
-  statusOf,
-} from "../support/service_processes.ts";
+import { openStoreAt } from "../support/cluster_keys.ts";
 import {
   type RedisGroup,
   startRedisGroup,
@@ -31,11 +20,18 @@ import {
   makeSecrets,
 } from "../support/deployed/deployed_stores.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import { runKeys, startService } from "../support/service_processes.ts";
+import {
+  admittedCount,
+  runKeys,
+  servedStatus,
+  startService,
+  statusOf,
+} from "../support/service_processes.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const FAILOVER_MS = 30_000;
+const WRITE_MS = 2_000;
 /** Three seconds without a replica, counted in whole ones, and a look once a second. */
 const STOPS_MS = 5_000;
 /** A late look of a busy machine. */
@@ -93,25 +89,11 @@ async function startParted(secrets: DeployedSecrets) {
 }
 
 /** The store of keys as key-admin has it that asks these sentinels. */
-async function openStore(group: RedisGroup, servers: readonly string[]) {
+function openStore(group: RedisGroup, servers: readonly string[]) {
   const { sentinels, ...address } = group.address("admin");
   assert.ok(sentinels !== undefined);
-  const open = () =>
-    createRedisLink({
-      address: { ...address, sentinels: { ...sentinels, servers } },
-      log: silentLog,
-      now: monotonicNow,
-      random: Math.random,
-      deadlineMs: 2_000,
-    });
-  const [redis, writer] = [open(), open()];
-  await Promise.all([redis.ready(FAILOVER_MS), writer.ready(FAILOVER_MS)]);
-  return {
-    keys: createKeyStore({ redis, writer, randomBytes }),
-    async [Symbol.asyncDispose]() {
-      await Promise.all([redis.close(), writer.close()]);
-    },
-  };
+  const seen = { ...address, sentinels: { ...sentinels, servers } };
+  return openStoreAt(seen, WRITE_MS, FAILOVER_MS);
 }
 
 /** Keys whose last acknowledged change is not what the store has. */
@@ -161,7 +143,7 @@ Deno.test("a Redis master that was cut off", async (t) => {
   let isOver = false;
   const writers = Array.from(
     { length: WRITERS },
-    () => changeKeys(within.keys, ledger, () => isOver),
+    () => changeKeys(within.store, ledger, () => isOver),
   );
   await waitFor(() => ledger.counts.delete >= WRITERS, {
     what: "acknowledged changes of every kind",
@@ -204,7 +186,7 @@ Deno.test("a Redis master that was cut off", async (t) => {
     isOver = true;
     await Promise.all(writers);
     await using after = await openStore(group, parted.open);
-    assert.deepEqual(await lostOf(ledger, after.keys), []);
+    assert.deepEqual(await lostOf(ledger, after.store), []);
   });
 });
 

@@ -1,5 +1,5 @@
 /** Model servers that nobody here wrote, as processes on free ports. */
-import type { DialectName } from "@gateway/shared/models/dialects";
+import type { ModelServerTraits } from "../compat/sdk_checks.ts";
 import { freePort } from "../support/local_server.ts";
 import { type ProcessOptions, startProcess } from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";
@@ -19,18 +19,10 @@ export interface ForeignServer extends AsyncDisposable {
   model: string;
 }
 
-/** A server that can be started, and what is expected of it. */
-export interface ForeignSoftware {
-  name: string;
+/** A server that can be started. */
+export interface ForeignSoftware extends ModelServerTraits {
   program: string;
-  dialect: DialectName;
   start: () => Promise<ForeignServer>;
-  /** It heeds `stop`, `max_tokens` and penalties; a mock does not. */
-  isModel: boolean;
-  /** What it does with `tools`. */
-  tools: "calls" | "refuses";
-  /** A request that it refuses, and the refusal that callers get. */
-  refused: { content: string; status: number; code: string };
 }
 
 const START_MS = 60_000;

@@ -1,4 +1,5 @@
 /** Keys made in a running cluster, and requests with them. */
+import assert from "node:assert/strict";
 import {
   createKeyStore,
   type KeyStore,
@@ -7,7 +8,11 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
-import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import {
+  createRedisLink,
+  type RedisAddress,
+  type RedisLink,
+} from "@gateway/shared/redis/link";
 import type { Cluster } from "./cluster.ts";
 import { postChat } from "./chat_request.ts";
 
@@ -47,22 +52,29 @@ export interface OpenedStore extends AsyncDisposable {
 }
 
 /** The code under which keys are changed by the console and the command line. */
-export async function openStore(cluster: Cluster): Promise<OpenedStore> {
-  const open = async () => {
-    const link = createRedisLink({
-      address: { url: cluster.state.redis_url },
+export function openStore({ state }: Cluster): Promise<OpenedStore> {
+  return openStoreAt({ url: state.redis_url }, READY_MS);
+}
+
+/** The same on the Redis at an address. */
+export async function openStoreAt(
+  address: RedisAddress,
+  deadlineMs: number,
+  readyMs = READY_MS,
+): Promise<OpenedStore> {
+  const [redis, writer] = [0, 1].map(() =>
+    createRedisLink({
+      address,
       log: silentLog,
       now: monotonicNow,
       random: Math.random,
-      deadlineMs: READY_MS,
-    });
-    await link.ready(READY_MS);
-    return link;
-  };
-  const [redis, writer] = [await open(), await open()];
-  const store = createKeyStore({ redis, writer, randomBytes });
+      deadlineMs,
+    })
+  );
+  assert.ok(redis && writer);
+  await Promise.all([redis.ready(readyMs), writer.ready(readyMs)]);
   return {
-    store,
+    store: createKeyStore({ redis, writer, randomBytes }),
     redis,
     [Symbol.asyncDispose]: async () => {
       await Promise.all([redis.close(), writer.close()]);
