@@ -31,41 +31,35 @@ Deno.test("up leaves no process when the launcher is killed with -9", async () =
   );
 });
 
-Deno.test("up stops in order when the runner above it is killed with -9", async () => {
-  await using scratch = await makeScratch();
-  const task = LAUNCHER.map((word) => `'${word}'`).join(" ");
-  await Deno.writeTextFile(
-    `${scratch.path}/deno.json`,
-    JSON.stringify({ tasks: { up: task } }),
-  );
-  await using up = startLauncher(scratch, {
-    command: [Deno.execPath(), "task", "up"],
-    cwd: scratch.path,
-    env: { INIT_CWD: scratch.path },
+Deno.test("up stops in order when the runner above it is killed with -9", async (t) => {
+  const task = JSON.stringify({
+    tasks: { up: LAUNCHER.map((word) => `'${word}'`).join(" ") },
   });
-  const state = await up.state();
-  assert.notEqual(state.pid, up.pid);
-  up.signal("SIGKILL");
-  await untilEnded([state.pid, ...allPids(state)]);
-  assert.deepEqual(await stopOrder(scratch), [
-    "edge-auth",
-    "chat-worker",
-    "key-admin",
-    "model-simulator",
-  ]);
-});
-
-Deno.test("up stops when the npx above it is killed with -9", async () => {
-  await using scratch = await makeScratch();
   // Like npx: a shell below it, and a variable that only its descendants have.
   const shell = `npm_lifecycle_event=npx npm_lifecycle_script=x INIT_CWD=/ ` +
     `sh -c '"$@"; :' sh "$@"; :`;
-  await using up = startLauncher(scratch, {
-    command: ["sh", "-c", shell, "npx", ...LAUNCHER],
-  });
-  const state = await up.state();
-  up.signal("SIGKILL");
-  await untilEnded([state.pid, ...allPids(state)]);
+  const runners: [name: string, command: string[]][] = [
+    ["deno task", [Deno.execPath(), "task", "up"]],
+    ["npx", ["sh", "-c", shell, "npx", ...LAUNCHER]],
+  ];
+  for (const [name, command] of runners) {
+    await t.step(name, async () => {
+      await using scratch = await makeScratch();
+      await Deno.writeTextFile(`${scratch.path}/deno.json`, task);
+      await using up = startLauncher(scratch, {
+        command,
+        cwd: scratch.path,
+        env: { INIT_CWD: scratch.path },
+      });
+      const state = await up.state();
+      assert.notEqual(state.pid, up.pid);
+      up.signal("SIGKILL");
+      await untilEnded([state.pid, ...allPids(state)]);
+      assert.deepEqual(await stopOrder(scratch), [
+        ...["edge-auth", "chat-worker", "key-admin", "model-simulator"],
+      ]);
+    });
+  }
 });
 
 Deno.test("up does not start on the data of a Redis that still runs", async () => {
@@ -75,32 +69,27 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   const [redis] = state.pids.redis ?? [];
   // The launcher and its watcher, before the watcher can react.
   const own = allPids(state);
-  const others = (await childrenOf(up.pid)).filter((pid) => !own.includes(pid));
+  // By `cat`, since Deno reads /proc only with all permissions.
+  const { stdout } = await new Deno.Command("cat", {
+    args: [`/proc/${up.pid}/task/${up.pid}/children`],
+  }).output();
+  const others = new TextDecoder().decode(stdout).trim().split(" ").map(Number)
+    .filter((pid) => !own.includes(pid));
   up.signal("SIGSTOP");
   for (const pid of others) Deno.kill(pid, "SIGKILL");
   up.signal("SIGKILL");
   await up.exitCode;
   try {
     await using next = startLauncher(scratch);
-    let code: number | undefined;
-    const ended = next.exitCode.then((value) => code = value);
-    assert.equal(await until("the refusal", () => code), 1);
-    await ended;
-    assert.match(next.printed(), new RegExp(`still uses.*kill ${redis}`, "s"));
+    const refusal = new RegExp(`still uses[^]*kill ${redis}`);
+    await until("the refusal", () => refusal.test(next.printed()));
+    assert.equal(await next.exitCode, 1);
   } finally {
     for (const pid of allPids(state)) Deno.kill(pid, "SIGKILL");
   }
   await using next = startLauncher(scratch);
   await next.state();
 });
-
-/** By `cat`, since Deno reads /proc only with all permissions. */
-async function childrenOf(pid: number): Promise<number[]> {
-  const { stdout } = await new Deno.Command("cat", {
-    args: [`/proc/${pid}/task/${pid}/children`],
-  }).output();
-  return new TextDecoder().decode(stdout).trim().split(" ").map(Number);
-}
 
 Deno.test("up exits at once at a second Ctrl-C", async () => {
   await using scratch = await makeScratch();
