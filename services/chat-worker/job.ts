@@ -192,15 +192,15 @@ export class Job {
     }
     this.#model = request.model;
     try {
-      const end = await backend.complete(request, {
+      const usage = await backend.complete(request, {
         requestId,
         created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
         signal: this.#abort.signal,
         write: (lines, tokens) => this.#write(lines, tokens),
         ...(traceparent === undefined ? {} : { traceparent }),
       });
-      this.#setUsage(end.usage);
-      this.sender.end(end.usage, this.#tokens, this.#host.steadyNow());
+      this.#setUsage(usage);
+      this.sender.end(usage, this.#tokens, this.#host.steadyNow());
       this.#freeSlot();
     } catch (error) {
       this.#fail(error);

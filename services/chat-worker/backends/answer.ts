@@ -33,20 +33,6 @@ export interface CompletionCall {
   write(lines: string, tokens: number): Promise<void> | undefined;
 }
 
-/** How a complete answer ended. */
-export interface AnswerEnd {
-  /** Reasoning is inside `completion_tokens`. */
-  usage: Usage;
-  /** By choice. */
-  finishReasons: FinishReason[];
-}
-
-/** Its lists are extended in place: a long answer has thousands of entries. */
-type LogprobsInProgress = Logprobs & {
-  content: unknown[] | null;
-  refusal: unknown[] | null;
-};
-
 /** The state of one of the `n` choices. */
 export interface Choice {
   readonly index: number;
@@ -57,7 +43,7 @@ export interface Choice {
   calls: ToolCallFragments | null;
   /** Filled for a whole response only; a stream keeps nothing. */
   message: ResponseMessage;
-  logprobs: LogprobsInProgress | null;
+  logprobs: Logprobs | null;
 }
 
 /** Collects the output of a model and passes it on as lines. */
@@ -119,7 +105,7 @@ export class Answer {
     this.#usage = this.#usage === null ? usage : sum(this.#usage, usage);
   }
 
-  /** Passes on what has been collected. Returns a promise as {@link CompletionCall.write} does. */
+  /** Passes on what has been collected; returns what {@link CompletionCall.write} returns. */
   flush(tokens: number = this.#deltas): Promise<void> | undefined {
     const lines = this.#lines;
     this.#lines = "";
@@ -127,13 +113,11 @@ export class Answer {
     return this.#call.write(lines, tokens);
   }
 
-  /** Passes on the last lines. Throws `upstream_truncated` when something is missing. */
-  end(): AnswerEnd {
+  /** Passes on the last lines and returns the usage. Throws `upstream_truncated` when something is missing. */
+  end(): Usage {
     const usage = this.#usage;
-    const finishReasons = this.choices
-      .map(({ finishReason }) => finishReason)
-      .filter((reason) => reason !== null);
-    if (finishReasons.length < this.choices.length || usage === null) {
+    const isFinished = this.choices.every((each) => each.finishReason !== null);
+    if (!isFinished || usage === null) {
       throw truncatedAnswer("Answer without an end");
     }
     if (!this.#request.stream) this.#lines = this.#wholeResponse(usage);
@@ -141,7 +125,7 @@ export class Answer {
       this.#lines += `${this.#prefix}],"usage":${JSON.stringify(usage)}}\n`;
     }
     this.flush(usage.completion_tokens);
-    return { usage, finishReasons };
+    return usage;
   }
 
   /**
@@ -185,14 +169,13 @@ export class Answer {
       created: this.#call.created,
       model: this.#request.model,
       choices: this.choices.map(
-        ({ finishReason, message, logprobs }, index) => {
+        ({ finishReason, message, logprobs, index }) => {
           // Content is null beside tool calls or a refusal; an answer without any text is "".
-          const hasOther = message.tool_calls !== undefined ||
-            message.refusal !== null;
-          const content = message.content ?? (hasOther ? null : "");
+          const { content, tool_calls: calls, refusal } = message;
+          const isEmpty = calls === undefined && refusal === null;
           return {
             index,
-            message: { ...message, content },
+            message: { ...message, content: content ?? (isEmpty ? "" : null) },
             logprobs,
             finish_reason: finishReason ?? "stop",
           };
@@ -248,9 +231,10 @@ function addFragment(
   call.function.arguments += text;
 }
 
-function extended(list: unknown[] | null, more: unknown): unknown[] | null {
+/** A long answer has thousands of entries, so the list is extended in place. */
+function extended(list: unknown, more: unknown): unknown {
   if (!Array.isArray(more)) return list;
-  if (list === null) return [...more];
+  if (!Array.isArray(list)) return [...more];
   for (const each of more) list.push(each);
   return list;
 }

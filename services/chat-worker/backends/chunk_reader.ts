@@ -135,7 +135,7 @@ export class ChunkReader {
     const content = contentOf(said.content);
     const reasoning = textOf(said.reasoning_content) || textOf(said.reasoning);
     const refusal = textOf(said.refusal);
-    const fragments = said.tool_calls ?? legacyCall(said.function_call);
+    const fragments = said.tool_calls ?? null;
     if (content !== "") delta.content = content;
     if (reasoning !== "") delta.reasoning_content = reasoning;
     if (refusal !== "") delta.refusal = refusal;
@@ -190,11 +190,6 @@ function contentOf(content: unknown): string {
   return content.filter(isJsonObject).map(({ text }) => textOf(text)).join("");
 }
 
-/** `function_call` is the older form of `tool_calls`, for a single call. */
-function legacyCall(call: unknown): unknown {
-  return isJsonObject(call) ? [{ index: 0, function: call }] : null;
-}
-
 /** The usage that a server reports, or null unless both counts are present and valid. */
 export function parseUsage(value: unknown): Usage | null {
   const prompt = countIn(value, "prompt_tokens");
@@ -239,7 +234,7 @@ const REASONS: readonly [FinishReason, RegExp][] = [
     "length",
     /^(length|max_tokens|max_length|max_output_tokens|model_length|model_context_window_exceeded)$/,
   ],
-  ["tool_calls", /^(tool_calls|tool_use|function_call)$/],
+  ["tool_calls", /^(tool_calls|tool_use)$/],
   [
     "content_filter",
     /^(content_filter|safety|sensitive|refusal|recitation|prohibited_content|blocklist)$/,

@@ -21,8 +21,6 @@ const IDLE_MS = 30_000;
 /** The unread rest of a body that is still read in order to keep the connection. */
 const DRAIN_BYTES_MAX = 64 * 1024;
 const DRAIN_MS = 1_000;
-/** Interim responses skipped before the final one. */
-const INTERIM_RESPONSES_MAX = 16;
 const SWITCHING_PROTOCOLS = 101;
 
 /** A byte stream in both directions. `Deno.Conn` is one. */
@@ -116,15 +114,16 @@ export class HttpConnection {
     this.#from = this.#to = 0;
     this.#isSent = this.#isKeepAlive = false;
     void this.#write(request);
-    for (let interim = 0; interim <= INTERIM_RESPONSES_MAX; interim += 1) {
-      const head = await this.#readHead();
-      if (head.status === SWITCHING_PROTOCOLS) break;
-      if (head.status < 200) continue;
-      this.#isKeepAlive = head.isKeepAlive;
-      this.#body = new BodyDecoder(head.framing);
-      return head;
-    }
-    throw invalidAnswer("Unexpected interim response");
+    let head: ResponseHead;
+    do {
+      head = await this.#readHead();
+      if (head.status === SWITCHING_PROTOCOLS) {
+        throw invalidAnswer("Unexpected change of protocol");
+      }
+    } while (head.status < 200);
+    this.#isKeepAlive = head.isKeepAlive;
+    this.#body = new BodyDecoder(head.framing);
+    return head;
   }
 
   /**

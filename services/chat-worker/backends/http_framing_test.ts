@@ -38,7 +38,6 @@ const headers: [lines: string, head: Partial<ResponseHead>][] = [
     retryAfterMs: "20",
   }],
   ["x-a: \ufffd:\u0000\r\nx-b:", {}],
-  ["a: b\r\n".repeat(200).trim(), {}],
 ];
 
 /** Whole heads of other kinds. */
@@ -94,7 +93,6 @@ Deno.test("parseResponseHead() refuses malformed heads", () => {
       "content-length: 1, 1",
       `content-length: ${"9".repeat(16)}`,
       "transfer-encoding: gzip, chunked",
-      "a: b\r\n".repeat(201).trim(),
     ].map(withHeaders),
   ];
   for (const text of malformed) {

@@ -206,56 +206,50 @@ export class OpenAiBackend {
   ): Promise<void> {
     const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
     let bytes = 0;
-    let isProgress = false;
-    let isDone = false;
+    let hasData = false;
     /** The server sent `[DONE]`, instead of only closing the stream. */
-    let isWhole = false;
+    let isDone = false;
     const parser = new SseParser((data, name) => {
       if (isDone || data === "") return;
-      isProgress = true;
-      if (data.length < 16 && data.trim() === DONE) isDone = isWhole = true;
+      hasData = true;
+      if (data.length < 16 && data.trim() === DONE) isDone = true;
       else reader.take(data, name);
     });
-    const takePiece = (piece: Uint8Array | null) => {
-      if (piece !== null) {
+    try {
+      while (!isDone) {
+        const piece = await response.read();
+        if (piece === null) {
+          const rest = parser.end();
+          // An event without its blank line may be cut. If so, report the end of the stream, not the event.
+          if (rest.trim() === DONE) isDone = true;
+          else if (parseJson(rest) !== undefined) reader.take(rest, "");
+          break;
+        }
         bytes += piece.length;
         if (bytes > bytesMax) throw tooLong();
-        return parser.push(piece);
-      }
-      const rest = parser.end();
-      // An event without its blank line may be cut. If so, report the end of the stream, not the event.
-      if (rest.trim() === DONE) isWhole = true;
-      else if (parseJson(rest) !== undefined) reader.take(rest, "");
-      isDone = true;
-    };
-    while (!isDone) {
-      isProgress = false;
-      try {
-        takePiece(await response.read());
-      } catch (error) {
-        if (!reader.isFinished || !isCut(error)) {
-          // If nothing was passed on, another backend may still answer.
-          if (answer.hasSent) void answer.flush();
-          throw error;
+        hasData = false;
+        parser.push(piece);
+        if (isDone) break;
+        const room = answer.flush();
+        if (room !== undefined) {
+          deadlines.rest();
+          await room;
+          deadlines.throwIfEnded();
+        } else if (!hasData) continue; // Comments extend no deadline.
+        if (reader.isFinished) {
+          const waitMs = Math.min(betweenTokensMs, AFTER_FINISH_MS);
+          deadlines.arm("afterFinish", waitMs);
+        } else if (reader.hasBegun) {
+          deadlines.arm("betweenTokens", betweenTokensMs);
         }
-        isDone = true;
       }
-      if (isDone) break;
-      const room = answer.flush();
-      if (room !== undefined) {
-        deadlines.rest();
-        await room;
-        deadlines.throwIfEnded();
-      } else if (!isProgress) continue;
-      if (reader.isFinished) {
-        const waitMs = Math.min(betweenTokensMs, AFTER_FINISH_MS);
-        deadlines.arm("afterFinish", waitMs);
-      } else if (reader.hasBegun) {
-        deadlines.arm("betweenTokens", betweenTokensMs);
-      }
+    } catch (error) {
+      if (!reader.isFinished || !isCut(error)) throw error;
+    } finally {
+      // If nothing was passed on, another backend may still answer.
+      if (answer.hasSent) void answer.flush();
     }
-    if (answer.hasSent) void answer.flush();
-    reader.end(isWhole);
+    reader.end(isDone);
   }
 }
 

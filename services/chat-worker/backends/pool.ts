@@ -1,7 +1,7 @@
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { Answer, type AnswerEnd, type CompletionCall } from "./answer.ts";
+import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+import { Answer, type CompletionCall } from "./answer.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import type { OpenAiBackend } from "./openai.ts";
 
@@ -99,14 +99,14 @@ export class BackendPool {
   async complete(
     request: ChatRequest,
     call: CompletionCall,
-  ): Promise<AnswerEnd> {
+  ): Promise<Usage> {
     call.signal.throwIfAborted();
     this.#retriesLeft = Math.min(
       RETRIES_MAX,
       this.#retriesLeft + RETRIES_PER_REQUEST,
     );
     const failures: { slot: Slot; error: UpstreamError }[] = [];
-    const attempt = async (slot: Slot): Promise<AnswerEnd | null> => {
+    const attempt = async (slot: Slot): Promise<Usage | null> => {
       const result = await this.#attempt(slot, request, call);
       if (!(result instanceof UpstreamError)) return result;
       failures.push({ slot, error: result });
@@ -114,8 +114,8 @@ export class BackendPool {
     };
     for (const slot of this.#candidates()) {
       if (failures.length === ATTEMPTS_MAX) break;
-      const end = await attempt(slot);
-      if (end !== null) return end;
+      const usage = await attempt(slot);
+      if (usage !== null) return usage;
     }
     const [only, ...others] = failures;
     if (only === undefined) throw this.#unavailable();
@@ -126,8 +126,8 @@ export class BackendPool {
       const spreadMs = RETRY_DELAY_MS_MAX - RETRY_DELAY_MS_MIN;
       const { random, sleep } = this.#options;
       await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, call.signal);
-      const end = await attempt(only.slot);
-      if (end !== null) return end;
+      const usage = await attempt(only.slot);
+      if (usage !== null) return usage;
     }
     // The error of a limit says when to retry; otherwise the last error is returned.
     const limited = failures.find(({ error }) => error.remedy === "later");
@@ -143,7 +143,7 @@ export class BackendPool {
     slot: Slot,
     request: ChatRequest,
     call: CompletionCall,
-  ): Promise<AnswerEnd | UpstreamError | null> {
+  ): Promise<Usage | UpstreamError | null> {
     const permit = slot.breaker.enter();
     if (permit === null) return null;
     const { now, onAttempt } = this.#options;
@@ -164,25 +164,21 @@ export class BackendPool {
       });
     try {
       await slot.backend.complete(request, answer, call);
-      const end = answer.end();
+      const usage = answer.end();
       permit.report("success");
       report("success", null);
-      return end;
+      return usage;
     } catch (error) {
-      const isAborted = call.signal.aborted;
-      if (isAborted || !(error instanceof UpstreamError)) {
-        permit.report("ignored");
-        report(isAborted ? "aborted" : "internal", error);
-        throw error;
+      const { aborted } = call.signal;
+      const failure = error instanceof UpstreamError && !aborted ? error : null;
+      permit.report(failure === null ? "ignored" : resultOf(failure));
+      report(failure?.fault ?? (aborted ? "aborted" : "internal"), error);
+      if (failure?.remedy === "later") {
+        slot.limitedUntilMs = now() + (failure.retryAfterMs ?? 0);
       }
-      const { fault, remedy } = error;
-      if (remedy === "later") {
-        slot.limitedUntilMs = now() + (error.retryAfterMs ?? 0);
-      }
-      permit.report(resultOf(error));
-      report(fault, error);
-      if (answer.hasSent || remedy === "none") throw error;
-      return error;
+      const canRepeat = !answer.hasSent && failure?.remedy !== "none";
+      if (failure === null || !canRepeat) throw error;
+      return failure;
     }
   }
 

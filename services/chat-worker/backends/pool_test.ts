@@ -9,9 +9,9 @@ import {
   type AttemptReport,
   type AttemptResult,
   BackendPool,
-  type BreakerState,
   CircuitBreaker,
   orderByWeight,
+  type Permit,
   type PoolBackend,
 } from "./pool.ts";
 
@@ -324,13 +324,6 @@ Deno.test("complete() does not count an abort as a failure", async () => {
   );
 });
 
-Deno.test("complete() tries no backend when it is aborted before", async () => {
-  const r = rig(["ok"]);
-  const gone = AbortSignal.abort(new Error("Client left"));
-  assert.match(String((await ask(r.pool, gone)).error), /Client left/);
-  assert.equal(r.a.calls, 0);
-});
-
 Deno.test("complete() stops waiting to ask again when it is aborted", async () => {
   const a = new Fake("a", ["server_error"]);
   const controller = new AbortController();
@@ -365,12 +358,6 @@ Deno.test("complete() reports how long it took, to the first token and in all", 
   }]);
 });
 
-Deno.test("close() closes every backend", () => {
-  const r = rig(["ok"], ["ok"]);
-  r.pool.close();
-  assert.ok(r.backends.every(({ isClosed }) => isClosed));
-});
-
 Deno.test("orderByWeight() goes by preference, and first as often as the weight says", () => {
   const entry = (preference: number, weight: number) => ({
     backend: { config: { preference, weight } },
@@ -386,128 +373,74 @@ Deno.test("orderByWeight() goes by preference, and first as often as the weight 
   assert.ok(oftenFirst > 2_880 && oftenFirst < 3_120, `${oftenFirst} of 4,000`);
 });
 
-interface BreakerRig {
-  breaker: CircuitBreaker;
-  /** Lets the clock go on. */
-  wait(ms: number): void;
-  /** Enters and reports at once. */
-  attempt(result: AttemptResult): void;
-}
-
-function breakerRig(): BreakerRig {
-  let nowMs = 1_000;
-  const breaker = new CircuitBreaker(() => nowMs);
-  return {
-    breaker,
-    wait: (ms) => void (nowMs += ms),
-    attempt(result) {
-      const permit = breaker.enter();
-      assert.ok(permit, "refused");
-      permit.report(result);
-    },
-  };
-}
-
-function repeat(result: AttemptResult, times: number): AttemptResult[] {
-  return new Array<AttemptResult>(times).fill(result);
-}
-
-/** A failure before each success: never two in a row. */
-function alternate(pairs: number): AttemptResult[] {
-  return Array.from({ length: pairs }, () => ["failure", "success"] as const)
-    .flat();
-}
-
-const sequences: [results: AttemptResult[], state: BreakerState][] = [
-  [[], "closed"],
-  [repeat("failure", 4), "closed"],
-  [repeat("failure", 5), "open"],
-  [[...repeat("failure", 4), "success", "failure"], "closed"],
-  [[...repeat("failure", 4), ...repeat("ignored", 9), "failure"], "open"],
-  [repeat("ignored", 1_000), "closed"],
-  [[...alternate(8), "failure"], "open"],
-  [["success", "success", "success", ...alternate(8)], "closed"],
-  [[...alternate(8), "success", "success", "failure"], "closed"],
+/**
+ * What happens to a breaker, word by word. `f`, `s`, `i`: an attempt fails, succeeds or
+ * is ignored at once. `enter`: one begins and goes on; `token` is its first token,
+ * `end-f` and `end-s` its end. A number lets so many milliseconds pass, `=1000` is the
+ * wait for the next attempt, and a state is that of the breaker.
+ */
+const histories: [promise: string, history: string][] = [
+  ["opens after five failures in a row", "f f f f closed f open =1000"],
+  [
+    "opens if many attempts fail",
+    "f s f s f s f s f s f s f s f s closed f open",
+  ],
+  ["counts no attempt that is ignored", "f f f f i i i i i i closed f open"],
+  [
+    "forgets failures after successes",
+    "f f f f s s s s s s s s f f f f closed",
+  ],
+  [
+    "permits one probe after its open time",
+    "f f f f f 999 =1 1 half-open =0 enter =1000 60000 =1000 end-s closed =0 s",
+  ],
+  [
+    "stays open twice as long with each probe that fails, up to a bound",
+    "f f f f f =1000 1000 f =2000 2000 f =4000 4000 f =8000 8000 f =16000 " +
+    "16000 f =30000 30000 f =30000 30000 s closed f f f f f =1000",
+  ],
+  [
+    "permits another probe at once when one was aborted",
+    "f f f f f 1000 i half-open =0 s closed",
+  ],
+  [
+    "ignores the end of attempts that began before it opened",
+    "enter enter f f f f f end-s open 1000 half-open end-f half-open s closed",
+  ],
+  [
+    "permits the next probe once one has begun, and believes the first that ends",
+    "f f f f f 1000 enter =1000 token =0 f open =2000 end-s open =2000",
+  ],
 ];
 
-Deno.test("CircuitBreaker opens after five failures in a row, or when many attempts fail", () => {
-  for (const [results, state] of sequences) {
-    const { breaker, attempt } = breakerRig();
-    for (const result of results) attempt(result);
-    assert.equal(breaker.state, state);
-    assert.equal(breaker.enter() === null, state === "open");
-  }
-});
+const RESULTS: { [word: string]: AttemptResult } = {
+  f: "failure",
+  s: "success",
+  i: "ignored",
+};
 
-Deno.test("CircuitBreaker permits one probe after its open time", () => {
-  const { breaker, attempt, wait } = breakerRig();
-  for (const result of repeat("failure", 5)) attempt(result);
-  assert.equal(breaker.waitMs, 1_000);
-  wait(999);
-  assert.equal(breaker.enter(), null);
-  assert.equal(breaker.waitMs, 1);
-  wait(1);
-  assert.equal(breaker.waitMs, 0);
-  const probe = breaker.enter();
-  assert.equal(breaker.state, "half-open");
-  assert.equal(breaker.enter(), null);
-  wait(60_000);
-  assert.equal(breaker.enter(), null);
-  probe?.report("success");
-  assert.equal(breaker.state, "closed");
-  attempt("success");
-});
-
-Deno.test("CircuitBreaker stays open twice as long with each probe that fails, up to a bound, and starts anew after a success", () => {
-  const { breaker, attempt, wait } = breakerRig();
-  for (const result of repeat("failure", 5)) attempt(result);
-  for (const openMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
-    assert.equal(breaker.waitMs, openMs);
-    wait(openMs);
-    attempt("failure");
-    assert.equal(breaker.state, "open");
-  }
-  wait(30_000);
-  attempt("success");
-  for (const result of repeat("failure", 5)) attempt(result);
-  assert.equal(breaker.waitMs, 1_000);
-});
-
-Deno.test("CircuitBreaker permits another probe at once when one was aborted", () => {
-  const { breaker, attempt, wait } = breakerRig();
-  for (const result of repeat("failure", 5)) attempt(result);
-  wait(1_000);
-  attempt("ignored");
-  assert.equal(breaker.state, "half-open");
-  attempt("success");
-  assert.equal(breaker.state, "closed");
-});
-
-Deno.test("CircuitBreaker ignores reports of attempts that started before it opened", () => {
-  const { breaker, attempt, wait } = breakerRig();
-  const early = [breaker.enter(), breaker.enter()];
-  for (const result of repeat("failure", 5)) attempt(result);
-  early[0]?.report("success");
-  assert.equal(breaker.state, "open");
-  wait(1_000);
-  const probe = breaker.enter();
-  early[1]?.report("failure");
-  assert.equal(breaker.state, "half-open");
-  probe?.report("success");
-  early[1]?.report("failure");
-  assert.equal(breaker.state, "closed");
-});
-
-Deno.test("CircuitBreaker tries the next once a probe has begun, and believes the first that ends", () => {
-  const { breaker, wait, attempt } = breakerRig();
-  for (const result of repeat("failure", 5)) attempt(result);
-  wait(1_000);
-  const long = breaker.enter();
-  assert.equal(breaker.enter(), null);
-  long?.begun();
-  attempt("failure");
-  assert.equal(breaker.state, "open");
-  assert.equal(breaker.waitMs, 2_000);
-  long?.report("success");
-  assert.equal(breaker.state, "open");
-});
+for (const [promise, history] of histories) {
+  Deno.test(`CircuitBreaker ${promise}`, () => {
+    let nowMs = 1_000;
+    const breaker = new CircuitBreaker(() => nowMs);
+    const enter = () => breaker.enter() ?? assert.fail("refused");
+    const running: Permit[] = [];
+    for (const [at, word] of history.split(" ").entries()) {
+      const [, end] = /^end-(.)$/.exec(word) ?? [];
+      const result = RESULTS[end ?? word];
+      if (/^\d/.test(word)) nowMs += Number(word);
+      else if (word === "enter") running.push(enter());
+      else if (word === "token") running[0]?.begun();
+      else if (result !== undefined) {
+        (end === undefined ? enter() : running.shift())?.report(result);
+      } else {
+        const { state, waitMs } = breaker;
+        assert.equal(
+          word.startsWith("=") ? `=${waitMs}` : state,
+          word,
+          `${at}`,
+        );
+      }
+    }
+  });
+}

@@ -1,14 +1,10 @@
-/**
- * Parses server-sent events by the WHATWG HTML standard, section 9.2.6. Beyond the
- * standard, `error: …` is the data of an event named `error`: llama.cpp's server ended
- * broken answers that way until 2025.
- */
+/** Parses server-sent events by the WHATWG HTML standard, section 9.2.6. */
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { invalidAnswer } from "./errors.ts";
 
 const LINE_CHARS_MAX = STREAM_LIMITS.lineBytesMax;
 const LINE_END = /\r\n|\n|\r/;
-const FIELD = /^(data|event|error)(?:: ?|$)/;
+const FIELD = /^(data|event)(?:: ?|$)/;
 
 /**
  * An incremental parser: `data: {"a":1}\n\n` calls `onEvent('{"a":1}', "")`. It takes
@@ -49,7 +45,8 @@ export class SseParser {
   }
 
   /**
-   * Ends the stream and returns the data of a last event without its blank line, or `""`. The standard drops it, but a caller that can validate it may use it.
+   * Ends the stream and returns the data of a last event without its blank line, or
+   * `""`. The standard drops it, but a caller that can validate it may use it.
    */
   end(): string {
     this.#keep(this.#decoder.decode());
@@ -74,8 +71,10 @@ export class SseParser {
     const [start, field] = FIELD.exec(line) ?? [];
     if (start === undefined) return;
     const value = line.slice(start.length);
-    if (field !== "data") this.#name = field === "error" ? field : value;
-    if (field === "event") return;
+    if (field === "event") {
+      this.#name = value;
+      return;
+    }
     this.#data = this.#data === null ? value : `${this.#data}\n${value}`;
     checkLength(this.#data.length);
   }
