@@ -1,19 +1,19 @@
 /** The Prometheus metrics of the worker. A job is counted once, at its end. */
 import type { RejectReason } from "@gateway/shared/bus/frame";
-import type { MetricRegistry } from "@gateway/shared/process/metrics";
 import {
   ANSWER_SECONDS,
   counter,
   gauge,
   histogram,
+  type MetricRegistry,
 } from "@gateway/shared/process/metrics";
-
 import type {
   AttemptReport,
   BackendPool,
   BreakerState,
 } from "./backends/pool.ts";
 import type { JobReport } from "./job.ts";
+import type { ChatWorker } from "./worker.ts";
 
 /** Every metric of the worker except those that all services have. */
 export const WORKER_METRICS = {
@@ -133,20 +133,14 @@ export function createWorkerMetrics(registry: MetricRegistry) {
   };
 }
 
-/** The state that the gauges of the worker read. */
-export interface WorkerState {
-  worker: {
-    readonly inFlight: number;
-    readonly isDraining: boolean;
-  };
-  slots: number;
-  backends: ReadonlyMap<string, Pick<BackendPool, "breakerStates">>;
-}
-
 /** Exports the state of the worker as gauges. */
 export function observeWorker(
   registry: MetricRegistry,
-  { worker, slots, backends }: WorkerState,
+  { worker, slots, backends }: {
+    worker: Pick<ChatWorker, "inFlight" | "isDraining">;
+    slots: number;
+    backends: ReadonlyMap<string, Pick<BackendPool, "breakerStates">>;
+  },
 ): void {
   const table = WORKER_METRICS;
   registry.gauge(table.slots, () => [[[], slots]]);

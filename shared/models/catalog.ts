@@ -36,24 +36,12 @@ export const BACKEND_DEADLINE_DEFAULTS = {
 } as const;
 
 /** Headers of the connection, and those that the worker itself sends. */
-const RESERVED_HEADERS: ReadonlySet<string> = new Set([
-  "accept",
-  "accept-encoding",
-  "authorization",
-  "connection",
-  "content-encoding",
-  "content-length",
-  "content-type",
-  "expect",
-  "host",
-  "keep-alive",
-  "te",
-  "traceparent",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-  "x-request-id",
-]);
+const RESERVED_HEADERS = new RegExp(
+  "^(accept|authorization|connection|expect|host|keep-alive|te|trailer|upgrade|" +
+    "accept-encoding|content-(encoding|length|type)|transfer-encoding|" +
+    "traceparent|x-request-id)$",
+  "i",
+);
 
 const positive = z.int().min(1);
 
@@ -78,7 +66,7 @@ function isBaseUrl(text: string): boolean {
 const headers = z.record(
   z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, {
     error: "expected the name of a header",
-  }).refine((text) => !RESERVED_HEADERS.has(text.toLowerCase()), {
+  }).refine((text) => !RESERVED_HEADERS.test(text), {
     error: "the gateway sets this header itself",
   }),
   z.string().regex(/^[\x20-\x7e\t]*$/, {
@@ -88,18 +76,21 @@ const headers = z.record(
   "Sent with every call. Not for secrets: they belong in the environment.",
 );
 
-const deadline = (name: keyof typeof BACKEND_DEADLINE_DEFAULTS) =>
-  positive.max(DEADLINE_MAX_MS).default(BACKEND_DEADLINE_DEFAULTS[name]);
+const deadline = (
+  name: keyof typeof BACKEND_DEADLINE_DEFAULTS,
+  description: string,
+) =>
+  positive.max(DEADLINE_MAX_MS).default(BACKEND_DEADLINE_DEFAULTS[name])
+    .describe(description);
 
 const deadlines = z.strictObject({
-  connect_ms: deadline("connect_ms")
-    .describe("The connection, including TLS."),
-  first_token_ms: deadline("first_token_ms").describe(
+  connect_ms: deadline("connect_ms", "The connection, including TLS."),
+  first_token_ms: deadline(
+    "first_token_ms",
     "From the connection to the first token of a stream.",
   ),
-  between_tokens_ms: deadline("between_tokens_ms")
-    .describe("Between two tokens."),
-  total_ms: deadline("total_ms").describe("The whole answer."),
+  between_tokens_ms: deadline("between_tokens_ms", "Between two tokens."),
+  total_ms: deadline("total_ms", "The whole answer."),
 }).prefault({}).describe("How long the server may take, in milliseconds.");
 
 /** Any server with OpenAI's chat completions API. Several are tried in order of preference. */
@@ -181,11 +172,8 @@ const file = z.strictObject({
 }).superRefine(({ models }, context) => {
   for (const [index, id] of repeated(models, "id")) {
     const message = `another model is called '${id}' too`;
-    context.addIssue({
-      code: "custom",
-      message,
-      path: ["models", index, "id"],
-    });
+    const path = ["models", index, "id"];
+    context.addIssue({ code: "custom", message, path });
   }
 });
 

@@ -63,7 +63,13 @@ export function catalogOf(
   hasUpstreamKey: boolean,
 ): Catalog {
   if (env.MODELS_FILE !== undefined) {
-    return parseCatalog(parseJson(env.MODELS_FILE));
+    let json: unknown;
+    try {
+      json = JSON.parse(env.MODELS_FILE);
+    } catch (error) {
+      throw new ConfigError("the models file", [errorMessage(error)]);
+    }
+    return parseCatalog(json);
   }
   if (env.UPSTREAM_BASE_URL !== undefined) {
     // Its abilities are unknown, so the server decides what it accepts.
@@ -109,30 +115,21 @@ function catalogOfOne(
   model: Partial<ModelFile>,
   backend: Omit<ModelFile["backends"][number], "type">,
 ): Catalog {
-  return parseCatalog(
-    {
-      models: [{
-        id: DEFAULT_MODEL_ID,
-        vision: true,
-        // Local servers support these in addition to OpenAI's; strict ones refuse them.
-        pass_fields: [
-          "top_k",
-          "min_p",
-          "logit_bias",
-          "reasoning_effort",
-          "chat_template_kwargs",
-        ],
-        ...model,
-        backends: [{ type: "openai", ...backend }],
-      }],
-    } satisfies CatalogFile,
-  );
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new ConfigError("the models file", [errorMessage(error)]);
-  }
+  const file: CatalogFile = {
+    models: [{
+      id: DEFAULT_MODEL_ID,
+      vision: true,
+      // Local servers support these in addition to OpenAI's; strict ones refuse them.
+      pass_fields: [
+        "top_k",
+        "min_p",
+        "logit_bias",
+        "reasoning_effort",
+        "chat_template_kwargs",
+      ],
+      ...model,
+      backends: [{ type: "openai", ...backend }],
+    }],
+  };
+  return parseCatalog(file);
 }

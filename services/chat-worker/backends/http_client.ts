@@ -57,12 +57,8 @@ export function createConnect(
       tcp.setKeepAlive(true);
       if (!isTls) return tcp;
       // A server that also offers HTTP/2 must not select it.
-      const alpnProtocols = ["http/1.1"];
-      connection = await Deno.startTls(tcp, {
-        hostname,
-        alpnProtocols,
-        caCerts,
-      });
+      const options = { hostname, alpnProtocols: ["http/1.1"], caCerts };
+      connection = await Deno.startTls(tcp, options);
       signal.addEventListener("abort", close, { once: true });
       signal.throwIfAborted();
       await connection.handshake();

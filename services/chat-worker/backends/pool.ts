@@ -1,6 +1,7 @@
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import type { ChatRequest, Usage } from "@gateway/shared/openai/chat";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/completion";
 import { Answer, type CompletionCall } from "./answer.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import type { OpenAiBackend } from "./openai.ts";

@@ -85,45 +85,43 @@ export function refusalError(
   redact: Redact,
 ): UpstreamError {
   const error = errorMemberOf(body);
-  const message = textOf(error?.message);
-  const code = textOf(error?.code);
-  let fault = FAULTS.get(status) ?? "server_error";
-  let cause = new Error(`Model server answered with status ${status}`);
-  // FastAPI's {"detail":"Not Found"} and HTML pages are about the path, not the model.
-  const isPath = error === null ||
-    (isJsonObject(body) && body.detail !== undefined);
-  if (status === 404 && isPath) fault = "server_error";
-  // A request larger than a token rate exceeds the gateway's own limit at that server.
-  if (status === 413 && code === "rate_limit_exceeded") fault = "rate_limited";
-  if (status === 500 && error !== null && isPermanent(error)) {
-    fault = "request";
-  }
-  if (fault === "request" && isUnknownModel(code, redact(message), status)) {
-    // The client requested one of our models, so the operator configured a wrong
-    // name for this server. Only the log shows that name.
-    fault = "unknown_model";
-    cause = new Error(`${cause.message}: ${redact(message)}`);
-  }
+  const message = redact(textOf(error?.message));
+  const fault = faultOf(status, body, error, message);
+  let detail = `Model server answered with status ${status}`;
+  // The operator configured a wrong name for this server. Only the log shows that name.
+  if (fault === "unknown_model") detail += `: ${message}`;
+  const cause = new Error(detail);
   if (fault === "request") {
-    return new UpstreamError(fault, {
-      cause,
-      ...requestOptions(error ?? {}, status, redact),
-    });
+    const options = requestOptions(error ?? {}, message, status, redact);
+    return new UpstreamError(fault, { cause, ...options });
   }
-  return new UpstreamError(fault, {
-    cause,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-  });
+  const wait = retryAfterMs === undefined ? {} : { retryAfterMs };
+  return new UpstreamError(fault, { cause, ...wait });
 }
 
-function isUnknownModel(
-  code: string,
-  message: string,
+function faultOf(
   status: number,
-): boolean {
-  // With other statuses "not found" can mean anything.
-  return (status !== 413 && status !== 500 && UNKNOWN_MODEL_CODE.test(code)) ||
-    (status === 404 && UNKNOWN_MODEL.test(message));
+  body: unknown,
+  error: JsonObject | null,
+  message: string,
+): UpstreamFault {
+  const code = textOf(error?.code);
+  const fault = FAULTS.get(status) ?? "server_error";
+  // A request larger than a token rate exceeds the gateway's own limit at that server.
+  if (status === 413 && code === "rate_limit_exceeded") return "rate_limited";
+  if (status === 413) return fault;
+  if (status === 500) {
+    return error !== null && isPermanent(error) ? "request" : fault;
+  }
+  if (status === 404) {
+    // FastAPI's {"detail":"Not Found"} and HTML pages are about the path, not the model.
+    const isPath = isJsonObject(body) && body.detail !== undefined;
+    if (error === null || isPath) return "server_error";
+    if (UNKNOWN_MODEL.test(message)) return "unknown_model";
+  }
+  // The client requested one of our models. With other statuses "not found" can mean anything.
+  const isUnknown = fault === "request" && UNKNOWN_MODEL_CODE.test(code);
+  return isUnknown ? "unknown_model" : fault;
 }
 
 /** Whether no attempt can succeed, although the status suggests that one might. */
@@ -140,22 +138,21 @@ function isContextLength({ code, type, message }: JsonObject): boolean {
 /** The message, `param` and code for a caller whose request is at fault. */
 function requestOptions(
   error: JsonObject,
+  message: string,
   status: number,
   redact: Redact,
 ): UpstreamErrorOptions {
-  const message = redact(textOf(error.message));
   const param = clean(error.param, PARAM, redact);
-  const code = clean(error.code, CODE, redact);
+  const wireCode = clean(error.code, CODE, redact);
   const options: UpstreamErrorOptions = {
     ...(message === "" ? {} : { message }),
     ...(param === null ? {} : { param }),
   };
-  if (isContextLength(error)) options.code = "context_length_exceeded";
-  else {
-    if (status === 413) options.code = "request_too_large";
-    if (code !== null) options.wireCode = code;
+  if (isContextLength(error)) {
+    return { ...options, code: "context_length_exceeded" };
   }
-  return options;
+  if (status === 413) options.code = "request_too_large";
+  return wireCode === null ? options : { ...options, wireCode };
 }
 
 function clean(value: unknown, form: RegExp, redact: Redact): string | null {

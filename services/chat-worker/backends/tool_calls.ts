@@ -126,6 +126,5 @@ export class ToolCallFragments {
 
 /** Arguments should be JSON text, but some servers send the object itself. */
 function argumentsText(value: unknown): string {
-  if (value === undefined || value === null) return "";
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return isJsonObject(value) ? JSON.stringify(value) : textOf(value);
 }
