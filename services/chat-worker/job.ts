@@ -32,19 +32,7 @@ export interface JobOptions {
 }
 
 /** How a job ended, for the log and the metrics. */
-export interface JobReport {
-  /** `cancelled`: the edge no longer needed it. */
-  outcome: "complete" | "failed" | "cancelled";
-  /** Absent when its request never arrived. */
-  model: string | undefined;
-  errorCode: string | undefined;
-  cancelReason: CancelReason | undefined;
-  promptTokens: number | undefined;
-  completionTokens: number;
-  /** From the arrival of the job to the first bytes of its answer. */
-  firstByteMs: number | undefined;
-  durationMs: number;
-}
+export type JobReport = ReturnType<Job["report"]>;
 
 /** What all jobs of a worker share. */
 export interface JobHost {
@@ -272,21 +260,28 @@ export class Job {
     );
   }
 
-  /** Reports how the job ended to the log, the trace and the worker. */
-  #freeSlot(): void {
-    const { requestId, edgeId, message: { attempt } } = this.options;
-    const errorCode = this.#errorCode;
-    const ending = errorCode === undefined ? "complete" : "failed";
-    const report: JobReport = {
+  /** How it ended. Final once its slot is free. */
+  report() {
+    const ending = this.#errorCode === undefined ? "complete" : "failed";
+    return {
+      /** `cancelled`: the edge no longer needed it. */
       outcome: this.#isCancelled ? "cancelled" : ending,
+      /** Absent when its request never arrived. */
       model: this.#model,
-      errorCode: this.#isCancelled ? undefined : errorCode,
+      errorCode: this.#isCancelled ? undefined : this.#errorCode,
       cancelReason: this.#cancelReason,
       promptTokens: this.#promptTokens,
       completionTokens: this.#tokens,
+      /** From the arrival of the job to the first bytes of its answer. */
       firstByteMs: this.#firstByteMs && roundMs(this.#firstByteMs),
       durationMs: roundMs(this.#host.now() - this.#startedAtMs),
     };
+  }
+
+  /** Reports how the job ended to the log, the trace and the worker. */
+  #freeSlot(): void {
+    const { requestId, edgeId, message: { attempt } } = this.options;
+    const report = this.report();
     this.#host.log.info("job", {
       requestId: publicRequestId(requestId),
       edgeId,

@@ -26,35 +26,6 @@ function expiredOf(deadlines: AttemptDeadlines): string {
   return "";
 }
 
-const LONG_MS = 60_000;
-const cases: [
-  totalMs: number,
-  arm: (deadlines: AttemptDeadlines) => void,
-  expired: string,
-][] = [
-  [20, () => {}, "total"],
-  [LONG_MS, (deadlines) => deadlines.arm("connect", 20), "connect"],
-  [LONG_MS, (deadlines) => {
-    deadlines.arm("firstToken", LONG_MS);
-    deadlines.arm("betweenTokens", 20);
-  }, "betweenTokens"],
-  [20, (deadlines) => deadlines.arm("firstToken", LONG_MS), "total"],
-  [20, (deadlines) => {
-    deadlines.arm("betweenTokens", 5);
-    deadlines.rest();
-  }, "total"],
-];
-
-Deno.test("AttemptDeadlines ends at the phase armed last, or at the total", async () => {
-  for (const [totalMs, arm, expired] of cases) {
-    const deadlines = start(new AbortController().signal, totalMs);
-    arm(deadlines);
-    await ended(deadlines);
-    assert.equal(expiredOf(deadlines), expired);
-    deadlines.dispose();
-  }
-});
-
 Deno.test("AttemptDeadlines does not end while its phase is armed again in time", async () => {
   const deadlines = start(new AbortController().signal, 60_000);
   const startedAt = performance.now();

@@ -62,9 +62,10 @@ export class ChunkReader {
       throw frameError(chunk, redact);
     }
     if (!isJsonObject(chunk)) throw invalidAnswer("Not a JSON object");
-    const fingerprint = textOf(chunk.system_fingerprint);
-    if (FINGERPRINT.test(fingerprint) && redact(fingerprint) === fingerprint) {
-      answer.fingerprint ??= fingerprint;
+    if (answer.fingerprint === null) {
+      const text = textOf(chunk.system_fingerprint);
+      const isClean = FINGERPRINT.test(text) && redact(text) === text;
+      if (isClean) answer.fingerprint = text;
     }
     // Servers that report progress repeat the usage; the last one is the total.
     this.#usage = parseUsage(chunk.usage) ?? this.#usage;
@@ -123,10 +124,8 @@ export class ChunkReader {
     if (word === "") return;
     choice.calls?.end();
     this.hasBegun = true;
-    answer.finish(
-      choice,
-      finishReasonOf(word, choice.calls?.hasCalls ?? false),
-    );
+    const hasCalls = choice.calls?.hasCalls ?? false;
+    answer.finish(choice, finishReasonOf(word, hasCalls));
   }
 
   #deltaOf(choice: Choice, said: unknown): ChunkDelta {

@@ -16,11 +16,7 @@ import type { ResponseHead } from "./http_framing.ts";
 import { parseJson } from "./json.ts";
 import { createRedact, type Redact } from "./redact.ts";
 import { readRetryAfter, refusalError } from "./refusal.ts";
-import {
-  createRequestEncoder,
-  type EncodeRequest,
-  encodeRequestBody,
-} from "./request.ts";
+import { createRequestEncoder, encodeRequestBody } from "./request.ts";
 import { SseParser } from "./sse_parser.ts";
 
 const KIB = 1024;
@@ -42,8 +38,6 @@ export interface OpenAiBackendOptions {
   now: MonotonicNow;
   /** For a `Retry-After` that is a date. */
   wallNow: WallNow;
-  /** PEM certificates trusted in addition to the usual ones. */
-  caCerts?: string[];
   /** Opens connections. Default: to `config.base_url`. */
   connect?: Connect;
 }
@@ -57,17 +51,17 @@ export class OpenAiBackend {
   readonly config: BackendConfig;
   readonly #options: OpenAiBackendOptions;
   readonly #client: HttpClient;
-  readonly #encodeRequest: EncodeRequest;
+  readonly #encodeRequest: ReturnType<typeof createRequestEncoder>;
   readonly #redact: Redact;
 
   /** Throws an Error if the configuration cannot be used. */
   constructor(options: OpenAiBackendOptions) {
-    const { config, apiKey, caCerts } = options;
+    const { config, apiKey } = options;
     const url = new URL(`${config.base_url}/chat/completions`);
     this.config = config;
     this.#options = options;
     this.#client = new HttpClient(
-      options.connect ?? createConnect(url, caCerts),
+      options.connect ?? createConnect(url),
       config.deadlines.connect_ms,
     );
     this.#encodeRequest = createRequestEncoder(url, apiKey, config.headers);

@@ -104,14 +104,8 @@ const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
 const ID = /^[\w-]{1,128}$/;
 const encoder = new TextEncoder();
 
-/** Encodes a whole request, ready to be written. */
-export type EncodeRequest = (
-  body: string,
-  call: Pick<CompletionCall, "requestId" | "traceparent">,
-) => Uint8Array;
-
 /**
- * Creates the function that encodes a request to `url`. The constant part is built
+ * Creates the function that encodes a whole request to `url`, ready to be written. The constant part is built
  * only once; `headers` were checked with the models file. If the key cannot be sent,
  * throws an Error that does not contain it.
  */
@@ -119,7 +113,10 @@ export function createRequestEncoder(
   url: URL,
   apiKey: string | null,
   headers: { readonly [name: string]: string },
-): EncodeRequest {
+): (
+  body: string,
+  call: Pick<CompletionCall, "requestId" | "traceparent">,
+) => Uint8Array {
   if (!VISIBLE_ASCII.test(apiKey ?? "")) {
     throw new Error("The key of a backend is not visible ASCII");
   }
