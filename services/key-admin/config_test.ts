@@ -71,11 +71,7 @@ Deno.test("configFrom() reports every mistake at once, without secrets", async (
     [{ PUBLIC_URL: "http://console.example.org" }, /PUBLIC_URL/],
     [{ KEY_CONCURRENCY: "-1" }, /KEY_CONCURRENCY/],
     [{ OWNER_REQUESTS_PER_MINUTE: "1000001" }, /OWNER_REQUESTS_PER_MINUTE/],
-    [{ PUBLIC_URL: "https://console.example.org/path" }, /PUBLIC_URL/],
     [{ PUBLIC_URL: "https://u@console.example.org/?q#f" }, /PUBLIC_URL/],
-    [{ PUBLIC_URL: "ftp://localhost" }, /PUBLIC_URL/],
-    [{ PUBLIC_URL: "console" }, /PUBLIC_URL/],
-    [{ REDIS_URL: "http://x" }, /REDIS_URL/],
     [{ OIDC_ISSUER: "https://id.example.org" }, /CLIENT_ID[\s\S]*ALLOWED/],
   ];
   for (const [variables, says] of cases) {

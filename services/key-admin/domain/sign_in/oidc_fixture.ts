@@ -1,8 +1,11 @@
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
+import { createOidcClient, type OidcClient } from "./oidc.ts";
 
 /** An OpenID Connect provider on 127.0.0.1 whose answers a test sets. */
 export interface TestProvider extends AsyncDisposable {
   issuer: string;
+  /** The console's client of it. */
+  client: OidcClient;
   /** Claims that override those of the next identity token. */
   claims: Record<string, unknown>;
   /** Whether the code verifier matched the challenge in the last exchange. */
@@ -15,8 +18,7 @@ export interface TestProvider extends AsyncDisposable {
   isBroken: boolean;
 }
 
-export const CLIENT_ID = "gateway-console";
-export const CLIENT_SECRET = "client secret for tests";
+const CLIENT_ID = "gateway-console";
 
 export function startProvider(): TestProvider {
   const keys = generateKeyPairSync("rsa", { modulusLength: 2048 });
@@ -80,8 +82,16 @@ export function startProvider(): TestProvider {
       return new Response("Not found", { status: 404 });
     },
   );
+  const issuer = `http://127.0.0.1:${server.addr.port}`;
   const provider: TestProvider = {
-    issuer: `http://127.0.0.1:${server.addr.port}`,
+    issuer,
+    client: createOidcClient({
+      issuer: new URL(issuer),
+      clientId: CLIENT_ID,
+      clientSecret: "client secret for tests",
+      allowed: ["ada@example.org", "@corp.test"],
+      name: "Example",
+    }),
     claims: {},
     verifierFitted: null,
     forges: false,
