@@ -47,7 +47,8 @@ export interface Command {
   help: string;
   /** The argument after its name. */
   takes?: "id" | "email";
-  options: readonly OptionName[];
+  /** Its options besides `--json`. */
+  options?: readonly OptionName[];
   run(call: Call): Promise<Answer>;
 }
 
@@ -184,7 +185,7 @@ export function parseCommand(
     const area = program.command(areaName).description(title)
       .addHelpText("after", `\n${notes}`);
     for (const [name, command] of Object.entries(commands)) {
-      const { help, takes, options } = command;
+      const { help, takes, options = [] } = command;
       const one = area.command(takes ? `${name} <${takes}>` : name)
         .description(help);
       for (const option of [...options, "json"] as const) {

@@ -22,11 +22,11 @@ const SETTING_OPTIONS: readonly OptionName[] = [
   ...LIMIT_OPTIONS,
 ];
 
-/** A command on one key. The rest of its output, if any, follows the key. */
+/** A command on one key. */
 const onKey = (
   help: string,
-  options: readonly OptionName[],
   run: (call: Call, target: Target) => Promise<KeyRecord | Answer>,
+  options: readonly OptionName[] = [],
 ): Command => ({
   ...{ help, takes: "id", options: ["owner", ...options] },
   run: async (call) => {
@@ -51,20 +51,16 @@ export const KEYS: Area = {
       options: ["owner", "search", "state", "rows", "after"],
       run: list,
     },
-    show: onKey(
-      "show one key",
-      [],
-      ({ keys, word }, { ownerId }) => keys.find(ownerId, word),
-    ),
-    edit: onKey("change the given settings", SETTING_OPTIONS, edit),
-    disable: onKey("refuse its requests", ["stopRunning"], end("disable")),
-    enable: onKey(
-      "accept its requests again",
-      [],
-      ({ keys }, target) => keys.enable(target),
-    ),
-    delete: onKey("delete it for good", ["stopRunning"], end("delete")),
-    rotate: onKey("replace it with a new key", ["old"], rotate),
+    show: onKey("show one key", ({ keys }, { ownerId, keyId }) => {
+      return keys.find(ownerId, keyId);
+    }),
+    edit: onKey("change the given settings", edit, SETTING_OPTIONS),
+    disable: onKey("refuse its requests", end("disable"), ["stopRunning"]),
+    enable: onKey("accept its requests again", ({ keys }, target) => {
+      return keys.enable(target);
+    }),
+    delete: onKey("delete it for good", end("delete"), ["stopRunning"]),
+    rotate: onKey("replace it with a new key", rotate, ["old"]),
   },
   notes:
     `Limits of a new key that are not given come from KEY_… in the environment.

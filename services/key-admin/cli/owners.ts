@@ -33,13 +33,11 @@ export const OWNERS: Area = {
   commands: {
     "set-up": {
       help: "print a link for the first owner (15 minutes)",
-      options: [],
       run: setUp,
     },
     invite: {
       help: "print a link for another owner (3 days)",
       takes: "email",
-      options: [],
       run: invite,
     },
     reset: onOwner(
@@ -51,7 +49,7 @@ export const OWNERS: Area = {
         });
       },
     ),
-    list: { help: "list all owners", options: [], run: list },
+    list: { help: "list all owners", run: list },
     limits: onOwner(
       "show or change the limits on all keys of an owner",
       limits,

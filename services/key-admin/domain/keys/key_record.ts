@@ -29,16 +29,16 @@ export function encodeKey(key: Partial<KeyRecord>): string[] {
 const whole = z.coerce.number().int().nonnegative();
 const list = z.string().transform((text) => text === "" ? [] : text.split(","));
 
-const keyFields = z.object({
-  [KEY_FIELDS.state]: z.enum(["enabled", "disabled"]),
-  [KEY_FIELDS.description]: z.string(),
-  [KEY_FIELDS.hint]: z.string(),
-  [KEY_FIELDS.hash]: z.string(),
-  [KEY_FIELDS.scopes]: list.pipe(z.array(z.enum(KEY_SCOPES))),
-  [KEY_FIELDS.models]: list,
-  [KEY_FIELDS.createdAtMs]: whole,
-  [KEY_FIELDS.expiresAtMs]: whole,
-  [KEY_FIELDS.version]: whole,
+const members = z.object({
+  state: z.enum(["enabled", "disabled"]),
+  description: z.string(),
+  hint: z.string(),
+  hash: z.string(),
+  scopes: list.pipe(z.array(z.enum(KEY_SCOPES))),
+  models: list,
+  createdAtMs: whole,
+  expiresAtMs: whole.transform((ms) => ms === 0 ? null : ms),
+  version: whole,
 });
 
 /** The record in the fields of a hash. Throws when it is damaged. */
@@ -46,14 +46,11 @@ export function decodeKey(
   { keyId, ownerId }: { keyId: string; ownerId: string },
   fields: Fields,
 ): KeyRecord {
-  const { created_at, expires_at, ...stored } = keyFields.parse(fields);
+  const texts = Object.entries(KEY_FIELDS)
+    .map(([member, field]) => [member, fields[field]]);
   return {
-    ...stored,
-    id: keyId,
-    ownerId,
-    limits: decodeLimits(fields),
-    createdAtMs: created_at,
-    expiresAtMs: expires_at === 0 ? null : expires_at,
+    ...members.parse(Object.fromEntries(texts)),
+    ...{ id: keyId, ownerId, limits: decodeLimits(fields) },
   };
 }
 
