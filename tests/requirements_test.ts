@@ -79,14 +79,6 @@ Deno.test("every row of ASVS and of the API Top 10 that applies has a test named
   assert.deepEqual(tested.filter((id) => id in EXEMPT), []);
 });
 
-Deno.test("rowsIn() reads the ids in a test's name", () => {
-  assert.deepEqual(rowsIn("ASVS 3.3.1-3.3.3, 4.1.1: a, b"), [
-    ...["3.3.1", "3.3.2", "3.3.3", "4.1.1"],
-  ]);
-  assert.deepEqual(rowsIn("API2, ASVS 14.2.1 (x): y"), ["14.2.1", "API2"]);
-  assert.deepEqual(rowsIn("version 1.2.3 of an API"), []);
-});
-
 /** Where secrets are made, stored and compared; not the connections, which use random delays between attempts. */
 const SECRET_PLACES =
   /^(shared\/(keys|ids)|services\/key-admin\/(domain(?!\/(store\/redis|keys\/notice)\.ts)|web|cli))/;

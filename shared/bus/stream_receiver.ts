@@ -98,11 +98,11 @@ export class StreamReceiver {
   #tokens = 0;
   #naks = 0;
   #frameMs: number;
-  #probeMs: number;
   /** The number of the next frame, and the highest number known to exist. */
   #expected = 1;
   #known = 0;
-  /** The earliest time of the next NAK, and the pause after it. */
+  /** When the last NAK was sent, the earliest time of the next one, and the pause after it. */
+  #askedMs: number;
   #askMs = -Infinity;
   #askDelayMs: number;
   /** Bytes of each delivered frame that the client has not received, including headers. */
@@ -120,7 +120,7 @@ export class StreamReceiver {
     this.#askDelayMs = this.#limits.nakIntervalMs;
     this.#workerId = options.workerId;
     this.#frameMs = options.nowMs;
-    this.#probeMs = options.nowMs;
+    this.#askedMs = options.nowMs;
   }
 
   /** The worker that runs the job or was offered it, or null. */
@@ -201,7 +201,7 @@ export class StreamReceiver {
     if (this.#isOver || !this.#isAccepted) return;
     this.#askMs = nowMs;
     this.#askDelayMs = this.#limits.nakIntervalMs;
-    this.#probe(nowMs);
+    this.#ask(nowMs);
   }
 
   /** Must be called every `tickMs`. */
@@ -215,10 +215,9 @@ export class StreamReceiver {
     if (nowMs - this.#frameMs >= silenceLostMs) {
       return this.#lose("silent", "worker_lost");
     }
-    if (this.#known >= this.#expected) this.#ask(nowMs);
-    else if (nowMs - Math.max(this.#frameMs, this.#probeMs) >= silenceProbeMs) {
-      this.#probe(nowMs);
-    }
+    const silentSinceMs = Math.max(this.#frameMs, this.#askedMs);
+    const isSilent = nowMs - silentSinceMs >= silenceProbeMs;
+    if (isSilent || this.#known >= this.#expected) this.#ask(nowMs);
     return NOTHING;
   }
 
@@ -290,14 +289,10 @@ export class StreamReceiver {
     return NOTHING;
   }
 
-  #probe(nowMs: number): void {
-    this.#probeMs = nowMs;
-    this.#ask(nowMs);
-  }
-
   /** Sends a NAK for the next frame, unless one was sent a moment ago. */
   #ask(nowMs: number): void {
     if (nowMs < this.#askMs) return;
+    this.#askedMs = nowMs;
     this.#askMs = nowMs + this.#askDelayMs;
     this.#askDelayMs = Math.min(
       2 * this.#askDelayMs,

@@ -179,7 +179,9 @@ export class StreamSender {
       this.#finish("forgotten", null);
     } else if (this.#isReplaying) {
       this.#catchUp(nowMs);
-    } else if (this.#isEnded && last !== undefined && this.#isCaughtUp) {
+    } else if (
+      this.#isEnded && last !== undefined && this.#next > this.#lastKept
+    ) {
       if (nowMs - this.#sentMs >= endRetryMs) this.#sendNumbered(last, nowMs);
     } else if (this.#isBeatDue(nowMs)) {
       this.#beat(nowMs);
@@ -226,10 +228,6 @@ export class StreamSender {
   /** Whether frames are being sent again. */
   get #isReplaying(): boolean {
     return this.#next <= this.#highestSent;
-  }
-
-  get #isCaughtUp(): boolean {
-    return this.#next > this.#lastKept;
   }
 
   /** The number of the latest frame, sent or not. */

@@ -41,8 +41,6 @@ export class Connection {
 
 /** A bus that promises at most once, in order for each connection, and with faults not even that. */
 export class Bus {
-  /** Messages under way. */
-  inFlight = 0;
   readonly #scheduler: Scheduler;
   readonly #random: Random;
   readonly #faults: LinkFaults;
@@ -62,16 +60,15 @@ export class Bus {
 
   /** `arrive` happens to the receiving process, if the message gets there. */
   publish(from: Connection, to: Connection, arrive: () => void): void {
-    if (!from.isUp) return;
-    if (this.#strikes(this.#faults.dropShare)) return;
-    this.#carry(to, arrive);
+    if (!this.publishOnce(from, to, arrive)) return;
     if (this.#strikes(this.#faults.duplicateShare)) this.#carry(to, arrive);
   }
 
   /** The same for a message that is delivered at most once whatever happens. */
-  publishOnce(from: Connection, to: Connection, arrive: () => void): void {
-    if (!from.isUp || this.#strikes(this.#faults.dropShare)) return;
-    this.#carry(to, arrive);
+  publishOnce(from: Connection, to: Connection, arrive: () => void): boolean {
+    const isSent = from.isUp && !this.#strikes(this.#faults.dropShare);
+    if (isSent) this.#carry(to, arrive);
+    return isSent;
   }
 
   #carry(to: Connection, arrive: () => void): void {
@@ -81,9 +78,7 @@ export class Bus {
       atMs = Math.max(atMs, to.arrivalMs);
       to.arrivalMs = atMs;
     }
-    this.inFlight++;
     this.#scheduler.at(atMs, () => {
-      this.inFlight--;
       if (to.isUp) to.process.post(arrive);
     });
   }
