@@ -33,7 +33,7 @@ const changePassword: Handler = async (c) => {
   });
   const problem = await checkPassword(c, form.password) ??
     passwordProblem(form.new_password, account);
-  if (problem !== null) return await showAccount(c, { password: problem });
+  if (problem !== null) return await showAccount(c, problem);
   const { ownerId } = account;
   const hash = await deps.hasher.hash(form.new_password);
   await deps.owners.setPassword(ownerId, hash);
@@ -123,12 +123,11 @@ function showConfirm(
       title: "Confirm your password",
       lead:
         "You last entered your password over an hour ago. Enter it again to create, rotate or delete keys.",
-      status: error === undefined ? 200 : 400,
+      error,
     },
     <PostForm
       action="/confirm"
       hidden={{ next: localPath(next) }}
-      error={error}
       submit="Continue"
       cancel="/keys"
     >
@@ -138,17 +137,16 @@ function showConfirm(
   );
 }
 
-/** The account page, with the errors of its forms. */
+/** The account page, or why one of its forms was refused. */
 export async function showAccount(
   c: ConsoleContext,
-  errors: { password?: string; secondFactor?: string } = {},
+  error?: string,
 ): Promise<Response> {
   const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
   const sessions = await deps.sessions.list(ownerId);
-  const status = Object.keys(errors).length === 0 ? 200 : 400;
   return showPage(
     c,
-    { title: "Account", section: "account", lead: account.email, status },
+    { title: "Account", section: "account", lead: account.email, error },
     <>
       <Topic
         title="Password"
@@ -156,7 +154,6 @@ export async function showAccount(
       >
         <PostForm
           action="/account/password"
-          error={errors.password}
           submit="Change password"
           look=""
         >
@@ -181,7 +178,6 @@ export async function showAccount(
           : (
             <PostForm
               action="/account/second-factor/off"
-              error={errors.secondFactor}
               submit="Turn off"
               look="bad"
             >

@@ -230,7 +230,7 @@ function showForm(
     c,
     {
       ...{ title, section: "keys", isCard: true },
-      status: errors.size === 0 ? 200 : 400,
+      error: errors.size === 0 ? null : "Correct the marked fields.",
     },
     <PostForm
       action={key === null ? "/keys" : `${back}/edit`}

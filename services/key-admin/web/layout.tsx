@@ -39,6 +39,8 @@ const SECTIONS = [
 interface Page {
   title: string;
   lead?: Child;
+  /** Why a form was refused; the status is then 400 unless given. */
+  error?: string | null | undefined;
   status?: ContentfulStatusCode;
   headers?: Readonly<Record<string, string>>;
 }
@@ -64,6 +66,12 @@ export async function showPage(
     await detectDurability(deps.redis) === "none" && NOT_DURABLE,
     deps.isSimulated && SIMULATED,
   ];
+  const body = (
+    <>
+      <Heading {...page} actions={actions} />
+      {content}
+    </>
+  );
   return showDocument(
     c,
     page,
@@ -90,15 +98,7 @@ export async function showPage(
         {Object.hasOwn(NOTICES, done) && (
           <Banner look="good">{NOTICES[done]}</Banner>
         )}
-        {isCard ? <Card {...page} look="narrow">{content}</Card> : (
-          <>
-            <div class="row between">
-              <Heading {...page} />
-              {actions}
-            </div>
-            {content}
-          </>
-        )}
+        {isCard ? <section class="card narrow">{body}</section> : body}
       </main>
     </>,
   );
@@ -115,7 +115,10 @@ export const showCard = (
     page,
     <main id="content" class="alone">
       <Brand icon={c.var.deps.assets.icon} />
-      <Card {...page}>{content}</Card>
+      <section class="card">
+        <Heading {...page} />
+        {content}
+      </section>
     </main>,
   );
 
@@ -125,27 +128,26 @@ const Brand = ({ icon }: { icon: string }) => (
   </a>
 );
 
-const Card = (
-  { look = "", children, ...page }: Page & { look?: string; children: Child },
+const Heading = (
+  { title, lead, error, actions }: Page & { actions?: Child },
 ) => (
-  <section class={`card ${look}`}>
-    <Heading {...page} />
-    {children}
-  </section>
-);
-
-const Heading = ({ title, lead }: Page) => (
-  <div>
-    <h1>
-      <bdi>{title}</bdi>
-    </h1>
-    {lead && <p class="lead">{lead}</p>}
-  </div>
+  <>
+    <div class="row between">
+      <div>
+        <h1>
+          <bdi>{title}</bdi>
+        </h1>
+        {lead && <p class="lead">{lead}</p>}
+      </div>
+      {actions}
+    </div>
+    {error && <Banner look="bad">{error}</Banner>}
+  </>
 );
 
 function showDocument(
   c: ConsoleContext,
-  { title, status = 200, headers = {} }: Page,
+  { title, error, status = error ? 400 : 200, headers = {} }: Page,
   content: Child,
 ): Response | Promise<Response> {
   const { assets } = c.var.deps;

@@ -154,11 +154,9 @@ export const FormToken = createContext("");
 
 /** A form of this session with its buttons. The script prevents sending it twice. */
 export function PostForm(
-  { action, hidden = {}, error, submit, look = "primary", cancel, children }: {
+  { action, hidden = {}, submit, look = "primary", cancel, children }: {
     action: string;
     hidden?: Readonly<Record<string, string | number>>;
-    /** The error of the form as a whole. */
-    error?: string | null | undefined;
     /** Label of the button that sends the form. */
     submit: string;
     /** Class names of that button. */
@@ -174,7 +172,6 @@ export function PostForm(
       {Object.entries(fields).map(([name, value]) => (
         <input type="hidden" name={name} value={String(value)} />
       ))}
-      {error && <Banner look="bad">{error}</Banner>}
       {children}
       <div class="row">
         <button class={look} type="submit">{submit}</button>

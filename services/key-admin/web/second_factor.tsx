@@ -66,7 +66,7 @@ const turnOff: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
   const form = readForm(c, { password: passwordText });
   const problem = await checkPassword(c, form.password);
-  if (problem !== null) return await showAccount(c, { secondFactor: problem });
+  if (problem !== null) return await showAccount(c, problem);
   await deps.owners.disableTotp(account.ownerId);
   await note(c, "account.second_factor_off");
   return c.redirect("/account?done=factor_off", 303);
@@ -89,7 +89,7 @@ function showSetUp(
     {
       title: "Two-step sign-in",
       section: "account",
-      status: error === undefined ? 200 : 400,
+      error,
       isCard: true,
     },
     <>
@@ -109,7 +109,6 @@ function showSetUp(
       </p>
       <PostForm
         action="/account/second-factor"
-        error={error}
         submit="Turn on"
         cancel="/account"
       >

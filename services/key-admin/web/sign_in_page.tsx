@@ -160,7 +160,7 @@ async function showSignIn(
   const first = await owners.read(await owners.first());
   return showCard(
     c,
-    { title: "Sign in", ...status && { status } },
+    { title: "Sign in", error, ...status && { status } },
     <>
       {!first?.passwordHash && (
         <p>
@@ -174,12 +174,7 @@ async function showSignIn(
           Continue with {oidc.name}
         </a>
       )}
-      <PostForm
-        action="/sign-in"
-        hidden={{ next }}
-        error={error}
-        submit="Sign in"
-      >
+      <PostForm action="/sign-in" hidden={{ next }} submit="Sign in">
         <EmailField value={email} />
         <PasswordField label="Password" autofocus={email !== ""} />
         <Field
@@ -195,10 +190,7 @@ async function showSignIn(
   );
 }
 
-const LINK_TEXTS: Record<
-  Link["kind"],
-  { title: string; lead: string; submit: string }
-> = {
+const LINK_TEXTS = {
   set_up: {
     title: "Set up the console",
     lead:
@@ -215,20 +207,20 @@ const LINK_TEXTS: Record<
     lead: "Choose a new password.",
     submit: "Save and sign in",
   },
-};
+} as const;
 
 /** The page of a set-up, invitation or reset link. */
 function showLink(
   c: ConsoleContext,
   { kind }: Link,
   email: string,
-  error: string | null = null,
+  error?: string | null,
 ): Response | Promise<Response> {
   const { submit, ...texts } = LINK_TEXTS[kind];
   return showCard(
     c,
-    { ...texts, status: error === null ? 200 : 400 },
-    <PostForm action={linkPath(secretOf(c))} error={error} submit={submit}>
+    { ...texts, error },
+    <PostForm action={linkPath(secretOf(c))} submit={submit}>
       <EmailField value={email} readonly={kind !== "set_up"} />
       <NewPasswordField label="Password" autofocus={email !== ""} />
     </PostForm>,
