@@ -10,7 +10,7 @@ import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
 import { RefusedBodies } from "./chat/read_request.ts";
-import type { RunOutcome } from "./dispatch/run.ts";
+import type { RunOutcome } from "./dispatch/outcome.ts";
 import { BodyBudget } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";

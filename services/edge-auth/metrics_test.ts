@@ -5,7 +5,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import type { Admitted } from "./limits/limiter.ts";
 import type { Refusal } from "./limits/refusal.ts";
 import type { Decision } from "./limits/admission.ts";
-import type { RunOutcome } from "./dispatch/run.ts";
+import type { RunOutcome } from "./dispatch/outcome.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 
 const PRINCIPAL = { keyId: "key_1", ownerId: "own_1" };

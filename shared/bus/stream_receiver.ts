@@ -96,7 +96,6 @@ export class StreamReceiver {
   #isAccepted = false;
   #isOver = false;
   #tokens = 0;
-  #naks = 0;
   #frameMs: number;
   /** The number of the next frame, and the highest number known to exist. */
   #expected = 1;
@@ -141,11 +140,6 @@ export class StreamReceiver {
   /** Completion tokens known to have been generated: what a cut stream is charged for. */
   get tokens(): number {
     return this.#tokens;
-  }
-
-  /** How often frames were requested again. */
-  get naks(): number {
-    return this.#naks;
   }
 
   /** Bytes delivered that the client has not received, including frame headers. */
@@ -298,7 +292,6 @@ export class StreamReceiver {
       2 * this.#askDelayMs,
       this.#limits.nakIntervalMaxMs,
     );
-    this.#naks += 1;
     this.#send({ type: "nak", sequence: this.#expected });
   }
 

@@ -16,7 +16,7 @@ import {
 import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import type { RunOutcome } from "../../services/edge-auth/dispatch/run.ts";
+import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import {
   ChatWorker,

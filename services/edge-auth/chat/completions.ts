@@ -16,7 +16,7 @@ import {
   WholeAnswer,
 } from "./answer.ts";
 import { type ChatDispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
-import type { RunOutcome } from "../dispatch/run.ts";
+import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { Admission, ChatLease } from "../limits/admission.ts";
 import { EVENT_STREAM_HEADERS, JSON_HEADERS } from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";

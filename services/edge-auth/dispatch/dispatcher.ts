@@ -34,13 +34,13 @@ import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { ChatJob } from "./job.ts";
+import type { RunOutcome } from "./outcome.ts";
 import {
   type AnswerSink,
   busUnavailable,
   ChatRun,
   overloaded,
   type RunContext,
-  type RunOutcome,
 } from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerTable } from "./workers.ts";
@@ -141,15 +141,11 @@ export class ChatDispatcher {
     sink: AnswerSink,
     onEnded: (outcome: RunOutcome) => void,
   ): StartedRun {
-    const run: ChatRun = new ChatRun(this.#context, {
-      job,
-      sink,
-      onOver: (outcome) => {
-        this.#queue.remove(run);
-        this.#runs.delete(job.requestId);
-        if (this.#runs.size === 0) this.#onIdle?.();
-        onEnded(outcome);
-      },
+    const run: ChatRun = new ChatRun(this.#context, job, sink, (outcome) => {
+      this.#queue.remove(run);
+      this.#runs.delete(job.requestId);
+      if (this.#runs.size === 0) this.#onIdle?.();
+      onEnded(outcome);
     });
     this.#runs.set(job.requestId, run);
     run.start();
@@ -285,7 +281,9 @@ export class ChatDispatcher {
     }
     const { lostForMs } = this.#flow;
     const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#d;
-    if (lostForMs >= busLostMs) this.#forEach((run) => run.onBusGivenUp());
+    if (lostForMs >= busLostMs) {
+      this.#forEach((run) => run.fail(busUnavailable()));
+    }
     // While the bus is down no worker can be received: silence proves nothing.
     if (lostForMs > 0) return;
     const { probe, lost } = this.workers.sweep();

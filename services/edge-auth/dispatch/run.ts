@@ -12,29 +12,24 @@ import {
   type Frame,
   FrameType,
   type RejectPayload,
-  type RejectReason,
 } from "@gateway/shared/bus/frame";
-import type { BusLink } from "@gateway/shared/bus/link_nats";
 import {
   answerStrayFrame,
   type SendControl,
   type StreamEvent,
-  StreamReceiver,
 } from "@gateway/shared/bus/stream_receiver";
 import {
   chatAnySubject,
   chatJobSubject,
   edgeStreamSubject,
 } from "@gateway/shared/bus/subjects";
-import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/process/log";
-import type { Usage } from "@gateway/shared/openai/completion";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import { type ChatJob, encodeOffer, sendBody } from "./job.ts";
+import { Attempt, type AttemptContext } from "./attempt.ts";
+import { type ChatJob, encodeOffer } from "./job.ts";
+import { RunOutcome } from "./outcome.ts";
 import type { WaitQueue } from "./wait_queue.ts";
-import type { WorkerTable } from "./workers.ts";
 
 /** Receives an answer as it arrives. */
 export interface AnswerSink {
@@ -54,54 +49,14 @@ export interface AnswerSink {
   onTick(nowMs: number): void;
 }
 
-/** How a run ended, for the settlement of limits, the log and the metrics. */
-export interface RunOutcome {
-  kind: "complete" | "failed" | "cancelled";
-  /** The backend's count; null if it sent none. */
-  usage: Usage | null;
-  /** Completion tokens known to have been generated. */
-  completionTokens: number;
-  /** The worker reported the end, so its counts are final; otherwise it may have generated more. */
-  isFinal: boolean;
-  error: ApiError | null;
-  workerId: string | null;
-  /** Job messages sent. */
-  offers: number;
-  /** From the start of the run until a worker accepted it; null if none did. */
-  dispatchMs: number | null;
-  /** From the start of the run to the first bytes of the answer. */
-  firstByteMs: number | null;
-  /** From the start of the run to its end. */
-  durationMs: number;
-  /** Attempts that were lost and repeated on another worker. */
-  repeats: number;
-  /** Why workers rejected it. */
-  rejects: readonly RejectReason[];
-  /** How often frames were requested again. */
-  naks: number;
-  /** Why it was stopped before its end, or null. */
-  cancelReason: CancelReason | null;
-}
-
 /** What all runs of an edge share. */
-export interface RunContext {
-  bus: Pick<
-    BusLink,
-    "isConnected" | "flowingSinceMs" | "receivedAtMs" | "request"
-  >;
+export interface RunContext extends AttemptContext {
   edgeId: string;
-  now: MonotonicNow;
-  /** Excludes the time in which this process was stalled. */
-  steadyNow: MonotonicNow;
-  log: Log;
   requestTimeoutMs: number;
-  workers: WorkerTable;
   queue: WaitQueue<ChatRun>;
   /** False if the bus cannot send it now. */
   publish: (subject: string, payload: Uint8Array, reply: string) => boolean;
   control: SendControl;
-  /** A slot may have become free for a waiting run. */
-  onSlotFreed: () => void;
   onWorkerMissing: (workerId: string) => void;
 }
 
@@ -120,46 +75,38 @@ export class ChatRun {
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #startedAtMs: number;
-  #state: "waiting" | "offered" | "running" | "cancelling" | "over" = "waiting";
+  #state: "active" | "cancelling" | "over" = "active";
+  /** Null while it waits for a slot. */
+  #attempt: Attempt | null = null;
   /** When it last started looking for a worker. */
   #searchingSinceMs: number;
   /** Workers that were offered the job since it last waited. */
   readonly #tried = new Set<string>();
-  #attempt = 0;
-  #lostAttempts = 0;
-  #receiver: StreamReceiver | null = null;
-  #offeredAtMs = 0;
   /** The job was sent to the queue group of all workers. */
   #hasAskedGroup = false;
-  /** A large request, encoded: it is sent when a worker has accepted the job. */
+  /** A large request, encoded. */
   #body: Uint8Array | null = null;
-  /** It holds a slot of the worker, or was offered one. */
-  #hasSlot = false;
   #finalFrameByMs = 0;
-  #cancelled: { reason: CancelReason; error: ApiError | null } | null = null;
-  readonly #rejects: RejectReason[] = [];
-  /** Counts those of earlier attempts. */
-  #naks = 0;
-  #dispatchMs: number | null = null;
-  #firstByteMs: number | null = null;
+  readonly #outcome = new RunOutcome();
 
   /** The run looks for a worker when `start` is called. `onOver` is called once, at its end. */
-  constructor(context: RunContext, run: {
-    job: ChatJob;
-    sink: AnswerSink;
-    onOver: (outcome: RunOutcome) => void;
-  }) {
+  constructor(
+    context: RunContext,
+    job: ChatJob,
+    sink: AnswerSink,
+    onOver: (outcome: RunOutcome) => void,
+  ) {
     this.#d = context;
-    this.job = run.job;
-    this.#sink = run.sink;
-    this.#onOver = run.onOver;
+    this.job = job;
+    this.#sink = sink;
+    this.#onOver = onOver;
     this.#startedAtMs = context.now();
     this.#searchingSinceMs = this.#startedAtMs;
   }
 
   /** The worker that runs it or was offered it; null while any may accept it. */
   get workerId(): string | null {
-    return this.#receiver?.workerId ?? null;
+    return this.#attempt?.stream.workerId ?? null;
   }
 
   /** Looks for a worker, after the requests that already wait for the model. */
@@ -172,7 +119,7 @@ export class ChatRun {
 
   /** Sends the job to a worker that has not been tried yet. False if none has a free slot. */
   offer(): boolean {
-    const { bus, workers, edgeId, publish, now, steadyNow } = this.#d;
+    const { bus, workers, edgeId, publish, control } = this.#d;
     if (!bus.isConnected) return false;
     const { requestId, request: { model } } = this.job;
     const workerId = workers.pick(model, this.#tried);
@@ -180,82 +127,72 @@ export class ChatRun {
     // the queue group, but only once, since the same worker may reject it every time.
     const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
     if (workerId === null && !mayAskGroup) return false;
-    const attempt = this.#attempt + 1;
-    const { message, body } = encodeOffer(this.job, {
-      attempt,
-      deadlineMs: this.#deadlineAtMs - now(),
-      large: this.#body,
-    });
+    const attempt = this.#outcome.offers + 1;
+    const deadlineMs = this.#leftMs();
+    const offer = { attempt, deadlineMs, large: this.#body };
+    const { message, body } = encodeOffer(this.job, offer);
     this.#body = body;
     const subject = workerId === null
       ? chatAnySubject
       : chatJobSubject(workerId);
     const reply = edgeStreamSubject(edgeId, requestId, attempt);
     if (!publish(subject, message, reply)) return false;
-    this.#state = "offered";
-    this.#attempt = attempt;
-    this.#naks += this.#receiver?.naks ?? 0;
-    this.#offeredAtMs = now();
-    this.#hasSlot = workerId !== null;
+    this.#outcome.offers = attempt;
     if (workerId === null) this.#hasAskedGroup = true;
-    else {
-      workers.onSent(workerId);
-      this.#tried.add(workerId);
-    }
-    this.#receiver = new StreamReceiver({
-      ...{ requestId, attempt, workerId, nowMs: steadyNow() },
-      control: this.#d.control,
+    this.#attempt = new Attempt(this.#d, {
+      ...{ requestId, attempt, workerId, body },
+      control: (to, record) => {
+        if (record.type === "nak") this.#outcome.naks += 1;
+        control(to, record);
+      },
+      onBodyLost: () => this.onWorkerLost(),
     });
     return true;
   }
 
   /** A frame of this request. False when it belongs to none of its attempts. */
   onFrame(frame: Frame): boolean {
-    if (this.#state === "cancelling") return this.#onFinalFrame(frame);
-    const receiver = this.#receiver;
-    if (receiver === null) return false;
-    const event = receiver.onFrame(frame, this.#d.steadyNow());
+    const attempt = this.#attempt;
+    if (attempt === null) return false;
+    if (this.#state === "cancelling") return this.#onFinalFrame(attempt, frame);
+    const event = attempt.onFrame(frame);
     if (event.type === "stray") return false;
-    if (receiver.isAccepted && this.#state === "offered") this.#onAccepted();
+    if (attempt.stream.isAccepted) {
+      this.#outcome.dispatchMs ??= this.#sinceStartMs();
+    }
     // An unnumbered error: the worker may have concluded that this edge is dead.
     if (frame.type === FrameType.ERR && frame.sequence === 0) {
       this.#loseAttempt("The worker that ran the request abandoned it.");
-    } else this.#onEvent(event);
+    } else this.#onEvent(attempt, event);
     return true;
   }
 
   /** The bus reports that the job of this attempt had no subscriber. */
-  onNoResponders(attempt: number): void {
-    if (this.#state !== "offered" || attempt !== this.#attempt) return;
-    const { workerId } = this;
-    this.#receiver?.cancel("not_accepted");
+  onNoResponders(number: number): void {
+    const stream = this.#attempt?.stream;
+    if (stream?.attempt !== number || this.#state !== "active") return;
+    if (stream.isAccepted) return;
+    const { workerId } = stream;
+    stream.cancel("not_accepted");
     if (workerId === null) return this.fail(noWorker());
     this.#leave();
-    this.#state = "waiting";
     this.#d.onWorkerMissing(workerId);
-    this.#searchElsewhere();
+    this.#search();
   }
 
   /** The worker is known to be lost. */
   onWorkerLost(): void {
-    if (this.#state === "cancelling") this.#finish("cancelled");
-    else this.#loseAttempt("The worker that ran the request was lost.");
+    this.#loseAttempt("The worker that ran the request was lost.");
   }
 
   /** The bus works again after an outage. */
   onBusRestored(): void {
-    this.#receiver?.onReconnect(this.#d.steadyNow());
-  }
-
-  /** The bus has been down for too long. */
-  onBusGivenUp(): void {
-    if (this.#state === "cancelling") this.#finish("cancelled");
-    else this.fail(busUnavailable());
+    this.#attempt?.stream.onReconnect(this.#d.steadyNow());
   }
 
   /** The client's socket took everything up to this frame: the worker may send more. */
   delivered(sequence: number): void {
-    if (this.#receiver?.isOver === false) this.#receiver.delivered(sequence);
+    this.#attempt?.stream.delivered(sequence);
   }
 
   onTick(nowMs: number): void {
@@ -263,21 +200,16 @@ export class ChatRun {
       if (nowMs >= this.#finalFrameByMs) this.#finish("cancelled");
       return;
     }
-    if (nowMs >= this.#deadlineAtMs) {
-      const error = new ApiError(
-        "deadline_exceeded",
-        "The request took too long.",
+    if (this.#leftMs() <= 0) {
+      const message = "The request took too long.";
+      return this.cancel(
+        "deadline",
+        new ApiError("deadline_exceeded", message),
       );
-      return this.cancel("deadline", error);
     }
-    // A worker does not have to answer while the bus delivers nothing at all.
-    const { bus } = this.#d;
-    const hasTime = this.#state === "offered" && bus.isConnected &&
-      bus.receivedAtMs < this.#offeredAtMs;
-    if (!hasTime && this.#receiver !== null) {
-      this.#onEvent(this.#receiver.onTick(this.#d.steadyNow()));
-    }
-    if (this.#state !== "over") this.#sink.onTick(nowMs);
+    const attempt = this.#attempt;
+    if (attempt !== null) this.#onEvent(attempt, attempt.onTick());
+    if (this.#state === "active") this.#sink.onTick(nowMs);
   }
 
   /**
@@ -285,36 +217,32 @@ export class ChatRun {
    * connected. Does nothing when the run is over.
    */
   cancel(reason: CancelReason, error: ApiError | null = null): void {
-    if (this.#state === "over" || this.#state === "cancelling") return;
-    const isWaiting = this.#state === "waiting";
-    this.#cancelled = { reason, error };
+    if (this.#state !== "active") return;
     this.#state = "cancelling";
     this.#finalFrameByMs = this.#d.now() + FINAL_FRAME_MS;
-    this.#receiver?.cancel(reason);
+    Object.assign(this.#outcome, { cancelReason: reason, error });
+    this.#attempt?.stream.cancel(reason);
     if (error !== null) this.#sink.onError(error);
     else this.#sink.onAbandoned();
-    if (isWaiting) this.#finish("cancelled");
+    if (this.#attempt === null) this.#finish("cancelled");
   }
 
   /** Ends it with an error that does not come from a worker. */
   fail(error: ApiError): void {
     if (this.#state === "over") return;
+    if (this.#state === "cancelling") return this.#finish("cancelled");
     this.#sink.onError(error);
     this.#finish("failed", { error });
   }
 
-  get #deadlineAtMs(): number {
-    return this.#startedAtMs + this.#d.requestTimeoutMs;
-  }
-
   #search(): void {
-    this.#state = "waiting";
-    if (!this.offer()) this.#wait();
+    // After so many rejections the known beats are outdated: wait for newer ones.
+    const isLast = this.#tried.size >= DISPATCH_LIMITS.workersTriedMax;
+    if (isLast || !this.offer()) this.#wait();
   }
 
   #wait(): void {
     const { queue, now } = this.#d;
-    this.#state = "waiting";
     this.#tried.clear();
     const { model } = this.job.request;
     const sinceMs = this.#searchingSinceMs;
@@ -322,42 +250,10 @@ export class ChatRun {
     if (isLate || !queue.push(this, model, sinceMs)) this.fail(overloaded());
   }
 
-  #searchElsewhere(): void {
-    // After so many rejections the known beats are outdated: wait for newer ones.
-    if (this.#tried.size >= DISPATCH_LIMITS.workersTriedMax) this.#wait();
-    else this.#search();
-  }
-
-  #onAccepted(): void {
-    const { workerId } = this;
-    if (workerId === null) return;
-    this.#state = "running";
-    this.#dispatchMs ??= this.#sinceStartMs();
-    this.#hasSlot = true;
-    this.#tried.add(workerId);
-    if (this.#body !== null) void this.#sendBody(this.#body, workerId);
-  }
-
-  async #sendBody(body: Uint8Array, workerId: string): Promise<void> {
-    const { requestId } = this.job;
-    const attempt = this.#attempt;
-    const isWanted = () =>
-      this.#attempt === attempt && this.#state === "running";
-    try {
-      const { bus } = this.#d;
-      await sendBody(bus, body, { requestId, attempt, workerId, isWanted });
-    } catch (error) {
-      const request = publicRequestId(requestId);
-      const fields = { requestId: request, workerId, error };
-      this.#d.log.warn("body_upload_failed", fields);
-      if (this.#attempt === attempt) this.onWorkerLost();
-    }
-  }
-
-  #onEvent(event: StreamEvent): void {
+  #onEvent(attempt: Attempt, event: StreamEvent): void {
     switch (event.type) {
       case "data":
-        this.#firstByteMs ??= this.#sinceStartMs();
+        this.#outcome.firstByteMs ??= this.#sinceStartMs();
         return this.#sink.onPayload(event.payload, event.sequence);
       case "rejected":
         return this.#onRejected(event.reject);
@@ -368,7 +264,7 @@ export class ChatRun {
         return this.#onFailed(event.failure);
       case "lost":
         return event.reason === "not_accepted"
-          ? this.#onUnanswered()
+          ? this.#onUnanswered(attempt)
           : this.#loseAttempt("The worker of the request stopped responding.");
       case "violated":
         this.#d.log.error("stream_violation", {
@@ -381,12 +277,11 @@ export class ChatRun {
   }
 
   #onRejected({ worker, reason, retryAfterMs }: RejectPayload): void {
-    const { workers } = this.#d;
-    this.#tried.add(worker);
-    this.#rejects.push(reason);
+    this.#outcome.rejects.push(reason);
     this.#leave();
-    workers.pause(worker, retryAfterMs ?? REFUSED_MS);
-    this.#searchElsewhere();
+    this.#tried.add(worker);
+    this.#d.workers.pause(worker, retryAfterMs ?? REFUSED_MS);
+    this.#search();
   }
 
   #onFailed({ error, retryable, usage }: Failure): void {
@@ -396,68 +291,62 @@ export class ChatRun {
   }
 
   /** The worker did not answer the offer. It may have started the job anyway, or crashed on it. */
-  #onUnanswered(): void {
+  #onUnanswered({ mayBeUndelivered }: Attempt): void {
     const { workerId } = this;
-    const { bus, workers } = this.#d;
     this.#leave();
-    if (workerId !== null) workers.pause(workerId, UNRESPONSIVE_MS);
-    const { flowingSinceMs } = bus;
-    // The bus may have lost the offer, which says nothing about the worker.
-    const wasBusDown = flowingSinceMs === null ||
-      flowingSinceMs > this.#offeredAtMs;
-    if (wasBusDown) return this.#wait();
+    if (workerId !== null) this.#d.workers.pause(workerId, UNRESPONSIVE_MS);
+    // If the offer was lost, that says nothing about the worker.
+    if (mayBeUndelivered) return this.#wait();
     if (!this.#mayRepeat()) return this.fail(overloaded());
-    this.#noteRepeat("The worker did not answer the offer.");
-    this.#searchElsewhere();
+    this.#noteRepeat(workerId, "The worker did not answer the offer.");
+    this.#search();
   }
 
   #loseAttempt(message: string): void {
-    if (this.#state !== "running" && this.#state !== "offered") return;
-    this.#receiver?.cancel("worker_lost");
+    if (this.#attempt === null) return;
+    if (this.#state === "cancelling") return this.#finish("cancelled");
+    this.#attempt.stream.cancel("worker_lost");
     if (this.#mayRepeat()) this.#repeat(message);
     else this.fail(new ApiError("worker_lost", message));
   }
 
   #mayRepeat(): boolean {
     return !this.#sink.hasStarted &&
-      this.#lostAttempts + 1 < DISPATCH_LIMITS.attemptsMax;
+      this.#outcome.repeats + 1 < DISPATCH_LIMITS.attemptsMax;
   }
 
   #repeat(cause: string): void {
-    this.#noteRepeat(cause);
+    this.#noteRepeat(this.workerId, cause);
     this.#sink.onRestart();
     this.#searchingSinceMs = this.#d.now();
+    this.#tried.clear();
     this.#leave();
     this.#search();
   }
 
-  #noteRepeat(cause: string): void {
-    this.#lostAttempts += 1;
-    this.#d.log.warn("attempt_repeated", {
-      requestId: publicRequestId(this.job.requestId),
-      workerId: this.workerId,
-      cause,
-    });
+  #noteRepeat(workerId: string | null, cause: string): void {
+    this.#outcome.repeats += 1;
+    const requestId = publicRequestId(this.job.requestId);
+    this.#d.log.warn("attempt_repeated", { requestId, workerId, cause });
   }
 
-  /** Frees the slot that the attempt held at its worker, or was offered. */
+  /** Gives up the attempt. The next one is made by another worker. */
   #leave(): void {
     const { workerId } = this;
-    if (!this.#hasSlot || workerId === null) return;
-    this.#hasSlot = false;
-    this.#d.workers.onEnded(workerId);
-    this.#d.onSlotFreed();
+    if (workerId !== null) this.#tried.add(workerId);
+    this.#attempt?.leave();
+    this.#attempt = null;
   }
 
   /** Handles the final frame of a cancelled run, which reports its cost. */
-  #onFinalFrame(frame: Frame): boolean {
-    if (frame.attempt !== this.#attempt) return false;
-    // It never ran, so there is nothing to count.
+  #onFinalFrame(attempt: Attempt, frame: Frame): boolean {
+    if (frame.attempt !== attempt.stream.attempt) return false;
     if (frame.type === FrameType.REJECT) {
+      // It never ran, so there is nothing to count.
       this.#finish("cancelled");
       return true;
     }
-    this.#dispatchMs ??= this.#sinceStartMs();
+    this.#outcome.dispatchMs ??= this.#sinceStartMs();
     // Not the end: the cancel has not reached the worker, or the worker was not known yet.
     if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
       return false;
@@ -466,62 +355,45 @@ export class ChatRun {
     if (frame.sequence > 0) {
       answerStrayFrame(this.job.requestId, frame, this.#d.control);
     }
-    this.#finish("cancelled", { tokens: frame.tokens, isFinal: true });
+    const completionTokens = Math.max(frame.tokens, attempt.stream.tokens);
+    this.#finish("cancelled", { completionTokens, isFinal: true });
     return true;
   }
 
-  #finish(
-    kind: RunOutcome["kind"],
-    { usage = null, tokens = 0, isFinal = false, error = null }: {
-      usage?: Usage | null;
-      tokens?: number;
-      isFinal?: boolean;
-      error?: ApiError | null;
-    } = {},
-  ): void {
+  #finish(kind: RunOutcome["kind"], end: Partial<RunOutcome> = {}): void {
+    const outcome = this.#outcome;
+    outcome.workerId = this.workerId;
+    outcome.completionTokens = end.usage?.completion_tokens ??
+      this.#attempt?.stream.tokens ?? 0;
+    outcome.durationMs = this.#sinceStartMs();
     this.#leave();
     this.#state = "over";
-    const receiver = this.#receiver;
-    const sentError = error ?? this.#cancelled?.error ?? null;
-    this.#onOver({
-      // A client that is still there and got an error did not cancel anything.
-      kind: kind === "cancelled" && sentError !== null ? "failed" : kind,
-      usage,
-      completionTokens: usage?.completion_tokens ??
-        Math.max(tokens, receiver?.tokens ?? 0),
-      isFinal,
-      error: sentError,
-      workerId: this.workerId,
-      offers: this.#attempt,
-      dispatchMs: this.#dispatchMs,
-      firstByteMs: this.#firstByteMs,
-      durationMs: this.#sinceStartMs(),
-      repeats: this.#lostAttempts,
-      rejects: this.#rejects,
-      naks: this.#naks + (receiver?.naks ?? 0),
-      cancelReason: this.#cancelled?.reason ?? null,
-    });
+    Object.assign(outcome, end);
+    // A client that is still there and got an error did not cancel anything.
+    const isFailed = kind === "cancelled" && outcome.error !== null;
+    outcome.kind = isFailed ? "failed" : kind;
+    this.#onOver(outcome);
   }
 
   #sinceStartMs(): number {
     return this.#d.now() - this.#startedAtMs;
   }
+
+  #leftMs(): number {
+    return this.#d.requestTimeoutMs - this.#sinceStartMs();
+  }
 }
 
 /** No worker had a free slot in time. */
-export const overloaded = (): ApiError =>
-  tryAgain("overloaded", "All workers are busy.");
-
-/** There is no worker. */
-const noWorker = (): ApiError =>
-  tryAgain("no_worker", "No worker is available at the moment.");
-
+export const overloaded = tryAgain("overloaded", "All workers are busy.");
+const noWorker = tryAgain("no_worker", "No worker is available at the moment.");
 /** The bus is down, so no worker can be reached. */
-export const busUnavailable = (): ApiError =>
-  tryAgain("bus_unavailable", "The service is temporarily unavailable.");
+export const busUnavailable = tryAgain(
+  "bus_unavailable",
+  "The service is temporarily unavailable.",
+);
 
-function tryAgain(code: ErrorCode, what: string): ApiError {
-  return new ApiError(code, `${what} Please try again shortly.`, {
-    retryAfterMs: RETRY_MS,
-  });
+function tryAgain(code: ErrorCode, what: string): () => ApiError {
+  const message = `${what} Please try again shortly.`;
+  return () => new ApiError(code, message, { retryAfterMs: RETRY_MS });
 }

@@ -4,7 +4,7 @@ import type { KeyScope, Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { RunOutcome } from "../dispatch/run.ts";
+import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/responses.ts";
 import { remember } from "./bounded_map.ts";
 import { type Cost, costOf, estimateTokens } from "./cost.ts";

@@ -1,7 +1,7 @@
 /** The estimated cost of a request before it runs, and its actual cost afterwards. */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
-import type { RunOutcome } from "../dispatch/run.ts";
+import type { RunOutcome } from "../dispatch/outcome.ts";
 
 /**
  * How many tokens a request may cost, estimated before it runs. The difference is

@@ -1,0 +1,34 @@
+import type { CancelReason } from "@gateway/shared/bus/control";
+import type { RejectReason } from "@gateway/shared/bus/frame";
+import type { Usage } from "@gateway/shared/openai/completion";
+import type { ApiError } from "@gateway/shared/openai/error";
+
+/** The record of a run, complete at its end: for settlement, log, metrics and span. */
+export class RunOutcome {
+  kind: "complete" | "failed" | "cancelled" = "complete";
+  /** The backend's count; null if it sent none. */
+  usage: Usage | null = null;
+  /** Completion tokens known to have been generated. */
+  completionTokens = 0;
+  /** The worker reported the end, so its counts are final; otherwise it may have generated more. */
+  isFinal = false;
+  error: ApiError | null = null;
+  /** The worker that ran it or was offered it last. */
+  workerId: string | null = null;
+  /** Job messages sent. */
+  offers = 0;
+  /** From the start of the run until a worker accepted it; null if none did. */
+  dispatchMs: number | null = null;
+  /** From the start of the run to the first bytes of the answer. */
+  firstByteMs: number | null = null;
+  /** From the start of the run to its end. */
+  durationMs = 0;
+  /** Attempts that were lost and repeated on another worker. */
+  repeats = 0;
+  /** Why workers rejected it. */
+  rejects: RejectReason[] = [];
+  /** How often frames were requested again. */
+  naks = 0;
+  /** Why it was stopped before its end, or null. */
+  cancelReason: CancelReason | null = null;
+}
