@@ -64,14 +64,10 @@ function routeOf(path: string): RouteName {
 }
 
 /** A request that is being handled. */
-interface Call {
-  readonly exchange: Exchange;
-  readonly requestId: string;
-  readonly startedAtMs: number;
+interface Call extends ChatCall {
   readonly route: RouteName;
+  /** Set once its key is known. */
   principal?: Principal;
-  /** Set for a chat request that runs: it is logged when its run is over. */
-  hasRun: boolean;
 }
 
 /** Returns the handler of all requests, which never rejects. */
@@ -87,19 +83,23 @@ export function createApp(
       route: routeOf(path),
       hasRun: false,
     };
-    response.setHeader(REQUEST_ID_HEADER, publicRequestId(call.requestId));
+    const requestId = publicRequestId(call.requestId);
+    response.setHeader(REQUEST_ID_HEADER, requestId);
     if (d.isDraining()) response.setHeader("connection", "close");
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
       const type = "text/plain; charset=utf-8";
       const headers = { ...JSON_HEADERS, "content-type": type };
       return sendBytes(response, new TextEncoder().encode("ok\n"), { headers });
     }
-    let error: unknown;
+    let error: ApiError | null = null;
     try {
       await answer(call, d);
     } catch (thrown) {
-      error = thrown;
-      answerError(call, error, d);
+      const isFault = !(thrown instanceof ApiError);
+      if (isFault) d.log.error("request_fault", { requestId, error: thrown });
+      error = isFault ? internalError(thrown) : thrown;
+      if (response.headersSent) response.destroy();
+      else sendError(response, error);
     }
     finish(call, error, d);
   };
@@ -121,16 +121,14 @@ async function answer(call: Call, d: AppDependencies): Promise<void> {
   // A caller without a key cannot even find out which paths exist under `/v1`.
   const address = () => {
     const forwarded = headers.get("x-forwarded-for") ?? null;
-    return siteOf(
-      d.clientAddress(exchange.socket.remoteAddress ?? "", forwarded),
-    );
+    const { remoteAddress = "" } = exchange.socket;
+    return siteOf(d.clientAddress(remoteAddress, forwarded));
   };
   const credential = headers.get("authorization") ?? null;
   const principal = await authenticate(credential, address, d.keys);
   call.principal = principal;
   if (route === "chat" && method === "POST") {
-    const chat: ChatCall = Object.assign(call, { principal });
-    return await chatCompletions(chat, d);
+    return await chatCompletions(call, principal, d);
   }
   const isRead = route !== "chat" && methods.includes(method);
   const models = await d.admission.modelsOf(
@@ -168,26 +166,10 @@ function modelObjects(
   }));
 }
 
-function answerError(
-  { exchange: { response }, requestId }: Call,
-  error: unknown,
-  { log }: AppDependencies,
-): void {
-  if (!(error instanceof ApiError)) {
-    log.error("request_fault", {
-      requestId: publicRequestId(requestId),
-      error,
-    });
-  }
-  if (response.headersSent) return void response.destroy();
-  const isOurs = error instanceof ApiError;
-  sendError(response, isOurs ? error : internalError(error));
-}
-
 /** Counts the request and logs it, unless it is a chat request that is still running. */
 function finish(
   { exchange, requestId, route, principal, ...call }: Call,
-  error: unknown,
+  error: ApiError | null,
   d: AppDependencies,
 ): void {
   const status = exchange.response.statusCode;
@@ -195,16 +177,15 @@ function finish(
   if (call.hasRun) return;
   const durationMs = d.now() - call.startedAtMs;
   d.metrics.ended(route, durationMs);
-  const refusal = error instanceof ApiError ? error : undefined;
   d.log.info("request", {
     requestId: publicRequestId(requestId),
     keyId: principal?.keyId,
     method: exchange.method,
     path: shownPath(exchange),
     status,
-    errorCode: refusal?.code,
-    redis: refusal?.cause instanceof RedisUnavailableError
-      ? refusal.cause.reason
+    errorCode: error?.code,
+    redis: error?.cause instanceof RedisUnavailableError
+      ? error.cause.reason
       : undefined,
     durationMs: roundMs(durationMs),
   });

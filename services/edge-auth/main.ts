@@ -117,8 +117,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     ...(redis.state === "ready" ? [] : ["redis"]),
     ...(isDraining ? ["stopping"] : []),
   ];
-  const { workers } = dispatcher;
-  observeEdge(registry, { dispatcher, limiter, workers });
+  observeEdge(registry, { dispatcher, limiter });
   observeBus(registry, bus);
   observeRedis(registry, () => redis.state === "ready");
   const ops = serveOps({ ...config.ops, notReady, registry });

@@ -9,8 +9,9 @@ import {
   type MetricRegistry,
 } from "@gateway/shared/process/metrics";
 import type { Decision } from "./limits/admission.ts";
-import { LIMIT_NAMES, type Refusal } from "./limits/refusal.ts";
+import { LIMIT_NAMES } from "./limits/refusal.ts";
 import type { EndedRun } from "./chat/completions.ts";
+import type { ChatDispatcher } from "./dispatch/dispatcher.ts";
 
 /** For the bus and Redis. */
 const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];
@@ -112,15 +113,6 @@ export const EDGE_METRICS = {
 /** The names of the routes in metrics. */
 export type RouteName = "chat" | "models" | "model" | "other";
 
-/** The state that the gauges of the edge read. */
-export interface EdgeState {
-  dispatcher: { readonly running: number; readonly waiting: number };
-  limiter: { readonly running: number; readonly unsettled: number };
-  workers: {
-    totals(): { workers: number; slots: number; inFlight: number };
-  };
-}
-
 const MS_PER_SECOND = 1_000;
 const NO_CODE = "";
 /** Known labels are exported as 0 from the start, because a rate needs an initial value. */
@@ -188,31 +180,32 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       else if (result.isAdmitted) admissions.with("admitted").add();
       else {
         admissions.with("refused").add();
-        refusals.with(...refusalLabels(result)).add();
+        const isLimit = result.reason === "limited";
+        const reason = isLimit ? result.limit : result.reason;
+        refusals.with(reason, isLimit ? result.of : "key").add();
       }
     },
   };
 }
 
-function refusalLabels(refusal: Refusal): [reason: string, of: string] {
-  return refusal.reason === "limited"
-    ? [refusal.limit, refusal.of]
-    : [refusal.reason, "key"];
-}
-
 /** Exports the state of the edge as gauges. */
-export function observeEdge(registry: MetricRegistry, state: EdgeState): void {
-  const { dispatcher, limiter, workers } = state;
+export function observeEdge(
+  registry: MetricRegistry,
+  { dispatcher, limiter }: {
+    dispatcher: Pick<ChatDispatcher, "running" | "waiting"> & {
+      workers: Pick<ChatDispatcher["workers"], "totals">;
+    };
+    limiter: { readonly running: number; readonly unsettled: number };
+  },
+): void {
+  const { workers } = dispatcher;
   registry.gauge(EDGE_METRICS.running, () => [
     [["waiting"], dispatcher.waiting],
     [["running"], dispatcher.running - dispatcher.waiting],
   ]);
   registry.gauge(EDGE_METRICS.leases, () => [[[], limiter.running]]);
   registry.gauge(EDGE_METRICS.unsettled, () => [[[], limiter.unsettled]]);
-  registry.gauge(
-    EDGE_METRICS.workers,
-    () => [[[], workers.totals().workers]],
-  );
+  registry.gauge(EDGE_METRICS.workers, () => [[[], workers.totals().workers]]);
   registry.gauge(EDGE_METRICS.slots, () => {
     const { slots, inFlight } = workers.totals();
     return [[["used"], inFlight], [["free"], Math.max(0, slots - inFlight)]];

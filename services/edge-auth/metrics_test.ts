@@ -42,7 +42,7 @@ function setup() {
       };
       metrics.ran({
         requestId: "r",
-        principal: PRINCIPAL,
+        keyId: PRINCIPAL.keyId,
         request,
         outcome: { ...COMPLETE, ...outcome },
         // The request was read and admitted for 50 ms before its run began.
@@ -179,10 +179,13 @@ Deno.test("answers are counted by route and status", () => {
 Deno.test("gauges show the edge's tables, and never fewer than no free slots", () => {
   const t = setup();
   observeEdge(t.registry, {
-    dispatcher: { running: 5, waiting: 2 },
+    dispatcher: {
+      running: 5,
+      waiting: 2,
+      // Beats are older than what was sent since.
+      workers: { totals: () => ({ workers: 2, slots: 4, inFlight: 6 }) },
+    },
     limiter: { running: 5, unsettled: 1 },
-    // Beats are older than what was sent since.
-    workers: { totals: () => ({ workers: 2, slots: 4, inFlight: 6 }) },
   });
   assert.deepEqual(t.samples(), [
     'chats{state="waiting"} 2',

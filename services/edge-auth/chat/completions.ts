@@ -41,7 +41,7 @@ export interface ChatCompletionsDependencies
 /** A chat request whose run is over. */
 export interface EndedRun {
   requestId: string;
-  principal: Principal;
+  keyId: string;
   request: ChatRequest;
   outcome: RunOutcome;
   durationMs: number;
@@ -52,7 +52,6 @@ export interface ChatCall {
   readonly exchange: Exchange;
   readonly requestId: string;
   readonly startedAtMs: number;
-  readonly principal: Principal;
   /** Set once it runs: it is then counted and logged at the end of the run. */
   hasRun: boolean;
 }
@@ -63,9 +62,10 @@ export interface ChatCall {
  */
 export async function chatCompletions(
   call: ChatCall,
+  principal: Principal,
   dependencies: ChatCompletionsDependencies,
 ): Promise<void> {
-  const { exchange, principal } = call;
+  const { exchange } = call;
   const { admission, dispatcher, refusedBodies, now } = dependencies;
   const read = await readChatRequest(exchange, principal, dependencies);
   if (read === null) return abandon(exchange.response);
@@ -88,7 +88,7 @@ export async function chatCompletions(
     }
     throw error;
   }
-  await runAdmitted(call, read.request, lease, dependencies);
+  await runAdmitted(call, principal, read.request, lease, dependencies);
 }
 
 /** Whether the error refuses the key itself rather than this request. */
@@ -100,11 +100,12 @@ function isForbidden(error: unknown): boolean {
 /** Starts the run, which is settled at its end. Resolves when the answer has begun. */
 function runAdmitted(
   call: ChatCall,
+  { keyId }: Principal,
   request: ChatRequest,
   lease: ChatLease,
   { dispatcher, now, ...d }: ChatCompletionsDependencies,
 ): Promise<void> {
-  const { requestId, principal, exchange: { response, onLeft } } = call;
+  const { requestId, exchange: { response, headers, onLeft } } = call;
   const options: AnswerOptions = {
     out: response,
     headers: {
@@ -125,14 +126,22 @@ function runAdmitted(
     ? new StreamAnswer(options)
     : new WholeAnswer(options);
   call.hasRun = true;
-  const span = startChatSpan(call, request);
+  const span = startWorkSpan("chat", {
+    kind: "producer",
+    parent: headers.get("traceparent"),
+    attributes: {
+      "gateway.request_id": publicRequestId(requestId),
+      "gateway.key_id": keyId,
+      "gen_ai.request.model": request.model,
+    },
+  });
   const { traceparent } = span;
   // In every state: queued, waiting for the first token, streaming or not.
   const removeCallback = onLeft(() => run.cancel("client_gone"));
   const run = dispatcher.start(
     {
       requestId,
-      keyId: principal.keyId,
+      keyId,
       request,
       ...(traceparent === undefined ? {} : { traceparent }),
     },
@@ -142,27 +151,12 @@ function runAdmitted(
       lease.settle(outcome);
       endChatSpan(span, outcome);
       const durationMs = now() - call.startedAtMs;
-      const ended = { requestId, principal, request, outcome, durationMs };
+      const ended = { requestId, keyId, request, outcome, durationMs };
       d.metrics.ran(ended);
       logRun(d.log, ended);
     },
   );
   return answer.begun;
-}
-
-function startChatSpan(
-  { exchange, principal, requestId }: ChatCall,
-  { model }: ChatRequest,
-): WorkSpan {
-  return startWorkSpan("chat", {
-    kind: "producer",
-    parent: exchange.headers.get("traceparent"),
-    attributes: {
-      "gateway.request_id": publicRequestId(requestId),
-      "gateway.key_id": principal.keyId,
-      "gen_ai.request.model": model,
-    },
-  });
 }
 
 function endChatSpan(span: WorkSpan, outcome: RunOutcome): void {
@@ -187,7 +181,7 @@ function logRun(log: Log, run: EndedRun): void {
   const { outcome, request } = run;
   log.info("chat", {
     requestId: publicRequestId(run.requestId),
-    keyId: run.principal.keyId,
+    keyId: run.keyId,
     model: request.model,
     stream: request.stream,
     outcome: outcome.kind,

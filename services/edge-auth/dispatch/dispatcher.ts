@@ -9,7 +9,7 @@ import {
   ControlBatch,
   type ControlRecord,
 } from "@gateway/shared/bus/control";
-import { decodeFrame } from "@gateway/shared/bus/frame";
+import { decodeFrame, parseJson } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
 import {
   FlowWatch,
@@ -75,7 +75,7 @@ export type StartedRun = Pick<ChatRun, "delivered" | "cancel">;
 export const CONTROL_WAIT_MS = 2;
 const PROBE_TIMEOUT_MS = 300;
 const EMPTY = new Uint8Array(0);
-/** The notice of key-admin to stop the running requests of a key. */
+/** The notice of key-admin to stop the running requests of a key. Others are ignored. */
 const stopNoticeSchema = z.object({
   keyId: z.string(),
   action: z.literal("stop"),
@@ -223,13 +223,9 @@ export class ChatDispatcher {
    * requests. Its state is read from Redis by every request and needs no notice.
    */
   onKeyMessage(data: Uint8Array): void {
-    let keyId: string;
-    try {
-      const notice: unknown = JSON.parse(new TextDecoder().decode(data));
-      ({ keyId } = stopNoticeSchema.parse(notice));
-    } catch {
-      return; // Not a notice of this version.
-    }
+    const notice = parseJson(stopNoticeSchema, data);
+    if (notice === null) return;
+    const { keyId } = notice;
     this.#stoppedAtMs.delete(keyId);
     this.#stoppedAtMs.set(keyId, this.#d.now());
     const [oldest = keyId] = this.#stoppedAtMs.keys();

@@ -22,17 +22,14 @@ export interface ChatJob {
   traceparent?: string;
 }
 
-/** The message that offers a job, and the body that is sent after a worker has accepted it. */
-export interface JobOffer {
-  message: Uint8Array;
-  /** Null when the request is in the message. */
-  body: Uint8Array | null;
-}
-
 /** A worker has this long to acknowledge a piece. */
 const PIECE_TIMEOUT_MS = 2_000;
 
-/** Encodes an offer. `large` is the body of an earlier offer: it is slow to encode. */
+/**
+ * Encodes an offer. A large request is not in the message but in `body`, which is sent
+ * after a worker has accepted the job. `large` is the body of an earlier offer, since
+ * it is slow to encode.
+ */
 export function encodeOffer(
   { request, traceparent }: ChatJob,
   { attempt, deadlineMs, large }: {
@@ -40,7 +37,7 @@ export function encodeOffer(
     deadlineMs: number;
     large: Uint8Array | null;
   },
-): JobOffer {
+): { message: Uint8Array; body: Uint8Array | null } {
   const envelope: JobMessage = {
     version: JOB_VERSION,
     attempt,
