@@ -107,7 +107,7 @@ async function pressed(stage: Stage, load: Load): Promise<Pressed> {
       usedShare === undefined ? null : Math.ceil(want * usedShare(random)),
     letPass: () =>
       load.isByDay === true
-        ? letDayEnd(world.link, principal)
+        ? letDayEnd(world, principal)
         : letTimePass(world.link, { principal, ms: lull() }),
   });
 }

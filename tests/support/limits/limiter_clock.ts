@@ -6,6 +6,11 @@ import {
   type Principal,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import {
+  readState,
+  type RedisWorld,
+  writeState,
+} from "../admission_fixture.ts";
 
 /**
  * Moves every time in a state back, and leases with it. Redis' clock is the only
@@ -25,18 +30,6 @@ end
 for _, key in ipairs({KEYS[2], KEYS[4]}) do
   for _, id in ipairs(redis.call('ZRANGE', key, 0, -1)) do
     redis.call('ZINCRBY', key, -ms, id)
-  end
-end
-return 1`;
-
-/** The same for the day of the budget, which is all that knows of days. */
-const LET_DAY_END = `
-for _, key in ipairs(KEYS) do
-  local s = redis.call('HGET', key, 's')
-  if s then
-    local last, req, tok, day, used, rpm, tpm = struct.unpack('<ddddddd', s)
-    redis.call('HSET', key, 's',
-      struct.pack('<ddddddd', last, req, tok, day - 1, used, rpm, tpm))
   end
 end
 return 1`;
@@ -67,15 +60,14 @@ export async function letTimePass(
 
 /** Lets midnight UTC pass for the budgets of a key and of its owner. Returns a day in ms. */
 export async function letDayEnd(
-  link: Pick<RedisLink, "command">,
+  world: RedisWorld,
   principal: Principal,
 ): Promise<number> {
-  await link.command([
-    "EVAL",
-    LET_DAY_END,
-    "2",
-    limiterKey(principal),
-    ownerLimiterKey(principal.ownerId),
-  ], { deadlineMs: DEADLINE_MS });
+  const owner = ownerLimiterKey(principal.ownerId);
+  for (const name of [limiterKey(principal), owner]) {
+    const state = await readState(world, name);
+    if (state === null) continue;
+    await writeState(world, name, { ...state, day: state.day - 1 });
+  }
   return DAY_MS;
 }
