@@ -9,9 +9,7 @@ import type { RunOutcome } from "../dispatch/outcome.ts";
  */
 export interface TokenEstimate {
   promptTokens: number;
-  /** Over all `n` choices. */
-  completionTokens: number;
-  /** The tokens to reserve. */
+  /** The tokens to reserve: the prompt, and the answer of each of the `n` choices. */
   totalTokens: number;
 }
 
@@ -27,13 +25,9 @@ export function estimateTokens(
     request.max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinkingTokens(request),
     outputTokensMax,
   );
-  const completionTokens = outputTokens * request.n;
   const prompt = promptTokens(request);
-  return {
-    promptTokens: prompt,
-    completionTokens,
-    totalTokens: prompt + completionTokens,
-  };
+  const totalTokens = prompt + outputTokens * request.n;
+  return { promptTokens: prompt, totalTokens };
 }
 
 /** Thinking counts as output, and is added where `max_tokens` does not cover both. */
