@@ -1,10 +1,9 @@
-import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import { settlesWithin } from "../process/serve.ts";
 import { type CallOptions, createCalls } from "./calls.ts";
 import {
+  type ConnectionOptions,
   openConnection,
-  type RedisAddress,
   type RedisReply,
 } from "./connection.ts";
 import { isDenied, RedisReplyError, RedisUnavailableError } from "./errors.ts";
@@ -14,12 +13,9 @@ export type { CallOptions } from "./calls.ts";
 export type { RedisAddress, RedisReply } from "./connection.ts";
 
 /** Options of {@link createRedisLink}. */
-export interface RedisLinkOptions {
-  address: RedisAddress;
+export interface RedisLinkOptions
+  extends Pick<ConnectionOptions, "address" | "now" | "random"> {
   log: Log;
-  now: MonotonicNow;
-  /** 0 ≤ x < 1, for the jitter between attempts to connect. */
-  random: () => number;
   /** The default deadline of calls. Default 100 ms. */
   deadlineMs?: number;
   /** Loaded with every connection, so that they are not missing in the first burst. */
