@@ -67,27 +67,22 @@ export class Completion {
 
   /** Rejects with an `HttpError` for a request that the simulator does not support. */
   static async start(options: CompletionOptions): Promise<Completion> {
+    const { request, controls, signal } = options;
     const completion = new Completion(options);
-    checkSchemas(options.request);
-    for (let index = 0; index < options.request.n; index++) {
+    checkSchemas(request);
+    const tokensMax = request.max_tokens ?? OUTPUT_TOKENS;
+    const newCallId = () => `call_${randomId()}`;
+    for (let index = 0; index < request.n; index++) {
       // Planning may take some milliseconds, in which other answers would wait.
-      if (index > 0) await sleep(0, options.signal);
-      completion.#addChoice(index);
+      if (index > 0) await sleep(0, signal);
+      const random = randomFor(request, index, Math.random());
+      const plan = planChoice(request, controls, { random, tokensMax });
+      const steps = runChoice(request, plan, { random, tokensMax, newCallId });
+      const hasCalls = plan.calls.length > 0;
+      const state = { isBegun: false, isOver: false };
+      completion.#choices.push({ index, hasCalls, steps, ...state });
     }
     return completion;
-  }
-
-  #addChoice(index: number): void {
-    const { request, controls } = this.#options;
-    const tokensMax = request.max_tokens ??
-      OUTPUT_TOKENS;
-    const random = randomFor(request, index, Math.random());
-    const plan = planChoice(request, controls, { random, tokensMax });
-    const newCallId = () => `call_${randomId()}`;
-    const steps = runChoice(request, plan, { random, tokensMax, newCallId });
-    const hasCalls = plan.calls.length > 0;
-    const state = { isBegun: false, isOver: false };
-    this.#choices.push({ index, hasCalls, steps, ...state });
   }
 
   /** Whether the answer is generated without any wait. */

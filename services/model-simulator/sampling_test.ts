@@ -118,23 +118,22 @@ Deno.test("thinking comes when asked for, bounded by its budget and max_tokens",
   await using simulator = startAsked();
   const reasoning = async (body: Body) => {
     const { choices, usage } = await simulator.ask(body);
-    return {
-      text: choices[0]?.message.reasoning_content ?? "",
-      tokens: usage.completion_tokens_details?.reasoning_tokens ?? 0,
-      all: usage.completion_tokens,
-    };
+    const tokens = usage.completion_tokens_details?.reasoning_tokens ?? 0;
+    const text = choices[0]?.message.reasoning_content ?? "";
+    return { text, tokens, all: usage.completion_tokens };
   };
   const thought = await reasoning({ enable_thinking: true, prompt: "Why?" });
   assert.match(thought.text, /^The user says "Why\?"/);
   assert.ok(thought.tokens > 0 && thought.tokens < thought.all);
-  for (
-    const body of [
-      { chat_template_kwargs: { enable_thinking: true } },
-      { reasoning_effort: "low" },
-    ]
-  ) assert.ok((await reasoning(body)).tokens > 0);
-  assert.equal((await reasoning({ enable_thinking: false })).tokens, 0);
-  assert.equal((await reasoning({ reasoning_effort: "none" })).tokens, 0);
+  const cases: [body: Body, isThinking: boolean][] = [
+    [{ chat_template_kwargs: { enable_thinking: true } }, true],
+    [{ reasoning_effort: "low" }, true],
+    [{ reasoning_effort: "none" }, false],
+    [{ enable_thinking: false }, false],
+  ];
+  for (const [body, isThinking] of cases) {
+    assert.equal((await reasoning(body)).tokens > 0, isThinking);
+  }
   const budget = { enable_thinking: true, thinking_budget: 5 };
   assert.equal((await reasoning(budget)).tokens, 5);
   const short = await reasoning({ enable_thinking: true, max_tokens: 3 });

@@ -15,14 +15,11 @@ export class SeenRequest {
   outcome: Outcome | undefined;
   readonly leaving = new AbortController();
   readonly #ended = Promise.withResolvers<Outcome>();
+  /** Settles with the outcome. */
+  readonly ended = this.#ended.promise;
 
   /** `body`: as received. */
   constructor(readonly body: string) {}
-
-  /** Settles with the outcome. */
-  get ended(): Promise<Outcome> {
-    return this.#ended.promise;
-  }
 
   /** The first outcome counts. */
   end(outcome: Outcome): void {
