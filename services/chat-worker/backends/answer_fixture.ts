@@ -1,4 +1,4 @@
-/** Requests for tests of the worker, and readers for the answers to them. */
+/** Requests for tests of the worker, readers for the answers to them, and bytes in pieces. */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { CompletionCall } from "./answer.ts";
 
@@ -64,4 +64,21 @@ export function seen(lines: string): unknown[] {
     if (isText) return [where + delta.content];
     return [logprobs === null ? delta : { ...delta, logprobs }];
   });
+}
+
+export function* byteByByte(bytes: Uint8Array): Iterable<Uint8Array> {
+  for (let i = 0; i < bytes.length; i++) yield bytes.subarray(i, i + 1);
+}
+
+/** The bytes whole, byte by byte, and cut in two at every place. */
+export function* everySplit(
+  input: string | Uint8Array,
+): Iterable<Uint8Array[]> {
+  const isText = typeof input === "string";
+  const bytes = isText ? new TextEncoder().encode(input) : input;
+  yield [bytes];
+  yield [...byteByByte(bytes)];
+  for (let at = 1; at < bytes.length; at++) {
+    yield [bytes.subarray(0, at), bytes.subarray(at)];
+  }
 }

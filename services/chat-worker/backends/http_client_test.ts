@@ -14,6 +14,7 @@ import {
   streamHead,
 } from "../../../tests/support/model_answers.ts";
 import { makeSelfSigned } from "../../../tests/support/deployed/test_authority.ts";
+import { everySplit } from "./answer_fixture.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import {
@@ -115,8 +116,8 @@ function fault(expected: UpstreamFault): (error: unknown) => boolean {
 }
 
 /** A connection that brings the given pieces, then ends. */
-function scripted(pieces: readonly string[]): Connect {
-  const rest = pieces.map((piece) => encoder.encode(piece));
+function scripted(pieces: readonly Uint8Array[]): Connect {
+  const rest = [...pieces];
   return () =>
     Promise.resolve({
       read(buffer) {
@@ -128,15 +129,6 @@ function scripted(pieces: readonly string[]): Connect {
       write: (bytes) => Promise.resolve(bytes.length),
       close: () => {},
     });
-}
-
-/** Whole, byte by byte, and cut in two at every place; `text` is ASCII. */
-function* everySplit(text: string): Iterable<string[]> {
-  yield [text];
-  yield [...text];
-  for (let at = 1; at < text.length; at++) {
-    yield [text.slice(0, at), text.slice(at)];
-  }
 }
 
 const ok = "HTTP/1.1 200 OK\r\n";

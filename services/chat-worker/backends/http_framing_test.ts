@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { everySplit } from "./answer_fixture.ts";
 import { UpstreamError } from "./errors.ts";
 import {
   BodyDecoder,
@@ -151,15 +152,6 @@ function decode(framing: BodyFraming, pieces: Uint8Array[]): Decoded {
   }
   const { isComplete, mayEnd } = decoder;
   return { text: out, isComplete, mayEnd, surplusBytes };
-}
-
-function* everySplit(input: string): Iterable<Uint8Array[]> {
-  const bytes = new TextEncoder().encode(input);
-  yield [bytes];
-  yield Array.from(bytes, (byte) => Uint8Array.of(byte));
-  for (let at = 1; at < bytes.length; at++) {
-    yield [bytes.subarray(0, at), bytes.subarray(at)];
-  }
 }
 
 const whole = { isComplete: true, mayEnd: true, surplusBytes: 0 };

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { STREAM_LIMITS } from "@gateway/shared/limits";
+import { byteByByte, everySplit } from "./answer_fixture.ts";
 import { SseParser } from "./sse_parser.ts";
 
 const encoder = new TextEncoder();
@@ -19,19 +20,6 @@ function parse(pieces: Iterable<Uint8Array>): Parsed {
     given.fill(0x58);
   }
   return { events, rest: parser.end() };
-}
-
-function* byteByByte(bytes: Uint8Array): Iterable<Uint8Array> {
-  for (let i = 0; i < bytes.length; i++) yield bytes.subarray(i, i + 1);
-}
-
-/** The bytes whole, byte by byte, and cut in two at every place. */
-function* everySplit(bytes: Uint8Array): Iterable<Uint8Array[]> {
-  yield [bytes];
-  yield [...byteByByte(bytes)];
-  for (let at = 0; at <= bytes.length; at++) {
-    yield [bytes.subarray(0, at), bytes.subarray(at)];
-  }
 }
 
 type Event = string | [data: string, name: string];
