@@ -72,6 +72,9 @@ const TYPE_OFFSET = 1;
 const EMPTY = new Uint8Array(0);
 
 export class ChatWorker {
+  /** Jobs that have a slot. */
+  inFlight = 0;
+  isDraining = false;
   readonly #d: ChatWorkerDependencies;
   /** By request id. A second attempt of a request replaces the first. */
   readonly #jobs = new Map<string, Job>();
@@ -84,8 +87,6 @@ export class ChatWorker {
   /** Frames that will be published together in a moment. */
   #waitingFrames: [subject: string, frame: Uint8Array][] = [];
   #isFlushScheduled = false;
-  #inFlight = 0;
-  #isDraining = false;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
   #isWaking = false;
   #lastTickMs: number;
@@ -107,17 +108,9 @@ export class ChatWorker {
     };
   }
 
-  get inFlight(): number {
-    return this.#inFlight;
-  }
-
   /** Jobs whose answer the edge has not fully acknowledged. */
   get unfinished(): number {
     return this.#jobs.size;
-  }
-
-  get isDraining(): boolean {
-    return this.#isDraining;
   }
 
   /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
@@ -187,7 +180,7 @@ export class ChatWorker {
    * {@link STOP_MS} after the grace period.
    */
   async drain(graceMs: number): Promise<void> {
-    this.#isDraining = true;
+    this.isDraining = true;
     this.#beat(this.#d.now());
     if (!await this.#isIdleWithin(graceMs)) {
       const message = "The server is shutting down.";
@@ -223,8 +216,8 @@ export class ChatWorker {
     const asleepMs = this.#d.now() - this.#lastTickMs;
     if (asleepMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
     if (this.#isWaking) return "stale";
-    if (this.#isDraining) return "draining";
-    if (this.#inFlight >= this.#d.slots) return "full";
+    if (this.isDraining) return "draining";
+    if (this.inFlight >= this.#d.slots) return "full";
     const model = job.request?.model;
     const isKnown = model === undefined || this.#d.backends.has(model);
     return isKnown ? null : "unknown_model";
@@ -244,7 +237,7 @@ export class ChatWorker {
     // An edge that sends a request again has abandoned the previous attempt.
     this.#jobs.get(options.requestId)?.sender.cancel("not_accepted");
     this.#jobs.set(options.requestId, job);
-    this.#inFlight += 1;
+    this.inFlight += 1;
     this.#onEdgeSeen(options.edgeId);
     job.start(mustAccept);
   }
@@ -265,7 +258,7 @@ export class ChatWorker {
   }
 
   #onSlotFree(report: JobReport): void {
-    this.#inFlight -= 1;
+    this.inFlight -= 1;
     this.#d.metrics.ended(report);
     this.#checkIdle();
   }
@@ -302,8 +295,8 @@ export class ChatWorker {
       encodeWorkerBeat({
         version: BEAT_VERSION,
         slots: this.#d.slots,
-        inFlight: this.#inFlight,
-        draining: this.#isDraining,
+        inFlight: this.inFlight,
+        draining: this.isDraining,
         models: [...this.#d.backends.keys()],
       }),
     );

@@ -1,9 +1,6 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "./errors.ts";
 
-/** What an attempt is waiting for from the model server. */
-export type Phase = "connect" | "firstToken" | "betweenTokens" | "afterFinish";
-
 /**
  * Ends one attempt when its signal aborts or a deadline passes, by closing the
  * connection that the attempt waits for. All deadlines share one timer: extending a
@@ -13,7 +10,8 @@ export class AttemptDeadlines {
   readonly #now: MonotonicNow;
   readonly #signal: AbortSignal;
   readonly #totalAt: number;
-  #phase: Phase = "connect";
+  /** What the attempt is waiting for, for the log. */
+  #phase = "";
   #phaseAt = Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Infinity;
@@ -34,7 +32,7 @@ export class AttemptDeadlines {
   }
 
   /** Starts `phase`, which must end within `ms`, and replaces the previous phase. */
-  arm(phase: Phase, ms: number): void {
+  arm(phase: string, ms: number): void {
     this.#phase = phase;
     this.#phaseAt = this.#now() + ms;
     if (this.#end === null) this.#schedule();

@@ -6,9 +6,10 @@ import type {
   Usage,
 } from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
+import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { Answer, Choice } from "./answer.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
-import { isJsonObject, type JsonObject, parseJson, textOf } from "./json.ts";
+import { type JsonObject, parseJson, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
 import { frameError } from "./refusal.ts";
 import { ToolCallFragments } from "./tool_calls.ts";

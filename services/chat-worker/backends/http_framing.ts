@@ -5,7 +5,7 @@ const LF = 0x0a;
 const CR = 0x0d;
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: |$)/;
-const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const HEADER = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):(.*)$/s;
 const CONTENT_LENGTH = /^\d{1,15}$/;
 
 /** How a body ends: after this many bytes, with its last chunk, or with the connection. */
@@ -45,7 +45,7 @@ export function findHeadEnd(
 /**
  * Parses a head, including the blank line. A single LF may stand for CRLF (RFC 9112,
  * 2.2). Throws `upstream_invalid` for what RFC 9112 calls unrecoverable: two
- * different lengths, an unknown transfer coding, a folded header or one without a name.
+ * lengths, an unknown transfer coding, a folded header or one without a name.
  */
 export function parseResponseHead(text: string): ResponseHead {
   const [first = "", ...lines] = text.split(/\r?\n/);
@@ -54,16 +54,13 @@ export function parseResponseHead(text: string): ResponseHead {
   const fields = new Map<string, string>();
   for (const line of lines) {
     if (line === "") break;
-    const colon = line.indexOf(":");
-    const name = line.slice(0, Math.max(colon, 0)).toLowerCase();
-    if (!HEADER_NAME.test(name)) throw invalidAnswer("Malformed header line");
-    const value = line.slice(colon + 1).trim();
-    const before = fields.get(name);
-    // Two different lengths become one that is malformed.
-    const isRepeat = before === "" ||
-      (name === "content-length" && before === value);
-    const isNew = before === undefined || isRepeat;
-    fields.set(name, isNew ? value : `${before}, ${value}`);
+    const [, name, text = ""] = HEADER.exec(line) ?? [];
+    if (name === undefined) throw invalidAnswer("Malformed header line");
+    const key = name.toLowerCase();
+    const before = fields.get(key);
+    const value = text.trim();
+    // Two lengths become one that is malformed.
+    fields.set(key, before === undefined ? value : `${before}, ${value}`);
   }
   const status = Number(code);
   const field = (name: string) => fields.get(name)?.toLowerCase() ?? "";

@@ -23,7 +23,6 @@ const usual: ResponseHead = {
 const headers: [lines: string, head: Partial<ResponseHead>][] = [
   ["", {}],
   ["Content-Length: 12", { framing: 12 }],
-  ["Content-Length: 5\r\ncontent-length:5", { framing: 5 }],
   ["Content-Length: 0", { framing: 0 }],
   ["Transfer-Encoding:  Chunked ", { framing: "chunked" }],
   ["Transfer-Encoding: chunked\r\nContent-Length: 5", {

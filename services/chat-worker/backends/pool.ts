@@ -60,6 +60,11 @@ interface Slot {
   limitedUntilMs: number;
 }
 
+interface Failure {
+  slot: Slot;
+  error: UpstreamError;
+}
+
 /**
  * The backends of one model. If an attempt fails before the client has received any of
  * it, the next backend is tried or, if there is only one, the same one again after a
@@ -106,13 +111,9 @@ export class BackendPool {
       RETRIES_MAX,
       this.#retriesLeft + RETRIES_PER_REQUEST,
     );
-    const failures: { slot: Slot; error: UpstreamError }[] = [];
-    const attempt = async (slot: Slot): Promise<Usage | null> => {
-      const result = await this.#attempt(slot, request, call);
-      if (!(result instanceof UpstreamError)) return result;
-      failures.push({ slot, error: result });
-      return null;
-    };
+    const failures: Failure[] = [];
+    const attempt = (slot: Slot) =>
+      this.#attempt(slot, request, call, failures);
     for (const slot of this.#candidates()) {
       if (failures.length === ATTEMPTS_MAX) break;
       const usage = await attempt(slot);
@@ -136,15 +137,16 @@ export class BackendPool {
   }
 
   /**
-   * Tries a backend. Returns null if its breaker is open, and an error if another
-   * attempt may help; throws any other error. Reports to the breaker only at the end,
-   * because an answer that breaks off is a failure.
+   * Tries a backend. Returns null if its breaker is open, or if another attempt may
+   * help, then with the error in `failures`; throws any other error. Reports to the
+   * breaker only at the end, because an answer that breaks off is a failure.
    */
   async #attempt(
     slot: Slot,
     request: ChatRequest,
     call: CompletionCall,
-  ): Promise<Usage | UpstreamError | null> {
+    failures: Failure[],
+  ): Promise<Usage | null> {
     const permit = slot.breaker.enter();
     if (permit === null) return null;
     const { now, onAttempt } = this.#options;
@@ -179,7 +181,8 @@ export class BackendPool {
       }
       const canRepeat = !answer.hasSent && failure?.remedy !== "none";
       if (failure === null || !canRepeat) throw error;
-      return failure;
+      failures.push({ slot, error: failure });
+      return null;
     }
   }
 

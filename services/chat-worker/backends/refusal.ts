@@ -5,12 +5,13 @@
  * are matched, too; the test lists those of real servers.
  */
 import type { WallNow } from "@gateway/shared/process/clock";
+import { isJsonObject } from "@gateway/shared/process/error_text";
 import {
   UpstreamError,
   type UpstreamErrorOptions,
   type UpstreamFault,
 } from "./errors.ts";
-import { isJsonObject, type JsonObject, textOf } from "./json.ts";
+import { type JsonObject, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
 
 const UNKNOWN_MODEL_CODE = /^model_?not_?found$/i;

@@ -6,7 +6,8 @@ import type {
   ChatRequest,
   ToolCall,
 } from "@gateway/shared/openai/chat";
-import { isJsonObject, type JsonObject } from "./json.ts";
+import { isJsonObject } from "@gateway/shared/process/error_text";
+import type { JsonObject } from "./json.ts";
 import type { CompletionCall } from "./answer.ts";
 
 /** Fields that are sent unchanged if the client sent them. */

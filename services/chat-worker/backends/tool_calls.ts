@@ -1,7 +1,8 @@
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ToolCallDelta } from "@gateway/shared/openai/completion";
+import { isJsonObject } from "@gateway/shared/process/error_text";
 import { invalidAnswer } from "./errors.ts";
-import { isJsonObject, parseJson, textOf } from "./json.ts";
+import { parseJson, textOf } from "./json.ts";
 
 interface Call {
   /** Index in the answer to the client. */
@@ -45,7 +46,7 @@ export class ToolCallFragments {
   /** Reads the `tool_calls` of one delta and returns the fragments to pass on. */
   take(fragments: unknown): ToolCallDelta[] {
     if (!Array.isArray(fragments)) {
-      throw invalidAnswer("Tool calls that are not an array");
+      throw invalidAnswer("No array of tool calls");
     }
     return fragments.map((each) => this.#takeFragment(each))
       .filter((delta) => delta !== null);
@@ -59,9 +60,7 @@ export class ToolCallFragments {
   }
 
   #takeFragment(fragment: unknown): ToolCallDelta | null {
-    if (!isJsonObject(fragment)) {
-      throw invalidAnswer("Tool call that is not an object");
-    }
+    if (!isJsonObject(fragment)) throw invalidAnswer("Not a tool call");
     const detail = isJsonObject(fragment.function) ? fragment.function : {};
     const index = Number.isInteger(fragment.index) ? fragment.index : null;
     const id = textOf(fragment.id);
@@ -72,9 +71,8 @@ export class ToolCallFragments {
     call.hasArguments ||= text !== "";
     call.id ||= id;
     if (call.name !== "") {
-      return text === ""
-        ? null
-        : { index: call.index, function: { arguments: text } };
+      if (text === "") return null;
+      return { index: call.index, function: { arguments: text } };
     }
     call.held += text;
     if (call.held.length > HELD_CHARS_MAX) {
