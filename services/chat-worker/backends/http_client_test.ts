@@ -216,8 +216,8 @@ Deno.test("send() notices when a server ends an idle connection", async () => {
   });
   await exchange(r.client);
   hangUp.resolve();
-  await waitFor(() => r.server.openConnections === 0, {
-    what: "no open connection",
+  await waitFor(() => r.client.idleConnections === 0, {
+    what: "no idle connection",
   });
   await exchange(r.client);
   assert.equal(r.server.connections, 2);
