@@ -60,11 +60,8 @@ export function createRedact(
     if (name !== null) clean = clean.replace(name, () => model?.ours ?? "");
     for (const needle of needles) clean = clean.replaceAll(needle, REDACTED);
     for (const pattern of PATTERNS) clean = clean.replace(pattern, REDACTED);
-    return cut(clean.trim());
+    clean = clean.trim();
+    if (clean.length <= MESSAGE_CHARS_MAX) return clean;
+    return `${clean.slice(0, MESSAGE_CHARS_MAX - 1).toWellFormed()}…`;
   };
-}
-
-function cut(text: string): string {
-  if (text.length <= MESSAGE_CHARS_MAX) return text;
-  return `${text.slice(0, MESSAGE_CHARS_MAX - 1).toWellFormed()}…`;
 }

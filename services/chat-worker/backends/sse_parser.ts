@@ -15,9 +15,8 @@ export class SseParser {
   // Only a byte order mark at the very beginning is dropped; others belong to the data.
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   #isFirst = true;
-  /** The pieces of a line that is not complete yet. */
-  #pieces: string[] = [];
-  #chars = 0;
+  /** A line that is not complete yet. */
+  #line = "";
   /** The last piece ended with CR, so an LF at the start of the next one belongs to it. */
   #isAfterCr = false;
   #data: string | null = null;
@@ -50,23 +49,18 @@ export class SseParser {
    */
   end(): string {
     this.#keep(this.#decoder.decode());
-    if (this.#chars > 0) this.#endLine();
+    if (this.#line !== "") this.#endLine();
     return this.#data ?? "";
   }
 
   #keep(piece: string): void {
-    if (piece === "") return;
-    this.#pieces.push(piece);
-    this.#chars += piece.length;
-    checkLength(this.#chars);
+    this.#line += piece;
+    checkLength(this.#line);
   }
 
   #endLine(): void {
-    const line = this.#pieces.length === 1
-      ? this.#pieces[0] ?? ""
-      : this.#pieces.join("");
-    this.#pieces = [];
-    this.#chars = 0;
+    const line = this.#line;
+    this.#line = "";
     if (line === "") return this.#dispatch();
     const [start, field] = FIELD.exec(line) ?? [];
     if (start === undefined) return;
@@ -76,7 +70,7 @@ export class SseParser {
       return;
     }
     this.#data = this.#data === null ? value : `${this.#data}\n${value}`;
-    checkLength(this.#data.length);
+    checkLength(this.#data);
   }
 
   #dispatch(): void {
@@ -86,8 +80,8 @@ export class SseParser {
   }
 }
 
-function checkLength(chars: number): void {
-  if (chars > LINE_CHARS_MAX) {
+function checkLength(text: string): void {
+  if (text.length > LINE_CHARS_MAX) {
     throw invalidAnswer(`An event over ${LINE_CHARS_MAX} characters`);
   }
 }
