@@ -65,7 +65,7 @@ export const BUSY_JOBS_MIN = 16;
 /** A full worker asks edges to send nothing for this long, or until its next beat. */
 const FULL_RETRY_MS = 100;
 /** After the grace period, jobs that are still running have this long to report that they were stopped. */
-const STOP_MS = 1_000;
+const ABORT_MS = 1_000;
 /** Offset of the type in a frame, see `shared/bus/frame.ts`. */
 const TYPE_OFFSET = 1;
 
@@ -177,7 +177,7 @@ export class ChatWorker {
   /**
    * Accepts no more jobs, lets the running ones finish, and stops the rest after
    * `graceMs`. Resolves when every answer is acknowledged, at the latest
-   * {@link STOP_MS} after the grace period.
+   * {@link ABORT_MS} after the grace period.
    */
   async drain(graceMs: number): Promise<void> {
     this.isDraining = true;
@@ -186,7 +186,7 @@ export class ChatWorker {
       const message = "The server is shutting down.";
       const error = new ApiError("server_shutdown", message);
       for (const job of this.#jobs.values()) job.stop(error);
-      await this.#isIdleWithin(STOP_MS);
+      await this.#isIdleWithin(ABORT_MS);
     }
     // Not earlier: until now, jobs that still arrived were rejected as `draining`.
     await Promise.all(this.#jobSubscriptions.map((s) => s.drain()));

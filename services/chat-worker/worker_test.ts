@@ -217,7 +217,7 @@ Deno.test("a slot is taken until the backend has really stopped", async () => {
   hold.resolve();
   await turns();
   assert.equal(t.worker.inFlight, 0);
-  assert.equal(errorsOf(t.frames).length, 1, "the last word on its cost");
+  assert.equal(errorsOf(t.frames).length, 1, "one frame with its cost");
 });
 
 Deno.test("a second attempt of a request stops the first, and each gives its slot back", async () => {

@@ -101,7 +101,7 @@ async function start(models: readonly string[] = []) {
     ask: (path: string, init?: RequestInit, host = HOST) =>
       fetch(`http://${host}:${server.port}${path}`, init),
     async [Symbol.asyncDispose]() {
-      await server.stop({ graceMs: 0, lastWordMs: 0 });
+      await server.stop({ graceMs: 0, abortMs: 0 });
       deadlines.close();
     },
   };

@@ -30,12 +30,12 @@ import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
 
 /** After the grace period, streams have this long to end with an error event. */
-const LAST_WORD_MS = 1_000;
+const ABORT_MS = 1_000;
 /** Redis may be started after the services. */
 const START_MS = 30_000;
 /** Workers then have this long to report the cost of cancelled requests. */
 const RUNS_END_MS = 1_500;
-const STOP_AT_ONCE = { graceMs: 0, lastWordMs: 0 };
+const STOP_AT_ONCE = { graceMs: 0, abortMs: 0 };
 /** Remaining settlements must reach Redis within this time. */
 const SETTLE_MS = 3_000;
 
@@ -133,7 +133,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       isDraining = true;
       await readyServer?.stop(STOP_AT_ONCE);
       await delay(config.drainLeadMs);
-      await server.stop({ graceMs: config.drainMs, lastWordMs: LAST_WORD_MS });
+      await server.stop({ graceMs: config.drainMs, abortMs: ABORT_MS });
       await dispatcher.idleWithin(RUNS_END_MS);
       keys.stop();
       await limiter.stop(SETTLE_MS);

@@ -28,7 +28,7 @@ import { createHandler, readAssets, type ServeHandler } from "./web/server.ts";
 const FIRST_CONNECT_MS = 30_000;
 /** A page takes a second or two, unlike the answer of a model. */
 const DRAIN_MS_MAX = 10_000;
-const LAST_WORD_MS = 500;
+const ABORT_MS = 500;
 
 async function start(config: Config, log: Log): Promise<RunningService> {
   const options = { address: config.redis, log, waitMs: FIRST_CONNECT_MS };
@@ -73,7 +73,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     },
     stop: async () => {
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
-      const drain = { graceMs, lastWordMs: LAST_WORD_MS };
+      const drain = { graceMs, abortMs: ABORT_MS };
       await Promise.all([server.stop(drain), ops.stop()]);
       await Promise.all([redis.close(), writer.close()]);
     },

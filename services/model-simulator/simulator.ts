@@ -41,7 +41,7 @@ export interface SimulatorOptions {
 
 /** The largest body: somewhat more than the gateway accepts by default. */
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
-const LAST_WORD_MS = 1_000;
+const ABORT_MS = 1_000;
 const JSON_TYPE = { "content-type": "application/json" };
 const SSE_TYPE = {
   "content-type": "text/event-stream; charset=utf-8",
@@ -81,7 +81,7 @@ export class Simulator implements AsyncDisposable {
 
   /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
   async stop(graceMs: number): Promise<void> {
-    await this.#server.stop({ graceMs, lastWordMs: LAST_WORD_MS });
+    await this.#server.stop({ graceMs, abortMs: ABORT_MS });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -48,7 +48,7 @@ export function serveOps(
     port: server.port,
     stop: async (): Promise<void> => {
       stopObserving();
-      await server.stop({ graceMs: 0, lastWordMs: 0 });
+      await server.stop({ graceMs: 0, abortMs: 0 });
     },
   };
 }

@@ -14,10 +14,10 @@ export interface GracefulServer {
   /**
    * Stops accepting connections and resolves when every response has ended. After
    * `graceMs`, `stopping` is aborted, and responses that are still running have
-   * `lastWordMs` to send their clients an error. A client that does not read that is
+   * `abortMs` to send their clients an error. A client that does not read that is
    * disconnected when the process ends.
    */
-  stop(options: { graceMs: number; lastWordMs: number }): Promise<void>;
+  stop(options: { graceMs: number; abortMs: number }): Promise<void>;
 }
 
 export interface ServeOptions {
@@ -45,11 +45,11 @@ export function serve(options: ServeOptions): GracefulServer {
     hostname: server.addr.hostname,
     port: server.addr.port,
     stopping: stopping.signal,
-    stop: async ({ graceMs, lastWordMs }) => {
+    stop: async ({ graceMs, abortMs }) => {
       const finished = server.shutdown();
       if (await settlesWithin(finished, graceMs)) return;
       stopping.abort(new Error("The server is shutting down"));
-      await settlesWithin(finished, lastWordMs);
+      await settlesWithin(finished, abortMs);
     },
   };
 }

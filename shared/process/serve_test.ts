@@ -19,14 +19,14 @@ Deno.test("stop() lets a running response end", async () => {
   });
   const response = fetch(`http://127.0.0.1:${server.port}/`);
   await new Promise((resolve) => setTimeout(resolve, 50));
-  const stopped = server.stop({ graceMs: 5_000, lastWordMs: 100 });
+  const stopped = server.stop({ graceMs: 5_000, abortMs: 100 });
   answer();
   assert.equal(await (await response).text(), "whole");
   await stopped;
   assert.equal(server.stopping.aborted, false);
 });
 
-Deno.test("stop() tells streams when the grace time is over and waits for their last word", async () => {
+Deno.test("stop() tells streams when the grace time is over and waits for their ends", async () => {
   const encoder = new TextEncoder();
   const server = serve({
     ...options,
@@ -36,7 +36,7 @@ Deno.test("stop() tells streams when the grace time is over and waits for their 
           start(controller) {
             controller.enqueue(encoder.encode("begin "));
             server.stopping.addEventListener("abort", () => {
-              controller.enqueue(encoder.encode("last word"));
+              controller.enqueue(encoder.encode("the end"));
               controller.close();
             });
           },
@@ -45,8 +45,8 @@ Deno.test("stop() tells streams when the grace time is over and waits for their 
   });
   const response = await fetch(`http://127.0.0.1:${server.port}/`);
   const text = response.text();
-  await server.stop({ graceMs: 20, lastWordMs: 5_000 });
-  assert.equal(await text, "begin last word");
+  await server.stop({ graceMs: 20, abortMs: 5_000 });
+  assert.equal(await text, "begin the end");
 });
 
 Deno.test("stop() does not wait for a stream that ignores the end of the grace time", async () => {
@@ -62,7 +62,7 @@ Deno.test("stop() does not wait for a stream that ignores the end of the grace t
       ),
   });
   const response = await fetch(`http://127.0.0.1:${server.port}/`);
-  await server.stop({ graceMs: 10, lastWordMs: 10 });
+  await server.stop({ graceMs: 10, abortMs: 10 });
   assert.equal(server.stopping.aborted, true);
   await response.body?.cancel();
 });

@@ -219,7 +219,7 @@ export async function startMiniEdge(
     admitted,
     settlements: () => admitted.flatMap(({ settlements }) => settlements),
     [Symbol.asyncDispose]: async () => {
-      await server.stop({ graceMs: 2_000, lastWordMs: 100 });
+      await server.stop({ graceMs: 2_000, abortMs: 100 });
       deadlines.close();
       leaveBus();
       await link.close();

@@ -117,7 +117,7 @@ export async function startServer(
     hostname,
     port: address.port,
     stopping: stopping.signal,
-    async stop({ graceMs, lastWordMs }) {
+    async stop({ graceMs, abortMs }) {
       const closed = new Promise<void>((resolve) =>
         server.close(() => resolve())
       );
@@ -125,7 +125,7 @@ export async function startServer(
       for (const [socket, count] of requests) if (count === 0) end(socket);
       if (await settlesWithin(closed, graceMs)) return;
       stopping.abort(new Error("The server is shutting down"));
-      if (await settlesWithin(closed, lastWordMs)) return;
+      if (await settlesWithin(closed, abortMs)) return;
       for (const socket of requests.keys()) socket.destroy();
       await closed;
     },

@@ -11,7 +11,7 @@ import { waitFor } from "../../../tests/support/wait_for.ts";
 import { type Exchange, type ServerOptions, startServer } from "./server.ts";
 
 const NOTICED_MS = 100;
-const STOP_NOW = { graceMs: 0, lastWordMs: 0 };
+const STOP_NOW = { graceMs: 0, abortMs: 0 };
 
 interface TestServer extends AsyncDisposable {
   server: GracefulServer;
@@ -185,7 +185,7 @@ Deno.test("stop() lets a running answer end, and waits for no idle connection", 
   });
   const { response: answer } = await next();
   const stoppedAtMs = performance.now();
-  const stopped = server.stop({ graceMs: 5_000, lastWordMs: 100 });
+  const stopped = server.stop({ graceMs: 5_000, abortMs: 100 });
   answer.end("whole");
   assert.equal(await (await response).text(), "whole");
   await stopped;
@@ -200,7 +200,7 @@ Deno.test("stop() cuts responses that ignore the end of the grace period", async
   const closed = new Promise((resolve) => socket.on("close", resolve));
   socket.write(requestOf(10).join(""));
   await next();
-  await server.stop({ graceMs: 10, lastWordMs: 10 });
+  await server.stop({ graceMs: 10, abortMs: 10 });
   await closed;
   assert.equal(server.stopping.aborted, true);
 });

@@ -68,7 +68,7 @@ async function startSite(): Promise<Site> {
     ...{ origin, deps, clock: behind.clock },
     ...{ redis: behind.server, stops: behind.stops.sent },
     [Symbol.asyncDispose]: async () => {
-      await server.stop({ graceMs: 1_000, lastWordMs: 100 });
+      await server.stop({ graceMs: 1_000, abortMs: 100 });
       await behind[Symbol.asyncDispose]();
     },
   };

@@ -141,7 +141,7 @@ Deno.test("a malformed Host is 400, with all headers and a log line", async (t) 
       assert.match(site.logLines.at(-1) ?? "", /"status":400/);
     });
   }
-  await server.stop({ graceMs: 1_000, lastWordMs: 100 });
+  await server.stop({ graceMs: 1_000, abortMs: 100 });
 });
 
 Deno.test("API9: the console answers its documented paths and no others", async () => {
