@@ -181,16 +181,17 @@ Deno.test("parseCatalog() reports all mistakes at once", () => {
       { id: "a b", backends: [] },
     ],
   };
-  assert.throws(() => parseCatalog(file), {
-    name: "ConfigError",
-    message: `6 mistakes in the models file:
-  - models[0].id: expected letters, digits, '.', '_', ':', '/', '@', '+' or '-'
-  - models[0].backends[0].base_url: expected a URL that begins with http:// or https://, without user, password, query or fragment
-  - models[0].backends[0]: unknown member 'port'
-  - models[1].id: expected letters, digits, '.', '_', ':', '/', '@', '+' or '-'
-  - models[1].backends: Too small: expected array to have >=1 items
-  - models[1].id: another model is called 'a b' too`,
-  });
+  assert.deepEqual(
+    mistakesOf(() => parseCatalog(file)).map((each) => each.split(":", 1)[0]),
+    [
+      "models[0].id",
+      "models[0].backends[0].base_url",
+      "models[0].backends[0]",
+      "models[1].id",
+      "models[1].backends",
+      "models[1].id",
+    ],
+  );
 });
 
 Deno.test("parseCatalog() never shows a value that may be a secret", () => {

@@ -26,7 +26,7 @@ Deno.test("stop() lets a running response end", async () => {
   assert.equal(server.stopping.aborted, false);
 });
 
-Deno.test("stop() tells streams when the grace time is over and waits for their ends", async () => {
+Deno.test("stop() tells streams when the grace time is over and waits until they have ended", async () => {
   const encoder = new TextEncoder();
   const server = serve({
     ...options,

@@ -281,7 +281,8 @@ export class CircuitBreaker {
   get waitMs(): number {
     // How long the probe will take is unknown.
     if (this.#isProbing) return this.#openMs;
-    return this.#openMs && Math.max(0, this.#openUntilMs - this.#now());
+    if (this.#openMs === 0) return 0;
+    return Math.max(0, this.#openUntilMs - this.#now());
   }
 
   /** A permit, or null if attempts are not permitted now. */
