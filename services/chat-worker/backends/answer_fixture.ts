@@ -66,8 +66,13 @@ export function seen(lines: string): unknown[] {
   });
 }
 
-export function* byteByByte(bytes: Uint8Array): Iterable<Uint8Array> {
-  for (let i = 0; i < bytes.length; i++) yield bytes.subarray(i, i + 1);
+export function* piecesOf(
+  bytes: Uint8Array,
+  size: number,
+): Iterable<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += size) {
+    yield bytes.subarray(at, at + size);
+  }
 }
 
 /** The bytes whole, byte by byte, and cut in two at every place. */
@@ -77,7 +82,7 @@ export function* everySplit(
   const isText = typeof input === "string";
   const bytes = isText ? new TextEncoder().encode(input) : input;
   yield [bytes];
-  yield [...byteByByte(bytes)];
+  yield [...piecesOf(bytes, 1)];
   for (let at = 1; at < bytes.length; at++) {
     yield [bytes.subarray(0, at), bytes.subarray(at)];
   }
