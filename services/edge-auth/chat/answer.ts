@@ -9,7 +9,7 @@ import { Buffer } from "node:buffer";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Writable } from "node:stream";
-import type { AnswerSink } from "../dispatch/run.ts";
+import type { AnswerSink } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/responses.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
 
@@ -52,8 +52,6 @@ export class StreamAnswer implements AnswerSink {
   readonly #options: AnswerOptions;
   readonly #beginning = Promise.withResolvers<void>();
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
-  /** The head has been sent. */
-  #isOpen = false;
   /** The last frame that waits for the client, or 0 if the socket has taken everything. */
   #queuedSequence = 0;
   #lastSentAtMs: number;
@@ -94,7 +92,7 @@ export class StreamAnswer implements AnswerSink {
 
   onError(error: ApiError): void {
     this.#options.hold(() => {
-      if (this.#isOpen) {
+      if (this.#options.out.headersSent) {
         const event = `data: ${JSON.stringify(error.toBody())}\n\n`;
         this.#end(encoder.encode(event));
       } else {
@@ -114,9 +112,9 @@ export class StreamAnswer implements AnswerSink {
 
   onTick(nowMs: number): void {
     if (this.#isOver) return;
-    const { headMs, onAbandoned } = this.#options;
+    const { headMs, onAbandoned, out } = this.#options;
     const silentMs = nowMs - this.#lastSentAtMs;
-    if (!this.#isOpen) {
+    if (!out.headersSent) {
       if (headMs > 0 && silentMs >= headMs) this.#send(KEEP_ALIVE);
     } else if (
       this.#blockedSinceMs !== null &&
@@ -128,16 +126,16 @@ export class StreamAnswer implements AnswerSink {
   }
 
   #send(bytes: Uint8Array): void {
-    if (!this.#isOpen) this.#open();
-    this.#lastSentAtMs = this.#options.now();
-    if (this.#options.out.write(bytes)) this.#onDrained();
+    const { out, now } = this.#options;
+    if (!out.headersSent) this.#open();
+    this.#lastSentAtMs = now();
+    if (out.write(bytes)) this.#onDrained();
     else this.#blockedSinceMs ??= this.#lastSentAtMs;
   }
 
   /** Sends the head, together with the first bytes. */
   #open(): void {
     const { out, headers } = this.#options;
-    this.#isOpen = true;
     out.writeHead(OK, headers);
     out.on("drain", () => this.#onDrained());
     this.#beginning.resolve();
@@ -145,9 +143,10 @@ export class StreamAnswer implements AnswerSink {
 
   #end(last: Uint8Array): void {
     if (this.#isOver) return;
-    if (!this.#isOpen) this.#open();
+    const { out } = this.#options;
+    if (!out.headersSent) this.#open();
     this.#isOver = true;
-    this.#options.out.end(last);
+    out.end(last);
   }
 
   /** Aborts the answer, because the client does not read it. */

@@ -34,14 +34,8 @@ import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { ChatJob } from "./job.ts";
-import type { RunOutcome } from "./outcome.ts";
-import {
-  type AnswerSink,
-  busUnavailable,
-  ChatRun,
-  overloaded,
-  type RunContext,
-} from "./run.ts";
+import type { AnswerSink, RunOutcome } from "./outcome.ts";
+import { busUnavailable, ChatRun, type RunContext } from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerTable } from "./workers.ts";
 
@@ -102,10 +96,7 @@ export class ChatDispatcher {
     const { bus, now, random, queueMax } = options;
     this.#clock = new SteadyClock(now);
     const steadyNow = () => this.#clock.now();
-    this.#queue = new WaitQueue({
-      lengthMax: queueMax,
-      waitMsMax: DISPATCH_LIMITS.queueWaitMs,
-    });
+    this.#queue = new WaitQueue(queueMax);
     this.workers = new WorkerTable({ now: steadyNow, random });
     this.#flow = new FlowWatch(bus, now);
     this.#context = {
@@ -263,9 +254,6 @@ export class ChatDispatcher {
     this.#followBus();
     // A worker's pause may have ended.
     this.#offerWaiting();
-    for (const run of this.#queue.expire(nowMs)) {
-      run.fail(this.#d.bus.isConnected ? overloaded() : busUnavailable());
-    }
     this.#forEach((run) => run.onTick(nowMs));
   }
 

@@ -22,8 +22,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { silentLog } from "@gateway/shared/process/log";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
 import { ChatDispatcher, type StartedRun } from "./dispatcher.ts";
-import type { AnswerSink } from "./run.ts";
-import type { RunOutcome } from "./outcome.ts";
+import type { AnswerSink, RunOutcome } from "./outcome.ts";
 
 const EDGE = "e1";
 export const USAGE = {

@@ -1,7 +1,26 @@
+/** What a run gives to its caller: the answer as it arrives, and how it ended. */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import type { RejectReason } from "@gateway/shared/bus/frame";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ApiError } from "@gateway/shared/openai/error";
+
+/** Receives an answer as it arrives. */
+export interface AnswerSink {
+  /** Part of the answer was sent to the client, so the attempt cannot be repeated. */
+  readonly hasStarted: boolean;
+  /** The next bytes of the answer: lines, cut anywhere. A view, so copy what you keep. */
+  onPayload(payload: Uint8Array, sequence: number): void;
+  /** The answer is complete. */
+  onEnd(): void;
+  /** The answer ends with this error. */
+  onError(error: ApiError): void;
+  /** The client has disconnected, so the answer is not needed. */
+  onAbandoned(): void;
+  /** Another attempt starts: discard what was received. Only while `hasStarted` is false. */
+  onRestart(): void;
+  /** Called at every tick, for keep-alives and to detect clients that stopped reading. */
+  onTick(nowMs: number): void;
+}
 
 /** The record of a run, complete at its end: for settlement, log, metrics and span. */
 export class RunOutcome {

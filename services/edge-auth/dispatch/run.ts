@@ -28,26 +28,8 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { Attempt, type AttemptContext } from "./attempt.ts";
 import { type ChatJob, encodeOffer } from "./job.ts";
-import { RunOutcome } from "./outcome.ts";
+import { type AnswerSink, RunOutcome } from "./outcome.ts";
 import type { WaitQueue } from "./wait_queue.ts";
-
-/** Receives an answer as it arrives. */
-export interface AnswerSink {
-  /** Part of the answer was sent to the client, so the attempt cannot be repeated. */
-  readonly hasStarted: boolean;
-  /** The next bytes of the answer: lines, cut anywhere. A view, so copy what you keep. */
-  onPayload(payload: Uint8Array, sequence: number): void;
-  /** The answer is complete. */
-  onEnd(): void;
-  /** The answer ends with this error. */
-  onError(error: ApiError): void;
-  /** The client has disconnected, so the answer is not needed. */
-  onAbandoned(): void;
-  /** Another attempt starts: discard what was received. Only while `hasStarted` is false. */
-  onRestart(): void;
-  /** Called at every tick, for keep-alives and to detect clients that stopped reading. */
-  onTick(nowMs: number): void;
-}
 
 /** What all runs of an edge share. */
 export interface RunContext extends AttemptContext {
@@ -209,6 +191,7 @@ export class ChatRun {
     }
     const attempt = this.#attempt;
     if (attempt !== null) this.#onEvent(attempt, attempt.onTick());
+    else if (this.#hasWaitedTooLong()) this.#failBusy();
     if (this.#state === "active") this.#sink.onTick(nowMs);
   }
 
@@ -242,12 +225,21 @@ export class ChatRun {
   }
 
   #wait(): void {
-    const { queue, now } = this.#d;
     this.#tried.clear();
     const { model } = this.job.request;
-    const sinceMs = this.#searchingSinceMs;
-    const isLate = now() - sinceMs >= DISPATCH_LIMITS.queueWaitMs;
-    if (isLate || !queue.push(this, model, sinceMs)) this.fail(overloaded());
+    const isQueued = !this.#hasWaitedTooLong() &&
+      this.#d.queue.push(this, model, this.#searchingSinceMs);
+    if (!isQueued) this.#failBusy();
+  }
+
+  #hasWaitedTooLong(): boolean {
+    const waitedMs = this.#d.now() - this.#searchingSinceMs;
+    return waitedMs >= DISPATCH_LIMITS.queueWaitMs;
+  }
+
+  /** No worker had a free slot in time. */
+  #failBusy(): void {
+    this.fail(this.#d.bus.isConnected ? overloaded() : busUnavailable());
   }
 
   #onEvent(attempt: Attempt, event: StreamEvent): void {
@@ -297,7 +289,7 @@ export class ChatRun {
     if (workerId !== null) this.#d.workers.pause(workerId, UNRESPONSIVE_MS);
     // If the offer was lost, that says nothing about the worker.
     if (mayBeUndelivered) return this.#wait();
-    if (!this.#mayRepeat()) return this.fail(overloaded());
+    if (!this.#mayRepeat()) return this.#failBusy();
     this.#noteRepeat(workerId, "The worker did not answer the offer.");
     this.#search();
   }
@@ -384,8 +376,7 @@ export class ChatRun {
   }
 }
 
-/** No worker had a free slot in time. */
-export const overloaded = tryAgain("overloaded", "All workers are busy.");
+const overloaded = tryAgain("overloaded", "All workers are busy.");
 const noWorker = tryAgain("no_worker", "No worker is available at the moment.");
 /** The bus is down, so no worker can be reached. */
 export const busUnavailable = tryAgain(

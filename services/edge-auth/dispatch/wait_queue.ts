@@ -1,6 +1,6 @@
 /**
- * Requests that wait for a free slot: first come, first served. Bounded in length and
- * in time, so that overload is answered with 503. Pure.
+ * Requests that wait for a free slot: first come, first served. Bounded in length, so
+ * that overload is answered with 503. Pure.
  */
 interface Waiting<T> {
   item: T;
@@ -12,11 +12,9 @@ export class WaitQueue<T> {
   /** The oldest first. */
   #waiting: Waiting<T>[] = [];
   readonly #lengthMax: number;
-  readonly #waitMsMax: number;
 
-  constructor(options: { lengthMax: number; waitMsMax: number }) {
-    this.#lengthMax = options.lengthMax;
-    this.#waitMsMax = options.waitMsMax;
+  constructor(lengthMax: number) {
+    this.#lengthMax = lengthMax;
   }
 
   get length(): number {
@@ -57,13 +55,5 @@ export class WaitQueue<T> {
       if (take(item)) this.remove(item);
       else refused.add(model);
     }
-  }
-
-  /** Removes and returns the items that have waited too long. */
-  expire(nowMs: number): T[] {
-    const oldestMs = nowMs - this.#waitMsMax;
-    const next = this.#waiting.findIndex(({ sinceMs }) => sinceMs > oldestMs);
-    return this.#waiting.splice(0, next < 0 ? this.length : next)
-      .map(({ item }) => item);
   }
 }

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { WaitQueue } from "./wait_queue.ts";
 
-const setup = (lengthMax = 1_000) =>
-  new WaitQueue<string>({ lengthMax, waitMsMax: 2_000 });
+const setup = (lengthMax = 1_000) => new WaitQueue<string>(lengthMax);
 
 /** The items that are asked, in order, while `takes` takes them. */
 function asked(queue: WaitQueue<string>, takes: (item: string) => boolean) {
@@ -41,15 +40,5 @@ Deno.test("offer() goes in order of arrival, and skips items after a refused one
     return true;
   };
   assert.equal(asked(queue, takes), "abd");
-  assert.equal(queue.length, 0);
-});
-
-Deno.test("expire() returns items that have waited for exactly the bound, and no sooner", () => {
-  const queue = setup();
-  queue.push("b", "m", 1);
-  queue.push("a", "m", 0);
-  assert.deepEqual(queue.expire(1_999), []);
-  assert.deepEqual(queue.expire(2_000), ["a"]);
-  assert.deepEqual(queue.expire(2_001), ["b"]);
   assert.equal(queue.length, 0);
 });
