@@ -3,8 +3,7 @@
  * `tests/e2e/observability_test.ts` tests that a running cluster exports them.
  */
 import assert from "node:assert/strict";
-import { allMetrics } from "./metric_tables.ts";
-import { METRICS_PAGE, metricsPage } from "./metrics_page.ts";
+import { allMetrics, METRICS_PAGE, metricsPage } from "./metrics.ts";
 import { faultsOf, seriesIn } from "./promql.ts";
 import { alerts, dashboardExpressions, readText } from "./files.ts";
 

@@ -1,7 +1,7 @@
 /** Generates pages and a schema from the code: `deno task docs`. */
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { withConfiguration } from "../../deploy/docs/configuration.ts";
-import { formatted, METRICS_PAGE, metricsPage } from "./metrics_page.ts";
+import { formatted, METRICS_PAGE, metricsPage } from "./metrics.ts";
 
 const OPERATING_PAGE = new URL("../../docs/operating.md", import.meta.url);
 const MODELS_SCHEMA = new URL(
