@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { type Cluster, startCluster } from "../support/cluster.ts";
+import { type Cluster, isReplaced, startCluster } from "../support/cluster.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { askCluster } from "../support/cluster_keys.ts";
 import { waitFor } from "../support/wait_for.ts";
@@ -33,19 +33,19 @@ function ask(cluster: Cluster, body: object, edge = 0): Promise<Response> {
   return askCluster(cluster, cluster.state.api_key, edge, body);
 }
 
-/** Whether this many workers say that they are ready. */
-async function areReady(cluster: Cluster, workers: number): Promise<boolean> {
-  const urls = cluster.state.ops_urls["chat-worker"] ?? [];
-  const ready = await Promise.all(urls.map(async (url) => {
-    try {
-      const response = await fetch(`${url}/readyz`);
-      await response.body?.cancel();
-      return response.status === 200;
-    } catch {
-      return false; // Its process is gone, or not there yet.
-    }
-  }));
-  return ready.filter(Boolean).length === workers;
+/** Waits until this many workers say that they are ready. */
+async function areReady(cluster: Cluster, workers: number): Promise<void> {
+  await waitFor(async () => {
+    const { ops_urls } = await cluster.refresh();
+    const statuses = await Promise.all(
+      ops_urls["chat-worker"]?.map(async (url) => {
+        const response = await fetch(`${url}/readyz`).catch(() => null);
+        await response?.body?.cancel();
+        return response?.status; // None: it is gone, or not there yet.
+      }) ?? [],
+    );
+    return statuses.filter((status) => status === 200).length === workers;
+  }, { what: `${workers} workers`, timeoutMs: 20_000, intervalMs: 100 });
 }
 
 Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
@@ -104,6 +104,7 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
         what: "all streams to begin",
       });
       Deno.kill(victim, "SIGKILL");
+      const replaced = isReplaced(cluster, "chat-worker", victim);
       let cut = 0;
       for (const [number, answered] of answers.entries()) {
         const answer = await answered;
@@ -117,16 +118,14 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
         assert.equal(answer.errorCode, "worker_lost");
       }
       assert.ok(cut > 0, "the victim ran nothing");
+      await replaced;
     },
   );
 
   await t.step(
     "every worker replaced under load: no failed request",
     async () => {
-      await waitFor(async () => {
-        const { pids } = await cluster.refresh();
-        return pids["chat-worker"]?.length === 3 && await areReady(cluster, 3);
-      }, { what: "three workers again", timeoutMs: 15_000, intervalMs: 100 });
+      await areReady(cluster, 3);
       let isOver = false;
       const failures: ChatOutcome[] = [];
       let served = 0;
@@ -140,16 +139,8 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
       });
       for (const old of cluster.state.pids["chat-worker"] ?? []) {
         Deno.kill(old, "SIGTERM");
-        await waitFor(async () => {
-          const { pids } = await cluster.refresh();
-          const workers = pids["chat-worker"] ?? [];
-          return workers.length === 3 && !workers.includes(old) &&
-            await areReady(cluster, 3);
-        }, {
-          what: `worker ${old} to be replaced`,
-          timeoutMs: 20_000,
-          intervalMs: 100,
-        });
+        await isReplaced(cluster, "chat-worker", old);
+        await areReady(cluster, 3);
       }
       isOver = true;
       await Promise.all(load);

@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { createKey } from "../conformance/context.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
-import { pidOf, startCluster } from "../support/cluster.ts";
+import { isReplaced, pidOf, startCluster } from "../support/cluster.ts";
 import { askCluster } from "../support/cluster_keys.ts";
 import {
   type Reply,
@@ -178,10 +178,7 @@ Deno.test("processes that fail", async (t) => {
           errorCode: "server_shutdown",
           content: "one",
         });
-        await waitFor(async () => {
-          const pids = (await cluster.refresh()).pids["edge-auth"] ?? [];
-          return pids.length === 2 && !pids.includes(edge);
-        }, { what: "the edge to be replaced", timeoutMs: 15_000 });
+        await isReplaced(cluster, "edge-auth", edge);
       });
       await isLeft(begun);
       await completes(0, key);

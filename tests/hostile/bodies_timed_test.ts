@@ -120,17 +120,29 @@ const ROWS: [string, BodyInit, number, string?][] = [
   ["52 user", members(`"user":"{}\\n${"x".repeat(10_000)}"`), 200],
 ];
 
+/** The head of a chat request, for a raw socket. */
+const headOf = (key: string, framing: string) =>
+  "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
+  `Authorization: Bearer ${key}\r\n${framing}\r\n\r\n`;
+
+function postBody(
+  baseUrl: string,
+  key: string,
+  body: BodyInit,
+): Promise<Response> {
+  const headers = {
+    authorization: `Bearer ${key}`,
+    "content-type": "application/json",
+  };
+  const url = `${baseUrl}/chat/completions`;
+  return fetch(url, { method: "POST", headers, body });
+}
+
 Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) => {
   await using cluster = await startGatedCluster();
+  const { baseUrl = "" } = cluster.edges[0]?.edge ?? {};
   const post = ({ value }: TestKey, body: BodyInit) =>
-    fetch(`${cluster.edges[0]?.edge.baseUrl}/chat/completions`, {
-      method: "POST",
-      headers: {
-        authorization: `Bearer ${value}`,
-        "content-type": "application/json",
-      },
-      body,
-    });
+    postBody(baseUrl, value, body);
 
   for (const [name, body, status, param] of ROWS) {
     await t.step(`${name} -> ${status}`, async () => {
@@ -165,25 +177,19 @@ Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) 
 
   await t.step("33 a body in 5,000 pieces", async () => {
     const chunks = "1\r\n \r\n".repeat(5_000);
-    const answer = await rawExchange(
-      `${cluster.edges[0]?.edge.baseUrl}`,
-      [
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
-        `Authorization: Bearer ${key.value}\r\n` +
-        `Transfer-Encoding: chunked\r\n\r\n${chunks}`,
-      ],
-    );
+    const head = headOf(key.value, "Transfer-Encoding: chunked");
+    const answer = await rawExchange(baseUrl, [head + chunks]);
     assert.match(answer, /^HTTP\/1.1 400 /);
     assert.match(answer, /too many pieces/);
   });
 
   await t.step("53 clients that leave in mid-body leave nothing", async () => {
-    const { hostname, port } = new URL(cluster.edges[0]?.edge.baseUrl ?? "");
-    const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
-      `Authorization: Bearer ${key.value}\r\nContent-Length: 1000\r\n\r\n{`;
+    const { hostname, port } = new URL(baseUrl);
+    const head = encoder.encode(headOf(key.value, "Content-Length: 1000"));
     for (let count = 0; count < 20; count += 1) {
       const connection = await Deno.connect({ hostname, port: Number(port) });
-      await connection.write(new TextEncoder().encode(head));
+      await connection.write(head);
+      await connection.write(encoder.encode("{"));
       if (count % 2 === 0) await sleep(5);
       connection.close();
     }
@@ -214,14 +220,7 @@ const CONNECTIONS_EACH = 4;
 Deno.test("API4: hostile bodies of four keys at once do not slow down the requests of another", async () => {
   await using cluster = await startCluster({ edges: 2 });
   const post = (key: string, body: Uint8Array<ArrayBuffer>, edge = 0) =>
-    statusOf(fetch(`${cluster.baseUrl(edge)}/chat/completions`, {
-      method: "POST",
-      headers: {
-        authorization: `Bearer ${key}`,
-        "content-type": "application/json",
-      },
-      body,
-    }));
+    statusOf(postBody(cluster.baseUrl(edge), key, body));
   const { key: victim } = await createKey(cluster);
   const good = encoder.encode(members('"max_tokens":1'));
   for (let count = 0; count < 100; count += 1) {
@@ -321,10 +320,8 @@ Deno.test("API4: sixty large bodies that stop before their last byte do not fill
   const attacker = await cluster.addKey({ limits });
   const victim = await cluster.addKey();
   const { hostname, port } = new URL(cluster.edges[0]?.edge.baseUrl ?? "");
-  const head = new TextEncoder().encode(
-    "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
-      `Authorization: Bearer ${attacker.value}\r\n` +
-      `Content-Length: ${HELD_BYTES}\r\n\r\n`,
+  const head = encoder.encode(
+    headOf(attacker.value, `Content-Length: ${HELD_BYTES}`),
   );
   const body = new Uint8Array(HELD_BYTES - 1).fill(0x20);
   const before = Deno.memoryUsage().rss;

@@ -109,6 +109,19 @@ export async function startCluster(
   };
 }
 
+/** Waits until another process of the service runs in the place of this one. */
+export async function isReplaced(
+  cluster: Cluster,
+  service: string,
+  pid: number,
+): Promise<void> {
+  const before = cluster.state.pids[service]?.length;
+  await waitFor(async () => {
+    const pids = (await cluster.refresh()).pids[service] ?? [];
+    return pids.length === before && !pids.includes(pid);
+  }, { what: `${service} ${pid} to be replaced`, timeoutMs: 20_000 });
+}
+
 /** Process `index` of a service, as of the state last read. */
 export function pidOf(cluster: Cluster, service: string, index = 0): number {
   const pid = cluster.state.pids[service]?.[index];

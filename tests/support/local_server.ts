@@ -18,8 +18,6 @@ export interface LocalServer extends AsyncDisposable {
   readonly directory: string;
   /** What the running (or last) process wrote. */
   output(): string;
-  /** How many characters it has written, also those that were dropped. */
-  outputChars(): number;
   signal(signal: Deno.Signal): void;
   /** SIGKILL, then waits until the process is gone. Data stays for `restart()`. */
   kill(): Promise<void>;
@@ -72,7 +70,6 @@ export async function startLocalServer(
     pid: () => process.pid,
     isRunning: () => process.isRunning,
     output: () => process.output(),
-    outputChars: () => process.outputChars(),
     signal: (signal) => process.signal(signal),
     kill: () => process.kill(),
     freeze: async () => {

@@ -50,24 +50,19 @@ export async function startNatsServer(
       config = text;
       const file = configFile(server.directory);
       await Deno.writeTextFile(file, withName(config, server.directory));
-      const before = server.outputChars();
+      const reloads = () => server.output().match(RELOAD_OUTCOME) ?? [];
+      const before = reloads().length;
       server.signal("SIGHUP");
-      const said = await waitFor(
-        () => RELOAD_OUTCOME.exec(outputSince(server, before))?.[0],
-        { what: "the server to read its configuration" },
-      );
+      const said = await waitFor(() => reloads()[before], {
+        what: "the server to read its configuration",
+      });
       if (said.startsWith("Failed")) throw new Error(said);
     },
     retire: () => server.signal("SIGUSR2"),
   };
 }
 
-const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/;
-
-function outputSince(server: LocalServer, chars: number): string {
-  const fresh = server.outputChars() - chars;
-  return fresh === 0 ? "" : server.output().slice(-fresh);
-}
+const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/g;
 
 /** The name tells this server from another one on its port. */
 const withName = (config: string, directory: string): string =>

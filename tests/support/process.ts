@@ -17,8 +17,6 @@ export interface RunningProcess extends AsyncDisposable {
   readonly exited: Promise<Deno.CommandStatus>;
   /** Standard output and standard error in order, the last 64 Ki characters. */
   output(): string;
-  /** How many characters have come so far, also those that were dropped. */
-  outputChars(): number;
   /** Does nothing once the process has ended. */
   signal(signal: Deno.Signal): void;
   /** SIGKILL, which also ends a process stopped by SIGSTOP, then waits. */
@@ -37,10 +35,8 @@ export function startProcess(options: ProcessOptions): RunningProcess {
   }).spawn();
 
   let output = "";
-  let outputChars = 0;
   let isRunning = true;
   const append = (text: string) => {
-    outputChars += text.length;
     output = (output + text).slice(-OUTPUT_CHARS_MAX);
   };
   const exited = (async () => {
@@ -66,7 +62,6 @@ export function startProcess(options: ProcessOptions): RunningProcess {
     },
     exited,
     output: () => output,
-    outputChars: () => outputChars,
     signal,
     kill,
     [Symbol.asyncDispose]: kill,
