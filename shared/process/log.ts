@@ -1,14 +1,8 @@
 import type { WallNow } from "./clock.ts";
 
-/** Severity of a log line, in rising order. */
-export type LogLevel = "debug" | "info" | "warn" | "error";
-
-const RANK: Record<LogLevel, number> = {
-  debug: 10,
-  info: 20,
-  warn: 30,
-  error: 40,
-};
+/** Severities of log lines, in rising order. */
+export const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
+export type LogLevel = typeof LOG_LEVELS[number];
 
 /** Matches our keys and those of other vendors. */
 const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
@@ -17,16 +11,12 @@ const REDACTED = "sk-[redacted]";
 /** Data of one event: JSON values, or an error. Never keys, prompts or objects with secrets. */
 export type LogFields = Record<string, unknown>;
 
+type WriteEvent = (event: string, fields?: LogFields) => void;
+
 /** Writes one JSON line per event. */
-export interface Log {
-  debug(event: string, fields?: LogFields): void;
-  info(event: string, fields?: LogFields): void;
-  warn(event: string, fields?: LogFields): void;
-  error(event: string, fields?: LogFields): void;
+export interface Log extends Record<LogLevel, WriteEvent> {
   /** Written at any log level, as `info`: for events that supervisors wait for. */
-  notice(event: string, fields?: LogFields): void;
-  /** A log whose lines all carry `fields`, for example a request id. */
-  with(fields: LogFields): Log;
+  notice: WriteEvent;
 }
 
 /** Options of a log. */
@@ -46,17 +36,13 @@ interface LogOptions {
  * Text that looks like an API key is redacted anywhere in the line, as a last line of
  * defence: callers must not pass one in the first place.
  */
-export function createLog(options: LogOptions, base: LogFields = {}): Log {
-  const emit = (level: LogLevel, event: string, fields?: LogFields) => {
-    if (RANK[level] >= RANK[options.level]) write(level, event, fields);
-  };
-  const write = (level: LogLevel, event: string, fields?: LogFields) => {
+export function createLog(options: LogOptions): Log {
+  const writeAs = (level: LogLevel): WriteEvent => (event, fields) => {
     const record: LogFields = {
       time: new Date(options.now()).toISOString(),
       level,
       service: options.service,
       event,
-      ...base,
       ...fields,
     };
     for (const [name, value] of Object.entries(record)) {
@@ -65,13 +51,15 @@ export function createLog(options: LogOptions, base: LogFields = {}): Log {
     const line = JSON.stringify(record);
     options.write(line.replace(SECRET_PATTERN, REDACTED));
   };
+  const rankMin = LOG_LEVELS.indexOf(options.level);
+  const from = (level: LogLevel): WriteEvent =>
+    LOG_LEVELS.indexOf(level) < rankMin ? () => {} : writeAs(level);
   return {
-    debug: (event, fields) => emit("debug", event, fields),
-    info: (event, fields) => emit("info", event, fields),
-    warn: (event, fields) => emit("warn", event, fields),
-    error: (event, fields) => emit("error", event, fields),
-    notice: (event, fields) => write("info", event, fields),
-    with: (fields) => createLog(options, { ...base, ...fields }),
+    debug: from("debug"),
+    info: from("info"),
+    warn: from("warn"),
+    error: from("error"),
+    notice: writeAs("info"),
   };
 }
 
@@ -82,7 +70,6 @@ export const silentLog: Log = {
   warn() {},
   error() {},
   notice() {},
-  with: () => silentLog,
 };
 
 /** A duration rounded to tenths of a millisecond, as log lines show it. */

@@ -3,10 +3,9 @@ import {
   type ByteSink,
   createLineWriter,
   createLog,
+  LOG_LEVELS,
   type LogLevel,
 } from "./log.ts";
-
-const LEVELS = ["debug", "info", "warn", "error"] as const;
 
 function setup(level: LogLevel) {
   const lines: string[] = [];
@@ -21,18 +20,18 @@ function setup(level: LogLevel) {
 
 Deno.test("createLog() writes one JSON line per event, with time, level and service first", () => {
   const { log, lines } = setup("info");
-  log.with({ requestId: "req_1" }).info("ready", { port: 8080 });
+  log.info("ready", { requestId: "req_1", port: 8080 });
   assert.deepEqual(lines, [
     '{"time":"1970-01-01T00:00:00.000Z","level":"info","service":"test","event":"ready","requestId":"req_1","port":8080}',
   ]);
 });
 
 Deno.test("createLog() drops lines below its level, but no notice", () => {
-  for (const [at, level] of LEVELS.entries()) {
+  for (const [at, level] of LOG_LEVELS.entries()) {
     const { log, lines } = setup(level);
-    for (const each of LEVELS) log[each]("event");
+    for (const each of LOG_LEVELS) log[each]("event");
     log.notice("ready");
-    assert.equal(lines.length, LEVELS.length - at + 1, level);
+    assert.equal(lines.length, LOG_LEVELS.length - at + 1, level);
   }
 });
 

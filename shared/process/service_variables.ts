@@ -18,12 +18,13 @@ import {
   text,
   url,
 } from "./env.ts";
+import { LOG_LEVELS } from "./log.ts";
 
 const DAY_SECONDS = 86_400;
 
 /** The operations port, logging and shutdown. */
 export const SERVICE_VARIABLES = {
-  LOG_LEVEL: choice(["debug", "info", "warn", "error"]).default("info")
+  LOG_LEVEL: choice(LOG_LEVELS).default("info")
     .describe("Lines below this level are not written"),
   OPS_HOST: text().default("127.0.0.1")
     .describe("Address of the operations port: health, readiness, metrics"),

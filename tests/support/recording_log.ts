@@ -14,14 +14,11 @@ export interface RecordingLog extends Log {
   find(event: string): LogFields | undefined;
 }
 
-/** Makes an empty {@link RecordingLog}; those made with `with()` share its lines. */
-export function createRecordingLog(
-  lines: LogLine[] = [],
-  base: LogFields = {},
-): RecordingLog {
+export function createRecordingLog(): RecordingLog {
+  const lines: LogLine[] = [];
   const keep =
     (level: LogLevel) => (event: string, fields: LogFields = {}): void => {
-      lines.push({ level, event, fields: { ...base, ...fields } });
+      lines.push({ level, event, fields });
     };
   return {
     lines,
@@ -31,7 +28,6 @@ export function createRecordingLog(
     warn: keep("warn"),
     error: keep("error"),
     notice: keep("info"),
-    with: (fields) => createRecordingLog(lines, { ...base, ...fields }),
   };
 }
 
