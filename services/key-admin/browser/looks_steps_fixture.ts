@@ -45,21 +45,17 @@ async function audit(page: Page, runOnly?: string[]): Promise<string[]> {
 }
 
 /** A page, or a table in it, that has to be scrolled sideways, and numbers on two lines. */
-async function overflow(page: Page): Promise<string> {
-  return String(
-    await page.evaluate(`[
-      ...[document.documentElement, ...document.querySelectorAll(".table-box")]
-        .map((box) => box.scrollWidth - box.clientWidth)
-        .filter((pixels) => pixels > 0)
-        .map((pixels) => pixels + "px too wide"),
-      ...[...document.querySelectorAll(".tiles dd, td.num")].filter((number) => {
-        const text = document.createRange();
-        text.selectNodeContents(number);
-        return text.getClientRects().length > 1;
-      }).map((number) => number.innerText + " is broken"),
-    ].join()`),
-  );
-}
+const OVERFLOW = `[
+  ...[document.documentElement, ...document.querySelectorAll(".table-box")]
+    .map((box) => box.scrollWidth - box.clientWidth)
+    .filter((pixels) => pixels > 0)
+    .map((pixels) => pixels + "px too wide"),
+  ...[...document.querySelectorAll(".tiles dd, td.num")].filter((number) => {
+    const text = document.createRange();
+    text.selectNodeContents(number);
+    return text.getClientRects().length > 1;
+  }).map((number) => number.innerText + " is broken"),
+].join()`;
 
 async function inspect(page: Page, scene: string): Promise<void> {
   const folder = Deno.env.get("CONSOLE_SCREENSHOTS");
@@ -73,7 +69,7 @@ async function inspect(page: Page, scene: string): Promise<void> {
       await page.screenshot({ path, fullPage: true });
     }
     assert.deepEqual(await audit(page, rules), [], name);
-    assert.equal(await overflow(page), "", name);
+    assert.equal(await page.evaluate(OVERFLOW), "", name);
   }
 }
 
@@ -108,11 +104,12 @@ async function inspectTables(
       for (const width of FONT_WIDTHS) {
         await page.setViewportSize({ width, height: HEIGHT });
         for (const { font, spacing } of FONTS) {
-          await page.evaluate(`(() => {
+          await page.evaluate(`
             document.documentElement.style.setProperty("--font", "${font}");
             document.body.style.letterSpacing = "${spacing}";
-          })()`);
-          assert.equal(await overflow(page), "", `${path} ${font} ${width}`);
+          `);
+          const found = await page.evaluate(OVERFLOW);
+          assert.equal(found, "", `${path} ${font} ${width}`);
         }
       }
     }

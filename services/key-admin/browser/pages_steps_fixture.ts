@@ -62,20 +62,18 @@ async function listAndLog(page: Page, visit: Visit): Promise<void> {
 async function account(page: Page, visit: Visit): Promise<void> {
   /** The current code. Each works once, so the next call returns that of the next step. */
   const codeOf = (secret: string, later = 0) =>
-    totpCode(
-      secret,
-      Math.floor(visit.site.deps.now() / TOTP_STEP_MS) + later,
-    );
+    totpCode(secret, Math.floor(visit.site.deps.now() / TOTP_STEP_MS) + later);
   const other = await openWindow(visit, { javaScriptEnabled: false });
   await signIn(other.page, PASSWORD, "");
   await title(other.page, "Create your first key");
 
   await page.goto("/account");
   await page.locator(".session").filter({ hasNotText: "This device" })
-    .getByRole("button", { name: "Sign out" }).last().click();
+    .getByRole("button", { name: "Sign out" }).click();
   await says(page, "The session has ended");
   await other.page.goto("/keys");
   await other.page.waitForURL("**/sign-in?next=%2Fkeys");
+  await other.context.close();
 
   await page.getByLabel("Current password").fill(PASSWORD);
   await page.getByLabel("New password").fill(NEW_PASSWORD);
@@ -90,23 +88,21 @@ async function account(page: Page, visit: Visit): Promise<void> {
   const codes = (await page.locator("#value").textContent() ?? "").split("\n");
   await page.getByLabel("I have stored it").check();
   await press(page, "Done");
-  await says(page, `Recovery codes left: ${codes.length}`);
-
   await press(page, "Sign out everywhere");
   await page.waitForURL("**/sign-in");
-  await signIn(page, NEW_PASSWORD, "");
-  await says(page, "is wrong");
-  await signIn(page, NEW_PASSWORD, codeOf(secret, 1));
-  await page.waitForURL("**/keys");
-  await press(page, "Sign out");
-  await signIn(page, NEW_PASSWORD, codes[0] ?? "");
-
+  for (const code of [codeOf(secret, 1), codes[0] ?? ""]) {
+    await signIn(page, NEW_PASSWORD, "");
+    await says(page, "is wrong");
+    await signIn(page, NEW_PASSWORD, code);
+    await page.waitForURL("**/keys");
+    await press(page, "Sign out");
+  }
+  await signIn(page, NEW_PASSWORD, codes[1] ?? "");
   await follow(page, "Account");
-  await says(page, `Recovery codes left: ${codes.length - 1}`);
+  await says(page, `Recovery codes left: ${codes.length - 2}`);
   await page.locator("#off_password").fill(NEW_PASSWORD);
   await press(page, "Turn off");
   await says(page, "Two-step sign-in is off");
-  await other.context.close();
 }
 
 async function signIn(

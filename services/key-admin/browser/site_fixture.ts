@@ -25,7 +25,6 @@ import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
 import { PASSWORD, startConsole } from "../console_fixture.ts";
 import type { StopNotice } from "../domain/keys/notice.ts";
 import type { TestRedis } from "../redis_fixture.ts";
-import { createPasswordHasher } from "../domain/sign_in/password.ts";
 import { createConsole } from "../web/app.tsx";
 import type { ConsoleDeps } from "../web/context.ts";
 
@@ -43,7 +42,7 @@ export interface Site extends AsyncDisposable {
   clock: { nowMs: number };
 }
 
-/** The console of the other tests, with real password hashes and a real socket. */
+/** The console of the other tests, on a real socket. */
 async function startSite(): Promise<Site> {
   const behind = await startConsole();
   const handler = Promise.withResolvers<ReturnType<typeof createConsole>>();
@@ -59,7 +58,6 @@ async function startSite(): Promise<Site> {
   const origin = `http://127.0.0.1:${server.port}`;
   const deps: ConsoleDeps = {
     ...behind.deps,
-    hasher: await createPasswordHasher(),
     publicUrl: new URL(origin),
     apiUrl: "http://127.0.0.1:8080/v1",
   };

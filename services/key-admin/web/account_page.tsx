@@ -9,14 +9,7 @@ import {
   type Handler,
   Refused,
 } from "./context.ts";
-import {
-  box,
-  newPasswordText,
-  passwordText,
-  pathText,
-  readForm,
-  secretText,
-} from "./forms.ts";
+import { FORM, readForm } from "./forms.ts";
 import { showCard, showPage } from "./layout.tsx";
 import { Box, PasswordField, PostForm, Time } from "./parts.tsx";
 import { isFresh, localPath, readCookie, writeCookie } from "./session.ts";
@@ -26,11 +19,10 @@ import { NewPasswordField, waitText } from "./sign_in_page.tsx";
 
 const changePassword: Handler = async (c) => {
   const { deps, signedIn: { session, account } } = c.var;
-  const form = readForm(c, {
-    password: passwordText.default(""),
-    new_password: newPasswordText,
-    end_others: box,
-  });
+  const form = readForm(
+    c,
+    FORM.pick({ password: true, new_password: true, end_others: true }),
+  );
   const problem = await checkPassword(c, form.password) ??
     passwordProblem(form.new_password, account);
   if (problem !== null) return await showAccount(c, problem);
@@ -44,7 +36,7 @@ const changePassword: Handler = async (c) => {
 
 const endSession: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
-  const form = readForm(c, { session: secretText });
+  const form = readForm(c, FORM.pick({ session: true }));
   if (!(await deps.sessions.end(account.ownerId, form.session))) {
     throw new Refused(404, "This session does not exist", { back: "/account" });
   }
@@ -55,7 +47,7 @@ const endSession: Handler = async (c) => {
 /** Ends this session, or all of them. */
 const signOut = (isEverywhere: boolean): Handler => async (c) => {
   const { deps: { sessions }, signedIn: { account, session } } = c.var;
-  readForm(c, {});
+  readForm(c, FORM.pick({}));
   await note(c, isEverywhere ? "session.revoked" : "session.signed_out");
   if (isEverywhere) await sessions.endOthers(account.ownerId, null);
   else await sessions.end(account.ownerId, session.id);
@@ -67,7 +59,7 @@ const signOut = (isEverywhere: boolean): Handler => async (c) => {
 /** Checks the password again before a sensitive action. */
 const confirm: Handler = async (c) => {
   const { deps, signedIn: { session } } = c.var;
-  const form = readForm(c, { password: passwordText, next: pathText });
+  const form = readForm(c, FORM.pick({ password: true, next: true }));
   const problem = await checkPassword(c, form.password);
   if (problem !== null) return await showConfirm(c, form.next, problem);
   await deps.sessions.markChecked(session.id);

@@ -14,13 +14,13 @@ import { FORM_TOKEN } from "./session.ts";
  * Reads the posted form. An unknown or repeated field is refused with 400 (mass
  * assignment, ASVS 15.3.3, API3).
  */
-export function readForm<T extends Record<string, z.ZodType>>(
+export function readForm<T extends z.ZodType>(
   c: ConsoleContext,
-  fields: T,
-): z.infer<z.ZodObject<T>> {
+  schema: T,
+): z.infer<T> {
   const { form } = c.var;
   const names = [...new Set(form.keys())].filter((name) => name !== FORM_TOKEN);
-  const parsed = z.strictObject(fields).safeParse(
+  const parsed = schema.safeParse(
     Object.fromEntries(names.map((name) => [name, form.getAll(name)])),
   );
   if (parsed.success) return parsed.data;
@@ -45,31 +45,35 @@ export const text = (charsMax: number) => one(z.string().max(charsMax));
 export const list = (charsMax: number, most: number) =>
   z.array(z.string().max(charsMax)).max(most).default([]);
 
-/** A secret made by the console, or its digest: 43 characters. */
-export const secretText = text(60);
-
-/** An e-mail address, checked by `parseEmail`. */
-export const emailText = text(300);
-
-/** A path of the console, checked by `localPath`. */
-export const pathText = text(300);
-
-/** A password to check. Longer ones are refused before any work (ASVS 6.2.9). */
-export const passwordText = one(
-  z.string().refine((text) => passwordChars(text) <= PASSWORD_CHARS_MAX),
-);
-
-/** A new password, checked by `passwordProblem`. */
-export const newPasswordText = text(PASSWORD_CHARS_MAX * 4);
-
-/** A checkbox that has to be ticked. */
-export const ticked = one(z.literal("on"));
-
+const ticked = one(z.literal("on"));
 /** Whether a checkbox is ticked. */
-export const box = ticked.optional().transform((on) => on !== undefined);
+const box = ticked.optional().transform((on) => on !== undefined);
+/** Holds any secret made by the console, and any digest. */
+const secret = text(60);
 
-/** The version of the key that the page showed. */
-export const version = one(z.string().regex(/^\d{1,15}$/)).transform(Number);
+/** The fields of all forms but those of a key's settings. Each form picks its own. */
+export const FORM = z.strictObject({
+  /** Checked by `parseEmail`. */
+  email: text(300),
+  /** Longer ones are refused before any work (ASVS 6.2.9). Missing where the account has none. */
+  password: one(
+    z.string().refine((text) => passwordChars(text) <= PASSWORD_CHARS_MAX),
+  ).default(""),
+  /** Checked by `passwordProblem`. */
+  new_password: text(PASSWORD_CHARS_MAX * 4),
+  code: text(60),
+  /** Checked by `localPath`. */
+  next: text(300),
+  session: secret,
+  nonce: secret,
+  /** The version of the key that the page showed. */
+  version: one(z.string().regex(/^\d{1,15}$/)).transform(Number),
+  /** When the old key of a rotation stops working. */
+  old: text(4),
+  sure: ticked,
+  stop_running: box,
+  end_others: box,
+});
 
 const FORM_BYTES_MAX = 32 * 1024;
 const FORM_MS = 10_000;

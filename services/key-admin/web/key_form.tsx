@@ -17,7 +17,7 @@ import {
   Refused,
   targetOf,
 } from "./context.ts";
-import { list, readForm, secretText, text, version } from "./forms.ts";
+import { FORM, list, readForm, text } from "./forms.ts";
 import { showPage } from "./layout.tsx";
 import { Box, Curl, Field, labelOf, PostForm, ShownOnce } from "./parts.tsx";
 import { behindPassword } from "./session.ts";
@@ -38,7 +38,7 @@ const FIELDS = {
   ...limitsOf(() => text(CHARS_MAX.limit)),
   models: text(CHARS_MAX.models),
 };
-const fields = z.object(FIELDS);
+const fields = z.strictObject(FIELDS);
 type Values = z.infer<typeof fields>;
 type Field = keyof Values;
 
@@ -67,7 +67,10 @@ const newKey: Handler = (c) => {
 
 const createKey: Handler = async (c) => {
   const { deps: { keys, now }, signedIn: { session: { ownerId } } } = c.var;
-  const { nonce, ...values } = readForm(c, { ...FIELDS, nonce: secretText });
+  const { nonce, ...values } = readForm(
+    c,
+    fields.extend({ nonce: FORM.shape.nonce }),
+  );
   const { settings, errors } = parse(values, now(), null);
   if (settings === undefined) {
     return showForm(c, { values, errors, key: null, hidden: { nonce } });
@@ -146,7 +149,10 @@ const editForm: Handler = async (c) => {
 const editKey: Handler = async (c) => {
   const { keys, now } = c.var.deps;
   const key = await findKey(c);
-  const { version: seen, ...values } = readForm(c, { ...FIELDS, version });
+  const { version: seen, ...values } = readForm(
+    c,
+    fields.extend({ version: FORM.shape.version }),
+  );
   const { settings, errors } = parse(values, now(), key.expiresAtMs);
   if (settings === undefined) {
     return showForm(c, { values, errors, key, hidden: { version: seen } });

@@ -12,7 +12,7 @@ import {
   Refused,
   targetOf,
 } from "./context.ts";
-import { box, readForm, secretText, text, ticked, version } from "./forms.ts";
+import { FORM, readForm } from "./forms.ts";
 import { answerCreated } from "./key_form.tsx";
 import { showPage } from "./layout.tsx";
 import {
@@ -192,10 +192,11 @@ const GraceFields = () => (
 const change =
   (what: "enable" | "disable" | "delete"): Handler => async (c) => {
     const key = await findKey(c);
-    const form = readForm(c, {
-      ...{ version, stop_running: box },
-      ...what === "delete" ? { sure: ticked } : {},
-    });
+    const fields = FORM.pick({ version: true, stop_running: true });
+    const form = readForm(
+      c,
+      what === "delete" ? fields.extend({ sure: FORM.shape.sure }) : fields,
+    );
     const target = targetOf(c, key, form.version);
     await c.var.deps.keys[what](target);
     const done = form.stop_running ? await stopRunning(c, key) : `${what}d`;
@@ -205,7 +206,10 @@ const change =
 
 const rotateKey: Handler = async (c) => {
   const key = await findKey(c);
-  const form = readForm(c, { version, nonce: secretText, old: text(4) });
+  const form = readForm(
+    c,
+    FORM.pick({ version: true, nonce: true, old: true }),
+  );
   const [grace, label] = GRACES.find(([name]) => name === form.old) ?? [];
   const graceMs = grace && ROTATION_GRACES_MS[grace];
   if (graceMs === undefined) {

@@ -9,7 +9,6 @@ import {
   startConsole,
   storedKey,
 } from "../console_fixture.ts";
-import { totpCode } from "../domain/sign_in/totp.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
@@ -22,52 +21,74 @@ import { type ConsoleEnv, Refused } from "./context.ts";
 import { formGuard } from "./forms.ts";
 import { createHandler } from "./server.ts";
 
-Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.5.1: every status has these headers, errors included", async (t) => {
+Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusal has these headers, no details, and a log line that says whose request it was", async (t) => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
-  const post = (type: string) =>
+  const other = await routeOwner(site, 2);
+  const stranger = site.client();
+  const post = (type: string, origin: string) =>
     client.send("/sign-out", {
       ...{ method: "POST", body: "{}" },
-      headers: { origin: ORIGIN, "content-type": type },
+      headers: { origin, "content-type": type },
     });
-  const password = { password: PASSWORD, next: "/keys" };
-  const rotation = { version: "1", old: "now", nonce: "b".repeat(43) };
-  const guess = () => signIn(site.client(), "nobody@example.org");
-  const cases: [status: number, ask: () => Promise<Answer>][] = [
-    [200, () => client.get("/keys")],
-    [201, () => client.post(`/keys/${keyId}/rotate`, rotation)],
-    [302, () => client.get("/")],
-    [303, () => client.post("/confirm", password)],
-    [400, () => client.post("/confirm", { own: "x" })],
-    [401, () => client.get("/keys", { authorization: "Bearer x" })],
-    [403, () => client.send("/sign-out", { method: "POST" })],
-    [404, () => client.get("/nothing")],
-    [405, () => client.get("/sign-out")],
-    [409, () => client.post(`/keys/${keyId}/enable`, { version: "7" })],
-    [413, () => client.post("/sign-out", { a: "a".repeat(40_000) })],
-    [415, () => post("application/json")],
-    [421, () => client.get("/keys", { host: "evil.test" })],
-    [429, async () => {
-      for (let tries = 0; tries < 6; tries++) await guess();
-      return await guess();
-    }],
-    [500, async () => {
+  const signInWith = (password: string) =>
+    signIn(stranger, "nobody@example.org", { password });
+  const bearer = { authorization: "Bearer x" };
+  const cases: [
+    status: number,
+    name: string,
+    ask: () => Promise<Answer>,
+    who?: string,
+  ][] = [
+    [400, "a field more", () => client.post("/confirm", { own: "x" }), ownerId],
+    [400, "a password too long", () => signInWith("x".repeat(129))],
+    [401, "an API key", () => stranger.get("/keys", bearer)],
+    [403, "another site", () => post("text/plain", "https://evil.test")],
+    [404, "another's key", () => client.get(`/keys/${other.keyId}`), ownerId],
+    [405, "another method", () => client.get("/sign-out")],
+    [
+      409,
+      "an old page",
+      () => client.post(`/keys/${keyId}/enable`, { version: "7" }),
+      ownerId,
+    ],
+    [
+      413,
+      "too large",
+      () => client.post("/sign-out", { a: "a".repeat(40_000) }),
+    ],
+    [415, "another type", () => post("application/json", ORIGIN)],
+    [421, "another host", () => client.get("/keys", { host: "evil.test" })],
+    [500, "a broken record", async () => {
       const record = recordKey({ ownerId, keyId });
       await site.deps.redis.command(["SET", record, "no record"]);
       return await client.get(`/keys/${keyId}`);
-    }],
-    [503, async () => {
+    }, ownerId],
+    [503, "no Redis", async () => {
       await site.server.kill();
       return await client.get("/keys");
     }],
-    [503, () => signIn(site.client(), "owner1@example.org")],
+    [503, "no Redis for sign-in", () => signInWith(PASSWORD)],
   ];
-  for (const [status, ask] of cases) {
-    await t.step(String(status), async () => {
+  for (const [status, name, ask, who = null] of cases) {
+    await t.step(`${status}: ${name}`, async () => {
+      site.logLines.length = 0;
       const answer = await ask();
       assert.equal(answer.status, status, answer.text);
       checkHeaders(answer);
       assert.ok(!/redis|stack|\.tsx?:|Error:/i.test(answer.text), answer.text);
+      const event = status < 500 ? "request_refused" : "request_failed";
+      const lines = site.logLines.map((line) => JSON.parse(line))
+        .filter((line) => line.event === event);
+      assert.deepEqual(
+        lines.map(({ status, ownerId, requestId }) => ({
+          ...{ status, ownerId, requestId },
+        })),
+        [{
+          ...{ status, ownerId: who },
+          requestId: answer.headers.get("x-request-id"),
+        }],
+      );
     });
   }
 });
@@ -153,7 +174,9 @@ Deno.test("API9: the console answers its documented paths and no others", async 
     ...["/keys.json", "/keys/", "/keys//", "/Keys", "/keys/x/y/z"],
   ];
   for (const path of paths) {
-    assert.equal((await client.get(path)).status, 404, path);
+    const answer = await client.get(path);
+    assert.equal(answer.status, 404, path);
+    checkHeaders(answer);
   }
 });
 
@@ -169,15 +192,13 @@ Deno.test("ASVS 2.4.1, API6: an owner makes ten keys at once, by creating or rot
     const form = { version: "1", old: "7d", nonce };
     return await client.post(`/keys/${id}/rotate`, form);
   };
-  const startMs = performance.now();
   let made = 0;
   let answer = await make(made);
-  for (; answer.status === 201 && made < 2 * count; answer = await make(made)) {
-    made++;
-  }
-  const later = Math.floor((performance.now() - startMs) * count / perMs);
+  // On a busy machine more than six seconds may pass meanwhile.
+  while (answer.status === 201 && made < 2 * count) answer = await make(++made);
   assert.equal(answer.status, 429);
-  assert.ok(made >= count && made <= count + later, `${made}`);
+  checkHeaders(answer);
+  assert.ok(made >= count, `${made}`);
   const waitSeconds = Number(answer.headers.get("retry-after"));
   assert.ok(waitSeconds >= 1 && waitSeconds <= 6, `${waitSeconds}`);
   const { client: other } = await routeOwner(site, 2);
@@ -210,18 +231,6 @@ Deno.test("API1: lists, usage and audit log of an owner contain nothing of anoth
     const answer = await bob.client.post("/account/sessions/end", form);
     assert.equal(answer.status, 404);
     assert.equal((await ada.client.get("/keys")).status, 200);
-  });
-  await t.step("a second factor that is being set up", async () => {
-    const page = await ada.client.get("/account/second-factor");
-    const secret = /secret=([A-Z2-7]{32})/.exec(page.text)?.[1] ?? "";
-    const code = totpCode(secret, Math.floor(site.clock.nowMs / 30_000));
-    const form = { code, password: PASSWORD };
-    const answer = await bob.client.post("/account/second-factor", form);
-    assert.equal(answer.headers.get("location"), "/account");
-    assert.equal(
-      (await site.deps.owners.read(bob.ownerId))?.totpSecret,
-      null,
-    );
   });
 });
 

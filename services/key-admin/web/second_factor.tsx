@@ -3,7 +3,7 @@ import { renderSVG } from "uqr";
 import { mintTotpSecret, totpStep, totpUri } from "../domain/sign_in/totp.ts";
 import { checkPassword, note, showAccount } from "./account_page.tsx";
 import type { ConsoleContext, Handler } from "./context.ts";
-import { passwordText, readForm, text } from "./forms.ts";
+import { FORM, readForm } from "./forms.ts";
 import { showPage } from "./layout.tsx";
 import { Field, PasswordField, PostForm, ShownOnce } from "./parts.tsx";
 
@@ -26,7 +26,7 @@ const setUp: Handler = async (c) => {
 
 const turnOn: Handler = async (c) => {
   const { deps, signedIn: { account, session } } = c.var;
-  const form = readForm(c, { code: text(10), password: passwordText });
+  const form = readForm(c, FORM.pick({ code: true, password: true }));
   const { ownerId, totpSecret: secret } = session;
   if (secret === "" || account.totpSecret !== null) {
     return c.redirect("/account", 303);
@@ -64,7 +64,7 @@ const WRONG_CODE =
 
 const turnOff: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
-  const form = readForm(c, { password: passwordText });
+  const form = readForm(c, FORM.pick({ password: true }));
   const problem = await checkPassword(c, form.password);
   if (problem !== null) return await showAccount(c, problem);
   await deps.owners.disableTotp(account.ownerId);

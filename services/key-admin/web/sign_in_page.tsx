@@ -15,14 +15,7 @@ import {
   type Handler,
   Refused,
 } from "./context.ts";
-import {
-  emailText,
-  newPasswordText,
-  passwordText,
-  pathText,
-  readForm,
-  text,
-} from "./forms.ts";
+import { FORM, readForm } from "./forms.ts";
 import { showCard } from "./layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "./parts.tsx";
 import { enter, findSignedIn, localPath, readCookie } from "./session.ts";
@@ -36,12 +29,10 @@ const openSignIn: Handler = async (c) => {
 };
 
 const trySignIn: Handler = async (c) => {
-  const form = readForm(c, {
-    email: emailText,
-    password: passwordText,
-    code: text(60),
-    next: pathText,
-  });
+  const form = readForm(
+    c,
+    FORM.pick({ email: true, password: true, code: true, next: true }),
+  );
   const from = { client: clientOf(c), device: readCookie(c, "device") };
   const next = localPath(form.next);
   const result = await signIn(c.var.deps, { ...form, ...from });
@@ -72,7 +63,7 @@ const openLink: Handler = async (c) => {
 const useLink: Handler = async (c) => {
   const { hasher, audit, sessions } = c.var.deps;
   const link = await openedLink(c);
-  const form = readForm(c, { email: emailText, new_password: newPasswordText });
+  const form = readForm(c, FORM.pick({ email: true, new_password: true }));
   const email = link.kind === "set_up" ? parseEmail(form.email) : link.email;
   const error = await linkProblem(c, link, email, form.new_password);
   if (error !== null || email === null) {
