@@ -49,7 +49,7 @@ export function requireFreePort(
   } catch (error) {
     throw new UpError(
       `Cannot listen on ${hostname}:${port}: ${errorMessage(error)}\n` +
-        `Choose another address with ${option} (port 0 = any free port)`,
+        `Change it with ${option} or --host (port 0 = any free port)`,
     );
   }
 }

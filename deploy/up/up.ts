@@ -96,9 +96,9 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     const pause = sleep(PROGRESS_EVERY_MS, stopping);
     started = await Promise.race([starting, pause]);
     if (stopping.aborted) return;
-    if (started === undefined) {
-      out.say(`  still waiting for ${cluster.waiting}`);
-    }
+    // Nothing has been started while the servers are installed.
+    const { waiting } = cluster;
+    if (waiting !== "") out.say(`  still waiting for ${waiting}`);
   }
   cluster.isReady = true;
   const seconds = (monotonicNow() - startedAtMs) / 1_000;
