@@ -54,35 +54,30 @@ export function createAdmission(options: AdmissionOptions) {
   /** Keys that were refused for a limit, and until when that limit may hold. */
   const refusedUntilMs = new Map<string, number>();
 
-  /** Reports a decision. */
-  const timed = async <T extends Admitted | null>(
+  const refuse = (principal: Principal, refusal: Refusal): never => {
+    if (refusal.reason === "unknown") onUnknown(principal);
+    if (refusal.reason === "limited") {
+      const untilMs = now() + refusal.waitMs;
+      remember(refusedUntilMs, principal.keyId, untilMs, REFUSED_KEYS_MAX);
+    }
+    throw refusalError(refusal);
+  };
+
+  /** Reports a decision, and throws it if it is a refusal. */
+  const decide = async <T extends Admitted | null>(
+    principal: Principal,
     asking: Promise<T | Refusal>,
-  ): Promise<T | Refusal> => {
+  ): Promise<T> => {
     const startedAtMs = now();
     const report = (result: Decision["result"]) =>
       onDecision?.({ result, durationMs: now() - startedAtMs });
-    try {
-      const decision = await asking;
-      if (decision !== null) report(decision);
-      return decision;
-    } catch (error) {
+    const decision = await asking.catch((error) => {
       report(error instanceof ApiError ? "unavailable" : "failed");
       throw error;
-    }
-  };
-
-  /** Throws a refusal. */
-  const granted = <T extends { isAdmitted: true } | null>(
-    principal: Principal,
-    decision: T | Refusal,
-  ): T => {
-    if (decision === null || decision.isAdmitted) return decision;
-    if (decision.reason === "unknown") onUnknown(principal);
-    if (decision.reason === "limited") {
-      const untilMs = now() + decision.waitMs;
-      remember(refusedUntilMs, principal.keyId, untilMs, REFUSED_KEYS_MAX);
-    }
-    throw refusalError(decision);
+    });
+    if (decision === null) return decision;
+    report(decision);
+    return decision.isAdmitted ? decision : refuse(principal, decision);
   };
 
   return {
@@ -95,7 +90,7 @@ export function createAdmission(options: AdmissionOptions) {
       const untilMs = refusedUntilMs.get(principal.keyId);
       if (untilMs === undefined) return;
       if (now() < untilMs) {
-        granted(principal, await timed(limiter.look(principal, "chat")));
+        await decide(principal, limiter.look(principal, "chat"));
       }
       refusedUntilMs.delete(principal.keyId);
     },
@@ -108,8 +103,8 @@ export function createAdmission(options: AdmissionOptions) {
       principal: Principal,
       scope: KeyScope | null,
     ): Promise<readonly string[]> {
-      return granted(principal, await limiter.rightsOf(principal, scope))
-        .models;
+      const rights = await limiter.rightsOf(principal, scope);
+      return rights.isAdmitted ? rights.models : refuse(principal, rights);
     },
     /**
      * Admits a chat request or throws the `ApiError` of its refusal. The tokens it
@@ -124,10 +119,7 @@ export function createAdmission(options: AdmissionOptions) {
       const estimate = estimateTokens(request, outputTokens);
       const wantTokens = estimate.totalTokens;
       const ask = { scope: "chat", model, wantTokens } as const;
-      const admitted = granted(
-        principal,
-        await timed(limiter.admit(principal, ask)),
-      );
+      const admitted = await decide(principal, limiter.admit(principal, ask));
       const freed = admitted.isSlotLimited
         ? Promise.withResolvers<void>()
         : null;

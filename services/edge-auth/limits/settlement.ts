@@ -31,7 +31,10 @@ export interface Settlement {
  * the request it counted.
  */
 export function settlementOf(
-  { id, principal, atMs, reservedTokens }: SettledAdmission,
+  { id, principal, atMs, reservedTokens }: Pick<
+    Admitted,
+    "id" | "principal" | "atMs" | "reservedTokens"
+  >,
   cost: Cost | null,
 ): Settlement {
   const day = usageDay(atMs);
@@ -62,8 +65,3 @@ export function settlementOf(
     isRelease: cost === null,
   };
 }
-
-type SettledAdmission = Pick<
-  Admitted,
-  "id" | "principal" | "atMs" | "reservedTokens"
->;
