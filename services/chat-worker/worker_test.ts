@@ -3,17 +3,28 @@
  * no edge for dead while it was itself deaf.
  */
 import assert from "node:assert/strict";
-import { encodePiece, pieceCount } from "@gateway/shared/bus/job";
+import {
+  encodeJob,
+  encodePiece,
+  encodeRequest,
+  JOB_VERSION,
+  pieceCount,
+} from "@gateway/shared/bus/job";
 import { ControlBatch } from "@gateway/shared/bus/control";
-import { decodeFrame, FrameType } from "@gateway/shared/bus/frame";
-import { parseErr, parseReject } from "@gateway/shared/bus/frame";
-import { encodeJob, encodeRequest, JOB_VERSION } from "@gateway/shared/bus/job";
+import {
+  decodeFrame,
+  FrameType,
+  parseErr,
+  parseReject,
+} from "@gateway/shared/bus/frame";
 import type { BusHandler } from "@gateway/shared/bus/link";
 import {
   chatBodySubject,
+  chatBodyWildcard,
   chatControlSubject,
   chatJobSubject,
   edgeBeatSubject,
+  edgeBeatWildcard,
   edgeStreamSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
@@ -69,17 +80,12 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
   const flushes: (() => void)[] = [];
   const soon: (() => void)[] = [];
   let flowingSinceMs: number | null = 0;
-  const deliver = (subject: string, data: Uint8Array, reply?: string) => {
-    for (const [pattern, handler] of handlers) {
-      const prefix = pattern.endsWith("*") ? pattern.slice(0, -1) : undefined;
-      if (
-        prefix === undefined ? pattern !== subject : !subject.startsWith(prefix)
-      ) {
-        continue;
-      }
-      handler({ subject, data, ...(reply === undefined ? {} : { reply }) });
-    }
-  };
+  const deliver = (
+    subject: string,
+    data: Uint8Array,
+    reply = "",
+    subscription = subject,
+  ) => handlers.get(subscription)?.({ subject, data, reply });
   const worker = new ChatWorker({
     bus: {
       isConnected: true,
@@ -123,7 +129,8 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
     worker,
     endFlushes,
     deafen: (isDeaf: boolean) => flowingSinceMs = isDeaf ? null : clock.ms,
-    edgeBeats: () => deliver(edgeBeatSubject(EDGE), new Uint8Array(0)),
+    edgeBeats: () =>
+      deliver(edgeBeatSubject(EDGE), Uint8Array.of(), "", edgeBeatWildcard),
     job: (id: number, change: { attempt?: number; model?: string } = {}) =>
       deliver(
         chatJobSubject(WORKER),
@@ -145,6 +152,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
         chatBodySubject(WORKER, idOf(id)),
         encodePiece(body, 1, index),
         "_INBOX.1",
+        chatBodyWildcard(WORKER),
       ),
     control: (tell: (batch: ControlBatch) => void) => {
       const batch = new ControlBatch((message) =>
