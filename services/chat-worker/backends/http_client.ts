@@ -264,7 +264,9 @@ export class HttpClient {
    */
   async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
     const connection = this.#idle.pop() ?? await this.#open(deadlines);
-    deadlines.onEnd(connection.close);
+    const { signal } = deadlines;
+    if (signal.aborted) connection.close();
+    else signal.addEventListener("abort", connection.close, { once: true });
     deadlines.throwIfEnded();
     return connection;
   }
@@ -276,11 +278,9 @@ export class HttpClient {
   }
 
   async #open(deadlines: AttemptDeadlines): Promise<HttpConnection> {
-    const controller = new AbortController();
     deadlines.arm("connect", this.#connectMs);
-    deadlines.onEnd(() => controller.abort());
     try {
-      const raw = await this.#connect(controller.signal);
+      const raw = await this.#connect(deadlines.signal);
       const connection: HttpConnection = new HttpConnection(
         raw,
         () => this.#keep(connection),
