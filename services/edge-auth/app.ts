@@ -135,35 +135,30 @@ async function answer(call: Call, d: AppDependencies): Promise<void> {
     principal,
     isRead ? "models" : null,
   );
-  if (isRead) {
-    const data = modelObjects(d.catalog, models);
-    if (route === "models") return sendJson(response, { object: "list", data });
-    const id = path.slice(MODELS.length + 1);
-    const model = data.find((model) => model.id === id);
-    // Also for a model that the key may not use.
-    if (model === undefined) throw modelNotFound(id);
-    return sendJson(response, model);
-  }
+  if (isRead) return answerModels(call, models, d.catalog);
   if (route !== "other") throw methodNotAllowed(exchange, methods.join(", "));
   throw notFound(exchange, `This service has ${CHAT} and ${MODELS}.`);
 }
 
 const NO_CONTENT = 204;
 
-/** The models of the catalog that are in `allowed`; an empty list allows all. */
-function modelObjects(
-  catalog: Catalog,
+/** Answers with the models in `allowed`, or one of them; an empty list allows all. */
+function answerModels(
+  { route, exchange: { path, response } }: Call,
   allowed: readonly string[],
-): ModelObject[] {
-  const models = [...catalog.values()].filter(({ id }) =>
-    allowed.length === 0 || allowed.includes(id)
-  );
-  return models.map(({ id, created, owned_by }) => ({
-    id,
-    object: "model",
-    created,
-    owned_by,
-  }));
+  catalog: Catalog,
+): void {
+  const data = [...catalog.values()]
+    .filter(({ id }) => allowed.length === 0 || allowed.includes(id))
+    .map(({ id, created, owned_by }): ModelObject => (
+      { id, object: "model", created, owned_by }
+    ));
+  if (route === "models") return sendJson(response, { object: "list", data });
+  const id = path.slice(MODELS.length + 1);
+  const model = data.find((model) => model.id === id);
+  // Also for a model that the key may not use.
+  if (model === undefined) throw modelNotFound(id);
+  sendJson(response, model);
 }
 
 /** Counts the request and logs it, unless it is a chat request that is still running. */

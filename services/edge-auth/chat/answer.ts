@@ -223,15 +223,16 @@ export function abandon(out: AnswerOutput): void {
 }
 
 /**
- * Holds back the end of an answer until its slot is free, for at most `holdMs`. A
- * client with one slot that sends its next request as soon as it has read the end
+ * Holds back the end of an answer until its slot is free, if it needs one, for at most
+ * `holdMs`. A client with one slot that sends its next request as soon as it has read the end
  * must not be refused because of the previous one, on this edge or another.
  */
 export function holdUntil(
-  slotFreed: Promise<void>,
+  slotFreed: Promise<void> | null,
   holdMs: number,
 ): (end: () => void) => void {
   return (end) => {
+    if (slotFreed === null) return end();
     const late = Promise.withResolvers<void>();
     const timer = setTimeout(late.resolve, holdMs);
     void Promise.race([slotFreed, late.promise]).then(() => {

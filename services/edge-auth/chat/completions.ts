@@ -67,34 +67,24 @@ export async function chatCompletions(
 ): Promise<void> {
   const { exchange } = call;
   const { admission, dispatcher, refusedBodies, now } = dependencies;
+  const { keyId } = principal;
   const read = await readChatRequest(exchange, principal, dependencies);
   if (read === null) return abandon(exchange.response);
+  const { request, parseMs } = read;
   const askedAtMs = now();
-  let lease: ChatLease | null = null;
-  try {
-    lease = await admission.admitChat(principal, read.request);
-    if (dispatcher.isStoppedSince(principal.keyId, askedAtMs)) {
-      throw keyRevoked();
-    }
-    if (exchange.socket.destroyed) {
-      lease.release();
-      return abandon(exchange.response);
-    }
-  } catch (error) {
-    lease?.release();
+  const admitting = admission.admitChat(principal, request);
+  const lease = await admitting.catch((error: unknown) => {
     // If this key keeps sending requests, their bodies are refused before they are parsed.
-    if (lease === null && isForbidden(error)) {
-      refusedBodies.charge(principal.keyId, read.parseMs);
-    }
+    const isKeyRefused = error instanceof ApiError &&
+      (error.status === 401 || error.status === 403);
+    if (isKeyRefused) refusedBodies.charge(keyId, parseMs);
     throw error;
-  }
-  await runAdmitted(call, principal, read.request, lease, dependencies);
-}
-
-/** Whether the error refuses the key itself rather than this request. */
-function isForbidden(error: unknown): boolean {
-  return error instanceof ApiError &&
-    (error.status === 401 || error.status === 403);
+  });
+  const isStopped = dispatcher.isStoppedSince(keyId, askedAtMs);
+  if (isStopped || exchange.socket.destroyed) lease.release();
+  if (isStopped) throw keyRevoked();
+  if (exchange.socket.destroyed) return abandon(exchange.response);
+  await runAdmitted(call, principal, request, lease, dependencies);
 }
 
 /** Starts the run, which is settled at its end. Resolves when the answer has begun. */
@@ -118,9 +108,7 @@ function runAdmitted(
     onDelivered: (sequence) => run.delivered(sequence),
     onOverlongLine: () => run.cancel("violation", overlongLine()),
     onAbandoned: (reason) => run.cancel(reason),
-    hold: lease.slotFreed === null
-      ? (end) => end()
-      : holdUntil(lease.slotFreed, SLOT_HOLD_MS),
+    hold: holdUntil(lease.slotFreed, SLOT_HOLD_MS),
   };
   const answer = request.stream
     ? new StreamAnswer(options)

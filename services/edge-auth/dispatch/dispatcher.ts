@@ -89,7 +89,6 @@ export class ChatDispatcher {
   /** When a key was last stopped together with its requests. */
   readonly #stoppedAtMs = new Map<string, number>();
   #onIdle: (() => void) | null = null;
-  #isOfferDue = false;
 
   constructor(options: ChatDispatcherOptions) {
     this.#d = options;
@@ -305,12 +304,7 @@ export class ChatDispatcher {
 
   /** At the end of this turn, because the run that freed the slot has not finished yet. */
   #offerSoon(): void {
-    if (this.#queue.length === 0 || this.#isOfferDue) return;
-    this.#isOfferDue = true;
-    queueMicrotask(() => {
-      this.#isOfferDue = false;
-      this.#offerWaiting();
-    });
+    if (this.#queue.length > 0) queueMicrotask(() => this.#offerWaiting());
   }
 
   #addControl(workerId: string, record: ControlRecord): void {
