@@ -10,27 +10,12 @@ import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
 import { RefusedBodies } from "./chat/read_request.ts";
-import type { RunOutcome } from "./dispatch/outcome.ts";
+import { RunOutcome } from "./dispatch/outcome.ts";
 import { BodyBudget } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 
-const OUTCOME: RunOutcome = {
-  kind: "complete",
-  usage: null,
-  completionTokens: 0,
-  isFinal: true,
-  error: null,
-  workerId: "w",
-  offers: 1,
-  dispatchMs: 1,
-  firstByteMs: 2,
-  durationMs: 3,
-  repeats: 0,
-  rejects: [],
-  naks: 0,
-  cancelReason: null,
-};
+const RUN_MS = 3;
 const LOOKUP_MS = 400;
 const HOST = "127.0.0.1";
 
@@ -76,11 +61,11 @@ async function start(models: readonly string[] = []) {
     dispatcher: {
       isStoppedSince: () => false,
       start(_job, sink, onEnded) {
-        nowMs += OUTCOME.durationMs;
+        nowMs += RUN_MS;
         queueMicrotask(() => {
           sink.onPayload(new TextEncoder().encode("{}\n"), 1);
           sink.onEnd();
-          onEnded(OUTCOME);
+          onEnded(new RunOutcome());
         });
         return { delivered: () => {}, cancel: () => {} };
       },
@@ -121,7 +106,7 @@ Deno.test("the duration of a request begins with its arrival, before its key is 
   assert.equal(response.status, 200);
   assert.equal(
     edge.log.find("chat")?.durationMs,
-    LOOKUP_MS + OUTCOME.durationMs,
+    LOOKUP_MS + RUN_MS,
   );
   assert.match(
     edge.registry.text(),

@@ -1,30 +1,21 @@
 import assert from "node:assert/strict";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
+import { chatRequest } from "../../tests/support/chat_request.ts";
 import type { Admitted } from "./limits/limiter.ts";
 import type { Refusal } from "./limits/refusal.ts";
 import type { Decision } from "./limits/admission.ts";
-import type { RunOutcome } from "./dispatch/outcome.ts";
+import { RunOutcome } from "./dispatch/outcome.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 
 const PRINCIPAL = { keyId: "key_1", ownerId: "own_1" };
-const COMPLETE: RunOutcome = {
-  kind: "complete",
+const COMPLETE: RunOutcome = Object.assign(new RunOutcome(), {
   usage: { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 },
   completionTokens: 5,
-  isFinal: true,
-  error: null,
-  workerId: "w1",
-  offers: 1,
   dispatchMs: 2,
   firstByteMs: 100,
   durationMs: 500,
-  repeats: 0,
-  rejects: [],
-  naks: 0,
-  cancelReason: null,
-};
+});
 
 function setup() {
   const registry = new MetricRegistry();
@@ -33,17 +24,10 @@ function setup() {
     registry,
     metrics,
     run(outcome: Partial<RunOutcome>, stream = true) {
-      const request: ChatRequest = {
-        model: "m",
-        messages: [],
-        stream,
-        include_usage: false,
-        n: 1,
-      };
       metrics.ran({
         requestId: "r",
         keyId: PRINCIPAL.keyId,
-        request,
+        request: chatRequest({ stream }),
         outcome: { ...COMPLETE, ...outcome },
         // The request was read and admitted for 50 ms before its run began.
         durationMs: 550,

@@ -98,7 +98,7 @@ export class RefusedBodies {
   }
 
   /** As `require`, but after a delay, which slows down a client that retries at once. */
-  async wait(keyId: string, deadlines: Deadlines): Promise<void> {
+  async wait(keyId: string, deadlines: Pick<Deadlines, "add">): Promise<void> {
     const waitMs = Math.min(this.#waitMs(keyId), REFUSED_BODIES.waitMs);
     if (waitMs === 0) return;
     const expiresAtMs = this.#now() + waitMs;

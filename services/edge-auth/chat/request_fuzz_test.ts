@@ -1,21 +1,11 @@
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
 import { errorBodySchema } from "../../../tests/support/answer_schemas.ts";
+import { seededRandom } from "../../../tests/support/seeded_random.ts";
 import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
 import { parseChatRequest } from "./request.ts";
 
 const ROUNDS = 20_000;
-
-/** Small, fast and the same on every machine (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 const SCALARS: unknown[] = [
   ...[null, true, false, 0, 1, -1, 1.5, 2 ** 53, Infinity],
@@ -66,7 +56,7 @@ function randomJson(random: () => number, depth: number): unknown {
 }
 
 Deno.test("parseChatRequest() throws only ApiErrors, with a valid body", () => {
-  const random = randomOf(7);
+  const random = seededRandom(7);
   let accepted = 0;
   for (let round = 0; round < ROUNDS; round++) {
     const noise = randomJson(random, 4);
@@ -95,23 +85,16 @@ Deno.test("parseChatRequest() throws only ApiErrors, with a valid body", () => {
 Deno.test("parseChatRequest() refuses nesting that the guard has not seen", () => {
   let deep: unknown = 1;
   for (let level = 0; level < 100_000; level++) deep = [deep];
-  for (
-    const fields of [
-      {
-        tools: [{
-          type: "function",
-          function: { name: "f", parameters: { deep } },
-        }],
-      },
-      { top_k: deep },
-      { messages: deep },
-      { stop: deep },
-      { tool_choice: deep },
-    ]
-  ) {
-    assert.throws(
-      () => parseChatRequest({ ...ping, ...fields }, catalog),
-      ApiError,
-    );
+  const tool = { name: "f", parameters: { deep } };
+  const bodies = [
+    { tools: [{ type: "function", function: tool }] },
+    { top_k: deep },
+    { messages: deep },
+    { stop: deep },
+    { tool_choice: deep },
+  ];
+  for (const fields of bodies) {
+    const body = { ...ping, ...fields };
+    assert.throws(() => parseChatRequest(body, catalog), ApiError);
   }
 });

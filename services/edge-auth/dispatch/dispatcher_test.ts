@@ -439,11 +439,3 @@ Deno.test("control records for one worker are sent together, and nothing is kept
   assert.equal(t.controlMessages(), 1);
   assert.equal(t.dispatcher.outboxes, 0);
 });
-
-Deno.test("malformed beats are ignored", () => {
-  const { dispatcher } = setup();
-  for (const text of ["", "{", '{"version":99}']) {
-    dispatcher.onBeatMessage("x.w2", new TextEncoder().encode(text));
-  }
-  assert.equal(dispatcher.workers.totals().workers, 0);
-});
