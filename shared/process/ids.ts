@@ -11,8 +11,8 @@ export const randomBytes: RandomBytes = (length) =>
   crypto.getRandomValues(new Uint8Array(length));
 
 /** Id of a request: 128 random bits as 32 hex characters. */
-export function newRequestId(random: RandomBytes = randomBytes): string {
-  return random(REQUEST_ID_BYTES).toHex();
+export function newRequestId(): string {
+  return randomBytes(REQUEST_ID_BYTES).toHex();
 }
 
 /** The request id for callers, logs and traces, in OpenAI's form `req_<32 hex>`. Model servers get the id without the prefix. */
@@ -24,6 +24,6 @@ export function publicRequestId(requestId: string): string {
  * Id of a running process. New at every start, so that frames and beats of an earlier
  * process are ignored.
  */
-export function newInstanceId(random: RandomBytes = randomBytes): string {
-  return random(INSTANCE_ID_BYTES).toHex();
+export function newInstanceId(): string {
+  return randomBytes(INSTANCE_ID_BYTES).toHex();
 }

@@ -6,7 +6,6 @@
 
 /** A running server. */
 export interface GracefulServer {
-  readonly hostname: string;
   /** The actual port, also if any free port was requested. */
   readonly port: number;
   /** Aborted when the grace period is over; streams must then end. */
@@ -42,7 +41,6 @@ export function serve(options: ServeOptions): GracefulServer {
     onError: options.onError,
   }, options.handler);
   return {
-    hostname: server.addr.hostname,
     port: server.addr.port,
     stopping: stopping.signal,
     stop: async ({ graceMs, abortMs }) => {

@@ -60,7 +60,6 @@ const BAD_REQUEST = 400;
 export async function startServer(
   options: ServerOptions,
 ): Promise<GracefulServer> {
-  const { hostname } = options;
   /** The open connections, and how many requests are running on each. */
   const requests = new Map<Socket, number>();
   const stopping = new AbortController();
@@ -107,14 +106,13 @@ export async function startServer(
   );
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
-    server.listen(options.port, hostname, resolve);
+    server.listen(options.port, options.hostname, resolve);
   });
   const address = server.address();
   if (address === null || typeof address === "string") {
     throw new Error("The server has no port");
   }
   return {
-    hostname,
     port: address.port,
     stopping: stopping.signal,
     async stop({ graceMs, abortMs }) {
