@@ -19,29 +19,25 @@ const prompt = "What is the weather, and the time, in Rome?";
 
 Deno.test("tool_choice and parallel_tool_calls say which tools are called", async () => {
   await using simulator = startAsked();
-  const called = async (body: Body) => {
-    const { choices } = await simulator.ask({
-      tools: [WEATHER, TIME],
-      ...body,
-    });
-    const calls = choices[0]?.message.tool_calls ?? [];
-    const hasCalls = choices[0]?.finish_reason === "tool_calls";
-    assert.equal(hasCalls, calls.length > 0);
-    return calls.map((call) => call.function.name);
-  };
   const both = ["get_weather", "currentTime"];
-  assert.deepEqual(await called({ prompt }), both);
-  assert.deepEqual(await called({ prompt, tool_choice: "auto" }), both);
-  assert.deepEqual(await called({ prompt, parallel_tool_calls: false }), [
-    "get_weather",
-  ]);
-  assert.deepEqual(await called({ prompt, tool_choice: "none" }), []);
-  assert.deepEqual(await called({ prompt: "Hello" }), []);
-  const required = { prompt: "Hello", tool_choice: "required" };
-  assert.deepEqual(await called(required), ["get_weather"]);
-  const function_ = { name: "currentTime" };
-  const tool_choice = { type: "function", function: function_ };
-  assert.deepEqual(await called({ prompt, tool_choice }), ["currentTime"]);
+  const time = { type: "function", function: { name: "currentTime" } };
+  const cases: [body: Body, called: string[]][] = [
+    [{ prompt }, both],
+    [{ prompt, tool_choice: "auto" }, both],
+    [{ prompt, parallel_tool_calls: false }, ["get_weather"]],
+    [{ prompt, tool_choice: "none" }, []],
+    [{ prompt: "Hello" }, []],
+    [{ prompt: "Hello", tool_choice: "required" }, ["get_weather"]],
+    [{ prompt, tool_choice: time }, ["currentTime"]],
+  ];
+  for (const [body, called] of cases) {
+    const tools = [WEATHER, TIME];
+    const { choices: [choice] } = await simulator.ask({ tools, ...body });
+    const calls = choice?.message.tool_calls ?? [];
+    assert.deepEqual(calls.map((call) => call.function.name), called);
+    const hasCalls = choice?.finish_reason === "tool_calls";
+    assert.equal(hasCalls, called.length > 0);
+  }
 });
 
 Deno.test("arguments fit the schema of the tool, whole and streamed", async () => {
