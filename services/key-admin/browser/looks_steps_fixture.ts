@@ -50,7 +50,7 @@ const OVERFLOW = `[
     .map((box) => box.scrollWidth - box.clientWidth)
     .filter((pixels) => pixels > 0)
     .map((pixels) => pixels + "px too wide"),
-  ...[...document.querySelectorAll(".tiles dd, td.num")].filter((number) => {
+  ...[...document.querySelectorAll(".totals dd, td.num")].filter((number) => {
     const text = document.createRange();
     text.selectNodeContents(number);
     return text.getClientRects().length > 1;

@@ -148,7 +148,7 @@ async function zones(visit: Visit): Promise<void> {
 /** The numbers of a usage view: its tiles, and the sums of its table. */
 async function counted(page: Page, path: string): Promise<string[]> {
   await page.goto(path);
-  const tiles = await page.locator(".tiles dd").allTextContents();
+  const tiles = await page.locator(".totals dd").allTextContents();
   const cells = await page.locator("details td").allTextContents();
   const sums = tiles.map((_, column) =>
     cells.filter((_, at) => at % tiles.length === column)

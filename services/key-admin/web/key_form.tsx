@@ -30,55 +30,39 @@ export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 /** Upper bounds for the raw text; `settingsSchema` validates it. */
 const CHARS_MAX = { limit: 20, models: 30_000 } as const;
 
-/** The fields of the form. Limits have the names they have in the settings. */
-const FIELDS = {
+/** The form. Limits have the names they have in the settings. */
+const KEY_FORM = z.strictObject({
   description: text(1_000),
   expires: text(20),
   scopes: list(20, KEY_SCOPES.length),
   ...limitsOf(() => text(CHARS_MAX.limit)),
   models: text(CHARS_MAX.models),
-};
-const fields = z.strictObject(FIELDS);
-type Values = z.infer<typeof fields>;
-type Field = keyof Values;
-
-/** The state of the form. */
-interface FormState {
-  values: Values;
-  /** Error messages by field. */
-  errors?: ReadonlyMap<string, string>;
-  /** The key that is edited; null for a new one. */
-  key: KeyRecord | null;
-  /** The nonce prevents creating a key twice, the version overwriting another change. */
-  hidden: { nonce: string } | { version: number };
-}
+  /** Of a new key: prevents creating it twice. */
+  nonce: FORM.shape.nonce.default(""),
+  /** Of an edited key: prevents overwriting another change. */
+  version: FORM.shape.version.default(0),
+});
+type Values = z.infer<typeof KEY_FORM>;
 
 const newKey: Handler = (c) => {
   const { defaultLimits, randomBytes } = c.var.deps;
-  return showForm(c, {
-    values: valuesOf({
-      ...{ description: "", scopes: [...KEY_SCOPES], models: [] },
-      ...{ limits: defaultLimits.key, expiresAtMs: null },
-    }),
-    key: null,
-    hidden: { nonce: mintSecret(randomBytes) },
-  });
+  const settings = {
+    ...{ description: "", scopes: KEY_SCOPES, models: [], version: 0 },
+    ...{ limits: defaultLimits.key, expiresAtMs: null },
+  };
+  const nonce = mintSecret(randomBytes);
+  return showForm(c, null, { ...valuesOf(settings), nonce });
 };
 
 const createKey: Handler = async (c) => {
   const { deps: { keys, now }, signedIn: { session: { ownerId } } } = c.var;
-  const { nonce, ...values } = readForm(
-    c,
-    fields.extend({ nonce: FORM.shape.nonce }),
-  );
+  const values = readForm(c, KEY_FORM);
   const { settings, errors } = parse(values, now(), null);
-  if (settings === undefined) {
-    return showForm(c, { values, errors, key: null, hidden: { nonce } });
-  }
+  if (settings === undefined) return showForm(c, null, values, errors);
   const input = { ownerId, settings, actor: actorOf(c) };
   return await answerCreated(
     c,
-    nonce,
+    values.nonce,
     (once) => keys.create({ ...input, once }),
   );
 };
@@ -142,22 +126,16 @@ export async function answerCreated(
 
 const editForm: Handler = async (c) => {
   const key = await findKey(c);
-  const hidden = { version: key.version };
-  return showForm(c, { values: valuesOf(key), key, hidden });
+  return showForm(c, key, valuesOf(key));
 };
 
 const editKey: Handler = async (c) => {
   const { keys, now } = c.var.deps;
   const key = await findKey(c);
-  const { version: seen, ...values } = readForm(
-    c,
-    fields.extend({ version: FORM.shape.version }),
-  );
+  const values = readForm(c, KEY_FORM);
   const { settings, errors } = parse(values, now(), key.expiresAtMs);
-  if (settings === undefined) {
-    return showForm(c, { values, errors, key, hidden: { version: seen } });
-  }
-  await keys.edit(targetOf(c, key, seen), settings);
+  if (settings === undefined) return showForm(c, key, values, errors);
+  await keys.edit(targetOf(c, key, values.version), settings);
   return c.redirect(`/keys/${key.id}?done=edited`, 303);
 };
 
@@ -172,13 +150,14 @@ const dayOf = (ms: number | null): string =>
 
 /** The form filled in with settings. */
 function valuesOf(
-  { description, scopes, models, limits, expiresAtMs }: Pick<
+  { description, scopes, models, limits, expiresAtMs, version }: Pick<
     KeyRecord,
-    keyof KeySettings
+    keyof KeySettings | "version"
   >,
 ): Values {
   return {
     ...{ description, scopes: [...scopes], models: models.join(", ") },
+    ...{ version, nonce: "" },
     expires: dayOf(expiresAtMs),
     ...limitsOf((name) => limits[name] === 0 ? "" : String(limits[name])),
   };
@@ -186,7 +165,10 @@ function valuesOf(
 
 /** Settings, or errors by field. `keptMs` is the current expiry of the key. */
 export function parse(
-  { description, scopes, models, expires, ...limits }: Values,
+  { description, scopes, models, expires, ...limits }: Omit<
+    Values,
+    "nonce" | "version"
+  >,
   nowMs: number,
   keptMs: number | null,
 ): { settings?: KeySettings; errors: ReadonlyMap<string, string> } {
@@ -220,15 +202,17 @@ function endOf(day: string, nowMs: number): number | null {
 
 function showForm(
   c: ConsoleContext,
-  { values, errors = new Map(), key, hidden }: FormState,
+  key: KeyRecord | null,
+  values: Values,
+  errors: ReadonlyMap<string, string> = new Map(),
 ): Promise<Response> {
   const title = key === null ? "Create key" : "Edit key";
   const back = key === null ? "/keys" : `/keys/${key.id}`;
-  const isField = (name: string): name is Field => Object.hasOwn(FIELDS, name);
+  const { nonce, version } = values;
   /** The first field with a mistake has the focus. */
-  const focus = Object.keys(FIELDS).filter(isField)
-    .find((name) => errors.has(name)) ?? "description";
-  const common = (id: Exclude<Field, "scopes">) => ({
+  const focus = KEY_FORM.keyof().options.find((name) => errors.has(name)) ??
+    "description";
+  const common = (id: Exclude<keyof Values, "scopes" | "version">) => ({
     ...{ id, value: values[id], error: errors.get(id) },
     ...{ autofocus: focus === id, autocomplete: "off" },
   });
@@ -240,7 +224,7 @@ function showForm(
     },
     <PostForm
       action={key === null ? "/keys" : `${back}/edit`}
-      hidden={hidden}
+      hidden={key === null ? { nonce } : { version }}
       submit={key === null ? "Create key" : "Save changes"}
       cancel={back}
     >

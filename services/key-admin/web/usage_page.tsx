@@ -39,10 +39,10 @@ export const usageRoutes = { "/usage": { GET: showUsage } };
 export const rangeOf = (c: ConsoleContext): UsageRange =>
   c.req.query("range") === "30d" ? "30d" : "24h";
 
-/** How the buckets of a range are named, and how many there are per label. */
+/** How a range and its buckets are named. */
 const RANGES = {
-  "24h": { name: "24 hours", unit: "hour", head: "Hour from", labelEvery: 4 },
-  "30d": { name: "30 days", unit: "day", head: "Day (UTC)", labelEvery: 5 },
+  "24h": { name: "24 hours", unit: "hour", head: "Hour from", last: "Now" },
+  "30d": { name: "30 days", unit: "day", head: "Day (UTC)", last: "Today" },
 } as const;
 
 const COUNTS = [
@@ -79,9 +79,9 @@ export const UsageView = ({ usage, base }: { usage: Usage; base: string }) => (
         ["30d", "Last 30 days", `${base}?range=30d`],
       ]}
     />
-    <dl class="row tiles">
+    <dl class="card facts totals">
       {COUNTS.map(([label, name]) => (
-        <div class="card">
+        <div>
           <dt>{label}</dt>
           <dd>{number(usage.total[name])}</dd>
         </div>
@@ -130,45 +130,24 @@ const DAY = new Intl.DateTimeFormat("en", {
   day: "numeric",
   timeZone: "UTC",
 });
-const SHORT = new Intl.NumberFormat("en-US", {
-  notation: "compact",
-  maximumFractionDigits: 1,
-});
 
-/** Dimensions of the drawing in its own units. The y axis points down. */
-const WIDTH = 720;
-const HEIGHT = 210;
-const LEFT = 48;
-const TOP = 8;
-const FLOOR = 180;
-/** Of the grid lines, as shares of the highest one. */
-const GRID = [0, 0.25, 0.5, 0.75, 1];
-
-/** A bar chart as SVG. The table below it has the same numbers for screen readers. */
+/**
+ * A bar chart as SVG, one unit wide for each bucket and one high for each count, and
+ * stretched to its box. The table below it has the same numbers for screen readers.
+ */
 function BarChart({ what, usage: { buckets, range }, series }: {
   what: string;
   usage: Usage;
   series: readonly Series[];
 }) {
-  const { unit, labelEvery } = RANGES[range];
+  const { name, unit, last } = RANGES[range];
   const title = `${what} per ${unit}`;
-  const sumOf = (bucket: Bucket) =>
-    series.reduce((sum, [, , of]) => sum + of(bucket), 0);
-  const top = niceTop(Math.max(...buckets.map(sumOf)));
-  const yOf = (value: number) => FLOOR - (FLOOR - TOP) * value / top;
-  const step = (WIDTH - LEFT) / buckets.length;
-  /** An hour in the reader's zone, which the script knows, or a day. */
-  const timeOf = ({ startMs }: Bucket, as: "minute" | "hour", suffix = "") =>
-    range === "24h"
-      ? {
-        "data-time": new Date(startMs).toISOString(),
-        ...{ "data-as": as, "data-suffix": suffix },
-        children: `${utcText(startMs)} UTC${suffix}`,
-      }
-      : { children: DAY.format(startMs) + suffix };
-  const bar = { x: -0.33 * step, width: 0.66 * step, rx: 2 };
+  const sums = buckets.map((bucket) =>
+    series.reduce((sum, [, , of]) => sum + of(bucket), 0)
+  );
+  const most = Math.max(1, ...sums);
   return (
-    <figure class="card">
+    <figure class="card chart">
       <figcaption class="between">
         <strong>{title}</strong>
         <span class="row faint">
@@ -180,53 +159,48 @@ function BarChart({ what, usage: { buckets, range }, series }: {
               {label}
             </span>
           ))}
+          <span>Highest {number(most)}</span>
         </span>
       </figcaption>
       <svg
-        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        class="bars"
+        viewBox={`0 0 ${buckets.length} ${most}`}
+        preserveAspectRatio="none"
         role="img"
         aria-label={`${title}; the same numbers are in the table below`}
       >
-        {GRID.map((share) => (
-          <g class="axis" transform={`translate(0 ${yOf(share * top)})`}>
-            <path d={`M${LEFT} 0H${WIDTH}`} />
-            <text x={LEFT - 8} y={4} text-anchor="end">
-              {SHORT.format(share * top)}
-            </text>
-          </g>
-        ))}
         {buckets.map((bucket, at) => {
-          const hasLabel = (buckets.length - 1 - at) % labelEvery === 0;
           const counts = series.map(([label, , of]) =>
             `${label} ${number(of(bucket))}`
           );
-          let sum = 0;
+          let y = most;
           return (
-            <g transform={`translate(${LEFT + (at + 0.5) * step} 0)`}>
-              <title {...timeOf(bucket, "minute", `: ${counts.join(", ")}`)} />
+            <g>
+              <title {...titleOf(bucket, range, counts.join(", "))} />
               {series.map(([, fill, of]) => (
                 <rect
-                  {...{ ...bar, fill, height: FLOOR - yOf(of(bucket)) }}
-                  y={yOf(sum += of(bucket))}
+                  {...{ fill, x: at + 0.15, width: 0.7, height: of(bucket) }}
+                  y={y -= of(bucket)}
                 />
               ))}
-              {hasLabel && (
-                <text
-                  {...{ class: "axis", y: HEIGHT - 6, "text-anchor": "middle" }}
-                  {...timeOf(bucket, "hour")}
-                />
-              )}
             </g>
           );
         })}
       </svg>
+      <p class="between faint">
+        <span>{name} ago</span>
+        <span>{last}</span>
+      </p>
     </figure>
   );
 }
 
-/** The next of 4, 8, 20, 40, 80, 200 …: four grid lines at whole numbers. */
-function niceTop(value: number): number {
-  const power = 10 ** Math.floor(Math.log10(Math.max(1, value)));
-  const step = [1, 2, 4, 8, 10].find((n) => n * power >= value) ?? 10;
-  return Math.max(4, step * power);
+/** What is shown when a bar is pointed at. SVG has no `<time>`, so the script gets the time in attributes. */
+function titleOf({ startMs }: Bucket, range: UsageRange, counts: string) {
+  if (range === "30d") return { children: `${DAY.format(startMs)}: ${counts}` };
+  return {
+    "data-time": new Date(startMs).toISOString(),
+    ...{ "data-as": "minute", "data-suffix": `: ${counts}` },
+    children: `${utcText(startMs)} UTC: ${counts}`,
+  };
 }

@@ -17,7 +17,6 @@ const minute = { hour: "numeric", minute: "2-digit", timeZoneName: "short" };
 const styles = {
   day,
   minute: { ...day, ...minute },
-  hour: { hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
 };
 const textOf = (time, style) =>
   style === "relative"
