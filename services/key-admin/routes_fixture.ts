@@ -44,10 +44,10 @@ export interface RouteCase {
   isPost: boolean;
   /** Only for signed-in owners. */
   isPrivate: boolean;
-  /** Prepares a valid request. */
-  request(site: TestConsole, owner: RouteOwner): Promise<RouteRequest>;
+  request: Make;
 }
 
+/** Prepares a valid request. */
 type Make = (
   site: TestConsole,
   owner: RouteOwner,
@@ -172,13 +172,10 @@ export function routeCases({ routes }: TestConsole): [string, RouteCase][] {
     [...routes].sort(),
     "every route has a valid request here",
   );
-  return Object.entries(makers).map(([route, make]) => {
+  return Object.entries(makers).map(([route, request]) => {
     const [method, pattern = ""] = route.split(" ");
-    return [route, {
-      ...{ pattern, isPost: method === "POST" },
-      isPrivate: Object.hasOwn(PRIVATE, route),
-      request: async (site, owner) => await make(site, owner),
-    }];
+    const isPrivate = Object.hasOwn(PRIVATE, route);
+    return [route, { pattern, isPost: method === "POST", isPrivate, request }];
   });
 }
 

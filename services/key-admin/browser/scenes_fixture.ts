@@ -206,11 +206,11 @@ async function recoveryCodes({ owner, site }: Stage): Promise<Page> {
 /** Redis is frozen until the response has arrived. */
 async function unavailable({ stranger, newcomer, site }: Stage): Promise<Page> {
   await stranger.close();
-  await site.redis.freeze();
+  await site.server.freeze();
   try {
     await newcomer.goto("/keys");
   } finally {
-    site.redis.thaw();
+    site.server.thaw();
   }
   await newcomer.getByText("503").waitFor();
   return newcomer;

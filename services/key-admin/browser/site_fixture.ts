@@ -22,49 +22,38 @@ import {
 } from "@gateway/shared/keys/record";
 import { serve } from "@gateway/shared/process/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
-import { PASSWORD, startConsole } from "../console_fixture.ts";
-import type { StopNotice } from "../domain/keys/notice.ts";
-import type { TestRedis } from "../redis_fixture.ts";
+import {
+  PASSWORD,
+  startConsole,
+  type TestConsole,
+} from "../console_fixture.ts";
 import { createConsole } from "../web/app.tsx";
-import type { ConsoleDeps } from "../web/context.ts";
 
 /**
  * The console as a server, and a browser that uses it. The steps files that import
  * this run in their own process, see `testInBrowser()`.
  */
-export interface Site extends AsyncDisposable {
+export interface Site extends TestConsole {
   origin: string;
-  deps: ConsoleDeps;
-  redis: TestRedis;
-  /** The stop notices to edges. */
-  stops: StopNotice[];
-  /** Wall time of the console in ms; tests add to it. */
-  clock: { nowMs: number };
 }
 
 /** The console of the other tests, on a real socket. */
 async function startSite(): Promise<Site> {
   const behind = await startConsole();
-  const handler = Promise.withResolvers<ReturnType<typeof createConsole>>();
+  const app = Promise.withResolvers<ReturnType<typeof createConsole>>();
   const server = serve({
     hostname: "127.0.0.1",
     port: 0,
-    handler: async (request, info) =>
-      (await handler.promise).fetch(request, {
-        remoteIp: info.remoteAddr.hostname,
-      }),
+    handler: async (request, { remoteAddr: { hostname } }) =>
+      (await app.promise).fetch(request, { remoteIp: hostname }),
     onError: () => new Response(null, { status: 500 }),
   });
   const origin = `http://127.0.0.1:${server.port}`;
-  const deps: ConsoleDeps = {
-    ...behind.deps,
-    publicUrl: new URL(origin),
-    apiUrl: "http://127.0.0.1:8080/v1",
-  };
-  handler.resolve(createConsole(deps));
+  const deps = { ...behind.deps, publicUrl: new URL(origin) };
+  app.resolve(createConsole(deps));
   return {
-    ...{ origin, deps, clock: behind.clock },
-    ...{ redis: behind.server, stops: behind.stops.sent },
+    ...behind,
+    ...{ origin, deps },
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 1_000, abortMs: 100 });
       await behind[Symbol.asyncDispose]();
