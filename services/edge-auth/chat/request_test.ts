@@ -36,7 +36,8 @@ const NULLS = Object.fromEntries(
     "thinking_budget top_logprobs top_k modalities audio functions " +
     "function_call").split(" ").map((name) => [name, null]),
 );
-const choice = { type: "function", function: { name: "get_weather" } } as const;
+const chosen = (name: string) => ({ type: "function", function: { name } });
+const choice = chosen("get_weather");
 const schema = { $schema: "https://json-schema.org/x", type: "object" };
 
 /** What is sent, and what becomes of it where that is not the same. */
@@ -140,16 +141,12 @@ Deno.test("parseChatRequest() accepts messages and tool histories", () => {
     { role: "tool", tool_call_id: "a", content: "", name: "get_weather" },
   ];
   const { messages } = parse({ messages: history });
-  assert.deepEqual(
-    messages,
-    history.map((message, at) =>
-      at === 1
-        ? { ...message, content: null }
-        : at === 2
-        ? { ...message, content: "one" }
-        : message
-    ),
-  );
+  assert.deepEqual(messages, [
+    history[0],
+    { ...history[1], content: null },
+    { ...history[2], content: "one" },
+    ...history.slice(3),
+  ]);
 });
 
 Deno.test("parseChatRequest() accepts images for a model with vision", () => {
@@ -199,20 +196,17 @@ const NUMBERS: [
 /** Refused by every number field. JSON's `1e400` parses to `Infinity`. */
 const NO_NUMBERS = ["1", "hot", true, [1], {}, Infinity];
 
-for (const [field, accepted, refused] of NUMBERS) {
-  Deno.test(`parseChatRequest() takes ${field} on its bounds and not beyond`, () => {
+Deno.test("parseChatRequest() takes each number on its bounds and not beyond", () => {
+  for (const [field, accepted, refused] of NUMBERS) {
     for (const value of accepted) parse({ logprobs: true, [field]: value });
-    const types = NO_NUMBERS.map((
-      value,
-    ): [unknown, ErrorCode] => [value, TYPE]);
+    const types = NO_NUMBERS.map((value) => [value, TYPE] as const);
     for (const [value, code] of [...refused, ...types]) {
       const error = refusalOf({ ...ping, [field]: value });
-      assert.equal(error.code, code, `${String(value)}: ${error.message}`);
-      assert.equal(error.param, field);
-      assert.equal(error.status, 400);
+      const { param, status } = error;
+      assert.deepEqual([error.code, param, status], [code, field, 400]);
     }
-  });
-}
+  }
+});
 
 Deno.test("parseChatRequest() enforces the bounds of the model", () => {
   assert.equal(parse({ model: "plain", max_tokens: 1e7 }).max_tokens, 1e7);
@@ -242,6 +236,7 @@ const image = (image_url: unknown) => ({
 const tool = (fields: object) => ({
   tools: [{ type: "function", function: fields }],
 });
+const parameters = (parameters: object) => tool({ name: "f", parameters });
 const choose = (tool_choice: unknown) => ({
   tools: [weatherTool],
   tool_choice,
@@ -249,10 +244,16 @@ const choose = (tool_choice: unknown) => ({
 const format = (json_schema: unknown) => ({
   response_format: { type: "json_schema", json_schema },
 });
+const empty = { role: "user", content: "" };
 const called = { role: "assistant", content: null, tool_calls: [callOf("a")] };
+const callWith = (args: unknown) => ({
+  ...callOf("a"),
+  function: { name: "f", arguments: args },
+});
 const answered = { role: "tool", tool_call_id: "a", content: "" };
 const PART = "messages[0].content[0]";
 const NAME = "tools[0].function.name";
+const PARAMETERS = "tools[0].function.parameters";
 
 /** By code: the `param` of the error and what is changed in {@link ping}. */
 const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
@@ -289,18 +290,13 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     [PART, user(["x"])],
     [`${PART}.text`, user([{ type: "text", text: null }])],
     [`${PART}.image_url`, image("https://a")],
-    ["messages[0].tool_calls[0].function.arguments", {
-      messages: [{
-        ...called,
-        tool_calls: [{
-          ...callOf("a"),
-          function: { name: "f", arguments: {} },
-        }],
-      }],
-    }],
+    [
+      "messages[0].tool_calls[0].function.arguments",
+      message({ ...called, tool_calls: [callWith({})] }),
+    ],
     ["tools", { tools: "none" }],
     ["tools[0]", { tools: ["x"] }],
-    ["tools[0].function.parameters", tool({ name: "f", parameters: [] })],
+    [PARAMETERS, parameters([])],
     ["tools[0].function.strict", tool({ name: "f", strict: "yes" })],
     ["tool_choice", choose(7)],
     ["parallel_tool_calls", { parallel_tool_calls: "true" }],
@@ -332,47 +328,23 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     ["tools[0].type", { tools: [{ type: "custom", custom: {} }] }],
     [NAME, tool({ name: "bad name!" })],
     [NAME, tool({ name: "f\n" })],
-    ["tools[0].function.parameters.properties.n.maximum", {
-      ...tool({
-        name: "f",
-        parameters: { properties: { n: { maximum: Infinity } } },
-      }),
-    }],
     [
-      "tools[0].function.parameters",
-      tool({
-        name: "f",
-        parameters: { "secret text": ["\ud800"] },
-      }),
+      `${PARAMETERS}.properties.n.maximum`,
+      parameters({ properties: { n: { maximum: Infinity } } }),
     ],
-    [
-      "tools[0].function.parameters",
-      tool({
-        name: "f",
-        parameters: { "\udc00": 1 },
-      }),
-    ],
+    [PARAMETERS, parameters({ "secret text": ["\ud800"] })],
+    [PARAMETERS, parameters({ "\udc00": 1 })],
     ["tool_choice", choose("bogus")],
     ["tool_choice", { tool_choice: "required" }],
     ["tool_choice", { tools: [], tool_choice: choice }],
-    [
-      "tool_choice.function.name",
-      choose({
-        type: "function",
-        function: { name: "f" },
-      }),
-    ],
+    ["tool_choice.function.name", choose(chosen("f"))],
     ["messages[0]", message(answered)],
     ["messages[1]", {
       messages: [called, { ...answered, tool_call_id: "b" }],
     }],
-    ["messages[1]", { messages: [{ role: "user", content: "" }, called] }],
-    ["messages[0]", {
-      messages: [called, { role: "user", content: "" }, answered],
-    }],
-    ["messages[3]", {
-      messages: [called, answered, { role: "user", content: "" }, answered],
-    }],
+    ["messages[1]", { messages: [empty, called] }],
+    ["messages[0]", { messages: [called, empty, answered] }],
+    ["messages[3]", { messages: [called, answered, empty, answered] }],
     ["stop[0]", { stop: ["\ud800"] }],
     ["response_format.type", { response_format: { type: "xml" } }],
     ["response_format.json_schema.name", format({ name: "a b" })],
@@ -400,16 +372,11 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     ["messages[0].tool_calls", message({ ...called, tool_calls: [] })],
   ],
   array_above_max_length: [
-    ["messages", {
-      messages: Array(4_097).fill({ role: "user", content: "" }),
-    }],
+    ["messages", { messages: Array(4_097).fill(empty) }],
     ["messages[0].content", user(Array(1_025).fill(parts[0]))],
     [
       "messages[0].tool_calls",
-      message({
-        ...called,
-        tool_calls: Array(129).fill(callOf("a")),
-      }),
+      message({ ...called, tool_calls: Array(129).fill(callOf("a")) }),
     ],
     ["tools", { tools: Array(129).fill(weatherTool) }],
     ["stop", { stop: Array(17).fill("a") }],
