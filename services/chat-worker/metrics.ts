@@ -143,9 +143,9 @@ export function observeWorker(
   },
 ): void {
   const table = WORKER_METRICS;
-  registry.gauge(table.slots, () => [[[], slots]]);
-  registry.gauge(table.inFlight, () => [[[], worker.inFlight]]);
-  registry.gauge(table.draining, () => [[[], worker.isDraining ? 1 : 0]]);
+  registry.gauge(table.slots, () => slots);
+  registry.gauge(table.inFlight, () => worker.inFlight);
+  registry.gauge(table.draining, () => worker.isDraining ? 1 : 0);
   registry.gauge(table.breaker, function* () {
     for (const [model, pool] of backends) {
       for (const [backend, state] of pool.breakerStates()) {

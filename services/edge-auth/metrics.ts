@@ -203,9 +203,9 @@ export function observeEdge(
     [["waiting"], dispatcher.waiting],
     [["running"], dispatcher.running - dispatcher.waiting],
   ]);
-  registry.gauge(EDGE_METRICS.leases, () => [[[], limiter.running]]);
-  registry.gauge(EDGE_METRICS.unsettled, () => [[[], limiter.unsettled]]);
-  registry.gauge(EDGE_METRICS.workers, () => [[[], workers.totals().workers]]);
+  registry.gauge(EDGE_METRICS.leases, () => limiter.running);
+  registry.gauge(EDGE_METRICS.unsettled, () => limiter.unsettled);
+  registry.gauge(EDGE_METRICS.workers, () => workers.totals().workers);
   registry.gauge(EDGE_METRICS.slots, () => {
     const { slots, inFlight } = workers.totals();
     return [[["used"], inFlight], [["free"], Math.max(0, slots - inFlight)]];
