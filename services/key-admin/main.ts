@@ -5,7 +5,7 @@ import type { Log } from "@gateway/shared/process/log";
 import { observeRedis } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
-import { type GracefulServer, serve } from "@gateway/shared/process/serve";
+import { serve } from "@gateway/shared/process/serve";
 import {
   type RunningService,
   runService,
@@ -37,7 +37,15 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const registry = new MetricRegistry();
   // The public URL may contain the port, which is known only once the server listens.
   const handler = Promise.withResolvers<ServeHandler>();
-  const server = listen(config, log, handler.promise);
+  const server = serve({
+    hostname: config.hostname,
+    port: config.port,
+    handler: async (request, info) => (await handler.promise)(request, info),
+    onError: (error) => {
+      log.error("request_failed", { error });
+      return new Response("Something went wrong on our side\n", FAILED);
+    },
+  });
   const { defaultLimits } = config;
   const clock = { randomBytes, now: wallNow };
   const deps: ConsoleDeps = {
@@ -80,28 +88,14 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   };
 }
 
-function listen(
-  config: Config,
-  log: Log,
-  handler: Promise<ServeHandler>,
-): GracefulServer {
-  return serve({
-    hostname: config.hostname,
-    port: config.port,
-    handler: async (request, info) => (await handler)(request, info),
-    onError: (error) => {
-      log.error("request_failed", { error });
-      return new Response("Something went wrong on our side\n", {
-        status: 500,
-        headers: {
-          ...SECURITY_HEADERS,
-          "content-type": "text/plain; charset=utf-8",
-          "cache-control": "no-store",
-        },
-      });
-    },
-  });
-}
+const FAILED = {
+  status: 500,
+  headers: {
+    ...SECURITY_HEADERS,
+    "content-type": "text/plain; charset=utf-8",
+    "cache-control": "no-store",
+  },
+};
 
 async function announceDurability({ log, redis }: ConsoleDeps) {
   const durability = await detectDurability(redis);

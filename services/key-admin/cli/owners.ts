@@ -108,9 +108,7 @@ async function linkAnswer(
 }
 
 async function list({ owners }: Call): Promise<Answer> {
-  const ids = await owners.list(LISTED_MAX);
-  const found = await Promise.all(ids.map((id) => owners.read(id)));
-  const rows = found.filter((account) => account !== null).map((account) => ({
+  const rows = (await owners.list(LISTED_MAX)).map((account) => ({
     id: account.ownerId,
     email: account.email,
     created_at: new Date(account.createdAtMs).toISOString(),

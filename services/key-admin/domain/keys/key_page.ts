@@ -8,14 +8,7 @@ import {
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
-import {
-  asFields,
-  asList,
-  asNumber,
-  type Fields,
-  readHash,
-} from "../store/redis.ts";
+import { asFields, asNumber, type Fields, readHash } from "../store/redis.ts";
 import { decodeKey } from "./key_record.ts";
 import { readLastUse } from "./usage.ts";
 
@@ -68,16 +61,6 @@ export interface KeyPage {
   before: number | null;
 }
 
-/** KEYS: records. Reads all of them in one call. */
-const RECORDS_SCRIPT = defineScript(
-  "key-admin/records",
-  `
-local records = {}
-for i = 1, #KEYS do records[i] = redis.call('HGETALL', KEYS[i]) end
-return records
-`,
-);
-
 /** A cursor that did not come from a page. */
 export class BadCursor extends Error {
   override name = "BadCursor";
@@ -85,10 +68,11 @@ export class BadCursor extends Error {
     "The cursor is invalid: use one that an earlier page returned";
 }
 
-/** A key of the list. Its record has no fields if it has just been deleted. */
+/** A key of the list. */
 interface Listed {
   keyId: string;
   cursor: string;
+  /** None if the key has just been deleted. */
   fields: Fields;
 }
 
@@ -177,14 +161,11 @@ async function readKeys(
   const ends = [start, start + count - 1].map(String);
   const range = ["ZREVRANGE", keysKey(ownerId), ...ends, "WITHSCORES"];
   const times = Object.entries(asFields(await redis.command(range)));
-  if (times.length === 0) return [];
-  const records = times.map(([keyId]) => recordKey({ ownerId, keyId }));
-  const found = asList(await redis.evalScript(RECORDS_SCRIPT, records, []));
-  return times.map(([keyId, time], at) => ({
+  return await Promise.all(times.map(async ([keyId, time]) => ({
     keyId,
     cursor: `${time}-${keyId}`,
-    fields: asFields(found[at]),
-  }));
+    fields: await readHash(redis, recordKey({ ownerId, keyId })) ?? {},
+  })));
 }
 
 /** The form in which text is compared: `"Café"` is found in both Unicode forms and in any case. */

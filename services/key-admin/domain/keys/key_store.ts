@@ -51,11 +51,6 @@ interface Origin {
   once?: string | undefined;
 }
 
-/** The input for a new key. */
-export interface CreateKeyInput extends Origin {
-  settings: KeySettings;
-}
-
 /** The key to change, the version the caller saw, and the actor. */
 export interface Target extends Origin {
   keyId: string;
@@ -269,7 +264,7 @@ export function createKeyStore(
 
     /** Creates a key. */
     create: async (
-      { settings, ...origin }: CreateKeyInput,
+      { settings, ...origin }: Origin & { settings: KeySettings },
     ): Promise<CreatedKey> => make(origin, settings, await redisTimeMs()),
 
     /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */

@@ -194,10 +194,12 @@ export function createOwnerStore(
     },
 
     /** The oldest owners, at most `count`. */
-    list: async (count: number): Promise<string[]> =>
-      asTexts(
-        await redis.command(["ZRANGE", ownersKey, "0", String(count - 1)]),
-      ),
+    async list(count: number): Promise<Account[]> {
+      const range = ["ZRANGE", ownersKey, "0", String(count - 1)];
+      const ids = asTexts(await redis.command(range));
+      const accounts = await Promise.all(ids.map(store.read));
+      return accounts.filter((account) => account !== null);
+    },
 
     /** The limits over all keys of an owner. */
     limits: async (ownerId: string): Promise<Limits> =>

@@ -1,6 +1,7 @@
 import { hash, verify } from "@node-rs/argon2";
 import { ZxcvbnFactory } from "@zxcvbn-ts/core";
 import { adjacencyGraphs, dictionary } from "@zxcvbn-ts/language-common";
+import pLimit from "p-limit";
 
 /**
  * Passwords as argon2id (ASVS 11.4.2, OWASP's first choice): 19 MiB, 2 passes,
@@ -48,7 +49,7 @@ const AT_ONCE_MAX = 4;
 /** The hasher of the service. Makes one hash at the start, for accounts that do not exist. */
 export async function createPasswordHasher(): Promise<PasswordHasher> {
   const decoy = await hash("nobody has this password", PARAMETERS);
-  const limit = createLimit(AT_ONCE_MAX);
+  const limit = pLimit(AT_ONCE_MAX);
   return {
     hash: (password) => limit(() => hash(normal(password), PARAMETERS)),
     verify: (stored, password) =>
@@ -89,16 +90,4 @@ export function passwordProblem(
 function wordsOf(email: string): string[] {
   return email.toLowerCase().split(/[^\p{L}\p{N}]+/u)
     .filter((word) => word.length >= 3);
-}
-
-/** Runs at most `max` at once; the others wait in order. */
-function createLimit(max: number): <T>(run: () => Promise<T>) => Promise<T> {
-  const lanes = Array.from({ length: max }, () => Promise.resolve());
-  let turn = 0;
-  return (run) => {
-    const lane = turn++ % max;
-    const result = (lanes[lane] ?? Promise.resolve()).then(run);
-    lanes[lane] = result.then(() => {}, () => {});
-    return result;
-  };
 }
