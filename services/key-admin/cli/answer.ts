@@ -13,9 +13,6 @@ export interface Answer {
   note?: string;
 }
 
-/** A key as `--json` prints it. */
-export type KeyJson = ReturnType<typeof toJson>;
-
 /** A key in the form of `--json`, without its hash. Times are ISO 8601 in UTC; a limit of 0 means none. */
 export function toJson(key: KeyRecord, nowMs: number) {
   return {

@@ -33,7 +33,7 @@ const trySignIn: Handler = async (c) => {
     c,
     FORM.pick({ email: true, password: true, code: true, next: true }),
   );
-  const from = { client: clientOf(c), device: readCookie(c, "device") };
+  const from = { ...clientOf(c), device: readCookie(c, "device") };
   const next = localPath(form.next);
   const result = await signIn(c.var.deps, { ...form, ...from });
   if (result.ok) return await enter(c, result, next);

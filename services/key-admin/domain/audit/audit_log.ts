@@ -66,13 +66,6 @@ export interface AuditQuery {
   rows: number;
 }
 
-/** A page of entries, newest first. */
-export interface AuditPage {
-  rows: AuditRow[];
-  /** The cursor of the next page; null at the end. */
-  next: string | null;
-}
-
 /** Whether text has the form of a cursor. */
 export const isAuditCursor = (text: string): boolean => STREAM_ID.test(text);
 
@@ -93,11 +86,11 @@ export const createAuditLog = (redis: RedisLink) => ({
     ]);
   },
 
-  /** Reads one page in bounded time. */
+  /** Reads one page, newest first, in bounded time. `next` is the cursor of the next page; null at the end. */
   async read(
     ownerId: string,
     { action, keyId, before, rows: rowsMax }: AuditQuery,
-  ): Promise<AuditPage> {
+  ): Promise<{ rows: AuditRow[]; next: string | null }> {
     const rows: AuditRow[] = [];
     let from = before === null ? "+" : `(${before}`;
     for (let scanned = 0; scanned < SCAN_MAX; scanned += BATCH) {

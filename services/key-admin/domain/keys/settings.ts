@@ -79,8 +79,7 @@ export const limitsOf = <T>(
 export const limitWords = (name: string, separator: string): string =>
   name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());
 
-/** Limits of a key or an owner, 0 for none. */
-export const limitsSchema = z.strictObject(limitsOf((name) => {
+const limits = z.strictObject(limitsOf((name) => {
   const { max } = LIMITS[name];
   return z.int("A whole number; 0 means no limit")
     .min(0, "Must not be negative; 0 means no limit")
@@ -92,7 +91,7 @@ export const settingsSchema = z.strictObject({
   description,
   scopes,
   models,
-  limits: limitsSchema,
+  limits,
   /** Whole milliseconds since 1970. Whether it is in the future is checked elsewhere. */
   expiresAtMs: z.int().positive().nullable(),
 });

@@ -30,8 +30,6 @@ export const LINK_SECONDS: Readonly<Record<Link["kind"], number>> = {
 const linkKey = (secret: string) => `ticket:link:${digest(secret)}`;
 
 /** The links that work now. Only the digest of a link's secret is stored. */
-export type LinkStore = ReturnType<typeof createLinkStore>;
-
 export function createLinkStore(
   { redis, randomBytes }: Pick<StoreDeps, "redis" | "randomBytes">,
 ) {

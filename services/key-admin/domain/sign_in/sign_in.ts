@@ -8,20 +8,21 @@ import {
   type OwnerStore,
   parseEmail,
 } from "../owners/owner_store.ts";
-import { forgetFailures, rememberDevice, takeAttempt } from "./attempts.ts";
+import {
+  type Attempt,
+  forgetFailures,
+  rememberDevice,
+  takeAttempt,
+} from "./attempts.ts";
 import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
 import { totpStep } from "./totp.ts";
 
 /** The input of the sign-in form, and its origin. */
-export interface Credentials {
-  email: string;
+interface Credentials extends Attempt, Client {
   password: string;
   /** Code of the authenticator app or a recovery code; empty without a second factor. */
   code: string;
-  client: Client;
-  /** Value of the device cookie, empty without one. */
-  device: string;
 }
 
 /** The sign-in was refused. It deliberately has no reason. */
@@ -55,19 +56,19 @@ export async function signIn(
   deps: SignInDeps,
   credentials: Credentials,
 ): Promise<Admitted | NotAdmitted> {
-  const { redis, owners, audit, log } = deps;
-  const { client: { ip }, client, device, password } = credentials;
+  const { redis, owners, hasher, audit, log } = deps;
+  const { ip, password } = credentials;
   const email = parseEmail(credentials.email) ?? "";
-  const attempt = { email, ip, device };
+  const attempt = { ...credentials, email };
   const waitMs = await takeAttempt(redis, attempt);
   if (waitMs > 0) return { ok: false, waitMs };
   const ownerId = email === "" ? null : await owners.find(email);
   const account = ownerId === null ? null : await owners.read(ownerId);
   const stored = account?.passwordHash ?? null;
-  const isRight = await deps.hasher.verify(stored, password);
+  const isRight = await hasher.verify(stored, password);
   if (account && isRight && await checkCode(deps, account, credentials)) {
     const failedBefore = await forgetFailures(redis, attempt);
-    return await admit(deps, account, client, failedBefore);
+    return await admit(deps, account, credentials, failedBefore);
   }
   log.warn("sign_in_refused", { ip, ownerId: account?.ownerId ?? null });
   if (account !== null) {
@@ -123,7 +124,7 @@ export async function checkAgain(
 async function checkCode(
   { owners, audit, now }: SignInDeps,
   { ownerId, email, totpSecret }: Account,
-  { code, client: { ip } }: Credentials,
+  { code, ip }: Credentials,
 ): Promise<boolean> {
   if (totpSecret === null) return true;
   const digits = code.replace(/\s/g, "");
