@@ -42,20 +42,18 @@ export interface Call extends CommandDeps {
   word: string;
 }
 
-/** One command. */
-export interface Command {
-  help: string;
-  /** The argument after its name. */
-  takes?: "id" | "email";
-  /** Its options besides `--json`. */
-  options?: readonly OptionName[];
-  run(call: Call): Promise<Answer>;
-}
+/** One command: its name with the argument that it takes, its help, and its options besides `--json`. */
+export type Command = readonly [
+  usage: string,
+  help: string,
+  run: (call: Call) => Promise<Answer>,
+  options?: readonly OptionName[],
+];
 
 /** A group of commands: `keys` or `owners`. */
 export interface Area {
   title: string;
-  commands: Readonly<Record<string, Command>>;
+  commands: readonly Command[];
   /** The end of its help. */
   notes: string;
 }
@@ -167,7 +165,10 @@ export const EXIT_CODES_HELP =
 69 no answer from Redis, or a change not confirmed to be on disk,
 77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 
-type ParsedCommand = ReturnType<typeof checked>;
+interface ParsedCommand {
+  isJson: boolean;
+  run(deps: CommandDeps): Promise<Answer>;
+}
 
 /** Reads the arguments. Returns the text of a help page if they ask for one; throws {@link UsageError}. */
 export function parseCommand(
@@ -184,17 +185,23 @@ export function parseCommand(
   for (const [areaName, { title, notes, commands }] of Object.entries(areas)) {
     const area = program.command(areaName).description(title)
       .addHelpText("after", `\n${notes}`);
-    for (const [name, command] of Object.entries(commands)) {
-      const { help, takes, options = [] } = command;
-      const one = area.command(takes ? `${name} <${takes}>` : name)
-        .description(help);
+    for (const [usage, help, run, options = []] of commands) {
+      const command = area.command(usage).description(help);
       for (const option of [...options, "json"] as const) {
         const [value, help] = HELP[option];
-        one.option(`${flagOf(option)} ${value}`, help);
+        command.option(`${flagOf(option)} ${value}`, help);
       }
-      one.action(() => {
-        const [word = ""] = one.args;
-        parsed = checked(command, word, one.opts());
+      command.action(() => {
+        const [given = ""] = command.args;
+        const word = usage.endsWith("<email>") ? parseEmail(given) : given;
+        if (word === null) {
+          throw new UsageError(`Not an e-mail address: ${given}`);
+        }
+        const checked = checkOptions(command.opts());
+        parsed = {
+          isJson: checked.json === true,
+          run: (deps) => run({ ...deps, options: checked, word }),
+        };
       });
     }
   }
@@ -208,22 +215,11 @@ export function parseCommand(
   return parsed ?? printed;
 }
 
-function checked(
-  command: Command,
-  given: string,
-  values: Record<string, unknown>,
-) {
-  const { data: options, error } = optionsSchema.safeParse(values);
-  if (options === undefined) {
-    const mistakes = error.issues.map(({ path: [name], message }) =>
-      `${flagOf(String(name))}: ${message}`
-    );
-    throw new UsageError([...new Set(mistakes)].join("\n"));
-  }
-  const word = command.takes === "email" ? parseEmail(given) : given;
-  if (word === null) throw new UsageError(`Not an e-mail address: ${given}`);
-  return {
-    isJson: options.json === true,
-    run: (deps: CommandDeps) => command.run({ ...deps, options, word }),
-  };
+function checkOptions(values: Record<string, unknown>): Options {
+  const { data, error } = optionsSchema.safeParse(values);
+  if (data !== undefined) return data;
+  const mistakes = error.issues.map(({ path: [name], message }) =>
+    `${flagOf(String(name))}: ${message}`
+  );
+  throw new UsageError([...new Set(mistakes)].join("\n"));
 }

@@ -7,7 +7,6 @@ import { type Answer, rowToJson, toJson } from "./answer.ts";
 import {
   type Area,
   type Call,
-  type Command,
   COMMAND_LINE,
   CommandRefused,
   findOwner,
@@ -17,56 +16,45 @@ import {
   UsageError,
 } from "./command_line.ts";
 
-const SETTING_OPTIONS: readonly OptionName[] = [
+const SETTING_OPTIONS = [
   ...["description", "expires", "models", "scopes"] as const,
   ...LIMIT_OPTIONS,
 ];
-
-/** A command on one key. */
-const onKey = (
-  help: string,
-  run: (call: Call, target: Target) => Promise<KeyRecord | Answer>,
-  options: readonly OptionName[] = [],
-): Command => ({
-  ...{ help, takes: "id", options: ["owner", ...options] },
-  run: async (call) => {
-    const ids = { ownerId: await keyOwner(call), keyId: call.word };
-    const target = { ...ids, version: null, actor: COMMAND_LINE };
-    const result = await run(call, target);
-    return "json" in result ? result : { json: toJson(result, call.now()) };
-  },
-});
+const KEY_OPTIONS: OptionName[] = ["owner", ...SETTING_OPTIONS];
+const LIST_OPTIONS = ["owner", "search", "state", "rows", "after"] as const;
+const ROTATE_OPTIONS = ["owner", "old"] as const;
+const END_OPTIONS = ["owner", "stopRunning"] as const;
 
 /** `keys …` */
 export const KEYS: Area = {
   title: "Manage API keys.",
-  commands: {
-    create: {
-      help: "create a key and print it",
-      options: ["owner", ...SETTING_OPTIONS],
-      run: create,
-    },
-    list: {
-      help: "list keys, newest first",
-      options: ["owner", "search", "state", "rows", "after"],
-      run: list,
-    },
-    show: onKey("show one key", ({ keys }, { ownerId, keyId }) => {
-      return keys.find(ownerId, keyId);
-    }),
-    edit: onKey("change the given settings", edit, SETTING_OPTIONS),
-    disable: onKey("refuse its requests", end("disable"), ["stopRunning"]),
-    enable: onKey("accept its requests again", ({ keys }, target) => {
-      return keys.enable(target);
-    }),
-    delete: onKey("delete it for good", end("delete"), ["stopRunning"]),
-    rotate: onKey("replace it with a new key", rotate, ["old"]),
-  },
+  commands: [
+    ["create", "create a key and print it", create, KEY_OPTIONS],
+    ["list", "list keys, newest first", list, LIST_OPTIONS],
+    ["show <id>", "show one key", onKey(show), ["owner"]],
+    ["edit <id>", "change the given settings", onKey(edit), KEY_OPTIONS],
+    ["disable <id>", "refuse its requests", onKey(end("disable")), END_OPTIONS],
+    ["enable <id>", "accept its requests again", onKey(enable), ["owner"]],
+    ["delete <id>", "delete it for good", onKey(end("delete")), END_OPTIONS],
+    ["rotate <id>", "replace it with a new key", onKey(rotate), ROTATE_OPTIONS],
+  ],
   notes:
     `Limits of a new key that are not given come from KEY_… in the environment.
 "create" adds the owner if the address is new.
 Commands work on the cluster that "deno task up" runs, or on the one at REDIS_URL.`,
 };
+
+/** A command on one key. */
+function onKey(
+  run: (call: Call, target: Target) => Promise<KeyRecord | Answer>,
+) {
+  return async (call: Call): Promise<Answer> => {
+    const ids = { ownerId: await keyOwner(call), keyId: call.word };
+    const target = { ...ids, version: null, actor: COMMAND_LINE };
+    const result = await run(call, target);
+    return "json" in result ? result : { json: toJson(result, call.now()) };
+  };
+}
 
 async function create(call: Call): Promise<Answer> {
   const { keys, owners, now, defaultLimits, options } = call;
@@ -116,6 +104,14 @@ async function list(call: Call): Promise<Answer> {
       ? { note: `\nMore: --after "${next}"` }
       : keys.length === 0 && { note: NO_KEYS },
   };
+}
+
+function show({ keys }: Call, { ownerId, keyId }: Target): Promise<KeyRecord> {
+  return keys.find(ownerId, keyId);
+}
+
+function enable({ keys }: Call, target: Target): Promise<KeyRecord> {
+  return keys.enable(target);
 }
 
 async function edit(call: Call, target: Target): Promise<KeyRecord> {

@@ -5,66 +5,32 @@ import { type Answer, limitsToJson } from "./answer.ts";
 import {
   type Area,
   type Call,
-  type Command,
   COMMAND_LINE,
   CommandRefused,
   findOwner,
   LIMIT_OPTIONS,
   limitsFrom,
-  type OptionName,
 } from "./command_line.ts";
 
 /** The most owners that `list` shows. */
 const LISTED_MAX = 1_000;
 
-/** A command on an existing owner. */
-const onOwner = (
-  help: string,
-  run: (call: Call, ownerId: string) => Promise<Answer>,
-  options: readonly OptionName[] = [],
-): Command => ({
-  ...{ help, takes: "email", options },
-  run: async (call) => run(call, await findOwner(call, call.word)),
-});
-
 /** `owners …` */
 export const OWNERS: Area = {
   title: "Manage the owners of API keys.",
-  commands: {
-    "set-up": {
-      help: "print a link for the first owner (15 minutes)",
-      run: setUp,
-    },
-    invite: {
-      help: "print a link for another owner (3 days)",
-      takes: "email",
-      run: invite,
-    },
-    reset: onOwner(
-      "print a link to choose a new password (1 hour)",
-      async (call, ownerId) => {
-        await log(call, ownerId, "account.reset_link_made", "");
-        return await linkAnswer(call, {
-          ...{ kind: "reset", ownerId, email: call.word },
-        });
-      },
-    ),
-    list: { help: "list all owners", run: list },
-    limits: onOwner(
+  commands: [
+    ["set-up", "print a link for the first owner (15 minutes)", setUp],
+    ["invite <email>", "print a link for another owner (3 days)", invite],
+    ["reset <email>", "print a link to choose a new password (1 hour)", reset],
+    ["list", "list all owners", list],
+    [
+      "limits <email>",
       "show or change the limits on all keys of an owner",
       limits,
       LIMIT_OPTIONS,
-    ),
-    "sign-out": onOwner(
-      "end all sessions of an owner",
-      async (call, ownerId) => {
-        const ended = await call.sessions.endOthers(ownerId, null);
-        await log(call, ownerId, "session.revoked", "all");
-        const note = `${call.word} is signed out everywhere.`;
-        return { json: { owner_id: ownerId, ended }, note };
-      },
-    ),
-  },
+    ],
+    ["sign-out <email>", "end all sessions of an owner", signOut],
+  ],
   notes: "A link works once. Give it only to the owner it is for.",
 };
 
@@ -94,6 +60,13 @@ async function invite(call: Call): Promise<Answer> {
   return await linkAnswer(call, { kind: "invite", ownerId, email });
 }
 
+async function reset(call: Call): Promise<Answer> {
+  const { word: email } = call;
+  const ownerId = await findOwner(call, email);
+  await log(call, ownerId, "account.reset_link_made", "");
+  return await linkAnswer(call, { kind: "reset", ownerId, email });
+}
+
 const LINK_TIMES = { set_up: "15 minutes", invite: "3 days", reset: "1 hour" };
 
 async function linkAnswer(
@@ -119,8 +92,9 @@ async function list({ owners }: Call): Promise<Answer> {
   return { json: { owners: rows }, table: { rows, columns } };
 }
 
-async function limits(call: Call, ownerId: string): Promise<Answer> {
+async function limits(call: Call): Promise<Answer> {
   const { owners, options, word: email } = call;
+  const ownerId = await findOwner(call, email);
   const before = await owners.limits(ownerId);
   const after = limitsFrom(options, before);
   if (LIMIT_OPTIONS.some((name) => options[name] !== undefined)) {
@@ -129,6 +103,15 @@ async function limits(call: Call, ownerId: string): Promise<Answer> {
     await log(call, ownerId, "owner.limits_changed", detail);
   }
   return { json: { owner_id: ownerId, email, limits: limitsToJson(after) } };
+}
+
+async function signOut(call: Call): Promise<Answer> {
+  const { sessions, word: email } = call;
+  const ownerId = await findOwner(call, email);
+  const ended = await sessions.endOthers(ownerId, null);
+  await log(call, ownerId, "session.revoked", "all");
+  const note = `${email} is signed out everywhere.`;
+  return { json: { owner_id: ownerId, ended }, note };
 }
 
 const log = (
