@@ -25,19 +25,16 @@ const COOKIES = {
 } as const;
 type CookieName = keyof typeof COOKIES;
 
-const isSecure = (c: ConsoleContext): boolean =>
-  c.var.deps.publicUrl.protocol === "https:";
-
 /**
  * `__Host-` keeps other hosts of the domain from planting a cookie (ASVS 3.3.1). It
  * needs TLS, which a console on localhost may do without.
  */
-const fullName = (c: ConsoleContext, name: CookieName): string =>
-  isSecure(c) ? `__Host-${name}` : name;
+const prefixOf = (c: ConsoleContext) =>
+  c.var.deps.publicUrl.protocol === "https:" ? { prefix: "host" as const } : {};
 
 /** The value of one of our cookies, empty without one. */
 export const readCookie = (c: ConsoleContext, name: CookieName): string =>
-  getCookie(c, fullName(c, name)) ?? "";
+  getCookie(c, name, prefixOf(c).prefix) ?? "";
 
 /** Sets one of our cookies; `null` removes it. */
 export const writeCookie = (
@@ -45,8 +42,8 @@ export const writeCookie = (
   name: CookieName,
   value: string | null,
 ): void =>
-  setCookie(c, fullName(c, name), value ?? "", {
-    ...{ path: "/", httpOnly: true, secure: isSecure(c), sameSite: "Lax" },
+  setCookie(c, name, value ?? "", {
+    ...{ path: "/", httpOnly: true, sameSite: "Lax", ...prefixOf(c) },
     maxAge: value === null ? 0 : COOKIES[name],
   });
 

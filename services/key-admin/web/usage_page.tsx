@@ -64,7 +64,11 @@ const REQUESTS: readonly Series[] = [
   ["Errors", "var(--bad)", (bucket) => bucket.errors],
 ];
 const TOKENS: readonly Series[] = [
-  ["Input", "var(--accent-middle)", (bucket) => bucket.inputTokens],
+  [
+    "Input",
+    "color-mix(in srgb, var(--accent) 50%, var(--surface))",
+    (bucket) => bucket.inputTokens,
+  ],
   ["Output", "var(--accent)", (bucket) => bucket.outputTokens],
 ];
 
