@@ -172,7 +172,6 @@ export class Job {
   /** Calls the backend and sends its answer. Never rejects. */
   async #run(request: ChatRequest): Promise<void> {
     const { requestId } = this.options;
-    const { traceparent } = this.#span;
     const backend = this.#host.backends.get(request.model);
     if (backend === undefined) {
       const message = "No worker runs this model at the moment.";
@@ -185,7 +184,7 @@ export class Job {
         created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
         signal: this.#abort.signal,
         write: (lines, tokens) => this.#write(lines, tokens),
-        ...(traceparent === undefined ? {} : { traceparent }),
+        traceparent: this.#span.traceparent,
       });
       this.#setUsage(usage);
       this.sender.end(usage, this.#tokens, this.#host.steadyNow());

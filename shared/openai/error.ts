@@ -117,13 +117,13 @@ export const UNAUTHORIZED_BODY: ErrorBody = {
 /** Optional properties of an {@link ApiError}. */
 export interface ApiErrorOptions {
   /** Path of the offending request field, `messages[0].content`. */
-  param?: string;
+  param?: string | undefined;
   /** How long the caller should wait, for 429 and 503. At least 1. */
-  retryAfterMs?: number;
+  retryAfterMs?: number | undefined;
   /** Overrides `type` of the table: a model server's own type. */
   type?: string;
   /** Overrides the code on the wire: a model server's own code. */
-  wireCode?: string | null;
+  wireCode?: string | null | undefined;
   /** Overrides the status of the table: a model server's own 4xx. */
   status?: number;
   /** Further headers of the HTTP response, such as the state of the limits. */

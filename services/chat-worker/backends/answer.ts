@@ -25,7 +25,7 @@ export interface CompletionCall {
   /** Aborted when the answer is no longer needed; the request to the model server must then end within 100 ms. */
   signal: AbortSignal;
   /** W3C trace context, passed on to the model server. */
-  traceparent?: string;
+  traceparent?: string | undefined;
   /**
    * Accepts lines, each ended by `\n`, or none, and the tokens generated so far. If
    * the buffer is full, returns a promise that resolves when there is space again.

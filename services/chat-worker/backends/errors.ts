@@ -58,9 +58,9 @@ const RETRY_AFTER_MS = 1_000;
 
 /** Deviations of an {@link UpstreamError} from the defaults of its fault. */
 export interface UpstreamErrorOptions extends ApiErrorOptions {
-  code?: ErrorCode;
+  code?: ErrorCode | undefined;
   /** Shown to the caller, so it must have been redacted. */
-  message?: string;
+  message?: string | undefined;
   /** The usage of the attempt, if known. */
   usage?: Usage;
 }
@@ -74,13 +74,11 @@ export class UpstreamError extends ApiError {
   constructor(fault: UpstreamFault, options: UpstreamErrorOptions = {}) {
     const [code, remedy, message] = FAULTS[fault];
     const waits = remedy === "later" || fault === "unreachable";
+    const waitMs = waits ? RETRY_AFTER_MS : undefined;
     super(
       options.code ?? code,
       options.message ?? `The model server ${message}`,
-      {
-        ...(waits ? { retryAfterMs: RETRY_AFTER_MS } : {}),
-        ...options,
-      },
+      { ...options, retryAfterMs: options.retryAfterMs ?? waitMs },
     );
     this.fault = fault;
     this.remedy = remedy;

@@ -170,7 +170,6 @@ export class OpenAiBackend {
     deadlines: AttemptDeadlines,
   ): Promise<UpstreamError> {
     const { wallNow } = this.#options;
-    const waitMs = readRetryAfter(retryAfter, retryAfterMs, wallNow);
     deadlines.arm("betweenTokens", this.config.deadlines.connect_ms);
     let text: string | null = null;
     try {
@@ -182,7 +181,7 @@ export class OpenAiBackend {
     return refusalError({
       status,
       body: parseJson(text ?? ""),
-      ...(waitMs === undefined ? {} : { retryAfterMs: waitMs }),
+      retryAfterMs: readRetryAfter(retryAfter, retryAfterMs, wallNow),
     }, this.#redact);
   }
 

@@ -66,7 +66,7 @@ export interface Refusal {
   status: number;
   /** Parsed body or event data, or undefined when it was not JSON. */
   body: unknown;
-  retryAfterMs?: number;
+  retryAfterMs?: number | undefined;
 }
 
 /**
@@ -92,12 +92,11 @@ export function refusalError(
   // The operator configured a wrong name for this server. Only the log shows that name.
   if (fault === "unknown_model") detail += `: ${message}`;
   const cause = new Error(detail);
-  if (fault === "request") {
-    const options = requestOptions(error ?? {}, message, status, redact);
-    return new UpstreamError(fault, { cause, ...options });
+  if (fault !== "request") {
+    return new UpstreamError(fault, { cause, retryAfterMs });
   }
-  const wait = retryAfterMs === undefined ? {} : { retryAfterMs };
-  return new UpstreamError(fault, { cause, ...wait });
+  const options = requestOptions(error ?? {}, message, status, redact);
+  return new UpstreamError(fault, { cause, ...options });
 }
 
 function faultOf(
@@ -143,22 +142,20 @@ function requestOptions(
   status: number,
   redact: Redact,
 ): UpstreamErrorOptions {
-  const param = clean(error.param, PARAM, redact);
-  const wireCode = clean(error.code, CODE, redact);
-  const options: UpstreamErrorOptions = {
-    ...(message === "" ? {} : { message }),
-    ...(param === null ? {} : { param }),
+  const about = {
+    message: message === "" ? undefined : message,
+    param: clean(error.param, PARAM, redact),
   };
   if (isContextLength(error)) {
-    return { ...options, code: "context_length_exceeded" };
+    return { ...about, code: "context_length_exceeded" };
   }
-  if (status === 413) options.code = "request_too_large";
-  return wireCode === null ? options : { ...options, wireCode };
+  const code = status === 413 ? "request_too_large" : undefined;
+  return { ...about, code, wireCode: clean(error.code, CODE, redact) };
 }
 
-function clean(value: unknown, form: RegExp, redact: Redact): string | null {
-  if (typeof value !== "string" || !form.test(value)) return null;
-  return redact(value) === value ? value : null;
+function clean(value: unknown, form: RegExp, redact: Redact) {
+  const text = textOf(value);
+  return form.test(text) && redact(text) === text ? text : undefined;
 }
 
 /**
@@ -173,7 +170,7 @@ export function frameError(data: unknown, redact: Redact): UpstreamError {
   const message = redact(textOf(error.message));
   return new UpstreamError("server_error", {
     cause: new Error("Error within the answer"),
-    ...(message === "" ? {} : { message }),
+    message: message === "" ? undefined : message,
   });
 }
 
