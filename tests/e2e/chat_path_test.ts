@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { ask } from "../support/chat_outcome.ts";
 import { startMiniCluster } from "../support/mini_cluster.ts";
-import { scriptedBackend, text } from "../support/scripted_model_server.ts";
+import { scriptedModelServer, text } from "../support/scripted_model_server.ts";
 
 /** An answer that waits for nothing and nobody. */
 const AT_ONCE_MS = 10;
@@ -15,7 +15,7 @@ const ANSWERS: [name: string, chunks: string[]][] = [
 for (const [name, chunks] of ANSWERS) {
   Deno.test(`an answer of ${name} arrives whole`, async () => {
     await using cluster = await startMiniCluster();
-    await cluster.addWorker(scriptedBackend((call) => {
+    await cluster.addWorker(scriptedModelServer((call) => {
       for (const chunk of chunks) call.say(text(chunk));
       call.end();
     }));
@@ -30,7 +30,7 @@ for (const [name, chunks] of ANSWERS) {
 Deno.test("a request of almost 20 MiB passes over a default nats-server", async () => {
   await using cluster = await startMiniCluster();
   const content = "0123456789abcdef".repeat(20 * 1024 * 64 - 64);
-  await cluster.addWorker(scriptedBackend((call) => {
+  await cluster.addWorker(scriptedModelServer((call) => {
     call.say(text(String(call.request.messages[0]?.content === content)));
     call.end();
   }));

@@ -29,7 +29,7 @@ import {
   connectTo,
   finishes,
   hello,
-  scriptedBackend,
+  scriptedModelServer,
   STREAM_HEAD,
   text,
   tokenBackend,
@@ -48,7 +48,7 @@ const BUS_UNAVAILABLE = {
 Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", async () => {
   await using cluster = await startMiniCluster();
   const { edge, nats } = cluster;
-  const backend = scriptedBackend();
+  const backend = scriptedModelServer();
   await cluster.addWorker(backend);
   const { answered, outcome, call } = await begin(edge, backend);
   call.say(text("before "));
@@ -74,7 +74,7 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
   const busLostMs = 1_000;
   await using cluster = await startMiniCluster({ busLostMs });
   const { edge, nats } = cluster;
-  const backend = scriptedBackend((call) => call.say(text("a")));
+  const backend = scriptedModelServer((call) => call.say(text("a")));
   const worker = await cluster.addWorker(backend, { busLostMs });
   const streamed = await begin(edge, backend);
   await streamed.answered;
@@ -103,7 +103,7 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
 Deno.test("a request whose time is over ends wherever it stands", async () => {
   await using cluster = await startMiniCluster({ requestTimeoutMs: 500 });
   const { edge } = cluster;
-  const backend = scriptedBackend((call) => call.say(text("a")));
+  const backend = scriptedModelServer((call) => call.say(text("a")));
   await cluster.addWorker(backend, { slots: 2 });
   const streamed = await begin(edge, backend);
   const whole = await begin(edge, backend, {});
@@ -160,7 +160,7 @@ Deno.test("thirty processes come back to a restarted bus, and serve within a sec
   await using cluster = await startMiniCluster();
   const edges: MiniEdge[] = [cluster.edge];
   while (edges.length < 5) edges.push(await cluster.addEdge());
-  const backend = scriptedBackend(hello);
+  const backend = scriptedModelServer(hello);
   await Promise.all(
     Array.from({ length: 25 }, () => cluster.addWorker(backend)),
   );
@@ -175,7 +175,7 @@ Deno.test("thirty processes come back to a restarted bus, and serve within a sec
 Deno.test("garbage on every subject harms nothing", async () => {
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
-  const backend = scriptedBackend();
+  const backend = scriptedModelServer();
   const worker = await cluster.addWorker(backend);
   const { outcome, call } = await begin(edge, backend);
   call.say(text("a"));

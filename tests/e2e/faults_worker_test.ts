@@ -10,7 +10,7 @@ import { startMiniCluster } from "../support/mini_cluster.ts";
 import {
   answerOf,
   hello,
-  scriptedBackend,
+  scriptedModelServer,
   text,
   tokenBackend,
   usageOf,
@@ -20,8 +20,8 @@ import { sleep, waitFor } from "../support/wait_for.ts";
 Deno.test("a worker that died unnoticed: its requests run elsewhere within half a second", async () => {
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
-  const doomed = await cluster.addWorker(scriptedBackend());
-  await cluster.addWorker(scriptedBackend(hello));
+  const doomed = await cluster.addWorker(scriptedModelServer());
+  await cluster.addWorker(scriptedModelServer(hello));
   await cluster.knows(2);
   await doomed.kill();
   const startedAtMs = performance.now();
@@ -36,7 +36,7 @@ Deno.test("a worker that died unnoticed: its requests run elsewhere within half 
 Deno.test("a worker killed mid-stream: one error within a second, settled with what came", async () => {
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
-  const backend = scriptedBackend((call) => call.say(text("a"), text("b")));
+  const backend = scriptedModelServer((call) => call.say(text("a"), text("b")));
   const doomed = await cluster.addWorker(backend);
   const { answered, outcome } = await begin(edge, backend);
   await answered;
@@ -63,11 +63,11 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
 
 Deno.test("a stream opened with keep-alives before its first token: another worker may still answer", async () => {
   await using cluster = await startMiniCluster({ door: { streamHeadMs: 50 } });
-  const backend = scriptedBackend();
+  const backend = scriptedModelServer();
   const doomed = await cluster.addWorker(backend);
   const { answered, outcome } = await begin(cluster.edge, backend);
   assert.equal((await answered).status, 200);
-  await cluster.addWorker(scriptedBackend(hello));
+  await cluster.addWorker(scriptedModelServer(hello));
   await doomed.kill();
   assert.partialDeepStrictEqual(await outcome, {
     kind: "complete",
@@ -96,7 +96,7 @@ for (
     edge.link.subscribe(edgeStreamWildcard(edge.id), () => onFrame());
     const workers = 2 * attemptsMax;
     for (let count = 0; count < workers; count += 1) {
-      const worker = await cluster.addWorker(scriptedBackend((call) => {
+      const worker = await cluster.addWorker(scriptedModelServer((call) => {
         const die = () => {
           onFrame = () => {};
           killed.push(worker.kill());
@@ -124,7 +124,7 @@ for (
 Deno.test("a worker cut off from the bus: its streams end, and it stops its backends", async () => {
   await using cluster = await startMiniCluster();
   const proxy = cluster.addProxy();
-  const backend = scriptedBackend((call) => call.say(text("a")));
+  const backend = scriptedModelServer((call) => call.say(text("a")));
   await cluster.addWorker(backend, {
     servers: [proxy.server],
     busLostMs: 1_000,
@@ -177,7 +177,7 @@ for (const failedDials of [0, 1, 2]) {
 
 Deno.test("the whole process is stalled for two seconds: a pause, nothing else", async () => {
   await using cluster = await startMiniCluster();
-  const backend = scriptedBackend((call) => call.say(text("a")));
+  const backend = scriptedModelServer((call) => call.say(text("a")));
   await cluster.addWorker(backend);
   const { answered, outcome, call } = await begin(cluster.edge, backend);
   await answered;

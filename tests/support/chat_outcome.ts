@@ -1,7 +1,10 @@
 /** What a client saw of a chat request, put together again. */
 import assert from "node:assert/strict";
 import { chat, type MiniEdge } from "./mini_cluster.ts";
-import type { ScriptedBackend, ScriptedCall } from "./scripted_model_server.ts";
+import type {
+  ScriptedCall,
+  ScriptedModelServer,
+} from "./scripted_model_server.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** The end of a request as its client sees it. */
@@ -62,7 +65,7 @@ export interface Running {
 /** Sends a chat request, by default for a stream, and waits until it is at the model server. */
 export async function begin(
   edge: MiniEdge,
-  backend: ScriptedBackend,
+  backend: ScriptedModelServer,
   body: object = { stream: true },
 ): Promise<Running> {
   const number = backend.calls.length;

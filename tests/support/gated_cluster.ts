@@ -42,9 +42,9 @@ import { assertNoKeys } from "./recording_log.ts";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
 import {
   type ModelServer,
-  type ScriptedBackend,
-  scriptedBackend,
   type ScriptedCall,
+  type ScriptedModelServer,
+  scriptedModelServer,
   text,
   usageOf,
 } from "./scripted_model_server.ts";
@@ -91,7 +91,7 @@ export interface GatedCluster extends AsyncDisposable {
   readonly edges: readonly GatedEdge[];
   readonly world: RedisWorld;
   readonly nats: NatsServer;
-  readonly backend: ScriptedBackend;
+  readonly backend: ScriptedModelServer;
   /** Between all edges and Redis. */
   readonly proxy: Pick<TcpProxy, "set" | "cut">;
   addKey(options?: KeyOptions): Promise<TestKey>;
@@ -133,7 +133,7 @@ export async function startGatedCluster(
     await world.command("SET", STORE_KEY, STORE_NAME);
   }
   const nats = started.use(await startNatsServer());
-  const backend = scriptedBackend(options.onCall ?? pong);
+  const backend = scriptedModelServer(options.onCall ?? pong);
   const servers = [nats.server];
   const slots = options.slots ?? SLOTS;
   started.use(

@@ -31,7 +31,7 @@ export interface ScriptedCall {
   fail(message?: string): void;
 }
 
-export interface ScriptedBackend extends ModelServer {
+export interface ScriptedModelServer extends ModelServer {
   readonly calls: ScriptedCall[];
 }
 
@@ -116,9 +116,9 @@ export function finishes(n: number, usage: Usage): unknown[] {
 }
 
 /** A server whose answers wait for the test. `onCall` may answer at once. */
-export function scriptedBackend(
+export function scriptedModelServer(
   onCall: (call: ScriptedCall) => void = () => {},
-): ScriptedBackend {
+): ScriptedModelServer {
   const calls: ScriptedCall[] = [];
   return {
     calls,
