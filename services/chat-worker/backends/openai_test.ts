@@ -246,6 +246,18 @@ Deno.test("complete() accepts a whole answer and a stream, whichever was request
   }
 });
 
+Deno.test("complete() uses a connection again after a stream, a whole answer and a refusal", async () => {
+  const answer = chatReply({ words });
+  await using r = rig((request) =>
+    request.number === 3 ? jsonResponse({}, { status: 400 }) : answer(request)
+  );
+  for (const stream of [true, false, true, true]) {
+    await complete(r.backend, chat(stream));
+  }
+  assert.equal(r.server.requests.length, 4);
+  assert.equal(r.server.connections, 1);
+});
+
 Deno.test("complete() speaks TLS", async () => {
   await using r = rig(chatReply({ words }), {
     tls: await makeSelfSigned("localhost"),
