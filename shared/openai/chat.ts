@@ -10,6 +10,7 @@
 import * as z from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
 import { isJsonObject } from "../process/error_text.ts";
+import { ruleFault } from "./chat_rules.ts";
 
 /** Names end up in logs, headers and other people's terminals. */
 const NO_CONTROLS = /^\P{Cc}*$/u;
@@ -279,7 +280,8 @@ const wireRequest = z.object({
   ).exactOptional(),
 });
 
-type WireRequest = z.infer<typeof wireRequest>;
+/** A request of the right shape, before the rules between its fields are checked. */
+export type WireRequest = z.infer<typeof wireRequest>;
 
 /**
  * A request as edges publish it on the bus: without nulls, unknown fields and fields
@@ -294,43 +296,6 @@ export type ChatRequest =
     /** Top-level fields that the model's configuration passes on to its backends unchanged. */
     extra?: { [name: string]: unknown };
   };
-
-/** The rules between the fields of a request. */
-function checkRules(
-  { tools = [], tool_choice: choice, ...request }: WireRequest,
-  { addIssue }: z.RefinementCtx,
-): void {
-  const refuse = (param: string, message: string) =>
-    addIssue({ code: "custom", path: param.split("."), message });
-  const refuseWithout = (param: string, other: string) =>
-    refuse(
-      param,
-      `The '${param}' parameter is only allowed when '${other}' is enabled.`,
-    );
-  if (choice === "required" || typeof choice === "object") {
-    const name = typeof choice === "object" ? choice.function.name : null;
-    if (tools.length === 0) {
-      refuse(
-        "tool_choice",
-        "'tool_choice' is only allowed when 'tools' are specified.",
-      );
-    } else if (
-      name !== null && !tools.some((tool) => tool.function.name === name)
-    ) {
-      refuse(
-        "tool_choice.function.name",
-        `Invalid value for 'tool_choice': no function named '${name}' was ` +
-          "specified in the 'tools' parameter.",
-      );
-    }
-  }
-  if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true) {
-    refuseWithout("top_logprobs", "logprobs");
-  }
-  if (request.stream_options !== undefined && !request.stream) {
-    refuseWithout("stream_options", "stream");
-  }
-}
 
 /** Leaves out fields without effect, which some model servers refuse. */
 function toRequest(
@@ -369,5 +334,9 @@ function toRequest(
 }
 
 /** Checks the parsed body of a request and converts it. Does not change it. */
-export const chatRequestSchema = nullable(wireRequest.superRefine(checkRules))
-  .transform(toRequest);
+export const chatRequestSchema = nullable(
+  wireRequest.superRefine((request, { addIssue }) => {
+    const fault = ruleFault(request);
+    if (fault !== null) addIssue({ code: "custom", ...fault });
+  }),
+).transform(toRequest);

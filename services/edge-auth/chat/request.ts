@@ -53,7 +53,6 @@ export function parseChatRequest(given: unknown, models: Models): ChatRequest {
   }
   requireSupportedFields(body, model);
   requireVision(request.messages, model);
-  requireAnsweredToolCalls(request.messages);
   requireModelBounds(request, body, model);
   const extra = passedFields(body, model.pass_fields);
   requireCleanJson({ ...request, ...extra });
@@ -117,45 +116,6 @@ function requireVision(messages: Messages, model: ModelAbilities): void {
         "Supported content type is: 'text'.",
     );
   }
-}
-
-/**
- * Checks tool histories both ways: every call of an assistant turn is answered by
- * a `tool` message before the next turn, and every `tool` message answers a
- * call of the assistant turn before it. Call ids may repeat in later turns.
- */
-function requireAnsweredToolCalls(messages: Messages): void {
-  let asked: ReadonlySet<string> = new Set();
-  let open = new Set<string>();
-  let askedAt = 0;
-  for (const [index, message] of messages.entries()) {
-    if (message.role === "tool") {
-      const id = message.tool_call_id ?? "";
-      if (!asked.has(id)) {
-        throw invalid(
-          `messages[${index}]`,
-          "Messages with role 'tool' must respond to a preceding message with " +
-            "'tool_calls' that contains their 'tool_call_id'.",
-        );
-      }
-      open.delete(id);
-      continue;
-    }
-    if (open.size > 0) throw unansweredCalls(askedAt, open);
-    asked = new Set(message.tool_calls?.map(({ id }) => id));
-    open = new Set(asked);
-    askedAt = index;
-  }
-  if (open.size > 0) throw unansweredCalls(askedAt, open);
-}
-
-function unansweredCalls(index: number, open: ReadonlySet<string>): ApiError {
-  const [first = ""] = open;
-  return invalid(
-    `messages[${index}]`,
-    "An assistant message with 'tool_calls' must be followed by tool messages " +
-      `responding to each 'tool_call_id', but '${clip(first)}' has none.`,
-  );
 }
 
 /** The length of the answer and the number of choices must be within the model's bounds. */
