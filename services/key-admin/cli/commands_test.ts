@@ -51,11 +51,9 @@ Deno.test("keys edit changes the given settings and keeps the others", async (t)
     [["--description", "Ci of Ada"], { description: "Ci of Ada" }],
     [["--scopes", "models, chat"], { scopes: ["chat", "models"] }],
     [["--models", ""], { models: [] }],
-    [["--models", "c"], { models: ["c"] }],
     [["--rpm", "0"], { limits }],
     [["--tpm", "5000", "--concurrency", "2"], { limits: more }],
     [["--expires", "never"], { expires_at: null }],
-    [["--expires", "2098-12-31"], { expires_at: "2098-12-31T00:00:00.000Z" }],
     [["--expires", "2098-12-31T23:59:59+02:00"], {
       expires_at: "2098-12-31T21:59:59.000Z",
     }],

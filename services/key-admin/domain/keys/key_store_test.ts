@@ -330,8 +330,9 @@ Deno.test("a list finds keys by words, state and the end of their value, and sho
   const gone = await t.store.list(OWNER, { ...PAGE, search: "café" });
   assert.equal(gone.rows.length, 0);
   const usage = `use:{${OWNER}}:${old.id}:20261120`;
-  const counters = "09:req 3 09:in 100 10:req 4 10:out 7".split(" ");
-  await t.redis.command(["HSET", usage, ...counters]);
+  const counters = { "09:req": 3, "09:in": 100, "10:req": 4, "10:out": 7 };
+  const flat = Object.entries(counters).flat().map(String);
+  await t.redis.command(["HSET", usage, ...flat]);
   const [row] = (await t.store.list(OWNER, PAGE)).rows;
   assert.deepEqual([row?.requestsToday, row?.tokensToday], [7, 107]);
 });
