@@ -62,7 +62,7 @@ const confirm: Handler = async (c) => {
   const form = readForm(c, FORM.pick({ password: true, next: true }));
   const problem = await checkPassword(c, form.password);
   if (problem !== null) return await showConfirm(c, form.next, problem);
-  await deps.sessions.markChecked(session.id);
+  await deps.sessions.update(session.id, { checkedAtMs: deps.now() });
   return c.redirect(localPath(form.next), 303);
 };
 

@@ -20,7 +20,7 @@ const setUp: Handler = async (c) => {
     return c.redirect("/account", 302);
   }
   const secret = mintTotpSecret(deps.randomBytes);
-  await deps.sessions.offerTotp(session.id, secret);
+  await deps.sessions.update(session.id, { totpSecret: secret });
   return await showSetUp(c, secret);
 };
 

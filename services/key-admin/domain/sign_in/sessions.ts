@@ -53,13 +53,6 @@ export type SessionStore = ReturnType<typeof createSessionStore>;
 export function createSessionStore(
   { redis, randomBytes, now }: Omit<StoreDeps, "writer">,
 ) {
-  /** If the session has been ended in the meantime, what this writes is no valid session and expires. */
-  const write = async (id: string, fields: Partial<Stored>) => {
-    const flat = Object.entries(fields).flat().map(String);
-    await redis.command(["HSET", sessionKey(id), ...flat]);
-    await redis.command(["EXPIRE", sessionKey(id), LIFE_SECONDS]);
-  };
-
   const read = async (id: string): Promise<Session | null> => {
     const fields = await readHash(redis, sessionKey(id));
     const session = stored.safeParse(fields).data;
@@ -83,7 +76,7 @@ export function createSessionStore(
       const cookie = mintSecret(randomBytes);
       const id = digest(cookie);
       const nowMs = now();
-      await write(id, {
+      await store.update(id, {
         ...{ ownerId, formToken: mintSecret(randomBytes) },
         ...{ createdAtMs: nowMs, seenAtMs: nowMs, checkedAtMs: nowMs },
         ...{ ip, userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX) },
@@ -99,18 +92,17 @@ export function createSessionStore(
       if (!isSecret(cookie)) return null;
       const session = await read(digest(cookie));
       if (session !== null && now() - session.seenAtMs >= SEEN_EVERY_MS) {
-        await write(session.id, { seenAtMs: now() });
+        await store.update(session.id, { seenAtMs: now() });
       }
       return session;
     },
 
-    /** The password was entered again. */
-    markChecked: (sessionId: string): Promise<void> =>
-      write(sessionId, { checkedAtMs: now() }),
-
-    /** The owner was shown the secret of a second factor. */
-    offerTotp: (sessionId: string, totpSecret: string): Promise<void> =>
-      write(sessionId, { totpSecret }),
+    /** Stores the given members. If the session has been ended in the meantime, they are no valid session and expire. */
+    async update(id: string, members: Partial<Stored>): Promise<void> {
+      const fields = Object.entries(members).flat().map(String);
+      await redis.command(["HSET", sessionKey(id), ...fields]);
+      await redis.command(["EXPIRE", sessionKey(id), LIFE_SECONDS]);
+    },
 
     /** The sessions of an owner that have not ended, most recently used first. */
     async list(ownerId: string): Promise<Session[]> {
