@@ -138,17 +138,14 @@ function logRefused(
 }
 
 /** Shows why a request was refused, with a link to continue. */
-const refuse = (
+function refuse(
   c: ConsoleContext,
-  { status, message, headers, back }: Refused,
-): Response | Promise<Response> =>
-  showCard(
+  { status, message, options: { headers = {}, back = "/keys" } }: Refused,
+): Response | Promise<Response> {
+  const title = status === 404 ? "Not found" : "That did not work";
+  return showCard(
     c,
-    {
-      title: status === 404 ? "Not found" : "That did not work",
-      status,
-      headers,
-    },
+    { title, status, headers },
     <>
       <p>{message}.</p>
       <p class="help">{status} · request {c.get("requestId")}</p>
@@ -157,3 +154,4 @@ const refuse = (
       </a>
     </>,
   );
+}

@@ -141,7 +141,7 @@ export const AuditTable = (
           {labelOfAction(action)}
           {detail && <div class="help">{detail}</div>}
         </>
-      ), "head"],
+      )],
       ["Key", ({ keyId, description, hint }) =>
         keyId === "" ? "–" : (
           <>

@@ -87,23 +87,19 @@ export const targetOf = (
 
 interface RefusedOptions extends ErrorOptions {
   headers?: Readonly<Record<string, string>>;
-  /** Where the page's button leads. */
+  /** Where the page's button leads; by default to the keys. */
   back?: string;
 }
 
 /** An expected refusal. It becomes a page with this status and message, a sentence without its full stop. */
 export class Refused extends Error {
   override name = "Refused";
-  readonly headers: Readonly<Record<string, string>>;
-  readonly back: string;
 
   constructor(
     readonly status: ContentfulStatusCode,
     message: string,
-    { headers = {}, back = "/keys", ...options }: RefusedOptions = {},
+    readonly options: RefusedOptions = {},
   ) {
     super(message, options);
-    this.headers = headers;
-    this.back = back;
   }
 }

@@ -90,7 +90,7 @@ export const formGuard = (timeoutMs: number = FORM_MS) =>
         throw new Refused(415, "The console accepts forms only");
       }
       const body = await readBody(c.req.raw, timeoutMs);
-      c.set("form", new URLSearchParams(decode(body)));
+      c.set("form", new URLSearchParams(body));
     }
     await next();
   });
@@ -98,7 +98,7 @@ export const formGuard = (timeoutMs: number = FORM_MS) =>
 async function readBody(
   { body }: Request,
   timeoutMs: number,
-): Promise<Uint8Array> {
+): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   const sink = new WritableStream<Uint8Array>({
@@ -110,18 +110,14 @@ async function readBody(
       chunks.push(chunk);
     },
   });
-  await body?.pipeTo(sink, { signal: AbortSignal.timeout(timeoutMs) })
-    .catch((cause) => {
-      if (cause instanceof Refused) throw cause;
-      throw new Refused(408, "The form did not arrive in time", { cause });
-    });
-  return Buffer.concat(chunks);
-}
-
-function decode(body: Uint8Array): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(body);
+    await body?.pipeTo(sink, { signal: AbortSignal.timeout(timeoutMs) });
+    const decoder = new TextDecoder("utf-8", { fatal: true });
+    return decoder.decode(Buffer.concat(chunks));
   } catch (cause) {
-    throw new Refused(400, "The form is not valid UTF-8", { cause });
+    if (cause instanceof Refused) throw cause;
+    throw cause instanceof TypeError
+      ? new Refused(400, "The form is not valid UTF-8", { cause })
+      : new Refused(408, "The form did not arrive in time", { cause });
   }
 }

@@ -17,6 +17,7 @@ import { answerCreated } from "./key_form.tsx";
 import { showPage } from "./layout.tsx";
 import {
   Box,
+  Facts,
   labelOf,
   Moment,
   number,
@@ -90,14 +91,7 @@ const showKey: Handler = async (c) => {
       ),
     },
     <>
-      <dl class="card facts">
-        {Object.entries(facts).map(([name, value]) => (
-          <div>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
+      <Facts facts={facts} />
       <h2>Usage</h2>
       <UsageView usage={usage} base={`/keys/${id}`} />
       <h2>History</h2>

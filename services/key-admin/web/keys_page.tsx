@@ -150,7 +150,7 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
             </a>{" "}
             <code class="hint">{key.hint}</code>
           </>
-        ), "head"],
+        )],
         ["Status", ({ key }) => <Status keyRecord={key} nowMs={nowMs} />],
         ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
         ["Last used", (row) => <Moment ms={row.lastUsedAtMs} nowMs={nowMs} />],

@@ -22,14 +22,14 @@ export const Tabs = ({ label, tabs, current }: {
   </nav>
 );
 
-/** A column of a table. `head` names the row, `num` holds numbers. */
+/** A column of a table; `num` holds numbers. */
 export type Column<T> = readonly [
   label: string,
   cell: (row: T) => Child,
-  kind?: "head" | "num",
+  kind?: "num",
 ];
 
-/** A table in a box, which shows rows as cards on narrow pages. */
+/** A table in a box, which shows rows as cards on narrow pages. The first column names the row. */
 export const Table = <T,>({ caption, columns, rows }: {
   caption: string;
   columns: readonly Column<T>[];
@@ -48,8 +48,8 @@ export const Table = <T,>({ caption, columns, rows }: {
       <tbody>
         {rows.map((row) => (
           <tr>
-            {columns.map(([label, cell, kind]) =>
-              kind === "head"
+            {columns.map(([label, cell, kind], at) =>
+              at === 0
                 ? <th key={label} scope="row">{cell(row)}</th>
                 : (
                   <td key={label} class={kind} data-label={label}>
@@ -72,6 +72,23 @@ export const Empty = (
     <h2>{title}</h2>
     {children}
   </section>
+);
+
+/** Named values. */
+export const Facts = (
+  { facts, look = "" }: {
+    facts: Readonly<Record<string, Child>>;
+    look?: string;
+  },
+) => (
+  <dl class={`card facts ${look}`}>
+    {Object.entries(facts).map(([name, value]) => (
+      <div>
+        <dt>{name}</dt>
+        <dd>{value}</dd>
+      </div>
+    ))}
+  </dl>
 );
 
 /** Links to the neighbouring pages of a list, where there are any. */

@@ -9,6 +9,7 @@ import { showPage } from "./layout.tsx";
 import {
   type Column,
   Empty,
+  Facts,
   number,
   Table,
   Tabs,
@@ -83,14 +84,12 @@ export const UsageView = ({ usage, base }: { usage: Usage; base: string }) => (
         ["30d", "Last 30 days", `${base}?range=30d`],
       ]}
     />
-    <dl class="card facts totals">
-      {COUNTS.map(([label, name]) => (
-        <div>
-          <dt>{label}</dt>
-          <dd>{number(usage.total[name])}</dd>
-        </div>
-      ))}
-    </dl>
+    <Facts
+      look="totals"
+      facts={Object.fromEntries(
+        COUNTS.map(([label, name]) => [label, number(usage.total[name])]),
+      )}
+    />
     {usage.total.requests === 0
       ? (
         <Empty title={`No requests in the last ${RANGES[usage.range].name}`}>
@@ -117,7 +116,7 @@ const UsageTable = ({ usage: { range, buckets } }: { usage: Usage }) => (
         [RANGES[range].head, ({ startMs }) =>
           range === "24h"
             ? <Time ms={startMs} as="minute" />
-            : DAY.format(startMs), "head"],
+            : DAY.format(startMs)],
         ...COUNTS.map(([label, name]): Column<Bucket> => [
           label,
           (bucket) =>
