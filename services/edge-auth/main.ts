@@ -31,10 +31,10 @@ import { EDGE_SCRIPTS } from "./limits/scripts.ts";
 
 /** After the grace period, streams have this long to end with an error event. */
 const ABORT_MS = 1_000;
-/** Redis may be started after the services. */
-const START_MS = 30_000;
 /** Workers then have this long to report the cost of cancelled requests. */
 const RUNS_END_MS = 1_500;
+/** Redis may be started after the services. */
+const START_MS = 30_000;
 const STOP_AT_ONCE = { graceMs: 0, abortMs: 0 };
 /** Remaining settlements must reach Redis within this time. */
 const SETTLE_MS = 3_000;
@@ -43,15 +43,15 @@ await runService({ name: "edge-auth", readConfig, start });
 
 async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const edgeId = newInstanceId();
-  const clocks = { now: monotonicNow, random: Math.random, log };
+  const common = { now: monotonicNow, random: Math.random, log };
   const redis = createRedisLink({
-    ...clocks,
+    ...common,
     address: config.redis,
     scripts: EDGE_SCRIPTS,
     probe: LIMITER_PROBE,
   });
   const bus = await connectBus({
-    ...clocks,
+    ...common,
     ...config.bus,
     inboxPrefix: INBOX_PREFIXES.edge,
     name: `edge-auth ${edgeId}`,
@@ -60,7 +60,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const registry = new MetricRegistry();
   const metrics = createEdgeMetrics(registry);
   const dispatcher = new ChatDispatcher({
-    ...clocks,
+    ...common,
     bus,
     edgeId,
     scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
@@ -68,13 +68,13 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     requestTimeoutMs: config.requestTimeoutMs,
   });
   const keys = createKeyLookup({
-    ...clocks,
+    ...common,
     redis,
     unknownPerSecond: config.unknownKeysPerSecond,
   });
-  const limiter = new Limiter({ redis, ...clocks });
+  const limiter = new Limiter({ redis, ...common });
   const admission = createAdmission({
-    ...clocks,
+    ...common,
     limiter,
     catalog: config.catalog,
     onUnknown: keys.forget,
@@ -94,7 +94,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     handler: createApp({
       ...config,
-      ...clocks,
+      ...common,
       keys,
       admission,
       dispatcher,

@@ -93,7 +93,7 @@ function runAdmitted(
   { keyId }: Principal,
   request: ChatRequest,
   lease: ChatLease,
-  { dispatcher, now, ...d }: ChatCompletionsDependencies,
+  { dispatcher, now, streamHeadMs, metrics, log }: ChatCompletionsDependencies,
 ): Promise<void> {
   const { requestId, exchange: { response, headers, onLeft } } = call;
   const options: AnswerOptions = {
@@ -103,7 +103,7 @@ function runAdmitted(
       ...lease.headers,
     },
     now,
-    headMs: d.streamHeadMs,
+    headMs: streamHeadMs,
     // Nothing is delivered before `start` has returned the run.
     onDelivered: (sequence) => run.delivered(sequence),
     onOverlongLine: () => run.cancel("violation", overlongLine()),
@@ -124,7 +124,7 @@ function runAdmitted(
     },
   });
   const { traceparent } = span;
-  // In every state: queued, waiting for the first token, streaming or not.
+  // Works in every state: queued, waiting for the first token, streaming or not.
   const removeCallback = onLeft(() => run.cancel("client_gone"));
   const run = dispatcher.start(
     {
@@ -140,8 +140,8 @@ function runAdmitted(
       endChatSpan(span, outcome);
       const durationMs = now() - call.startedAtMs;
       const ended = { requestId, keyId, request, outcome, durationMs };
-      d.metrics.ran(ended);
-      logRun(d.log, ended);
+      metrics.ran(ended);
+      logRun(log, ended);
     },
   );
   return answer.begun;

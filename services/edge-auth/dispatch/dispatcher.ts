@@ -142,12 +142,15 @@ export class ChatDispatcher {
     return run;
   }
 
-  /** Subscribes to the messages for this edge and starts its beats and ticks. Returns a function that stops the beats and ticks. */
+  /**
+   * Subscribes to the messages for this edge and starts its beats and ticks. Returns a
+   * function that stops the beats and ticks.
+   */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
     const { edgeId } = this.#d;
     bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
-      const isUntaken = isNoResponders(message);
-      this.onStreamMessage(message.subject, message.data, isUntaken);
+      const { subject, data } = message;
+      this.onStreamMessage(subject, data, isNoResponders(message));
     });
     bus.subscribe(
       workerBeatWildcard,
@@ -267,7 +270,7 @@ export class ChatDispatcher {
     if (lostForMs >= busLostMs) {
       this.#forEach((run) => run.fail(busUnavailable()));
     }
-    // While the bus is down no worker can be received: silence proves nothing.
+    // While the bus is down, no beat can arrive: silence proves nothing.
     if (lostForMs > 0) return;
     const { probe, lost } = this.workers.sweep();
     for (const workerId of lost) this.#onLost(workerId);

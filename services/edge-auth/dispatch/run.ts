@@ -46,8 +46,8 @@ export interface RunContext extends AttemptContext {
 const FINAL_FRAME_MS = 1_000;
 /** A worker that did not answer gets no jobs for this long, or until its next beat. */
 const UNRESPONSIVE_MS = 1_000;
-/** The same after a rejection without `retryAfterMs`. */
-const REFUSED_MS = 100;
+/** A worker that rejected a job gets none for this long, unless it sent a `retryAfterMs`. */
+const REJECTED_MS = 100;
 /** The `Retry-After` for clients: workers become free, or are started, all the time. */
 const RETRY_MS = 1_000;
 
@@ -122,7 +122,10 @@ export class ChatRun {
     this.#outcome.offers = attempt;
     if (workerId === null) this.#hasAskedGroup = true;
     this.#attempt = new Attempt(this.#d, {
-      ...{ requestId, attempt, workerId, body },
+      requestId,
+      attempt,
+      workerId,
+      body,
       control: (to, record) => {
         if (record.type === "nak") this.#outcome.naks += 1;
         control(to, record);
@@ -132,7 +135,7 @@ export class ChatRun {
     return true;
   }
 
-  /** A frame of this request. False when it belongs to none of its attempts. */
+  /** Handles a frame of this request. Returns false if it belongs to none of its attempts. */
   onFrame(frame: Frame): boolean {
     const attempt = this.#attempt;
     if (attempt === null) return false;
@@ -210,7 +213,7 @@ export class ChatRun {
     if (this.#attempt === null) this.#finish("cancelled");
   }
 
-  /** Ends it with an error that does not come from a worker. */
+  /** Ends the run with an error that does not come from a worker. */
   fail(error: ApiError): void {
     if (this.#state === "over") return;
     if (this.#state === "cancelling") return this.#finish("cancelled");
@@ -272,7 +275,7 @@ export class ChatRun {
     this.#outcome.rejects.push(reason);
     this.#leave();
     this.#tried.add(worker);
-    this.#d.workers.pause(worker, retryAfterMs ?? REFUSED_MS);
+    this.#d.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
     this.#search();
   }
 
@@ -339,7 +342,7 @@ export class ChatRun {
       return true;
     }
     this.#outcome.dispatchMs ??= this.#sinceStartMs();
-    // Not the end: the cancel has not reached the worker, or the worker was not known yet.
+    // Not the final frame: the cancel has not arrived, or was sent before the worker was known.
     if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
       return false;
     }

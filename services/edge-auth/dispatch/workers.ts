@@ -55,7 +55,11 @@ export class WorkerTable {
   onBeat(id: string, beat: WorkerBeat): boolean {
     const { slots, inFlight, draining } = beat;
     this.#workers.set(id, {
-      ...{ id, slots, inFlight, draining, sentSinceBeat: 0 },
+      id,
+      slots,
+      inFlight,
+      draining,
+      sentSinceBeat: 0,
       models: new Set(beat.models),
       beatAtMs: this.#now(),
       probedAtMs: -Infinity,

@@ -3,11 +3,11 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { ApiError } from "@gateway/shared/openai/error";
 
 interface Address {
-  /** When all of its limit may be used again. */
+  /** When its full limit is available again. */
   fullAtMs: number;
   /** Look-ups that are running. */
   running: number;
-  /** Set while look-ups wait, and later ones after them, until none is running. */
+  /** Set while look-ups wait until none is running; later ones then wait, too. */
   idle: PromiseWithResolvers<void> | null;
 }
 

@@ -63,7 +63,7 @@ export function createAdmission(options: AdmissionOptions) {
     throw refusalError(refusal);
   };
 
-  /** Reports a decision, and throws it if it is a refusal. */
+  /** Reports a decision. Throws the error of a refusal. */
   const decide = async <T extends Admitted | null>(
     principal: Principal,
     asking: Promise<T | Refusal>,

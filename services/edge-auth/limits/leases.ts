@@ -27,7 +27,7 @@ const RENEW_AFTER_MS = 10_000;
 const ROUND_MS = 500;
 /** None of the calls is urgent; a shorter deadline would only cause repeats. */
 const DEADLINE_MS = 1_000;
-/** Leases per call and settlements at once, so that nothing blocks the server for long. */
+/** Leases per call, and settlements sent at once. Bounded, so that Redis is never blocked for long. */
 const BATCH = 200;
 /** Half a kilobyte each. At 1,000 requests per second, enough for an outage of 50 s. */
 const UNSETTLED_MAX = 50_000;
@@ -192,7 +192,7 @@ export function createLeases(
       watch();
       await send({ settlement, mayHaveRun: false, isReported: false });
     },
-    /** Waits until all is settled, at most `timeoutMs`, then stops. Returns how much was not. */
+    /** Waits for settlements for at most `timeoutMs`, then stops. Returns the number that were lost. */
     async stop(timeoutMs: number): Promise<number> {
       const endsAtMs = now() + timeoutMs;
       while (countUnsettled() > 0 && now() < endsAtMs) await delay(POLL_MS);

@@ -229,5 +229,5 @@ function rateOf(limit: number, remaining: number, resetMs: number) {
 
 function malformed(reply: RedisReply): Error {
   const text = JSON.stringify(reply);
-  return new Error(`Unexpected reply of the admission: ${text}`);
+  return new Error(`Unexpected reply of the admission script: ${text}`);
 }
