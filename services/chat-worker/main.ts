@@ -112,12 +112,12 @@ function logAttempt(log: Log, model: string, report: AttemptReport): void {
     outcome,
     durationMs: Math.round(durationMs),
   };
-  if (error === null || /^(aborted|request)$/.test(outcome)) {
+  // Neither a client that left nor an invalid request is the backend's fault.
+  if (error === null || outcome === "aborted" || outcome === "request") {
     log.debug("backend_attempt", line);
-  } else {log.warn("backend_attempt_failed", {
-      ...line,
-      error: errorText(error),
-    });}
+  } else {
+    log.warn("backend_attempt_failed", { ...line, error: errorText(error) });
+  }
 }
 
 /** The error of a model server, without our own stack trace, which would not help. */

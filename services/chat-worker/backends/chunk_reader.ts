@@ -14,7 +14,7 @@ import type { Redact } from "./redact.ts";
 import { frameError } from "./refusal.ts";
 import { ToolCallFragments } from "./tool_calls.ts";
 
-/** Of a request id, in the id of a tool call: some servers accept no more than 40 characters in all. */
+/** Characters of the request id in the id of a tool call: some servers accept at most 40 in total. */
 const CALL_ID_CHARS = 24;
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 
@@ -23,7 +23,7 @@ export interface ChunkReaderOptions {
   answer: Answer;
   /** The index in the answer of this response's first choice. */
   firstChoice: number;
-  /** For the ids of tool calls without one. */
+  /** For the ids of tool calls that arrive without one. */
   requestId: string;
   redact: Redact;
 }
@@ -37,7 +37,7 @@ export class ChunkReader {
   #usage: Usage | null = null;
   /** Pieces of text received; most servers send one token in each. */
   #pieces = 0;
-  /** The tokens of that text, by estimate. */
+  /** An estimate of the tokens in that text. */
   #estimate = 0;
 
   constructor(options: ChunkReaderOptions) {

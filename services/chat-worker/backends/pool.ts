@@ -221,9 +221,8 @@ export function orderByWeight<
 }
 
 /**
- * A failure adds 2 to the score of a backend, a success takes 1 away, and this score
- * opens the breaker: five failures in a row do, and so does, sooner or later, a share
- * of failures above one third.
+ * The score at which a breaker opens. A failure adds 2 to it, a success subtracts 1:
+ * five failures in a row open it, and so does, in time, a failure rate above one third.
  */
 const SCORE_MAX = 10;
 /** How long it stays open at first; doubles with each failed probe. */
@@ -265,7 +264,7 @@ export class CircuitBreaker {
   /** How long it stays open; 0 while it is closed. */
   #openMs = 0;
   #openUntilMs = 0;
-  /** Counts how often it opened or closed: earlier attempts show nothing about the time since. */
+  /** Incremented whenever it opens or closes. Attempts from before then no longer count. */
   #era = 0;
 
   constructor(now: MonotonicNow) {

@@ -106,9 +106,9 @@ const ID = /^[\w-]{1,128}$/;
 const encoder = new TextEncoder();
 
 /**
- * Creates the function that encodes a whole request to `url`, ready to be written. The constant part is built
- * only once; `headers` were checked with the models file. If the key cannot be sent,
- * throws an Error that does not contain it.
+ * Creates the function that encodes HTTP requests to `url`, ready to be written. The
+ * constant part is built only once; `headers` were checked with the models file. If the
+ * key cannot be sent, throws an Error that does not contain it.
  */
 export function createRequestEncoder(
   url: URL,

@@ -46,7 +46,7 @@ export class ToolCallFragments {
   /** Reads the `tool_calls` of one delta and returns the fragments to pass on. */
   take(fragments: unknown): ToolCallDelta[] {
     if (!Array.isArray(fragments)) {
-      throw invalidAnswer("No array of tool calls");
+      throw invalidAnswer("Tool calls are not an array");
     }
     return fragments.map((each) => this.#takeFragment(each))
       .filter((delta) => delta !== null);
