@@ -75,7 +75,7 @@ export class ChatWorker {
   /** Jobs that have a slot. */
   inFlight = 0;
   isDraining = false;
-  readonly #d: ChatWorkerDependencies;
+  readonly #dependencies: ChatWorkerDependencies;
   /** By request id. A second attempt of a request replaces the first. */
   readonly #jobs = new Map<string, Job>();
   readonly #host: JobHost;
@@ -94,7 +94,7 @@ export class ChatWorker {
   #onIdle: (() => void) | null = null;
 
   constructor(dependencies: ChatWorkerDependencies) {
-    this.#d = dependencies;
+    this.#dependencies = dependencies;
     const { now } = dependencies;
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
@@ -115,7 +115,7 @@ export class ChatWorker {
 
   /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
   async start(): Promise<void> {
-    const { bus, workerId } = this.#d;
+    const { bus, workerId } = this.#dependencies;
     const onJob = (message: BusMessage) => this.#onJob(message);
     this.#jobSubscriptions.push(
       bus.subscribe(chatJobSubject(workerId), onJob),
@@ -130,12 +130,12 @@ export class ChatWorker {
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.#flow.look();
-    this.#beat(this.#d.now());
+    this.#beat(this.#dependencies.now());
   }
 
   /** Advances time: beats, deadlines, repeats, lost edges. */
   tick(): void {
-    const now = this.#d.now();
+    const now = this.#dependencies.now();
     this.#clock.tick();
     if (now - this.#lastTickMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
     this.#lastTickMs = now;
@@ -154,7 +154,7 @@ export class ChatWorker {
       this.#beat(now);
     }
     const { lostForMs } = this.#flow;
-    const busLostMs = this.#d.busLostMs ?? DISPATCH_LIMITS.busLostMs;
+    const busLostMs = this.#dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs;
     const isBusGone = lostForMs > 0 && lostForMs >= busLostMs;
     if (lostForMs > 0 && !isBusGone) return;
     const oldestMs = this.#clock.now() - DISPATCH_LIMITS.edgeLostMs;
@@ -181,7 +181,7 @@ export class ChatWorker {
    */
   async drain(graceMs: number): Promise<void> {
     this.isDraining = true;
-    this.#beat(this.#d.now());
+    this.#beat(this.#dependencies.now());
     if (!await this.#isIdleWithin(graceMs)) {
       const message = "The server is shutting down.";
       const error = new ApiError("server_shutdown", message);
@@ -195,11 +195,11 @@ export class ChatWorker {
   #onJob({ data, reply = "", subject }: BusMessage): void {
     const target = parseEdgeStreamSubject(reply);
     if (target === null) {
-      return this.#d.log.warn("job_without_reply", { reply });
+      return this.#dependencies.log.warn("job_without_reply", { reply });
     }
     const message = decodeJob(data);
     if (message === null) {
-      return this.#d.log.warn("job_unreadable", { reply });
+      return this.#dependencies.log.warn("job_unreadable", { reply });
     }
     if ("mismatchedAttempt" in message) {
       const { mismatchedAttempt } = message;
@@ -213,19 +213,20 @@ export class ChatWorker {
 
   /** Why this job cannot run here now, or null. */
   #refusal(job: JobMessage): RejectReason | null {
-    const asleepMs = this.#d.now() - this.#lastTickMs;
+    const asleepMs = this.#dependencies.now() - this.#lastTickMs;
     if (asleepMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
     if (this.#isWaking) return "stale";
     if (this.isDraining) return "draining";
-    if (this.inFlight >= this.#d.slots) return "full";
+    if (this.inFlight >= this.#dependencies.slots) return "full";
     const model = job.request?.model;
-    const isKnown = model === undefined || this.#d.backends.has(model);
+    const isKnown = model === undefined ||
+      this.#dependencies.backends.has(model);
     return isKnown ? null : "unknown_model";
   }
 
   #reject(reply: string, attempt: number, reason: RejectReason): void {
-    this.#d.metrics.rejected(reason);
-    const worker = this.#d.workerId;
+    this.#dependencies.metrics.rejected(reason);
+    const worker = this.#dependencies.workerId;
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
     this.#publish(reply, encodeRejectFrame(attempt, payload));
@@ -259,12 +260,12 @@ export class ChatWorker {
 
   #onSlotFree(report: JobReport): void {
     this.inFlight -= 1;
-    this.#d.metrics.ended(report);
+    this.#dependencies.metrics.ended(report);
     this.#checkIdle();
   }
 
   #onFinished(job: Job): void {
-    this.#d.metrics.finished(job.sender);
+    this.#dependencies.metrics.finished(job.sender);
     const { requestId } = job.options;
     // A second attempt may already have replaced it.
     if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
@@ -278,26 +279,26 @@ export class ChatWorker {
   #wakeUp(): void {
     if (this.#isWaking) return;
     this.#isWaking = true;
-    this.#d.metrics.wokeUp();
-    this.#d.log.warn("woke_up", {
-      asleepMs: Math.round(this.#d.now() - this.#lastTickMs),
+    this.#dependencies.metrics.wokeUp();
+    this.#dependencies.log.warn("woke_up", {
+      asleepMs: Math.round(this.#dependencies.now() - this.#lastTickMs),
     });
-    this.#d.bus.flush().catch((error: unknown) =>
+    this.#dependencies.bus.flush().catch((error: unknown) =>
       // Without the bus no jobs have piled up.
-      this.#d.log.debug("wake_up_flush_failed", { error })
+      this.#dependencies.log.debug("wake_up_flush_failed", { error })
     ).finally(() => this.#isWaking = false);
   }
 
   #beat(now: number): void {
     this.#lastBeatMs = now;
     this.#publish(
-      workerBeatSubject(this.#d.workerId),
+      workerBeatSubject(this.#dependencies.workerId),
       encodeWorkerBeat({
         version: BEAT_VERSION,
-        slots: this.#d.slots,
+        slots: this.#dependencies.slots,
         inFlight: this.inFlight,
         draining: this.isDraining,
-        models: [...this.#d.backends.keys()],
+        models: [...this.#dependencies.backends.keys()],
       }),
     );
   }
@@ -314,7 +315,7 @@ export class ChatWorker {
     if (!isToken || this.#jobs.size < BUSY_JOBS_MIN) return this.#flushFrames();
     if (this.#isFlushScheduled) return;
     this.#isFlushScheduled = true;
-    this.#d.scheduleSoon(() => {
+    this.#dependencies.scheduleSoon(() => {
       this.#isFlushScheduled = false;
       this.#flushFrames();
     });
@@ -329,12 +330,12 @@ export class ChatWorker {
   }
 
   #publish(subject: string, payload: Uint8Array): void {
-    if (!this.#d.bus.isConnected || subject === "") return;
+    if (!this.#dependencies.bus.isConnected || subject === "") return;
     try {
-      this.#d.bus.publish(subject, payload);
+      this.#dependencies.bus.publish(subject, payload);
     } catch (error) {
       // Frames are repeated from the replay buffer, beats by the next beat.
-      this.#d.log.debug("publish_failed", { subject, error });
+      this.#dependencies.log.debug("publish_failed", { subject, error });
     }
   }
 

@@ -38,14 +38,14 @@ export interface AttemptOptions extends Omit<StreamReceiverOptions, "nowMs"> {
 export class Attempt {
   /** The answer. Use {@link onFrame} and {@link onTick} of the attempt instead of its own. */
   readonly stream: StreamReceiver;
-  readonly #d: AttemptContext;
+  readonly #context: AttemptContext;
   readonly #options: AttemptOptions;
   readonly #offeredAtMs: number;
   #hasSlot: boolean;
 
   constructor(context: AttemptContext, options: AttemptOptions) {
     const { workerId } = options;
-    this.#d = context;
+    this.#context = context;
     this.#options = options;
     this.#offeredAtMs = context.now();
     this.#hasSlot = workerId !== null;
@@ -58,14 +58,14 @@ export class Attempt {
 
   /** The bus has failed since the job was sent, so it may not have arrived. */
   get mayBeUndelivered(): boolean {
-    const { flowingSinceMs } = this.#d.bus;
+    const { flowingSinceMs } = this.#context.bus;
     return flowingSinceMs === null || flowingSinceMs > this.#offeredAtMs;
   }
 
   onFrame(frame: Frame): StreamEvent {
     const { stream } = this;
     const wasAccepted = stream.isAccepted;
-    const event = stream.onFrame(frame, this.#d.steadyNow());
+    const event = stream.onFrame(frame, this.#context.steadyNow());
     if (stream.isAccepted && !wasAccepted) {
       this.#hasSlot = true;
       if (this.#options.body !== null) void this.#sendBody(this.#options.body);
@@ -75,7 +75,7 @@ export class Attempt {
 
   /** Must be called at every tick. */
   onTick(): StreamEvent {
-    const { bus, steadyNow } = this.#d;
+    const { bus, steadyNow } = this.#context;
     // A worker does not have to answer while the bus delivers nothing at all.
     const isBusSilent = bus.isConnected && bus.receivedAtMs < this.#offeredAtMs;
     if (isBusSilent && !this.stream.isAccepted) return { type: "nothing" };
@@ -87,12 +87,12 @@ export class Attempt {
     const { workerId } = this.stream;
     if (!this.#hasSlot || workerId === null) return;
     this.#hasSlot = false;
-    this.#d.workers.onEnded(workerId);
-    this.#d.onSlotFreed();
+    this.#context.workers.onEnded(workerId);
+    this.#context.onSlotFreed();
   }
 
   async #sendBody(body: Uint8Array): Promise<void> {
-    const { bus, log } = this.#d;
+    const { bus, log } = this.#context;
     const { requestId, attempt, onBodyLost } = this.#options;
     const workerId = this.stream.workerId ?? "";
     const isWanted = () => !this.stream.isOver;

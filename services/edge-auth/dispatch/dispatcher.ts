@@ -79,7 +79,7 @@ const STOPPED_KEYS_MAX = 1_000;
 
 export class ChatDispatcher {
   readonly workers: WorkerTable;
-  readonly #d: ChatDispatcherOptions;
+  readonly #options: ChatDispatcherOptions;
   readonly #clock: SteadyClock;
   readonly #context: RunContext;
   readonly #runs = new Map<string, ChatRun>();
@@ -91,7 +91,7 @@ export class ChatDispatcher {
   #onIdle: (() => void) | null = null;
 
   constructor(options: ChatDispatcherOptions) {
-    this.#d = options;
+    this.#options = options;
     const { bus, now, random, queueMax } = options;
     this.#clock = new SteadyClock(now);
     const steadyNow = () => this.#clock.now();
@@ -147,7 +147,7 @@ export class ChatDispatcher {
    * function that stops the beats and ticks.
    */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
-    const { edgeId } = this.#d;
+    const { edgeId } = this.#options;
     bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
       const { subject, data } = message;
       this.onStreamMessage(subject, data, isNoResponders(message));
@@ -161,8 +161,8 @@ export class ChatDispatcher {
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.tick();
     const beat = () => {
-      if (this.#d.bus.isConnected) {
-        this.#d.bus.publish(edgeBeatSubject(edgeId), EMPTY);
+      if (this.#options.bus.isConnected) {
+        this.#options.bus.publish(edgeBeatSubject(edgeId), EMPTY);
       }
     };
     beat();
@@ -193,7 +193,7 @@ export class ChatDispatcher {
     const frame = decodeFrame(data);
     if (frame === null) {
       const id = publicRequestId(requestId);
-      this.#d.log.warn("frame_unreadable", { requestId: id });
+      this.#options.log.warn("frame_unreadable", { requestId: id });
     } else if (run === undefined || !run.onFrame(frame)) {
       answerStrayFrame(requestId, frame, this.#context.control);
     }
@@ -220,7 +220,7 @@ export class ChatDispatcher {
     if (notice === null) return;
     const { keyId } = notice;
     this.#stoppedAtMs.delete(keyId);
-    this.#stoppedAtMs.set(keyId, this.#d.now());
+    this.#stoppedAtMs.set(keyId, this.#options.now());
     const [oldest = keyId] = this.#stoppedAtMs.keys();
     if (this.#stoppedAtMs.size > STOPPED_KEYS_MAX) {
       this.#stoppedAtMs.delete(oldest);
@@ -231,7 +231,7 @@ export class ChatDispatcher {
       run.cancel("key_revoked", keyRevoked());
       requests += 1;
     });
-    this.#d.log.info("key_requests_stopped", { keyId, requests });
+    this.#options.log.info("key_requests_stopped", { keyId, requests });
   }
 
   /** Whether the requests of a key were stopped at `sinceMs` or later. */
@@ -252,7 +252,7 @@ export class ChatDispatcher {
   /** Advances time. Must be called every `STREAM_LIMITS.tickMs`. */
   tick(): void {
     this.#clock.tick();
-    const nowMs = this.#d.now();
+    const nowMs = this.#options.now();
     this.#followBus();
     // A worker's pause may have ended.
     this.#offerWaiting();
@@ -266,7 +266,7 @@ export class ChatDispatcher {
       this.#offerWaiting();
     }
     const { lostForMs } = this.#flow;
-    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#d;
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#options;
     if (lostForMs >= busLostMs) {
       this.#forEach((run) => run.fail(busUnavailable()));
     }
@@ -279,7 +279,7 @@ export class ChatDispatcher {
 
   /** Asks a worker whether it is alive. A timeout proves little: its beats decide. */
   #probe(workerId: string): void {
-    this.#d.bus.request(chatControlSubject(workerId), CONTROL_PROBE, {
+    this.#options.bus.request(chatControlSubject(workerId), CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
     }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
       if (error instanceof NoRespondersError) this.#onMissing(workerId);
@@ -291,7 +291,7 @@ export class ChatDispatcher {
   }
 
   #onLost(workerId: string): void {
-    this.#d.log.warn("worker_lost", { workerId });
+    this.#options.log.warn("worker_lost", { workerId });
     this.#forEach((run) => {
       if (run.workerId === workerId) run.onWorkerLost();
     });
@@ -314,7 +314,7 @@ export class ChatDispatcher {
     let batch = this.#control.get(workerId);
     if (batch === undefined) {
       if (this.#control.size === 0) {
-        this.#d.scheduleSoon(() => {
+        this.#options.scheduleSoon(() => {
           for (const each of this.#control.values()) each.flush();
           // Nothing is kept for a worker that may be gone for good.
           this.#control.clear();
@@ -330,11 +330,11 @@ export class ChatDispatcher {
   #tryPublish(subject: string, payload: Uint8Array, reply?: string): boolean {
     try {
       const options = reply === undefined ? {} : { reply };
-      this.#d.bus.publish(subject, payload, options);
+      this.#options.bus.publish(subject, payload, options);
       return true;
     } catch (error) {
       // Acknowledgements are repeated and jobs wait; the bus link logs its own state.
-      this.#d.log.debug("publish_failed", { subject, error });
+      this.#options.log.debug("publish_failed", { subject, error });
       return false;
     }
   }

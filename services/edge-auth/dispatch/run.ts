@@ -53,7 +53,7 @@ const RETRY_MS = 1_000;
 
 export class ChatRun {
   readonly job: ChatJob;
-  readonly #d: RunContext;
+  readonly #context: RunContext;
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #startedAtMs: number;
@@ -78,7 +78,7 @@ export class ChatRun {
     sink: AnswerSink,
     onOver: (outcome: RunOutcome) => void,
   ) {
-    this.#d = context;
+    this.#context = context;
     this.job = job;
     this.#sink = sink;
     this.#onOver = onOver;
@@ -93,7 +93,7 @@ export class ChatRun {
 
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
-    const { queue, workers } = this.#d;
+    const { queue, workers } = this.#context;
     const { model } = this.job.request;
     if (queue.hasWaiting(model) && workers.hasWorkerFor(model)) this.#wait();
     else this.#search();
@@ -101,7 +101,7 @@ export class ChatRun {
 
   /** Sends the job to a worker that has not been tried yet. False if none has a free slot. */
   offer(): boolean {
-    const { bus, workers, edgeId, publish, control } = this.#d;
+    const { bus, workers, edgeId, publish, control } = this.#context;
     if (!bus.isConnected) return false;
     const { requestId, request: { model } } = this.job;
     const workerId = workers.pick(model, this.#tried);
@@ -121,7 +121,7 @@ export class ChatRun {
     if (!publish(subject, message, reply)) return false;
     this.#outcome.offers = attempt;
     if (workerId === null) this.#hasAskedGroup = true;
-    this.#attempt = new Attempt(this.#d, {
+    this.#attempt = new Attempt(this.#context, {
       requestId,
       attempt,
       workerId,
@@ -161,7 +161,7 @@ export class ChatRun {
     stream.cancel("not_accepted");
     if (workerId === null) return this.fail(noWorker());
     this.#leave();
-    this.#d.onWorkerMissing(workerId);
+    this.#context.onWorkerMissing(workerId);
     this.#search();
   }
 
@@ -172,7 +172,7 @@ export class ChatRun {
 
   /** The bus works again after an outage. */
   onBusRestored(): void {
-    this.#attempt?.stream.onReconnect(this.#d.steadyNow());
+    this.#attempt?.stream.onReconnect(this.#context.steadyNow());
   }
 
   /** The client's socket took everything up to this frame: the worker may send more. */
@@ -205,7 +205,7 @@ export class ChatRun {
   cancel(reason: CancelReason, error: ApiError | null = null): void {
     if (this.#state !== "active") return;
     this.#state = "cancelling";
-    this.#finalFrameByMs = this.#d.now() + FINAL_FRAME_MS;
+    this.#finalFrameByMs = this.#context.now() + FINAL_FRAME_MS;
     Object.assign(this.#outcome, { cancelReason: reason, error });
     this.#attempt?.stream.cancel(reason);
     if (error !== null) this.#sink.onError(error);
@@ -231,18 +231,18 @@ export class ChatRun {
     this.#tried.clear();
     const { model } = this.job.request;
     const isQueued = !this.#hasWaitedTooLong() &&
-      this.#d.queue.push(this, model, this.#searchingSinceMs);
+      this.#context.queue.push(this, model, this.#searchingSinceMs);
     if (!isQueued) this.#failBusy();
   }
 
   #hasWaitedTooLong(): boolean {
-    const waitedMs = this.#d.now() - this.#searchingSinceMs;
+    const waitedMs = this.#context.now() - this.#searchingSinceMs;
     return waitedMs >= DISPATCH_LIMITS.queueWaitMs;
   }
 
   /** No worker had a free slot in time. */
   #failBusy(): void {
-    this.fail(this.#d.bus.isConnected ? overloaded() : busUnavailable());
+    this.fail(this.#context.bus.isConnected ? overloaded() : busUnavailable());
   }
 
   #onEvent(attempt: Attempt, event: StreamEvent): void {
@@ -262,7 +262,7 @@ export class ChatRun {
           ? this.#onUnanswered(attempt)
           : this.#loseAttempt("The worker of the request stopped responding.");
       case "violated":
-        this.#d.log.error("stream_violation", {
+        this.#context.log.error("stream_violation", {
           requestId: publicRequestId(this.job.requestId),
           workerId: this.workerId,
           violation: event.violation,
@@ -275,7 +275,7 @@ export class ChatRun {
     this.#outcome.rejects.push(reason);
     this.#leave();
     this.#tried.add(worker);
-    this.#d.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
+    this.#context.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
     this.#search();
   }
 
@@ -289,7 +289,9 @@ export class ChatRun {
   #onUnanswered({ mayBeUndelivered }: Attempt): void {
     const { workerId } = this;
     this.#leave();
-    if (workerId !== null) this.#d.workers.pause(workerId, UNRESPONSIVE_MS);
+    if (workerId !== null) {
+      this.#context.workers.pause(workerId, UNRESPONSIVE_MS);
+    }
     // If the offer was lost, that says nothing about the worker.
     if (mayBeUndelivered) return this.#wait();
     if (!this.#mayRepeat()) return this.#failBusy();
@@ -313,7 +315,7 @@ export class ChatRun {
   #repeat(cause: string): void {
     this.#noteRepeat(this.workerId, cause);
     this.#sink.onRestart();
-    this.#searchingSinceMs = this.#d.now();
+    this.#searchingSinceMs = this.#context.now();
     this.#tried.clear();
     this.#leave();
     this.#search();
@@ -322,7 +324,7 @@ export class ChatRun {
   #noteRepeat(workerId: string | null, cause: string): void {
     this.#outcome.repeats += 1;
     const requestId = publicRequestId(this.job.requestId);
-    this.#d.log.warn("attempt_repeated", { requestId, workerId, cause });
+    this.#context.log.warn("attempt_repeated", { requestId, workerId, cause });
   }
 
   /** Gives up the attempt. The next one is made by another worker. */
@@ -348,7 +350,7 @@ export class ChatRun {
     }
     // A numbered one is repeated until it is acknowledged.
     if (frame.sequence > 0) {
-      answerStrayFrame(this.job.requestId, frame, this.#d.control);
+      answerStrayFrame(this.job.requestId, frame, this.#context.control);
     }
     const completionTokens = Math.max(frame.tokens, attempt.stream.tokens);
     this.#finish("cancelled", { completionTokens, isFinal: true });
@@ -371,11 +373,11 @@ export class ChatRun {
   }
 
   #sinceStartMs(): number {
-    return this.#d.now() - this.#startedAtMs;
+    return this.#context.now() - this.#startedAtMs;
   }
 
   #leftMs(): number {
-    return this.#d.requestTimeoutMs - this.#sinceStartMs();
+    return this.#context.requestTimeoutMs - this.#sinceStartMs();
   }
 }
 
