@@ -128,7 +128,7 @@ const HELP: Readonly<Record<OptionName, [value: string, help: string]>> = {
   state: ["<state>", "enabled, disabled or with_expiry"],
   rows: ["<n>", `keys on a page (${PAGE_ROWS})`],
   after: ["<cursor>", "continue at the cursor that list printed"],
-  old: ["<time>", "how long the old key keeps working (24h)"],
+  old: [`<${graces.join("|")}>`, "how long the old key keeps working (24h)"],
   stopRunning: ["", "also stop requests that are running now"],
   json: ["", "print one JSON object"],
 };
