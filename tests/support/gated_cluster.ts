@@ -37,7 +37,7 @@ import {
   startMiniWorker,
   TEST_CATALOG,
 } from "./mini_cluster.ts";
-import { type NatsServer, startNatsServer } from "./nats_server.ts";
+import { startNatsServer } from "./nats_server.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
 import {
@@ -78,7 +78,6 @@ export interface GatedClusterOptions {
   onCall?: (call: ScriptedCall) => void;
   /** Another backend, in place of the scripted one. */
   runsOn?: ModelServer;
-  slots?: number;
   /** Where the edges find Redis, which was started on `port`: asked for every connection. */
   redisAt?: (port: number) => number;
   /** Lines of a redis.conf. */
@@ -90,7 +89,6 @@ export interface GatedClusterOptions {
 export interface GatedCluster extends AsyncDisposable {
   readonly edges: readonly GatedEdge[];
   readonly world: RedisWorld;
-  readonly nats: NatsServer;
   readonly backend: ScriptedModelServer;
   /** Between all edges and Redis. */
   readonly proxy: Pick<TcpProxy, "set" | "cut">;
@@ -135,12 +133,11 @@ export async function startGatedCluster(
   const nats = started.use(await startNatsServer());
   const backend = scriptedModelServer(options.onCall ?? pong);
   const servers = [nats.server];
-  const slots = options.slots ?? SLOTS;
   started.use(
     await startMiniWorker({
       servers,
       backend: options.runsOn ?? backend,
-      slots,
+      slots: SLOTS,
     }),
   );
   const edges: GatedEdge[] = [];
@@ -161,7 +158,6 @@ export async function startGatedCluster(
   return {
     edges,
     world,
-    nats,
     backend,
     proxy: {
       set: (toxics) => edges.forEach(({ proxy }) => proxy.set(toxics)),
