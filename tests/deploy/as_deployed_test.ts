@@ -10,6 +10,7 @@ import {
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
 import {
+  makeKey,
   runKeys,
   sendChat,
   servedStatus,
@@ -42,9 +43,7 @@ for (const [name, isTls] of MODES) {
     await using _edge = edge;
     await using _worker = worker;
     await using _admin = admin;
-    const made = JSON.parse(
-      await runKeys(adminEnv, "create", "--description", "test"),
-    );
+    const made = await makeKey(adminEnv);
 
     for (const content of ["hello", LARGE]) {
       const { length } = content;

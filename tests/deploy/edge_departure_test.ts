@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
-  runKeys,
+  makeKey,
   sendChat,
   startService,
 } from "../support/service_processes.ts";
@@ -43,9 +43,7 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
     READY_PORT: "0",
     DRAIN_LEAD_SECONDS: String(LEAD_SECONDS),
   });
-  const { key } = JSON.parse(
-    await runKeys(env, "create", "--description", "test"),
-  );
+  const { key } = await makeKey(env);
   const readyPort = Number(edge.ready.readyPort);
 
   let complete = 0;

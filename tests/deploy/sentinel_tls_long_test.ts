@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import { createRedisLink, type RedisAddress } from "@gateway/shared/redis/link";
-import { servedStatus } from "../support/service_processes.ts";
+import { makeKey, servedStatus } from "../support/service_processes.ts";
 import {
   type GroupTls,
   type RedisGroup,
@@ -60,9 +60,7 @@ Deno.test("ASVS 12.3.1, 12.3.2, 12.3.4: edge and command line follow a failover 
     ...bus,
     ...group.env("edge"),
   });
-  const kept = JSON.parse(
-    await runKeys(adminEnv, "create", "--description", "test"),
-  );
+  const kept = await makeKey(adminEnv);
   assert.equal(await servedStatus(edge.url, kept.key), 200);
 
   const address = group.address("edge");

@@ -10,7 +10,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
-  runKeys,
+  makeKey,
   type RunningServiceProcess,
   startService,
   startWithoutModels,
@@ -58,9 +58,7 @@ Deno.test("a new stack", async (t) => {
     assert.match(await readiness(edge), /^200/);
     assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 503);
     assert.match(await readiness(edge), /^200/);
-    const made = JSON.parse(
-      await runKeys(env, "create", "--description", "first"),
-    );
+    const made = await makeKey(env);
     assert.equal(await statusOf(edge.url, made.key), 200);
     assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 401);
   });

@@ -10,6 +10,7 @@ import type { LocalServer } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import {
   admittedCount,
+  makeKey,
   runKeys,
   servedStatus,
   startService,
@@ -45,13 +46,9 @@ Deno.test("losses in a group of Redis servers", async (t) => {
   await using first = await startService("edge-auth", edgeEnv);
   await using second = await startService("edge-auth", edgeEnv);
   await using admin = await startService("key-admin", adminEnv);
-  const create = async (...args: string[]) =>
-    JSON.parse(
-      await runKeys(adminEnv, "create", "--description", "test", ...args),
-    );
   const disable = (key: { id: string }) => runKeys(adminEnv, "disable", key.id);
-  const [kept, disabled] = [await create(), await create()];
-  const limited = await create("--rpm", String(LIMIT));
+  const [kept, disabled] = [await makeKey(adminEnv), await makeKey(adminEnv)];
+  const limited = await makeKey(adminEnv, `--rpm=${LIMIT}`);
   const edges = [first.url, second.url];
   /** Waits until an edge answers the key that is kept with this status. */
   const becomes = (expected: number) =>
@@ -99,7 +96,7 @@ Deno.test("losses in a group of Redis servers", async (t) => {
       await response.body?.cancel();
       return response.status < 400;
     }, { what: "the console", timeoutMs: FAILOVER_MS });
-    const made = await create();
+    const made = await makeKey(adminEnv);
     for (const url of edges) assert.equal(await statusOf(url, made.key), 200);
   });
 

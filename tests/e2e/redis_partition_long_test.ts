@@ -22,6 +22,7 @@ import {
 import { startNatsServer } from "../support/nats_server.ts";
 import {
   admittedCount,
+  makeKey,
   runKeys,
   servedStatus,
   startService,
@@ -126,10 +127,8 @@ Deno.test("a Redis master that was cut off", async (t) => {
   await using _outside = outside;
   await using _inside = inside;
   const admin = seeing("admin", parted.within);
-  const create = async (...args: string[]) =>
-    JSON.parse(await runKeys(admin, "create", "--description", "x", ...args));
-  const kept = await create();
-  const limited = await create("--rpm", String(LIMIT));
+  const kept = await makeKey(admin);
+  const limited = await makeKey(admin, `--rpm=${LIMIT}`);
   for (const { url } of [outside, inside]) {
     assert.equal(await servedStatus(url, kept.key), 200);
   }

@@ -248,9 +248,8 @@ async function startEdge(
   const edge = started.use(
     await startMiniEdge({
       servers,
-      keyParts: { keys, admission },
+      door: { keys, admission, ...options.door },
       log,
-      ...(options.door === undefined ? {} : { door: options.door }),
     }),
   );
   return {

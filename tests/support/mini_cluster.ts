@@ -53,9 +53,6 @@ import { type NatsServer, startNatsServer } from "./nats_server.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
 import { waitFor } from "./wait_for.ts";
 
-/** What the app asks about keys and limits. */
-export type KeyParts = Pick<AppDependencies, "keys" | "admission">;
-
 /** A request that an edge admitted. */
 export interface Admitted {
   request: ChatRequest;
@@ -98,9 +95,7 @@ export interface MiniEdgeOptions {
   requestTimeoutMs?: number;
   busLostMs?: number;
   log?: Log;
-  /** The real one, for tests with Redis; every key is admitted if left out. */
-  keyParts?: KeyParts;
-  /** What else of the door differs: models, client addresses, hosts, origins, bounds. */
+  /** What of the app differs: keys and admission (every key is admitted if left out), models, hosts, bounds. */
   door?: Partial<AppDependencies>;
 }
 
@@ -124,7 +119,9 @@ function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
 }
 
 /** Admits everything and writes down how it ended. */
-function admitAll(admitted: Admitted[]): KeyParts {
+function admitAll(
+  admitted: Admitted[],
+): Pick<AppDependencies, "keys" | "admission"> {
   const principal = { keyId: "key_test", ownerId: "own_test" };
   return {
     keys: { find: () => Promise.resolve(principal) },
@@ -187,7 +184,7 @@ export async function startMiniEdge(
   const leaveBus = await dispatcher.join(link);
   const app = createApp({
     catalog: TEST_CATALOG,
-    ...(options.keyParts ?? admitAll(admitted)),
+    ...admitAll(admitted),
     dispatcher,
     now: monotonicNow,
     log,

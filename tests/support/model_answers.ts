@@ -98,8 +98,6 @@ export function usageChunk(
 export interface ChatReplyOptions {
   /** One per chunk. */
   words: readonly string[];
-  /** Before the first word. */
-  firstMs?: number;
   /** Between words. */
   betweenMs?: number;
   /** Answers with no more choices than these, whatever `n` says. */
@@ -122,14 +120,13 @@ export function chatReply(
 }
 
 function* streamWords(
-  { words, firstMs = 0, betweenMs = 0 }: ChatReplyOptions,
+  { words, betweenMs = 0 }: ChatReplyOptions,
   indexes: readonly number[],
 ): Iterable<Step> {
   const say = (delta: unknown, finish: string | null = null) =>
     indexes.map((index) => chunk(event(choiceChunk(delta, finish, index))));
   yield streamHead();
   yield* say({ role: "assistant", content: "" });
-  if (firstMs > 0) yield { pauseMs: firstMs };
   for (const [position, word] of words.entries()) {
     if (position > 0 && betweenMs > 0) yield { pauseMs: betweenMs };
     yield* say({ content: word });
@@ -141,11 +138,11 @@ function* streamWords(
 }
 
 function* answerWords(
-  { words, firstMs = 0, betweenMs = 0 }: ChatReplyOptions,
+  { words, betweenMs = 0 }: ChatReplyOptions,
   indexes: readonly number[],
 ): Iterable<Step> {
-  const ms = firstMs + betweenMs * Math.max(0, words.length - 1);
-  if (ms > 0) yield { pauseMs: ms };
+  const pauseMs = betweenMs * (words.length - 1);
+  if (pauseMs > 0) yield { pauseMs };
   const message = { role: "assistant", content: words.join("") };
   yield* jsonResponse({
     ...usageChunk(1, words.length * indexes.length),

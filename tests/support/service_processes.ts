@@ -108,6 +108,15 @@ export async function runKeys(
   return process.output();
 }
 
+/** Makes a key with these options of the command line. */
+export async function makeKey(
+  env: ServiceEnv,
+  ...options: string[]
+): Promise<{ id: string; key: string }> {
+  const args = ["create", "--description=test", ...options];
+  return JSON.parse(await runKeys(env, ...args));
+}
+
 /** Sends a chat request to an edge. */
 export function sendChat(
   url: string,
