@@ -22,7 +22,7 @@ import { keyListRoutes } from "./keys_page.tsx";
 import { showCard } from "./layout.tsx";
 import { oidcRoutes } from "./oidc.ts";
 import { secondFactorRoutes } from "./second_factor.tsx";
-import { requireSession } from "./session.ts";
+import { behindSignIn } from "./session.ts";
 import { signInRoutes } from "./sign_in_page.tsx";
 import { usageRoutes } from "./usage_page.tsx";
 
@@ -73,9 +73,6 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   });
   return app;
 }
-
-const behindSignIn = (handler: Handler): Handler => async (c) =>
-  await requireSession(c) ?? await handler(c);
 
 /** Adds routes, private by default. Every other method of a path is answered 405 with `Allow` (ASVS 4.1.4). */
 export function addRoutes(

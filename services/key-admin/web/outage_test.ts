@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import {
+  type Answer,
+  type Form,
   hiddenField,
   keyForm,
   PASSWORD,
@@ -66,52 +68,46 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
   const { client, ownerId, keyId, email } = await routeOwner(site, 1);
   const { id: other } = await storedKey(site, ownerId);
   const nonce = hiddenField((await client.get("/keys/new")).text, "nonce");
-  const changes: [path: string, form: Parameters<typeof client.post>[1]][] = [
+  const unconfirmed = async (ask: () => Promise<Answer>) => {
+    disk.fails = true;
+    const answer = await ask();
+    disk.fails = false;
+    return answer;
+  };
+  const new_password = "quite another phrase";
+  const rotation = { version: "1", old: "1h", nonce: "r".repeat(43) };
+  const changes: [path: string, form: Form][] = [
     ["/keys", keyForm("A key", { nonce })],
-    [`/keys/${keyId}/rotate`, {
-      version: "1",
-      old: "1h",
-      nonce: "r".repeat(43),
-    }],
+    [`/keys/${keyId}/rotate`, rotation],
     [`/keys/${other}/edit`, keyForm("Renamed", { version: "1" })],
     [`/keys/${other}/disable`, { version: "2" }],
     [`/keys/${other}/delete`, { version: "3", sure: "on" }],
-    ["/account/password", {
-      password: PASSWORD,
-      new_password: "quite another phrase",
-    }],
+    ["/account/password", { password: PASSWORD, new_password }],
   ];
   for (const [path, form] of changes) {
     await t.step(path, async () => {
-      disk.fails = true;
-      const answer = await client.post(path, form);
-      disk.fails = false;
+      const answer = await unconfirmed(() => client.post(path, form));
       assert.equal(answer.status, 503, answer.text);
       assert.match(answer.text, /not confirmed to be on disk/);
       assert.ok(!VALUE.test(answer.text), "an unconfirmed key is not shown");
       assert.equal(answer.headers.get("location"), null);
     });
   }
+  const signInWith = (code: string) =>
+    unconfirmed(() => {
+      const browser = site.client("192.0.2.77");
+      return signIn(browser, email, { password: new_password, code });
+    });
   await t.step("a recovery code, which would be good again", async () => {
-    const [code = ""] = await site.deps.owners.enableTotp(
-      ownerId,
-      "GEZDGNBVGY3TQOJQ",
-    );
-    disk.fails = true;
-    const browser = site.client("192.0.2.77");
-    const password = "quite another phrase";
-    const answer = await signIn(browser, email, { password, code });
-    disk.fails = false;
+    const { owners } = site.deps;
+    const [code = ""] = await owners.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ");
+    const answer = await signInWith(code);
     assert.equal(answer.status, 503);
     assert.deepEqual(answer.headers.getSetCookie(), [], "no cookie is set");
-    await site.deps.owners.disableTotp(ownerId);
+    await owners.disableTotp(ownerId);
   });
   await t.step("a session needs no disk", async () => {
-    disk.fails = true;
-    const password = "quite another phrase";
-    const answer = await signIn(client, email, { password });
-    disk.fails = false;
-    assert.equal(answer.status, 303);
+    assert.equal((await signInWith("")).status, 303);
   });
   const failed = site.logLines.filter((line) => line.includes("NotDurable"));
   assert.ok(failed.every((line) => line.includes(`"request_failed"`)));

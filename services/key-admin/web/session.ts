@@ -48,9 +48,7 @@ export const writeCookie = (
   });
 
 /** Lets only signed-in owners through; others are redirected to sign in, and then back. */
-export async function requireSession(
-  c: ConsoleContext,
-): Promise<Response | null> {
+export const behindSignIn = (handler: Handler): Handler => async (c) => {
   const signedIn = await findSignedIn(c);
   if (signedIn === null) {
     if (readCookie(c, "sid") !== "") writeCookie(c, "sid", null);
@@ -67,8 +65,8 @@ export async function requireSession(
     }
   }
   c.set("signedIn", signedIn);
-  return null;
-}
+  return await handler(c);
+};
 
 /** Compares digests, so that the time reveals nothing about the token. */
 const isSame = (given: string, wanted: string): boolean =>

@@ -13,15 +13,16 @@ addEventListener("pageshow", ({ persisted }) => {
 // Times in the reader's zone and, as the pages are English, in the reader's variety of English.
 const locale = navigator.languages.find((tag) => /^en\b/i.test(tag)) ?? "en-GB";
 const day = { year: "numeric", month: "short", day: "numeric" };
-const minute = { hour: "numeric", minute: "2-digit", timeZoneName: "short" };
-const styles = {
-  day,
-  minute: { ...day, ...minute },
+const minute = {
+  ...day,
+  hour: "numeric",
+  minute: "2-digit",
+  timeZoneName: "short",
 };
-const textOf = (time, style) =>
-  style === "relative"
+const textOf = (time, as) =>
+  as === "relative"
     ? relative(time)
-    : new Intl.DateTimeFormat(locale, styles[style]).format(time);
+    : new Intl.DateTimeFormat(locale, as === "day" ? day : minute).format(time);
 
 /** `3 minutes ago`, `in 2 days`. */
 function relative(time) {
