@@ -57,19 +57,20 @@ export class Cluster {
       .map(({ unit }) => unit.name).join(", ");
   }
 
-  /** Members of `up.json`: the processes, and where they can be inspected. */
+  /** The members of `up.json` about processes: their pids, and where to inspect them. */
   describe() {
     const pids: Record<string, number[]> = { nats: [], redis: [] };
     const ops_urls: Record<string, string[]> = {};
     for (const { unit: { service }, pid, opsPort } of this.#units) {
-      (pids[service] ??= []).push(...[pid ?? []].flat());
+      const running = pids[service] ??= [];
+      if (pid !== undefined) running.push(pid);
       if (opsPort === undefined) continue;
       (ops_urls[service] ??= []).push(`http://${LOOPBACK}:${opsPort}`);
     }
     return { pids, ops_urls };
   }
 
-  /** Stops everything, the services that were started last first, each within this time. */
+  /** Stops everything in reverse order of the start, and gives each service this long. */
   async stop(graceMs: number): Promise<void> {
     this.#isStopping = true;
     const services = Map.groupBy(this.#units, ({ unit }) => unit.service);

@@ -28,8 +28,7 @@ export function firstKeyFile(dataDir: string, givenRedisUrl?: string): string {
 
 /**
  * Creates a key on the first run, with a program that prints it as JSON, and finds
- * the same one on later runs. Never rejects: a gateway without this key is still a
- * gateway.
+ * the same one on later runs. Never rejects: the gateway works without this key.
  */
 export async function provideFirstKey(
   file: string,

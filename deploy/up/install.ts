@@ -65,7 +65,7 @@ async function findProgram(
   return undefined;
 }
 
-/** Installs without questions, if it may: with apt-get as root or through sudo, else with Homebrew. */
+/** Installs without asking, if possible: with apt-get as root or through sudo, else with Homebrew. */
 async function install(
   names: readonly ServerName[],
   deps: InstallDeps,

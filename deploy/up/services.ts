@@ -31,7 +31,7 @@ const WORKER_ONLY = ["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"];
 const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
 
 /**
- * The services to start, in the order of their start, and where they will serve. All
+ * The services to start, in this order, and the addresses at which they will serve. All
  * ports are chosen in advance: the services name each other's URLs, and keep their
  * ports when restarted. They need NATS and Redis, but not each other.
  */
@@ -44,7 +44,8 @@ export function planServices(
     2 + edges,
     host,
   );
-  const edgePorts = freePorts.map((free, nth) => nth === 0 && port || free);
+  // The first edge gets the port that was asked for, unless that is 0.
+  const edgePorts = port === 0 ? freePorts : freePorts.with(0, port);
   const edgeUrls = edgePorts.map((each) => httpUrl(host, each));
   const consoleUrl = httpUrl(host, consolePort || freePort);
   const hasSimulator = !env.MODELS_FILE && !env.UPSTREAM_BASE_URL &&
@@ -103,7 +104,9 @@ export function serviceProgram(
     ...isWorker ? {} : { REDIS_URL: redisUrl },
     ...own,
   };
-  if (!isWorker) { for (const secret of WORKER_ONLY) delete env[secret]; }
+  if (!isWorker) {
+    for (const secret of WORKER_ONLY) delete env[secret];
+  }
   // Not the data directory, which holds a key.
   const paths = [
     `${ROOT}/services`,
@@ -129,11 +132,11 @@ export function serviceProgram(
   };
 }
 
-/** The URL of a service that listens on `host`; loopback if that is all addresses. */
+/** The URL of a service that listens on `host`; on loopback if it listens on all addresses. */
 export function httpUrl(host: string, port: number): string {
   const isAny = host === "0.0.0.0" || host === "::";
-  const name = isAny ? LOOPBACK : host.includes(":") ? `[${host}]` : host;
-  return `http://${name}:${port}`;
+  const address = isAny ? LOOPBACK : host;
+  return `http://${address.includes(":") ? `[${address}]` : address}:${port}`;
 }
 
 /** How long a service may take to stop. */

@@ -46,9 +46,9 @@ async function ignoresHangUp(): Promise<boolean> {
 }
 
 /**
- * The pids of the parent processes that only exist to run the launcher: `deno task`,
- * and `npx` with its shell, which set variables. The shell of a terminal is none: a
- * cluster in the background may outlive it.
+ * The pids of the parent processes that exist only to run the launcher: `deno task`,
+ * and `npx` with its shell, recognised by the variables they set. A terminal's shell is
+ * not one of them: a cluster in the background may outlive it.
  */
 async function runnersAbove(
   { INIT_CWD, npm_lifecycle_event, npm_lifecycle_script }: Environment,

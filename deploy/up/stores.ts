@@ -13,7 +13,7 @@ export interface Store extends Unit {
   url: string;
 }
 
-/** The addresses of servers that the operator set, or named a file for. Throws a `ConfigError` if one cannot be read. */
+/** The addresses of servers from the environment, or from the files it names. Throws a `ConfigError` if one cannot be read. */
 export function givenStores(env: Environment) {
   const url = secret().optional();
   return parseEnv(
@@ -86,7 +86,7 @@ async function requireNoRedis(dir: string): Promise<void> {
       Deno.readTextFile(`${dir}/${name}`).then(Number, () => 0)
     ),
   );
-  // After a restart of the machine, another process may have either number.
+  // After a reboot, the pid and the port may belong to other processes.
   if (!pid || !port || isFreePort(port) || !isProcess(pid)) return;
   throw new UpError(
     `A Redis server of an earlier run still uses ${dir} (port ${port}, pid ${pid})\n` +

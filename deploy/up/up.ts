@@ -96,7 +96,7 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     const pause = sleep(PROGRESS_EVERY_MS, stopping);
     started = await Promise.race([starting, pause]);
     if (stopping.aborted) return;
-    // Nothing has been started while the servers are installed.
+    // Empty while the servers are being installed: nothing has been started yet.
     const { waiting } = cluster;
     if (waiting !== "") out.say(`  still waiting for ${waiting}`);
   }
@@ -170,7 +170,7 @@ async function startAll(
   return { firstKey, describe };
 }
 
-/** Starts a private server for each that `NATS_URL` and `REDIS_URL` do not name. */
+/** Starts private NATS and Redis servers, unless `NATS_URL` or `REDIS_URL` names one. */
 async function startStores(
   cluster: Cluster,
   options: UpOptions,
