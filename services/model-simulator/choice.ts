@@ -79,14 +79,14 @@ function* runText(
 ): Generator<Step> {
   const writer = new Writer(request, random, subject);
   const text = new StoppedText(request.stop ?? []);
-  const sentenceAfter = given.length + TEXT_TOKENS * (1 + random());
-  for (let said = 1;; said++) {
-    const known = given[said - 1];
+  const endAfter = given.length + TEXT_TOKENS * (1 + random());
+  for (let count = 1;; count++) {
+    const known = given[count - 1];
     const sampled = known === undefined ? writer.next() : writer.given(known);
     const isDone = tokensWanted === null
-      ? said > sentenceAfter && sampled.token === "."
-      : said >= tokensWanted;
-    const isLast = isDone || said >= tokensMax;
+      ? count > endAfter && sampled.token === "."
+      : count >= tokensWanted;
+    const isLast = isDone || count >= tokensMax;
     const { content, tokens } = text.add(sampled, isLast);
     const delta = { content };
     const step = request.logprobs
@@ -104,9 +104,9 @@ function* runText(
 class StoppedText {
   isStopped = false;
   readonly #stops: readonly string[];
-  /** Not sent yet. */
+  /** The text that has not been sent. */
   #text = "";
-  /** Tokens that begin in it, and where. */
+  /** The tokens that begin in `#text`, and where. */
   #tokens: { at: number; sampled: Sampled }[] = [];
 
   constructor(stops: readonly string[]) {

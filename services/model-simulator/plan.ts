@@ -70,16 +70,17 @@ export function planChoice(
   }
   const given = tokenize(openingOf(request, quote));
   const { exactTokens, break: fault } = controls;
-  // A text that has to break off would continue past that point.
+  // A text that has to break off is planned one token longer than that.
   const tokensWanted = exactTokens ?? (fault ? fault.afterTokens + 1 : null);
   return { ...plan, given, tokensWanted };
 }
 
-/** Throws an `HttpError` for a schema outside of the subset. */
+/** Throws an `HttpError` for a schema outside the subset. */
 export function checkSchemas(request: ChatRequest): void {
-  const tools = request.tools.map(schemaOfTool)
-    .filter(({ isStrict }) => isStrict);
-  [schemaOfAnswer(request) ?? [], tools].flat().forEach(checkSchema);
+  const answer = schemaOfAnswer(request);
+  if (answer !== null) checkSchema(answer);
+  request.tools.map(schemaOfTool).filter(({ isStrict }) => isStrict)
+    .forEach(checkSchema);
 }
 
 function schemaOfAnswer(
@@ -175,7 +176,7 @@ function fitting(room: number, make: (isSmall: boolean) => unknown): string[] {
   return tokens.length <= room ? tokens : tokenize(JSON.stringify(make(true)));
 }
 
-/** The random numbers of one choice: from the seed of the request, if it has one, and always the same at temperature 0. */
+/** The random numbers of one choice: from the request's seed, if it has one, and always the same ones at temperature 0. */
 export function randomFor(
   request: ChatRequest,
   index: number,

@@ -7,7 +7,7 @@ import { requestFault } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { HttpError } from "./errors.ts";
 
-/** What model servers have beyond OpenAI's fields. */
+/** Fields of common model servers that OpenAI does not have. */
 const ownFields = z.object({
   top_k: z.int().nullish(),
   min_p: z.number().min(0).max(1).nullish(),
