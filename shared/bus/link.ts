@@ -1,6 +1,6 @@
 /**
  * What passes over the connection to the bus, and how its use can fail. The connection
- * is `BusLink` in `link_nats.ts`, because the bare NATS client
+ * is `BusLink` in `link_nats.ts`, not a bare NATS client, because that
  *
  * - stops reading, without an error, after a handler throws;
  * - silently drops what is published while it is disconnected;

@@ -100,10 +100,10 @@ export class StreamReceiver {
   /** The number of the next frame, and the highest number known to exist. */
   #expected = 1;
   #known = 0;
-  /** When the last NAK was sent, the earliest time of the next one, and the pause after it. */
-  #askedMs: number;
-  #askMs = -Infinity;
-  #askDelayMs: number;
+  /** When the last NAK was sent, when the next one may be, and the pause after that. */
+  #lastNakMs: number;
+  #nextNakMs = -Infinity;
+  #nakDelayMs: number;
   /** Bytes of each delivered frame that the client has not received, including headers. */
   readonly #untaken: number[] = [];
   #untakenBytes = 0;
@@ -116,10 +116,10 @@ export class StreamReceiver {
     this.attempt = options.attempt;
     this.#options = options;
     this.#limits = options.limits ?? STREAM_LIMITS;
-    this.#askDelayMs = this.#limits.nakIntervalMs;
+    this.#nakDelayMs = this.#limits.nakIntervalMs;
     this.#workerId = options.workerId;
     this.#frameMs = options.nowMs;
-    this.#askedMs = options.nowMs;
+    this.#lastNakMs = options.nowMs;
   }
 
   /** The worker that runs the job or was offered it, or null. */
@@ -193,9 +193,9 @@ export class StreamReceiver {
   /** The bus works again after an outage: requests at once what may be lost. */
   onReconnect(nowMs: number): void {
     if (this.#isOver || !this.#isAccepted) return;
-    this.#askMs = nowMs;
-    this.#askDelayMs = this.#limits.nakIntervalMs;
-    this.#ask(nowMs);
+    this.#nextNakMs = nowMs;
+    this.#nakDelayMs = this.#limits.nakIntervalMs;
+    this.#sendNak(nowMs);
   }
 
   /** Must be called every `tickMs`. */
@@ -209,9 +209,9 @@ export class StreamReceiver {
     if (nowMs - this.#frameMs >= silenceLostMs) {
       return this.#lose("silent", "worker_lost");
     }
-    const silentSinceMs = Math.max(this.#frameMs, this.#askedMs);
+    const silentSinceMs = Math.max(this.#frameMs, this.#lastNakMs);
     const isSilent = nowMs - silentSinceMs >= silenceProbeMs;
-    if (isSilent || this.#known >= this.#expected) this.#ask(nowMs);
+    if (isSilent || this.#known >= this.#expected) this.#sendNak(nowMs);
     return NOTHING;
   }
 
@@ -244,10 +244,10 @@ export class StreamReceiver {
     if (sequence !== this.#expected) return this.#noteGap(sequence, nowMs);
     this.#expected += 1;
     const { nakIntervalMs, windowBytes } = this.#limits;
-    this.#askDelayMs = nakIntervalMs;
-    this.#askMs = this.#known >= this.#expected
+    this.#nakDelayMs = nakIntervalMs;
+    this.#nextNakMs = this.#known >= this.#expected
       ? nowMs + 2 * nakIntervalMs
-      : Math.min(this.#askMs, nowMs + nakIntervalMs);
+      : Math.min(this.#nextNakMs, nowMs + nakIntervalMs);
     if (type !== FrameType.DATA) return this.#onEnd(frame);
     const bytes = FRAME_HEADER_BYTES + payload.length;
     this.#untaken.push(bytes);
@@ -279,17 +279,17 @@ export class StreamReceiver {
   /** Frames up to `sequence` exist. */
   #noteGap(sequence: number, nowMs: number): StreamEvent {
     this.#known = Math.max(this.#known, sequence);
-    if (sequence >= this.#expected) this.#ask(nowMs);
+    if (sequence >= this.#expected) this.#sendNak(nowMs);
     return NOTHING;
   }
 
   /** Sends a NAK for the next frame, unless one was sent a moment ago. */
-  #ask(nowMs: number): void {
-    if (nowMs < this.#askMs) return;
-    this.#askedMs = nowMs;
-    this.#askMs = nowMs + this.#askDelayMs;
-    this.#askDelayMs = Math.min(
-      2 * this.#askDelayMs,
+  #sendNak(nowMs: number): void {
+    if (nowMs < this.#nextNakMs) return;
+    this.#lastNakMs = nowMs;
+    this.#nextNakMs = nowMs + this.#nakDelayMs;
+    this.#nakDelayMs = Math.min(
+      2 * this.#nakDelayMs,
       this.#limits.nakIntervalMaxMs,
     );
     this.#send({ type: "nak", sequence: this.#expected });

@@ -11,7 +11,7 @@ const IPV6_BITS = 128;
 const IPV6_GROUPS = 8;
 /** A customer usually has all addresses of a /64. */
 const SITE_GROUPS = 4;
-/** IPv4-mapped IPv6, as every server and proxy writes it. */
+/** The prefix of an IPv4-mapped IPv6 address, as servers and proxies write it. */
 const MAPPED = /^::ffff:(?=[\d.]+$)/i;
 const ZONE = /%[\w.-]+$/;
 /** Some proxies add the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */

@@ -211,11 +211,9 @@ function readVariable(
   const value = env[name]?.trim() ?? "";
   const fileName = isFile ? name : `${name}_FILE`;
   const path = isFile || isSecret ? env[fileName]?.trim() ?? "" : "";
-  let shown = value === ""
-    ? `${name} is missing`
-    : isSecret
-    ? `${name} (value not shown)`
-    : `${name}=${quoted(hideUserinfo(value))}`;
+  let shown = `${name}=${quoted(hideUserinfo(value))}`;
+  if (isSecret) shown = `${name} (value not shown)`;
+  if (value === "") shown = `${name} is missing`;
   let text = value;
   if (path !== "") {
     if (isSecret && value !== "") {

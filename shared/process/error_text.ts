@@ -36,12 +36,11 @@ export function clip(
 export function formatPath(path: readonly PathStep[]): string {
   let text = "";
   for (const step of path) {
-    const next = typeof step === "number"
-      ? `${text}[${step}]`
-      : typeof step === "string" && PLAIN_NAME.test(step)
-      ? (text === "" ? step : `${text}.${step}`)
-      : null;
-    if (next === null || next.length > PATH_CHARS_MAX) break;
+    const isIndex = typeof step === "number";
+    if (!isIndex && !PLAIN_NAME.test(String(step))) break;
+    const name = text === "" ? String(step) : `${text}.${String(step)}`;
+    const next = isIndex ? `${text}[${step}]` : name;
+    if (next.length > PATH_CHARS_MAX) break;
     text = next;
   }
   return text;

@@ -82,7 +82,9 @@ function describeError(error: unknown): LogFields {
   if (!(error instanceof Error)) return { message: String(error) };
   const { name, message, stack, cause } = error;
   return {
-    ...{ name, message, stack },
+    name,
+    message,
+    stack,
     ...(cause === undefined ? {} : { cause: describeError(cause) }),
   };
 }

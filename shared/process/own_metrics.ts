@@ -60,9 +60,13 @@ export const REDIS_METRICS = {
 
 const LAG_INTERVAL_MS = 50;
 const MS_PER_SECOND = 1_000;
-const BUS_EVENTS = "disconnected reconnected lame_duck refused error".split(
-  " ",
-);
+const BUS_EVENTS = [
+  "disconnected",
+  "reconnected",
+  "lame_duck",
+  "refused",
+  "error",
+];
 
 /** Exports {@link PROCESS_METRICS}. Returns a function that stops the measurement of the event loop. */
 export function observeProcess(
