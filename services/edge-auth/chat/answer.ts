@@ -9,6 +9,7 @@ import { Buffer } from "node:buffer";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Writable } from "node:stream";
+import type { StartedRun } from "../dispatch/dispatcher.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/responses.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
@@ -28,12 +29,8 @@ export interface AnswerOptions {
   now: MonotonicNow;
   /** A stream is opened after this long even without a first line; 0: never. */
   headMs: number;
-  /** The client's socket has taken everything up to this frame: the worker may send more. */
-  onDelivered: (sequence: number) => void;
-  /** A line exceeds the limit: the answer cannot continue. */
-  onOverlongLine: () => void;
-  /** The client has stopped reading. */
-  onAbandoned: (reason: "slow_client") => void;
+  /** The run that the answer comes from. Nothing arrives before it was started. */
+  run: () => StartedRun;
   /** Calls `end` when the end of the answer may be sent. */
   hold: (end: () => void) => void;
 }
@@ -72,8 +69,9 @@ export class StreamAnswer implements AnswerSink {
 
   onPayload(payload: Uint8Array, sequence: number): void {
     if (this.#isOver) return;
+    const { run } = this.#options;
     const lines = this.#lines.push(payload);
-    if (lines === null) return this.#options.onOverlongLine();
+    if (lines === null) return run().cancel("violation", overlongLine());
     if (lines.length > 0) {
       this.#hasStarted = true;
       this.#queuedSequence = sequence;
@@ -82,7 +80,7 @@ export class StreamAnswer implements AnswerSink {
       this.#queuedSequence = sequence;
     } else {
       // Part of a line cannot be sent before the rest has arrived.
-      this.#options.onDelivered(sequence);
+      run().delivered(sequence);
     }
   }
 
@@ -112,7 +110,7 @@ export class StreamAnswer implements AnswerSink {
 
   onTick(nowMs: number): void {
     if (this.#isOver) return;
-    const { headMs, onAbandoned, out } = this.#options;
+    const { headMs, run, out } = this.#options;
     const silentMs = nowMs - this.#lastSentAtMs;
     if (!out.headersSent) {
       if (headMs > 0 && silentMs >= headMs) this.#send(KEEP_ALIVE);
@@ -121,7 +119,7 @@ export class StreamAnswer implements AnswerSink {
       nowMs - this.#blockedSinceMs >= SSE_LIMITS.slowClientMs
     ) {
       this.#cut();
-      onAbandoned("slow_client");
+      run().cancel("slow_client");
     } else if (silentMs >= SSE_LIMITS.keepAliveMs) this.#send(KEEP_ALIVE);
   }
 
@@ -162,7 +160,7 @@ export class StreamAnswer implements AnswerSink {
     if (this.#queuedSequence === 0) return;
     const taken = this.#queuedSequence;
     this.#queuedSequence = 0;
-    this.#options.onDelivered(taken);
+    this.#options.run().delivered(taken);
   }
 }
 
@@ -181,7 +179,7 @@ export class WholeAnswer implements AnswerSink {
 
   onPayload(payload: Uint8Array, sequence: number): void {
     this.#parts.push(new Uint8Array(payload));
-    this.#options.onDelivered(sequence);
+    this.#options.run().delivered(sequence);
   }
 
   onEnd(): void {
@@ -210,6 +208,13 @@ export class WholeAnswer implements AnswerSink {
   }
 
   onTick(): void {}
+}
+
+function overlongLine(): ApiError {
+  return new ApiError(
+    "upstream_invalid",
+    "The model server answered with a chunk that is too long.",
+  );
 }
 
 const OK = 200;

@@ -43,20 +43,17 @@ class TestResponse extends Writable {
 
 function setup(change: Partial<AnswerOptions> = {}) {
   const clock = { ms: 0 };
-  const told = {
-    delivered: [] as number[],
-    abandoned: [] as string[],
-    overlong: 0,
-  };
+  const told = { delivered: [] as number[], cancelled: [] as string[] };
   const out = new TestResponse();
   const options: AnswerOptions = {
     out,
     headers: { "content-type": "text/event-stream" },
     now: () => clock.ms,
     headMs: SSE_LIMITS.headMs,
-    onDelivered: (sequence) => void told.delivered.push(sequence),
-    onOverlongLine: () => void (told.overlong += 1),
-    onAbandoned: (reason) => void told.abandoned.push(reason),
+    run: () => ({
+      delivered: (sequence) => void told.delivered.push(sequence),
+      cancel: (reason) => void told.cancelled.push(reason),
+    }),
     hold: (end) => end(),
     ...change,
   };
@@ -172,19 +169,19 @@ Deno.test("StreamAnswer disconnects a client that reads nothing", () => {
   answer.onPayload(bytes(`${"x".repeat(100_000)}\n`), 1);
   clock.ms = SSE_LIMITS.slowClientMs - 1;
   answer.onTick(clock.ms);
-  assert.deepEqual(told.abandoned, []);
+  assert.deepEqual(told.cancelled, []);
   clock.ms = SSE_LIMITS.slowClientMs;
   answer.onTick(clock.ms);
-  assert.deepEqual(told.abandoned, ["slow_client"]);
+  assert.deepEqual(told.cancelled, ["slow_client"]);
   assert.equal(out.destroyed, true);
 });
 
 Deno.test("StreamAnswer refuses a line that is too long", () => {
   const { answer, told } = setup();
   answer.onPayload(new Uint8Array(STREAM_LIMITS.lineBytesMax).fill(120), 1);
-  assert.equal(told.overlong, 0);
+  assert.deepEqual(told.cancelled, []);
   answer.onPayload(new Uint8Array(1).fill(120), 2);
-  assert.equal(told.overlong, 1);
+  assert.deepEqual(told.cancelled, ["violation"]);
 });
 
 Deno.test("an answer whose client has left is cut", async () => {

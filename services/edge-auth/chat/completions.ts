@@ -104,10 +104,7 @@ function runAdmitted(
     },
     now,
     headMs: streamHeadMs,
-    // Nothing is delivered before `start` has returned the run.
-    onDelivered: (sequence) => run.delivered(sequence),
-    onOverlongLine: () => run.cancel("violation", overlongLine()),
-    onAbandoned: (reason) => run.cancel(reason),
+    run: () => run,
     hold: holdUntil(lease.slotFreed, SLOT_HOLD_MS),
   };
   const answer = request.stream
@@ -155,13 +152,6 @@ function endChatSpan(span: WorkSpan, outcome: RunOutcome): void {
     "gen_ai.usage.input_tokens": outcome.usage?.prompt_tokens ?? 0,
     "gen_ai.usage.output_tokens": outcome.completionTokens,
   }, outcome.error?.code);
-}
-
-function overlongLine(): ApiError {
-  return new ApiError(
-    "upstream_invalid",
-    "The model server answered with a chunk that is too long.",
-  );
 }
 
 /** Logs a run, but never a key, a prompt or an answer. */
