@@ -7,23 +7,7 @@ import { parseChatRequest } from "./request.ts";
 
 const ROUNDS = 20_000;
 
-const SCALARS: unknown[] = [
-  ...[null, true, false, 0, 1, -1, 1.5, 2 ** 53, Infinity],
-  ...["", "x", "\ud800", "\u0000", "a", "__proto__", "neutral-3.7-plus"],
-  ...("text user assistant tool function auto required json_object " +
-    "json_schema image_url refusal get_weather").split(" "),
-];
-
-const NAMES = [
-  ...("model messages tools tool_choice max_tokens n temperature top_p stop " +
-    "presence_penalty logprobs top_logprobs seed response_format stream " +
-    "stream_options enable_thinking role content type text function name arguments id tool_calls " +
-    "tool_call_id image_url url schema json_schema parameters include_usage " +
-    "refusal __proto__ constructor top_k").split(" "),
-  "\ud800",
-  "a b",
-];
-
+/** Parts of valid requests. */
 const FRAGMENTS: unknown[] = [
   ping,
   ping.messages,
@@ -33,9 +17,28 @@ const FRAGMENTS: unknown[] = [
   [callOf("a")],
   { role: "user", content: "x" },
   { role: "assistant", tool_calls: [callOf("a")] },
+  { role: "assistant", refusal: "x" },
   { role: "tool", tool_call_id: "a", content: "x" },
   [{ type: "text", text: "x" }],
+  [{ type: "image_url", image_url: { url: "https://x" } }],
+  { type: "json_schema", json_schema: { name: "x", schema: {} } },
+  { stream: true, stream_options: { include_usage: true } },
+  { logprobs: true, top_logprobs: 1, response_format: { type: "text" } },
+  { tools: [weatherTool], tool_choice: "auto" },
+  { max_tokens: 1, n: 1, temperature: 1, top_p: 1, presence_penalty: 1 },
+  { seed: 1, stop: "x", enable_thinking: true, top_k: 1 },
 ];
+
+const names = new Set(["__proto__", "constructor", "\ud800", "a b"]);
+const scalars = new Set<unknown>([null, false, 0, -1, 1.5, 2 ** 53, Infinity]);
+for (const text of ["", "\ud800", "\0", "__proto__"]) scalars.add(text);
+JSON.parse(JSON.stringify(FRAGMENTS), (name, value) => {
+  names.add(name);
+  if (typeof value !== "object") scalars.add(value);
+  return value;
+});
+const NAMES = [...names];
+const SCALARS = [...scalars];
 
 function randomJson(random: () => number, depth: number): unknown {
   const pick = <T>(values: readonly T[]) =>
