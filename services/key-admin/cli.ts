@@ -95,7 +95,7 @@ const EXIT_CODES = [
 ] as const;
 
 const REDIS_HINT =
-  `Is "deno task up" still running in this folder? Or check REDIS_…: host, port, user and password`;
+  `Is "deno task up" still running in this folder? If not, check REDIS_…: host, port, user and password`;
 
 /** The exit code and the text for stderr. Rethrows an unexpected error. */
 function describeFailure(error: unknown): { code: number; text: string } {

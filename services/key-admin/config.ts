@@ -112,7 +112,8 @@ function oidcOf(env: ConfigOf<typeof CONSOLE_VARIABLES>): OidcConfig | null {
   if (OIDC_ISSUER === undefined) return null;
   // Without OIDC_ALLOWED anyone with an account at the provider could sign in.
   const missing = Object.entries({
-    ...{ OIDC_CLIENT_ID, OIDC_CLIENT_SECRET },
+    OIDC_CLIENT_ID,
+    OIDC_CLIENT_SECRET,
     OIDC_ALLOWED: env.OIDC_ALLOWED,
   }).filter(([, value]) => value.length === 0)
     .map(([name]) => `${name} is needed with OIDC_ISSUER`);

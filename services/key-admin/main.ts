@@ -50,7 +50,9 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const clock = { randomBytes, now: wallNow };
   const deps: ConsoleDeps = {
     ...createStores({ redis, writer, defaultLimits, ...clock }),
-    ...{ ...clock, log, defaultLimits },
+    ...clock,
+    log,
+    defaultLimits,
     sendStop: createStopSender(config.bus, log),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),

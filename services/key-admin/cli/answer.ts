@@ -57,8 +57,9 @@ export function textOf({ json, table, note }: Answer): string {
         table.columns.map((name) => cellOf(row[name]))
       ),
     ];
-  const isEmpty = table?.rows.length === 0;
-  return [...isEmpty ? [] : aligned(cells), ...note ? [note] : []].join("\n");
+  const lines = table?.rows.length === 0 ? [] : aligned(cells);
+  if (note) lines.push(note);
+  return lines.join("\n");
 }
 
 function aligned(lines: readonly (readonly string[])[]): string[] {

@@ -63,8 +63,11 @@ async function create(call: Call): Promise<Answer> {
     throw new UsageError("--description: Say what the key is for");
   }
   const settings = settingsFrom(call, {
-    ...{ description, scopes: [...KEY_SCOPES], models: [] },
-    ...{ limits: defaultLimits.key, expiresAtMs: null },
+    description,
+    scopes: [...KEY_SCOPES],
+    models: [],
+    limits: defaultLimits.key,
+    expiresAtMs: null,
   });
   // The output points out a new address, which may be misspelt.
   const isNew = owner !== undefined && await owners.find(owner) === null;
@@ -91,10 +94,9 @@ async function list(call: Call): Promise<Answer> {
   const { search = "", state = "all", rows = PAGE_ROWS, after = "" } =
     call.options;
   const nowMs = call.now();
-  const page = await call.keys.list(await keyOwner(call), {
-    ...{ filter: state, search, rows, after },
-    day: usageDay(nowMs),
-  });
+  const day = usageDay(nowMs);
+  const query = { filter: state, search, rows, after, day };
+  const page = await call.keys.list(await keyOwner(call), query);
   const { next, total } = page;
   const keys = page.rows.map((row) => rowToJson(row, nowMs));
   return {

@@ -47,8 +47,12 @@ type Values = z.infer<typeof KEY_FORM>;
 const newKey: Handler = (c) => {
   const { defaultLimits, randomBytes } = c.var.deps;
   const settings = {
-    ...{ description: "", scopes: KEY_SCOPES, models: [], version: 0 },
-    ...{ limits: defaultLimits.key, expiresAtMs: null },
+    description: "",
+    scopes: KEY_SCOPES,
+    models: [],
+    limits: defaultLimits.key,
+    expiresAtMs: null,
+    version: 0,
   };
   const nonce = mintSecret(randomBytes);
   return showForm(c, null, { ...valuesOf(settings), nonce });
@@ -156,9 +160,12 @@ function valuesOf(
   >,
 ): Values {
   return {
-    ...{ description, scopes: [...scopes], models: models.join(", ") },
-    ...{ version, nonce: "" },
+    description,
+    scopes: [...scopes],
+    models: models.join(", "),
     expires: dayOf(expiresAtMs),
+    version,
+    nonce: "",
     ...limitsOf((name) => limits[name] === 0 ? "" : String(limits[name])),
   };
 }
@@ -173,7 +180,8 @@ export function parse(
   keptMs: number | null,
 ): { settings?: KeySettings; errors: ReadonlyMap<string, string> } {
   const parsed = settingsSchema.safeParse({
-    ...{ description, scopes },
+    description,
+    scopes,
     models: models.split(/[\s,]+/).filter((id) => id !== ""),
     limits: limitsOf((name) => limitIn(limits[name])),
     expiresAtMs: expires === dayOf(keptMs) ? keptMs : endOf(expires, nowMs),
@@ -213,13 +221,18 @@ function showForm(
   const focus = KEY_FORM.keyof().options.find((name) => errors.has(name)) ??
     "description";
   const common = (id: Exclude<keyof Values, "scopes" | "version">) => ({
-    ...{ id, value: values[id], error: errors.get(id) },
-    ...{ autofocus: focus === id, autocomplete: "off" },
+    id,
+    value: values[id],
+    error: errors.get(id),
+    autofocus: focus === id,
+    autocomplete: "off",
   });
   return showPage(
     c,
     {
-      ...{ title, section: "keys", isCard: true },
+      title,
+      section: "keys",
+      isCard: true,
       error: errors.size === 0 ? null : "Correct the marked fields.",
     },
     <PostForm

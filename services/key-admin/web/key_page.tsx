@@ -38,12 +38,16 @@ const showKey: Handler = async (c) => {
   const key = await findKey(c);
   const { ownerId, id, version, description, models, limits } = key;
   const nowMs = now();
+  const historyQuery = {
+    action: "key.",
+    keyId: id,
+    before: null,
+    rows: HISTORY_ROWS,
+  };
   const [usage, lastUsedAtMs, history] = await Promise.all([
     readUsage(redis, ownerId, id, rangeOf(c), nowMs),
     readLastUse(redis, key),
-    audit.read(ownerId, {
-      ...{ action: "key.", keyId: id, before: null, rows: HISTORY_ROWS },
-    }),
+    audit.read(ownerId, historyQuery),
   ]);
   const isEnabled = key.state === "enabled";
   const to = (label: string, page: string, look = "") => (
@@ -234,10 +238,8 @@ async function stopRunning(
     log.error("stop_notice_failed", { keyId: id, error });
     return "not_stopped";
   }
-  await audit.add(ownerId, {
-    ...{ action: "key.stop_requested", ...actorOf(c) },
-    ...{ keyId: id, hint, description },
-  });
+  const about = { ...actorOf(c), keyId: id, hint, description };
+  await audit.add(ownerId, { action: "key.stop_requested", ...about });
   return "stopping";
 }
 

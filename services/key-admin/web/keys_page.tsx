@@ -32,9 +32,9 @@ const listKeys: Handler = async (c) => {
   const [filter] = FILTERS.find(([name]) => name === asked) ?? FILTERS[0];
   const after = c.req.query("after") ?? "";
   const nowMs = now();
-  const page = await keys.list(session.ownerId, {
-    ...{ filter, search, after, rows: PAGE_ROWS, day: usageDay(nowMs) },
-  });
+  const day = usageDay(nowMs);
+  const query = { filter, search, after, rows: PAGE_ROWS, day };
+  const page = await keys.list(session.ownerId, query);
   /** An address of the list with this search. */
   const to = (filter: KeyFilter, after = "") =>
     address("/keys", { filter: filter === "all" ? "" : filter, search, after });

@@ -43,7 +43,10 @@ export const writeCookie = (
   value: string | null,
 ): void =>
   setCookie(c, name, value ?? "", {
-    ...{ path: "/", httpOnly: true, sameSite: "Lax", ...prefixOf(c) },
+    ...prefixOf(c),
+    path: "/",
+    httpOnly: true,
+    sameSite: "Lax",
     maxAge: value === null ? 0 : COOKIES[name],
   });
 

@@ -40,7 +40,8 @@ const trySignIn: Handler = async (c) => {
   const { waitMs } = result;
   if (waitMs > 0) c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
   return await showSignIn(c, {
-    ...{ email: form.email, next },
+    email: form.email,
+    next,
     error: waitMs > 0 ? waitText(waitMs) : "E-mail, password or code is wrong.",
     status: waitMs > 0 ? 429 : 401,
   });
@@ -230,7 +231,8 @@ const EmailField = (
     autocomplete="username"
     maxlength={EMAIL_CHARS_MAX}
     autofocus={value === ""}
-    {...{ value, readonly }}
+    value={value}
+    readonly={readonly}
   />
 );
 

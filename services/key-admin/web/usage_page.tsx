@@ -182,8 +182,11 @@ function BarChart({ what, usage: { buckets, range }, series }: {
               <title {...titleOf(bucket, range, counts.join(", "))} />
               {series.map(([, fill, of]) => (
                 <rect
-                  {...{ fill, x: at + 0.15, width: 0.7, height: of(bucket) }}
+                  fill={fill}
+                  x={at + 0.15}
                   y={y -= of(bucket)}
+                  width={0.7}
+                  height={of(bucket)}
                 />
               ))}
             </g>
@@ -198,12 +201,13 @@ function BarChart({ what, usage: { buckets, range }, series }: {
   );
 }
 
-/** What is shown when a bar is pointed at. SVG has no `<time>`, so the script gets the time in attributes. */
+/** What a bar shows while the pointer is over it. SVG has no `<time>`, so the script gets the time in attributes. */
 function titleOf({ startMs }: Bucket, range: UsageRange, counts: string) {
   if (range === "30d") return { children: `${DAY.format(startMs)}: ${counts}` };
   return {
     "data-time": new Date(startMs).toISOString(),
-    ...{ "data-as": "minute", "data-suffix": `: ${counts}` },
+    "data-as": "minute",
+    "data-suffix": `: ${counts}`,
     children: `${utcText(startMs)} UTC: ${counts}`,
   };
 }

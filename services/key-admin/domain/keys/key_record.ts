@@ -50,7 +50,9 @@ export function decodeKey(
     .map(([member, field]) => [member, fields[field]]);
   return {
     ...members.parse(Object.fromEntries(texts)),
-    ...{ id: keyId, ownerId, limits: decodeLimits(fields) },
+    id: keyId,
+    ownerId,
+    limits: decodeLimits(fields),
   };
 }
 

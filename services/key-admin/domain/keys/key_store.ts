@@ -106,7 +106,7 @@ interface Step {
  *
  * KEYS: 1 `keys:{owner}`, 2 `audit:{owner}`, 3 the `once` key, then one record
  * per step.
- * ARGV: 1 the plan as JSON, see `#commit`.
+ * ARGV: 1 the plan as JSON, see `commit`.
  */
 const COMMIT_SCRIPT = defineScript(
   "key-admin/commit",
@@ -175,7 +175,8 @@ export function createKeyStore(
     nowMs = 0,
   ): Promise<void> {
     const plan = {
-      ...{ steps, nowMs: String(nowMs) },
+      steps,
+      nowMs: String(nowMs),
       keysMax: KEY_LIMITS.keysPerOwnerMax,
       auditMax: AUDIT_ENTRIES_MAX,
       ...once === undefined ? {} : { once: ONCE_SECONDS },
@@ -313,7 +314,9 @@ function stepOf(
   const { id: keyId, hint, description } = { ...before, ...changed };
   const about = { keyId, hint, description, detail };
   return {
-    ...{ action, keyId, version: version ?? 0 },
+    action,
+    keyId,
+    version: version ?? 0,
     fields: encodeKey(changed),
     audit: encodeAudit({ action, ...actor, ...about }),
   };

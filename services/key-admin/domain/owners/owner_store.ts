@@ -61,7 +61,7 @@ export interface Account {
   recoveryCodesLeft: number;
 }
 
-/** Each recovery code is a field of its own, so that removing it also uses it up. */
+/** Each recovery code is a field of its own: removing the field uses up the code. */
 const RECOVERY_FIELD = "recovery:";
 const RECOVERY_CODES = 10;
 /** 119 random bits, so that a fast hash is enough (ASVS 6.5.2). */
@@ -141,8 +141,11 @@ export function createOwnerStore(
       if (fields === null) return null;
       const { email, created_at, password, totp } = stored.parse(fields);
       return {
-        ...{ ownerId, email, createdAtMs: created_at },
-        ...{ passwordHash: password, totpSecret: totp },
+        ownerId,
+        email,
+        createdAtMs: created_at,
+        passwordHash: password,
+        totpSecret: totp,
         recoveryCodesLeft: recoveryFields(fields).length,
       };
     },
@@ -182,7 +185,7 @@ export function createOwnerStore(
       return true;
     },
 
-    /** Sets the address of an owner who has none. False when it belongs to another owner. */
+    /** Gives an owner without an address this one. False when it belongs to another owner. */
     async claim(ownerId: string, email: string): Promise<boolean> {
       const pointer = mailKey(email);
       const set = await writer.command(["SET", pointer, ownerId, "NX"]);

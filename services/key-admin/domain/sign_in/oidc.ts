@@ -62,7 +62,8 @@ export function createOidcClient(
         scope: "openid email",
         code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
         code_challenge_method: "S256",
-        ...{ state, nonce },
+        state,
+        nonce,
         ...(askAgain ? { prompt: "login", max_age: "0" } : {}),
       });
       return { url, flow: [verifier, state, nonce].join(".") };

@@ -77,9 +77,13 @@ export function createSessionStore(
       const id = digest(cookie);
       const nowMs = now();
       await store.update(id, {
-        ...{ ownerId, formToken: mintSecret(randomBytes) },
-        ...{ createdAtMs: nowMs, seenAtMs: nowMs, checkedAtMs: nowMs },
-        ...{ ip, userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX) },
+        ownerId,
+        formToken: mintSecret(randomBytes),
+        createdAtMs: nowMs,
+        seenAtMs: nowMs,
+        checkedAtMs: nowMs,
+        ip,
+        userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX),
       });
       const list = sessionsKey(ownerId);
       await redis.command(["ZADD", list, String(nowMs), id]);

@@ -112,8 +112,9 @@ export async function checkAgain(
   if (waitMs > 0) return { ok: false, waitMs };
   const isRight = await hasher.verify(passwordHash, password);
   await audit.add(ownerId, {
-    ...{ action: isRight ? "session.confirmed" : "session.refused" },
-    ...{ by: email, ip: from.ip },
+    action: isRight ? "session.confirmed" : "session.refused",
+    by: email,
+    ip: from.ip,
     detail: isRight ? "" : "asked again within a session",
   });
   if (!isRight) return { ok: false, waitMs: 0 };
