@@ -44,19 +44,15 @@ const showAudit: Handler = async (c) => {
       <Tabs
         label="Filter"
         current={action}
-        tabs={FILTERS.map(([prefix, label]) => [
-          prefix,
-          label,
-          address("/audit", { action: prefix }),
-        ])}
+        tabs={FILTERS}
+        to={(action) => address("/audit", { action })}
       />
       {rows.length === 0
         ? (
-          <Empty title="No entries">
-            <p class="lead">
-              Changes to your keys and your account appear here.
-            </p>
-          </Empty>
+          <Empty
+            title="No entries"
+            lead="Changes to your keys and your account appear here."
+          />
         )
         : <AuditTable rows={rows} caption="Audit log, newest first" />}
       {(before ?? next) !== null && (

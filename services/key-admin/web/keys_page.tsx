@@ -54,11 +54,10 @@ const listKeys: Handler = async (c) => {
     },
     isFirstKey
       ? (
-        <Empty title="Create your first key">
-          <p class="lead">
-            You see its full value once, right after you create it. Store it
-            where your program can read it, then send a first request:
-          </p>
+        <Empty
+          title="Create your first key"
+          lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
+        >
           <Curl apiUrl={apiUrl} />
           {create}
         </Empty>
@@ -69,7 +68,8 @@ const listKeys: Handler = async (c) => {
             <Tabs
               label="Filter"
               current={filter}
-              tabs={FILTERS.map(([name, label]) => [name, label, to(name)])}
+              tabs={FILTERS}
+              to={to}
             />
             <Search search={search} filter={filter} />
           </div>
@@ -128,12 +128,12 @@ const Search = (
 function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
   if (page.rows.length === 0) {
     return (
-      <Empty title="No keys found">
-        <p class="lead">
-          {page.next === null
-            ? "No key matches. Try fewer or shorter words, or another filter."
-            : "No match among the keys searched so far. Next searches the rest."}
-        </p>
+      <Empty
+        title="No keys found"
+        lead={page.next === null
+          ? "No key matches. Try fewer or shorter words, or another filter."
+          : "No match among the keys searched so far. Next searches the rest."}
+      >
         <a class="button" href="/keys">Show all keys</a>
       </Empty>
     );

@@ -3,7 +3,7 @@ import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "./context.ts";
-import { Banner, FormToken, PostForm } from "./parts.tsx";
+import { Banner, FormToken, PostForm, Tabs } from "./parts.tsx";
 
 /** The layout around every page. */
 
@@ -79,16 +79,12 @@ export async function showPage(
       <a class="skip" href="#content">Skip to the content</a>
       <header class="top row">
         <Brand icon={deps.assets.icon} />
-        <nav aria-label="Main">
-          {SECTIONS.map(([name, label]) => (
-            <a
-              href={`/${name}`}
-              aria-current={name === section ? "page" : undefined}
-            >
-              {label}
-            </a>
-          ))}
-        </nav>
+        <Tabs
+          label="Main"
+          tabs={SECTIONS}
+          current={section}
+          to={(name) => `/${name}`}
+        />
         <PostForm action="/sign-out" submit="Sign out" look="small" />
       </header>
       <main id="content" tabindex={-1}>

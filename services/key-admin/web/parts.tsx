@@ -8,14 +8,16 @@ import { FORM_TOKEN } from "./session.ts";
 /** Components that several pages share. */
 
 /** Tabs that are links; the current one is marked. */
-export const Tabs = ({ label, tabs, current }: {
+export const Tabs = <T extends string>({ label, tabs, current, to }: {
   label: string;
-  tabs: readonly (readonly [value: string, label: string, href: string])[];
-  current: string;
+  tabs: readonly (readonly [value: T, label: string])[];
+  current: T;
+  /** The address of a tab. */
+  to: (value: T) => string;
 }) => (
   <nav aria-label={label}>
-    {tabs.map(([value, text, href]) => (
-      <a href={href} aria-current={value === current ? "true" : undefined}>
+    {tabs.map(([value, text]) => (
+      <a href={to(value)} aria-current={value === current ? "true" : undefined}>
         {text}
       </a>
     ))}
@@ -66,10 +68,11 @@ export const Table = <T,>({ caption, columns, rows }: {
 
 /** What a page says while it has nothing to show. */
 export const Empty = (
-  { title, children }: { title: string; children: Child },
+  { title, lead, children }: { title: string; lead: string; children?: Child },
 ) => (
   <section class="card empty">
     <h2>{title}</h2>
+    <p class="lead">{lead}</p>
     {children}
   </section>
 );

@@ -60,18 +60,13 @@ function loggedPath(url: string): string {
 }
 
 /** The console's own files. Their paths change with their content, so browsers may keep them forever. */
-export interface Assets {
-  stylesheet: string;
-  script: string;
-  icon: string;
-  files: ReadonlyMap<string, { body: string; type: string }>;
-}
+export type Assets = Awaited<ReturnType<typeof readAssets>>;
 
 /** Length of the digest in a path. */
 const VERSION_CHARS = 12;
 
 /** Reads the files in `assets/`. */
-export async function readAssets(): Promise<Assets> {
+export async function readAssets() {
   const files = new Map<string, { body: string; type: string }>();
   const add = async (name: string, mediaType: string) => {
     const file = new URL(`assets/${name}`, import.meta.url);

@@ -80,9 +80,10 @@ export const UsageView = ({ usage, base }: { usage: Usage; base: string }) => (
       label="Time"
       current={usage.range}
       tabs={[
-        ["24h", "Last 24 hours", `${base}?range=24h`],
-        ["30d", "Last 30 days", `${base}?range=30d`],
+        ["24h", "Last 24 hours"],
+        ["30d", "Last 30 days"],
       ]}
+      to={(range) => `${base}?range=${range}`}
     />
     <Facts
       look="totals"
@@ -92,9 +93,10 @@ export const UsageView = ({ usage, base }: { usage: Usage; base: string }) => (
     />
     {usage.total.requests === 0
       ? (
-        <Empty title={`No requests in the last ${RANGES[usage.range].name}`}>
-          <p class="lead">Requests appear here within seconds.</p>
-        </Empty>
+        <Empty
+          title={`No requests in the last ${RANGES[usage.range].name}`}
+          lead="Requests appear here within seconds."
+        />
       )
       : (
         <>
