@@ -1,3 +1,5 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { LogFile } from "./files.ts";
@@ -112,27 +114,20 @@ export class Cluster {
  */
 function startWatcher(stateFile: string) {
   const script = fileURLToPath(new URL("watch.sh", import.meta.url));
-  const child = new Deno.Command("sh", {
-    args: [script, stateFile],
+  const child = spawn("sh", [script, stateFile], {
     // In its own session, neither Ctrl-C nor the end of the terminal reaches it.
     detached: true,
-    stdin: "piped",
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
-  const pipe = child.stdin.getWriter();
-  pipe.closed.catch(() => {});
-  const write = (line: string) => {
-    // Fails if the watcher was killed; the launcher continues without it.
-    pipe.write(new TextEncoder().encode(`${line}\n`)).catch(() => {});
-  };
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  const ended = once(child, "exit");
+  // A write fails if the watcher was killed; the launcher continues without it.
+  child.stdin.on("error", () => {});
   return {
     watch: (pids: readonly number[]) =>
-      write(pids.map((pid) => `-${pid}`).join(" ")),
+      child.stdin.write(`${pids.map((pid) => `-${pid}`).join(" ")}\n`),
     async close() {
-      write("");
-      await pipe.close().catch(() => {});
-      await child.status;
+      child.stdin.end("\n");
+      await ended;
     },
   };
 }

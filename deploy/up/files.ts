@@ -1,4 +1,5 @@
 /** Private files, locks, and logs of bounded size. */
+import { appendFileSync, renameSync, statSync } from "node:fs";
 import { errorMessage } from "@gateway/shared/process/env";
 import { UpError } from "./terminal.ts";
 
@@ -62,8 +63,6 @@ export async function lockDir(dir: string): Promise<Deno.FsFile> {
 
 /** A log, mode 0600, that is renamed to `<path>.1` when it reaches its bound. */
 export class LogFile {
-  #file: Deno.FsFile | undefined;
-  #bytes = 0;
   #hasFailed = false;
 
   /** `onFailure` is called once when the log cannot be written. */
@@ -75,33 +74,16 @@ export class LogFile {
 
   /** Appends. Never throws: a full disk must not stop a service. */
   write(bytes: Uint8Array): void {
+    const { path } = this;
     try {
-      this.#file ??= this.#open();
-      if (this.#bytes > 0 && this.#bytes + bytes.length > this.bytesMax) {
-        this.close();
-        Deno.renameSync(this.path, `${this.path}.1`);
-        this.#file = this.#open();
-      }
-      for (let at = 0; at < bytes.length;) {
-        at += this.#file.writeSync(bytes.subarray(at));
-      }
-      this.#bytes += bytes.length;
+      const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+      const isFull = size > 0 && size + bytes.length > this.bytesMax;
+      if (isFull) renameSync(path, `${path}.1`);
+      appendFileSync(path, bytes, { mode: OWNER_ONLY });
     } catch (error) {
       if (this.#hasFailed) return;
       this.#hasFailed = true;
-      this.onFailure(`Cannot write ${this.path}: ${errorMessage(error)}`);
+      this.onFailure(`Cannot write ${path}: ${errorMessage(error)}`);
     }
-  }
-
-  close(): void {
-    this.#file?.close();
-    this.#file = undefined;
-  }
-
-  #open(): Deno.FsFile {
-    const options = { append: true, create: true, mode: OWNER_ONLY };
-    const file = Deno.openSync(this.path, options);
-    this.#bytes = file.statSync().size;
-    return file;
   }
 }

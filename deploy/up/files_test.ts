@@ -9,7 +9,6 @@ async function logAfter(...runs: string[][]) {
   for (const writes of runs) {
     const log = new LogFile(path, assert.fail, 10);
     for (const text of writes) log.write(new TextEncoder().encode(text));
-    log.close();
   }
   assert.equal(((await Deno.stat(path)).mode ?? 0) & 0o777, 0o600);
   const before = await Deno.readTextFile(`${path}.1`).catch(() => null);

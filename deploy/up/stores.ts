@@ -1,4 +1,3 @@
-import { kill } from "node:process";
 import { parseEnv, secret } from "@gateway/shared/process/env";
 import { makePrivateDir, writePrivateFile } from "./files.ts";
 import type { UpOptions } from "./options.ts";
@@ -78,26 +77,14 @@ export async function redisStore(
 /**
  * Throws an {@link UpError} if a Redis server of an earlier run still uses the
  * directory: a second one would destroy the data. One is only left when the
- * launcher and its watcher were both killed.
+ * launcher and its watcher were both killed; one that stops removes its pid file.
  */
 async function requireNoRedis(dir: string): Promise<void> {
-  const [pid = 0, port = 0] = await Promise.all(
-    ["pid", "port"].map((name) =>
-      Deno.readTextFile(`${dir}/${name}`).then(Number, () => 0)
-    ),
-  );
-  // After a reboot, the pid and the port may belong to other processes.
-  if (!pid || !port || isFreePort(port) || !isProcess(pid)) return;
+  const pid = await Deno.readTextFile(`${dir}/pid`).catch(() => "");
+  const port = await Deno.readTextFile(`${dir}/port`).catch(() => "");
+  if (pid === "" || isFreePort(Number(port))) return;
   throw new UpError(
-    `A Redis server of an earlier run still uses ${dir} (port ${port}, pid ${pid})\n` +
-      `Stop it with: kill ${pid}`,
+    `A Redis server of an earlier run still uses ${dir} (port ${port})\n` +
+      `Stop it with: kill ${pid.trim()}`,
   );
-}
-
-function isProcess(pid: number): boolean {
-  try {
-    return kill(pid, 0);
-  } catch {
-    return false;
-  }
 }

@@ -37,7 +37,6 @@ export interface Unit {
 export type ServiceEvent = z.output<typeof EVENT>;
 
 export interface SuperviseDeps {
-  /** Closed with the unit. */
   log: LogFile;
   /** A process of this unit started or ended. */
   onChange(): void;
@@ -103,7 +102,6 @@ export class Supervised {
     await settlesWithin(this.#finished, graceMs);
     this.#signal("SIGKILL");
     await this.#finished;
-    this.#deps.log.close();
   }
 
   #signal(name: Deno.Signal): void {
