@@ -106,7 +106,7 @@ async function run(
 function describeMissing(names: readonly ServerName[]): string {
   const apt = names.join(" ");
   const brew = names.map((name) => BREW_NAMES[name]).join(" ");
-  return `Cannot find or install ${names.join(" and ")}. Type one of:
+  return `Cannot find or install ${names.join(" and ")}. Run one of:
   sudo apt-get install ${apt}      (Debian 12, Ubuntu 24.04 and later)
   brew install ${brew}      (macOS)
 or use servers that run elsewhere:

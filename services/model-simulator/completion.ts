@@ -73,7 +73,7 @@ export class Completion {
     const tokensMax = request.max_tokens ?? OUTPUT_TOKENS;
     const newCallId = () => `call_${randomId()}`;
     for (let index = 0; index < request.n; index++) {
-      // Planning may take some milliseconds, in which other answers would wait.
+      // Planning may take some milliseconds, during which other answers should not wait.
       if (index > 0) await sleep(0, signal);
       const random = randomFor(request, index, Math.random());
       const plan = planChoice(request, controls, { random, tokensMax });

@@ -70,7 +70,7 @@ export type BusEvent =
   | "refused"
   | "error";
 
-/** Is told every event, and the server's error with the last two. Must not throw. */
+/** Receives every event, with the server's error for the last two. Must not throw. */
 export type BusListener = (event: BusEvent, error?: Error) => void;
 
 /**

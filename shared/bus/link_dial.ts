@@ -103,7 +103,7 @@ export function readServers(options: BusOptions): BusOptions {
     const protocol = url?.protocol;
     if (!url?.hostname || (protocol !== "nats:" && protocol !== "tls:")) {
       throw new TypeError(
-        "Cannot connect to the bus: a server is written host:port, nats://host:port or tls://host:port",
+        "Cannot connect to the bus: write each server as host:port, nats://host:port or tls://host:port",
       );
     }
     const address = `${url.hostname}:${url.port || DEFAULT_PORT}`;

@@ -85,7 +85,7 @@ function listOf<T extends z.ZodType>(element: T, max: number, min = 0) {
 }
 
 /**
- * A string or something else, whose faults are reported. A union of zod would report
+ * A string or something else, whose faults are reported. A zod union would report
  * the faults of both.
  */
 function stringOr<S, T extends z.ZodType>(

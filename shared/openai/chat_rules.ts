@@ -1,7 +1,7 @@
 import { clip } from "../process/error_text.ts";
 import type { ChatMessage, WireRequest } from "./chat.ts";
 
-/** A rule that a request breaks: the field, and a whole sentence. */
+/** A broken rule: the field, and a message that is a whole sentence. */
 interface RuleFault {
   path: PropertyKey[];
   message: string;

@@ -61,7 +61,7 @@ type LabelValues<Labels extends readonly string[]> = {
   readonly [Index in keyof Labels]: string;
 };
 
-/** Returns what counts for these values of the labels. Callers may keep it. */
+/** Returns the counter for these label values, which callers may keep. */
 interface Family<Labels extends readonly string[], Cell> {
   with(...values: LabelValues<Labels>): Cell;
 }

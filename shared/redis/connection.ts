@@ -53,7 +53,7 @@ export interface ConnectionOptions {
   onDown: (cause: unknown) => void;
 }
 
-/** For TCP, TLS, sign-in and the greeting in total, and the same again for the sentinels. */
+/** How long TCP, TLS, sign-in and the greeting may take together. Asking the sentinels may take as long again. */
 const CONNECT_TIMEOUT_MS = 1_000;
 const BACKOFF_FIRST_MS = 25;
 /** Short enough to reconnect to a restarted server well within a second. */
@@ -160,7 +160,7 @@ function backoffMs(failures: number, random: () => number): number {
   return fullMs * (1 - random() / 2);
 }
 
-/** Opens connections, and closes those whose opening failed. */
+/** Opens connections, and cleans up after those that fail. */
 export class Dialer {
   /** Abandoned attempts that still hold a socket. */
   readonly #leftovers = new Set<Promise<void>>();
@@ -227,7 +227,7 @@ export class Dialer {
     }
   }
 
-  /** Resolves when no socket is left of the attempts that were abandoned. */
+  /** Resolves when the sockets of all abandoned attempts are closed. */
   async closed(): Promise<void> {
     await Promise.all(this.#leftovers);
   }

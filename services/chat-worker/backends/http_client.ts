@@ -114,7 +114,7 @@ export class HttpConnection {
     do {
       head = await this.#readHead();
       if (head.status === SWITCHING_PROTOCOLS) {
-        throw invalidAnswer("Unexpected change of protocol");
+        throw invalidAnswer("Unexpected switch of protocols");
       }
     } while (head.status < 200);
     this.#isKeepAlive = head.isKeepAlive;

@@ -311,7 +311,7 @@ export class CircuitBreaker {
     if (this.#score >= SCORE_MAX) this.#setOpen(OPEN_MS);
   }
 
-  /** Opens it for a time, or closes it with 0. */
+  /** Opens the breaker for this long; 0 closes it. */
   #setOpen(ms: number): void {
     this.#era += 1;
     this.#score = 0;

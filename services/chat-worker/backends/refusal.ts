@@ -107,7 +107,7 @@ function faultOf(
 ): UpstreamFault {
   const code = textOf(error?.code);
   const fault = FAULTS.get(status) ?? "server_error";
-  // A request larger than a token rate exceeds the gateway's own limit at that server.
+  // Some servers answer 413 to a request that exceeds the gateway's token limit there.
   if (status === 413 && code === "rate_limit_exceeded") return "rate_limited";
   if (status === 413) return fault;
   if (status === 500) {

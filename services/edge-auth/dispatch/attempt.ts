@@ -82,7 +82,7 @@ export class Attempt {
     return this.stream.onTick(steadyNow());
   }
 
-  /** Frees the slot that it holds at its worker, or was offered. */
+  /** Frees the slot at the worker that it holds or was offered. */
   leave(): void {
     const { workerId } = this.stream;
     if (!this.#hasSlot || workerId === null) return;

@@ -366,7 +366,7 @@ export class ChatRun {
     this.#leave();
     this.#state = "over";
     Object.assign(outcome, end);
-    // A client that is still there and got an error did not cancel anything.
+    // A client that was sent an error did not cancel the request.
     const isFailed = kind === "cancelled" && outcome.error !== null;
     outcome.kind = isFailed ? "failed" : kind;
     this.#onOver(outcome);

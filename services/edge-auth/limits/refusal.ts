@@ -10,8 +10,8 @@ const KEY_ERRORS = {
   unknown: ["unauthorized", "unauthorized"],
   expired: ["unauthorized", "unauthorized"],
   disabled: ["key_disabled", "unauthorized"],
-  scope: ["forbidden", "This API key has no right to this endpoint."],
-  model: ["forbidden", "This API key has no right to this model."],
+  scope: ["forbidden", "This API key is not allowed to use this endpoint."],
+  model: ["forbidden", "This API key is not allowed to use this model."],
 } as const satisfies Record<string, ErrorText>;
 
 /** The limits: the error code of each, and its name in messages. */

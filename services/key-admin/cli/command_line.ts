@@ -87,7 +87,7 @@ const graces = Object.keys(ROTATION_GRACES_MS);
 const { limits, ...settings } = settingsSchema.shape;
 const limit = (name: keyof Limits) => number.pipe(limits.shape[name]);
 
-/** How the value of each option is checked. */
+/** The checks of each option's value. */
 const optionsSchema = z.object({
   owner: email,
   description: settings.description,

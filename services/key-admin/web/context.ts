@@ -72,7 +72,7 @@ export const actorOf = (c: ConsoleContext) => ({
   ip: c.env.remoteIp,
 });
 
-/** The key of the path. Another owner's key does not exist (API1, ASVS 8.2.2). */
+/** The key in the path. For this owner, the keys of others do not exist (API1, ASVS 8.2.2). */
 export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
   const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
   return await keys.find(ownerId, c.req.param("id") ?? "");

@@ -48,7 +48,7 @@ export const list = (charsMax: number, most: number) =>
 const ticked = one(z.literal("on"));
 /** Whether a checkbox is ticked. */
 const box = ticked.optional().transform((on) => on !== undefined);
-/** Holds any secret made by the console, and any digest. */
+/** Enough for any secret that the console makes, and for any digest. */
 const secret = text(60);
 
 /** The fields of all forms but those of a key's settings. Each form picks its own. */

@@ -30,7 +30,7 @@ export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 /** Upper bounds for the raw text; `settingsSchema` validates it. */
 const CHARS_MAX = { limit: 20, models: 30_000 } as const;
 
-/** The form. Limits have the names they have in the settings. */
+/** The fields of the form. Limits are named as in the settings. */
 const KEY_FORM = z.strictObject({
   description: text(1_000),
   expires: text(20),

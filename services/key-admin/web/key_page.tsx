@@ -115,7 +115,7 @@ const QUESTIONS = {
     title: "Delete this key?",
     button: "Delete key",
     lead:
-      "The key stops working at once and cannot be restored. Its entries in the audit log stay.",
+      "The key stops working at once and cannot be restored. Its entries in the audit log are kept.",
   },
   rotate: {
     title: "Rotate this key",

@@ -100,7 +100,7 @@ export async function showPage(
   );
 }
 
-/** Answers with a card alone: sign-in, set-up, refusals. */
+/** Answers with a page of one card: sign-in, set-up, refusals. */
 export const showCard = (
   c: ConsoleContext,
   page: Page,

@@ -28,7 +28,7 @@ const showUsage: Handler = async (c) => {
       title: "Usage",
       section: "usage",
       lead:
-        "All your keys together, including deleted ones. The page of a key shows its own numbers.",
+        "All your keys together, including deleted ones. Each key's page shows its own numbers.",
     },
     <UsageView usage={usage} base="/usage" />,
   );

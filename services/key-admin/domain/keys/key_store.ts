@@ -95,7 +95,7 @@ interface Step {
   keyId: string;
   /** The version that the stored key must have; 0: any. */
   version: number;
-  /** What is written to the record and to the audit log, as HSET and XADD take it. */
+  /** What is written to the record and to the audit log, as arguments of HSET and XADD. */
   fields: string[];
   audit: string[];
 }
@@ -191,7 +191,7 @@ export function createKeyStore(
     await confirmDurable(writer);
   }
 
-  /** Creates a key, and retires the one that it replaces if any. */
+  /** Creates a key, and retires the one that it replaces, if any. */
   async function make(
     origin: Origin,
     settings: Pick<KeyRecord, keyof KeySettings>,
@@ -236,7 +236,7 @@ export function createKeyStore(
     return { ...before, ...changed, version: before.version + 1 };
   }
 
-  /** The clock that expiry is checked by. */
+  /** The time by Redis' clock, which decides when keys expire. */
   async function redisTimeMs(): Promise<number> {
     const time = asTexts(await redis.command(["TIME"]));
     const [seconds = 0, micros = 0] = time.map(Number);

@@ -177,7 +177,7 @@ export function createOwnerStore(
       return await writer.command(command) !== null;
     },
 
-    /** Uses a recovery code up. False when the owner has no such code. */
+    /** Uses up a recovery code. False when the owner has no such code. */
     async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
       const command = ["HDEL", accountKey(ownerId), recoveryField(code)];
       if (await writer.command(command) !== 1) return false;

@@ -101,7 +101,7 @@ export function createSessionStore(
       return session;
     },
 
-    /** Stores the given members. If the session has been ended in the meantime, they are no valid session and expire. */
+    /** Stores the given members. If the session has ended in the meantime, they form no valid session, and expire. */
     async update(id: string, members: Partial<Stored>): Promise<void> {
       const fields = Object.entries(members).flat().map(String);
       await redis.command(["HSET", sessionKey(id), ...fields]);
