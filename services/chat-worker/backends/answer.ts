@@ -3,18 +3,21 @@
  * for a stream, one line with the whole response for a call without `stream`. This
  * file has all rules about the shape of an answer that SDKs depend on.
  */
-import type { ChatRequest, ToolCall } from "@gateway/shared/openai/chat";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type {
   ChatCompletion,
   ChunkDelta,
   FinishReason,
   Logprobs,
   ResponseMessage,
-  ToolCallDelta,
   Usage,
 } from "@gateway/shared/openai/completion";
-import { truncatedAnswer } from "./errors.ts";
-import type { ToolCallFragments } from "./tool_calls.ts";
+import { ToolCallFragments } from "./tool_calls.ts";
+
+/** Characters of the request id in the id of a tool call: some servers accept at most 40 in total. */
+const CALL_ID_CHARS = 24;
+/** The members of a delta that are text. */
+const TEXTS = ["content", "reasoning_content", "refusal"] as const;
 
 /** What a completion needs in addition to the request. */
 export interface CompletionCall {
@@ -39,11 +42,10 @@ export interface Choice {
   /** The server has sent something for it. */
   hasBegun: boolean;
   finishReason: FinishReason | null;
-  /** Null until it calls a tool. */
-  calls: ToolCallFragments | null;
+  readonly calls: ToolCallFragments;
   /** Filled for a whole response only; a stream keeps nothing. */
   message: ResponseMessage;
-  logprobs: Logprobs | null;
+  logprobs: { content: unknown[] | null; refusal: unknown[] | null } | null;
 }
 
 /** Collects the output of a model and passes it on as lines. */
@@ -53,29 +55,25 @@ export class Answer {
   /** Identifies the server's build and weights, if it has one. Must be set before the first delta. */
   fingerprint: string | null = null;
   readonly choices: readonly Choice[];
-  readonly #request: ChatRequest;
-  readonly #call: CompletionCall;
   readonly #onBegun: () => void;
   #lines = "";
   /** The start of every chunk. Empty until the first one. */
   #prefix = "";
   #deltas = 0;
-  #usage: Usage | null = null;
 
   /** `onBegun` is called once, at the first delta or finish reason. */
   constructor(
-    request: ChatRequest,
-    call: CompletionCall,
+    readonly request: ChatRequest,
+    readonly call: CompletionCall,
     onBegun: () => void = () => {},
   ) {
-    this.#request = request;
-    this.#call = call;
     this.#onBegun = onBegun;
+    const idPrefix = `call_${call.requestId.slice(0, CALL_ID_CHARS)}`;
     this.choices = Array.from({ length: request.n }, (_, index): Choice => ({
       index,
       hasBegun: false,
       finishReason: null,
-      calls: null,
+      calls: new ToolCallFragments(`${idPrefix}_${index}`),
       message: { role: "assistant", content: null, refusal: null },
       logprobs: null,
     }));
@@ -85,7 +83,7 @@ export class Answer {
   addDelta(choice: Choice, delta: ChunkDelta, logprobs?: Logprobs): void {
     this.#begin(delta.tool_calls === undefined ? null : choice);
     this.#deltas += 1;
-    if (!this.#request.stream) return collect(choice, delta, logprobs);
+    if (!this.request.stream) return collect(choice, delta, logprobs);
     const probabilities = logprobs === undefined
       ? "null"
       : JSON.stringify(logprobs);
@@ -96,13 +94,8 @@ export class Answer {
   finish(choice: Choice, reason: FinishReason): void {
     this.#begin(null);
     choice.finishReason = reason;
-    if (!this.#request.stream) return;
+    if (!this.request.stream) return;
     this.#addChunk(choice.index, "{}", "null", `"${reason}"`);
-  }
-
-  /** Adds the usage of one request to a model server. */
-  addUsage(usage: Usage): void {
-    this.#usage = this.#usage === null ? usage : sum(this.#usage, usage);
   }
 
   /** Passes on what has been collected; returns what {@link CompletionCall.write} returns. */
@@ -110,22 +103,16 @@ export class Answer {
     const lines = this.#lines;
     this.#lines = "";
     if (lines !== "") this.hasSent = true;
-    return this.#call.write(lines, tokens);
+    return this.call.write(lines, tokens);
   }
 
-  /** Passes on the last lines and returns the usage. Throws `upstream_truncated` when something is missing. */
-  end(): Usage {
-    const usage = this.#usage;
-    const isFinished = this.choices.every((each) => each.finishReason !== null);
-    if (!isFinished || usage === null) {
-      throw truncatedAnswer("Answer without an end");
-    }
-    if (!this.#request.stream) this.#lines = this.#wholeResponse(usage);
-    else if (this.#request.include_usage) {
+  /** Passes on the last lines, once every choice has finished. */
+  end(usage: Usage): void {
+    if (!this.request.stream) this.#lines = this.#wholeResponse(usage);
+    else if (this.request.include_usage) {
       this.#lines += `${this.#prefix}],"usage":${JSON.stringify(usage)}}\n`;
     }
     this.flush(usage.completion_tokens);
-    return usage;
   }
 
   /**
@@ -135,13 +122,13 @@ export class Answer {
    */
   #begin(calling: Choice | null): void {
     if (this.#prefix !== "") return;
-    const { requestId, created } = this.#call;
+    const { requestId, created } = this.call;
     this.#prefix = `{"id":"chatcmpl-${requestId}"` +
       `,"object":"chat.completion.chunk","created":${created}` +
-      `,"model":${JSON.stringify(this.#request.model)}` +
+      `,"model":${JSON.stringify(this.request.model)}` +
       `,"system_fingerprint":${JSON.stringify(this.fingerprint)},"choices":[`;
     this.#onBegun();
-    if (!this.#request.stream) return;
+    if (!this.request.stream) return;
     for (const choice of this.choices) {
       const content = choice === calling ? "null" : `""`;
       this.#addChunk(
@@ -157,17 +144,17 @@ export class Answer {
     logprobs = "null",
     reason = "null",
   ): void {
-    const usage = this.#request.include_usage ? `,"usage":null` : "";
+    const usage = this.request.include_usage ? `,"usage":null` : "";
     this.#lines += `${this.#prefix}{"index":${index},"delta":${delta}` +
       `,"logprobs":${logprobs},"finish_reason":${reason}}]${usage}}\n`;
   }
 
   #wholeResponse(usage: Usage): string {
     const completion: ChatCompletion = {
-      id: `chatcmpl-${this.#call.requestId}`,
+      id: `chatcmpl-${this.call.requestId}`,
       object: "chat.completion",
-      created: this.#call.created,
-      model: this.#request.model,
+      created: this.call.created,
+      model: this.request.model,
       choices: this.choices.map(
         ({ finishReason, message, logprobs, index }) => {
           // Content is null beside tool calls or a refusal; an answer without any text is "".
@@ -191,59 +178,32 @@ export class Answer {
 /** Adds a delta to a whole response. */
 function collect(
   choice: Choice,
-  { content, reasoning_content: reasoning, refusal, tool_calls }: ChunkDelta,
+  delta: ChunkDelta,
   logprobs: Logprobs | undefined,
 ): void {
   const { message } = choice;
-  if (typeof content === "string") {
-    message.content = (message.content ?? "") + content;
+  for (const member of TEXTS) {
+    const text = delta[member];
+    if (text) message[member] = (message[member] ?? "") + text;
   }
-  if (reasoning !== undefined) {
-    message.reasoning_content = (message.reasoning_content ?? "") + reasoning;
-  }
-  if (refusal !== undefined) {
-    message.refusal = (message.refusal ?? "") + refusal;
-  }
-  if (tool_calls !== undefined) {
-    message.tool_calls ??= [];
-    for (const each of tool_calls) addFragment(message.tool_calls, each);
+  for (const fragment of delta.tool_calls ?? []) {
+    const { index, id = "", function: { name = "", arguments: text } } =
+      fragment;
+    const calls = message.tool_calls ??= [];
+    calls[index] ??= {
+      id,
+      type: "function",
+      function: { name, arguments: "" },
+    };
+    calls[index].function.arguments += text ?? "";
   }
   if (logprobs === undefined) return;
-  const before = choice.logprobs ?? { content: null, refusal: null };
-  choice.logprobs = {
-    ...logprobs,
-    content: extended(before.content, logprobs.content),
-    refusal: extended(before.refusal, logprobs.refusal),
-  };
-}
-
-function addFragment(
-  calls: ToolCall[],
-  { index, id, function: { name, arguments: text = "" } }: ToolCallDelta,
-): void {
-  const call = calls[index] ??= {
-    id: "",
-    type: "function",
-    function: { name: "", arguments: "" },
-  };
-  if (id !== undefined) call.id = id;
-  if (name !== undefined) call.function.name = name;
-  call.function.arguments += text;
-}
-
-/** A long answer has thousands of entries, so the list is extended in place. */
-function extended(list: unknown, more: unknown): unknown {
-  if (!Array.isArray(more)) return list;
-  if (!Array.isArray(list)) return [...more];
-  for (const each of more) list.push(each);
-  return list;
-}
-
-/** Details are not summed: few servers that return one choice per request report any. */
-function sum(a: Usage, b: Usage): Usage {
-  return {
-    prompt_tokens: a.prompt_tokens + b.prompt_tokens,
-    completion_tokens: a.completion_tokens + b.completion_tokens,
-    total_tokens: a.total_tokens + b.total_tokens,
-  };
+  const collected = choice.logprobs ??= { content: null, refusal: null };
+  for (const member of ["content", "refusal"] as const) {
+    const more = logprobs[member];
+    if (!Array.isArray(more)) continue;
+    // A long answer has thousands of entries, so the list is extended in place.
+    const list = collected[member] ??= [];
+    for (const each of more) list.push(each);
+  }
 }

@@ -1,5 +1,4 @@
 /** Reads the response of a model server, chunk by chunk or as a whole, into an answer. */
-import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type {
   ChunkDelta,
   FinishReason,
@@ -12,38 +11,27 @@ import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
 import { type JsonObject, parseJson, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
 import { frameError } from "./refusal.ts";
-import { ToolCallFragments } from "./tool_calls.ts";
 
-/** Characters of the request id in the id of a tool call: some servers accept at most 40 in total. */
-const CALL_ID_CHARS = 24;
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
-
-export interface ChunkReaderOptions {
-  request: ChatRequest;
-  answer: Answer;
-  /** The index in the answer of this response's first choice. */
-  firstChoice: number;
-  /** For the ids of tool calls that arrive without one. */
-  requestId: string;
-  redact: Redact;
-}
 
 /** Reads one response and removes what would break a client; the tests list the cases. */
 export class ChunkReader {
   /** The model has sent content or a finish reason. */
   hasBegun = false;
-  readonly #options: ChunkReaderOptions;
+  readonly #answer: Answer;
   readonly #choices: readonly Choice[];
+  readonly #redact: Redact;
   #usage: Usage | null = null;
   /** Pieces of text received; most servers send one token in each. */
   #pieces = 0;
   /** An estimate of the tokens in that text. */
   #estimate = 0;
 
-  constructor(options: ChunkReaderOptions) {
-    this.#options = options;
-    const { request, answer, firstChoice } = options;
-    this.#choices = answer.choices.slice(firstChoice, firstChoice + request.n);
+  /** `choices` are those of the answer that this response is about. */
+  constructor(answer: Answer, choices: readonly Choice[], redact: Redact) {
+    this.#answer = answer;
+    this.#choices = choices;
+    this.#redact = redact;
   }
 
   /** Whether every choice has its finish reason. */
@@ -57,7 +45,8 @@ export class ChunkReader {
    * and the error that an error chunk reports.
    */
   take(payload: string, eventName: string): void {
-    const { answer, redact } = this.#options;
+    const answer = this.#answer;
+    const redact = this.#redact;
     const chunk = parseJson(payload);
     if (eventName === "error" || (isJsonObject(chunk) && isErrorChunk(chunk))) {
       throw frameError(chunk, redact);
@@ -76,17 +65,15 @@ export class ChunkReader {
   }
 
   /**
-   * Called at the end of the response: adds its usage, or throws `upstream_truncated`.
+   * Called at the end of the response: returns its usage, or throws `upstream_truncated`.
    * If the server declared the response complete (`isWhole`), finished some of the
    * requested choices and never started the others, it does not support that many:
    * this is a fault of the request, reported with the usage of the choices it made.
    */
-  end(isWhole: boolean): void {
+  end(isWhole: boolean): Usage {
     const requested = this.#choices.length;
     const given = this.#choices.filter(isFinished).length;
-    if (given === requested) {
-      return this.#options.answer.addUsage(this.#countedUsage());
-    }
+    if (given === requested) return this.#countedUsage();
     const isCut = this.#choices.some((each) =>
       each.hasBegun && !isFinished(each)
     );
@@ -113,20 +100,19 @@ export class ChunkReader {
     choice.hasBegun = true;
     // Clients ignore anything that follows the finish reason of a choice.
     if (isFinished(choice)) return;
-    const { answer } = this.#options;
     // A whole response has `message` where a chunk has `delta`.
     const delta = this.#deltaOf(choice, said.delta ?? said.message);
     const logprobs = isJsonObject(said.logprobs) ? said.logprobs : undefined;
     if (logprobs !== undefined || Object.keys(delta).length > 0) {
       this.hasBegun = true;
-      answer.addDelta(choice, delta, logprobs);
+      this.#answer.addDelta(choice, delta, logprobs);
     }
     const word = textOf(said.finish_reason);
     if (word === "") return;
-    choice.calls?.end();
+    choice.calls.end();
     this.hasBegun = true;
-    const hasCalls = choice.calls?.hasCalls ?? false;
-    answer.finish(choice, finishReasonOf(word, hasCalls));
+    const reason = finishReasonOf(word, choice.calls.hasCalls);
+    this.#answer.finish(choice, reason);
   }
 
   #deltaOf(choice: Choice, said: unknown): ChunkDelta {
@@ -141,9 +127,6 @@ export class ChunkReader {
     if (refusal !== "") delta.refusal = refusal;
     for (const text of [content, reasoning, refusal]) this.#count(text);
     if (fragments === null) return delta;
-    choice.calls ??= new ToolCallFragments(
-      `call_${this.#options.requestId.slice(0, CALL_ID_CHARS)}_${choice.index}`,
-    );
     const calls = choice.calls.take(fragments);
     if (calls.length > 0) delta.tool_calls = calls;
     for (const call of calls) this.#count(call.function.arguments ?? "");
@@ -162,7 +145,7 @@ export class ChunkReader {
     if (usage !== null && (usage.completion_tokens > 0 || this.#pieces === 0)) {
       return usage;
     }
-    const prompt = promptTokens(this.#options.request);
+    const prompt = promptTokens(this.#answer.request);
     const completion = Math.max(Math.ceil(this.#estimate), this.#pieces);
     return {
       prompt_tokens: prompt,

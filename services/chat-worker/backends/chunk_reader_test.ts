@@ -19,13 +19,8 @@ function newReader(n = 1) {
   const request = requestWith({ n });
   const call = recordCall();
   const answer = new Answer(request, call);
-  const reader = new ChunkReader({
-    request,
-    answer,
-    firstChoice: 0,
-    requestId: "r",
-    redact: (text) => text.replaceAll("secret", "[redacted]"),
-  });
+  const redact = (text: string) => text.replaceAll("secret", "[redacted]");
+  const reader = new ChunkReader(answer, answer.choices, redact);
   return { reader, answer, call };
 }
 
@@ -35,8 +30,7 @@ function read(chunks: readonly unknown[], n = 1, isWhole = true): string {
     const text = typeof chunk === "string" ? chunk : JSON.stringify(chunk);
     reader.take(text, "");
   }
-  reader.end(isWhole);
-  answer.end();
+  answer.end(reader.end(isWhole));
   return call.lines;
 }
 
@@ -345,10 +339,10 @@ const toolCalls: [name: string, given: unknown[][], expected: unknown[][]][] = [
     ],
     [
       [
-        first(0, "call_r_0_0", "f", '{"x":1}'),
-        first(1, "call_r_0_1", "f", '{"x":2}'),
+        first(0, "call_req1_0_0", "f", '{"x":1}'),
+        first(1, "call_req1_0_1", "f", '{"x":2}'),
       ],
-      [first(2, "call_r_0_2", "f", "{}")],
+      [first(2, "call_req1_0_2", "f", "{}")],
     ],
   ],
   [
@@ -358,7 +352,7 @@ const toolCalls: [name: string, given: unknown[][], expected: unknown[][]][] = [
       [given(0, undefined, "f", "1")],
       [given(0, undefined, "f", "}")],
     ],
-    [[first(0, "call_r_0_0", "f", '{"x":')], [next(0, "1")], [next(0, "}")]],
+    [[first(0, "call_req1_0_0", "f", '{"x":')], [next(0, "1")], [next(0, "}")]],
   ],
   [
     "indexes that begin at 1 and have gaps",

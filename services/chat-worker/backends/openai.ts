@@ -1,8 +1,9 @@
 /** The only kind of backend: any server with OpenAI's chat completions API. */
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/completion";
 import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
-import type { Answer, CompletionCall } from "./answer.ts";
+import type { Answer, Choice, CompletionCall } from "./answer.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 import { invalidAnswer, UpstreamError } from "./errors.ts";
@@ -73,29 +74,29 @@ export class OpenAiBackend {
   }
 
   /**
-   * Reads the server's response into `answer`, but does not end it. If the server
-   * returns one choice per request, sends one request for each choice, all at the
-   * same time; if one fails, all are stopped. With a seed each choice gets a
-   * different one, because otherwise all would be the same.
+   * Reads the server's response into `answer`, but does not end it, and returns its
+   * usage. If the server returns one choice per request, sends one request for each
+   * choice, all at the same time; if one fails, all are stopped. With a seed each
+   * choice gets a different one, because otherwise all would be the same.
    */
   async complete(
     request: ChatRequest,
     answer: Answer,
     call: CompletionCall,
-  ): Promise<void> {
-    const { choices_per_request: choices } = this.config.dialect;
-    if (request.n === 1 || choices === "many") {
-      return await this.#attempt(request, 0, answer, call);
+  ): Promise<Usage> {
+    const { choices } = answer;
+    if (request.n === 1 || this.config.dialect.choices_per_request === "many") {
+      return await this.#attempt(request, choices, answer, call);
     }
     const controller = new AbortController();
     const signal = AbortSignal.any([call.signal, controller.signal]);
-    const attempts = Array.from({ length: request.n }, (_, index) => {
+    const attempts = choices.map((choice) => {
       const one = { ...request, n: 1 };
-      if (one.seed !== undefined) one.seed += index;
-      return this.#attempt(one, index, answer, { ...call, signal });
+      if (one.seed !== undefined) one.seed += choice.index;
+      return this.#attempt(one, [choice], answer, { ...call, signal });
     });
     try {
-      await Promise.all(attempts);
+      return (await Promise.all(attempts)).reduce(sum);
     } finally {
       controller.abort(new Error("Another choice ended the answer"));
       await Promise.allSettled(attempts);
@@ -109,10 +110,10 @@ export class OpenAiBackend {
 
   async #attempt(
     request: ChatRequest,
-    firstChoice: number,
+    choices: readonly Choice[],
     answer: Answer,
     call: CompletionCall,
-  ): Promise<void> {
+  ): Promise<Usage> {
     const { config } = this;
     const { total_ms: totalMs } = config.deadlines;
     const deadlines = new AttemptDeadlines(
@@ -138,26 +139,28 @@ export class OpenAiBackend {
       if (!/^(identity)?$/.test(head.contentEncoding)) {
         throw invalidAnswer("Unsupported content coding");
       }
-      const reader = new ChunkReader({
-        request,
-        answer,
-        firstChoice,
-        requestId: call.requestId,
-        redact: this.#redact,
-      });
+      const reader = new ChunkReader(answer, choices, this.#redact);
+      let isWhole = true;
       if (isEventStream(head, request.stream)) {
         // A whole answer is kept in memory.
         const bytesMax = request.stream ? Infinity : ANSWER_BYTES_MAX;
-        await this.#readEvents(response, reader, answer, deadlines, bytesMax);
+        isWhole = await this.#readEvents(
+          response,
+          reader,
+          answer,
+          deadlines,
+          bytesMax,
+        );
       } else {
         const { between_tokens_ms: betweenTokensMs } = config.deadlines;
         const arm = () => deadlines.arm("betweenTokens", betweenTokensMs);
         const text = await readText(response, ANSWER_BYTES_MAX, arm);
         if (text === null) throw tooLong();
         reader.take(text, "");
-        reader.end(true);
       }
+      const usage = reader.end(isWhole);
       isDone = true;
+      return usage;
     } finally {
       deadlines.dispose();
       void response?.release(isDone);
@@ -188,7 +191,8 @@ export class OpenAiBackend {
   /**
    * Reads an event stream up to `[DONE]`, or to its end if the server omits that. A
    * stream that breaks off after every choice has finished is complete, too: the
-   * client has the whole answer, and the usage is estimated.
+   * client has the whole answer, and the usage is estimated. Returns whether the
+   * server sent `[DONE]`.
    */
   async #readEvents(
     response: HttpConnection,
@@ -196,11 +200,10 @@ export class OpenAiBackend {
     answer: Answer,
     deadlines: AttemptDeadlines,
     bytesMax: number,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
     let bytes = 0;
     let hasData = false;
-    /** The server sent `[DONE]`, instead of only closing the stream. */
     let isDone = false;
     const parser = new SseParser((data, name) => {
       if (isDone || data === "") return;
@@ -242,7 +245,7 @@ export class OpenAiBackend {
       // If nothing was passed on, another backend may still answer.
       if (answer.hasSent) void answer.flush();
     }
-    reader.end(isDone);
+    return isDone;
   }
 }
 
@@ -277,6 +280,15 @@ async function readText(
     text += decoder.decode(piece, { stream: true });
   }
   return text + decoder.decode();
+}
+
+/** Details are not summed: few servers that return one choice per request report any. */
+function sum(a: Usage, b: Usage): Usage {
+  return {
+    prompt_tokens: a.prompt_tokens + b.prompt_tokens,
+    completion_tokens: a.completion_tokens + b.completion_tokens,
+    total_tokens: a.total_tokens + b.total_tokens,
+  };
 }
 
 function tooLong(): UpstreamError {

@@ -119,8 +119,7 @@ async function complete(
   const answer = new Answer(request, call);
   let error: unknown = null;
   try {
-    await backend.complete(request, answer, call);
-    answer.end();
+    answer.end(await backend.complete(request, answer, call));
   } catch (thrown) {
     error = thrown;
   }

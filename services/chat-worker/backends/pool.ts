@@ -166,8 +166,8 @@ export class BackendPool {
         error,
       });
     try {
-      await slot.backend.complete(request, answer, call);
-      const usage = answer.end();
+      const usage = await slot.backend.complete(request, answer, call);
+      answer.end(usage);
       permit.report("success");
       report("success", null);
       return usage;
