@@ -259,9 +259,10 @@ export async function startMiniWorker(
       // One attempt: what a pool repeats is not what a test has said.
       async complete(request, call) {
         const signal = AbortSignal.any([call.signal, killed.signal]);
-        const answer = new Answer(request, call);
-        await backend.complete(request, answer, { ...call, signal });
-        return answer.end();
+        const answer = new Answer(request, { ...call, signal });
+        const usage = await backend.complete(answer);
+        answer.end(usage);
+        return usage;
       },
     }]]),
     now: monotonicNow,

@@ -3,7 +3,7 @@ import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
-import type { Answer, Choice, CompletionCall } from "./answer.ts";
+import type { Answer, Choice } from "./answer.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 import { invalidAnswer, UpstreamError } from "./errors.ts";
@@ -79,21 +79,17 @@ export class OpenAiBackend {
    * choice, all at the same time; if one fails, all are stopped. With a seed each
    * choice gets a different one, because otherwise all would be the same.
    */
-  async complete(
-    request: ChatRequest,
-    answer: Answer,
-    call: CompletionCall,
-  ): Promise<Usage> {
-    const { choices } = answer;
+  async complete(answer: Answer): Promise<Usage> {
+    const { request, choices, call } = answer;
     if (request.n === 1 || this.config.dialect.choices_per_request === "many") {
-      return await this.#attempt(request, choices, answer, call);
+      return await this.#attempt(request, choices, answer, call.signal);
     }
     const controller = new AbortController();
     const signal = AbortSignal.any([call.signal, controller.signal]);
     const attempts = choices.map((choice) => {
       const one = { ...request, n: 1 };
       if (one.seed !== undefined) one.seed += choice.index;
-      return this.#attempt(one, [choice], answer, { ...call, signal });
+      return this.#attempt(one, [choice], answer, signal);
     });
     try {
       return (await Promise.all(attempts)).reduce(sum);
@@ -112,15 +108,13 @@ export class OpenAiBackend {
     request: ChatRequest,
     choices: readonly Choice[],
     answer: Answer,
-    call: CompletionCall,
+    signal: AbortSignal,
   ): Promise<Usage> {
     const { config } = this;
-    const { total_ms: totalMs } = config.deadlines;
-    const deadlines = new AttemptDeadlines(
-      this.#options.now,
-      call.signal,
-      totalMs,
-    );
+    const { total_ms: totalMs, between_tokens_ms: betweenTokensMs } =
+      config.deadlines;
+    const { now } = this.#options;
+    const deadlines = new AttemptDeadlines(now, signal, totalMs);
     let response: HttpConnection | null = null;
     let isDone = false;
     try {
@@ -130,7 +124,7 @@ export class OpenAiBackend {
       else deadlines.arm("firstToken", config.deadlines.first_token_ms);
       const body = encodeRequestBody(request, config);
       const head = await response.exchange(
-        this.#encodeRequest(body, call),
+        this.#encodeRequest(body, answer.call),
         deadlines,
       );
       if (head.status !== 200) {
@@ -152,11 +146,8 @@ export class OpenAiBackend {
           bytesMax,
         );
       } else {
-        const { between_tokens_ms: betweenTokensMs } = config.deadlines;
         const arm = () => deadlines.arm("betweenTokens", betweenTokensMs);
-        const text = await readText(response, ANSWER_BYTES_MAX, arm);
-        if (text === null) throw tooLong();
-        reader.take(text, "");
+        reader.take(await readText(response, ANSWER_BYTES_MAX, arm), "");
       }
       const usage = reader.end(isWhole);
       isDone = true;
@@ -174,16 +165,16 @@ export class OpenAiBackend {
   ): Promise<UpstreamError> {
     const { wallNow } = this.#options;
     deadlines.arm("betweenTokens", this.config.deadlines.connect_ms);
-    let text: string | null = null;
+    let text = "";
     try {
       text = await readText(response, REFUSAL_BYTES_MAX, () => {});
     } catch (error) {
-      // The body was cut. The status is enough, so only an abort is passed on.
+      // The body was cut or is too long. The status is enough, so only an abort is passed on.
       if (!(error instanceof UpstreamError)) throw error;
     }
     return refusalError({
       status,
-      body: parseJson(text ?? ""),
+      body: parseJson(text),
       retryAfterMs: readRetryAfter(retryAfter, retryAfterMs, wallNow),
     }, this.#redact);
   }
@@ -222,7 +213,7 @@ export class OpenAiBackend {
           break;
         }
         bytes += piece.length;
-        if (bytes > bytesMax) throw tooLong();
+        if (bytes > bytesMax) throw tooLong(bytesMax);
         hasData = false;
         parser.push(piece);
         if (isDone) break;
@@ -260,14 +251,14 @@ function isEventStream(head: ResponseHead, isAskedFor: boolean): boolean {
 }
 
 /**
- * Reads a body to its end as UTF-8 text. Null if it is longer than `bytesMax`.
- * `onPiece` is called before each read. Rejects like {@link HttpConnection.read}.
+ * Reads a body to its end as UTF-8 text. `onPiece` is called before each read. Rejects
+ * like {@link HttpConnection.read}, or if the body is longer than `bytesMax`.
  */
 async function readText(
   response: HttpConnection,
   bytesMax: number,
   onPiece: () => void,
-): Promise<string | null> {
+): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
   let bytes = 0;
@@ -276,7 +267,7 @@ async function readText(
     const piece = await response.read();
     if (piece === null) break;
     bytes += piece.length;
-    if (bytes > bytesMax) return null;
+    if (bytes > bytesMax) throw tooLong(bytesMax);
     text += decoder.decode(piece, { stream: true });
   }
   return text + decoder.decode();
@@ -291,8 +282,8 @@ function sum(a: Usage, b: Usage): Usage {
   };
 }
 
-function tooLong(): UpstreamError {
-  return invalidAnswer(`Answer over ${ANSWER_BYTES_MAX} bytes`);
+function tooLong(bytesMax: number): UpstreamError {
+  return invalidAnswer(`Answer over ${bytesMax} bytes`);
 }
 
 /** Whether an answer broke off or stalled, as opposed to being invalid. */

@@ -119,7 +119,7 @@ async function complete(
   const answer = new Answer(request, call);
   let error: unknown = null;
   try {
-    answer.end(await backend.complete(request, answer, call));
+    answer.end(await backend.complete(answer));
   } catch (thrown) {
     error = thrown;
   }

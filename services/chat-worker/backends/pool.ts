@@ -147,14 +147,15 @@ export class BackendPool {
     call: CompletionCall,
     failures: Failure[],
   ): Promise<Usage | null> {
-    const permit = slot.breaker.enter();
-    if (permit === null) return null;
+    const { breaker } = slot;
+    const era = breaker.enter();
+    if (era === null) return null;
     const { now, onAttempt } = this.#options;
     const startedAt = now();
     let firstTokenMs: number | null = null;
     const answer = new Answer(request, call, () => {
       firstTokenMs = now() - startedAt;
-      permit.begun();
+      breaker.begun(era);
     });
     const report = (outcome: AttemptReport["outcome"], error: unknown) =>
       onAttempt({
@@ -166,15 +167,15 @@ export class BackendPool {
         error,
       });
     try {
-      const usage = await slot.backend.complete(request, answer, call);
+      const usage = await slot.backend.complete(answer);
       answer.end(usage);
-      permit.report("success");
+      breaker.end(era, "success");
       report("success", null);
       return usage;
     } catch (error) {
       const { aborted } = call.signal;
       const failure = error instanceof UpstreamError && !aborted ? error : null;
-      permit.report(failure === null ? "ignored" : resultOf(failure));
+      breaker.end(era, failure === null ? "ignored" : resultOf(failure));
       report(failure?.fault ?? (aborted ? "aborted" : "internal"), error);
       if (failure?.remedy === "later") {
         slot.limitedUntilMs = now() + (failure.retryAfterMs ?? 0);
@@ -241,14 +242,6 @@ function resultOf({ fault, remedy }: UpstreamError): AttemptResult {
   return remedy === "later" ? "ignored" : "failure";
 }
 
-/** The permission for one attempt. */
-export interface Permit {
-  /** The first token has arrived: after a probe the next one may start, however long the answer takes. */
-  begun(): void;
-  /** Must be called once, at the end of the attempt. */
-  report(result: AttemptResult): void;
-}
-
 /**
  * Keeps attempts away from a backend that fails. Closed, it permits all. After too
  * many failures it is open and permits none for a while, then probes, of which the
@@ -284,24 +277,22 @@ export class CircuitBreaker {
     return Math.max(0, this.#openUntilMs - this.#now());
   }
 
-  /** A permit, or null if attempts are not permitted now. */
-  enter(): Permit | null {
+  /** Begins an attempt and returns its era, or null if attempts are not permitted now. */
+  enter(): number | null {
     if (this.waitMs > 0) return null;
-    const era = this.#era;
     this.#isProbing = this.#openMs > 0;
-    return {
-      begun: () => {
-        if (era === this.#era) this.#isProbing = false;
-      },
-      report: (result) => {
-        if (era === this.#era) this.#take(result);
-      },
-    };
+    return this.#era;
   }
 
-  #take(result: AttemptResult): void {
-    this.#isProbing = false;
-    if (result === "ignored") return;
+  /** The first token has arrived: after a probe the next one may start, however long the answer takes. */
+  begun(era: number): void {
+    if (era === this.#era) this.#isProbing = false;
+  }
+
+  /** Must be called once for each attempt, at its end. */
+  end(era: number, result: AttemptResult): void {
+    this.begun(era);
+    if (era !== this.#era || result === "ignored") return;
     const hasFailed = result === "failure";
     if (this.#openMs > 0) {
       this.#setOpen(hasFailed ? Math.min(this.#openMs * 2, OPEN_MS_MAX) : 0);

@@ -4,6 +4,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { ApiError } from "@gateway/shared/openai/error";
 import { seededRandom } from "../../../tests/support/seeded_random.ts";
 import { recordCall, requestWith, seen } from "./answer_fixture.ts";
+import type { Answer } from "./answer.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import {
   type AttemptReport,
@@ -11,7 +12,6 @@ import {
   BackendPool,
   CircuitBreaker,
   orderByWeight,
-  type Permit,
   type PoolBackend,
 } from "./pool.ts";
 
@@ -34,12 +34,13 @@ class Fake implements PoolBackend {
     this.config = { name, preference, weight: 1 };
   }
 
-  async complete(...[, answer, call]: Parameters<PoolBackend["complete"]>) {
+  async complete(answer: Answer) {
     const { acts, config: { name } } = this;
     const act = acts[Math.min(this.calls++, acts.length - 1)] ?? "ok";
     if (act instanceof UpstreamError) throw act;
     if (act === "bug") throw new TypeError("Bug");
     if (act === "hang") {
+      const { call } = answer;
       await setTimeout(60_000, undefined, call).catch(() =>
         call.signal.throwIfAborted()
       );
@@ -330,9 +331,9 @@ Deno.test("complete() stops waiting to ask again when it is aborted", async () =
 Deno.test("complete() reports how long it took, to the first token and in all", async () => {
   const r = rig(["ok"]);
   const { complete } = r.a;
-  r.a.complete = async (request, answer, call) => {
+  r.a.complete = async (answer) => {
     r.wait(30);
-    const usage = await complete.call(r.a, request, answer, call);
+    const usage = await complete.call(r.a, answer);
     r.wait(12);
     return usage;
   };
@@ -413,15 +414,17 @@ for (const [promise, history] of histories) {
     let nowMs = 1_000;
     const breaker = new CircuitBreaker(() => nowMs);
     const enter = () => breaker.enter() ?? assert.fail("refused");
-    const running: Permit[] = [];
+    const running: number[] = [];
+    const oldest = () => running[0] ?? assert.fail("none is running");
     for (const [at, word] of history.split(" ").entries()) {
       const [, end] = /^end-(.)$/.exec(word) ?? [];
       const result = RESULTS[end ?? word];
       if (/^\d/.test(word)) nowMs += Number(word);
       else if (word === "enter") running.push(enter());
-      else if (word === "token") running[0]?.begun();
+      else if (word === "token") breaker.begun(oldest());
       else if (result !== undefined) {
-        (end === undefined ? enter() : running.shift())?.report(result);
+        breaker.end(end === undefined ? enter() : oldest(), result);
+        if (end !== undefined) running.shift();
       } else {
         const { state, waitMs } = breaker;
         assert.equal(
