@@ -71,7 +71,14 @@ export class StreamAnswer implements AnswerSink {
     if (this.#isOver) return;
     const { run } = this.#options;
     const lines = this.#lines.push(payload);
-    if (lines === null) return run().cancel("violation", overlongLine());
+    if (lines === null) {
+      const message =
+        "The model server answered with a chunk that is too long.";
+      return run().cancel(
+        "violation",
+        new ApiError("upstream_invalid", message),
+      );
+    }
     if (lines.length > 0) {
       this.#hasStarted = true;
       this.#queuedSequence = sequence;
@@ -208,13 +215,6 @@ export class WholeAnswer implements AnswerSink {
   }
 
   onTick(): void {}
-}
-
-function overlongLine(): ApiError {
-  return new ApiError(
-    "upstream_invalid",
-    "The model server answered with a chunk that is too long.",
-  );
 }
 
 const OK = 200;

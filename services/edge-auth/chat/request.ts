@@ -77,10 +77,6 @@ function passedFields(body: Body, names: readonly string[]): Body {
   return Object.fromEntries(passed.map((name) => [name, body[name]]));
 }
 
-function invalid(param: string, message: string): ApiError {
-  return fieldError("invalid_value", param, message);
-}
-
 const UNSUPPORTED = [
   ["modalities", "Answers are always text. Leave it out, or use ['text']."],
   ["audio", "Answers are always text."],
@@ -143,28 +139,28 @@ function requireAtMost(param: string, value: number, most: number): void {
 /**
  * Refuses values that would change when they are written as JSON again, so that the
  * model server gets what was checked: numbers too large for a double (they would
- * become null), unpaired surrogates (they would become U+FFFD), and nesting beyond
- * the limit (it would break recursive readers).
+ * become null) and unpaired surrogates (they would become U+FFFD).
  */
 function requireCleanJson(value: unknown): void {
-  const path = uncleanPath(value, 0);
+  const path = uncleanPath(value);
   if (path === null) return;
   const param = formatPath(path);
   const message =
-    `Invalid '${param}': expected valid Unicode, finite numbers ` +
-    `and at most ${REQUEST_LIMITS.depthMax} levels.`;
-  throw invalid(param, message);
+    `Invalid '${param}': expected valid Unicode and finite numbers.`;
+  throw fieldError("invalid_value", param, message);
 }
 
-/** The path of the first value that is not clean; null if there is none. */
-function uncleanPath(value: unknown, depth: number): PathStep[] | null {
+/**
+ * The path of the first value that is not clean; null if there is none. The depth of
+ * a body is bounded before it is parsed.
+ */
+function uncleanPath(value: unknown): PathStep[] | null {
   if (typeof value === "string") return value.isWellFormed() ? null : [];
   if (typeof value === "number") return Number.isFinite(value) ? null : [];
   if (typeof value !== "object" || value === null) return null;
-  if (depth >= REQUEST_LIMITS.depthMax) return [];
   const isList = Array.isArray(value);
   for (const [name, member] of Object.entries(value)) {
-    const path = name.isWellFormed() ? uncleanPath(member, depth + 1) : [];
+    const path = name.isWellFormed() ? uncleanPath(member) : [];
     if (path !== null) return [isList ? Number(name) : name, ...path];
   }
   return null;
