@@ -61,7 +61,12 @@ type Series = readonly [
 ];
 
 const REQUESTS: readonly Series[] = [
-  ["Successful", "var(--accent)", (bucket) => bucket.requests - bucket.errors],
+  [
+    "Successful",
+    "var(--accent)",
+    // A bar cannot have a negative height, whatever the counters say.
+    (bucket) => Math.max(0, bucket.requests - bucket.errors),
+  ],
   ["Errors", "var(--bad)", (bucket) => bucket.errors],
 ];
 const TOKENS: readonly Series[] = [
