@@ -95,7 +95,8 @@ function bounds(
   // The field decides, not the value: for a decimal field, 200 is too large a decimal.
   const isInteger = issue.origin === "int" || issue.message === INTEGER;
   const kind = isInteger ? "integer" : "decimal";
-  const sign = isSmall ? (issue.inclusive === false ? ">" : ">=") : "<=";
+  const above = issue.inclusive === false ? ">" : ">=";
+  const sign = isSmall ? above : "<=";
   return {
     code: isSmall ? `${kind}_below_min_value` : `${kind}_above_max_value`,
     expected: `a value ${sign} ${bound}`,

@@ -4,7 +4,13 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-export const SOURCE_FOLDERS = "bench deploy services shared tests".split(" ");
+export const SOURCE_FOLDERS = [
+  "bench",
+  "deploy",
+  "services",
+  "shared",
+  "tests",
+];
 
 export interface SourceFile {
   /** From the root. */

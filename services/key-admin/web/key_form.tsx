@@ -187,10 +187,10 @@ export function parse(
     expiresAtMs: expires === dayOf(keptMs) ? keptMs : endOf(expires, nowMs),
   });
   if (parsed.success) return { settings: parsed.data, errors: new Map() };
-  const errors = parsed.error.issues.map(({ path, message }) =>
-    path[0] === "expiresAtMs"
+  const errors = parsed.error.issues.map(({ path: [name, limit], message }) =>
+    name === "expiresAtMs"
       ? ["expires", "Choose today or a later day"] as const
-      : [String(path[path[0] === "limits" ? 1 : 0]), message] as const
+      : [String(name === "limits" ? limit : name), message] as const
   );
   // The first mistake of a field is the one that is shown.
   return { errors: new Map(errors.reverse()) };
