@@ -70,8 +70,6 @@ export class Job {
   #room: PromiseWithResolvers<void> | null = null;
   /** A frame was sent, from which the edge knows that the job was accepted. */
   #hasSpoken = false;
-  /** The edge no longer reads this stream. */
-  #isCancelled = false;
   #cancelReason: CancelReason | undefined;
   #firstByteMs: number | undefined;
   #tokens = 0;
@@ -107,8 +105,11 @@ export class Job {
       },
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
-        if (outcome !== "acked") this.#onCancelled(reason);
-        this.#resume();
+        if (outcome !== "acked") {
+          this.#cancelReason = reason ?? undefined;
+          const message = "The request was cancelled.";
+          this.stop(new ApiError("worker_lost", message));
+        }
         host.onFinished(this);
       },
     });
@@ -120,7 +121,9 @@ export class Job {
    * sent by then.
    */
   start(mustAccept: boolean): void {
-    if (mustAccept || this.#body !== null) this.#accept();
+    if (mustAccept || this.#body !== null) {
+      this.sender.accept(this.#host.steadyNow());
+    }
     const { request } = this.options.message;
     if (request !== undefined) void this.#run(request);
   }
@@ -132,55 +135,54 @@ export class Job {
     this.#lastPieceAtMs = this.#host.now();
     const added = body.add(piece);
     if (added === "invalid") {
-      return this.#refuse("worker_lost", "Part of the request was corrupted.");
+      const message = "Part of the request was corrupted.";
+      return this.stop(new ApiError("worker_lost", message));
     }
     acknowledge();
     if (added !== "complete") return;
     const request = decodeRequest(body.body);
     if (request === null) {
       const message = "The request was corrupted in transit.";
-      return this.#refuse("internal_error", message);
+      return this.stop(new ApiError("internal_error", message));
     }
     this.#body = null;
     void this.#run(request);
   }
 
-  /** Stops the backend. The edge sends `error` to the client. */
+  /** Stops the backend, or the wait for the request. The edge sends `error` to the client. */
   stop(error: ApiError): void {
     this.#abort.abort(error);
     this.#resume(); // The run may be waiting for a slow client.
+    if (this.#body === null) return;
+    this.#body = null;
+    this.#fail(error);
   }
 
   onTick(nowMs: number): void {
-    if (!this.#hasSpoken) this.#accept();
+    if (!this.#hasSpoken) this.sender.accept(this.#host.steadyNow());
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
       const message = "The request took too long.";
       this.stop(new ApiError("deadline_exceeded", message));
     }
     const silentMs = nowMs - this.#lastPieceAtMs;
     if (this.#body !== null && silentMs >= BUS_LIMITS.pieceWaitMs) {
-      this.#refuse("worker_lost", "The request did not arrive in time.");
+      const message = "The request did not arrive in time.";
+      this.stop(new ApiError("worker_lost", message));
     }
     this.sender.onTick(this.#host.steadyNow());
   }
 
-  #accept(): void {
-    this.#hasSpoken = true;
-    this.sender.accept(this.#host.steadyNow());
-  }
-
   /** Calls the backend and sends its answer. Never rejects. */
   async #run(request: ChatRequest): Promise<void> {
-    const { requestId } = this.options;
-    const backend = this.#host.backends.get(request.model);
-    if (backend === undefined) {
-      const message = "No worker runs this model at the moment.";
-      return this.#refuse("no_worker", message);
-    }
-    this.#model = request.model;
     try {
+      const backend = this.#host.backends.get(request.model);
+      if (backend === undefined) {
+        const message = "No worker runs this model at the moment.";
+        throw new ApiError("no_worker", message);
+      }
+      this.#model = request.model;
       const usage = await backend.complete(request, {
-        requestId,
+        requestId: this.options.requestId,
         created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
         signal: this.#abort.signal,
         write: (lines, tokens) => this.#write(lines, tokens),
@@ -209,15 +211,6 @@ export class Job {
     this.#tokens = completion_tokens;
   }
 
-  /** Ends a job whose backend was never called. */
-  #refuse(
-    code: "worker_lost" | "internal_error" | "no_worker",
-    message: string,
-  ): void {
-    this.#body = null;
-    this.#fail(new ApiError(code, message));
-  }
-
   /** Ends the job. Unless a model server is at fault, another worker may succeed. */
   #fail(cause: unknown): void {
     const { attempt } = this.options.message;
@@ -225,7 +218,7 @@ export class Job {
     if (usage !== null) this.#setUsage(usage);
     const error = this.#errorFor(cause);
     this.#errorCode = error.code;
-    if (this.#isCancelled) {
+    if (this.sender.isFinished) {
       // A single frame that is never repeated: an edge that has cancelled no longer
       // reads the answer, but charges for the tokens generated.
       const failure = { error, retryable: false, usage: null };
@@ -243,14 +236,11 @@ export class Job {
     this.#freeSlot();
   }
 
-  /** The error to answer with. */
+  /** The error to answer with: why the job was stopped, or else its cause. */
   #errorFor(cause: unknown): ApiError {
     const { aborted, reason } = this.#abort.signal;
-    if (aborted && reason instanceof ApiError) return reason;
-    if (aborted) {
-      return new ApiError("worker_lost", "The request was cancelled.");
-    }
-    if (cause instanceof ApiError) return cause;
+    const error: unknown = aborted ? reason : cause;
+    if (error instanceof ApiError) return error;
     const requestId = publicRequestId(this.options.requestId);
     this.#host.log.error("job_fault", { requestId, error: cause });
     return new ApiError(
@@ -262,12 +252,14 @@ export class Job {
   /** How it ended. Final once its slot is free. */
   report() {
     const ending = this.#errorCode === undefined ? "complete" : "failed";
+    // An answer that has just ended cannot be acknowledged yet.
+    const isCancelled = this.sender.isFinished;
     return {
       /** `cancelled`: the edge no longer needed it. */
-      outcome: this.#isCancelled ? "cancelled" : ending,
+      outcome: isCancelled ? "cancelled" : ending,
       /** Absent when its request never arrived. */
       model: this.#model,
-      errorCode: this.#isCancelled ? undefined : this.#errorCode,
+      errorCode: isCancelled ? undefined : this.#errorCode,
       cancelReason: this.#cancelReason,
       promptTokens: this.#promptTokens,
       completionTokens: this.#tokens,
@@ -294,14 +286,6 @@ export class Job {
       "gen_ai.usage.output_tokens": report.completionTokens,
     }, report.errorCode);
     this.#host.onSlotFree(report);
-  }
-
-  #onCancelled(reason: CancelReason | null): void {
-    this.#isCancelled = true;
-    this.#cancelReason = reason ?? undefined;
-    this.#abort.abort(new Error(`Cancelled: ${reason ?? "edge silent"}`));
-    // Its backend was never called.
-    if (this.#body !== null) this.#refuse("worker_lost", "Cancelled");
   }
 
   #resume(): void {
