@@ -59,7 +59,7 @@ const RETRY_AFTER_MS = 1_000;
 /** Deviations of an {@link UpstreamError} from the defaults of its fault. */
 export interface UpstreamErrorOptions extends ApiErrorOptions {
   code?: ErrorCode | undefined;
-  /** Shown to the caller, so it must have been redacted. */
+  /** Shown to the caller, so it must have been redacted. The default of the fault if it is empty. */
   message?: string | undefined;
   /** The usage of the attempt, if known. */
   usage?: Usage;
@@ -77,7 +77,7 @@ export class UpstreamError extends ApiError {
     const waitMs = waits ? RETRY_AFTER_MS : undefined;
     super(
       options.code ?? code,
-      options.message ?? `The model server ${message}`,
+      options.message || `The model server ${message}`,
       { ...options, retryAfterMs: options.retryAfterMs ?? waitMs },
     );
     this.fault = fault;

@@ -6,11 +6,7 @@
  */
 import type { WallNow } from "@gateway/shared/process/clock";
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import {
-  UpstreamError,
-  type UpstreamErrorOptions,
-  type UpstreamFault,
-} from "./errors.ts";
+import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import { type JsonObject, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
 
@@ -95,62 +91,49 @@ export function refusalError(
   if (fault !== "request") {
     return new UpstreamError(fault, { cause, retryAfterMs });
   }
-  const options = requestOptions(error ?? {}, message, status, redact);
-  return new UpstreamError(fault, { cause, ...options });
+  const about = { cause, message, param: clean(error?.param, PARAM, redact) };
+  if (error !== null && isContextLength(error)) {
+    const code = "context_length_exceeded";
+    return new UpstreamError(fault, { ...about, code });
+  }
+  return new UpstreamError(fault, {
+    ...about,
+    code: status === 413 ? "request_too_large" : undefined,
+    wireCode: clean(error?.code, CODE, redact),
+  });
 }
 
+/** The fault of the table, except where the body says more than the status. */
 function faultOf(
   status: number,
   body: unknown,
   error: JsonObject | null,
   message: string,
 ): UpstreamFault {
-  const code = textOf(error?.code);
   const fault = FAULTS.get(status) ?? "server_error";
+  // HTML pages and FastAPI's {"detail":"Not Found"} are about the path, not the model.
+  const isPath = error === null ||
+    (isJsonObject(body) && body.detail !== undefined);
+  if (status === 404 && isPath) return "server_error";
+  if (error === null) return fault;
+  const code = textOf(error.code);
   // Some servers answer 413 to a request that exceeds the gateway's token limit there.
   if (status === 413 && code === "rate_limit_exceeded") return "rate_limited";
-  if (status === 413) return fault;
   if (status === 500) {
-    return error !== null && isPermanent(error) ? "request" : fault;
-  }
-  if (status === 404) {
-    // FastAPI's {"detail":"Not Found"} and HTML pages are about the path, not the model.
-    const isPath = isJsonObject(body) && body.detail !== undefined;
-    if (error === null || isPath) return "server_error";
-    if (UNKNOWN_MODEL.test(message)) return "unknown_model";
+    const isPermanent = PERMANENT.test(textOf(error.message)) ||
+      isContextLength(error);
+    return isPermanent ? "request" : fault;
   }
   // The client requested one of our models. With other statuses "not found" can mean anything.
-  const isUnknown = fault === "request" && UNKNOWN_MODEL_CODE.test(code);
-  return isUnknown ? "unknown_model" : fault;
-}
-
-/** Whether no attempt can succeed, although the status suggests that one might. */
-function isPermanent(error: JsonObject): boolean {
-  return PERMANENT.test(textOf(error.message)) || isContextLength(error);
+  const isUnknown = UNKNOWN_MODEL_CODE.test(code) ||
+    (status === 404 && UNKNOWN_MODEL.test(message));
+  return isUnknown && fault === "request" ? "unknown_model" : fault;
 }
 
 function isContextLength({ code, type, message }: JsonObject): boolean {
   return [code, type, message].some((text) =>
     CONTEXT_LENGTH.test(textOf(text))
   );
-}
-
-/** The message, `param` and code for a caller whose request is at fault. */
-function requestOptions(
-  error: JsonObject,
-  message: string,
-  status: number,
-  redact: Redact,
-): UpstreamErrorOptions {
-  const about = {
-    message: message === "" ? undefined : message,
-    param: clean(error.param, PARAM, redact),
-  };
-  if (isContextLength(error)) {
-    return { ...about, code: "context_length_exceeded" };
-  }
-  const code = status === 413 ? "request_too_large" : undefined;
-  return { ...about, code, wireCode: clean(error.code, CODE, redact) };
 }
 
 function clean(value: unknown, form: RegExp, redact: Redact) {
@@ -167,10 +150,9 @@ export function frameError(data: unknown, redact: Redact): UpstreamError {
   const refusal = { status: statusOf(error), body: data };
   const known = refusalError(refusal, redact);
   if (known.fault !== "server_error" || refusal.status < 500) return known;
-  const message = redact(textOf(error.message));
   return new UpstreamError("server_error", {
     cause: new Error("Error within the answer"),
-    message: message === "" ? undefined : message,
+    message: redact(textOf(error.message)),
   });
 }
 
