@@ -91,7 +91,7 @@ const DEFAULT_PORT = 4222;
 
 /**
  * Replaces the servers by `host:port` in random order, so that the clients of a lost
- * one spread over the others, and adds what their addresses say about access to all.
+ * one spread over the others. Credentials and TLS in one address apply to all.
  *
  * @throws TypeError, without the text, which may hold a password.
  */

@@ -58,7 +58,7 @@ const CONNECT_TIMEOUT_MS = 1_000;
 const BACKOFF_FIRST_MS = 25;
 /** Short enough to reconnect to a restarted server well within a second. */
 const BACKOFF_MAX_MS = 500;
-/** After a connection that lasted this long, the back-off starts anew. */
+/** After a connection that lasted this long, the back-off starts over. */
 const STABLE_MS = 1_000;
 /** An established connection asks the sentinels at most once in this time. */
 const RECONSIDER_MS = 1_000;

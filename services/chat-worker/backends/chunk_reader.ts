@@ -139,7 +139,7 @@ export class ChunkReader {
     this.#estimate += textTokens(text);
   }
 
-  /** The server's usage, or an estimate if there is none or if it is 0 in spite of an answer. */
+  /** The server's usage, or an estimate if there is none, or if it is 0 although there was an answer. */
   #countedUsage(): Usage {
     const usage = this.#usage;
     if (usage !== null && (usage.completion_tokens > 0 || this.#pieces === 0)) {

@@ -36,7 +36,7 @@ export type Connect = (signal: AbortSignal) => Promise<ByteConnection>;
  */
 export function createConnect(
   url: URL,
-  /** PEM certificates trusted beside the usual ones. */
+  /** PEM certificates trusted in addition to the usual ones. */
   caCerts: string[] = [],
 ): Connect {
   const isTls = url.protocol === "https:";

@@ -56,7 +56,7 @@ export interface BackendPoolOptions {
 interface Slot {
   backend: PoolBackend;
   breaker: CircuitBreaker;
-  /** The end of the wait that it asked for when it was at its limit. */
+  /** Until then the server asked not to be called, because of a limit or overload. */
   limitedUntilMs: number;
 }
 

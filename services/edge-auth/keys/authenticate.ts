@@ -101,7 +101,7 @@ export function createKeyLookup({
     });
   };
 
-  /** The remembered principal of a hash; null: unknown to Redis, undefined: not remembered. */
+  /** The remembered principal of a hash; null: Redis did not know it, undefined: not remembered. */
   const remembered = (hash: string): Principal | null | undefined => {
     const principal = known.get(hash);
     if (principal !== undefined) {

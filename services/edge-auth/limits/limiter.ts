@@ -103,7 +103,7 @@ export class Limiter {
     return this.#leases.unsettled;
   }
 
-  /** Decides one request. */
+  /** Decides whether one request may run. */
   async admit(
     principal: Principal,
     { scope, model, wantTokens }: Ask,
@@ -137,7 +137,7 @@ export class Limiter {
     return this.#ask(principal, [scope ?? "", "", "", ""], rightsIn);
   }
 
-  /** Runs the admission script with its arguments from the third on. */
+  /** Runs the admission script. `terms` are its arguments after the first two. */
   async #ask<T>(
     principal: Principal,
     terms: readonly string[],
@@ -204,7 +204,7 @@ function rightsIn(reply: RedisReply): Rights {
   return { isAdmitted: true, models: models === "" ? [] : models.split(",") };
 }
 
-/** The decision on the limits. */
+/** Reads the decision on the limits from a reply. */
 function grantIn(
   reply: RedisReply,
 ): Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited"> | Refusal {

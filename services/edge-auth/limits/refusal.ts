@@ -5,7 +5,7 @@ import { rateLimitHeaders, type Rates } from "./rate_limit_headers.ts";
 
 type ErrorText = readonly [code: ErrorCode, text: string];
 
-/** Why a key may not be used: it was deleted or never existed, or lacks a right. */
+/** Why a key may not be used. `unknown`: it was deleted, or never existed. */
 const KEY_ERRORS = {
   unknown: ["unauthorized", "unauthorized"],
   expired: ["unauthorized", "unauthorized"],
