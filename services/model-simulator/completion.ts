@@ -85,13 +85,6 @@ export class Completion {
     return completion;
   }
 
-  /** Whether the answer is generated without any wait. */
-  get isInstant(): boolean {
-    const { controls, pace } = this.#options;
-    return pace.firstTokenMs === 0 && pace.tokensPerSecond === 0 &&
-      controls.break === undefined;
-  }
-
   /** The events of a stream as they become due; events due together are yielded as one text. */
   async *stream(): AsyncGenerator<string> {
     const { request, controls } = this.#options;
@@ -105,8 +98,7 @@ export class Completion {
         : GARBAGE;
       return;
     }
-    const hasUsage = request.include_usage;
-    if (hasUsage && controls.isUsageMissing !== true) {
+    if (request.include_usage && controls.isUsageMissing !== true) {
       yield this.#event({ choices: [], usage: this.#usage() });
     }
     yield "data: [DONE]\n\n";
@@ -188,12 +180,12 @@ export class Completion {
   }
 
   #chunk({ index }: Choice, delta: ChunkDelta, more: object = {}): string {
-    const hasUsage = this.#options.request.include_usage;
+    const { include_usage } = this.#options.request;
     const choice = { index, delta, logprobs: null, finish_reason: null };
     return this.#event({
       choices: [{ ...choice, ...more }],
       // Undefined members are left out of the JSON.
-      usage: hasUsage ? null : undefined,
+      usage: include_usage ? null : undefined,
     });
   }
 

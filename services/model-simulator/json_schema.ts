@@ -121,36 +121,22 @@ function faultOf(
       `every key in properties. Missing '${missing[0].slice(0, 64)}'`;
 }
 
-/**
- * A value that the schema allows; `isSmall`: as small as it allows. Throws an
- * {@link HttpError} if none is found within bounds.
- */
-export function valueFor(
-  named: NamedSchema,
-  random: Random,
-  isSmall: boolean,
-): unknown {
-  return new ValueMaker(named, random, isSmall).make(named.schema, 0);
+/** A value that the schema allows. Throws an {@link HttpError} if none is found within bounds. */
+export function valueFor(named: NamedSchema, random: Random): unknown {
+  return new ValueMaker(named, random).make(named.schema, 0);
 }
 
 class ValueMaker {
   #cost = 0;
-  readonly #named: NamedSchema;
-  readonly #random: Random;
-  readonly #isSmall: boolean;
 
-  constructor(named: NamedSchema, random: Random, isSmall: boolean) {
-    this.#named = named;
-    this.#random = random;
-    this.#isSmall = isSmall;
-  }
+  constructor(readonly named: NamedSchema, readonly random: Random) {}
 
   make(value: unknown, depth: number): unknown {
     this.#spend(1);
     if (depth > VALUE_DEPTH_MAX) throw this.#noValue("it never ends");
     const schema = objectOf(value);
     if (schema.$ref !== undefined) {
-      return this.make(resolve(this.#named.schema, schema.$ref), depth + 1);
+      return this.make(resolve(this.named.schema, schema.$ref), depth + 1);
     }
     const fixed = "const" in schema
       ? schema.const
@@ -159,7 +145,7 @@ class ValueMaker {
       this.#spend(JSON.stringify(fixed).length / CHARS_PER_COST);
       return fixed;
     }
-    const isSmall = this.#isSmall || depth >= VALUE_DEPTH_SMALL;
+    const isSmall = depth >= VALUE_DEPTH_SMALL;
     const options = [...listOf(schema.anyOf), ...listOf(schema.oneOf)];
     if (options.length > 0) return this.#alternative(options, depth, isSmall);
     switch (typeOf(schema)) {
@@ -174,7 +160,7 @@ class ValueMaker {
       case "number":
         return this.#number(schema, 0);
       case "boolean":
-        return this.#random() < 0.5;
+        return this.random() < 0.5;
       default:
         return null;
     }
@@ -186,7 +172,7 @@ class ValueMaker {
   }
 
   #oneOf(values: unknown[]): unknown {
-    return values[Math.floor(this.#random() * values.length)];
+    return values[Math.floor(this.random() * values.length)];
   }
 
   /** A value of the first alternative that has one. If it must be small, tries the simplest first. */
@@ -219,7 +205,7 @@ class ValueMaker {
   #array(schema: Schema, depth: number, isSmall: boolean): unknown {
     const { min, max } = this.#boundsOf(schema.minItems ?? 0, schema.maxItems);
     this.#spend(min);
-    const more = isSmall ? 0 : 1 + Math.floor(this.#random() * MORE_ITEMS_MAX);
+    const more = isSmall ? 0 : 1 + Math.floor(this.random() * MORE_ITEMS_MAX);
     return Array.from(
       { length: Math.min(max, min + more) },
       () => this.make(schema.items ?? { type: "string" }, depth + 1),
@@ -234,8 +220,7 @@ class ValueMaker {
     this.#spend(Math.max(min, WORDS_CHARS) / CHARS_PER_COST);
     const known = FORMATS.get(schema.format);
     if (known !== undefined) return known;
-    const text = this.#isSmall ? "x" : someWords(this.#random);
-    return text.padEnd(min, " and so on").slice(0, max);
+    return someWords(this.random).padEnd(min, " and so on").slice(0, max);
   }
 
   /** A number near the lower bound; with `multipleOf`, one of the first permitted multiples. */
@@ -250,7 +235,7 @@ class ValueMaker {
     const step = numberOf(schema.multipleOf) ?? unit;
     const from = least > -Infinity ? least : Math.min(1, most - step);
     const span = Math.min(most - from, NUMBER_SPAN);
-    const wanted = from + span * this.#random();
+    const wanted = from + span * this.random();
     const found = [wanted, from, from + step, from + span / 2]
       .map((near) =>
         step > 0
@@ -272,7 +257,7 @@ class ValueMaker {
   }
 
   #noValue(why: string): HttpError {
-    return schemaError(this.#named, why);
+    return schemaError(this.named, why);
   }
 }
 

@@ -7,8 +7,8 @@ import { HttpError } from "./errors.ts";
 const named = (schema: Record<string, unknown>, isStrict = false) => {
   return { param: "response_format", name: "x", isStrict, schema };
 };
-const value = (schema: Record<string, unknown>, seed = 1, isSmall = false) =>
-  valueFor(named(schema), seededRandom(seed), isSmall);
+const value = (schema: Record<string, unknown>, seed = 1) =>
+  valueFor(named(schema), seededRandom(seed));
 const closed = (properties: Record<string, unknown>) => ({
   type: "object",
   properties,
@@ -61,14 +61,12 @@ function hasLength(length: number) {
   return (value: unknown) => String(value).length === length;
 }
 
-Deno.test("valueFor() makes values that the schema allows, small and large", () => {
+Deno.test("valueFor() makes values that the schema allows", () => {
   for (const [schema, isGood] of VALUES) {
     for (let seed = 0; seed < 50; seed++) {
-      for (const isSmall of [false, true]) {
-        const made = value(schema, seed, isSmall);
-        const what = `${JSON.stringify(schema)}: ${JSON.stringify(made)}`;
-        assert.ok(isGood(made), what);
-      }
+      const made = value(schema, seed);
+      const what = `${JSON.stringify(schema)}: ${JSON.stringify(made)}`;
+      assert.ok(isGood(made), what);
     }
   }
 });
@@ -137,6 +135,4 @@ Deno.test("response_format makes the text JSON, cut only by max_tokens", async (
   assert.equal(JSON.parse(plain).asked, "Why?");
   const { choices } = await simulator.ask({ ...asked, max_tokens: 3 });
   assert.equal(choices[0]?.finish_reason, "length");
-  const small = await simulator.text({ ...asked, max_tokens: 15 });
-  assert.ok(JSON.parse(small).city !== undefined);
 });

@@ -92,15 +92,15 @@ function followersOf(places: readonly number[]): Candidate[] {
 
 /** Writes one text: keeps its position in the corpus and the tokens written so far. */
 export class Writer {
-  readonly #request: ChatRequest;
-  readonly #random: Random;
   readonly #said = new Map<string, number>();
   #place: number;
 
   /** `subject` chooses the passage to begin with. */
-  constructor(request: ChatRequest, random: Random, subject: number) {
-    this.#request = request;
-    this.#random = random;
+  constructor(
+    readonly request: ChatRequest,
+    readonly random: Random,
+    subject: number,
+  ) {
     this.#place = ENDS[subject % ENDS.length] ?? 0;
   }
 
@@ -122,7 +122,7 @@ export class Writer {
     const { token = "", places = [] } = candidates[chosen] ?? {};
     this.#place = token === written
       ? (this.#place + 1) % CORPUS.length
-      : places[Math.floor(this.#random() * places.length)] ?? 0;
+      : places[Math.floor(this.random() * places.length)] ?? 0;
     return this.#write(candidates, logits, chosen);
   }
 
@@ -130,30 +130,27 @@ export class Writer {
     const said = this.#said.get(token);
     if (said === undefined) return logit;
     const { presence_penalty, frequency_penalty, repetition_penalty } =
-      this.#request;
+      this.request;
     const repeated = logit > 0
       ? logit / repetition_penalty
       : logit * repetition_penalty;
     return repeated - presence_penalty - frequency_penalty * said;
   }
 
-  /** The index of a token sampled by temperature, `top_k`, `top_p` and `min_p`. */
+  /** The index of a token sampled by temperature and `top_p`. */
   #choose(logits: readonly number[]): number {
-    const { temperature, top_p, top_k, min_p } = this.#request;
+    const { temperature, top_p } = this.request;
     if (temperature === 0) return logits.indexOf(Math.max(...logits));
     const ranked = softmax(logits.map((logit) => logit / temperature))
       .map((share, index) => ({ share, index }));
-    const isCut = top_p < 1 || top_k > 0 || min_p > 0;
-    if (isCut) ranked.sort((a, b) => b.share - a.share);
-    const floor = min_p * (ranked[0]?.share ?? 0);
+    if (top_p < 1) ranked.sort((a, b) => b.share - a.share);
     let sum = 0;
     const kept = ranked.filter(({ share }, rank) => {
-      const isKept = rank === 0 ||
-        sum < top_p && (top_k < 1 || rank < top_k) && share >= floor;
+      const isKept = rank === 0 || sum < top_p;
       if (isKept) sum += share;
       return isKept;
     });
-    let rest = this.#random() * sum;
+    let rest = this.random() * sum;
     const chosen = kept.find(({ share }) => (rest -= share) < 0);
     return (chosen ?? ranked[0])?.index ?? 0;
   }
@@ -164,7 +161,7 @@ export class Writer {
     logits: readonly number[],
     chosen: number,
   ): Sampled {
-    const { logprobs: isWanted, top_logprobs: topCount } = this.#request;
+    const { logprobs: isWanted, top_logprobs: topCount } = this.request;
     const token = candidates[chosen]?.token ?? "";
     this.#said.set(token, (this.#said.get(token) ?? 0) + 1);
     if (isWanted !== true) return { token, logprob: 0, top: [] };

@@ -12,13 +12,11 @@ import { Simulator } from "./simulator.ts";
 await runService({ name: "model-simulator", readConfig, start });
 
 function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
-  const { listen, pace } = config;
-  const simulator = new Simulator({ ...listen, pace });
+  const simulator = new Simulator({ ...config.listen, pace: config.pace });
   let isStopping = false;
-  const notReady = () => isStopping ? ["stopping"] : [];
   const ops = serveOps({
     ...config.ops,
-    notReady,
+    notReady: () => isStopping ? ["stopping"] : [],
     registry: new MetricRegistry(),
   });
   log.warn("no_real_model", {

@@ -2,13 +2,7 @@
 import type { Tool } from "@gateway/shared/openai/chat";
 import { type Controls, withoutControls } from "./controls.ts";
 import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
-import {
-  hashText,
-  type Random,
-  seededRandom,
-  someWords,
-  tokenize,
-} from "./language.ts";
+import { hashText, type Random, seededRandom, tokenize } from "./language.ts";
 import { type ChatRequest, textOf } from "./request.ts";
 
 /** A tool call of one choice. */
@@ -36,8 +30,8 @@ const WORD_CHARS_MIN = 4;
 const CALLS_MAX = 4;
 
 /**
- * Plans one choice, which fits into `tokensMax` if possible. Throws an `HttpError`
- * for a schema that the simulator does not support.
+ * Plans one choice; of its calls only those that fit into `tokensMax`. Throws an
+ * `HttpError` for a schema that the simulator does not support.
  */
 export function planChoice(
   request: ChatRequest,
@@ -49,9 +43,7 @@ export function planChoice(
   const reasoning = request.isThinking
     ? tokenize(
       `The user says ${quote}. I am a simulator, so I do not know the answer. ` +
-        `I will say what I am and go on with a passage about ${
-          someWords(random)
-        }.`,
+        "I will say what I am and go on with a passage.",
     ).slice(0, request.thinking_budget)
     : [];
   const room = tokensMax - reasoning.length;
@@ -61,11 +53,11 @@ export function planChoice(
   const format = request.response_format?.type ?? "text";
   if (format !== "text") {
     const named = schemaOfAnswer(request);
-    const given = fitting(room, (isSmall) => {
-      if (named) return valueFor(named, random, isSmall);
-      const simulator = "This is the gateway's model simulator.";
-      return isSmall ? {} : { simulator, asked: quote.slice(1, -1) };
-    });
+    const simulator = "This is the gateway's model simulator.";
+    const value = named
+      ? valueFor(named, random)
+      : { simulator, asked: quote.slice(1, -1) };
+    const given = tokenize(JSON.stringify(value));
     return { ...plan, given, tokensWanted: given.length };
   }
   const given = tokenize(openingOf(request, quote));
@@ -133,10 +125,7 @@ function planCalls(
   const callsMax = request.parallel_tool_calls === false ? 1 : CALLS_MAX;
   for (const named of wantedTools(request, asked)) {
     if (calls.length === callsMax) break;
-    const tokens = fitting(
-      left - 1,
-      (isSmall) => valueFor(named, random, isSmall),
-    );
+    const tokens = tokenize(JSON.stringify(valueFor(named, random)));
     if (tokens.length + 1 > left) continue;
     left -= tokens.length + 1;
     calls.push({ name: named.name, tokens });
@@ -168,12 +157,6 @@ function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
 function wordsOf(text: string): string[] {
   const spaced = text.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
   return spaced.split(/[^\p{L}\p{N}]+/u);
-}
-
-/** The tokens of a value if they fit, or of the smallest value. */
-function fitting(room: number, make: (isSmall: boolean) => unknown): string[] {
-  const tokens = tokenize(JSON.stringify(make(false)));
-  return tokens.length <= room ? tokens : tokenize(JSON.stringify(make(true)));
 }
 
 /** The random numbers of one choice: from the request's seed, if it has one, and always the same ones at temperature 0. */

@@ -9,8 +9,6 @@ import { HttpError } from "./errors.ts";
 
 /** Fields of common model servers that OpenAI does not have. */
 const ownFields = z.object({
-  top_k: z.int().nullish(),
-  min_p: z.number().min(0).max(1).nullish(),
   chat_template_kwargs: z.object({ enable_thinking: z.boolean().nullish() })
     .nullish(),
   reasoning_effort: z.string().nullish(),
@@ -41,14 +39,12 @@ export function parseRequest(text: string) {
   if (!common.success) throw invalidRequest(json, common.error);
   const own = ownFields.safeParse(json);
   if (!own.success) throw invalidRequest(json, own.error);
-  const { top_k, min_p, chat_template_kwargs, reasoning_effort } = own.data;
+  const { chat_template_kwargs, reasoning_effort } = own.data;
   const { enable_thinking = chat_template_kwargs?.enable_thinking } =
     common.data;
   return {
     ...DEFAULTS,
     ...common.data,
-    top_k: top_k ?? 0,
-    min_p: min_p ?? 0,
     isThinking: enable_thinking ?? (reasoning_effort ?? "none") !== "none",
   };
 }

@@ -16,8 +16,6 @@ Deno.test("each sampling field has an effect", async () => {
     { temperature: 0 },
     { temperature: 2 },
     { top_p: 0.1 },
-    { top_k: 1 },
-    { min_p: 0.9 },
     { presence_penalty: 2 },
     { frequency_penalty: 2 },
     { repetition_penalty: 1.8 },
@@ -29,14 +27,13 @@ Deno.test("each sampling field has an effect", async () => {
   }
 });
 
-Deno.test("temperature 0, top_p 0 and top_k 1 choose the likeliest token, whatever the seed", async () => {
+Deno.test("temperature 0 and top_p 0 choose the likeliest token, whatever the seed", async () => {
   await using simulator = startAsked();
   const texts = await Promise.all([
     simulator.text({ ...LONG, temperature: 0 }),
     simulator.text({ ...LONG, temperature: 0, seed: 2 }),
     simulator.text({ ...LONG, temperature: 0, seed: null }),
     simulator.text({ ...LONG, top_p: 0 }),
-    simulator.text({ ...LONG, top_k: 1 }),
   ]);
   assert.equal(new Set(texts).size, 1);
 });

@@ -153,10 +153,7 @@ async function respond(
     run.end("broken");
     throw requestedError(500);
   }
-  if (!completion.isInstant) return send(run, completion, pieces, JSON_TYPE);
-  const { value } = await pieces.next();
-  run.end("complete");
-  return new Response(value, { headers: JSON_TYPE });
+  return send(run, completion, pieces, JSON_TYPE);
 }
 
 /**
