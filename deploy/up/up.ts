@@ -62,7 +62,7 @@ const SIMULATOR_WARNING =
   "Use UPSTREAM_BASE_URL or --models to serve a real model";
 
 /**
- * Runs the cluster until it is asked to stop. Throws an {@link UpError} when
+ * Runs the cluster until it is asked to stop. Throws an `UpError` when
  * something does not start. Afterwards all its processes have ended.
  */
 export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
@@ -134,7 +134,7 @@ interface Started {
 
 /**
  * Starts NATS and Redis, then all services at once, and creates the first key.
- * Throws an {@link UpError} when something does not start.
+ * Throws an `UpError` when something does not start.
  */
 async function startAll(
   cluster: Cluster,

@@ -222,7 +222,7 @@ async function keyboardOnly(visit: Visit): Promise<void> {
     await tabTo(page, name);
     await page.keyboard.press("Enter");
   };
-  await reach("Skip to the content");
+  await reach("Skip to content");
   await reach("Create key");
   await title(page, "Create key");
   await page.keyboard.type("By keyboard");

@@ -25,7 +25,7 @@ const NOTICES: Readonly<Record<string, string>> = {
 const NOT_DURABLE =
   "Redis may lose changes in a power failure. Ask your operator to set appendonly yes and appendfsync always, or to use Redis 8 or later.";
 const NOT_STOPPED =
-  "The key is changed, but its running requests could not be stopped because NATS did not answer. They end on their own.";
+  "The key was changed, but its running requests could not be stopped because NATS did not answer. They end on their own.";
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
 
@@ -76,7 +76,7 @@ export async function showPage(
     c,
     page,
     <>
-      <a class="skip" href="#content">Skip to the content</a>
+      <a class="skip" href="#content">Skip to content</a>
       <header class="top row">
         <Brand icon={deps.assets.icon} />
         <Tabs

@@ -24,7 +24,7 @@ export const totpUri = (
 ): string => new TOTP({ secret, label: email, issuer }).toString();
 
 /**
- * The step a code belongs to, or null when it is wrong. The account store makes
+ * The step a code belongs to, or null when it is wrong. The owner store makes
  * sure that a code works only once (RFC 6238, 5.2).
  */
 export function totpStep(
