@@ -37,7 +37,7 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { SteadyClock } from "@gateway/shared/process/clock";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import { Job, type JobHost, type JobOptions, type JobReport } from "./job.ts";
+import { Job, type JobHost, type JobOptions } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
 /** What a worker needs. `backends` has the models that it runs. */
@@ -103,7 +103,10 @@ export class ChatWorker {
       ...dependencies,
       steadyNow: () => this.#clock.now(),
       sendFrame: (reply, frame) => this.#sendFrame(reply, frame),
-      onSlotFree: (report) => this.#onSlotFree(report),
+      onSlotFree: (report) => {
+        this.inFlight -= 1;
+        dependencies.metrics.ended(report);
+      },
       onFinished: (job) => this.#onFinished(job),
     };
   }
@@ -258,18 +261,12 @@ export class ChatWorker {
       ?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
 
-  #onSlotFree(report: JobReport): void {
-    this.inFlight -= 1;
-    this.#dependencies.metrics.ended(report);
-    this.#checkIdle();
-  }
-
   #onFinished(job: Job): void {
     this.#dependencies.metrics.finished(job.sender);
     const { requestId } = job.options;
     // A second attempt may already have replaced it.
     if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
-    this.#checkIdle();
+    if (this.#jobs.size === 0) this.#onIdle?.();
   }
 
   /**
@@ -344,9 +341,5 @@ export class ChatWorker {
     if (this.#jobs.size === 0) return Promise.resolve(true);
     const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
     return settlesWithin(idle, timeoutMs);
-  }
-
-  #checkIdle(): void {
-    if (this.#jobs.size === 0) this.#onIdle?.();
   }
 }
