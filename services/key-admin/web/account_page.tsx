@@ -135,7 +135,11 @@ export async function showAccount(
   error?: string,
 ): Promise<Response> {
   const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
-  const sessions = await deps.sessions.list(ownerId);
+  const listed = await deps.sessions.list(ownerId);
+  // This device first.
+  const sessions = listed.toSorted((a, b) =>
+    Number(b.id === id) - Number(a.id === id)
+  );
   return showPage(
     c,
     { title: "Account", section: "account", lead: account.email, error },
@@ -187,7 +191,7 @@ export async function showAccount(
           SESSION_LIMITS.idleMs / 60_000
         } minutes without use.`}
       >
-        {sessions.toSorted((a) => a.id === id ? -1 : 0).map((session) => (
+        {sessions.map((session) => (
           <div class="row between session">
             <div>
               <strong>{deviceName(session.userAgent)}</strong>{" "}
