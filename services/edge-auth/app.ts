@@ -72,20 +72,20 @@ interface Call extends ChatCall {
 
 /** Returns the handler of all requests, which never rejects. */
 export function createApp(
-  d: AppDependencies,
+  deps: AppDependencies,
 ): (exchange: Exchange) => Promise<void> {
   return async (exchange) => {
     const { method, path, response } = exchange;
     const call: Call = {
       exchange,
       requestId: newRequestId(),
-      startedAtMs: d.now(),
+      startedAtMs: deps.now(),
       route: routeOf(path),
       hasRun: false,
     };
     const requestId = publicRequestId(call.requestId);
     response.setHeader(REQUEST_ID_HEADER, requestId);
-    if (d.isDraining()) response.setHeader("connection", "close");
+    if (deps.isDraining()) response.setHeader("connection", "close");
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
       const type = "text/plain; charset=utf-8";
       const headers = { ...JSON_HEADERS, "content-type": type };
@@ -93,23 +93,25 @@ export function createApp(
     }
     let error: ApiError | null = null;
     try {
-      await answer(call, d);
+      await answer(call, deps);
     } catch (thrown) {
       const isFault = !(thrown instanceof ApiError);
-      if (isFault) d.log.error("request_fault", { requestId, error: thrown });
+      if (isFault) {
+        deps.log.error("request_fault", { requestId, error: thrown });
+      }
       error = isFault ? internalError(thrown) : thrown;
       if (response.headersSent) response.destroy();
       else sendError(response, error);
     }
-    finish(call, error, d);
+    finish(call, error, deps);
   };
 }
 
-async function answer(call: Call, d: AppDependencies): Promise<void> {
+async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const { exchange, route } = call;
   const { method, path, headers, response } = exchange;
-  allowOrigins(d.corsOrigins, exchange);
-  requireHost(d.allowedHosts, exchange);
+  allowOrigins(deps.corsOrigins, exchange);
+  requireHost(deps.allowedHosts, exchange);
   const methods = METHODS[route];
   if (method === "OPTIONS" && methods.length > 0) {
     response.writeHead(NO_CONTENT, { allow: methods.join(", ") }).end();
@@ -122,20 +124,20 @@ async function answer(call: Call, d: AppDependencies): Promise<void> {
   const address = () => {
     const forwarded = headers.get("x-forwarded-for") ?? null;
     const { remoteAddress = "" } = exchange.socket;
-    return siteOf(d.clientAddress(remoteAddress, forwarded));
+    return siteOf(deps.clientAddress(remoteAddress, forwarded));
   };
   const credential = headers.get("authorization") ?? null;
-  const principal = await authenticate(credential, address, d.keys);
+  const principal = await authenticate(credential, address, deps.keys);
   call.principal = principal;
   if (route === "chat" && method === "POST") {
-    return await chatCompletions(call, principal, d);
+    return await chatCompletions(call, principal, deps);
   }
   const isRead = route !== "chat" && methods.includes(method);
-  const models = await d.admission.modelsOf(
+  const models = await deps.admission.modelsOf(
     principal,
     isRead ? "models" : null,
   );
-  if (isRead) return answerModels(call, models, d.catalog);
+  if (isRead) return answerModels(call, models, deps.catalog);
   if (route !== "other") throw methodNotAllowed(exchange, methods.join(", "));
   throw notFound(exchange, `This service has ${CHAT} and ${MODELS}.`);
 }
@@ -165,14 +167,14 @@ function answerModels(
 function finish(
   { exchange, requestId, route, principal, ...call }: Call,
   error: ApiError | null,
-  d: AppDependencies,
+  deps: AppDependencies,
 ): void {
   const status = exchange.response.statusCode;
-  d.metrics.answered(route, status);
+  deps.metrics.answered(route, status);
   if (call.hasRun) return;
-  const durationMs = d.now() - call.startedAtMs;
-  d.metrics.ended(route, durationMs);
-  d.log.info("request", {
+  const durationMs = deps.now() - call.startedAtMs;
+  deps.metrics.ended(route, durationMs);
+  deps.log.info("request", {
     requestId: publicRequestId(requestId),
     keyId: principal?.keyId,
     method: exchange.method,

@@ -17,7 +17,7 @@ import type { ChatDispatcher } from "./dispatch/dispatcher.ts";
 const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];
 const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 
-/** Every metric of the edge beside those that all services have. */
+/** Every metric of the edge except those that all services have. */
 export const EDGE_METRICS = {
   requests: counter("gateway_requests_total", {
     help:

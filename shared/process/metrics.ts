@@ -61,7 +61,7 @@ type LabelValues<Labels extends readonly string[]> = {
   readonly [Index in keyof Labels]: string;
 };
 
-/** Returns the counter for these label values, which callers may keep. */
+/** Returns the cell for these label values, which callers may keep. */
 interface Family<Labels extends readonly string[], Cell> {
   with(...values: LabelValues<Labels>): Cell;
 }
