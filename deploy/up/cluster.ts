@@ -7,13 +7,6 @@ import { LOOPBACK } from "./ports.ts";
 import { type ServiceEvent, Supervised, type Unit } from "./supervise.ts";
 import { type Output, UpError } from "./terminal.ts";
 
-export interface ClusterDeps {
-  out: Output;
-  logsDir: string;
-  /** Removed when the launcher dies without doing so itself. */
-  stateFile: string;
-}
-
 /** Expected while the launcher itself warns of the simulator and creates the first key. */
 const EXPECTED_AT_START = ["no_real_model", "key_store"];
 /** The same event of the same process is shown at most this often. */
@@ -26,22 +19,25 @@ export class Cluster {
   isReady = false;
   /** One-time link that creates the first owner; null when there is one. */
   setupUrl: string | null = null;
-  readonly #deps: ClusterDeps;
   /** In the order in which they were started. */
   readonly #units: Supervised[] = [];
   readonly #watcher: ReturnType<typeof startWatcher>;
   readonly #shownAtMs = new Map<string, number>();
   #isStopping = false;
 
-  constructor(deps: ClusterDeps) {
-    this.#deps = deps;
-    this.#watcher = startWatcher(deps.stateFile);
+  /** `stateFile` is removed when the launcher dies without doing so itself. */
+  constructor(
+    readonly out: Output,
+    readonly logsDir: string,
+    stateFile: string,
+  ) {
+    this.#watcher = startWatcher(stateFile);
   }
 
   /** Starts a unit. Throws an {@link UpError} once the cluster is stopping. */
   start(unit: Unit): Supervised {
     if (this.#isStopping) throw new UpError("The cluster is stopping");
-    const { out, logsDir } = this.#deps;
+    const { out, logsDir } = this;
     const supervised = new Supervised(unit, {
       log: new LogFile(`${logsDir}/${unit.name}.log`, out.warn),
       warn: out.warn,
@@ -84,7 +80,7 @@ export class Cluster {
 
   /** Shows a warning or an error: `chat-worker warn: redis_slow {"took_ms":250}`. */
   #onEvent(name: string, logged: ServiceEvent): void {
-    const { out } = this.#deps;
+    const { out } = this;
     const { time: _time, service: _service, level, event, ...data } = logged;
     if (event === "setup_link") {
       this.setupUrl = String(data.url);

@@ -1,11 +1,16 @@
 import { ROOT, type UpOptions } from "./options.ts";
 import { findFreePorts, LOOPBACK } from "./ports.ts";
-import type { Program, ServiceName, Unit } from "./supervise.ts";
+import type { Program, Unit } from "./supervise.ts";
 
 /** The gateway's own services, and the command line that manages keys. */
-export type ProgramName = Exclude<ServiceName, "nats" | "redis"> | "keys";
+export type ProgramName =
+  | "edge-auth"
+  | "chat-worker"
+  | "key-admin"
+  | "model-simulator"
+  | "keys";
 
-type Environment = Readonly<Record<string, string>>;
+export type Environment = Readonly<Record<string, string>>;
 
 /** The settings that all programs of a cluster share. */
 export interface ProgramContext {

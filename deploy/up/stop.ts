@@ -1,11 +1,10 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
+import type { Environment } from "./services.ts";
 import { EXIT } from "./terminal.ts";
 
 /** Runners pass on a Ctrl-C that the terminal has already sent to this process. */
 const SAME_INTERRUPT_MS = 300;
 const LOOK_EVERY_MS = 500;
-
-type Environment = Readonly<Record<string, string>>;
 
 /**
  * Returns a signal that aborts when the process has to stop or one of its runners

@@ -2,10 +2,9 @@ import { parseEnv, secret } from "@gateway/shared/process/env";
 import { makePrivateDir, writePrivateFile } from "./files.ts";
 import type { UpOptions } from "./options.ts";
 import { findFreePorts, isFreePort, LOOPBACK } from "./ports.ts";
+import type { Environment } from "./services.ts";
 import type { Unit } from "./supervise.ts";
 import { UpError } from "./terminal.ts";
-
-type Environment = Readonly<Record<string, string>>;
 
 /** A private server and its URL. */
 export interface Store extends Unit {

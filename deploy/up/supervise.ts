@@ -6,15 +6,6 @@ import * as z from "zod";
 import type { LogFile } from "./files.ts";
 import { EXIT, UpError } from "./terminal.ts";
 
-/** Names of the services, also in `up.json`. */
-export type ServiceName =
-  | "edge-auth"
-  | "chat-worker"
-  | "key-admin"
-  | "model-simulator"
-  | "nats"
-  | "redis";
-
 /** A command to run. The environment is complete: nothing is inherited. */
 export interface Program {
   file: string;
@@ -27,7 +18,8 @@ export interface Program {
 export interface Unit {
   /** Unique, for example `chat-worker-2`. */
   name: string;
-  service: ServiceName;
+  /** Its name in `up.json`. */
+  service: string;
   program: Program;
   /** Its output contains this once it serves. Absent: it logs the event `ready`. */
   readyText?: string;
@@ -69,6 +61,8 @@ export class Supervised {
   opsPort: number | undefined;
   readonly #deps: SuperviseDeps;
   readonly #first = Promise.withResolvers<void>();
+  /** Resolves when the process is ready for the first time; rejects with an {@link UpError} when it ends before. */
+  readonly firstReady: Promise<void> = this.#first.promise;
   readonly #stopping = new AbortController();
   readonly #finished: Promise<void>;
   /** The last lines that were printed before it was ready. */
@@ -81,11 +75,6 @@ export class Supervised {
     this.firstReady.catch(() => {});
     // The callbacks need this object, so they begin after the constructor.
     this.#finished = Promise.resolve().then(() => this.#keepRunning());
-  }
-
-  /** Resolves when the process is ready for the first time; rejects with an {@link UpError} when it ends before. */
-  get firstReady(): Promise<void> {
-    return this.#first.promise;
   }
 
   /** The pid of the running process, if there is one. */

@@ -23,15 +23,10 @@ export class UpError extends Error {
 }
 
 /** Prints lines for the operator. */
-export interface Output {
-  /** Progress and results. Dropped with `--quiet`. */
-  say(text: string): void;
-  /** Warnings and errors. Always shown. */
-  warn(text: string): void;
-}
+export type Output = ReturnType<typeof createOutput>;
 
 /** The output of this process. */
-export function createOutput(isQuiet: boolean): Output {
+export function createOutput(isQuiet: boolean) {
   const print = (to: typeof Deno.stdout, text: string) => {
     try {
       to.writeSync(new TextEncoder().encode(`${text}\n`));
@@ -40,7 +35,11 @@ export function createOutput(isQuiet: boolean): Output {
     }
   };
   return {
-    say: (text) => isQuiet || print(Deno.stdout, text),
-    warn: (text) => print(Deno.stderr, text),
+    /** Progress and results. Dropped with `--quiet`. */
+    say: (text: string) => {
+      if (!isQuiet) print(Deno.stdout, text);
+    },
+    /** Warnings and errors. Always shown. */
+    warn: (text: string) => print(Deno.stderr, text),
   };
 }

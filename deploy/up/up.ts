@@ -7,12 +7,7 @@ import {
   removeFile,
   writePrivateFile,
 } from "./files.ts";
-import {
-  checkFirstKey,
-  type FirstKey,
-  firstKeyFile,
-  provideFirstKey,
-} from "./first_key.ts";
+import { checkFirstKey, firstKeyFile, provideFirstKey } from "./first_key.ts";
 import { ensureServers, programDirs } from "./install.ts";
 import type { UpOptions } from "./options.ts";
 import { requireFreePort } from "./ports.ts";
@@ -80,7 +75,7 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   requireFreePort(host, options.port, "--port");
   requireFreePort(host, options.consolePort, "--console-port");
 
-  const cluster = new Cluster({ out, logsDir, stateFile });
+  const cluster = new Cluster(out, logsDir, stateFile);
   const starting = startAll(cluster, options, deps);
   cleanup.defer(async () => {
     // Clients should not find addresses that are about to close.
@@ -91,7 +86,7 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     await starting.catch(() => {});
   });
 
-  let started: Started | undefined;
+  let started: Awaited<typeof starting> | undefined;
   while (started === undefined) {
     const pause = sleep(PROGRESS_EVERY_MS, stopping);
     started = await Promise.race([starting, pause]);
@@ -125,13 +120,6 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   }
 }
 
-/** What the launcher tells its operator once everything is ready. */
-interface Started {
-  firstKey: FirstKey;
-  /** The content of `up.json` as it is now. */
-  describe(): UpState;
-}
-
 /**
  * Starts NATS and Redis, then all services at once, and creates the first key.
  * Throws an `UpError` when something does not start.
@@ -140,7 +128,7 @@ async function startAll(
   cluster: Cluster,
   options: UpOptions,
   deps: UpDeps,
-): Promise<Started> {
+) {
   const { out, stopping } = deps;
   const { givenRedisUrl, ...urls } = await startStores(cluster, options, deps);
   const context = { ...deps, ...urls };
@@ -156,7 +144,8 @@ async function startAll(
   );
   await Promise.all(plan.units.map((unit) => cluster.start(unit).firstReady));
   const firstKey = await checkFirstKey(edgeUrl, await keyCreated);
-  const describe = () => ({
+  /** The content of `up.json` as it is now. */
+  const describe = (): UpState => ({
     pid: Deno.pid,
     edge_url: edgeUrl,
     edge_urls: plan.edgeUrls,
