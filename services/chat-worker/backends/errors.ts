@@ -59,7 +59,7 @@ const RETRY_AFTER_MS = 1_000;
 /** Deviations of an {@link UpstreamError} from the defaults of its fault. */
 export interface UpstreamErrorOptions extends ApiErrorOptions {
   code?: ErrorCode | undefined;
-  /** Shown to the caller, so it must have been redacted. The default of the fault if it is empty. */
+  /** Shown to the caller, so it must have been redacted. If it is empty, the fault's default is used. */
   message?: string | undefined;
   /** The usage of the attempt, if known. */
   usage?: Usage;

@@ -148,14 +148,14 @@ export class BackendPool {
     failures: Failure[],
   ): Promise<Usage | null> {
     const { breaker } = slot;
-    const era = breaker.enter();
-    if (era === null) return null;
+    const generation = breaker.enter();
+    if (generation === null) return null;
     const { now, onAttempt } = this.#options;
     const startedAt = now();
     let firstTokenMs: number | null = null;
     const answer = new Answer(request, call, () => {
       firstTokenMs = now() - startedAt;
-      breaker.begun(era);
+      breaker.begun(generation);
     });
     const report = (outcome: AttemptReport["outcome"], error: unknown) =>
       onAttempt({
@@ -169,13 +169,13 @@ export class BackendPool {
     try {
       const usage = await slot.backend.complete(answer);
       answer.end(usage);
-      breaker.end(era, "success");
+      breaker.end(generation, "success");
       report("success", null);
       return usage;
     } catch (error) {
       const { aborted } = call.signal;
       const failure = error instanceof UpstreamError && !aborted ? error : null;
-      breaker.end(era, failure === null ? "ignored" : resultOf(failure));
+      breaker.end(generation, failure === null ? "ignored" : resultOf(failure));
       report(failure?.fault ?? (aborted ? "aborted" : "internal"), error);
       if (failure?.remedy === "later") {
         slot.limitedUntilMs = now() + (failure.retryAfterMs ?? 0);
@@ -258,7 +258,7 @@ export class CircuitBreaker {
   #openMs = 0;
   #openUntilMs = 0;
   /** Incremented whenever it opens or closes. Attempts from before then no longer count. */
-  #era = 0;
+  #generation = 0;
 
   constructor(now: MonotonicNow) {
     this.#now = now;
@@ -277,22 +277,22 @@ export class CircuitBreaker {
     return Math.max(0, this.#openUntilMs - this.#now());
   }
 
-  /** Begins an attempt and returns its era, or null if attempts are not permitted now. */
+  /** Begins an attempt. Returns the generation to report it with, or null if none is permitted now. */
   enter(): number | null {
     if (this.waitMs > 0) return null;
     this.#isProbing = this.#openMs > 0;
-    return this.#era;
+    return this.#generation;
   }
 
   /** The first token has arrived: after a probe the next one may start, however long the answer takes. */
-  begun(era: number): void {
-    if (era === this.#era) this.#isProbing = false;
+  begun(generation: number): void {
+    if (generation === this.#generation) this.#isProbing = false;
   }
 
   /** Must be called once for each attempt, at its end. */
-  end(era: number, result: AttemptResult): void {
-    this.begun(era);
-    if (era !== this.#era || result === "ignored") return;
+  end(generation: number, result: AttemptResult): void {
+    this.begun(generation);
+    if (generation !== this.#generation || result === "ignored") return;
     const hasFailed = result === "failure";
     if (this.#openMs > 0) {
       this.#setOpen(hasFailed ? Math.min(this.#openMs * 2, OPEN_MS_MAX) : 0);
@@ -304,7 +304,7 @@ export class CircuitBreaker {
 
   /** Opens the breaker for this long; 0 closes it. */
   #setOpen(ms: number): void {
-    this.#era += 1;
+    this.#generation += 1;
     this.#score = 0;
     this.#openMs = ms;
     this.#openUntilMs = this.#now() + ms;
