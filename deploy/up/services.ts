@@ -10,6 +10,7 @@ export type ProgramName =
   | "model-simulator"
   | "keys";
 
+/** The variables of a process. */
 export type Environment = Readonly<Record<string, string>>;
 
 /** The settings that all programs of a cluster share. */

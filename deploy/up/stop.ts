@@ -39,9 +39,8 @@ export async function listenForStop(env: Environment): Promise<AbortSignal> {
 
 /** True under `nohup`: child processes inherit ignored signals. Must run before any listener is added. */
 async function ignoresHangUp(): Promise<boolean> {
-  const child = new Deno.Command("sleep", { args: ["0.1"] }).spawn();
-  child.kill("SIGHUP");
-  return (await child.status).success;
+  const shell = new Deno.Command("sh", { args: ["-c", "kill -s HUP $$"] });
+  return (await shell.output()).success;
 }
 
 /**
