@@ -69,7 +69,7 @@ async function create(call: Call): Promise<Answer> {
     limits: defaultLimits.key,
     expiresAtMs: null,
   });
-  // The output points out a new address, which may be misspelt.
+  // The output points out a new address, which may be misspelled.
   const isNew = owner !== undefined && await owners.find(owner) === null;
   const ownerId = isNew ? await owners.ensure(owner) : await keyOwner(call);
   const invite = isNew
