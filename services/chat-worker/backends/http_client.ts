@@ -77,6 +77,8 @@ const decoder = new TextDecoder();
 /** A connection, and the response that it carries. */
 export class HttpConnection {
   isOpen = true;
+  /** Bytes of the body that may still be read: a longer body is invalid. */
+  bytesLeft = Infinity;
   readonly #raw: ByteConnection;
   readonly #onReusable: () => void;
   /** Bytes of the last read, of which `[from, to)` is not decoded yet. */
@@ -119,6 +121,7 @@ export class HttpConnection {
     } while (head.status < 200);
     this.#isKeepAlive = head.isKeepAlive;
     this.#body = new BodyDecoder(head.framing);
+    this.bytesLeft = Infinity;
     return head;
   }
 
@@ -133,6 +136,8 @@ export class HttpConnection {
       if (this.#from < this.#to) {
         const piece = this.#body.decode(this.#buffer, this.#from, this.#to);
         this.#from = this.#to;
+        this.bytesLeft -= piece.length;
+        if (this.bytesLeft < 0) throw invalidAnswer("Response body too long");
         if (piece.length > 0) return piece;
       }
       if (this.#body.isComplete) return null;
@@ -231,11 +236,8 @@ export class HttpConnection {
   }
 
   async #drain(): Promise<void> {
-    for (let bytes = 0; bytes <= DRAIN_BYTES_MAX;) {
-      const piece = await this.read();
-      if (piece === null) return;
-      bytes += piece.length;
-    }
+    this.bytesLeft = DRAIN_BYTES_MAX;
+    while (await this.read() !== null);
   }
 }
 

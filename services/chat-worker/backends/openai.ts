@@ -135,19 +135,14 @@ export class OpenAiBackend {
       }
       const reader = new ChunkReader(answer, choices, this.#redact);
       let isWhole = true;
-      if (isEventStream(head, request.stream)) {
-        // A whole answer is kept in memory.
-        const bytesMax = request.stream ? Infinity : ANSWER_BYTES_MAX;
-        isWhole = await this.#readEvents(
-          response,
-          reader,
-          answer,
-          deadlines,
-          bytesMax,
-        );
+      const isEvents = isEventStream(head, request.stream);
+      // A whole answer is kept in memory.
+      if (!isEvents || !request.stream) response.bytesLeft = ANSWER_BYTES_MAX;
+      if (isEvents) {
+        isWhole = await this.#readEvents(response, reader, answer, deadlines);
       } else {
         const arm = () => deadlines.arm("betweenTokens", betweenTokensMs);
-        reader.take(await readText(response, ANSWER_BYTES_MAX, arm), "");
+        reader.take(await readText(response, arm), "");
       }
       const usage = reader.end(isWhole);
       isDone = true;
@@ -165,9 +160,10 @@ export class OpenAiBackend {
   ): Promise<UpstreamError> {
     const { wallNow } = this.#options;
     deadlines.arm("betweenTokens", this.config.deadlines.connect_ms);
+    response.bytesLeft = REFUSAL_BYTES_MAX;
     let text = "";
     try {
-      text = await readText(response, REFUSAL_BYTES_MAX, () => {});
+      text = await readText(response, () => {});
     } catch (error) {
       // The body was cut or is too long. The status is enough, so only an abort is passed on.
       if (!(error instanceof UpstreamError)) throw error;
@@ -190,10 +186,8 @@ export class OpenAiBackend {
     reader: ChunkReader,
     answer: Answer,
     deadlines: AttemptDeadlines,
-    bytesMax: number,
   ): Promise<boolean> {
     const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
-    let bytes = 0;
     let hasData = false;
     let isDone = false;
     const parser = new SseParser((data, name) => {
@@ -212,8 +206,6 @@ export class OpenAiBackend {
           else if (parseJson(rest) !== undefined) reader.take(rest, "");
           break;
         }
-        bytes += piece.length;
-        if (bytes > bytesMax) throw tooLong(bytesMax);
         hasData = false;
         parser.push(piece);
         if (isDone) break;
@@ -252,22 +244,18 @@ function isEventStream(head: ResponseHead, isAskedFor: boolean): boolean {
 
 /**
  * Reads a body to its end as UTF-8 text. `onPiece` is called before each read. Rejects
- * like {@link HttpConnection.read}, or if the body is longer than `bytesMax`.
+ * like {@link HttpConnection.read}.
  */
 async function readText(
   response: HttpConnection,
-  bytesMax: number,
   onPiece: () => void,
 ): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
-  let bytes = 0;
   for (;;) {
     onPiece();
     const piece = await response.read();
     if (piece === null) break;
-    bytes += piece.length;
-    if (bytes > bytesMax) throw tooLong(bytesMax);
     text += decoder.decode(piece, { stream: true });
   }
   return text + decoder.decode();
@@ -280,10 +268,6 @@ function sum(a: Usage, b: Usage): Usage {
     completion_tokens: a.completion_tokens + b.completion_tokens,
     total_tokens: a.total_tokens + b.total_tokens,
   };
-}
-
-function tooLong(bytesMax: number): UpstreamError {
-  return invalidAnswer(`Answer over ${bytesMax} bytes`);
 }
 
 /** Whether an answer broke off or stalled, as opposed to being invalid. */
