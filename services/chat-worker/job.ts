@@ -252,7 +252,7 @@ export class Job {
   /** How it ended. Final once its slot is free. */
   report() {
     const ending = this.#errorCode === undefined ? "complete" : "failed";
-    // An answer that has just ended cannot be acknowledged yet.
+    // An answer that has just ended is not acknowledged yet: here, finished means cancelled.
     const isCancelled = this.sender.isFinished;
     return {
       /** `cancelled`: the edge no longer needed it. */

@@ -136,7 +136,7 @@ export class OpenAiBackend {
       const reader = new ChunkReader(answer, choices, this.#redact);
       let isWhole = true;
       const isEvents = isEventStream(head, request.stream);
-      // A whole answer is kept in memory.
+      // A whole answer is kept in memory, so its size is bounded.
       if (!isEvents || !request.stream) response.bytesLeft = ANSWER_BYTES_MAX;
       if (isEvents) {
         isWhole = await this.#readEvents(response, reader, answer, deadlines);
