@@ -48,17 +48,6 @@ Deno.test("penalties make a text more varied, negative ones less", async () => {
   assert.ok(await of({ frequency_penalty: -2 }) < base);
 });
 
-Deno.test("max_tokens and max_completion_tokens bound an answer", async () => {
-  await using simulator = startAsked();
-  for (const name of ["max_tokens", "max_completion_tokens"]) {
-    for (const tokens of [1, 2, 17]) {
-      const { choices, usage } = await simulator.ask({ [name]: tokens });
-      assert.equal(usage.completion_tokens, tokens);
-      assert.equal(choices[0]?.finish_reason, "length");
-    }
-  }
-});
-
 Deno.test("an answer ends before a stop text, also one that spans tokens", async () => {
   await using simulator = startAsked();
   const body = { temperature: 0 };
