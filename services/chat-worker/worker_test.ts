@@ -31,7 +31,7 @@ import {
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { requestWith } from "./backends/answer_fixture.ts";
 import { UpstreamError } from "./backends/errors.ts";
 import type { BackendPool } from "./backends/pool.ts";
 import { createWorkerMetrics } from "./metrics.ts";
@@ -40,13 +40,7 @@ import { BUSY_JOBS_MIN, ChatWorker, WORKER_TICK_MS } from "./worker.ts";
 const WORKER = "w1";
 const EDGE = "e1";
 const MODEL = "m";
-const REQUEST: ChatRequest = {
-  model: MODEL,
-  messages: [{ role: "user", content: "x" }],
-  stream: true,
-  include_usage: false,
-  n: 1,
-};
+const REQUEST = requestWith({ model: MODEL });
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
 const cancelOf = (requestId: string, attempt: number) => {
   return { type: "cancel", reason: "client_gone", requestId, attempt } as const;

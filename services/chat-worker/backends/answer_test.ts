@@ -77,17 +77,6 @@ const streams: [
   chunks: object[],
 ][] = [
   [
-    "a role chunk, deltas, a finish chunk with an empty delta",
-    {},
-    [[0, { content: "Hel" }], [0, { content: 'lo "you"\n' }], [0, "stop"]],
-    [
-      chunk([role(0)]),
-      chunk([choice(0, { content: "Hel" })]),
-      chunk([choice(0, { content: 'lo "you"\n' })]),
-      chunk([choice(0, {}, "stop")]),
-    ],
-  ],
-  [
     "with include_usage null in every chunk and the usage in one of its own",
     { include_usage: true },
     [[0, { content: "x" }], [0, "length"]],
@@ -101,11 +90,11 @@ const streams: [
   [
     "the role chunks of all choices before the first delta of any",
     { n: 2 },
-    [[1, { content: "b" }], [1, "stop"], [0, "stop"]],
+    [[1, { content: 'b "c"\n' }], [1, "stop"], [0, "stop"]],
     [
       chunk([role(0)]),
       chunk([role(1)]),
-      chunk([choice(1, { content: "b" })]),
+      chunk([choice(1, { content: 'b "c"\n' })]),
       chunk([choice(1, {}, "stop")]),
       chunk([choice(0, {}, "stop")]),
     ],

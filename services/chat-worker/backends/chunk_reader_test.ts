@@ -55,16 +55,6 @@ const answers: [
   n?: number,
 ][] = [
   [
-    "an ordinary stream",
-    [
-      choiceChunk({ role: "assistant", content: "" }),
-      say("Hel"),
-      say("lo"),
-      ...end,
-    ],
-    ["Hel", "lo", ...ended],
-  ],
-  [
     "a role in every chunk, and null for what is not there",
     [
       {
@@ -406,7 +396,6 @@ const broken: {
     ]],
   ],
   request: [
-    ["one of two choices finished, the other never begun", end, 2],
     ["Mistral's error whose message is an object", [{
       object: "error",
       message: { detail: [{ msg: "Bad", loc: ["body"] }] },
@@ -489,19 +478,6 @@ Deno.test("an error event throws, whatever it holds, and is redacted", () => {
   for (const [data, message] of events) {
     assert.throws(() => newReader().reader.take(data, "error"), { message });
   }
-});
-
-Deno.test("a reader knows when an answer has begun and when it is finished", () => {
-  const { reader } = newReader();
-  const states = [
-    choiceChunk({ role: "assistant", content: "" }),
-    say("a"),
-    stop,
-  ].map((chunk) => {
-    reader.take(JSON.stringify(chunk), "");
-    return [reader.hasBegun, reader.isFinished];
-  });
-  assert.deepEqual(states, [[false, false], [true, false], [true, true]]);
 });
 
 Deno.test("a fingerprint is passed on unless it is malformed or contains a secret", () => {

@@ -178,14 +178,6 @@ Deno.test("send() takes a head of up to 16 KiB", async () => {
   }
 });
 
-Deno.test("send() uses one connection for requests one after the other", async () => {
-  await using r = rig(() => jsonResponse({}));
-  for (let i = 0; i < 5; i++) await exchange(r.client);
-  assert.equal(r.server.connections, 1);
-  await Promise.all([exchange(r.client), exchange(r.client)]);
-  assert.equal(r.server.connections, 2);
-});
-
 const unfit: [name: string, steps: Step[]][] = [
   ["says close", jsonResponse({}, { headers: { connection: "close" } })],
   [

@@ -6,17 +6,15 @@ import {
   type DialectName,
   DIALECTS,
 } from "@gateway/shared/models/dialects";
+import { requestWith } from "./answer_fixture.ts";
 import { createRequestEncoder, encodeRequestBody } from "./request.ts";
 
-const messages = [{ role: "user" as const, content: "hi" }];
-const plain: ChatRequest = {
-  model: "neutral-3.7-plus",
-  messages,
+const plain = requestWith({ stream: false, include_usage: false });
+const base = {
+  model: "org/upstream",
+  messages: plain.messages,
   stream: false,
-  include_usage: false,
-  n: 1,
 };
-const base = { model: "org/upstream", messages, stream: false };
 const tool = {
   type: "function" as const,
   function: { name: "f", parameters: {} },
@@ -60,6 +58,12 @@ const cases: {
     name: "usage in every stream",
     request: { stream: true },
     body: { stream: true, stream_options: { include_usage: true } },
+  },
+  {
+    name: "no wish for usage that the server does not know",
+    request: { stream: true },
+    dialect: { stream_usage: false },
+    body: { stream: true },
   },
   { name: "n above one", request: { n: 2 }, body: { n: 2 } },
   { name: "every known field", request: EVERY_FIELD, body: EVERY_FIELD },
@@ -156,14 +160,6 @@ for (const name of DIALECT_NAMES) {
     });
   });
 }
-
-Deno.test("encodeRequestBody() requests no usage if the server does not support that", () => {
-  const text = encodeRequestBody({ ...plain, stream: true }, {
-    model: "m",
-    dialect: { ...DIALECTS.vllm, stream_usage: false },
-  });
-  assert.equal(text.includes("stream_options"), false);
-});
 
 const url = new URL("http://gpu:8000/v1/chat/completions?api-version=1");
 const call = { requestId: "r1", signal: new AbortController().signal };
