@@ -9,8 +9,10 @@ import { createStores } from "./domain/stores.ts";
 import type { StopNotice } from "./domain/keys/notice.ts";
 import type { DefaultLimits, KeySettings } from "./domain/keys/settings.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
+import { linkPath } from "./domain/sign_in/links.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";
+import { totpCode } from "./domain/sign_in/totp.ts";
 import { asTexts } from "./domain/store/redis.ts";
 import { createConsole } from "./web/app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
@@ -67,7 +69,6 @@ export interface TestConsoleOptions {
   oidc?: OidcClient | null;
   /** Of the Redis server; by default it keeps every change. */
   settings?: string[];
-  hasher?: PasswordHasher;
   /** Wraps the connection for changes. */
   writer?: (link: RedisLink) => RedisLink;
   defaultLimits?: DefaultLimits;
@@ -80,7 +81,6 @@ export async function startConsole(
   {
     oidc = null,
     settings,
-    hasher,
     writer = (link) => link,
     defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
     redisUser,
@@ -106,7 +106,7 @@ export async function startConsole(
       stops.sent.push(notice);
       return Promise.resolve();
     },
-    hasher: hasher ?? quickHasher(hashing),
+    hasher: quickHasher(hashing),
     assets: await readAssets(),
     oidc,
     ...{ randomBytes, now },
@@ -216,9 +216,11 @@ export async function makeKey(
   return { id, value };
 }
 
+type Site = Pick<TestConsole, "deps">;
+
 /** Creates a key without the pages. */
 export async function storedKey(
-  { deps }: Pick<TestConsole, "deps">,
+  { deps }: Site,
   ownerId: string,
   settings: Partial<KeySettings> = {},
 ): Promise<KeyRecord> {
@@ -231,6 +233,20 @@ export async function storedKey(
     actor: { by: "test", ip: "192.0.2.7" },
   });
   return made.key;
+}
+
+/** The current code of two-step sign-in by the console's clock, or one of a later step. */
+export function codeOf({ deps }: Site, secret: string, later = 0): string {
+  return totpCode(secret, Math.floor(deps.now() / 30_000) + later);
+}
+
+/** A path that lets somebody else choose a password for their new account. */
+export async function invitation(
+  { deps: { owners, links } }: Site,
+  email: string,
+): Promise<string> {
+  const ownerId = await owners.ensure(email);
+  return linkPath(await links.make({ kind: "invite", ownerId, email }));
 }
 
 /** The value of a hidden field of a page. */

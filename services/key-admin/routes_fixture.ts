@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import {
   type Answer,
+  codeOf,
   type Form,
   hiddenField,
+  invitation,
   keyForm,
   PASSWORD,
   storedKey,
@@ -10,7 +12,6 @@ import {
   type TestConsole,
 } from "./console_fixture.ts";
 import type { AuditAction } from "./domain/audit/audit_log.ts";
-import { totpCode } from "./domain/sign_in/totp.ts";
 
 /**
  * A valid request for every route of the console. The routes come from the
@@ -67,6 +68,7 @@ const ofKey = (page = ""): Make => (_, { keyId }) =>
   get(`/keys/${keyId}${page}`);
 
 const NEW_PASSWORD = "quite another phrase";
+const INVITED = "invited@example.org";
 /** The version of a new key. */
 const version = "1";
 
@@ -78,12 +80,16 @@ const PUBLIC: Record<string, Make> = {
     post("/sign-in", { email, password: PASSWORD, code: "", next: "/keys" }, [
       "session.signed_in",
     ]),
-  "GET /link/:secret": async (site) => get(await invitation(site)),
+  "GET /link/:secret": async (site) => get(await invitation(site, INVITED)),
   "POST /link/:secret": async (site) =>
-    post(await invitation(site), { email: "", new_password: PASSWORD }, [
-      "account.created",
-      "session.signed_in",
-    ]),
+    post(
+      await invitation(site, INVITED),
+      { email: "", new_password: PASSWORD },
+      [
+        "account.created",
+        "session.signed_in",
+      ],
+    ),
   // There is no provider here; `sign_in/oidc_test.ts` has one.
   "GET /sign-in/oidc": () => get("/sign-in/oidc", 404),
   "GET /sign-in/oidc/callback": () => get("/sign-in/oidc/callback?code=x", 404),
@@ -139,7 +145,7 @@ const PRIVATE: Record<string, Make> = {
   "POST /account/second-factor": async (site, { client }) => {
     const page = await client.get("/account/second-factor");
     const secret = /secret=([A-Z2-7]{32})/.exec(page.text)?.[1] ?? "";
-    const code = totpCode(secret, Math.floor(site.clock.nowMs / 30_000));
+    const code = codeOf(site, secret);
     const events = ["session.confirmed", "account.second_factor_on"] as const;
     const form = { code, password: PASSWORD };
     return post("/account/second-factor", form, events, 200);
@@ -236,10 +242,4 @@ export async function routeOwner(
     description: `Secret project ${n}`,
   });
   return { email, ownerId, client, ip, keyId: id };
-}
-
-async function invitation({ deps }: TestConsole): Promise<string> {
-  const email = "invited@example.org";
-  const ownerId = await deps.owners.ensure(email);
-  return `/link/${await deps.links.make({ kind: "invite", ownerId, email })}`;
 }

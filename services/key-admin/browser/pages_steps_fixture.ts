@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
-import { PASSWORD, storedKey } from "../console_fixture.ts";
-import { totpCode } from "../domain/sign_in/totp.ts";
+import { codeOf, PASSWORD, storedKey } from "../console_fixture.ts";
 import {
   browserTest,
   follow,
@@ -18,7 +17,6 @@ import {
 
 const EMAIL = "plain@example.org";
 const NEW_PASSWORD = "another horse battery staple";
-const TOTP_STEP_MS = 30_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 /** More than a page of the list, and of the log. */
@@ -60,9 +58,6 @@ async function listAndLog(page: Page, visit: Visit): Promise<void> {
 }
 
 async function account(page: Page, visit: Visit): Promise<void> {
-  /** The current code. Each works once, so the next call returns that of the next step. */
-  const codeOf = (secret: string, later = 0) =>
-    totpCode(secret, Math.floor(visit.site.deps.now() / TOTP_STEP_MS) + later);
   const other = await openWindow(visit, { javaScriptEnabled: false });
   await signIn(other.page, PASSWORD, "");
   await title(other.page, "Create your first key");
@@ -82,7 +77,7 @@ async function account(page: Page, visit: Visit): Promise<void> {
 
   await follow(page, "Set up");
   const secret = await page.locator("#secret").textContent() ?? "";
-  await page.getByLabel("Type the code").fill(codeOf(secret));
+  await page.getByLabel("Type the code").fill(codeOf(visit.site, secret));
   await page.getByLabel("Your password").fill(NEW_PASSWORD);
   await press(page, "Turn on");
   const codes = (await page.locator("#value").textContent() ?? "").split("\n");
@@ -90,7 +85,8 @@ async function account(page: Page, visit: Visit): Promise<void> {
   await press(page, "Done");
   await press(page, "Sign out everywhere");
   await page.waitForURL("**/sign-in");
-  for (const code of [codeOf(secret, 1), codes[0] ?? ""]) {
+  // Each code works once.
+  for (const code of [codeOf(visit.site, secret, 1), codes[0] ?? ""]) {
     await signIn(page, NEW_PASSWORD, "");
     await says(page, "is wrong");
     await signIn(page, NEW_PASSWORD, code);

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import { PASSWORD, storedKey } from "../console_fixture.ts";
+import { codeOf, PASSWORD, storedKey } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
-import { totpCode } from "../domain/sign_in/totp.ts";
 import {
   openWindow,
   signedIn,
@@ -37,7 +36,6 @@ const OTHER_DEVICE = {
 };
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
-const TOTP_STEP_MS = 30_000;
 /** Hours ago: each of the last day, and one of each earlier day of a month. */
 const HOURS_OF_USE = [
   ...Array.from({ length: 29 }, (_, days) => (29 - days) * 24),
@@ -195,8 +193,7 @@ export const SCENES: readonly Scene[] = [
 async function recoveryCodes({ owner, site }: Stage): Promise<Page> {
   await owner.goto("/account/second-factor");
   const secret = await owner.locator("#secret").textContent() ?? "";
-  const step = Math.floor(site.deps.now() / TOTP_STEP_MS);
-  await owner.locator("#code").fill(totpCode(secret, step));
+  await owner.locator("#code").fill(codeOf(site, secret));
   await owner.locator("#password").fill(PASSWORD);
   await owner.locator("main button").last().click();
   await owner.getByText("Store your recovery codes").waitFor();

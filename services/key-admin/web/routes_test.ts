@@ -13,6 +13,7 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serve } from "@gateway/shared/process/serve";
+import { askPort } from "../../../tests/support/local_server.ts";
 import { createConsole } from "./app.tsx";
 import { CREATION_RATE } from "./key_form.tsx";
 import { Hono } from "hono";
@@ -147,16 +148,10 @@ Deno.test("a malformed Host is 400, with all headers and a log line", async (t) 
   });
   for (const host of ["a b", "[::1", "%", "a:99999", "<x>", "..:x"]) {
     await t.step(`Host: ${host}`, async () => {
-      using socket = await Deno.connect({
-        hostname: "127.0.0.1",
-        port: server.port,
-      });
-      await socket.write(
-        new TextEncoder().encode(
-          `GET /sign-in HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
-        ),
+      const answer = await askPort(
+        server.port,
+        `GET /sign-in HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
       );
-      const answer = await new Response(socket.readable).text();
       assert.match(answer, /^HTTP\/1\.1 400 /);
       assert.match(answer, /^content-security-policy: default-src 'none'/m);
       assert.match(site.logLines.at(-1) ?? "", /"status":400/);

@@ -1,24 +1,20 @@
 import assert from "node:assert/strict";
 import {
+  codeOf,
+  invitation,
   isSignedIn,
   PASSWORD,
   signIn,
   startConsole,
-  type TestConsole,
 } from "../../console_fixture.ts";
 import { asTexts } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
 import { localPath } from "../../web/session.ts";
-import { totpCode } from "./totp.ts";
 
 /** Guarantee: no access by guessing, by timing, by default passwords or by replaying a code or a link. */
 
 const ADA = "ada@example.org";
 const SESSION = "__Host-sid";
-
-/** The time base of one-time codes, which Redis does not share: the console's clock. */
-const codeNow = (site: TestConsole, secret: string) =>
-  totpCode(secret, Math.floor(site.clock.nowMs / 30_000));
 
 Deno.test("ASVS 6.3.8: unknown address, wrong password and wrong code look the same", async () => {
   await using site = await startConsole();
@@ -122,9 +118,7 @@ Deno.test("ASVS 6.4.1: the set-up link works once, and the first owner finds the
 
 Deno.test("a link used twice at the same time admits one", async () => {
   await using site = await startConsole();
-  const ownerId = await site.deps.owners.ensure(ADA);
-  const invite = { kind: "invite", ownerId, email: ADA } as const;
-  const path = `/link/${await site.deps.links.make(invite)}`;
+  const path = await invitation(site, ADA);
   const form = { email: ADA, new_password: PASSWORD };
   const answers = await Promise.all(
     Array.from({ length: 5 }, () => site.client().post(path, form)),
@@ -178,15 +172,15 @@ Deno.test("ASVS 6.3.3, 7.5.1: two-step sign-in asks for the password, from setti
   const on = (code: string, password: string) =>
     client.post("/account/second-factor", { code, password });
   assert.equal((await on("000000", PASSWORD)).status, 400);
-  assert.equal((await on(codeNow(site, secret), "wrong")).status, 400);
-  const done = await on(codeNow(site, secret), PASSWORD);
+  assert.equal((await on(codeOf(site, secret), "wrong")).status, 400);
+  const done = await on(codeOf(site, secret), PASSWORD);
   assert.equal(done.status, 200);
   const codes = done.text.match(/\b(?:[0-9A-Za-z]{5}-){3}[0-9A-Za-z]{5}\b/g);
   assert.equal(codes?.length, 10);
 
   const device = site.client();
   assert.equal((await signIn(device, ADA)).status, 401, "no code");
-  const used = await signIn(device, ADA, { code: codeNow(site, secret) });
+  const used = await signIn(device, ADA, { code: codeOf(site, secret) });
   assert.equal(used.status, 401, "the code of the set-up was used");
   const recovery = { code: ` ${codes?.[0]} ` };
   assert.equal((await signIn(device, ADA, recovery)).status, 303);
@@ -246,14 +240,13 @@ Deno.test("ASVS 6.5.1: the same code sent many times at once works once", async 
     ownerId,
     secret,
   );
-  const step = Math.floor(site.clock.nowMs / 30_000);
   const rounds: [name: string, code: string, entered: number][] = [
-    ["this step", totpCode(secret, step), 1],
-    ["the same again", totpCode(secret, step), 0],
-    ["the step before", totpCode(secret, step - 1), 1],
-    ["the step before again", totpCode(secret, step - 1), 0],
-    ["the next step", totpCode(secret, step + 1), 1],
-    ["two steps on", totpCode(secret, step + 2), 0],
+    ["this step", codeOf(site, secret), 1],
+    ["the same again", codeOf(site, secret), 0],
+    ["the step before", codeOf(site, secret, -1), 1],
+    ["the step before again", codeOf(site, secret, -1), 0],
+    ["the next step", codeOf(site, secret, 1), 1],
+    ["two steps on", codeOf(site, secret, 2), 0],
     ["a recovery code", recovery, 1],
     ["the recovery code again", recovery, 0],
   ];
@@ -277,15 +270,9 @@ Deno.test("ASVS 6.5.1: the same code sent many times at once works once", async 
 Deno.test("ASVS 6.2.6, 6.2.7: password fields are masked, and managers may fill them in", async (t) => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
-  const ownerId = await site.deps.owners.ensure("new@example.org");
-  const link = await site.deps.links.make({
-    kind: "invite",
-    ownerId,
-    email: "new@example.org",
-  });
   const pages: [client: typeof owner, path: string][] = [
     [site.client(), "/sign-in"],
-    [site.client(), `/link/${link}`],
+    [site.client(), await invitation(site, "new@example.org")],
     [owner, "/account"],
     [owner, "/account/second-factor"],
     [owner, "/confirm"],
