@@ -74,16 +74,18 @@ export async function redisStore(
 }
 
 /**
- * Throws an {@link UpError} if a Redis server of an earlier run still uses the
+ * Throws an {@link UpError} if a Redis server of an earlier run may still use the
  * directory: a second one would destroy the data. One is only left when the
  * launcher and its watcher were both killed; one that stops removes its pid file.
+ * After a crash of the machine, another program may have its port.
  */
 async function requireNoRedis(dir: string): Promise<void> {
   const pid = await Deno.readTextFile(`${dir}/pid`).catch(() => "");
   const port = await Deno.readTextFile(`${dir}/port`).catch(() => "");
   if (pid === "" || isFreePort(Number(port))) return;
   throw new UpError(
-    `A Redis server of an earlier run still uses ${dir} (port ${port})\n` +
-      `Stop it with: kill ${pid.trim()}`,
+    `A Redis server of an earlier run may still use ${dir}: port ${port} is busy\n` +
+      `If process ${pid.trim()} is redis-server, stop it with: kill ${pid.trim()}\n` +
+      `If not, delete ${dir}/pid`,
   );
 }

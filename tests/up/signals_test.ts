@@ -81,7 +81,7 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   await up.exitCode;
   try {
     await using next = startLauncher(scratch);
-    const refusal = new RegExp(`still uses[^]*kill ${redis}`);
+    const refusal = new RegExp(`may still use[^]*kill ${redis}`);
     await until("the refusal", () => refusal.test(next.printed()));
     assert.equal(await next.exitCode, 1);
   } finally {
