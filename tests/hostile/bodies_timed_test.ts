@@ -140,7 +140,7 @@ function postBody(
 
 Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) => {
   await using cluster = await startGatedCluster();
-  const { baseUrl = "" } = cluster.edges[0]?.edge ?? {};
+  const { baseUrl } = cluster.edge;
   const post = ({ value }: TestKey, body: BodyInit) =>
     postBody(baseUrl, value, body);
 
@@ -319,7 +319,7 @@ Deno.test("API4: sixty large bodies that stop before their last byte do not fill
   const limits = { requestsPerMinute: 1, concurrency: 1 };
   const attacker = await cluster.addKey({ limits });
   const victim = await cluster.addKey();
-  const { hostname, port } = new URL(cluster.edges[0]?.edge.baseUrl ?? "");
+  const { hostname, port } = new URL(cluster.edge.baseUrl);
   const head = encoder.encode(
     headOf(attacker.value, `Content-Length: ${HELD_BYTES}`),
   );

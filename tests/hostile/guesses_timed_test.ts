@@ -33,7 +33,7 @@ function behindProxy() {
 }
 
 function ask(cluster: GatedCluster, value: string, address: string) {
-  return fetch(`${cluster.edges[0]?.edge.baseUrl}/models`, {
+  return fetch(`${cluster.edge.baseUrl}/models`, {
     headers: { authorization: `Bearer ${value}`, "x-forwarded-for": address },
   });
 }

@@ -89,11 +89,11 @@ async function assertNothingLeft(
   key: TestKey,
 ): Promise<void> {
   await cluster.settled(key, 1_000);
-  for (const { limiter, edge } of cluster.edges) {
+  for (const { limiter, dispatcher } of cluster.edges) {
     assert.equal(limiter.running, 0);
     // Redis has settled all of them; its last answers may be on their way.
     await waitFor(() => limiter.unsettled === 0, { what: "its answers" });
-    assert.equal(edge.dispatcher.running, 0);
+    assert.equal(dispatcher.running, 0);
   }
 }
 
@@ -103,7 +103,7 @@ async function assertSettledOnce(
   key: TestKey,
 ): Promise<void> {
   const use = await usageCounted(world, key);
-  const admitted = edges.reduce((sum, each) => sum + each.admitted, 0);
+  const admitted = edges.reduce((sum, each) => sum + each.admissions, 0);
   assert.equal(use.requests, admitted);
   assert.equal(use.errors, 0);
   for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {

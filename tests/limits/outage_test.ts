@@ -45,10 +45,10 @@ async function assertUnavailable(
     const boundMs = REFUSED_MS + SCHEDULING_ALLOWANCE_MS;
     assert.ok(tookMs <= boundMs, `${tookMs} ms`);
   }
-  const [edge] = cluster.edges;
-  const reasons = edge?.log.lines.filter(({ event }) => event === "request")
+  const { edge } = cluster;
+  const reasons = edge.log.lines.filter(({ event }) => event === "request")
     .map(({ fields }) => fields.redis);
-  assert.equal(typeof reasons?.at(-1), "string", "the log says why");
+  assert.equal(typeof reasons.at(-1), "string", "the log says why");
 }
 
 async function assertRecovers(
@@ -67,8 +67,7 @@ async function assertRecovers(
 
 /** Changes of the link's state since the last look, as `from>to`. */
 function stateChanges(cluster: GatedCluster): string[] {
-  const [edge] = cluster.edges;
-  assert.ok(edge);
+  const { edge } = cluster;
   return edge.log.lines.splice(0)
     .filter(({ event }) => event === "redis_state")
     .map(({ fields }) => `${fields.from}>${fields.to}`);
@@ -147,7 +146,7 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, ne
       await assertRecovers(cluster, key);
       await cluster.settled(key);
       // The link believes in the server's return when it has tried it.
-      await waitFor(() => cluster.edges[0]?.redis.state === "ready", {
+      await waitFor(() => cluster.edge.redis.state === "ready", {
         what: "the link to say that Redis is back",
         timeoutMs: RECOVERY_MS,
       });
@@ -221,8 +220,7 @@ Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the
   ];
   const names = [record, owner, `lease:{${ownerId}}`, entry];
   await world.command("HSET", owner, "rpm", "0", "conc", "90");
-  const [edge] = cluster.edges;
-  assert.ok(edge);
+  const { edge } = cluster;
   for (const [name, command] of faults) {
     await t.step(name, async () => {
       for (const each of names) {
@@ -252,7 +250,7 @@ Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the
     async () => {
       await world.command("HSET", record, "expires_at", "nan");
       const headers = { authorization: `Bearer ${value}` };
-      const models = `${edge.edge.baseUrl}/models`;
+      const models = `${edge.baseUrl}/models`;
       assert.equal(await statusOf(fetch(models, { headers })), 500);
     },
   );
@@ -272,8 +270,8 @@ Deno.test("a key that was deleted is forgotten, and asked for once more", async 
   await cluster.world.command("DEL", `key:{${ownerId}}:${keyId}`);
   await cluster.world.command("DEL", hashKey(hashKeyValue(value)));
   assert.equal(await statusOf(cluster.ask(key)), 401);
-  const [edge] = cluster.edges;
-  assert.equal(edge?.keys.remembered(hashKeyValue(value)), undefined);
+  const { edge } = cluster;
+  assert.equal(edge.keys.remembered(hashKeyValue(value)), undefined);
   assert.equal(await statusOf(cluster.ask(key)), 401);
-  assert.equal(edge?.keys.remembered(hashKeyValue(value)), null);
+  assert.equal(edge.keys.remembered(hashKeyValue(value)), null);
 });

@@ -35,7 +35,7 @@ for (const { name, options, requests } of CASES) {
       onCall: (call) => fails ? call.fail() : pong(call),
     });
     const key = await cluster.addKey(options);
-    cluster.edges[0]?.proxy.set({ delayMs: BEHIND_MS });
+    cluster.edge.proxy.set({ delayMs: BEHIND_MS });
     let lastMs = 0;
     let late = 0;
     for (let number = 0; number < requests; number += 1) {

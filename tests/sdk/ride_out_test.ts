@@ -31,7 +31,7 @@ interface Front {
 
 /** Sends connections to the edges in turn. */
 function startFront({ edges }: GatedCluster): Front & AsyncDisposable {
-  const ports = edges.map(({ edge }) => Number(new URL(edge.baseUrl).port));
+  const ports = edges.map(({ baseUrl }) => Number(new URL(baseUrl).port));
   const given = ports.map(() => 0);
   let turn = 0;
   const proxy = startTcpProxy(() => {

@@ -52,8 +52,7 @@ import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
 import { waitFor } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";
 
-export interface GatedEdge {
-  readonly edge: MiniEdge;
+export interface GatedEdge extends MiniEdge {
   readonly keys: KeyLookup;
   readonly limiter: Limiter;
   readonly redis: RedisLink;
@@ -61,7 +60,7 @@ export interface GatedEdge {
   readonly proxy: TcpProxy;
   readonly log: RecordingLog;
   /** Requests that Redis has admitted. */
-  readonly admitted: number;
+  readonly admissions: number;
 }
 
 export interface TestKey extends Principal {
@@ -82,12 +81,12 @@ export interface GatedClusterOptions {
   redisAt?: (port: number) => number;
   /** Lines of a redis.conf. */
   redisConfig?: string[];
-  /** False: Redis has never held a key. Default true. */
-  isNamed?: boolean;
 }
 
 export interface GatedCluster extends AsyncDisposable {
   readonly edges: readonly GatedEdge[];
+  /** The first of them. */
+  readonly edge: GatedEdge;
   readonly world: RedisWorld;
   readonly backend: ScriptedModelServer;
   /** Between all edges and Redis. */
@@ -127,9 +126,7 @@ export async function startGatedCluster(
   const config = options.redisConfig ?? [];
   const world = started.use(await startRedisWorld({ config }));
   const { port } = world.redis;
-  if (options.isNamed !== false) {
-    await world.command("SET", STORE_KEY, STORE_NAME);
-  }
+  await world.command("SET", STORE_KEY, STORE_NAME);
   const nats = started.use(await startNatsServer());
   const backend = scriptedModelServer(options.onCall ?? pong);
   const servers = [nats.server];
@@ -140,16 +137,11 @@ export async function startGatedCluster(
       slots: SLOTS,
     }),
   );
-  const edges: GatedEdge[] = [];
-  for (let index = 0; index < (options.edges ?? 1); index += 1) {
-    edges.push(
-      await startEdge(started, {
-        servers,
-        redisPort: () => options.redisAt?.(port) ?? port,
-        options,
-      }),
-    );
-  }
+  const redisPort = () => options.redisAt?.(port) ?? port;
+  const start = () => startEdge(started, { servers, redisPort, options });
+  const first = await start();
+  const edges = [first];
+  while (edges.length < (options.edges ?? 1)) edges.push(await start());
   const nameKey: GatedCluster["nameKey"] = async ({ value }, principal) => {
     const pair = `${principal.keyId}:${principal.ownerId}`;
     await world.command("SET", hashKey(hashKeyValue(value)), pair);
@@ -157,6 +149,7 @@ export async function startGatedCluster(
   const resources = started.move();
   return {
     edges,
+    edge: first,
     world,
     backend,
     proxy: {
@@ -172,7 +165,7 @@ export async function startGatedCluster(
     nameKey,
     ask: (key, { edge = 0, body = {}, signal = null } = {}) =>
       postChat(
-        edges[edge]?.edge.baseUrl ?? "",
+        edges[edge]?.baseUrl ?? "",
         key.value,
         { max_tokens: 16, ...body },
         { signal },
@@ -222,7 +215,7 @@ async function startEdge(
   });
   started.defer(() => redis.close());
   await redis.ready(READY_MS);
-  let admitted = 0;
+  let admissions = 0;
   const clocks = { now: monotonicNow, random: Math.random, log };
   const keys = createKeyLookup({
     redis,
@@ -237,7 +230,7 @@ async function startEdge(
     ...clocks,
     onUnknown: keys.forget,
     onDecision: ({ result }) => {
-      if (typeof result !== "string" && result.isAdmitted) admitted += 1;
+      if (typeof result !== "string" && result.isAdmitted) admissions += 1;
     },
   });
   keys.start();
@@ -253,14 +246,14 @@ async function startEdge(
     }),
   );
   return {
-    edge,
+    ...edge,
     keys,
     limiter,
     redis,
     proxy,
     log,
-    get admitted() {
-      return admitted;
+    get admissions() {
+      return admissions;
     },
   };
 }

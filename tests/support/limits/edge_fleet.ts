@@ -50,8 +50,6 @@ export interface Fleet extends AsyncDisposable {
 /** Where a fleet finds Redis: asked for every connection. */
 export interface FleetOptions {
   redisPort: () => number;
-  edges?: number;
-  random?: () => number;
   /** How long Redis may be silent; long, because a busy machine must not decide about limits. */
   deadlineMs?: number;
 }
@@ -64,7 +62,7 @@ const STOP_MS = 2_000;
 
 /** Starts edges whose clocks are an hour and more apart. */
 export async function startFleet(options: FleetOptions): Promise<Fleet> {
-  const size = options.edges ?? EDGES;
+  const size = EDGES;
   let unsure = 0;
   const start = (place: number) =>
     startEdge(options, {
@@ -103,7 +101,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
 }
 
 async function startEdge(
-  { redisPort, random = Math.random, deadlineMs = DEADLINE_MS }: FleetOptions,
+  { redisPort, deadlineMs = DEADLINE_MS }: FleetOptions,
   { skewMs, onUnsure }: { skewMs: number; onUnsure: () => void },
 ): Promise<FleetEdge> {
   // Of its own, so that this edge alone can be cut off.
@@ -112,7 +110,7 @@ async function startEdge(
     address: { url: `redis://${proxy.server}` },
     log: silentLog,
     now: monotonicNow,
-    random,
+    random: Math.random,
     scripts: EDGE_SCRIPTS,
   });
   await redis.ready(READY_MS);
