@@ -11,9 +11,9 @@ import {
 } from "../../tests/support/redis_server.ts";
 import { sleep, until } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "../process/clock.ts";
-import { silentLog } from "../process/log.ts";
-import { createRedisLink, type RedisLink } from "./link.ts";
+import type { RedisLink } from "./link.ts";
 import { defineScript } from "./script.ts";
+import { testRedisLink } from "../../tests/support/redis_link.ts";
 
 const RECOVERY_MS = 2_000;
 /** Long enough for several probes and attempts to connect. */
@@ -148,14 +148,9 @@ async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
   await using redis = await startRedisServer({ config: CONFIG });
   await using world = await openWorld(redis);
   const log = createRecordingLog();
-  const link = createRedisLink({
-    address: { url: redis.url, username: "worker", password: PASSWORD },
-    log,
-    now: monotonicNow,
-    random: Math.random,
-    scripts: [WORK],
-    probe: ["ZADD", "probe", "1", "a"],
-  });
+  const address = { url: redis.url, username: "worker", password: PASSWORD };
+  const probe = ["ZADD", "probe", "1", "a"];
+  const link = testRedisLink(address, { log, scripts: [WORK], probe });
   await using _ = { [Symbol.asyncDispose]: () => link.close() };
   await link.ready(RECOVERY_MS);
   assert.equal(await works(link), true);
@@ -194,13 +189,7 @@ async function works(link: RedisLink): Promise<boolean> {
 async function openWorld(
   redis: RedisServer,
 ): Promise<World & AsyncDisposable> {
-  const link = createRedisLink({
-    address: { url: redis.url },
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
-    deadlineMs: 900,
-  });
+  const link = testRedisLink({ url: redis.url }, { deadlineMs: 900 });
   await link.ready(RECOVERY_MS);
   const admin = (...args: string[]) => link.command(args);
   const reply = await admin("CONFIG", "GET", "dir");

@@ -5,23 +5,17 @@ import {
   SCHEDULING_ALLOWANCE_MS,
   until,
 } from "../../tests/support/wait_for.ts";
-import { monotonicNow } from "../process/clock.ts";
 import { type Log, silentLog } from "../process/log.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
-import { createRedisLink, type RedisLink, type RedisReply } from "./link.ts";
+import type { RedisLink, RedisReply } from "./link.ts";
 import { defineScript } from "./script.ts";
+import { testRedisLink } from "../../tests/support/redis_link.ts";
 
 const DEADLINE_MS = 90;
 const RECOVERY_MS = 2_000;
 
 function open(url: string, log: Log = silentLog): RedisLink {
-  return createRedisLink({
-    address: { url },
-    log,
-    now: monotonicNow,
-    random: Math.random,
-    deadlineMs: DEADLINE_MS,
-  });
+  return testRedisLink({ url }, { log, deadlineMs: DEADLINE_MS });
 }
 
 async function openReady(url: string, log?: Log): Promise<RedisLink> {
@@ -86,12 +80,9 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
   });
   const events: unknown[] = [];
   const log = { ...silentLog, warn: (...line: unknown[]) => events.push(line) };
-  const wrong = createRedisLink({
-    address: { url: redis.url, username: "edge", password: "wrong" },
-    log,
-    now: monotonicNow,
-    random: Math.random,
-  });
+  const { url } = redis;
+  const username = "edge";
+  const wrong = testRedisLink({ url, username, password: "wrong" }, { log });
   await until(() => wrong.state === "offline", RECOVERY_MS);
   await assert.rejects(wrong.ready(1), (error) => {
     assert.ok(error instanceof RedisUnavailableError);
@@ -104,22 +95,15 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
   );
   await wrong.close();
 
-  const inOptions = createRedisLink({
-    address: {
-      url: redis.url,
-      username: "edge",
-      password: "secret",
-      clientName: "edge-1",
-    },
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
+  const inOptions = testRedisLink({
+    ...{ url, username, password: "secret" },
+    clientName: "edge-1",
   });
   await inOptions.ready(RECOVERY_MS);
   assert.equal(await inOptions.command(["CLIENT", "GETNAME"]), "edge-1");
   await inOptions.close();
 
-  const inUrl = await openReady(redis.url.replace("//", "//edge:secret@"));
+  const inUrl = await openReady(url.replace("//", "//edge:secret@"));
   await inUrl.close();
 });
 
@@ -148,13 +132,8 @@ Deno.test("scripts named at the start are there from the first call, also after 
   const events: string[] = [];
   const log = { ...silentLog };
   log.info = (event) => void events.push(event);
-  const link = createRedisLink({
-    address: { url: redis.url },
-    log,
-    now: monotonicNow,
-    random: Math.random,
-    scripts: [INCREMENT],
-  });
+  const scripts = [INCREMENT];
+  const link = testRedisLink({ url: redis.url }, { log, scripts });
   await link.ready(RECOVERY_MS);
   assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
   await redis.kill();

@@ -7,10 +7,10 @@ import { freePort } from "../../tests/support/local_server.ts";
 import { askPort, type LocalServer } from "../../tests/support/local_server.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "../process/clock.ts";
-import { silentLog } from "../process/log.ts";
 import { RedisUnavailableError } from "./errors.ts";
-import { createRedisLink, type RedisAddress, type RedisLink } from "./link.ts";
+import type { RedisAddress, RedisLink } from "./link.ts";
 import { Dialer } from "./connection.ts";
+import { testRedisLink } from "../../tests/support/redis_link.ts";
 
 const DEADLINE_MS = 100;
 /** A late timer of a busy machine, and what a call waits behind others. */
@@ -19,13 +19,7 @@ const CALL_MS_MAX = 1_000;
 const FAILOVER_MS = 15_000;
 
 function open(address: RedisAddress): RedisLink {
-  return createRedisLink({
-    address,
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
-    deadlineMs: DEADLINE_MS,
-  });
+  return testRedisLink(address, { deadlineMs: DEADLINE_MS });
 }
 
 /** Writes until one write is taken; every single one ends in time. */

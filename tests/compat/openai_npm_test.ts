@@ -44,24 +44,6 @@ Deno.test("the official openai package for JavaScript", async (t) => {
 
   await checkSdk(t, client, SIMULATOR);
 
-  await t.step("a stream says what the whole answer says", async () => {
-    const body = { ...says("Tell me about rivers."), seed: 7, max_tokens: 60 };
-    const stream = await completions.create({
-      ...body,
-      stream: true,
-      stream_options: { include_usage: true },
-    });
-    let content = "";
-    let usage: OpenAI.CompletionUsage | null | undefined;
-    for await (const chunk of stream) {
-      content += chunk.choices[0]?.delta.content ?? "";
-      usage = chunk.usage ?? usage;
-    }
-    const whole = await completions.create(body);
-    assert.equal(content, whole.choices[0]?.message.content);
-    assert.deepEqual(usage, whole.usage);
-  });
-
   await t.step("runTools calls the function and ends with text", async () => {
     const cities: string[] = [];
     const runner = completions.runTools({

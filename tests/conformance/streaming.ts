@@ -37,9 +37,11 @@ export async function streamingCases(
   });
   await t.step("C29 a stream says what the whole answer says", async () => {
     const change = { seed: 42, max_tokens: 50 };
-    const { content } = await stream(change);
+    const usage = { stream_options: { include_usage: true } };
+    const { content, chunks } = await stream({ ...change, ...usage });
     const whole = await (await chat(change)).json();
     assert.equal(content, whole.choices[0].message.content);
+    assert.deepEqual(chunks.at(-1)?.usage, whole.usage);
   });
   await t.step(
     "C30-C31 usage when asked for, in a chunk of its own",

@@ -3,10 +3,7 @@
  * cuts off no stream, and the old passwords are void afterwards.
  */
 import assert from "node:assert/strict";
-import { connectBus } from "@gateway/shared/bus/link_nats";
-import { monotonicNow } from "@gateway/shared/process/clock";
-import { silentLog } from "@gateway/shared/process/log";
-import { createRedisLink } from "@gateway/shared/redis/link";
+import { connectTestLink } from "../support/bus_link.ts";
 import {
   deployedEnv,
   deployedNatsConfig,
@@ -23,6 +20,7 @@ import {
   startService,
 } from "../support/service_processes.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
+import { testRedisLink } from "../support/redis_link.ts";
 
 const LANES = 6;
 /** Requests that must succeed after a step before the next one begins. */
@@ -105,15 +103,10 @@ async function asOperator(
   { secrets, redis }: DeployedStores,
   ...command: string[]
 ): Promise<void> {
-  const link = createRedisLink({
-    address: {
-      url: redis.url,
-      username: "operator",
-      password: await secrets.read("redis_operator_password"),
-    },
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
+  const link = testRedisLink({
+    url: redis.url,
+    username: "operator",
+    password: await secrets.read("redis_operator_password"),
   });
   await link.ready(STEP_MS);
   await link.command(command);
@@ -175,13 +168,8 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
       const { id } = await makeKey(stores);
       await runKeys(envOf(stores, "admin"), "disable", id, "--stop-running");
       await assert.rejects(
-        connectBus({
-          servers: [nats.server],
-          name: "intruder",
+        connectTestLink([nats.server], {
           credentials: { user: "key-admin", password: old },
-          log: silentLog,
-          now: monotonicNow,
-          random: Math.random,
           timing: { firstConnectMs: 0 },
         }),
         /Authorization Violation/,

@@ -1,9 +1,7 @@
 // Promise: if Redis and Sentinel use only TLS, also among themselves, services still
 // follow a failover, and trust only the given authority.
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/process/clock";
-import { silentLog } from "@gateway/shared/process/log";
-import { createRedisLink, type RedisAddress } from "@gateway/shared/redis/link";
+import type { RedisAddress } from "@gateway/shared/redis/link";
 import { makeKey, servedStatus } from "../support/service_processes.ts";
 import {
   type GroupTls,
@@ -18,20 +16,12 @@ import {
   createTestAuthority,
 } from "../support/deployed/test_authority.ts";
 import { waitFor } from "../support/wait_for.ts";
+import { testRedisLink } from "../support/redis_link.ts";
 
 const FAILOVER_MS = 30_000;
 
-function open(address: RedisAddress) {
-  return createRedisLink({
-    address,
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
-  });
-}
-
 async function assertKeptOut(address: RedisAddress): Promise<void> {
-  const link = open(address);
+  const link = testRedisLink(address);
   await waitFor(() => link.state !== "connecting", { what: "an attempt" });
   assert.equal(link.state, "offline");
   await link.close();
@@ -100,7 +90,7 @@ Deno.test("ASVS 12.3.1: a link follows a failover over TLS without client certif
   });
   const address = group.address("edge");
   assert.equal(address.tlsCert, undefined);
-  const link = open(address);
+  const link = testRedisLink(address);
   await link.ready(FAILOVER_MS);
   await killMaster(group);
   await waitFor(

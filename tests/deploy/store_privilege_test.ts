@@ -3,10 +3,8 @@
 // directly and from a script.
 import assert from "node:assert/strict";
 import * as z from "zod";
-import { monotonicNow } from "@gateway/shared/process/clock";
-import { silentLog } from "@gateway/shared/process/log";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
-import { createRedisLink, type RedisReply } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { askPort } from "../support/local_server.ts";
 import { aclRules } from "../support/deployed/acl_users.ts";
@@ -15,6 +13,7 @@ import {
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
 import { startRedisWorld } from "../support/admission_fixture.ts";
+import { testRedisLink } from "../support/redis_link.ts";
 
 const PASSWORD = "correct-horse";
 
@@ -183,13 +182,9 @@ for (const user of Object.keys(MAY)) {
     await world.command("ACL", "SETUSER", ...await aclRules(user, PASSWORD));
     const commands = keyedCommands(await world.command("COMMAND"));
     assert.ok(commands.length > 150, `only ${commands.length} commands`);
-    const link = createRedisLink({
-      address: { url: world.redis.url, username: user, password: PASSWORD },
-      log: silentLog,
-      now: monotonicNow,
-      random: Math.random,
-      deadlineMs: 5_000,
-    });
+    const { url } = world.redis;
+    const address = { url, username: user, password: PASSWORD };
+    const link = testRedisLink(address, { deadlineMs: 5_000 });
     ended.defer(() => link.close());
     await link.ready(5_000);
     for (const command of FOR_NOBODY) {

@@ -1,5 +1,4 @@
 import { Buffer } from "node:buffer";
-import { monotonicNow } from "@gateway/shared/process/clock";
 import {
   KEY_FIELDS,
   type Limits,
@@ -14,10 +13,11 @@ import {
   USAGE_KINDS,
   type UsageKind,
 } from "@gateway/shared/keys/limiter_state";
-import { type Log, silentLog } from "@gateway/shared/process/log";
-import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import type { Log } from "@gateway/shared/process/log";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
 import { type RedisServer, startRedisServer } from "./redis_server.ts";
+import { testRedisLink } from "./redis_link.ts";
 
 /** Properties of a key for a test. Defaults: enabled, chat and models, all models, no limits. */
 export interface KeyOptions {
@@ -60,13 +60,8 @@ export async function startRedisWorld(
   });
   const links: RedisLink[] = [];
   const open = async (url = redis.url) => {
-    const link = createRedisLink({
-      address: { url },
-      log: options.log ?? silentLog,
-      now: monotonicNow,
-      random: Math.random,
-      ...(options.scripts === undefined ? {} : { scripts: options.scripts }),
-    });
+    const { config: _, ...ofLink } = options;
+    const link = testRedisLink({ url }, ofLink);
     links.push(link);
     await link.ready(5_000);
     return link;

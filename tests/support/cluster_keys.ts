@@ -4,17 +4,12 @@ import {
   createKeyStore,
   type KeyStore,
 } from "../../services/key-admin/domain/keys/key_store.ts";
-import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
-import { silentLog } from "@gateway/shared/process/log";
-import {
-  createRedisLink,
-  type RedisAddress,
-  type RedisLink,
-} from "@gateway/shared/redis/link";
+import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import type { Cluster } from "./cluster.ts";
 import { postChat } from "./chat_request.ts";
+import { testRedisLink } from "./redis_link.ts";
 
 const ACTOR = { by: "test", ip: "127.0.0.1" };
 const READY_MS = 5_000;
@@ -63,13 +58,7 @@ export async function openStoreAt(
   readyMs = READY_MS,
 ): Promise<OpenedStore> {
   const [redis, writer] = [0, 1].map(() =>
-    createRedisLink({
-      address,
-      log: silentLog,
-      now: monotonicNow,
-      random: Math.random,
-      deadlineMs,
-    })
+    testRedisLink(address, { deadlineMs })
   );
   assert.ok(redis && writer);
   await Promise.all([redis.ready(readyMs), writer.ready(readyMs)]);

@@ -8,7 +8,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import {
   type RedisWorld,
   startRedisWorld,
@@ -19,6 +19,7 @@ import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { createLeases, type Lease } from "./leases.ts";
 import { LEASE_MS, RENEW } from "./scripts.ts";
 import { settlementOf } from "./settlement.ts";
+import { testRedisLink } from "../../../tests/support/redis_link.ts";
 
 const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
 const KEYS = 100;
@@ -148,12 +149,7 @@ Deno.test("a renewal that fails is reported and repeated", async () => {
 });
 
 Deno.test("settlements are bounded: beyond it the oldest are dropped and logged", async () => {
-  const link = createRedisLink({
-    address: { url: `redis://127.0.0.1:${freePort()}` },
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
-  });
+  const link = testRedisLink({ url: `redis://127.0.0.1:${freePort()}` });
   const { leases, errors } = startLeases(link, 300);
   await Promise.all(
     Array.from({ length: 301 }, (_, at) => leases.settle(settlement(`${at}`))),

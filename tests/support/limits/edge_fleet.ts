@@ -16,8 +16,8 @@ import type { Principal } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import { createRedisLink } from "@gateway/shared/redis/link";
 import { startTcpProxy } from "../tcp_proxy.ts";
+import { testRedisLink } from "../redis_link.ts";
 
 /** One life of an edge. */
 export interface FleetEdge {
@@ -106,13 +106,8 @@ async function startEdge(
 ): Promise<FleetEdge> {
   // Of its own, so that this edge alone can be cut off.
   const proxy = startTcpProxy(redisPort);
-  const redis = createRedisLink({
-    address: { url: `redis://${proxy.server}` },
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
-    scripts: EDGE_SCRIPTS,
-  });
+  const url = `redis://${proxy.server}`;
+  const redis = testRedisLink({ url }, { scripts: EDGE_SCRIPTS });
   await redis.ready(READY_MS);
   const admission = new Limiter({
     redis,
