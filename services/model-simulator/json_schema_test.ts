@@ -97,11 +97,8 @@ Deno.test("checkSchema() refuses what is outside of the strict subset", () => {
     [{ type: "array" }, /the root must be/],
   ];
   for (const [schema, reason] of cases) {
-    assert.throws(() => checkSchema(named(schema, true)), (error) => {
-      assert.ok(error instanceof HttpError);
-      assert.match(error.message, reason);
-      return true;
-    });
+    const refusal = { status: 400, message: reason };
+    assert.throws(() => checkSchema(named(schema, true)), refusal);
   }
   checkSchema(named({ type: "object", properties: { a: {} } }));
 });

@@ -100,7 +100,7 @@ Deno.test("logprobs list each token of the text, and alternatives best first", a
   assert.equal(plain.choices[0]?.logprobs, null);
 });
 
-Deno.test("thinking comes when asked for, bounded by its budget and max_tokens", async () => {
+Deno.test("thinking comes when asked for, bounded by its budget and the tokens of the answer", async () => {
   await using simulator = startAsked();
   const reasoning = async (body: Body) => {
     const { choices, usage } = await simulator.ask(body);
@@ -122,6 +122,9 @@ Deno.test("thinking comes when asked for, bounded by its budget and max_tokens",
   }
   const budget = { enable_thinking: true, thinking_budget: 5 };
   assert.equal((await reasoning(budget)).tokens, 5);
-  const short = await reasoning({ enable_thinking: true, max_tokens: 3 });
+  const short = await reasoning({
+    enable_thinking: true,
+    max_completion_tokens: 3,
+  });
   assert.deepEqual([short.tokens, short.all], [3, 3]);
 });
