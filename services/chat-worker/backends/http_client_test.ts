@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { mock } from "node:test";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import {
-  type FakeModelServer,
   type Reply,
   startFakeModelServer,
   type Step,
@@ -16,7 +15,7 @@ import {
 import { makeSelfSigned } from "../../../tests/support/deployed/test_authority.ts";
 import { everySplit } from "./answer_fixture.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
-import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import type { UpstreamFault } from "./errors.ts";
 import {
   type ByteConnection,
   type Connect,
@@ -34,17 +33,12 @@ const REQUEST = encoder.encode(
 
 const ANY_PORT = { port: 0, hostname: "127.0.0.1" };
 
-interface Rig extends AsyncDisposable {
-  server: FakeModelServer;
-  client: HttpClient;
-}
-
 function clientOf(port: number, connectMs = 2_000): HttpClient {
   const connect = createConnect(new URL(`http://127.0.0.1:${port}`));
   return new HttpClient(connect, connectMs);
 }
 
-function rig(reply: Reply): Rig {
+function rig(reply: Reply) {
   const server = startFakeModelServer({ reply });
   const client = clientOf(server.port);
   return {
@@ -59,11 +53,6 @@ function rig(reply: Reply): Rig {
 
 function newDeadlines(signal = new AbortController().signal): AttemptDeadlines {
   return new AttemptDeadlines(monotonicNow, signal, 5_000);
-}
-
-interface Answer {
-  status: number;
-  body: string;
 }
 
 /** A response whose body is still to be read. */
@@ -86,7 +75,7 @@ async function exchange(
   client: HttpClient,
   request: Uint8Array = REQUEST,
   sendMs = 5_000,
-): Promise<Answer> {
+): Promise<{ status: number; body: string }> {
   const deadlines = newDeadlines();
   let isDone = false;
   let response: (HttpConnection & { status: number }) | null = null;
@@ -105,14 +94,6 @@ async function exchange(
     deadlines.dispose();
     void response?.release(isDone);
   }
-}
-
-function fault(expected: UpstreamFault): (error: unknown) => boolean {
-  return (error) => {
-    assert.ok(error instanceof UpstreamError, String(error));
-    assert.equal(error.fault, expected);
-    return true;
-  };
 }
 
 /** A connection that brings the given pieces, then ends. */
@@ -161,7 +142,7 @@ const failures: [name: string, steps: Step[], fault: UpstreamFault][] = [
 for (const [name, steps, expected] of failures) {
   Deno.test(`a server that ${name} fails with ${expected}`, async () => {
     await using r = rig(() => steps);
-    await assert.rejects(exchange(r.client), fault(expected));
+    await assert.rejects(exchange(r.client), { fault: expected });
   });
 }
 
@@ -174,7 +155,7 @@ Deno.test("send() takes a head of up to 16 KiB", async () => {
       send: `${ok}content-length: 0\r\nx: ${"a".repeat(bytes - fixed)}\r\n\r\n`,
     }]);
     if (fits) assert.equal((await exchange(r.client)).status, 200);
-    else await assert.rejects(exchange(r.client), fault("invalid"));
+    else await assert.rejects(exchange(r.client), { fault: "invalid" });
   }
 });
 
@@ -286,7 +267,7 @@ Deno.test("send() times out on a server that stops reading the request", async (
   const client = clientOf(listener.addr.port);
   await assert.rejects(
     exchange(client, new Uint8Array(32 * 1024 * 1024), 100),
-    fault("timeout"),
+    { fault: "timeout" },
   );
   (await accepted).close();
 });
@@ -302,7 +283,7 @@ Deno.test("send() gives up connecting after connectMs, or when aborted", async (
     const signal = AbortSignal.timeout(100);
     await connect(signal).then((conn) => held.push(conn), () => isFull = true);
   }
-  await assert.rejects(exchange(client), fault("timeout"));
+  await assert.rejects(exchange(client), { fault: "timeout" });
 
   const controller = new AbortController();
   const reason = new Error("Client left");
@@ -349,21 +330,16 @@ Deno.test("close() ends idle connections, and running ones are not kept", async 
   });
 });
 
-const never = new AbortController().signal;
-const PLAIN_REQUEST = new TextEncoder().encode("GET / HTTP/1.1\r\n\r\n");
-
-function startServer(tls?: { cert: string; key: string }): FakeModelServer {
-  const reply = () => jsonResponse({});
-  return startFakeModelServer(tls === undefined ? { reply } : { reply, tls });
-}
+const reply = () => jsonResponse({});
 
 async function firstWord(url: string, caCerts?: string[]): Promise<string> {
-  const connection = await createConnect(new URL(url), caCerts)(never);
+  const { signal } = new AbortController();
+  const connection = await createConnect(new URL(url), caCerts)(signal);
   try {
-    await connection.write(PLAIN_REQUEST);
+    await connection.write(REQUEST);
     const buffer = new Uint8Array(4);
     await connection.read(buffer);
-    return new TextDecoder().decode(buffer);
+    return decoder.decode(buffer);
   } finally {
     connection.close();
   }
@@ -372,7 +348,7 @@ async function firstWord(url: string, caCerts?: string[]): Promise<string> {
 for (const isTls of [false, true]) {
   Deno.test(`createConnect() sets TCP_NODELAY before the first byte, ${isTls ? "TLS" : "plain"}`, async () => {
     const tls = isTls ? await makeSelfSigned("localhost") : undefined;
-    await using server = startServer(tls);
+    await using server = startFakeModelServer({ reply, ...(tls && { tls }) });
     const calls: string[] = [];
     const original = Deno.connect;
     const spy = mock.method(
@@ -400,7 +376,7 @@ for (const isTls of [false, true]) {
 Deno.test("createConnect() refuses a certificate of an unknown authority or for another host", async () => {
   for (const [host, isTrusted] of [["localhost", false], ["else.test", true]]) {
     const tls = await makeSelfSigned(String(host));
-    await using server = startServer(tls);
+    await using server = startFakeModelServer({ reply, tls });
     const connecting = firstWord(server.baseUrl, isTrusted ? [tls.cert] : []);
     await assert.rejects(connecting, /certificate/);
   }

@@ -37,11 +37,6 @@ const API_KEY = "upstream-key-0123456789";
 const HEADER_SECRET = "header-secret-0123456789";
 const MIB = 1024 * 1024;
 
-interface Rig extends AsyncDisposable {
-  server: FakeModelServer;
-  backend: OpenAiBackend;
-}
-
 interface RigOptions {
   dialect?: DialectName;
   deadlines?: Partial<BackendDeadlines>;
@@ -77,7 +72,7 @@ function optionsFor(
   };
 }
 
-function rig(reply: Reply, options: RigOptions = {}): Rig {
+function rig(reply: Reply, options: RigOptions = {}) {
   const server = startFakeModelServer({ reply });
   const backend = new OpenAiBackend(
     optionsFor(server.baseUrl, options.deadlines, options.dialect),

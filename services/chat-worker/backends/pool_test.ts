@@ -61,15 +61,8 @@ class Fake implements PoolBackend {
   }
 }
 
-interface Rig {
-  pool: BackendPool;
-  reports: AttemptReport[];
-  sleeps: number[];
-  wait(ms: number): void;
-}
-
 /** The first backend is preferred, and so on. */
-function rig(...acts: Act[][]): Rig & { a: Fake; backends: Fake[] } {
+function rig(...acts: Act[][]) {
   let nowMs = 1_000;
   const reports: AttemptReport[] = [];
   const sleeps: number[] = [];
