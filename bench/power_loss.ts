@@ -68,10 +68,10 @@ function readOrZero(path: string): string {
 }
 
 async function tryMode(fsync: string, library: string): Promise<boolean> {
-  await using redis = await startRedis({
-    settings: ["--appendonly", "yes", "--appendfsync", fsync],
-    env: { LD_PRELOAD: library },
-  });
+  await using redis = await startRedis(
+    ["--appendonly", "yes", "--appendfsync", fsync],
+    { LD_PRELOAD: library },
+  );
   const store = await openStore(redis);
   const promise = await detectDurability(store.link);
   const ledger = emptyLedger();

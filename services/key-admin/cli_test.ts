@@ -56,7 +56,7 @@ Deno.test("keys: distinguishes a stopped cluster from none at all", async () => 
 });
 
 Deno.test("keys and owners work in scripts: no terminal, one JSON object on stdout, everything else on stderr, and exit codes", async (t) => {
-  await using server = await startRedis({ settings: ["--appendonly", "no"] });
+  await using server = await startRedis(["--appendonly", "no"]);
   const redis = await server.connect();
   const user = ["guest", "on", ">s3cret", "~*", "+@connection", "+config|get"];
   await redis.command(["ACL", "SETUSER", ...user]);

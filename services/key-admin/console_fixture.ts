@@ -87,7 +87,7 @@ export async function startConsole(
     isSimulated = false,
   }: TestConsoleOptions = {},
 ): Promise<TestConsole> {
-  const server = await startRedis(settings === undefined ? {} : { settings });
+  const server = await startRedis(settings);
   const administrator = await server.connect();
   const clock = { nowMs: Date.now() };
   const stops: TestConsole["stops"] = { sent: [], fails: false };

@@ -60,7 +60,7 @@ Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, logs its address and t
 });
 
 Deno.test("an error at the start says that Redis may lose changes", async () => {
-  await using redis = await startRedis({ settings: ["--appendonly", "no"] });
+  await using redis = await startRedis(["--appendonly", "no"]);
   await using service = await startService("key-admin", {
     REDIS_URL: redis.url,
     PUBLIC_URL: "",

@@ -16,20 +16,14 @@ export interface TestRedis extends RedisServer {
   connect(user?: string): Promise<RedisLink>;
 }
 
-export interface TestRedisOptions {
-  /** Extra settings, such as `["--appendonly", "yes"]`. */
-  settings?: string[];
-  /** Added to the server's environment. */
-  env?: Record<string, string>;
-}
-
 const START_MS = 10_000;
 const USER_PASSWORD = "only-of-this-server";
 const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/** Starts a server, by default one that keeps every change. It ends with the `await using` block. */
+/** Starts a server, by default one that keeps every change, with more in its environment. It ends with the `await using` block. */
 export async function startRedis(
-  { settings = DURABLE, env = {} }: TestRedisOptions = {},
+  settings = DURABLE,
+  env: Record<string, string> = {},
 ): Promise<TestRedis> {
   const server = await startRedisServer({ args: settings, env });
   const { url } = server;

@@ -166,23 +166,11 @@ Deno.test("ASVS 2.3.4: one of several concurrent changes to the same version win
   );
 });
 
-Deno.test("API1, ASVS 1.2.4: another owner's key does not exist, and a malformed id gets into no Redis key", async () => {
+Deno.test("ASVS 1.2.4: a malformed id gets into no Redis key", async () => {
   await using t = await setup();
-  const { key } = await create(t.store);
-  const target = at(key.id, null, OTHER);
-  assert.equal(await t.store.get(OTHER, key.id), null);
-  await refuses(
-    "not_found",
-    () => t.store.edit(target, { description: "Mine" }),
-    () => t.store.disable(target),
-    () => t.store.enable(target),
-    () => t.store.delete(target),
-    () => t.store.rotate(target, 0),
-  );
-  assert.equal((await t.store.list(OTHER, PAGE)).rows.length, 0);
-  assert.deepEqual(await t.store.get(OWNER, key.id), key);
   for (const keyId of ["", "*", "key_}:{x", `key_${"a".repeat(20)}\n`]) {
     assert.equal(await t.store.get(OWNER, keyId), null);
+    await refuses("not_found", () => t.store.delete(at(keyId)));
   }
 });
 

@@ -56,7 +56,7 @@ async function allowed(
 }
 
 Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, API2, API4: of thousands of attempts few are checked, while the owner's device and a new address can sign in", async (t) => {
-  await using server = await startRedis({ settings: ["--appendonly", "no"] });
+  await using server = await startRedis(["--appendonly", "no"]);
   const redis = await server.connect();
   const email = "ada@example.org";
   const device = await rememberDevice(redis, randomBytes, email);
