@@ -11,13 +11,12 @@ import { hashKeyValue } from "@gateway/shared/keys/key";
 import { readState } from "../support/admission_fixture.ts";
 import {
   type GatedCluster,
-  pong,
   startGatedCluster,
   statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import { text } from "../support/scripted_model_server.ts";
+import { hello, text } from "../support/scripted_model_server.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
@@ -126,7 +125,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
     onCall(call) {
       const isHeld = call.request.messages[0]?.content === "hold";
       if (isHeld) call.say(text("held"));
-      else pong(call);
+      else hello(call);
     },
   });
   const { world, backend } = cluster;

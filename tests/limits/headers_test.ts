@@ -7,8 +7,8 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Limits } from "@gateway/shared/keys/record";
 import { rawExchange } from "../conformance/context.ts";
 import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
-import { pong, startGatedCluster, statusOf } from "../support/gated_cluster.ts";
-import { text, usageOf } from "../support/scripted_model_server.ts";
+import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import { hello, text, usageOf } from "../support/scripted_model_server.ts";
 
 const GO_DURATION = /^(\d+ms|(\d+h)?(\d+m)?\d+(\.\d+)?s)$/;
 const MS_PER_DAY = 86_400_000;
@@ -84,7 +84,7 @@ Deno.test("limits over HTTP", async (t) => {
       const content = call.request.messages[0]?.content;
       if (content === "hold") return call.say(text("held"));
       const wanted = Number(content);
-      if (!(wanted > 0)) return pong(call);
+      if (!(wanted > 0)) return hello(call);
       call.say(text("much"));
       call.end(usageOf(wanted));
     },

@@ -17,6 +17,7 @@ import {
   recordKey,
 } from "@gateway/shared/keys/record";
 import {
+  DONE,
   fingerprint,
   readState,
   type RedisWorld,
@@ -31,11 +32,6 @@ const MINUTE_MS = 60_000;
 const RECOVERY_MS = 2_000;
 /** Every one of 2,000 shall have an answer, however busy the machine is. */
 const PATIENT_MS = 10_000;
-const DONE = {
-  promptTokens: 40,
-  completionTokens: 60,
-  kind: "complete",
-} as const;
 
 interface Stage extends AsyncDisposable {
   world: RedisWorld;

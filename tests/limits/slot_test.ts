@@ -6,7 +6,8 @@ import assert from "node:assert/strict";
 import { SLOT_HOLD_MS } from "../../services/edge-auth/chat/completions.ts";
 import type { KeyOptions } from "../support/admission_fixture.ts";
 import { waitFor } from "../support/wait_for.ts";
-import { pong, startGatedCluster } from "../support/gated_cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
+import { hello } from "../support/scripted_model_server.ts";
 
 const REQUESTS = 300;
 const FAILURES = 60;
@@ -32,7 +33,7 @@ for (const { name, options, requests } of CASES) {
     const fails = requests === FAILURES;
     await using cluster = await startGatedCluster({
       edges: 2,
-      onCall: (call) => fails ? call.fail() : pong(call),
+      onCall: (call) => fails ? call.fail() : hello(call),
     });
     const key = await cluster.addKey(options);
     cluster.edge.proxy.set({ delayMs: BEHIND_MS });
@@ -61,7 +62,7 @@ Deno.test("a slow Redis does not hold an answer up, and one without a limit wait
     onCall(call) {
       // The admission is over: from here on Redis is slow.
       cluster.proxy.set({ delayMs: SLOW_REDIS_MS });
-      pong(call);
+      hello(call);
     },
   });
   const [limited, free] = [

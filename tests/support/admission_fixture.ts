@@ -44,6 +44,13 @@ export interface RedisWorld extends AsyncDisposable {
   command(...args: string[]): Promise<unknown>;
 }
 
+/** What a request of 100 tokens is settled with. */
+export const DONE = {
+  promptTokens: 30,
+  completionTokens: 70,
+  kind: "complete",
+} as const;
+
 /** What the first key calls the data. */
 export const STORE_NAME = `sto_${"s".repeat(20)}`;
 

@@ -41,12 +41,11 @@ import { startNatsServer } from "./nats_server.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
 import {
+  hello,
   type ModelServer,
   type ScriptedCall,
   type ScriptedModelServer,
   scriptedModelServer,
-  text,
-  usageOf,
 } from "./scripted_model_server.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
 import { waitFor } from "./wait_for.ts";
@@ -73,7 +72,7 @@ export interface GatedClusterOptions {
   door?: Partial<AppDependencies>;
   /** Default {@link KEY_LIMITS}. */
   unknownKeysPerSecond?: number;
-  /** What the backend does; it says "pong" if left out. */
+  /** What the backend does; it says "Hello" if left out. */
   onCall?: (call: ScriptedCall) => void;
   /** Another backend, in place of the scripted one. */
   runsOn?: ModelServer;
@@ -113,12 +112,6 @@ const SLOTS = 4_096;
 const READY_MS = 5_000;
 const STOP_MS = 2_000;
 
-/** Answers at once. */
-export function pong(call: ScriptedCall): void {
-  call.say(text("pong"));
-  call.end(usageOf(1));
-}
-
 export async function startGatedCluster(
   options: GatedClusterOptions = {},
 ): Promise<GatedCluster> {
@@ -128,7 +121,7 @@ export async function startGatedCluster(
   const { port } = world.redis;
   await world.command("SET", STORE_KEY, STORE_NAME);
   const nats = started.use(await startNatsServer());
-  const backend = scriptedModelServer(options.onCall ?? pong);
+  const backend = scriptedModelServer(options.onCall ?? hello);
   const servers = [nats.server];
   started.use(
     await startMiniWorker({

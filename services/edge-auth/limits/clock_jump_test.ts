@@ -16,6 +16,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import {
+  DONE,
   readState,
   startRedisWorld,
   writeState,
@@ -40,11 +41,6 @@ const LIMITS: { name: string; limits: Partial<Limits> }[] = [
   { name: "concurrency", limits: { concurrency: 10 } },
 ];
 const BURST = 10;
-const DONE = {
-  promptTokens: 1,
-  completionTokens: 1,
-  kind: "complete",
-} as const;
 
 /** Asks until it is refused. */
 async function drain(admission: Limiter, key: Principal) {

@@ -13,6 +13,7 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import {
+  DONE,
   readState,
   type RedisWorld,
   startRedisWorld,
@@ -23,11 +24,6 @@ import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { type Admitted, Limiter } from "./limiter.ts";
 
 const RECOVERY_MS = 2_000;
-const DONE = {
-  promptTokens: 40,
-  completionTokens: 60,
-  kind: "complete",
-} as const;
 const FULL = {
   requestsPerMinute: 1_000,
   tokensPerMinute: 60_000,

@@ -14,6 +14,7 @@ import {
   usageKey,
 } from "@gateway/shared/keys/record";
 import {
+  DONE,
   type KeyOptions,
   readState,
   type RedisWorld,
@@ -33,11 +34,6 @@ const ASK: Ask = {
   wantTokens: 100,
 };
 const DAY_MS = 86_400_000;
-const DONE = {
-  promptTokens: 30,
-  completionTokens: 70,
-  kind: "complete",
-} as const;
 
 interface Stage {
   world: RedisWorld;

@@ -6,7 +6,7 @@ import {
   type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
-import type { RedisWorld } from "../admission_fixture.ts";
+import { DONE, type RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
 import { CLIENTS_PER_EDGE, disturb, type Disturbance } from "./pressure.ts";
 import { type ScriptCommand, startRedisMonitor } from "./redis_monitor.ts";
@@ -60,11 +60,7 @@ export async function pressSlots(
     // Ended before it is settled: the slot is free only after that.
     running -= 1;
     served += 1;
-    edge.settle(admitted, {
-      promptTokens: 1,
-      completionTokens: 1,
-      kind: "complete",
-    });
+    edge.settle(admitted, DONE);
   };
   const client = async (place: number) => {
     while (!isOver) {
