@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { freePort } from "../../tests/support/local_server.ts";
+import { testRedisLink } from "../../tests/support/redis_link.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,
@@ -9,17 +10,12 @@ import { type Log, silentLog } from "../process/log.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
 import type { RedisLink, RedisReply } from "./link.ts";
 import { defineScript } from "./script.ts";
-import { testRedisLink } from "../../tests/support/redis_link.ts";
 
 const DEADLINE_MS = 90;
 const RECOVERY_MS = 2_000;
 
-function open(url: string, log: Log = silentLog): RedisLink {
-  return testRedisLink({ url }, { log, deadlineMs: DEADLINE_MS });
-}
-
-async function openReady(url: string, log?: Log): Promise<RedisLink> {
-  const link = open(url, log);
+async function openReady(url: string): Promise<RedisLink> {
+  const link = testRedisLink({ url }, { deadlineMs: DEADLINE_MS });
   await link.ready(RECOVERY_MS);
   return link;
 }
@@ -58,7 +54,7 @@ const INCREMENT = defineScript(
   "return redis.call('INCRBY', KEYS[1], ARGV[1])",
 );
 
-Deno.test("link carries commands, replies of each type, and error replies", async () => {
+Deno.test("link carries commands, replies of each type, and error replies, and close() lets running calls end", async () => {
   await using redis = await startRedisServer();
   const link = await openReady(redis.url);
   assert.equal(await link.command(["SET", "a", "1"]), "OK");
@@ -70,7 +66,9 @@ Deno.test("link carries commands, replies of each type, and error replies", asyn
     (error) => error instanceof RedisReplyError && error.code === "WRONGTYPE",
   );
   assert.equal(link.state, "ready");
+  const running = link.command(["INCR", "a"]);
   await link.close();
+  assert.equal(await running, 3);
   assert.equal((await timed(link.command(["PING"]))).reason, "closed");
 });
 
@@ -81,8 +79,8 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
   const events: unknown[] = [];
   const log = { ...silentLog, warn: (...line: unknown[]) => events.push(line) };
   const { url } = redis;
-  const username = "edge";
-  const wrong = testRedisLink({ url, username, password: "wrong" }, { log });
+  const user = { url, username: "edge", password: "secret" };
+  const wrong = testRedisLink({ ...user, password: "wrong" }, { log });
   await until(() => wrong.state === "offline", RECOVERY_MS);
   await assert.rejects(wrong.ready(1), (error) => {
     assert.ok(error instanceof RedisUnavailableError);
@@ -95,10 +93,7 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
   );
   await wrong.close();
 
-  const inOptions = testRedisLink({
-    ...{ url, username, password: "secret" },
-    clientName: "edge-1",
-  });
+  const inOptions = testRedisLink({ ...user, clientName: "edge-1" });
   await inOptions.ready(RECOVERY_MS);
   assert.equal(await inOptions.command(["CLIENT", "GETNAME"]), "edge-1");
   await inOptions.close();
@@ -109,12 +104,7 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
 
 Deno.test("evalScript() loads an unknown script, and again after the cache was flushed", async () => {
   await using redis = await startRedisServer();
-  const loads: unknown[] = [];
-  const log = { ...silentLog };
-  log.info = (event) => {
-    if (event === "redis_script_load") loads.push(event);
-  };
-  const link = await openReady(redis.url, log);
+  const link = await openReady(redis.url);
   const replies = await Promise.all(
     Array.from(
       { length: 50 },
@@ -130,10 +120,11 @@ Deno.test("evalScript() loads an unknown script, and again after the cache was f
 Deno.test("scripts named at the start are there from the first call, also after a restart", async () => {
   await using redis = await startRedisServer();
   const events: string[] = [];
-  const log = { ...silentLog };
-  log.info = (event) => void events.push(event);
-  const scripts = [INCREMENT];
-  const link = testRedisLink({ url: redis.url }, { log, scripts });
+  const info: Log["info"] = (event) => void events.push(event);
+  const link = testRedisLink({ url: redis.url }, {
+    log: { ...silentLog, info },
+    scripts: [INCREMENT],
+  });
   await link.ready(RECOVERY_MS);
   assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
   await redis.kill();
@@ -144,7 +135,7 @@ Deno.test("scripts named at the start are there from the first call, also after 
   await link.close();
 });
 
-Deno.test("a frozen server costs one deadline, then nothing, and is found again", async () => {
+Deno.test("a frozen server costs one deadline, then nothing, is disconnected, and found again when it wakes", async () => {
   await using redis = await startRedisServer();
   const link = await openReady(redis.url);
   await redis.freeze();
@@ -159,20 +150,11 @@ Deno.test("a frozen server costs one deadline, then nothing, and is found again"
   const refused = await timed(link.command(["INCR", "n"]));
   assert.equal(refused.reason, "circuit_open");
   assert.ok(refused.tookMs < 20, `took ${refused.tookMs} ms`);
-  redis.thaw();
-  await answersAgain(link);
-  assert.equal(link.state, "ready");
-  await link.close();
-});
-
-Deno.test("a server frozen for long is disconnected, and found again when it wakes", async () => {
-  await using redis = await startRedisServer();
-  const link = await openReady(redis.url);
-  await redis.freeze();
   await until(() => link.state === "offline", 3_000);
   assert.equal((await timed(link.command(["PING"]))).reason, "offline");
   redis.thaw();
   await answersAgain(link);
+  assert.equal(link.state, "ready");
   await link.close();
 });
 
@@ -226,19 +208,10 @@ Deno.test("a blocking call with a long deadline is not taken for an outage", asy
 });
 
 Deno.test("a link to nowhere says so, and close() leaves nothing behind", async () => {
-  const link = open(`redis://127.0.0.1:${freePort()}`);
+  const link = testRedisLink({ url: `redis://127.0.0.1:${freePort()}` });
   assert.equal((await timed(link.command(["PING"]))).reason, "offline");
   await assert.rejects(link.ready(50), RedisUnavailableError);
   await until(() => link.state === "offline", 1_000);
   await link.close();
   assert.equal(link.state, "closed");
-});
-
-Deno.test("close() lets running calls end", async () => {
-  await using redis = await startRedisServer();
-  const link = await openReady(redis.url);
-  const running = link.command(["INCR", "n"]);
-  const closing = link.close();
-  assert.equal(await running, 1);
-  await closing;
 });

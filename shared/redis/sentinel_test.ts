@@ -5,22 +5,18 @@ import { startRedisGroup } from "../../tests/support/deployed/deployed_redis_gro
 import { makeSecrets } from "../../tests/support/deployed/deployed_stores.ts";
 import { freePort } from "../../tests/support/local_server.ts";
 import { askPort, type LocalServer } from "../../tests/support/local_server.ts";
+import { testRedisLink } from "../../tests/support/redis_link.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "../process/clock.ts";
 import { RedisUnavailableError } from "./errors.ts";
-import type { RedisAddress, RedisLink } from "./link.ts";
+import type { RedisLink } from "./link.ts";
 import { Dialer } from "./connection.ts";
-import { testRedisLink } from "../../tests/support/redis_link.ts";
 
 const DEADLINE_MS = 100;
 /** A late timer of a busy machine, and what a call waits behind others. */
 const CALL_MS_MAX = 1_000;
 /** The sentinels' 0.7 s of silence, their vote, and the way to the new master. */
 const FAILOVER_MS = 15_000;
-
-function open(address: RedisAddress): RedisLink {
-  return testRedisLink(address, { deadlineMs: DEADLINE_MS });
-}
 
 /** Writes until one write is taken; every single one ends in time. */
 async function writesAgain(link: RedisLink): Promise<void> {
@@ -54,7 +50,8 @@ async function isReplica(server: LocalServer): Promise<boolean> {
 Deno.test("a link behind sentinels leaves a frozen master for the new one, and stays there", async () => {
   await using secrets = await makeSecrets();
   await using group = await startRedisGroup({ secrets });
-  const link = open(group.address("edge"));
+  const address = group.address("edge");
+  const link = testRedisLink(address, { deadlineMs: DEADLINE_MS });
   await link.ready(FAILOVER_MS);
   const old = await group.master();
   await link.command(["HSET", "lim:test", "kept", "before"]);

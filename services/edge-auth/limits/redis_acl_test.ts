@@ -5,12 +5,12 @@ import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
-import { createRedisLink } from "@gateway/shared/redis/link";
 import {
   readState,
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
+import { testRedisLink } from "../../../tests/support/redis_link.ts";
 import { createKeyLookup } from "../keys/authenticate.ts";
 import { createLeases } from "./leases.ts";
 import { Limiter, LIMITER_PROBE } from "./limiter.ts";
@@ -39,8 +39,8 @@ Deno.test("the edge's user can look up, admit, renew and settle", async () => {
     random: Math.random,
     deadlineMs: 1_000,
   };
-  const redis = createRedisLink({
-    address: { url: world.redis.url, username, password, clientName: "edge-1" },
+  const address = { url: world.redis.url, username, password };
+  const redis = testRedisLink({ ...address, clientName: "edge-1" }, {
     ...clocks,
     scripts: EDGE_SCRIPTS,
     probe: LIMITER_PROBE,
