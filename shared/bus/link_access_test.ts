@@ -25,14 +25,10 @@ Deno.test("a user with the right password can connect, others get the reason", a
   await using _inAddress = await connectTestLink([
     `nats://edge:right@${nats.server}`,
   ]);
-  for (
-    const credentials of [{ user: "edge", password: "wrong" }, undefined]
-  ) {
+  const wrong = { credentials: { user: "edge", password: "wrong" } };
+  for (const login of [wrong, {}]) {
     await assert.rejects(
-      connectTestLink([nats.server], {
-        ...(credentials === undefined ? {} : { credentials }),
-        timing: ONCE,
-      }),
+      connectTestLink([nats.server], { ...login, timing: ONCE }),
       (error) =>
         error instanceof BusUnavailableError &&
         /Authorization Violation/.test(error.message) &&

@@ -90,16 +90,6 @@ Deno.test("a server that reads nothing is left in spite of a backlog", async () 
   assert.equal(link.pendingBytes, 0);
 });
 
-Deno.test("with two servers, the death of one costs less than a second", async () => {
-  await using first = await startNatsServer();
-  await using second = await startNatsServer();
-  await using test = await connectTestLink([first.server, second.server]);
-  await first.kill();
-  const { server, outageMs } = await test.reconnected();
-  assert.equal(server, second.server);
-  assert.ok(outageMs < 1_000, `took ${outageMs} ms`);
-});
-
 Deno.test("a server that retires is announced, and left without a lost message", async () => {
   await using first = await startNatsServer({
     config: `lame_duck_duration: "30s", lame_duck_grace_period: "100ms"`,

@@ -135,18 +135,6 @@ function play({ after = 0, isSlow = false, steps, ...options }: Case): void {
 }
 
 const CASES: { [promise: string]: Case } = {
-  "frames are handed on in order and the end is acknowledged": {
-    steps: [
-      [1, accept()],
-      [2, data(1), "deliver 1"],
-      [3, data(2), "deliver 2"],
-      [4, end(3), "ack w1 3", "ended 30"],
-      [5, (receiver) => assert(receiver.isOver)],
-    ],
-  },
-  "REJECT ends the attempt as long as no answer has begun": {
-    steps: [[1, accept()], [2, reject(), "rejected full"]],
-  },
   "REJECT is ignored once the answer has begun": {
     after: 1,
     steps: [[1, reject()], [2, data(2), "deliver 2"]],
@@ -203,10 +191,6 @@ const CASES: { [promise: string]: Case } = {
         "lost not_accepted 0",
       ],
     ],
-  },
-  "a job that no worker took is lost without a word to anybody": {
-    workerId: null,
-    steps: [[0, acceptMs, "lost not_accepted 0"]],
   },
   "a job for any worker belongs to the one that names itself": {
     workerId: null,

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { ConfigError } from "../process/env.ts";
 import {
-  type Catalog,
   catalogJsonSchema,
   DEFAULT_MODEL_ID,
   parseCatalog,
@@ -13,9 +12,9 @@ const DEPLOY = new URL("../../deploy/", import.meta.url);
 const openai = { type: "openai", base_url: "http://a/v1", model: "m" };
 const minimal = { id: "m", backends: [openai] };
 
-function mistakesOf(act: () => Catalog): readonly string[] {
+function mistakesOf(file: unknown): readonly string[] {
   try {
-    act();
+    parseCatalog(file);
   } catch (error) {
     if (error instanceof ConfigError) return error.mistakes;
     throw error;
@@ -168,30 +167,18 @@ Deno.test("parseCatalog() refuses mistakes and says where they are", () => {
     ]),
   ];
   for (const [file, expected] of rows) {
-    const mistakes = mistakesOf(() => parseCatalog(file));
+    const mistakes = mistakesOf(file);
     assert.equal(mistakes.length, 1, mistakes.join("\n"));
     assert.ok(mistakes[0]?.startsWith(expected), `${mistakes}: ${expected}`);
   }
 });
 
-Deno.test("parseCatalog() reports all mistakes at once", () => {
-  const file = {
-    models: [
-      { id: "a b", backends: [{ ...openai, base_url: "x", port: 1 }] },
-      { id: "a b", backends: [] },
-    ],
-  };
-  assert.equal(mistakesOf(() => parseCatalog(file)).length, 6);
-});
-
-Deno.test("parseCatalog() never shows a value that may be a secret", () => {
-  const mistakes = mistakesOf(() =>
-    parseCatalog(backend({
-      api_key_env: "sk-hunter2",
-      base_url: "http://u:hunter2@a",
-      headers: { "x-key": "hunter2\n" },
-    }))
-  );
+Deno.test("parseCatalog() reports all mistakes at once, and never a value that may be a secret", () => {
+  const mistakes = mistakesOf(backend({
+    api_key_env: "sk-hunter2",
+    base_url: "http://u:hunter2@a",
+    headers: { "x-key": "hunter2\n" },
+  }));
   assert.equal(mistakes.length, 3);
   assert.ok(!mistakes.join().includes("hunter2"));
 });

@@ -50,12 +50,6 @@ const KINDS: {
     refused: ["9007199254740992", "99999999999999999999999"],
   },
   {
-    kind: "a choice",
-    variable: env.choice(["debug", "info"]),
-    accepted: [["debug", "debug"], ["info", "info"]],
-    refused: ["Info", "trace"],
-  },
-  {
     kind: "a list",
     variable: env.list("words", WORD),
     accepted: [["a", ["a"]], [" a , b,,c ", ["a", "b", "c"]]],
@@ -78,12 +72,6 @@ const KINDS: {
       ["nats://a, nats://b", ["nats://a", "nats://b"]],
     ],
     refused: ["http://a", "nats://a,b", ","],
-  },
-  {
-    kind: "a secret",
-    variable: env.secret(),
-    accepted: [["abc", "abc"]],
-    refused: [],
   },
   {
     kind: "a path",

@@ -85,14 +85,21 @@ const ACCEPTED: [fields: Fields, changes?: Partial<ChatRequest>][] = [
   [{ repetition_penalty: 1.05, seed: -1, n: 8 }],
 ];
 
-Deno.test("parseChatRequest() accepts what SDKs send", () => {
+Deno.test("parseChatRequest() accepts what SDKs send, and does not change it", () => {
   for (const [fields, changes] of ACCEPTED) {
+    const sent = structuredClone(fields);
     const expected: unknown = { ...PONG, ...(changes ?? fields) };
     assert.deepEqual(parse(fields), expected, JSON.stringify(fields));
+    assert.deepEqual(fields, sent);
   }
 });
 
 const parts = [{ type: "text", text: "one" }, { type: "text", text: "two" }];
+const images = [
+  { type: "text", text: "what is this?" },
+  { type: "image_url", image_url: { url: "data:image/png;base64,AA==" } },
+  { type: "image_url", image_url: { url: "HTTPS://a/b", detail: "low" } },
+];
 const MESSAGES: [sent: Fields, kept?: Fields][] = [
   [{ role: "system", content: "x" }],
   [{ role: "developer", content: "x" }],
@@ -103,6 +110,7 @@ const MESSAGES: [sent: Fields, kept?: Fields][] = [
     role: "assistant",
     content: "No.",
   }],
+  [{ role: "user", content: images }],
   [{ role: "user", content: [] }, { role: "user", content: "" }],
   [{ role: "user", content: [{ ...parts[0], cache_control: {} }], id: 1 }, {
     role: "user",
@@ -118,9 +126,11 @@ const MESSAGES: [sent: Fields, kept?: Fields][] = [
   [{ role: "assistant", content: "x", reasoning_content: "because" }],
 ];
 
-Deno.test("parseChatRequest() accepts messages and tool histories", () => {
+Deno.test("parseChatRequest() accepts messages, images for a model with vision, and tool histories", () => {
   for (const [sent, kept = sent] of MESSAGES) {
-    assert.deepEqual(parse({ messages: [sent] }).messages, [kept]);
+    const before = structuredClone(sent);
+    const { messages } = parse({ model: "seer", messages: [sent] });
+    assert.deepEqual([messages, sent], [[kept], before]);
   }
   const history = [
     { role: "user", content: "weather?" },
@@ -141,17 +151,6 @@ Deno.test("parseChatRequest() accepts messages and tool histories", () => {
   ]);
 });
 
-Deno.test("parseChatRequest() accepts images for a model with vision", () => {
-  const content = [
-    { type: "text", text: "what is this?" },
-    { type: "image_url", image_url: { url: "data:image/png;base64,AA==" } },
-    { type: "image_url", image_url: { url: "HTTPS://a/b", detail: "low" } },
-  ];
-  const asked = [{ role: "user", content }];
-  const { messages } = parse({ model: "seer", messages: asked });
-  assert.deepEqual(messages, asked);
-});
-
 const BELOW = "decimal_below_min_value";
 const ABOVE = "decimal_above_max_value";
 const INT_BELOW = "integer_below_min_value";
@@ -159,6 +158,11 @@ const INT_ABOVE = "integer_above_max_value";
 const TYPE = "invalid_type";
 const SAFE = Number.MAX_SAFE_INTEGER;
 const INTEGERS: [unknown, ErrorCode][] = [[1.5, TYPE], [SAFE + 1, INT_ABOVE]];
+const OUTPUT_TOKENS_REFUSED: [unknown, ErrorCode][] = [
+  [0, INT_BELOW],
+  [32_769, INT_ABOVE],
+  ...INTEGERS,
+];
 
 const NUMBERS: [
   field: string,
@@ -171,16 +175,8 @@ const NUMBERS: [
   ["frequency_penalty", [-2, 0, 2], [[-2.1, BELOW], [2.1, ABOVE]]],
   ["repetition_penalty", [Number.MIN_VALUE, 100], [[0, BELOW], [-1, BELOW]]],
   ["n", [1, 8], [[0, INT_BELOW], [9, INT_ABOVE], ...INTEGERS]],
-  ["max_tokens", [1, 32_768], [
-    [0, INT_BELOW],
-    [32_769, INT_ABOVE],
-    ...INTEGERS,
-  ]],
-  ["max_completion_tokens", [1, 32_768], [
-    [0, INT_BELOW],
-    [32_769, INT_ABOVE],
-    ...INTEGERS,
-  ]],
+  ["max_tokens", [1, 32_768], OUTPUT_TOKENS_REFUSED],
+  ["max_completion_tokens", [1, 32_768], OUTPUT_TOKENS_REFUSED],
   ["seed", [0, SAFE, -SAFE], [[-SAFE - 1, INT_BELOW], ...INTEGERS]],
   ["top_logprobs", [0, 20], [[-1, INT_BELOW], [21, INT_ABOVE], ...INTEGERS]],
   ["thinking_budget", [1, SAFE], [[0, INT_BELOW], ...INTEGERS]],
@@ -478,13 +474,6 @@ Deno.test("parseChatRequest() refuses a million wrong elements as fast as one", 
   }
 });
 
-Deno.test("parseChatRequest() does not change the body", () => {
-  const body = { ...ping, ...user(parts), tools: [weatherTool], stop: "x" };
-  const before = structuredClone(body);
-  parseChatRequest(body, catalog);
-  assert.deepEqual(body, before);
-});
-
 Deno.test("ASVS 15.3.6: parseChatRequest() gives no access to a prototype", () => {
   const body: unknown = JSON.parse(`{
     "model": "neutral-3.7-plus",
@@ -500,10 +489,4 @@ Deno.test("ASVS 15.3.6: parseChatRequest() gives no access to a prototype", () =
   assert.deepEqual(request.messages, [{ role: "user", content: "x" }]);
   assert.equal(Reflect.get({}, "polluted"), undefined);
   assert.equal(Reflect.get(request, "polluted"), undefined);
-});
-
-Deno.test("ASVS 1.5.3: parseChatRequest() takes the last of two members of one name", () => {
-  const text = '{"model":"nope","model":"seer",' +
-    '"messages":[{"role":"user","content":"x"}]}';
-  assert.equal(parseChatRequest(JSON.parse(text), catalog).model, "seer");
 });

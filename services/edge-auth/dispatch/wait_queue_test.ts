@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { WaitQueue } from "./wait_queue.ts";
 
-const setup = (lengthMax = 1_000) => new WaitQueue<string>(lengthMax);
-
 /** The items that are asked, in order, while `takes` takes them. */
 function asked(queue: WaitQueue<string>, takes: (item: string) => boolean) {
   const items: string[] = [];
@@ -13,17 +11,8 @@ function asked(queue: WaitQueue<string>, takes: (item: string) => boolean) {
   return items.join("");
 }
 
-Deno.test("push() refuses beyond the bound", () => {
-  const queue = setup(2);
-  assert.equal(queue.push("a", "m", 0), true);
-  assert.equal(queue.push("b", "m", 0), true);
-  assert.equal(queue.push("c", "m", 0), false);
-  queue.remove("a");
-  assert.equal(queue.push("c", "m", 0), true);
-});
-
 Deno.test("offer() goes in order of arrival, and skips items after a refused one of the same model and items that were removed", () => {
-  const queue = setup();
+  const queue = new WaitQueue<string>(1_000);
   for (const item of "abcd") queue.push(item, "m", item.charCodeAt(0));
   queue.push("x", "full", 0);
   queue.push("y", "full", 1);

@@ -6,22 +6,16 @@ import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import type { GracefulServer } from "@gateway/shared/process/serve";
 import { waitFor } from "../../../tests/support/wait_for.ts";
 import { type Exchange, type ServerOptions, startServer } from "./server.ts";
 
 const NOTICED_MS = 100;
 const STOP_NOW = { graceMs: 0, abortMs: 0 };
 
-interface TestServer extends AsyncDisposable {
-  server: GracefulServer;
-  errors: unknown[];
-}
-
 async function start(
   handler: ServerOptions["handler"],
   options: Partial<ServerOptions> = {},
-): Promise<TestServer> {
+) {
   const deadlines = createDeadlines(monotonicNow);
   const errors: unknown[] = [];
   const server = await startServer({

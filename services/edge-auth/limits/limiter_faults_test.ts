@@ -7,7 +7,6 @@ import {
   leaseKey,
   limiterKey,
   ownerLeaseKey,
-  type Principal,
 } from "@gateway/shared/keys/record";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -72,17 +71,15 @@ async function stage(
       ),
     used: async () => (await usageCounted(world, key)).requests,
     dayTokens: async () => (await readState(world, limiterKey(key)))?.dayTokens,
-    noLeases: () => noLeases(world, key),
+    async noLeases() {
+      for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
+        await until(
+          async () => Number(await world.command("ZCARD", name)) === 0,
+          RECOVERY_MS,
+        );
+      }
+    },
   };
-}
-
-async function noLeases(world: RedisWorld, key: Principal): Promise<void> {
-  for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
-    await until(
-      async () => Number(await world.command("ZCARD", name)) === 0,
-      RECOVERY_MS,
-    );
-  }
 }
 
 Deno.test("a connection cut under an admission: its lease is undone on the next connection", async () => {

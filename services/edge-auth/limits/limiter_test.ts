@@ -24,7 +24,6 @@ import {
 import { until } from "../../../tests/support/wait_for.ts";
 import type { Cost } from "./cost.ts";
 import type { Admitted, Ask, Limiter } from "./limiter.ts";
-import type { Refusal } from "./refusal.ts";
 import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 
@@ -35,23 +34,11 @@ const ASK: Ask = {
 };
 const DAY_MS = 86_400_000;
 
-interface Stage {
-  world: RedisWorld;
-  edge: Limiter;
-  admitted(key: Principal, ask?: Partial<Ask>): Promise<Admitted>;
-  refused(key: Principal, ask?: Partial<Ask>): Promise<Refusal>;
-  limited(
-    key: Principal,
-    ask?: Partial<Ask>,
-  ): Promise<{ which: string; waitMs: number }>;
-  settle(admitted: Admitted, cost: Cost): Promise<void>;
-  state(key: Principal): Promise<{ dayTokens: number; day: number }>;
-  /** Requests, prompt tokens, completion tokens and errors of the hour. */
-  usage(name: string, admitted: Admitted): Promise<unknown>;
-}
-
 /** A test with a server and the only edge there is. */
-function test(name: string, body: (stage: Stage) => Promise<void>): void {
+function test(
+  name: string,
+  body: (stage: ReturnType<typeof stageOf>) => Promise<void>,
+): void {
   Deno.test(name, async () => {
     await using world = await startRedisWorld();
     await using edge = loneEdge(world.link);
@@ -59,7 +46,7 @@ function test(name: string, body: (stage: Stage) => Promise<void>): void {
   });
 }
 
-function stageOf(world: RedisWorld, edge: Limiter): Stage {
+function stageOf(world: RedisWorld, edge: Limiter) {
   const refused = async (key: Principal, ask: Partial<Ask> = {}) => {
     const decision = await edge.admit(key, { ...ASK, ...ask });
     assert.ok(!decision.isAdmitted, "should have been refused");
@@ -69,22 +56,22 @@ function stageOf(world: RedisWorld, edge: Limiter): Stage {
     world,
     edge,
     refused,
-    async admitted(key, ask) {
+    async admitted(key: Principal, ask?: Partial<Ask>) {
       const decision = await edge.admit(key, { ...ASK, ...ask });
       assert.ok(decision.isAdmitted, JSON.stringify(decision));
       return decision;
     },
-    async limited(key, ask) {
+    async limited(key: Principal, ask?: Partial<Ask>) {
       const refusal = await refused(key, ask);
       assert.ok(refusal.reason === "limited", refusal.reason);
       const { of, limit, waitMs } = refusal;
       return { which: `${of}:${limit}`, waitMs };
     },
-    settle: (request, cost) => edge.settle(request, cost),
-    async state(key) {
+    async state(key: Principal) {
       return await readState(world, limiterKey(key)) ?? assert.fail();
     },
-    async usage(name, { atMs }) {
+    /** Requests, prompt tokens, completion tokens and errors of the hour. */
+    async usage(name: string, { atMs }: Admitted) {
       const fields = ["req", "in", "out", "err"];
       const hour = usageHour(atMs);
       const of = fields.map((kind) => `${hour}:${kind}`);
@@ -219,11 +206,11 @@ test("the day's budget: a larger request passes while it is whole, and it starts
   assert.equal(today.dayTokens, 100);
   // A settlement does not touch the budget of another day, nor revive a state.
   await writeState(t.world, limiterKey(key), { ...state, day: state.day + 1 });
-  await t.settle(request, { ...DONE, promptTokens: 0 });
+  await t.edge.settle(request, { ...DONE, promptTokens: 0 });
   assert.equal((await t.state(key)).dayTokens, 200);
   const late = await t.admitted(await t.world.addKey());
   await t.world.command("DEL", limiterKey(late.principal));
-  await t.settle(late, { ...DONE, promptTokens: 0 });
+  await t.edge.settle(late, { ...DONE, promptTokens: 0 });
   assert.equal(await readState(t.world, limiterKey(late.principal)), null);
 });
 
@@ -272,8 +259,8 @@ test("settle() corrects the reservation, counts usage, and does so once", async 
   const states = () =>
     Promise.all(names.map((name) => readState(t.world, name)));
   const reserved = await states();
-  await t.settle(request, DONE);
-  await t.settle(request, DONE);
+  await t.edge.settle(request, DONE);
+  await t.edge.settle(request, DONE);
   const settled = await states();
   for (const [side, state] of settled.entries()) {
     const before = reserved[side];
@@ -292,36 +279,26 @@ test("settle() corrects the reservation, counts usage, and does so once", async 
   }
 });
 
-/** What is charged for the day, and what is counted. */
-const COSTS: [cost: Cost, dayTokens: number, usage: (string | null)[]][] = [
-  [
-    { promptTokens: 100, completionTokens: 400, kind: "complete" },
-    500,
-    ["1", "100", "400", null],
-  ],
-  [
-    { promptTokens: 0, completionTokens: 0, kind: "failed" },
-    0,
-    ["1", null, null, "1"],
-  ],
-  [
-    { promptTokens: 10, completionTokens: 5, kind: "cancelled" },
-    15,
-    ["1", "10", "5", null],
-  ],
+/** What a request of each kind cost, what is charged for the day, and what is counted. */
+const COSTS: [
+  kind: Cost["kind"],
+  tokens: readonly [prompt: number | null, completion: number | null],
+  dayTokens: number,
+  usage: (string | null)[],
+][] = [
+  ["complete", [100, 400], 500, ["1", "100", "400", null]],
+  ["failed", [0, 0], 0, ["1", null, null, "1"]],
+  ["cancelled", [10, 5], 15, ["1", "10", "5", null]],
   // Not known: the reservation stays.
-  [
-    { promptTokens: null, completionTokens: null, kind: "cancelled" },
-    100,
-    ["1", null, null, null],
-  ],
+  ["cancelled", [null, null], 100, ["1", null, null, null]],
 ];
 
 test("settle() by cost", async (t) => {
-  for (const [cost, dayTokens, usage] of COSTS) {
+  for (const [kind, tokens, dayTokens, usage] of COSTS) {
+    const [promptTokens, completionTokens] = tokens;
     const key = await t.world.addKey({ limits: { tokensPerDay: 10_000 } });
     const request = await t.admitted(key);
-    await t.settle(request, cost);
+    await t.edge.settle(request, { kind, promptTokens, completionTokens });
     assert.equal((await t.state(key)).dayTokens, dayTokens);
     const name = usageKey(key, usageDay(request.atMs));
     assert.deepEqual(await t.usage(name, request), usage);
@@ -333,13 +310,13 @@ test("last use is written as Unix ms, and all that admissions write expires by i
   const key = await t.world.addKey({ limits, ownerLimits: limits });
   const lastUsedMs = async () =>
     Number(await t.world.command("HGET", limiterKey(key), "lu"));
-  await t.settle(await t.admitted(key), DONE);
+  await t.edge.settle(await t.admitted(key), DONE);
   close(await lastUsedMs(), await t.world.time(), 1_000);
   const state = await readState(t.world, limiterKey(key)) ?? assert.fail();
   const lastAtMs = state.lastAtMs - 60_000;
   await writeState(t.world, limiterKey(key), { ...state, lastAtMs });
   await t.world.command("HSET", limiterKey(key), "lu", "1");
-  await t.settle(await t.admitted(key), DONE);
+  await t.edge.settle(await t.admitted(key), DONE);
   close(await lastUsedMs(), await t.world.time(), 1_000);
   await t.admitted(key);
   const keys = await t.world.command("KEYS", "*");
