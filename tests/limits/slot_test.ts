@@ -5,7 +5,6 @@
 import assert from "node:assert/strict";
 import { SLOT_HOLD_MS } from "../../services/edge-auth/chat/completions.ts";
 import type { KeyOptions } from "../support/admission_fixture.ts";
-import { waitFor } from "../support/wait_for.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
 import { hello } from "../support/scripted_model_server.ts";
 
@@ -71,12 +70,7 @@ Deno.test("a slow Redis does not hold an answer up, and one without a limit wait
   ];
   const tookMs = async (key: typeof free) => {
     cluster.proxy.set({});
-    await waitFor(
-      () => cluster.edges.every(({ limiter }) => limiter.unsettled === 0),
-      {
-        what: "the last answers of the slow Redis",
-      },
-    );
+    await cluster.settled(key);
     const startedAtMs = performance.now();
     const response = await cluster.ask(key);
     assert.equal(response.status, 200);

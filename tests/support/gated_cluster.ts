@@ -97,7 +97,7 @@ export interface GatedCluster extends AsyncDisposable {
   ask(key: TestKey, options?: AskOptions): Promise<Response>;
   /** Leases of a key in Redis, dead or alive. */
   leases(key: TestKey): Promise<number>;
-  /** Waits until the key and its owner hold no lease: every request is settled. */
+  /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
   settled(key: TestKey, timeoutMs?: number): Promise<void>;
 }
 
@@ -171,6 +171,11 @@ export async function startGatedCluster(
           ...(timeoutMs === undefined ? {} : { timeoutMs }),
         });
       }
+      // Redis has settled all of them; its last answers may be on their way.
+      await waitFor(
+        () => edges.every(({ limiter }) => limiter.unsettled === 0),
+        { what: "its answers" },
+      );
     },
     [Symbol.asyncDispose]: async () => {
       await resources.disposeAsync();
