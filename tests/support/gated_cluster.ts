@@ -78,6 +78,8 @@ export interface GatedClusterOptions {
   runsOn?: ModelServer;
   /** Where the edges find Redis, which was started on `port`: asked for every connection. */
   redisAt?: (port: number) => number;
+  /** How long an edge waits for an admission; as in production if left out. */
+  admissionMs?: number;
   /** Lines of a redis.conf. */
   redisConfig?: string[];
 }
@@ -221,7 +223,13 @@ async function startEdge(
     unknownPerSecond: options.unknownKeysPerSecond ??
       KEY_LIMITS.unknownPerSecond,
   });
-  const limiter = new Limiter({ redis, ...clocks });
+  const limiter = new Limiter({
+    redis,
+    ...clocks,
+    ...(options.admissionMs === undefined
+      ? {}
+      : { deadlineMs: options.admissionMs }),
+  });
   const admission = createAdmission({
     limiter,
     catalog: TEST_CATALOG,
