@@ -17,6 +17,7 @@ import {
 } from "./chat/completions.ts";
 import { modelNotFound } from "./chat/request.ts";
 import {
+  allowOrigins,
   internalError,
   JSON_HEADERS,
   REQUEST_ID_HEADER,
@@ -25,15 +26,12 @@ import {
   sendJson,
 } from "./http/responses.ts";
 import type { Exchange } from "./http/server.ts";
-import { allowOrigins, requireHost } from "./http/sites.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 
 export interface AppDependencies extends ChatCompletionsDependencies {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
-  /** Host names of this service; if empty, any name is accepted. */
-  allowedHosts: readonly string[];
   /** Origins of web pages that may call it; if empty, none may. */
   corsOrigins: readonly string[];
   /** Whether this edge is about to stop; each connection then closes after its next response. */
@@ -111,7 +109,6 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const { exchange, route } = call;
   const { method, path, headers, response } = exchange;
   allowOrigins(deps.corsOrigins, exchange);
-  requireHost(deps.allowedHosts, exchange);
   const methods = METHODS[route];
   if (method === "OPTIONS" && methods.length > 0) {
     response.writeHead(NO_CONTENT, { allow: methods.join(", ") }).end();

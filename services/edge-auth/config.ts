@@ -69,10 +69,6 @@ export const EDGE_VARIABLES = {
     .describe(
       "On SIGTERM the edge announces that it stops (readiness, READY_PORT, Connection: close) and keeps accepting requests for this long, until every proxy has noticed",
     ),
-  ALLOWED_HOSTS: list("host names", matching(/^[\w.:[\]-]+$/)).default([])
-    .describe(
-      "Host names of this service as clients use them, with or without port; requests for other hosts get 421",
-    ),
   CORS_ORIGINS: list(
     "origins (https://app.example.org)",
     matching(/^https?:\/\/[^/?#@]+$/),
@@ -106,7 +102,6 @@ export function readConfig() {
     streamHeadMs: env.STREAM_HEAD_SECONDS * MS_PER_SECOND,
     unknownKeysPerSecond: env.UNKNOWN_KEYS_PER_SECOND,
     trustedProxies: env.TRUSTED_PROXIES,
-    allowedHosts: env.ALLOWED_HOSTS,
     corsOrigins: env.CORS_ORIGINS,
     readyPort: env.READY_PORT,
     drainLeadMs: env.DRAIN_LEAD_SECONDS * MS_PER_SECOND,

@@ -5,10 +5,9 @@ import { EDGE_VARIABLES } from "./config.ts";
 const read = (env: Record<string, string>) =>
   parseEnv(EDGE_VARIABLES, env, () => assert.fail("reads no file"));
 
-Deno.test("by default no proxy is trusted, every host is served and no web page may call", () => {
+Deno.test("by default no proxy is trusted and no web page may call", () => {
   const config = read({});
   assert.deepEqual(config.TRUSTED_PROXIES, []);
-  assert.deepEqual(config.ALLOWED_HOSTS, []);
   assert.deepEqual(config.CORS_ORIGINS, []);
   assert.equal(config.UNKNOWN_KEYS_PER_SECOND, 20);
 });
@@ -16,18 +15,12 @@ Deno.test("by default no proxy is trusted, every host is served and no web page 
 Deno.test("lists are split into their elements", () => {
   const config = read({
     TRUSTED_PROXIES: "10.0.0.0/8, fd00::/8,192.0.2.1",
-    ALLOWED_HOSTS: "api.example.org,localhost:8080, [::1]:8080",
     CORS_ORIGINS: "https://app.example.org,http://localhost:3000",
   });
   assert.deepEqual(config.TRUSTED_PROXIES, [
     { address: "10.0.0.0", bits: 8 },
     { address: "fd00::", bits: 8 },
     { address: "192.0.2.1", bits: 32 },
-  ]);
-  assert.deepEqual(config.ALLOWED_HOSTS, [
-    "api.example.org",
-    "localhost:8080",
-    "[::1]:8080",
   ]);
   assert.deepEqual(config.CORS_ORIGINS, [
     "https://app.example.org",
@@ -39,8 +32,6 @@ Deno.test("mistakes name the variable", () => {
   const mistakes: [name: string, value: string][] = [
     ["TRUSTED_PROXIES", "proxy.example.org"],
     ["TRUSTED_PROXIES", "10.0.0.1,*"],
-    ["ALLOWED_HOSTS", "https://api.example.org"],
-    ["ALLOWED_HOSTS", "*"],
     ["CORS_ORIGINS", "*"],
     ["CORS_ORIGINS", "app.example.org"],
     ["CORS_ORIGINS", "https://app.example.org/"],

@@ -69,7 +69,6 @@ export const ERROR_KINDS = {
   request_timeout: invalid(408, true),
   request_too_large: invalid(413),
   unsupported_media_type: invalid(415),
-  misdirected_request: invalid(421),
 
   // The caller must wait.
   rate_limit_exceeded: limited("requests"),

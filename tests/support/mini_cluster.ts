@@ -195,7 +195,6 @@ export async function startMiniEdge(
     deadlines,
     metrics: createEdgeMetrics(new MetricRegistry()),
     clientAddress: createClientAddress([]),
-    allowedHosts: [],
     corsOrigins: [],
     isDraining: () => false,
     ...options.door,

@@ -24,8 +24,6 @@ export interface Exchange {
   readonly method: string;
   /** Decoded, without a trailing slash and the query, which may contain secrets. */
   readonly path: string;
-  /** The host that the request is for, in lower case. */
-  readonly host: string;
   /** By name in lower case; the values of a repeated field are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
   readonly response: ServerResponse;
@@ -210,9 +208,9 @@ function watchRest(
 /** A valid `Host` header. Anything else could be taken for a path. */
 const HOST = /^[\w.:[\]-]*$/;
 /** The start of a request target that is a whole URL. */
-const ORIGIN = /^https?:\/\/([^/?#]*)/i;
+const ORIGIN = /^https?:\/\/[^/?#]*/i;
 
-type Head = Pick<Exchange, "method" | "path" | "host" | "headers">;
+type Head = Pick<Exchange, "method" | "path" | "headers">;
 
 /** Reads the head of a request; null if HTTP/1.1 forbids it. */
 function headOf(request: IncomingMessage): Head | null {
@@ -226,15 +224,9 @@ function headOf(request: IncomingMessage): Head | null {
   }
   const encoding = headers.get("transfer-encoding") ?? "chunked";
   if (encoding.toLowerCase() !== "chunked") return null;
-  const named = headers.get("host") ?? (httpVersion === "1.0" ? "" : null);
-  if (named === null || !HOST.test(named)) return null;
-  const origin = ORIGIN.exec(url);
-  return {
-    method,
-    headers,
-    path: pathOf(url.slice(origin?.[0].length ?? 0)),
-    host: (origin?.[1] ?? named).toLowerCase(),
-  };
+  const host = headers.get("host") ?? (httpVersion === "1.0" ? "" : null);
+  if (host === null || !HOST.test(host)) return null;
+  return { method, headers, path: pathOf(url.replace(ORIGIN, "")) };
 }
 
 /** The path of a request target, decoded if possible, without a trailing slash. */
