@@ -85,7 +85,7 @@ Deno.test("keys list shows what the console shows, in pages", async () => {
   assert.deepEqual(first.rows.map((row) => row.description), ["Three", "Two"]);
   assert.match(first.text, /LAST USED AT[\s\S]*More: --after/);
   const last = await list("--after", String(first.json.next));
-  assert.deepEqual([last.json.total, last.json.next], [3, null]);
+  assert.equal(last.json.next, null);
   const { description, last_used_at, expires_at, ...row } = last.rows[0] ?? {};
   assert.deepEqual(
     [description, last_used_at, expires_at],

@@ -97,10 +97,10 @@ async function list(call: Call): Promise<Answer> {
   const day = usageDay(nowMs);
   const query = { filter: state, search, rows, after, day };
   const page = await call.keys.list(await keyOwner(call), query);
-  const { next, total } = page;
+  const { next } = page;
   const keys = page.rows.map((row) => rowToJson(row, nowMs));
   return {
-    json: { keys, total, next },
+    json: { keys, next },
     table: { rows: keys, columns: COLUMNS },
     ...next !== null
       ? { note: `\nMore: --after "${next}"` }

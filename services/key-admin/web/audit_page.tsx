@@ -55,14 +55,10 @@ const showAudit: Handler = async (c) => {
           />
         )
         : <AuditTable rows={rows} caption="Audit log, newest first" />}
-      {(before ?? next) !== null && (
-        <Pager
-          links={[
-            ["Newest", before && address("/audit", { action })],
-            ["Older", next && address("/audit", { action, before: next })],
-          ]}
-        />
-      )}
+      <Pager
+        newest={before && address("/audit", { action })}
+        older={next && address("/audit", { action, before: next })}
+      />
     </>,
   );
 };

@@ -38,11 +38,8 @@ const listKeys: Handler = async (c) => {
   /** An address of the list with this search. */
   const to = (filter: KeyFilter, after = "") =>
     address("/keys", { filter: filter === "all" ? "" : filter, search, after });
-  const isFirstKey = page.total === 0 && filter === "all";
+  const isFirstKey = page.rows.length === 0 && to(filter, after) === "/keys";
   const create = <a class="button primary" href="/keys/new">Create key</a>;
-  /** A link to a page of the list; null if there is none. */
-  const link = (label: string, after: string | null) =>
-    [label, after === null ? null : to(filter, after)] as const;
   return await showPage(
     c,
     {
@@ -75,15 +72,9 @@ const listKeys: Handler = async (c) => {
           </div>
           <Rows page={page} nowMs={nowMs} />
           <Pager
-            links={[
-              link("First", after === "" ? null : ""),
-              link("Previous", page.previous),
-              link("Next", page.next),
-              link("Last", page.last),
-            ]}
-          >
-            {position(page)}
-          </Pager>
+            newest={after && to(filter)}
+            older={page.next && to(filter, page.next)}
+          />
         </>
       ),
   );
@@ -132,7 +123,7 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
         title="No keys found"
         lead={page.next === null
           ? "No key matches. Try fewer or shorter words, or another filter."
-          : "No match among the keys searched so far. Next searches the rest."}
+          : "No match among the keys searched so far. Older searches the rest."}
       >
         <a class="button" href="/keys">Show all keys</a>
       </Empty>
@@ -160,12 +151,4 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
       ]}
     />
   );
-}
-
-/** `51–100 of 122` */
-function position({ rows, total, before }: KeyPage): string {
-  if (total === null || rows.length === 0) return "";
-  const first = (before ?? 0) + 1;
-  const last = first + rows.length - 1;
-  return `${number(first)}–${number(last)} of ${number(total)}`;
 }

@@ -94,20 +94,16 @@ export const Facts = (
   </dl>
 );
 
-/** Links to the neighbouring pages of a list, where there are any. */
-export const Pager = ({ children, links }: {
-  children?: Child;
-  links: readonly (readonly [label: string, href: string | null])[];
-}) => (
-  <nav class="between" aria-label="Pages">
-    <p class="faint">{children}</p>
-    <div class="row">
-      {links.map(([label, href]) =>
-        href && <a key={label} class="button small" href={href}>{label}</a>
-      )}
-    </div>
-  </nav>
-);
+/** Links to other pages of a list that begins with the newest rows, where there are any. */
+export const Pager = (
+  { newest, older }: { newest: string | null; older: string | null },
+) =>
+  (newest || older) && (
+    <nav class="row" aria-label="Pages">
+      {newest && <a class="button small" href={newest}>Newest</a>}
+      {older && <a class="button small" href={older}>Older</a>}
+    </nav>
+  );
 
 /** An address of the console with a query; empty values are left out. */
 export function address(path: string, query: Record<string, string>): string {

@@ -50,15 +50,8 @@ export interface KeyRow {
 export interface KeyPage {
   /** Newest first. */
   rows: KeyRow[];
-  /** The cursor of the previous page; null on the first page, and with a search or filter. */
-  previous: string | null;
   /** The cursor of the next page; null at the end. */
   next: string | null;
-  /** The cursor of the last page; null on it, and with a search or filter. */
-  last: string | null;
-  /** How many keys there are, and how many come before the first row; null with a search or filter, which does not count. */
-  total: number | null;
-  before: number | null;
 }
 
 /** A cursor that did not come from a page. */
@@ -86,15 +79,14 @@ export async function readPage(
   { filter, search, after, rows, day }: PageQuery,
 ): Promise<KeyPage> {
   const words = normal(search).split(/\s+/).filter((word) => word !== "");
-  const isCounted = words.length === 0 && filter === "all";
-  const batch = isCounted ? rows + 1 : BATCH;
-  const total = asNumber(await redis.command(["ZCARD", keysKey(ownerId)]));
-  const before = await positionAfter(redis, ownerId, after);
+  const isSearch = words.length > 0 || filter !== "all";
+  const batch = isSearch ? BATCH : rows + 1;
+  const start = await positionAfter(redis, ownerId, after);
   const found: Listed[] = [];
   let examined = 0;
   let cursor = "";
   let next: string | null = null;
-  for await (const listed of keysFrom(redis, ownerId, before, batch)) {
+  for await (const listed of keysFrom(redis, ownerId, start, batch)) {
     if (found.length === rows || examined === SCAN_MAX) {
       next = cursor;
       break;
@@ -103,21 +95,13 @@ export async function readPage(
     cursor = listed.cursor;
     if (isWanted(listed, filter, words)) found.push(listed);
   }
-  /** The cursor of the page that begins at a position. */
-  const cursorAt = async (start: number) =>
-    start <= 0
-      ? ""
-      : (await readKeys(redis, ownerId, start - 1, 1))[0]?.cursor ?? "";
   return {
     rows: await Promise.all(
       found.map(({ keyId, fields }) =>
         readRow(redis, decodeKey({ ownerId, keyId }, fields), day)
       ),
     ),
-    previous: isCounted && before > 0 ? await cursorAt(before - rows) : null,
     next,
-    last: isCounted && next !== null ? await cursorAt(total - rows) : null,
-    ...isCounted ? { total, before } : { total: null, before: null },
   };
 }
 
@@ -146,26 +130,16 @@ async function* keysFrom(
   batch: number,
 ): AsyncGenerator<Listed> {
   for (let start = position;; start += batch) {
-    const read = await readKeys(redis, ownerId, start, batch);
-    yield* read;
-    if (read.length < batch) return;
+    const ends = [start, start + batch - 1].map(String);
+    const range = ["ZREVRANGE", keysKey(ownerId), ...ends, "WITHSCORES"];
+    const times = Object.entries(asFields(await redis.command(range)));
+    yield* await Promise.all(times.map(async ([keyId, time]) => ({
+      keyId,
+      cursor: `${time}-${keyId}`,
+      fields: await readHash(redis, recordKey({ ownerId, keyId })) ?? {},
+    })));
+    if (times.length < batch) return;
   }
-}
-
-async function readKeys(
-  redis: RedisLink,
-  ownerId: string,
-  start: number,
-  count: number,
-): Promise<Listed[]> {
-  const ends = [start, start + count - 1].map(String);
-  const range = ["ZREVRANGE", keysKey(ownerId), ...ends, "WITHSCORES"];
-  const times = Object.entries(asFields(await redis.command(range)));
-  return await Promise.all(times.map(async ([keyId, time]) => ({
-    keyId,
-    cursor: `${time}-${keyId}`,
-    fields: await readHash(redis, recordKey({ ownerId, keyId })) ?? {},
-  })));
 }
 
 /** The form in which text is compared: `"Café"` is found in both Unicode forms and in any case. */

@@ -188,7 +188,7 @@ Deno.test("a form nonce creates one key", async () => {
     if (result.status === "fulfilled") continue;
     assert.equal(result.reason.reason, "already_made");
   }
-  assert.equal((await t.store.list(OWNER, PAGE)).total, 1);
+  assert.equal((await t.store.list(OWNER, PAGE)).rows.length, 1);
   const lookups = await t.redis.command(["KEYS", "hash:*"]);
   assert.equal(asList(lookups).length, 1);
 });
@@ -246,7 +246,7 @@ Deno.test("rotation creates a key with the same settings and never extends the o
   });
 });
 
-Deno.test("pages go forward, backward and to the end without gaps, whatever is deleted meanwhile", async () => {
+Deno.test("pages follow each other without gaps, whatever is deleted meanwhile", async () => {
   await using t = await setup();
   const ids: string[] = [];
   for (let n = 0; n < 23; n++) ids.unshift((await create(t.store)).key.id);
@@ -255,22 +255,15 @@ Deno.test("pages go forward, backward and to the end without gaps, whatever is d
     return { ...page, ids: page.rows.map(({ key }) => key.id) };
   };
   const seen: string[] = [];
-  const previous: (string | null)[] = [];
   const cursors: string[] = [];
   for (let next: string | null = ""; next !== null;) {
     const page: Awaited<ReturnType<typeof list>> = await list(next);
-    assert.deepEqual([page.total, page.before], [23, seen.length]);
     seen.push(...page.ids);
-    previous.push(page.previous);
     cursors.push(next);
     next = page.next;
   }
   assert.deepEqual(seen, ids);
-  assert.deepEqual(previous, [null, ...cursors.slice(0, -1)]);
-  const last = await list((await list("")).last ?? "");
-  assert.deepEqual([last.ids, last.before], [ids.slice(-5), 18]);
-  const all = await list("", 23);
-  assert.deepEqual([all.previous, all.next, all.last], [null, null, null]);
+  assert.equal((await list("", 23)).next, null);
   await t.store.delete(at(ids[4] ?? ""));
   assert.deepEqual((await list(cursors[1] ?? "")).ids, ids.slice(5, 10));
 });
