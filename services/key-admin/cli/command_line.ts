@@ -1,5 +1,5 @@
 import type { WallNow } from "@gateway/shared/process/clock";
-import type { Limits } from "@gateway/shared/keys/record";
+import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { Command as Program, CommanderError } from "commander";
 import { z } from "zod";
@@ -10,7 +10,7 @@ import {
   type DefaultLimits,
   limitsOf,
   limitWords,
-  settingsSchema,
+  SETTING_TEXTS,
 } from "../domain/keys/settings.ts";
 import { parseEmail } from "../domain/owners/owner_store.ts";
 import type { Stores } from "../domain/stores.ts";
@@ -61,77 +61,53 @@ export interface Area {
 /** The actor of every command, for the audit log. */
 export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 
-const number = z.string().transform((text) =>
-  // A double holds 15 digits exactly.
-  /^-?\d{1,15}$/.test(text) ? Number(text) : NaN
-);
-const list = z.string().transform((text) =>
-  text.split(",").map((item) => item.trim()).filter((item) => item !== "")
-);
-const time = z.string().transform((text) =>
-  text === "never" ? null : Date.parse(text)
-).refine(
-  (ms) => !Number.isNaN(ms),
-  "A time such as 2027-01-31T12:00:00Z, or never",
-);
-const email = z.string().transform(parseEmail)
+const { shape: setting } = SETTING_TEXTS;
+const { expires, models } = setting;
+const GRACES = Object.keys(ROTATION_GRACES_MS);
+const text = z.string();
+const given = z.boolean();
+const email = text.transform(parseEmail)
   .pipe(z.string("Not an e-mail address"));
-const pageRows = number.refine(
-  (rows) => rows >= 1 && rows <= PAGE_ROWS_MAX,
+const rows = text.transform(Number).refine(
+  (rows) => Number.isInteger(rows) && rows >= 1 && rows <= PAGE_ROWS_MAX,
   `A whole number from 1 to ${PAGE_ROWS_MAX}`,
 );
+const scopes = text.transform((text) => text.split(/[\s,]+/))
+  .pipe(setting.scopes);
 const oneOf = <T extends string>(values: readonly T[]) =>
   z.enum(values, `One of ${values.join(", ")}`);
-const states = ["all", "enabled", "disabled", "with_expiry"] as const;
-const graces = Object.keys(ROTATION_GRACES_MS);
-const { limits, ...settings } = settingsSchema.shape;
-const limit = (name: keyof Limits) => number.pipe(limits.shape[name]);
+const states = oneOf(["all", "enabled", "disabled", "with_expiry"]);
+const old = oneOf(GRACES);
 
-/** The checks of each option's value. */
-const optionsSchema = z.object({
-  owner: email,
-  description: settings.description,
-  rpm: limit("requestsPerMinute"),
-  tpm: limit("tokensPerMinute"),
-  tokensPerDay: limit("tokensPerDay"),
-  concurrency: limit("concurrency"),
-  expires: time,
-  models: list.pipe(settings.models),
-  scopes: list.pipe(settings.scopes),
-  search: z.string(),
-  state: oneOf(states),
-  rows: pageRows,
-  after: z.string(),
-  old: oneOf(graces),
-  stopRunning: z.boolean(),
-  json: z.boolean(),
-}).partial();
+/** An option: its value as the help shows it, its help, and how it is read. */
+const option = <T extends z.ZodType>(value: string, help: string, schema: T) =>
+  schema.meta({ title: value, description: help });
+
+const OPTIONS = z.object({
+  owner: option("<email>", "owner of the keys, by default the first", email),
+  description: option("<text>", "what the key is for", setting.description),
+  rpm: option("<n>", "requests per minute", setting.requestsPerMinute),
+  tpm: option("<n>", "tokens per minute", setting.tokensPerMinute),
+  tokensPerDay: option("<n>", "tokens per UTC day", setting.tokensPerDay),
+  concurrency: option("<n>", "requests at the same time", setting.concurrency),
+  expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
+  models: option("<a,b>", 'models that it may use, "" for all', models),
+  scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
+  search: option("<words>", "in the description, or the last 4 letters", text),
+  state: option("<state>", "enabled, disabled or with_expiry", states),
+  rows: option("<n>", `keys on a page (${PAGE_ROWS})`, rows),
+  after: option("<cursor>", "continue at the cursor that list printed", text),
+  old: option(`<${GRACES.join("|")}>`, "how long the old key works (24h)", old),
+  stopRunning: option("", "also stop requests that are running now", given),
+  json: option("", "print one JSON object", given),
+});
+const GIVEN_OPTIONS = OPTIONS.partial();
 
 /** The options that were given, with their checked values. */
-export type Options = z.output<typeof optionsSchema>;
+export type Options = z.output<typeof GIVEN_OPTIONS>;
 
 /** The name of an option of any command. */
 export type OptionName = keyof Options;
-
-/** The value of each option as the help shows it, and its help. */
-const HELP: Readonly<Record<OptionName, [value: string, help: string]>> = {
-  owner: ["<email>", "owner of the keys, by default the first owner"],
-  description: ["<text>", "what the key is for"],
-  rpm: ["<n>", "requests per minute, 0 for no limit"],
-  tpm: ["<n>", "tokens per minute"],
-  tokensPerDay: ["<n>", "tokens per UTC day"],
-  concurrency: ["<n>", "requests at the same time"],
-  expires: ["<time>", "such as 2027-01-31T12:00:00Z, or never"],
-  models: ["<a,b>", 'models that the key may use, "" for all'],
-  scopes: ["<a,b>", "chat, models, image, video, speech"],
-  search: ["<words>", "in the description, or the last 4 characters"],
-  state: ["<state>", "enabled, disabled or with_expiry"],
-  rows: ["<n>", `keys on a page (${PAGE_ROWS})`],
-  after: ["<cursor>", "continue at the cursor that list printed"],
-  old: [`<${graces.join("|")}>`, "how long the old key keeps working (24h)"],
-  stopRunning: ["", "also stop requests that are running now"],
-  json: ["", "print one JSON object"],
-};
 
 /** `tokensPerDay` is given as `--tokens-per-day`. */
 const flagOf = (name: string): string => `--${limitWords(name, "-")}`;
@@ -188,8 +164,8 @@ export function parseCommand(
     for (const [usage, help, run, options = []] of commands) {
       const command = area.command(usage).description(help);
       for (const option of [...options, "json"] as const) {
-        const [value, help] = HELP[option];
-        command.option(`${flagOf(option)} ${value}`, help);
+        const { title, description } = OPTIONS.shape[option].meta() ?? {};
+        command.option(`${flagOf(option)} ${title}`, description);
       }
       command.action(() => {
         const [given = ""] = command.args;
@@ -216,7 +192,7 @@ export function parseCommand(
 }
 
 function checkOptions(values: Record<string, unknown>): Options {
-  const { data, error } = optionsSchema.safeParse(values);
+  const { data, error } = GIVEN_OPTIONS.safeParse(values);
   if (data !== undefined) return data;
   const mistakes = error.issues.map(({ path: [name], message }) =>
     `${flagOf(String(name))}: ${message}`

@@ -89,7 +89,7 @@ Deno.test("keys list shows what the console shows, in pages", async () => {
   const { description, last_used_at, expires_at, ...row } = last.rows[0] ?? {};
   assert.deepEqual(
     [description, last_used_at, expires_at],
-    ["One", null, "2099-01-01T00:00:00.000Z"],
+    ["One", null, "2099-01-01T23:59:59.000Z"],
   );
   assert.deepEqual([row.requests_today, row.tokens_today], [0, 0]);
 });
@@ -228,15 +228,15 @@ Deno.test("mistakes are explained", async (t) => {
     [["keys", "create", "--description", "a\nb"], /Line breaks/],
     [
       [...described, "--rpm", "-1", "--owner", "me"],
-      /^--owner: Not an e-mail.*\n--rpm: Must not be negative; 0 means/,
+      /^--owner: Not an e-mail.*\n--rpm: A whole number; 0 means/,
     ],
     [[...described, "--scopes", "x,y"], /^--scopes: Scopes are [a-z, ]+$/],
     [
       [...described, "--tokens-per-day", "9".repeat(15)],
       /^--tokens-per-day: At most 1,000,000,000,000$/,
     ],
-    [[...described, "--models", "a b"], /^--models: Model/],
-    [[...described, "--expires", "soon"], /^--expires: A time such as/],
+    [[...described, "--models", "a<b"], /^--models: Model/],
+    [[...described, "--expires", "soon"], /^--expires: A day such as/],
     [[...described, "--expires", "2020"], /past/],
     [["keys", "create", "two", "words"], /too many arguments/],
     [["keys", "list", "--state", "odd"], /^--state: One of all, enabled/],

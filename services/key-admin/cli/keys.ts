@@ -1,8 +1,9 @@
 import { usageDay } from "@gateway/shared/keys/limiter_state";
-import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import { defined } from "@gateway/shared/process/env";
 import { PAGE_ROWS } from "../domain/keys/key_page.ts";
 import { ROTATION_GRACES_MS, type Target } from "../domain/keys/key_store.ts";
-import type { KeySettings } from "../domain/keys/settings.ts";
+import { type KeySettings, newSettings } from "../domain/keys/settings.ts";
 import { type Answer, rowToJson, toJson } from "./answer.ts";
 import {
   type Area,
@@ -62,13 +63,8 @@ async function create(call: Call): Promise<Answer> {
   if (description === undefined) {
     throw new UsageError("--description: Say what the key is for");
   }
-  const settings = settingsFrom(call, {
-    description,
-    scopes: [...KEY_SCOPES],
-    models: [],
-    limits: defaultLimits.key,
-    expiresAtMs: null,
-  });
+  const standard = newSettings(defaultLimits);
+  const settings = { ...standard, ...givenSettings(call, standard.limits) };
   // The output points out a new address, which may be misspelled.
   const isNew = owner !== undefined && await owners.find(owner) === null;
   const ownerId = isNew ? await owners.ensure(owner) : await keyOwner(call);
@@ -121,9 +117,9 @@ async function edit(call: Call, target: Target): Promise<KeyRecord> {
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
     throw new UsageError("Nothing to change: give an option such as --rpm 60");
   }
-  const before = await keys.find(target.ownerId, target.keyId);
-  const { version } = before;
-  return await keys.edit({ ...target, version }, settingsFrom(call, before));
+  const { version, limits } = await keys.find(target.ownerId, target.keyId);
+  const settings = givenSettings(call, limits);
+  return await keys.edit({ ...target, version }, settings);
 }
 
 /** Disables or deletes a key, and stops its running requests if asked to. */
@@ -165,20 +161,15 @@ const keyOwner = (call: Call): Promise<string> =>
     ? call.owners.first()
     : findOwner(call, call.options.owner);
 
-/** The settings that were given; the others as in `before`. */
-function settingsFrom(
+/** The settings that were given. Limits are replaced together: those not given stay as in `before`. */
+function givenSettings(
   { options, now }: Call,
-  before: Pick<KeyRecord, keyof KeySettings>,
-): KeySettings {
-  const { expires = before.expiresAtMs } = options;
-  if (options.expires && options.expires <= now()) {
+  before: Limits,
+): Partial<KeySettings> {
+  const { description, scopes, models, expires: expiresAtMs } = options;
+  if (expiresAtMs && expiresAtMs <= now()) {
     throw new UsageError("--expires: The time is in the past");
   }
-  return {
-    description: options.description ?? before.description,
-    scopes: options.scopes ?? [...before.scopes],
-    models: options.models ?? [...before.models],
-    limits: limitsFrom(options, before.limits),
-    expiresAtMs: expires,
-  };
+  const limits = limitsFrom(options, before);
+  return { ...defined({ description, scopes, models, expiresAtMs }), limits };
 }

@@ -5,7 +5,8 @@ import type { CreatedKey } from "../domain/keys/key_store.ts";
 import {
   type KeySettings,
   limitsOf,
-  settingsSchema,
+  newSettings,
+  SETTING_TEXTS,
 } from "../domain/keys/settings.ts";
 import { type Rate, takeRate } from "../domain/sign_in/attempts.ts";
 import { digest, isSecret, mintSecret } from "../domain/store/secret.ts";
@@ -27,7 +28,7 @@ import { behindPassword } from "./session.ts";
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
-/** Upper bounds for the raw text; `settingsSchema` validates it. */
+/** Upper bounds for the raw text; `SETTING_TEXTS` validates it. */
 const CHARS_MAX = { limit: 20, models: 30_000 } as const;
 
 /** The fields of the form. Limits are named as in the settings. */
@@ -46,16 +47,8 @@ type Values = z.infer<typeof KEY_FORM>;
 
 const newKey: Handler = (c) => {
   const { defaultLimits, randomBytes } = c.var.deps;
-  const settings = {
-    description: "",
-    scopes: KEY_SCOPES,
-    models: [],
-    limits: defaultLimits.key,
-    expiresAtMs: null,
-    version: 0,
-  };
-  const nonce = mintSecret(randomBytes);
-  return showForm(c, null, { ...valuesOf(settings), nonce });
+  const values = valuesOf({ ...newSettings(defaultLimits), version: 0 });
+  return showForm(c, null, { ...values, nonce: mintSecret(randomBytes) });
 };
 
 const createKey: Handler = async (c) => {
@@ -154,10 +147,9 @@ const dayOf = (ms: number | null): string =>
 
 /** The form filled in with settings. */
 function valuesOf(
-  { description, scopes, models, limits, expiresAtMs, version }: Pick<
-    KeyRecord,
-    keyof KeySettings | "version"
-  >,
+  { description, scopes, models, limits, expiresAtMs, version }:
+    & KeySettings
+    & Pick<KeyRecord, "version">,
 ): Values {
   return {
     description,
@@ -172,40 +164,28 @@ function valuesOf(
 
 /** Settings, or errors by field. `keptMs` is the current expiry of the key. */
 export function parse(
-  { description, scopes, models, expires, ...limits }: Omit<
-    Values,
-    "nonce" | "version"
-  >,
+  values: Omit<Values, "nonce" | "version">,
   nowMs: number,
   keptMs: number | null,
 ): { settings?: KeySettings; errors: ReadonlyMap<string, string> } {
-  const parsed = settingsSchema.safeParse({
-    description,
-    scopes,
-    models: models.split(/[\s,]+/).filter((id) => id !== ""),
-    limits: limitsOf((name) => limitIn(limits[name])),
-    expiresAtMs: expires === dayOf(keptMs) ? keptMs : endOf(expires, nowMs),
-  });
-  if (parsed.success) return { settings: parsed.data, errors: new Map() };
-  const errors = parsed.error.issues.map(({ path: [name, limit], message }) =>
-    name === "expiresAtMs"
-      ? ["expires", "Choose today or a later day"] as const
-      : [String(name === "limits" ? limit : name), message] as const
-  );
+  const { data, error } = SETTING_TEXTS.safeParse(values);
   // The first mistake of a field is the one that is shown.
-  return { errors: new Map(errors.reverse()) };
-}
-
-/** Empty is no limit. */
-const limitIn = (value: string): number =>
-  /^\s*[0-9]*\s*$/.test(value) ? Number(value) : NaN;
-
-/** When a day in UTC ends, NaN if that is over; empty is never. */
-function endOf(day: string, nowMs: number): number | null {
-  if (day === "") return null;
-  const isDay = /^\d{4}-\d\d-\d\d$/.test(day);
-  const ms = isDay ? Date.parse(`${day}T23:59:59Z`) : NaN;
-  return ms > nowMs ? ms : NaN;
+  const errors = new Map(
+    error?.issues.toReversed()
+      .map(({ path: [name], message }) => [String(name), message]),
+  );
+  const isKept = values.expires === dayOf(keptMs);
+  const expiresAtMs = isKept ? keptMs : data?.expires ?? null;
+  const isOver = !isKept && expiresAtMs !== null && expiresAtMs <= nowMs;
+  if (isOver || errors.has("expires")) {
+    errors.set("expires", "Choose today or a later day");
+  }
+  if (data === undefined || errors.size > 0) return { errors };
+  const { description, scopes, models, expires: _, ...limits } = data;
+  return {
+    settings: { description, scopes, models, limits, expiresAtMs },
+    errors,
+  };
 }
 
 function showForm(

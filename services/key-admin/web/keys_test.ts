@@ -61,14 +61,15 @@ Deno.test("ASVS 2.2.1: parse() reports the mistakes in a key's form by field", a
     ["scopes", /Scopes are/, [["root"]]],
     ["requestsPerMinute", /At most 1,000,000/, ["1000001", "9007199254740991"]],
     ["concurrency", /At most 1,000,000/, ["1000001"]],
-    ["tokensPerMinute", /At most 1,000,000,000,000/, ["1000000000001"]],
+    ["tokensPerMinute", /At most 1,000,000,000,000/, [
+      ...["1000000000001", "9007199254740993", "9".repeat(400)],
+    ]],
     ["tokensPerDay", /At most 1,000,000,000,000/, ["1000000000001"]],
     ["tokensPerMinute", /A whole number/, [
       ...[
         "many",
         "-5",
         "1.5",
-        "9007199254740993",
         "1e3",
         "1,000",
         "1e400",

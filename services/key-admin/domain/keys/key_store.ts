@@ -194,7 +194,7 @@ export function createKeyStore(
   /** Creates a key, and retires the one that it replaces, if any. */
   async function make(
     origin: Origin,
-    settings: Pick<KeyRecord, keyof KeySettings>,
+    settings: KeySettings,
     nowMs: number,
     retire?: Step,
   ): Promise<CreatedKey> {

@@ -1,5 +1,6 @@
 import {
   KEY_SCOPES,
+  type KeyRecord,
   type KeyScope,
   type Limits,
 } from "@gateway/shared/keys/record";
@@ -7,11 +8,11 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
 import { type ConfigOf, integer } from "@gateway/shared/process/env";
 import { z } from "zod";
 
-/**
- * The settings of a key that an owner chooses; the system sets the rest. The same
- * rules apply to the console's forms and the command line. Strict: an unknown
- * member such as `ownerId` is an error (ASVS 15.3.3).
- */
+/** The settings of a key that an owner chooses. The system sets the rest. */
+export type KeySettings = Pick<
+  KeyRecord,
+  "description" | "scopes" | "models" | "limits" | "expiresAtMs"
+>;
 
 /** The unit of each limit, its largest value (exact in Lua, readable in a table), and the ending of its variables' names. */
 const REQUESTS = { unit: "requests", max: 1_000_000 } as const;
@@ -56,14 +57,27 @@ const scopes = z.array(
     KEY_SCOPES.filter((scope) => chosen.includes(scope))
   );
 
-const models = z.array(
-  z.string().regex(
-    MODEL_ID,
-    "Model ids are letters, digits and . _ : / @ + -, at most 200 characters",
-  ),
-)
-  .max(MODELS_MAX, `At most ${MODELS_MAX} models`)
-  .transform((ids) => [...new Set(ids)]);
+const models = z.string()
+  .transform((text) => [...new Set(text.split(/[\s,]+/).filter(Boolean))])
+  .pipe(
+    z.array(
+      z.string().regex(
+        MODEL_ID,
+        "Model ids are letters, digits and . _ : / @ + -, at most 200 characters",
+      ),
+    ).max(MODELS_MAX, `At most ${MODELS_MAX} models`),
+  );
+
+/** Empty or `never`: null. A day ends at midnight in UTC. Whether the time is over is checked elsewhere. */
+const expires = z.string()
+  .transform((text) =>
+    /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T23:59:59Z` : text
+  )
+  .transform((text) => ["", "never"].includes(text) ? null : Date.parse(text))
+  .refine(
+    (ms) => !Number.isNaN(ms),
+    "A day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or never",
+  );
 
 /** A value for each limit. */
 export const limitsOf = <T>(
@@ -79,25 +93,33 @@ export const limitsOf = <T>(
 export const limitWords = (name: string, separator: string): string =>
   name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());
 
-const limits = z.strictObject(limitsOf((name) => {
+/** Empty is no limit, like 0. */
+const limit = (name: LimitName) => {
   const { max } = LIMITS[name];
-  return z.int("A whole number; 0 means no limit")
-    .min(0, "Must not be negative; 0 means no limit")
-    .max(max, `At most ${max.toLocaleString("en")}`);
-}));
+  const tooMuch = `At most ${max.toLocaleString("en")}`;
+  return z.string().trim()
+    .regex(/^\d*$/, "A whole number; 0 means no limit")
+    .transform(Number)
+    .pipe(z.number(tooMuch).max(max, tooMuch));
+};
 
-/** Everything that an owner chooses. */
-export const settingsSchema = z.strictObject({
+/** How the settings are read from the texts of a form or of command line options. */
+export const SETTING_TEXTS = z.object({
   description,
   scopes,
   models,
-  limits,
-  /** Whole milliseconds since 1970. Whether it is in the future is checked elsewhere. */
-  expiresAtMs: z.int().positive().nullable(),
+  expires,
+  ...limitsOf(limit),
 });
 
-/** Settings checked by {@link settingsSchema}. */
-export type KeySettings = z.infer<typeof settingsSchema>;
+/** The settings of a new key for which nothing else is chosen. */
+export const newSettings = ({ key: limits }: DefaultLimits): KeySettings => ({
+  description: "",
+  scopes: KEY_SCOPES,
+  models: [],
+  limits,
+  expiresAtMs: null,
+});
 
 /** The limits of new keys and owners for which none are given. */
 export interface DefaultLimits {
