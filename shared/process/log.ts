@@ -26,8 +26,8 @@ interface LogOptions {
   /** Lines below this level are dropped. */
   level: LogLevel;
   now: WallNow;
-  /** Writes one line, given without its line end. */
-  write: (line: string) => void;
+  /** Writes one line, given without its line end; an urgent one at once. */
+  write: (line: string, isUrgent: boolean) => void;
 }
 
 /**
@@ -37,29 +37,27 @@ interface LogOptions {
  * defence: callers must not pass one in the first place.
  */
 export function createLog(options: LogOptions): Log {
-  const writeAs = (level: LogLevel): WriteEvent => (event, fields) => {
-    const record: LogFields = {
-      time: new Date(options.now()).toISOString(),
-      level,
-      service: options.service,
-      event,
-      ...fields,
+  const writeAs = (level: LogLevel, isUrgent: boolean): WriteEvent => {
+    const { service, now, write } = options;
+    return (event, fields) => {
+      const time = new Date(now()).toISOString();
+      const record: LogFields = { time, level, service, event, ...fields };
+      for (const [name, value] of Object.entries(record)) {
+        if (value instanceof Error) record[name] = describeError(value);
+      }
+      const line = JSON.stringify(record);
+      write(line.replace(SECRET_PATTERN, REDACTED), isUrgent);
     };
-    for (const [name, value] of Object.entries(record)) {
-      if (value instanceof Error) record[name] = describeError(value);
-    }
-    const line = JSON.stringify(record);
-    options.write(line.replace(SECRET_PATTERN, REDACTED));
   };
   const rankMin = LOG_LEVELS.indexOf(options.level);
-  const from = (level: LogLevel): WriteEvent =>
-    LOG_LEVELS.indexOf(level) < rankMin ? () => {} : writeAs(level);
+  const from = (level: LogLevel, isUrgent: boolean): WriteEvent =>
+    LOG_LEVELS.indexOf(level) < rankMin ? () => {} : writeAs(level, isUrgent);
   return {
-    debug: from("debug"),
-    info: from("info"),
-    warn: from("warn"),
-    error: from("error"),
-    notice: writeAs("info"),
+    debug: from("debug", false),
+    info: from("info", false),
+    warn: from("warn", true),
+    error: from("error", true),
+    notice: writeAs("info", true),
   };
 }
 
@@ -97,8 +95,11 @@ export interface ByteSink {
   write(bytes: Uint8Array): Promise<number>;
 }
 
+/** How long a line may wait for others. */
+const LINE_WAIT_MS = 50;
+
 /**
- * Writes log lines. Lines of one turn of the event loop are sent in one write: a
+ * Writes log lines, those of {@link LINE_WAIT_MS} at once unless one is urgent: a
  * write per line would cost more than everything else about it.
  */
 export function createLineWriter(sink: ByteSink) {
@@ -106,6 +107,7 @@ export function createLineWriter(sink: ByteSink) {
   let waiting = "";
   let dropped = 0;
   let writing: Promise<void> | null = null;
+  let timer: ReturnType<typeof setTimeout> | undefined;
 
   const pump = async () => {
     await Promise.resolve(); // Waits for the other lines of this turn.
@@ -129,19 +131,25 @@ export function createLineWriter(sink: ByteSink) {
     }
     writing = null;
   };
+  const writeNow = () => {
+    clearTimeout(timer);
+    timer = undefined;
+    return writing ??= pump();
+  };
   return {
     /** Queues one line, given without its line end. Never blocks, never throws. */
-    write(line: string): void {
+    write(line: string, isUrgent = true): void {
       if (waiting.length > WAITING_CHARS_MAX) {
         dropped += 1;
         return;
       }
       waiting += line + "\n";
-      writing ??= pump();
+      if (isUrgent) void writeNow();
+      else timer ??= setTimeout(writeNow, LINE_WAIT_MS);
     },
     /** Resolves when everything queued so far is written. */
     async flush(): Promise<void> {
-      while (writing !== null) await writing;
+      while (waiting !== "" || writing !== null) await writeNow();
     },
   };
 }

@@ -66,12 +66,13 @@ function recordingSink(
   };
 }
 
-Deno.test("createLineWriter() writes the lines of one turn at once, and after a short write the rest", async () => {
+Deno.test("createLineWriter() writes the lines of a moment at once, and after a short write the rest", async () => {
   const lines = Array.from({ length: 100 }, (_, index) => `line ${index}`);
   for (const [bytesPerWrite, isOneWrite] of [[Infinity, true], [7, false]]) {
     const sink = recordingSink(Number(bytesPerWrite));
     const writer = createLineWriter(sink);
-    for (const line of lines) writer.write(line);
+    // An urgent line takes along those that wait; `flush` waits for neither.
+    for (const line of lines) writer.write(line, line === "line 50");
     await writer.flush();
     assert.equal(sink.writes === 1, isOneWrite);
     assert.equal(sink.text, lines.map((line) => `${line}\n`).join(""));
