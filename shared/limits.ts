@@ -188,7 +188,7 @@ export const BUS_LIMITS = {
 /** API keys, see `keys/key.ts`. */
 export const KEY_LIMITS = {
   descriptionCharsMax: 100,
-  /** docs/console.md has the reason. Beyond: 409, or an error of the command line. */
+  /** docs/security.md has the reason. Beyond: 409, or an error of the command line. */
   keysPerOwnerMax: 100_000,
   /** Key hashes that an edge remembers with their principals. 100 bytes each. */
   lookupEntriesMax: 100_000,

@@ -33,7 +33,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
     "NATS and Redis check certificates, but identify the services by password",
   "12.1.4": "level 3, and about the operator's certificate",
   "12.1.5": "level 3, and about the operator's certificate",
-  "12.2.2": "the operator provides the certificate, see docs/operating.md",
+  "12.2.2": "the operator provides the certificate, see docs/cluster.md",
   "12.3.3":
     "services communicate over NATS and Redis; proxy and services are on one machine's network",
   "12.3.5": "level 3; mutual TLS to the stores is available",

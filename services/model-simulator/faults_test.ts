@@ -20,17 +20,6 @@ Deno.test("readControls() reads phrases, several in one bracket or in many", () 
   assert.equal(rest, "Hi  [simulator: not closed");
 });
 
-Deno.test("the phrases in docs/operating.md exist", async () => {
-  const page = new URL("../../docs/operating.md", import.meta.url);
-  const table = (await Deno.readTextFile(page)).split("| phrase")[1] ?? "";
-  const phrases = [...(table.split("\n\n")[0] ?? "").matchAll(/`([^`]+)`/g)]
-    .map(([, phrase]) => phrase ?? "").filter((phrase) => phrase !== "stream");
-  assert.equal(phrases.length, 9);
-  for (const phrase of phrases) {
-    assert.notDeepEqual(readControls(`[simulator: ${phrase}]`), {}, phrase);
-  }
-});
-
 Deno.test("an error on request has the status and body of a real server", async () => {
   await using simulator = startAsked();
   for (const status of [400, 401, 403, 404, 429, 500, 503, 529]) {

@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
 import { ConfigError } from "../process/env.ts";
-import {
-  catalogJsonSchema,
-  DEFAULT_MODEL_ID,
-  parseCatalog,
-} from "./catalog.ts";
-import { DIALECT_DEFAULT, DIALECT_NAMES, DIALECTS } from "./dialects.ts";
+import { DEFAULT_MODEL_ID, parseCatalog } from "./catalog.ts";
+import { DIALECTS } from "./dialects.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url);
 
@@ -190,30 +186,4 @@ async function readJson(name: string): Promise<unknown> {
 Deno.test("deploy/models.example.json is a good file", async () => {
   const catalog = parseCatalog(await readJson("models.example.json"));
   assert.ok(catalog.has(DEFAULT_MODEL_ID));
-});
-
-Deno.test("deploy/models.schema.json matches the code (else: deno task docs)", async () => {
-  assert.deepEqual(await readJson("models.schema.json"), catalogJsonSchema());
-});
-
-Deno.test("docs/operating.md has the table of dialects", async () => {
-  const page = await Deno.readTextFile(new URL("../docs/operating.md", DEPLOY));
-  const rows = page.split("\n").filter((line) => line.startsWith("|"))
-    .map((line) => line.split("|").slice(1, -1).map((cell) => cell.trim()));
-  const cellsOf = (name: string) =>
-    rows.find(([first]) => first?.startsWith(`\`${name}\``))?.slice(1);
-  assert.deepEqual(
-    cellsOf("dialect"),
-    DIALECT_NAMES.map((name) => `\`${name}\``),
-  );
-  assert.equal(DIALECT_NAMES[0], DIALECT_DEFAULT);
-  for (const [member] of Object.entries(DIALECTS.vllm)) {
-    assert.deepEqual(
-      cellsOf(member),
-      DIALECT_NAMES.map((name) =>
-        `\`${new Map(Object.entries(DIALECTS[name])).get(member)}\``
-      ),
-      member,
-    );
-  }
 });

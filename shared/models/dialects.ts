@@ -60,7 +60,7 @@ const VLLM: Dialect = {
   thinking_budget_field: "chat_template_kwargs",
 };
 
-/** The names of the dialects, in the order of the table in docs/operating.md. */
+/** The names of the dialects, in the order of the table in docs/models.md. */
 export const DIALECT_NAMES = [
   "dashscope",
   "vllm",

@@ -1,5 +1,5 @@
 /**
- * Promise: rotating passwords by the steps of docs/operating.md fails no request and
+ * Promise: rotating passwords by the steps of docs/security.md fails no request and
  * cuts off no stream, and the old passwords are void afterwards.
  */
 import assert from "node:assert/strict";

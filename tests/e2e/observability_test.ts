@@ -17,7 +17,7 @@ import {
 } from "../observability/otlp_receiver.ts";
 import { postChat } from "../support/chat_request.ts";
 import { waitFor } from "../support/wait_for.ts";
-import { metricsOf, type ServiceName } from "../observability/metrics.ts";
+import { metricsOf, type ServiceName } from "../../deploy/docs/metrics.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
 const SERVICES: readonly ServiceName[] = [

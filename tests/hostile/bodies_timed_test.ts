@@ -199,7 +199,7 @@ Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) 
   });
 });
 
-/** The upper end of what docs/limits.md states, on a machine that has time. */
+/** The upper end of what docs/evidence/limits.md states, on a machine that has time. */
 const P99_MS = 75;
 /**
  * Other work on the machine shows in two ways: an edge that nobody attacks has a

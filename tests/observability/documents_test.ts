@@ -1,21 +1,13 @@
 /**
- * Guarantee: code, documentation, dashboard and alerts have the same metrics.
+ * Guarantee: code, dashboard and alerts have the same metrics.
  * `tests/e2e/observability_test.ts` tests that a running cluster exports them.
  */
 import assert from "node:assert/strict";
-import { allMetrics, METRICS_PAGE, metricsPage } from "./metrics.ts";
+import { allMetrics } from "../../deploy/docs/metrics.ts";
 import { faultsOf, seriesIn } from "./promql.ts";
-import { alerts, dashboardExpressions, readText } from "./files.ts";
+import { alerts, dashboardExpressions } from "./files.ts";
 
 const METRICS = new Map(allMetrics().map((spec) => [spec.name, spec]));
-
-Deno.test("docs/metrics.md lists what the code exports", async () => {
-  assert.equal(
-    await Deno.readTextFile(METRICS_PAGE),
-    await metricsPage(),
-    "run `deno task docs`",
-  );
-});
 
 Deno.test("metric names are unique and follow the conventions", () => {
   const specs = allMetrics();
@@ -56,24 +48,6 @@ Deno.test("the alerts use only metrics and labels that exist", async () => {
   assert.ok(rules.length > 20);
   for (const { name, expression } of rules) {
     assert.deepEqual(faultsOf(expression, METRICS), [], name);
-  }
-});
-
-Deno.test("docs/alerts.md says what to do about each alert", async () => {
-  const page = await readText("docs/alerts.md");
-  const sections = page.split(/^## /m).slice(1);
-  assert.deepEqual(
-    sections.map((section) => section.split("\n")[0]).sort(),
-    (await alerts()).map(({ name }) => name).sort(),
-  );
-  for (const section of sections) assert.match(section, /^- /m, section);
-});
-
-Deno.test("each alert links to its section, which has its severity", async () => {
-  const page = await readText("docs/alerts.md");
-  for (const { name, runbook, severity } of await alerts()) {
-    assert.equal(runbook, `docs/alerts.md#${name.toLowerCase()}`);
-    assert.match(page, new RegExp(`^## ${name}\\n\\n_${severity}_ · `, "m"));
   }
 });
 

@@ -146,7 +146,7 @@ async function startScript(
   });
 }
 
-/** The arguments that `docs/operating.md` names for TLS between the servers too. */
+/** The arguments that `docs/cluster.md` names for TLS between the servers too. */
 function portArguments(port: number, tls: GroupTls | undefined): string[] {
   if (tls === undefined) return ["--port", String(port)];
   const { caFile, server, client } = tls.authority;

@@ -1,0 +1,59 @@
+/** Every metric of the product, by the services that export it. */
+import {
+  BUS_METRICS,
+  PROCESS_METRICS,
+  REDIS_METRICS,
+} from "@gateway/shared/process/own_metrics";
+import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
+import { WORKER_METRICS } from "../../services/chat-worker/metrics.ts";
+import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
+import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
+
+export type ServiceName =
+  | "edge-auth"
+  | "chat-worker"
+  | "key-admin"
+  | "model-simulator";
+
+/** A table and the services that export it. */
+export interface ServiceMetrics {
+  services: readonly ServiceName[];
+  table: MetricTable;
+}
+
+/** In the order of the documentation. */
+export const METRIC_TABLES: readonly ServiceMetrics[] = [
+  { services: ["edge-auth"], table: EDGE_METRICS },
+  { services: ["chat-worker"], table: WORKER_METRICS },
+  { services: ["key-admin"], table: CONSOLE_METRICS },
+  { services: ["edge-auth", "chat-worker"], table: BUS_METRICS },
+  { services: ["edge-auth", "key-admin"], table: REDIS_METRICS },
+  {
+    services: ["edge-auth", "chat-worker", "key-admin", "model-simulator"],
+    table: PROCESS_METRICS,
+  },
+];
+
+/** The metrics that a service exports. */
+export function metricsOf(service: ServiceName): MetricSpec[] {
+  return METRIC_TABLES.filter(({ services }) => services.includes(service))
+    .flatMap(({ table }) => Object.values(table));
+}
+
+/** Every metric once. */
+export function allMetrics(): MetricSpec[] {
+  return METRIC_TABLES.flatMap(({ table }) => Object.values(table));
+}
+
+/** The rows of a Markdown table of all metrics. */
+export function metricRows(): string[][] {
+  return METRIC_TABLES.flatMap(({ services, table }) =>
+    Object.values(table).map(({ name, type, labels, help }: MetricSpec) => [
+      `\`${name}\``,
+      type,
+      labels.map((label) => `\`${label}\``).join(", ") || "–",
+      services.join(", "),
+      help,
+    ])
+  );
+}

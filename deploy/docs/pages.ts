@@ -1,0 +1,138 @@
+/** The pages and the schema that are generated from the code. */
+import { catalogJsonSchema } from "@gateway/shared/models/catalog";
+import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
+import {
+  ApiError,
+  ERROR_KINDS,
+  type ErrorCode,
+} from "@gateway/shared/openai/error";
+import { envTable } from "@gateway/shared/process/env";
+import { WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
+import { EDGE_VARIABLES } from "../../services/edge-auth/config.ts";
+import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
+import { SIMULATOR_VARIABLES } from "../../services/model-simulator/config.ts";
+import { metricRows } from "./metrics.ts";
+
+const ROOT = new URL("../../", import.meta.url);
+
+/** The variables of each service. */
+export const SERVICE_VARIABLES = {
+  "edge-auth": EDGE_VARIABLES,
+  "chat-worker": WORKER_VARIABLES,
+  "key-admin": CONSOLE_VARIABLES,
+  "model-simulator": SIMULATOR_VARIABLES,
+} as const;
+
+/** Generates each file from the code and, where prose belongs to it, from its present text. */
+const GENERATORS: { [path: string]: (present: string) => string } = {
+  "docs/reference/variables.md": variablesPage,
+  "docs/reference/metrics.md": (present) =>
+    withTable(present, [
+      ["Metric", "Type", "Labels", "Exported by", "Meaning"],
+      ...metricRows(),
+    ]),
+  "docs/errors.md": errorsPage,
+  "docs/models.md": dialectsPage,
+  "deploy/models.schema.json": () => JSON.stringify(catalogJsonSchema()),
+};
+
+/** Their paths, from the root. */
+export const GENERATED: readonly string[] = Object.keys(GENERATORS);
+
+/** Paths from the root, with the text that each file should have. */
+export async function generatedFiles(): Promise<Map<string, string>> {
+  const files = new Map<string, string>();
+  for (const [path, generate] of Object.entries(GENERATORS)) {
+    const present = await Deno.readTextFile(new URL(path, ROOT));
+    files.set(path, await formatted(generate(present), path));
+  }
+  return files;
+}
+
+/** Writes them. */
+export async function writeGeneratedFiles(): Promise<void> {
+  for (const [path, text] of await generatedFiles()) {
+    await Deno.writeTextFile(new URL(path, ROOT), text);
+  }
+}
+
+/** The text around the tables is kept. Cells are too wide to be aligned. */
+function variablesPage(present: string): string {
+  const [introduction = ""] = present.split("<!-- deno-fmt-ignore-start -->");
+  const tables = Object.entries(SERVICE_VARIABLES).map(([name, variables]) =>
+    `## ${name}\n\n${envTable(variables)}`
+  );
+  return `${introduction}<!-- deno-fmt-ignore-start -->\n\n${
+    tables.join("\n")
+  }\n<!-- deno-fmt-ignore-end -->\n`;
+}
+
+/** One row per code. What it means and what to do is kept from the page. */
+function errorsPage(present: string): string {
+  const meanings = new Map(
+    [...present.matchAll(/ `(\w+)` +\|([^|]*)\|$/gm)]
+      .map(([, code = "", meaning = ""]) => [code, meaning.trim()]),
+  );
+  const rows = Object.keys(ERROR_KINDS).filter(isErrorCode).map((code) => {
+    const error = new ApiError(code, "");
+    const body = error.toBody().error;
+    return [
+      String(error.status),
+      `\`${body.code}\``,
+      `\`${body.type}\``,
+      error.retryable ? "yes" : "no",
+      `\`${code}\``,
+      meanings.get(code) ?? "",
+    ];
+  });
+  return withTable(present, [
+    ["Status", "`code`", "`type`", "Retry", "In the log", "Meaning"],
+    ...rows,
+  ]);
+}
+
+function isErrorCode(code: string): code is ErrorCode {
+  return code in ERROR_KINDS;
+}
+
+/** One row per field of a dialect, one column per dialect. */
+function dialectsPage(present: string): string {
+  const rows = Object.keys(DIALECTS.dashscope).map((field) => [
+    field,
+    ...DIALECT_NAMES.map((name) =>
+      String(new Map(Object.entries(DIALECTS[name])).get(field))
+    ),
+  ]);
+  const table = [["dialect", ...DIALECT_NAMES], ...rows];
+  return withTable(
+    present,
+    table.map((cells) => cells.map((cell) => `\`${cell}\``)),
+  );
+}
+
+/** The page with its first table, which it must have, replaced by this one. */
+function withTable(
+  page: string,
+  [head = [], ...rows]: readonly (readonly string[])[],
+): string {
+  const table = /^\|(?:.*\n)+?(?!\|)/m;
+  if (!table.test(page)) throw new Error("The page has no table");
+  const lines = [head, head.map(() => "---"), ...rows];
+  const text = lines.map((cells) => `| ${cells.join(" | ")} |\n`).join("");
+  return page.replace(table, () => text);
+}
+
+/** A text, formatted by `deno fmt` as the file at `path` would be. */
+async function formatted(text: string, path: string): Promise<string> {
+  const formatter = new Deno.Command(Deno.execPath(), {
+    args: ["fmt", `--ext=${path.split(".").at(-1)}`, "-"],
+    stdin: "piped",
+    stdout: "piped",
+  }).spawn();
+  const writer = formatter.stdin.getWriter();
+  await writer.write(new TextEncoder().encode(text));
+  await writer.close();
+  const { success, stdout } = await formatter.output();
+  if (!success) throw new Error(`Cannot format ${path}`);
+  return new TextDecoder().decode(stdout);
+}

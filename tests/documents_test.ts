@@ -1,0 +1,253 @@
+/**
+ * Guarantee: the documents say what the code does. What they repeat of it is generated
+ * (`deno task docs`), compared, or checked to exist.
+ */
+import assert from "node:assert/strict";
+import { join } from "node:path/posix";
+import { KEY_LIMITS } from "@gateway/shared/limits";
+import { generatedFiles, SERVICE_VARIABLES } from "../deploy/docs/pages.ts";
+import { billOfMaterials } from "../deploy/docs/sbom.ts";
+import { EXIT_CODES_HELP } from "../services/key-admin/cli/command_line.ts";
+import * as attempts from "../services/key-admin/domain/sign_in/attempts.ts";
+import { LINK_SECONDS } from "../services/key-admin/domain/sign_in/links.ts";
+import * as passwords from "../services/key-admin/domain/sign_in/password.ts";
+import { SESSION_LIMITS } from "../services/key-admin/domain/sign_in/sessions.ts";
+import { CREATION_RATE } from "../services/key-admin/web/key_form.tsx";
+import { readControls } from "../services/model-simulator/controls.ts";
+import { alerts } from "./observability/files.ts";
+import {
+  readSource,
+  readSources,
+  SOURCE_FOLDERS,
+} from "./support/source_files.ts";
+
+const pages = [
+  ...["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG"]
+    .map((name) => ({ path: `${name}.md`, text: readSource(`${name}.md`) })),
+  ...readSources(["docs", "deploy"], /\.md$/),
+];
+const pageAt = (path: string) => pages.find((page) => page.path === path);
+const textOf = (...paths: string[]) =>
+  paths.map((path) => pageAt(path)?.text ?? "").join("\n");
+/** Every match of the first group of `form`. */
+const found = (text: string, form: RegExp) =>
+  [...text.matchAll(form)].map(([, first = ""]) => first);
+
+Deno.test("the generated pages are up to date (else: deno task docs)", async () => {
+  for (const [path, text] of await generatedFiles()) {
+    assert.equal(readSource(path), text, path);
+  }
+  const errors = textOf("docs/errors.md");
+  assert.ok(
+    !/\| +\|$/m.test(errors),
+    "a code of docs/errors.md has no meaning",
+  );
+});
+
+/** The anchor of a heading, as GitHub makes it. */
+const anchorOf = (heading: string) =>
+  heading.toLowerCase().replaceAll(/[^\p{L}\p{N} _-]/gu, "").replaceAll(
+    " ",
+    "-",
+  );
+
+/** What is wrong with a link to `target` from the folder of `path`. */
+function faultOf(path: string, target: string): string | null {
+  const [file = "", anchor] = target.split("#");
+  const to = file === "" ? path : join(path, "..", file);
+  try {
+    Deno.statSync(new URL(`../${to}`, import.meta.url));
+  } catch {
+    return `${path}: no ${to}`;
+  }
+  if (anchor === undefined) return null;
+  const headings = found(textOf(to), /^#+ (.*)$/gm).map(anchorOf);
+  return headings.includes(anchor) ? null : `${path}: no ${to}#${anchor}`;
+}
+
+Deno.test("links lead to files and headings that exist", () => {
+  const links = pages.flatMap(({ path, text }) =>
+    found(text, /\]\((?!https?:)([^)\s]+)\)/g).map((to) => faultOf(path, to))
+  );
+  const roots = ["compose.yaml", "compose.cluster.yaml", ".env.example"]
+    .map((path) => ({ path, text: readSource(path) }));
+  const mentions = [...readSources(SOURCE_FOLDERS, /./), ...roots]
+    .filter(({ path }) => !/\.(md|png)$/.test(path))
+    .flatMap(({ text, path }) =>
+      found(text, /\b(docs\/[\w/]+\.md(?:#[\w-]+)?)/g)
+        .map((to) => faultOf("README.md", to) && `${path}: ${to}`)
+    );
+  assert.ok(
+    links.length > 60 && mentions.length > 60,
+    `${links.length}, ${mentions.length}`,
+  );
+  assert.deepEqual([...links, ...mentions].filter((fault) => fault), []);
+});
+
+Deno.test("each alert links to its section, which has its severity and says what to do", async () => {
+  const [, ...sections] = textOf("docs/troubleshooting.md").split(/^### /m);
+  assert.equal(sections.length, (await alerts()).length);
+  for (const { name, runbook, severity } of await alerts()) {
+    assert.equal(runbook, `docs/troubleshooting.md#${name.toLowerCase()}`);
+    const section = sections.find((text) => text.startsWith(`${name}\n`));
+    assert.match(section ?? "", new RegExp(`\n\n_${severity}_ · [^]*\n- `));
+  }
+});
+
+Deno.test("docs/evidence/faults.md names a test that exists for each fault", () => {
+  const page = textOf("docs/evidence/faults.md");
+  const shown = [...page.matchAll(/`([^`]+_test\.ts)`: ([^;|]+)/g)];
+  const missing = shown.filter(([, file = "", title = ""]) =>
+    !readSource(file).includes(title.trim())
+  );
+  assert.deepEqual(missing.map(([text]) => text), []);
+  assert.ok(shown.length > 50, `only ${shown.length}`);
+  const bare = found(page, /^(\| (?!what fails)[a-z0-9].*)$/gm)
+    .filter((row) => !/_test\.ts`|see below/.test(row));
+  assert.deepEqual(bare, []);
+});
+
+Deno.test("the simulator knows the phrases of docs/models.md", () => {
+  const [, table = ""] = textOf("docs/models.md").split("| phrase");
+  const phrases = found(table.split("\n\n")[0] ?? "", /^\| `([^`]+)`/gm);
+  assert.equal(phrases.length, 9);
+  for (const phrase of phrases) {
+    assert.notDeepEqual(readControls(`[simulator: ${phrase}]`), {}, phrase);
+  }
+});
+
+/** An event where it is written: by a log, or by a function that passes it on. */
+const EVENT =
+  /(?:\blog(?:ger)?\??\.(?:debug|info|warn|error|notice)|#logSometimes)\(\s*"(\w+)"|\bfailure = "(\w+)"|"event":"(\w+)"/g;
+/** A log call whose event is no literal: the two that pass on one of the above. */
+const PASSED_ON =
+  /\blog\??\.(?:debug|info|warn|error|notice)\(\s*([^"\s)]\w*)/g;
+
+Deno.test("docs/reference/log_events.md lists every event", () => {
+  const code = readSources(["services", "shared"], /(?<!_test|_fixture)\.tsx?$/)
+    .map(({ text }) => text).join("\n");
+  const written = [...code.matchAll(EVENT)].map(([, ...names]) =>
+    names.join("")
+  );
+  assert.deepEqual(found(code, PASSED_ON).sort(), ["event", "failure"]);
+  const rows = found(textOf("docs/reference/log_events.md"), /^\| (`.*)$/gm);
+  assert.deepEqual(
+    rows.map((row) => row.split("`")[1]).sort(),
+    [...new Set(written)].sort(),
+  );
+  for (const row of rows) assert.equal(row.split("|").length, 6, row);
+});
+
+const compose = readSource("compose.yaml");
+/** The lines of compose.yaml that belong to the one that begins with `head`. */
+function below(head: string): string {
+  const lines = compose.split("\n");
+  const at = lines.findIndex((line) => line.startsWith(`${head}:`));
+  const rest = lines.slice(at + 1);
+  const end = rest.findIndex((line) =>
+    /\S/.test(line) && depth(line) <= depth(head)
+  );
+  return rest.slice(0, end).join("\n");
+}
+const depth = (line: string) => line.search(/\S/);
+
+/** Variables that compose leaves to the image, or replaces by another one. */
+const NOT_PASSED: Readonly<Record<string, string>> = {
+  HOST: "of the image",
+  PORT: "of the image",
+  OPS_HOST: "of the image",
+  OPS_PORT: "of the image",
+  NATS_NKEY_SEED: "NATS of compose knows its users by password",
+};
+
+Deno.test("compose.yaml passes on every variable of the services, and .env.example has them all", () => {
+  const defaults = new Map<string, string>();
+  for (const [service, variables] of Object.entries(SERVICE_VARIABLES)) {
+    const own = below(`  ${service}`);
+    const shared = found(own, /\*([\w-]+-env)\b/g).map((name) =>
+      below(`x-${name}`)
+    );
+    const passed = [own, ...shared].join("\n");
+    const missing = Object.entries(variables).filter(([name, schema]) => {
+      defaults.set(name, String(schema.safeParse(undefined).data ?? ""));
+      const isPassed = new RegExp(`^ +${name}(?:_FILE)?: `, "m").test(passed);
+      return isPassed === name in NOT_PASSED;
+    });
+    assert.deepEqual(missing.map(([name]) => name), [], service);
+  }
+  const used = new Map(
+    [...(compose + readSource("compose.cluster.yaml"))
+      .matchAll(/(?<!\$)\$\{(\w+):-([^}]*)\}/g)]
+      .map((
+        [, name = "", value = ""],
+      ) => [name, value || defaults.get(name) || ""]),
+  );
+  const example = [
+    ...readSource(".env.example").matchAll(/^#?([A-Z_]+)=(.*)$/gm),
+  ]
+    .map(([, name, value]) => [name, value]);
+  assert.deepEqual(Object.fromEntries(example), Object.fromEntries(used));
+  assert.match(below("  chat-worker"), /env_file:\n.*model_keys\.env/);
+});
+
+Deno.test("the bill of materials has every package of the lock file", () => {
+  const lock = JSON.parse(readSource("deno.lock"));
+  const { components, dependencies } = billOfMaterials(lock);
+  assert.equal(components.length, Object.keys(lock.npm).length);
+  const refs = new Set(components.map((component) => component["bom-ref"]));
+  const known = dependencies.flatMap(({ dependsOn }) => dependsOn);
+  assert.deepEqual(known.filter((ref) => !refs.has(ref)), []);
+  const redis = components.find(({ name }) => name === "@redis/client");
+  assert.match(redis?.purl ?? "", /^pkg:npm\/%40redis\/client@\d+\.\d+\.\d+$/);
+  const excluded = components.filter(({ scope }) => scope === "excluded");
+  assert.ok(excluded.some(({ name }) => name === "playwright-core"));
+  assert.ok(!excluded.some(({ name }) => name === "zod"));
+});
+
+const number = (value: number) => value.toLocaleString("en");
+const rate = ({ count, perMs }: attempts.Rate) =>
+  `${count} attempts at once, then one every ${perMs / count / 1_000} seconds`;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const { idleMs, absoluteMs, freshMs } = SESSION_LIMITS;
+const { free, waitMs, waitMsMax } = attempts.ACCOUNT_RULE;
+const KNOWN_WORDS = ["gateway", "console", "openai", "apikey", "admin"];
+
+/** The sentences of docs/security.md and docs/keys.md that have numbers, with the numbers of the code. */
+const SENTENCES = [
+  `after ${idleMs / MINUTE_MS} minutes without a request`,
+  `and after ${absoluteMs / HOUR_MS} hours in any case`,
+  "An hour after the password was last entered",
+  `**An address** (for IPv6 a /64): ${rate(attempts.ADDRESS_RATE)}`,
+  `IPv6 /48 has ${attempts.SITE_RATE.count} attempts and a /32 ${attempts.PROVIDER_RATE.count}`,
+  `first ${attempts.OWN_RATE.count} attempts of an address do not count`,
+  `The shared limit is ${rate(attempts.POOL_RATE)}`,
+  `at most ${number(attempts.TOTAL_RATE.count)} attempts a minute`,
+  `${waitMs / 1_000} second at first, ${waitMsMax / MINUTE_MS} minutes at most`,
+  `for ${LINK_SECONDS.set_up / 60} minutes`,
+  `(\`owners invite\`, ${LINK_SECONDS.invite / 3_600} hours)`,
+  `\`owners reset\` (${LINK_SECONDS.reset / 3_600} hour)`,
+  `${passwords.PASSWORD_CHARS_MIN} to ${passwords.PASSWORD_CHARS_MAX} characters`,
+  `fewer than 10^${passwords.GUESSES_LOG10_MIN} guesses`,
+  `first ${passwords.EXAMINED_CHARS_MAX} characters`,
+  ...KNOWN_WORDS.map((word) => `\`${word}\``),
+  "ten keys at once in the console, then one every six seconds",
+  `at most ${number(KEY_LIMITS.keysPerOwnerMax)} keys`,
+];
+
+Deno.test("ASVS 6.1.1, 6.1.2, 6.4.1, 7.1.1, API6: the documents have the code's numbers for passwords, attempts, sessions, links and keys", () => {
+  const text = textOf("docs/security.md", "docs/keys.md").replaceAll(
+    /\s+/g,
+    " ",
+  );
+  for (const sentence of SENTENCES) {
+    assert.ok(text.includes(sentence), sentence);
+  }
+  assert.deepEqual([freshMs, free], [HOUR_MS, 5]);
+  assert.ok(
+    KNOWN_WORDS.every((word) => passwords.CONTEXT_WORDS.includes(word)),
+  );
+  assert.deepEqual(CREATION_RATE, { count: 10, perMs: MINUTE_MS });
+  const codes = found(text, /\| (\d+) \|/g);
+  assert.deepEqual(codes, EXIT_CODES_HELP.match(/\d+/g));
+});
