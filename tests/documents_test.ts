@@ -176,7 +176,7 @@ Deno.test("compose.yaml passes on every variable of the services, and .env.examp
     assert.deepEqual(missing.map(([name]) => name), [], service);
   }
   const used = new Map(
-    [...(compose + readSource("compose.cluster.yaml"))
+    [...(readSource("compose.cluster.yaml") + compose)
       .matchAll(/(?<!\$)\$\{(\w+):-([^}]*)\}/g)]
       .map((
         [, name = "", value = ""],
