@@ -207,7 +207,7 @@ export function observeEdge(
   registry.gauge(EDGE_METRICS.unsettled, () => limiter.unsettled);
   registry.gauge(EDGE_METRICS.workers, () => workers.totals().workers);
   registry.gauge(EDGE_METRICS.slots, () => {
-    const { slots, inFlight } = workers.totals();
-    return [[["used"], inFlight], [["free"], Math.max(0, slots - inFlight)]];
+    const { slots, used } = workers.totals();
+    return [[["used"], used], [["free"], Math.max(0, slots - used)]];
   });
 }

@@ -167,7 +167,7 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
       running: 5,
       waiting: 2,
       // Beats are older than what was sent since.
-      workers: { totals: () => ({ workers: 2, slots: 4, inFlight: 6 }) },
+      workers: { totals: () => ({ workers: 2, slots: 4, used: 6 }) },
     },
     limiter: { running: 5, unsettled: 1 },
   });

@@ -46,9 +46,32 @@ export type JobMessage = z.infer<typeof jobSchema>;
 
 export const encodeJob = (job: JobMessage): Uint8Array => encodeJson(job);
 
-/** Bytes of a request, to be cut into pieces. */
+/** Bytes of a request, for `encodeOffer` and to be cut into pieces. */
 export const encodeRequest = (request: ChatRequest): Uint8Array =>
   encodeJson(request);
+
+const BEFORE_REQUEST = new TextEncoder().encode(',"request":');
+const END_OF_OBJECT = 0x7d;
+
+/** Encodes a job with an encoded request, or only announces that if it is large. */
+export function encodeOffer(
+  job: Omit<JobMessage, "body" | "request">,
+  request: Uint8Array,
+): { message: Uint8Array; isLarge: boolean } {
+  const head = encodeJson(job).subarray(0, -1);
+  const requestAt = head.length + BEFORE_REQUEST.length;
+  const endsAt = requestAt + request.length;
+  if (endsAt >= BUS_LIMITS.jobBytesMax) {
+    const body = { bytes: request.length, pieces: pieceCount(request.length) };
+    return { message: encodeJob({ ...job, body }), isLarge: true };
+  }
+  const message = new Uint8Array(endsAt + 1);
+  message.set(head);
+  message.set(BEFORE_REQUEST, head.length);
+  message.set(request, requestAt);
+  message[endsAt] = END_OF_OBJECT;
+  return { message, isLarge: false };
+}
 
 /**
  * Decodes a job. Checks all of the envelope, but only those fields of the request that

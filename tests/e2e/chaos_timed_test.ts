@@ -149,8 +149,8 @@ async function checkNothingLeft(
   }
   for (const edge of edges) {
     await waitFor(() => {
-      const { workers, inFlight } = edge.dispatcher.workers.totals();
-      return workers === living.length && inFlight === 0;
+      const { workers, used } = edge.dispatcher.workers.totals();
+      return workers === living.length && used === 0;
     }, {
       what: () =>
         `an idle table: ${JSON.stringify(edge.dispatcher.workers.totals())}`,

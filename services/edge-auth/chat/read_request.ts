@@ -10,7 +10,7 @@ import { REFUSED_BODIES } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseChatRequest } from "./request.ts";
-import { remember } from "../limits/bounded_map.ts";
+import { remember } from "@gateway/shared/process/bounded_map";
 import type { Admission } from "../limits/admission.ts";
 import { tooManyBadBodies } from "../limits/refusal.ts";
 import { decodeJson } from "../http/json_body.ts";

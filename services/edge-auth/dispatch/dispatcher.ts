@@ -27,15 +27,20 @@ import {
   parseEdgeStreamSubject,
   workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
+import { remember } from "@gateway/shared/process/bounded_map";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import type { ChatJob } from "./job.ts";
 import type { AnswerSink, RunOutcome } from "./outcome.ts";
-import { busUnavailable, ChatRun, type RunContext } from "./run.ts";
+import {
+  busUnavailable,
+  type ChatJob,
+  ChatRun,
+  type RunContext,
+} from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerTable } from "./workers.ts";
 
@@ -203,7 +208,7 @@ export class ChatDispatcher {
   onBeatMessage(subject: string, data: Uint8Array): void {
     const beat = decodeWorkerBeat(data);
     if (beat === null) return;
-    if (this.workers.onBeat(lastToken(subject), beat)) this.#offerWaiting();
+    if (this.workers.onBeat(lastToken(subject), beat)) this.#queue.offer();
   }
 
   /** Cancels every run. Clients that are still connected get this error. */
@@ -219,12 +224,8 @@ export class ChatDispatcher {
     const notice = parseJson(stopNoticeSchema, data);
     if (notice === null) return;
     const { keyId } = notice;
-    this.#stoppedAtMs.delete(keyId);
-    this.#stoppedAtMs.set(keyId, this.#options.now());
-    const [oldest = keyId] = this.#stoppedAtMs.keys();
-    if (this.#stoppedAtMs.size > STOPPED_KEYS_MAX) {
-      this.#stoppedAtMs.delete(oldest);
-    }
+    const nowMs = this.#options.now();
+    remember(this.#stoppedAtMs, keyId, nowMs, STOPPED_KEYS_MAX);
     let requests = 0;
     this.#forEach((run) => {
       if (run.job.keyId !== keyId) return;
@@ -255,7 +256,7 @@ export class ChatDispatcher {
     const nowMs = this.#options.now();
     this.#followBus();
     // A worker's pause may have ended.
-    this.#offerWaiting();
+    this.#queue.offer();
     this.#forEach((run) => run.onTick(nowMs));
   }
 
@@ -263,7 +264,7 @@ export class ChatDispatcher {
     if (this.#flow.look()) {
       this.workers.onBusRestored();
       this.#forEach((run) => run.onBusRestored());
-      this.#offerWaiting();
+      this.#queue.offer();
     }
     const { lostForMs } = this.#flow;
     const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#options;
@@ -301,13 +302,9 @@ export class ChatDispatcher {
     for (const run of [...this.#runs.values()]) event(run);
   }
 
-  #offerWaiting(): void {
-    this.#queue.offer((run) => run.offer());
-  }
-
   /** At the end of this turn, because the run that freed the slot has not finished yet. */
   #offerSoon(): void {
-    if (this.#queue.length > 0) queueMicrotask(() => this.#offerWaiting());
+    if (this.#queue.length > 0) queueMicrotask(() => this.#queue.offer());
   }
 
   #addControl(workerId: string, record: ControlRecord): void {

@@ -7,6 +7,7 @@
  * generated.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
+import { encodeRequest } from "@gateway/shared/bus/job";
 import {
   type Failure,
   type Frame,
@@ -18,26 +19,28 @@ import {
   type SendControl,
   type StreamEvent,
 } from "@gateway/shared/bus/stream_receiver";
-import {
-  chatAnySubject,
-  chatJobSubject,
-  edgeStreamSubject,
-} from "@gateway/shared/bus/subjects";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { Attempt, type AttemptContext } from "./attempt.ts";
-import { type ChatJob, encodeOffer } from "./job.ts";
 import { type AnswerSink, RunOutcome } from "./outcome.ts";
 import type { WaitQueue } from "./wait_queue.ts";
 
+/** A request to be run. */
+export interface ChatJob {
+  requestId: string;
+  /** The key it belongs to. */
+  keyId: string;
+  request: ChatRequest;
+  /** W3C trace context. */
+  traceparent?: string;
+}
+
 /** What all runs of an edge share. */
 export interface RunContext extends AttemptContext {
-  edgeId: string;
   requestTimeoutMs: number;
   queue: WaitQueue<ChatRun>;
-  /** False if the bus cannot send it now. */
-  publish: (subject: string, payload: Uint8Array, reply: string) => boolean;
   control: SendControl;
   onWorkerMissing: (workerId: string) => void;
 }
@@ -53,6 +56,9 @@ const RETRY_MS = 1_000;
 
 export class ChatRun {
   readonly job: ChatJob;
+  readonly model: string;
+  /** When it last started looking for a worker. */
+  sinceMs: number;
   readonly #context: RunContext;
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
@@ -60,14 +66,12 @@ export class ChatRun {
   #state: "active" | "cancelling" | "over" = "active";
   /** Null while it waits for a slot. */
   #attempt: Attempt | null = null;
-  /** When it last started looking for a worker. */
-  #searchingSinceMs: number;
   /** Workers that were offered the job since it last waited. */
   readonly #tried = new Set<string>();
   /** The job was sent to the queue group of all workers. */
   #hasAskedGroup = false;
-  /** A large request, encoded. */
-  #body: Uint8Array | null = null;
+  /** The request, encoded once it is offered. */
+  #encoded: Uint8Array | null = null;
   #finalFrameByMs = 0;
   readonly #outcome = new RunOutcome();
 
@@ -80,10 +84,11 @@ export class ChatRun {
   ) {
     this.#context = context;
     this.job = job;
+    this.model = job.request.model;
     this.#sink = sink;
     this.#onOver = onOver;
     this.#startedAtMs = context.now();
-    this.#searchingSinceMs = this.#startedAtMs;
+    this.sinceMs = this.#startedAtMs;
   }
 
   /** The worker that runs it or was offered it; null while any may accept it. */
@@ -94,44 +99,39 @@ export class ChatRun {
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
     const { queue, workers } = this.#context;
-    const { model } = this.job.request;
+    const { model } = this;
     if (queue.hasWaiting(model) && workers.hasWorkerFor(model)) this.#wait();
     else this.#search();
   }
 
   /** Sends the job to a worker that has not been tried yet. False if none has a free slot. */
   offer(): boolean {
-    const { bus, workers, edgeId, publish, control } = this.#context;
+    const { bus, workers, control } = this.#context;
     if (!bus.isConnected) return false;
-    const { requestId, request: { model } } = this.job;
+    const { model, job: { requestId, request, traceparent } } = this;
     const workerId = workers.pick(model, this.#tried);
     // If all known workers are full, wait for one. If none is known, offer the job to
     // the queue group, but only once, since the same worker may reject it every time.
     const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
     if (workerId === null && !mayAskGroup) return false;
-    const attempt = this.#outcome.offers + 1;
-    const deadlineMs = this.#leftMs();
-    const offer = { attempt, deadlineMs, large: this.#body };
-    const { message, body } = encodeOffer(this.job, offer);
-    this.#body = body;
-    const subject = workerId === null
-      ? chatAnySubject
-      : chatJobSubject(workerId);
-    const reply = edgeStreamSubject(edgeId, requestId, attempt);
-    if (!publish(subject, message, reply)) return false;
-    this.#outcome.offers = attempt;
-    if (workerId === null) this.#hasAskedGroup = true;
-    this.#attempt = new Attempt(this.#context, {
+    this.#encoded ??= encodeRequest(request);
+    const attempt = Attempt.send(this.#context, {
       requestId,
-      attempt,
+      request: this.#encoded,
+      traceparent,
+      attempt: this.#outcome.offers + 1,
+      deadlineMs: this.#leftMs(),
       workerId,
-      body,
       control: (to, record) => {
         if (record.type === "nak") this.#outcome.naks += 1;
         control(to, record);
       },
       onBodyLost: () => this.onWorkerLost(),
     });
+    if (attempt === null) return false;
+    this.#attempt = attempt;
+    this.#outcome.offers += 1;
+    if (workerId === null) this.#hasAskedGroup = true;
     return true;
   }
 
@@ -229,14 +229,13 @@ export class ChatRun {
 
   #wait(): void {
     this.#tried.clear();
-    const { model } = this.job.request;
     const isQueued = !this.#hasWaitedTooLong() &&
-      this.#context.queue.push(this, model, this.#searchingSinceMs);
+      this.#context.queue.push(this);
     if (!isQueued) this.#failBusy();
   }
 
   #hasWaitedTooLong(): boolean {
-    const waitedMs = this.#context.now() - this.#searchingSinceMs;
+    const waitedMs = this.#context.now() - this.sinceMs;
     return waitedMs >= DISPATCH_LIMITS.queueWaitMs;
   }
 
@@ -315,7 +314,7 @@ export class ChatRun {
   #repeat(cause: string): void {
     this.#noteRepeat(this.workerId, cause);
     this.#sink.onRestart();
-    this.#searchingSinceMs = this.#context.now();
+    this.sinceMs = this.#context.now();
     this.#tried.clear();
     this.#leave();
     this.#search();

@@ -2,15 +2,17 @@
  * Requests that wait for a free slot: first come, first served. Bounded in length, so
  * that overload is answered with 503. Pure.
  */
-interface Waiting<T> {
-  item: T;
-  model: string;
-  sinceMs: number;
+interface Waiting {
+  readonly model: string;
+  /** Since when it has waited. */
+  readonly sinceMs: number;
+  /** Starts it, or returns false if there is no free slot for its model. */
+  offer(): boolean;
 }
 
-export class WaitQueue<T> {
+export class WaitQueue<T extends Waiting> {
   /** The oldest first. */
-  #waiting: Waiting<T>[] = [];
+  readonly #waiting: T[] = [];
   readonly #lengthMax: number;
 
   constructor(lengthMax: number) {
@@ -23,37 +25,37 @@ export class WaitQueue<T> {
 
   /** Whether any item waits for this model. */
   hasWaiting(model: string): boolean {
-    return this.#waiting.some((waiting) => waiting.model === model);
+    return this.#waiting.some((item) => item.model === model);
   }
 
-  /** Adds an item that has waited since `sinceMs`, ahead of those that came later. False if the queue is full. */
-  push(item: T, model: string, sinceMs: number): boolean {
-    if (this.#waiting.length >= this.#lengthMax) return false;
+  /** Adds an item ahead of those that have waited less. False if the queue is full. */
+  push(item: T): boolean {
+    if (this.length >= this.#lengthMax) return false;
+    const { sinceMs } = item;
     const before = this.#waiting.findLastIndex((each) =>
       each.sinceMs <= sinceMs
     );
-    this.#waiting.splice(before + 1, 0, { item, model, sinceMs });
+    this.#waiting.splice(before + 1, 0, item);
     return true;
   }
 
   /** Removes an item from any position. */
   remove(item: T): void {
-    const index = this.#waiting.findIndex((waiting) => waiting.item === item);
+    const index = this.#waiting.indexOf(item);
     if (index >= 0) this.#waiting.splice(index, 1);
   }
 
   /**
-   * Offers the items to `take`, the oldest first, and removes those that it accepts.
-   * If it refuses one, later items for the same model are not offered.
+   * Offers the items, the oldest first, and removes those that start. If one does
+   * not, later items for the same model are not offered.
    */
-  offer(take: (item: T) => boolean): void {
+  offer(): void {
     const refused = new Set<string>();
-    for (const waiting of [...this.#waiting]) {
-      const { item, model } = waiting;
+    for (const item of [...this.#waiting]) {
       // It may have been removed in the meantime.
-      if (refused.has(model) || !this.#waiting.includes(waiting)) continue;
-      if (take(item)) this.remove(item);
-      else refused.add(model);
+      if (refused.has(item.model) || !this.#waiting.includes(item)) continue;
+      if (item.offer()) this.remove(item);
+      else refused.add(item.model);
     }
   }
 }

@@ -1,33 +1,39 @@
 import assert from "node:assert/strict";
 import { WaitQueue } from "./wait_queue.ts";
 
-/** The items that are asked, in order, while `takes` takes them. */
-function asked(queue: WaitQueue<string>, takes: (item: string) => boolean) {
-  const items: string[] = [];
-  queue.offer((item) => {
-    items.push(item);
-    return takes(item);
-  });
-  return items.join("");
-}
-
 Deno.test("offer() goes in order of arrival, and skips items after a refused one of the same model and items that were removed", () => {
-  const queue = new WaitQueue<string>(1_000);
-  for (const item of "abcd") queue.push(item, "m", item.charCodeAt(0));
-  queue.push("x", "full", 0);
-  queue.push("y", "full", 1);
-  assert.equal(asked(queue, (item) => item === "a"), "xab");
+  let asked = "";
+  let takes = (_name: string) => false;
+  const item = (name: string, sinceMs: number, model = "m") => ({
+    model,
+    sinceMs,
+    offer() {
+      asked += name;
+      return takes(name);
+    },
+  });
+  const queue = new WaitQueue<ReturnType<typeof item>>(1_000);
+  const offer = (taking: typeof takes) => {
+    takes = taking;
+    asked = "";
+    queue.offer();
+    return asked;
+  };
+  const [a, b, c, d] = [item("a", 1), item("b", 2), item("c", 3), item("d", 4)];
+  const [x, y] = [item("x", 0, "full"), item("y", 1, "full")];
+  for (const each of [d, b, a, c, x, y]) queue.push(each);
+  assert.equal(offer((name) => name === "a"), "xab");
   assert.equal(queue.length, 5);
   assert.equal(queue.hasWaiting("full"), true);
   // One that was refused is again before those that came later.
-  queue.push("a", "m", 1);
-  queue.remove("x");
-  queue.remove("y");
+  queue.push(a);
+  queue.remove(x);
+  queue.remove(y);
   assert.equal(queue.hasWaiting("full"), false);
-  const takes = (item: string) => {
-    if (item === "b") queue.remove("c");
+  const removesC = (name: string) => {
+    if (name === "b") queue.remove(c);
     return true;
   };
-  assert.equal(asked(queue, takes), "abd");
+  assert.equal(offer(removesC), "abd");
   assert.equal(queue.length, 0);
 });

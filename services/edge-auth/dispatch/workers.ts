@@ -21,10 +21,8 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 interface Worker {
   readonly id: string;
   slots: number;
-  /** As of the last beat. */
-  inFlight: number;
-  /** Jobs that this edge sent since the last beat and that have not ended. */
-  sentSinceBeat: number;
+  /** As of the last beat, and what this edge has sent and seen end since. */
+  used: number;
   draining: boolean;
   models: ReadonlySet<string>;
   beatAtMs: number;
@@ -57,9 +55,8 @@ export class WorkerTable {
     this.#workers.set(id, {
       id,
       slots,
-      inFlight,
+      used: inFlight,
       draining,
-      sentSinceBeat: 0,
       models: new Set(beat.models),
       beatAtMs: this.#now(),
       probedAtMs: -Infinity,
@@ -74,15 +71,15 @@ export class WorkerTable {
     const nowMs = this.#now();
     const candidates = this.#workers.values().filter((worker) =>
       isAlive(worker, nowMs) && worker.models.has(model) &&
-      worker.pausedUntilMs <= nowMs && usedSlots(worker) < worker.slots &&
+      worker.pausedUntilMs <= nowMs && worker.used < worker.slots &&
       !tried.has(worker.id)
     ).toArray();
     const first = this.#draw(candidates);
     const second = this.#draw(candidates);
     if (first === undefined) return null;
     if (second === undefined) return first.id;
-    const isSecondEmptier = usedSlots(second) / second.slots <
-      usedSlots(first) / first.slots;
+    const isSecondEmptier =
+      second.used / second.slots < first.used / first.slots;
     return isSecondEmptier ? second.id : first.id;
   }
 
@@ -96,15 +93,14 @@ export class WorkerTable {
   /** Counts a job that was sent, so that a burst between two beats is spread out. */
   onSent(id: string): void {
     const worker = this.#workers.get(id);
-    if (worker !== undefined) worker.sentSinceBeat += 1;
+    if (worker !== undefined) worker.used += 1;
   }
 
   /** Notes the end of a job of this edge. */
   onEnded(id: string): void {
     const worker = this.#workers.get(id);
     if (worker === undefined) return;
-    if (worker.sentSinceBeat > 0) worker.sentSinceBeat -= 1;
-    else if (worker.inFlight > 0) worker.inFlight -= 1;
+    worker.used = Math.max(0, worker.used - 1);
     worker.pausedUntilMs = 0;
   }
 
@@ -166,14 +162,14 @@ export class WorkerTable {
   }
 
   /** Slots and jobs of all living workers, for metrics. */
-  totals(): { workers: number; slots: number; inFlight: number } {
+  totals(): { workers: number; slots: number; used: number } {
     const nowMs = this.#now();
-    const totals = { workers: 0, slots: 0, inFlight: 0 };
+    const totals = { workers: 0, slots: 0, used: 0 };
     for (const worker of this.#workers.values()) {
       if (!isAlive(worker, nowMs)) continue;
       totals.workers += 1;
       totals.slots += worker.slots;
-      totals.inFlight += usedSlots(worker);
+      totals.used += worker.used;
     }
     return totals;
   }
@@ -188,8 +184,4 @@ export class WorkerTable {
 function isAlive(worker: Worker, nowMs: number): boolean {
   return !worker.draining && worker.missingSinceMs === null &&
     nowMs - worker.beatAtMs < DISPATCH_LIMITS.workerSkipMs;
-}
-
-function usedSlots({ inFlight, sentSinceBeat }: Worker): number {
-  return inFlight + sentSinceBeat;
 }

@@ -15,7 +15,7 @@ import { KEY_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { redisFailure, storeIsEmpty, unauthorized } from "../limits/refusal.ts";
-import { remember } from "../limits/bounded_map.ts";
+import { remember } from "@gateway/shared/process/bounded_map";
 import { FIND } from "../limits/scripts.ts";
 import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 

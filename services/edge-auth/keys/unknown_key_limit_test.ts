@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
-import { remember } from "../limits/bounded_map.ts";
+import { remember } from "@gateway/shared/process/bounded_map";
 import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
 const PER_SECOND = 20;

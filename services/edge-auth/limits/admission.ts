@@ -6,7 +6,7 @@ import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/responses.ts";
-import { remember } from "./bounded_map.ts";
+import { remember } from "@gateway/shared/process/bounded_map";
 import { type Cost, costOf, estimateTokens } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { rateLimitHeaders } from "./rate_limit_headers.ts";
