@@ -7,7 +7,7 @@ import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import type { Refusal } from "../../services/edge-auth/limits/refusal.ts";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { SETTLE } from "../../services/edge-auth/limits/scripts.ts";
-import { settlementOf } from "../../services/edge-auth/limits/settlement.ts";
+import { settlementOf } from "../../services/edge-auth/limits/cost.ts";
 import {
   leaseKey,
   limiterKey,

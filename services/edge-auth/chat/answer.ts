@@ -8,6 +8,7 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { Buffer } from "node:buffer";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
+import { settlesWithin } from "@gateway/shared/process/serve";
 import type { Writable } from "node:stream";
 import type { StartedRun } from "../dispatch/dispatcher.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
@@ -237,12 +238,7 @@ export function holdUntil(
   holdMs: number,
 ): (end: () => void) => void {
   return (end) => {
-    if (slotFreed === null) return end();
-    const late = Promise.withResolvers<void>();
-    const timer = setTimeout(late.resolve, holdMs);
-    void Promise.race([slotFreed, late.promise]).then(() => {
-      clearTimeout(timer);
-      end();
-    });
+    if (slotFreed === null) end();
+    else void settlesWithin(slotFreed, holdMs).then(end);
   };
 }

@@ -9,8 +9,7 @@ import type { HeaderFields } from "../http/responses.ts";
 import { remember } from "@gateway/shared/process/bounded_map";
 import { type Cost, costOf, estimateTokens } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
-import { rateLimitHeaders } from "./rate_limit_headers.ts";
-import { type Refusal, refusalError } from "./refusal.ts";
+import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
 /** Held by an admitted request until it is settled or released. */
 export interface ChatLease {

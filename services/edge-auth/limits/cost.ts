@@ -1,7 +1,21 @@
-/** The estimated cost of a request before it runs, and its actual cost afterwards. */
+/** The estimated cost of a request before it runs, its actual cost afterwards, and the settlement of both. */
+import {
+  limiterDay,
+  usageDay,
+  usageHour,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  ownerUsageKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import type { RunOutcome } from "../dispatch/outcome.ts";
+import type { Admitted } from "./limiter.ts";
 
 /**
  * How many tokens a request may cost, estimated before it runs. The difference is
@@ -44,17 +58,6 @@ export interface Cost {
   kind: RunOutcome["kind"];
 }
 
-/** The fields of a run's outcome that determine its cost. */
-export type ChargedRun = Pick<
-  RunOutcome,
-  | "kind"
-  | "usage"
-  | "completionTokens"
-  | "isFinal"
-  | "dispatchMs"
-  | "cancelReason"
->;
-
 /**
  * The rule for what is charged. An unknown cost is never free: otherwise a backend
  * that reports no usage, or a client that always disconnects early, would have no limit.
@@ -69,7 +72,7 @@ export type ChargedRun = Pick<
  * | stopped before its first token, as its worker reported | the estimated prompt |
  * | stopped, and its worker did not report the tokens | the reservation |
  */
-export function costOf(run: ChargedRun, estimate: TokenEstimate): Cost {
+export function costOf(run: RunOutcome, estimate: TokenEstimate): Cost {
   const { kind, usage, completionTokens, cancelReason, isFinal } = run;
   const cost = (prompt: number | null, completion: number | null): Cost => ({
     promptTokens: prompt,
@@ -87,4 +90,55 @@ export function costOf(run: ChargedRun, estimate: TokenEstimate): Cost {
     if (!isFinal) return cost(null, null);
   }
   return cost(estimate.promptTokens, completionTokens);
+}
+
+/** One call of the settle script, see `scripts.ts`. */
+export interface Settlement {
+  readonly leaseId: string;
+  readonly keys: readonly string[];
+  /** The arguments from the third on. */
+  readonly terms: readonly string[];
+  /** The lease may not exist, in which case there is nothing to do. */
+  readonly isRelease: boolean;
+}
+
+/**
+ * The settlement of a request that has ended. Both token counts are integers or null.
+ * Without a cost, it undoes an admission that may or may not have happened, including
+ * the request it counted.
+ */
+export function settlementOf(
+  { id, principal, atMs, reservedTokens }: Pick<
+    Admitted,
+    "id" | "principal" | "atMs" | "reservedTokens"
+  >,
+  cost: Cost | null,
+): Settlement {
+  const day = usageDay(atMs);
+  const { ownerId } = principal;
+  const { promptTokens = 0, completionTokens = 0, kind } = cost ?? {};
+  const used = promptTokens === null || completionTokens === null
+    ? reservedTokens
+    : promptTokens + completionTokens;
+  return {
+    leaseId: id,
+    keys: [
+      limiterKey(principal),
+      leaseKey(principal),
+      ownerLimiterKey(ownerId),
+      ownerLeaseKey(ownerId),
+      usageKey(principal, day),
+      ownerUsageKey(ownerId, day),
+    ],
+    terms: [
+      String(used - reservedTokens),
+      cost === null ? "1" : "0",
+      cost === null ? "" : String(limiterDay(atMs)),
+      cost === null ? "" : usageHour(atMs),
+      String(promptTokens ?? 0),
+      String(completionTokens ?? 0),
+      kind === "failed" ? "1" : "0",
+    ],
+    isRelease: cost === null,
+  };
 }

@@ -3,36 +3,34 @@
 import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
-import { type ChargedRun, costOf, estimateTokens } from "./cost.ts";
+import { RunOutcome } from "../dispatch/outcome.ts";
+import { costOf, estimateTokens } from "./cost.ts";
 
 const ESTIMATE = { promptTokens: 40, totalTokens: 140 };
 const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 };
 const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
-const complete: ChargedRun = {
-  usage: null,
-  completionTokens: 0,
-  kind: "complete",
+const complete: RunOutcome = {
+  ...new RunOutcome(),
   dispatchMs: 1,
-  cancelReason: null,
   isFinal: true,
 };
-const failed: ChargedRun = { ...complete, kind: "failed" };
-const lost: ChargedRun = { ...failed, isFinal: false };
-const left: ChargedRun = {
+const failed: RunOutcome = { ...complete, kind: "failed" };
+const lost: RunOutcome = { ...failed, isFinal: false };
+const left: RunOutcome = {
   ...complete,
   kind: "cancelled",
   cancelReason: "client_gone",
 };
-const unheard: ChargedRun = { ...left, isFinal: false };
-const late: ChargedRun = { ...failed, cancelReason: "deadline" };
+const unheard: RunOutcome = { ...left, isFinal: false };
+const late: RunOutcome = { ...failed, cancelReason: "deadline" };
 /** What was reserved stays. */
 const RESERVED = [null, null] as const;
 
 /** Prompt and completion tokens. */
 const ENDS: [
   name: string,
-  end: ChargedRun,
+  end: RunOutcome,
   tokens: readonly [prompt: number | null, completion: number | null],
 ][] = [
   ["complete, counted", { ...complete, usage: USAGE }, [7, 5]],

@@ -9,8 +9,8 @@ import {
 import type { Log } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import type { Settlement } from "./cost.ts";
 import { RENEW, SETTLE } from "./scripts.ts";
-import type { Settlement } from "./settlement.ts";
 
 /** A slot that a running request holds. */
 export interface Lease {

@@ -18,7 +18,7 @@ import { until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { createLeases, type Lease } from "./leases.ts";
 import { LEASE_MS, RENEW } from "./scripts.ts";
-import { settlementOf } from "./settlement.ts";
+import { settlementOf } from "./cost.ts";
 import { testRedisLink } from "../../../tests/support/redis_link.ts";
 
 const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };

@@ -15,18 +15,17 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import type { Cost } from "./cost.ts";
+import { type Cost, settlementOf } from "./cost.ts";
 import { createLeases, type Lease } from "./leases.ts";
-import type { Rates } from "./rate_limit_headers.ts";
 import {
   isKeyRefusal,
   isLimitName,
+  type Rates,
   redisFailure,
   type Refusal,
   storeIsEmpty,
 } from "./refusal.ts";
 import { ADMIT } from "./scripts.ts";
-import { settlementOf } from "./settlement.ts";
 
 export interface LimiterOptions {
   redis: RedisLink;

@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { UNAUTHORIZED_BODY } from "@gateway/shared/openai/error";
-import { goDuration, rateLimitHeaders } from "./rate_limit_headers.ts";
-import { type LimitName, type Refusal, refusalError } from "./refusal.ts";
+import {
+  goDuration,
+  type LimitName,
+  rateLimitHeaders,
+  type Refusal,
+  refusalError,
+} from "./refusal.ts";
 
 const RATES = { requests: null, tokens: null };
 const limited = (limit: LimitName, waitMs = 100): Refusal => ({
