@@ -89,6 +89,9 @@ export function createApp(
       const headers = { ...JSON_HEADERS, "content-type": type };
       return sendBytes(response, new TextEncoder().encode("ok\n"), { headers });
     }
+    response.once("close", () => {
+      deps.metrics.answered(call.route, response.statusCode);
+    });
     let error: ApiError | null = null;
     try {
       await answer(call, deps);
@@ -160,14 +163,12 @@ function answerModels(
   sendJson(response, model);
 }
 
-/** Counts the request and logs it, unless it is a chat request that is still running. */
+/** Counts the request and logs it, unless its run does that at its end. */
 function finish(
   { exchange, requestId, route, principal, ...call }: Call,
   error: ApiError | null,
   deps: AppDependencies,
 ): void {
-  const status = exchange.response.statusCode;
-  deps.metrics.answered(route, status);
   if (call.hasRun) return;
   const durationMs = deps.now() - call.startedAtMs;
   deps.metrics.ended(route, durationMs);
@@ -176,7 +177,7 @@ function finish(
     keyId: principal?.keyId,
     method: exchange.method,
     path: shownPath(exchange),
-    status,
+    status: exchange.response.statusCode,
     errorCode: error?.code,
     redis: error?.cause instanceof RedisUnavailableError
       ? error.cause.reason

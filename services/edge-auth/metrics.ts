@@ -147,7 +147,7 @@ export function createEdgeMetrics(registry: MetricRegistry) {
   const ended = (route: RouteName, durationMs: number): void =>
     requestSeconds.with(route).observe(durationMs / MS_PER_SECOND);
   return {
-    /** The head of an answer was sent. */
+    /** A response was sent, or its client has disconnected. */
     answered: (route: RouteName, status: number): void =>
       requests.with(route, String(status)).add(),
     /** An answer has ended. */

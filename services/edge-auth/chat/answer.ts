@@ -1,30 +1,27 @@
 /**
  * The two ways an answer reaches a client: as an event stream while it is generated,
- * or as one body when it is complete. Both are sinks of the dispatcher. `begun`
- * resolves once the head has been sent or the client has disconnected; it rejects if
- * the request fails before that, when an HTTP error can still be sent.
+ * or as one body when it is complete. Both are sinks of the dispatcher. A failure is
+ * an HTTP error as long as nothing has been sent.
  */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { Buffer } from "node:buffer";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import type { Writable } from "node:stream";
 import type { StartedRun } from "../dispatch/dispatcher.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
-import type { HeaderFields } from "../http/responses.ts";
+import {
+  abandon,
+  type HeaderFields,
+  type ResponseOutput,
+  sendBytes,
+  sendError,
+} from "../http/responses.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
-
-/** The part of a `ServerResponse` that an answer needs. */
-export interface AnswerOutput extends Writable {
-  statusCode: number;
-  readonly headersSent: boolean;
-  writeHead(status: number, headers: HeaderFields): unknown;
-}
 
 /** What an answer needs from the request it belongs to. */
 export interface AnswerOptions {
-  out: AnswerOutput;
+  out: ResponseOutput;
   /** Headers of the 200. */
   headers: HeaderFields;
   now: MonotonicNow;
@@ -46,9 +43,7 @@ const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
  * only keep-alive comments, so another worker may still start the answer.
  */
 export class StreamAnswer implements AnswerSink {
-  readonly begun: Promise<void>;
   readonly #options: AnswerOptions;
-  readonly #beginning = Promise.withResolvers<void>();
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
   /** The last frame that waits for the client, or 0 if the socket has taken everything. */
   #queuedSequence = 0;
@@ -60,7 +55,6 @@ export class StreamAnswer implements AnswerSink {
 
   constructor(options: AnswerOptions) {
     this.#options = options;
-    this.begun = this.#beginning.promise;
     this.#lastSentAtMs = options.now();
   }
 
@@ -97,13 +91,14 @@ export class StreamAnswer implements AnswerSink {
   }
 
   onError(error: ApiError): void {
-    this.#options.hold(() => {
-      if (this.#options.out.headersSent) {
+    const { hold, out } = this.#options;
+    hold(() => {
+      if (out.headersSent) {
         const event = `data: ${JSON.stringify(error.toBody())}\n\n`;
         this.#end(encoder.encode(event));
       } else {
         this.#isOver = true;
-        this.#beginning.reject(error);
+        sendError(out, error);
       }
     });
   }
@@ -142,9 +137,8 @@ export class StreamAnswer implements AnswerSink {
   /** Sends the head, together with the first bytes. */
   #open(): void {
     const { out, headers } = this.#options;
-    out.writeHead(OK, headers);
+    out.writeHead(200, headers);
     out.on("drain", () => this.#onDrained());
-    this.#beginning.resolve();
   }
 
   #end(last: Uint8Array): void {
@@ -159,7 +153,6 @@ export class StreamAnswer implements AnswerSink {
   #cut(): void {
     this.#isOver = true;
     abandon(this.#options.out);
-    this.#beginning.resolve();
   }
 
   /** The socket accepts data again, so what was queued counts as delivered. */
@@ -174,15 +167,12 @@ export class StreamAnswer implements AnswerSink {
 
 /** An answer as one JSON body. Nothing is sent before it is complete. */
 export class WholeAnswer implements AnswerSink {
-  readonly begun: Promise<void>;
   readonly hasStarted = false;
   readonly #options: AnswerOptions;
-  readonly #beginning = Promise.withResolvers<void>();
   #parts: Uint8Array[] = [];
 
   constructor(options: AnswerOptions) {
     this.#options = options;
-    this.begun = this.#beginning.promise;
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
@@ -192,23 +182,16 @@ export class WholeAnswer implements AnswerSink {
 
   onEnd(): void {
     const { out, headers, hold } = this.#options;
-    hold(() => {
-      const [only = new Uint8Array()] = this.#parts;
-      const body = this.#parts.length === 1 ? only : Buffer.concat(this.#parts);
-      const length = { "content-length": String(body.length) };
-      out.writeHead(OK, { ...headers, ...length });
-      out.end(body);
-      this.#beginning.resolve();
-    });
+    hold(() => sendBytes(out, Buffer.concat(this.#parts), { headers }));
   }
 
   onError(error: ApiError): void {
-    this.#options.hold(() => this.#beginning.reject(error));
+    const { hold, out } = this.#options;
+    hold(() => sendError(out, error));
   }
 
   onAbandoned(): void {
     abandon(this.#options.out);
-    this.#beginning.resolve();
   }
 
   onRestart(): void {
@@ -216,16 +199,6 @@ export class WholeAnswer implements AnswerSink {
   }
 
   onTick(): void {}
-}
-
-const OK = 200;
-/** nginx's "client closed request". */
-const CLIENT_CLOSED_REQUEST = 499;
-
-/** Drops an answer whose client has disconnected. The status is for metrics and the log. */
-export function abandon(out: AnswerOutput): void {
-  if (!out.headersSent) out.statusCode = CLIENT_CLOSED_REQUEST;
-  out.destroy();
 }
 
 /**

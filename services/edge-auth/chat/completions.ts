@@ -9,7 +9,6 @@ import { type Log, roundMs } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { startWorkSpan, type WorkSpan } from "@gateway/shared/process/tracing";
 import {
-  abandon,
   type AnswerOptions,
   holdUntil,
   StreamAnswer,
@@ -18,7 +17,11 @@ import {
 import { type ChatDispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { Admission, ChatLease } from "../limits/admission.ts";
-import { EVENT_STREAM_HEADERS, JSON_HEADERS } from "../http/responses.ts";
+import {
+  abandon,
+  EVENT_STREAM_HEADERS,
+  JSON_HEADERS,
+} from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";
 import {
   readChatRequest,
@@ -57,8 +60,8 @@ export interface ChatCall {
 }
 
 /**
- * Answers one request. Resolves when the answer has begun or the client has disconnected.
- * Rejects with an `ApiError` only if nothing has been sent.
+ * Answers one request. Resolves when its run has started or the client has disconnected.
+ * Rejects with an `ApiError` if the request is refused.
  */
 export async function chatCompletions(
   call: ChatCall,
@@ -84,17 +87,17 @@ export async function chatCompletions(
   if (isStopped || exchange.socket.destroyed) lease.release();
   if (isStopped) throw keyRevoked();
   if (exchange.socket.destroyed) return abandon(exchange.response);
-  await runAdmitted(call, principal, request, lease, dependencies);
+  runAdmitted(call, principal, request, lease, dependencies);
 }
 
-/** Starts the run, which is settled at its end. Resolves when the answer has begun. */
+/** Starts the run, which is settled at its end. */
 function runAdmitted(
   call: ChatCall,
   { keyId }: Principal,
   request: ChatRequest,
   lease: ChatLease,
   { dispatcher, now, streamHeadMs, metrics, log }: ChatCompletionsDependencies,
-): Promise<void> {
+): void {
   const { requestId, exchange: { response, headers, onLeft } } = call;
   const options: AnswerOptions = {
     out: response,
@@ -141,7 +144,6 @@ function runAdmitted(
       logRun(log, ended);
     },
   );
-  return answer.begun;
 }
 
 function endChatSpan(span: WorkSpan, outcome: RunOutcome): void {

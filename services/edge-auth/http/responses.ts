@@ -1,5 +1,5 @@
 /** Headers and bodies of HTTP responses. */
-import type { ServerResponse } from "node:http";
+import type { Writable } from "node:stream";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
@@ -8,6 +8,13 @@ export const REQUEST_ID_HEADER = "x-request-id";
 
 /** Names and values of headers. */
 export type HeaderFields = Readonly<Record<string, string>>;
+
+/** The part of a `ServerResponse` that is needed to answer. */
+export interface ResponseOutput extends Writable {
+  statusCode: number;
+  readonly headersSent: boolean;
+  writeHead(status: number, headers: HeaderFields): unknown;
+}
 
 /** Headers of a JSON response. No cache may store keys or answers. */
 export const JSON_HEADERS: HeaderFields = {
@@ -35,26 +42,36 @@ const RETRY_AFTER_SECONDS_MIN = 1;
  * body, the server would send 0 (RFC 9110 section 8.6).
  */
 export function sendBytes(
-  response: ServerResponse,
+  response: ResponseOutput,
   bytes: Uint8Array,
   { status = 200, headers }: { status?: number; headers: HeaderFields },
 ): void {
   if (response.destroyed) return;
   const length = { "content-length": String(bytes.length) };
-  response.writeHead(status, { ...headers, ...length }).end(bytes);
+  response.writeHead(status, { ...headers, ...length });
+  response.end(bytes);
 }
 
 /** Sends 200 and a JSON body. */
-export function sendJson(response: ServerResponse, body: unknown): void {
+export function sendJson(response: ResponseOutput, body: unknown): void {
   const bytes = new TextEncoder().encode(JSON.stringify(body));
   sendBytes(response, bytes, { headers: JSON_HEADERS });
 }
 
 /** Sends an error with the headers that tell a client what to do next. */
-export function sendError(response: ServerResponse, error: ApiError): void {
+export function sendError(response: ResponseOutput, error: ApiError): void {
   const bytes = new TextEncoder().encode(JSON.stringify(error.toBody()));
   const headers = { ...JSON_HEADERS, ...errorHeaders(error), ...error.headers };
   sendBytes(response, bytes, { status: error.status, headers });
+}
+
+/** nginx's "client closed request". */
+const CLIENT_CLOSED_REQUEST = 499;
+
+/** Drops an answer whose client has disconnected. The status is for metrics and the log. */
+export function abandon(response: ResponseOutput): void {
+  if (!response.headersSent) response.statusCode = CLIENT_CLOSED_REQUEST;
+  response.destroy();
 }
 
 /** The headers of an error that follow from its kind. */
