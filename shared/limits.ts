@@ -168,7 +168,7 @@ export const DISPATCH_LIMITS = {
   workersTriedMax: 3,
   /** A request waits at most this long for a free slot. Beyond: 503 `overloaded`. */
   queueWaitMs: 2_000,
-  /** Waiting requests per edge, default of `QUEUE_MAX`. */
+  /** Waiting requests per edge. */
   queueMax: 256,
   /** Attempts of one request that may be lost or unanswered, including the first. */
   attemptsMax: 2,

@@ -38,7 +38,6 @@ async function start(models: readonly string[] = []) {
     bodyBudget: new BodyBudget(REQUEST_LIMITS),
     refusedBodies: new RefusedBodies(now),
     clientAddress: createClientAddress([]),
-    corsOrigins: [],
     isDraining: () => drain.hasBegun,
     keys: {
       find() {

@@ -1,17 +1,6 @@
 /** The only file of this service that reads the environment. */
-import {
-  integer,
-  list,
-  matching,
-  parseEnv,
-  port,
-} from "@gateway/shared/process/env";
-import {
-  DISPATCH_LIMITS,
-  KEY_LIMITS,
-  REQUEST_LIMITS,
-  SSE_LIMITS,
-} from "@gateway/shared/limits";
+import { integer, parseEnv, port } from "@gateway/shared/process/env";
+import { KEY_LIMITS, REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import {
   CATALOG_VARIABLES,
   catalogOf,
@@ -46,10 +35,6 @@ export const EDGE_VARIABLES = {
     .default(REQUEST_LIMITS.bodiesBytesMax).describe(
       "Request bodies that this edge holds at a time; beyond that the oldest gets 503. Each key may hold a quarter; beyond that it gets 429",
     ),
-  QUEUE_MAX: integer("requests", { min: 0, max: 100_000 })
-    .default(DISPATCH_LIMITS.queueMax).describe(
-      "Requests that may wait for a free worker, two seconds at most",
-    ),
   REQUEST_TIMEOUT_SECONDS: integer("seconds", { min: 1, max: DAY_SECONDS })
     .default(600)
     .describe("A request is ended after this long, in any state"),
@@ -69,11 +54,6 @@ export const EDGE_VARIABLES = {
     .describe(
       "On SIGTERM the edge announces that it stops (readiness, READY_PORT, Connection: close) and keeps accepting requests for this long, until every proxy has noticed",
     ),
-  CORS_ORIGINS: list(
-    "origins (https://app.example.org)",
-    matching(/^https?:\/\/[^/?#@]+$/),
-  ).default([])
-    .describe("Origins of web pages that may call this service"),
 };
 
 /** The configuration of the edge, in the units and shapes that its code uses. */
@@ -97,12 +77,10 @@ export function readConfig() {
     catalog: catalogOf(env, false),
     bodyBytesMax: env.BODY_BYTES_MAX,
     bodiesBytesMax: env.BODIES_BYTES_MAX,
-    queueMax: env.QUEUE_MAX,
     requestTimeoutMs: env.REQUEST_TIMEOUT_SECONDS * MS_PER_SECOND,
     streamHeadMs: env.STREAM_HEAD_SECONDS * MS_PER_SECOND,
     unknownKeysPerSecond: env.UNKNOWN_KEYS_PER_SECOND,
     trustedProxies: env.TRUSTED_PROXIES,
-    corsOrigins: env.CORS_ORIGINS,
     readyPort: env.READY_PORT,
     drainLeadMs: env.DRAIN_LEAD_SECONDS * MS_PER_SECOND,
     drainMs: env.DRAIN_SECONDS * MS_PER_SECOND,

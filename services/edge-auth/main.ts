@@ -64,7 +64,6 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     bus,
     edgeId,
     scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
-    queueMax: config.queueMax,
     requestTimeoutMs: config.requestTimeoutMs,
   });
   const keys = createKeyLookup({

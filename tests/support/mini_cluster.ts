@@ -175,7 +175,6 @@ export async function startMiniEdge(
     random: Math.random,
     scheduleSoon: soon.schedule,
     log,
-    queueMax: DISPATCH_LIMITS.queueMax,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });
@@ -195,7 +194,6 @@ export async function startMiniEdge(
     deadlines,
     metrics: createEdgeMetrics(new MetricRegistry()),
     clientAddress: createClientAddress([]),
-    corsOrigins: [],
     isDraining: () => false,
     ...options.door,
   });

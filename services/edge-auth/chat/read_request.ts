@@ -14,16 +14,12 @@ import { remember } from "@gateway/shared/process/bounded_map";
 import type { Admission } from "../limits/admission.ts";
 import { tooManyBadBodies } from "../limits/refusal.ts";
 import { decodeJson } from "../http/json_body.ts";
-import { type BodyBudget, readBody } from "../http/read_body.ts";
+import { type BodyBounds, readBody } from "../http/read_body.ts";
 import type { Exchange } from "../http/server.ts";
 
-export interface ReadChatRequestDependencies {
+export interface ReadChatRequestDependencies extends BodyBounds {
   catalog: Catalog;
   admission: Pick<Admission, "checkRefused" | "modelsOf">;
-  now: MonotonicNow;
-  bodyBytesMax: number;
-  bodyBudget: BodyBudget;
-  deadlines: Deadlines;
   refusedBodies: RefusedBodies;
 }
 
@@ -42,15 +38,12 @@ export async function readChatRequest(
   await dependencies.admission.checkRefused(principal);
   try {
     await refusedBodies.wait(keyId, deadlines);
-    const body = await readBody(exchange, {
+    const body = await readBody(
+      exchange,
       keyId,
-      bytesMax: dependencies.bodyBytesMax,
-      budget: dependencies.bodyBudget,
-      deadlines,
-      now,
-      onTooManyPieces: (pieces) =>
-        refusedBodies.charge(keyId, pieces * REFUSED_BODIES.pieceMs),
-    });
+      dependencies,
+      (pieces) => refusedBodies.charge(keyId, pieces * REFUSED_BODIES.pieceMs),
+    );
     if (body === null) return null;
     const startedAtMs = now();
     try {

@@ -5,27 +5,13 @@ import {
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
 import { requestFault } from "@gateway/shared/openai/request_fault";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import type { ModelConfig } from "@gateway/shared/models/catalog";
+import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import {
   clip,
   formatPath,
   isJsonObject,
   type PathStep,
 } from "@gateway/shared/process/error_text";
-
-/** The abilities of a model that requests are checked against. */
-export type ModelAbilities = Pick<
-  ModelConfig,
-  | "id"
-  | "vision"
-  | "pass_fields"
-  | "context_tokens"
-  | "output_tokens"
-  | "choices"
->;
-
-/** The models that are offered, by id. */
-type Models = ReadonlyMap<string, ModelAbilities>;
 
 type Body = { readonly [name: string]: unknown };
 type Messages = ChatRequest["messages"];
@@ -40,7 +26,7 @@ type Messages = ChatRequest["messages"];
  *
  * Source: OpenAI's API reference and observed answers, September 2026.
  */
-export function parseChatRequest(given: unknown, models: Models): ChatRequest {
+export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
   const body: Body = isJsonObject(given) ? given : {};
   const id = typeof body.model === "string" ? body.model : "";
   const model = models.get(id);
@@ -87,7 +73,7 @@ const UNSUPPORTED = [
 /** Refuses fields that would change the answer and are not supported. */
 function requireSupportedFields(
   body: Body,
-  { pass_fields: passed }: ModelAbilities,
+  { pass_fields: passed }: ModelConfig,
 ): void {
   for (const [name, instead] of UNSUPPORTED) {
     const value = body[name] ?? null;
@@ -99,7 +85,7 @@ function requireSupportedFields(
 }
 
 /** Refuses images if the model takes only text. */
-function requireVision(messages: Messages, model: ModelAbilities): void {
+function requireVision(messages: Messages, model: ModelConfig): void {
   if (model.vision) return;
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
@@ -118,8 +104,7 @@ function requireVision(messages: Messages, model: ModelAbilities): void {
 function requireModelBounds(
   { max_tokens: tokens = 0, n }: ChatRequest,
   body: Body,
-  { output_tokens = Infinity, context_tokens = Infinity, choices }:
-    ModelAbilities,
+  { output_tokens = Infinity, context_tokens = Infinity, choices }: ModelConfig,
 ): void {
   const isNewer = tokens === body.max_completion_tokens;
   const field = isNewer ? "max_completion_tokens" : "max_tokens";

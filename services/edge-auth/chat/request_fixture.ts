@@ -1,21 +1,27 @@
 /** Shared by the tests of requests. */
-import type { ModelAbilities } from "./request.ts";
+import { parseCatalog } from "@gateway/shared/models/catalog";
 
-const base: ModelAbilities = {
+const backends = [
+  { type: "openai", base_url: "http://127.0.0.1:9/v1", model: "m" },
+];
+const base = {
   id: "neutral-3.7-plus",
   context_tokens: 131_072,
   output_tokens: 32_768,
   vision: false,
   pass_fields: ["top_k", "chat_template_kwargs"],
+  backends,
 };
 
 /** A text model, one with vision, one limited to a single choice, and one without any bounds. */
-export const catalog: ReadonlyMap<string, ModelAbilities> = new Map([
-  [base.id, base],
-  ["seer", { ...base, id: "seer", vision: true }],
-  ["single", { ...base, id: "single", choices: 1 }],
-  ["plain", { id: "plain", vision: true, pass_fields: [] }],
-]);
+export const catalog = parseCatalog({
+  models: [
+    base,
+    { ...base, id: "seer", vision: true },
+    { ...base, id: "single", choices: 1 },
+    { id: "plain", vision: true, backends },
+  ],
+});
 
 /** The smallest valid request. */
 export const ping: { [name: string]: unknown } = {

@@ -56,8 +56,8 @@ export interface ChatDispatcherOptions {
   /** Runs a function within {@link CONTROL_WAIT_MS}. */
   scheduleSoon: (flush: () => void) => void;
   log: Log;
-  /** Requests that may wait for a slot. */
-  queueMax: number;
+  /** Requests that may wait for a slot. Default `DISPATCH_LIMITS.queueMax`. */
+  queueMax?: number;
   /** A request is ended after this long, in any state. */
   requestTimeoutMs: number;
   /** Default `DISPATCH_LIMITS.busLostMs`. */
@@ -97,10 +97,10 @@ export class ChatDispatcher {
 
   constructor(options: ChatDispatcherOptions) {
     this.#options = options;
-    const { bus, now, random, queueMax } = options;
+    const { bus, now, random } = options;
     this.#clock = new SteadyClock(now);
     const steadyNow = () => this.#clock.now();
-    this.#queue = new WaitQueue(queueMax);
+    this.#queue = new WaitQueue(options.queueMax ?? DISPATCH_LIMITS.queueMax);
     this.workers = new WorkerTable({ now: steadyNow, random });
     this.#flow = new FlowWatch(bus, now);
     this.#context = {

@@ -1,49 +1,41 @@
 /** Reads request bodies within bounds of size, time, pieces and memory. */
 import { Buffer } from "node:buffer";
-import type { Readable } from "node:stream";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import { BODY_DEADLINES, BODY_PIECES } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
-export interface ReadBodyOptions {
-  keyId: string;
+/** What all bodies share. */
+export interface BodyBounds {
   /** A larger body is refused with 413. */
-  bytesMax: number;
-  budget: BodyBudget;
-  /** Shared by all bodies. */
+  bodyBytesMax: number;
+  bodyBudget: BodyBudget;
   deadlines: Deadlines;
   now: MonotonicNow;
-  /** Called with the number of pieces of a body that has too many. */
-  onTooManyPieces: (pieces: number) => void;
 }
 
 /**
  * Reads a request body; null if the client disconnects before it is complete. Rejects
  * with an `ApiError`: 415 for a `Content-Type` other than JSON (it may be absent) or a
  * `Content-Encoding`, 413 if it is too large, 408 if it stalls or takes too long, 400
- * if it arrives in too many small pieces, 429 or 503 if a memory budget is used up.
+ * if it arrives in too many small pieces, of which `onTooManyPieces` is told, 429 or 503
+ * if a memory budget is used up.
  */
 export async function readBody(
   { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
-  options: ReadBodyOptions,
+  keyId: string,
+  bounds: BodyBounds,
+  onTooManyPieces: (pieces: number) => void,
 ): Promise<Uint8Array | null> {
   // 0 for a chunked body. `node:http` refuses malformed values.
   const length = Number(headers.get("content-length") ?? 0);
   requireJson(headers);
-  if (length > options.bytesMax) throw tooLarge(options.bytesMax);
-  return await collect(openBody(), length, options);
-}
-
-function collect(
-  body: Readable,
-  length: number,
-  options: ReadBodyOptions,
-): Promise<Uint8Array | null> {
-  const { keyId, bytesMax, budget, deadlines, now } = options;
+  const { bodyBytesMax: bytesMax, bodyBudget: budget, deadlines, now } = bounds;
+  if (length > bytesMax) throw tooLarge(bytesMax);
   const { progressMs, totalMs } = BODY_DEADLINES;
-  return new Promise((resolve, reject) => {
+  const body = openBody();
+  return await new Promise((resolve, reject) => {
     const pieces: Uint8Array[] = [];
     let size = 0;
     const totalAtMs = now() + totalMs;
@@ -67,7 +59,7 @@ function collect(
       size += piece.length;
       if (size > bytesMax) return refuse(tooLarge(bytesMax));
       if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
-        options.onTooManyPieces(pieces.length);
+        onTooManyPieces(pieces.length);
         return refuse(tooManyPieces());
       }
       deadline.expiresAtMs = Math.min(now() + progressMs, totalAtMs);

@@ -32,14 +32,12 @@ function setup(
         headers: new Map(Object.entries(headers)),
         openBody: () => body,
       };
-      const reading = readBody(exchange, {
-        keyId,
-        bytesMax: BYTES_MAX,
-        budget,
+      const reading = readBody(exchange, keyId, {
+        bodyBytesMax: BYTES_MAX,
+        bodyBudget: budget,
         deadlines,
         now: () => clock.ms,
-        onTooManyPieces: (pieces) => void tooManyPieces.push(pieces),
-      });
+      }, (pieces) => void tooManyPieces.push(pieces));
       /** Settled with what became of the body; nothing of it is held then. */
       const text = reading.then((bytes) =>
         bytes === null ? null : new TextDecoder().decode(bytes)
