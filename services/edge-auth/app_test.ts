@@ -9,9 +9,8 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
-import { RefusedBodies } from "./chat/read_request.ts";
 import { RunOutcome } from "./dispatch/outcome.ts";
-import { BodyBudget } from "./http/read_body.ts";
+import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 

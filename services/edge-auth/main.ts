@@ -17,11 +17,10 @@ import {
 } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
-import { RefusedBodies } from "./chat/read_request.ts";
 import { ChatDispatcher, CONTROL_WAIT_MS } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import { BodyBudget } from "./http/read_body.ts";
+import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createKeyLookup } from "./keys/authenticate.ts";

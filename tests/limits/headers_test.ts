@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Limits } from "@gateway/shared/keys/record";
 import { rawExchange } from "../conformance/context.ts";
-import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
+import { RefusedBodies } from "../../services/edge-auth/http/read_body.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { hello, text, usageOf } from "../support/scripted_model_server.ts";
 

@@ -13,7 +13,6 @@ import {
   type AppDependencies,
   createApp,
 } from "../../services/edge-auth/app.ts";
-import { RefusedBodies } from "../../services/edge-auth/chat/read_request.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
@@ -45,7 +44,10 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { GracefulServer } from "@gateway/shared/process/serve";
-import { BodyBudget } from "../../services/edge-auth/http/read_body.ts";
+import {
+  BodyBudget,
+  RefusedBodies,
+} from "../../services/edge-auth/http/read_body.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 import type { ModelServer } from "./scripted_model_server.ts";
 import { postChat } from "./chat_request.ts";

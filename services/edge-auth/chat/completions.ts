@@ -1,8 +1,9 @@
 /**
- * `POST /v1/chat/completions`: checks, admits and runs the request, and settles its
- * cost, however it ended.
+ * `POST /v1/chat/completions`: reads, checks, admits and runs the request, and settles
+ * its cost, however it ended.
  */
 import type { Principal } from "@gateway/shared/keys/record";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { type Log, roundMs } from "@gateway/shared/process/log";
@@ -22,18 +23,22 @@ import {
   EVENT_STREAM_HEADERS,
   JSON_HEADERS,
 } from "../http/responses.ts";
-import type { Exchange } from "../http/server.ts";
+import { decodeJson } from "../http/json_body.ts";
 import {
-  readChatRequest,
-  type ReadChatRequestDependencies,
-} from "./read_request.ts";
+  type BodyBounds,
+  readBody,
+  type RefusedBodies,
+} from "../http/read_body.ts";
+import type { Exchange } from "../http/server.ts";
+import { parseChatRequest } from "./request.ts";
 
 /** Redis usually frees a slot within a millisecond; a stalled Redis must not delay answers. */
 export const SLOT_HOLD_MS = 75;
 
-export interface ChatCompletionsDependencies
-  extends ReadChatRequestDependencies {
+export interface ChatCompletionsDependencies extends BodyBounds {
+  catalog: Catalog;
   admission: Admission;
+  refusedBodies: RefusedBodies;
   dispatcher: Pick<ChatDispatcher, "start" | "isStoppedSince">;
   metrics: { ran(run: EndedRun): void };
   log: Log;
@@ -71,7 +76,16 @@ export async function chatCompletions(
   const { exchange } = call;
   const { admission, dispatcher, refusedBodies, now } = dependencies;
   const { keyId } = principal;
-  const read = await readChatRequest(exchange, principal, dependencies);
+  await admission.checkRefused(principal);
+  const read = await readRequest(exchange, keyId, dependencies).catch(
+    async (error: unknown) => {
+      // A key that may not make chat requests at all gets the error for that instead.
+      if (error instanceof ApiError) {
+        await admission.modelsOf(principal, "chat");
+      }
+      throw error;
+    },
+  );
   if (read === null) return abandon(exchange.response);
   const { request, parseMs } = read;
   const askedAtMs = now();
@@ -88,6 +102,27 @@ export async function chatCompletions(
   if (isStopped) throw keyRevoked();
   if (exchange.socket.destroyed) return abandon(exchange.response);
   runAdmitted(call, principal, request, lease, dependencies);
+}
+
+/** Returns the request and how long parsing took; null if the client has disconnected. */
+async function readRequest(
+  exchange: Exchange,
+  keyId: string,
+  dependencies: ChatCompletionsDependencies,
+): Promise<{ request: ChatRequest; parseMs: number } | null> {
+  const { now, refusedBodies, catalog } = dependencies;
+  const body = await readBody(exchange, keyId, dependencies);
+  if (body === null) return null;
+  const startedAtMs = now();
+  try {
+    // Other bodies of the key may have been refused in the meantime.
+    refusedBodies.require(keyId);
+    const request = parseChatRequest(decodeJson(body), catalog);
+    return { request, parseMs: now() - startedAtMs };
+  } catch (error) {
+    refusedBodies.charge(keyId, now() - startedAtMs);
+    throw error;
+  }
 }
 
 /** Starts the run, which is settled at its end. */

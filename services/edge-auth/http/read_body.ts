@@ -1,8 +1,16 @@
-/** Reads request bodies within bounds of size, time, pieces and memory. */
+/**
+ * Reads request bodies within bounds of size, time, pieces and memory, and limits what
+ * refused bodies cost: they do not count against a key's limits, but take time.
+ */
 import { Buffer } from "node:buffer";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
-import { BODY_DEADLINES, BODY_PIECES } from "@gateway/shared/limits";
+import { remember } from "@gateway/shared/process/bounded_map";
+import {
+  BODY_DEADLINES,
+  BODY_PIECES,
+  REFUSED_BODIES,
+} from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
@@ -11,6 +19,7 @@ export interface BodyBounds {
   /** A larger body is refused with 413. */
   bodyBytesMax: number;
   bodyBudget: BodyBudget;
+  refusedBodies: Pick<RefusedBodies, "charge" | "wait">;
   deadlines: Deadlines;
   now: MonotonicNow;
 }
@@ -19,15 +28,15 @@ export interface BodyBounds {
  * Reads a request body; null if the client disconnects before it is complete. Rejects
  * with an `ApiError`: 415 for a `Content-Type` other than JSON (it may be absent) or a
  * `Content-Encoding`, 413 if it is too large, 408 if it stalls or takes too long, 400
- * if it arrives in too many small pieces, of which `onTooManyPieces` is told, 429 or 503
- * if a memory budget is used up.
+ * if it arrives in too many small pieces, 429 or 503 if a memory budget is used up, and
+ * 429 if too much time was spent on refused bodies of the key.
  */
 export async function readBody(
   { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
   keyId: string,
   bounds: BodyBounds,
-  onTooManyPieces: (pieces: number) => void,
 ): Promise<Uint8Array | null> {
+  await bounds.refusedBodies.wait(keyId, bounds.deadlines);
   // 0 for a chunked body. `node:http` refuses malformed values.
   const length = Number(headers.get("content-length") ?? 0);
   requireJson(headers);
@@ -59,7 +68,8 @@ export async function readBody(
       size += piece.length;
       if (size > bytesMax) return refuse(tooLarge(bytesMax));
       if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
-        onTooManyPieces(pieces.length);
+        const tookMs = pieces.length * REFUSED_BODIES.pieceMs;
+        bounds.refusedBodies.charge(keyId, tookMs);
         return refuse(tooManyPieces());
       }
       deadline.expiresAtMs = Math.min(now() + progressMs, totalAtMs);
@@ -175,7 +185,53 @@ export class BodyBudget {
   }
 }
 
+const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
+
+/**
+ * Limits the time that the refused bodies of a key may take: a fortieth of a core,
+ * with bursts of 50 ms. An occasional bad body stays below that.
+ */
+export class RefusedBodies {
+  readonly #now: MonotonicNow;
+  /** When the time that each key has spent will be paid off. */
+  readonly #paidAtMs = new Map<string, number>();
+
+  constructor(now: MonotonicNow) {
+    this.#now = now;
+  }
+
+  /** Charges a key for a body that was refused after `tookMs` of work. */
+  charge(keyId: string, tookMs: number): void {
+    const paidAtMs = this.#now() + this.#owedMs(keyId) + tookMs / shareOfCore;
+    remember(this.#paidAtMs, keyId, paidAtMs, keysMax);
+  }
+
+  /** Throws `rate_limit_exceeded` if no body of the key may be read now. */
+  require(keyId: string): void {
+    const waitMs = this.#waitMs(keyId);
+    if (waitMs > 0) throw tooManyRefused(waitMs);
+  }
+
+  /** As `require`, but after a delay, which slows down a client that retries at once. */
+  async wait(keyId: string, deadlines: Pick<Deadlines, "add">): Promise<void> {
+    const waitMs = Math.min(this.#waitMs(keyId), REFUSED_BODIES.waitMs);
+    if (waitMs === 0) return;
+    const expiresAtMs = this.#now() + waitMs;
+    await new Promise<void>((expire) => deadlines.add({ expiresAtMs, expire }));
+    this.require(keyId);
+  }
+
+  #waitMs(keyId: string): number {
+    return Math.max(0, Math.ceil(this.#owedMs(keyId) - burstMs / shareOfCore));
+  }
+
+  #owedMs(keyId: string): number {
+    return Math.max(0, (this.#paidAtMs.get(keyId) ?? 0) - this.#now());
+  }
+}
+
 const RETRY_AFTER_MS = 1_000;
+const MS_PER_SECOND = 1_000;
 
 const tooSlow = () =>
   refusal("request_timeout", "The request body did not arrive in time.");
@@ -203,6 +259,14 @@ const processIsFull = () =>
     "The service has no room for this request body at the moment. " +
       "Please try again shortly.",
     { retryAfterMs: RETRY_AFTER_MS },
+  );
+
+const tooManyRefused = (waitMs: number) =>
+  refusal(
+    "rate_limit_exceeded",
+    "Too many requests of this API key were refused. " +
+      `Please try again in ${waitMs / MS_PER_SECOND}s.`,
+    { retryAfterMs: waitMs },
   );
 
 /** Closes the connection, because the rest of the body would be read as the next request. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
-import { BODY_PIECES } from "@gateway/shared/limits";
-import { BodyBudget, readBody } from "./read_body.ts";
+import { BODY_PIECES, REFUSED_BODIES } from "@gateway/shared/limits";
+import { BodyBudget, readBody, RefusedBodies } from "./read_body.ts";
 
 const BYTES_MAX = 200_000;
 const PROGRESS_MS = 15_000;
@@ -22,10 +22,10 @@ function setup(
     remove: (item) => void due.delete(item),
     close: () => {},
   };
-  const tooManyPieces: number[] = [];
+  const charged: number[] = [];
   return {
     budget,
-    tooManyPieces,
+    charged,
     read(headers: Record<string, string> = {}, keyId = "key_a") {
       const body = new PassThrough();
       const exchange = {
@@ -37,7 +37,11 @@ function setup(
         bodyBudget: budget,
         deadlines,
         now: () => clock.ms,
-      }, (pieces) => void tooManyPieces.push(pieces));
+        refusedBodies: {
+          charge: (_keyId, tookMs) => void charged.push(tookMs),
+          wait: () => Promise.resolve(),
+        },
+      });
       /** Settled with what became of the body; nothing of it is held then. */
       const text = reading.then((bytes) =>
         bytes === null ? null : new TextDecoder().decode(bytes)
@@ -138,7 +142,7 @@ Deno.test("readBody() refuses a body in too many pieces, more of them where it i
     else await assert.rejects(text, { status: 400, message: /many pieces/ });
     t.assertIdle();
   }
-  assert.equal(t.tooManyPieces.length, 1);
+  assert.equal(t.charged.length, 1);
 });
 
 Deno.test("readBody() times out on a body that stalls or trickles, and waits for one that makes progress", async () => {
@@ -209,4 +213,40 @@ Deno.test("if the budget is used up, the oldest body is refused", async () => {
   newest.body.end();
   assert.equal((await newest.text)?.length, 41);
   t.assertIdle();
+});
+
+Deno.test("a key spends 50 ms on refused bodies at once, then 25 ms a second, and others are not affected", async () => {
+  let nowMs = 1_000_000;
+  const refused = new RefusedBodies(() => nowMs);
+  const waits = (keyId: string, retryAfterMs: number) =>
+    assert.throws(() => refused.require(keyId), { status: 429, retryAfterMs });
+  refused.charge("a", 20);
+  refused.charge("a", 30);
+  refused.require("a");
+  refused.charge("a", 40);
+  waits("a", 1_600);
+  refused.require("b");
+  nowMs += 1_599;
+  waits("a", 1);
+  nowMs += 1;
+  refused.require("a");
+  nowMs += 60_000;
+  refused.charge("a", 50);
+  refused.require("a");
+  refused.charge("a", 1);
+  waits("a", 40);
+  // A client that retries at once is slowed down before it is refused or served.
+  const pausesMs: number[] = [];
+  const deadlines = {
+    add: ({ expiresAtMs, expire }: { expiresAtMs: number; expire(): void }) => {
+      pausesMs.push(expiresAtMs - nowMs);
+      nowMs = expiresAtMs;
+      expire();
+    },
+  };
+  await refused.wait("a", deadlines);
+  await refused.wait("a", deadlines);
+  refused.charge("a", 50);
+  await assert.rejects(refused.wait("a", deadlines), { status: 429 });
+  assert.deepEqual(pausesMs, [40, REFUSED_BODIES.waitMs]);
 });

@@ -80,16 +80,6 @@ export function unauthorized(): ApiError {
   return new ApiError(...KEY_ERRORS.unknown);
 }
 
-/** The answer to a key whose refused bodies took too much time; the body is not parsed. */
-export function tooManyBadBodies(waitMs: number): ApiError {
-  return new ApiError(
-    "rate_limit_exceeded",
-    "Too many requests of this API key were refused. " +
-      `Please try again in ${waitMs / MS_PER_SECOND}s.`,
-    { retryAfterMs: waitMs, headers: { connection: "close" } },
-  );
-}
-
 /**
  * The error to throw for a failed Redis call. If Redis is unavailable, the key cannot
  * be checked: 503, never 401. Anything else, such as a corrupt record, is a fault that
