@@ -1,12 +1,13 @@
 /** One chat completion: its choices in parallel, at their pace, as chunks or whole. */
 import { setTimeout } from "node:timers/promises";
 import type { ChunkDelta } from "@gateway/shared/openai/completion";
+import { promptTokens } from "@gateway/shared/openai/tokens";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { type LogprobEntry, runChoice, type Step } from "./choice.ts";
 import type { Controls, Pace } from "./controls.ts";
 import { HttpError, requestedError } from "./errors.ts";
 import { checkSchemas, planChoice, randomFor } from "./plan.ts";
-import { type ChatRequest, countPrompt } from "./request.ts";
+import type { ChatRequest } from "./request.ts";
 
 /** The longest prompt. */
 const CONTEXT_TOKENS = 200_000;
@@ -50,7 +51,7 @@ export class Completion {
   private constructor(options: CompletionOptions) {
     const { request } = options;
     this.#options = options;
-    this.#promptTokens = countPrompt(request);
+    this.#promptTokens = promptTokens(request);
     if (this.#promptTokens > CONTEXT_TOKENS) {
       throw new HttpError(
         `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +

@@ -3,6 +3,8 @@ import {
   type ChatMessage,
   chatRequestSchema,
 } from "@gateway/shared/openai/chat";
+import { ApiError } from "@gateway/shared/openai/error";
+import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { requestFault } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { HttpError } from "./errors.ts";
@@ -31,9 +33,10 @@ export type ChatRequest = ReturnType<typeof parseRequest>;
 export function parseRequest(text: string) {
   let json: unknown;
   try {
-    json = JSON.parse(text);
-  } catch {
-    throw new HttpError("We could not parse the JSON body of your request.");
+    json = parseJsonBody(text);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    throw new HttpError(error.message);
   }
   const common = chatRequestSchema.safeParse(json);
   if (!common.success) throw invalidRequest(json, common.error);
@@ -59,16 +62,4 @@ export function textOf({ content }: ChatMessage): string {
   if (content === null || typeof content === "string") return content ?? "";
   return content.map((part) => part.type === "text" ? part.text : "")
     .join("\n");
-}
-
-const CHARS_PER_TOKEN = 4;
-const MESSAGE_TOKENS = 4;
-
-/** A rough count of the prompt tokens: four characters are one token. */
-export function countPrompt({ messages, tools }: ChatRequest): number {
-  let count = (messages.length + tools.length) * MESSAGE_TOKENS;
-  for (const message of messages) {
-    count += Math.ceil(textOf(message).length / CHARS_PER_TOKEN);
-  }
-  return count;
 }

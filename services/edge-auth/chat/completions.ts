@@ -5,6 +5,7 @@
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { decodeJson } from "@gateway/shared/openai/json_body";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { type Log, roundMs } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -23,7 +24,6 @@ import {
   EVENT_STREAM_HEADERS,
   JSON_HEADERS,
 } from "../http/responses.ts";
-import { decodeJson } from "../http/json_body.ts";
 import {
   type BodyBounds,
   readBody,

@@ -1,6 +1,6 @@
 import { Buffer, isAscii } from "node:buffer";
-import { ApiError } from "@gateway/shared/openai/error";
-import { REQUEST_LIMITS } from "@gateway/shared/limits";
+import { REQUEST_LIMITS } from "../limits.ts";
+import { ApiError } from "./error.ts";
 
 const QUOTE = 0x22;
 const COLON = 0x3a;
@@ -68,12 +68,19 @@ function endOfString(text: string, from: number): number {
 }
 
 /**
- * Reads bytes as JSON: strictly UTF-8 (a byte order mark is skipped), guarded by
- * {@link guardJson}, then one JSON value. Throws an {@link ApiError}, 400, that
- * gives the position of the fault, but never the text around it.
+ * Reads bytes as JSON: strictly UTF-8 (a byte order mark is skipped), then as
+ * {@link parseJsonBody} does.
  */
 export function decodeJson(bytes: Uint8Array): unknown {
-  const text = decodeUtf8(bytes);
+  return parseJsonBody(decodeUtf8(bytes));
+}
+
+/**
+ * Reads a text as one JSON value, guarded by {@link guardJson}. Throws an
+ * {@link ApiError}, 400, that gives the position of the fault, but never the text
+ * around it.
+ */
+export function parseJsonBody(text: string): unknown {
   guardJson(text);
   try {
     return JSON.parse(text);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ApiError } from "@gateway/shared/openai/error";
+import { ApiError } from "./error.ts";
 import { decodeJson, guardJson } from "./json_body.ts";
 
 const encoder = new TextEncoder();
