@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { TOTP } from "otpauth";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
 import { type KeyRecord, UNLIMITED } from "@gateway/shared/keys/record";
@@ -12,7 +13,6 @@ import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";
-import { totpCode } from "./domain/sign_in/totp.ts";
 import { asTexts } from "./domain/store/redis.ts";
 import { createConsole } from "./web/app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
@@ -237,7 +237,8 @@ export async function storedKey(
 
 /** The current code of two-step sign-in by the console's clock, or one of a later step. */
 export function codeOf({ deps }: Site, secret: string, later = 0): string {
-  return totpCode(secret, Math.floor(deps.now() / 30_000) + later);
+  const timestamp = deps.now() + later * 30_000;
+  return new TOTP({ secret }).generate({ timestamp });
 }
 
 /** A path that lets somebody else choose a password for their new account. */
@@ -246,7 +247,7 @@ export async function invitation(
   email: string,
 ): Promise<string> {
   const ownerId = await owners.ensure(email);
-  return linkPath(await links.make({ kind: "invite", ownerId, email }));
+  return linkPath(await links.make({ kind: "invite", ownerId }));
 }
 
 /** The value of a hidden field of a page. */

@@ -114,9 +114,8 @@ async function announceDurability({ log, redis }: ConsoleDeps) {
 /** While the first owner cannot sign in, every start prints a new set-up link. */
 async function announceSetUp(deps: ConsoleDeps): Promise<void> {
   const { owners, links, log, publicUrl } = deps;
+  if (await owners.setUpAccount() !== null) return;
   const ownerId = await owners.first();
-  const account = await owners.read(ownerId);
-  if (account?.passwordHash) return;
   const secret = await links.make({ kind: "set_up", ownerId });
   log.notice("setup_link", {
     url: new URL(linkPath(secret), publicUrl).href,

@@ -178,8 +178,7 @@ export const SCENES: readonly Scene[] = [
     return linkPath(await links.make({ kind: "set_up", ownerId }));
   }, { who: "stranger" }),
   at("reset-refused", async ({ ownerId, site: { deps: { links } } }) => {
-    const link = { kind: "reset", ownerId, email: EMAIL } as const;
-    return linkPath(await links.make(link));
+    return linkPath(await links.make({ kind: "reset", ownerId }));
   }, {
     who: "stranger",
     // Long enough for the browser, but easy to guess.

@@ -4,7 +4,7 @@ import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { Command as Program, CommanderError } from "commander";
 import { z } from "zod";
 import { PAGE_ROWS, PAGE_ROWS_MAX } from "../domain/keys/key_page.ts";
-import { ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
+import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import {
   type DefaultLimits,
@@ -63,7 +63,6 @@ export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 
 const { shape: setting } = SETTING_TEXTS;
 const { expires, models } = setting;
-const GRACES = Object.keys(ROTATION_GRACES_MS);
 const text = z.string();
 const given = z.boolean();
 const email = text.transform(parseEmail)
@@ -74,10 +73,11 @@ const rows = text.transform(Number).refine(
 );
 const scopes = text.transform((text) => text.split(/[\s,]+/))
   .pipe(setting.scopes);
-const oneOf = <T extends string>(values: readonly T[]) =>
-  z.enum(values, `One of ${values.join(", ")}`);
-const states = oneOf(["all", "enabled", "disabled", "with_expiry"]);
-const old = oneOf(GRACES);
+const states = z.enum(
+  ["all", "enabled", "disabled", "with_expiry"],
+  "One of all, enabled, disabled, with_expiry",
+);
+const graces = Object.keys(GRACES).join("|");
 
 /** An option: its value as the help shows it, its help, and how it is read. */
 const option = <T extends z.ZodType>(value: string, help: string, schema: T) =>
@@ -97,7 +97,7 @@ const OPTIONS = z.object({
   state: option("<state>", "enabled, disabled or with_expiry", states),
   rows: option("<n>", `keys on a page (${PAGE_ROWS})`, rows),
   after: option("<cursor>", "continue at the cursor that list printed", text),
-  old: option(`<${GRACES.join("|")}>`, "how long the old key works (24h)", old),
+  old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
   stopRunning: option("", "also stop requests that are running now", given),
   json: option("", "print one JSON object", given),
 });

@@ -2,7 +2,7 @@ import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
 import { PAGE_ROWS } from "../domain/keys/key_page.ts";
-import { ROTATION_GRACES_MS, type Target } from "../domain/keys/key_store.ts";
+import { GRACES, type Target } from "../domain/keys/key_store.ts";
 import { type KeySettings, newSettings } from "../domain/keys/settings.ts";
 import { type Answer, rowToJson, toJson } from "./answer.ts";
 import {
@@ -144,14 +144,12 @@ async function rotate(
   { keys, now, options: { old = "24h" } }: Call,
   target: Target,
 ): Promise<Answer> {
-  const graceMs = ROTATION_GRACES_MS[old] ?? 0;
-  const { key, value } = await keys.rotate(target, graceMs);
+  const { ms, text } = GRACES[old];
+  const { key, value } = await keys.rotate(target, ms);
   return {
     json: { ...toJson(key, now()), key: value, replaces: target.keyId },
-    note: "\nStore the new key now: it is not shown again. " +
-      (graceMs === 0
-        ? "The old key no longer works."
-        : `The old key works for another ${old}.`),
+    note:
+      `\nStore the new key now: it is not shown again. The old key stops working ${text}.`,
   };
 }
 

@@ -36,13 +36,13 @@ export const OWNERS: Area = {
 
 /** Makes a link for the first owner, who cannot sign in yet. */
 async function setUp(call: Call): Promise<Answer> {
-  const ownerId = await call.owners.first();
-  const account = await call.owners.read(ownerId);
-  if (account?.passwordHash) {
+  const account = await call.owners.setUpAccount();
+  if (account !== null) {
     throw new CommandRefused(
       `The console is set up: its first owner is ${account.email}. "owners invite" adds others, "owners reset" replaces a forgotten password`,
     );
   }
+  const ownerId = await call.owners.first();
   return await linkAnswer(call, { kind: "set_up", ownerId });
 }
 
@@ -57,14 +57,14 @@ async function invite(call: Call): Promise<Answer> {
     );
   }
   await log(call, ownerId, "owner.invited", email);
-  return await linkAnswer(call, { kind: "invite", ownerId, email });
+  return await linkAnswer(call, { kind: "invite", ownerId });
 }
 
 async function reset(call: Call): Promise<Answer> {
   const { word: email } = call;
   const ownerId = await findOwner(call, email);
   await log(call, ownerId, "account.reset_link_made", "");
-  return await linkAnswer(call, { kind: "reset", ownerId, email });
+  return await linkAnswer(call, { kind: "reset", ownerId });
 }
 
 const LINK_TIMES = { set_up: "15 minutes", invite: "3 days", reset: "1 hour" };

@@ -78,12 +78,13 @@ export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
   return await keys.find(ownerId, c.req.param("id") ?? "");
 }
 
-/** The key in the version that the page showed. */
-export const targetOf = (
-  c: ConsoleContext,
-  { ownerId, id }: KeyRecord,
-  version: number,
-): Target => ({ ownerId, keyId: id, version, actor: actorOf(c) });
+/** The key in the path, in the version that the page showed. */
+export const targetOf = (c: ConsoleContext, version: number): Target => ({
+  ownerId: c.var.signedIn.session.ownerId,
+  keyId: c.req.param("id") ?? "",
+  version,
+  actor: actorOf(c),
+});
 
 interface RefusedOptions extends ErrorOptions {
   headers?: Readonly<Record<string, string>>;

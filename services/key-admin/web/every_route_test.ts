@@ -73,7 +73,6 @@ const PREPARES = ["GET /account/second-factor"];
 Deno.test("every route", async (t) => {
   // As the deployed Redis user, whose permissions have to suffice.
   await using site = await startConsole({ redisUser: "key-admin" });
-  await site.deps.owners.first();
   const other = await routeOwner(site, 0);
   const { value } = await makeKey(other.client, "For the API");
   const routes = routeCases(site);

@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import { createMiddleware } from "hono/factory";
 import { z } from "zod";
+import { graceSchema } from "../domain/keys/key_store.ts";
 import {
   PASSWORD_CHARS_MAX,
   passwordChars,
@@ -69,7 +70,7 @@ export const FORM = z.strictObject({
   /** The version of the key that the page showed. */
   version: one(z.string().regex(/^\d{1,15}$/)).transform(Number),
   /** When the old key of a rotation stops working. */
-  old: text(4),
+  old: one(graceSchema),
   sure: ticked,
   stop_running: box,
   end_others: box,

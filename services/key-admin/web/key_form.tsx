@@ -132,7 +132,7 @@ const editKey: Handler = async (c) => {
   const values = readForm(c, KEY_FORM);
   const { settings, errors } = parse(values, now(), key.expiresAtMs);
   if (settings === undefined) return showForm(c, key, values, errors);
-  await keys.edit(targetOf(c, key, values.version), settings);
+  await keys.edit(targetOf(c, values.version), settings);
   return c.redirect(`/keys/${key.id}?done=edited`, 303);
 };
 

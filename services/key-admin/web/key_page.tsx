@@ -1,6 +1,6 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { isExpired } from "../domain/keys/key_record.ts";
-import { ROTATION_GRACES_MS } from "../domain/keys/key_store.ts";
+import { GRACES } from "../domain/keys/key_store.ts";
 import { readLastUse, readUsage } from "../domain/keys/usage.ts";
 import { mintSecret } from "../domain/store/secret.ts";
 import { AuditTable } from "./audit_page.tsx";
@@ -9,7 +9,6 @@ import {
   type ConsoleContext,
   findKey,
   type Handler,
-  Refused,
   targetOf,
 } from "./context.ts";
 import { FORM, readForm } from "./forms.ts";
@@ -165,21 +164,13 @@ const ask = (question: Question): Handler => async (c) => {
   );
 };
 
-/** When the old key stops working after a rotation. */
-const GRACES = [
-  ["now", "immediately"],
-  ["1h", "in 1 hour"],
-  ["24h", "in 24 hours"],
-  ["7d", "in 7 days"],
-] as const;
-
 const GraceFields = () => (
   <fieldset class="field">
     <legend>The old key stops working</legend>
     <div class="row">
-      {GRACES.map(([value, label]) => (
+      {Object.entries(GRACES).map(([value, { text }]) => (
         <Box type="radio" name="old" value={value} checked={value === "24h"}>
-          {label}
+          {text}
         </Box>
       ))}
     </div>
@@ -189,14 +180,12 @@ const GraceFields = () => (
 /** Makes a change and redirects to a page that confirms it. Deleting needs a ticked box. */
 const change =
   (what: "enable" | "disable" | "delete"): Handler => async (c) => {
-    const key = await findKey(c);
     const fields = FORM.pick({ version: true, stop_running: true });
     const form = readForm(
       c,
       what === "delete" ? fields.extend({ sure: FORM.shape.sure }) : fields,
     );
-    const target = targetOf(c, key, form.version);
-    await c.var.deps.keys[what](target);
+    const key = await c.var.deps.keys[what](targetOf(c, form.version));
     const done = form.stop_running ? await stopRunning(c, key) : `${what}d`;
     const path = what === "delete" ? "/keys" : `/keys/${key.id}`;
     return c.redirect(`${path}?done=${done}`, 303);
@@ -208,17 +197,13 @@ const rotateKey: Handler = async (c) => {
     c,
     FORM.pick({ version: true, nonce: true, old: true }),
   );
-  const [grace, label] = GRACES.find(([name]) => name === form.old) ?? [];
-  const graceMs = grace && ROTATION_GRACES_MS[grace];
-  if (graceMs === undefined) {
-    throw new Refused(400, "Choose when the old key stops working");
-  }
-  const target = targetOf(c, key, form.version);
+  const { ms, text } = GRACES[form.old];
+  const target = targetOf(c, form.version);
   return await answerCreated(
     c,
     form.nonce,
-    (once) => c.var.deps.keys.rotate({ ...target, once }, graceMs),
-    `The old key ${key.hint} stops working ${label}.`,
+    (once) => c.var.deps.keys.rotate({ ...target, once }, ms),
+    `The old key ${key.hint} stops working ${text}.`,
   );
 };
 

@@ -1,8 +1,4 @@
-import {
-  type Account,
-  EMAIL_CHARS_MAX,
-  parseEmail,
-} from "../domain/owners/owner_store.ts";
+import { EMAIL_CHARS_MAX, parseEmail } from "../domain/owners/owner_store.ts";
 import { type Link, linkPath } from "../domain/sign_in/links.ts";
 import {
   PASSWORD_CHARS_MIN,
@@ -57,31 +53,36 @@ export function waitText(waitMs: number): string {
 }
 
 const openLink: Handler = async (c) => {
-  const link = await openedLink(c);
-  return showLink(c, link, link.kind === "set_up" ? "" : link.email);
+  const { kind, account } = await findLink(c, "peek");
+  return showLink(c, kind, account.email);
 };
 
 const useLink: Handler = async (c) => {
-  const { hasher, audit, sessions } = c.var.deps;
-  const link = await openedLink(c);
+  const { hasher, audit, sessions, owners } = c.var.deps;
+  const { kind, account: { ownerId, ...before } } = await findLink(c, "peek");
   const form = readForm(c, FORM.pick({ email: true, new_password: true }));
-  const email = link.kind === "set_up" ? parseEmail(form.email) : link.email;
-  const error = await linkProblem(c, link, email, form.new_password);
-  if (error !== null || email === null) {
-    return showLink(c, link, form.email, error);
+  const email = kind === "set_up" ? parseEmail(form.email) : before.email;
+  if (email === null) {
+    return showLink(c, kind, form.email, "This is not an e-mail address.");
   }
-  const hash = await hasher.hash(form.new_password);
-  const account = await acceptLink(c, email, hash);
-  await audit.add(account.ownerId, {
-    action: link.kind === "reset"
-      ? "account.password_changed"
-      : "account.created",
-    by: account.email,
+  const holder = await owners.find(email) ?? ownerId;
+  const problem = holder === ownerId
+    ? passwordProblem(form.new_password, { email })
+    : "This address belongs to another owner.";
+  if (problem !== null) return showLink(c, kind, email, problem);
+  const passwordHash = await hasher.hash(form.new_password);
+  await findLink(c, "use");
+  if (!await owners.claim(ownerId, email)) throw linkOver();
+  await owners.setPassword(ownerId, passwordHash);
+  await audit.add(ownerId, {
+    action: kind === "reset" ? "account.password_changed" : "account.created",
+    by: email,
     ip: c.env.remoteIp,
   });
-  await sessions.endOthers(account.ownerId, null);
+  await sessions.endOthers(ownerId, null);
   // A reset does not bypass the second factor.
-  if (account.totpSecret !== null) return c.redirect("/sign-in", 303);
+  if (before.totpSecret !== null) return c.redirect("/sign-in", 303);
+  const account = { ...before, ownerId, email, passwordHash };
   const admitted = await admit(c.var.deps, account, clientOf(c), 0);
   return await enter(c, admitted, "/keys");
 };
@@ -100,42 +101,16 @@ const linkOver = () =>
 
 const secretOf = (c: ConsoleContext): string => c.req.param("secret") ?? "";
 
-/** The link of the path, if it still works. */
-async function openedLink(c: ConsoleContext): Promise<Link> {
-  const link = await c.var.deps.links.peek(secretOf(c));
-  if (link === null) throw linkOver();
-  return link;
-}
-
-async function linkProblem(
-  c: ConsoleContext,
-  link: Link,
-  email: string | null,
-  password: string,
-): Promise<string | null> {
-  if (email === null) return "This is not an e-mail address.";
-  const holder = await c.var.deps.owners.find(email);
-  if (holder !== null && holder !== link.ownerId) {
-    return "This address belongs to another owner.";
-  }
-  return passwordProblem(password, { email });
-}
-
-/** Consumes the link and sets up the account. */
-async function acceptLink(
-  c: ConsoleContext,
-  email: string,
-  passwordHash: string,
-): Promise<Account> {
+/** The link of the path with its owner's account, if it still works. `use` uses it up. */
+async function findLink(c: ConsoleContext, how: "peek" | "use") {
   const { links, owners } = c.var.deps;
-  const link = await links.use(secretOf(c));
-  const before = link === null ? null : await owners.read(link.ownerId);
+  const link = await links[how](secretOf(c));
+  const account = link && await owners.read(link.ownerId);
   // There may be two set-up links; the second must not take over the account.
-  const isOver = link === null || before === null ||
-    (link.kind !== "reset" && before.passwordHash !== null);
-  if (isOver || !(await owners.claim(link.ownerId, email))) throw linkOver();
-  await owners.setPassword(link.ownerId, passwordHash);
-  return { ...before, email, passwordHash };
+  if (!account || (link.kind !== "reset" && account.passwordHash !== null)) {
+    throw linkOver();
+  }
+  return { kind: link.kind, account };
 }
 
 /** One form for everything, so that it does not reveal which part was wrong. */
@@ -149,12 +124,12 @@ async function showSignIn(
   },
 ): Promise<Response> {
   const { oidc, owners } = c.var.deps;
-  const first = await owners.read(await owners.first());
+  const isSetUp = await owners.setUpAccount() !== null;
   return showCard(
     c,
     { title: "Sign in", error, ...status && { status } },
     <>
-      {!first?.passwordHash && (
+      {!isSetUp && (
         <p>
           There are no accounts yet. The service prints a one-time set-up link
           when it starts, and the command <code>owners set-up</code>{" "}
@@ -204,7 +179,7 @@ const LINK_TEXTS = {
 /** The page of a set-up, invitation or reset link. */
 function showLink(
   c: ConsoleContext,
-  { kind }: Link,
+  kind: Link["kind"],
   email: string,
   error?: string | null,
 ): Response | Promise<Response> {

@@ -30,13 +30,20 @@ import { type KeyPage, type PageQuery, readPage } from "./key_page.ts";
 import { decodeKey, describeChange, encodeKey } from "./key_record.ts";
 import type { KeySettings } from "./settings.ts";
 
-/** How long the old key works after a rotation. */
-export const ROTATION_GRACES_MS: Readonly<Record<string, number>> = {
-  now: 0,
-  "1h": 3_600_000,
-  "24h": 86_400_000,
-  "7d": 7 * 86_400_000,
-};
+/** When the old key of a rotation stops working: how long after it, and in words. */
+export const GRACES = {
+  now: { ms: 0, text: "immediately" },
+  "1h": { ms: 3_600_000, text: "in 1 hour" },
+  "24h": { ms: 86_400_000, text: "in 24 hours" },
+  "7d": { ms: 7 * 86_400_000, text: "in 7 days" },
+} as const;
+type Grace = keyof typeof GRACES;
+
+/** The text of a form or an option as one of {@link GRACES}. */
+export const graceSchema = z.enum(
+  ["now", "1h", "24h", "7d"] satisfies Grace[],
+  `One of ${Object.keys(GRACES).join(", ")}`,
+);
 
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;

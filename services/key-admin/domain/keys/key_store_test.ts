@@ -9,11 +9,7 @@ import {
   STORE_KEY,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
-import {
-  createKeyStore,
-  type KeyStore,
-  ROTATION_GRACES_MS,
-} from "./key_store.ts";
+import { createKeyStore, GRACES, type KeyStore } from "./key_store.ts";
 import type { KeyFilter } from "./key_page.ts";
 import type { KeySettings } from "./settings.ts";
 import {
@@ -214,7 +210,7 @@ Deno.test("API6: an owner has at most 100,000 keys", async () => {
 
 Deno.test("rotation creates a key with the same settings and never extends the old one", async (test) => {
   await using t = await setup();
-  for (const [grace, graceMs] of Object.entries(ROTATION_GRACES_MS)) {
+  for (const [grace, { ms: graceMs }] of Object.entries(GRACES)) {
     for (const leftMs of [null, 60_000]) {
       await test.step(`${grace}, ends in ${leftMs}`, async () => {
         const beforeMs = Date.now();

@@ -123,6 +123,13 @@ export function createOwnerStore(
     first: async (): Promise<string> =>
       await readText(redis, firstOwnerKey) ?? await make(firstOwnerKey, ""),
 
+    /** The account of the first owner; null before the set-up, when it has no password. */
+    async setUpAccount(): Promise<Account | null> {
+      const ownerId = await readText(redis, firstOwnerKey) ?? "";
+      const account = await store.read(ownerId);
+      return account?.passwordHash ? account : null;
+    },
+
     /** The owner of an identity: found by issuer and subject, by e-mail address only the first time (ASVS 6.8.1). */
     async ofIdentity(
       { issuer, subject, email }: Identity,

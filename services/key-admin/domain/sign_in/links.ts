@@ -2,30 +2,22 @@ import { z } from "zod";
 import { asTextOrNull, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
-/**
- * What a link lets its holder do, once:
- * - `set_up`: become the first owner, with an address of their choice;
- * - `invite`: become the owner of an address;
- * - `reset`: choose a new password.
- */
-const linkSchema = z.discriminatedUnion("kind", [
-  z.object({ kind: z.literal("set_up"), ownerId: z.string() }),
-  z.object({
-    kind: z.enum(["invite", "reset"]),
-    ownerId: z.string(),
-    email: z.string(),
-  }),
-]);
+/** What a link lets its holder do, once, and for how long in seconds. */
+export const LINK_SECONDS = {
+  /** Become the first owner, with an address of their choice. For the person at the terminal. */
+  set_up: 15 * 60,
+  /** Become the owner of an address. */
+  invite: 72 * 3_600,
+  /** Choose a new password. */
+  reset: 3_600,
+} as const;
 
 /** The purpose of a link. */
+const linkSchema = z.object({
+  kind: z.enum(["set_up", "invite", "reset"]),
+  ownerId: z.string(),
+});
 export type Link = z.infer<typeof linkSchema>;
-
-/** How long a link works. A set-up link is meant for the person at the terminal. */
-export const LINK_SECONDS: Readonly<Record<Link["kind"], number>> = {
-  set_up: 15 * 60,
-  invite: 72 * 3_600,
-  reset: 3_600,
-};
 
 const linkKey = (secret: string) => `ticket:link:${digest(secret)}`;
 

@@ -6,7 +6,6 @@ import { Secret, TOTP } from "otpauth";
  * SHA-1, 30 s, 6 digits, which are the library's defaults.
  */
 
-const STEP_MS = 30_000;
 /** A clock may be off by one step either way. */
 const STEPS_OFF_MAX = 1;
 /** 160 bits, as RFC 4226 asks for. */
@@ -36,7 +35,3 @@ export function totpStep(
     .validate({ token: code, timestamp: nowMs, window: STEPS_OFF_MAX });
   return off === null ? null : TOTP.counter({ timestamp: nowMs }) + off;
 }
-
-/** The code of a step. */
-export const totpCode = (secret: string, step: number): string =>
-  new TOTP({ secret }).generate({ timestamp: step * STEP_MS });
