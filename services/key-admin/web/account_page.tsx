@@ -1,8 +1,10 @@
+import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
+import { renderSVG } from "uqr";
 import type { AuditAction } from "../domain/audit/audit_log.ts";
 import { passwordProblem } from "../domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
-import { checkAgain } from "../domain/sign_in/sign_in.ts";
+import { mintTotpSecret, totpStep, totpUri } from "../domain/sign_in/totp.ts";
 import {
   actorOf,
   type ConsoleContext,
@@ -10,10 +12,17 @@ import {
   Refused,
 } from "./context.ts";
 import { FORM, readForm } from "./forms.ts";
-import { showCard, showPage } from "./layout.tsx";
-import { Box, PasswordField, PostForm, Time } from "./parts.tsx";
-import { isFresh, localPath, readCookie, writeCookie } from "./session.ts";
-import { NewPasswordField, waitText } from "./sign_in_page.tsx";
+import { showPage } from "./layout.tsx";
+import {
+  Box,
+  Field,
+  PasswordField,
+  PostForm,
+  ShownOnce,
+  Time,
+} from "./parts.tsx";
+import { writeCookie } from "./session.ts";
+import { checkPassword, NewPasswordField } from "./sign_in_page.tsx";
 
 /** The owner's own account: password, second factor, sessions. */
 
@@ -32,6 +41,69 @@ const changePassword: Handler = async (c) => {
   if (form.end_others) await deps.sessions.endOthers(ownerId, session.id);
   await note(c, "account.password_changed");
   return c.redirect("/account?done=password", 303);
+};
+
+/** The name that the authenticator app shows beside the address. */
+const ISSUER = "Gateway";
+/** The white frame around a QR code. */
+const QUIET_MODULES = 4;
+
+const setUpSecondFactor: Handler = async (c) => {
+  const { deps, signedIn: { account, session } } = c.var;
+  if (account.passwordHash === null || account.totpSecret !== null) {
+    return c.redirect("/account", 302);
+  }
+  const secret = mintTotpSecret(deps.randomBytes);
+  await deps.sessions.update(session.id, { totpSecret: secret });
+  return await showSetUp(c, secret);
+};
+
+const turnOnSecondFactor: Handler = async (c) => {
+  const { deps, signedIn: { account, session } } = c.var;
+  const form = readForm(c, FORM.pick({ code: true, password: true }));
+  const { ownerId, totpSecret: secret } = session;
+  if (secret === "" || account.totpSecret !== null) {
+    return c.redirect("/account", 303);
+  }
+  const step = totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
+  const error = await checkPassword(c, form.password);
+  if (error !== null || step === null) {
+    return await showSetUp(c, secret, error ?? WRONG_CODE);
+  }
+  // A form that is sent twice gets one set of recovery codes.
+  if (!await deps.owners.useTotpStep(ownerId, step)) {
+    return c.redirect("/account", 303);
+  }
+  const codes = await deps.owners.enableTotp(ownerId, secret);
+  await note(c, "account.second_factor_on");
+  return await showPage(
+    c,
+    {
+      title: "Store your recovery codes",
+      section: "account",
+      lead:
+        "Two-step sign-in is on. If you lose the app, each of these codes lets you sign in once. They are shown only now.",
+      isCard: true,
+    },
+    <ShownOnce
+      label="Recovery codes"
+      value={codes.join("\n")}
+      next="/account"
+    />,
+  );
+};
+
+const WRONG_CODE =
+  "The code is wrong. Codes change every 30 seconds. Check the clock of your device.";
+
+const turnOffSecondFactor: Handler = async (c) => {
+  const { deps, signedIn: { account } } = c.var;
+  const form = readForm(c, FORM.pick({ password: true }));
+  const problem = await checkPassword(c, form.password);
+  if (problem !== null) return await showAccount(c, problem);
+  await deps.owners.disableTotp(account.ownerId);
+  await note(c, "account.second_factor_off");
+  return c.redirect("/account?done=factor_off", 303);
 };
 
 const endSession: Handler = async (c) => {
@@ -56,81 +128,28 @@ const signOut = (isEverywhere: boolean): Handler => async (c) => {
   return c.redirect("/sign-in", 303);
 };
 
-/** Checks the password again before a sensitive action. */
-const confirm: Handler = async (c) => {
-  const { deps, signedIn: { session } } = c.var;
-  const form = readForm(c, FORM.pick({ password: true, next: true }));
-  const problem = await checkPassword(c, form.password);
-  if (problem !== null) return await showConfirm(c, form.next, problem);
-  await deps.sessions.update(session.id, { checkedAtMs: deps.now() });
-  return c.redirect(localPath(form.next), 303);
-};
-
 export const accountRoutes = {
   "/account": { GET: (c: ConsoleContext) => showAccount(c) },
   "/account/password": { POST: changePassword },
+  "/account/second-factor": {
+    GET: setUpSecondFactor,
+    POST: turnOnSecondFactor,
+  },
+  "/account/second-factor/off": { POST: turnOffSecondFactor },
   "/account/sessions/end": { POST: endSession },
   "/account/sessions/end-all": { POST: signOut(true) },
   "/sign-out": { POST: signOut(false) },
-  "/confirm": {
-    GET: (c: ConsoleContext) => showConfirm(c, c.req.query("next")),
-    POST: confirm,
-  },
 };
 
-/** The problem with the current password, or null. An account without a password must have signed in recently. */
-export async function checkPassword(
-  c: ConsoleContext,
-  given: string,
-): Promise<string | null> {
-  const { deps, signedIn: { account } } = c.var;
-  if (account.passwordHash === null) {
-    return isFresh(c) ? null : "Sign in again first.";
-  }
-  const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
-  const result = await checkAgain(deps, account, given, from);
-  if (result.ok) return null;
-  return result.waitMs === 0
-    ? "The password is wrong."
-    : waitText(result.waitMs);
-}
-
 /** Adds an account change to the owner's audit log. */
-export const note = (c: ConsoleContext, action: AuditAction): Promise<void> =>
+const note = (c: ConsoleContext, action: AuditAction): Promise<void> =>
   c.var.deps.audit.add(c.var.signedIn.account.ownerId, {
     action,
     ...actorOf(c),
   });
 
-function showConfirm(
-  c: ConsoleContext,
-  next: string | undefined,
-  error?: string,
-): Response | Promise<Response> {
-  const { account: { email, passwordHash } } = c.var.signedIn;
-  if (passwordHash === null) return c.redirect("/sign-in/oidc?again=1", 302);
-  return showCard(
-    c,
-    {
-      title: "Confirm your password",
-      lead:
-        "You last entered your password over an hour ago. Enter it again to create, rotate or delete keys.",
-      error,
-    },
-    <PostForm
-      action="/confirm"
-      hidden={{ next: localPath(next) }}
-      submit="Continue"
-      cancel="/keys"
-    >
-      <input type="hidden" autocomplete="username" value={email} />
-      <PasswordField label={`Password of ${email}`} autofocus />
-    </PostForm>,
-  );
-}
-
 /** The account page, or why one of its forms was refused. */
-export async function showAccount(
+async function showAccount(
   c: ConsoleContext,
   error?: string,
 ): Promise<Response> {
@@ -218,6 +237,58 @@ export async function showAccount(
           look="bad"
         />
       </Topic>
+    </>,
+  );
+}
+
+/** Shows the secret for the app and asks for a code as proof. */
+function showSetUp(
+  c: ConsoleContext,
+  secret: string,
+  error?: string,
+): Promise<Response> {
+  const uri = totpUri(secret, c.var.signedIn.account.email, ISSUER);
+  return showPage(
+    c,
+    {
+      title: "Two-step sign-in",
+      section: "account",
+      error,
+      isCard: true,
+    },
+    <>
+      <p>
+        Scan this with an authenticator app, or{" "}
+        <a href={uri}>open it on this device</a>.
+      </p>
+      <div
+        class="qr"
+        role="img"
+        aria-label="QR code for your authenticator app"
+      >
+        {raw(renderSVG(uri, { ecc: "M", border: QUIET_MODULES }))}
+      </div>
+      <p class="faint">
+        Or type the secret: <code id="secret">{secret}</code>
+      </p>
+      <PostForm
+        action="/account/second-factor"
+        submit="Turn on"
+        cancel="/account"
+      >
+        <Field
+          id="code"
+          label="Type the code that the app shows"
+          required
+          inputmode="numeric"
+          pattern="[0-9 ]*"
+          title="Six digits"
+          maxlength={10}
+          autocomplete="one-time-code"
+          autofocus
+        />
+        <PasswordField label="Your password" />
+      </PostForm>
     </>,
   );
 }

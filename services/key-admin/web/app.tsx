@@ -20,10 +20,8 @@ import { keyFormRoutes } from "./key_form.tsx";
 import { keyRoutes } from "./key_page.tsx";
 import { keyListRoutes } from "./keys_page.tsx";
 import { showCard } from "./layout.tsx";
-import { oidcRoutes } from "./oidc.ts";
-import { secondFactorRoutes } from "./second_factor.tsx";
 import { behindSignIn } from "./session.ts";
-import { signInRoutes } from "./sign_in_page.tsx";
+import { confirmRoutes, signInRoutes } from "./sign_in_page.tsx";
 import { usageRoutes } from "./usage_page.tsx";
 
 /** The console's own files; their paths name their content. */
@@ -41,7 +39,6 @@ const PUBLIC_ROUTES: Routes = {
   "/": { GET: (c) => c.redirect("/keys", 302) },
   "/assets/:version/:name": { GET: asset },
   ...signInRoutes,
-  ...oidcRoutes,
 };
 
 /** If two routes match, the first one answers. */
@@ -52,7 +49,7 @@ const ROUTES: Routes = {
   ...usageRoutes,
   ...auditRoutes,
   ...accountRoutes,
-  ...secondFactorRoutes,
+  ...confirmRoutes,
 };
 
 /** The console: its guards and its routes. */

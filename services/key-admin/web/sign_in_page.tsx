@@ -1,22 +1,31 @@
 import { EMAIL_CHARS_MAX, parseEmail } from "../domain/owners/owner_store.ts";
 import { type Link, linkPath } from "../domain/sign_in/links.ts";
+import { NotAllowed, type OidcClient } from "../domain/sign_in/oidc.ts";
 import {
   PASSWORD_CHARS_MIN,
   passwordProblem,
 } from "../domain/sign_in/password.ts";
-import { admit, signIn } from "../domain/sign_in/sign_in.ts";
+import { admit, checkAgain, signIn } from "../domain/sign_in/sign_in.ts";
 import {
   clientOf,
   type ConsoleContext,
+  type ConsoleDeps,
   type Handler,
   Refused,
 } from "./context.ts";
 import { FORM, readForm } from "./forms.ts";
 import { showCard } from "./layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "./parts.tsx";
-import { enter, findSignedIn, localPath, readCookie } from "./session.ts";
+import {
+  enter,
+  findSignedIn,
+  isFresh,
+  localPath,
+  readCookie,
+  writeCookie,
+} from "./session.ts";
 
-/** Signing in with a password, and the links that lead to one. */
+/** Signing in with a password, a link or the organisation's provider, and entering the password again. */
 
 const openSignIn: Handler = async (c) => {
   if (await findSignedIn(c) !== null) return c.redirect("/keys", 302);
@@ -44,7 +53,7 @@ const trySignIn: Handler = async (c) => {
 };
 
 /** Says when the next attempt is possible. */
-export function waitText(waitMs: number): string {
+function waitText(waitMs: number): string {
   const seconds = Math.ceil(waitMs / 1_000);
   const time = seconds < 100
     ? `${seconds} seconds`
@@ -87,9 +96,90 @@ const useLink: Handler = async (c) => {
   return await enter(c, admitted, "/keys");
 };
 
+/** Where the organisation's provider sends the browser back to. */
+const CALLBACK = "/sign-in/oidc/callback";
+
+const beginOidc: Handler = async (c) => {
+  const { deps } = c.var;
+  const provider = providerOf(deps);
+  const callback = new URL(CALLBACK, deps.publicUrl);
+  const askAgain = c.req.query("again") !== undefined;
+  const { url, flow } = await provider.begin(callback, askAgain)
+    .catch((cause) => {
+      deps.log.warn("oidc_unavailable", { error: cause });
+      throw refusal(
+        503,
+        `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`,
+        cause,
+      );
+    });
+  writeCookie(c, "oidc", flow);
+  return c.redirect(url.href, 302);
+};
+
+const finishOidc: Handler = async (c) => {
+  const { deps } = c.var;
+  const provider = providerOf(deps);
+  const flow = readCookie(c, "oidc");
+  writeCookie(c, "oidc", null);
+  if (flow === "") {
+    throw refusal(400, "This sign-in took too long. Start again");
+  }
+  const { search } = new URL(c.req.url);
+  const returned = new URL(CALLBACK + search, deps.publicUrl);
+  const identity = await provider.finish(returned, flow).catch((cause) => {
+    deps.log.warn("oidc_refused", { error: cause });
+    throw cause instanceof NotAllowed
+      ? refusal(403, cause.message, cause)
+      : refusal(400, `Signing in with ${provider.name} failed`, cause);
+  });
+  const ownerId = await deps.owners.ofIdentity(identity);
+  const account = await deps.owners.read(ownerId);
+  if (account === null) throw new Error(`No account of owner ${ownerId}`);
+  const admitted = await admit(deps, account, clientOf(c), 0);
+  return await enter(c, admitted, "/keys");
+};
+
+/** Checks the password again before a sensitive action. */
+const confirm: Handler = async (c) => {
+  const { deps, signedIn: { session } } = c.var;
+  const form = readForm(c, FORM.pick({ password: true, next: true }));
+  const problem = await checkPassword(c, form.password);
+  if (problem !== null) return await showConfirm(c, form.next, problem);
+  await deps.sessions.update(session.id, { checkedAtMs: deps.now() });
+  return c.redirect(localPath(form.next), 303);
+};
+
+/** The problem with the current password, or null. An account without a password must have signed in recently. */
+export async function checkPassword(
+  c: ConsoleContext,
+  given: string,
+): Promise<string | null> {
+  const { deps, signedIn: { account } } = c.var;
+  if (account.passwordHash === null) {
+    return isFresh(c) ? null : "Sign in again first.";
+  }
+  const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
+  const result = await checkAgain(deps, account, given, from);
+  if (result.ok) return null;
+  return result.waitMs === 0
+    ? "The password is wrong."
+    : waitText(result.waitMs);
+}
+
 export const signInRoutes = {
   "/sign-in": { GET: openSignIn, POST: trySignIn },
+  "/sign-in/oidc": { GET: beginOidc },
+  [CALLBACK]: { GET: finishOidc },
   "/link/:secret": { GET: openLink, POST: useLink },
+};
+
+/** The routes of {@link confirm}, for owners who are signed in. */
+export const confirmRoutes = {
+  "/confirm": {
+    GET: (c: ConsoleContext) => showConfirm(c, c.req.query("next")),
+    POST: confirm,
+  },
 };
 
 const linkOver = () =>
@@ -112,6 +202,14 @@ async function findLink(c: ConsoleContext, how: "peek" | "use") {
   }
   return { kind: link.kind, account };
 }
+
+function providerOf({ oidc }: ConsoleDeps): OidcClient {
+  if (oidc === null) throw new Refused(404, "This page does not exist");
+  return oidc;
+}
+
+const refusal = (status: 400 | 403 | 503, message: string, cause?: unknown) =>
+  new Refused(status, message, { cause, back: "/sign-in" });
 
 /** One form for everything, so that it does not reveal which part was wrong. */
 async function showSignIn(
@@ -154,6 +252,33 @@ async function showSignIn(
         />
       </PostForm>
     </>,
+  );
+}
+
+function showConfirm(
+  c: ConsoleContext,
+  next: string | undefined,
+  error?: string,
+): Response | Promise<Response> {
+  const { account: { email, passwordHash } } = c.var.signedIn;
+  if (passwordHash === null) return c.redirect("/sign-in/oidc?again=1", 302);
+  return showCard(
+    c,
+    {
+      title: "Confirm your password",
+      lead:
+        "You last entered your password over an hour ago. Enter it again to create, rotate or delete keys.",
+      error,
+    },
+    <PostForm
+      action="/confirm"
+      hidden={{ next: localPath(next) }}
+      submit="Continue"
+      cancel="/keys"
+    >
+      <input type="hidden" autocomplete="username" value={email} />
+      <PasswordField label={`Password of ${email}`} autofocus />
+    </PostForm>,
   );
 }
 
