@@ -13,11 +13,10 @@ import {
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { configFrom } from "./config.ts";
-import { BadCursor } from "./domain/keys/key_page.ts";
 import { KeyRefused } from "./domain/keys/key_store.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { detectDurability, NotDurable } from "./domain/store/durability.ts";
-import { connectRedis } from "./domain/store/redis.ts";
+import { BadCursor, connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
 
 /** `deno task keys …` and `deno task owners …`: commands over the stores of the console. */

@@ -194,7 +194,7 @@ export const sendRequest = (
 
 /** The audit log of an owner, oldest first. */
 export async function entries({ deps }: TestConsole, ownerId: string) {
-  const query = { action: "", keyId: "", before: null, rows: 100 };
+  const query = { action: "", keyId: "", before: "", rows: 100 };
   return (await deps.audit.read(ownerId, query)).rows.reverse();
 }
 

@@ -80,7 +80,6 @@ const turnOnSecondFactor: Handler = async (c) => {
     c,
     {
       title: "Store your recovery codes",
-      section: "account",
       lead:
         "Two-step sign-in is on. If you lose the app, each of these codes lets you sign in once. They are shown only now.",
       isCard: true,
@@ -161,7 +160,7 @@ async function showAccount(
   );
   return showPage(
     c,
-    { title: "Account", section: "account", lead: account.email, error },
+    { title: "Account", lead: account.email, error },
     <>
       <Topic
         title="Password"
@@ -252,7 +251,6 @@ function showSetUp(
     c,
     {
       title: "Two-step sign-in",
-      section: "account",
       error,
       isCard: true,
     },

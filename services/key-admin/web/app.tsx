@@ -1,8 +1,8 @@
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono, type HonoRequest } from "hono";
-import { BadCursor } from "../domain/keys/key_page.ts";
 import { KeyRefused } from "../domain/keys/key_store.ts";
 import { NotDurable } from "../domain/store/durability.ts";
+import { BadCursor } from "../domain/store/redis.ts";
 import { accountRoutes } from "./account_page.tsx";
 import { auditRoutes } from "./audit_page.tsx";
 import {
@@ -98,7 +98,8 @@ function asRefused(error: unknown, { method, path }: HonoRequest): Refused {
     return new Refused(409, error.message, { back });
   }
   if (error instanceof BadCursor) {
-    return new Refused(400, "This page of the list does not exist");
+    const [back = "/keys"] = /^\/audit/.exec(path) ?? [];
+    return new Refused(400, "This page of the list does not exist", { back });
   }
   const headers = { "retry-after": "1" };
   if (error instanceof NotDurable) {

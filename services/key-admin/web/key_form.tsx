@@ -96,7 +96,6 @@ export async function answerCreated(
     c,
     {
       title: "Store your key now",
-      section: "keys",
       lead: (
         <>
           This is the only time the full value of{" "}
@@ -211,7 +210,6 @@ function showForm(
     c,
     {
       title,
-      section: "keys",
       isCard: true,
       error: errors.size === 0 ? null : "Correct the marked fields.",
     },

@@ -40,7 +40,7 @@ const showKey: Handler = async (c) => {
   const historyQuery = {
     action: "key.",
     keyId: id,
-    before: null,
+    before: "",
     rows: HISTORY_ROWS,
   };
   const [usage, lastUsedAtMs, history] = await Promise.all([
@@ -70,7 +70,6 @@ const showKey: Handler = async (c) => {
     c,
     {
       title: description,
-      section: "keys",
       lead: (
         <>
           <code class="hint">{key.hint}</code>{" "}
@@ -134,7 +133,7 @@ const ask = (question: Question): Handler => async (c) => {
   const isRotation = question === "rotate";
   return showPage(
     c,
-    { title, section: "keys", lead, isCard: true },
+    { title, lead, isCard: true },
     <>
       <p>
         <strong>

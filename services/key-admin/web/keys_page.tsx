@@ -44,7 +44,6 @@ const listKeys: Handler = async (c) => {
     c,
     {
       title: "API keys",
-      section: "keys",
       lead:
         "A key lets a program use the models. Give each program its own key, so that you can disable one without affecting the others.",
       actions: !isFirstKey && create,

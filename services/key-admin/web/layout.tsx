@@ -29,6 +29,7 @@ const NOT_STOPPED =
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
 
+/** The pages in the navigation. Their names begin the paths of all pages of a section. */
 const SECTIONS = [
   ["keys", "API keys"],
   ["usage", "Usage"],
@@ -46,7 +47,6 @@ interface Page {
 }
 
 interface ConsolePage extends Page {
-  section: typeof SECTIONS[number][0];
   /** Links and buttons beside the title. */
   actions?: Child;
   /** A page with one task is a card. */
@@ -56,7 +56,7 @@ interface ConsolePage extends Page {
 /** Answers with a page for signed-in owners: navigation, notices, content. */
 export async function showPage(
   c: ConsoleContext,
-  { section, actions, isCard = false, ...page }: ConsolePage,
+  { actions, isCard = false, ...page }: ConsolePage,
   content: Child,
 ): Promise<Response> {
   const { deps } = c.var;
@@ -82,7 +82,7 @@ export async function showPage(
         <Tabs
           label="Main"
           tabs={SECTIONS}
-          current={section}
+          current={c.req.path.split("/")[1]}
           to={(name) => `/${name}`}
         />
         <PostForm action="/sign-out" submit="Sign out" look="small" />

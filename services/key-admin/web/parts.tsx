@@ -11,7 +11,7 @@ import { FORM_TOKEN } from "./session.ts";
 export const Tabs = <T extends string>({ label, tabs, current, to }: {
   label: string;
   tabs: readonly (readonly [value: T, label: string])[];
-  current: T;
+  current: string | undefined;
   /** The address of a tab. */
   to: (value: T) => string;
 }) => (

@@ -26,7 +26,6 @@ const showUsage: Handler = async (c) => {
     c,
     {
       title: "Usage",
-      section: "usage",
       lead:
         "All your keys together, including deleted ones. Each key's page shows its own numbers.",
     },

@@ -1,7 +1,7 @@
 import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
-import { asFields, asList, asText } from "../store/redis.ts";
+import { asFields, asList, asText, BadCursor } from "../store/redis.ts";
 
 /** About this many entries are kept per owner; the oldest are dropped. */
 export const AUDIT_ENTRIES_MAX = 500_000;
@@ -61,13 +61,10 @@ export interface AuditQuery {
   action: string;
   /** Only entries about this key; empty for all. */
   keyId: string;
-  /** Only entries older than this id; null: from the newest on. */
-  before: string | null;
+  /** A cursor that came with an earlier page; empty: from the newest on. */
+  before: string;
   rows: number;
 }
-
-/** Whether text has the form of a cursor. */
-export const isAuditCursor = (text: string): boolean => STREAM_ID.test(text);
 
 /** The fields of an entry, flat as XADD takes them. Empty ones are left out. */
 export const encodeAudit = ({ keyId, ...entry }: AuditEntry): string[] =>
@@ -91,8 +88,10 @@ export const createAuditLog = (redis: RedisLink) => ({
     ownerId: string,
     { action, keyId, before, rows: rowsMax }: AuditQuery,
   ): Promise<{ rows: AuditRow[]; next: string | null }> {
+    // Cursors come from URLs.
+    if (before !== "" && !STREAM_ID.test(before)) throw new BadCursor();
     const rows: AuditRow[] = [];
-    let from = before === null ? "+" : `(${before}`;
+    let from = before === "" ? "+" : `(${before}`;
     for (let scanned = 0; scanned < SCAN_MAX; scanned += BATCH) {
       const range = ["XREVRANGE", auditKey(ownerId), from, "-"];
       const reply = asList(

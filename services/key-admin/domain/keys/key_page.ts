@@ -8,7 +8,13 @@ import {
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { asFields, asNumber, type Fields, readHash } from "../store/redis.ts";
+import {
+  asFields,
+  asNumber,
+  BadCursor,
+  type Fields,
+  readHash,
+} from "../store/redis.ts";
 import { decodeKey } from "./key_record.ts";
 import { readLastUse } from "./usage.ts";
 
@@ -52,13 +58,6 @@ export interface KeyPage {
   rows: KeyRow[];
   /** The cursor of the next page; null at the end. */
   next: string | null;
-}
-
-/** A cursor that did not come from a page. */
-export class BadCursor extends Error {
-  override name = "BadCursor";
-  override message =
-    "The cursor is invalid: use one that an earlier page returned";
 }
 
 /** A key of the list. */

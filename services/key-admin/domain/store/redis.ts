@@ -44,6 +44,13 @@ export async function connectRedis(
   }
 }
 
+/** A cursor that did not come from a page. */
+export class BadCursor extends Error {
+  override name = "BadCursor";
+  override message =
+    "The cursor is invalid: use one that an earlier page returned";
+}
+
 /** The fields of a hash or a stream entry. */
 export type Fields = Readonly<Record<string, string>>;
 
