@@ -43,10 +43,9 @@ async function run(args: string[]): Promise<string> {
           "(set appendonly yes and appendfsync always)",
       );
     }
-    const deps = { randomBytes, now: wallNow, defaultLimits };
+    const connections = { redis, writer: redis, randomBytes, now: wallNow };
     const answer = await command.run({
-      ...createStores({ redis, writer: redis, ...deps }),
-      ...deps,
+      ...createStores({ ...connections, defaultLimits }),
       sendStop: createStopSender(bus, silentLog),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
     });

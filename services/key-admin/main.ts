@@ -47,12 +47,10 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     },
   });
   const { defaultLimits } = config;
-  const clock = { randomBytes, now: wallNow };
+  const connections = { redis, writer, randomBytes, now: wallNow };
   const deps: ConsoleDeps = {
-    ...createStores({ redis, writer, defaultLimits, ...clock }),
-    ...clock,
+    ...createStores({ ...connections, defaultLimits }),
     log,
-    defaultLimits,
     sendStop: createStopSender(config.bus, log),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),

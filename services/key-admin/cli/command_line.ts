@@ -1,13 +1,15 @@
-import type { WallNow } from "@gateway/shared/process/clock";
 import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { Command as Program, CommanderError } from "commander";
 import { z } from "zod";
-import { PAGE_ROWS, PAGE_ROWS_MAX } from "../domain/keys/key_page.ts";
+import {
+  KEY_FILTERS,
+  PAGE_ROWS,
+  PAGE_ROWS_MAX,
+} from "../domain/keys/key_page.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import {
-  type DefaultLimits,
   limitsOf,
   limitWords,
   SETTING_TEXTS,
@@ -29,10 +31,8 @@ export class CommandRefused extends Error {
 /** Dependencies of commands. */
 export interface CommandDeps extends Stores {
   sendStop: SendStop;
-  defaultLimits: DefaultLimits;
   /** Origin of the console, for links. */
   publicUrl: URL;
-  now: WallNow;
 }
 
 /** One invocation of a command. */
@@ -73,10 +73,7 @@ const rows = text.transform(Number).refine(
 );
 const scopes = text.transform((text) => text.split(/[\s,]+/))
   .pipe(setting.scopes);
-const states = z.enum(
-  ["all", "enabled", "disabled", "with_expiry"],
-  "One of all, enabled, disabled, with_expiry",
-);
+const states = z.enum(KEY_FILTERS, `One of ${KEY_FILTERS.join(", ")}`);
 const graces = Object.keys(GRACES).join("|");
 
 /** An option: its value as the help shows it, its help, and how it is read. */

@@ -4,11 +4,11 @@ import { createOwnerStore, type OwnerStoreDeps } from "./owners/owner_store.ts";
 import { createLinkStore } from "./sign_in/links.ts";
 import { createSessionStore } from "./sign_in/sessions.ts";
 
-/** The stores behind the console and the command line. ARCHITECTURE.md has their Redis keys. */
+/** The stores behind the console and the command line, and what they work with. ARCHITECTURE.md has their Redis keys. */
 export type Stores = ReturnType<typeof createStores>;
 
 export const createStores = (deps: OwnerStoreDeps) => ({
-  redis: deps.redis,
+  ...deps,
   keys: createKeyStore(deps),
   owners: createOwnerStore(deps),
   sessions: createSessionStore(deps),

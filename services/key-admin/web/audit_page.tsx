@@ -103,7 +103,7 @@ const LABELS: Readonly<Record<string, string>> = {
 
 /** `Key created` for `key.created` */
 const labelOfAction = (action: string): string =>
-  LABELS[action] ?? labelOf(action.replaceAll(/[._]/g, " "));
+  LABELS[action] ?? labelOf(action);
 
 /** Entries as a table. */
 export const AuditTable = (

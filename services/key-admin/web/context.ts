@@ -1,11 +1,8 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import type { WallNow } from "@gateway/shared/process/clock";
-import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { Target } from "../domain/keys/key_store.ts";
-import type { DefaultLimits } from "../domain/keys/settings.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
 import type { OidcClient } from "../domain/sign_in/oidc.ts";
@@ -14,20 +11,17 @@ import type { Session } from "../domain/sign_in/sessions.ts";
 import type { Stores } from "../domain/stores.ts";
 import type { Assets } from "./server.ts";
 
-/** Everything the console needs. */
+/** Everything the console needs besides the stores. */
 export interface ConsoleDeps extends Stores {
   hasher: PasswordHasher;
   sendStop: SendStop;
   oidc: OidcClient | null;
   assets: Assets;
-  randomBytes: RandomBytes;
-  now: WallNow;
   log: Log;
   /** Origin of the console as browsers see it. */
   publicUrl: URL;
   /** Base URL of the API in examples. */
   apiUrl: string;
-  defaultLimits: DefaultLimits;
   /** Whether the model simulator answers, for the banner. */
   isSimulated: boolean;
 }

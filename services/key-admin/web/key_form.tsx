@@ -65,7 +65,7 @@ const createKey: Handler = async (c) => {
 };
 
 /** Answers the form for a new key, which is posted to the list. */
-export const postKey: Handler = behindPassword(createKey, () => "/keys/new");
+export const postKey: Handler = behindPassword(createKey);
 
 /**
  * Creates a key once for each nonce and answers with the only page that shows its

@@ -206,10 +206,6 @@ const rotateKey: Handler = async (c) => {
   );
 };
 
-/** The page that asks before the change of this path. */
-const questionOf = (c: ConsoleContext): string =>
-  c.req.path.replace(/\w+$/, "ask/$&");
-
 /** Stops running requests. Returns the name of the notice to show. */
 async function stopRunning(
   c: ConsoleContext,
@@ -234,6 +230,6 @@ export const keyRoutes = {
   "/keys/:id/ask/rotate": { GET: behindPassword(ask("rotate")) },
   "/keys/:id/enable": { POST: change("enable") },
   "/keys/:id/disable": { POST: change("disable") },
-  "/keys/:id/delete": { POST: behindPassword(change("delete"), questionOf) },
-  "/keys/:id/rotate": { POST: behindPassword(rotateKey, questionOf) },
+  "/keys/:id/delete": { POST: behindPassword(change("delete")) },
+  "/keys/:id/rotate": { POST: behindPassword(rotateKey) },
 };

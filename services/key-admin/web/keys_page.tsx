@@ -1,6 +1,7 @@
 import { isKeyId } from "@gateway/shared/keys/key";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import {
+  KEY_FILTERS,
   type KeyFilter,
   type KeyPage,
   PAGE_ROWS,
@@ -12,6 +13,7 @@ import {
   address,
   Curl,
   Empty,
+  labelOf,
   Moment,
   number,
   Pager,
@@ -29,7 +31,7 @@ const listKeys: Handler = async (c) => {
     return c.redirect(`/keys/${search}`, 302);
   }
   const asked = c.req.query("filter");
-  const [filter] = FILTERS.find(([name]) => name === asked) ?? FILTERS[0];
+  const filter = KEY_FILTERS.find((name) => name === asked) ?? "all";
   const after = c.req.query("after") ?? "";
   const nowMs = now();
   const day = usageDay(nowMs);
@@ -88,12 +90,7 @@ const cleanSearch = (search: string): string =>
   search.trim().slice(0, 200)
     .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
 
-const FILTERS = [
-  ["all", "All"],
-  ["enabled", "Enabled"],
-  ["disabled", "Disabled"],
-  ["with_expiry", "With expiry"],
-] as const;
+const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
 
 const Search = (
   { search, filter }: { search: string; filter: KeyFilter },

@@ -248,9 +248,10 @@ export const PasswordField = ({ id = "password", ...input }: {
   />
 );
 
-/** `Tokens per day` for `tokensPerDay` or `tokens per day` */
+/** `Tokens per day` for `tokensPerDay`, `tokens_per_day` or `tokens.per.day` */
 export const labelOf = (name: string): string =>
-  name[0]?.toUpperCase() + limitWords(name.slice(1), " ");
+  name[0]?.toUpperCase() +
+  limitWords(name.slice(1), " ").replaceAll(/[._]/g, " ");
 
 const NUMBER = new Intl.NumberFormat("en-US");
 

@@ -92,15 +92,17 @@ export function isFresh(c: ConsoleContext): boolean {
   return c.var.deps.now() - checkedAtMs < SESSION_LIMITS.freshMs;
 }
 
-/** Asks for the password first if it was entered long ago, and then continues at `nextOf`. */
-export const behindPassword = (
-  handler: Handler,
-  nextOf = (c: ConsoleContext): string => c.req.path,
-): Handler =>
-async (c) =>
-  isFresh(c)
-    ? await handler(c)
-    : c.redirect(`/confirm?next=${encodeURIComponent(nextOf(c))}`, 303);
+/** Asks for the password first if it was entered long ago, and then continues at the page of the form. */
+export const behindPassword = (handler: Handler): Handler => async (c) => {
+  if (isFresh(c)) return await handler(c);
+  const { method, path } = c.req;
+  const next = method === "GET"
+    ? path
+    : path === "/keys"
+    ? "/keys/new"
+    : path.replace(/\w+$/, "ask/$&");
+  return c.redirect(`/confirm?next=${encodeURIComponent(next)}`, 303);
+};
 
 /** Fewer failures count as typing mistakes. */
 const FAILURES_REPORTED = 5;

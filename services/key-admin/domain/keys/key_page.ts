@@ -28,7 +28,13 @@ const BATCH = 500;
 const CURSOR = /^(\d{1,16})-(key_\w{1,64})$/;
 
 /** Which keys to list. `with_expiry` are those that have expired or will. */
-export type KeyFilter = "all" | "enabled" | "disabled" | "with_expiry";
+export const KEY_FILTERS = [
+  "all",
+  "enabled",
+  "disabled",
+  "with_expiry",
+] as const;
+export type KeyFilter = typeof KEY_FILTERS[number];
 
 /** Which keys, and which page of them. */
 export interface PageQuery {

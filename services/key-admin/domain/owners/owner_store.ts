@@ -72,7 +72,7 @@ const STEP_SECONDS = 120;
 
 /** Dependencies of the store of owners. */
 export interface OwnerStoreDeps extends StoreDeps {
-  defaultLimits: Pick<DefaultLimits, "owner">;
+  defaultLimits: DefaultLimits;
 }
 
 /**

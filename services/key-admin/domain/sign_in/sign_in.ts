@@ -1,7 +1,4 @@
-import type { WallNow } from "@gateway/shared/process/clock";
-import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import type { RedisLink } from "@gateway/shared/redis/link";
 import type { AuditLog } from "../audit/audit_log.ts";
 import {
   type Account,
@@ -14,6 +11,7 @@ import {
   rememberDevice,
   takeAttempt,
 } from "./attempts.ts";
+import type { StoreDeps } from "../store/redis.ts";
 import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
 import { totpStep } from "./totp.ts";
@@ -40,14 +38,11 @@ export interface Admitted {
 }
 
 /** Dependencies of signing in. */
-export interface SignInDeps {
-  redis: RedisLink;
+export interface SignInDeps extends StoreDeps {
   owners: OwnerStore;
   sessions: SessionStore;
   hasher: PasswordHasher;
   audit: AuditLog;
-  randomBytes: RandomBytes;
-  now: WallNow;
   log: Log;
 }
 
