@@ -109,7 +109,6 @@ export async function startConsole(
     hasher: quickHasher(hashing),
     assets: await readAssets(),
     oidc,
-    ...{ randomBytes, now },
     log: createLog({
       service: "key-admin",
       level: "debug",
@@ -118,7 +117,6 @@ export async function startConsole(
     }),
     publicUrl: new URL(ORIGIN),
     apiUrl: "https://api.test/v1",
-    defaultLimits,
     isSimulated,
   };
   const app = createConsole(deps);
