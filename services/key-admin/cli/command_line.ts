@@ -90,7 +90,7 @@ const OPTIONS = z.object({
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
   models: option("<a,b>", 'models that it may use, "" for all', models),
   scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
-  search: option("<words>", "in the description, or the last 4 letters", text),
+  search: option("<words>", "words of the description, or the key's end", text),
   state: option("<state>", "enabled, disabled or with_expiry", states),
   rows: option("<n>", `keys on a page (${PAGE_ROWS})`, rows),
   after: option("<cursor>", "continue at the cursor that list printed", text),

@@ -40,7 +40,8 @@ export const KEYS: Area = {
     ["rotate <id>", "replace it with a new key", onKey(rotate), ROTATE_OPTIONS],
   ],
   notes:
-    `Limits of a new key that are not given come from KEY_… in the environment.
+    `Limits of a new key that are not given come from KEY_… in the environment; 0 means
+no limit. A key expires at a time such as 2027-01-31T12:00:00Z or at the end of a day, in UTC.
 "create" adds the owner if the address is new.
 Commands work on the cluster that "deno task up" runs, or on the one at REDIS_URL.`,
 };

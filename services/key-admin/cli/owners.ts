@@ -31,7 +31,8 @@ export const OWNERS: Area = {
     ],
     ["sign-out <email>", "end all sessions of an owner", signOut],
   ],
-  notes: "A link works once. Give it only to the owner it is for.",
+  notes:
+    "A link works once. Give it only to the owner it is for. A limit of 0 means none.",
 };
 
 /** Makes a link for the first owner, who cannot sign in yet. */
