@@ -40,7 +40,20 @@ interface Part {
 }
 
 const USAGE = `Usage: deno task test [folders, files and options of deno test]
-       deno task test:long`;
+       deno task ok             format, lint, types, and the tests
+       deno task test:long
+       deno task test:foreign
+       deno task test:soak [minutes]`;
+
+/** What other tasks than `test` run before or instead of the tests. */
+const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
+  ok: [["fmt", "--check"], ["lint"], ["check", "."]],
+  foreign: [
+    ["run", "--allow-all", "tests/foreign/install.ts"],
+    [...DENO_TEST, "tests/foreign/model_servers.ts"],
+  ],
+  soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
+};
 
 Deno.exit(await main(Deno.args));
 
@@ -49,10 +62,16 @@ async function main(args: readonly string[]): Promise<number> {
     await say(USAGE);
     return 0;
   }
+  const [task = "", ...rest] = args;
+  for (const command of COMMANDS[task] ?? []) {
+    const code = await run(Deno.execPath(), [...command, ...rest]);
+    if (code !== 0) return code;
+  }
+  if (task === "foreign" || task === "soak") return 0;
   const installed = await run(Deno.execPath(), INSTALL);
   if (installed !== 0) return installed;
-  if (args[0] === "long") return await testLong();
-  return args.length === 0
+  if (task === "long") return await testLong();
+  return task === "" || task === "ok"
     ? await testAll()
     : await run(Deno.execPath(), [...DENO_TEST, ...args]);
 }
