@@ -181,6 +181,8 @@ export const BUS_LIMITS = {
   /** Larger ones are cut into pieces of this size, this many unacknowledged at once. */
   pieceBytes: 256 * KIB,
   piecesInFlight: 4,
+  /** Frames to one edge that are sent in one message; one frame is at most a quarter of it. */
+  batchBytesMax: 256 * KIB,
   /** A worker waits this long for the next piece before it abandons the job. */
   pieceWaitMs: 5_000,
 } as const;

@@ -16,7 +16,7 @@ const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
   "services/chat-worker": [3_400, 2_900],
   "services/key-admin": [6_680, 6_300],
   "services/model-simulator": [1_600, 1_600],
-  "shared": [6_600, 6_600],
+  "shared": [6_690, 6_600],
   "deploy": [2_080, 2_400],
 };
 const PRODUCTION: readonly [bound: number, target: number] = [25_000, 25_000];

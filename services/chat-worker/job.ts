@@ -27,8 +27,6 @@ export interface JobOptions {
   message: JobMessage;
   requestId: string;
   edgeId: string;
-  /** The subject for its frames. */
-  reply: string;
 }
 
 /** How a job ended, for the log and the metrics. */
@@ -44,8 +42,8 @@ export interface JobHost {
   steadyNow: MonotonicNow;
   wallNow: WallNow;
   log: Log;
-  /** Sends a frame to an edge. Must not throw. */
-  sendFrame(reply: string, frame: Uint8Array): void;
+  /** Sends a frame of a job to its edge. Must not throw. */
+  sendFrame(job: JobOptions, frame: Uint8Array): void;
   /** The backend has finished, so the slot is free. */
   onSlotFree(report: JobReport): void;
   /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
@@ -78,7 +76,7 @@ export class Job {
   #model: string | undefined;
 
   constructor(options: JobOptions, host: JobHost) {
-    const { message, requestId, reply } = options;
+    const { message, requestId } = options;
     const { body, attempt } = message;
     const { workerId } = host;
     this.#body = body === undefined ? null : new BodyAssembly(body.bytes);
@@ -101,7 +99,7 @@ export class Job {
     }, {
       sendFrame: (frame) => {
         this.#hasSpoken = true;
-        host.sendFrame(reply, frame);
+        host.sendFrame(options, frame);
       },
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
@@ -227,7 +225,7 @@ export class Job {
         { ...header, tokens: this.#tokens },
         encodeErr(this.#host.workerId, failure),
       );
-      this.#host.sendFrame(this.options.reply, frame);
+      this.#host.sendFrame(this.options, frame);
     } else {
       const retryable = !(error instanceof UpstreamError);
       const failure = { error, retryable, usage };

@@ -22,7 +22,7 @@ import {
   observeWorker,
   type WorkerMetrics,
 } from "./metrics.ts";
-import { ChatWorker, FRAME_WAIT_MS, WORKER_TICK_MS } from "./worker.ts";
+import { ChatWorker, WORKER_TICK_MS } from "./worker.ts";
 
 await runService({ name: "chat-worker", readConfig, start });
 
@@ -47,7 +47,10 @@ async function start(config: WorkerConfig, log: Log): Promise<RunningService> {
     now: monotonicNow,
     wallNow,
     log,
-    scheduleSoon: (flush) => void setTimeout(FRAME_WAIT_MS).then(flush),
+    schedule: (flush, waitMs) =>
+      waitMs === 0
+        ? void setImmediate(flush)
+        : void setTimeout(waitMs).then(flush),
     metrics,
   });
   const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);

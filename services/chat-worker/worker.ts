@@ -5,8 +5,9 @@
  */
 import { decodeControl } from "@gateway/shared/bus/control";
 import {
+  encodeFrames,
   encodeRejectFrame,
-  FrameType,
+  type FrameOf,
   type RejectReason,
 } from "@gateway/shared/bus/frame";
 import {
@@ -22,6 +23,7 @@ import {
   FlowWatch,
 } from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
+import { Outbox } from "@gateway/shared/bus/outbox";
 import {
   CHAT_QUEUE,
   chatAnySubject,
@@ -29,6 +31,7 @@ import {
   chatControlSubject,
   chatJobSubject,
   edgeBeatWildcard,
+  edgeFramesSubject,
   lastToken,
   parseEdgeStreamSubject,
   workerBeatSubject,
@@ -50,26 +53,27 @@ export interface ChatWorkerDependencies
   /** Jobs that run at once. */
   slots: number;
   metrics: WorkerMetrics;
-  /** Runs a function after {@link FRAME_WAIT_MS}. */
-  scheduleSoon: (flush: () => void) => void;
+  /** Runs a function after so long; 0: at the end of this turn of the event loop. */
+  schedule: (flush: () => void, waitMs: number) => void;
   /** Backends are stopped when the bus has been down for this long. Default `DISPATCH_LIMITS.busLostMs`. */
   busLostMs?: number;
 }
 
 /** How often {@link ChatWorker.tick} must be called. */
 export const WORKER_TICK_MS = 50;
-/** How long a token of a busy worker may wait for others. A model generates one every 10 to 50 ms. */
-export const FRAME_WAIT_MS = 1;
+/** How long a frame of a busy worker may wait for others. A model generates a token every 10 to 50 ms. */
+const FRAME_WAIT_MS = 1;
 /** With fewer jobs than this, waiting is rarely worthwhile. */
 export const BUSY_JOBS_MIN = 16;
 /** A full worker asks edges to send nothing for this long, or until its next beat. */
 const FULL_RETRY_MS = 100;
 /** After the grace period, jobs that are still running have this long to report that they were stopped. */
 const ABORT_MS = 1_000;
-/** Offset of the type in a frame, see `shared/bus/frame.ts`. */
-const TYPE_OFFSET = 1;
 
 const EMPTY = new Uint8Array(0);
+
+/** Whom a frame is for. */
+type FrameTarget = Pick<JobOptions, "edgeId" | "requestId">;
 
 export class ChatWorker {
   /** Jobs that have a slot. */
@@ -84,9 +88,8 @@ export class ChatWorker {
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
-  /** Frames that will be published together in a moment. */
-  #waitingFrames: [subject: string, frame: Uint8Array][] = [];
-  #isFlushScheduled = false;
+  /** Frames that will be published in a moment, by edge. */
+  readonly #outbox: Outbox<FrameOf<Uint8Array>>;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
   #isWaking = false;
   #lastTickMs: number;
@@ -99,10 +102,17 @@ export class ChatWorker {
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
     this.#flow = new FlowWatch(dependencies.bus, now);
+    this.#outbox = new Outbox((flush) => {
+      const waitMs = this.#jobs.size < BUSY_JOBS_MIN ? 0 : FRAME_WAIT_MS;
+      dependencies.schedule(flush, waitMs);
+    }, (edgeId, frames) => {
+      const subject = edgeFramesSubject(edgeId);
+      for (const each of encodeFrames(frames)) this.#publish(subject, each);
+    });
     this.#host = {
       ...dependencies,
       steadyNow: () => this.#clock.now(),
-      sendFrame: (reply, frame) => this.#sendFrame(reply, frame),
+      sendFrame: (job, frame) => this.#sendFrame(job, frame),
       onSlotFree: (report) => {
         this.inFlight -= 1;
         dependencies.metrics.ended(report);
@@ -193,6 +203,7 @@ export class ChatWorker {
     }
     // Not earlier: until now, jobs that still arrived were rejected as `draining`.
     await Promise.all(this.#jobSubscriptions.map((s) => s.drain()));
+    this.#outbox.flush();
   }
 
   #onJob({ data, reply = "", subject }: BusMessage): void {
@@ -206,12 +217,12 @@ export class ChatWorker {
     }
     if ("mismatchedAttempt" in message) {
       const { mismatchedAttempt } = message;
-      return this.#reject(reply, mismatchedAttempt, "unsupported_version");
+      return this.#reject(target, mismatchedAttempt, "unsupported_version");
     }
     const reason = this.#refusal(message);
-    if (reason !== null) return this.#reject(reply, message.attempt, reason);
+    if (reason !== null) return this.#reject(target, message.attempt, reason);
     const mustAccept = subject === chatAnySubject;
-    this.#take({ ...target, message, reply }, mustAccept);
+    this.#take({ ...target, message }, mustAccept);
   }
 
   /** Why this job cannot run here now, or null. */
@@ -227,12 +238,12 @@ export class ChatWorker {
     return isKnown ? null : "unknown_model";
   }
 
-  #reject(reply: string, attempt: number, reason: RejectReason): void {
+  #reject(to: FrameTarget, attempt: number, reason: RejectReason): void {
     this.#dependencies.metrics.rejected(reason);
     const worker = this.#dependencies.workerId;
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
-    this.#publish(reply, encodeRejectFrame(attempt, payload));
+    this.#sendFrame(to, encodeRejectFrame(attempt, payload));
   }
 
   #take(options: JobOptions, mustAccept: boolean): void {
@@ -301,29 +312,13 @@ export class ChatWorker {
   }
 
   /**
-   * Sends a frame. When many answers stream at once, their tokens wait a moment for
-   * each other, so that one write to the socket carries a dozen of them: system calls,
-   * here, in the bus and at the edge, are most of the cost of a token. Any other frame
-   * is sent at once, after those that wait.
+   * Sends a frame together with the others of this turn of the event loop, such as
+   * the end of a whole answer. When many jobs run, it waits a moment for more, so that
+   * one message carries a dozen: messages, here, in the bus and at the edge, are most
+   * of the cost of a token.
    */
-  #sendFrame(subject: string, frame: Uint8Array): void {
-    this.#waitingFrames.push([subject, frame]);
-    const isToken = frame[TYPE_OFFSET] === FrameType.DATA;
-    if (!isToken || this.#jobs.size < BUSY_JOBS_MIN) return this.#flushFrames();
-    if (this.#isFlushScheduled) return;
-    this.#isFlushScheduled = true;
-    this.#dependencies.scheduleSoon(() => {
-      this.#isFlushScheduled = false;
-      this.#flushFrames();
-    });
-  }
-
-  /** All in one turn of the event loop, so that the bus client writes them together. */
-  #flushFrames(): void {
-    for (const [subject, frame] of this.#waitingFrames) {
-      this.#publish(subject, frame);
-    }
-    this.#waitingFrames = [];
+  #sendFrame({ edgeId, requestId }: FrameTarget, frame: Uint8Array): void {
+    this.#outbox.add(edgeId, [requestId, frame]);
   }
 
   #publish(subject: string, payload: Uint8Array): void {

@@ -10,9 +10,10 @@ import {
   JOB_VERSION,
   pieceCount,
 } from "@gateway/shared/bus/job";
-import { ControlBatch } from "@gateway/shared/bus/control";
+import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
 import {
-  decodeFrame,
+  decodeFrames,
+  type Frame,
   FrameType,
   parseErr,
   parseReject,
@@ -25,8 +26,8 @@ import {
   chatJobSubject,
   edgeBeatSubject,
   edgeBeatWildcard,
+  edgeFramesSubject,
   edgeStreamSubject,
-  workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { silentLog } from "@gateway/shared/process/log";
@@ -70,7 +71,7 @@ function silentBackend(hold: Promise<void> = Promise.resolve()) {
 async function setup(options: { slots?: number; backend?: Backend } = {}) {
   const clock = { ms: 0 };
   const handlers = new Map<string, BusHandler>();
-  const frames: { subject: string; type: number; payload: Uint8Array }[] = [];
+  const frames: (Frame & { requestId: string })[] = [];
   const flushes: (() => void)[] = [];
   const soon: (() => void)[] = [];
   let flowingSinceMs: number | null = 0;
@@ -87,10 +88,11 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
         return flowingSinceMs;
       },
       publish: (subject, payload) => {
-        if (subject === workerBeatSubject(WORKER)) return;
-        const frame = decodeFrame(payload);
-        if (frame === null) return; // The answer to a piece.
-        frames.push({ subject, type: frame.type, payload: frame.payload });
+        // Anything else is a beat or the answer to a piece.
+        if (subject !== edgeFramesSubject(EDGE)) return;
+        for (const [requestId, frame] of decodeFrames(payload) ?? []) {
+          frames.push({ requestId, ...frame });
+        }
       },
       subscribe: (subject, handler) => {
         handlers.set(subject, handler);
@@ -103,7 +105,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
     backends: new Map([[MODEL, options.backend ?? silentBackend().backend]]),
     now: () => clock.ms,
     wallNow: () => 0,
-    scheduleSoon: (flush) => void soon.push(flush),
+    schedule: (flush, waitMs) => waitMs === 0 ? flush() : void soon.push(flush),
     metrics: createWorkerMetrics(new MetricRegistry()),
     log: silentLog,
   });
@@ -148,13 +150,8 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
         "_INBOX.1",
         chatBodyWildcard(WORKER),
       ),
-    control: (tell: (batch: ControlBatch) => void) => {
-      const batch = new ControlBatch((message) =>
-        deliver(chatControlSubject(WORKER), message)
-      );
-      tell(batch);
-      batch.flush();
-    },
+    control: (...records: ControlRecord[]) =>
+      deliver(chatControlSubject(WORKER), encodeControl(records)),
     tickTo: (ms: number) => {
       while (clock.ms < ms) {
         clock.ms = Math.min(ms, clock.ms + WORKER_TICK_MS);
@@ -186,7 +183,7 @@ Deno.test("a worker refuses what it cannot run now, and says why", async () => {
   t.job(3);
   assert.deepEqual(reasonsOf(t.frames), ["unknown_model", "full"]);
   assert.equal(t.worker.inFlight, 1);
-  t.control((batch) => batch.add(cancelOf(idOf(2), 1)));
+  t.control(cancelOf(idOf(2), 1));
   await turns();
   const drained = t.worker.drain(1_000);
   t.job(4);
@@ -212,7 +209,7 @@ Deno.test("a slot is taken until the backend has really stopped", async () => {
   const t = await setup({ slots: 1, backend });
   t.job(1);
   await turns();
-  t.control((batch) => batch.add(cancelOf(idOf(1), 1)));
+  t.control(cancelOf(idOf(1), 1));
   assert.equal(signals[0]?.aborted, true);
   t.job(2);
   assert.deepEqual(reasonsOf(t.frames), ["full"]);
@@ -231,9 +228,9 @@ Deno.test("a second attempt of a request stops the first, and each gives its slo
   await turns();
   assert.deepEqual(signals.map(({ aborted }) => aborted), [true, false]);
   assert.equal(t.worker.inFlight, 1);
-  t.control((batch) => batch.add(cancelOf(idOf(1), 1)));
+  t.control(cancelOf(idOf(1), 1));
   assert.equal(signals[1]?.aborted, false, "meant the first attempt");
-  t.control((batch) => batch.add(cancelOf(idOf(1), 2)));
+  t.control(cancelOf(idOf(1), 2));
   await turns();
   assert.equal(t.worker.inFlight, 0);
 });
@@ -260,7 +257,7 @@ Deno.test("a request whose body comes in pieces gives its slot back in any case"
     {
       how: "cancelled",
       error: "worker_lost",
-      end: (t) => t.control((batch) => batch.add(cancelOf(idOf(1), 1))),
+      end: (t) => t.control(cancelOf(idOf(1), 1)),
     },
     {
       how: "incomplete for too long",
@@ -292,7 +289,7 @@ Deno.test("a request whose body comes in pieces gives its slot back in any case"
     assert.equal(t.worker.inFlight, 0, how);
     assert.deepEqual(errorsOf(t.frames), [error], how);
     t.piece(1, body, 1);
-    t.control((batch) => batch.add(cancelOf(idOf(1), 1)));
+    t.control(cancelOf(idOf(1), 1));
     assert.equal(t.worker.inFlight, 0, how);
   }
 });
@@ -345,9 +342,7 @@ Deno.test("a job that must stop does so although its client takes nothing", asyn
   // The client takes it all after all: the error is the end of it.
   for (let sequence = 1; t.worker.unfinished > 0; sequence += 1) {
     assert.ok(sequence < 100);
-    t.control((batch) =>
-      batch.add({ type: "ack", requestId: idOf(1), attempt: 1, sequence })
-    );
+    t.control({ type: "ack", requestId: idOf(1), attempt: 1, sequence });
   }
   assert.deepEqual(errorsOf(t.frames), ["server_shutdown"]);
   await drained;
@@ -403,11 +398,11 @@ Deno.test("tokens of a busy worker wait for each other, but for no other frame",
   assert.deepEqual(sent(), [FrameType.DATA, FrameType.DATA]);
   writes[0]?.("d\n", 3);
   assert.equal(t.soon.length, 1, "scheduled again");
-  t.control((batch) => batch.add(cancelOf(idOf(2), 1)));
+  t.control(cancelOf(idOf(2), 1));
   await turns();
-  assert.deepEqual(sent(), [FrameType.DATA, FrameType.ERR], "in order");
+  assert.equal(t.soon.length, 1, "once");
   t.soon.shift()?.();
-  assert.deepEqual(sent(), [], "nothing twice");
+  assert.deepEqual(sent(), [FrameType.DATA, FrameType.ERR], "in order");
 });
 
 Deno.test("a model server is given a request id that is a UUID", async () => {

@@ -60,50 +60,25 @@ const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
 /**
- * Collects records for one worker until `flush()` sends them in one message. With the
- * default limit of a NATS server, a message can have 40,000 of them.
+ * One message with these records. With the default limit of a NATS server, it can have
+ * 40,000 of them.
  */
-export class ControlBatch {
-  readonly #send: (message: Uint8Array) => void;
-  #buffer: Uint8Array = new Uint8Array(1 + 8 * CONTROL_RECORD_BYTES);
-  #length = 1;
-
-  constructor(send: (message: Uint8Array) => void) {
-    this.#send = send;
-  }
-
-  get isEmpty(): boolean {
-    return this.#length === 1;
-  }
-
-  add(record: ControlRecord): void {
-    const start = this.#length;
-    if (start === this.#buffer.length) this.#grow();
-    this.#buffer[start] = RECORD_TYPES.indexOf(record.type) + 1;
-    this.#buffer.subarray(start + 1, start + 17).setFromHex(record.requestId);
-    writeU32(this.#buffer, start + 17, record.attempt);
+export function encodeControl(records: readonly ControlRecord[]): Uint8Array {
+  const bytes = 1 + records.length * CONTROL_RECORD_BYTES;
+  const message = new Uint8Array(bytes);
+  message[0] = CONTROL_VERSION;
+  let at = 1;
+  for (const record of records) {
+    message[at] = RECORD_TYPES.indexOf(record.type) + 1;
+    message.subarray(at + 1, at + 17).setFromHex(record.requestId);
+    writeU32(message, at + 17, record.attempt);
     const value = record.type === "cancel"
       ? CANCEL_REASONS.indexOf(record.reason)
       : record.sequence;
-    writeU32(this.#buffer, start + 21, value);
-    this.#length = start + CONTROL_RECORD_BYTES;
+    writeU32(message, at + 21, value);
+    at += CONTROL_RECORD_BYTES;
   }
-
-  /** Sends the collected records, if any. */
-  flush(): void {
-    if (this.isEmpty) return;
-    const message = this.#buffer.slice(0, this.#length);
-    message[0] = CONTROL_VERSION;
-    this.#length = 1;
-    this.#send(message);
-  }
-
-  #grow(): void {
-    const records = (this.#length - 1) / CONTROL_RECORD_BYTES;
-    const larger = new Uint8Array(1 + 2 * records * CONTROL_RECORD_BYTES);
-    larger.set(this.#buffer);
-    this.#buffer = larger;
-  }
+  return message;
 }
 
 /**

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import {
   CONTROL_PROBE,
   CONTROL_RECORD_BYTES,
-  ControlBatch,
   type ControlRecord,
   decodeControl,
+  encodeControl,
 } from "./control.ts";
 
 const ID_A = "00112233445566778899aabbccddeeff";
@@ -14,22 +14,9 @@ const ack = (sequence: number, requestId = ID_A): ControlRecord => {
   return { type: "ack", requestId, attempt: 1, sequence };
 };
 
-/** A batch, and the messages that it sent. */
-function collector() {
-  const messages: Uint8Array[] = [];
-  const batch = new ControlBatch((message) => messages.push(message));
-  return { batch, messages };
-}
+const encode = (...records: ControlRecord[]) => encodeControl(records);
 
-function encode(...records: ControlRecord[]): Uint8Array {
-  const { batch, messages } = collector();
-  for (const record of records) batch.add(record);
-  batch.flush();
-  assert.equal(messages.length, 1);
-  return messages[0] ?? new Uint8Array(0);
-}
-
-Deno.test("ControlBatch puts the records of a turn into one message", () => {
+Deno.test("encodeControl() puts records of several requests into one message", () => {
   const records: ControlRecord[] = [
     ack(0xffff_ffff),
     { type: "nak", requestId: ID_B, attempt: 2, sequence: 7 },
@@ -51,20 +38,6 @@ Deno.test("a record has the documented 25 bytes", () => {
     ...[0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff],
     ...[0, 0, 1, 2, 0, 0, 3, 4],
   ]);
-});
-
-Deno.test("ControlBatch sends nothing when there is nothing, and each record once, unchanged", () => {
-  const { batch, messages } = collector();
-  batch.flush();
-  assert.equal(messages.length, 0);
-  batch.add(ack(1));
-  assert.equal(batch.isEmpty, false);
-  batch.flush();
-  batch.flush();
-  assert.equal(batch.isEmpty, true);
-  batch.add(ack(2, ID_B));
-  batch.flush();
-  assert.deepEqual(messages.map(decodeControl), [[ack(1)], [ack(2, ID_B)]]);
 });
 
 Deno.test("decodeControl() returns no records of a message that is truncated or of another version", () => {

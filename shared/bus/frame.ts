@@ -24,6 +24,7 @@
  * malformed one parses to null.
  */
 import { z } from "zod";
+import { BUS_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
 import { ApiError, ERROR_KINDS, type ErrorCode } from "../openai/error.ts";
 
@@ -67,7 +68,7 @@ export interface Frame extends FrameHeader {
   payload: Uint8Array;
 }
 
-/** One message: header and payload in one new array. */
+/** Header and payload in one new array. */
 export function encodeFrame(
   header: FrameHeader,
   payload: Uint8Array,
@@ -92,7 +93,7 @@ export function writeFrameHeader(
   writeU32(target, 12, header.tokens);
 }
 
-/** Reads one message. Null when it is not a frame of this version. */
+/** Null when it is not a frame of this version. */
 export function decodeFrame(message: Uint8Array): Frame | null {
   const type = FRAME_TYPES[message[1] ?? 0];
   if (
@@ -106,6 +107,63 @@ export function decodeFrame(message: Uint8Array): Frame | null {
     tokens: readU32(message, 12),
     payload: message.subarray(FRAME_HEADER_BYTES),
   };
+}
+
+const BATCH_VERSION = 2;
+const BATCH_PREFIX_BYTES = 20;
+const ID_BYTES = 16;
+
+/** Frames to one edge: each with the id of its request. */
+export type FrameOf<Frame> = readonly [requestId: string, frame: Frame];
+
+/**
+ * Messages with these frames, in order, each up to `batchBytesMax`, because a message
+ * costs the bus and both ends more than a frame:
+ *
+ * ```
+ * 0  u8   version        2
+ * then for each frame
+ * 0  16   request id     the 32 hex characters as bytes
+ * 16 u32  length         of the frame
+ * 20 …    frame
+ * ```
+ */
+export function encodeFrames(
+  frames: readonly FrameOf<Uint8Array>[],
+): Uint8Array[] {
+  let bytes = 1;
+  for (const [, frame] of frames) bytes += BATCH_PREFIX_BYTES + frame.length;
+  if (bytes > BUS_LIMITS.batchBytesMax && frames.length > 1) {
+    const half = frames.length >>> 1;
+    const parts = [frames.slice(0, half), frames.slice(half)];
+    return parts.flatMap(encodeFrames);
+  }
+  const message = new Uint8Array(bytes);
+  message[0] = BATCH_VERSION;
+  let at = 1;
+  for (const [requestId, frame] of frames) {
+    message.subarray(at, at + ID_BYTES).setFromHex(requestId);
+    writeU32(message, at + ID_BYTES, frame.length);
+    at += BATCH_PREFIX_BYTES;
+    message.set(frame, at);
+    at += frame.length;
+  }
+  return [message];
+}
+
+/** The frames of a message, in order; null if it is truncated or of another version. */
+export function decodeFrames(message: Uint8Array): FrameOf<Frame>[] | null {
+  if (message[0] !== BATCH_VERSION) return null;
+  const frames: FrameOf<Frame>[] = [];
+  for (let at = 1; at < message.length;) {
+    const start = at + BATCH_PREFIX_BYTES;
+    const end = start + readU32(message, at + ID_BYTES);
+    const frame = decodeFrame(message.subarray(start, end));
+    if (frame === null || end > message.length) return null;
+    frames.push([message.subarray(at, at + ID_BYTES).toHex(), frame]);
+    at = end;
+  }
+  return frames;
 }
 
 /** Big-endian. By hand because a DataView per frame costs more than the four writes. */

@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { ApiError } from "../openai/error.ts";
-import { STREAM_LIMITS } from "../limits.ts";
+import { BUS_LIMITS, STREAM_LIMITS } from "../limits.ts";
 import {
   decodeFrame,
+  decodeFrames,
   encodeEnd,
   encodeErr,
   encodeFrame,
+  encodeFrames,
   encodeRejectFrame,
   type Failure,
   FRAME_HEADER_BYTES,
@@ -57,6 +59,29 @@ Deno.test("decodeFrame() returns null for what is no frame of this version", () 
   for (const message of table) assert.equal(decodeFrame(message), null);
   assert.notEqual(decodeFrame(good), null);
   assert.notEqual(decodeFrame(good.with(2, 0xff)), null, "flags");
+});
+
+Deno.test("a message carries frames of several requests, and many frames take several", () => {
+  const sent = Array.from({ length: 20 }, (_, index) => {
+    const { framePayloadBytesMax: most } = STREAM_LIMITS;
+    const payload = new Uint8Array(index % 3 === 0 ? most : 7).fill(index);
+    const header = { sequence: index, attempt: 1, tokens: 0 };
+    const frame = { type: FrameType.DATA, ...header, payload };
+    return [index.toString(16).padStart(32, "0"), frame] as const;
+  });
+  const encoded = sent.map(([requestId, frame]) =>
+    [requestId, encodeFrame(frame, frame.payload)] as const
+  );
+  assert.equal(encodeFrames(encoded.slice(1, 4)).length, 1);
+  const messages = encodeFrames(encoded);
+  assert.ok(messages.every(({ length }) => length <= BUS_LIMITS.batchBytesMax));
+  assert.deepEqual(messages.flatMap((each) => decodeFrames(each) ?? []), sent);
+
+  const [good = new Uint8Array()] = encodeFrames(encoded.slice(1, 2));
+  assert.equal(decodeFrames(good.with(0, 1)), null, "another version");
+  for (const cut of [0, 2, 20, 21, 40, good.length - 1]) {
+    assert.equal(decodeFrames(good.subarray(0, cut)), null, `cut at ${cut}`);
+  }
 });
 
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);

@@ -2,15 +2,15 @@
  * A job: one chat request on its way from an edge to a worker. JSON, because it is
  * read once per request; everything that is read per token is binary (`frame.ts`).
  *
- * Frames are sent to the reply subject of the message, which contains the ids of the
- * edge and of the request.
+ * The reply subject of the message contains the ids of the edge, which gets the frames,
+ * and of the request.
  */
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import type { ChatRequest } from "../openai/chat.ts";
 import { encodeJson, parseJson, readU32, writeU32 } from "./frame.ts";
 
-export const JOB_VERSION = 1;
+export const JOB_VERSION = 2;
 
 /** The fields that the worker itself relies on. */
 const reliedOn = z.object({
@@ -177,7 +177,7 @@ export class BodyAssembly {
  * Beats show which workers are alive and how busy they are. Those of edges
  * have no payload.
  */
-export const BEAT_VERSION = 1;
+export const BEAT_VERSION = 2;
 
 const workerBeatSchema = z.object({
   version: z.literal(BEAT_VERSION),

@@ -27,7 +27,11 @@ export const chatBodyWildcard = (workerId: string): string =>
 export const chatControlSubject = (workerId: string): string =>
   `${PREFIX}.chat.ctl.${workerId}`;
 
-/** Frames of one attempt, and the server's notice that its job had no subscriber. */
+/** Frames of all answers for an edge. */
+export const edgeFramesSubject = (edgeId: string): string =>
+  `${PREFIX}.edge.${edgeId}.frames`;
+
+/** The reply subject of a job: names the request, and gets the server's notice that the job had no subscriber. */
 export const edgeStreamSubject = (
   edgeId: string,
   requestId: string,
@@ -46,7 +50,7 @@ export function parseEdgeStreamSubject(
   return { edgeId, requestId, attempt: Number(attempt) };
 }
 
-/** The subscription of an edge to all of its streams. */
+/** The subscription of an edge to the notices about its jobs. */
 export const edgeStreamWildcard = (edgeId: string): string =>
   `${PREFIX}.edge.${edgeId}.s.*.*`;
 

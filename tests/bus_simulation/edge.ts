@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { ControlBatch, type ControlRecord } from "@gateway/shared/bus/control";
+import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
+import { Outbox } from "@gateway/shared/bus/outbox";
 import {
   answerStrayFrame,
   type LostReason,
@@ -41,7 +42,8 @@ export class Edge {
   readonly #world: World;
   readonly #workers: readonly Worker[];
   readonly #open = new Map<string, Request>();
-  readonly #batches = new Map<string, ControlBatch>();
+  /** Records for the workers, sent at the end of this turn. */
+  readonly #control: Outbox<ControlRecord>;
 
   constructor(id: string, world: World, workers: readonly Worker[]) {
     this.#world = world;
@@ -49,6 +51,10 @@ export class Edge {
     const { scheduler, limits } = world;
     this.process = new Process(id, scheduler, limits.tickMs);
     this.connection = new Connection(this.process);
+    this.#control = new Outbox(
+      (flush) => scheduler.after(0, () => this.process.post(flush)),
+      (workerId, records) => this.#send(workerId, encodeControl(records)),
+    );
     this.connection.onReconnect = () => {
       this.reconnectedMs = scheduler.nowMs;
       for (const request of [...this.#open.values()]) {
@@ -100,22 +106,16 @@ export class Edge {
     message.fill(0);
   }
 
-  /** Adds to the records for one worker, sent at the end of this turn. */
   tellWorker(workerId: string, record: ControlRecord): void {
-    const { bus, scheduler } = this.#world;
+    this.#control.add(workerId, record);
+  }
+
+  #send(workerId: string, message: Uint8Array): void {
     const worker = this.#workers.find(({ id }) => id === workerId);
     assert(worker !== undefined);
-    const batch = this.#batches.get(workerId) ??
-      new ControlBatch((message) => {
-        bus.publish(this.connection, worker.connection, () => {
-          worker.onControl(message);
-        });
-      });
-    this.#batches.set(workerId, batch);
-    if (batch.isEmpty) {
-      scheduler.after(0, () => this.process.post(() => batch.flush()));
-    }
-    batch.add(record);
+    this.#world.bus.publish(this.connection, worker.connection, () => {
+      worker.onControl(message);
+    });
   }
 
   /** A worker for a job, dead or alive, and whether the edge chose it. */

@@ -17,7 +17,8 @@ const SUBJECTS: Record<string, string> = {
   any: "gw.v1.chat.any",
   body: "gw.v1.chat.body.W1.R1",
   control: "gw.v1.chat.ctl.W1",
-  frames: "gw.v1.edge.E1.s.R1.1",
+  frames: "gw.v1.edge.E1.frames",
+  notices: "gw.v1.edge.E1.s.R1.1",
   workerBeat: "gw.v1.beat.worker.W1",
   edgeBeat: "gw.v1.beat.edge.E1",
   keyChanged: "gw.v1.key.changed",
@@ -48,7 +49,8 @@ const USERS = [
     name: "edge-auth",
     service: "edge",
     publishes: "job any body control edgeBeat edgeEcho",
-    subscribes: "frames workerBeat keyChanged edgeEcho edgeReply edgeReplies",
+    subscribes:
+      "frames notices workerBeat keyChanged edgeEcho edgeReply edgeReplies",
   },
   {
     name: "chat-worker",

@@ -9,6 +9,7 @@ import {
   chatBodySubject,
   chatControlSubject,
   chatJobSubject,
+  edgeFramesSubject,
   edgeStreamSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
@@ -177,8 +178,9 @@ Deno.test("garbage on every subject harms nothing", async () => {
   const { edge } = cluster;
   const backend = scriptedModelServer();
   const worker = await cluster.addWorker(backend);
-  const { outcome, call } = await begin(edge, backend);
+  const { answered, outcome, call } = await begin(edge, backend);
   call.say(text("a"));
+  await answered;
   const random = seededRandom(5);
   const requestId = "0".repeat(32);
   const subjects = [
@@ -186,6 +188,7 @@ Deno.test("garbage on every subject harms nothing", async () => {
     chatJobSubject(worker.id),
     chatControlSubject(worker.id),
     chatBodySubject(worker.id, requestId),
+    edgeFramesSubject(edge.id),
     edgeStreamSubject(edge.id, requestId, 1),
     edgeStreamSubject(edge.id, "not-an-id", 1),
     workerBeatSubject("stranger"),
@@ -197,11 +200,13 @@ Deno.test("garbage on every subject harms nothing", async () => {
   const texts = ["", "{", "null", '{"version":1,"attempt":1,"deadlineMs":9}'];
   const payloads = [
     beat,
+    Uint8Array.of(2, ...new Uint8Array(19), beat.length, ...beat),
     ...texts.map((json) => new TextEncoder().encode(json)),
     ...Array.from({ length: 50 }, () =>
       Uint8Array.from(
         { length: Math.floor(random() * 100) },
-        (_, at) => at === 0 ? 1 : Math.floor(random() * 256),
+        (_, at) =>
+          at === 0 ? 1 + Math.floor(random() * 2) : Math.floor(random() * 256),
       )),
   ];
   for (const payload of payloads) {

@@ -3,7 +3,7 @@
  * any other gets one error, in time.
  */
 import assert from "node:assert/strict";
-import { edgeStreamWildcard } from "@gateway/shared/bus/subjects";
+import { edgeFramesSubject } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ask, begin } from "../support/chat_outcome.ts";
 import { startMiniCluster } from "../support/mini_cluster.ts";
@@ -93,7 +93,7 @@ for (
     const { edge } = cluster;
     const killed: Promise<void>[] = [];
     let onFrame = () => {};
-    edge.link.subscribe(edgeStreamWildcard(edge.id), () => onFrame());
+    edge.link.subscribe(edgeFramesSubject(edge.id), () => onFrame());
     const workers = 2 * attemptsMax;
     for (let count = 0; count < workers; count += 1) {
       const worker = await cluster.addWorker(scriptedModelServer((call) => {

@@ -1,4 +1,4 @@
-/** Reads the dashboard and the alerts. */
+/** Reads the dashboard, the alerts and the pages about them. */
 
 const ROOT = new URL("../../", import.meta.url);
 

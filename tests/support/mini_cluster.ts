@@ -19,7 +19,6 @@ import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import {
   ChatWorker,
-  FRAME_WAIT_MS,
   WORKER_TICK_MS,
 } from "../../services/chat-worker/worker.ts";
 import { createWorkerMetrics } from "../../services/chat-worker/metrics.ts";
@@ -145,10 +144,10 @@ function admitAll(
 }
 
 /** Timers that are gone when what they belong to is closed. */
-function createTimers(waitMs: number) {
+function createTimers(usualMs = 0) {
   const timers = new Set<ReturnType<typeof setTimeout>>();
   return {
-    schedule(run: () => void): void {
+    schedule(run: () => void, waitMs = usualMs): void {
       const timer = setTimeout(() => {
         timers.delete(timer);
         run();
@@ -246,7 +245,7 @@ export async function startMiniWorker(
 ): Promise<MiniWorker> {
   const id = newInstanceId();
   const link = await connect(options.servers, `worker ${id}`, silentLog);
-  const soon = createTimers(FRAME_WAIT_MS);
+  const soon = createTimers();
   const killed = new AbortController();
   const backend = new OpenAiBackend(backendOptions(options.backend));
   const worker = new ChatWorker({
@@ -267,7 +266,7 @@ export async function startMiniWorker(
     now: monotonicNow,
     wallNow,
     log: silentLog,
-    scheduleSoon: soon.schedule,
+    schedule: soon.schedule,
     metrics: createWorkerMetrics(new MetricRegistry()),
   });
   await worker.start();

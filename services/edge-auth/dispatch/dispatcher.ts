@@ -6,10 +6,10 @@ import { z } from "zod";
 import {
   type CancelReason,
   CONTROL_PROBE,
-  ControlBatch,
   type ControlRecord,
+  encodeControl,
 } from "@gateway/shared/bus/control";
-import { decodeFrame, parseJson } from "@gateway/shared/bus/frame";
+import { decodeFrames, parseJson } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
 import {
   FlowWatch,
@@ -17,10 +17,12 @@ import {
   NoRespondersError,
 } from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
+import { Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
   chatControlSubject,
   edgeBeatSubject,
+  edgeFramesSubject,
   edgeStreamWildcard,
   keyChangedSubject,
   lastToken,
@@ -29,7 +31,6 @@ import {
 } from "@gateway/shared/bus/subjects";
 import { remember } from "@gateway/shared/process/bounded_map";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
-import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -69,9 +70,9 @@ export type StartedRun = Pick<ChatRun, "delivered" | "cancel">;
 
 /**
  * How long a control record waits for others to the same worker, so that under load
- * one message carries dozens. A window of 256 KiB per 2 ms is 128 MB/s.
+ * one message carries dozens. A window of 256 KiB per 10 ms is 25 MB/s.
  */
-export const CONTROL_WAIT_MS = 2;
+export const CONTROL_WAIT_MS = 10;
 const PROBE_TIMEOUT_MS = 300;
 const EMPTY = new Uint8Array(0);
 /** The notice of key-admin to stop the running requests of a key. Others are ignored. */
@@ -89,7 +90,7 @@ export class ChatDispatcher {
   readonly #context: RunContext;
   readonly #runs = new Map<string, ChatRun>();
   readonly #queue: WaitQueue<ChatRun>;
-  readonly #control = new Map<string, ControlBatch>();
+  readonly #control: Outbox<ControlRecord>;
   readonly #flow: FlowWatch;
   /** When a key was last stopped together with its requests. */
   readonly #stoppedAtMs = new Map<string, number>();
@@ -103,13 +104,16 @@ export class ChatDispatcher {
     this.#queue = new WaitQueue(options.queueMax ?? DISPATCH_LIMITS.queueMax);
     this.workers = new WorkerTable({ now: steadyNow, random });
     this.#flow = new FlowWatch(bus, now);
+    this.#control = new Outbox(options.scheduleSoon, (workerId, records) => {
+      this.#tryPublish(chatControlSubject(workerId), encodeControl(records));
+    });
     this.#context = {
       ...options,
       steadyNow,
       workers: this.workers,
       queue: this.#queue,
       publish: (...message) => this.#tryPublish(...message),
-      control: (workerId, record) => this.#addControl(workerId, record),
+      control: (workerId, record) => this.#control.add(workerId, record),
       onSlotFreed: () => this.#offerSoon(),
       onWorkerMissing: (workerId) => this.#onMissing(workerId),
     };
@@ -153,9 +157,12 @@ export class ChatDispatcher {
    */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
     const { edgeId } = this.#options;
+    bus.subscribe(
+      edgeFramesSubject(edgeId),
+      ({ data }) => this.onFrameMessage(data),
+    );
     bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
-      const { subject, data } = message;
-      this.onStreamMessage(subject, data, isNoResponders(message));
+      if (isNoResponders(message)) this.onNoResponders(message.subject);
     });
     bus.subscribe(
       workerBeatWildcard,
@@ -179,29 +186,23 @@ export class ChatDispatcher {
     };
   }
 
-  /** A message on a stream subject of this edge. `isNoResponders`: the job had no subscriber. */
-  onStreamMessage(
-    subject: string,
-    data: Uint8Array,
-    isNoResponders: boolean,
-  ): void {
-    const target = parseEdgeStreamSubject(subject);
+  /** A message with frames for this edge. */
+  onFrameMessage(data: Uint8Array): void {
+    const frames = decodeFrames(data);
+    if (frames === null) this.#options.log.warn("frame_unreadable");
+    for (const [requestId, frame] of frames ?? []) {
+      const isTaken = this.#runs.get(requestId)?.onFrame(frame) ?? false;
+      if (!isTaken) answerStrayFrame(requestId, frame, this.#context.control);
+    }
+  }
+
+  /** The bus reports that a job had no subscriber. */
+  onNoResponders(replySubject: string): void {
+    const target = parseEdgeStreamSubject(replySubject);
     if (target === null) return;
-    const { requestId, attempt } = target;
-    const run = this.#runs.get(requestId);
-    if (isNoResponders) {
-      // Just after an outage of the bus, a worker may not have reconnected yet.
-      this.#followBus();
-      run?.onNoResponders(attempt);
-      return;
-    }
-    const frame = decodeFrame(data);
-    if (frame === null) {
-      const id = publicRequestId(requestId);
-      this.#options.log.warn("frame_unreadable", { requestId: id });
-    } else if (run === undefined || !run.onFrame(frame)) {
-      answerStrayFrame(requestId, frame, this.#context.control);
-    }
+    // Just after an outage of the bus, a worker may not have reconnected yet.
+    this.#followBus();
+    this.#runs.get(target.requestId)?.onNoResponders(target.attempt);
   }
 
   /** A message on a worker's beat subject. Ignores one of another version. */
@@ -305,23 +306,6 @@ export class ChatDispatcher {
   /** At the end of this turn, because the run that freed the slot has not finished yet. */
   #offerSoon(): void {
     if (this.#queue.length > 0) queueMicrotask(() => this.#queue.offer());
-  }
-
-  #addControl(workerId: string, record: ControlRecord): void {
-    let batch = this.#control.get(workerId);
-    if (batch === undefined) {
-      if (this.#control.size === 0) {
-        this.#options.scheduleSoon(() => {
-          for (const each of this.#control.values()) each.flush();
-          // Nothing is kept for a worker that may be gone for good.
-          this.#control.clear();
-        });
-      }
-      const subject = chatControlSubject(workerId);
-      batch = new ControlBatch((message) => this.#tryPublish(subject, message));
-      this.#control.set(workerId, batch);
-    }
-    batch.add(record);
   }
 
   #tryPublish(subject: string, payload: Uint8Array, reply?: string): boolean {

@@ -5,6 +5,7 @@ import {
   encodeEnd,
   encodeErr,
   encodeFrame,
+  encodeFrames,
   encodeRejectFrame,
   FrameType,
   type RejectReason,
@@ -107,11 +108,9 @@ export function setup(options: { queueMax?: number } = {}) {
     requestTimeoutMs: TIMEOUT_MS,
   });
 
-  const message = (request: number, attempt: number, bytes: Uint8Array) =>
-    dispatcher.onStreamMessage(
-      edgeStreamSubject(EDGE, idOf(request), attempt),
-      bytes,
-      bytes.length === 0,
+  const send = (request: number, frame: Uint8Array) =>
+    encodeFrames([[idOf(request), frame]]).forEach((data) =>
+      dispatcher.onFrameMessage(data)
     );
   const attemptOf = ({ request = 1, attempt }: Header) =>
     attempt ?? attempts.get(request) ?? 0;
@@ -122,7 +121,7 @@ export function setup(options: { queueMax?: number } = {}) {
   ) => {
     const attempt = attemptOf(header);
     const head = { type, sequence, attempt, tokens };
-    message(header.request ?? 1, attempt, encodeFrame(head, payload));
+    send(header.request ?? 1, encodeFrame(head, payload));
   };
   const sinkOf = (request: number): AnswerSink => {
     let hasStarted = false;
@@ -211,10 +210,16 @@ export function setup(options: { queueMax?: number } = {}) {
     ) => {
       const attempt = attemptOf(header);
       const reject = { worker, reason, retryAfterMs };
-      message(header.request ?? 1, attempt, encodeRejectFrame(attempt, reject));
+      send(header.request ?? 1, encodeRejectFrame(attempt, reject));
     },
     noResponders: (header: Header = {}) =>
-      message(header.request ?? 1, attemptOf(header), new Uint8Array()),
+      dispatcher.onNoResponders(
+        edgeStreamSubject(
+          EDGE,
+          idOf(header.request ?? 1),
+          attemptOf(header),
+        ),
+      ),
     /** In small steps, because one large step would look like a stall of this process. Probes are answered in between. */
     async tickTo(ms: number, onTick: () => void = () => {}): Promise<void> {
       while (clock.ms < ms) {
